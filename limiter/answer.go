@@ -1,0 +1,61 @@
+package limiter
+
+// Answer is a decision in the form that JSON and people see: names and whole
+// milliseconds (rounded up) in place of pointers and ticks. Its field tags fix
+// the JSON of every front door.
+type Answer struct {
+	Allowed      bool          `json:"allowed"`
+	Never        bool          `json:"never,omitempty"`
+	ShadowDenied bool          `json:"shadow_denied,omitempty"`
+	Rule         string        `json:"rule,omitempty"`
+	BlockedBy    string        `json:"blocked_by,omitempty"`
+	RetryAfterMs *int64        `json:"retry_after_ms,omitempty"`
+	Source       string        `json:"source"`
+	Limits       []LimitAnswer `json:"limits"`
+}
+
+// LimitAnswer is one limit of an [Answer].
+type LimitAnswer struct {
+	Name         string `json:"name"`
+	Key          string `json:"key"`
+	Algorithm    string `json:"algorithm"`
+	Limit        uint32 `json:"limit"`
+	Remaining    uint32 `json:"remaining"`
+	ResetAfterMs int64  `json:"reset_after_ms"`
+	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
+	Never        bool   `json:"never,omitempty"`
+	Blocked      bool   `json:"blocked,omitempty"`
+	Shadow       bool   `json:"shadow,omitempty"`
+	Overflow     bool   `json:"overflow,omitempty"`
+	Owner        string `json:"owner,omitempty"`
+}
+
+// NewAnswer turns a decision into its answer. keyName yields the name to show
+// for the counter of limit i, such as "/towns:ada:minute".
+func NewAnswer(d *Decision, keyName func(i int) string) Answer {
+	a := Answer{
+		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
+		Source: d.Source.String(), Limits: make([]LimitAnswer, d.Len()),
+	}
+	if !d.Allowed && !d.Never {
+		a.RetryAfterMs = new(d.RetryAfter.Millis())
+	}
+	if b := d.BlockedBy(); b != nil {
+		a.BlockedBy = b.FullName()
+	}
+	for i := range a.Limits {
+		l := d.Limit(i)
+		a.Limits[i] = LimitAnswer{
+			Name: l.FullName(), Key: keyName(i), Algorithm: l.Limit.Algorithm().String(),
+			Limit: l.Limit.Limit(), Remaining: l.Remaining, ResetAfterMs: l.ResetAfter.Millis(),
+			Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
+		}
+		if !l.Allowed && !l.Never {
+			a.Limits[i].RetryAfterMs = new(l.RetryAfter.Millis())
+		}
+	}
+	return a
+}
+
+// FullName returns the rule's and the limit's name: "towns/minute".
+func (l *LimitDecision) FullName() string { return l.Rule.Name + "/" + l.Limit.Name() }

@@ -1,0 +1,138 @@
+package limiter
+
+// Source tells who decided.
+type Source uint8
+
+// The sources of a decision.
+const (
+	// SourceNone: no rule matched, so nothing was decided and all is allowed.
+	SourceNone Source = iota
+	// SourceOwner: the owner of the counters.
+	SourceOwner
+	// SourceHeir: the owner's heir, because the owner could not be asked.
+	SourceHeir
+	// SourceFallbackOpen, SourceFallbackLocal and SourceFallbackClosed: the
+	// rule's policy, because neither could be asked.
+	SourceFallbackOpen
+	SourceFallbackLocal
+	SourceFallbackClosed
+	// SourceRedis: a script in Redis.
+	SourceRedis
+)
+
+// String returns the source as answers spell it.
+func (s Source) String() string {
+	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis"}, int(s))
+}
+
+// LimitDecision is the answer of one limit for one key.
+type LimitDecision struct {
+	// Rule and Limit name the counter, together with Key, the index of the key
+	// in the charge.
+	Rule  *Rule
+	Limit *Limit
+	Key   int
+	// Allowed tells whether this limit alone allows the check.
+	Allowed bool
+	// Never tells that the cost is above the limit's capacity: no wait helps.
+	Never bool
+	// Blocked tells that the key is serving a block, see [Spec.Block]: one that
+	// was on when the check came, or that this denial began.
+	Blocked bool
+	// Overflow tells that the key is new and the table is full; RetryAfter is
+	// then the earliest instant at which room may appear, not a promise.
+	Overflow bool
+	// Cost is what the check costs here, in units: 0 for a peek.
+	Cost uint32
+	// Remaining is the largest cost that the limit would admit now, after this
+	// check was charged (if it was).
+	Remaining uint32
+	// ResetAfter is the time until the key equals one never seen, if nobody
+	// asks.
+	ResetAfter Tick
+	// RetryAfter is the least wait after which the same cost is allowed by this
+	// limit, if nobody else asks; exact to the tick. It is 0 where Allowed or
+	// Never is set.
+	RetryAfter Tick
+}
+
+// Receipt names one charge, so that it can be taken back. It is meaningful for
+// the key and the decider that issued it.
+type Receipt struct {
+	// Epoch of the partition's ownership in which the charge was made; 0 where
+	// there is no cluster.
+	Epoch uint64
+	// Time of the charge, in the decider's own clock.
+	Time Tick
+}
+
+const inlineLimits = 4
+
+// Decision is the answer to one check. The caller owns it and may use it again:
+// a decider overwrites it whole. The first four limits need no allocation.
+type Decision struct {
+	// Allowed is the answer.
+	Allowed bool
+	// Never tells that the check can never be allowed at this cost.
+	Never bool
+	// ShadowDenied tells that a shadow rule would have denied the check.
+	ShadowDenied bool
+	// Source tells who decided.
+	Source Source
+	// RetryAfter is the least wait after which the same check is allowed, if
+	// nobody else asks: the largest of its limits'. It is 0 where Allowed or
+	// Never is set.
+	RetryAfter Tick
+	// Receipt names the charge, if one was made.
+	Receipt Receipt
+	// Rule is the name of the first rule that matched, also one without limits;
+	// empty where none did. For a denial it is the rule that denied.
+	Rule string
+
+	blocked int32 // 1 + index of the limit that denied, 0 if none
+	n       int32
+	inline  [inlineLimits]LimitDecision
+	more    []LimitDecision
+}
+
+// Clear makes d the answer "allowed, no rule" and keeps its memory.
+func (d *Decision) Clear() {
+	d.Allowed, d.Never, d.ShadowDenied = true, false, false
+	d.Source, d.RetryAfter, d.Receipt, d.Rule = SourceNone, 0, Receipt{}, ""
+	d.blocked, d.n, d.more = 0, 0, d.more[:0]
+}
+
+// Len returns the number of limits that were decided.
+func (d *Decision) Len() int { return int(d.n) }
+
+// Limit returns the answer of limit i, 0 <= i < Len: the limits of the first
+// key in the order of its rule, then those of the next. The pointer is good
+// until d is used again.
+func (d *Decision) Limit(i int) *LimitDecision {
+	if d.n <= inlineLimits {
+		return &d.inline[i]
+	}
+	return &d.more[i]
+}
+
+// BlockedBy returns the limit that denied the check, the one with the longest
+// wait if there are several (one that can never allow it before all others), or
+// nil if the check was allowed.
+func (d *Decision) BlockedBy() *LimitDecision {
+	if d.blocked == 0 {
+		return nil
+	}
+	return d.Limit(int(d.blocked) - 1)
+}
+
+// Grow makes room for n limits, whose contents are then undefined, and is for
+// deciders. Above four it allocates, once for a Decision that is used again.
+func (d *Decision) Grow(n int) {
+	if n > inlineLimits {
+		if cap(d.more) < n {
+			d.more = make([]LimitDecision, n)
+		}
+		d.more = d.more[:n]
+	}
+	d.n = int32(n)
+}

@@ -1,0 +1,8 @@
+package limiter
+
+import "errors"
+
+// ErrInvalid is wrapped by every error that is the asker's to mend: a limit
+// that cannot be, a cost out of range, a key that is too long. Nothing was
+// decided or counted when it is returned.
+var ErrInvalid = errors.New("invalid")

@@ -1,0 +1,449 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// Algorithm names an algorithm.
+type Algorithm uint8
+
+// The algorithms. The zero value is the default.
+const (
+	SlidingCounter Algorithm = iota
+	FixedWindow
+	SlidingLog
+	SlidingWindow
+	TokenBucket
+	LeakyBucket
+	GCRA
+	algorithms // how many there are
+)
+
+// AlgorithmNames lists the names of the algorithms as rules files spell them,
+// indexed by [Algorithm].
+func AlgorithmNames() []string {
+	return []string{"sliding_counter", "fixed_window", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra"}
+}
+
+// String returns the algorithm's name in a rules file.
+func (a Algorithm) String() string { return nameOf(AlgorithmNames(), int(a)) }
+
+// Align says where the windows of fixed_window begin.
+type Align uint8
+
+// The alignments. The zero value is the default.
+const (
+	// AlignEpoch begins windows at multiples of the window since the epoch, in
+	// UTC; windows of whole weeks begin on Monday.
+	AlignEpoch Align = iota
+	// AlignFirstHit begins a window with the first hit after the last window.
+	AlignFirstHit
+)
+
+// String returns the alignment's name in a rules file.
+func (a Align) String() string { return nameOf([]string{"epoch", "first_hit"}, int(a)) }
+
+// Coverage says how long a sub-window of sliding_window counts.
+type Coverage uint8
+
+// The coverages. The zero value is the default.
+const (
+	// CoverageStrict counts a sub-window until its end is a window old, m+1 of
+	// them: never more than the limit in any interval of the window's length.
+	CoverageStrict Coverage = iota
+	// CoverageLenient counts it until its start is, m of them.
+	CoverageLenient
+)
+
+// String returns the coverage's name in a rules file.
+func (c Coverage) String() string { return nameOf([]string{"strict", "lenient"}, int(c)) }
+
+// Rounding says how sliding_counter rounds the previous window's part.
+type Rounding uint8
+
+// The roundings. The zero value is the default.
+const (
+	RoundExact Rounding = iota // no rounding
+	RoundFloor
+	RoundNearest // half up
+	RoundCeil
+)
+
+// String returns the rounding's name in a rules file.
+func (r Rounding) String() string {
+	return nameOf([]string{"exact", "floor", "nearest", "ceil"}, int(r))
+}
+
+// Drip says how leaky_bucket leaks.
+type Drip uint8
+
+// The drips. The zero value is the default.
+const (
+	// DripContinuous leaks limit units per window, evenly.
+	DripContinuous Drip = iota
+	// DripInterval leaks one unit at each multiple of window/limit since the
+	// epoch.
+	DripInterval
+)
+
+// String returns the drip's name in a rules file.
+func (d Drip) String() string { return nameOf([]string{"continuous", "interval"}, int(d)) }
+
+// CountRejected says what a check that is denied costs.
+type CountRejected uint8
+
+// The modes. The zero value is the default.
+const (
+	// CountNone: a denial charges nothing.
+	CountNone CountRejected = iota
+	// CountRoom: the limit is charged if it had room although another denied.
+	CountRoom
+	// CountAll: the limit is charged by denials too.
+	CountAll
+)
+
+// String returns the mode's name in a rules file.
+func (c CountRejected) String() string { return nameOf([]string{"none", "room", "all"}, int(c)) }
+
+// Bounds of a limit.
+const (
+	// MinWindow and MaxWindow bound the window.
+	MinWindow = time.Millisecond
+	MaxWindow = 400 * 24 * time.Hour
+	// MaxLogLimit bounds the limit of sliding_log, whose memory grows with it:
+	// 8 bytes for each admitted check in the window.
+	MaxLogLimit = 1_000_000
+	// MaxSubWindows bounds the sub-windows of sliding_window: 4 bytes each.
+	MaxSubWindows = 3600
+	// DefaultSubWindows is used where a spec says 0.
+	DefaultSubWindows = 10
+	// MaxNameBytes bounds the name of a limit or rule.
+	MaxNameBytes = 64
+	// maxDebt bounds how far ahead of now a bucket can be in debt, in ticks:
+	// 100 years, so that all instants stay below 2^53 and sums below 2^63.
+	maxDebt = 36500 * Day
+)
+
+// Spec is a limit as a person writes it. The zero value of every option is its
+// default.
+type Spec struct {
+	// Name tells the limits of one rule apart; default: the window's name, such
+	// as "minute" or "15m".
+	Name string
+	// Algorithm; default sliding_counter.
+	Algorithm Algorithm
+	// Limit in units per Window, 1 to [MaxUnits] ([MaxLogLimit] for
+	// sliding_log).
+	Limit int64
+	// Window, [MinWindow] to [MaxWindow], in whole microseconds.
+	Window time.Duration
+	// Align, for fixed_window.
+	Align Align
+	// SubWindows, for sliding_window: how many make a window, which must be
+	// divisible by it; 0 means [DefaultSubWindows]. More are more exact and
+	// take more memory.
+	SubWindows int
+	// Coverage, for sliding_window.
+	Coverage Coverage
+	// Weight, for sliding_counter: how much the previous window counts, in
+	// thousandths from 0 to 1000; nil means 1000.
+	Weight *int
+	// Rounding, for sliding_counter.
+	Rounding Rounding
+	// Burst, for token_bucket, leaky_bucket and gcra: the capacity in units, 1
+	// to [MaxUnits]; 0 means Limit.
+	Burst int64
+	// Drip, for leaky_bucket.
+	Drip Drip
+	// CountRejected says what denied checks cost.
+	CountRejected CountRejected
+	// Block, if positive, denies every check of a key for so long after this
+	// limit denied one; at most [MaxWindow], in whole microseconds. Denials
+	// during a block do not extend it.
+	Block time.Duration
+}
+
+// Limit is a valid, immutable [Spec], ready for the arithmetic. It is safe for
+// concurrent use.
+type Limit struct {
+	p      params
+	nameID uint64
+
+	// Precomputed from p.
+	window Tick
+	shift  Tick   // offset of aligned windows from the epoch
+	limit  uint64 // units per window
+	cap    uint64 // largest cost that can ever be admitted
+	sub    Tick   // length of a sub-window, in ticks
+	subs   int    // how many sub-windows count
+	weight uint64 // thousandths
+	unit   uint64 // buckets: ticks per unit, whole part of window/limit
+	unitR  uint64 // and its remainder, in 1/limit ticks
+	most   uint64 // buckets: largest level that a state may have, in units
+	block  Tick
+	shared bool // token bucket, continuous leaky bucket and GCRA: one arithmetic
+}
+
+// params is the comparable part of a limit: two limits with equal params decide
+// alike.
+type params struct {
+	name       string
+	algorithm  Algorithm
+	limit      uint32
+	burst      uint32
+	window     Tick
+	block      Tick
+	align      Align
+	coverage   Coverage
+	rounding   Rounding
+	drip       Drip
+	count      CountRejected
+	subWindows uint16
+	weight     uint16
+}
+
+// NewLimit validates a spec. Its error wraps [ErrInvalid] and joins one error
+// for each thing wrong with the spec.
+func NewLimit(s Spec) (*Limit, error) {
+	if errs := s.Problems(); len(errs) > 0 {
+		all := make([]error, len(errs))
+		for i, p := range errs {
+			all[i] = fmt.Errorf("%w limit: %s", ErrInvalid, p.Text)
+		}
+		return nil, errors.Join(all...)
+	}
+	l := &Limit{p: params{
+		name:      s.Name,
+		algorithm: s.Algorithm,
+		limit:     uint32(s.Limit),
+		window:    Tick(s.Window / TickDuration),
+		block:     Tick(s.Block / TickDuration),
+		count:     s.CountRejected,
+	}}
+	if l.p.name == "" {
+		l.p.name = WindowName(s.Window)
+	}
+	switch s.Algorithm {
+	case SlidingCounter:
+		l.p.rounding, l.p.weight = s.Rounding, 1000
+		if s.Weight != nil {
+			l.p.weight = uint16(*s.Weight)
+		}
+	case FixedWindow:
+		l.p.align = s.Align
+	case SlidingWindow:
+		l.p.coverage, l.p.subWindows = s.Coverage, uint16(s.subWindows())
+	case TokenBucket, LeakyBucket, GCRA:
+		l.p.burst, l.p.drip = uint32(s.burst()), s.Drip
+	}
+	l.precompute()
+	return l, nil
+}
+
+func (l *Limit) precompute() {
+	p := &l.p
+	h := fnv.New64a()
+	h.Write([]byte(p.name))
+	l.nameID = h.Sum64()
+	l.window, l.limit, l.cap, l.block = p.window, uint64(p.limit), uint64(p.limit), p.block
+	l.weight = uint64(p.weight)
+	if l.window%Week == 0 {
+		l.shift = 4 * Day // the epoch was a Thursday
+	}
+	switch p.algorithm {
+	case SlidingWindow:
+		l.sub = l.window / Tick(p.subWindows)
+		l.subs = int(p.subWindows)
+		if p.coverage == CoverageStrict {
+			l.subs++
+		}
+	case TokenBucket, LeakyBucket, GCRA:
+		l.shared = p.drip == DripContinuous
+		l.cap = uint64(p.burst)
+		l.unit, l.unitR = uint64(l.window)/l.limit, uint64(l.window)%l.limit
+		hi, lo := bits.Mul64(uint64(maxDebt), l.limit)
+		l.most = MaxUnits
+		if hi < uint64(l.window) {
+			q, _ := bits.Div64(hi, lo, uint64(l.window))
+			l.most = min(q, MaxUnits)
+		}
+	}
+}
+
+func (s *Spec) subWindows() int {
+	if s.SubWindows == 0 {
+		return DefaultSubWindows
+	}
+	return s.SubWindows
+}
+
+func (s *Spec) burst() int64 {
+	if s.Burst == 0 {
+		return s.Limit
+	}
+	return s.Burst
+}
+
+// Problem is one thing wrong with a [Spec].
+type Problem struct {
+	// Field is the option at fault, as rules files spell it.
+	Field string
+	// Text says what is wrong and what would be right.
+	Text string
+}
+
+// Problems returns all that is wrong with a spec, nil if it is valid. Options
+// of other algorithms are ignored here.
+func (s *Spec) Problems() []Problem {
+	var out []Problem
+	bad := func(field, format string, args ...any) {
+		out = append(out, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	if len(s.Name) > MaxNameBytes {
+		bad("name", "the name has %d bytes; at most %d are allowed", len(s.Name), MaxNameBytes)
+	}
+	if s.Algorithm >= algorithms {
+		bad("algorithm", "there is no algorithm number %d", s.Algorithm)
+	}
+	most := int64(MaxUnits)
+	if s.Algorithm == SlidingLog {
+		most = MaxLogLimit
+	}
+	limitOK := s.Limit >= 1 && s.Limit <= most
+	if !limitOK {
+		bad("limit", "limit %d is out of range: %s takes 1 to %d units", s.Limit, s.Algorithm, most)
+	}
+	windowOK := s.Window >= MinWindow && s.Window <= MaxWindow
+	switch {
+	case !windowOK:
+		bad("window", "window %v is out of range: a window is 1ms to 400 days long", s.Window)
+	case s.Window%TickDuration != 0:
+		bad("window", "window %v is not a whole number of microseconds", s.Window)
+	}
+	switch {
+	case s.Block < 0 || s.Block > MaxWindow:
+		bad("block", "block %v is out of range: a block is at most 400 days long", s.Block)
+	case s.Block%TickDuration != 0:
+		bad("block", "block %v is not a whole number of microseconds", s.Block)
+	}
+	if s.Align > AlignFirstHit {
+		bad("align", "there is no alignment number %d", s.Align)
+	}
+	if s.Coverage > CoverageLenient {
+		bad("coverage", "there is no coverage number %d", s.Coverage)
+	}
+	if s.Rounding > RoundCeil {
+		bad("rounding", "there is no rounding number %d", s.Rounding)
+	}
+	if s.Drip > DripInterval {
+		bad("drip", "there is no drip number %d", s.Drip)
+	}
+	if s.CountRejected > CountAll {
+		bad("count_rejected", "there is no count_rejected number %d", s.CountRejected)
+	}
+	switch s.Algorithm {
+	case SlidingWindow:
+		m := s.subWindows()
+		if m < 1 || m > MaxSubWindows {
+			bad("sub_windows", "sub_windows %d is out of range: give 1 to %d", m, MaxSubWindows)
+		} else if windowOK && (s.Window/TickDuration)%time.Duration(m) != 0 {
+			bad("sub_windows", "window %v cannot be divided into %d sub-windows of whole microseconds", s.Window, m)
+		}
+	case SlidingCounter:
+		if s.Weight != nil && (*s.Weight < 0 || *s.Weight > 1000) {
+			bad("weight", "weight %d is out of range: give 0 to 1000 thousandths", *s.Weight)
+		}
+	case TokenBucket, LeakyBucket, GCRA:
+		b := s.burst()
+		if s.Burst != 0 && (b < 1 || b > MaxUnits) {
+			bad("burst", "burst %d is out of range: give 1 to %d units", b, int64(MaxUnits))
+		} else if limitOK && windowOK {
+			hi, lo := bits.Mul64(uint64(b), uint64(s.Window/TickDuration))
+			if hi >= uint64(s.Limit) || quo(hi, lo, uint64(s.Limit)) > uint64(maxDebt) {
+				bad("burst", "burst %d takes over 100 years to recover at %d per %v; lower it or raise the rate", b, s.Limit, s.Window)
+			}
+		}
+	}
+	return out
+}
+
+func quo(hi, lo, d uint64) uint64 { q, _ := bits.Div64(hi, lo, d); return q }
+
+// Spec returns the limit as a spec, defaults filled in.
+func (l *Limit) Spec() Spec {
+	p := &l.p
+	s := Spec{
+		Name: p.name, Algorithm: p.algorithm, Limit: int64(p.limit), Window: p.window.Duration(),
+		Align: p.align, SubWindows: int(p.subWindows), Coverage: p.coverage, Rounding: p.rounding,
+		Burst: int64(p.burst), Drip: p.drip, CountRejected: p.count, Block: p.block.Duration(),
+	}
+	if p.algorithm == SlidingCounter {
+		w := int(p.weight)
+		s.Weight = &w
+	}
+	return s
+}
+
+// Name returns the limit's name, unique in its rule.
+func (l *Limit) Name() string { return l.p.name }
+
+// NameID returns a 64-bit hash of the name, which a table mixes into the
+// identity of a key.
+func (l *Limit) NameID() uint64 { return l.nameID }
+
+// Algorithm returns the limit's algorithm.
+func (l *Limit) Algorithm() Algorithm { return l.p.algorithm }
+
+// Limit returns the limit in units per window.
+func (l *Limit) Limit() uint32 { return l.p.limit }
+
+// Capacity returns the largest cost that can ever be admitted, in units: the
+// burst of a bucket, the limit of any other.
+func (l *Limit) Capacity() uint32 { return uint32(l.cap) }
+
+// Window returns the window in ticks.
+func (l *Limit) Window() Tick { return l.window }
+
+// Equal reports whether two limits have the same name and decide alike.
+func (l *Limit) Equal(o *Limit) bool { return l == o || l.p == o.p }
+
+// Params returns a comparable value, equal for two limits exactly if
+// [Limit.Equal] is. It is for use as the key of a map.
+func (l *Limit) Params() any { return l.p }
+
+// WindowName returns the default name of a limit with this window: the unit
+// where the window is one (second, minute, hour, day, week, month for 30 days,
+// year for 365), else the shortest spelling in one unit, such as 15m or 250ms.
+func WindowName(w time.Duration) string {
+	const day = 24 * time.Hour
+	switch w {
+	case time.Second:
+		return "second"
+	case time.Minute:
+		return "minute"
+	case time.Hour:
+		return "hour"
+	case day:
+		return "day"
+	case 7 * day:
+		return "week"
+	case 30 * day:
+		return "month"
+	case 365 * day:
+		return "year"
+	}
+	for _, u := range []struct {
+		d    time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
+		if w%u.d == 0 {
+			return strconv.FormatInt(int64(w/u.d), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(w/time.Microsecond), 10) + "us"
+}
