@@ -50,7 +50,7 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 			Limit: l.Limit.Limit(), Remaining: l.Remaining, ResetAfterMs: l.ResetAfter.Millis(),
 			Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
 		}
-		if !l.Allowed && !l.Never {
+		if l.RetryAfter > 0 {
 			a.Limits[i].RetryAfterMs = new(l.RetryAfter.Millis())
 		}
 	}

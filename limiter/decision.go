@@ -50,9 +50,10 @@ type LimitDecision struct {
 	// ResetAfter is the time until the key equals one never seen, if nobody
 	// asks.
 	ResetAfter Tick
-	// RetryAfter is the least wait after which the same cost is allowed by this
-	// limit, if nobody else asks; exact to the tick. It is 0 where Allowed or
-	// Never is set.
+	// RetryAfter is, in a check that was denied, the least wait after which the
+	// same cost is allowed by this limit, if nobody else asks; exact to the
+	// tick, and reckoned after whatever the denial charged. It is 0 where the
+	// limit would admit the cost at once, and for one that never can.
 	RetryAfter Tick
 }
 
@@ -88,6 +89,8 @@ type Decision struct {
 	// Rule is the name of the first rule that matched, also one without limits;
 	// empty where none did. For a denial it is the rule that denied.
 	Rule string
+
+	charges, shadowCharges bool // what Settle decided
 
 	blocked int32 // 1 + index of the limit that denied, 0 if none
 	n       int32

@@ -1,0 +1,58 @@
+package limiter
+
+// Adopt makes a state of the limit old into one of l, so that a limit that
+// changed keeps its consumption: it admits at most what the larger of the two
+// would have left. Where both count alike, the state stays as it is; otherwise
+// all that counts under old at now is to be charged to l at now. In that case
+// fresh is true, the state is zero but for its block, the words are void, and
+// charge says how many units the caller must charge by [Limit.Charge], if any,
+// after it has made zeroed words as [Limit.Words] says.
+//
+// A block stays only if l blocks too.
+func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge uint32, fresh bool) {
+	old.Roll(s, words, now)
+	if l.block == 0 {
+		s.Until = 0
+	}
+	if l.keeps(old) {
+		switch {
+		case l.shared:
+			l.rescale(old, s, now)
+		case l.p.algorithm == LeakyBucket:
+			s.Time, s.A = now, uint32(min(uint64(s.A), l.most))
+		}
+		return 0, false
+	}
+	used := old.used(s, words, now)
+	*s = State{Until: s.Until}
+	switch l.p.algorithm {
+	case SlidingLog:
+		used = min(used, l.limit)
+	case TokenBucket, LeakyBucket, GCRA:
+		used = min(used, l.most)
+	}
+	return uint32(min(used, MaxUnits)), true
+}
+
+// keeps tells whether a state of old means the same to l.
+func (l *Limit) keeps(old *Limit) bool {
+	if l.shared || old.shared {
+		return l.shared && old.shared
+	}
+	a, b := l.p.algorithm, old.p.algorithm
+	switch {
+	case a == SlidingCounter && b == FixedWindow:
+		// A fixed window is a counter without a previous window.
+		return l.window == old.window && old.p.align == AlignEpoch
+	case a != b:
+		return false
+	case a == FixedWindow:
+		return l.window == old.window && l.p.align == old.p.align
+	case a == SlidingCounter:
+		return l.window == old.window
+	case a == SlidingWindow:
+		return l.sub == old.sub && l.subs == old.subs
+	default: // a log keeps its entries, a bucket by interval its level
+		return true
+	}
+}

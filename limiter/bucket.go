@@ -1,0 +1,161 @@
+package limiter
+
+import "math/bits"
+
+// token_bucket, continuous leaky_bucket and gcra are one arithmetic: the level
+// of a leaky bucket is what a token bucket lacks of its burst, and both are the
+// theoretical arrival time of GCRA less now, in units of T = window/limit
+// (ATM Forum, Traffic Management 4.0, 4.4.2: virtual scheduling and continuous
+// leaky bucket decide alike). The state is that time: whole ticks, and a
+// fraction in 1/limit ticks, so that nothing is ever rounded.
+
+// debt returns (TAT - now) * limit in 1/limit ticks as 128 bits, 0 if negative.
+func (l *Limit) debt(s *State, now Tick) (hi, lo uint64) {
+	if s.Time < now {
+		return 0, 0
+	}
+	hi, lo = bits.Mul64(uint64(s.Time-now), l.limit)
+	lo, carry := bits.Add64(lo, uint64(s.A), 0)
+	return hi + carry, lo
+}
+
+// bucketAdmits tells whether max(TAT, now) + n*T - now <= burst*T, both sides
+// times limit.
+func (l *Limit) bucketAdmits(s *State, now Tick, n uint64) bool {
+	hi, lo := l.debt(s, now)
+	mostHi, mostLo := bits.Mul64(l.cap-n, uint64(l.window))
+	return hi < mostHi || hi == mostHi && lo <= mostLo
+}
+
+// bucketUsed returns the level in units, rounded up.
+func (l *Limit) bucketUsed(s *State, now Tick) uint64 {
+	hi, lo := l.debt(s, now)
+	lo, carry := bits.Add64(lo, uint64(l.window)-1, 0)
+	if hi += carry; hi == 0 {
+		return lo / uint64(l.window)
+	}
+	return quo(hi, lo, uint64(l.window))
+}
+
+func (l *Limit) chargeBucket(s *State, now Tick, n uint64) {
+	if s.Time < now {
+		s.Time, s.A = now, 0
+	}
+	whole, part := n*l.unit, n*l.unitR+uint64(s.A)
+	if part >= l.limit {
+		whole += part / l.limit
+		part %= l.limit
+	}
+	s.Time, s.A = s.Time+Tick(whole), uint32(part)
+	if l.p.count == CountAll {
+		l.capDebt(s, now)
+	}
+}
+
+// capDebt bounds the level by most.
+func (l *Limit) capDebt(s *State, now Tick) {
+	hi, lo := l.debt(s, now)
+	mostHi, mostLo := bits.Mul64(l.most, uint64(l.window))
+	if hi > mostHi || hi == mostHi && lo > mostLo {
+		l.setDebt(s, now, mostHi, mostLo)
+	}
+}
+
+// setDebt makes the level hi:lo, in 1/limit ticks.
+func (l *Limit) setDebt(s *State, now Tick, hi, lo uint64) {
+	q, r := bits.Div64(hi, lo, l.limit)
+	s.Time, s.A = now+Tick(q), uint32(r)
+}
+
+// bucketAdmitsAt returns the least t with (TAT - t) * limit <= (burst-n) *
+// window.
+func (l *Limit) bucketAdmitsAt(s *State, n uint64) Tick {
+	hi, lo := bits.Mul64(l.cap-n, uint64(l.window))
+	if hi == 0 && lo < uint64(s.A) {
+		return s.Time + 1
+	}
+	lo, borrow := bits.Sub64(lo, uint64(s.A), 0)
+	return s.Time - Tick(quo(hi-borrow, lo, l.limit))
+}
+
+// refundBucket takes back max(0, n - rate*elapsed) units.
+func (l *Limit) refundBucket(s *State, now, at Tick, n uint32) {
+	leakedHi, leakedLo := bits.Mul64(uint64(max(0, now-at)), l.limit)
+	hi, lo := bits.Mul64(uint64(n), uint64(l.window))
+	lo, borrow := bits.Sub64(lo, leakedLo, 0)
+	if hi, borrow = bits.Sub64(hi, leakedHi, borrow); borrow != 0 {
+		return
+	}
+	haveHi, haveLo := l.debt(s, now)
+	haveLo, borrow = bits.Sub64(haveLo, lo, 0)
+	if haveHi, borrow = bits.Sub64(haveHi, hi, borrow); borrow != 0 {
+		haveHi, haveLo = 0, 0
+	}
+	l.setDebt(s, now, haveHi, haveLo)
+}
+
+// rescale carries a level from the limit old over to l, in units and rounded
+// up. It expects a state rolled by old.
+func (l *Limit) rescale(old *Limit, s *State, now Tick) {
+	if l.window == old.window && l.limit == old.limit {
+		return
+	}
+	hi, lo := old.debt(s, now)
+	units, rest := bits.Div64(hi, lo, uint64(old.window))
+	if units >= l.most {
+		units, rest = l.most, 0
+	}
+	// rest/old.window units, in 1/limit ticks: at most one window.
+	rh, rl := bits.Mul64(rest, uint64(l.window))
+	rl, carry := bits.Add64(rl, uint64(old.window)-1, 0)
+	hi, lo = bits.Mul64(units, uint64(l.window))
+	lo, c := bits.Add64(lo, quo(rh+carry, rl, uint64(old.window)), 0)
+	l.setDebt(s, now, hi+c, lo)
+}
+
+// leaky_bucket by interval: whole units leak at the multiples of window/limit
+// since the epoch, so the level is whole and only drips need counting.
+
+// drips returns how many multiples of window/limit lie in (from, to].
+func (l *Limit) drips(from, to Tick) uint64 {
+	if to <= from {
+		return 0
+	}
+	windows := uint64(to/l.window - from/l.window)
+	if windows > MaxUnits {
+		return MaxUnits // limit >= 1: all that a level can hold
+	}
+	return windows*l.limit + l.dripsInto(to%l.window) - l.dripsInto(from%l.window)
+}
+
+// dripsInto returns how many drips lie in (0, since] of a window.
+func (l *Limit) dripsInto(since Tick) uint64 {
+	hi, lo := bits.Mul64(uint64(since), l.limit)
+	if hi == 0 {
+		return lo / uint64(l.window)
+	}
+	return quo(hi, lo, uint64(l.window))
+}
+
+func (l *Limit) rollDrips(s *State, now Tick) {
+	if s.A == 0 {
+		s.Time = now
+		return
+	}
+	if n := l.drips(s.Time, now); n > 0 {
+		s.A -= uint32(min(n, uint64(s.A)))
+		s.Time = now
+	}
+}
+
+// dripAt returns the instant of the n-th drip after s.Time.
+func (l *Limit) dripAt(s *State, n uint64) Tick {
+	if n == 0 {
+		return 0
+	}
+	begin := s.Time - s.Time%l.window
+	n += l.dripsInto(s.Time - begin)
+	hi, lo := bits.Mul64(n, uint64(l.window))
+	lo, carry := bits.Add64(lo, l.limit-1, 0)
+	return begin + Tick(quo(hi+carry, lo, l.limit))
+}

@@ -1,0 +1,124 @@
+package limiter
+
+// Counter is one key on its own, in memory of its own: the limits are decided
+// together, all or nothing. It is the plainest decider there is, for tests, for
+// services with a handful of counters, and as the yardstick of the others. The
+// zero value has no limits and allows all. It is not safe for concurrent use.
+type Counter struct {
+	limits []*Limit
+	cells  []cell
+	rule   Rule
+	latest Tick
+}
+
+type cell struct {
+	limit *Limit // whose state it is
+	state State
+	words []uint64
+}
+
+// NewCounter returns a counter that was never charged.
+func NewCounter(limits ...*Limit) *Counter {
+	c := &Counter{}
+	c.SetLimits(limits...)
+	return c
+}
+
+// SetLimits replaces the limits. One whose name was there before keeps its
+// consumption, as [Limit.Adopt] says, from the next check on.
+func (c *Counter) SetLimits(limits ...*Limit) {
+	cells := make([]cell, len(limits))
+	for i, l := range limits {
+		for _, old := range c.cells {
+			if old.limit != nil && old.limit.p.name == l.p.name {
+				cells[i] = old
+			}
+		}
+	}
+	c.limits, c.cells = limits, cells
+	c.rule = Rule{Name: RequestRule, Limits: limits}
+}
+
+// Reset forgets all that was charged, and blocks.
+func (c *Counter) Reset() { clear(c.cells) }
+
+// Check decides cost units at now and overwrites d. Cost 0 peeks, as cost 1.
+// An instant before the latest one seen is taken as that one.
+func (c *Counter) Check(now Tick, cost uint32, d *Decision) { c.decide(now, cost, false, d) }
+
+// Peek tells what Check would say, and charges nothing.
+func (c *Counter) Peek(now Tick, cost uint32, d *Decision) { c.decide(now, cost, true, d) }
+
+// Refund takes back the cost of the check with that receipt.
+func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
+	now = c.advance(now)
+	for i, l := range c.limits {
+		c.cells[i].adopt(l, now)
+		l.Refund(&c.cells[i].state, c.cells[i].words, now, r.Time, cost)
+	}
+}
+
+func (c *Counter) advance(now Tick) Tick {
+	c.latest = max(c.latest, now)
+	return c.latest
+}
+
+func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
+	now = c.advance(now)
+	d.Clear()
+	d.Source, d.Rule = SourceOwner, c.rule.Name
+	d.Grow(len(c.limits))
+	for i, l := range c.limits {
+		out := d.Limit(i)
+		*out = LimitDecision{Rule: &c.rule, Limit: l, Cost: cost}
+		k := &c.cells[i]
+		k.adopt(l, now)
+		l.Probe(&k.state, k.words, now, out)
+	}
+	d.Settle(peek)
+	for i, l := range c.limits {
+		k := &c.cells[i]
+		charge, block := d.Charges(i)
+		if charge {
+			k.reserve(cost)
+			l.Charge(&k.state, k.words, now, cost)
+			d.Receipt = Receipt{Time: now}
+		}
+		if block {
+			l.Block(&k.state, now, d.Limit(i))
+		}
+	}
+	for i, l := range c.limits {
+		l.Report(&c.cells[i].state, c.cells[i].words, now, !d.Allowed, d.Limit(i))
+	}
+	d.Conclude()
+}
+
+// adopt makes the cell one of l.
+func (k *cell) adopt(l *Limit, now Tick) {
+	old := k.limit
+	if k.limit = l; old == nil || old == l || old.Equal(l) {
+		return
+	}
+	charge, fresh := l.Adopt(old, &k.state, k.words, now)
+	if !fresh {
+		return
+	}
+	k.words = nil
+	l.Roll(&k.state, nil, now)
+	if charge > 0 {
+		k.reserve(charge)
+		l.Charge(&k.state, k.words, now, charge)
+	}
+}
+
+// reserve makes room for a charge of n units.
+func (k *cell) reserve(n uint32) {
+	need := k.limit.Words(&k.state, n)
+	if need <= len(k.words) {
+		return
+	}
+	words := make([]uint64, max(need, min(2*len(k.words), MaxLogLimit+3)))
+	k.limit.Move(words, k.words, &k.state)
+	k.words = words
+}

@@ -1,0 +1,120 @@
+package limiter
+
+// A decision over several counters takes four steps, which a decider runs under
+// whatever lock protects the states: Probe each limit, Settle them together,
+// Charge those that Settle names, and Report each limit. One counter on its own
+// is the same steps without a choice.
+
+// Probe asks one limit about the cost in out.Cost and fills out.Allowed,
+// out.Never and out.Blocked. It changes the state only by [Limit.Roll].
+func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) {
+	l.Roll(s, words, now)
+	n := uint64(max(out.Cost, 1))
+	out.Overflow = false
+	out.Never = n > l.cap
+	out.Blocked = s.Until > now && !out.Never
+	out.Allowed = !out.Never && !out.Blocked && l.admits(s, words, now, n)
+}
+
+// Settle turns the answers of all limits into the answer of the check, and
+// decides what it costs: see [Decision.Charges]. peek tells that nothing is to
+// be charged.
+func (d *Decision) Settle(peek bool) {
+	d.Allowed, d.Never, d.ShadowDenied = true, false, false
+	shadowNever := false
+	for i := range d.Len() {
+		l := d.Limit(i)
+		switch {
+		case l.Allowed:
+		case l.Rule.Shadow:
+			d.ShadowDenied = true
+			shadowNever = shadowNever || l.Never
+		default:
+			d.Allowed = false
+			d.Never = d.Never || l.Never
+		}
+	}
+	d.charges = !peek && !d.Never
+	d.shadowCharges = d.charges && !shadowNever
+}
+
+// Charges tells, after [Decision.Settle], whether limit i is to be charged and
+// whether its denial begins a block. A check that can never be allowed, and a
+// peek, do neither.
+func (d *Decision) Charges(i int) (charge, block bool) {
+	l := d.Limit(i)
+	together, charges := d.Allowed, d.charges
+	if l.Rule.Shadow {
+		together, charges = together && !d.ShadowDenied, d.shadowCharges
+	}
+	if !charges || l.Cost == 0 || l.Overflow {
+		return false, false
+	}
+	switch l.Limit.p.count {
+	case CountAll:
+		charge = true
+	case CountRoom:
+		charge = l.Allowed
+	default:
+		charge = together
+	}
+	return charge, !l.Allowed && !l.Blocked && l.Limit.block > 0
+}
+
+// Block begins the limit's block at now.
+func (l *Limit) Block(s *State, now Tick, out *LimitDecision) {
+	s.Until = now + l.block
+	out.Blocked = true
+}
+
+// Report fills out.Remaining, out.ResetAfter and, where the check was denied
+// though not for ever, out.RetryAfter, after whatever was charged.
+func (l *Limit) Report(s *State, words []uint64, now Tick, denied bool, out *LimitDecision) {
+	out.RetryAfter = 0
+	out.ResetAfter = max(0, l.EmptyAt(s, words)-now)
+	used := l.used(s, words, now)
+	out.Remaining = uint32(l.cap - min(used, l.cap))
+	if s.Until > now {
+		out.Remaining = 0
+	}
+	if !denied || out.Never || out.Overflow {
+		return
+	}
+	n := uint64(max(out.Cost, 1))
+	if !l.admits(s, words, now, n) {
+		out.RetryAfter = l.admitsAt(s, words, n) - now
+	}
+	out.RetryAfter = max(out.RetryAfter, s.Until-now)
+}
+
+// Conclude fills d.RetryAfter and which limit denied, from what the limits
+// reported.
+func (d *Decision) Conclude() {
+	d.RetryAfter, d.blocked = 0, 0
+	if d.Allowed {
+		return
+	}
+	for i := range d.Len() {
+		l := d.Limit(i)
+		if l.Rule.Shadow {
+			continue
+		}
+		d.RetryAfter = max(d.RetryAfter, l.RetryAfter)
+		if !l.Allowed && (d.blocked == 0 || outranks(l, d.Limit(int(d.blocked)-1))) {
+			d.blocked = int32(i) + 1
+		}
+	}
+	if d.Never {
+		d.RetryAfter = 0
+	}
+	if b := d.BlockedBy(); b != nil {
+		d.Rule = b.Rule.Name
+	}
+}
+
+func outranks(a, b *LimitDecision) bool {
+	if a.Never != b.Never {
+		return a.Never
+	}
+	return a.RetryAfter > b.RetryAfter
+}

@@ -1,0 +1,241 @@
+package limiter
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// Explanation is a decision with its reasons, for people.
+type Explanation struct {
+	// Now is the instant it is for, in the decider's clock.
+	Now Tick `json:"now_us"`
+	// Rules are the names of the rules that matched, in order.
+	Rules []string `json:"rules"`
+	// Unlimited tells that a rule matched that has no limits.
+	Unlimited bool `json:"unlimited,omitempty"`
+	// Answer is what a check would be told; nothing was charged.
+	Answer Answer `json:"answer"`
+	// Limits are in the order of Answer.Limits.
+	Limits []LimitExplanation `json:"limits"`
+}
+
+// LimitExplanation explains one limit for one key.
+type LimitExplanation struct {
+	// Name is rule/limit, Key the counter's name.
+	Name string `json:"name"`
+	Key  string `json:"key"`
+	// Limit is the limit in words, with the options that matter to it.
+	Limit string `json:"limit"`
+	// Known tells whether the key has an entry that still counts.
+	Known bool `json:"known"`
+	// State lists the entry's fields in words.
+	State []Field `json:"state"`
+	// Counts lists units per window or sub-window, the oldest first, for
+	// algorithms that keep them, and per instant for a log (the newest 100).
+	Counts []WindowCount `json:"counts,omitempty"`
+	// Arithmetic is the comparison that decides, with its numbers.
+	Arithmetic string `json:"arithmetic"`
+}
+
+// Field is a named value in words.
+type Field struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// WindowCount is the units counted from Start up to, not including, End.
+type WindowCount struct {
+	Start Tick   `json:"start_us"`
+	End   Tick   `json:"end_us"`
+	Count uint32 `json:"count"`
+}
+
+// maxExplainedEntries bounds the entries of a log that an explanation lists.
+const maxExplainedEntries = 100
+
+// Explain tells how the limit decides the cost in out.Cost at now, before
+// anything is charged. It changes the state only by [Limit.Roll]. Name and Key
+// are left to the caller.
+func (l *Limit) Explain(s *State, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
+	l.Roll(s, words, now)
+	n := uint64(max(out.Cost, 1))
+	e := LimitExplanation{Limit: l.String(), Known: l.EmptyAt(s, words) > now}
+	e.State, e.Counts = l.describe(s, words, now)
+	sum := l.arithmetic(s, words, now, n)
+	switch {
+	case n > l.cap:
+		e.Arithmetic = fmt.Sprintf("cost %d > capacity %d: never", n, l.cap)
+	case s.Until > now:
+		e.Arithmetic = fmt.Sprintf("blocked until %s, %v more: no", stamp(s.Until), (s.Until - now).Duration())
+	case l.admits(s, words, now, n):
+		e.Arithmetic = sum + ": yes"
+	default:
+		e.Arithmetic = sum + ": no"
+	}
+	if s.Until > now {
+		e.State = append(e.State, Field{"blocked until", stamp(s.Until)})
+	}
+	return e
+}
+
+func stamp(t Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }
+
+// describe lists what a state that was rolled to now holds.
+func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowCount) {
+	window := func(start Tick, n uint32) WindowCount { return WindowCount{start, start + l.window, n} }
+	switch l.p.algorithm {
+	case FixedWindow:
+		if s.A == 0 && l.p.align == AlignFirstHit {
+			return []Field{{"count", "0, no window open"}}, nil
+		}
+		return []Field{{"count", fmt.Sprint(s.A)}, {"window", stamp(s.Time) + " to " + stamp(s.Time+l.window)}},
+			[]WindowCount{window(s.Time, s.A)}
+	case SlidingCounter:
+		return []Field{
+			{"previous", fmt.Sprint(s.B)}, {"current", fmt.Sprint(s.A)},
+			{"window", stamp(s.Time) + " to " + stamp(s.Time+l.window)},
+		}, []WindowCount{window(s.Time-l.window, s.B), window(s.Time, s.A)}
+	case SlidingWindow:
+		return []Field{{"sum", fmt.Sprint(s.sum())}, {"sub-windows", fmt.Sprintf("%d of %v", l.subs, l.sub.Duration())}},
+			l.subCounts(s, words)
+	case SlidingLog:
+		return []Field{{"sum", fmt.Sprint(s.A)}, {"entries", fmt.Sprint(s.B)}}, logCounts(s, words)
+	default:
+		return l.describeBucket(s, now), nil
+	}
+}
+
+func (l *Limit) subCounts(s *State, words []uint64) []WindowCount {
+	out := make([]WindowCount, l.subs)
+	for i := range out {
+		age := l.subs - 1 - i
+		start := s.Time - Tick(age)*l.sub
+		out[i] = WindowCount{Start: start, End: start + l.sub}
+		if s.sum() > 0 {
+			out[i].Count = subCount(words, l.subAt(words, age))
+		}
+	}
+	return out
+}
+
+func logCounts(s *State, words []uint64) []WindowCount {
+	first := max(0, int(s.B)-maxExplainedEntries)
+	var out []WindowCount
+	for i := first; i < int(s.B); i++ {
+		tick, cost := logAt(s, words, i)
+		out = append(out, WindowCount{tick, tick + 1, cost})
+	}
+	return out
+}
+
+func (l *Limit) describeBucket(s *State, now Tick) []Field {
+	if !l.shared {
+		return []Field{{"level", fmt.Sprint(s.A)}, {"drips counted up to", stamp(s.Time)}}
+	}
+	hi, lo := l.debt(s, now)
+	level := decimal(hi, lo, uint64(l.window))
+	switch l.p.algorithm {
+	case TokenBucket:
+		full, rest := bits.Mul64(l.cap, uint64(l.window))
+		rest, borrow := bits.Sub64(rest, lo, 0)
+		full, borrow = bits.Sub64(full, hi, borrow)
+		if borrow != 0 {
+			return []Field{{"tokens", "0"}, {"debt", level}}
+		}
+		return []Field{{"tokens", decimal(full, rest, uint64(l.window))}}
+	case LeakyBucket:
+		return []Field{{"level", level}}
+	default:
+		return []Field{{"theoretical arrival time", stamp(s.Time) + fmt.Sprintf(" + %d/%d us", s.A, l.limit)}, {"level", level}}
+	}
+}
+
+// arithmetic writes the comparison that decides n units.
+func (l *Limit) arithmetic(s *State, words []uint64, now Tick, n uint64) string {
+	switch l.p.algorithm {
+	case FixedWindow, SlidingLog, SlidingWindow:
+		return fmt.Sprintf("%d counted + %d <= %d", l.used(s, words, now), n, l.limit)
+	case SlidingCounter:
+		left := uint64(l.window - max(0, now-s.Time))
+		hi, lo := bits.Mul64(uint64(s.B)*l.weight, left)
+		text := fmt.Sprintf("%d * %v/%v", s.B, Tick(left).Duration(), l.window.Duration())
+		if l.weight != 1000 {
+			text += fmt.Sprintf(" * %s", decimal(0, l.weight, 1000))
+		}
+		text += " = " + decimal(hi, lo, 1000*uint64(l.window))
+		if l.p.rounding != RoundExact {
+			text += fmt.Sprintf(", %s %d", l.p.rounding, l.tail(s, now))
+		}
+		return fmt.Sprintf("previous %s; that + current %d + %d <= %d", text, s.A, n, l.limit)
+	case TokenBucket:
+		return fmt.Sprintf("tokens %s >= %d", l.describeBucket(s, now)[0].Value, n)
+	case LeakyBucket:
+		return fmt.Sprintf("level %s + %d <= %d", levelText(l, s, now), n, l.cap)
+	default:
+		return fmt.Sprintf("level %s + %d <= burst %d (max(TAT, now) + n*T - now <= burst*T, in units of T = %v/%d)",
+			levelText(l, s, now), n, l.cap, l.window.Duration(), l.limit)
+	}
+}
+
+func levelText(l *Limit, s *State, now Tick) string {
+	if !l.shared {
+		return fmt.Sprint(s.A)
+	}
+	hi, lo := l.debt(s, now)
+	return decimal(hi, lo, uint64(l.window))
+}
+
+// decimal writes hi:lo/d with up to six decimals, cut off, and "..." where more
+// would follow.
+func decimal(hi, lo, d uint64) string {
+	whole, rest := bits.Div64(hi, lo, d)
+	if rest == 0 {
+		return fmt.Sprint(whole)
+	}
+	hi, lo = bits.Mul64(rest, 1_000_000)
+	micro, rest := bits.Div64(hi, lo, d)
+	text := strings.TrimRight(fmt.Sprintf("%d.%06d", whole, micro), "0")
+	if rest != 0 {
+		text = fmt.Sprintf("%d.%06d...", whole, micro)
+	}
+	return text
+}
+
+// String returns the limit in words: "minute: sliding_counter 100/minute".
+func (l *Limit) String() string {
+	p := &l.p
+	text := fmt.Sprintf("%s %d/%s", p.algorithm, p.limit, WindowName(p.window.Duration()))
+	add := func(name string, value any) { text += fmt.Sprintf(", %s %v", name, value) }
+	switch p.algorithm {
+	case FixedWindow:
+		if p.align != AlignEpoch {
+			add("align", p.align)
+		}
+	case SlidingWindow:
+		add("sub_windows", p.subWindows)
+		add("coverage", p.coverage)
+	case SlidingCounter:
+		if p.weight != 1000 {
+			add("weight", decimal(0, uint64(p.weight), 1000))
+		}
+		if p.rounding != RoundExact {
+			add("rounding", p.rounding)
+		}
+	default:
+		if p.burst != p.limit {
+			add("burst", p.burst)
+		}
+		if p.drip != DripContinuous {
+			add("drip", p.drip)
+		}
+	}
+	if p.count != CountNone {
+		add("count_rejected", p.count)
+	}
+	if p.block > 0 {
+		add("block", time.Duration(p.block)*TickDuration)
+	}
+	return text
+}

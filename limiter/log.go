@@ -1,0 +1,146 @@
+package limiter
+
+// sliding_log: a ring of entries. Word 0 is the position of the oldest. An
+// entry packs the low 45 bits of its tick, which span more than the longest
+// window, above its cost less one in 19 bits; a larger cost takes two entries.
+// The newest entry's tick is in State.Time, so that the others are known whole.
+
+const (
+	logCostBits = 19
+	logCostMax  = 1 << logCostBits
+	logTickMask = 1<<45 - 1
+)
+
+func logWords(s *State, n uint32) int {
+	add := 1
+	if n > logCostMax {
+		add = 2
+	}
+	return 1 + int(s.B) + add
+}
+
+// logIndex returns the word of entry i, counted from the oldest.
+func logIndex(words []uint64, i int) int {
+	at := int(words[0]) + i
+	if size := len(words) - 1; at >= size {
+		at -= size
+	}
+	return 1 + at
+}
+
+func logEntry(tick Tick, cost uint32) uint64 {
+	return uint64(tick)&logTickMask<<logCostBits | uint64(cost-1)
+}
+
+// logAt returns tick and cost of entry i.
+func logAt(s *State, words []uint64, i int) (Tick, uint32) {
+	e := words[logIndex(words, i)]
+	age := (uint64(s.Time) - e>>logCostBits) & logTickMask
+	return s.Time - Tick(age), uint32(e&(logCostMax-1)) + 1
+}
+
+// dropOldest removes the oldest entry.
+func dropOldest(s *State, words []uint64, cost uint32) {
+	s.A -= cost
+	s.B--
+	words[0]++
+	if int(words[0]) == len(words)-1 {
+		words[0] = 0
+	}
+}
+
+func (l *Limit) rollLog(s *State, words []uint64, now Tick) {
+	if s.B == 0 {
+		return
+	}
+	if now >= s.Time+l.window {
+		s.A, s.B = 0, 0
+		return
+	}
+	for s.B > 0 {
+		tick, cost := logAt(s, words, 0)
+		if now < tick+l.window {
+			return
+		}
+		dropOldest(s, words, cost)
+	}
+}
+
+// chargeLog adds n units at now, and lets go of the oldest beyond the newest
+// limit units: they cannot change an answer.
+func (l *Limit) chargeLog(s *State, words []uint64, now Tick, n uint32) {
+	now = max(now, s.Time)
+	for s.B > 0 && uint64(s.A)+uint64(n) > l.limit {
+		excess := s.A + n - uint32(l.limit)
+		tick, cost := logAt(s, words, 0)
+		if cost > excess {
+			words[logIndex(words, 0)] = logEntry(tick, cost-excess)
+			s.A -= excess
+			break
+		}
+		dropOldest(s, words, cost)
+	}
+	if s.B > 0 && now == s.Time {
+		last := logIndex(words, int(s.B)-1)
+		if cost := uint32(words[last]&(logCostMax-1)) + 1; cost+n <= logCostMax {
+			words[last] += uint64(n)
+			s.A += n
+			return
+		}
+	}
+	s.Time = now
+	for n > 0 {
+		part := min(n, logCostMax)
+		words[logIndex(words, int(s.B))] = logEntry(now, part)
+		s.A, s.B, n = s.A+part, s.B+1, n-part
+	}
+}
+
+func moveLog(dst, src []uint64, s *State) {
+	for i := range int(s.B) {
+		dst[1+i] = src[logIndex(src, i)]
+	}
+}
+
+func (l *Limit) logAdmitsAt(s *State, words []uint64, n uint64) Tick {
+	sum := uint64(s.A)
+	for i := range int(s.B) {
+		tick, cost := logAt(s, words, i)
+		if sum -= uint64(cost); sum+n <= l.limit {
+			return tick + l.window
+		}
+	}
+	return s.Time + l.window
+}
+
+// refundLog takes back up to n units of the entries at the tick at.
+func refundLog(s *State, words []uint64, at Tick, n uint32) {
+	for i := int(s.B) - 1; i >= 0 && n > 0; i-- {
+		tick, cost := logAt(s, words, i)
+		if tick < at {
+			return
+		}
+		if tick > at {
+			continue
+		}
+		if cost > n {
+			words[logIndex(words, i)] -= uint64(n)
+			s.A -= n
+			return
+		}
+		removeLog(s, words, i, cost)
+		n -= cost
+	}
+}
+
+// removeLog removes entry i and closes the gap.
+func removeLog(s *State, words []uint64, i int, cost uint32) {
+	if last := int(s.B) - 1; i == last && last > 0 {
+		s.Time, _ = logAt(s, words, last-1)
+	}
+	for ; i < int(s.B)-1; i++ {
+		words[logIndex(words, i)] = words[logIndex(words, i+1)]
+	}
+	s.A -= cost
+	s.B--
+}

@@ -1,0 +1,199 @@
+package limiter
+
+// State is one counter of one limit. The zero value is a counter that was never
+// charged, for every algorithm. It holds no pointers, so that a table of states
+// costs the garbage collector nothing. What its fields mean depends on the
+// algorithm; sliding_log and sliding_window keep the rest in words beside it,
+// see [Limit.Words].
+//
+// The methods of [Limit] that take a State must be given one that was made by
+// the same limit, or by [Limit.Adopt], and instants that do not go back.
+type State struct {
+	// Time is the start of the current window (fixed_window, sliding_counter)
+	// or sub-window (sliding_window), the newest hit (sliding_log), the
+	// theoretical arrival time in whole ticks (token_bucket, gcra, continuous
+	// leaky_bucket), or the instant up to which drips are accounted for
+	// (leaky_bucket by interval).
+	Time Tick
+	// Until is the end of the block that the key serves, 0 if none.
+	Until Tick
+	// A and B are: units in this window and the previous one (fixed_window,
+	// sliding_counter); units and entries (sliding_log); units, low and high
+	// half (sliding_window); the fraction of the theoretical arrival time in
+	// 1/limit ticks and nothing; the level and nothing (leaky_bucket by
+	// interval).
+	A, B uint32
+}
+
+// Roll forgets what no longer counts at now. It changes no answer, now or
+// later; the other methods expect a state that was rolled to the instant they
+// are given.
+func (l *Limit) Roll(s *State, words []uint64, now Tick) {
+	if s.Until != 0 && s.Until <= now {
+		s.Until = 0
+	}
+	switch l.p.algorithm {
+	case FixedWindow:
+		l.rollFixed(s, now)
+	case SlidingCounter:
+		l.rollCounter(s, now)
+	case SlidingWindow:
+		l.rollSubs(s, words, now)
+	case SlidingLog:
+		l.rollLog(s, words, now)
+	default:
+		if !l.shared {
+			l.rollDrips(s, now)
+		}
+	}
+}
+
+// admits tells whether the limit's arithmetic, block aside, admits n units,
+// 1 <= n <= capacity.
+func (l *Limit) admits(s *State, words []uint64, now Tick, n uint64) bool {
+	if l.shared {
+		return l.bucketAdmits(s, now, n)
+	}
+	return l.used(s, words, now)+n <= l.cap
+}
+
+// used returns the units that count at now, rounded up.
+func (l *Limit) used(s *State, words []uint64, now Tick) uint64 {
+	switch l.p.algorithm {
+	case FixedWindow, SlidingLog:
+		return uint64(s.A)
+	case SlidingCounter:
+		return uint64(s.A) + l.tail(s, now)
+	case SlidingWindow:
+		return s.sum()
+	default:
+		if l.shared {
+			return l.bucketUsed(s, now)
+		}
+		return uint64(s.A)
+	}
+}
+
+// Charge adds n units, 1 <= n <= capacity, whether or not there is room:
+// whoever calls has decided. The words must have room, see [Limit.Words].
+func (l *Limit) Charge(s *State, words []uint64, now Tick, n uint32) {
+	switch l.p.algorithm {
+	case FixedWindow:
+		if s.A == 0 && l.p.align == AlignFirstHit {
+			s.Time = now
+		}
+		s.A = addSat(s.A, n)
+	case SlidingCounter:
+		s.A = addSat(s.A, n)
+	case SlidingWindow:
+		chargeSubs(s, words, n)
+	case SlidingLog:
+		l.chargeLog(s, words, now, n)
+	default:
+		if l.shared {
+			l.chargeBucket(s, now, uint64(n))
+		} else {
+			s.A = uint32(min(uint64(s.A)+uint64(n), l.most))
+		}
+	}
+}
+
+// Words returns how many words beside the state a charge of n units needs; 0
+// for algorithms that need none. A log needs more as it grows, at most
+// limit+3; words are moved from one place to a larger one by [Limit.Move].
+func (l *Limit) Words(s *State, n uint32) int {
+	switch l.p.algorithm {
+	case SlidingWindow:
+		return subWords(l.subs)
+	case SlidingLog:
+		return logWords(s, n)
+	default:
+		return 0
+	}
+}
+
+// Move copies the words of a state into dst, which is zero and at least as
+// long.
+func (l *Limit) Move(dst, src []uint64, s *State) {
+	if l.p.algorithm == SlidingLog {
+		moveLog(dst, src, s)
+		return
+	}
+	copy(dst, src)
+}
+
+// EmptyAt returns the instant from which the counter, if nobody asks, equals
+// one never charged; an instant that is not after now means it does already.
+func (l *Limit) EmptyAt(s *State, words []uint64) Tick {
+	var at Tick
+	switch l.p.algorithm {
+	case FixedWindow:
+		if s.A > 0 {
+			at = s.Time + l.window
+		}
+	case SlidingCounter:
+		at = l.counterEmptyAt(s)
+	case SlidingWindow:
+		at = l.subsEmptyAt(s, words)
+	case SlidingLog:
+		if s.B > 0 {
+			at = s.Time + l.window
+		}
+	default:
+		switch {
+		case !l.shared:
+			at = l.dripAt(s, uint64(s.A))
+		case s.A > 0:
+			at = s.Time + 1
+		default:
+			at = s.Time
+		}
+	}
+	return max(at, s.Until)
+}
+
+// admitsAt returns the first instant at which the arithmetic, block aside,
+// admits n units, given that it does not admit them now.
+func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
+	switch l.p.algorithm {
+	case FixedWindow:
+		return s.Time + l.window
+	case SlidingCounter:
+		return l.counterAdmitsAt(s, n)
+	case SlidingWindow:
+		return l.subsAdmitAt(s, words, n)
+	case SlidingLog:
+		return l.logAdmitsAt(s, words, n)
+	default:
+		if l.shared {
+			return l.bucketAdmitsAt(s, n)
+		}
+		return l.dripAt(s, uint64(s.A)+n-l.cap)
+	}
+}
+
+// Refund takes back n units that were charged at the instant at, as far as they
+// still count: exactly from windows and logs, and from buckets at most what has
+// not leaked since, so that no more is admitted than had the charge not been
+// made.
+func (l *Limit) Refund(s *State, words []uint64, now, at Tick, n uint32) {
+	l.Roll(s, words, now)
+	switch l.p.algorithm {
+	case FixedWindow:
+		l.refundFixed(s, now, at, n)
+	case SlidingCounter:
+		l.refundCounter(s, at, n)
+	case SlidingWindow:
+		l.refundSubs(s, words, at, n)
+	case SlidingLog:
+		refundLog(s, words, at, n)
+	default:
+		if l.shared {
+			l.refundBucket(s, now, at, n)
+		} else if leaked := l.drips(at, now); leaked < uint64(n) {
+			s.A -= min(s.A, n-uint32(leaked))
+		}
+	}
+}
+
+func addSat(a, n uint32) uint32 { return uint32(min(uint64(a)+uint64(n), MaxUnits)) }

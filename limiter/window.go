@@ -1,0 +1,126 @@
+package limiter
+
+import "math/bits"
+
+// fixed_window and sliding_counter: counts of aligned windows.
+
+// start returns the start of the aligned window that holds now.
+func (l *Limit) start(now Tick) Tick {
+	since := (now - l.shift) % l.window
+	if since < 0 {
+		since += l.window
+	}
+	return now - since
+}
+
+func (l *Limit) rollFixed(s *State, now Tick) {
+	if l.p.align == AlignFirstHit {
+		if now >= s.Time+l.window {
+			s.A = 0
+		}
+		return
+	}
+	if now >= s.Time+l.window || s.A == 0 {
+		s.Time, s.A = l.start(now), 0
+	}
+}
+
+// refundFixed takes n units back if the window they were charged in still runs.
+func (l *Limit) refundFixed(s *State, now, at Tick, n uint32) {
+	if at < s.Time || s.A == MaxUnits {
+		return
+	}
+	opening := at == s.Time
+	s.A -= min(s.A, n)
+	if l.p.align == AlignFirstHit && opening {
+		// Without the charge that is taken back, the window would have begun
+		// with a later hit, which is not recorded. It came by now at the latest.
+		s.Time = now
+	}
+}
+
+func (l *Limit) rollCounter(s *State, now Tick) {
+	switch {
+	case s.A|s.B == 0 || now >= s.Time+2*l.window:
+		s.Time, s.A, s.B = l.start(now), 0, 0
+	case now >= s.Time+l.window:
+		s.Time, s.A, s.B = s.Time+l.window, 0, s.A
+	}
+}
+
+// tail returns r(previous * (window-elapsed) * weight / window), where exact
+// is rounded up: since all else is whole, that decides alike and leaves the
+// floored remainder.
+func (l *Limit) tail(s *State, now Tick) uint64 {
+	if s.B == 0 {
+		return 0
+	}
+	left := uint64(l.window - max(0, now-s.Time))
+	full := 1000 * uint64(l.window)
+	hi, lo := bits.Mul64(uint64(s.B)*l.weight, left)
+	lo, carry := bits.Add64(lo, full-1-l.slack(full), 0)
+	if hi += carry; hi == 0 {
+		return lo / full
+	}
+	return quo(hi, lo, full)
+}
+
+// slack returns what previous*(window-elapsed)*weight may exceed a multiple of
+// full = 1000*window by, and still be rounded to it.
+func (l *Limit) slack(full uint64) uint64 {
+	switch l.p.rounding {
+	case RoundFloor:
+		return full - 1
+	case RoundNearest:
+		return full/2 - 1
+	default:
+		return 0
+	}
+}
+
+// tailFits returns the first instant of the window from start at which the part
+// of previous is at most room.
+func (l *Limit) tailFits(start Tick, previous uint32, room uint64) Tick {
+	rate := uint64(previous) * l.weight
+	if rate == 0 {
+		return start
+	}
+	full := 1000 * uint64(l.window)
+	hi, lo := bits.Mul64(room, full)
+	lo, carry := bits.Add64(lo, l.slack(full), 0)
+	if hi += carry; hi >= rate {
+		return start
+	}
+	return start + max(0, l.window-Tick(min(quo(hi, lo, rate), uint64(l.window))))
+}
+
+func (l *Limit) counterAdmitsAt(s *State, n uint64) Tick {
+	if uint64(s.A)+n <= l.limit {
+		return l.tailFits(s.Time, s.B, l.limit-n-uint64(s.A))
+	}
+	return l.tailFits(s.Time+l.window, s.A, l.limit-n)
+}
+
+func (l *Limit) counterEmptyAt(s *State) Tick {
+	switch {
+	case s.A > 0:
+		return l.tailFits(s.Time+l.window, s.A, 0)
+	case s.B > 0:
+		return l.tailFits(s.Time, s.B, 0)
+	default:
+		return 0
+	}
+}
+
+func (l *Limit) refundCounter(s *State, at Tick, n uint32) {
+	switch {
+	case at >= s.Time:
+		if s.A != MaxUnits {
+			s.A -= min(s.A, n)
+		}
+	case at >= s.Time-l.window:
+		if s.B != MaxUnits {
+			s.B -= min(s.B, n)
+		}
+	}
+}
