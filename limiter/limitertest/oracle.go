@@ -1,0 +1,301 @@
+package limitertest
+
+import (
+	"math/big"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Tick is short for [limiter.Tick].
+type Tick = limiter.Tick
+
+// maxUnits is where counts stop growing.
+const maxUnits = 1<<32 - 1
+
+// century is how far a bucket may be in debt at most, in ticks.
+const century = 36500 * limiter.Day
+
+// Oracle decides for one key with several limits, slowly and obviously: it
+// remembers every charge, admits by the definition of each algorithm, and finds
+// remaining, retry-after and reset-after by searching for the number or instant
+// that their definitions name. Its arithmetic is exact.
+//
+// Instants must not decrease from call to call. It is not safe for concurrent
+// use.
+type Oracle struct{ limits []*oracleLimit }
+
+// OracleDecision is what [Oracle.Check] answers.
+type OracleDecision struct {
+	// Allowed, Never, ShadowDenied and RetryAfter are those of
+	// [limiter.Decision].
+	Allowed, Never, ShadowDenied bool
+	RetryAfter                   Tick
+	// BlockedBy is the index of the limit that [limiter.Decision.BlockedBy]
+	// returns, or -1.
+	BlockedBy int
+	// Limits are in the order of the limits.
+	Limits []OracleLimit
+}
+
+// OracleLimit is what one limit answers; see [limiter.LimitDecision].
+type OracleLimit struct {
+	Allowed, Never, Blocked bool
+	Remaining               uint32
+	RetryAfter, ResetAfter  Tick
+}
+
+// NewOracle returns an oracle for a key never seen. The specs must be valid.
+func NewOracle(specs ...limiter.Spec) *Oracle {
+	o := new(Oracle)
+	for _, s := range specs {
+		o.limits = append(o.limits, newOracleLimit(s))
+	}
+	return o
+}
+
+// Check decides at now. A peek, and a cost of 0, changes nothing; a cost of 0
+// is answered as a cost of 1.
+func (o *Oracle) Check(now Tick, cost uint32, peek bool) OracleDecision {
+	turns := make([]turn, len(o.limits))
+	for i, l := range o.limits {
+		turns[i] = turn{limit: l, cost: cost}
+	}
+	return decide(now, peek, turns)
+}
+
+// Refund takes back a charge of cost units that was made at the given instant.
+func (o *Oracle) Refund(now, at Tick, cost uint32) {
+	for _, l := range o.limits {
+		l.refund(now, at, cost)
+	}
+}
+
+// Reset forgets everything.
+func (o *Oracle) Reset() {
+	for i, l := range o.limits {
+		o.limits[i] = newOracleLimit(l.spec)
+	}
+}
+
+// turn is one limit's part in a check.
+type turn struct {
+	limit  *oracleLimit
+	cost   uint32
+	shadow bool
+}
+
+// decide is a check over any limits of any keys: all or nothing.
+func decide(now Tick, peek bool, turns []turn) OracleDecision {
+	d := OracleDecision{Allowed: true, BlockedBy: -1, Limits: make([]OracleLimit, len(turns))}
+	shadowNever := false
+	for i, t := range turns {
+		a := &d.Limits[i]
+		n := max(t.cost, 1)
+		a.Never = n > t.limit.capacity
+		a.Allowed = !a.Never && t.limit.admits(n, now)
+		switch {
+		case t.shadow:
+			d.ShadowDenied = d.ShadowDenied || !a.Allowed
+			shadowNever = shadowNever || a.Never
+		default:
+			d.Allowed = d.Allowed && a.Allowed
+			d.Never = d.Never || a.Never
+		}
+	}
+	if !peek && !d.Never {
+		for i, t := range turns {
+			if t.cost > 0 && !(t.shadow && shadowNever) {
+				passes := d.Allowed && !(t.shadow && d.ShadowDenied)
+				t.limit.write(now, t.cost, passes, d.Limits[i].Allowed)
+			}
+		}
+	}
+	d.report(now, turns)
+	return d
+}
+
+// report fills in what is to be said after the charges were made.
+func (d *OracleDecision) report(now Tick, turns []turn) {
+	for i, t := range turns {
+		a, l, n := &d.Limits[i], t.limit, max(t.cost, 1)
+		a.Blocked = l.blocked(now)
+		a.Remaining = l.remaining(now)
+		a.ResetAfter = l.resetAfter(now)
+		if !a.Allowed && !a.Never {
+			a.RetryAfter = l.retryAfter(now, n)
+		}
+		if t.shadow || d.Allowed {
+			continue
+		}
+		if !a.Allowed && d.worse(i) {
+			d.BlockedBy = i
+		}
+		// A limit that admitted this check may have been charged by it, and
+		// admit no second one for a while.
+		if !d.Never {
+			d.RetryAfter = max(d.RetryAfter, l.retryAfter(now, n))
+		}
+	}
+}
+
+// worse tells whether limit i is more to blame for a denial than BlockedBy.
+func (d *OracleDecision) worse(i int) bool {
+	if d.BlockedBy < 0 {
+		return true
+	}
+	a, b := d.Limits[i], d.Limits[d.BlockedBy]
+	return !b.Never && (a.Never || a.RetryAfter > b.RetryAfter)
+}
+
+// oracleLimit is one limit of a key: the algorithm's own model, and the blocks.
+type oracleLimit struct {
+	spec     limiter.Spec
+	capacity uint32
+	model    model
+	blocks   []span
+}
+
+// span is the instants from..until, without until.
+type span struct{ from, until Tick }
+
+// model is one algorithm by its definition.
+type model interface {
+	// admits tells whether n >= 1 more units fit in at now.
+	admits(n uint32, now Tick) bool
+	// charge adds n units, whether or not they fit in.
+	charge(n uint32, now Tick)
+	// refund takes back n units charged at the instant at.
+	refund(n uint32, at, now Tick)
+}
+
+func newOracleLimit(s limiter.Spec) *oracleLimit {
+	l := &oracleLimit{spec: s, capacity: uint32(s.Limit)}
+	w := windowOf(s)
+	switch s.Algorithm {
+	case limiter.FixedWindow:
+		if s.Align == limiter.AlignFirstHit {
+			l.model = &firstHitModel{limit: uint64(s.Limit), window: w}
+		} else {
+			l.model = &fixedModel{limit: uint64(s.Limit), window: w, counts: counts{}}
+		}
+	case limiter.SlidingLog:
+		l.model = &logModel{limit: uint64(s.Limit), window: w}
+	case limiter.SlidingWindow:
+		m := s.SubWindows
+		if m == 0 {
+			m = limiter.DefaultSubWindows
+		}
+		l.model = &slidingModel{
+			limit: uint64(s.Limit), window: w, sub: w / Tick(m),
+			strict: s.Coverage == limiter.CoverageStrict, counts: counts{},
+		}
+	case limiter.SlidingCounter:
+		weight := 1000
+		if s.Weight != nil {
+			weight = *s.Weight
+		}
+		l.model = &counterModel{limit: s.Limit, window: w, weight: int64(weight), rounding: s.Rounding, counts: counts{}}
+	default:
+		l.capacity = uint32(burstOf(s))
+		l.model = newBucketModel(s)
+	}
+	return l
+}
+
+func windowOf(s limiter.Spec) Tick { return Tick(s.Window / limiter.TickDuration) }
+
+func burstOf(s limiter.Spec) int64 {
+	if s.Burst == 0 {
+		return s.Limit
+	}
+	return s.Burst
+}
+
+func (l *oracleLimit) blocked(now Tick) bool {
+	for _, b := range l.blocks {
+		if b.from <= now && now < b.until {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *oracleLimit) admits(n uint32, now Tick) bool {
+	return n <= l.capacity && !l.blocked(now) && l.model.admits(n, now)
+}
+
+// write makes the charge, and the block, that a check of n units leaves behind:
+// passes tells whether the check is allowed, mine whether this limit allows it.
+func (l *oracleLimit) write(now Tick, n uint32, passes, mine bool) {
+	wasBlocked := l.blocked(now)
+	fits := l.model.admits(n, now)
+	switch l.spec.CountRejected {
+	case limiter.CountAll:
+		l.model.charge(n, now)
+	case limiter.CountRoom:
+		if mine {
+			l.model.charge(n, now)
+		}
+	default:
+		if passes {
+			l.model.charge(n, now)
+		}
+	}
+	if block := Tick(l.spec.Block / limiter.TickDuration); block > 0 && !fits && !wasBlocked {
+		l.blocks = append(l.blocks, span{now, now + block})
+	}
+}
+
+func (l *oracleLimit) refund(now, at Tick, n uint32) { l.model.refund(n, at, now) }
+
+// remaining is the largest cost that is admitted at now, found by bisection: a
+// smaller cost is admitted wherever a larger one is.
+func (l *oracleLimit) remaining(now Tick) uint32 {
+	lo, hi := uint64(0), uint64(l.capacity)+1 // lo is admitted (or 0), hi is not
+	for lo+1 < hi {
+		if mid := (lo + hi) / 2; l.admits(uint32(mid), now) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return uint32(lo)
+}
+
+// retryAfter is the least wait after which n units are admitted, 0 if they are
+// admitted at once.
+func (l *oracleLimit) retryAfter(now Tick, n uint32) Tick {
+	return leastWait(func(d Tick) bool { return l.admits(n, now+d) })
+}
+
+// resetAfter is the least wait after which the key equals one never seen.
+func (l *oracleLimit) resetAfter(now Tick) Tick {
+	return leastWait(func(d Tick) bool { return l.admits(l.capacity, now+d) })
+}
+
+// leastWait returns the least d >= 0 at which ok holds. While nobody asks ok
+// never turns false again, so doubling and bisection find it; that the two
+// neighbours differ is checked by construction: ok(hi) and not ok(lo).
+func leastWait(ok func(Tick) bool) Tick {
+	if ok(0) {
+		return 0
+	}
+	lo, hi := Tick(0), Tick(1)
+	for !ok(hi) {
+		lo, hi = hi, 2*hi
+		if hi > 1<<61 {
+			panic("limitertest: no instant within 70,000 years is late enough")
+		}
+	}
+	for lo+1 < hi {
+		if mid := lo + (hi-lo)/2; ok(mid) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return hi
+}
+
+// rat returns a/b.
+func rat(a, b int64) *big.Rat { return big.NewRat(a, b) }

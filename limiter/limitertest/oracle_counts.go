@@ -1,0 +1,224 @@
+package limitertest
+
+import (
+	"math/big"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// floorDiv divides rounding down, also below zero.
+func floorDiv(a, b Tick) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return int64(q)
+}
+
+// windowIndex numbers the aligned windows. Windows of whole weeks begin on
+// Monday; the epoch was a Thursday, so the first Monday is 4 days after it.
+func windowIndex(t, window Tick) int64 { return floorDiv(t-windowShift(window), window) }
+
+// windowStart is the first instant of a window.
+func windowStart(index int64, window Tick) Tick { return Tick(index)*window + windowShift(window) }
+
+func windowShift(window Tick) Tick {
+	if window%limiter.Week == 0 {
+		return 4 * limiter.Day
+	}
+	return 0
+}
+
+// counts holds the units charged in each slot, for ever.
+type counts map[int64]uint64
+
+func (c counts) add(slot int64, n uint32) { c[slot] = min(c[slot]+uint64(n), maxUnits) }
+
+func (c counts) sub(slot int64, n uint32) { c[slot] -= min(c[slot], uint64(n)) }
+
+// fixedModel: count in the current window + n <= limit.
+type fixedModel struct {
+	limit  uint64
+	window Tick
+	counts counts
+}
+
+func (m *fixedModel) admits(n uint32, now Tick) bool {
+	return m.counts[windowIndex(now, m.window)]+uint64(n) <= m.limit
+}
+
+func (m *fixedModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
+
+func (m *fixedModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at, m.window), n) }
+
+// firstHitModel is the fixed window that begins with the first hit after the
+// last one. A window that has nothing left in it, because all was refunded,
+// equals none.
+type firstHitModel struct {
+	limit   uint64
+	window  Tick
+	windows []hitWindow
+}
+
+type hitWindow struct {
+	start Tick
+	count uint64
+}
+
+// current returns the window that is open at now, or nil.
+func (m *firstHitModel) current(now Tick) *hitWindow {
+	for i := range m.windows {
+		if w := &m.windows[i]; w.count > 0 && w.start <= now && now < w.start+m.window {
+			return w
+		}
+	}
+	return nil
+}
+
+func (m *firstHitModel) admits(n uint32, now Tick) bool {
+	var count uint64
+	if w := m.current(now); w != nil {
+		count = w.count
+	}
+	return count+uint64(n) <= m.limit
+}
+
+func (m *firstHitModel) charge(n uint32, now Tick) {
+	w := m.current(now)
+	if w == nil {
+		m.windows = append(m.windows, hitWindow{start: now})
+		w = &m.windows[len(m.windows)-1]
+	}
+	w.count = min(w.count+uint64(n), maxUnits)
+}
+
+func (m *firstHitModel) refund(n uint32, at, now Tick) {
+	if w := m.current(now); w != nil && w.start <= at {
+		w.count -= min(w.count, uint64(n))
+	}
+}
+
+// logModel: the sum of the costs in (now-window, now] + n <= limit.
+type logModel struct {
+	limit  uint64
+	window Tick
+	hits   []hit
+}
+
+type hit struct {
+	at   Tick
+	cost uint64
+}
+
+func (m *logModel) sum(now Tick) uint64 {
+	var sum uint64
+	for _, h := range m.hits {
+		if now-m.window < h.at && h.at <= now {
+			sum += h.cost
+		}
+	}
+	return sum
+}
+
+func (m *logModel) admits(n uint32, now Tick) bool { return m.sum(now)+uint64(n) <= m.limit }
+
+// charge keeps the newest limit units of those that count.
+func (m *logModel) charge(n uint32, now Tick) {
+	m.hits = append(m.hits, hit{now, uint64(n)})
+	excess := m.sum(now) - min(m.sum(now), m.limit)
+	for i := range m.hits {
+		if h := &m.hits[i]; now-m.window < h.at {
+			cut := min(h.cost, excess)
+			h.cost -= cut
+			excess -= cut
+		}
+	}
+}
+
+func (m *logModel) refund(n uint32, at, _ Tick) {
+	left := uint64(n)
+	for i := range m.hits {
+		if h := &m.hits[i]; h.at == at {
+			cut := min(h.cost, left)
+			h.cost -= cut
+			left -= cut
+		}
+	}
+}
+
+// slidingModel: the sum of the counted sub-windows + n <= limit. A sub-window
+// counts while its start (lenient) or its end (strict) is less than a window
+// old.
+type slidingModel struct {
+	limit       uint64
+	window, sub Tick
+	strict      bool
+	counts      counts
+}
+
+func (m *slidingModel) counted(index int64, now Tick) bool {
+	from := Tick(index) * m.sub
+	if m.strict {
+		return now-(from+m.sub) < m.window
+	}
+	return now-from < m.window
+}
+
+func (m *slidingModel) admits(n uint32, now Tick) bool {
+	var sum uint64
+	for i := floorDiv(now, m.sub); m.counted(i, now); i-- {
+		sum += m.counts[i]
+	}
+	return sum+uint64(n) <= m.limit
+}
+
+func (m *slidingModel) charge(n uint32, now Tick) { m.counts.add(floorDiv(now, m.sub), n) }
+
+func (m *slidingModel) refund(n uint32, at, _ Tick) { m.counts.sub(floorDiv(at, m.sub), n) }
+
+// counterModel: r(previous·(window-elapsed)·weight/window) + current + n <=
+// limit, with the weight in thousandths.
+type counterModel struct {
+	limit    int64
+	window   Tick
+	weight   int64
+	rounding limiter.Rounding
+	counts   counts
+}
+
+func (m *counterModel) admits(n uint32, now Tick) bool {
+	index := windowIndex(now, m.window)
+	elapsed := now - windowStart(index, m.window)
+	term := rat(int64(m.counts[index-1]), 1)
+	term.Mul(term, rat(int64(m.window-elapsed), int64(m.window)))
+	term.Mul(term, rat(m.weight, 1000))
+	total := round(term, m.rounding)
+	total.Add(total, rat(int64(m.counts[index])+int64(n), 1))
+	return total.Cmp(rat(m.limit, 1)) <= 0
+}
+
+func (m *counterModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
+
+func (m *counterModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at, m.window), n) }
+
+// round rounds x >= 0.
+func round(x *big.Rat, r limiter.Rounding) *big.Rat {
+	switch r {
+	case limiter.RoundFloor:
+		return floor(x)
+	case limiter.RoundNearest:
+		return floor(new(big.Rat).Add(x, rat(1, 2)))
+	case limiter.RoundCeil:
+		down := floor(x)
+		if down.Cmp(x) < 0 {
+			down.Add(down, rat(1, 1))
+		}
+		return down
+	}
+	return x
+}
+
+// floor rounds x >= 0 down.
+func floor(x *big.Rat) *big.Rat {
+	return new(big.Rat).SetInt(new(big.Int).Quo(x.Num(), x.Denom()))
+}
