@@ -1,0 +1,244 @@
+package archtest
+
+// row is what the house says of one package.
+type row struct {
+	// path of the package in the module, "" for the root.
+	path string
+	// tree says that the packages below path belong to the row too, and may
+	// import each other.
+	tree bool
+	// floor: a package imports only from floors below its own.
+	floor int
+	// knows is what the package is for.
+	knows string
+	// never lists what its code, tests apart, must not do.
+	never []ban
+}
+
+// ban is one thing not to do. A name may end in "*", which matches the rest.
+// Of imports, "ours" and "third-party" mean all of that origin, and any other
+// name includes the packages below it.
+type ban struct {
+	kind kind
+	name string
+	why  string
+}
+
+// house returns the rows: what is built, and what is to come.
+func house() []row {
+	return []row{
+		{path: "limiter", floor: 0, knows: "what a limit is, and its arithmetic; time is a parameter", never: join(
+			no(imports, "the arithmetic must run, unchanged, in a table, in a simulator and beside a Lua script", "ours", "third-party"),
+			no(imports, "it is a function of state, time and cost: whoever owns the state owns the locking", "sync"),
+			no(imports, "it never waits, so there is nothing to cancel", "context"),
+			no(imports, "it does no input or output: what it has to say is in the decision", "net", "os", "log"),
+			clocks("time is a parameter, so that any trace can be replayed"),
+			no(spawns, "it is a function of state, time and cost", ""),
+		)},
+		{path: "peer", floor: 0, knows: "plain structs that nodes exchange", never: join(
+			no(imports, "plain structs: both ends of a connection agree on them and on nothing else", "ours", "third-party", "sync"),
+			clocks("times travel as durations, and only the owner's clock decides"),
+		)},
+		{path: "proto", tree: true, floor: 0, knows: "the wire, and its generated code", never: join(
+			no(imports, "the wire outlives any one version of the code, so it follows none of its types", "ours"),
+		)},
+
+		{path: "limiter/table", floor: 1, knows: "many keys: partition locks, slots, memory bound; now is passed in", never: join(
+			clocks("now is passed in, read once by the outermost line"),
+			no(spawns, "everything is done by the caller's goroutine, under one partition's lock", ""),
+			no(imports, "a table does not know where its keys come from", "google.golang.org/grpc", "./ring", "./rules"),
+		)},
+		{path: "limiter/limitertest", floor: 1, knows: "what every decider must do, as a suite, and transcripts", never: join(
+			clocks("it moves the clock of what it tests; its own would make results depend on the machine"),
+		)},
+		{path: "rules", floor: 1, knows: "bytes -> set; all errors of a file at once, with line numbers", never: join(
+			no(imports, "it takes bytes: where they come from, and when they change, is for cmd to know", "os", "github.com/fsnotify/fsnotify"),
+			no(panics, "rules are written by people: what is wrong with them is an error with a line number", ""),
+			no(uses, "it panics on a pattern that is wrong; a pattern from a file is an error with a line number", "regexp.MustCompile", "regexp.MustCompilePOSIX"),
+			clocks("what a request resolves to depends on the request alone"),
+		)},
+		{path: "ring", floor: 1, knows: "sorted members -> table of owners", never: join(
+			no(imports, "it is given members, however they were found", "github.com/hashicorp/memberlist"),
+			no(imports, "who owns what depends on the members alone", "time"),
+			no(panics, "a ring that cannot be built is an error, and the old one stays", ""),
+		)},
+
+		{path: "cluster", floor: 2, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
+			no(imports, "it declares the interfaces that adapters satisfy, so the simulator can satisfy them too",
+				"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/memberlist",
+				"github.com/prometheus", "github.com/redis", "./proto"),
+			clocks("the scheduler that is passed in owns time and every timer, so the simulator drives the very same code"),
+			no(imports, "randomness is passed in, so that a seed replays a run", "crypto/rand"),
+			globalRand("randomness is passed in, so that a seed replays a run"),
+		)},
+
+		{path: "cluster/gossip", floor: 3, knows: "memberlist <-> membership events", never: join(
+			no(imports, "gossip carries membership and nothing else", "./transport", "./limiter"),
+		)},
+		{path: "transport", floor: 3, knows: "connections, deadlines, wire <-> types; peers are addresses", never: join(
+			no(imports, "it carries what it is given and decides nothing", "./cluster", "./ring"),
+			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
+			no(imports, "it is watched through an observer", "github.com/prometheus"),
+		)},
+		{path: "client", floor: 3, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
+			no(imports, "a caller of Weir must not compile a node", "./cluster"),
+			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
+			no(imports, "it is watched through an observer", "github.com/prometheus"),
+		)},
+		{path: "redisstore", floor: 3, knows: "one decision = one script call", never: join(
+			no(imports, "Redis is the shared state, so there is nobody to route to", "./cluster", "./ring", "./transport"),
+		)},
+		{path: "metrics", floor: 3, knows: "observer calls -> collectors on a given Registerer", never: join(
+			no(literals, "a label per key has as many values as there are callers, and a metrics server has not",
+				"key", "user", "ip", "path"),
+		)},
+		{path: "middleware/httplimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
+		{path: "middleware/grpclimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
+
+		{path: "", floor: 4, knows: "the front door for embedders, and the only place where the real parts of a node meet", never: join(
+			no(imports, "an embedder who uses neither Redis nor Prometheus compiles neither",
+				"./redisstore", "./metrics", "github.com/redis", "github.com/prometheus"),
+		)},
+
+		{path: "cmd/node", tree: true, floor: 5, knows: "flags, environment, files, signals", never: command()},
+		{path: "cmd/weir", tree: true, floor: 5, knows: "flags, environment, files, signals", never: command()},
+		{path: "chaos", tree: true, floor: 5, knows: "the promises under faults: virtual time with a seed, and real processes"},
+		{path: "internal/archtest", floor: 5, knows: "the source itself"},
+	}
+}
+
+// library is a module that the house may use.
+type library struct {
+	path string
+	in   []string // rows whose code may import it; none: tests only
+	why  string
+}
+
+// libraries returns all that go.mod may require.
+func libraries() []library {
+	return []library{
+		{"github.com/buraksezer/consistent", []string{"ring"}, "who owns what must be computed in one place, the same on every node"},
+		{"github.com/hashicorp/memberlist", []string{"cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
+		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
+		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "client", "middleware/grpclimit"}, "connections are the business of these"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "client"}, "the wire ends where its messages become types"},
+		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
+		{"github.com/goccy/go-yaml", []string{"rules"}, "a rules file is read in one place, with the position of each mistake"},
+		{"github.com/spf13", []string{"cmd/node", "cmd/weir"}, "flags are the business of programs"},
+		{"golang.org/x/term", []string{"cmd/node", "cmd/weir"}, "terminals are the business of programs"},
+		{"golang.org/x/sys", []string{"cmd/node", "cmd/weir", "chaos"}, "processes and terminals are the business of programs"},
+		{"github.com/fsnotify/fsnotify", []string{"cmd/node"}, "watching files is the business of programs"},
+		{"github.com/HdrHistogram/hdrhistogram-go", []string{"cmd/weir", "chaos"}, "measuring is the business of the tool that measures"},
+		{"pgregory.net/rapid", nil, "property tests"},
+		{"github.com/google/go-cmp", []string{"limiter/limitertest"}, "tests, and the suite that is one"},
+		{"go.uber.org/goleak", nil, "tests"},
+		{"github.com/anishathalye/porcupine", []string{"chaos"}, "linearizability of recorded histories"},
+		{"github.com/chromedp/chromedp", nil, "tests of pages in a browser"},
+	}
+}
+
+// general is a ban for many packages at once.
+type general struct {
+	ban
+	// below is the lowest floor that is free of it; 0 means that none is.
+	below int
+	// but lists rows that are free of it.
+	but []string
+}
+
+// generals returns the bans that hold for code, tests apart, all over the
+// house.
+func generals() []general {
+	const (
+		adapters = 3
+		programs = 5
+	)
+	var out []general
+	all := func(below int, bans []ban, but ...string) {
+		for _, b := range bans {
+			out = append(out, general{b, below, but})
+		}
+	}
+	all(0, no(imports, "whoever embeds Weir needs no C compiler", "C"))
+	all(0, no(imports, "it is for tests", "testing"), "limiter/limitertest", "chaos")
+	all(0, no(imports, "it is for tests", "./limiter/limitertest"))
+	all(0, no(panics, "a mistake of the caller's is an error, and a mistake of ours must not end the caller's program", ""),
+		"limiter/limitertest", "chaos") // these end tests, not programs
+	all(0, no(uses, "collectors live on the Registerer that was given, so that two nodes fit into one process",
+		"github.com/prometheus/client_golang/prometheus.DefaultRegisterer",
+		"github.com/prometheus/client_golang/prometheus.DefaultGatherer",
+		"github.com/prometheus/client_golang/prometheus.MustRegister",
+		"github.com/prometheus/client_golang/prometheus.Register",
+		"github.com/prometheus/client_golang/prometheus.Unregister",
+		"github.com/prometheus/client_golang/prometheus/promhttp.Handler",
+		"github.com/prometheus/client_golang/prometheus/promauto.New*"))
+	all(programs, no(uses, "the environment belongs to the program; an embedder sets a Config",
+		"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "os.Setenv", "os.Unsetenv", "os.Clearenv", "syscall.Getenv"))
+	all(programs, no(uses, "only the program may end the program", "os.Exit", "syscall.Exit"))
+	all(programs, no(uses, "the logger is the embedder's: take one in the Config",
+		"log.*", "log/slog.Default", "log/slog.SetDefault",
+		"log/slog.Debug*", "log/slog.Info*", "log/slog.Warn*", "log/slog.Error*"))
+	all(programs, no(uses, "it is shared with everything else in the program",
+		"net/http.DefaultServeMux", "net/http.Handle", "net/http.HandleFunc"))
+	all(programs, no(imports, "importing it changes the program's handlers", "net/http/pprof", "expvar"))
+	all(adapters, no(uses, "below the adapters nothing waits for wall-clock time", "time.Sleep"))
+	return out
+}
+
+// stateAllowed names the variables at package level that are no error, embedded
+// file, compiled pattern or blank, with the reason why each is harmless. The
+// key is the package's path, a dot, and the name.
+func stateAllowed() map[string]string { return map[string]string{} }
+
+// longAllowed names the files that are longer than the rule, with the reason
+// why each is still one idea.
+func longAllowed() map[string]string { return map[string]string{} }
+
+func middleware() []ban {
+	return no(imports, "it needs something that checks, and does not care what", "./cluster", "./transport", "./redisstore")
+}
+
+func command() []ban {
+	return join(
+		no(uses, "an algorithm is chosen in a rules file and computed in limiter; a program shows its name",
+			"./limiter.SlidingCounter", "./limiter.FixedWindow", "./limiter.SlidingLog", "./limiter.SlidingWindow",
+			"./limiter.TokenBucket", "./limiter.LeakyBucket", "./limiter.GCRA"),
+		no(imports, "the parts of a node meet in the root package", "./ring", "./cluster", "./limiter/table"),
+	)
+}
+
+// clocks bans reading the clock and waiting for it. Types and arithmetic of
+// package time are free.
+func clocks(why string) []ban {
+	return no(uses, why, "time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc",
+		"time.Tick", "time.NewTimer", "time.NewTicker")
+}
+
+// globalRand bans the generators that a whole program shares. Generators made
+// from a source are free.
+func globalRand(why string) []ban {
+	var out []ban
+	for _, f := range []string{
+		"Int*", "N", "Uint*", "Float*", "NormFloat64", "ExpFloat64", "Perm", "Shuffle", "Seed", "Read",
+	} {
+		out = append(out, no(uses, why, "math/rand."+f, "math/rand/v2."+f)...)
+	}
+	return out
+}
+
+func no(k kind, why string, names ...string) []ban {
+	out := make([]ban, len(names))
+	for i, n := range names {
+		out[i] = ban{k, n, why}
+	}
+	return out
+}
+
+func join(lists ...[]ban) []ban {
+	var out []ban
+	for _, l := range lists {
+		out = append(out, l...)
+	}
+	return out
+}
