@@ -1,0 +1,211 @@
+// Package accesslog reads the access logs of web servers, in common and
+// combined format, and holds their requests compactly in the order of their
+// own time.
+//
+// Nothing in it is safe for concurrent use.
+package accesslog
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Entry is one request as a line tells it. Its slices point into the line.
+type Entry struct {
+	// Time is the log's own time, in ticks; a time before 1970 is the epoch.
+	Time limiter.Tick
+	// Host is the first field: an address, or a name where the server looked
+	// it up.
+	Host []byte
+	// User is the third field, nil where the line says "-".
+	User []byte
+	// Method and Path open the request; Path has no query. Both are as logged:
+	// the escapes that a server writes (\", \x22) are kept.
+	Method, Path []byte
+}
+
+// Parse reads a line that starts with
+//
+//	host ident user [17/May/2015:10:05:03 +0000] "METHOD PATH
+//
+// and reports whether it does. Whatever follows the path may be anything, cut
+// or missing. The fields are separated by single spaces and hold none, so a
+// line of another format, such as one with a virtual host in front, does not
+// count rather than counting with its fields confused.
+func Parse(line []byte) (Entry, bool) {
+	var e Entry
+	var ok bool
+	if e.Host, line, ok = word(line); !ok {
+		return e, false
+	}
+	if _, line, ok = word(line); !ok {
+		return e, false
+	}
+	if e.User, line, ok = word(line); !ok {
+		return e, false
+	}
+	if len(e.User) == 1 && e.User[0] == '-' {
+		e.User = nil
+	}
+	if len(line) == 0 || line[0] != '[' {
+		return e, false
+	}
+	end := bytes.IndexByte(line, ']')
+	if end < 0 {
+		return e, false
+	}
+	if e.Time, ok = parseTime(line[1:end]); !ok {
+		return e, false
+	}
+	line, ok = bytes.CutPrefix(line[end:], []byte(`] "`))
+	if !ok {
+		return e, false
+	}
+	e.Method, line, ok = word(line)
+	if !ok || !isToken(e.Method) {
+		return e, false
+	}
+	e.Path, ok = target(line)
+	return e, ok
+}
+
+// word cuts the bytes before the first space off a line; there must be both
+// some bytes and the space.
+func word(line []byte) (w, rest []byte, ok bool) {
+	i := bytes.IndexByte(line, ' ')
+	if i <= 0 {
+		return nil, nil, false
+	}
+	return line[:i], line[i+1:], true
+}
+
+// target returns the path at the beginning of rest, which ends at a space, a
+// quote that is not escaped, or the end of a cut line; and at the query.
+func target(rest []byte) (path []byte, ok bool) {
+	end, query := len(rest), -1
+scan:
+	for i := 0; i < len(rest); i++ {
+		switch rest[i] {
+		case '\\':
+			if i+1 < len(rest) && (rest[i+1] == '"' || rest[i+1] == '\\') {
+				i++ // an escaped quote ends nothing
+			}
+		case ' ', '"':
+			end = i
+			break scan
+		case '?':
+			if query < 0 {
+				query = i
+			}
+		}
+	}
+	if end == 0 {
+		return nil, false
+	}
+	if query >= 0 {
+		return rest[:query], true
+	}
+	return rest[:end], true
+}
+
+// isToken reports whether b may be a method. Garbage that a server escaped
+// (\x16\x03\x01, a TLS greeting on a plain port) is none.
+func isToken(b []byte) bool {
+	for _, c := range b {
+		switch {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// parseTime reads 17/May/2015:10:05:03 +0000, with an optional fraction after
+// the seconds, which some servers are set up to write.
+func parseTime(b []byte) (limiter.Tick, bool) {
+	const shortest = len("17/May/2015:10:05:03 +0000")
+	if len(b) < shortest || b[2] != '/' || b[6] != '/' || b[11] != ':' || b[14] != ':' || b[17] != ':' {
+		return 0, false
+	}
+	day, ok1 := number(b[0:2])
+	year, ok2 := number(b[7:11])
+	hour, ok3 := number(b[12:14])
+	minute, ok4 := number(b[15:17])
+	second, ok5 := number(b[18:20])
+	month, ok6 := monthOf(b[3:6])
+	// A leap second is written as second 60.
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || day < 1 || hour > 23 || minute > 59 || second > 60 {
+		return 0, false
+	}
+	micros, rest, ok := fraction(b[20:])
+	if !ok {
+		return 0, false
+	}
+	offset, ok := zone(rest)
+	if !ok {
+		return 0, false
+	}
+	date := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	if date.Day() != day { // 31 April becomes 1 May
+		return 0, false
+	}
+	seconds := date.Unix() + int64(hour*3600+minute*60+second) - offset
+	return max(0, limiter.Tick(seconds)*limiter.Second+micros), true
+}
+
+// fraction reads ".123" as microseconds, further digits dropped; there may be
+// none.
+func fraction(b []byte) (micros limiter.Tick, rest []byte, ok bool) {
+	if b[0] != '.' {
+		return 0, b, true
+	}
+	unit := limiter.Second
+	i := 1
+	for ; i < len(b) && '0' <= b[i] && b[i] <= '9'; i++ {
+		unit /= 10
+		micros += limiter.Tick(b[i]-'0') * unit
+	}
+	return micros, b[i:], i > 1
+}
+
+// zone reads " +0130" as seconds east of UTC.
+func zone(b []byte) (int64, bool) {
+	if len(b) != len(" +0000") || b[0] != ' ' || b[1] != '+' && b[1] != '-' {
+		return 0, false
+	}
+	hours, ok1 := number(b[2:4])
+	minutes, ok2 := number(b[4:6])
+	if !ok1 || !ok2 || hours > 23 || minutes > 59 {
+		return 0, false
+	}
+	offset := int64(hours*3600 + minutes*60)
+	if b[1] == '-' {
+		offset = -offset
+	}
+	return offset, true
+}
+
+func number(b []byte) (int, bool) {
+	n := 0
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}
+
+func monthOf(b []byte) (time.Month, bool) {
+	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
+	for m := time.January; m <= time.December; m++ {
+		if i := 3 * int(m-1); string(b) == names[i:i+3] {
+			return m, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,137 @@
+package accesslog
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// MaxLineBytes bounds how much of a line is kept. The rest of a longer line is
+// read and dropped, so such a line still counts if its beginning does; a path
+// that is cut by this bound is far above what servers accept.
+const MaxLineBytes = 64 << 10
+
+// Stdin is the name that means standard input.
+const Stdin = "-"
+
+// Source is one open log, plain or compressed.
+type Source struct {
+	name  string
+	file  io.Closer
+	size  int64
+	bytes *counter
+	lines *bufio.Reader
+	long  []byte
+}
+
+// Open opens the log called name, or stdin for "-". Data that begins with the
+// mark of gzip is decompressed on the way, whatever the name is. The error for
+// a directory says what to give instead.
+func Open(name string, stdin io.Reader) (*Source, error) {
+	s := &Source{name: name}
+	in := stdin
+	if name != Stdin {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, openError(err)
+		}
+		info, err := f.Stat()
+		if err == nil && info.IsDir() {
+			err = fmt.Errorf("is a directory; name the log files in it, for example %s/*.log", name)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if info.Mode().IsRegular() {
+			s.size = info.Size()
+		}
+		s.file, in = f, f
+	}
+	s.bytes = &counter{r: in}
+	raw := bufio.NewReaderSize(s.bytes, MaxLineBytes)
+	s.lines = raw
+	if mark, _ := raw.Peek(2); bytes.Equal(mark, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(raw)
+		if err != nil {
+			return nil, errors.Join(s.readError(err), s.Close())
+		}
+		s.lines = bufio.NewReaderSize(z, MaxLineBytes)
+	}
+	return s, nil
+}
+
+// Size returns the size of the file in bytes as it lies on disk, 0 where that
+// is not known.
+func (s *Source) Size() int64 { return s.size }
+
+// Consumed returns how many of these bytes have been read.
+func (s *Source) Consumed() int64 { return s.bytes.n }
+
+// Close closes the file. It does not close standard input.
+func (s *Source) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// Line returns the next line without its end, cut at [MaxLineBytes], good until
+// the next call. A last line without an end is a line too. At the end it
+// returns [io.EOF].
+func (s *Source) Line() ([]byte, error) {
+	line, err := s.lines.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		s.long = append(s.long[:0], line...)
+		line = s.long
+		for err == bufio.ErrBufferFull {
+			_, err = s.lines.ReadSlice('\n')
+		}
+	}
+	if err != nil && (err != io.EOF || len(line) == 0) {
+		return nil, s.readError(err)
+	}
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	return bytes.TrimSuffix(line, []byte("\r")), nil
+}
+
+// readError says what a failed read means for the one who gave the log.
+func (s *Source) readError(err error) error {
+	var corrupt flate.CorruptInputError
+	switch {
+	case err == io.EOF:
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the gzip data is cut short; to replay what is left of it: gzip -dc <%s | weir replay … -", s.name)
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, &corrupt):
+		return fmt.Errorf("the gzip data is damaged: %w", err)
+	}
+	return fmt.Errorf("cannot be read: %w", openError(err))
+}
+
+// openError drops the operation and the path from a file's error: the caller
+// names the file.
+func openError(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// counter counts what is read through it.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
