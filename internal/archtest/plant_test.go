@@ -38,7 +38,7 @@ func plantable() *checker {
 }
 
 // source returns a file that does x and nothing else.
-func (x *fact) source() string {
+func (x fact) source() string {
 	name := strings.Replace(x.name, "*", "", 1)
 	switch x.kind {
 	case imports:

@@ -2,7 +2,7 @@ package archtest
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -66,7 +66,7 @@ func load(fsys fs.FS) (*module, error) {
 	}
 	name := moduleLine.FindSubmatch(gomod)
 	if name == nil {
-		return nil, fmt.Errorf("go.mod names no module")
+		return nil, errors.New("go.mod names no module")
 	}
 	m := &module{path: string(name[1]), requires: directRequires(string(gomod))}
 	err = walk(fsys, func(p string) error {

@@ -87,7 +87,10 @@ func eachVariable(f *file, visit func(name *ast.Ident, value ast.Expr, embedded 
 			continue
 		}
 		for _, s := range decl.Specs {
-			spec := s.(*ast.ValueSpec)
+			spec, ok := s.(*ast.ValueSpec)
+			if !ok {
+				continue
+			}
 			embedded := isEmbed(spec.Doc) || isEmbed(decl.Doc) && !decl.Lparen.IsValid()
 			for i, name := range spec.Names {
 				var value ast.Expr

@@ -1,0 +1,80 @@
+# All that CI does is here, and can be done anywhere: `make test`.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+
+GO        ?= go
+FUZZTIME  ?= 10m   # per fuzz target, for `make fuzz` and `make test-long`
+WEIR_SEEDS ?= 2000 # per randomised test, for `make test-long`
+BENCH     ?= .     # which benchmarks, a regular expression
+COUNT     ?= 1     # how often each benchmark runs; 10 for benchstat
+TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: test
+test: deps tidy fmt vet lint race cross generated bench-module ## All that CI runs
+
+.PHONY: test-long
+test-long: deps ## Many seeds of every randomised test, then every fuzz target for FUZZTIME (10m)
+	WEIR_SEEDS=$(strip $(WEIR_SEEDS)) $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...
+	scripts/fuzz.sh $(strip $(FUZZTIME))
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME (10m), or those that match FUZZ
+	scripts/fuzz.sh $(strip $(FUZZTIME))
+
+.PHONY: race
+race: ## The tests, under the race detector
+	$(GO) test -race -timeout 15m $(TESTFLAGS) ./...
+
+.PHONY: bench
+bench: ## The benchmarks that match BENCH, COUNT times, and the rivals beside them
+	$(GO) test -run '^$$' -bench '$(strip $(BENCH))' -benchmem -count $(strip $(COUNT)) ./...
+	if [ -f bench/go.mod ]; then cd bench && $(GO) test -run '^$$' -bench '$(strip $(BENCH))' -benchmem -count $(strip $(COUNT)) ./...; fi
+
+.PHONY: bench-module
+bench-module: ## The nested module of rivals builds, and its premises hold
+	if [ -f bench/go.mod ]; then cd bench && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...; fi
+
+.PHONY: deps
+deps: ## Install what the tests need and this machine lacks (Debian: as root)
+	scripts/deps.sh
+
+.PHONY: tidy
+tidy: ## go.mod and go.sum are what `go mod tidy` makes them
+	$(GO) mod tidy -diff
+
+.PHONY: fmt
+fmt: ## Every file is as gofmt makes it
+	@files=$$(gofmt -l -s .); if [ -n "$$files" ]; then echo "not formatted; run gofmt -s -w on:"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: ## golangci-lint, at the version that scripts/golangci-lint.sh names
+	scripts/golangci-lint.sh run ./...
+	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
+
+.PHONY: cross
+cross: ## Code and tests compile for macOS and Windows
+	for os in darwin windows; do \
+		echo "GOOS=$$os"; \
+		GOOS=$$os CGO_ENABLED=0 $(GO) build ./...; \
+		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...; \
+	done
+
+.PHONY: generated
+generated: ## Generated code is what `go generate` makes of its source
+	scripts/generated.sh
+
+.PHONY: clean
+clean: ## Remove what the targets above leave behind
+	rm -rf bin

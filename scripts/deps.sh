@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs the programs that `make test` needs and this machine lacks. With
+# apt-get and as root it does so by itself; otherwise it says what to install.
+set -euo pipefail
+
+# Program, Debian package, what it is for.
+needs=(
+  "git git 'make generated' compares before and after"
+  "gcc build-essential the race detector"
+  "redis-server redis-server tests against a real Redis"
+)
+if [ "$(uname -s)" = Linux ]; then
+  needs+=("ip iproute2 tests in network namespaces")
+fi
+
+PATH="$PATH:/usr/sbin:/sbin"
+packages=()
+reasons=()
+for need in "${needs[@]}"; do
+  read -r program package reason <<<"$need"
+  if ! command -v "$program" >/dev/null; then
+    packages+=("$package")
+    reasons+=("  $program (Debian package $package): $reason")
+  fi
+done
+
+if [ ${#packages[@]} -eq 0 ]; then
+  exit 0
+fi
+
+echo "missing:"
+printf '%s\n' "${reasons[@]}"
+if ! command -v apt-get >/dev/null; then
+  echo "This is no Debian: install them with this system's package manager, then run make again." >&2
+  exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+  echo "Not root: run 'sudo apt-get update && sudo apt-get install ${packages[*]}', then make again." >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get install -q -y --no-install-recommends "${packages[@]}"
