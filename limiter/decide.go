@@ -5,14 +5,14 @@ package limiter
 // Charge those that Settle names, and Report each limit. One counter on its own
 // is the same steps without a choice.
 
-// Probe asks one limit about the cost in out.Cost and fills out.Allowed,
-// out.Never and out.Blocked. It changes the state only by [Limit.Roll].
+// Probe asks one limit about the cost in out.Cost, fills out.Allowed, out.Never
+// and out.Blocked, and clears out.Overflow and out.RetryAfter. It changes the state only by [Limit.Roll].
 func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) {
 	l.Roll(s, words, now)
 	n := uint64(max(out.Cost, 1))
-	out.Overflow = false
+	out.Overflow, out.RetryAfter = false, 0
 	out.Never = n > l.cap
-	out.Blocked = s.Until > now && !out.Never
+	out.Blocked = s.Until > now
 	out.Allowed = !out.Never && !out.Blocked && l.admits(s, words, now, n)
 }
 
@@ -70,7 +70,6 @@ func (l *Limit) Block(s *State, now Tick, out *LimitDecision) {
 // Report fills out.Remaining, out.ResetAfter and, where the check was denied
 // though not for ever, out.RetryAfter, after whatever was charged.
 func (l *Limit) Report(s *State, words []uint64, now Tick, denied bool, out *LimitDecision) {
-	out.RetryAfter = 0
 	out.ResetAfter = max(0, l.EmptyAt(s, words)-now)
 	used := l.used(s, words, now)
 	out.Remaining = uint32(l.cap - min(used, l.cap))

@@ -197,3 +197,10 @@ func (l *Limit) Refund(s *State, words []uint64, now, at Tick, n uint32) {
 }
 
 func addSat(a, n uint32) uint32 { return uint32(min(uint64(a)+uint64(n), MaxUnits)) }
+
+// saturated tells whether a count may stand for more than it says, so that no
+// refund can be taken from it. Only rejected units take a count beyond the
+// limit; without them a full count of MaxUnits is exact.
+func (l *Limit) saturated(count uint32) bool {
+	return count == MaxUnits && l.p.count == CountAll
+}

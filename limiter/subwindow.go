@@ -96,7 +96,7 @@ func (l *Limit) refundSubs(s *State, words []uint64, at Tick, n uint32) {
 	}
 	i := l.subAt(words, int(age))
 	was := subCount(words, i)
-	if was == MaxUnits {
+	if l.saturated(was) {
 		return
 	}
 	is := was - min(was, n)

@@ -27,7 +27,7 @@ func (l *Limit) rollFixed(s *State, now Tick) {
 
 // refundFixed takes n units back if the window they were charged in still runs.
 func (l *Limit) refundFixed(s *State, now, at Tick, n uint32) {
-	if at < s.Time || s.A == MaxUnits {
+	if at < s.Time || l.saturated(s.A) {
 		return
 	}
 	opening := at == s.Time
@@ -115,11 +115,11 @@ func (l *Limit) counterEmptyAt(s *State) Tick {
 func (l *Limit) refundCounter(s *State, at Tick, n uint32) {
 	switch {
 	case at >= s.Time:
-		if s.A != MaxUnits {
+		if !l.saturated(s.A) {
 			s.A -= min(s.A, n)
 		}
 	case at >= s.Time-l.window:
-		if s.B != MaxUnits {
+		if !l.saturated(s.B) {
 			s.B -= min(s.B, n)
 		}
 	}
