@@ -121,7 +121,9 @@ func (d *OracleDecision) report(now Tick, turns []turn) {
 		a.Blocked = l.blocked(now)
 		a.Remaining = l.remaining(now)
 		a.ResetAfter = l.resetAfter(now)
-		if !a.Allowed && !a.Never {
+		// A limit that admitted this check may have been charged by it although
+		// another denied, and admit no second one for a while.
+		if !a.Never && !(d.Allowed && a.Allowed) {
 			a.RetryAfter = l.retryAfter(now, n)
 		}
 		if t.shadow || d.Allowed {
@@ -130,10 +132,8 @@ func (d *OracleDecision) report(now Tick, turns []turn) {
 		if !a.Allowed && d.worse(i) {
 			d.BlockedBy = i
 		}
-		// A limit that admitted this check may have been charged by it, and
-		// admit no second one for a while.
 		if !d.Never {
-			d.RetryAfter = max(d.RetryAfter, l.retryAfter(now, n))
+			d.RetryAfter = max(d.RetryAfter, a.RetryAfter)
 		}
 	}
 }
@@ -170,13 +170,13 @@ type model interface {
 
 func newOracleLimit(s limiter.Spec) *oracleLimit {
 	l := &oracleLimit{spec: s, capacity: uint32(s.Limit)}
-	w := windowOf(s)
+	w, all := windowOf(s), s.CountRejected == limiter.CountAll
 	switch s.Algorithm {
 	case limiter.FixedWindow:
 		if s.Align == limiter.AlignFirstHit {
-			l.model = &firstHitModel{limit: uint64(s.Limit), window: w}
+			l.model = &firstHitModel{limit: uint64(s.Limit), window: w, all: all}
 		} else {
-			l.model = &fixedModel{limit: uint64(s.Limit), window: w, counts: counts{}}
+			l.model = &fixedModel{limit: uint64(s.Limit), window: w, all: all, counts: counts{}}
 		}
 	case limiter.SlidingLog:
 		l.model = &logModel{limit: uint64(s.Limit), window: w}
@@ -187,14 +187,17 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 		}
 		l.model = &slidingModel{
 			limit: uint64(s.Limit), window: w, sub: w / Tick(m),
-			strict: s.Coverage == limiter.CoverageStrict, counts: counts{},
+			strict: s.Coverage == limiter.CoverageStrict, all: all, counts: counts{},
 		}
 	case limiter.SlidingCounter:
 		weight := 1000
 		if s.Weight != nil {
 			weight = *s.Weight
 		}
-		l.model = &counterModel{limit: s.Limit, window: w, weight: int64(weight), rounding: s.Rounding, counts: counts{}}
+		l.model = &counterModel{
+			limit: s.Limit, window: w, weight: int64(weight), rounding: s.Rounding,
+			all: all, counts: counts{},
+		}
 	default:
 		l.capacity = uint32(burstOf(s))
 		l.model = newBucketModel(s)

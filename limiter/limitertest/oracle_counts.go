@@ -34,12 +34,24 @@ type counts map[int64]uint64
 
 func (c counts) add(slot int64, n uint32) { c[slot] = min(c[slot]+uint64(n), maxUnits) }
 
-func (c counts) sub(slot int64, n uint32) { c[slot] -= min(c[slot], uint64(n)) }
+func (c counts) sub(slot int64, n uint32, keepFull bool) {
+	c[slot] = takeBack(c[slot], n, keepFull)
+}
+
+// takeBack refunds n units from a count. keepFull leaves a count that stands at
+// its bound as it is: where rejected units are counted it may stand for more.
+func takeBack(count uint64, n uint32, keepFull bool) uint64 {
+	if keepFull && count == maxUnits {
+		return count
+	}
+	return count - min(count, uint64(n))
+}
 
 // fixedModel: count in the current window + n <= limit.
 type fixedModel struct {
 	limit  uint64
 	window Tick
+	all    bool // rejected units are counted
 	counts counts
 }
 
@@ -49,14 +61,18 @@ func (m *fixedModel) admits(n uint32, now Tick) bool {
 
 func (m *fixedModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
 
-func (m *fixedModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at, m.window), n) }
+func (m *fixedModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at, m.window), n, m.all) }
 
 // firstHitModel is the fixed window that begins with the first hit after the
 // last one. A window that has nothing left in it, because all was refunded,
-// equals none.
+// equals none. Had the hit that began a window not been made, the window would
+// have begun with a later hit, and end later; since a counter need not know
+// when that was, the refund lets the window begin at the instant of the refund,
+// which is never earlier.
 type firstHitModel struct {
 	limit   uint64
 	window  Tick
+	all     bool // rejected units are counted
 	windows []hitWindow
 }
 
@@ -94,7 +110,11 @@ func (m *firstHitModel) charge(n uint32, now Tick) {
 
 func (m *firstHitModel) refund(n uint32, at, now Tick) {
 	if w := m.current(now); w != nil && w.start <= at {
-		w.count -= min(w.count, uint64(n))
+		was := w.count
+		w.count = takeBack(w.count, n, m.all)
+		if w.start == at && w.count < was {
+			w.start = now
+		}
 	}
 }
 
@@ -153,6 +173,7 @@ type slidingModel struct {
 	limit       uint64
 	window, sub Tick
 	strict      bool
+	all         bool // rejected units are counted
 	counts      counts
 }
 
@@ -174,7 +195,7 @@ func (m *slidingModel) admits(n uint32, now Tick) bool {
 
 func (m *slidingModel) charge(n uint32, now Tick) { m.counts.add(floorDiv(now, m.sub), n) }
 
-func (m *slidingModel) refund(n uint32, at, _ Tick) { m.counts.sub(floorDiv(at, m.sub), n) }
+func (m *slidingModel) refund(n uint32, at, _ Tick) { m.counts.sub(floorDiv(at, m.sub), n, m.all) }
 
 // counterModel: r(previous·(window-elapsed)·weight/window) + current + n <=
 // limit, with the weight in thousandths.
@@ -183,6 +204,7 @@ type counterModel struct {
 	window   Tick
 	weight   int64
 	rounding limiter.Rounding
+	all      bool // rejected units are counted
 	counts   counts
 }
 
@@ -199,7 +221,9 @@ func (m *counterModel) admits(n uint32, now Tick) bool {
 
 func (m *counterModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
 
-func (m *counterModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at, m.window), n) }
+func (m *counterModel) refund(n uint32, at, _ Tick) {
+	m.counts.sub(windowIndex(at, m.window), n, m.all)
+}
 
 // round rounds x >= 0.
 func round(x *big.Rat, r limiter.Rounding) *big.Rat {

@@ -1,0 +1,269 @@
+package limitertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Choices is where a random trace takes its choices from: a generator with a
+// seed, or the bytes of a fuzzer.
+type Choices interface {
+	// Pick returns a number from 0 to n-1, n >= 1.
+	Pick(n int) int
+	// More reports whether choices are left. Pick goes on returning 0 when
+	// there are none.
+	More() bool
+}
+
+// SeededChoices never end, and are the same for the same seed.
+func SeededChoices(seed uint64) Choices {
+	return seeded{rand.New(rand.NewPCG(seed, 0x5eed))}
+}
+
+type seeded struct{ r *rand.Rand }
+
+func (s seeded) Pick(n int) int { return s.r.IntN(n) }
+func (s seeded) More() bool     { return true }
+
+// ByteChoices take one byte each, and end with the bytes.
+func ByteChoices(b []byte) Choices { return &bytesLeft{b} }
+
+type bytesLeft struct{ b []byte }
+
+func (c *bytesLeft) More() bool { return len(c.b) > 0 }
+
+func (c *bytesLeft) Pick(n int) int {
+	if len(c.b) == 0 {
+		return 0
+	}
+	x := int(c.b[0])
+	c.b = c.b[1:]
+	return x % n
+}
+
+func pick[T any](c Choices, of ...T) T { return of[c.Pick(len(of))] }
+
+// RandomSpec chooses a limit of that algorithm, with any options, mostly small
+// enough that a short trace exhausts it.
+func RandomSpec(c Choices, a limiter.Algorithm, name string) limiter.Spec {
+	s := limiter.Spec{Name: name, Algorithm: a}
+	s.Limit = pick[int64](c, 1, 2, 3, 3, 4, 5, 7, 10, 10, 100, 1000, 3_000_000_000, limiter.MaxUnits)
+	if a == limiter.SlidingLog {
+		s.Limit = min(s.Limit, limiter.MaxLogLimit)
+	}
+	s.Window = pick(c, time.Second, time.Minute, time.Millisecond, 7*time.Millisecond, 1001*time.Microsecond, time.Hour,
+		24*time.Hour, 7*24*time.Hour, 14*24*time.Hour, 400*24*time.Hour, 15*time.Minute, 10*time.Second)
+	switch a {
+	case limiter.FixedWindow:
+		s.Align = pick(c, limiter.AlignEpoch, limiter.AlignFirstHit)
+	case limiter.SlidingWindow:
+		s.Coverage = pick(c, limiter.CoverageStrict, limiter.CoverageLenient)
+		s.SubWindows = pick(c, 1, 2, 3, 4, 7, 10, 13, 60)
+		if m := time.Duration(s.SubWindows) * limiter.TickDuration; s.Window%m != 0 {
+			s.Window += m - s.Window%m
+		}
+		s.Window = min(s.Window, limiter.MaxWindow-limiter.MaxWindow%(time.Duration(s.SubWindows)*limiter.TickDuration))
+	case limiter.SlidingCounter:
+		s.Rounding = pick(c, limiter.RoundExact, limiter.RoundFloor, limiter.RoundNearest, limiter.RoundCeil)
+		if w := pick(c, 1000, 1000, 1000, 0, 1, 250, 333, 500, 999); w < 1000 {
+			s.Weight = &w
+		}
+	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
+		s.Burst = pick(c, 0, 0, 1, 2, 3, s.Limit/2, s.Limit*2)
+		if len(s.Problems()) > 0 { // over 100 years to recover
+			s.Burst = 0
+		}
+		if a == limiter.LeakyBucket {
+			s.Drip = pick(c, limiter.DripContinuous, limiter.DripInterval)
+		}
+	}
+	s.CountRejected = pick(c, limiter.CountNone, limiter.CountNone, limiter.CountRoom, limiter.CountAll)
+	switch c.Pick(6) {
+	case 0:
+		s.Block = s.Window
+	case 1:
+		s.Block = s.Window/3 + 7*time.Microsecond
+		s.Block -= s.Block % time.Microsecond
+	}
+	return s
+}
+
+// Step is one question of a trace.
+type Step struct {
+	Now  Tick
+	Cost uint32
+	Peek bool
+	// Refund, if not negative, is the index of the step whose charge is taken
+	// back before the question.
+	Refund int
+}
+
+// Trace makes up questions, one at a time: each depends on what the oracle
+// answered to the last, so that it hits the instants and costs at which
+// answers change.
+type Trace struct {
+	Oracle *Oracle
+	// Steps and Answers are what was asked so far, and the oracle's answers.
+	Steps   []Step
+	Answers []OracleDecision
+	// Refunds makes the trace take back charges too.
+	Refunds bool
+
+	specs    []limiter.Spec
+	now      Tick
+	refunded map[int]bool
+}
+
+// NewTrace begins a trace at start against limits with these specs.
+func NewTrace(start Tick, specs ...limiter.Spec) *Trace {
+	return &Trace{Oracle: NewOracle(specs...), specs: specs, now: start, refunded: map[int]bool{}}
+}
+
+// Next makes up a step and lets the oracle answer it.
+func (t *Trace) Next(c Choices) (Step, OracleDecision) {
+	t.now += max(0, t.wait(c))
+	s := Step{Now: t.now, Cost: t.cost(c), Refund: -1}
+	s.Peek = c.Pick(12) == 0
+	if t.Refunds && c.Pick(5) == 0 {
+		s.Refund = t.refundable(c)
+	}
+	if s.Refund >= 0 {
+		old := t.Steps[s.Refund]
+		t.refunded[s.Refund] = true
+		t.Oracle.Refund(s.Now, old.Now, old.Cost)
+	}
+	d := t.Oracle.Check(s.Now, s.Cost, s.Peek)
+	t.Steps, t.Answers = append(t.Steps, s), append(t.Answers, d)
+	return s, d
+}
+
+// refundable chooses one of the latest allowed charges that was not taken back
+// yet, or -1.
+func (t *Trace) refundable(c Choices) int {
+	back := c.Pick(4)
+	for i := len(t.Steps) - 1; i >= 0; i-- {
+		s := t.Steps[i]
+		if t.refunded[i] || s.Peek || s.Cost == 0 || !t.Answers[i].Allowed {
+			continue
+		}
+		if back == 0 {
+			return i
+		}
+		back--
+	}
+	return -1
+}
+
+// wait chooses how long nothing happens before the next step.
+func (t *Trace) wait(c Choices) Tick {
+	s := t.specs[c.Pick(len(t.specs))]
+	w := windowOf(s)
+	jitter := Tick(c.Pick(3) - 1)
+	last := OracleDecision{Limits: make([]OracleLimit, len(t.specs))}
+	if n := len(t.Answers); n > 0 {
+		last = t.Answers[n-1]
+	}
+	switch c.Pick(16) {
+	case 0:
+		return toNext(t.now-windowShift(w), w, 1) + jitter
+	case 1:
+		if m := s.SubWindows; m > 0 {
+			return toNext(t.now, w/Tick(m), 1) + jitter
+		}
+		return toNext(t.now, w, s.Limit) + jitter
+	case 2:
+		return w + jitter
+	case 3, 4:
+		return last.RetryAfter + jitter
+	case 5:
+		return last.Limits[c.Pick(len(last.Limits))].RetryAfter + jitter
+	case 6:
+		return last.Limits[c.Pick(len(last.Limits))].ResetAfter + jitter
+	case 7:
+		return w/256*Tick(c.Pick(256)) + jitter
+	case 8:
+		return w/Tick(s.Limit) + jitter
+	case 9:
+		return max(1, jitter)
+	case 10:
+		return w / 16
+	default:
+		return 0
+	}
+}
+
+// toNext returns the wait until the next multiple of span/parts.
+func toNext(now, span Tick, parts int64) Tick {
+	next := rate(parts, span, now)
+	next = floor(next.Add(maxRat(next, rat(0, 1)), rat(1, 1)))
+	at := rat(int64(span), parts)
+	at.Mul(at, next)
+	return Tick(floor(at).Num().Int64()) - now + (1 - Tick(btoi(at.IsInt())))
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// cost chooses a cost.
+func (t *Trace) cost(c Choices) uint32 {
+	i := c.Pick(len(t.specs))
+	capacity := t.Oracle.limits[i].capacity
+	left := capacity
+	if n := len(t.Answers); n > 0 {
+		left = t.Answers[n-1].Limits[i].Remaining
+	}
+	switch c.Pick(16) {
+	case 0:
+		return 0
+	case 1:
+		return 2
+	case 2:
+		return capacity
+	case 3:
+		return max(1, capacity/2)
+	case 4:
+		return max(1, capacity-1)
+	case 5, 6:
+		return max(1, left)
+	case 7, 8:
+		return uint32(min(uint64(left)+1, maxUnits))
+	case 9:
+		return max(1, capacity/uint32(1+c.Pick(16)))
+	case 10:
+		if c.Pick(4) == 0 {
+			return pick(c, capacity+1, maxUnits)
+		}
+		return 1
+	default:
+		return max(1, capacity/10)
+	}
+}
+
+// Diff tells how a decision differs from the oracle's, "" if it does not.
+func Diff(d *limiter.Decision, want OracleDecision) string {
+	if d.Len() != len(want.Limits) {
+		return fmt.Sprintf("%d limits were decided, want %d", d.Len(), len(want.Limits))
+	}
+	got := OracleDecision{
+		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, RetryAfter: d.RetryAfter,
+		BlockedBy: -1, Limits: make([]OracleLimit, d.Len()),
+	}
+	for i := range got.Limits {
+		l := d.Limit(i)
+		got.Limits[i] = OracleLimit{l.Allowed, l.Never, l.Blocked, l.Remaining, l.RetryAfter, l.ResetAfter}
+		if l == d.BlockedBy() {
+			got.BlockedBy = i
+		}
+	}
+	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
+		return fmt.Sprintf("decided %s,\n    want %s", g, w)
+	}
+	return ""
+}
