@@ -1,0 +1,97 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Decider is what a replay asks: a node whose clock the replay moves.
+type Decider interface {
+	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
+}
+
+// Run replays a trace once.
+type Run struct {
+	// RulesFile names the rules, Rules lists them in order, with nothing
+	// counted.
+	RulesFile string
+	Rules     []RuleResult
+	// Decider decides; SetTime moves its clock before each request, never back.
+	Decider Decider
+	SetTime func(limiter.Tick)
+	// Compare keeps each verdict, a byte for each request, for
+	// [Result.Since].
+	Compare bool
+	// Tick, if not nil, is called now and then with the number of requests
+	// done.
+	Tick func(done int)
+	// Seen, if not nil, is called with every decision.
+	Seen func(at limiter.Tick, r *limiter.Request, d *limiter.Decision)
+}
+
+// Do asks for every request of the trace in turn. A request that is itself
+// invalid, as one whose key is too long, is counted as refused; any other error
+// of the decider ends the run.
+func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error) {
+	out := &Result{RulesFile: run.RulesFile, Rules: run.Rules}
+	if run.Compare {
+		out.verdicts = make([]verdict, trace.Len())
+	}
+	out.startSeries(trace.Span())
+	t := newTally(out)
+	var (
+		r limiter.Request
+		d limiter.Decision
+	)
+	name := func(l *limiter.LimitDecision) string { return run.Decider.KeyName(&r, l) }
+	cursor := trace.Cursor()
+	for i := 0; ; i++ {
+		at, ok := cursor.Next(&r)
+		if !ok {
+			return out, nil
+		}
+		if run.Tick != nil && i%4096 == 0 {
+			run.Tick(i)
+		}
+		run.SetTime(at)
+		if err := run.Decider.Check(ctx, &r, &d); err != nil {
+			if !errors.Is(err, limiter.ErrInvalid) {
+				return nil, fmt.Errorf("deciding request %d of %d: %w", i+1, trace.Len(), err)
+			}
+			out.refuse(err)
+			continue
+		}
+		t.add(&d, name)
+		out.place(i, at, d.Allowed)
+		if run.Seen != nil {
+			run.Seen(at, &r, &d)
+		}
+	}
+}
+
+func (r *Result) refuse(err error) {
+	if r.Refused == 0 {
+		r.FirstRefusal = err
+	}
+	r.Refused++
+}
+
+// place notes the verdict on request i in the course and, if they are kept,
+// among the verdicts.
+func (r *Result) place(i int, at limiter.Tick, ok bool) {
+	v, slot := denied, r.slot(at)
+	if ok {
+		v = allowed
+		slot.Allowed++
+	} else {
+		slot.Denied++
+	}
+	if r.verdicts != nil {
+		r.verdicts[i] = v
+	}
+}

@@ -1,0 +1,61 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Progress shows on one line how far long work has come. It writes nothing
+// until the work has taken [ProgressAfter], and nothing at all where the stream
+// is no terminal. It is not safe for concurrent use.
+type Progress struct {
+	w       io.Writer
+	width   int
+	now     func() time.Time
+	next    time.Time
+	visible bool
+}
+
+const (
+	// ProgressAfter is how long work takes before its progress is shown.
+	ProgressAfter = 500 * time.Millisecond
+	// ProgressEvery is how often it is shown anew.
+	ProgressEvery = 100 * time.Millisecond
+)
+
+// NewProgress returns the progress of work that begins now.
+func NewProgress(w io.Writer, s Style, now func() time.Time) *Progress {
+	p := &Progress{w: w, width: s.Width, now: now}
+	if s.Terminal {
+		p.next = now().Add(ProgressAfter)
+	}
+	return p
+}
+
+// Show shows what is done of a whole, when it is time to. A whole of 0 is not
+// known and shows the work alone.
+func (p *Progress) Show(work string, done, whole int64) {
+	if p.next.IsZero() {
+		return
+	}
+	t := p.now()
+	if t.Before(p.next) {
+		return
+	}
+	p.next, p.visible = t.Add(ProgressEvery), true
+	text := work + " …"
+	if whole > 0 {
+		text = fmt.Sprintf("%s … %d %%", work, min(100, done*100/whole))
+	}
+	// A line that wraps could not be erased.
+	fmt.Fprint(p.w, "\r\x1b[K", Cut(text, p.width-1))
+}
+
+// Clear erases the line, so that something else can be printed.
+func (p *Progress) Clear() {
+	if p.visible {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.visible = false
+	}
+}

@@ -1,0 +1,64 @@
+package term
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Cell is one field of a [Table].
+type Cell struct {
+	// Text must hold no line end and no escape sequence.
+	Text string
+	// Paint colours the text, after it was padded to its column; nil is none.
+	Paint func(string) string
+}
+
+// Table is rows of cells, written in aligned columns: the first to the left,
+// the others, being numbers, to the right.
+type Table struct {
+	rows [][]Cell
+}
+
+// Row appends a row. Rows may differ in length.
+func (t *Table) Row(cells ...Cell) { t.rows = append(t.rows, cells) }
+
+// gap stands between columns.
+const gap = "  "
+
+// String writes the table, a line for each row, without blanks at its end.
+func (t *Table) String() string {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+		}
+	}
+	var b strings.Builder
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, c := range row {
+			if i > 0 {
+				line.WriteString(gap)
+			}
+			line.WriteString(c.padded(widths[i], i > 0))
+		}
+		b.WriteString(strings.TrimRight(line.String(), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (c Cell) padded(width int, right bool) string {
+	pad := strings.Repeat(" ", width-utf8.RuneCountInString(c.Text))
+	text := c.Text
+	if c.Paint != nil {
+		text = c.Paint(text)
+	}
+	if right {
+		return pad + text
+	}
+	return text + pad
+}
