@@ -11,6 +11,11 @@ package limiter
 // A block stays only if l blocks too.
 func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge uint32, fresh bool) {
 	old.Roll(s, words, now)
+	if old.EmptyAt(s, words) <= now {
+		// It equals no entry, also where the new limit would count what is left.
+		*s = State{}
+		return 0, true
+	}
 	if l.block == 0 {
 		s.Until = 0
 	}

@@ -127,7 +127,8 @@ func (c *Charge) Clear() { c.Peek, c.Unnamed, c.n, c.more = false, 0, 0, c.more[
 // Len returns the number of keys.
 func (c *Charge) Len() int { return c.n }
 
-// Add appends a key. It reports false, and adds nothing, when the charge has
+// Add appends a key, whose hash must differ from those of the others: of two
+// that are the same only one is charged. It reports false, and adds nothing, when the charge has
 // [MaxKeys] keys already.
 func (c *Charge) Add(k Key) bool {
 	switch {

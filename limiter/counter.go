@@ -51,7 +51,9 @@ func (c *Counter) Peek(now Tick, cost uint32, d *Decision) { c.decide(now, cost,
 
 // Refund takes back the cost of the check with that receipt.
 func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
-	now = c.advance(now)
+	if now = c.advance(now); cost == 0 {
+		return
+	}
 	for i, l := range c.limits {
 		c.cells[i].adopt(l, now)
 		l.Refund(&c.cells[i].state, c.cells[i].words, now, r.Time, cost)

@@ -1,0 +1,98 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+const benchKeys = 100_000
+
+func benchHashes(n int) []limiter.Hash {
+	r := rand.New(rand.NewPCG(1, 2))
+	hs := make([]limiter.Hash, n)
+	for i := range hs {
+		hs[i] = limiter.Hash{Hi: r.Uint64(), Lo: r.Uint64()}
+	}
+	return hs
+}
+
+func benchLimits(b testing.TB, a limiter.Algorithm, windows ...time.Duration) *limiter.Rule {
+	r := &limiter.Rule{Name: "bench"}
+	for _, w := range windows {
+		l, err := limiter.NewLimit(limiter.Spec{Algorithm: a, Limit: 1_000_000, Window: w})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Limits = append(r.Limits, l)
+	}
+	return r
+}
+
+// BenchmarkDecide decides uniformly random keys of 100,000, in parallel, under
+// the benchmark's own clock. Each is admitted.
+func BenchmarkDecide(b *testing.B) {
+	hashes := benchHashes(benchKeys)
+	run := func(name string, rule *limiter.Rule) {
+		b.Run(name, func(b *testing.B) {
+			t := New(Config{})
+			start := time.Now()
+			var c limiter.Charge
+			var d limiter.Decision
+			for _, h := range hashes {
+				c.Clear()
+				c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+				t.Decide(1e15, &c, &d)
+			}
+			b.ResetTimer()
+			var seed atomic.Uint64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				r := rand.New(rand.NewPCG(seed.Add(1), 7))
+				var c limiter.Charge
+				var d limiter.Decision
+				for pb.Next() {
+					c.Clear()
+					c.Add(limiter.Key{Hash: hashes[r.Uint32N(benchKeys)], Rule: rule, Cost: 1})
+					if t.Decide(limiter.Tick(time.Since(start)/1000)+1e15, &c, &d); !d.Allowed {
+						b.Error("denied")
+						return
+					}
+				}
+			})
+		})
+	}
+	for i, name := range limiter.AlgorithmNames() {
+		run(name, benchLimits(b, limiter.Algorithm(i), time.Hour))
+	}
+	run("three_windows", benchLimits(b, limiter.SlidingCounter, time.Second, time.Minute, time.Hour))
+}
+
+func BenchmarkSizes(b *testing.B) {
+	for _, n := range []int{1_000_000, 10_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			hashes := benchHashes(n)
+			rule := benchLimits(b, limiter.SlidingCounter, time.Hour)
+			t := New(Config{MaxKeys: n})
+			var c limiter.Charge
+			var d limiter.Decision
+			for _, h := range hashes {
+				c.Clear()
+				c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+				t.Decide(1e15, &c, &d)
+			}
+			s := t.Stats()
+			b.ReportMetric(float64(s.Bytes)/float64(s.Keys), "B/key")
+			r := rand.New(rand.NewPCG(1, 7))
+			for b.Loop() {
+				c.Clear()
+				c.Add(limiter.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
+				t.Decide(1e15, &c, &d)
+			}
+		})
+	}
+}

@@ -1,0 +1,353 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// counter is one counter during a decision: a slot of the table, or a zero one
+// that is inserted if it is charged.
+type counter struct {
+	part  *partition
+	found *slot // nil: there is none, and fresh is used
+	words []uint64
+	fresh slot
+	added bool // fresh was charged, and is to be inserted
+}
+
+func (k *counter) slot() *slot {
+	if k.found != nil {
+		return k.found
+	}
+	return &k.fresh
+}
+
+const inlineCounters = 4
+
+// outcome of one attempt at a decision.
+type outcome uint8
+
+const (
+	decided outcome = iota
+	noRoom          // new keys, and the table is full
+	noLimit         // the registry is full
+)
+
+// Decide decides a check and overwrites d. All limits of all keys admit it, and
+// are charged, or none is, but for what count_rejected says. Where two keys of
+// one check are the same counter, each is asked before any is charged.
+//
+// Decide does not allocate for up to four counters, once d has been used. The
+// error is [ErrTooManyLimits] or nil; d.Rule is set for denials only, the rest
+// is the caller's.
+func (t *Table) Decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) error {
+	d.Clear()
+	if c.Len() == 0 {
+		return nil
+	}
+	d.Source = limiter.SourceOwner
+	c.Unnamed = 0
+	result := t.attempt(now, c, d, false)
+	if result == decided {
+		return nil
+	}
+	return t.decideFull(now, c, d, result)
+}
+
+// decideFull decides a check that met a bound.
+func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, result outcome) error {
+	final := false
+	switch result {
+	case noLimit:
+		t.collectLimits()
+	case noRoom:
+		t.reclaim(now)
+	}
+	for range 3 {
+		switch result = t.attempt(now, c, d, final); result {
+		case decided:
+			return nil
+		case noRoom:
+			final = true
+		case noLimit:
+			d.Clear()
+			return ErrTooManyLimits
+		}
+	}
+	return nil
+}
+
+// DecideBatch decides checks one after the other, at one instant, as Decide
+// does each. The slices have the same length.
+func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.Decision) error {
+	for i := range cs {
+		if err := t.Decide(now, &cs[i], &ds[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attempt decides a check under the locks of its partitions. final tells that
+// new keys overflow if there is no room for them.
+func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+	if c.Len() == 1 {
+		p := &t.parts[PartitionOf(c.Key(0))]
+		p.mu.Lock()
+		result := t.decide(p.advance(now), c, d, final)
+		p.mu.Unlock()
+		return result
+	}
+	var locked [limiter.MaxKeys]int
+	parts := partitions(c, locked[:0])
+	for _, i := range parts {
+		p := &t.parts[i]
+		p.mu.Lock()
+		now = p.advance(now)
+	}
+	for _, i := range parts {
+		t.parts[i].clock = now
+	}
+	result := t.decide(now, c, d, final)
+	for _, i := range parts {
+		t.parts[i].mu.Unlock()
+	}
+	return result
+}
+
+// partitions returns the partitions of a charge in the order in which they are
+// locked, each once.
+func partitions(c *limiter.Charge, dst []int) []int {
+	for i := range c.Len() {
+		dst = append(dst, PartitionOf(c.Key(i)))
+	}
+	slices.Sort(dst)
+	return slices.Compact(dst)
+}
+
+// decide decides a check whose partitions are locked.
+func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+	if t.decideFound(now, c, d) {
+		return decided
+	}
+	n := 0
+	for i := range c.Len() {
+		n += len(c.Key(i).Rule.Limits)
+	}
+	var inline [inlineCounters]counter
+	counters := inline[:min(n, inlineCounters)]
+	if n > inlineCounters {
+		pooled := t.counters.Get().(*[]counter)
+		defer t.counters.Put(pooled)
+		*pooled = append((*pooled)[:0], make([]counter, n)...)
+		counters = *pooled
+	}
+	d.Grow(n)
+	if !t.probe(now, c, d, counters) {
+		return noLimit
+	}
+	d.Settle(c.Peek)
+	switch result := t.reserveKeys(d, counters); {
+	case result == decided:
+	case result == noLimit || !final:
+		return result
+	default:
+		t.overflowFresh(d, counters)
+		d.Settle(c.Peek)
+	}
+	t.charge(now, d, counters)
+	for i := range counters {
+		k := &counters[i]
+		out := d.Limit(i)
+		out.Limit.Report(&k.slot().state, k.words, now, !d.Allowed, out)
+	}
+	t.insertFresh(now, counters)
+	d.Conclude()
+	t.count(c, d)
+	return decided
+}
+
+// decideFound decides a check of one key whose counters, four at most, all have
+// entries under these very limits: the common case, with nothing to set aside.
+// It reports false, having changed nothing, in any other.
+func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
+	key := c.Key(0)
+	limits := key.Rule.Limits
+	if c.Len() != 1 || len(limits) > inlineCounters {
+		return false
+	}
+	p := &t.parts[PartitionOf(key)]
+	var found [inlineCounters]*slot
+	for i, l := range limits {
+		at, ok := p.slots.find(key.Hash.Hi, identity(key, l))
+		if !ok {
+			return false
+		}
+		found[i] = p.slots.at(at)
+		if t.registry.limit(found[i].limit) != l {
+			return false
+		}
+	}
+	d.Grow(len(limits))
+	for i, l := range limits {
+		out := d.Limit(i)
+		*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, Cost: key.Cost}
+		l.Probe(&found[i].state, t.words(found[i]), now, out)
+	}
+	d.Settle(c.Peek)
+	for i, l := range limits {
+		s, out := found[i], d.Limit(i)
+		words := t.words(s)
+		charge, block := d.Charges(i)
+		if charge {
+			words = t.reserve(l, s, words, out.Cost)
+			l.Charge(&s.state, words, now, out.Cost)
+			d.Receipt.Time = now
+		}
+		if block {
+			l.Block(&s.state, now, out)
+		}
+		l.Report(&s.state, words, now, !d.Allowed, out)
+	}
+	d.Conclude()
+	t.count(c, d)
+	return true
+}
+
+// probe finds the counters and asks each limit. It reports false when a limit
+// cannot be numbered.
+func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, counters []counter) bool {
+	n := 0
+	for i := range c.Len() {
+		key := c.Key(i)
+		p := &t.parts[PartitionOf(key)]
+		for _, l := range key.Rule.Limits {
+			k, out := &counters[n], d.Limit(n)
+			n++
+			*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, Key: i, Cost: key.Cost}
+			k.part = p
+			lo := identity(key, l)
+			if at, found := p.slots.find(key.Hash.Hi, lo); found {
+				k.found = p.slots.at(at)
+				if t.registry.limit(k.found.limit) != l && !t.adopt(p, k.found, l, now) {
+					return false
+				}
+				k.words = t.words(k.found)
+			} else {
+				k.fresh.hi, k.fresh.lo = key.Hash.Hi, lo
+			}
+			l.Probe(&k.slot().state, k.words, now, out)
+		}
+	}
+	return true
+}
+
+// reserveKeys numbers the limits of the keys that the decision will add and
+// counts them; it counts nothing if they do not fit.
+func (t *Table) reserveKeys(d *limiter.Decision, counters []counter) outcome {
+	n := int64(0)
+	for i := range counters {
+		k := &counters[i]
+		if k.found != nil {
+			continue
+		}
+		if charge, block := d.Charges(i); !charge && !block {
+			continue
+		}
+		if k.fresh.limit = t.registry.id(d.Limit(i).Limit); k.fresh.limit == 0 {
+			return noLimit
+		}
+		n++
+	}
+	if n == 0 || t.keys.Add(n) <= t.maxKeys {
+		return decided
+	}
+	t.keys.Add(-n)
+	return noRoom
+}
+
+// overflowFresh decides the counters that there is no room for. How soon there
+// may be room is known from below only.
+func (t *Table) overflowFresh(d *limiter.Decision, counters []counter) {
+	t.overflowed.Add(1)
+	wait := limiter.Tick(t.expiry.Load()) - counters[0].part.clock
+	wait = min(max(wait, 1), limiter.Tick(limiter.MaxWindow/limiter.TickDuration))
+	for i := range counters {
+		if counters[i].found != nil {
+			continue
+		}
+		out := d.Limit(i)
+		out.Overflow = true
+		if t.overflow == OverflowDeny && !out.Never {
+			out.Allowed, out.RetryAfter = false, wait
+		}
+	}
+}
+
+// charge makes the charges and blocks that the decision calls for. The keys
+// that it adds are counted already.
+func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter) {
+	for i := range counters {
+		charge, block := d.Charges(i)
+		if !charge && !block {
+			continue
+		}
+		k, out := &counters[i], d.Limit(i)
+		s, l := k.slot(), out.Limit
+		k.added = k.found == nil
+		if charge {
+			k.words = t.reserve(l, s, k.words, out.Cost)
+			l.Charge(&s.state, k.words, now, out.Cost)
+			d.Receipt.Time = now
+		}
+		if block {
+			l.Block(&s.state, now, out)
+		}
+	}
+}
+
+// insertFresh adds the new keys that were charged. It moves slots, so no
+// pointer to one is good afterwards.
+func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
+	for i := range counters {
+		if k := &counters[i]; k.added {
+			t.insert(k.part, k.fresh, now)
+		}
+	}
+}
+
+// count keeps the lists of top keys, and notes for the caller which keys have
+// no name there.
+func (t *Table) count(c *limiter.Charge, d *limiter.Decision) {
+	for i := range c.Len() {
+		key := c.Key(i)
+		p := &t.parts[PartitionOf(key)]
+		if p.ops++; p.ops%hotSample != 0 {
+			continue
+		}
+		if p.hot == nil {
+			p.hot = &topKeys{}
+		}
+		if p.hot.add(key.Hash.Hi, key.Hash.Lo, nil, hotSample) {
+			c.Unnamed |= 1 << i
+		}
+	}
+	if d.Allowed && !d.ShadowDenied {
+		return
+	}
+	for i := range d.Len() {
+		out := d.Limit(i)
+		if out.Allowed {
+			continue
+		}
+		key := c.Key(out.Key)
+		p := &t.parts[PartitionOf(key)]
+		if p.denied == nil {
+			p.denied = &topKeys{}
+		}
+		if p.denied.add(key.Hash.Hi, identity(key, out.Limit), out.Limit, 1) {
+			c.Unnamed |= 1 << out.Key
+		}
+	}
+}

@@ -1,0 +1,19 @@
+// Package table keeps the counters of many keys in memory and decides checks
+// against them.
+//
+// A table is divided into partitions, each with a lock of its own; a partition
+// is the unit of locking here and of ownership in a cluster. All counters of
+// one rule and one set of key values share a partition, so several windows are
+// one decision under one lock; a check over several keys locks their partitions
+// in order.
+//
+// The counters lie in pointer-free slots of 48 bytes, which the garbage
+// collector never scans, ordered by the hash of their key. A slot whose counter
+// has fully recovered equals no slot: it is reused where it lies, or swept when
+// its partition runs full, so there is no expiry queue and nothing runs in the
+// background. Growing adds a block of slots and spreads the others in place, so
+// that it leaves no garbage behind.
+//
+// Time is passed in. Within a partition it never goes back: an instant before
+// the latest one seen there is taken as that one.
+package table

@@ -1,0 +1,86 @@
+package table
+
+import "github.com/weirlimit/weir/limiter"
+
+// each calls f for every counter of a charge that has an entry, under the lock
+// of its partition. f returns false to have the entry removed.
+func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool) (seen int) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		p := &t.parts[PartitionOf(k)]
+		p.mu.Lock()
+		at := p.advance(now)
+		for _, l := range k.Rule.Limits {
+			j, found := p.slots.find(k.Hash.Hi, identity(k, l))
+			if !found {
+				continue
+			}
+			seen++
+			s := p.slots.at(j)
+			if !f(p, k, l, s, at) {
+				t.free(s)
+				p.slots.remove(j)
+				t.keys.Add(-1)
+			}
+		}
+		p.mu.Unlock()
+	}
+	return seen
+}
+
+// Reset forgets the counters of a charge, and blocks with them. It returns how
+// many there were. Cost and Peek are ignored.
+func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
+	return t.each(now, c, func(*partition, *limiter.Key, *limiter.Limit, *slot, limiter.Tick) bool { return false })
+}
+
+// Refund takes back the cost of a charge whose decision had the receipt r, as
+// far as it still counts. A key whose cost is 0 is left alone.
+func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
+	t.each(now, c, func(p *partition, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool {
+		if k.Cost > 0 && t.adopt(p, s, l, now) {
+			l.Refund(&s.state, t.words(s), now, r.Time, k.Cost)
+			t.expiresAt(p, 0)
+		}
+		return true
+	})
+}
+
+// Explain tells, for each limit of a charge, what a check would find and why it
+// would be allowed or denied, in the order of [limiter.Decision.Limit]. Nothing
+// is charged. The names are left to the caller.
+func (t *Table) Explain(now limiter.Tick, c *limiter.Charge) []limiter.LimitExplanation {
+	var out []limiter.LimitExplanation
+	for i := range c.Len() {
+		k := c.Key(i)
+		p := &t.parts[PartitionOf(k)]
+		p.mu.Lock()
+		at := p.advance(now)
+		for _, l := range k.Rule.Limits {
+			var none slot
+			s := &none
+			if j, found := p.slots.find(k.Hash.Hi, identity(k, l)); found {
+				if have := p.slots.at(j); t.adopt(p, have, l, at) {
+					s = have
+				}
+			}
+			out = append(out, l.Explain(&s.state, t.words(s), at, &limiter.LimitDecision{Limit: l, Cost: k.Cost}))
+		}
+		p.mu.Unlock()
+	}
+	return out
+}
+
+// SetName tells the table the name of a key, without that of a limit, after a
+// decision that asked for it by [limiter.Charge.Unnamed].
+func (t *Table) SetName(k *limiter.Key, name []byte) {
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hot != nil {
+		p.hot.setName(k.Hash.Hi, k.Hash.Lo, name)
+	}
+	if p.denied != nil {
+		p.denied.setName(k.Hash.Hi, k.Hash.Lo, name)
+	}
+}

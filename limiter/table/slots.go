@@ -1,0 +1,232 @@
+package table
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// slot is one counter. It has no pointers.
+type slot struct {
+	hi, lo uint64 // identity: hash of the key, lo mixed with the limit's name
+	state  limiter.State
+	words  uint32 // its words in the slab, 0 if none
+	limit  uint16 // number of its limit in the registry, 0 if the slot is free
+	class  uint8  // size of its words
+	_      uint8
+}
+
+// Slots lie in blocks of blockSlots, so that a partition grows by adding a
+// block. A partition with fewer has one smaller block, which doubles.
+const (
+	blockBits  = 7
+	blockSlots = 1 << blockBits
+	minSlots   = 16
+)
+
+// slots is a hash table with linear probing in which the entries are ordered by
+// hi, and so by the slot where their search begins (their home). The order
+// makes a search for an absent key short and lets the table grow in place.
+//
+// Invariants: every slot from an entry's home up to the entry is taken, and the
+// last slot is free.
+type slots struct {
+	first  []slot // blocks[0], one load nearer
+	homes  uint64 // slots in which a search may begin; the rest is for overhang
+	blocks [][]slot
+	size   int // slots in all blocks
+	used   int // slots taken
+}
+
+func (t *slots) at(i int) *slot {
+	if i < len(t.first) {
+		return &t.first[i]
+	}
+	return &t.blocks[i>>blockBits][i&(blockSlots-1)]
+}
+
+func (t *slots) home(hi uint64) int {
+	h, _ := bits.Mul64(hi, t.homes)
+	return int(h)
+}
+
+// find returns where the entry is, or where it would have to be inserted.
+func (t *slots) find(hi, lo uint64) (i int, found bool) {
+	if t.homes == 0 {
+		return 0, false
+	}
+	for i = t.home(hi); ; i++ {
+		s := t.at(i)
+		if s.limit == 0 || s.hi > hi {
+			return i, false
+		}
+		if s.hi == hi && s.lo == lo {
+			return i, true
+		}
+	}
+}
+
+// full tells whether one more entry should wait for more room.
+func (t *slots) full() bool { return t.used >= limitFor(t.size) }
+
+// limitFor returns how many entries size slots hold at most: 85 in 100.
+func limitFor(size int) int { return size * 85 / 100 }
+
+// insert puts an entry where find said. It reports false, and changes nothing,
+// where the entries behind would overhang the table.
+func (t *slots) insert(i int, e slot) bool {
+	if t.size == 0 {
+		return false
+	}
+	end := i
+	for t.at(end).limit != 0 {
+		end++
+	}
+	if end == t.size-1 {
+		return false
+	}
+	for ; end > i; end-- {
+		*t.at(end) = *t.at(end - 1)
+	}
+	*t.at(i) = e
+	t.used++
+	return true
+}
+
+// remove frees slot i and closes the gap.
+func (t *slots) remove(i int) {
+	for {
+		next := t.at(i + 1)
+		if next.limit == 0 || t.home(next.hi) == i+1 {
+			break
+		}
+		*t.at(i) = *next
+		i++
+	}
+	*t.at(i) = slot{}
+	t.used--
+}
+
+// sizeFor returns the size that entries should have room in: a power of two up
+// to one block, whole blocks above, with an eighth to spare.
+func sizeFor(entries int) int {
+	size := minSlots
+	for size < blockSlots && limitFor(size) <= entries {
+		size *= 2
+	}
+	if limitFor(size) > entries {
+		return size
+	}
+	slots := entries*100/85 + 1
+	return (slots + slots/8 + blockSlots - 1) &^ (blockSlots - 1)
+}
+
+// rebuild drops the entries that keep refuses, and makes room for more: it
+// grows where few were dropped, and shrinks where most were.
+func (t *slots) rebuild(keep func(*slot) bool) {
+	n := t.pack(keep)
+	size := t.size
+	if want := sizeFor(n + 1); want > size || want*4 <= size {
+		size = sizeFor(n + n/4 + 1)
+	}
+	t.layOut(size, n)
+}
+
+// grow adds room where an entry would overhang the table.
+func (t *slots) grow() { t.layOut(sizeFor(t.size), t.pack(nil)) }
+
+// layOut spreads the first n slots over size slots, or as many more as it takes
+// for them to fit.
+func (t *slots) layOut(size, n int) {
+	for ; ; size = sizeFor(size) {
+		t.resize(size, n)
+		if t.fits(n) {
+			break
+		}
+	}
+	t.spread(n)
+	t.used = n
+}
+
+// pack moves the entries to the front, in order.
+func (t *slots) pack(keep func(*slot) bool) (n int) {
+	for i := range t.size {
+		s := t.at(i)
+		if s.limit == 0 || keep != nil && !keep(s) {
+			continue
+		}
+		if n != i {
+			*t.at(n) = *s
+		}
+		n++
+	}
+	return n
+}
+
+// resize changes the number of slots; the first n are kept.
+func (t *slots) resize(size, n int) {
+	if size != t.size {
+		switch {
+		case size < blockSlots || t.size < blockSlots:
+			first := make([]slot, min(size, blockSlots))
+			if t.size > 0 {
+				copy(first, t.blocks[0][:min(n, len(t.blocks[0]))])
+			}
+			if len(t.blocks) == 0 {
+				t.blocks = append(t.blocks, nil)
+			}
+			t.blocks[0] = first
+			clear(t.blocks[1:])
+			t.blocks = t.blocks[:1]
+		case size < t.size:
+			clear(t.blocks[size>>blockBits:])
+			t.blocks = t.blocks[:size>>blockBits]
+		}
+		for len(t.blocks)<<blockBits < size && size >= blockSlots {
+			t.blocks = append(t.blocks, make([]slot, blockSlots))
+		}
+		t.size, t.first = size, t.blocks[0]
+	}
+	t.homes = uint64(size - 1 - max(4, min(size/16, 24)))
+}
+
+// fits tells whether the first n slots, spread over their homes, leave the last
+// slot free.
+func (t *slots) fits(n int) bool {
+	next := 0
+	for i := range n {
+		next = max(next, t.home(t.at(i).hi)) + 1
+	}
+	return next < t.size
+}
+
+// spread moves the first n slots to where they belong, which is nowhere before
+// their present place once they stand at the end.
+func (t *slots) spread(n int) {
+	shift := t.size - n
+	for i := n - 1; i >= 0; i-- {
+		*t.at(i + shift) = *t.at(i)
+	}
+	next := 0
+	for i := shift; i < t.size; i++ {
+		e := *t.at(i)
+		place := max(next, t.home(e.hi))
+		for ; next < place; next++ {
+			*t.at(next) = slot{}
+		}
+		*t.at(place) = e
+		next = place + 1
+	}
+	for ; next < t.size; next++ {
+		*t.at(next) = slot{}
+	}
+}
+
+// bytes returns the memory of the slots.
+func (t *slots) bytes() int { return t.size * slotBytes }
+
+const (
+	slotBytes = 48
+	never     = limiter.Tick(math.MaxInt64)
+)

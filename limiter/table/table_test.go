@@ -1,0 +1,488 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+func limit(tb testing.TB, s limiter.Spec) *limiter.Limit {
+	tb.Helper()
+	l, err := limiter.NewLimit(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+func hash(n uint64) limiter.Hash {
+	r := rand.New(rand.NewPCG(n, 99))
+	return limiter.Hash{Hi: r.Uint64(), Lo: r.Uint64()}
+}
+
+func charge(cost uint32, keys ...limiter.Key) *limiter.Charge {
+	c := &limiter.Charge{}
+	for _, k := range keys {
+		k.Cost = cost
+		c.Add(k)
+	}
+	return c
+}
+
+func (t *Table) checkAll(tb testing.TB) {
+	tb.Helper()
+	taken := 0
+	for i := range t.parts {
+		if err := t.check(&t.parts[i]); err != nil {
+			tb.Fatalf("partition %d: %v", i, err)
+		}
+		taken += t.parts[i].slots.used
+	}
+	if int64(taken) != t.keys.Load() {
+		tb.Fatalf("%d slots are taken, %d keys are counted", taken, t.keys.Load())
+	}
+	for class, free := range t.slab.free {
+		seen := slices.Clone(free)
+		slices.Sort(seen)
+		if len(slices.Compact(seen)) != len(free) {
+			tb.Fatalf("class %d: a block is free twice", class)
+		}
+	}
+}
+
+// specs is every algorithm with every option, at small numbers.
+func specs() []limiter.Spec {
+	weight := 300
+	var out []limiter.Spec
+	for _, s := range []limiter.Spec{
+		{Algorithm: limiter.FixedWindow}, {Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit},
+		{Algorithm: limiter.SlidingLog}, {Algorithm: limiter.SlidingWindow},
+		{Algorithm: limiter.SlidingWindow, Coverage: limiter.CoverageLenient, SubWindows: 3},
+		{}, {Rounding: limiter.RoundFloor}, {Rounding: limiter.RoundNearest}, {Weight: &weight},
+		{Algorithm: limiter.TokenBucket}, {Algorithm: limiter.LeakyBucket, Burst: 3},
+		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval}, {Algorithm: limiter.GCRA, Burst: 9},
+	} {
+		for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountRoom, limiter.CountAll} {
+			s.CountRejected = count
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// The table decides like one Counter for each key: many keys in few partitions,
+// several limits, changes of limits, refunds and resets, and time that lets
+// counters recover.
+func TestDecidesLikeCounters(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { compareWithCounters(t, seed) })
+	}
+}
+
+func compareWithCounters(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	all := specs()
+	limits := 1 + r.IntN(6)
+	randomRule := func() *limiter.Rule {
+		rule := &limiter.Rule{Name: "r"}
+		for i := range limits {
+			s := all[r.IntN(len(all))]
+			s.Name, s.Limit = fmt.Sprint("l", i), 1+r.Int64N(8)
+			s.Window = time.Duration(1+r.IntN(4)) * 6 * time.Millisecond
+			if r.IntN(4) == 0 {
+				s.Block = time.Duration(r.IntN(20)) * time.Millisecond
+			}
+			rule.Limits = append(rule.Limits, limit(t, s))
+		}
+		return rule
+	}
+	rule := randomRule()
+	table := New(Config{})
+	keys := make([]limiter.Key, 400)
+	counters := make([]*limiter.Counter, len(keys))
+	for i := range keys {
+		keys[i].Hash = hash(uint64(i))
+		keys[i].Hash.Lo %= 1 << 54 // three partitions, so that they grow past a block
+		counters[i] = limiter.NewCounter(rule.Limits...)
+	}
+	now := limiter.Tick(1e15)
+	var got, want limiter.Decision
+	denied := 0
+	const steps = 4000
+	for step := range steps {
+		now += limiter.Tick(r.IntN(300))
+		i := r.IntN(len(keys))
+		if r.IntN(2) == 0 {
+			i = r.IntN(8)
+		}
+		if r.IntN(400) == 0 {
+			now += limiter.Second
+		}
+		if r.IntN(1000) == 0 {
+			rule = randomRule()
+			for _, c := range counters {
+				c.SetLimits(rule.Limits...)
+			}
+		}
+		keys[i].Rule = rule
+		cost := uint32(r.IntN(4))
+		c := charge(cost, keys[i])
+		switch c.Peek = r.IntN(10) == 0; r.IntN(12) {
+		case 0:
+			table.Reset(now, c)
+			counters[i].Reset()
+			continue
+		case 1:
+			if got.Receipt.Time != 0 {
+				table.Refund(now, c, got.Receipt)
+				counters[i].Refund(now, got.Receipt, cost)
+			}
+			continue
+		}
+		if err := table.Decide(now, c, &got); err != nil {
+			t.Fatal(err)
+		}
+		if c.Peek {
+			counters[i].Peek(now, cost, &want)
+		} else {
+			counters[i].Check(now, cost, &want)
+		}
+		if !got.Allowed {
+			denied++
+		}
+		compare(t, step, &got, &want)
+	}
+	if denied < steps/50 || denied > steps*9/10 {
+		t.Errorf("premise: %d of %d denied", denied, steps)
+	}
+	table.checkAll(t)
+}
+
+func compare(t *testing.T, step int, got, want *limiter.Decision) {
+	t.Helper()
+	ignore := cmpopts.IgnoreFields(limiter.LimitDecision{}, "Rule", "Limit")
+	if got.Allowed != want.Allowed || got.Never != want.Never || got.RetryAfter != want.RetryAfter || got.Len() != want.Len() {
+		t.Fatalf("step %d: got %+v, want %+v", step, got, want)
+	}
+	for i := range got.Len() {
+		if diff := cmp.Diff(want.Limit(i), got.Limit(i), ignore); diff != "" {
+			t.Fatalf("step %d, limit %d %v (- want, + got):\n%s", step, i, want.Limit(i).Limit, diff)
+		}
+	}
+}
+
+// B1: keys in different partitions are charged together or not at all.
+func TestSeveralKeysAllOrNothing(t *testing.T) {
+	table := New(Config{})
+	few := &limiter.Rule{Name: "few", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 2, Window: time.Minute})}}
+	many := &limiter.Rule{Name: "many", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 10, Window: time.Minute})}}
+	a, b := limiter.Key{Hash: hash(1), Rule: few}, limiter.Key{Hash: hash(2), Rule: many}
+	var d limiter.Decision
+	for i, want := range []bool{true, true, false, false} {
+		table.Decide(1e15, charge(1, a, b), &d)
+		if d.Allowed != want {
+			t.Fatalf("check %d: allowed %v", i, d.Allowed)
+		}
+	}
+	if got := d.Limit(1).Remaining; got != 8 {
+		t.Errorf("the key with room has %d left, want 8: denials charge nothing", got)
+	}
+	if d.BlockedBy().Rule != few || d.Rule != "few" {
+		t.Errorf("denied by %v, want few", d.BlockedBy().FullName())
+	}
+}
+
+// Checks of several keys from many goroutines, in every order of keys, neither
+// deadlock nor lose a count.
+func TestConcurrentSeveralKeys(t *testing.T) {
+	const workers, each = 8, 500
+	table := New(Config{})
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1e6, Window: time.Hour})}}
+	done := make(chan error)
+	for w := range workers {
+		go func() {
+			r := rand.New(rand.NewPCG(uint64(w), 0))
+			var d limiter.Decision
+			for range each {
+				var ks []limiter.Key
+				for _, i := range r.Perm(6) {
+					ks = append(ks, limiter.Key{Hash: hash(uint64(i)), Rule: rule})
+				}
+				table.Decide(1e15, charge(1, ks...), &d)
+			}
+			done <- nil
+		}()
+	}
+	for range workers {
+		<-done
+	}
+	var d limiter.Decision
+	for i := range 6 {
+		table.Decide(1e15, charge(0, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
+		if got := 1e6 - d.Limit(0).Remaining; got != workers*each {
+			t.Errorf("key %d counted %d, want %d", i, got, workers*each)
+		}
+	}
+}
+
+// At the bound a key in debt keeps its record, whatever else arrives, and new
+// keys are decided by overflow; once counters recover there is room again.
+func TestMaxKeys(t *testing.T) {
+	const most = 5000
+	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
+		t.Run(overflow.String(), func(t *testing.T) {
+			table := New(Config{MaxKeys: most, Overflow: overflow})
+			rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
+			ask := func(now limiter.Tick, i int) *limiter.Decision {
+				var d limiter.Decision
+				if err := table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d); err != nil {
+					t.Fatal(err)
+				}
+				return &d
+			}
+			now := limiter.Tick(limiter.Hour * 1000)
+			for i := range most {
+				if !ask(now, i).Allowed {
+					t.Fatalf("key %d of %d is denied", i, most)
+				}
+			}
+			for i := range 10 * most {
+				d := ask(now, most+i)
+				if d.Allowed != (overflow == OverflowAllow) || !d.Limit(0).Overflow {
+					t.Fatalf("fresh key %d: %+v", i, d)
+				}
+				if overflow == OverflowDeny && (d.RetryAfter != limiter.Hour || d.BlockedBy() == nil) {
+					t.Fatalf("fresh key %d: retry after %v", i, d.RetryAfter.Duration())
+				}
+			}
+			for i := range most {
+				if ask(now+limiter.Hour-1, i).Allowed {
+					t.Fatalf("exhausted key %d is admitted again", i)
+				}
+			}
+			if s := table.Stats(); s.Keys != most || s.Overflowed != 10*most {
+				t.Errorf("stats %+v", s)
+			}
+			for i := range most {
+				if d := ask(now+limiter.Hour, 20*most+i); !d.Allowed || d.Limit(0).Overflow {
+					t.Fatalf("fresh key %d after all recovered: %+v", i, d)
+				}
+			}
+			table.checkAll(t)
+		})
+	}
+}
+
+// A check of two limits, of which only one fits, adds neither.
+func TestMaxKeysAllOrNothing(t *testing.T) {
+	table := New(Config{MaxKeys: 3})
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
+		limit(t, limiter.Spec{Limit: 5, Window: time.Minute}), limit(t, limiter.Spec{Limit: 9, Window: time.Hour}),
+	}}
+	var d limiter.Decision
+	table.Decide(1e15, charge(1, limiter.Key{Hash: hash(1), Rule: rule}), &d)
+	table.Decide(1e15, charge(1, limiter.Key{Hash: hash(2), Rule: rule}), &d)
+	if d.Allowed || table.Stats().Keys != 2 {
+		t.Errorf("allowed %v, %d keys; want a denial and 2", d.Allowed, table.Stats().Keys)
+	}
+}
+
+// Counters that recovered leave room without their partition growing for ever.
+func TestRecoveredSlotsAreReused(t *testing.T) {
+	table := New(Config{})
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Second})}}
+	var d limiter.Decision
+	most := int64(0)
+	for i := range 200_000 {
+		now := 1e15 + limiter.Tick(i)*limiter.Millisecond // about 1,000 live keys
+		table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
+		if i%1000 == 0 {
+			most = max(most, table.Stats().Bytes)
+		}
+	}
+	if most > 4<<20 {
+		t.Errorf("200,000 keys, of which 1,000 live at a time, took %d bytes", most)
+	}
+	table.checkAll(t)
+}
+
+func TestTooManyLimits(t *testing.T) {
+	table := New(Config{})
+	ask := func(now limiter.Tick, i int) error {
+		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: int64(i + 1), Window: time.Second})}}
+		var d limiter.Decision
+		return table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
+	}
+	for i := range maxLimits {
+		if err := ask(1e15, i); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if err := ask(1e15, maxLimits); !errors.Is(err, ErrTooManyLimits) {
+		t.Fatalf("got %v, want ErrTooManyLimits", err)
+	}
+	// Once counters have recovered and been swept, their limits are free.
+	for i := range maxLimits {
+		p := &table.parts[i%len(table.parts)]
+		p.mu.Lock()
+		table.sweep(p, 1e15+limiter.Minute)
+		p.mu.Unlock()
+		if i > len(table.parts) {
+			break
+		}
+	}
+	if err := ask(1e15+limiter.Minute, maxLimits); err != nil {
+		t.Fatal(err)
+	}
+	table.checkAll(t)
+}
+
+func TestTop(t *testing.T) {
+	table := New(Config{})
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 1, Window: time.Hour})}}
+	r := rand.New(rand.NewPCG(1, 1))
+	var d limiter.Decision
+	for range 50_000 {
+		i := r.IntN(1000)
+		if r.IntN(3) == 0 {
+			i = r.IntN(3) // a third of all goes to three keys
+		}
+		k := limiter.Key{Hash: hash(uint64(i)), Rule: rule, Cost: 1}
+		c := charge(1, k)
+		table.Decide(1e15, c, &d)
+		if c.Unnamed != 0 {
+			table.SetName(&k, fmt.Appendf(nil, "/%d", i))
+		}
+	}
+	hottest, denied := table.Top(3)
+	for _, list := range [][]TopKey{hottest, denied} {
+		var names []string
+		for _, k := range list {
+			names = append(names, k.Name[:2])
+			if k.Count-k.Error > 7000 || k.Count < 4500 {
+				t.Errorf("%+v: about 5,570 were seen", k)
+			}
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, []string{"/0", "/1", "/2"}) {
+			t.Errorf("top keys %+v, want /0, /1 and /2", list)
+		}
+	}
+	if denied[0].Name[2:] != ":hour" || hottest[0].Name[2:] != "" {
+		t.Errorf("names %q and %q", denied[0].Name, hottest[0].Name)
+	}
+}
+
+// B8, A10: what a key has used can be read, and why it is denied.
+func TestExplain(t *testing.T) {
+	table := New(Config{})
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
+		limit(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 5, SubWindows: 4, Window: time.Minute}),
+	}}
+	k := limiter.Key{Hash: hash(1), Rule: rule, Cost: 2}
+	start := limiter.TickOf(time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC))
+	var d limiter.Decision
+	for _, at := range []limiter.Tick{5, 20} {
+		table.Decide(start+at*limiter.Second, charge(2, k), &d)
+	}
+	e := table.Explain(start+50*limiter.Second, charge(2, k))[0]
+	var counts []uint32
+	for _, w := range e.Counts {
+		counts = append(counts, w.Count)
+	}
+	if !slices.Equal(counts, []uint32{0, 2, 2, 0, 0}) || e.Counts[1].Start != start || e.Counts[1].End != start+15*limiter.Second {
+		t.Errorf("counts %+v", e.Counts)
+	}
+	if e.Arithmetic != "4 counted + 2 <= 5: no" || !e.Known {
+		t.Errorf("explained as %+v", e)
+	}
+	if got := table.Explain(start, charge(1, limiter.Key{Hash: hash(2), Rule: rule}))[0]; got.Known || got.Arithmetic != "0 counted + 1 <= 5: yes" {
+		t.Errorf("an unknown key is explained as %+v", got)
+	}
+}
+
+// Single and batch decisions allocate nothing, also with more limits than a
+// decision holds inline.
+func TestNoAllocation(t *testing.T) {
+	for _, windows := range []int{1, 3, 7} {
+		for i, name := range limiter.AlgorithmNames() {
+			rule := &limiter.Rule{Name: "r"}
+			for w := range windows {
+				rule.Limits = append(rule.Limits, limit(t, limiter.Spec{Algorithm: limiter.Algorithm(i), Limit: 100, Window: time.Duration(w+1) * time.Minute}))
+			}
+			table := New(Config{})
+			cs, ds := make([]limiter.Charge, 10), make([]limiter.Decision, 10)
+			for j := range cs {
+				cs[j].Add(limiter.Key{Hash: hash(uint64(j)), Rule: rule, Cost: 1})
+			}
+			now := limiter.Tick(1e15)
+			for range 200 {
+				table.DecideBatch(now, cs, ds)
+			}
+			n := testing.AllocsPerRun(100, func() {
+				now += limiter.Second
+				table.Decide(now, &cs[0], &ds[0])
+				table.DecideBatch(now, cs, ds)
+			})
+			if n != 0 && !(raceEnabled && windows > inlineCounters) {
+				t.Errorf("%s, %d windows: %v allocations", name, windows, n)
+			}
+		}
+	}
+}
+
+func TestSlotsGrowAndShrinkInPlace(t *testing.T) {
+	var s slots
+	r := rand.New(rand.NewPCG(3, 3))
+	var live []slot
+	for round := range 40 {
+		for range 200 {
+			e := slot{hi: r.Uint64(), lo: r.Uint64(), limit: 1}
+			if round%3 == 0 {
+				e.hi |= 0xfff << 52 // a crowd at the end of the table
+			}
+			if s.full() {
+				s.rebuild(func(*slot) bool { return true })
+			}
+			for {
+				if i, _ := s.find(e.hi, e.lo); s.insert(i, e) {
+					break
+				}
+				s.grow()
+			}
+			live = append(live, e)
+		}
+		r.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+		for range r.IntN(2 * 200) {
+			e := live[len(live)-1]
+			live = live[:len(live)-1]
+			i, found := s.find(e.hi, e.lo)
+			if !found {
+				t.Fatal("an entry is lost")
+			}
+			s.remove(i)
+			if len(live) == 0 {
+				break
+			}
+		}
+		if err := s.check(); err != nil {
+			t.Fatal(err)
+		}
+		if s.used != len(live) {
+			t.Fatalf("%d entries, want %d", s.used, len(live))
+		}
+	}
+	size := s.size
+	s.rebuild(func(e *slot) bool { return e.hi%50 == 0 })
+	if err := s.check(); err != nil || s.size >= size/2 {
+		t.Errorf("after dropping 98 of 100: %v, size %d of %d", err, s.size, size)
+	}
+}
