@@ -32,6 +32,8 @@ type LimitDecision struct {
 	Rule  *Rule
 	Limit *Limit
 	Key   int
+	// KeyIndex tells which of the rule's keys it is, see [Key.Index].
+	KeyIndex uint8
 	// Allowed tells whether this limit alone allows the check.
 	Allowed bool
 	// Never tells that the cost is above the limit's capacity: no wait helps.

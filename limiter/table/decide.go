@@ -192,7 +192,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	d.Grow(len(limits))
 	for i, l := range limits {
 		out := d.Limit(i)
-		*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, Cost: key.Cost}
+		*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, KeyIndex: key.Index, Cost: key.Cost}
 		l.Probe(&found[i].state, t.words(found[i]), now, out)
 	}
 	d.Settle(c.Peek)
@@ -225,7 +225,7 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 		for _, l := range key.Rule.Limits {
 			k, out := &counters[n], d.Limit(n)
 			n++
-			*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, Key: i, Cost: key.Cost}
+			*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost}
 			k.part = p
 			lo := identity(key, l)
 			if at, found := p.slots.find(key.Hash.Hi, lo); found {

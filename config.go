@@ -1,0 +1,86 @@
+package weir
+
+import (
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// The words of a check, see package limiter.
+type (
+	// Request is what the asker knows of one check.
+	Request = limiter.Request
+	// Decision is the answer to one check.
+	Decision = limiter.Decision
+	// LimitDecision is the answer of one limit.
+	LimitDecision = limiter.LimitDecision
+	// Receipt names one charge, so that it can be refunded.
+	Receipt = limiter.Receipt
+	// Limit is a limit that comes with a request, see [NewLimit].
+	Limit = limiter.Limit
+	// Spec describes a limit to [NewLimit].
+	Spec = limiter.Spec
+	// Explanation is a decision with its reasons.
+	Explanation = limiter.Explanation
+	// Answer is a decision in the form of its JSON.
+	Answer = limiter.Answer
+	// Overflow says how new keys are decided when memory is full.
+	Overflow = table.Overflow
+	// TopKey is a key in a list of top keys.
+	TopKey = table.TopKey
+	// Stats tells how much a node holds.
+	Stats = table.Stats
+)
+
+// How new keys are decided when the node holds [Config.MaxKeys].
+const (
+	OverflowDeny  = table.OverflowDeny
+	OverflowAllow = table.OverflowAllow
+)
+
+// ErrInvalid is wrapped by the errors of rules files and requests that the
+// asker must mend. Nothing was decided or counted.
+var ErrInvalid = limiter.ErrInvalid
+
+// NewLimit returns a limit for [Request.Limits]. Make it once and use it for
+// many requests: it is immutable and safe for concurrent use.
+func NewLimit(s Spec) (*Limit, error) { return limiter.NewLimit(s) }
+
+// Units returns a cost of n units for [Request.Cost]; 0 peeks.
+func Units(n int64) limiter.Cost { return limiter.Units(n) }
+
+// Config configures a node. The zero value is usable: a node without rules,
+// which decides only requests that bring their limits.
+type Config struct {
+	// Rules is the contents of a rules file, in YAML or JSON. Empty means no
+	// rules: every request that brings no limits is allowed, and the answer says
+	// so. See [Node.SetRules] for changing them later.
+	Rules []byte
+	// RulesFile names the rules in errors; default "rules". It is not opened.
+	RulesFile string
+	// MaxKeys bounds how many counters, one for each key and limit, the node
+	// holds; default 10,000,000, about 700 MB when full. More take more memory;
+	// fewer make a flood of keys meet Overflow sooner. A counter that has not
+	// recovered is never dropped for another.
+	MaxKeys int
+	// Overflow decides requests with new keys at that bound: OverflowDeny
+	// (default) or OverflowAllow.
+	Overflow Overflow
+	// Secret keys the hash of counters, so that nobody outside can construct two
+	// keys that share a counter; default none. Nodes of one cluster need the
+	// same. Another one starts all counters afresh.
+	Secret []byte
+	// ClusterName is mixed into that hash; default "weir".
+	ClusterName string
+	// PathCacheEntries is how many paths are remembered with the rules that
+	// match them; default 8192, negative for none. More help while more
+	// different paths are asked for again and again; an entry takes about 150
+	// bytes and the path.
+	PathCacheEntries int
+	// Now is the clock, for tests and for replaying the past; default the wall
+	// clock at Open plus the monotonic time since, which never steps. An instant
+	// before one that a counter has seen is taken as that one. It is called once
+	// for each check or batch, from many goroutines.
+	Now func() time.Time
+}

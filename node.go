@@ -1,0 +1,299 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/rules"
+)
+
+// ErrClosed is returned by the methods of a [Node] after Close.
+var ErrClosed = errors.New("weir: the node is closed")
+
+// Node decides checks. It is safe for concurrent use.
+type Node struct {
+	table   *table.Table
+	rules   atomic.Pointer[rules.Set]
+	options rules.Options
+	file    string
+	now     func() time.Time // nil: the node's own clock
+	opened  time.Time
+	start   limiter.Tick // opened, in ticks
+	closed  atomic.Bool
+}
+
+// Open returns a node that is ready to decide. It returns an error that wraps
+// [ErrInvalid], with all that is wrong, where the rules are; the context is
+// for opening only and may be cancelled afterwards.
+func Open(ctx context.Context, c Config) (*Node, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.MaxKeys < 0 {
+		return nil, fmt.Errorf("%w: MaxKeys %d is negative; give the number of counters to hold, or 0 for %d", ErrInvalid, c.MaxKeys, table.DefaultMaxKeys)
+	}
+	if c.RulesFile == "" {
+		c.RulesFile = "rules"
+	}
+	n := &Node{
+		table:   table.New(table.Config{MaxKeys: c.MaxKeys, Overflow: c.Overflow}),
+		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries},
+		file:    c.RulesFile,
+		now:     c.Now,
+		opened:  time.Now(),
+	}
+	n.start = limiter.TickOf(n.opened)
+	if len(c.Rules) == 0 {
+		n.rules.Store(rules.Empty(n.options))
+		return n, nil
+	}
+	if err := n.SetRules(c.Rules); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// SetRules replaces the rules by the contents of a rules file. Limits whose rule,
+// key and name stay keep what was consumed, whatever else of them changes. If
+// the file is invalid, the error wraps [ErrInvalid] and says all that is wrong,
+// and the old rules stay in force. Checks go on meanwhile.
+func (n *Node) SetRules(file []byte) error {
+	if n.closed.Load() {
+		return ErrClosed
+	}
+	set, err := rules.Parse(n.file, file, n.options)
+	if err != nil {
+		return err
+	}
+	n.rules.Store(set)
+	return nil
+}
+
+// RulesHash returns a hash of what the rules mean, the same in every node that
+// has the same rules.
+func (n *Node) RulesHash() uint64 { return n.rules.Load().Hash() }
+
+// tick reads the clock.
+func (n *Node) tick() limiter.Tick {
+	if n.now != nil {
+		return limiter.TickOf(n.now())
+	}
+	return n.start + limiter.Tick(time.Since(n.opened)/limiter.TickDuration)
+}
+
+func (n *Node) usable(ctx context.Context) error {
+	if n.closed.Load() {
+		return ErrClosed
+	}
+	return ctx.Err()
+}
+
+// Check decides a request, charges it if it is allowed, and overwrites d. Both
+// are the caller's, are not kept, and may be used again: then a check allocates
+// nothing, for up to four limits and unless the request brings its own.
+//
+// The error is not nil where nothing was decided or counted: it wraps
+// [ErrInvalid] for a request that cannot be decided, is [ErrClosed], or is the
+// context's.
+func (n *Node) Check(ctx context.Context, r *Request, d *Decision) error {
+	return n.check(ctx, r, d, false)
+}
+
+// Peek tells what Check would answer, and charges nothing. Its errors are those
+// of Check.
+func (n *Node) Peek(ctx context.Context, r *Request, d *Decision) error {
+	return n.check(ctx, r, d, true)
+}
+
+// Decide is Check for those who would rather have the decision returned.
+func (n *Node) Decide(ctx context.Context, r Request) (*Decision, error) {
+	d := new(Decision)
+	if err := n.Check(ctx, &r, d); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) error {
+	if err := n.usable(ctx); err != nil {
+		return err
+	}
+	var c limiter.Charge
+	return n.decide(n.rules.Load(), n.tick(), r, &c, d, peek)
+}
+
+func (n *Node) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, d *Decision, peek bool) error {
+	m, err := set.Resolve(r, c)
+	if err != nil {
+		return err
+	}
+	c.Peek = peek
+	if err := n.table.Decide(now, c, d); err != nil {
+		return err
+	}
+	if d.Rule == "" {
+		d.Rule = m.Rule
+	}
+	if c.Unnamed != 0 {
+		n.nameKeys(set, r, c)
+	}
+	return nil
+}
+
+// nameKeys tells the table the names of keys that entered a list of top keys.
+func (n *Node) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
+	var buf [limiter.MaxKeyBytes]byte
+	for i := range c.Len() {
+		if c.Unnamed&(1<<i) != 0 {
+			n.table.SetName(c.Key(i), set.AppendKeyName(buf[:0], r, c.Key(i), nil))
+		}
+	}
+}
+
+// BatchError is returned by CheckBatch when some of the requests could not be
+// decided; the others were.
+type BatchError struct {
+	// Index lists the requests at fault, ascending; Errs has the error of each.
+	Index []int
+	Errs  []error
+}
+
+// Error tells the first error and how many there are.
+func (e *BatchError) Error() string {
+	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
+	if more := len(e.Errs) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// Unwrap returns the errors of the requests at fault.
+func (e *BatchError) Unwrap() []error { return e.Errs }
+
+// CheckBatch decides requests one after the other, as of one instant, into the
+// decisions of the same index. A request that cannot be decided leaves its
+// decision denied without a reason, and is in the [*BatchError] that is then
+// returned; the others are decided all the same. Any other error means that
+// none was decided.
+func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) error {
+	if err := n.usable(ctx); err != nil {
+		return err
+	}
+	if len(rs) != len(ds) {
+		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
+	}
+	var bad *BatchError
+	var c limiter.Charge
+	set, now := n.rules.Load(), n.tick()
+	for i := range rs {
+		if err := n.decide(set, now, &rs[i], &c, &ds[i], false); err != nil {
+			ds[i].Clear()
+			ds[i].Allowed = false
+			if bad == nil {
+				bad = &BatchError{}
+			}
+			bad.Index, bad.Errs = append(bad.Index, i), append(bad.Errs, err)
+		}
+	}
+	if bad != nil {
+		return bad
+	}
+	return nil
+}
+
+// Refund takes back the charge that a decision of the same request named by its
+// receipt, as far as it still counts: a window or log exactly, a bucket what
+// has not leaked since. So a refund never admits more than had the charge not
+// been made.
+func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
+	var c limiter.Charge
+	if err := n.resolve(ctx, r, &c); err != nil {
+		return err
+	}
+	n.table.Refund(n.tick(), &c, receipt)
+	return nil
+}
+
+// Reset forgets all that was counted for the keys of a request, and their
+// blocks. It returns how many counters there were.
+func (n *Node) Reset(ctx context.Context, r *Request) (int, error) {
+	var c limiter.Charge
+	if err := n.resolve(ctx, r, &c); err != nil {
+		return 0, err
+	}
+	return n.table.Reset(n.tick(), &c), nil
+}
+
+func (n *Node) resolve(ctx context.Context, r *Request, c *limiter.Charge) error {
+	if err := n.usable(ctx); err != nil {
+		return err
+	}
+	_, err := n.rules.Load().Resolve(r, c)
+	return err
+}
+
+// Explain tells how a request would be decided now, and why: each key, its
+// state, and the arithmetic. It charges nothing. Its errors are those of Check.
+func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
+	if err := n.usable(ctx); err != nil {
+		return nil, err
+	}
+	var c limiter.Charge
+	var d Decision
+	set, now := n.rules.Load(), n.tick()
+	if err := n.decide(set, now, r, &c, &d, true); err != nil {
+		return nil, err
+	}
+	m, err := set.Resolve(r, &c)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{Now: now, Unlimited: m.Unlimited, Answer: n.answer(set, r, &d), Limits: n.table.Explain(now, &c)}
+	if m.Rule != "" {
+		e.Rules = append(e.Rules, m.Rule)
+	}
+	for i := range e.Limits {
+		l := d.Limit(i)
+		e.Limits[i].Name, e.Limits[i].Key = e.Answer.Limits[i].Name, e.Answer.Limits[i].Key
+		if last := len(e.Rules) - 1; last < 0 || e.Rules[last] != l.Rule.Name {
+			e.Rules = append(e.Rules, l.Rule.Name)
+		}
+	}
+	return e, nil
+}
+
+// KeyName returns the name of the counter that a limit of the request's
+// decision is about, such as "/towns:ada:minute".
+func (n *Node) KeyName(r *Request, l *LimitDecision) string {
+	return keyName(n.rules.Load(), r, l)
+}
+
+func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
+	return string(set.AppendKeyName(nil, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit))
+}
+
+// Answer returns the decision of a request in the form of its JSON.
+func (n *Node) Answer(r *Request, d *Decision) Answer { return n.answer(n.rules.Load(), r, d) }
+
+func (n *Node) answer(set *rules.Set, r *Request, d *Decision) Answer {
+	return limiter.NewAnswer(d, func(i int) string { return keyName(set, r, d.Limit(i)) })
+}
+
+// Stats returns how many counters the node holds and what they take.
+func (n *Node) Stats() Stats { return n.table.Stats() }
+
+// Top returns the n keys that were checked most and the n counters that denied
+// most, the most first. The first is counted in a sample of one check in 16.
+func (n *Node) Top(most int) (hottest, denied []TopKey) { return n.table.Top(most) }
+
+// Close ends the node: all that was counted is forgotten, and its methods
+// return [ErrClosed]. Closing twice is no error.
+func (n *Node) Close() error {
+	n.closed.Store(true)
+	return nil
+}
