@@ -68,7 +68,8 @@ func (l *Limit) Block(s *State, now Tick, out *LimitDecision) {
 }
 
 // Report fills out.Remaining, out.ResetAfter and, where the check was denied
-// though not for ever, out.RetryAfter, after whatever was charged.
+// though not for ever, out.RetryAfter, after whatever was charged. A limit of a
+// shadow rule that would deny tells the wait too, though the check is allowed.
 func (l *Limit) Report(s *State, words []uint64, now Tick, denied bool, out *LimitDecision) {
 	out.ResetAfter = max(0, l.EmptyAt(s, words)-now)
 	used := l.used(s, words, now)
@@ -76,7 +77,7 @@ func (l *Limit) Report(s *State, words []uint64, now Tick, denied bool, out *Lim
 	if s.Until > now {
 		out.Remaining = 0
 	}
-	if !denied || out.Never || out.Overflow {
+	if !denied && out.Allowed || out.Never || out.Overflow {
 		return
 	}
 	n := uint64(max(out.Cost, 1))
