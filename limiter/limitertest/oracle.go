@@ -152,11 +152,11 @@ type oracleLimit struct {
 	spec     limiter.Spec
 	capacity uint32
 	model    model
-	blocks   []span
+	blocks   []period
 }
 
-// span is the instants from..until, without until.
-type span struct{ from, until Tick }
+// period is the instants from..until, without until.
+type period struct{ from, until Tick }
 
 // model is one algorithm by its definition.
 type model interface {
@@ -245,7 +245,7 @@ func (l *oracleLimit) write(now Tick, n uint32, passes, mine bool) {
 		}
 	}
 	if block := Tick(l.spec.Block / limiter.TickDuration); block > 0 && !fits && !wasBlocked {
-		l.blocks = append(l.blocks, span{now, now + block})
+		l.blocks = append(l.blocks, period{now, now + block})
 	}
 }
 

@@ -1,0 +1,49 @@
+package limitertest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// spellLimit writes a spec as rules files do. Only options that differ from
+// their defaults are written.
+func spellLimit(s limiter.Spec) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "{limit: %d, window: %s, algorithm: %s", s.Limit, s.Window, s.Algorithm)
+	add := func(given bool, name string, value any) {
+		if given {
+			fmt.Fprintf(&b, ", %s: %v", name, value)
+		}
+	}
+	add(s.Name != "", "name", s.Name)
+	add(s.Align != 0, "align", s.Align)
+	add(s.SubWindows != 0, "sub_windows", s.SubWindows)
+	add(s.Coverage != 0, "coverage", s.Coverage)
+	if s.Weight != nil {
+		add(true, "weight", strconv.FormatFloat(float64(*s.Weight)/1000, 'f', 3, 64))
+	}
+	add(s.Rounding != 0, "rounding", s.Rounding)
+	add(s.Burst != 0, "burst", s.Burst)
+	add(s.Drip != 0, "drip", s.Drip)
+	add(s.CountRejected != 0, "count_rejected", s.CountRejected)
+	add(s.Block != 0, "block", s.Block)
+	return b.String() + "}"
+}
+
+// rulesFile collects rules, each for one path and counted per user.
+type rulesFile struct{ b strings.Builder }
+
+// add appends a rule with that name for the path "/name".
+func (f *rulesFile) add(name string, specs ...limiter.Spec) {
+	limits := make([]string, len(specs))
+	for i, s := range specs {
+		limits[i] = spellLimit(s)
+	}
+	fmt.Fprintf(&f.b, "  - name: %s\n    match: {path: \"^/%s$\"}\n    key: [rule, user]\n    limits: [%s]\n",
+		name, name, strings.Join(limits, ", "))
+}
+
+func (f *rulesFile) String() string { return "version: 1\nrules:\n" + f.b.String() }

@@ -1,0 +1,217 @@
+package limitertest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/rules"
+)
+
+// ruled is what the subjects of this package's own tests share: the rules.
+type ruled struct {
+	set    *rules.Set
+	now    limiter.Tick
+	charge limiter.Charge
+	name   []byte
+}
+
+func newRuled(tb testing.TB, yaml string) ruled {
+	tb.Helper()
+	set, err := rules.Parse("rules", []byte(yaml), rules.Options{})
+	if err != nil {
+		tb.Fatalf("%v in\n%s", err, yaml)
+	}
+	return ruled{set: set, now: Start()}
+}
+
+func (s *ruled) SetTime(t limiter.Tick) { s.now = t }
+
+func (s *ruled) SetRules(yaml string) error {
+	set, err := rules.Parse("rules", []byte(yaml), rules.Options{})
+	if err == nil {
+		s.set = set
+	}
+	return err
+}
+
+func (s *ruled) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
+	if _, err := s.set.Resolve(r, &s.charge); err != nil {
+		return err.Error()
+	}
+	s.name = s.set.AppendKeyName(s.name[:0], r, s.charge.Key(l.Key), l.Limit)
+	return string(s.name)
+}
+
+// tableSubject is rules and a table: what decides in a node.
+type tableSubject struct {
+	ruled
+	table *table.Table
+}
+
+func newTableSubject(tb testing.TB, yaml string) Subject {
+	return &tableSubject{newRuled(tb, yaml), table.New(table.Config{})}
+}
+
+func (s *tableSubject) decide(r *limiter.Request, d *limiter.Decision, peek bool) error {
+	m, err := s.set.Resolve(r, &s.charge)
+	if err != nil {
+		return err
+	}
+	s.charge.Peek = peek
+	err = s.table.Decide(s.now, &s.charge, d)
+	if d.Allowed {
+		d.Rule = m.Rule
+	}
+	return err
+}
+
+func (s *tableSubject) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.decide(r, d, false)
+}
+
+func (s *tableSubject) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.decide(r, d, true)
+}
+
+func (s *tableSubject) Reset(_ context.Context, r *limiter.Request) error {
+	if _, err := s.set.Resolve(r, &s.charge); err != nil {
+		return err
+	}
+	s.table.Reset(s.now, &s.charge)
+	return nil
+}
+
+func (s *tableSubject) Refund(_ context.Context, r *limiter.Request, rc limiter.Receipt) error {
+	if _, err := s.set.Resolve(r, &s.charge); err != nil {
+		return err
+	}
+	s.table.Refund(s.now, &s.charge, rc)
+	return nil
+}
+
+// oracleSubject is rules and oracles: slow, and right by construction. What
+// becomes of consumption when a limit changes is not for it to say: a limit
+// that is not the same as before begins afresh.
+type oracleSubject struct {
+	ruled
+	limits map[oracleKey]*oracleLimit
+}
+
+type oracleKey struct {
+	hash  limiter.Hash
+	limit any
+}
+
+func newOracleSubject(tb testing.TB, yaml string) *oracleSubject {
+	return &oracleSubject{ruled: newRuled(tb, yaml), limits: map[oracleKey]*oracleLimit{}}
+}
+
+// turns finds the oracles of a request, and the keys they belong to.
+func (s *oracleSubject) turns(r *limiter.Request) (ts []turn, ds []limiter.LimitDecision, m rules.Match, err error) {
+	if m, err = s.set.Resolve(r, &s.charge); err != nil {
+		return nil, nil, m, err
+	}
+	for i := range s.charge.Len() {
+		k := s.charge.Key(i)
+		for _, l := range k.Rule.Limits {
+			id := oracleKey{k.Hash, l.Params()}
+			if s.limits[id] == nil {
+				s.limits[id] = newOracleLimit(l.Spec())
+			}
+			ts = append(ts, turn{limit: s.limits[id], cost: k.Cost, shadow: k.Rule.Shadow})
+			ds = append(ds, limiter.LimitDecision{Rule: k.Rule, Limit: l, Key: i, Cost: k.Cost})
+		}
+	}
+	return ts, ds, m, nil
+}
+
+// ask answers as the oracle does, and tells which limits were meant.
+func (s *oracleSubject) ask(r *limiter.Request, peek bool) (OracleDecision, []limiter.LimitDecision, rules.Match, error) {
+	ts, ds, m, err := s.turns(r)
+	if err != nil {
+		return OracleDecision{}, nil, m, err
+	}
+	return decide(s.now, peek, ts), ds, m, nil
+}
+
+func (s *oracleSubject) Reset(_ context.Context, r *limiter.Request) error {
+	ts, _, _, err := s.turns(r)
+	for _, t := range ts {
+		*t.limit = *newOracleLimit(t.limit.spec)
+	}
+	return err
+}
+
+func (s *oracleSubject) Refund(_ context.Context, r *limiter.Request, rc limiter.Receipt) error {
+	ts, _, _, err := s.turns(r)
+	for _, t := range ts {
+		t.limit.refund(s.now, rc.Time, t.cost)
+	}
+	return err
+}
+
+// judged is a subject that the oracle looks at: every answer of the subject is
+// compared.
+type judged struct {
+	*tableSubject
+	oracle *oracleSubject
+	tb     testing.TB
+}
+
+func newJudged(tb testing.TB, yaml string) Subject {
+	return &judged{newTableSubject(tb, yaml).(*tableSubject), newOracleSubject(tb, yaml), tb}
+}
+
+func (s *judged) SetTime(t limiter.Tick) {
+	s.tableSubject.SetTime(t)
+	s.oracle.SetTime(t)
+}
+
+// SetRules fails the test: the oracle does not know how consumption is carried
+// over, so a transcript in which rules change cannot be judged.
+func (s *judged) SetRules(yaml string) error {
+	s.tb.Skip("the oracle does not follow a change of rules")
+	return nil
+}
+
+func (s *judged) judge(r *limiter.Request, d *limiter.Decision, peek bool) error {
+	if err := s.decide(r, d, peek); err != nil {
+		return err
+	}
+	want, _, _, err := s.oracle.ask(r, peek)
+	if err != nil {
+		return err
+	}
+	if diff := Diff(d, want); diff != "" {
+		s.tb.Errorf("at %v, %+v: %s", s.now.Time(), *r, diff)
+	}
+	return nil
+}
+
+func (s *judged) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.judge(r, d, false)
+}
+
+func (s *judged) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.judge(r, d, true)
+}
+
+func (s *judged) Reset(ctx context.Context, r *limiter.Request) error {
+	if err := s.oracle.Reset(ctx, r); err != nil {
+		return err
+	}
+	return s.tableSubject.Reset(ctx, r)
+}
+
+func (s *judged) Refund(ctx context.Context, r *limiter.Request, rc limiter.Receipt) error {
+	if err := s.oracle.Refund(ctx, r, rc); err != nil {
+		return err
+	}
+	return s.tableSubject.Refund(ctx, r, rc)
+}
+
+// TestTranscriptsAreRight holds the answers that are written in the transcripts
+// against the oracle, by way of a table whose every answer it judges.
+func TestTranscriptsAreRight(t *testing.T) { Transcripts(t, newJudged) }
