@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"bytes"
-	"encoding/json"
 	"math"
 	"time"
 )
@@ -46,26 +44,18 @@ type jsonKey struct {
 	Denied int    `json:"denied"`
 }
 
-// JSON returns the reports for programs: one object for one report, an array of
-// objects that name their rules file for several.
-func JSON(reports []Report, top int) ([]byte, error) {
+// JSON returns what to encode for programs: an object for one report, an array
+// of objects that name their rules file for several.
+func JSON(reports []Report, top int) any {
 	objects := make([]jsonReport, len(reports))
 	for i, r := range reports {
 		objects[i] = r.json(top)
-		if len(reports) == 1 {
-			objects[i].RulesFile = ""
-		}
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // keys hold & and <, and nobody puts this into a page
-	enc.SetIndent("", "  ")
 	if len(objects) == 1 {
-		err := enc.Encode(objects[0])
-		return buf.Bytes(), err
+		objects[0].RulesFile = ""
+		return objects[0]
 	}
-	err := enc.Encode(objects)
-	return buf.Bytes(), err
+	return objects
 }
 
 func (r *Report) json(top int) jsonReport {

@@ -205,20 +205,23 @@ func TestTopTellsCountersApart(t *testing.T) {
 
 func TestRunDrivesTheClockAndReports(t *testing.T) {
 	s := newScript(t)
-	var seen, ticks int
+	var seen, ticks, refused int
 	run := Run{
 		Rules: outline(), Decider: s, SetTime: func(at limiter.Tick) { s.now = at },
 		Tick: func(int) { ticks++ },
-		Seen: func(at limiter.Tick, r *limiter.Request, _ *limiter.Decision) {
+		Seen: func(at limiter.Tick, r *limiter.Request, _ *limiter.Decision, refusal error) {
+			if refusal != nil {
+				refused++
+			}
 			if seen++; at != s.now || r.IP == "" {
 				t.Errorf("request %d at %d, the clock says %d", seen, at, s.now)
 			}
 		},
 	}
-	steps := []step{{9, "b", "free"}, {3, "a", "free"}}
+	steps := []step{{9, "b", "free"}, {3, "a", "free"}, {4, "a", "long"}}
 	out, err := run.Do(t.Context(), traceOf(t, steps))
-	if err != nil || seen != 2 || ticks == 0 {
-		t.Fatalf("%d seen, %d ticks, %v", seen, ticks, err)
+	if err != nil || seen != 3 || refused != 1 || ticks == 0 {
+		t.Fatalf("%d seen, %d refused, %d ticks, %v", seen, refused, ticks, err)
 	}
 	if got := out.Last - out.First; got != 6*limiter.Second || s.now != out.Last {
 		t.Errorf("span %v, clock %v", got.Duration(), s.now.Time())

@@ -67,11 +67,11 @@ func TestReports(t *testing.T) {
 
 func mustJSON(t *testing.T, reports []Report, top int) []byte {
 	t.Helper()
-	data, err := JSON(reports, top)
+	data, err := json.MarshalIndent(JSON(reports, top), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
+	return append(data, '\n')
 }
 
 // The names of the JSON are a promise to programs.

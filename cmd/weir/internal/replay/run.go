@@ -30,8 +30,9 @@ type Run struct {
 	// Tick, if not nil, is called now and then with the number of requests
 	// done.
 	Tick func(done int)
-	// Seen, if not nil, is called with every decision.
-	Seen func(at limiter.Tick, r *limiter.Request, d *limiter.Decision)
+	// Seen, if not nil, is called with every request and its decision, or the
+	// reason why it was refused.
+	Seen func(at limiter.Tick, r *limiter.Request, d *limiter.Decision, refusal error)
 }
 
 // Do asks for every request of the trace in turn. A request that is itself
@@ -59,17 +60,18 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 			run.Tick(i)
 		}
 		run.SetTime(at)
-		if err := run.Decider.Check(ctx, &r, &d); err != nil {
-			if !errors.Is(err, limiter.ErrInvalid) {
-				return nil, fmt.Errorf("deciding request %d of %d: %w", i+1, trace.Len(), err)
-			}
+		err := run.Decider.Check(ctx, &r, &d)
+		switch {
+		case err == nil:
+			t.add(&d, name)
+			out.place(i, at, d.Allowed)
+		case errors.Is(err, limiter.ErrInvalid):
 			out.refuse(err)
-			continue
+		default:
+			return nil, fmt.Errorf("deciding request %d of %d: %w", i+1, trace.Len(), err)
 		}
-		t.add(&d, name)
-		out.place(i, at, d.Allowed)
 		if run.Seen != nil {
-			run.Seen(at, &r, &d)
+			run.Seen(at, &r, &d, err)
 		}
 	}
 }

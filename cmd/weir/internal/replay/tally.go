@@ -77,12 +77,8 @@ const (
 	denied
 )
 
-// counter tells keys apart that have one name: those of other rules, and of
-// other key lists of one rule.
-type counter struct {
-	rule, key string
-	index     int
-}
+// counter tells keys apart that have one name, in different rules.
+type counter struct{ rule, key string }
 
 // tally counts decisions into a Result.
 type tally struct {
@@ -142,7 +138,7 @@ func (t *tally) add(d *limiter.Decision, name func(*limiter.LimitDecision) strin
 			t.limit(r, l)
 		}
 		if !l.Allowed && !l.Rule.Shadow {
-			t.out.denied[counter{l.Rule.Name, name(l), l.Key}]++
+			t.out.denied[counter{l.Rule.Name, name(l)}]++
 		}
 	}
 }

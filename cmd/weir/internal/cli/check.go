@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	rules   string
+	user    string
+	ip      string
+	group   string
+	method  string
+	cost    string
+	attrs   []string
+	at      string
+	times   int
+	every   time.Duration
+	explain bool
+	json    bool
+}
+
+// maxTimes bounds --times: more is a job for replay.
+const maxTimes = 100_000
+
+func (a *app) checkCommand() *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check PATH --rules FILE",
+		Short: "Decide one request under rules, and say why",
+		Long: `Decides a request under a rules file as a node that was just started would:
+nothing has been counted yet. --times repeats the request against the same
+counters, and --every moves the clock in between.
+
+--explain shows, before each decision, every counter's state and the comparison
+that decides. With --json it prints that explanation, its "answer" being the
+decision.
+
+Exit status: 0 if all were allowed, 3 if one was denied.`,
+		Example: `  weir check /towns --user ada --rules rules.yaml
+  weir check /towns --user ada --rules rules.yaml --times 7 --every 100ms
+  weir check /login --ip 10.0.0.7 --method POST --rules rules.yaml --explain
+  weir check /towns --user ada --cost 3 --at 2026-12-31T23:59:59Z --rules rules.yaml --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usage(cmd, "no path is given to check")
+			case len(args) > 1:
+				return usage(cmd, "one path at a time, but %q follows %q", args[1], args[0])
+			case o.rules == "":
+				return usage(cmd, "no rules are named: give --rules FILE")
+			case o.times < 1 || o.times > maxTimes:
+				return usage(cmd, "--times %d is out of range: give 1 to %d", o.times, maxTimes)
+			case o.every < 0:
+				return usage(cmd, "--every %v is negative: time goes forward", o.every)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := o.request(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			at, err := a.instant(cmd, o.at)
+			if err != nil {
+				return err
+			}
+			return a.check(cmd.Context(), o, r, at)
+		},
+	}
+	o.addFlags(cmd)
+	return withRulesCompletion(cmd)
+}
+
+func (o *checkOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.rules, "rules", "", "rules `FILE`")
+	f.StringVar(&o.user, "user", "", "who asks")
+	f.StringVar(&o.ip, "ip", "", "the address of who asks")
+	f.StringVar(&o.group, "group", "", `the group of who asks (default "default")`)
+	f.StringVar(&o.method, "method", "GET", "the method")
+	f.StringVar(&o.cost, "cost", "", "what it costs in `units`, 0 to peek (default: as the rule says)")
+	f.StringArrayVar(&o.attrs, "attr", nil, "an attribute, as `KEY=VALUE`; may be given several times")
+	f.StringVar(&o.at, "at", "", "the `time` of the first check, such as 2026-12-31T23:59:59Z (default now)")
+	f.IntVar(&o.times, "times", 1, "how often to check")
+	f.DurationVar(&o.every, "every", 0, "how much later each further check comes, such as 100ms")
+	f.BoolVar(&o.explain, "explain", false, "show each counter's state and the arithmetic")
+	f.BoolVar(&o.json, "json", false, "print an object for one check, an array for several")
+}
+
+func (o *checkOptions) request(cmd *cobra.Command, path string) (*limiter.Request, error) {
+	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group}
+	if cmd.Flags().Changed("cost") {
+		n, err := strconv.ParseInt(o.cost, 10, 64)
+		if err == nil {
+			r.Cost = limiter.Units(n)
+			_, err = r.Cost.Value(1)
+		}
+		if err != nil {
+			return nil, usage(cmd, "--cost %q is not a cost: give 0 (a peek) to %d units", o.cost, int64(limiter.MaxUnits))
+		}
+	}
+	for _, attr := range o.attrs {
+		name, value, ok := strings.Cut(attr, "=")
+		if !ok || name == "" {
+			return nil, usage(cmd, "--attr %q is no attribute: give KEY=VALUE", attr)
+		}
+		if r.Attributes == nil {
+			r.Attributes = map[string]string{}
+		}
+		r.Attributes[name] = value
+	}
+	return r, nil
+}
+
+// instant reads --at; times without a zone are in UTC.
+func (a *app) instant(cmd *cobra.Command, text string) (time.Time, error) {
+	if text == "" {
+		return a.Now(), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly, "02/Jan/2006:15:04:05 -0700"} {
+		t, err := time.Parse(layout, text)
+		if err == nil && !t.Before(time.Unix(0, 0)) {
+			return t, nil
+		}
+	}
+	return time.Time{}, usage(cmd, "--at %q is not a time after 1970: write it as 2026-12-31T23:59:59Z", text)
+}
+
+// checked is one check and what came of it.
+type checked struct {
+	at          time.Time
+	answer      limiter.Answer
+	explanation *limiter.Explanation
+}
+
+func (a *app) check(ctx context.Context, o checkOptions, r *limiter.Request, at time.Time) error {
+	files, err := a.loadRules([]string{o.rules})
+	if err != nil {
+		return err
+	}
+	now := at
+	node, err := openNode(ctx, files[0], 1, func() time.Time { return now })
+	if err != nil {
+		return err
+	}
+	all := make([]checked, o.times)
+	for i := range all {
+		now = at.Add(time.Duration(i) * o.every)
+		if all[i], err = checkOnce(ctx, node, r, now, o.explain); err != nil {
+			return errors.Join(err, node.Close())
+		}
+	}
+	if err := errors.Join(node.Close(), a.printChecks(all, o)); err != nil {
+		return err
+	}
+	for _, c := range all {
+		if !c.answer.Allowed {
+			return errDenied
+		}
+	}
+	return nil
+}
+
+func checkOnce(ctx context.Context, n node, r *limiter.Request, at time.Time, explain bool) (checked, error) {
+	c := checked{at: at}
+	var err error
+	if explain {
+		if c.explanation, err = n.Explain(ctx, r); err != nil {
+			return c, err
+		}
+	}
+	var d limiter.Decision
+	if err := n.Check(ctx, r, &d); err != nil {
+		return c, err
+	}
+	c.answer = n.Answer(r, &d)
+	if explain {
+		c.explanation.Answer = c.answer
+	}
+	return c, nil
+}

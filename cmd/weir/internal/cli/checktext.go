@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/limiter"
+)
+
+func (a *app) printChecks(all []checked, o checkOptions) error {
+	if o.json {
+		if o.explain {
+			list := make([]*limiter.Explanation, len(all))
+			for i, c := range all {
+				list[i] = c.explanation
+			}
+			return a.printJSON(oneOrAll(list))
+		}
+		list := make([]limiter.Answer, len(all))
+		for i, c := range all {
+			list[i] = c.answer
+		}
+		return a.printJSON(oneOrAll(list))
+	}
+	var out bytes.Buffer
+	for i, c := range all {
+		if i > 0 && o.explain {
+			out.WriteByte('\n')
+		}
+		w := checkWriter{out: &out, style: a.OutStyle}
+		if len(all) > 1 {
+			w.line("%s", w.style.Dim(fmt.Sprintf("check %d at %s", i+1, c.at.UTC().Format("2006-01-02T15:04:05.000000Z"))))
+		}
+		if c.explanation != nil {
+			w.explanation(c.explanation)
+		}
+		w.answer(&c.answer)
+	}
+	return a.print(out.Bytes())
+}
+
+// checkWriter writes checks for people.
+type checkWriter struct {
+	out   *bytes.Buffer
+	style term.Style
+}
+
+func (w *checkWriter) line(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
+
+// answer writes one line for the decision and one for each limit.
+func (w *checkWriter) answer(a *limiter.Answer) {
+	w.line("%s", w.verdict(a))
+	for _, l := range a.Limits {
+		text := fmt.Sprintf("  %s  %s  %d of %d left", term.Clean(l.Key), l.Name, l.Remaining, l.Limit)
+		if l.ResetAfterMs > 0 {
+			text += ", full again in " + millis(l.ResetAfterMs)
+		}
+		w.line("%s", text+w.notes(&l))
+	}
+}
+
+func (w *checkWriter) verdict(a *limiter.Answer) string {
+	switch {
+	case a.Allowed && a.Rule == "":
+		return w.style.Green("allowed") + ": no rule matches"
+	case a.Allowed && len(a.Limits) == 0:
+		return fmt.Sprintf("%s by rule %s, which has no limits", w.style.Green("allowed"), a.Rule)
+	case a.ShadowDenied && a.Allowed:
+		return fmt.Sprintf("%s by rule %s; a shadow rule would deny it", w.style.Green("allowed"), a.Rule)
+	case a.Allowed:
+		return fmt.Sprintf("%s by rule %s", w.style.Green("allowed"), a.Rule)
+	case a.Never:
+		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds", w.style.Red("denied"), a.BlockedBy)
+	}
+	text := fmt.Sprintf("%s by %s", w.style.Red("denied"), a.BlockedBy)
+	if a.RetryAfterMs != nil {
+		text += ", retry in " + millis(*a.RetryAfterMs)
+	}
+	return text
+}
+
+// notes says what is special about a limit's answer.
+func (w *checkWriter) notes(l *limiter.LimitAnswer) string {
+	var notes []string
+	if l.RetryAfterMs != nil {
+		notes = append(notes, "retry in "+millis(*l.RetryAfterMs))
+	}
+	if l.Never {
+		notes = append(notes, "never")
+	}
+	if l.Blocked {
+		notes = append(notes, "blocked")
+	}
+	if l.Shadow {
+		notes = append(notes, "in shadow")
+	}
+	if len(notes) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(notes, ", ")
+}
+
+// explanation writes the state of each counter and the comparison that decides.
+func (w *checkWriter) explanation(e *limiter.Explanation) {
+	for _, l := range e.Limits {
+		w.line("%s  %s  %s", w.style.Bold(term.Clean(l.Key)), l.Name, l.Limit)
+		if !l.Known {
+			w.line("  nothing counted yet")
+		}
+		for _, f := range l.State {
+			w.line("  %s: %s", f.Name, f.Value)
+		}
+		for _, c := range l.Counts {
+			if c.Count > 0 {
+				w.line("  %s  %d", c.Start.Time().Format("2006-01-02T15:04:05.000000Z"), c.Count)
+			}
+		}
+		w.line("  %s", l.Arithmetic)
+	}
+}
+
+func millis(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+)
+
+// outcome is what a person sees of one run.
+type outcome struct {
+	status   int
+	out, err string
+}
+
+// person is someone who runs the tool.
+type person struct {
+	stdin  string
+	screen term.Style
+	now    time.Time
+	step   time.Duration // how far the wall clock moves at each look
+}
+
+func (p person) run(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var out, err bytes.Buffer
+	status := Run(t.Context(), args, Streams{
+		In: strings.NewReader(p.stdin), Out: &out, Err: &err, OutStyle: p.screen, ErrStyle: p.screen,
+		Now: func() time.Time { p.now = p.now.Add(p.step); return p.now },
+	})
+	for _, s := range []string{"goroutine ", "panic", ".go:"} {
+		if strings.Contains(err.String(), s) {
+			t.Errorf("a stack or a place in the source is shown: %s", err.String())
+		}
+	}
+	return outcome{status, out.String(), err.String()}
+}
+
+// file writes a file and returns its name.
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	full := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(full, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
+const townRules = `version: 1
+rules:
+  - {name: towns, match: {path: "^/towns"}, limits: [{limit: 2, window: 1m, algorithm: fixed_window}]}
+  - {name: admins, match: {group: admin}, unlimited: true}
+`
+
+// logLine is a line of a log, at a second of a minute.
+func logLine(user string, second int, path string) string {
+	return fmt.Sprintf("10.0.0.1 - %s [17/May/2015:10:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1\n", user, second/60, second%60, path)
+}
+
+// townLog has five requests for towns by ada, the third and fourth too many,
+// out of order, and one that no rule matches.
+func townLog() string {
+	return logLine("ada", 30, "/towns?page=2") + logLine("ada", 10, "/towns") + logLine("ada", 61, "/towns") +
+		logLine("ada", 20, "/towns") + logLine("ada", 59, "/towns") + logLine("-", 1, "/")
+}
+
+// What one must see, for each kind of bad input: the status, and words of the
+// message. Nothing is on standard output.
+func TestBadInput(t *testing.T) {
+	rules := file(t, "rules.yaml", townRules)
+	bad := file(t, "bad.yaml", "version: 1\nrules:\n  - {name: a, limits: [0/minute], colour: red}\n  - {name: a, match: {path: \"(\"}}\n")
+	log := file(t, "access.log", townLog())
+	binary := file(t, "photo.png", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00")
+	empty := file(t, "empty.log", "")
+	prose := file(t, "readme.log", "This is no access log.\nNot at all.\n")
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing")
+	long := strings.Repeat("x", 300)
+	for name, c := range map[string]struct {
+		args   string
+		status int
+		want   string // with " … " between parts that must all be there
+	}{
+		"unknown command":         {"replya", 2, `there is no command "replya": did you mean "replay"? … weir --help`},
+		"nothing like a command":  {"zzzzzz", 2, `there is no command "zzzzzz"; … weir --help`},
+		"unknown flag":            {"replay --rule x y", 2, `there is no flag --rule: did you mean --rules? … weir replay --help`},
+		"nothing like a flag":     {"replay --zzzzzz x y", 2, "there is no flag --zzzzzz; … weir replay --help"},
+		"unknown shorthand":       {"replay -z x", 2, "unknown shorthand flag … -z … weir replay --help"},
+		"flag without value":      {"replay --rules", 2, "flag needs an argument: --rules"},
+		"flag that is no number":  {"replay --top many", 2, `"many" … --top`},
+		"global unknown flag":     {"--jsn", 2, "there is no flag --jsn … weir --help"},
+		"replay without rules":    {"replay " + log, 2, "no rules are named: give --rules FILE"},
+		"replay without log":      {"replay --rules " + rules, 2, "no log is named"},
+		"top negative":            {"replay --top -1 --rules " + rules + " " + log, 2, "--top -1"},
+		"max-lines zero":          {"replay --max-lines 0 --rules " + rules + " " + log, 2, "--max-lines 0 is out of range"},
+		"stdin twice":             {"replay --rules " + rules + " - -", 2, "standard input can be read only once"},
+		"stdin for both":          {"replay --rules - -", 2, "standard input can be read only once"},
+		"rules missing":           {"replay --rules " + missing + " " + log, 1, "rules file " + missing + " cannot be opened: no such file"},
+		"rules a directory":       {"replay --rules " + dir + " " + log, 1, "is a directory"},
+		"rules invalid":           {"replay --rules " + bad + " " + log, 1, bad + ":3: … colour … " + bad + ":4: … bad.yaml is not valid: "},
+		"rules of two files":      {"replay --rules " + bad + " --rules " + missing + " " + log, 1, bad + ":3: … " + missing + " cannot be opened"},
+		"rules are a log":         {"replay --rules " + log + " " + log, 1, log + ":1:"},
+		"log missing":             {"replay --rules " + rules + " " + missing, 1, "log " + missing + ": no such file"},
+		"log a directory":         {"replay --rules " + rules + " " + dir, 1, "log " + dir + ": is a directory; name the log files in it"},
+		"log empty":               {"replay --rules " + rules + " " + empty, 1, "empty.log … empty"},
+		"logs all empty":          {"replay --rules " + rules + " " + empty + " " + empty, 1, "all logs are empty"},
+		"log binary":              {"replay --rules " + rules + " " + binary, 1, "photo.png: not an access log: the file is binary"},
+		"log binary among others": {"replay --rules " + rules + " " + log + " " + binary, 1, "photo.png: not an access log: the file is binary"},
+		"log of prose":            {"replay --rules " + rules + " " + prose, 1, `readme.log: not an access log: none of 2 lines … "This is no access log."`},
+		"log is a rules file":     {"replay --rules " + rules + " " + rules, 1, "not an access log … give it a --rules of its own"},
+		"too many lines":          {"replay --max-lines 5 --rules " + rules + " " + log, 1, "more than 5 requests … --max-lines"},
+		"stdin empty":             {"replay --rules " + rules + " -", 1, "log -: not an access log: the file is empty"},
+		"validate nothing":        {"validate", 2, "no rules file is named"},
+		"validate missing":        {"validate " + missing, 1, "cannot be opened"},
+		"validate invalid":        {"validate " + bad, 1, bad + ":3: … bad.yaml is not valid: "},
+		"check without path":      {"check --rules " + rules, 2, "no path is given"},
+		"check two paths":         {"check /a /b --rules " + rules, 2, `one path at a time`},
+		"check without rules":     {"check /a", 2, "no rules are named"},
+		"check rules invalid":     {"check /a --rules " + bad, 1, bad + ":3:"},
+		"check cost negative":     {"check /towns --cost -1 --rules " + rules, 2, `--cost "-1" … 0 (a peek) to 4294967295`},
+		"check cost too large":    {"check /towns --cost 4294967296 --rules " + rules, 2, `--cost "4294967296"`},
+		"check cost huge":         {"check /towns --cost 99999999999999999999 --rules " + rules, 2, `--cost "99999999999999999999"`},
+		"check cost a word":       {"check /towns --cost two --rules " + rules, 2, `--cost "two"`},
+		"check attribute":         {"check /towns --attr plan --rules " + rules, 2, `--attr "plan" is no attribute: give KEY=VALUE`},
+		"check time":              {"check /towns --at noon --rules " + rules, 2, `--at "noon" is not a time`},
+		"check before 1970":       {"check /towns --at 1969-12-31T23:59:59Z --rules " + rules, 2, `is not a time after 1970`},
+		"check times":             {"check /towns --times 0 --rules " + rules, 2, `--times 0 is out of range`},
+		"check every":             {"check /towns --every -1s --rules " + rules, 2, `--every -1s is negative`},
+		"check key too long":      {"check /towns --user " + long + " --rules " + rules, 1, "256"},
+		"version with arguments":  {"version 2", 2, `takes no arguments`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := person{}.run(t, strings.Fields(c.args)...)
+			if got.status != c.status || got.out != "" {
+				t.Errorf("status %d, want %d; on standard output: %q", got.status, c.status, got.out)
+			}
+			for _, want := range strings.Split(c.want, " … ") {
+				if !strings.Contains(got.err, want) {
+					t.Errorf("%q is not in:\n%s", want, got.err)
+				}
+			}
+			lines := strings.Split(strings.TrimSuffix(got.err, "\n"), "\n")
+			if !strings.HasPrefix(lines[len(lines)-1], "weir: ") {
+				t.Errorf("the last line does not say who speaks: %s", got.err)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"", "replay", "validate", "check", "version", "completion"} {
+		got := person{}.run(t, strings.Fields(command+" --help")...)
+		if got.status != ExitOK || got.err != "" || !strings.Contains(got.out, "Usage:") {
+			t.Errorf("%s: status %d, %s%s", command, got.status, got.out, got.err)
+		}
+		if command != "completion" && !strings.Contains(got.out, "Examples:\n  ") {
+			t.Errorf("%s: the help has no example", command)
+		}
+		for _, line := range strings.Split(got.out, "\n") {
+			if command != "completion" && len(line) > 120 {
+				t.Errorf("%s: a line of %d characters: %s", command, len(line), line)
+			}
+		}
+	}
+	if got := (person{}).run(t); got.status != ExitOK || !strings.Contains(got.out, "Available Commands:") {
+		t.Errorf("without arguments: %+v", got)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if got := (person{}).run(t, "completion", shell); got.status != ExitOK || !strings.Contains(got.out, "weir") {
+			t.Errorf("%s: %+v", shell, got)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"re"}, "replay\t"},
+		{[]string{"replay", "--ma"}, "--max-lines\t"},
+		{[]string{"replay", "--rules", ""}, "yaml\nyml\njson\n:8\n"},
+		{[]string{"check", "--rules", ""}, "yaml\nyml\njson\n:8\n"},
+		{[]string{"validate", ""}, "yaml\nyml\njson\n:8\n"},
+	} {
+		if got := (person{}).run(t, append([]string{"__complete"}, c.args...)...); !strings.HasPrefix(got.out, c.want) {
+			t.Errorf("%q completes to %q", c.args, got.out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	got := person{}.run(t, "version")
+	if got.status != ExitOK || !strings.HasPrefix(got.out, "weir ") || !strings.Contains(got.out, " go1.") {
+		t.Errorf("%+v", got)
+	}
+	if flag := (person{}).run(t, "--version"); flag != got {
+		t.Errorf("--version: %+v, version: %+v", flag, got)
+	}
+	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}
+	if got := describeBuild(info); got != "v1.2.3" {
+		t.Error(got)
+	}
+	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
+	if got := describeBuild(info); got != "v1.2.3 (0123456789ab, modified)" {
+		t.Error(got)
+	}
+	if got := describeBuild(&debug.BuildInfo{}); got != "(devel)" {
+		t.Error(got)
+	}
+}
+
+// All problems of a file come at once, with the line they are about where a
+// person watches.
+func TestValidate(t *testing.T) {
+	good := file(t, "good.yaml", townRules)
+	bad := file(t, "bad.yaml", "version: 1\nrules:\n  - {name: a, limits: [0/minute], colour: red}\n")
+	got := person{}.run(t, "validate", good)
+	if want := (outcome{0, good + ": OK: 2 rules, 1 limit\n", ""}); got != want {
+		t.Errorf("%+v", got)
+	}
+	got = person{stdin: townRules}.run(t, "validate", "-")
+	if want := (outcome{0, "-: OK: 2 rules, 1 limit\n", ""}); got != want {
+		t.Errorf("%+v", got)
+	}
+	got = person{}.run(t, "validate", bad, good)
+	if got.status != 1 || got.out != good+": OK: 2 rules, 1 limit\n" || strings.Count(got.err, bad+":3:") < 2 || strings.Contains(got.err, "^") {
+		t.Errorf("%+v", got)
+	}
+	got = person{screen: term.Style{Terminal: true, Width: 80}}.run(t, "validate", bad)
+	if !strings.Contains(got.err, "\n      - {name: a, limits: [0/minute], colour: red}\n                           ^\n") {
+		t.Errorf("the source line is not shown, or the mark is off:\n%s", got.err)
+	}
+}
+
+func TestValidateJSON(t *testing.T) {
+	good := file(t, "good.yaml", townRules)
+	got := person{}.run(t, "validate", "--json", good)
+	var one jsonValidity
+	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if diff := cmp.Diff(jsonValidity{File: good, Valid: true, Rules: 2, Limits: 1, Problems: []jsonProblem{}}, one); diff != "" {
+		t.Error(diff)
+	}
+	bad := file(t, "bad.yaml", "version: 2\n")
+	got = person{}.run(t, "validate", "--json", good, bad, bad+".none")
+	var all []jsonValidity
+	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.status != 1 || got.err != "" || len(all) != 3 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if p := all[1].Problems; all[1].Valid || len(p) == 0 || p[0].Line != 1 || p[0].Column == 0 || p[0].Text == "" {
+		t.Errorf("%+v", all[1])
+	}
+	if p := all[2].Problems; all[2].Valid || len(p) != 1 || !strings.Contains(p[0].Text, "cannot be opened") {
+		t.Errorf("%+v", all[2])
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	s := term.Style{Terminal: true, Width: 80}
+	for _, c := range []struct {
+		line   string
+		column int
+		want   string
+	}{
+		{"abc: d", 6, "    abc: d\n         ^\n"},
+		{"zürich: d\r", 9, "    zürich: d\n            ^\n"},
+		{"\ta\x1b: d", 2, "     a : d\n     ^\n"},
+		{"end", 4, "    end\n       ^\n"},
+		{"end", 5, ""},
+		{"end", 0, ""},
+	} {
+		if got := excerpt(c.line, c.column, s); got != c.want {
+			t.Errorf("%q, %d:\n%s", c.line, c.column, got)
+		}
+	}
+	long := excerpt(strings.Repeat("x", 500)+"HERE"+strings.Repeat("y", 500), 501, s)
+	lines := strings.Split(long, "\n")
+	if at := strings.Index(lines[1], "^"); len(lines[0]) > 80 || !strings.HasPrefix(lines[0][at:], "HERE") {
+		t.Errorf("a long line:\n%s", long)
+	}
+}
+
+func zipped(t *testing.T, text string) string {
+	t.Helper()
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

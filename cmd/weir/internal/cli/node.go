@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cmd/weir/internal/replay"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
+)
+
+// node is what the commands ask of a node.
+type node interface {
+	replay.Decider
+	Explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
+	Answer(r *limiter.Request, d *limiter.Decision) limiter.Answer
+	Close() error
+}
+
+// openNode opens a node in this process with rules, a clock, and room for every
+// counter that so many requests can need: the bound on keys protects a service,
+// and would only falsify a trial.
+func openNode(ctx context.Context, f rulesFile, requests int, now func() time.Time) (node, error) {
+	n, err := weir.Open(ctx, weir.Config{
+		Rules: f.data, RulesFile: f.name, Now: now, MaxKeys: requests * countersPerRequest(f.set),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rules file %s: %w", f.name, err)
+	}
+	return n, nil
+}
+
+// countersPerRequest bounds how many counters one request can have.
+func countersPerRequest(s *rules.Set) int {
+	n := 0
+	for _, r := range s.Rules() {
+		n += len(r.Keys) * len(r.Rule.Limits)
+	}
+	return max(1, n)
+}
+
+// outline lists the rules of a set, with nothing counted.
+func outline(s *rules.Set) []replay.RuleResult {
+	var out []replay.RuleResult
+	for _, r := range s.Rules() {
+		rule := replay.RuleResult{Name: r.Rule.Name, Shadow: r.Rule.Shadow}
+		for _, l := range r.Rule.Limits {
+			rule.Limits = append(rule.Limits, replay.LimitResult{Name: l.Name()})
+		}
+		out = append(out, rule)
+	}
+	return out
+}
+
+// sizes returns how many rules and limits a set has.
+func sizes(s *rules.Set) (rules, limits int) {
+	for _, r := range s.Rules() {
+		limits += len(r.Rule.Limits)
+	}
+	return s.Len(), limits
+}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
+	"github.com/weirlimit/weir/cmd/weir/internal/replay"
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// defaultMaxLines is the default of --max-lines.
+const defaultMaxLines = 10_000_000
+
+// replayOptions are the flags of replay.
+type replayOptions struct {
+	rules    []string
+	top      int
+	maxLines int64
+	json     bool
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	var o replayOptions
+	cmd := &cobra.Command{
+		Use:   "replay --rules FILE LOG...",
+		Short: "Decide an access log under rules: who would have been limited?",
+		Long: `Reads access logs in common or combined format, plain or compressed with gzip
+("-" is standard input), and decides every request in the order and at the pace
+of the log's own time. Then it prints what each rule and limit allowed and
+denied, the keys that were denied most, and the course over time.
+
+A line counts if it starts
+    host ident user [17/May/2015:10:05:03 +0000] "METHOD PATH
+whatever follows. Other lines are skipped and counted; so are requests that
+cannot be decided, because their key is over 256 bytes. The first field is taken
+as the client's address (even if it is a name), "-" as no user, and the path is
+taken without its query. Of a line longer than 64 KiB the rest is ignored.
+
+--rules may be given several times: the files are then compared side by side,
+and "newly denied" are the requests that the first file allows.
+
+On a terminal the report comes in columns, elsewhere as lines of fields with
+tabs between them. Exit status: 0 if a report was printed.`,
+		Example: `  weir replay --rules rules.yaml /var/log/nginx/access.log*
+  zcat access.log.*.gz | weir replay --rules rules.yaml --json -
+  weir replay --rules now.yaml --rules stricter.yaml access.log`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(o.rules) == 0:
+				return usage(cmd, "no rules are named: give --rules FILE")
+			case len(args) == 0:
+				return usage(cmd, `no log is named: give its file, or "-" for standard input`)
+			case o.top < 0:
+				return usage(cmd, "--top %d is negative: give 0 or more", o.top)
+			case o.maxLines < 1 || o.maxLines > accesslog.MaxTraceLines:
+				return usage(cmd, "--max-lines %d is out of range: give 1 to %d", o.maxLines, int64(accesslog.MaxTraceLines))
+			}
+			return stdinOnce(cmd, slices.Concat(o.rules, args)...)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.replay(cmd.Context(), o, args) },
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.rules, "rules", nil, "rules `FILE`; several are compared")
+	f.IntVar(&o.top, "top", 10, "how many of the most denied keys to print")
+	f.Int64Var(&o.maxLines, "max-lines", defaultMaxLines, "refuse logs with more requests than this")
+	f.BoolVar(&o.json, "json", false, "print an object for one rules file, an array for several")
+	return withRulesCompletion(cmd)
+}
+
+// withRulesCompletion lets the shell complete --rules with the files it may be.
+func withRulesCompletion(cmd *cobra.Command) *cobra.Command {
+	// The only error is that there is no such flag, which shows in the tests.
+	_ = cmd.MarkFlagFilename("rules", "yaml", "yml", "json")
+	return cmd
+}
+
+func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error {
+	files, err := a.loadRules(o.rules)
+	if err != nil {
+		return err
+	}
+	began := a.Now()
+	progress := term.NewProgress(a.Err, a.ErrStyle, a.Now)
+	trace, skipped, err := a.readLogs(logs, o.maxLines, progress)
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	reading := a.Now().Sub(began)
+	reports := make([]replay.Report, len(files))
+	for i, f := range files {
+		began = a.Now()
+		r, err := a.replayOne(ctx, f, trace, len(files) > 1, func(done int) {
+			progress.Show("deciding under "+f.name, int64(done), int64(trace.Len()))
+		})
+		progress.Clear()
+		if err != nil {
+			return err
+		}
+		reports[i] = replay.Report{Result: r, SkippedLines: skipped + r.Refused, Spent: reading + a.Now().Sub(began)}
+	}
+	return a.printReplay(reports, o)
+}
+
+func (a *app) printReplay(reports []replay.Report, o replayOptions) error {
+	for _, r := range reports {
+		if r.Refused > 0 {
+			a.note("%s: %s could not be decided and count as skipped; the first: %v", r.RulesFile, term.Plural(r.Refused, "request"), r.FirstRefusal)
+		}
+	}
+	switch {
+	case o.json:
+		return a.printJSON(replay.JSON(reports, o.top))
+	case a.OutStyle.Terminal:
+		return a.print([]byte(replay.Pretty(reports, o.top, a.OutStyle)))
+	}
+	return a.print([]byte(replay.Plain(reports, o.top)))
+}
+
+// readLogs reads all logs into one trace and returns how many lines did not
+// count.
+func (a *app) readLogs(names []string, most int64, progress *term.Progress) (*accesslog.Trace, int, error) {
+	trace := accesslog.NewTrace(int(most))
+	skipped := 0
+	for _, name := range names {
+		st, err := a.readLog(name, trace, progress)
+		progress.Clear()
+		switch {
+		case errors.Is(err, accesslog.ErrEmpty) && len(names) > 1:
+			// A log that was just rotated.
+			a.note("log %s is empty", name)
+		case errors.Is(err, accesslog.ErrFull):
+			return nil, 0, fmt.Errorf("the logs have more than %d requests; allow more with --max-lines, or replay a part of them", most)
+		case err != nil:
+			return nil, 0, fmt.Errorf("log %s: %w%s", name, err, rulesHint(name))
+		case st.Skipped > 0:
+			a.note("log %s: %s skipped; the first, line %d: %q", name, term.Plural(st.Skipped, "line"), st.FirstSkippedAt, st.FirstSkipped)
+		}
+		skipped += st.Skipped
+	}
+	if trace.Len() == 0 {
+		return nil, 0, errors.New("all logs are empty; there is nothing to replay")
+	}
+	return trace, skipped, nil
+}
+
+func (a *app) readLog(name string, trace *accesslog.Trace, progress *term.Progress) (accesslog.FileStats, error) {
+	src, err := accesslog.Open(name, a.In)
+	if err != nil {
+		return accesslog.FileStats{}, err
+	}
+	st, err := trace.Read(src, func() { progress.Show("reading "+name, src.Consumed(), src.Size()) })
+	return st, errors.Join(err, src.Close())
+}
+
+// rulesHint helps whoever wrote --rules a.yaml b.yaml.
+func rulesHint(name string) string {
+	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
+		return "; if it is a rules file, give it a --rules of its own"
+	}
+	return ""
+}
+
+// replayOne replays the trace under one rules file.
+func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, compare bool, tick func(int)) (*replay.Result, error) {
+	run, node, err := newRun(ctx, f, trace)
+	if err != nil {
+		return nil, err
+	}
+	run.Compare, run.Tick = compare, tick
+	result, err := run.Do(ctx, trace)
+	return result, errors.Join(err, node.Close())
+}
+
+// newRun prepares the replay of a trace on a fresh node whose clock is the
+// trace's. The caller closes the node.
+func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.Run, node, error) {
+	first, _ := trace.Span()
+	now := first.Time()
+	n, err := openNode(ctx, f, trace.Len(), func() time.Time { return now })
+	if err != nil {
+		return nil, nil, err
+	}
+	return &replay.Run{
+		RulesFile: f.name, Rules: outline(f.set), Decider: n,
+		SetTime: func(t limiter.Tick) { now = t.Time() },
+	}, n, nil
+}

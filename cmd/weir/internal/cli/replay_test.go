@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+)
+
+// townReport is what replaying townLog under townRules says.
+const townReport = `requests	6
+allowed	4
+denied	2
+unmatched	1
+skipped_lines	0
+first	2015-05-17T10:00:01Z
+last	2015-05-17T10:01:01Z
+rule	towns	allowed	3	denied	2
+limit	towns/minute	allowed	3	denied	2
+rule	admins	allowed	0	denied	0
+top_denied	/towns:ada:minute	denied	2	rule	towns
+over_time	allowed	from	2015-05-17T10:00:00Z	each	2s	most	1	█    █    █                   █
+over_time	denied	from	2015-05-17T10:00:00Z	each	2s	most	1	               █             █ 
+`
+
+func TestReplay(t *testing.T) {
+	rules, log := file(t, "rules.yaml", townRules), file(t, "access.log", townLog())
+	lines := strings.SplitAfter(townLog(), "\n")
+	first, second := file(t, "1.log", strings.Join(lines[:3], "")), file(t, "2.log.gz", zipped(t, strings.Join(lines[3:], "")))
+	cut := strings.TrimSuffix(townLog(), " HTTP/1.1\" 200 1\n")
+	for name, c := range map[string]struct {
+		stdin string
+		args  []string
+	}{
+		"a file":            {"", []string{"--rules", rules, log}},
+		"two files, one gz": {"", []string{"--rules", rules, first, second}},
+		"stdin":             {townLog(), []string{"--rules", rules, "-"}},
+		"stdin, gz":         {zipped(t, townLog()), []string{"--rules", rules, "-"}},
+		"stdin and a file":  {strings.Join(lines[:3], ""), []string{"--rules", rules, "-", second}},
+		"rules from stdin":  {townRules, []string{"--rules", "-", log}},
+		"as many as may be": {"", []string{"--rules", rules, "--max-lines", "6", log}},
+		"cut in a line":     {cut, []string{"--rules", rules, "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := person{stdin: c.stdin}.run(t, append([]string{"replay"}, c.args...)...)
+			if diff := cmp.Diff(outcome{0, townReport, ""}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestReplayJSON(t *testing.T) {
+	rules, log := file(t, "rules.yaml", townRules), file(t, "access.log", townLog())
+	strict := file(t, "strict.yaml", strings.Replace(townRules, "limit: 2", "limit: 1", 1))
+	decode := func(args ...string) (v any) {
+		t.Helper()
+		got := person{step: time.Second}.run(t, args...)
+		if got.status != 0 || got.err != "" {
+			t.Fatalf("%+v", got)
+		}
+		if err := json.Unmarshal([]byte(got.out), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	object := func(denied, seconds float64) map[string]any {
+		return map[string]any{
+			"requests": 6.0, "allowed": 6 - denied, "denied": denied, "unmatched": 1.0, "skipped_lines": 0.0, "seconds": seconds,
+			"rules": map[string]any{
+				"towns":  map[string]any{"allowed": 5 - denied, "denied": denied, "limits": map[string]any{"minute": map[string]any{"denied": denied}}},
+				"admins": map[string]any{"allowed": 0.0, "denied": 0.0, "limits": map[string]any{}},
+			},
+			"top_denied": []any{map[string]any{"key": "/towns:ada:minute", "denied": denied}},
+		}
+	}
+	// The clock moves a second at each look: the reading takes one, each replay
+	// another.
+	if diff := cmp.Diff(any(object(2, 2)), decode("replay", "--json", "--rules", rules, log)); diff != "" {
+		t.Error(diff)
+	}
+	a, b := object(2, 2), object(3, 2)
+	a["rules_file"], b["rules_file"] = rules, strict
+	if diff := cmp.Diff(any([]any{a, b}), decode("replay", "--json", "--rules", rules, "--rules", strict, log)); diff != "" {
+		t.Error(diff)
+	}
+	none := object(2, 2)
+	none["top_denied"] = []any{}
+	if diff := cmp.Diff(any(none), decode("replay", "--json", "--top", "0", "--rules", rules, log)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReplayOnATerminal(t *testing.T) {
+	rules, log := file(t, "rules.yaml", townRules), file(t, "access.log", townLog())
+	strict := file(t, "strict.yaml", strings.Replace(townRules, "limit: 2", "limit: 1", 1))
+	got := person{screen: term.Style{Terminal: true, Width: 80}}.run(t, "replay", "--rules", rules, log)
+	for _, want := range []string{"\ndenied         2  33.3 %\n", "\n  minute               3       2\n", "\n/towns:ada:minute       2  towns\n"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q is not in:\n%s", want, got.out)
+		}
+	}
+	got = person{screen: term.Style{Terminal: true, Color: true, Width: 200}}.run(t, "replay", "--rules", rules, "--rules", strict, log)
+	if !strings.Contains(got.out, "newly denied") || !strings.Contains(got.out, "\x1b[31m") {
+		t.Error(got.out)
+	}
+}
+
+// Lines that do not count, and requests that cannot be decided, are counted and
+// named, and end nothing.
+func TestReplaySkips(t *testing.T) {
+	rules := file(t, "rules.yaml", townRules)
+	const mb = 1 << 20
+	log := file(t, "access.log", "\n"+townLog()+"rubbish\n"+
+		logLine("ada", 5, "/towns/"+strings.Repeat("x", 300))+
+		logLine("ada", 6, "/towns/"+strings.Repeat("y", mb))+
+		logLine("ada", 7, "/elsewhere/"+strings.Repeat("z", mb))+
+		strings.Repeat("long rubbish ", mb/13)+"\n")
+	got := person{}.run(t, "replay", "--rules", rules, log)
+	want := strings.NewReplacer("requests\t6", "requests\t7", "\nallowed\t4", "\nallowed\t5", "unmatched\t1", "unmatched\t2",
+		"skipped_lines\t0", "skipped_lines\t5", "█    █    █   ", "█  █ █    █   ").Replace(townReport)
+	if got.status != 0 || got.out != want {
+		t.Errorf("status %d\n%s", got.status, cmp.Diff(want, got.out))
+	}
+	for _, want := range []string{
+		`access.log: 3 lines skipped; the first, line 1: ""`,
+		"rules.yaml: 2 requests could not be decided and count as skipped; the first: ", "at most 256",
+	} {
+		if !strings.Contains(got.err, want) {
+			t.Errorf("%q is not in:\n%s", want, got.err)
+		}
+	}
+	if n := len(got.err); n > 1000 {
+		t.Errorf("%d bytes of notes", n)
+	}
+}
+
+func TestReplayOfARotatedLog(t *testing.T) {
+	rules, log := file(t, "rules.yaml", townRules), file(t, "access.log.1", townLog())
+	empty := file(t, "access.log", "")
+	got := person{}.run(t, "replay", "--rules", rules, empty, log)
+	if got.status != 0 || got.out != townReport || !strings.Contains(got.err, "access.log is empty") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Progress is for people who wait: on a terminal, and only when it takes long.
+func TestReplayShowsProgress(t *testing.T) {
+	var text strings.Builder
+	for i := range 10_000 {
+		text.WriteString(logLine("ada", i%3600, fmt.Sprintf("/towns/%d", i%7)))
+	}
+	rules, log := file(t, "rules.yaml", townRules), file(t, "access.log", text.String())
+	tty := term.Style{Terminal: true, Width: 80}
+	got := person{screen: tty, step: time.Second}.run(t, "replay", "--rules", rules, log)
+	if got.status != 0 || !strings.Contains(got.err, "reading ") || !strings.Contains(got.err, "deciding under ") ||
+		!strings.HasSuffix(got.err, "\r\x1b[K") || strings.Contains(got.out, "\x1b[K") {
+		t.Errorf("status %d, %q", got.status, got.err)
+	}
+	if got := (person{screen: tty}).run(t, "replay", "--rules", rules, log); got.err != "" {
+		t.Errorf("short work: %q", got.err)
+	}
+	if got := (person{step: time.Second}).run(t, "replay", "--rules", rules, log); got.err != "" {
+		t.Errorf("off a terminal: %q", got.err)
+	}
+}
+
+// A2, E1: users, addresses and methods are told apart as the log tells them:
+// "-" is no user, and who is no user counts by address, even where that is a
+// name.
+func TestReplayReadsWhoAsks(t *testing.T) {
+	rules := file(t, "rules.yaml", `version: 1
+rules:
+  - {name: writes, match: {path: "^/", method: [POST]}, key: [user, method], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
+  - {name: reads, match: {path: "^/"}, key: [ip], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
+`)
+	entry := func(host, user, method string) string {
+		return fmt.Sprintf("%s - %s [17/May/2015:10:00:00 +0000] \"%s / HTTP/1.1\" 200 1\n", host, user, method)
+	}
+	log := entry("crawler.example.org", "-", "POST") + entry("crawler.example.org", "-", "POST") +
+		entry("10.0.0.1", "ada", "POST") + entry("10.0.0.2", "ada", "POST") +
+		entry("10.0.0.1", "ada", "GET") + entry("10.0.0.1", "bob", "GET") + entry("10.0.0.1", "-", "GET")
+	got := person{stdin: log}.run(t, "replay", "--rules", rules, "-")
+	for _, want := range []string{
+		"\nrule\twrites\tallowed\t2\tdenied\t2\n", "\nrule\treads\tallowed\t1\tdenied\t2\n",
+		"\ntop_denied\t10.0.0.1:hour\tdenied\t2\trule\treads\n",
+		"\ntop_denied\tada:POST:hour\tdenied\t1\trule\twrites\n",
+		"\ntop_denied\tcrawler.example.org:POST:hour\tdenied\t1\trule\twrites\n",
+	} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q is not in:\n%s", want, got.out)
+		}
+	}
+}
+
+// The clock is the log's own: the offset of each line counts.
+func TestReplayRespectsTimeZones(t *testing.T) {
+	rules := file(t, "rules.yaml", townRules)
+	log := `h - ada [17/May/2015:12:00:30 +0200] "GET /towns HTTP/1.1" 200 1
+h - ada [17/May/2015:04:30:10 -0530] "GET /towns HTTP/1.1" 200 1
+h - ada [17/May/2015:10:00:59 +0000] "GET /towns HTTP/1.1" 200 1
+h - ada [17/May/2015:10:00:59 +0100] "GET /towns HTTP/1.1" 200 1
+`
+	got := person{stdin: log}.run(t, "replay", "--rules", rules, "-")
+	for _, want := range []string{"first\t2015-05-17T09:00:59Z\n", "last\t2015-05-17T10:00:59Z\n", "\nrule\ttowns\tallowed\t3\tdenied\t1\n"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q is not in:\n%s", want, got.out)
+		}
+	}
+}

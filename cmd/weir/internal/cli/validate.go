@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/rules"
+)
+
+func (a *app) validateCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Say whether rules files are valid, and all that is wrong",
+		Long: `Reads rules files ("-" is standard input) and says of each whether it is
+valid. Everything wrong with a file is reported at once, with line and column.
+
+Exit status: 0 if all are valid, 1 if not.`,
+		Example: `  weir validate rules.yaml
+  weir validate --json rules/*.yaml
+  kubectl get configmap weir -o jsonpath='{.data.rules\.yaml}' | weir validate -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage(cmd, "no rules file is named")
+			}
+			return stdinOnce(cmd, args...)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if asJSON {
+				return a.validateJSON(args)
+			}
+			return a.validate(args)
+		},
+		ValidArgsFunction: completeRules,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object for one file, an array for several")
+	return cmd
+}
+
+func completeRules(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+func (a *app) validate(names []string) error {
+	files, failed := a.loadRules(names)
+	var out bytes.Buffer
+	for _, f := range files {
+		r, l := sizes(f.set)
+		fmt.Fprintf(&out, "%s: %s: %s, %s\n", term.Clean(f.name), a.OutStyle.Green("OK"), term.Plural(r, "rule"), term.Plural(l, "limit"))
+	}
+	return errors.Join(failed, a.print(out.Bytes()))
+}
+
+type jsonValidity struct {
+	File     string        `json:"file"`
+	Valid    bool          `json:"valid"`
+	Rules    int           `json:"rules"`
+	Limits   int           `json:"limits"`
+	Problems []jsonProblem `json:"problems"`
+}
+
+// jsonProblem has line and column 0 where the file cannot be read.
+type jsonProblem struct {
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Text   string `json:"text"`
+}
+
+func (a *app) validateJSON(names []string) error {
+	var failed error
+	out := make([]jsonValidity, len(names))
+	for i, name := range names {
+		f, err := a.loadRulesFile(name)
+		out[i] = jsonValidity{File: name, Valid: err == nil, Problems: jsonProblems(err)}
+		if err != nil {
+			failed = errReported
+			continue
+		}
+		out[i].Rules, out[i].Limits = sizes(f.set)
+	}
+	return errors.Join(failed, a.printJSON(oneOrAll(out)))
+}
+
+func jsonProblems(err error) []jsonProblem {
+	out := []jsonProblem{}
+	var invalid *rules.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &invalid):
+		for _, p := range invalid.Problems {
+			out = append(out, jsonProblem{p.Line, p.Column, p.Text})
+		}
+	default:
+		out = append(out, jsonProblem{Text: err.Error()})
+	}
+	return out
+}

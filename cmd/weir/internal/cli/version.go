@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  weir version",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.print([]byte(version() + "\n"))
+		},
+	}
+}
+
+// version tells what this program was built from.
+func version() string {
+	text := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		text = describeBuild(info)
+	}
+	return fmt.Sprintf("weir %s %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func describeBuild(info *debug.BuildInfo) string {
+	text := info.Main.Version
+	if text == "" {
+		text = "(devel)"
+	}
+	var revision, dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = ", modified"
+		}
+	}
+	if revision != "" {
+		text += " (" + revision + dirty + ")"
+	}
+	return text
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(cmd, "%q takes no arguments, but %q was given", cmd.CommandPath(), args[0])
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// peakBytes returns the largest resident memory of a process that has ended. It
+// is at least that of this process when it started the other, so this one must
+// stay small.
+func peakBytes(t *testing.T, cmd *exec.Cmd) int64 {
+	t.Helper()
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		t.Fatal("the system does not tell the memory of a process")
+	}
+	return usage.Maxrss * 1024
+}
+
+func TestMemoryOnARealLog(t *testing.T) {
+	log := realLog(t)
+	rules := write(t, "rules.yaml", strings.Replace(rulesText, "[ip]", "[path, user]", 1))
+	cmd, out, errs := weir(t, "", "replay", "--rules", rules, log)
+	if cmd.ProcessState.ExitCode() != 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
+	peak := peakBytes(t, cmd)
+	if peak > 100e6 {
+		t.Errorf("%d bytes at the peak, more than 100 MB", peak)
+	}
+	t.Logf("%.1f MB at the peak", float64(peak)/1e6)
+}
+
+// Lines of a megabyte, 80 of them, take no memory to speak of.
+func TestMemoryOnLongLines(t *testing.T) {
+	const lines = 40
+	rules, log := write(t, "rules.yaml", rulesText), write(t, "access.log", "")
+	f, err := os.OpenFile(log, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := `10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /` + strings.Repeat("x", 1<<20) + "\n"
+	rubbish := strings.Repeat("y", 1<<20) + "\n"
+	for range lines {
+		if _, err := io.WriteString(f, request+rubbish); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out, errs := weir(t, "", "replay", "--rules", rules, log)
+	if !strings.Contains(out, fmt.Sprintf("requests\t%d\n", lines)) || !strings.Contains(out, fmt.Sprintf("skipped_lines\t%d\n", lines)) {
+		t.Fatalf("%s%.1000s", out, errs)
+	}
+	peak := peakBytes(t, cmd)
+	if peak > 30e6 {
+		t.Errorf("%d bytes at the peak, more than 30 MB", peak)
+	}
+	t.Logf("%.1f MB at the peak", float64(peak)/1e6)
+}
+
+// A reader that goes away, as head does, ends the program without a word.
+func TestClosedPipe(t *testing.T) {
+	rules, log := write(t, "rules.yaml", rulesText), write(t, "access.log", logText)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	cmd := exec.CommandContext(t.Context(), program, "replay", "--rules", rules, log)
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = w, &errs
+	err = cmd.Run()
+	w.Close()
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE || errs.Len() > 0 {
+		t.Errorf("ended with %v and %q", err, errs.String())
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	rules, log := write(t, "rules.yaml", rulesText), write(t, "access.log", logText)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	cmd := exec.CommandContext(t.Context(), program, "replay", "--rules", rules, log)
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &errs
+	err = cmd.Run()
+	if cmd.ProcessState.ExitCode() != 1 || errs.String() != "weir: the report cannot be written: no space left on device\n" {
+		t.Errorf("ended with %v and %q", err, errs.String())
+	}
+}
+
+// onTerminal runs the program with its output on a terminal of 100 columns.
+func onTerminal(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	master, slave := openTerminal(t)
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Stdout, cmd.Stderr = slave, slave
+	cmd.Env = append(os.Environ(), env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	// The terminal is at its end, with an error, when its last writer is gone.
+	out, _ := io.ReadAll(master)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.ReplaceAll(string(out), "\r\n", "\n")
+}
+
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no terminal to be had: %v", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminal to be had: %v", err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100}); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// Colour and columns come on a terminal, and colour goes where it is not wanted.
+func TestTerminal(t *testing.T) {
+	rules, log := write(t, "rules.yaml", rulesText), write(t, "access.log", logText)
+	got := onTerminal(t, []string{"NO_COLOR=", "TERM=xterm"}, "replay", "--rules", rules, log)
+	if !strings.Contains(got, "\x1b[31m") || !strings.Contains(got, "25.0 %") {
+		t.Errorf("%q", got)
+	}
+	for _, env := range [][]string{{"NO_COLOR=1", "TERM=xterm"}, {"NO_COLOR=", "TERM=dumb"}} {
+		got := onTerminal(t, env, "replay", "--rules", rules, log)
+		if strings.Contains(got, "\x1b") || !strings.Contains(got, "25.0 %") {
+			t.Errorf("%v: %q", env, got)
+		}
+	}
+}
