@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,12 +28,12 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	program = filepath.Join(dir, "weir")
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
 		return 1
 	}
@@ -143,12 +144,15 @@ rules:
 `)
 	cmd, out, errs := weir(t, "", "replay", "--json", "--rules", rules, log)
 	var report struct {
-		Requests, Allowed, Denied, Unmatched int
-		SkippedLines                         int     `json:"skipped_lines"`
-		Seconds                              float64 `json:"seconds"`
-		TopDenied                            []struct {
-			Key    string
-			Denied int
+		Requests     int     `json:"requests"`
+		Allowed      int     `json:"allowed"`
+		Denied       int     `json:"denied"`
+		Unmatched    int     `json:"unmatched"`
+		SkippedLines int     `json:"skipped_lines"`
+		Seconds      float64 `json:"seconds"`
+		TopDenied    []struct {
+			Key    string `json:"key"`
+			Denied int    `json:"denied"`
 		} `json:"top_denied"`
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil || errs != "" {

@@ -7,6 +7,7 @@ package accesslog
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -116,7 +117,7 @@ func isToken(b []byte) bool {
 	for _, c := range b {
 		switch {
 		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		case bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0:
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
 		default:
 			return false
 		}

@@ -86,14 +86,14 @@ func (s *Source) Close() error {
 // returns [io.EOF].
 func (s *Source) Line() ([]byte, error) {
 	line, err := s.lines.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
+	if errors.Is(err, bufio.ErrBufferFull) {
 		s.long = append(s.long[:0], line...)
 		line = s.long
-		for err == bufio.ErrBufferFull {
+		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = s.lines.ReadSlice('\n')
 		}
 	}
-	if err != nil && (err != io.EOF || len(line) == 0) {
+	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 		return nil, s.readError(err)
 	}
 	line = bytes.TrimSuffix(line, []byte("\n"))
@@ -104,8 +104,8 @@ func (s *Source) Line() ([]byte, error) {
 func (s *Source) readError(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
-	case err == io.EOF:
-		return err
+	case errors.Is(err, io.EOF):
+		return io.EOF
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("the gzip data is cut short; to replay what is left of it: gzip -dc <%s | weir replay … -", s.name)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, &corrupt):

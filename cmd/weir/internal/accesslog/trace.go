@@ -91,7 +91,7 @@ func (t *Trace) Read(src *Source, tick func()) (FileStats, error) {
 	before := t.n
 	for {
 		line, err := src.Line()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,11 +130,11 @@ func TestNextFillsInTheRequestAndNothingElse(t *testing.T) {
 	c := trace.Cursor()
 	r := limiter.Request{Group: "kept"}
 	c.Next(&r)
-	if r.Path != "/towns" || r.Method != "GET" || r.User != "ada" || r.IP != "10.0.0.1" || r.Group != "kept" {
+	if r.Path != "/towns" || r.Method != http.MethodGet || r.User != "ada" || r.IP != "10.0.0.1" || r.Group != "kept" {
 		t.Errorf("first: %+v", r)
 	}
 	c.Next(&r)
-	if r.Path != "/x" || r.Method != "POST" || r.User != "" || r.IP != "h2" {
+	if r.Path != "/x" || r.Method != http.MethodPost || r.User != "" || r.IP != "h2" {
 		t.Errorf("second: %+v", r)
 	}
 }
@@ -179,13 +180,13 @@ func TestLongLines(t *testing.T) {
 	agent := strings.TrimSuffix(line(1, "/a"), "\n") + strings.Repeat("x", mb) + "\n"
 	path := line(2, "/"+strings.Repeat("p", mb))
 	junk := strings.Repeat("junk ", mb/5) + "\n"
-	for name, last := range map[string]string{"": line(3, "/z"), " at the end": strings.TrimSuffix(line(3, "/z")+junk, "\n")} {
+	for name, last := range map[string]string{"in between": line(3, "/z"), "at the end": strings.TrimSuffix(line(3, "/z")+junk, "\n")} {
 		trace, st, err := read(t, []byte(agent+path+junk+last))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if trace.Len() != 3 || st.Skipped != st.Lines-3 {
-			t.Fatalf("long line%s: %d requests, %+v", name, trace.Len(), st)
+			t.Fatalf("%s: %d requests, %+v", name, trace.Len(), st)
 		}
 		got := paths(trace)
 		if got[0] != "/a" || got[2] != "/z" {
@@ -211,7 +212,7 @@ func TestReadErrors(t *testing.T) {
 		"binary":          {[]byte("\x7fELF\x00\x01\x02\nmore\x00"), ErrNoLog, "binary"},
 		"text":            {[]byte("version: 1\nrules: []\n"), ErrNoLog, `none of 2 lines begins as the common or combined format does; line 1 is "version: 1"`},
 		"blank lines":     {[]byte("\n\n"), ErrNoLog, "none of 2 lines"},
-		"gzip cut":        {good[:len(good)/2], io.EOF, "cut short"},
+		"gzip cut":        {good[:len(good)/2], nil, "cut short"},
 		"gzip sum":        {damaged, gzip.ErrChecksum, "damaged"},
 		"gzip, then junk": {append(bytes.Clone(good), "junk after the end"...), gzip.ErrHeader, "damaged"},
 	} {
@@ -220,7 +221,7 @@ func TestReadErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.text) {
 				t.Fatalf("error %v, want %q in it", err, c.text)
 			}
-			if c.is != io.EOF && !errors.Is(err, c.is) {
+			if c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("error %v does not wrap %v", err, c.is)
 			}
 		})

@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 		"the clock moves": {"/towns --user ada --times 3 --every 500ms", 0, "check 3 at 2026-01-02T12:00:01.000000Z\nallowed by rule towns\n"},
 		"the longer wait": {"/towns --user ada --times 4 --every 500ms", 3, "denied by towns/minute, retry in 58.5s\n"},
 		"blocked":         {"/login --user ada --times 3 --every 700ms", 3, "denied by login/second, retry in 29.3s\n  /login:ada:second  login/second  0 of 1 left, full again in 29.3s; retry in 29.3s, blocked\n"},
-		"shadow":          {"/shadowy --user ada --times 2", 0, "allowed by rule shadowy; a shadow rule would deny it\n  /shadowy:ada:minute  shadowy/minute  0 of 1 left, full again in 1m0s; in shadow\n"},
+		"shadow":          {"/shadowy --user ada --times 2", 0, "allowed by rule shadowy; a shadow rule would deny it\n  /shadowy:ada:minute  shadowy/minute  0 of 1 left, full again in 1m0s; retry in 1m0s, in shadow\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := person{}.run(t, append([]string{"check", "--rules", rules, "--at", noon}, strings.Fields(c.args)...)...)

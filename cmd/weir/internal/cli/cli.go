@@ -89,13 +89,16 @@ func (a *app) report(err error) int {
 
 // complain writes an error for people. Text in it may come from a file.
 func (a *app) complain(err error) {
-	fmt.Fprintln(a.Err, "weir:", term.Clean(err.Error()))
+	a.say("weir: %s\n", term.Clean(err.Error()))
 }
 
 // note writes something worth knowing that is no error.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.Err, "weir: note:", term.Clean(fmt.Sprintf(format, args...)))
+	a.say("weir: note: %s\n", term.Clean(fmt.Sprintf(format, args...)))
 }
+
+// say writes to standard error. Where that fails there is nobody left to tell.
+func (a *app) say(format string, args ...any) { _, _ = fmt.Fprintf(a.Err, format, args...) }
 
 // print writes a finished report to standard output, in one piece.
 func (a *app) print(report []byte) error {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,7 +55,7 @@ func naiveHits(t *testing.T, name string) []naiveHit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer finish(t, f)
 	var out []naiveHit
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
@@ -257,7 +258,7 @@ func replayWith(t *testing.T, log, yaml string, seen func(limiter.Tick, *limiter
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer src.Close()
+	defer finish(t, src)
 	trace := accesslog.NewTrace(accesslog.MaxTraceLines)
 	if _, err := trace.Read(src, nil); err != nil {
 		t.Fatal(err)
@@ -266,11 +267,19 @@ func replayWith(t *testing.T, log, yaml string, seen func(limiter.Tick, *limiter
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer node.Close()
+	defer finish(t, node)
 	run.Seen = seen
 	result, err := run.Do(t.Context(), trace)
 	if err != nil {
 		t.Fatal(fmt.Errorf("replaying: %w", err))
 	}
 	return result
+}
+
+// finish closes what a test has opened.
+func finish(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -48,18 +48,22 @@ func stdinOnce(cmd *cobra.Command, names ...string) error {
 
 // readRules reads a rules file, "-" being standard input.
 func (a *app) readRules(name string) ([]byte, error) {
-	in := a.In
-	if name != accesslog.Stdin {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("rules file %s cannot be opened: %w", name, bare(err))
-		}
-		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			return nil, fmt.Errorf("rules file %s is a directory; name one file in it", name)
-		}
-		in = f
+	if name == accesslog.Stdin {
+		return readRulesFrom(a.In, name)
 	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("rules file %s cannot be opened: %w", name, bare(err))
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		err = fmt.Errorf("rules file %s is a directory; name one file in it", name)
+		return nil, errors.Join(err, f.Close())
+	}
+	data, err := readRulesFrom(f, name)
+	return data, errors.Join(err, f.Close())
+}
+
+func readRulesFrom(in io.Reader, name string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxRulesBytes+1))
 	switch {
 	case err != nil:
@@ -108,9 +112,9 @@ func (a *app) complainOfRules(name string, data []byte, err error) {
 	lines := strings.Split(string(data), "\n")
 	for _, p := range invalid.Problems {
 		at := fmt.Sprintf("%s:%d:%d:", name, p.Line, p.Column)
-		fmt.Fprintln(a.Err, a.ErrStyle.Bold(term.Clean(at)), term.Clean(p.Text))
+		a.say("%s %s\n", a.ErrStyle.Bold(term.Clean(at)), term.Clean(p.Text))
 		if a.ErrStyle.Terminal && p.Line >= 1 && p.Line <= len(lines) {
-			fmt.Fprint(a.Err, excerpt(lines[p.Line-1], p.Column, a.ErrStyle))
+			a.say("%s", excerpt(lines[p.Line-1], p.Column, a.ErrStyle))
 		}
 	}
 	a.complain(fmt.Errorf("rules file %s is not valid: %s", name, term.Plural(len(invalid.Problems), "problem")))

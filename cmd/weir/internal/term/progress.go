@@ -49,13 +49,16 @@ func (p *Progress) Show(work string, done, whole int64) {
 		text = fmt.Sprintf("%s … %d %%", work, min(100, done*100/whole))
 	}
 	// A line that wraps could not be erased.
-	fmt.Fprint(p.w, "\r\x1b[K", Cut(text, p.width-1))
+	p.write("\r\x1b[K" + Cut(text, p.width-1))
 }
 
 // Clear erases the line, so that something else can be printed.
 func (p *Progress) Clear() {
 	if p.visible {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		p.write("\r\x1b[K")
 		p.visible = false
 	}
 }
+
+// write ignores errors: work goes on when nobody watches any more.
+func (p *Progress) write(text string) { _, _ = io.WriteString(p.w, text) }

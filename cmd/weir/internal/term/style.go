@@ -37,17 +37,16 @@ func StyleOf(f *os.File, getenv func(string) string) Style {
 	return s
 }
 
-// Bold, Dim, Red and Green return the text in that colour, or as it is where
-// the stream shows none.
+// Bold returns the text in bold, or as it is where the stream shows no colour.
 func (s Style) Bold(text string) string { return s.paint("1", text) }
 
-// Dim is described at [Style.Bold].
+// Dim returns the text dimmed, or as it is where the stream shows no colour.
 func (s Style) Dim(text string) string { return s.paint("2", text) }
 
-// Red is described at [Style.Bold].
+// Red returns the text in red, or as it is where the stream shows no colour.
 func (s Style) Red(text string) string { return s.paint("31", text) }
 
-// Green is described at [Style.Bold].
+// Green returns the text in green, or as it is where the stream shows no colour.
 func (s Style) Green(text string) string { return s.paint("32", text) }
 
 func (s Style) paint(code, text string) string {

@@ -14,7 +14,11 @@ func TestStyleOfAFileIsPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if s := StyleOf(f, func(string) string { return "" }); s != (Style{}) {
 		t.Errorf("%+v", s)
 	}
