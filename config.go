@@ -78,9 +78,26 @@ type Config struct {
 	// different paths are asked for again and again; an entry takes about 150
 	// bytes and the path.
 	PathCacheEntries int
+	// Observer is told what the node does, for metrics; default nil, which costs
+	// nothing.
+	Observer Observer
 	// Now is the clock, for tests and for replaying the past; default the wall
 	// clock at Open plus the monotonic time since, which never steps. An instant
 	// before one that a counter has seen is taken as that one. It is called once
 	// for each check or batch, from many goroutines.
 	Now func() time.Time
+}
+
+// Observer is told what a node does. Its methods are called from many
+// goroutines, on the path of every check: they must be quick and must not keep
+// what they are given. Package metrics has one for Prometheus.
+type Observer interface {
+	// Checked is called for each decision, peeks included, with the rule that
+	// decided, empty if none matched.
+	Checked(rule string, source limiter.Source, allowed, shadowDenied bool)
+	// Refused is called with each request that could not be decided.
+	Refused(err error)
+	// RulesSet is called when rules came into force, with their hash, and when
+	// a file was refused, with the reason and the hash of those that stay.
+	RulesSet(hash uint64, err error)
 }

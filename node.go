@@ -21,6 +21,7 @@ type Node struct {
 	rules   atomic.Pointer[rules.Set]
 	options rules.Options
 	file    string
+	watch   Observer         // nil: nobody
 	now     func() time.Time // nil: the node's own clock
 	opened  time.Time
 	start   limiter.Tick // opened, in ticks
@@ -44,6 +45,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		table:   table.New(table.Config{MaxKeys: c.MaxKeys, Overflow: c.Overflow}),
 		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries},
 		file:    c.RulesFile,
+		watch:   c.Observer,
 		now:     c.Now,
 		opened:  time.Now(),
 	}
@@ -68,11 +70,20 @@ func (n *Node) SetRules(file []byte) error {
 	}
 	set, err := rules.Parse(n.file, file, n.options)
 	if err != nil {
+		if have := n.rules.Load(); n.watch != nil && have != nil {
+			n.watch.RulesSet(have.Hash(), err)
+		}
 		return err
 	}
 	n.rules.Store(set)
+	if n.watch != nil {
+		n.watch.RulesSet(set.Hash(), nil)
+	}
 	return nil
 }
+
+// Rules describes the rules in force, in the order of their file.
+func (n *Node) Rules() []rules.RuleInfo { return n.rules.Load().Rules() }
 
 // RulesHash returns a hash of what the rules mean, the same in every node that
 // has the same rules.
@@ -130,11 +141,11 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 func (n *Node) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, d *Decision, peek bool) error {
 	m, err := set.Resolve(r, c)
 	if err != nil {
-		return err
+		return n.refused(err)
 	}
 	c.Peek = peek
 	if err := n.table.Decide(now, c, d); err != nil {
-		return err
+		return n.refused(err)
 	}
 	if d.Rule == "" {
 		d.Rule = m.Rule
@@ -142,7 +153,17 @@ func (n *Node) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.C
 	if c.Unnamed != 0 {
 		n.nameKeys(set, r, c)
 	}
+	if n.watch != nil {
+		n.watch.Checked(d.Rule, d.Source, d.Allowed, d.ShadowDenied)
+	}
 	return nil
+}
+
+func (n *Node) refused(err error) error {
+	if n.watch != nil {
+		n.watch.Refused(err)
+	}
+	return err
 }
 
 // nameKeys tells the table the names of keys that entered a list of top keys.

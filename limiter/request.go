@@ -22,9 +22,13 @@ type Request struct {
 	// Cost is what the check costs, in units. The zero value leaves it to the
 	// rule (1 unless the rule says otherwise); Units(0) peeks.
 	Cost Cost
+	// Rule, when it is not empty, names the rule that decides: nothing is
+	// matched, and the rule's own conditions are not asked. It is an error that
+	// wraps [ErrInvalid] if there is no such rule.
+	Rule string
 	// Limits, when there are any, are decided instead of those in the rules
 	// file: the request needs no rule, and its counters are per path and user
-	// under the rule name [RequestRule]. The slice is read, never kept.
+	// under the rule name [RequestRule]. Rule must be empty. The slice is read, never kept.
 	Limits []*Limit
 }
 
