@@ -192,6 +192,8 @@ func TestStyle(t *testing.T) {
 		"assertion":            {"rules/a.go", "package rules\n\nvar _ error = (*T)(nil)\n", ""},
 		"sentinel":             {"rules/a.go", "package rules\n\nimport \"errors\"\n\nvar ErrInvalid = errors.New(\"invalid\")\n", ""},
 		"sentinel that wraps":  {"rules/a.go", "package rules\n\nimport \"fmt\"\n\nvar errTwo = fmt.Errorf(\"two: %w\", f())\n", ""},
+		"another's sentinel":   {"a.go", "package p\n\nimport \"example.com/planted/limiter\"\n\nvar ErrInvalid = limiter.ErrInvalid\n", ""},
+		"another's variable":   {"a.go", "package p\n\nimport \"example.com/planted/limiter\"\n\nvar ErrLast = limiter.Last\n", "variable ErrLast at package level"},
 		"sentinel's name only": {"rules/a.go", "package rules\n\nvar errLast error\n", "variable errLast at package level"},
 		"sentinel's call only": {"rules/a.go", "package rules\n\nimport \"errors\"\n\nvar last = errors.New(\"x\")\n", "variable last at package level"},
 		"another errors.New":   {"rules/a.go", "package rules\n\nvar errLast = errors.New(\"x\")\n", "variable errLast at package level"},

@@ -44,11 +44,22 @@ func laterSeeds() map[string]string {
 	return map[string]string{
 		"A1":  "needs the middlewares",
 		"A11": "needs the Redis mode",
-		"A12": "needs the middlewares, whose handlers and identities it is about",
 		"B6":  "needs the Redis mode",
-		"B7":  "needs the cluster, which hands counters over",
 		"E2":  "needs the cluster",
 		"E8":  "needs the middlewares, which write headers",
+	}
+}
+
+// partSeeds returns the ids whose tests show what there is of them, with what
+// is still to be shown. It excuses nothing: each must have a test.
+func partSeeds() map[string]string {
+	return map[string]string{
+		"A5":  "the status 429, which needs the middlewares, and the one script call, which needs the Redis mode",
+		"A10": "the exact EVAL with its arguments, which needs the Redis mode",
+		"A12": "handlers, and identities from a request, which need the middlewares",
+		"B5":  "limits that come over the wire, which needs the transport",
+		"B7":  "joins, leaves and rolling restarts, which need the cluster",
+		"C3":  "the same table in the cluster and in Redis",
 	}
 }
 
@@ -66,6 +77,12 @@ func TestSeeds(t *testing.T) {
 	}
 	for _, p := range seedProblems(seedIDs(), laterSeeds(), found) {
 		t.Error(p)
+	}
+	for id, missing := range partSeeds() {
+		if !slices.Contains(seedIDs(), id) || laterSeeds()[id] != "" {
+			t.Errorf("partSeeds has %s, which is no id or in laterSeeds too", id)
+		}
+		t.Logf("%s is shown in part; to come: %s", id, missing)
 	}
 }
 

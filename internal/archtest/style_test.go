@@ -117,8 +117,16 @@ func isEmbed(doc *ast.CommentGroup) bool {
 
 var sentinelName = regexp.MustCompile(`^[eE]rr[A-Z]`)
 
+// isSentinel reports whether a variable is an error that is only compared with:
+// made here, or another package's under its name.
 func (f *file) isSentinel(name string, value ast.Expr) bool {
-	return sentinelName.MatchString(name) && (f.calls(value, "errors", "New") || f.calls(value, "fmt", "Errorf"))
+	if !sentinelName.MatchString(name) {
+		return false
+	}
+	if other, ok := value.(*ast.SelectorExpr); ok {
+		return sentinelName.MatchString(other.Sel.Name)
+	}
+	return f.calls(value, "errors", "New") || f.calls(value, "fmt", "Errorf")
 }
 
 // calls reports whether e is a call of one of the functions of a package of the
