@@ -193,6 +193,9 @@ func (e *BatchError) Error() string {
 	return text
 }
 
+// Failed returns the requests at fault, ascending, and the error of each.
+func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
+
 // Unwrap returns the errors of the requests at fault.
 func (e *BatchError) Unwrap() []error { return e.Errs }
 
