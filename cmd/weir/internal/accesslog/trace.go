@@ -24,7 +24,7 @@ var ErrNoLog = errors.New("not an access log")
 var ErrEmpty = errors.New("empty")
 
 // MaxTraceLines is the most requests that a [Trace] can be made to hold.
-const MaxTraceLines = math.MaxUint32
+const MaxTraceLines = math.MaxInt32
 
 // Trace holds requests in little memory: 24 bytes for each, and every distinct
 // host, user, method and path once.

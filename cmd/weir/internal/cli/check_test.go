@@ -64,6 +64,31 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A3: groups have rules of their own, one without limits is unrestricted, and
+// who names no group is in the group "default".
+func TestCheckOfGroups(t *testing.T) {
+	rules := file(t, "rules.yaml", `version: 1
+rules:
+  - {name: admins, match: {group: admin}, unlimited: true}
+  - {name: others, match: {group: default}, limits: [{limit: 1, window: 1m, algorithm: fixed_window}]}
+`)
+	for _, c := range []struct {
+		group  string
+		status int
+		want   string
+	}{
+		{"admin", 0, "allowed by rule admins, which has no limits\n"},
+		{"", 3, "denied by others/minute"},
+		{"default", 3, "denied by others/minute"},
+		{"guests", 0, "allowed: no rule matches\n"},
+	} {
+		got := person{}.run(t, "check", "/", "--user", "ada", "--rules", rules, "--at", noon, "--times", "2", "--group", c.group)
+		if got.status != c.status || !strings.Contains(got.out, c.want) {
+			t.Errorf("group %q: %+v", c.group, got)
+		}
+	}
+}
+
 // Without --at it is now, and now does not move while checks are repeated.
 func TestCheckIsNow(t *testing.T) {
 	rules := file(t, "rules.yaml", checkRules)

@@ -60,7 +60,12 @@ func (e usageError) Unwrap() error { return e.error }
 
 // usage returns an error of the command line that points to the help of cmd.
 func usage(cmd *cobra.Command, format string, args ...any) error {
-	return usageError{fmt.Errorf(format+`; see "`+cmd.CommandPath()+` --help"`, args...)}
+	err := fmt.Errorf(format, args...)
+	where := `; see "` + cmd.CommandPath() + ` --help"`
+	if strings.HasSuffix(err.Error(), "?") {
+		where = ` See "` + cmd.CommandPath() + ` --help"`
+	}
+	return usageError{fmt.Errorf("%w%s", err, where)}
 }
 
 // errDenied is returned by check after it said so.
@@ -155,7 +160,53 @@ Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(a.replayCommand(), a.validateCommand(), a.checkCommand(), a.versionCommand())
+	root.SetHelpCommand(helpCommand(root))
+	strictCompletion(root)
 	return root
+}
+
+// helpCommand is the library's, but for refusing a command that does not exist.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Tell how a command is used",
+		Example: "  weir help replay",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usage(root, "there is no command %q%s", strings.Join(args, " "), didYouMean(root, strings.Join(args, " ")))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+			for _, c := range root.Commands() {
+				if len(args) == 0 && c.IsAvailableCommand() && strings.HasPrefix(c.Name(), typed) {
+					names = append(names, c.Name())
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+// strictCompletion makes the library's completion command refuse a shell that
+// it does not know, rather than print its help as if nothing were wrong.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Short = "Print the completion of commands and flags for a shell"
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage(cmd, "there is no completion for %q: give bash, zsh, fish or powershell", args[0])
+			}
+			return cmd.Help()
+		}
+	}
 }
 
 // didYouMean names the command that is nearest to what was typed.

@@ -91,8 +91,10 @@ func TestBadInput(t *testing.T) {
 		status int
 		want   string // with " … " between parts that must all be there
 	}{
-		"unknown command":         {"replya", 2, `there is no command "replya": did you mean "replay"? … weir --help`},
+		"unknown command":         {"replya", 2, `there is no command "replya": did you mean "replay"? See "weir --help"`},
 		"nothing like a command":  {"zzzzzz", 2, `there is no command "zzzzzz"; … weir --help`},
+		"help for no command":     {"help replya", 2, `there is no command "replya": did you mean "replay"?`},
+		"completion for no shell": {"completion tcsh", 2, `there is no completion for "tcsh": give bash, zsh`},
 		"unknown flag":            {"replay --rule x y", 2, `there is no flag --rule: did you mean --rules? … weir replay --help`},
 		"nothing like a flag":     {"replay --zzzzzz x y", 2, "there is no flag --zzzzzz; … weir replay --help"},
 		"unknown shorthand":       {"replay -z x", 2, "unknown shorthand flag … -z … weir replay --help"},
@@ -158,7 +160,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "replay", "validate", "check", "version", "completion"} {
+	for _, command := range []string{"", "replay", "validate", "check", "version", "help", "completion"} {
 		got := person{}.run(t, strings.Fields(command+" --help")...)
 		if got.status != ExitOK || got.err != "" || !strings.Contains(got.out, "Usage:") {
 			t.Errorf("%s: status %d, %s%s", command, got.status, got.out, got.err)
@@ -171,6 +173,9 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: a line of %d characters: %s", command, len(line), line)
 			}
 		}
+	}
+	if help, flag := (person{}).run(t, "help", "check"), (person{}).run(t, "check", "--help"); help != flag {
+		t.Errorf("help check: %+v", help)
 	}
 	if got := (person{}).run(t); got.status != ExitOK || !strings.Contains(got.out, "Available Commands:") {
 		t.Errorf("without arguments: %+v", got)
@@ -191,6 +196,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"replay", "--ma"}, "--max-lines\t"},
 		{[]string{"replay", "--rules", ""}, "yaml\nyml\njson\n:8\n"},
 		{[]string{"check", "--rules", ""}, "yaml\nyml\njson\n:8\n"},
+		{[]string{"help", "va"}, "validate\n"},
 		{[]string{"validate", ""}, "yaml\nyml\njson\n:8\n"},
 	} {
 		if got := (person{}).run(t, append([]string{"__complete"}, c.args...)...); !strings.HasPrefix(got.out, c.want) {

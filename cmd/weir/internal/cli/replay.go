@@ -113,7 +113,7 @@ func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error 
 func (a *app) printReplay(reports []replay.Report, o replayOptions) error {
 	for _, r := range reports {
 		if r.Refused > 0 {
-			a.note("%s: %s could not be decided and count as skipped; the first: %v", r.RulesFile, term.Plural(r.Refused, "request"), r.FirstRefusal)
+			a.note("%s: %s could not be decided, counted as skipped; the first: %v", r.RulesFile, term.Plural(r.Refused, "request"), r.FirstRefusal)
 		}
 	}
 	switch {

@@ -129,7 +129,7 @@ func TestReplaySkips(t *testing.T) {
 	}
 	for _, want := range []string{
 		`access.log: 3 lines skipped; the first, line 1: ""`,
-		"rules.yaml: 2 requests could not be decided and count as skipped; the first: ", "at most 256",
+		"rules.yaml: 2 requests could not be decided, counted as skipped; the first: ", "at most 256",
 	} {
 		if !strings.Contains(got.err, want) {
 			t.Errorf("%q is not in:\n%s", want, got.err)
