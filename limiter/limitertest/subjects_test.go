@@ -215,3 +215,6 @@ func (s *judged) Refund(ctx context.Context, r *limiter.Request, rc limiter.Rece
 // TestTranscriptsAreRight holds the answers that are written in the transcripts
 // against the oracle, by way of a table whose every answer it judges.
 func TestTranscriptsAreRight(t *testing.T) { Transcripts(t, newJudged) }
+
+// TestTableConforms runs the suite over rules and a table, without a node.
+func TestTableConforms(t *testing.T) { Run(t, newTableSubject) }

@@ -47,8 +47,9 @@ func (c *bytesLeft) Pick(n int) int {
 func pick[T any](c Choices, of ...T) T { return of[c.Pick(len(of))] }
 
 // RandomSpec chooses a limit of that algorithm, with any options, mostly small
-// enough that a short trace exhausts it.
-func RandomSpec(c Choices, a limiter.Algorithm, name string) limiter.Spec {
+// enough that a short trace exhausts it, and with a window of about longest at
+// most.
+func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Duration) limiter.Spec {
 	s := limiter.Spec{Name: name, Algorithm: a}
 	s.Limit = pick[int64](c, 1, 2, 3, 3, 4, 5, 7, 10, 10, 100, 1000, 3_000_000_000, limiter.MaxUnits)
 	if a == limiter.SlidingLog {
@@ -56,6 +57,7 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string) limiter.Spec {
 	}
 	s.Window = pick(c, time.Second, time.Minute, time.Millisecond, 7*time.Millisecond, 1001*time.Microsecond, time.Hour,
 		24*time.Hour, 7*24*time.Hour, 14*24*time.Hour, 400*24*time.Hour, 15*time.Minute, 10*time.Second)
+	s.Window = min(s.Window, longest)
 	switch a {
 	case limiter.FixedWindow:
 		s.Align = pick(c, limiter.AlignEpoch, limiter.AlignFirstHit)
@@ -109,8 +111,9 @@ type Trace struct {
 	// Steps and Answers are what was asked so far, and the oracle's answers.
 	Steps   []Step
 	Answers []OracleDecision
-	// Refunds makes the trace take back charges too.
-	Refunds bool
+	// Refunds makes the trace take back charges too, Peeks ask about costs
+	// without charging them. (A cost of 0 is always among the questions.)
+	Refunds, Peeks bool
 
 	specs    []limiter.Spec
 	now      Tick
@@ -126,7 +129,7 @@ func NewTrace(start Tick, specs ...limiter.Spec) *Trace {
 func (t *Trace) Next(c Choices) (Step, OracleDecision) {
 	t.now += max(0, t.wait(c))
 	s := Step{Now: t.now, Cost: t.cost(c), Refund: -1}
-	s.Peek = c.Pick(12) == 0
+	s.Peek = t.Peeks && c.Pick(12) == 0
 	if t.Refunds && c.Pick(5) == 0 {
 		s.Refund = t.refundable(c)
 	}

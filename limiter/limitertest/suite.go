@@ -1,0 +1,337 @@
+package limitertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Run holds a decider against everything that every decider must do: the
+// transcripts, the oracle on random traces, the exactness of promised instants,
+// the bounds of what is admitted, refunds, changes of rules, and what belongs to
+// one key only. Each is a subtest. Random ones are the same on every run, and
+// name the seed when they fail.
+//
+// It makes about 150,000 checks, most of them in one transcript and under
+// changed rules, and takes some five seconds of its own, in which the oracle
+// thinks.
+func Run(t *testing.T, f Factory) {
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T, Factory)
+	}{
+		{"Transcripts", Transcripts},
+		{"Oracle", oracleTraces},
+		{"OracleSeveralLimits", oracleSeveralLimits},
+		{"RetryAfter", retryAfter},
+		{"RetryAfterSeveralLimits", retryAfterSeveralLimits},
+		{"Bounds", bounds},
+		{"Refunds", refunds},
+		{"RefundsBounds", refundsBounds},
+		{"ChangedLimits", changedLimits},
+		{"ChangedLimitsBounds", changedLimitsBounds},
+		{"UnchangedRules", unchangedRules},
+		{"Peeks", peeks},
+		{"Resets", resets},
+		{"KeysApart", keysApart},
+		{"InvalidRequests", invalidRequests},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.run(t, f) })
+	}
+}
+
+// asker asks a subject, its clock at now.
+type asker struct {
+	tb  testing.TB
+	s   Subject
+	now Tick
+}
+
+func newAsker(tb testing.TB, f Factory, rules string) *asker {
+	tb.Helper()
+	a := &asker{tb, f(tb, rules), 0}
+	a.goTo(Start() + 4*limiter.Day) // a Monday
+	return a
+}
+
+// goTo moves the clock on to t, if that is not behind it.
+func (a *asker) goTo(t Tick) {
+	a.now = max(a.now, t)
+	a.s.SetTime(a.now)
+}
+
+// check asks for a cost on the rule's path.
+func (a *asker) check(rule, user string, cost uint32) *limiter.Decision {
+	a.tb.Helper()
+	return a.ask(rule, user, cost, false)
+}
+
+// ask checks, or peeks if the subject is a Peeker.
+func (a *asker) ask(rule, user string, cost uint32, peek bool) *limiter.Decision {
+	a.tb.Helper()
+	ask := a.s.Check
+	if peek {
+		ask = a.s.(Peeker).Peek
+	}
+	d := new(limiter.Decision)
+	if err := ask(context.Background(), question(rule, user, cost), d); err != nil {
+		a.tb.Fatalf("%s %s cost %d: %v", rule, user, cost, err)
+	}
+	return d
+}
+
+func (a *asker) refund(rule, user string, cost uint32, rc limiter.Receipt) {
+	a.tb.Helper()
+	if err := a.s.(Refunder).Refund(context.Background(), question(rule, user, cost), rc); err != nil {
+		a.tb.Fatalf("refund %s %s cost %d: %v", rule, user, cost, err)
+	}
+}
+
+func (a *asker) setRules(file *rulesFile) {
+	a.tb.Helper()
+	if err := a.s.SetRules(file.String()); err != nil {
+		a.tb.Fatalf("rules refused: %v\n%s", err, file)
+	}
+}
+
+func question(rule, user string, cost uint32) *limiter.Request {
+	return &limiter.Request{Path: "/" + rule, User: user, Cost: limiter.Units(int64(cost))}
+}
+
+// needRefunds skips a part of the suite for subjects that take nothing back.
+func needRefunds(t *testing.T, s Subject) {
+	if _, can := s.(Refunder); !can {
+		t.Skip("this decider takes no charges back")
+	}
+}
+
+// longest is the longest window in random traces of the suite, so that the
+// clock stays within this century or two.
+const longest = 14 * 24 * time.Hour
+
+// trial is one random limit, or several, under a rule of its own.
+type trial struct {
+	seed    uint64
+	choices Choices
+	rule    string
+	specs   []limiter.Spec
+}
+
+// newTrials makes n trials, and the rules file with a rule for each.
+func newTrials(n int, first uint64, specs func(Choices) []limiter.Spec) ([]trial, *rulesFile) {
+	file := new(rulesFile)
+	trials := make([]trial, n)
+	for i := range trials {
+		seed := first + uint64(i)
+		c := SeededChoices(seed)
+		trials[i] = trial{seed, c, fmt.Sprintf("t%d", i), specs(c)}
+		file.add(trials[i].rule, trials[i].specs...)
+	}
+	return trials, file
+}
+
+func one(a limiter.Algorithm) func(Choices) []limiter.Spec {
+	return func(c Choices) []limiter.Spec { return []limiter.Spec{RandomSpec(c, a, "", longest)} }
+}
+
+// several makes two or three limits of any algorithms.
+func several(c Choices) []limiter.Spec {
+	specs := make([]limiter.Spec, 2+c.Pick(2))
+	for i := range specs {
+		specs[i] = RandomSpec(c, limiter.Algorithm(c.Pick(algorithmCount)), fmt.Sprintf("l%d", i), longest)
+	}
+	return specs
+}
+
+// algorithmCount is how many algorithms there are.
+var algorithmCount = len(limiter.AlgorithmNames())
+
+// eachAlgorithm runs a subtest for each algorithm.
+func eachAlgorithm(t *testing.T, run func(*testing.T, limiter.Algorithm)) {
+	for i := range algorithmCount {
+		a := limiter.Algorithm(i)
+		t.Run(a.String(), func(t *testing.T) { run(t, a) })
+	}
+}
+
+// premise fails a test whose decisions were nearly all alike, so that it has
+// shown less than it seems to.
+type premise struct{ checks, denied int }
+
+func (p *premise) count(allowed bool) {
+	p.checks++
+	if !allowed {
+		p.denied++
+	}
+}
+
+func (p *premise) hold(tb testing.TB) {
+	tb.Helper()
+	if p.checks == 0 || 5*p.denied < p.checks || 5*p.denied > 4*p.checks {
+		tb.Errorf("%d of %d checks were denied; 20 to 80 %% were to be", p.denied, p.checks)
+	}
+}
+
+// oracleTraces: the decider and the oracle agree on every number of every
+// answer, for each algorithm with random options.
+func oracleTraces(t *testing.T, f Factory) {
+	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
+		trials, file := newTrials(50, 1000, one(a))
+		traceAll(t, newAsker(t, f, file.String()), trials, 40)
+	})
+}
+
+// oracleSeveralLimits: the same for two or three limits of any algorithms.
+func oracleSeveralLimits(t *testing.T, f Factory) {
+	trials, file := newTrials(80, 2000, several)
+	traceAll(t, newAsker(t, f, file.String()), trials, 30)
+}
+
+func traceAll(t *testing.T, ask *asker, trials []trial, steps int) {
+	var p premise
+	_, canRefund := ask.s.(Refunder)
+	_, canPeek := ask.s.(Peeker)
+	for _, tr := range trials {
+		trace := NewTrace(ask.now+Tick(tr.choices.Pick(int(limiter.Minute))), tr.specs...)
+		trace.Refunds, trace.Peeks = canRefund && tr.choices.Pick(3) == 0, canPeek
+		var receipts []limiter.Receipt
+		for i := range steps {
+			s, want := trace.Next(tr.choices)
+			ask.goTo(s.Now)
+			if s.Refund >= 0 {
+				ask.refund(tr.rule, "u", trace.Steps[s.Refund].Cost, receipts[s.Refund])
+			}
+			d := ask.ask(tr.rule, "u", s.Cost, s.Peek)
+			receipts = append(receipts, d.Receipt)
+			p.count(want.Allowed)
+			if diff := Diff(d, want); diff != "" {
+				t.Fatalf("seed %d, step %d differs from the oracle: %s\n%s", tr.seed, i, diff, trace)
+			}
+		}
+	}
+	p.hold(t)
+}
+
+// unchangedRules: setting the same rules again, at any time, changes nothing.
+func unchangedRules(t *testing.T, f Factory) {
+	trials, file := newTrials(15, 3000, several)
+	ask := newAsker(t, f, file.String())
+	for _, tr := range trials {
+		trace := NewTrace(ask.now, tr.specs...)
+		for i := range 30 {
+			s, want := trace.Next(tr.choices)
+			ask.goTo(s.Now)
+			if tr.choices.Pick(3) == 0 {
+				ask.setRules(file)
+			}
+			if diff := Diff(ask.check(tr.rule, "u", s.Cost), want); diff != "" {
+				t.Fatalf("seed %d, step %d: %s\n%s", tr.seed, i, diff, trace)
+			}
+		}
+	}
+}
+
+// peeks: of two callers one peeks between his checks, and both are told the
+// same.
+func peeks(t *testing.T, f Factory) {
+	trials, file := newTrials(40, 4000, several)
+	ask := newAsker(t, f, file.String())
+	for _, tr := range trials {
+		trace := NewTrace(ask.now, tr.specs...)
+		for range 25 {
+			s, _ := trace.Next(tr.choices)
+			ask.goTo(s.Now)
+			for range tr.choices.Pick(3) {
+				ask.check(tr.rule, "peeks", 0)
+			}
+			if _, can := ask.s.(Peeker); can {
+				ask.ask(tr.rule, "peeks", s.Cost, true)
+			}
+			a, b := ask.check(tr.rule, "peeks", s.Cost), ask.check(tr.rule, "does-not", s.Cost)
+			if x, y := strings.Join(describe(a), "\n"), strings.Join(describe(b), "\n"); x != y {
+				t.Fatalf("seed %d: with peeks\n%s\nwithout\n%s\n%s", tr.seed, x, y, trace)
+			}
+		}
+	}
+}
+
+// resets: after a reset a key is as new, blocks included.
+func resets(t *testing.T, f Factory) {
+	trials, file := newTrials(40, 5000, several)
+	ask := newAsker(t, f, file.String())
+	for _, tr := range trials {
+		trace := NewTrace(ask.now, tr.specs...)
+		for range 10 {
+			s, _ := trace.Next(tr.choices)
+			ask.goTo(s.Now)
+			ask.check(tr.rule, "u", s.Cost)
+		}
+		if err := ask.s.Reset(context.Background(), question(tr.rule, "u", 1)); err != nil {
+			t.Fatal(err)
+		}
+		a, b := ask.check(tr.rule, "u", 0), ask.check(tr.rule, "new", 0)
+		if x, y := strings.Join(describe(a), "\n"), strings.Join(describe(b), "\n"); x != y {
+			t.Fatalf("seed %d: after a reset\n%s\na new key\n%s\n%s", tr.seed, x, y, trace)
+		}
+	}
+}
+
+// keysApart: what one caller uses is not missing to another, nor under another
+// rule; and names that look alike when they are joined are different.
+func keysApart(t *testing.T, f Factory) {
+	file := new(rulesFile)
+	s := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour}
+	file.add("a", s)
+	file.add("b", s)
+	rules := file.String() + `  - name: both
+    match: {path: "^/x"}
+    key: [path, user, group, "attr:device"]
+    limits: [{limit: 1, window: 1h, algorithm: fixed_window}]
+`
+	ask := newAsker(t, f, rules)
+	for _, user := range []string{"ada", "Ada", "ada ", "bob", "ada:", "a:da", "ada%3A"} {
+		for _, rule := range []string{"a", "b"} {
+			if !ask.check(rule, user, 1).Allowed || ask.check(rule, user, 1).Allowed {
+				t.Errorf("%q has not exactly one unit of his own under rule %s", user, rule)
+			}
+		}
+	}
+	for _, parts := range [][4]string{
+		{"/x", "u", "g", "d"}, {"/xu", "", "g", "d"}, {"/x", "ug", "", "d"}, {"/x", "u", "gd", ""},
+		{"/x:u", "g", "d", ""}, {"/x", "u:g", "d", ""}, {"/x", "", "u", "gd"}, {"/x", "u", "g", "d\x00"},
+	} {
+		r := &limiter.Request{Path: parts[0], User: parts[1], Group: parts[2], Attributes: map[string]string{"device": parts[3]}}
+		for i := range 2 {
+			var d limiter.Decision
+			if err := ask.s.Check(context.Background(), r, &d); err != nil || d.Allowed != (i == 0) {
+				t.Errorf("%q, check %d: allowed %v, %v; it has not exactly one unit of its own", parts, i+1, d.Allowed, err)
+			}
+		}
+	}
+}
+
+// invalidRequests: what cannot be decided is an error that wraps ErrInvalid, and
+// counts nothing.
+func invalidRequests(t *testing.T, f Factory) {
+	file := new(rulesFile)
+	file.add("a", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 3, Window: time.Hour})
+	ask := newAsker(t, f, file.String())
+	for what, r := range map[string]*limiter.Request{
+		"a negative cost":        {Path: "/a", User: "u", Cost: limiter.Units(-1)},
+		"a cost above 2^32-1":    {Path: "/a", User: "u", Cost: limiter.Units(1 << 32)},
+		"a user above 256 bytes": {Path: "/a", User: strings.Repeat("u", limiter.MaxKeyBytes+1)},
+	} {
+		var d limiter.Decision
+		if err := ask.s.Check(context.Background(), r, &d); !errors.Is(err, limiter.ErrInvalid) {
+			t.Errorf("%s: got %v, want an error that wraps ErrInvalid", what, err)
+		}
+	}
+	if d := ask.check("a", "u", 3); !d.Allowed {
+		t.Error("a request that was refused as invalid was counted")
+	}
+}

@@ -1,0 +1,133 @@
+package limitertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// variants are the limits between which changes are tried: each algorithm, in
+// each form that keeps a state of its own, 10 per minute.
+func variants() []limiter.Spec {
+	vs := []limiter.Spec{
+		{Algorithm: limiter.SlidingCounter},
+		{Algorithm: limiter.FixedWindow},
+		{Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit},
+		{Algorithm: limiter.SlidingLog},
+		{Algorithm: limiter.SlidingWindow},
+		{Algorithm: limiter.SlidingWindow, SubWindows: 4, Coverage: limiter.CoverageLenient},
+		{Algorithm: limiter.TokenBucket},
+		{Algorithm: limiter.LeakyBucket},
+		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval},
+		{Algorithm: limiter.GCRA},
+	}
+	for i := range vs {
+		vs[i].Name, vs[i].Limit, vs[i].Window = "main", 10, time.Minute
+	}
+	return vs
+}
+
+// change is one limit that becomes another.
+type change struct {
+	rule     string
+	from, to limiter.Spec
+}
+
+// changes are all pairs of variants, the second with the same limit, half and
+// twice as much, or another window; and the rules before and after.
+func changes() (cs []change, before, after *rulesFile) {
+	before, after = new(rulesFile), new(rulesFile)
+	for i, from := range variants() {
+		for j, to := range variants() {
+			for k, f := range []func(*limiter.Spec){
+				func(*limiter.Spec) {},
+				func(s *limiter.Spec) { s.Limit = 5 },
+				func(s *limiter.Spec) { s.Limit = 20 },
+				func(s *limiter.Spec) { s.Window = time.Hour },
+				func(s *limiter.Spec) { s.Window = time.Second },
+			} {
+				c := change{fmt.Sprintf("c%d-%d-%d", i, j, k), from, to}
+				f(&c.to)
+				cs = append(cs, c)
+				before.add(c.rule, c.from)
+				after.add(c.rule, c.to)
+			}
+		}
+	}
+	return cs, before, after
+}
+
+// changedLimits: a limit that changes at half consumption admits then at most
+// what the larger of the two would have left, and at least what the smaller.
+func changedLimits(t *testing.T, f Factory) {
+	cs, before, after := changes()
+	ask := newAsker(t, f, before.String())
+	ask.goTo(ask.now + 5*limiter.Second)
+	for _, c := range cs {
+		if !ask.check(c.rule, "u", uint32(c.from.Limit/2)).Allowed {
+			t.Fatalf("%s: half of the limit was denied", spellLimit(c.from))
+		}
+	}
+	ask.setRules(after)
+	used := c10 / 2
+	for _, c := range cs {
+		admitted := ask.drain(c.rule, "u", 50)
+		most, least := max(c.from.Limit, c.to.Limit)-used, max(0, min(c.from.Limit, c.to.Limit)-used)
+		if admitted > most || admitted < least {
+			t.Errorf("%s, %d used, changed to %s: admits %d, want %d to %d", spellLimit(c.from), used, spellLimit(c.to), admitted, least, most)
+		}
+	}
+}
+
+const c10 = int64(10) // the limit of every variant
+
+// drain asks for single units until one is denied, at most n times, and returns
+// how many were admitted.
+func (a *asker) drain(rule, user string, n int) int64 {
+	admitted := int64(0)
+	for range n {
+		if !a.check(rule, user, 1).Allowed {
+			break
+		}
+		admitted++
+	}
+	return admitted
+}
+
+// changedLimitsBounds: from a change on what is admitted stays within the
+// promise of the new limit, and the old consumption is forgotten in the end.
+func changedLimitsBounds(t *testing.T, f Factory) {
+	cs, before, after := changes()
+	ask := newAsker(t, f, before.String())
+	histories := make([]History, len(cs))
+	start := ask.now
+	for i := range 3 {
+		ask.goTo(start + Tick(i)*17*limiter.Second + 1)
+		for _, c := range cs {
+			ask.check(c.rule, "u", 3)
+		}
+	}
+	ask.setRules(after)
+	for i := range cs {
+		histories[i].Disturbed = true
+	}
+	for i := range 60 {
+		ask.goTo(ask.now + Tick(i%5)*1_700_003)
+		for j, c := range cs {
+			if ask.check(c.rule, "u", uint32(1+i%3)).Allowed {
+				histories[j].Add(ask.now, uint32(1+i%3))
+			}
+		}
+	}
+	ask.goTo(ask.now + 3*limiter.Hour)
+	for j, c := range cs {
+		if err := Bound(c.to, histories[j]); err != nil {
+			t.Errorf("%s changed to %s: %v", spellLimit(c.from), spellLimit(c.to), err)
+		}
+		if d := ask.check(c.rule, "u", 0); d.Limit(0).Remaining != uint32(c.to.Limit) {
+			t.Errorf("%s changed to %s: long after %v", spellLimit(c.from), spellLimit(c.to), describe(d))
+		}
+	}
+}
