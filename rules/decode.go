@@ -1,0 +1,180 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Bounds of what one file may say.
+const (
+	maxRules      = 10_000
+	maxKeys       = 8       // counters of one rule, under "keys"
+	maxKeyParts   = 8       // parts of one key
+	maxAttributes = 16      // attributes that one rule matches on
+	maxChoices    = 64      // values of which a match takes any
+	maxCosts      = 64      // methods with a cost of their own
+	maxPattern    = 1 << 10 // bytes of a path pattern
+)
+
+// decoder reads a tree and collects what is wrong with it.
+type decoder struct {
+	problems
+	options []option
+	names   map[string]*node // of the rules so far
+	rules   []definition
+	size    int // of all patterns together, in program instructions
+}
+
+// field is one field of a mapping and what reads its value.
+type field struct {
+	name string
+	read func(key, value *node)
+}
+
+// mapping reads the fields of n, which is what, in the order of the file.
+func (d *decoder) mapping(n *node, what string, fields []field, hint func(name string) string) {
+	if n.kind != kindMapping {
+		d.add(n, "%s is a mapping of fields to values, not %s", what, n.kind)
+		return
+	}
+	known := make([]string, len(fields))
+	read := make(map[string]func(key, value *node), len(fields))
+	for i, f := range fields {
+		known[i], read[f.name] = f.name, f.read
+	}
+	for i, key := range n.keys {
+		value := n.items[i]
+		switch f := read[key.text]; {
+		case f == nil:
+			text := ""
+			if hint != nil {
+				text = hint(key.text)
+			}
+			if text == "" {
+				text = unknown("field", key.text, known) + " (in " + what + ")"
+			}
+			d.add(key, "%s", text)
+		case value.kind == kindNull:
+			d.add(key, "%q has no value; give one or remove it", key.text)
+		default:
+			f(key, value)
+		}
+	}
+}
+
+// scalar reports whether n is a single value.
+func (d *decoder) scalar(n *node, what string) bool {
+	if n.kind != kindScalar {
+		d.add(n, "%s is a single value, not %s", what, n.kind)
+		return false
+	}
+	return true
+}
+
+// list returns the elements of n; a value that is no list counts as its only
+// element.
+func (d *decoder) list(n *node, what string, most int) []*node {
+	if n.kind != kindSequence {
+		return []*node{n}
+	}
+	if len(n.items) > most {
+		d.add(n.items[most], "%s has %d elements; at most %d are allowed", what, len(n.items), most)
+		return n.items[:most]
+	}
+	return n.items
+}
+
+func (d *decoder) boolean(name string, out *bool) field {
+	return field{name, func(_, v *node) {
+		if !d.scalar(v, name) {
+			return
+		}
+		b, bad := boolean(v)
+		if bad != "" {
+			d.add(v, "%s: %s", name, bad)
+			return
+		}
+		*out = b
+	}}
+}
+
+// choice is a field whose value is one of the names of an enumeration.
+func choice[T interface {
+	~uint8
+	fmt.Stringer
+}](d *decoder, name string, out *T) field {
+	return field{name, func(_, v *node) {
+		if !d.scalar(v, name) {
+			return
+		}
+		if bad := choose(v, name, out); bad != "" {
+			d.add(v, "%s", bad)
+		}
+	}}
+}
+
+// text reads a name of at most [limiter.MaxNameBytes] printable bytes.
+func (d *decoder) text(n *node, what string) (string, bool) {
+	switch {
+	case !d.scalar(n, what):
+	case n.text == "":
+		d.add(n, "%s is empty", what)
+	case len(n.text) > limiter.MaxNameBytes:
+		d.add(n, "%s has %d bytes; at most %d are allowed", what, len(n.text), limiter.MaxNameBytes)
+	case strings.ContainsFunc(n.text, unicode.IsControl):
+		d.add(n, "%s %s contains a control character", what, quote(n.text))
+	default:
+		return n.text, true
+	}
+	return "", false
+}
+
+// file reads a whole file.
+func (d *decoder) file(root *node) {
+	var defaults, list *node
+	d.mapping(root, "a rules file", []field{
+		{"version", d.version},
+		{"defaults", func(_, v *node) { defaults = v }},
+		{"rules", func(_, v *node) { list = v }},
+	}, nil)
+	outer := baseLevel()
+	if defaults != nil {
+		d.mapping(defaults, "defaults", d.levelFields(&outer), func(name string) string {
+			switch name {
+			case "name", "match", "limits", "unlimited", "continue", "limit", "window":
+				return fmt.Sprintf("%q is not something to inherit; it stands in a rule or a limit", name)
+			}
+			return ""
+		})
+	}
+	switch {
+	case list != nil && list.kind != kindSequence:
+		d.add(list, `"rules" is a list of rules, not %s`, list.kind)
+	case list != nil:
+		for _, n := range d.list(list, "rules", maxRules) {
+			d.rule(n, outer)
+		}
+	case root.kind == kindMapping && !d.reported(root, "rules"):
+		d.add(root, `the file has no rules: add "rules:", or "rules: []" for none at all`)
+	}
+}
+
+// reported tells that a mapping has a key that is, or may be meant as, this
+// one, so that its absence need not be reported on top.
+func (d *decoder) reported(n *node, name string) bool {
+	for _, k := range n.keys {
+		if k.text == name || nearest(k.text, []string{name}) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decoder) version(_, v *node) {
+	if d.scalar(v, "version") && v.text != "1" {
+		d.add(v, "version %s is not known here; this program reads version 1", quote(v.text))
+	}
+}

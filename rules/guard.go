@@ -1,0 +1,231 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Bounds of a file's shape. The YAML library recurses once per level of nesting
+// and once per key of a mapping, copies the rest of the file for each value
+// that is left out, and repeats the names of all outer keys in each inner one.
+// So that no file can exhaust the stack, which would end the process, or take
+// minutes, they are checked on the tokens before anything is parsed.
+const (
+	maxDepth       = 10                   // levels of nesting; a rules file needs 6
+	maxMappingKeys = 256                  // keys in one mapping
+	maxKeyName     = limiter.MaxNameBytes // bytes in one key
+	maxLeftOut     = 2000                 // values left out, as in "device:"
+)
+
+// withoutComments removes the comments in place, which mean nothing here.
+func withoutComments(tokens token.Tokens) token.Tokens {
+	return slices.DeleteFunc(tokens, func(t *token.Token) bool { return t.Type == token.CommentType })
+}
+
+// guard reports whether the tokens, without comments, may be given to the
+// parser, and why not. What rules files do without (anchors, tags and the like)
+// ends here too.
+func guard(tokens token.Tokens, p *problems) bool {
+	g := guardian{problems: p}
+	for i, t := range tokens {
+		if t.Type == token.InvalidType {
+			// The scanner recovers badly, so what follows would mislead.
+			g.report(t, "YAML cannot be read: %s", clip(t.Error))
+			return false
+		}
+		var next, before *token.Token
+		if i+1 < len(tokens) {
+			next = tokens[i+1]
+		}
+		if i > 0 {
+			before = tokens[i-1]
+		}
+		if g.unsupported(t); !g.shape(before, t, next) {
+			return false
+		}
+	}
+	return !g.failed
+}
+
+// frame is a mapping or sequence that is open at a token.
+type frame struct {
+	kind   frameKind
+	column int  // of its keys or dashes, in block style
+	keys   int  // seen so far
+	colon  bool // in braces: the entry that is being read has a ":"
+}
+
+type frameKind uint8
+
+const (
+	frameMapping  frameKind = iota // in block style
+	frameSequence                  // in block style
+	frameBrackets
+	frameBraces
+)
+
+type guardian struct {
+	*problems
+	open      []frame
+	documents int
+	ends      int
+	leftOut   int
+	failed    bool
+}
+
+func (g *guardian) report(t *token.Token, format string, args ...any) {
+	g.failed = true
+	g.addAt(t.Position.Line, t.Position.Column, format, args...)
+}
+
+// unsupported reports what a rules file may not use. An alias that names a
+// large value many times is the classic bomb; without anchors there is none.
+func (g *guardian) unsupported(t *token.Token) {
+	const instead = `; what rules share goes under "defaults"`
+	switch t.Type {
+	case token.AnchorType:
+		g.report(t, "anchors (&name) are not supported%s; quote a value that begins with &", instead)
+	case token.AliasType:
+		g.report(t, "aliases (*name) are not supported%s; quote a value that begins with *", instead)
+	case token.MergeKeyType:
+		g.report(t, "merge keys (<<) are not supported%s", instead)
+	case token.TagType:
+		g.report(t, "tags (!name) are not supported; quote a value that begins with !")
+	case token.DirectiveType:
+		g.report(t, "directives (%%NAME) are not supported; quote a value that begins with %%")
+	case token.MappingKeyType:
+		g.report(t, `keys in the form "? key" are not supported; write "key: value"`)
+	case token.DocumentHeaderType:
+		if g.documents++; g.documents == 2 {
+			g.report(t, "a second document begins here; a rules file is one document")
+		}
+	case token.DocumentEndType:
+		if g.ends++; g.ends == 2 {
+			g.report(t, "a second document ends here; a rules file is one document")
+		}
+	}
+}
+
+// shape follows the nesting and reports whether to go on: beyond a bound there
+// is nothing to be learnt from the rest of the file.
+func (g *guardian) shape(before, t, next *token.Token) bool {
+	switch t.Type {
+	case token.MappingStartType:
+		g.open = append(g.open, frame{kind: frameBraces})
+	case token.SequenceStartType:
+		g.open = append(g.open, frame{kind: frameBrackets})
+	case token.MappingEndType, token.SequenceEndType:
+		g.endEntry(before)
+		if len(g.open) > 0 {
+			g.open = g.open[:len(g.open)-1]
+		}
+	case token.CollectEntryType:
+		g.endEntry(before)
+	case token.SequenceEntryType:
+		g.dash(t)
+		g.countLeftOut(t, t, next)
+	case token.MappingValueType:
+		if before != nil && !g.key(before) {
+			return false
+		}
+		g.countLeftOut(before, t, next)
+	}
+	if len(g.open) > maxDepth {
+		g.report(t, "nested more than %d levels deep", maxDepth)
+		return false
+	}
+	if g.leftOut > maxLeftOut {
+		g.report(t, "more than %d values are left out; write null for each", maxLeftOut)
+		return false
+	}
+	return true
+}
+
+// endEntry ends an entry of the innermost brackets or braces, and with it all
+// block collections within. In braces a lone word is a key without a value.
+func (g *guardian) endEntry(before *token.Token) {
+	for len(g.open) > 0 {
+		last := &g.open[len(g.open)-1]
+		switch last.kind {
+		case frameBraces:
+			if !last.colon && before.Type != token.MappingStartType && before.Type != token.CollectEntryType {
+				g.leftOut++
+			}
+			last.colon = false
+			return
+		case frameBrackets:
+			return
+		}
+		g.open = g.open[:len(g.open)-1]
+	}
+}
+
+// closeBlocks ends the block collections that are indented further than column.
+func (g *guardian) closeBlocks(column int) {
+	for len(g.open) > 0 {
+		last := g.open[len(g.open)-1]
+		if last.kind >= frameBrackets || last.column <= column {
+			return
+		}
+		g.open = g.open[:len(g.open)-1]
+	}
+}
+
+// dash notes a "-" in block style.
+func (g *guardian) dash(t *token.Token) {
+	column := t.Position.Column
+	g.closeBlocks(column)
+	if n := len(g.open); n > 0 && g.open[n-1].kind == frameSequence && g.open[n-1].column == column {
+		return
+	}
+	g.open = append(g.open, frame{kind: frameSequence, column: column})
+}
+
+// key notes the key before a ":" and reports whether it is within the bounds.
+func (g *guardian) key(t *token.Token) bool {
+	if len(t.Value) > maxKeyName {
+		g.report(t, "a field's name has %d bytes; at most %d are allowed", len(t.Value), maxKeyName)
+		return false
+	}
+	f := g.mapping(t.Position.Column)
+	f.colon = true
+	if f.keys++; f.keys > maxMappingKeys {
+		g.report(t, "more than %d fields in one mapping", maxMappingKeys)
+		return false
+	}
+	return true
+}
+
+// mapping returns the frame that a key in this column belongs to.
+func (g *guardian) mapping(column int) *frame {
+	g.closeBlocks(column)
+	n := len(g.open)
+	if n > 0 && g.open[n-1].kind == frameSequence && g.open[n-1].column == column {
+		n-- // "rules:" and its dashes may stand in one column
+		g.open = g.open[:n]
+	}
+	if n == 0 || g.open[n-1].kind == frameSequence || g.open[n-1].kind == frameMapping && g.open[n-1].column != column {
+		g.open = append(g.open, frame{kind: frameMapping, column: column})
+		n++
+	}
+	return &g.open[n-1]
+}
+
+// countLeftOut counts t, a ":" or "-", if no value follows it: nothing at all, a
+// bracket or comma, or something that is not indented further than start, the
+// key or the dash.
+func (g *guardian) countLeftOut(start, t, next *token.Token) {
+	switch {
+	case next == nil, next.Type == token.CollectEntryType, next.Type == token.MappingEndType,
+		next.Type == token.SequenceEndType:
+		g.leftOut++
+	case start == nil || next.Position.Line == t.Position.Line:
+	case t.Type == token.MappingValueType && next.Type == token.SequenceEntryType && next.Position.Column == start.Position.Column:
+		// A list may stand in the column of its key.
+	case next.Position.Column <= start.Position.Column:
+		g.leftOut++
+	}
+}

@@ -1,0 +1,178 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// index finds the rules whose path pattern matches a path, in the order of the
+// rules. It is immutable.
+//
+// Patterns with a beginning are in a radix tree of their beginnings: one walk
+// along the path meets all that are possible, and only those that need it run
+// their regular expression. The others, and rules without a pattern, are looked
+// at for every path.
+type index struct {
+	nodes    []treeNode // nodes[0] is the root
+	anywhere []uint16   // rules to look at for every path, in order
+	patterns []*pattern // by rule; nil for none
+	final    []bool     // by rule: whatever the request, nothing follows it
+}
+
+// treeNode is a node of the radix tree. Its children are next to each other in
+// the array, from first on, one for each byte of next.
+type treeNode struct {
+	label string // what leads here from the parent
+	next  string
+	first int
+	here  []entry // rules with a beginning that ends here
+}
+
+// entry is a rule and a proof: rule<<2 | proof.
+type entry uint16
+
+// The rules' numbers, with a proof, fit an entry.
+const _ = entry(maxRules << 2)
+
+// newIndex builds the index of rules whose matchers are given in order.
+func newIndex(rules []rule) index {
+	x := index{patterns: make([]*pattern, len(rules)), final: make([]bool, len(rules))}
+	var all []indexed
+	for i := range rules {
+		m := &rules[i].match
+		x.patterns[i], x.final[i] = m.path, m.plain() && !rules[i].more
+		if m.path == nil || m.path.loose != notLoose {
+			x.anywhere = append(x.anywhere, uint16(i))
+			continue
+		}
+		for _, b := range m.path.begins {
+			all = append(all, indexed{b.text, entry(i<<2 | int(b.proves))})
+		}
+	}
+	slices.SortFunc(all, func(a, b indexed) int {
+		return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.entry, b.entry))
+	})
+	x.nodes = append(x.nodes, treeNode{})
+	x.build(0, slices.Compact(all), 0)
+	return x
+}
+
+// indexed is one beginning of one rule.
+type indexed struct {
+	text  string
+	entry entry
+}
+
+// build fills the node at nodes[at] from sorted beginnings that all share their
+// first from bytes, which lead to it or, for its label, are to lead to it.
+func (x *index) build(at int, sorted []indexed, from int) {
+	if len(sorted) == 0 {
+		return
+	}
+	to := from
+	if at > 0 { // the root stands for the empty text
+		to = commonLength(sorted[0].text, sorted[len(sorted)-1].text)
+	}
+	node := treeNode{label: sorted[0].text[from:to]}
+	for len(sorted) > 0 && len(sorted[0].text) == to {
+		node.here = append(node.here, sorted[0].entry)
+		sorted = sorted[1:]
+	}
+	var groups [][]indexed // by the byte that follows
+	var next []byte
+	for len(sorted) > 0 {
+		c := sorted[0].text[to]
+		n := 1
+		for n < len(sorted) && sorted[n].text[to] == c {
+			n++
+		}
+		groups, next, sorted = append(groups, sorted[:n]), append(next, c), sorted[n:]
+	}
+	node.next, node.first = string(next), len(x.nodes)
+	x.nodes[at] = node
+	x.nodes = append(x.nodes, make([]treeNode, len(groups))...)
+	for i, g := range groups {
+		x.build(node.first+i, g, to)
+	}
+}
+
+func commonLength(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// candidate is a rule that may match, and whether its regular expression must
+// say so: rule<<1 | 1.
+type candidate uint16
+
+// candidates appends the rules whose beginnings the path has, in order, those
+// that are certain before those that are not.
+func (x *index) candidates(path string, out []candidate) []candidate {
+	line := candidate(0)
+	if strings.IndexByte(path, '\n') >= 0 {
+		line = 1
+	}
+	rest := path
+	for n := &x.nodes[0]; strings.HasPrefix(rest, n.label); {
+		rest = rest[len(n.label):]
+		for _, e := range n.here {
+			c := candidate(e>>2) << 1
+			switch proof(e & 3) {
+			case provesMatch:
+				out = append(out, c)
+			case provesWhole:
+				if rest == "" {
+					out = append(out, c)
+				}
+			case provesLine:
+				out = append(out, c|line)
+			case provesPossible:
+				out = append(out, c|1)
+			}
+		}
+		if rest == "" {
+			break
+		}
+		child := strings.IndexByte(n.next, rest[0])
+		if child < 0 {
+			break
+		}
+		n = &x.nodes[n.first+child]
+	}
+	slices.Sort(out)
+	return out
+}
+
+// match appends the rules whose pattern matches the path, in order, up to the
+// first after which no other can matter.
+func (x *index) match(path string, out []uint16) []uint16 {
+	var buf [64]candidate
+	found, anywhere := x.candidates(path, buf[:0]), x.anywhere
+	for len(found) > 0 || len(anywhere) > 0 {
+		var rule uint16
+		matches := false
+		if len(anywhere) == 0 || len(found) > 0 && uint16(found[0]>>1) < anywhere[0] {
+			rule = uint16(found[0] >> 1)
+			matches = found[0]&1 == 0 || x.patterns[rule].regexpMatches(path)
+			for len(found) > 0 && uint16(found[0]>>1) == rule {
+				found = found[1:] // the same rule by another beginning
+			}
+		} else {
+			rule, anywhere = anywhere[0], anywhere[1:]
+			p := x.patterns[rule]
+			matches = p == nil || p.anywhere(path)
+		}
+		if !matches {
+			continue
+		}
+		out = append(out, rule)
+		if x.final[rule] {
+			break
+		}
+	}
+	return out
+}

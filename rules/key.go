@@ -1,0 +1,310 @@
+package rules
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/dchest/siphash"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// partKind says what one part of a key is taken from.
+type partKind uint8
+
+const (
+	partPath partKind = iota
+	partRule
+	partUser
+	partIP
+	partGroup
+	partMethod
+	partAttribute
+)
+
+const attributePrefix = "attr:"
+
+// part is one part of a key.
+type part struct {
+	kind partKind
+	name string // of the attribute
+}
+
+// partNames are the parts that need no further name, indexed by kind.
+func partNames() []string { return []string{"path", "rule", "user", "ip", "group", "method"} }
+
+// String returns the part as a rules file spells it.
+func (p part) String() string {
+	if p.kind == partAttribute {
+		return attributePrefix + p.name
+	}
+	return partNames()[p.kind]
+}
+
+// value returns what a request has for the part, and whether it stands in for
+// something that is missing: the client's address for the user.
+func (p *part) value(r *limiter.Request) (v string, standIn bool) {
+	switch p.kind {
+	case partPath:
+		return r.Path, false
+	case partUser:
+		if r.User == "" {
+			return r.IP, true
+		}
+		return r.User, false
+	case partIP:
+		return r.IP, false
+	case partGroup:
+		return groupOf(r), false
+	case partMethod:
+		return r.Method, false
+	case partAttribute:
+		return r.Attributes[p.name], false
+	}
+	return "", false // partRule: which rule it is, is in the hash's own key
+}
+
+// missing reports whether a request lacks the part.
+func (p *part) missing(r *limiter.Request) bool {
+	if p.kind == partRule {
+		return false
+	}
+	v, standIn := p.value(r)
+	return standIn || v == ""
+}
+
+// key is one counter of a rule: what it is counted by, and the secret of its
+// hash.
+type key struct {
+	parts  []part
+	k0, k1 uint64
+	skip   bool // a request that lacks a part is not counted here
+}
+
+// newKey derives the key of the hash from the cluster, the rule and what is
+// counted by, so that it is the same in every process with the same options,
+// and survives a change of anything else in the file.
+func newKey(o *Options, rule string, parts []part, skip bool) key {
+	mac := hmac.New(sha256.New, o.Secret)
+	write := func(s string) {
+		var n [8]byte
+		binary.LittleEndian.PutUint64(n[:], uint64(len(s)))
+		mac.Write(n[:])
+		mac.Write([]byte(s))
+	}
+	write("weir key 1")
+	write(o.ClusterName)
+	write(rule)
+	for _, p := range parts {
+		write(p.String())
+	}
+	sum := mac.Sum(nil)
+	return key{
+		parts: parts, skip: skip,
+		k0: binary.LittleEndian.Uint64(sum), k1: binary.LittleEndian.Uint64(sum[8:]),
+	}
+}
+
+// headerBytes come before each value in what is hashed: its length, and in the
+// top bit whether it stands in for something missing. So a caller without a
+// name at address X and one named X are two, and no value can pass for two.
+const headerBytes = 2
+
+const standInBit = 1 << 15
+
+// outcome tells what became of a key.
+type outcome uint8
+
+const (
+	keyHashed outcome = iota
+	keySkipped
+	keyTooLong
+)
+
+// shortKey is how many bytes most keys need. The stack is cleared before it is
+// used, so a buffer for the longest key would cost as much as finding the rule.
+const shortKey = 96
+
+// hash identifies the request's counter. It neither allocates nor keeps
+// anything.
+func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
+	var buf [shortKey]byte
+	n, o := k.encode(r, buf[:])
+	switch o {
+	case keyTooLong:
+		return k.hashLong(r)
+	case keySkipped:
+		return limiter.Hash{}, o
+	}
+	hi, lo := siphash.Hash128(k.k0, k.k1, buf[:n])
+	return limiter.Hash{Hi: hi, Lo: lo}, o
+}
+
+func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
+	var buf [maxKeyParts*headerBytes + limiter.MaxKeyBytes]byte
+	n, o := k.encode(r, buf[:])
+	if o != keyHashed {
+		return limiter.Hash{}, o
+	}
+	hi, lo := siphash.Hash128(k.k0, k.k1, buf[:n])
+	return limiter.Hash{Hi: hi, Lo: lo}, o
+}
+
+// encode writes what identifies the counter among those of its rule.
+func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
+	room := limiter.MaxKeyBytes
+	for i := range k.parts {
+		p := &k.parts[i]
+		if k.skip && p.missing(r) {
+			return 0, keySkipped
+		}
+		v, standIn := p.value(r)
+		if room -= len(v); room < 0 || n+headerBytes+len(v) > len(buf) {
+			return 0, keyTooLong
+		}
+		header := uint16(len(v))
+		if standIn {
+			header |= standInBit
+		}
+		binary.LittleEndian.PutUint16(buf[n:], header)
+		n += headerBytes
+		end := n + copy(buf[n:], v)
+		if p.kind == partMethod {
+			for j := n; j < end; j++ {
+				buf[j] = upperByte(buf[j])
+			}
+		}
+		n = end
+	}
+	return n, keyHashed
+}
+
+// bytes is how long the values of a request's key are together.
+func (k *key) bytes(r *limiter.Request) (n int) {
+	for i := range k.parts {
+		v, _ := k.parts[i].value(r)
+		n += len(v)
+	}
+	return n
+}
+
+// String returns the key as a rules file spells it.
+func (k *key) String() string {
+	names := make([]string, len(k.parts))
+	for i, p := range k.parts {
+		names[i] = p.String()
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
+// appendName appends the key as people see it: the values, with colons between.
+func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
+	for i := range k.parts {
+		if i > 0 {
+			dst = append(dst, ':')
+		}
+		switch p := &k.parts[i]; p.kind {
+		case partRule:
+			dst = appendEscaped(dst, rule)
+		case partMethod:
+			dst = appendEscaped(dst, upper(r.Method))
+		default:
+			v, _ := p.value(r)
+			dst = appendEscaped(dst, v)
+		}
+	}
+	return dst
+}
+
+// appendEscaped appends a value in which the characters that mean something in
+// a key's name, and those that could confuse a terminal, are percent-escaped.
+func appendEscaped(dst []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '%', c == ':', c == '{', c == '}', c < ' ', c == 0x7f:
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// key reads what one counter is counted by.
+func (d *decoder) key(n *node) ([][]part, bool) {
+	parts := d.parts(n, "key")
+	if parts == nil {
+		return nil, false
+	}
+	return [][]part{parts}, false
+}
+
+// keys reads what several counters are counted by.
+func (d *decoder) keys(n *node) (out [][]part, skip bool) {
+	const form = `"keys" is a list of lists, such as [[ip], [user]]`
+	if n.kind != kindSequence || len(n.items) == 0 {
+		d.add(n, form+`; for one key of several parts write "key"`)
+		return nil, false
+	}
+	for _, item := range d.list(n, "keys", maxKeys) {
+		if item.kind != kindSequence {
+			d.add(item, form+"; this element is %s", item.kind)
+			continue
+		}
+		parts := d.parts(item, "a key")
+		if slices.ContainsFunc(out, func(o []part) bool { return slices.Equal(o, parts) }) {
+			d.add(item, "this key is in the list already")
+			continue
+		}
+		if parts != nil {
+			out = append(out, parts)
+		}
+	}
+	return out, true
+}
+
+func (d *decoder) parts(n *node, what string) []part {
+	var out []part
+	if n.kind == kindSequence && len(n.items) == 0 {
+		d.add(n, "%s is empty; to count all requests together write [rule]", what)
+	}
+	for _, item := range d.list(n, what, maxKeyParts) {
+		p, bad := readPart(item)
+		if bad == "" && slices.Contains(out, p) {
+			bad = quote(item.text) + " is in the key already"
+		}
+		if bad != "" {
+			d.add(item, "%s", bad)
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func readPart(n *node) (part, string) {
+	known := append(partNames(), attributePrefix+"NAME")
+	if n.kind == kindMapping && len(n.keys) == 1 && n.keys[0].text == "attr" {
+		return part{}, "write attr:NAME without a blank after the colon"
+	}
+	if n.kind != kindScalar {
+		return part{}, "a part of a key is one of " + strings.Join(known, ", ") + "; this is " + n.kind.String()
+	}
+	if name, ok := strings.CutPrefix(n.text, attributePrefix); ok {
+		switch {
+		case name == "":
+			return part{}, "attr: lacks the name of an attribute, as in attr:plan"
+		case len(name) > limiter.MaxNameBytes:
+			return part{}, "the attribute's name is too long"
+		}
+		return part{partAttribute, name}, ""
+	}
+	if i := slices.Index(partNames(), n.text); i >= 0 {
+		return part{kind: partKind(i)}, ""
+	}
+	return part{}, unknown("part of a key", n.text, known)
+}

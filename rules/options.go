@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// option is something that a limit may say, or inherit from its rule or from
+// the defaults.
+type option struct {
+	name string
+	// uses lists the algorithms that look at the option; empty means all.
+	uses []limiter.Algorithm
+	// set puts a value into a spec, or returns what is wrong with the value.
+	set func(s *limiter.Spec, n *node) string
+}
+
+func (o *option) usedBy(a limiter.Algorithm) bool {
+	return len(o.uses) == 0 || slices.Contains(o.uses, a)
+}
+
+// limitOptions are all options of a limit but those that only it can know: its
+// name, number and window.
+func limitOptions() []option {
+	buckets := []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA}
+	return []option{
+		{name: "algorithm", set: func(s *limiter.Spec, n *node) string { return choose(n, "algorithm", &s.Algorithm) }},
+		{name: "align", uses: []limiter.Algorithm{limiter.FixedWindow},
+			set: func(s *limiter.Spec, n *node) string { return choose(n, "alignment", &s.Align) }},
+		{name: "sub_windows", uses: []limiter.Algorithm{limiter.SlidingWindow}, set: setSubWindows},
+		{name: "coverage", uses: []limiter.Algorithm{limiter.SlidingWindow},
+			set: func(s *limiter.Spec, n *node) string { return choose(n, "coverage", &s.Coverage) }},
+		{name: "weight", uses: []limiter.Algorithm{limiter.SlidingCounter}, set: setWeight},
+		{name: "rounding", uses: []limiter.Algorithm{limiter.SlidingCounter},
+			set: func(s *limiter.Spec, n *node) string { return choose(n, "rounding", &s.Rounding) }},
+		{name: "burst", uses: buckets, set: func(s *limiter.Spec, n *node) (bad string) {
+			s.Burst, bad = units(n.text, 1)
+			return named("burst", bad)
+		}},
+		{name: "drip", uses: []limiter.Algorithm{limiter.LeakyBucket},
+			set: func(s *limiter.Spec, n *node) string { return choose(n, "drip", &s.Drip) }},
+		{name: "count_rejected",
+			set: func(s *limiter.Spec, n *node) string { return choose(n, "count_rejected mode", &s.CountRejected) }},
+		{name: "block", set: setBlock},
+	}
+}
+
+func setSubWindows(s *limiter.Spec, n *node) string {
+	m, bad := integer(n.text)
+	if bad == "" && (m < 1 || m > limiter.MaxSubWindows) {
+		bad = fmt.Sprintf("%d is out of range: give 1 to %d sub-windows", m, limiter.MaxSubWindows)
+	}
+	s.SubWindows = int(m)
+	return named("sub_windows", bad)
+}
+
+func setWeight(s *limiter.Spec, n *node) string {
+	w, bad := thousandths(n.text)
+	s.Weight = &w
+	return named("weight", bad)
+}
+
+func setBlock(s *limiter.Spec, n *node) (bad string) {
+	if s.Block, bad = duration(n.text); bad != "" {
+		return named("block", bad)
+	}
+	for _, p := range (&limiter.Spec{Limit: 1, Window: time.Second, Block: s.Block}).Problems() {
+		return p.Text // of the block, the only thing that can be wrong here
+	}
+	return ""
+}
+
+// named says which field is at fault, if one is.
+func named(field, bad string) string {
+	if bad == "" {
+		return ""
+	}
+	return field + ": " + bad
+}
+
+// choose reads one of the names of an enumeration whose first value is 0 and
+// whose String says "unknown" beyond the last.
+func choose[T interface {
+	~uint8
+	fmt.Stringer
+}](n *node, what string, out *T) string {
+	names := namesOf[T]()
+	i := slices.Index(names, n.text)
+	if i < 0 {
+		return unknown(what, n.text, names)
+	}
+	*out = T(i)
+	return ""
+}
+
+func namesOf[T interface {
+	~uint8
+	fmt.Stringer
+}]() (names []string) {
+	for v := T(0); v.String() != "unknown"; v++ {
+		names = append(names, v.String())
+	}
+	return names
+}
+
+// setting is an option that a file gives a valid value, and where.
+type setting struct {
+	option     *option
+	key, value *node
+}
+
+// spec is the spec of a limit in the making.
+type spec struct {
+	limiter.Spec
+	at  map[string]*node // where each field was given
+	bad map[string]bool  // fields whose problems are known already
+}
+
+// apply gives the spec its options, of which the last one of a name wins.
+// Inherited ones that the algorithm does not look at are passed over; one that
+// the limit itself gives must mean something.
+func (d *decoder) apply(s *spec, inherited, own []setting) {
+	all := slices.Concat(inherited, own)
+	for _, o := range all { // first, because it says which others mean something
+		if o.option.name == "algorithm" {
+			o.option.set(&s.Spec, o.value)
+		}
+	}
+	for i, o := range all {
+		switch {
+		case o.option.name == "algorithm":
+		case o.option.usedBy(s.Algorithm):
+			o.option.set(&s.Spec, o.value)
+			s.at[o.option.name] = o.value
+		case i >= len(inherited) && !s.bad["algorithm"]:
+			d.add(o.key, "%s does not use %q; it is an option of %s", s.Algorithm, o.option.name, algorithmList(o.option.uses))
+		}
+	}
+}
+
+func algorithmList(list []limiter.Algorithm) string {
+	names := make([]string, len(list))
+	for i, a := range list {
+		names[i] = a.String()
+	}
+	return strings.Join(names, ", ")
+}

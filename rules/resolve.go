@@ -1,0 +1,229 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Match tells which rules a request met.
+type Match struct {
+	// Rule is the name of the first rule that matched; empty if none did.
+	Rule string
+	// Unlimited tells that rules matched, but none of them counts anything:
+	// the request is allowed without asking anyone.
+	Unlimited bool
+	// Count is how many rules matched: more than one only where rules say
+	// "continue: true".
+	Count int
+}
+
+// Resolve finds the rules for a request and fills the charge, which it clears
+// first, with their counters. The caller owns both; nothing of them is kept.
+// Where no rule matches the charge stays empty.
+//
+// If the request names a rule, that rule decides, whatever it says of paths and
+// the like. If the request has limits of its own, rules are not consulted: it
+// counts by path and user under the name [limiter.RequestRule].
+//
+// The errors wrap [limiter.ErrInvalid] and leave the charge empty: a cost out
+// of range, the values of a key above [limiter.MaxKeyBytes], a rule whose keys
+// are all skipped because the request lacks a part of each, more than
+// [limiter.MaxKeys] counters, a named rule that does not exist, or own limits
+// that are too many, nil, of one name or beside a named rule. A shadow rule is an experiment and makes no request invalid: those of
+// its keys that cannot be had are left out.
+//
+// It may be called from many goroutines, and allocates nothing for a path that
+// the cache has, unless the request has limits of its own.
+func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
+	c.Clear()
+	if len(r.Limits) > 0 {
+		return s.resolveOwn(r, c)
+	}
+	if r.Cost.Given() {
+		if _, err := r.Cost.Value(0); err != nil {
+			return Match{}, err
+		}
+	}
+	if r.Rule != "" {
+		return s.resolveNamed(r, c)
+	}
+	if s.cache != nil && len(r.Path) <= maxCachedPath {
+		e, h := s.cache.get(r.Path)
+		if e != nil {
+			return s.fill(e.rules, r, c)
+		}
+		return s.resolveFresh(r, c, h)
+	}
+	return s.resolveLong(r, c)
+}
+
+// resolveNamed resolves a request that names its rule.
+func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error) {
+	i, ok := s.byName[r.Rule]
+	if !ok {
+		return Match{}, s.unknownRule(r.Rule)
+	}
+	u := &s.rules[i]
+	if len(u.keys) > 0 {
+		if err := u.charge(r, c); err != nil {
+			c.Clear()
+			return Match{}, err
+		}
+	}
+	return Match{Rule: u.limiter.Name, Unlimited: c.Len() == 0, Count: 1}, nil
+}
+
+func (s *Set) unknownRule(name string) error {
+	return fmt.Errorf("%w: there is no rule %s; name one of the rules file or none, so that the path finds it", limiter.ErrInvalid, quote(name))
+}
+
+// resolveFresh resolves a request whose path the cache does not have.
+func (s *Set) resolveFresh(r *limiter.Request, c *limiter.Charge, h uint64) (Match, error) {
+	var buf [64]uint16
+	list := s.paths.match(r.Path, buf[:0])
+	s.cache.put(r.Path, h, list)
+	return s.fill(list, r, c)
+}
+
+// resolveLong resolves a request whose path is not to be cached.
+func (s *Set) resolveLong(r *limiter.Request, c *limiter.Charge) (Match, error) {
+	var buf [64]uint16
+	return s.fill(s.paths.match(r.Path, buf[:0]), r, c)
+}
+
+// fill adds the counters of those rules that the rest of the request fits, of
+// the ones that its path matches.
+func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge) (m Match, err error) {
+	for _, i := range list {
+		u := &s.rules[i]
+		if !u.plain && !u.match.accepts(r) {
+			continue
+		}
+		if m.Count++; m.Count == 1 {
+			m.Rule = u.limiter.Name
+		}
+		if len(u.keys) > 0 {
+			if err := u.charge(r, c); err != nil {
+				c.Clear()
+				return Match{}, err
+			}
+		}
+		if !u.more {
+			break
+		}
+	}
+	m.Unlimited = m.Count > 0 && c.Len() == 0
+	return m, nil
+}
+
+// charge adds the counters of one rule.
+func (u *rule) charge(r *limiter.Request, c *limiter.Charge) error {
+	cost := u.costs.def
+	if r.Cost.Given() {
+		cost, _ = r.Cost.Value(0) // Resolve has looked at its range
+	} else if len(u.costs.methods) > 0 {
+		cost = u.costs.of(r.Method)
+	}
+	added := false
+	for i := range u.keys {
+		hash, outcome := u.keys[i].hash(r)
+		switch outcome {
+		case keySkipped:
+			continue
+		case keyTooLong:
+			if u.limiter.Shadow {
+				continue
+			}
+			return tooLong(u.limiter.Name, &u.keys[i], r)
+		}
+		if !c.Add(limiter.Key{Hash: hash, Rule: u.limiter, Cost: cost, Index: uint8(i)}) {
+			return fmt.Errorf("%w: the rules that match count by more than %d keys together; rule %q is one too many",
+				limiter.ErrInvalid, limiter.MaxKeys, u.limiter.Name)
+		}
+		added = true
+	}
+	if !added && !u.limiter.Shadow {
+		return u.nothingToCount()
+	}
+	return nil
+}
+
+func tooLong(rule string, k *key, r *limiter.Request) error {
+	return fmt.Errorf("%w: the values of key %s of rule %q have %d bytes together; at most %d are allowed",
+		limiter.ErrInvalid, k, rule, k.bytes(r), limiter.MaxKeyBytes)
+}
+
+func (u *rule) nothingToCount() error {
+	names := make([]string, len(u.keys))
+	for i := range u.keys {
+		names[i] = u.keys[i].String()
+	}
+	return fmt.Errorf("%w: rule %q counts by %s, and the request lacks a part of each",
+		limiter.ErrInvalid, u.limiter.Name, strings.Join(names, " and "))
+}
+
+// resolveOwn resolves a request with limits of its own.
+func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (Match, error) {
+	if r.Rule != "" {
+		return Match{}, fmt.Errorf("%w: the request names rule %q and brings limits of its own; give one of the two", limiter.ErrInvalid, r.Rule)
+	}
+	if err := checkOwn(r.Limits); err != nil {
+		return Match{}, err
+	}
+	cost, err := r.Cost.Value(1)
+	if err != nil {
+		return Match{}, err
+	}
+	hash, outcome := s.own.hash(r)
+	if outcome == keyTooLong {
+		return Match{}, tooLong(limiter.RequestRule, &s.own, r)
+	}
+	rule := &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(r.Limits)}
+	c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost})
+	return Match{Rule: limiter.RequestRule, Count: 1}, nil
+}
+
+// checkOwn says what is wrong with limits that came with a request.
+func checkOwn(limits []*limiter.Limit) error {
+	if len(limits) > limiter.MaxLimits {
+		return fmt.Errorf("%w: the request has %d limits; at most %d are allowed", limiter.ErrInvalid, len(limits), limiter.MaxLimits)
+	}
+	for i, l := range limits {
+		if l == nil {
+			return fmt.Errorf("%w: limit %d of the request is nil", limiter.ErrInvalid, i)
+		}
+		for _, o := range limits[:i] {
+			if o.Name() == l.Name() {
+				return fmt.Errorf("%w: two limits of the request are named %q", limiter.ErrInvalid, l.Name())
+			}
+		}
+	}
+	return nil
+}
+
+// AppendKeyName appends the name of a counter as people see it, and returns the
+// extended slice: the values of the key in the order of the rules file and the
+// limit's name, with colons between, such as /towns:ada:minute. In the values
+// the characters % : { } and control characters are escaped as %25 and so on.
+// Without a limit the name ends after the values.
+//
+// The request must be the one that the key was resolved from. A key of a rule
+// that this set does not have is named by path and user.
+func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *limiter.Key, l *limiter.Limit) []byte {
+	from, rule := &s.own, limiter.RequestRule
+	if k.Rule != nil {
+		rule = k.Rule.Name
+		if i, ok := s.byName[rule]; ok && int(k.Index) < len(s.rules[i].keys) {
+			from = &s.rules[i].keys[k.Index]
+		}
+	}
+	dst = from.appendName(dst, rule, r)
+	if l != nil {
+		dst = append(dst, ':')
+		dst = appendEscaped(dst, l.Name())
+	}
+	return dst
+}

@@ -1,0 +1,338 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// level is what a rule may say and the defaults may say for it.
+type level struct {
+	settings    []setting // of limits; the last one of a name wins
+	unreachable limiter.Unreachable
+	replication limiter.Replication
+	shadow      bool
+	keys        [][]part
+	skip        bool // a key that lacks a part is skipped (keys, not key)
+	costs       costs
+}
+
+// baseLevel is what holds where a file says nothing.
+func baseLevel() level {
+	return level{keys: [][]part{{{kind: partPath}, {kind: partUser}}}, costs: costs{def: 1}}
+}
+
+// levelFields reads what may stand in a rule as well as under defaults.
+func (d *decoder) levelFields(l *level) []field {
+	l.settings = slices.Clip(l.settings) // so that rules do not write into each other's
+	fields := d.optionFields(&l.settings, nil)
+	var given *node
+	keys := func(read func(*node) ([][]part, bool)) func(k, v *node) {
+		return func(k, v *node) {
+			if given != nil {
+				d.add(k, `"key" and "keys" exclude each other; the other one is on line %d`, given.line)
+				return
+			}
+			given = k
+			if parts, skip := read(v); parts != nil {
+				l.keys, l.skip = parts, skip
+			}
+		}
+	}
+	return append(fields,
+		choice(d, "on_unreachable", &l.unreachable),
+		choice(d, "replication", &l.replication),
+		d.boolean("shadow", &l.shadow),
+		field{"key", keys(d.key)},
+		field{"keys", keys(d.keys)},
+		field{"cost", func(_, v *node) { d.costs(v, &l.costs) }},
+	)
+}
+
+// optionFields reads the options of limits: valid ones are appended to
+// settings, the names of others are put into bad, if there is one.
+func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field {
+	fields := make([]field, 0, len(d.options)+8)
+	for i := range d.options {
+		o := &d.options[i]
+		fields = append(fields, field{o.name, func(k, v *node) {
+			ok := d.scalar(v, o.name)
+			if ok {
+				var scratch limiter.Spec
+				if text := o.set(&scratch, v); text != "" {
+					d.add(v, "%s", text)
+					ok = false
+				}
+			}
+			switch {
+			case ok:
+				*settings = append(*settings, setting{o, k, v})
+			case bad != nil:
+				bad[o.name] = true
+			}
+		}})
+	}
+	return fields
+}
+
+// definition is a rule as the file gives it.
+type definition struct {
+	level
+	line      int
+	name      string
+	match     matcher
+	limits    []*limiter.Limit
+	unlimited bool
+	more      bool // continue
+}
+
+func (d *decoder) rule(n *node, outer level) {
+	r := definition{level: outer, line: n.line}
+	var name, limits, unlimited, more *node
+	fields := append(d.levelFields(&r.level),
+		field{"name", func(_, v *node) { name = v }},
+		field{"match", func(_, v *node) { d.match(v, &r.match) }},
+		field{"limits", func(_, v *node) { limits = v }},
+		field{"unlimited", func(k, v *node) { unlimited = v; d.boolean("unlimited", &r.unlimited).read(k, v) }},
+		field{"continue", func(k, v *node) { more = k; d.boolean("continue", &r.more).read(k, v) }},
+	)
+	if n.kind == kindNull {
+		d.add(n, "this rule is empty")
+		return
+	}
+	if d.mapping(n, "a rule", fields, ruleHint); n.kind != kindMapping {
+		return
+	}
+	if name != nil {
+		d.name(name, &r)
+	} else if !d.reported(n, "name") {
+		d.add(n, `this rule has no name; names must be unique and appear in answers`)
+	}
+	if limits != nil {
+		r.limits = d.limits(limits, r.settings)
+	}
+	switch {
+	case r.unlimited && limits != nil:
+		d.add(limits, `"unlimited: true" and "limits" exclude each other`)
+	case r.unlimited || limits != nil:
+	case unlimited == nil && len(r.match.groups) > 0:
+		r.unlimited = true // a group without a limit is unrestricted
+	case unlimited != nil && !isFalse(unlimited), unlimited == nil && d.reported(n, "unlimited"), d.reported(n, "limits"):
+		// What is wrong was reported.
+	default:
+		d.add(n, `this rule has no limits: add "limits", or "unlimited: true" to let everything pass`)
+	}
+	if r.unlimited && r.more {
+		d.add(more, `"continue: true" makes no sense on an unlimited rule: the next match would limit it again`)
+	}
+	d.rules = append(d.rules, r)
+}
+
+func isFalse(n *node) bool {
+	b, bad := boolean(n)
+	return n.kind == kindScalar && bad == "" && !b
+}
+
+func ruleHint(name string) string {
+	switch name {
+	case "path", "method", "methods", "group", "groups", "attributes":
+		return fmt.Sprintf("%q stands under \"match\"", name)
+	case "limit", "window":
+		return fmt.Sprintf(`%q stands in an element of "limits", such as "limits: [5/second]"`, name)
+	}
+	return ""
+}
+
+// name reads a rule's name.
+func (d *decoder) name(n *node, r *definition) {
+	name, ok := d.text(n, "the rule's name")
+	switch first := d.names[name]; {
+	case !ok:
+	case name == limiter.RequestRule:
+		d.add(n, "%q is reserved for limits that come with a request; choose another name", name)
+	case first != nil:
+		d.add(n, "there is another rule named %q on line %d; names must be unique", name, first.line)
+	default:
+		d.names[name] = n
+		r.name = name
+	}
+}
+
+// limits reads a rule's limits.
+func (d *decoder) limits(n *node, inherited []setting) []*limiter.Limit {
+	if n.kind == kindSequence && len(n.items) == 0 {
+		d.add(n, `the list of limits is empty; write "unlimited: true" instead to let everything pass`)
+	}
+	first := make(map[string]*node)
+	var out []*limiter.Limit
+	for _, item := range d.list(n, "limits", limiter.MaxLimits) {
+		s := d.limit(item, inherited)
+		if s == nil {
+			continue
+		}
+		name := s.Name
+		if name == "" {
+			name = limiter.WindowName(s.Window)
+		}
+		if f := first[name]; f != nil {
+			d.add(item, "two limits of this rule are named %q, the other one on line %d: give one a name, as in {name: other, limit: 5, window: 1m}", name, f.line)
+			continue
+		}
+		first[name] = item
+		l, err := limiter.NewLimit(s.Spec)
+		if err != nil { // what is wrong was reported
+			continue
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// limit reads one limit; its spec may be invalid, which has then been reported.
+// It returns nil where not even a name is to be had.
+func (d *decoder) limit(n *node, inherited []setting) *spec {
+	s := &spec{at: make(map[string]*node), bad: make(map[string]bool)}
+	var own []setting
+	switch n.kind {
+	case kindScalar:
+		var bad string
+		if s.Limit, s.Window, bad = rate(n.text); bad != "" {
+			d.add(n, "%s", bad)
+			return nil
+		}
+	case kindMapping:
+		d.limitMapping(n, s, &own)
+	default:
+		d.add(n, "a limit is written as 5/second or as a mapping with limit and window; this is %s", n.kind)
+		return nil
+	}
+	if s.bad["algorithm"] {
+		s.bad["burst"], s.bad["sub_windows"] = true, true // they depend on it
+	}
+	d.apply(s, inherited, own)
+	for _, p := range s.Problems() {
+		if s.bad[p.Field] {
+			continue
+		}
+		at := s.at[p.Field]
+		if at == nil {
+			at = n
+		}
+		d.add(at, "%s", p.Text)
+	}
+	if s.bad["name"] || s.Name == "" && s.Window <= 0 {
+		return nil
+	}
+	return s
+}
+
+// limitMapping reads a limit in its long form.
+func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
+	fields := append(d.optionFields(own, s.bad),
+		field{"name", func(_, v *node) {
+			name, ok := d.text(v, "the limit's name")
+			s.Name, s.bad["name"] = name, !ok
+		}},
+		field{"limit", func(_, v *node) {
+			d.limitField(v, s, "limit", func() (bad string) { s.Limit, bad = integer(v.text); return bad })
+		}},
+		field{"window", func(_, v *node) {
+			d.limitField(v, s, "window", func() (bad string) { s.Window, bad = duration(v.text); return bad })
+		}},
+	)
+	d.mapping(n, "a limit", fields, func(name string) string {
+		switch name {
+		case "rate", "per", "interval", "period", "unit", "units":
+			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form 5/second`, name)
+		}
+		return ""
+	})
+	for _, name := range []string{"limit", "window"} {
+		if s.at[name] == nil {
+			s.bad[name] = true
+			if !d.reported(n, name) {
+				d.add(n, "this limit has no %q", name)
+			}
+		}
+	}
+}
+
+// limitField reads the number or the window of a limit.
+func (d *decoder) limitField(v *node, s *spec, name string, read func() string) {
+	s.at[name] = v
+	if !d.scalar(v, name) {
+		s.bad[name] = true
+		return
+	}
+	if bad := read(); bad != "" {
+		s.bad[name] = true
+		if name == "limit" && strings.Contains(v.text, "/") {
+			bad = quote(v.text) + ` has a window in it: write "limit: 5" and "window: second", or the short form 5/second by itself`
+		}
+		d.add(v, "%s: %s", name, bad)
+	}
+}
+
+// costs are what a check costs by its method, in units.
+type costs struct {
+	def     uint32
+	methods []methodCost
+}
+
+type methodCost struct {
+	method string // in upper case
+	cost   uint32
+}
+
+// of returns the cost of a check with this method.
+func (c *costs) of(method string) uint32 {
+	for i := range c.methods {
+		if equalUpper(c.methods[i].method, method) {
+			return c.methods[i].cost
+		}
+	}
+	return c.def
+}
+
+func (d *decoder) costs(n *node, out *costs) {
+	c := costs{def: 1}
+	switch n.kind {
+	case kindScalar:
+		c.def = d.cost(n)
+	case kindMapping:
+		if len(n.keys) > maxCosts {
+			d.add(n.keys[maxCosts], "cost has %d methods; at most %d are allowed", len(n.keys), maxCosts)
+			return
+		}
+		for i, k := range n.keys {
+			method := upper(k.text)
+			switch {
+			case k.text == "default":
+				c.def = d.cost(n.items[i])
+			case slices.ContainsFunc(c.methods, func(m methodCost) bool { return m.method == method }):
+				d.add(k, "the cost of method %s is given twice", quote(method))
+			default:
+				c.methods = append(c.methods, methodCost{method, d.cost(n.items[i])})
+			}
+		}
+	default:
+		d.add(n, "cost is a number of units or a mapping of methods to units, not %s", n.kind)
+		return
+	}
+	slices.SortFunc(c.methods, func(a, b methodCost) int { return strings.Compare(a.method, b.method) })
+	*out = c
+}
+
+func (d *decoder) cost(n *node) uint32 {
+	if n.kind != kindScalar {
+		d.add(n, "a cost is a whole number of units, not %s", n.kind)
+		return 0
+	}
+	v, bad := units(n.text, 0)
+	if bad != "" {
+		d.add(n, "cost: %s", bad)
+	}
+	return uint32(v)
+}

@@ -1,0 +1,160 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// The functions here read one value each. They return what is wrong with it, or
+// "" if nothing is, so that the caller can say where.
+
+// integer reads a whole number in decimal digits, with underscores between
+// digits if one likes.
+func integer(s string) (int64, string) {
+	digits := strings.TrimPrefix(s, "-")
+	if digits == "" || digits[0] == '_' || digits[len(digits)-1] == '_' || strings.Contains(digits, "__") ||
+		strings.Trim(digits, "0123456789_") != "" {
+		return 0, fmt.Sprintf("%s is not a whole number", quote(s))
+	}
+	n, err := strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
+	if err != nil {
+		return 0, fmt.Sprintf("%s is too large a number", quote(s))
+	}
+	return n, ""
+}
+
+// units reads a number of units from least to [limiter.MaxUnits].
+func units(s string, least int64) (int64, string) {
+	n, bad := integer(s)
+	if bad == "" && (n < least || n > limiter.MaxUnits) {
+		bad = fmt.Sprintf("%d is out of range: give %d to %d units", n, least, int64(limiter.MaxUnits))
+	}
+	return n, bad
+}
+
+// boolean reads true or false.
+func boolean(n *node) (bool, string) {
+	if !n.quoted {
+		switch n.text {
+		case "true", "True", "TRUE":
+			return true, ""
+		case "false", "False", "FALSE":
+			return false, ""
+		}
+	}
+	return false, fmt.Sprintf("%s is neither true nor false", quote(n.text))
+}
+
+// thousandths reads a number from 0 to 1 with at most three decimals.
+func thousandths(s string) (int, string) {
+	whole, decimals, _ := strings.Cut(s, ".")
+	if whole == "" && decimals == "" || strings.Trim(whole+decimals, "0123456789") != "" {
+		return 0, fmt.Sprintf("%s is not a number from 0 to 1, such as 0.5", quote(s))
+	}
+	if len(decimals) > 3 {
+		return 0, fmt.Sprintf("%s has more than three decimals", quote(s))
+	}
+	n, err := strconv.Atoi(whole + (decimals + "000")[:3])
+	if err != nil || n > 1000 {
+		return 0, fmt.Sprintf("%s is out of range: give 0 to 1", quote(s))
+	}
+	return n, ""
+}
+
+const (
+	day     = 24 * time.Hour
+	durText = "a unit (second, minute, hour, day, week, month, year) or a duration such as 15m, 1h30m or 2d"
+)
+
+// unitNames are the windows that have a name.
+func unitNames() []string {
+	return []string{"second", "minute", "hour", "day", "week", "month", "year"}
+}
+
+func unit(name string) (time.Duration, bool) {
+	switch name {
+	case "second":
+		return time.Second, true
+	case "minute":
+		return time.Minute, true
+	case "hour":
+		return time.Hour, true
+	case "day":
+		return day, true
+	case "week":
+		return 7 * day, true
+	case "month":
+		return 30 * day, true
+	case "year":
+		return 365 * day, true
+	}
+	return 0, false
+}
+
+// duration reads the name of a unit, or a duration as Go writes it, in which d
+// (24 hours) and w (7 days) are units too.
+func duration(s string) (time.Duration, string) {
+	if d, ok := unit(s); ok {
+		return d, ""
+	}
+	if s == "0" {
+		return 0, ""
+	}
+	total, rest := time.Duration(0), s
+	for rest != "" {
+		n := len(rest) - len(strings.TrimLeft(rest, "0123456789."))
+		u := len(rest) - n - len(strings.TrimLeft(rest[n:], "abcdefghijklmnopqrstuvwxyzµμ"))
+		part, ok := durationPart(rest[:n], rest[n:n+u])
+		if !ok || n == 0 || total > math.MaxInt64-part {
+			return 0, badDuration(s)
+		}
+		total, rest = total+part, rest[n+u:]
+	}
+	if s == "" {
+		return 0, badDuration(s)
+	}
+	return total, ""
+}
+
+func durationPart(number, unit string) (time.Duration, bool) {
+	times := time.Duration(1)
+	switch unit {
+	case "d":
+		unit, times = "h", 24
+	case "w":
+		unit, times = "h", 7*24
+	}
+	d, err := time.ParseDuration(number + unit)
+	if err != nil || d < 0 || d > math.MaxInt64/times {
+		return 0, false
+	}
+	return d * times, true
+}
+
+func badDuration(s string) string {
+	if _, bad := integer(s); bad == "" && s[0] != '-' {
+		return fmt.Sprintf("%s lacks a unit: write %ss for seconds, for example", quote(s), s)
+	}
+	if name := nearest(s, unitNames()); name != "" && len(s) > 2 {
+		return fmt.Sprintf("%s is not a duration; did you mean %q?", quote(s), name)
+	}
+	return fmt.Sprintf("%s is not a duration: write %s", quote(s), durText)
+}
+
+// rate reads a limit in its short form, such as 5/second or 20/15m.
+func rate(s string) (limit int64, window time.Duration, bad string) {
+	count, per, found := strings.Cut(s, "/")
+	if !found {
+		return 0, 0, fmt.Sprintf("%s is not a limit: write units per window, such as 5/second or 20/15m", quote(s))
+	}
+	if limit, bad = integer(strings.TrimSpace(count)); bad != "" {
+		return 0, 0, bad
+	}
+	window, bad = duration(strings.TrimSpace(per))
+	return limit, window, bad
+}
