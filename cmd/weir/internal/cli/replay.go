@@ -39,10 +39,11 @@ denied, the keys that were denied most, and the course over time.
 
 A line counts if it starts
     host ident user [17/May/2015:10:05:03 +0000] "METHOD PATH
-whatever follows. Other lines are skipped and counted; so are requests that
-cannot be decided, because their key is over 256 bytes. The first field is taken
+whatever follows. Other lines are skipped and counted. The first field is taken
 as the client's address (even if it is a name), "-" as no user, and the path is
-taken without its query. Of a line longer than 64 KiB the rest is ignored.
+taken without its query. Of a line longer than 64 KiB the rest is ignored. A
+request whose key is over 256 bytes, which a node refuses, is decided by a
+shortened key, and a note says how many there were.
 
 --rules may be given several times: the files are then compared side by side,
 and "newly denied" are the requests that the first file allows.
@@ -112,6 +113,9 @@ func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error 
 
 func (a *app) printReplay(reports []replay.Report, o replayOptions) error {
 	for _, r := range reports {
+		if r.Shortened > 0 {
+			a.note("%s: a node refuses %s, decided here by a shortened key; the first: %v", r.RulesFile, term.Plural(r.Shortened, "request"), r.FirstLong)
+		}
 		if r.Refused > 0 {
 			a.note("%s: %s could not be decided, counted as skipped; the first: %v", r.RulesFile, term.Plural(r.Refused, "request"), r.FirstRefusal)
 		}

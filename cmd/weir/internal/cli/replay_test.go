@@ -111,8 +111,8 @@ func TestReplayOnATerminal(t *testing.T) {
 	}
 }
 
-// Lines that do not count, and requests that cannot be decided, are counted and
-// named, and end nothing.
+// Lines that do not count are counted and named, and requests that a node would
+// refuse are named; they end nothing.
 func TestReplaySkips(t *testing.T) {
 	rules := file(t, "rules.yaml", townRules)
 	const mb = 1 << 20
@@ -122,14 +122,16 @@ func TestReplaySkips(t *testing.T) {
 		logLine("ada", 7, "/elsewhere/"+strings.Repeat("z", mb))+
 		strings.Repeat("long rubbish ", mb/13)+"\n")
 	got := person{}.run(t, "replay", "--rules", rules, log)
-	want := strings.NewReplacer("requests\t6", "requests\t7", "\nallowed\t4", "\nallowed\t5", "unmatched\t1", "unmatched\t2",
-		"skipped_lines\t0", "skipped_lines\t5", "█    █    █   ", "█  █ █    █   ").Replace(townReport)
+	want := strings.NewReplacer("requests\t6", "requests\t9", "\nallowed\t4", "\nallowed\t7", "unmatched\t1", "unmatched\t2",
+		"skipped_lines\t0", "skipped_lines\t3",
+		"towns\tallowed\t3", "towns\tallowed\t5", "towns/minute\tallowed\t3", "towns/minute\tallowed\t5",
+		"most\t1\t█    █    █                   █", "most\t2\t▄ ▄█ ▄    ▄                   ▄").Replace(townReport)
 	if got.status != 0 || got.out != want {
 		t.Errorf("status %d\n%s", got.status, cmp.Diff(want, got.out))
 	}
 	for _, want := range []string{
 		`access.log: 3 lines skipped; the first, line 1: ""`,
-		"rules.yaml: 2 requests could not be decided, counted as skipped; the first: ", "at most 256",
+		"rules.yaml: a node refuses 2 requests, decided here by a shortened key; the first: ", "at most 256",
 	} {
 		if !strings.Contains(got.err, want) {
 			t.Errorf("%q is not in:\n%s", want, got.err)

@@ -35,9 +35,9 @@ type Run struct {
 	Seen func(at limiter.Tick, r *limiter.Request, d *limiter.Decision, refusal error)
 }
 
-// Do asks for every request of the trace in turn. A request that is itself
-// invalid, as one whose key is too long, is counted as refused; any other error
-// of the decider ends the run.
+// Do asks for every request of the trace in turn. One whose key is too long,
+// which a node refuses, is decided by a shortened key. A request that is refused
+// all the same is counted as that; any other error of the decider ends the run.
 func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error) {
 	out := &Result{RulesFile: run.RulesFile, Rules: run.Rules}
 	if run.Compare {
@@ -49,7 +49,8 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 		r limiter.Request
 		d limiter.Decision
 	)
-	name := func(l *limiter.LimitDecision) string { return run.Decider.KeyName(&r, l) }
+	asked := &r
+	name := func(l *limiter.LimitDecision) string { return run.Decider.KeyName(asked, l) }
 	cursor := trace.Cursor()
 	for i := 0; ; i++ {
 		at, ok := cursor.Next(&r)
@@ -60,7 +61,15 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 			run.Tick(i)
 		}
 		run.SetTime(at)
-		err := run.Decider.Check(ctx, &r, &d)
+		asked = &r
+		err := run.Decider.Check(ctx, asked, &d)
+		if errors.Is(err, limiter.ErrInvalid) {
+			if short := r; shorten(&short) {
+				out.noteLong(err)
+				asked = &short
+				err = run.Decider.Check(ctx, asked, &d)
+			}
+		}
 		switch {
 		case err == nil:
 			t.add(&d, name)
@@ -74,6 +83,13 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 			run.Seen(at, &r, &d, err)
 		}
 	}
+}
+
+func (r *Result) noteLong(err error) {
+	if r.Shortened == 0 {
+		r.FirstLong = err
+	}
+	r.Shortened++
 }
 
 func (r *Result) refuse(err error) {

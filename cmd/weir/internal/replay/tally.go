@@ -20,7 +20,11 @@ type Result struct {
 	// many requests they would have denied.
 	HasShadow    bool
 	ShadowDenied int
-	// Refused requests could not be decided, because their key is too long.
+	// Shortened requests have a key that is too long, and were decided by a
+	// shorter one in its place; FirstLong says how a node refuses the first.
+	Shortened int
+	FirstLong error
+	// Refused requests could not be decided.
 	Refused int
 	// FirstRefusal says why, of the first one; nil if there was none.
 	FirstRefusal error
