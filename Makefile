@@ -21,7 +21,7 @@ help: ## This list
 test: deps tidy fmt vet lint race cross generated bench-module ## All that CI runs
 
 .PHONY: test-long
-test-long: deps ## Many seeds of every randomised test, then every fuzz target for FUZZTIME (10m)
+test-long: deps ## The tests with WEIR_SEEDS seeds, then every fuzz target for FUZZTIME (10m)
 	WEIR_SEEDS=$(strip $(WEIR_SEEDS)) $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...
 	scripts/fuzz.sh $(strip $(FUZZTIME))
 
