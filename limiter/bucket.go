@@ -19,15 +19,8 @@ func (l *Limit) debt(s *State, now Tick) (hi, lo uint64) {
 	return hi + carry, lo
 }
 
-// bucketAdmits tells whether max(TAT, now) + n*T - now <= burst*T, both sides
-// times limit.
-func (l *Limit) bucketAdmits(s *State, now Tick, n uint64) bool {
-	hi, lo := l.debt(s, now)
-	mostHi, mostLo := bits.Mul64(l.cap-n, uint64(l.window))
-	return hi < mostHi || hi == mostHi && lo <= mostLo
-}
-
-// bucketUsed returns the level in units, rounded up.
+// bucketUsed returns the level in units, rounded up. That n more fit, used + n
+// <= burst, is max(TAT, now) + n*T - now <= burst*T, since burst - n is whole.
 func (l *Limit) bucketUsed(s *State, now Tick) uint64 {
 	hi, lo := l.debt(s, now)
 	lo, carry := bits.Add64(lo, uint64(l.window)-1, 0)

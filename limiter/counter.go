@@ -12,9 +12,11 @@ type Counter struct {
 }
 
 type cell struct {
-	limit *Limit // whose state it is
-	state State
-	words []uint64
+	limit   *Limit // whose state it is
+	state   State
+	words   []uint64
+	used    uint64 // in the present decision, before it charges
+	charged uint32
 }
 
 // NewCounter returns a counter that was never charged.
@@ -75,7 +77,7 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 		*out = LimitDecision{Rule: &c.rule, Limit: l, Cost: cost}
 		k := &c.cells[i]
 		k.adopt(l, now)
-		l.Probe(&k.state, k.words, now, out)
+		k.used, k.charged = l.Probe(&k.state, k.words, now, out), 0
 	}
 	d.Settle(peek)
 	for i, l := range c.limits {
@@ -84,6 +86,7 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 		if charge {
 			k.reserve(cost)
 			l.Charge(&k.state, k.words, now, cost)
+			k.charged = cost
 			d.Receipt = Receipt{Time: now}
 		}
 		if block {
@@ -91,7 +94,8 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 		}
 	}
 	for i, l := range c.limits {
-		l.Report(&c.cells[i].state, c.cells[i].words, now, !d.Allowed, d.Limit(i))
+		k := &c.cells[i]
+		l.Report(&k.state, k.words, now, k.used, k.charged, !d.Allowed, d.Limit(i))
 	}
 	d.Conclude()
 }

@@ -6,14 +6,18 @@ package limiter
 // is the same steps without a choice.
 
 // Probe asks one limit about the cost in out.Cost, fills out.Allowed, out.Never
-// and out.Blocked, and clears out.Overflow and out.RetryAfter. It changes the state only by [Limit.Roll].
-func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) {
+// and out.Blocked, and clears out.Overflow and out.RetryAfter. It returns the
+// units that count at now, for [Limit.Report]. It changes the state only by
+// [Limit.Roll].
+func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) (used uint64) {
 	l.Roll(s, words, now)
+	used = l.used(s, words, now)
 	n := uint64(max(out.Cost, 1))
 	out.Overflow, out.RetryAfter = false, 0
 	out.Never = n > l.cap
 	out.Blocked = s.Until > now
-	out.Allowed = !out.Never && !out.Blocked && l.admits(s, words, now, n)
+	out.Allowed = !out.Blocked && used+n <= l.cap
+	return used
 }
 
 // Settle turns the answers of all limits into the answer of the check, and
@@ -68,11 +72,18 @@ func (l *Limit) Block(s *State, now Tick, out *LimitDecision) {
 }
 
 // Report fills out.Remaining, out.ResetAfter and, where the check was denied
-// though not for ever, out.RetryAfter, after whatever was charged. A limit of a
-// shadow rule that would deny tells the wait too, though the check is allowed.
-func (l *Limit) Report(s *State, words []uint64, now Tick, denied bool, out *LimitDecision) {
+// though not for ever, out.RetryAfter, after whatever was charged: used is what
+// [Limit.Probe] returned, charged the units charged since. A limit of a shadow
+// rule that would deny tells the wait too, though the check is allowed.
+func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged uint32, denied bool, out *LimitDecision) {
+	switch {
+	case charged == 0:
+	case l.p.count == CountAll:
+		used = l.used(s, words, now) // it may have been more than there was room for
+	default:
+		used += uint64(charged)
+	}
 	out.ResetAfter = max(0, l.EmptyAt(s, words)-now)
-	used := l.used(s, words, now)
 	out.Remaining = uint32(l.cap - min(used, l.cap))
 	if s.Until > now {
 		out.Remaining = 0
@@ -81,7 +92,7 @@ func (l *Limit) Report(s *State, words []uint64, now Tick, denied bool, out *Lim
 		return
 	}
 	n := uint64(max(out.Cost, 1))
-	if !l.admits(s, words, now, n) {
+	if used+n > l.cap {
 		out.RetryAfter = l.admitsAt(s, words, n) - now
 	}
 	out.RetryAfter = max(out.RetryAfter, s.Until-now)

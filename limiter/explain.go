@@ -69,7 +69,7 @@ func (l *Limit) Explain(s *State, words []uint64, now Tick, out *LimitDecision) 
 		e.Arithmetic = fmt.Sprintf("cost %d > capacity %d: never", n, l.cap)
 	case s.Until > now:
 		e.Arithmetic = fmt.Sprintf("blocked until %s, %v more: no", stamp(s.Until), (s.Until - now).Duration())
-	case l.admits(s, words, now, n):
+	case l.used(s, words, now)+n <= l.cap:
 		e.Arithmetic = sum + ": yes"
 	default:
 		e.Arithmetic = sum + ": no"

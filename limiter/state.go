@@ -48,16 +48,8 @@ func (l *Limit) Roll(s *State, words []uint64, now Tick) {
 	}
 }
 
-// admits tells whether the limit's arithmetic, block aside, admits n units,
-// 1 <= n <= capacity.
-func (l *Limit) admits(s *State, words []uint64, now Tick, n uint64) bool {
-	if l.shared {
-		return l.bucketAdmits(s, now, n)
-	}
-	return l.used(s, words, now)+n <= l.cap
-}
-
-// used returns the units that count at now, rounded up.
+// used returns the units that count at now, rounded up: n more are admitted,
+// block aside, if used + n <= capacity.
 func (l *Limit) used(s *State, words []uint64, now Tick) uint64 {
 	switch l.p.algorithm {
 	case FixedWindow, SlidingLog:

@@ -86,6 +86,9 @@ func (l *Limit) tailFits(start Tick, previous uint32, room uint64) Tick {
 		return start
 	}
 	full := 1000 * uint64(l.window)
+	if room == 0 && l.slack(full) == 0 {
+		return start + l.window
+	}
 	hi, lo := bits.Mul64(room, full)
 	lo, carry := bits.Add64(lo, l.slack(full), 0)
 	if hi += carry; hi >= rate {

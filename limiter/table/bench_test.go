@@ -96,3 +96,27 @@ func BenchmarkSizes(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkArithmetic decides one key over and over on one core: what a check
+// costs where memory does not matter.
+func BenchmarkArithmetic(b *testing.B) {
+	run := func(name string, rule *limiter.Rule) {
+		b.Run(name, func(b *testing.B) {
+			t := New(Config{})
+			var c limiter.Charge
+			var d limiter.Decision
+			h := benchHashes(1)[0]
+			now := limiter.Tick(1e15)
+			for b.Loop() {
+				now += 10_000
+				c.Clear()
+				c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+				t.Decide(now, &c, &d)
+			}
+		})
+	}
+	for i, name := range limiter.AlgorithmNames() {
+		run(name, benchLimits(b, limiter.Algorithm(i), time.Second))
+	}
+	run("three_windows", benchLimits(b, limiter.SlidingCounter, time.Second, time.Minute, time.Hour))
+}

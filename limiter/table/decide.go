@@ -14,6 +14,9 @@ type counter struct {
 	words []uint64
 	fresh slot
 	added bool // fresh was charged, and is to be inserted
+
+	used    uint64 // before the decision charges
+	charged uint32
 }
 
 func (k *counter) slot() *slot {
@@ -160,7 +163,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 	for i := range counters {
 		k := &counters[i]
 		out := d.Limit(i)
-		out.Limit.Report(&k.slot().state, k.words, now, !d.Allowed, out)
+		out.Limit.Report(&k.slot().state, k.words, now, k.used, k.charged, !d.Allowed, out)
 	}
 	t.insertFresh(now, counters)
 	d.Conclude()
@@ -179,40 +182,48 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	p := &t.parts[PartitionOf(key)]
 	var found [inlineCounters]*slot
+	at, ok := p.slots.findKey(key.Hash.Hi)
+	if !ok {
+		return false
+	}
 	for i, l := range limits {
-		at, ok := p.slots.find(key.Hash.Hi, identity(key, l))
-		if !ok {
+		s := p.slots.inRun(at, i, key.Hash.Hi, identity(key, l))
+		if s == nil || t.registry.limit(s.limit) != l {
 			return false
 		}
-		found[i] = p.slots.at(at)
-		if t.registry.limit(found[i].limit) != l {
-			return false
-		}
+		found[i] = s
 	}
 	d.Grow(len(limits))
+	var used [inlineCounters]uint64
 	for i, l := range limits {
 		out := d.Limit(i)
-		*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, KeyIndex: key.Index, Cost: key.Cost}
-		l.Probe(&found[i].state, t.words(found[i]), now, out)
+		begin(out, key, 0, l)
+		used[i] = l.Probe(&found[i].state, t.words(found[i]), now, out)
 	}
 	d.Settle(c.Peek)
 	for i, l := range limits {
 		s, out := found[i], d.Limit(i)
-		words := t.words(s)
+		words, charged := t.words(s), uint32(0)
 		charge, block := d.Charges(i)
 		if charge {
-			words = t.reserve(l, s, words, out.Cost)
-			l.Charge(&s.state, words, now, out.Cost)
+			words, charged = t.reserve(l, s, words, out.Cost), out.Cost
+			l.Charge(&s.state, words, now, charged)
 			d.Receipt.Time = now
 		}
 		if block {
 			l.Block(&s.state, now, out)
 		}
-		l.Report(&s.state, words, now, !d.Allowed, out)
+		l.Report(&s.state, words, now, used[i], charged, !d.Allowed, out)
 	}
 	d.Conclude()
 	t.count(c, d)
 	return true
+}
+
+// begin says whose answer out is going to be; the rest of it is overwritten by
+// Probe and Report.
+func begin(out *limiter.LimitDecision, key *limiter.Key, i int, l *limiter.Limit) {
+	out.Rule, out.Limit, out.Key, out.KeyIndex, out.Cost = key.Rule, l, i, key.Index, key.Cost
 }
 
 // probe finds the counters and asks each limit. It reports false when a limit
@@ -225,7 +236,7 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 		for _, l := range key.Rule.Limits {
 			k, out := &counters[n], d.Limit(n)
 			n++
-			*out = limiter.LimitDecision{Rule: key.Rule, Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost}
+			begin(out, key, i, l)
 			k.part = p
 			lo := identity(key, l)
 			if at, found := p.slots.find(key.Hash.Hi, lo); found {
@@ -237,7 +248,7 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 			} else {
 				k.fresh.hi, k.fresh.lo = key.Hash.Hi, lo
 			}
-			l.Probe(&k.slot().state, k.words, now, out)
+			k.used = l.Probe(&k.slot().state, k.words, now, out)
 		}
 	}
 	return true
@@ -299,6 +310,7 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		if charge {
 			k.words = t.reserve(l, s, k.words, out.Cost)
 			l.Charge(&s.state, k.words, now, out.Cost)
+			k.charged = out.Cost
 			d.Receipt.Time = now
 		}
 		if block {

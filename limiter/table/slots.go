@@ -67,6 +67,50 @@ func (t *slots) find(hi, lo uint64) (i int, found bool) {
 	}
 }
 
+// findKey returns the first entry of a key, of whatever limit. It begins where
+// entries of that home mostly are and looks to both sides, which touches less
+// memory than to begin at home.
+func (t *slots) findKey(hi uint64) (i int, found bool) {
+	if t.homes == 0 {
+		return 0, false
+	}
+	home := t.home(hi)
+	i = home + 1
+	s := t.at(i)
+	for s.limit != 0 && s.hi < hi {
+		i++
+		s = t.at(i)
+	}
+	for i > home {
+		if s = t.at(i - 1); s.limit != 0 && s.hi < hi {
+			break
+		}
+		i--
+	}
+	s = t.at(i)
+	return i, s.limit != 0 && s.hi == hi
+}
+
+// inRun returns the entry with that identity among those of its key, of which
+// the first is at first, or nil. The one that was inserted n-th is mostly the
+// n-th.
+func (t *slots) inRun(first, n int, hi, lo uint64) *slot {
+	if first+n < t.size {
+		if s := t.at(first + n); s.hi == hi && s.lo == lo && s.limit != 0 {
+			return s
+		}
+	}
+	for i := first; ; i++ {
+		s := t.at(i)
+		if s.limit == 0 || s.hi != hi {
+			return nil
+		}
+		if s.lo == lo {
+			return s
+		}
+	}
+}
+
 // full tells whether one more entry should wait for more room.
 func (t *slots) full() bool { return t.used >= limitFor(t.size) }
 

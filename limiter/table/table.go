@@ -76,8 +76,8 @@ type Table struct {
 type partition struct {
 	mu     sync.Mutex
 	clock  limiter.Tick // the latest instant seen
+	ops    uint32       // checks, for sampling
 	slots  slots
-	ops    uint32 // checks, for sampling
 	hot    *topKeys
 	denied *topKeys
 	expiry atomic.Int64 // no counter here recovers before
@@ -337,6 +337,10 @@ func (t *slots) check() error {
 		last = s.hi
 		if at, found := t.find(s.hi, s.lo); !found || at != i {
 			return fmt.Errorf("slot %d is not found, or found at %d", i, at)
+		}
+		first, found := t.findKey(s.hi)
+		if !found || t.inRun(first, 0, s.hi, s.lo) != s || first > 0 && t.at(first-1).hi == s.hi && t.at(first-1).limit != 0 {
+			return fmt.Errorf("slot %d is not found by its key, or found from %d", i, first)
 		}
 	}
 	switch {
