@@ -8,14 +8,18 @@ cd "$(dirname "$0")/.."
 each="${1:-10m}"
 match="${FUZZ:-.}"
 
-targets=()
-while read -r package name; do
-  targets+=("$package $name")
-done < <(
+# A package that does not build ends this, rather than being passed over.
+list="$(
   for package in $(go list ./...); do
-    go test -list '^Fuzz' "$package" | awk -v p="$package" -v m="$match" '/^Fuzz/ && $0 ~ m {print p, $0}'
+    go test -list '^Fuzz' "$package" | awk -v p="$package" -v m="$match" '/^Fuzz/ && $0 ~ m {print p, $0}' || exit 1
   done
-)
+)"
+targets=()
+while read -r target; do
+  if [ -n "$target" ]; then
+    targets+=("$target")
+  fi
+done <<<"$list"
 if [ ${#targets[@]} -eq 0 ]; then
   echo "no fuzz target matches $match" >&2
   exit 1
