@@ -1,0 +1,168 @@
+package metrics
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// collector sums the shards for a scrape.
+type collector struct {
+	m *Metrics
+
+	checks, errors, duration              *prometheus.Desc
+	keys, bytes, maxKeys, overflow        *prometheus.Desc
+	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
+	build                                 *prometheus.Desc
+}
+
+func newCollector(m *Metrics) *collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("weir_"+name, help, labels, nil)
+	}
+	return &collector{
+		m: m,
+		checks: desc("checks_total",
+			"Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, but a shadow rule would have denied), and by who decided.",
+			"rule", "result", "source"),
+		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
+		duration:    desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
+		keys:        desc("table_keys", "Counters held, one for each key and limit."),
+		bytes:       desc("table_bytes", "Memory of the counters held."),
+		maxKeys:     desc("table_max_keys", "Bound on the counters held."),
+		overflow:    desc("table_overflow_total", "Checks that needed a new counter when the bound was reached."),
+		rules:       desc("rules_info", "The rules in force: always 1, the hash is what they mean.", "hash"),
+		reloads:     desc("rules_reloads_total", "Rules files read, the first included.", "result"),
+		reloadOK:    desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
+		reloadStamp: desc("rules_last_reload_success_timestamp_seconds", "When rules came into force, in seconds since 1970."),
+		build:       desc("build_info", "What runs: always 1.", "version", "goversion"),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.checks, c.errors, c.duration, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build,
+	} {
+		out <- d
+	}
+	if c.m.options.Table == nil {
+		return
+	}
+	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.overflow} {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	for _, r := range *c.m.checks.all.Load() {
+		c.collectChecks(out, r)
+	}
+	c.collectRefused(out)
+	for _, l := range *c.m.served.all.Load() {
+		c.collectLatency(out, l)
+	}
+	if table := c.m.options.Table; table != nil {
+		s := table()
+		send(out, c.keys, prometheus.GaugeValue, float64(s.Keys))
+		send(out, c.bytes, prometheus.GaugeValue, float64(s.Bytes))
+		send(out, c.maxKeys, prometheus.GaugeValue, float64(s.MaxKeys))
+		send(out, c.overflow, prometheus.CounterValue, float64(s.Overflowed))
+	}
+	c.collectRules(out)
+	send(out, c.build, prometheus.GaugeValue, 1, label(c.m.options.Version), runtime.Version())
+}
+
+// send reports one number. A failure is one of ours, and the scrape shows it.
+func send(out chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+	metric, err := prometheus.NewConstMetric(d, kind, v, labels...)
+	if err != nil {
+		metric = prometheus.NewInvalidMetric(d, err)
+	}
+	out <- metric
+}
+
+// collectChecks leaves out what never happened, but for a rule's allowed and
+// denied: a rate over a counter that appears with its first denial would miss it.
+func (c *collector) collectChecks(out chan<- prometheus.Metric, r *checkCounters) {
+	var sum [sources * results]uint64
+	total := uint64(0)
+	for i := range r.shards {
+		for j := range sum {
+			n := r.shards[i].n[j].Load()
+			sum[j] += n
+			total += n
+		}
+	}
+	if total == 0 {
+		return
+	}
+	for j, n := range sum {
+		source, result := limiter.Source(j/results), j%results
+		if n == 0 && (source != limiter.SourceOwner || result == resultShadowDenied || r.rule == "") {
+			continue
+		}
+		send(out, c.checks, prometheus.CounterValue, float64(n), r.rule, resultName(result), source.String())
+	}
+}
+
+func (c *collector) collectRefused(out chan<- prometheus.Metric) {
+	for reason := range reasons {
+		n := uint64(0)
+		for i := range c.m.refused {
+			n += c.m.refused[i].n[reason].Load()
+		}
+		send(out, c.errors, prometheus.CounterValue, float64(n), reasonName(reason))
+	}
+}
+
+func (c *collector) collectLatency(out chan<- prometheus.Metric, l *latency) {
+	var sum [buckets]uint64
+	var count, nanoseconds uint64
+	for i := range l.shards {
+		s := &l.shards[i]
+		for j := range sum {
+			n := s.buckets[j].Load()
+			sum[j] += n
+			count += n
+		}
+		nanoseconds += s.nanoseconds.Load()
+	}
+	if count == 0 {
+		return
+	}
+	upTo, below := make(map[float64]uint64, buckets-1), uint64(0)
+	for i, b := range bounds() {
+		below += sum[i]
+		upTo[b.Seconds()] = below
+	}
+	metric, err := prometheus.NewConstHistogram(c.duration, count, float64(nanoseconds)/1e9, upTo, l.method, l.code)
+	if err != nil {
+		metric = prometheus.NewInvalidMetric(c.duration, err)
+	}
+	out <- metric
+}
+
+func (c *collector) collectRules(out chan<- prometheus.Metric) {
+	s := &c.m.rules
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	send(out, c.reloads, prometheus.CounterValue, float64(s.good), "success")
+	send(out, c.reloads, prometheus.CounterValue, float64(s.bad), "failure")
+	if !s.known {
+		return
+	}
+	send(out, c.rules, prometheus.GaugeValue, 1, fmt.Sprintf("%016x", s.hash))
+	ok := 0.0
+	if s.lastIsGood {
+		ok = 1
+	}
+	send(out, c.reloadOK, prometheus.GaugeValue, ok)
+	if s.good > 0 {
+		send(out, c.reloadStamp, prometheus.GaugeValue, float64(s.lastGood.UnixMilli())/1e3)
+	}
+}
