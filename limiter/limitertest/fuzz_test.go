@@ -106,7 +106,7 @@ func TestRandomTracesMatchTheOracle(t *testing.T) {
 	for _, a := range algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			var n tally
-			for seed := range uint64(80) {
+			for seed := range uint64(500) {
 				c := limitertest.SeededChoices(seed)
 				against(t, c, 40, &n, specsOf(c, a, false)...)
 			}
@@ -115,7 +115,7 @@ func TestRandomTracesMatchTheOracle(t *testing.T) {
 	}
 	t.Run("several", func(t *testing.T) {
 		var n tally
-		for seed := range uint64(80) {
+		for seed := range uint64(500) {
 			c := limitertest.SeededChoices(seed)
 			against(t, c, 40, &n, specsOf(c, 0, true)...)
 		}

@@ -1,10 +1,6 @@
 package limitertest
 
-import (
-	"math/big"
-
-	"github.com/weirlimit/weir/limiter"
-)
+import "github.com/weirlimit/weir/limiter"
 
 // Tick is short for [limiter.Tick].
 type Tick = limiter.Tick
@@ -18,7 +14,7 @@ const century = 36500 * limiter.Day
 // Oracle decides for one key with several limits, slowly and obviously: it
 // remembers every charge, admits by the definition of each algorithm, and finds
 // remaining, retry-after and reset-after by searching for the number or instant
-// that their definitions name. Its arithmetic is exact.
+// that their definitions name. Its fractions are exact.
 //
 // Instants must not decrease from call to call. It is not safe for concurrent
 // use.
@@ -299,6 +295,3 @@ func leastWait(ok func(Tick) bool) Tick {
 	}
 	return hi
 }
-
-// rat returns a/b.
-func rat(a, b int64) *big.Rat { return big.NewRat(a, b) }

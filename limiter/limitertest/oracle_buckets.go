@@ -1,152 +1,135 @@
 package limitertest
 
-import (
-	"math/big"
-
-	"github.com/weirlimit/weir/limiter"
-)
+import "github.com/weirlimit/weir/limiter"
 
 // bucket is what the three bucket models know of their limit. They share these
 // numbers and nothing else: each is written from its own definition, though two
 // of them decide alike.
 type bucket struct {
 	limit, burst int64
-	window       Tick
+	window       int64 // in ticks
 	most         int64 // whole units that may be owed at most
 }
 
 func newBucketModel(s limiter.Spec) model {
-	b := bucket{limit: s.Limit, burst: burstOf(s), window: windowOf(s)}
-	b.most = maxUnits
-	inCentury := floor(rate(b.limit, b.window, century))
-	if inCentury.Cmp(rat(maxUnits, 1)) < 0 {
-		b.most = inCentury.Num().Int64()
+	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: maxUnits}
+	if inCentury, _ := product(b.limit, int64(century)).over(b.window); inCentury.less(wideOf(maxUnits)) {
+		b.most = int64(inCentury.lo)
 	}
 	switch s.Algorithm {
 	case limiter.TokenBucket:
-		return &tokenModel{bucket: b, tokens: rat(b.burst, 1)}
+		return &tokenModel{bucket: b, tokens: b.units(b.burst)}
 	case limiter.LeakyBucket:
-		return &leakyModel{bucket: b, interval: s.Drip == limiter.DripInterval, level: new(big.Rat)}
+		return &leakyModel{bucket: b, interval: s.Drip == limiter.DripInterval}
 	default:
-		return &gcraModel{bucket: b, tat: new(big.Rat)}
+		return &gcraModel{bucket: b}
 	}
 }
 
-// rate returns limit·span/window units.
-func rate(limit int64, window, span Tick) *big.Rat {
-	return new(big.Rat).Mul(rat(limit, int64(window)), rat(int64(span), 1))
-}
-
-func minRat(a, b *big.Rat) *big.Rat {
-	if a.Cmp(b) < 0 {
-		return a
-	}
-	return b
-}
-
-func maxRat(a, b *big.Rat) *big.Rat {
-	if a.Cmp(b) > 0 {
-		return a
-	}
-	return b
-}
+// units returns n units as a numerator over the window, in which limit·span is
+// what a bucket gains or leaks in so many ticks.
+func (b *bucket) units(n int64) wide { return product(n, b.window) }
 
 // tokenModel: min(burst, tokens + rate·elapsed) >= n. Below zero the tokens
-// are a debt.
+// are a debt. They are fractions over the window.
 type tokenModel struct {
 	bucket
-	tokens *big.Rat // at the instant at
+	tokens wide // at the instant at
 	at     Tick
 }
 
-func (m *tokenModel) tokensAt(now Tick) *big.Rat {
-	earned := rate(m.limit, m.window, now-m.at)
-	return minRat(rat(m.burst, 1), earned.Add(earned, m.tokens))
+func (m *tokenModel) tokensAt(now Tick) wide {
+	earned := product(m.limit, int64(now-m.at))
+	return smaller(m.units(m.burst), m.tokens.plus(earned))
 }
 
 func (m *tokenModel) admits(n uint32, now Tick) bool {
-	return m.tokensAt(now).Cmp(rat(int64(n), 1)) >= 0
+	return m.units(int64(n)).atMost(m.tokensAt(now))
 }
 
 func (m *tokenModel) charge(n uint32, now Tick) {
-	left := new(big.Rat).Sub(m.tokensAt(now), rat(int64(n), 1))
-	m.tokens, m.at = maxRat(left, rat(m.burst-m.most, 1)), now
+	left := m.tokensAt(now).minus(m.units(int64(n)))
+	lowest := m.units(m.burst).minus(m.units(m.most))
+	m.tokens, m.at = larger(left, lowest), now
 }
 
 func (m *tokenModel) refund(n uint32, at, now Tick) {
-	back := new(big.Rat).Sub(rat(int64(n), 1), rate(m.limit, m.window, now-at))
-	back = maxRat(back, new(big.Rat))
-	m.tokens, m.at = minRat(rat(m.burst, 1), back.Add(back, m.tokensAt(now))), now
+	back := m.units(int64(n)).minus(product(m.limit, int64(now-at)))
+	back = larger(back, wide{})
+	m.tokens, m.at = smaller(m.units(m.burst), m.tokensAt(now).plus(back)), now
 }
 
-// leakyModel: max(0, level - leaked) + n <= burst.
+// leakyModel: max(0, level - leaked) + n <= burst. The level is a fraction over
+// the window.
 type leakyModel struct {
 	bucket
 	interval bool
-	level    *big.Rat // at the instant at
+	level    wide // at the instant at
 	at       Tick
 }
 
 // leaked is what leaks out of a bucket that is not empty, after from and up to
 // now: a steady stream, or one unit at each multiple of window/limit since the
 // epoch.
-func (m *leakyModel) leaked(from, now Tick) *big.Rat {
+func (m *leakyModel) leaked(from, now Tick) wide {
 	if !m.interval {
-		return rate(m.limit, m.window, now-from)
+		return product(m.limit, int64(now-from))
 	}
-	drips := func(t Tick) *big.Rat { return floor(rate(m.limit, m.window, t)) }
-	return new(big.Rat).Sub(drips(now), drips(from))
+	return m.drips(now).minus(m.drips(from)).times(m.window)
 }
 
-func (m *leakyModel) levelAt(now Tick) *big.Rat {
-	return maxRat(new(big.Rat), new(big.Rat).Sub(m.level, m.leaked(m.at, now)))
+// drips is how many multiples of window/limit lie between the epoch and t.
+func (m *leakyModel) drips(t Tick) wide {
+	n, _ := product(m.limit, int64(t)).over(m.window)
+	return n
+}
+
+func (m *leakyModel) levelAt(now Tick) wide {
+	return larger(wide{}, m.level.minus(m.leaked(m.at, now)))
 }
 
 func (m *leakyModel) admits(n uint32, now Tick) bool {
-	level := new(big.Rat).Add(m.levelAt(now), rat(int64(n), 1))
-	return level.Cmp(rat(m.burst, 1)) <= 0
+	return m.levelAt(now).plus(m.units(int64(n))).atMost(m.units(m.burst))
 }
 
 func (m *leakyModel) charge(n uint32, now Tick) {
-	level := new(big.Rat).Add(m.levelAt(now), rat(int64(n), 1))
-	m.level, m.at = minRat(level, rat(m.most, 1)), now
+	level := m.levelAt(now).plus(m.units(int64(n)))
+	m.level, m.at = smaller(level, m.units(m.most)), now
 }
 
 func (m *leakyModel) refund(n uint32, at, now Tick) {
-	back := new(big.Rat).Sub(rat(int64(n), 1), m.leaked(at, now))
-	back = maxRat(back, new(big.Rat))
-	m.level, m.at = maxRat(new(big.Rat), new(big.Rat).Sub(m.levelAt(now), back)), now
+	back := m.units(int64(n)).minus(m.leaked(at, now))
+	back = larger(back, wide{})
+	m.level, m.at = larger(wide{}, m.levelAt(now).minus(back)), now
 }
 
 // gcraModel: max(TAT, now) + n·T - now <= burst·T, where TAT is the theoretical
-// arrival time, in ticks, and T = window/limit.
+// arrival time and T = window/limit. Instants and spans are ticks as fractions
+// over the limit, in which n·T is n·window.
 type gcraModel struct {
 	bucket
-	tat *big.Rat
+	tat wide
 }
+
+func (m *gcraModel) instant(t Tick) wide { return product(m.limit, int64(t)) }
 
 // spacing returns n·T.
-func (m *gcraModel) spacing(n int64) *big.Rat {
-	return new(big.Rat).Mul(rat(n, 1), rat(int64(m.window), m.limit))
-}
+func (m *gcraModel) spacing(n int64) wide { return product(n, m.window) }
 
 // after returns what the theoretical arrival time would be after n units.
-func (m *gcraModel) after(n uint32, now Tick) *big.Rat {
-	from := maxRat(m.tat, rat(int64(now), 1))
-	return new(big.Rat).Add(from, m.spacing(int64(n)))
+func (m *gcraModel) after(n uint32, now Tick) wide {
+	return larger(m.tat, m.instant(now)).plus(m.spacing(int64(n)))
 }
 
 func (m *gcraModel) admits(n uint32, now Tick) bool {
-	ahead := new(big.Rat).Sub(m.after(n, now), rat(int64(now), 1))
-	return ahead.Cmp(m.spacing(m.burst)) <= 0
+	return m.after(n, now).minus(m.instant(now)).atMost(m.spacing(m.burst))
 }
 
 func (m *gcraModel) charge(n uint32, now Tick) {
-	latest := new(big.Rat).Add(rat(int64(now), 1), m.spacing(m.most))
-	m.tat = minRat(m.after(n, now), latest)
+	m.tat = smaller(m.after(n, now), m.instant(now).plus(m.spacing(m.most)))
 }
 
 func (m *gcraModel) refund(n uint32, at, now Tick) {
-	back := new(big.Rat).Sub(m.spacing(int64(n)), rat(int64(now-at), 1))
-	m.tat = new(big.Rat).Sub(m.tat, maxRat(back, new(big.Rat)))
+	back := m.spacing(int64(n)).minus(m.instant(now - at))
+	m.tat = m.tat.minus(larger(back, wide{}))
 }

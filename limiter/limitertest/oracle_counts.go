@@ -1,10 +1,6 @@
 package limitertest
 
-import (
-	"math/big"
-
-	"github.com/weirlimit/weir/limiter"
-)
+import "github.com/weirlimit/weir/limiter"
 
 // floorDiv divides rounding down, also below zero.
 func floorDiv(a, b Tick) int64 {
@@ -211,12 +207,11 @@ type counterModel struct {
 func (m *counterModel) admits(n uint32, now Tick) bool {
 	index := windowIndex(now, m.window)
 	elapsed := now - windowStart(index, m.window)
-	term := rat(int64(m.counts[index-1]), 1)
-	term.Mul(term, rat(int64(m.window-elapsed), int64(m.window)))
-	term.Mul(term, rat(m.weight, 1000))
-	total := round(term, m.rounding)
-	total.Add(total, rat(int64(m.counts[index])+int64(n), 1))
-	return total.Cmp(rat(m.limit, 1)) <= 0
+	// The term is a fraction over 1000·window.
+	full := 1000 * int64(m.window)
+	term := product(int64(m.counts[index-1]), int64(m.window-elapsed)).times(m.weight)
+	total := round(term, full, m.rounding).plus(product(int64(m.counts[index])+int64(n), full))
+	return total.atMost(product(m.limit, full))
 }
 
 func (m *counterModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
@@ -225,24 +220,15 @@ func (m *counterModel) refund(n uint32, at, _ Tick) {
 	m.counts.sub(windowIndex(at, m.window), n, m.all)
 }
 
-// round rounds x >= 0.
-func round(x *big.Rat, r limiter.Rounding) *big.Rat {
-	switch r {
-	case limiter.RoundFloor:
-		return floor(x)
-	case limiter.RoundNearest:
-		return floor(new(big.Rat).Add(x, rat(1, 2)))
-	case limiter.RoundCeil:
-		down := floor(x)
-		if down.Cmp(x) < 0 {
-			down.Add(down, rat(1, 1))
-		}
-		return down
+// round rounds x/full >= 0, and returns it as a fraction over full again.
+func round(x wide, full int64, r limiter.Rounding) wide {
+	down, rest := x.over(full)
+	switch {
+	case r == limiter.RoundExact:
+		return x
+	case r == limiter.RoundNearest && 2*rest >= full, r == limiter.RoundCeil && rest > 0:
+		return down.plus(wideOf(1)).times(full)
+	default:
+		return down.times(full)
 	}
-	return x
-}
-
-// floor rounds x >= 0 down.
-func floor(x *big.Rat) *big.Rat {
-	return new(big.Rat).SetInt(new(big.Int).Quo(x.Num(), x.Denom()))
 }

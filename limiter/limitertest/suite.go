@@ -181,14 +181,14 @@ func (p *premise) hold(tb testing.TB) {
 // answer, for each algorithm with random options.
 func oracleTraces(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
-		trials, file := newTrials(50, 1000, one(a))
+		trials, file := newTrials(150, 1000, one(a))
 		traceAll(t, newAsker(t, f, file.String()), trials, 40)
 	})
 }
 
 // oracleSeveralLimits: the same for two or three limits of any algorithms.
 func oracleSeveralLimits(t *testing.T, f Factory) {
-	trials, file := newTrials(80, 2000, several)
+	trials, file := newTrials(300, 2000, several)
 	traceAll(t, newAsker(t, f, file.String()), trials, 30)
 }
 

@@ -11,14 +11,14 @@ import (
 // tick earlier it is denied.
 func retryAfter(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
-		trials, file := newTrials(40, 6000, one(a))
+		trials, file := newTrials(100, 6000, one(a))
 		keepPromises(t, newAsker(t, f, file.String()), trials)
 	})
 }
 
 // retryAfterSeveralLimits: also for several limits, with one promise for all.
 func retryAfterSeveralLimits(t *testing.T, f Factory) {
-	trials, file := newTrials(100, 7000, several)
+	trials, file := newTrials(200, 7000, several)
 	keepPromises(t, newAsker(t, f, file.String()), trials)
 }
 
@@ -97,7 +97,7 @@ func (a *asker) keepReset(t *testing.T, tr trial) {
 // is believed but what it admitted.
 func bounds(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
-		trials, file := newTrials(30, 8000, one(a))
+		trials, file := newTrials(60, 8000, one(a))
 		ask := newAsker(t, f, file.String())
 		var p premise
 		for _, tr := range trials {
@@ -162,7 +162,7 @@ func refundsBounds(t *testing.T, f Factory) {
 // that no more is left to him than to the other.
 func refunds(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
-		trials, file := newTrials(80, 10000, one(a))
+		trials, file := newTrials(150, 10000, one(a))
 		ask := newAsker(t, f, file.String())
 		needRefunds(t, ask.s)
 		compared := 0

@@ -198,20 +198,11 @@ func (t *Trace) wait(c Choices) Tick {
 	}
 }
 
-// toNext returns the wait until the next multiple of span/parts.
+// toNext returns the wait until the next multiple of span/parts, rounded up.
 func toNext(now, span Tick, parts int64) Tick {
-	next := rate(parts, span, now)
-	next = floor(next.Add(maxRat(next, rat(0, 1)), rat(1, 1)))
-	at := rat(int64(span), parts)
-	at.Mul(at, next)
-	return Tick(floor(at).Num().Int64()) - now + (1 - Tick(btoi(at.IsInt())))
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	now = max(0, now)
+	_, past := product(parts, int64(now)).over(int64(span)) // in 1/parts ticks
+	return Tick((int64(span) - past + parts - 1) / parts)
 }
 
 // cost chooses a cost.
