@@ -7,6 +7,7 @@ set -euo pipefail
 needs=(
   "git git 'make generated' compares before and after"
   "gcc build-essential the race detector"
+  "protoc protobuf-compiler 'make generated' makes the wire's code anew"
   "redis-server redis-server tests against a real Redis"
 )
 if [ "$(uname -s)" = Linux ]; then
