@@ -92,6 +92,13 @@ func house() []row {
 			no(literals, "a label per key has as many values as there are callers, and a metrics server has not",
 				"key", "user", "ip", "path"),
 		)},
+		{path: "middleware/identity", floor: 2, knows: "who sends a request, by signed sessions and tokens", never: join(
+			no(imports, "it is for any service that has sessions or tokens, whatever limits it", "ours"),
+		)},
+		{path: "middleware/internal/front", floor: 2, knows: "addresses behind proxies, and decisions as fields, for all middlewares", never: join(
+			no(imports, "it is pure: bytes in, bytes out", "net/http", "google.golang.org/grpc", "os", "sync", "context"),
+			clocks("it is pure"),
+		)},
 		{path: "middleware/httplimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
 		{path: "middleware/grpclimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
 
@@ -122,7 +129,9 @@ func libraries() []library {
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
 		{"google.golang.org/grpc", []string{"proto", "transport", "client", "middleware/grpclimit"}, "connections are the business of these"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "client"}, "the wire ends where its messages become types"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "client", "middleware/grpclimit"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit"}, "a denial in gRPC has details that any client can read"},
+		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
 		{"github.com/goccy/go-yaml", []string{"rules"}, "a rules file is read in one place, with the position of each mistake"},
 		{"github.com/spf13", []string{"cmd/node", "cmd/weir"}, "flags are the business of programs"},

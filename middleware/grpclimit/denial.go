@@ -1,0 +1,62 @@
+package grpclimit
+
+import (
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/middleware/internal/front"
+)
+
+// What ErrorInfo says of a denial.
+const (
+	// Reason is the reason of every denial.
+	Reason = "RATE_LIMITED"
+	// Domain is whose reason it is.
+	Domain = "weir"
+)
+
+// Denial returns the status error for a decision that denied, as the
+// interceptors return it.
+func Denial(d *limiter.Decision) error {
+	code := codes.ResourceExhausted
+	if d.Source == limiter.SourceFallbackClosed {
+		code = codes.Unavailable
+	}
+	info := &errdetails.ErrorInfo{Reason: Reason, Domain: Domain, Metadata: map[string]string{"rule": d.Rule}}
+	if b := d.BlockedBy(); b != nil {
+		info.Metadata["rule"], info.Metadata["limit"] = b.Rule.Name, b.Limit.Name()
+	}
+	if d.Never {
+		info.Metadata["never"] = "true"
+	}
+	details := []protoadapt.MessageV1{info}
+	if denying := front.Denying(d); len(denying) > 0 {
+		f := &errdetails.QuotaFailure{}
+		for _, l := range denying {
+			f.Violations = append(f.Violations, &errdetails.QuotaFailure_Violation{
+				Subject: l.FullName(), QuotaId: l.FullName(), Description: front.Rate(l.Limit) + " is exceeded",
+			})
+		}
+		details = append(details, f)
+	}
+	if !d.Never {
+		// Milliseconds, rounded up: no less than is needed, and as exact as a
+		// client's timer.
+		wait := time.Duration(max(1, d.RetryAfter.Millis())) * time.Millisecond
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	}
+	plain := status.New(code, front.Why(d))
+	if s, err := plain.WithDetails(details...); err == nil {
+		return s.Err()
+	}
+	return plain.Err() // details fail only where names are not UTF-8
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

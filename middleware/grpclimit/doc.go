@@ -1,0 +1,43 @@
+// Package grpclimit limits the rates of gRPC calls: its interceptors ask a
+// decider, such as a weir.Node, whether a call may pass, tell the caller what is
+// left in the metadata, and refuse with RESOURCE_EXHAUSTED where nothing is.
+//
+//	limit, err := grpclimit.New(node, grpclimit.Token(tokens, "sub", "plan"))
+//	...
+//	grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(limit.UnaryServer()),
+//		grpc.ChainStreamInterceptor(limit.StreamServer()))
+//
+// There are interceptors for clients too, which hold back calls before they are
+// sent, and [Limiter.Check] is the same as a plain call in a method.
+//
+// # Who is counted
+//
+// A call is counted by the rules of the decider. What they see of it:
+//
+//   - Path: the full name of the method, /weir.v1.Limiter/Check.
+//   - Method: UNARY, STREAM when a stream opens, and MESSAGE for each message
+//     that the server receives on it, if [PerMessage] asks for that. Rules may
+//     match on it, or give it a cost.
+//   - IP: the peer's address, unless [TrustedProxies] are named; an IPv6 address
+//     counts as its /64. A client's own calls have none.
+//   - User and Group: empty unless an option says where to find them. A call
+//     without a user is counted by its IP where a rule counts by user, so an
+//     expired token is counted like no token at all. Only [Token], a TLS
+//     identity ([FromTLS]) and what has been verified before may be believed;
+//     metadata is as good as the proxy that sets it.
+//   - Attributes and cost: see [Attribute] and [CostFunc].
+//
+// A part that is too long to be counted (limiter.MaxKeyBytes) does not escape
+// either: the call is refused with INVALID_ARGUMENT.
+//
+// # What the caller learns
+//
+// The header metadata has ratelimit and ratelimit-policy, as in revision 10 of
+// the IETF draft "RateLimit header fields for HTTP" (see package httplimit), and
+// retry-after, in seconds, on a denial. A denial is RESOURCE_EXHAUSTED with
+// details: ErrorInfo (reason RATE_LIMITED, domain weir, with rule and limit),
+// QuotaFailure with each limit that denied, and RetryInfo, unless the cost can
+// never be allowed. If the decider's policy denied because the counters could
+// not be reached, the code is UNAVAILABLE. [OnDenied] answers otherwise.
+package grpclimit

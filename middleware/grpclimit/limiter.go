@@ -1,0 +1,221 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/middleware/internal/front"
+)
+
+// Decider decides checks; a *weir.Node is one. A denial is a decision, never an
+// error. Check is called from many goroutines and must not keep what it is
+// given.
+type Decider interface {
+	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+}
+
+// Methods that rules see.
+const (
+	// Unary is a call with one request and one response.
+	Unary = "UNARY"
+	// Stream is a stream that opens.
+	Stream = "STREAM"
+	// Message is a message that a server receives on a stream, see [PerMessage].
+	Message = "MESSAGE"
+)
+
+// Call is what is about to be decided.
+type Call struct {
+	// Method is the full name, /weir.v1.Limiter/Check.
+	Method string
+	// Kind is [Unary], [Stream] or [Message].
+	Kind string
+	// Client tells that the call is about to be sent from here. Metadata is then
+	// the outgoing one, and there is no peer.
+	Client bool
+	// Message is the request of a unary call, or the message that was received;
+	// nil for a stream that opens.
+	Message any
+}
+
+// Limiter asks a decider about calls and refuses those that are denied. It is
+// safe for concurrent use.
+type Limiter struct {
+	decider    Decider
+	skip       func(context.Context, *Call) bool
+	rule       string
+	addresses  front.Addresses
+	addrKey    string
+	unixSocket bool
+	identify   []func(context.Context, *Call, *limiter.Request)
+	attributes []attribute
+	cost       func(context.Context, *Call) limiter.Cost
+	perMessage bool
+	quiet      bool
+	onDenied   func(context.Context, *Call, *limiter.Decision) error
+	onError    func(context.Context, *Call, error) error
+	failOpen   bool
+	pool       sync.Pool // of *check
+}
+
+// check is what one call needs, used again for others.
+type check struct {
+	request    limiter.Request
+	decision   limiter.Decision
+	attributes map[string]string
+	limits     []*limiter.LimitDecision
+	text       []byte
+}
+
+// New returns a limiter, or an error that joins what is wrong with the options.
+func New(d Decider, opts ...Option) (*Limiter, error) {
+	l := &Limiter{decider: d}
+	var problems []error
+	if d == nil {
+		problems = append(problems, errors.New("grpclimit: there is no decider; open a weir.Node and give it"))
+	}
+	for _, o := range opts {
+		if err := o(l); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if l.addrKey == "" {
+		l.addrKey = "x-forwarded-for"
+	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
+		problems = append(problems, errors.New("grpclimit: "+l.addrKey+" is to name the caller, but no proxy is trusted to set it; name the proxies by TrustedProxies"))
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	l.pool.New = func() any { return new(check) }
+	return l, nil
+}
+
+// Check is for use within a server's method, where no interceptor has been
+// asked, or about something more: another message, an attribute. It returns nil
+// if the call may go on, and otherwise the status error that the method should
+// return. The metadata that tells the limits is set if headers have not been
+// sent.
+func (l *Limiter) Check(ctx context.Context, call *Call) error {
+	return l.check(ctx, call, serverHeader(ctx))
+}
+
+// check decides a call. setHeader, unless it is nil, takes metadata for the
+// caller.
+func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata.MD) error) error {
+	if l.skip != nil && l.skip(ctx, call) {
+		return nil
+	}
+	c := l.pool.Get().(*check)
+	defer l.release(c)
+	l.fill(ctx, call, &c.request, c)
+	if err := l.decider.Check(ctx, &c.request, &c.decision); err != nil {
+		return l.failed(ctx, call, err)
+	}
+	if setHeader != nil && !l.quiet {
+		// It fails if headers have left already: then there is nobody to tell.
+		if md := c.metadata(); md != nil {
+			_ = setHeader(md)
+		}
+	}
+	switch {
+	case c.decision.Allowed:
+		return nil
+	case l.onDenied != nil:
+		return l.onDenied(ctx, call, &c.decision)
+	}
+	return Denial(&c.decision)
+}
+
+// Decide asks the decider about a call as Check does, overwrites d with its
+// answer, and sets no metadata. The error is the decider's, which wraps
+// limiter.ErrInvalid if the call cannot be counted. Skip is not asked.
+func (l *Limiter) Decide(ctx context.Context, call *Call, d *limiter.Decision) error {
+	c := l.pool.Get().(*check)
+	defer l.release(c)
+	l.fill(ctx, call, &c.request, c)
+	return l.decider.Check(ctx, &c.request, d)
+}
+
+// release puts c back without what belonged to its call.
+func (l *Limiter) release(c *check) {
+	c.request = limiter.Request{}
+	c.decision.Clear()
+	clear(c.attributes)
+	clear(c.limits)
+	c.limits, c.text = c.limits[:0], c.text[:0]
+	l.pool.Put(c)
+}
+
+// failed returns the error for a call that could not be decided, nil if it goes
+// on all the same.
+func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
+	switch {
+	case l.onError != nil:
+		return l.onError(ctx, call, err)
+	case errors.Is(err, limiter.ErrInvalid):
+		return status.Error(codes.InvalidArgument, "the call cannot be counted against its limits: what names its sender is not valid or too long, or something is missing from it")
+	case ctx.Err() != nil:
+		// Also where it is to fail open: whoever gives up a call before it is
+		// counted must not pass for that.
+		return status.FromContextError(ctx.Err()).Err()
+	case l.failOpen:
+		return nil
+	}
+	return status.Error(codes.Unavailable, unavailable)
+}
+
+const unavailable = "the limits cannot be looked up now, and without them nothing is let through"
+
+// fill puts together what the decider is asked.
+func (l *Limiter) fill(ctx context.Context, call *Call, q *limiter.Request, c *check) {
+	q.Rule, q.Path, q.Method = l.rule, call.Method, call.Kind
+	if !call.Client {
+		q.IP = l.addresses.Text(l.client(ctx))
+	}
+	for _, from := range l.identify {
+		from(ctx, call, q)
+	}
+	if len(l.attributes) > 0 {
+		if c.attributes == nil {
+			c.attributes = make(map[string]string, len(l.attributes))
+		}
+		for _, a := range l.attributes {
+			if v := a.from(ctx, call); v != "" {
+				c.attributes[a.name] = v
+			}
+		}
+		q.Attributes = c.attributes
+	}
+	if l.cost != nil {
+		q.Cost = l.cost(ctx, call)
+	}
+}
+
+// metadata tells the limits of the decision; nil if there is none.
+func (c *check) metadata() metadata.MD {
+	seconds, wait := front.RetryAfterSeconds(&c.decision)
+	c.limits = front.Limits(c.limits[:0], &c.decision)
+	if len(c.limits) == 0 && !wait {
+		return nil
+	}
+	md := make(metadata.MD, 3)
+	if len(c.limits) > 0 {
+		c.text = front.AppendPolicy(c.text[:0], c.limits)
+		policy := len(c.text)
+		c.text = front.AppendState(c.text, c.limits)
+		text := string(c.text)
+		values := [2]string{text[:policy], text[policy:]}
+		md["ratelimit-policy"], md["ratelimit"] = values[:1:1], values[1:]
+	}
+	if wait {
+		md["retry-after"] = []string{decimal(seconds)}
+	}
+	return md
+}

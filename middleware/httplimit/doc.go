@@ -1,0 +1,57 @@
+// Package httplimit limits the rates of HTTP requests: it asks a decider, such
+// as a weir.Node, whether a request may pass, tells the caller what is left in
+// header fields, and answers 429 where nothing is.
+//
+//	limit, err := httplimit.New(node,
+//		httplimit.TrustedProxies(netip.MustParsePrefix("10.0.0.0/8")),
+//		httplimit.Token(tokens, "sub", "plan"))
+//	...
+//	http.ListenAndServe(addr, limit(mux))
+//
+// The middleware goes wherever a func(http.Handler) http.Handler goes: around
+// an app, a router, a group of routes or one handler, several times if need be,
+// and [Limiter.Check] is the same as a plain call in a handler. It does not wrap
+// the http.ResponseWriter, so streaming, hijacking and http.ResponseController
+// work as without it.
+//
+// # Who is counted
+//
+// A request is counted by the rules of the decider. What they see of it:
+//
+//   - Path: the path with "//" made "/" and without a slash at the end, percent
+//     decoded but for "%2F", so that no other spelling of a path has a counter
+//     of its own. A path with "." or ".." segments, however they are encoded, is
+//     refused: nobody knows which handler a router behind will choose for it.
+//     See [Path] for other ways.
+//   - Method: as it came. A rule for GET is not one for HEAD, which most routers
+//     answer by the same handler: name both.
+//   - IP: the address of the connection, unless [TrustedProxies] are named; an
+//     IPv6 address counts as its /64.
+//   - User and Group: empty unless an option says where to find them. A request
+//     without a user is counted by its IP where a rule counts by user, so a
+//     session with a bad signature or an expired token is counted like no
+//     session at all. Only [Session], [Token] and what has been verified before
+//     may be believed; a header is as good as the proxy that sets it.
+//   - Attributes and cost: see [Attribute], [CostByMethod] and [CostFunc].
+//
+// A part that is too long to be counted (limiter.MaxKeyBytes) does not escape
+// either: the request is refused with status 400.
+//
+// # What the response says
+//
+// The fields of [Headers] are set before the next handler runs, which sees them
+// in w.Header() and has the last word: what it sets replaces them. If two
+// limiters see one request, the lists of RateLimit and RateLimit-Policy grow,
+// and X-RateLimit tells the limit with least remaining of both. Shadow rules,
+// unlimited ones and requests that no rule matches set no field.
+//
+// A denied request is answered with 429, Retry-After in whole seconds (rounded
+// up; none if the cost can never be allowed) and a problem (RFC 9457) of the
+// type quota-exceeded, which names the limits that denied. If the decider's
+// policy denied because the counters could not be reached, the status is 503.
+// [OnDenied] answers otherwise.
+//
+// Browsers show these fields to scripts of another origin only where the
+// service lists them in Access-Control-Expose-Headers; let the handler of CORS
+// stand outside the limiter, so that its fields are on denials too.
+package httplimit

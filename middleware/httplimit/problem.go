@@ -1,0 +1,68 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/middleware/internal/front"
+)
+
+// Types of problems that the IETF draft registers.
+const (
+	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+// problem is the body of a refusal (RFC 9457).
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+// writeDenial answers a request that was denied.
+func writeDenial(w http.ResponseWriter, d *limiter.Decision) {
+	p := problem{
+		Type:     typeQuotaExceeded,
+		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
+		Status:   http.StatusTooManyRequests,
+		Detail:   front.Why(d),
+		Violated: front.Violated(d),
+	}
+	if d.Source == limiter.SourceFallbackClosed {
+		p.Type = typeReducedCapacity
+		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
+		p.Status = http.StatusServiceUnavailable
+	}
+	p.write(w)
+}
+
+// writeFailure answers a request that could not be decided. The error itself
+// may name what is behind, so it is not told.
+func writeFailure(w http.ResponseWriter, err error) {
+	p := problem{
+		Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
+		Detail: "The limits cannot be looked up now, and without them nothing is let through.",
+	}
+	if errors.Is(err, limiter.ErrInvalid) {
+		p.Title, p.Status = http.StatusText(http.StatusBadRequest), http.StatusBadRequest
+		p.Detail = "The request cannot be counted against its limits: its path or what names its sender is not valid or too long, or something is missing from it."
+	}
+	p.write(w)
+}
+
+func (p *problem) write(w http.ResponseWriter) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		body = nil // strings and numbers can always be written
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the caller may be gone
+}

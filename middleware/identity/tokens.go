@@ -1,0 +1,214 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// DefaultMaxTokenBytes is how long a token may be where [TokenConfig] does not
+// say.
+const DefaultMaxTokenBytes = 8 << 10
+
+// minRSABits is the least size of an RSA key that is still believed.
+const minRSABits = 2048
+
+// TokenConfig configures [Tokens]. One of Key and Keys must be given.
+type TokenConfig struct {
+	// Algorithms are those by which a token may be signed, as in its header:
+	// HS256, RS256, PS256, ES256 (or 384, 512 of these) and EdDSA. They must be
+	// given, and be of one kind of key: a service that also took HS256 where it
+	// expects RS256 would take the public key for a secret. The algorithm none
+	// is refused.
+	Algorithms []string
+	// Key verifies every token: a []byte of at least [MinKeyBytes] for HS, an
+	// *rsa.PublicKey of at least 2048 bits for RS and PS, an *ecdsa.PublicKey
+	// for ES, an ed25519.PublicKey for EdDSA.
+	Key any
+	// Keys returns the key for the "kid" of a token's header, empty if it has
+	// none, for services whose keys rotate. It is called for each token, from
+	// many goroutines, and whatever keyID it is asked for was written by the
+	// sender: it must not fetch anything for it without a bound. An error
+	// refuses the token.
+	Keys func(keyID string) (any, error)
+	// Issuer, if not empty, must be the token's "iss".
+	Issuer string
+	// Audience, if not empty, must be among the token's "aud".
+	Audience string
+	// Leeway is how far the issuer's clock may differ from this one, for "exp"
+	// and "nbf"; default none. More lets expired tokens live longer.
+	Leeway time.Duration
+	// MaxBytes is how long a token may be; default [DefaultMaxTokenBytes].
+	// Longer ones are refused unread.
+	MaxBytes int
+	// Now is the clock, for tests; default time.Now.
+	Now func() time.Time
+}
+
+// Tokens verifies JSON Web Tokens (RFC 7519). A token must be signed by one of
+// the configured algorithms, and must carry an expiry that has not passed. It
+// is safe for concurrent use.
+type Tokens struct {
+	parser *jwt.Parser
+	keys   func(keyID string) (any, error)
+	fits   func(key any) error
+	most   int
+}
+
+// NewTokens returns tokens, or an error that says what is wrong with the
+// configuration.
+func NewTokens(c TokenConfig) (*Tokens, error) {
+	fits, err := keyCheck(c.Algorithms)
+	if err != nil {
+		return nil, err
+	}
+	if (c.Key == nil) == (c.Keys == nil) {
+		return nil, errors.New("tokens need either a Key or a function Keys to verify them with")
+	}
+	if c.MaxBytes < 0 || c.Leeway < 0 {
+		return nil, fmt.Errorf("MaxBytes %d and Leeway %v of tokens must not be negative", c.MaxBytes, c.Leeway)
+	}
+	t := &Tokens{keys: c.Keys, fits: fits, most: c.MaxBytes}
+	if t.most == 0 {
+		t.most = DefaultMaxTokenBytes
+	}
+	if c.Key != nil {
+		if err := fits(c.Key); err != nil {
+			return nil, err
+		}
+		t.keys = func(string) (any, error) { return c.Key, nil }
+	}
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(slices.Clone(c.Algorithms)), jwt.WithExpirationRequired(),
+		jwt.WithLeeway(c.Leeway), jwt.WithJSONNumber(), jwt.WithStrictDecoding(),
+	}
+	if c.Issuer != "" {
+		options = append(options, jwt.WithIssuer(c.Issuer))
+	}
+	if c.Audience != "" {
+		options = append(options, jwt.WithAudience(c.Audience))
+	}
+	if c.Now != nil {
+		options = append(options, jwt.WithTimeFunc(c.Now))
+	}
+	t.parser = jwt.NewParser(options...)
+	return t, nil
+}
+
+// Verify returns the claims of a token. The error wraps [ErrUnverified] if the
+// token is not signed as it must be, has expired or is not yet valid, names
+// another issuer or audience, or cannot be read.
+func (t *Tokens) Verify(token string) (Claims, error) {
+	if len(token) > t.most {
+		return Claims{}, fmt.Errorf("%w: a token of %d bytes is too long; at most %d are read", ErrUnverified, len(token), t.most)
+	}
+	claims := jwt.MapClaims{}
+	if _, err := t.parser.ParseWithClaims(token, claims, t.key); err != nil {
+		return Claims{}, fmt.Errorf("%w: %w", ErrUnverified, err)
+	}
+	return Claims{claims}, nil
+}
+
+// key finds the key for a token whose algorithm has been found to be allowed.
+func (t *Tokens) key(token *jwt.Token) (any, error) {
+	if _, has := token.Header["crit"]; has {
+		return nil, errors.New("the token has critical extensions, and none is understood here")
+	}
+	id, _ := token.Header["kid"].(string)
+	key, err := t.keys(id)
+	if err != nil {
+		return nil, err
+	}
+	return key, t.fits(key)
+}
+
+// Claims are what a verified token says.
+type Claims struct{ claims jwt.MapClaims }
+
+// Text returns a claim as text: a string as it is, a number as it is written, a
+// truth value as true or false, and of a list the first element. Any other
+// claim, and one that is not there, is empty.
+func (c Claims) Text(name string) string {
+	v := c.claims[name]
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	switch v := v.(type) {
+	case string:
+		return v
+	case bool, fmt.Stringer: // a number is a json.Number
+		return fmt.Sprint(v)
+	}
+	return ""
+}
+
+// keyCheck returns what tells whether a key is for the algorithms, which must
+// all be for one kind of key.
+func keyCheck(algorithms []string) (func(key any) error, error) {
+	if len(algorithms) == 0 {
+		return nil, errors.New("tokens need the Algorithms by which they may be signed, such as RS256")
+	}
+	first := kindOf(algorithms[0])
+	for _, a := range algorithms {
+		switch k := kindOf(a); {
+		case k == "":
+			return nil, fmt.Errorf("tokens cannot be signed by %q; name HS, RS, PS or ES with 256, 384 or 512, or EdDSA", a)
+		case k != first:
+			return nil, fmt.Errorf("tokens cannot be signed by both %s and %s: the key of one could pass for a key of the other", algorithms[0], a)
+		}
+	}
+	return func(key any) error { return fits(first, key) }, nil
+}
+
+// kindOf returns the kind of key that an algorithm is for, empty if there is no
+// such algorithm.
+func kindOf(algorithm string) string {
+	if algorithm == "EdDSA" {
+		return "Ed25519"
+	}
+	if len(algorithm) == 5 && slices.Contains([]string{"256", "384", "512"}, algorithm[2:]) {
+		switch algorithm[:2] {
+		case "HS":
+			return "HMAC"
+		case "RS", "PS":
+			return "RSA"
+		case "ES":
+			return "ECDSA"
+		}
+	}
+	return ""
+}
+
+func fits(kind string, key any) error {
+	switch k := key.(type) {
+	case []byte:
+		if kind == "HMAC" {
+			if len(k) < MinKeyBytes {
+				return fmt.Errorf("a secret of %d bytes is too short for tokens; use at least %d from crypto/rand", len(k), MinKeyBytes)
+			}
+			return nil
+		}
+	case *rsa.PublicKey:
+		if kind == "RSA" && k != nil {
+			if k.N == nil || k.N.BitLen() < minRSABits {
+				return fmt.Errorf("an RSA key for tokens needs at least %d bits", minRSABits)
+			}
+			return nil
+		}
+	case *ecdsa.PublicKey:
+		if kind == "ECDSA" && k != nil {
+			return nil
+		}
+	case ed25519.PublicKey:
+		if kind == "Ed25519" && len(k) == ed25519.PublicKeySize {
+			return nil
+		}
+	}
+	return fmt.Errorf("a key of type %T is not for tokens signed by %s", key, kind)
+}

@@ -1,0 +1,176 @@
+package front
+
+import (
+	"strconv"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Limits appends to dst the limits of a decision that a caller should know of,
+// one for each name: of several counters of one limit (one for the address, one
+// for the user) the one that is nearest to denying. Shadow limits are left out,
+// since they deny nobody. The pointers are good as long as the decision is.
+func Limits(dst []*limiter.LimitDecision, d *limiter.Decision) []*limiter.LimitDecision {
+next:
+	for i := range d.Len() {
+		l := d.Limit(i)
+		if l.Rule.Shadow {
+			continue
+		}
+		for j, have := range dst {
+			if have.Rule.Name == l.Rule.Name && have.Limit.Name() == l.Limit.Name() {
+				if nearer(l, have) {
+					dst[j] = l
+				}
+				continue next
+			}
+		}
+		dst = append(dst, l)
+	}
+	return dst
+}
+
+// Nearest returns the limit with the least remaining, the one that is longest
+// about to recover if there are several, or nil if there is no limit.
+func Nearest(limits []*limiter.LimitDecision) *limiter.LimitDecision {
+	var out *limiter.LimitDecision
+	for _, l := range limits {
+		if out == nil || nearer(l, out) {
+			out = l
+		}
+	}
+	return out
+}
+
+func nearer(a, b *limiter.LimitDecision) bool {
+	if a.Remaining != b.Remaining {
+		return a.Remaining < b.Remaining
+	}
+	return a.ResetAfter > b.ResetAfter
+}
+
+// AppendPolicy appends the field RateLimit-Policy, as in revision 10 of the IETF
+// draft "RateLimit header fields for HTTP": for each limit its name, its units
+// (q) and its window in seconds (w), rounded up since the field knows no parts
+// of a second.
+func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
+	for i, l := range limits {
+		dst = appendName(dst, i, l)
+		dst = append(dst, ";q="...)
+		dst = strconv.AppendUint(dst, uint64(l.Limit.Limit()), 10)
+		dst = append(dst, ";w="...)
+		dst = strconv.AppendInt(dst, l.Limit.Window().Seconds(), 10)
+	}
+	return dst
+}
+
+// AppendState appends the field RateLimit of the same draft: for each limit its
+// name, what remains (r) and in how many seconds it has recovered (t), rounded
+// up.
+func AppendState(dst []byte, limits []*limiter.LimitDecision) []byte {
+	for i, l := range limits {
+		dst = appendName(dst, i, l)
+		dst = append(dst, ";r="...)
+		dst = strconv.AppendUint(dst, uint64(l.Remaining), 10)
+		dst = append(dst, ";t="...)
+		dst = strconv.AppendInt(dst, l.ResetAfter.Seconds(), 10)
+	}
+	return dst
+}
+
+// appendName appends item i's name, a string of structured fields (RFC 9651).
+func appendName(dst []byte, i int, l *limiter.LimitDecision) []byte {
+	if i > 0 {
+		dst = append(dst, ", "...)
+	}
+	dst = append(dst, '"')
+	dst = appendEscaped(dst, l.Rule.Name)
+	dst = append(dst, '/')
+	dst = appendEscaped(dst, l.Limit.Name())
+	return append(dst, '"')
+}
+
+// appendEscaped appends what may stand between the quotes: printable ASCII, with
+// quotes and backslashes escaped. Any other byte is written as in a URL.
+func appendEscaped(dst []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < ' ' || c > '~':
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// Violated returns the names of the limits that denied, each once.
+func Violated(d *limiter.Decision) []string {
+	var out []string
+	for _, l := range Denying(d) {
+		out = append(out, l.FullName())
+	}
+	return out
+}
+
+// Denying returns the limits that denied, each name once.
+func Denying(d *limiter.Decision) []*limiter.LimitDecision {
+	var all []*limiter.LimitDecision
+next:
+	for i := range d.Len() {
+		l := d.Limit(i)
+		if l.Allowed || l.Rule.Shadow {
+			continue
+		}
+		for _, have := range all {
+			if have.Rule.Name == l.Rule.Name && have.Limit.Name() == l.Limit.Name() {
+				continue next
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// RetryAfterSeconds returns the least wait before the same may be asked again,
+// in whole seconds rounded up and at least 1, and false where no wait helps or
+// none is needed.
+func RetryAfterSeconds(d *limiter.Decision) (int64, bool) {
+	if d.Allowed || d.Never {
+		return 0, false
+	}
+	return max(1, d.RetryAfter.Seconds()), true
+}
+
+// Why tells a person why a check was denied.
+func Why(d *limiter.Decision) string {
+	b := d.BlockedBy()
+	if b == nil {
+		return "The limits cannot be looked up now, and without them nothing is let through."
+	}
+	name := b.FullName() + " (" + Rate(b.Limit) + ")"
+	switch {
+	case d.Never:
+		return name + " never allows a cost of " + strconv.FormatUint(uint64(b.Cost), 10) +
+			" at once; the most is " + strconv.FormatUint(uint64(b.Limit.Capacity()), 10) + "."
+	case b.Blocked:
+		return name + " was exceeded and denies everything for a while" + again(d)
+	}
+	return name + " is exceeded" + again(d)
+}
+
+func again(d *limiter.Decision) string {
+	s, ok := RetryAfterSeconds(d)
+	if !ok {
+		return "."
+	}
+	return "; try again in " + strconv.FormatInt(s, 10) + " s."
+}
+
+// Rate returns a limit as a rules file spells it: 100/minute.
+func Rate(l *limiter.Limit) string {
+	return strconv.FormatUint(uint64(l.Limit()), 10) + "/" + limiter.WindowName(l.Window().Duration())
+}
