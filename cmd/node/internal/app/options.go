@@ -1,0 +1,254 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cmd/node/internal/server"
+)
+
+// defaultMaxKeys is that of weir.Config, spelled out for the help.
+const defaultMaxKeys = 10_000_000
+
+// options are what flags and environment say.
+type options struct {
+	grpcAddr, httpAddr, pprofAddr  address
+	rules                          string
+	maxKeys                        positive
+	overflow                       choice
+	secretFile                     string
+	clusterName                    string
+	allowRequestLimits, allowReset bool
+	shutdownDelay, shutdownTimeout time.Duration
+	logLevel                       choice
+}
+
+func newOptions() *options {
+	return &options{
+		grpcAddr: "127.0.0.1:8081", httpAddr: "127.0.0.1:8080", maxKeys: defaultMaxKeys, clusterName: "weir",
+		overflow:        choice{"deny", []string{"deny", "allow"}},
+		logLevel:        choice{"info", []string{"debug", "info", "warn", "error"}},
+		shutdownTimeout: 15 * time.Second,
+	}
+}
+
+// addCommonFlags adds the flags of every command that runs a node.
+func (o *options) addCommonFlags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.Var(&o.httpAddr, "http-addr", "serve HTTP at `HOST:PORT`; port 0 takes a free one")
+	f.Var(&o.grpcAddr, "grpc-addr", "serve gRPC at `HOST:PORT`")
+	f.Var(&o.logLevel, "log-level", "log what is as grave as `LEVEL`: debug, info, warn or error")
+	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", o.shutdownTimeout, "be gone so long after SIGTERM, whatever is still being answered")
+}
+
+func (o *options) addServeFlags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVar(&o.rules, "rules", "", "rules `FILE`; it is followed as it changes (default none: all is allowed)")
+	o.addCommonFlags(f)
+	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "go on serving for so long after /readyz said no, for load balancers to notice")
+	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one for each key and limit; the default takes 700 MB when full")
+	f.Var(&o.overflow, "overflow", "decide new keys beyond that: `deny` or allow")
+	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "let requests bring limits of their own")
+	f.BoolVar(&o.allowReset, "allow-reset", false, "let counters be reset")
+	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` that keeps the counters of clusters apart")
+	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
+	f.Var(&o.pprofAddr, "pprof-addr", "serve profiles at `HOST:PORT` (default nowhere)")
+}
+
+// completeFlags tells the shell what may follow a flag.
+func completeFlags(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		complete := cobra.NoFileCompletions
+		switch v := f.Value.(type) {
+		case *choice:
+			complete = cobra.FixedCompletions(v.all, cobra.ShellCompDirectiveNoFileComp)
+		default:
+			switch f.Name {
+			case "rules":
+				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
+			case "secret-file":
+				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+					return nil, cobra.ShellCompDirectiveDefault
+				}
+			}
+		}
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails for a flag that is not there
+	})
+}
+
+// validate says what is wrong with the flags together.
+func (o *options) validate(cmd *cobra.Command) error {
+	switch {
+	case o.httpAddr == "" || o.grpcAddr == "":
+		return usage(cmd, "--http-addr and --grpc-addr must not be empty: give HOST:PORT, such as 127.0.0.1:8080")
+	case o.shutdownTimeout < 100*time.Millisecond || o.shutdownTimeout > time.Hour:
+		return usage(cmd, "--shutdown-timeout %v is out of range: give 100ms to 1h", o.shutdownTimeout)
+	case o.shutdownDelay < 0 || o.shutdownDelay >= o.shutdownTimeout:
+		return usage(cmd, "--shutdown-delay %v is out of range: it is part of --shutdown-timeout, which is %v", o.shutdownDelay, o.shutdownTimeout)
+	case o.clusterName == "":
+		return usage(cmd, "--cluster-name must not be empty")
+	}
+	return nil
+}
+
+// config is what the server is to be.
+func (o *options) config(log *slog.Logger) (server.Config, error) {
+	c := server.Config{
+		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), PprofAddr: string(o.pprofAddr), RulesFile: o.rules,
+		MaxKeys: int(o.maxKeys), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
+		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset,
+		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
+	}
+	if o.overflow.value == "allow" {
+		c.Overflow = weir.OverflowAllow
+	}
+	if o.secretFile == "" {
+		return c, nil
+	}
+	var err error
+	c.Secret, err = readSecret(o.secretFile)
+	return c, err
+}
+
+// readSecret reads a secret without the end of its line, which editors add.
+func readSecret(name string) ([]byte, error) {
+	const most = 64 << 10
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return nil, fmt.Errorf("secret file %s is not a regular file", name)
+	case err == nil && info.Size() > most:
+		return nil, fmt.Errorf("secret file %s has more than %d KiB; is it another file?", name, most>>10)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		if p := (*os.PathError)(nil); errors.As(err, &p) {
+			err = p.Err
+		}
+		return nil, fmt.Errorf("secret file %s cannot be read: %w", name, err)
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	if text == "" {
+		return nil, fmt.Errorf("secret file %s is empty", name)
+	}
+	return []byte(text), nil
+}
+
+// address is a flag that holds host:port.
+type address string
+
+func (a *address) String() string { return string(*a) }
+func (a *address) Type() string   { return "HOST:PORT" }
+func (a *address) Set(text string) error {
+	if text != "" {
+		_, port, err := net.SplitHostPort(text)
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n > 65535 {
+			return errors.New("give HOST:PORT, such as 127.0.0.1:8080")
+		}
+	}
+	*a = address(text)
+	return nil
+}
+
+// positive is a flag that holds a number above 0.
+type positive int
+
+func (p *positive) String() string { return strconv.Itoa(int(*p)) }
+func (p *positive) Type() string   { return "N" }
+func (p *positive) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("give a whole number above 0")
+	}
+	*p = positive(n)
+	return nil
+}
+
+// choice is a flag that holds one of a few words.
+type choice struct {
+	value string
+	all   []string
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return strings.Join(c.all, "|") }
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.all, strings.ToLower(text)) {
+		return fmt.Errorf("give one of %s", strings.Join(c.all, ", "))
+	}
+	c.value = strings.ToLower(text)
+	return nil
+}
+
+// envPrefix begins the names of the environment's variables.
+const envPrefix = "WEIR_"
+
+// envName is the variable that stands for a flag: WEIR_HTTP_ADDR for --http-addr.
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// kubernetesName matches the variables that Kubernetes gives to every container
+// of a namespace that has a service whose name begins with weir.
+var kubernetesName = regexp.MustCompile(`^WEIR_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// readEnvironment sets the flags of cmd that the command line does not give from
+// the environment; an empty variable counts as none. It returns warnings of
+// variables that mean nothing to any of the flags in all.
+func readEnvironment(cmd *cobra.Command, environ, all []string) (warnings []string, err error) {
+	known := make([]string, len(all))
+	for i, flag := range all {
+		known[i] = envName(flag)
+	}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, envPrefix) || kubernetesName.MatchString(name) {
+			continue
+		}
+		i := slices.Index(known, name)
+		if i < 0 {
+			warnings = append(warnings, unknownVariable(name, known))
+			continue
+		}
+		f := cmd.Flags().Lookup(all[i])
+		if f == nil || f.Changed || value == "" {
+			continue
+		}
+		if err := cmd.Flags().Set(f.Name, value); err != nil {
+			if inner := errors.Unwrap(err); inner != nil {
+				err = inner
+			}
+			return nil, usage(cmd, "%s=%q in the environment: %w", name, value, err)
+		}
+	}
+	slices.Sort(warnings)
+	return warnings, nil
+}
+
+func unknownVariable(name string, known []string) string {
+	if near := nearest(name, known); near != "" {
+		return fmt.Sprintf("there is no setting %s: did you mean %s?", name, near)
+	}
+	return fmt.Sprintf("there is no setting %s", name)
+}
+
+// settings returns the names of all flags that the environment may give.
+func settings() []string {
+	var out []string
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newOptions().addServeFlags(f)
+	f.VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
+	return out
+}

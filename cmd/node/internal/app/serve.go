@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/node/internal/server"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	o := newOptions()
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve checks over gRPC and HTTP (the default)",
+		Long: `Serves weir.v1.Limiter over gRPC, and over HTTP /v1/check, /healthz, /readyz and
+/metrics. Every flag can also be given by the environment: --http-addr as
+WEIR_HTTP_ADDR, and so on; the flag wins.
+
+The rules file is read again when it changes and on SIGHUP; a bad one is
+refused, and the old rules stay in force. SIGTERM and SIGINT end the node after
+it has answered what it has begun; a second one ends it at once.
+
+There is no TLS and no authentication yet: keep the addresses on a network that
+you trust.`,
+		Example: `  node serve --rules rules.yaml
+  node serve --rules rules.yaml --max-keys 1000000 --overflow allow
+  WEIR_RULES=/etc/weir/rules.yaml WEIR_LOG_LEVEL=debug node serve`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
+	}
+	o.addServeFlags(cmd.Flags())
+	completeFlags(cmd)
+	return cmd
+}
+
+func (a *app) serve(cmd *cobra.Command, o *options) error {
+	log, err := a.prepare(cmd, o)
+	if err != nil {
+		return err
+	}
+	c, err := o.config(log)
+	if err != nil {
+		return a.cannotStart(log, err)
+	}
+	s, err := server.Start(cmd.Context(), c)
+	if err != nil {
+		return a.cannotStart(log, err)
+	}
+	if o.rules == "" {
+		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
+	}
+	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version", build()}
+	if at := s.PprofAddr(); at != "" {
+		args = append(args, "pprof", at)
+	}
+	log.Info("the node is ready", args...)
+	return a.untilToldToStop(cmd.Context(), log, s)
+}
+
+// prepare completes the flags from the environment and makes the logger.
+func (a *app) prepare(cmd *cobra.Command, o *options) (*slog.Logger, error) {
+	warnings, err := readEnvironment(cmd, a.Environ, settings())
+	if err != nil {
+		return nil, err
+	}
+	if err := o.validate(cmd); err != nil {
+		return nil, err
+	}
+	log := newLogger(a.Err, a.ErrTerminal, o.logLevel.value)
+	for _, w := range warnings {
+		log.Warn(w)
+	}
+	return log, nil
+}
+
+// newLogger writes text for a person who watches, else JSON.
+func newLogger(out io.Writer, person bool, level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo // not reached: the flag takes levels only
+	}
+	if person {
+		return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l}))
+	}
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l}))
+}
+
+// cannotStart tells a person in plain lines, and a machine in the log, so that
+// all it reads is of one form.
+func (a *app) cannotStart(log *slog.Logger, err error) error {
+	if a.ErrTerminal {
+		return err
+	}
+	log.Error("the node cannot start", "error", err.Error())
+	return errReported
+}
+
+// untilToldToStop handles signals until the node has ended.
+func (a *app) untilToldToStop(ctx context.Context, log *slog.Logger, s *server.Server) error {
+	for {
+		select {
+		case sig := <-a.Signals:
+			if sig == syscall.SIGHUP {
+				s.Reload()
+				continue
+			}
+			return a.stop(log, s, sig.String())
+		case <-ctx.Done():
+			return a.stop(log, s, ctx.Err().Error())
+		case err := <-s.Failed():
+			log.Error("the node cannot go on", "error", err)
+			return errors.Join(errReported, s.Stop())
+		}
+	}
+}
+
+// stop ends the node, or gives up at the second signal.
+func (a *app) stop(log *slog.Logger, s *server.Server, why string) error {
+	log.Info("stopping: what has begun will be answered", "because", why)
+	done := make(chan error, 1)
+	go func() { done <- s.Stop() }()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				log.Error("stopped, but not in good order", "error", err)
+				return errReported
+			}
+			log.Info("stopped")
+			return nil
+		case sig := <-a.Signals:
+			if sig != syscall.SIGHUP {
+				return a.giveUp(log, sig)
+			}
+		}
+	}
+}
+
+func (a *app) giveUp(log *slog.Logger, sig os.Signal) error {
+	log.Error(fmt.Sprintf("told to stop again (%s): ending at once", sig))
+	return errReported
+}

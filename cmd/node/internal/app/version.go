@@ -1,0 +1,52 @@
+package app
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  node version",
+		Args:    noArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.print(version() + "\n") },
+	}
+}
+
+// version tells what this program was built from.
+func version() string {
+	return fmt.Sprintf("node %s %s %s/%s", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// build is the version of the code alone.
+func build() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return describeBuild(info)
+	}
+	return "(devel)"
+}
+
+func describeBuild(info *debug.BuildInfo) string {
+	text := info.Main.Version
+	if text == "" {
+		text = "(devel)"
+	}
+	var revision, dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = ", modified"
+		}
+	}
+	if revision != "" {
+		text += " (" + revision + dirty + ")"
+	}
+	return text
+}

@@ -1,0 +1,133 @@
+// Package demo shows nodes at work: it asks them as a few users would, tells
+// what they decide, and says how to ask them oneself.
+package demo
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Rules is the rules file of the demo.
+//
+//go:embed rules.yaml
+var Rules []byte
+
+// program asks a node at ADDRESS.
+//
+//go:embed ask.go.txt
+var program string
+
+// Checker decides checks, as a node does.
+type Checker interface {
+	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+}
+
+// Node is one node of the demo.
+type Node struct {
+	Checker
+	// HTTPAddr and GRPCAddr are where others can ask it.
+	HTTPAddr, GRPCAddr string
+}
+
+// Config says what to show, and where.
+type Config struct {
+	// Nodes are asked in turn; at least one.
+	Nodes []Node
+	// Out gets what is shown. On a Terminal, what happens is one line that
+	// changes.
+	Out      io.Writer
+	Terminal bool
+}
+
+// Run shows the nodes at work until the context ends, and sums up. It returns an
+// error if the output cannot be written.
+func Run(ctx context.Context, c Config) error {
+	begun := time.Now()
+	if _, err := io.WriteString(c.Out, introduction(c.Nodes)); err != nil {
+		return unwritable(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := newScene(c.Nodes)
+	var playing sync.WaitGroup
+	for i := range s.actors {
+		playing.Go(func() { s.play(ctx, i) })
+	}
+	failed := c.report(ctx, s, begun)
+	cancel()
+	playing.Wait()
+	if failed != nil {
+		return unwritable(failed)
+	}
+	if _, err := io.WriteString(c.Out, s.summary(time.Since(begun))); err != nil {
+		return unwritable(err)
+	}
+	return nil
+}
+
+func unwritable(err error) error { return fmt.Errorf("the demo cannot be shown: %w", err) }
+
+// every is how often the line of what happens is written.
+const every = time.Second
+
+func (c *Config) report(ctx context.Context, s *scene, begun time.Time) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if c.Terminal {
+				_, err := io.WriteString(c.Out, "\n")
+				return err
+			}
+			return nil
+		case <-tick.C:
+		}
+		line := s.line(time.Since(begun))
+		if c.Terminal {
+			line = "\r\x1b[K" + line
+		} else {
+			line += "\n"
+		}
+		if _, err := io.WriteString(c.Out, line); err != nil {
+			return err
+		}
+	}
+}
+
+// introduction says what is shown and how to ask the nodes.
+func introduction(nodes []Node) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say("A node of Weir decides the requests of four users. Ctrl-C ends it.\n")
+	for _, n := range nodes {
+		say("  HTTP at %s, gRPC at %s", n.HTTPAddr, n.GRPCAddr)
+	}
+	say("\nIts rules:\n\n%s", indent(string(Rules)))
+	say("Ask it yourself; more than five times a second, and it says no:\n")
+	say("  curl -i 'http://%s/v1/check?path=/towns&user=you'", nodes[0].HTTPAddr)
+	say(`  grpcurl -plaintext -d '{"path": "/towns", "user": "you"}' %s weir.v1.Limiter/Check`, nodes[0].GRPCAddr)
+	say("\nOr in Go; in a clone of Weir, save this as ask/main.go and say: go run ./ask\n")
+	say("%s", indent(strings.Replace(program, "ADDRESS", nodes[0].GRPCAddr, 1)))
+	say("What is decided, as allowed/asked in the last second, and the limits that denied:\n")
+	return b.String()
+}
+
+// indent indents the lines of a text by two spaces.
+func indent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line != "\n" {
+			b.WriteString("  ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}

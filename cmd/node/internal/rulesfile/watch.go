@@ -1,0 +1,164 @@
+package rulesfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watch tells when a file may have changed. It watches directories, not the
+// file: an editor that replaces it, and a ConfigMap whose links are switched to
+// another directory, leave a watch on the file with the old one.
+type watch struct {
+	config  *Config
+	watcher *fsnotify.Watcher // nil: the system cannot tell
+	dirs    []string          // that are watched, or should be
+	warned  bool
+
+	poll  *time.Ticker
+	every time.Duration // of poll
+
+	quiet *time.Timer // runs out when the file may be read
+	first time.Time   // of the events since it was read; zero: none
+}
+
+func newWatch(c *Config) *watch {
+	w := &watch{config: c, quiet: time.NewTimer(time.Hour), poll: time.NewTicker(c.Net), every: c.Net}
+	w.quiet.Stop()
+	if !c.Blind {
+		var err error
+		if w.watcher, err = fsnotify.NewWatcher(); err != nil {
+			w.watcher = nil
+			w.warn(err)
+		}
+	}
+	w.renew() // and so look once: the file may have changed since it was read
+	return w
+}
+
+func (w *watch) close() {
+	w.poll.Stop()
+	w.quiet.Stop()
+	if w.watcher != nil {
+		_ = w.watcher.Close() // nobody waits for it any more
+	}
+}
+
+func (w *watch) events() <-chan fsnotify.Event {
+	if w.watcher == nil {
+		return nil
+	}
+	return w.watcher.Events
+}
+
+func (w *watch) errors() <-chan error {
+	if w.watcher == nil {
+		return nil
+	}
+	return w.watcher.Errors
+}
+
+// touched notes that something happened, and has the file read when nothing
+// more does.
+func (w *watch) touched() {
+	now := time.Now()
+	if w.first.IsZero() {
+		w.first = now
+	}
+	w.quiet.Reset(max(0, min(w.config.Quiet, w.first.Add(w.config.Longest).Sub(now))))
+}
+
+// settled is called when the file is about to be read.
+func (w *watch) settled() { w.first = time.Time{} }
+
+// renew watches the directories that matter now, and polls more often while one
+// of them cannot be watched.
+func (w *watch) renew() {
+	every := w.config.Net
+	if w.watcher == nil {
+		w.setPoll(w.config.Poll)
+		return
+	}
+	have, want := w.watcher.WatchList(), directories(w.config.Name)
+	for _, dir := range have {
+		if !slices.Contains(want, dir) {
+			_ = w.watcher.Remove(dir) // it may have gone by itself
+		}
+	}
+	for _, dir := range want {
+		if slices.Contains(have, dir) {
+			continue
+		}
+		if err := w.watcher.Add(dir); err != nil {
+			every = w.config.Poll
+			w.warn(err)
+			continue
+		}
+		if !slices.Contains(w.dirs, dir) {
+			w.touched() // it may have changed before it was watched
+		}
+	}
+	if len(want) == 0 {
+		every = w.config.Poll
+	}
+	w.dirs = want
+	w.setPoll(every)
+}
+
+func (w *watch) setPoll(every time.Duration) {
+	if every != w.every {
+		w.every = every
+		w.poll.Reset(every)
+	}
+}
+
+// warn says once that changes may be noticed late. That a directory is gone is
+// no reason: then the file is, which is told anyway.
+func (w *watch) warn(err error) {
+	if w.warned || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	w.warned = true
+	w.config.Log.Warn("changes of the rules file cannot be watched, so it is read again and again",
+		"file", w.config.Name, "every", w.config.Poll, "error", err)
+}
+
+// maxLinks bounds the links that are followed; the system follows no more.
+const maxLinks = 40
+
+// directories returns where something can change what a file's name leads to:
+// its directory, those of the links behind its name, and that of the file
+// itself. Links are resolved in what is returned, so that no directory is there
+// by two names.
+func directories(name string) []string {
+	var out []string
+	add := func(dir string) {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			real, err = filepath.Abs(real)
+		}
+		if err == nil && !slices.Contains(out, real) {
+			out = append(out, real)
+		}
+	}
+	for range maxLinks {
+		add(filepath.Dir(name))
+		to, err := os.Readlink(name)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		name = to
+	}
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		add(filepath.Dir(real))
+	}
+	return out
+}

@@ -1,0 +1,274 @@
+// Package server runs a node as a service: it listens, decides, follows its
+// rules file, tells Prometheus, and ends in good order.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cmd/node/internal/rulesfile"
+	"github.com/weirlimit/weir/metrics"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Config says how a node is to run. All of it is needed but for what says
+// otherwise.
+type Config struct {
+	// GRPCAddr and HTTPAddr are the addresses to listen on, as host:port. Port 0
+	// takes a free one.
+	GRPCAddr, HTTPAddr string
+	// PprofAddr is where profiles are served; empty for nowhere.
+	PprofAddr string
+	// RulesFile is read, and followed as it changes. Empty: Rules, which may be
+	// empty too, stay in force.
+	RulesFile string
+	Rules     []byte
+	// MaxKeys, Overflow, Secret and ClusterName are those of [weir.Config].
+	MaxKeys     int
+	Overflow    weir.Overflow
+	Secret      []byte
+	ClusterName string
+	// AllowRequestLimits and AllowReset are those of [transport.Options].
+	AllowRequestLimits, AllowReset bool
+	// ShutdownDelay is how long requests are still taken after the node has said
+	// that it is not ready; 0 for not at all.
+	ShutdownDelay time.Duration
+	// ShutdownTimeout bounds all of Stop, that delay included.
+	ShutdownTimeout time.Duration
+	// Version of the program, for metrics.
+	Version string
+	// Log is told of all that an operator should know.
+	Log *slog.Logger
+}
+
+// errStopping is why a node that was told to stop is not ready.
+var errStopping = errors.New("the node is stopping")
+
+// Server is a node that runs.
+type Server struct {
+	config   Config
+	node     *weir.Node
+	metrics  *metrics.Metrics
+	wire     *transport.Server
+	follower *rulesfile.Follower // nil: there is no file to follow
+
+	grpc, http, pprof net.Listener // pprof is nil if there is none
+	profiles          *http.Server
+
+	stopping   atomic.Bool
+	unfollow   context.CancelFunc
+	background sync.WaitGroup
+	failed     chan error
+}
+
+// Start starts a node and returns when it takes requests. If it cannot, nothing
+// is left of it. The context is for starting only.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	s := &Server{config: c, failed: make(chan error, 2)}
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.listen(ctx); err != nil {
+		return nil, errors.Join(err, s.node.Close())
+	}
+	s.run(context.WithoutCancel(ctx))
+	return s, nil
+}
+
+// open makes the node, with its rules and its metrics.
+func (s *Server) open(ctx context.Context) error {
+	c := &s.config
+	if c.RulesFile != "" {
+		var err error
+		if c.Rules, err = rulesfile.Read(c.RulesFile); err != nil {
+			return err
+		}
+	}
+	var err error
+	registry := metrics.NewRegistry()
+	s.metrics, err = metrics.New(registry, metrics.Options{Version: c.Version, Table: s.table, Runtime: true})
+	if err != nil {
+		return err
+	}
+	s.node, err = weir.Open(ctx, weir.Config{
+		RulesFile: c.RulesFile, MaxKeys: c.MaxKeys, Overflow: c.Overflow,
+		Secret: c.Secret, ClusterName: c.ClusterName, Observer: s.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	if c.RulesFile != "" || len(c.Rules) > 0 {
+		// Not by Open, to which an empty file is no file.
+		if err := s.node.SetRules(c.Rules); err != nil {
+			return err
+		}
+	}
+	s.wire, err = transport.NewServer(transport.Options{
+		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset,
+		Ready: s.ready, Metrics: metrics.Handler(registry), Observer: s.metrics, Logger: c.Log,
+	})
+	return err
+}
+
+func (s *Server) listen(ctx context.Context) (err error) {
+	c := &s.config
+	for _, l := range []struct {
+		flag, address string
+		to            *net.Listener
+	}{{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http}, {"--pprof-addr", c.PprofAddr, &s.pprof}} {
+		if l.address == "" {
+			continue
+		}
+		if *l.to, err = transport.Listen(ctx, l.flag, l.address); err != nil {
+			return errors.Join(err, s.closeListeners())
+		}
+		warnIfOpen(c.Log, l.flag, (*l.to).Addr())
+	}
+	return nil
+}
+
+func (s *Server) closeListeners() error {
+	var err error
+	for _, l := range []net.Listener{s.grpc, s.http, s.pprof} {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	return err
+}
+
+// warnIfOpen warns of an address that others than this machine can reach.
+func warnIfOpen(log *slog.Logger, flag string, a net.Addr) {
+	if tcp, ok := a.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		log.Warn("this address can be reached from other machines, and there is no TLS and no authentication yet: "+
+			"keep it on a network that you trust", "flag", flag, "address", a.String())
+	}
+}
+
+// run starts all that runs beside the caller.
+func (s *Server) run(ctx context.Context) {
+	s.background.Go(func() {
+		if err := s.wire.Serve(s.grpc, s.http); err != nil {
+			s.failed <- err
+		}
+	})
+	if s.pprof != nil {
+		s.profiles = &http.Server{Handler: profiles(), ReadHeaderTimeout: 5 * time.Second}
+		s.background.Go(func() {
+			if err := s.profiles.Serve(s.pprof); !errors.Is(err, http.ErrServerClosed) {
+				s.failed <- fmt.Errorf("serving profiles: %w", err)
+			}
+		})
+	}
+	ctx, s.unfollow = context.WithCancel(ctx)
+	if c := &s.config; c.RulesFile != "" {
+		s.follower = rulesfile.New(rulesfile.Config{
+			Name: c.RulesFile, First: c.Rules, Log: c.Log, Apply: s.apply,
+			Unreadable: func(err error) { s.metrics.RulesSet(s.node.RulesHash(), err) },
+		})
+		s.background.Go(func() { s.follower.Run(ctx) })
+	}
+}
+
+// profiles serves what net/http/pprof has, whose own paths are on a mux that
+// everything in the program shares.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func (s *Server) apply(data []byte) error {
+	if err := s.node.SetRules(data); err != nil {
+		return err
+	}
+	s.config.Log.Info("rules are in force", "file", s.config.RulesFile, "rules", len(s.node.Rules()), "hash", s.RulesHash())
+	return nil
+}
+
+// table tells the metrics how much the node holds.
+func (s *Server) table() metrics.TableStats {
+	t := s.node.Stats()
+	return metrics.TableStats{Keys: t.Keys, MaxKeys: s.config.MaxKeys, Bytes: t.Bytes, Overflowed: t.Overflowed}
+}
+
+func (s *Server) ready() error {
+	if s.stopping.Load() {
+		return errStopping
+	}
+	return nil
+}
+
+// Node is the node itself, for those in the same process.
+func (s *Server) Node() *weir.Node { return s.node }
+
+// GRPCAddr returns the address at which gRPC is served, HTTPAddr that of HTTP.
+func (s *Server) GRPCAddr() string { return s.grpc.Addr().String() }
+
+// HTTPAddr returns the address at which HTTP is served.
+func (s *Server) HTTPAddr() string { return s.http.Addr().String() }
+
+// PprofAddr returns the address at which profiles are served, "" if they are not.
+func (s *Server) PprofAddr() string {
+	if s.pprof == nil {
+		return ""
+	}
+	return s.pprof.Addr().String()
+}
+
+// RulesHash returns the hash of the rules in force, as metrics spell it.
+func (s *Server) RulesHash() string { return fmt.Sprintf("%016x", s.node.RulesHash()) }
+
+// Reload has the rules file read again, whether it has changed or not. It does
+// not wait; what came of it is logged.
+func (s *Server) Reload() {
+	if s.follower == nil {
+		s.config.Log.Warn("there is nothing to reload: no rules file was named; give --rules FILE")
+		return
+	}
+	s.follower.Reload()
+}
+
+// Failed yields why the node no longer serves, if that happens before Stop.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// cutOff is the part of the time for stopping that is kept for closing what was
+// not done in time.
+const cutOff = 10
+
+// Stop ends the node: it says that it is not ready, waits for ShutdownDelay,
+// accepts no more, answers what it has begun, and closes. It returns within
+// ShutdownTimeout, with an error if calls had to be cut off for that. Call it
+// once.
+func (s *Server) Stop() error {
+	c := &s.config
+	s.stopping.Store(true)
+	s.unfollow()
+	begun := time.Now()
+	if c.ShutdownDelay > 0 {
+		c.Log.Info("not ready any more", "still_serving_for", c.ShutdownDelay)
+		time.Sleep(c.ShutdownDelay)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))
+	defer cancel()
+	err := s.wire.Shutdown(ctx)
+	if s.profiles != nil {
+		err = errors.Join(err, s.profiles.Close())
+	}
+	s.background.Wait()
+	s.metrics.Close()
+	return errors.Join(err, s.node.Close())
+}
