@@ -143,17 +143,17 @@ func one(a limiter.Algorithm) func(Choices) []limiter.Spec {
 func several(c Choices) []limiter.Spec {
 	specs := make([]limiter.Spec, 2+c.Pick(2))
 	for i := range specs {
-		specs[i] = RandomSpec(c, limiter.Algorithm(c.Pick(algorithmCount)), fmt.Sprintf("l%d", i), longest)
+		specs[i] = RandomSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprintf("l%d", i), longest)
 	}
 	return specs
 }
 
 // algorithmCount is how many algorithms there are.
-var algorithmCount = len(limiter.AlgorithmNames())
+func algorithmCount() int { return len(limiter.AlgorithmNames()) }
 
 // eachAlgorithm runs a subtest for each algorithm.
 func eachAlgorithm(t *testing.T, run func(*testing.T, limiter.Algorithm)) {
-	for i := range algorithmCount {
+	for i := range algorithmCount() {
 		a := limiter.Algorithm(i)
 		t.Run(a.String(), func(t *testing.T) { run(t, a) })
 	}
@@ -209,7 +209,7 @@ func traceAll(t *testing.T, ask *asker, trials []trial, steps int) {
 			d := ask.ask(tr.rule, "u", s.Cost, s.Peek)
 			receipts = append(receipts, d.Receipt)
 			p.count(want.Allowed)
-			if diff := Diff(d, want); diff != "" {
+			if diff := diff(ask.s, d, want); diff != "" {
 				t.Fatalf("seed %d, step %d differs from the oracle: %s\n%s", tr.seed, i, diff, trace)
 			}
 		}
@@ -229,7 +229,7 @@ func unchangedRules(t *testing.T, f Factory) {
 			if tr.choices.Pick(3) == 0 {
 				ask.setRules(file)
 			}
-			if diff := Diff(ask.check(tr.rule, "u", s.Cost), want); diff != "" {
+			if diff := diff(ask.s, ask.check(tr.rule, "u", s.Cost), want); diff != "" {
 				t.Fatalf("seed %d, step %d: %s\n%s", tr.seed, i, diff, trace)
 			}
 		}

@@ -8,7 +8,8 @@ import (
 )
 
 // retryAfter: asked again at the promised instant the same cost is allowed, one
-// tick earlier it is denied.
+// tick earlier it is denied. (Of a [Rounder] the promise is rounded up, so it is
+// denied one step earlier.)
 func retryAfter(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		trials, file := newTrials(100, 6000, one(a))
@@ -54,7 +55,7 @@ func keepPromises(t *testing.T, ask *asker, trials []trial) {
 
 func (a *asker) keepRetry(t *testing.T, tr trial, cost uint32, wait Tick) {
 	at := a.now + wait
-	a.goTo(at - 1)
+	a.goTo(at - stepOf(a.s))
 	if d := a.check(tr.rule, "early", cost); d.Allowed {
 		t.Fatalf("seed %d: cost %d was allowed a tick before the promised instant\n  limits %+v", tr.seed, cost, tr.specs)
 	}
@@ -75,7 +76,7 @@ func (a *asker) keepReset(t *testing.T, tr trial) {
 		last = max(last, resets[i])
 	}
 	if last > a.now {
-		a.goTo(last - 1)
+		a.goTo(last - stepOf(a.s))
 		d = a.check(tr.rule, "late", 0)
 		for i, at := range resets {
 			if l := d.Limit(i); at == last && l.Remaining == l.Limit.Capacity() {

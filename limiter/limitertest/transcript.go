@@ -34,10 +34,11 @@ func Transcripts(t *testing.T, f Factory) {
 			if err != nil {
 				t.Fatalf("%s:%v", file, err)
 			}
-			runTranscript(t, f, tr)
+			step := runTranscript(t, f, tr)
 			for _, c := range tr.commands() {
-				if got := strings.Join(c.got, "\n"); !c.skipped && got != strings.Join(c.want, "\n") {
-					t.Errorf("%s:%d: %s\n got -> %s\nwant -> %s", file, c.line, c.text, got, strings.Join(c.want, "\n"))
+				got, want := strings.Join(c.got, "\n"), strings.Join(c.wanted(step), "\n")
+				if !c.skipped && got != want {
+					t.Errorf("%s:%d: %s\n got -> %s\nwant -> %s", file, c.line, c.text, got, want)
 				}
 			}
 		})

@@ -25,8 +25,9 @@ type charged struct {
 	receipt limiter.Receipt
 }
 
-// runTranscript asks a fresh subject everything and records the answers.
-func runTranscript(tb testing.TB, f Factory, tr *transcript) {
+// runTranscript asks a fresh subject everything and records the answers. It
+// returns what the times in them are multiples of.
+func runTranscript(tb testing.TB, f Factory, tr *transcript) Tick {
 	s := f(tb, tr.begin.rules)
 	p := player{s: s, named: map[string]charged{}, tb: tb}
 	cs := tr.commands()
@@ -42,6 +43,7 @@ func runTranscript(tb testing.TB, f Factory, tr *transcript) {
 		s.SetTime(c.at)
 		c.got = p.play(c)
 	}
+	return stepOf(s)
 }
 
 // play runs one command and returns the lines of its answer.
