@@ -1,0 +1,79 @@
+package transport
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// batch is the memory of one batch of checks: from requests to what became of
+// them. Batches are pooled, so that a stream that is idle holds none.
+type batch struct {
+	requests  []limiter.Request
+	decisions []limiter.Decision
+
+	// failed lists the requests that were not decided, ascending, and errs why.
+	failed []int
+	errs   []error
+
+	attributes []map[string]string // one for each request, made when it is needed
+}
+
+// grow makes room for n requests and as many decisions, whose contents are those
+// of some batch before.
+func (b *batch) grow(n int) {
+	if n > len(b.requests) {
+		b.requests = make([]limiter.Request, n)
+		b.decisions = append(b.decisions, make([]limiter.Decision, n-len(b.decisions))...)
+	}
+	b.failed, b.errs = b.failed[:0], b.errs[:0]
+}
+
+// attributesOf returns an empty map for request i.
+func (b *batch) attributesOf(i int) map[string]string {
+	for len(b.attributes) <= i {
+		b.attributes = append(b.attributes, nil)
+	}
+	if b.attributes[i] == nil {
+		b.attributes[i] = make(map[string]string)
+	}
+	clear(b.attributes[i])
+	return b.attributes[i]
+}
+
+// decide decides the first n requests, all as of one instant. The error, if any,
+// is that of the whole batch: nothing was decided. What is wrong with single
+// requests goes to failed and errs.
+func (b *batch) decide(ctx context.Context, by Decider, n int) error {
+	if n == 0 {
+		return ctx.Err()
+	}
+	err := by.CheckBatch(ctx, b.requests[:n], b.decisions[:n])
+	if err == nil {
+		return nil
+	}
+	var some interface{ Failed() ([]int, []error) }
+	if !errors.As(err, &some) {
+		return err
+	}
+	failed, errs := some.Failed()
+	b.failed, b.errs = append(b.failed, failed...), append(b.errs, errs...)
+	return nil
+}
+
+// decideEach decides the first n requests one by one, those for which peek is
+// true as questions. It is for batches with peeks among them.
+func (b *batch) decideEach(ctx context.Context, by Decider, n int, peek func(i int) bool) {
+	for i := range n {
+		ask := by.Check
+		if peek(i) {
+			ask = by.Peek
+		}
+		if err := ask(ctx, &b.requests[i], &b.decisions[i]); err != nil {
+			b.decisions[i].Clear()
+			b.decisions[i].Allowed = false
+			b.failed, b.errs = append(b.failed, i), append(b.errs, err)
+		}
+	}
+}

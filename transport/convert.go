@@ -1,0 +1,219 @@
+package transport
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// asked is what the messages that name a request have in common.
+type asked interface {
+	GetPath() string
+	GetMethod() string
+	GetUser() string
+	GetIp() string
+	GetGroup() string
+	GetAttributes() map[string]string
+	GetRule() string
+	GetLimits() []*weirv1.Limit
+}
+
+// fillRequest turns a message into a request, all but its cost. The request
+// shares the message's strings and map.
+func (s *service) fillRequest(r *limiter.Request, m asked) error {
+	*r = limiter.Request{
+		Path: m.GetPath(), Method: m.GetMethod(), User: m.GetUser(), IP: m.GetIp(), Group: m.GetGroup(),
+		Attributes: m.GetAttributes(), Rule: m.GetRule(),
+	}
+	if n := len(r.Attributes); n > MaxAttributes {
+		return tooMany("attributes", n, MaxAttributes)
+	}
+	limits := m.GetLimits()
+	if len(limits) == 0 {
+		return nil
+	}
+	if !s.allowLimits {
+		return errRequestLimits
+	}
+	if len(limits) > limiter.MaxLimits {
+		return tooMany("limits", len(limits), limiter.MaxLimits)
+	}
+	r.Limits = make([]*limiter.Limit, len(limits))
+	for i, l := range limits {
+		var err error
+		if r.Limits[i], err = limitOf(l); err != nil {
+			return fmt.Errorf("limit %d of the request: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func tooMany(what string, n, most int) error {
+	return invalid("the request has %d %s; at most %d are allowed", n, what, most)
+}
+
+// limitOf turns a limit of a message into one that decides. The error wraps
+// ErrInvalid.
+func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
+	if l == nil {
+		return nil, invalid("it is empty")
+	}
+	s := limiter.Spec{
+		Name: l.GetName(), Limit: l.GetLimit(), SubWindows: int(l.GetSubWindows()), Burst: l.GetBurst(),
+	}
+	if l.Weight != nil {
+		s.Weight = new(int(l.GetWeight()))
+	}
+	// A number that is too large for its type must not come out as another that
+	// means something.
+	for _, e := range []struct {
+		field string
+		from  int32
+		to    *uint8
+	}{
+		{"algorithm", int32(l.GetAlgorithm()), (*uint8)(&s.Algorithm)},
+		{"align", int32(l.GetAlign()), (*uint8)(&s.Align)},
+		{"coverage", int32(l.GetCoverage()), (*uint8)(&s.Coverage)},
+		{"rounding", int32(l.GetRounding()), (*uint8)(&s.Rounding)},
+		{"drip", int32(l.GetDrip()), (*uint8)(&s.Drip)},
+		{"count_rejected", int32(l.GetCountRejected()), (*uint8)(&s.CountRejected)},
+	} {
+		if e.from < 0 || e.from > 255 {
+			return nil, invalid("there is no %s number %d", e.field, e.from)
+		}
+		*e.to = uint8(e.from)
+	}
+	for _, e := range []struct {
+		field string
+		from  int64
+		to    *time.Duration
+	}{
+		{"window_us", l.GetWindowUs(), &s.Window},
+		{"block_us", l.GetBlockUs(), &s.Block},
+	} {
+		if e.from < 0 || e.from > limiter.MaxWindow.Microseconds() {
+			return nil, invalid("%s %d is out of range: give at most %d, which are 400 days", e.field, e.from, limiter.MaxWindow.Microseconds())
+		}
+		*e.to = time.Duration(e.from) * time.Microsecond
+	}
+	return limiter.NewLimit(s)
+}
+
+// costOf turns the optional cost of a message into that of a request.
+func costOf(m *weirv1.CheckRequest) limiter.Cost {
+	if m.Cost == nil {
+		return limiter.Cost{}
+	}
+	return limiter.Units(m.GetCost())
+}
+
+// response turns a decision into a message.
+func (s *service) response(r *limiter.Request, d *limiter.Decision) *weirv1.CheckResponse {
+	m := &weirv1.CheckResponse{
+		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
+		RetryAfterUs: int64(d.RetryAfter), Source: weirv1.Source(d.Source),
+	}
+	if b := d.BlockedBy(); b != nil {
+		m.BlockedBy = b.FullName()
+	}
+	n := d.Len()
+	if n == 0 {
+		return m
+	}
+	limits := make([]weirv1.LimitDecision, n) // all in one piece of memory
+	m.Limits = make([]*weirv1.LimitDecision, n)
+	for i := range limits {
+		fillLimit(&limits[i], d.Limit(i))
+		limits[i].Key = s.decider.KeyName(r, d.Limit(i))
+		m.Limits[i] = &limits[i]
+	}
+	return m
+}
+
+func fillLimit(m *weirv1.LimitDecision, l *limiter.LimitDecision) {
+	m.Rule, m.Name, m.Algorithm = l.Rule.Name, l.Limit.Name(), weirv1.Algorithm(l.Limit.Algorithm())
+	m.Limit, m.Capacity, m.WindowUs = l.Limit.Limit(), l.Limit.Capacity(), int64(l.Limit.Window())
+	m.Remaining, m.ResetAfterUs, m.RetryAfterUs = l.Remaining, int64(l.ResetAfter), int64(l.RetryAfter)
+	m.Allowed, m.Never, m.Blocked = l.Allowed, l.Never, l.Blocked
+	m.Shadow, m.Overflow = l.Rule.Shadow, l.Overflow
+	m.Cost, m.KeyIndex = l.Cost, uint32(l.KeyIndex)
+}
+
+// AnswerOf returns what a node answered in the form of its JSON, which is what
+// the node itself would answer over HTTP.
+func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
+	a := limiter.Answer{
+		Allowed: m.GetAllowed(), Never: m.GetNever(), ShadowDenied: m.GetShadowDenied(),
+		Rule: m.GetRule(), BlockedBy: m.GetBlockedBy(), Source: sourceName(m.GetSource()),
+		Limits: make([]limiter.LimitAnswer, len(m.GetLimits())),
+	}
+	if !a.Allowed && !a.Never {
+		a.RetryAfterMs = new(limiter.Tick(m.GetRetryAfterUs()).Millis())
+	}
+	for i, l := range m.GetLimits() {
+		a.Limits[i] = limiter.LimitAnswer{
+			Name: l.GetRule() + "/" + l.GetName(), Key: l.GetKey(), Algorithm: algorithmName(l.GetAlgorithm()),
+			Limit: l.GetLimit(), Remaining: l.GetRemaining(),
+			ResetAfterMs: limiter.Tick(l.GetResetAfterUs()).Millis(),
+			Never:        l.GetNever(), Blocked: l.GetBlocked(), Shadow: l.GetShadow(), Overflow: l.GetOverflow(),
+			Owner: l.GetOwner(),
+		}
+		if retry := l.GetRetryAfterUs(); retry > 0 {
+			a.Limits[i].RetryAfterMs = new(limiter.Tick(retry).Millis())
+		}
+	}
+	return a
+}
+
+// A newer node may name sources and algorithms that this code does not know:
+// 255 is "unknown".
+func sourceName(s weirv1.Source) string {
+	return limiter.Source(narrow(int32(s))).String()
+}
+
+func algorithmName(a weirv1.Algorithm) string {
+	return limiter.Algorithm(narrow(int32(a))).String()
+}
+
+func narrow(n int32) uint8 {
+	if n < 0 || n > 255 {
+		return 255
+	}
+	return uint8(n)
+}
+
+// NewCheckRequest returns the message that asks about a request; peek asks
+// without charging. A cost that was given but is out of range is sent as one
+// that the node refuses.
+func NewCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
+	m := &weirv1.CheckRequest{
+		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group,
+		Attributes: r.Attributes, Rule: r.Rule, Peek: peek,
+	}
+	if r.Cost.Given() {
+		m.Cost = new(int64(-1))
+		if n, err := r.Cost.Value(0); err == nil {
+			m.Cost = new(int64(n))
+		}
+	}
+	for _, l := range r.Limits {
+		m.Limits = append(m.Limits, newLimit(l))
+	}
+	return m
+}
+
+func newLimit(l *limiter.Limit) *weirv1.Limit {
+	s := l.Spec()
+	m := &weirv1.Limit{
+		Name: s.Name, Algorithm: weirv1.Algorithm(s.Algorithm), Limit: s.Limit, WindowUs: s.Window.Microseconds(),
+		Align: weirv1.Align(s.Align), SubWindows: int32(s.SubWindows), Coverage: weirv1.Coverage(s.Coverage),
+		Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip),
+		CountRejected: weirv1.CountRejected(s.CountRejected), BlockUs: s.Block.Microseconds(),
+	}
+	if s.Weight != nil {
+		m.Weight = new(int32(*s.Weight))
+	}
+	return m
+}

@@ -1,0 +1,122 @@
+package transport
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// limitObject is a limit in JSON, spelled as in a rules file; windows and blocks
+// are durations as Go writes them.
+type limitObject struct {
+	Name          string   `json:"name"`
+	Algorithm     string   `json:"algorithm"`
+	Limit         int64    `json:"limit"`
+	Window        string   `json:"window"`
+	Align         string   `json:"align"`
+	SubWindows    int      `json:"sub_windows"`
+	Coverage      string   `json:"coverage"`
+	Weight        *float64 `json:"weight"`
+	Rounding      string   `json:"rounding"`
+	Burst         int64    `json:"burst"`
+	Drip          string   `json:"drip"`
+	CountRejected string   `json:"count_rejected"`
+	Block         string   `json:"block"`
+}
+
+// limitFields are the fields of a limitObject.
+func limitFields() []string {
+	return []string{"name", "algorithm", "limit", "window", "align", "sub_windows", "coverage", "weight",
+		"rounding", "burst", "drip", "count_rejected", "block"}
+}
+
+// parseLimits reads the limits that come with a request, if they are allowed.
+func parseLimits(raw json.RawMessage, allowed bool) ([]*limiter.Limit, error) {
+	var objects []json.RawMessage
+	if err := decode("limits", raw, &objects, "an array of limits"); err != nil {
+		return nil, err
+	}
+	if len(objects) > 0 && !allowed {
+		return nil, errRequestLimits
+	}
+	if len(objects) > limiter.MaxLimits {
+		return nil, tooMany("limits", len(objects), limiter.MaxLimits)
+	}
+	out := make([]*limiter.Limit, len(objects))
+	for i, o := range objects {
+		var err error
+		if out[i], err = parseLimit(o); err != nil {
+			return nil, fmt.Errorf("limit %d of the request: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+func parseLimit(raw json.RawMessage) (*limiter.Limit, error) {
+	err := eachField(raw, func(name string, _ json.RawMessage) error {
+		if !slices.Contains(limitFields(), name) {
+			return unknown("field", name, limitFields())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var o limitObject
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return nil, invalid("%v", err)
+	}
+	s := limiter.Spec{Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst}
+	if o.Weight != nil {
+		thousandths := math.Round(*o.Weight * 1000)
+		if thousandths < 0 || thousandths > 1000 {
+			return nil, invalid("weight %v is out of range: give 0 to 1", *o.Weight)
+		}
+		s.Weight = new(int(thousandths))
+	}
+	err = errors.Join(
+		named("algorithm", o.Algorithm, &s.Algorithm), named("align", o.Align, &s.Align),
+		named("coverage", o.Coverage, &s.Coverage), named("rounding", o.Rounding, &s.Rounding),
+		named("drip", o.Drip, &s.Drip), named("count_rejected", o.CountRejected, &s.CountRejected),
+		duration("window", o.Window, &s.Window), duration("block", o.Block, &s.Block))
+	if err != nil {
+		return nil, err
+	}
+	return limiter.NewLimit(s)
+}
+
+// named finds the value of a type by its name; no name leaves the default.
+func named[T interface {
+	~uint8
+	String() string
+}](what, name string, to *T) error {
+	if name == "" {
+		return nil
+	}
+	var names []string
+	for v := T(0); v.String() != "unknown"; v++ {
+		if v.String() == name {
+			*to = v
+			return nil
+		}
+		names = append(names, v.String())
+	}
+	return unknown(what, name, names)
+}
+
+func duration(what, text string, to *time.Duration) error {
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return invalid("%s is %s; write a duration such as 1m, 1h30m or 250ms", what, quote(text))
+	}
+	*to = d
+	return nil
+}

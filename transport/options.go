@@ -1,0 +1,122 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Decider is what answers: a node, or anything that decides as one does. Its
+// methods are called from many goroutines. A refusal is a decision; an error
+// means that nothing was decided or counted. An error that wraps
+// [limiter.ErrInvalid] is the asker's to mend, the context's own are passed on,
+// and any other says that the decider cannot serve now.
+type Decider interface {
+	// Check decides a request and charges it if it is allowed.
+	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	// Peek tells what Check would answer, and charges nothing.
+	Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	// CheckBatch decides requests in turn, at one instant. Where only some could
+	// not be decided, the error has a method Failed() ([]int, []error) that tells
+	// which, by index, ascending, and why.
+	CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error
+	// Reset forgets the counters of a request, and returns how many there were.
+	Reset(ctx context.Context, r *limiter.Request) (int, error)
+	// Answer returns the decision of a request in the form of its JSON.
+	Answer(r *limiter.Request, d *limiter.Decision) limiter.Answer
+	// KeyName returns the name of the counter that a limit of a request's
+	// decision is about.
+	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
+}
+
+// Observer is told of every request that was answered: which method ("Check",
+// "CheckBatch", "CheckStream" for each message of a stream, "Reset", or an HTTP
+// one such as "POST /v1/check"), with which code ("OK" and the other names of
+// gRPC, or an HTTP status such as "429"), and how long it took. Both come from
+// short lists. It is called from many goroutines and must be quick.
+type Observer interface {
+	Served(method, code string, d time.Duration)
+}
+
+// Options configures a [Server]. Only Decider is needed.
+type Options struct {
+	// Decider answers.
+	Decider Decider
+	// AllowRequestLimits lets requests bring their own limits; default false:
+	// they are refused. Whoever may set limits can lift them, so allow it only
+	// where all who reach the server are trusted.
+	AllowRequestLimits bool
+	// AllowReset lets counters be reset; default false: refused. Whoever may
+	// reset can pass any limit.
+	AllowReset bool
+	// Ready says why the node is not ready to be asked, nil if it is; default
+	// always ready. It is what /readyz answers, and is called for each request
+	// of it. While the server is shutting down it is not ready, whatever this
+	// says.
+	Ready func() error
+	// Metrics is served at /metrics; default none, and then there is no such path.
+	Metrics http.Handler
+	// Observer is told of every request; default nobody, which costs nothing.
+	Observer Observer
+	// Logger gets what the HTTP server has to say of broken connections;
+	// default nowhere.
+	Logger *slog.Logger
+	// MaxConnections bounds the open connections of each listener; default
+	// 16384, negative for no bound. One more is closed as soon as it is
+	// accepted. An idle connection takes up to 80 KiB and a file descriptor.
+	MaxConnections int
+	// MaxStreams bounds the calls that one gRPC connection may have open at
+	// once; default 1000. More wait at the client.
+	MaxStreams int
+	// MaxMessageBytes bounds a message that is received over gRPC; default 4
+	// MiB. A larger one is refused with RESOURCE_EXHAUSTED before it is read.
+	MaxMessageBytes int
+}
+
+// Bounds that are not for the operator to choose.
+const (
+	// MaxBatch is how many checks one message may have.
+	MaxBatch = 1000
+	// MaxBodyBytes is how large the body of an HTTP request may be.
+	MaxBodyBytes = 1 << 20
+	// MaxAttributes is how many attributes a request may have, and how many
+	// columns of them a message.
+	MaxAttributes = 16
+
+	defaultConnections  = 16384
+	defaultStreams      = 1000
+	defaultMessageBytes = 4 << 20
+)
+
+// withDefaults fills in what was left out, and says what cannot be.
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.Decider == nil:
+		return o, errors.New("transport: Options.Decider is nil: give the node that is to be asked")
+	case o.MaxStreams < 0:
+		return o, fmt.Errorf("transport: MaxStreams %d is negative: give the number of calls, or 0 for %d", o.MaxStreams, defaultStreams)
+	case o.MaxMessageBytes < 0:
+		return o, fmt.Errorf("transport: MaxMessageBytes %d is negative: give the number of bytes, or 0 for %d", o.MaxMessageBytes, defaultMessageBytes)
+	}
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = defaultConnections
+	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = defaultStreams
+	}
+	if o.MaxMessageBytes == 0 {
+		o.MaxMessageBytes = defaultMessageBytes
+	}
+	return o, nil
+}

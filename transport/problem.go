@@ -1,0 +1,98 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+)
+
+// problem is an error in the form of RFC 9457.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+func newProblem(status int, detail string) *problem {
+	return &problem{"about:blank", http.StatusText(status), status, detail}
+}
+
+func problemOf(err error) *problem { return newProblem(statusCodeOf(err), err.Error()) }
+
+// statusCodeOf returns the HTTP status of an error of the decider's or of this
+// package.
+func statusCodeOf(err error) int {
+	switch {
+	case errors.Is(err, errMediaType):
+		return http.StatusUnsupportedMediaType
+	case errors.Is(err, errBodySize):
+		return http.StatusRequestEntityTooLarge
+	}
+	switch codeOf(err) {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
+
+func writeError(w http.ResponseWriter, err error) { writeProblem(w, statusCodeOf(err), err.Error()) }
+
+func writeProblem(w http.ResponseWriter, status int, detail string) {
+	write(w, status, "application/problem+json", newProblem(status, detail))
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) { write(w, status, "application/json", v) }
+
+// write sends a value as JSON. An answer holds for one moment, so it is not to
+// be stored.
+func write(w http.ResponseWriter, status int, contentType string, v any) {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // keys are shown as they are
+	if err := e.Encode(v); err != nil {
+		// Strings, numbers and booleans always have a form in JSON.
+		http.Error(w, "the answer cannot be written as JSON", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	w.Write(body.Bytes())
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	io.WriteString(w, text+"\n")
+}
+
+// readBody reads a body of JSON, at most [MaxBodyBytes] of it.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.URL.RawQuery != "" {
+		return nil, invalid("parameters in the address of a %s are not read: put them into the body", r.Method)
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, errMediaType
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	switch tooLarge := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &tooLarge):
+		return nil, errBodySize
+	case err != nil:
+		return nil, invalid("the body could not be read to its end: %v", err)
+	case !utf8.Valid(body):
+		return nil, invalid("the body is not UTF-8, as JSON must be")
+	}
+	return body, nil
+}

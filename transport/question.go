@@ -1,0 +1,240 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// question is a check as HTTP asks it.
+type question struct {
+	request limiter.Request
+	peek    bool
+}
+
+// field is one field of a JSON object that is read, and how.
+type field struct {
+	name string
+	read func(q *question, raw json.RawMessage) error
+}
+
+// checkFields are the fields of a check.
+func (s *service) checkFields() []field {
+	return append(s.resetFields(),
+		field{"cost", func(q *question, raw json.RawMessage) error {
+			var n *int64
+			if err := decode("cost", raw, &n, "a whole number of units"); err != nil {
+				return err
+			}
+			if n != nil {
+				q.request.Cost = limiter.Units(*n)
+			}
+			return nil
+		}},
+		field{"peek", func(q *question, raw json.RawMessage) error {
+			return decode("peek", raw, &q.peek, "true or false")
+		}})
+}
+
+// resetFields are the fields that name a request.
+func (s *service) resetFields() []field {
+	text := func(name string, to func(q *question) *string) field {
+		return field{name, func(q *question, raw json.RawMessage) error {
+			return decode(name, raw, to(q), "a string")
+		}}
+	}
+	return []field{
+		text("path", func(q *question) *string { return &q.request.Path }),
+		text("user", func(q *question) *string { return &q.request.User }),
+		text("ip", func(q *question) *string { return &q.request.IP }),
+		text("group", func(q *question) *string { return &q.request.Group }),
+		text("method", func(q *question) *string { return &q.request.Method }),
+		text("rule", func(q *question) *string { return &q.request.Rule }),
+		{"attributes", func(q *question, raw json.RawMessage) error {
+			err := decode("attributes", raw, &q.request.Attributes, "an object of strings")
+			if n := len(q.request.Attributes); err == nil && n > MaxAttributes {
+				err = tooMany("attributes", n, MaxAttributes)
+			}
+			return err
+		}},
+		{"limits", func(q *question, raw json.RawMessage) (err error) {
+			q.request.Limits, err = parseLimits(raw, s.allowLimits)
+			return err
+		}},
+	}
+}
+
+// decode reads a value of JSON; wanted says what it should be.
+func decode(name string, raw json.RawMessage, to any, wanted string) error {
+	if err := json.Unmarshal(raw, to); err != nil {
+		return invalid("%s is %s; it must be %s", name, shorten(raw), wanted)
+	}
+	return nil
+}
+
+// shorten shows the beginning of a value.
+func shorten(raw json.RawMessage) string {
+	const most = 60
+	if len(raw) > most {
+		return string(raw[:most]) + "..."
+	}
+	return string(raw)
+}
+
+// parseQuestion reads a check from a JSON object. The error wraps ErrInvalid or
+// says what the operator has not allowed.
+func parseQuestion(body []byte, fields []field) (*question, error) {
+	q := new(question)
+	err := eachField(body, func(name string, raw json.RawMessage) error {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		if i < 0 {
+			return unknown("field", name, namesOf(fields))
+		}
+		return fields[i].read(q, raw)
+	})
+	return q, err
+}
+
+func namesOf(fields []field) []string {
+	out := make([]string, len(fields))
+	for i, f := range fields {
+		out[i] = f.name
+	}
+	return out
+}
+
+// eachField calls visit with each field of a JSON object, which must be all that
+// there is. Unlike a struct it tells fields that are given twice, and those in
+// another case.
+func eachField(body []byte, visit func(name string, raw json.RawMessage) error) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		if err == nil {
+			return invalid("JSON: a check is an object, not %s", shorten(body))
+		}
+		return malformed(d, err)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return malformed(d, err)
+		}
+		name, _ := t.(string) // in an object it is nothing else
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return malformed(d, err)
+		}
+		if seen[name] {
+			return invalid("field %s is given twice", quote(name))
+		}
+		seen[name] = true
+		if err := visit(name, raw); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil { // the closing brace
+		return malformed(d, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return invalid("JSON: more follows after the object, from byte %d on", d.InputOffset())
+	}
+	return nil
+}
+
+func malformed(d *json.Decoder, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return invalid("JSON: it ends in the middle, after %d bytes", d.InputOffset())
+	}
+	return invalid("JSON: %v, near byte %d", err, d.InputOffset())
+}
+
+// parseChecks reads the checks of a batch: {"checks": [{...}, ...]}.
+func parseChecks(body []byte) ([]json.RawMessage, error) {
+	var checks []json.RawMessage
+	err := eachField(body, func(name string, raw json.RawMessage) error {
+		if name != "checks" {
+			return unknown("field", name, []string{"checks"})
+		}
+		return decode(name, raw, &checks, "an array of checks")
+	})
+	if err == nil && len(checks) > MaxBatch {
+		err = tooLarge(len(checks))
+	}
+	return checks, err
+}
+
+const attributeParameter = "attr."
+
+// parseQuery reads a check from the parameters of an address. The error wraps
+// ErrInvalid.
+func parseQuery(raw string) (*question, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, invalid("the parameters of the address cannot be read: %v", err)
+	}
+	q := new(question)
+	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek"}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if len(values[name]) > 1 {
+			return nil, invalid("parameter %s is given %d times", quote(name), len(values[name]))
+		}
+		value := values.Get(name)
+		if attribute, ok := strings.CutPrefix(name, attributeParameter); ok && attribute != "" {
+			if q.request.Attributes == nil {
+				q.request.Attributes = map[string]string{}
+			}
+			q.request.Attributes[attribute] = value
+			continue
+		}
+		if !slices.Contains(known, name) {
+			return nil, unknown("parameter", name, append(known, attributeParameter+"NAME"))
+		}
+		if err := q.set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(q.request.Attributes); n > MaxAttributes {
+		return nil, tooMany("attributes", n, MaxAttributes)
+	}
+	return q, nil
+}
+
+// set sets what a parameter of an address names.
+func (q *question) set(name, value string) error {
+	r := &q.request
+	switch name {
+	case "path":
+		r.Path = value
+	case "user":
+		r.User = value
+	case "ip":
+		r.IP = value
+	case "group":
+		r.Group = value
+	case "method":
+		r.Method = value
+	case "rule":
+		r.Rule = value
+	case "cost":
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return invalid("cost is %s; it must be a whole number of units", quote(value))
+		}
+		r.Cost = limiter.Units(n)
+	case "peek":
+		if value != "true" && value != "false" {
+			return invalid("peek is %s; it must be true or false", quote(value))
+		}
+		q.peek = value == "true"
+	}
+	return nil
+}

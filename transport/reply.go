@@ -1,0 +1,224 @@
+package transport
+
+import (
+	"math"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// turn is the memory of one message of a stream and its reply. It is pooled: a
+// stream that waits for its next message holds none.
+type turn struct {
+	batch
+	reply weirv1.DecisionColumns
+	every weirv1.LimitColumns
+	names dictionary
+}
+
+// dictionary numbers the limits and rules of one reply in the order in which
+// they are met.
+type dictionary struct {
+	last    counter // the limit met last, which is mostly the next one too
+	lastAt  uint32
+	limits  map[counter]uint32
+	infos   []*weirv1.LimitInfo // those of the replies before, to be used again
+	used    int
+	rules   map[string]uint32
+	ordered []string // rules
+}
+
+// counter is a limit of a rule.
+type counter struct {
+	rule  *limiter.Rule
+	limit *limiter.Limit
+}
+
+func (t *dictionary) clear() {
+	t.last, t.used, t.ordered = counter{}, 0, t.ordered[:0]
+	clear(t.limits)
+	clear(t.rules)
+}
+
+// limit returns the index of a limit.
+func (t *dictionary) limit(l *limiter.LimitDecision) uint32 {
+	c := counter{l.Rule, l.Limit}
+	if c == t.last {
+		return t.lastAt
+	}
+	at, known := t.limits[c]
+	if !known {
+		at = t.add(c)
+	}
+	t.last, t.lastAt = c, at
+	return at
+}
+
+func (t *dictionary) add(c counter) uint32 {
+	if t.limits == nil {
+		t.limits = make(map[counter]uint32)
+	}
+	if t.used == len(t.infos) {
+		t.infos = append(t.infos, new(weirv1.LimitInfo))
+	}
+	at, m := uint32(t.used), t.infos[t.used]
+	t.used++
+	t.limits[c] = at
+	m.Rule, m.Name, m.Algorithm = c.rule.Name, c.limit.Name(), weirv1.Algorithm(c.limit.Algorithm())
+	m.Limit, m.Capacity, m.WindowUs = c.limit.Limit(), c.limit.Capacity(), int64(c.limit.Window())
+	m.Shadow = c.rule.Shadow
+	return at
+}
+
+// rule returns 1 + the index of a rule's name, 0 for none.
+func (t *dictionary) rule(name string) uint32 {
+	if name == "" {
+		return 0
+	}
+	at, known := t.rules[name]
+	if !known {
+		if t.rules == nil {
+			t.rules = make(map[string]uint32)
+		}
+		t.ordered = append(t.ordered, name)
+		at = uint32(len(t.ordered))
+		t.rules[name] = at
+	}
+	return at
+}
+
+// sized returns a slice of length n, in the memory of s if it has room. What is
+// in it is left over from before.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// fillReply turns the decisions of the first n requests into the reply.
+func (t *turn) fillReply(n int) {
+	m := &t.reply
+	t.names.clear()
+	m.Error, m.EveryLimit = nil, nil
+	m.Flags, m.Sources = sized(m.Flags, n), sized(m.Sources, n)
+	m.Remaining, m.LimitRefs = sized(m.Remaining, n), sized(m.LimitRefs, n)
+	m.ResetAfterUs, m.RetryAfterUs = sized(m.ResetAfterUs, n), sized(m.RetryAfterUs, n)
+	retries, elsewhere := false, false
+	for i := range n {
+		d := &t.decisions[i]
+		flags := flag(d.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
+			flag(d.Never, weirv1.DecisionFlag_DECISION_FLAG_NEVER) |
+			flag(d.ShadowDenied, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED)
+		if l := decisive(d); l != nil {
+			flags |= flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
+				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
+			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = l.Remaining, int64(l.ResetAfter), 1+t.names.limit(l)
+		} else {
+			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = math.MaxUint32, 0, 0
+		}
+		m.Flags[i], m.Sources[i], m.RetryAfterUs[i] = flags, byte(d.Source), int64(d.RetryAfter)
+		retries = retries || d.RetryAfter != 0
+		elsewhere = elsewhere || d.Source != limiter.SourceOwner
+	}
+	if !retries {
+		m.RetryAfterUs = m.RetryAfterUs[:0]
+	}
+	if !elsewhere {
+		m.Sources = m.Sources[:0]
+	}
+	t.fillErrors()
+	m.Limits = t.names.infos[:t.names.used]
+}
+
+func flag(set bool, f weirv1.DecisionFlag) byte {
+	if set {
+		return byte(f)
+	}
+	return 0
+}
+
+// decisive returns the limit whose numbers stand for the check: the one that
+// denied, or the one with least remaining, shadow limits last.
+func decisive(d *limiter.Decision) *limiter.LimitDecision {
+	if b := d.BlockedBy(); b != nil {
+		return b
+	}
+	var best *limiter.LimitDecision
+	for i := range d.Len() {
+		l := d.Limit(i)
+		switch {
+		case best == nil, best.Rule.Shadow && !l.Rule.Shadow:
+			best = l
+		case best.Rule.Shadow == l.Rule.Shadow && l.Remaining < best.Remaining:
+			best = l
+		}
+	}
+	return best
+}
+
+// fillErrors reports what was not decided. Errors in a row that say the same,
+// such as that there is no such rule, are told once.
+func (t *turn) fillErrors() {
+	m := &t.reply
+	m.Errors = m.Errors[:0]
+	for i, at := range t.failed {
+		m.Flags[at], m.Remaining[at] = byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR), 0
+		text := t.errs[i].Error()
+		if last := len(m.Errors) - 1; last >= 0 && m.Errors[last].Message == text {
+			m.Errors[last].Checks = append(m.Errors[last].Checks, uint32(at))
+			continue
+		}
+		m.Errors = append(m.Errors, &weirv1.ColumnsError{
+			Code: uint32(codeOf(t.errs[i])), Message: text, Checks: []uint32{uint32(at)},
+		})
+	}
+}
+
+// fillEvery adds what every limit of the first n requests says.
+func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDecision) string) {
+	m := &t.every
+	total := 0
+	for i := range n {
+		total += t.decisions[i].Len()
+	}
+	m.Counts, m.RuleRefs = sized(m.Counts, n), sized(m.RuleRefs, n)
+	m.LimitIndexes, m.Flags, m.Keys = sized(m.LimitIndexes, total), sized(m.Flags, total), sized(m.Keys, total)
+	m.Remaining, m.Costs, m.KeyIndexes = sized(m.Remaining, total), sized(m.Costs, total), sized(m.KeyIndexes, total)
+	m.ResetAfterUs, m.RetryAfterUs = sized(m.ResetAfterUs, total), sized(m.RetryAfterUs, total)
+	at := 0
+	for i := range n {
+		d := &t.decisions[i]
+		m.Counts[i], m.RuleRefs[i] = uint32(d.Len()), t.names.rule(d.Rule)
+		for j := range d.Len() {
+			l := d.Limit(j)
+			m.LimitIndexes[at], m.Keys[at] = t.names.limit(l), keyName(&t.requests[i], l)
+			m.Flags[at] = flag(l.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
+				flag(l.Never, weirv1.DecisionFlag_DECISION_FLAG_NEVER) |
+				flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
+				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
+			m.Remaining[at], m.Costs[at], m.KeyIndexes[at] = l.Remaining, l.Cost, uint32(l.KeyIndex)
+			m.ResetAfterUs[at], m.RetryAfterUs[at] = int64(l.ResetAfter), int64(l.RetryAfter)
+			at++
+		}
+	}
+	m.RuleNames = t.names.ordered
+	t.reply.Limits = t.names.infos[:t.names.used] // there may be more of them now
+	t.reply.EveryLimit = m
+}
+
+// refuse makes the reply one that says why nothing of the message was decided.
+func (t *turn) refuse(err error) {
+	t.reply.Reset()
+	t.reply.Error = checkError(err)
+}
+
+// code returns the code of the reply as a whole, for the observer.
+func (t *turn) code() codes.Code {
+	if e := t.reply.Error; e != nil {
+		return codes.Code(e.Code)
+	}
+	return codes.OK
+}

@@ -1,0 +1,186 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// Bounds of time and size for those who send slowly, or nothing, or too much.
+const (
+	handshakeTimeout = 5 * time.Second  // from a connection to its first request's header
+	readTimeout      = 10 * time.Second // for a whole HTTP request
+	writeTimeout     = 20 * time.Second // for an HTTP answer
+	idleTimeout      = 2 * time.Minute  // between two HTTP requests
+	maxHeaderBytes   = 16 << 10
+
+	keepaliveIdle    = 15 * time.Minute // a gRPC connection without calls is closed
+	keepaliveTime    = time.Minute      // a silent one is asked whether it lives
+	keepaliveTimeout = 20 * time.Second // and closed without an answer
+	keepaliveMinTime = 10 * time.Second // those who ask us more often are sent away
+)
+
+// Server serves a [Decider] over gRPC and HTTP. Its methods may be called from
+// many goroutines.
+type Server struct {
+	options Options
+	grpc    *grpc.Server
+	health  *healthService
+	http    *http.Server
+
+	draining context.Context // ends when Shutdown is called
+	drain    context.CancelFunc
+}
+
+// NewServer makes a server; nothing listens yet. The error says what is wrong
+// with the options.
+func NewServer(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: o}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.health = &healthService{Server: health.NewServer(), ready: s.ready}
+	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
+	service := newService(o, s.draining)
+	s.grpc = newGRPC(o, s.draining)
+	weirv1.RegisterLimiterServer(s.grpc, service)
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.http = &http.Server{
+		Handler:           newFront(service, s.ready, o.Metrics),
+		ReadHeaderTimeout: handshakeTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+	}
+	return s, nil
+}
+
+func newGRPC(o Options, draining context.Context) *grpc.Server {
+	return grpc.NewServer(
+		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
+		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.SharedWriteBuffer(true), // an idle connection keeps none
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: keepaliveIdle, Time: keepaliveTime, Timeout: keepaliveTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: keepaliveMinTime, PermitWithoutStream: true,
+		}),
+		grpc.InTapHandle(tapStream),
+		grpc.StreamInterceptor(endWith(draining)),
+	)
+}
+
+// Handler is what the server serves over HTTP, for those who serve it otherwise.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// Serve serves gRPC and HTTP on the listeners, either of which may be nil, until
+// [Server.Shutdown] has been called or one of them fails, which ends the other.
+// It returns nil after a Shutdown, and closes the listeners in any case. It may
+// be called once.
+func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
+	ended := make(chan error, 2)
+	serving := 0
+	if grpcListener != nil {
+		serving++
+		go func() { ended <- wrap("gRPC", s.grpc.Serve(bound(grpcListener, s.options.MaxConnections))) }()
+	}
+	if httpListener != nil {
+		serving++
+		go func() { ended <- wrap("HTTP", s.http.Serve(bound(httpListener, s.options.MaxConnections))) }()
+	}
+	var first error
+	for range serving {
+		if err := <-ended; err != nil && first == nil {
+			first = err
+			s.stop()
+		}
+	}
+	return first
+}
+
+// wrap says of which protocol an error is; the end of a server is none.
+func wrap(protocol string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", protocol, err)
+}
+
+// ready says why the server should not be asked.
+func (s *Server) ready() error {
+	if s.draining.Err() != nil {
+		return errStopping
+	}
+	return s.options.Ready()
+}
+
+// Shutdown ends the server gracefully: it says that it is not ready, accepts no
+// more connections, answers what it has begun, and ends streams between two
+// messages. What is not answered when the context ends is cut off, and the
+// context's error returned. Afterwards no goroutine of the server's is left, but
+// for a handler of HTTP that was cut off and is about to return. The decider
+// must stay open until Shutdown returns.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.health.Shutdown()
+	s.drain()
+	drained := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(drained)
+	}()
+	err := s.http.Shutdown(ctx)
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	s.stop()
+	<-drained
+	if err != nil {
+		return fmt.Errorf("transport: calls were cut off at the end of the time for stopping: %w", err)
+	}
+	return nil
+}
+
+// stop ends the server at once.
+func (s *Server) stop() {
+	s.drain()
+	s.grpc.Stop()
+	_ = s.http.Close() // of listeners and connections: there is nobody to tell
+}
+
+// healthService is grpc.health.v1. Check asks whether the node is ready; those
+// who Watch are told of the end only.
+type healthService struct {
+	*health.Server
+	ready func() error
+}
+
+// Check implements the service.
+func (h *healthService) Check(ctx context.Context, m *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	out, err := h.Server.Check(ctx, m)
+	if err == nil && h.ready() != nil {
+		out.Status = healthv1.HealthCheckResponse_NOT_SERVING
+	}
+	return out, err
+}

@@ -1,0 +1,54 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// What the operator has to allow first. The texts name the flags of the node
+// program, which whoever runs it will look for.
+var (
+	errRequestLimits = errors.New("limits that come with a request are not allowed here: the operator must start the node with --allow-request-limits")
+	errReset         = errors.New("resets are not allowed here: the operator must start the node with --allow-reset")
+	errStopping      = errors.New("the node is stopping: ask another one, or again in a moment")
+)
+
+// codeOf returns the status code of an error of the decider's or of this
+// package.
+func codeOf(err error) codes.Code {
+	switch {
+	case err == nil:
+		return codes.OK
+	case errors.Is(err, limiter.ErrInvalid):
+		return codes.InvalidArgument
+	case errors.Is(err, errRequestLimits), errors.Is(err, errReset):
+		return codes.PermissionDenied
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	default:
+		// Nothing was decided and it is no fault of the asker's, so it may ask
+		// another node.
+		return codes.Unavailable
+	}
+}
+
+// statusOf turns an error into a status, nil into nil.
+func statusOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return status.Error(codeOf(err), err.Error())
+}
+
+// invalid returns an error that wraps ErrInvalid.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{limiter.ErrInvalid}, args...)...)
+}

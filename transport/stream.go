@@ -1,0 +1,91 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// CheckStream implements the service. Everything is done in the stream's own
+// goroutine: a message is received, decided by one call and answered, and no
+// check costs a goroutine, a channel or an allocation.
+func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
+	w := newWaiter(s.draining, stream.Context())
+	defer w.done()
+	var in weirv1.CheckColumns
+	for {
+		if !w.wait() {
+			return statusOf(errStopping)
+		}
+		err := stream.RecvMsg(&in)
+		switch {
+		case !w.work():
+			return statusOf(errStopping) // whatever came was not looked at
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := s.answerColumns(stream, &in); err != nil {
+			return err
+		}
+		in.Reset() // while it waits a stream keeps nothing
+	}
+}
+
+// answerColumns decides one message and sends the reply.
+func (s *service) answerColumns(stream grpc.ServerStream, in *weirv1.CheckColumns) error {
+	begin := s.begin()
+	t := s.turns.Get().(*turn)
+	// SendMsg has made bytes of the reply when it returns, and nobody else looks
+	// at it: the server has no tracing and no handler of statistics.
+	defer s.turns.Put(t)
+	if err := s.decideColumns(stream.Context(), t, in); err != nil {
+		return s.end("CheckStream", begin, err)
+	}
+	t.reply.Id = in.Id
+	if s.observer != nil {
+		s.observer.Served("CheckStream", t.code().String(), time.Since(begin))
+	}
+	return stream.SendMsg(&t.reply)
+}
+
+// decideColumns decides one message into the turn's reply. An error ends the
+// stream.
+func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckColumns) error {
+	n, err := t.fillColumns(in)
+	if err != nil {
+		t.refuse(err)
+		return nil
+	}
+	if in.Peek {
+		t.decideEach(ctx, s.decider, n, func(int) bool { return true })
+	} else if err := t.decide(ctx, s.decider, n); err != nil {
+		return err
+	}
+	t.fillReply(n)
+	if in.EveryLimit {
+		t.fillEvery(n, s.decider.KeyName)
+	}
+	return nil
+}
+
+// fillCosts sets the costs of the first n requests.
+func (b *batch) fillCosts(n int, m *weirv1.CheckColumns) {
+	for i := range n {
+		if i < len(m.Costs) {
+			b.requests[i].Cost = limiter.Units(m.Costs[i])
+		} else {
+			b.requests[i].Cost = noCost()
+		}
+	}
+}
+
+// noCost leaves the cost to the rule.
+func noCost() limiter.Cost { return limiter.Cost{} }

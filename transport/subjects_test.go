@@ -1,0 +1,463 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// subject is what the subjects of the suite share: a node behind a server, whose
+// clock and rules the test changes behind the server's back, and which is asked
+// over the wire only.
+type subject struct {
+	*server
+	tb     testing.TB
+	limits map[string]*limiter.Limit
+	rules  map[string]*limiter.Rule
+	keys   map[string]string // of the last answer
+}
+
+func newSubject(tb testing.TB, rules string) subject {
+	return subject{newServer(tb, rules, nil), tb, map[string]*limiter.Limit{}, map[string]*limiter.Rule{}, map[string]string{}}
+}
+
+func (s *subject) SetTime(t limiter.Tick) { s.clock.set(t) }
+
+func (s *subject) SetRules(yaml string) error { return s.node.SetRules([]byte(yaml)) }
+
+func (s *subject) Reset(ctx context.Context, r *limiter.Request) error {
+	m := transport.NewCheckRequest(r, false)
+	_, err := s.api.Reset(ctx, &weirv1.ResetRequest{
+		Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group,
+		Attributes: m.Attributes, Rule: m.Rule, Limits: m.Limits,
+	})
+	return fromStatus(err)
+}
+
+func (s *subject) KeyName(_ *limiter.Request, l *limiter.LimitDecision) string {
+	return s.keys[keyID(l)]
+}
+
+func keyID(l *limiter.LimitDecision) string { return fmt.Sprint(l.Key, l.FullName()) }
+
+// fromStatus turns a status back into the error that it was made of.
+func fromStatus(err error) error {
+	if status.Code(err) == codes.InvalidArgument {
+		return fmt.Errorf("%w: %v", limiter.ErrInvalid, err)
+	}
+	return err
+}
+
+// rule and limit return the same rule and limit for the same words.
+func (s *subject) rule(name string, shadow bool) *limiter.Rule {
+	id := fmt.Sprint(name, shadow)
+	if s.rules[id] == nil {
+		s.rules[id] = &limiter.Rule{Name: name, Shadow: shadow}
+	}
+	return s.rules[id]
+}
+
+func (s *subject) limit(name string, a weirv1.Algorithm, limit, capacity uint32, windowUs int64) *limiter.Limit {
+	id := fmt.Sprint(name, a, limit, capacity, windowUs)
+	if s.limits[id] == nil {
+		var err error
+		s.limits[id], err = limiter.NewLimit(limiter.Spec{
+			Name: name, Algorithm: limiter.Algorithm(a), Limit: int64(limit), Burst: int64(capacity),
+			Window: limiter.Tick(windowUs).Duration(), SubWindows: 1,
+		})
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+	}
+	return s.limits[id]
+}
+
+// rebuild makes a decision of a message, by the message alone.
+func (s *subject) rebuild(m *weirv1.CheckResponse, d *limiter.Decision) {
+	d.Clear()
+	d.Allowed, d.Never, d.ShadowDenied = m.Allowed, m.Never, m.ShadowDenied
+	d.Source, d.Rule = limiter.Source(m.Source), m.Rule
+	d.Grow(len(m.Limits))
+	clear(s.keys)
+	key := -1
+	for i, w := range m.Limits {
+		if i == 0 || m.Limits[i-1].Rule != w.Rule || m.Limits[i-1].KeyIndex != w.KeyIndex {
+			key++
+		}
+		l := d.Limit(i)
+		*l = limiter.LimitDecision{
+			Rule: s.rule(w.Rule, w.Shadow), Limit: s.limit(w.Name, w.Algorithm, w.Limit, w.Capacity, w.WindowUs),
+			Key: key, KeyIndex: uint8(w.KeyIndex), Allowed: w.Allowed, Never: w.Never, Blocked: w.Blocked,
+			Overflow: w.Overflow, Cost: w.Cost, Remaining: w.Remaining,
+			ResetAfter: limiter.Tick(w.ResetAfterUs), RetryAfter: limiter.Tick(w.RetryAfterUs),
+		}
+		s.keys[keyID(l)] = w.Key
+	}
+	d.Conclude()
+	if b := d.BlockedBy(); b != nil && b.FullName() != m.BlockedBy || b == nil && m.BlockedBy != "" {
+		s.tb.Errorf("blocked by %q, but by the limits of the same answer %v", m.BlockedBy, b)
+	}
+	if int64(d.RetryAfter) != m.RetryAfterUs {
+		s.tb.Errorf("retry after %d, but by the limits of the same answer %d", m.RetryAfterUs, d.RetryAfter)
+	}
+}
+
+// unarySubject asks one by one.
+type unarySubject struct{ subject }
+
+func (s *unarySubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(ctx, r, d, false)
+}
+
+func (s *unarySubject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(ctx, r, d, true)
+}
+
+func (s *unarySubject) ask(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
+	m, err := s.api.Check(ctx, transport.NewCheckRequest(r, peek))
+	if err != nil {
+		return fromStatus(err)
+	}
+	s.rebuild(m, d)
+	return nil
+}
+
+// batchSubject asks in batches: beside each request stands one that is invalid.
+type batchSubject struct{ subject }
+
+func (s *batchSubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(ctx, r, d, false)
+}
+
+func (s *batchSubject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(ctx, r, d, true)
+}
+
+func (s *batchSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
+	m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{
+		{Path: "/", Cost: new(int64(-5))}, transport.NewCheckRequest(r, peek),
+	}})
+	if err != nil {
+		return fromStatus(err)
+	}
+	if len(m.Results) != 2 || m.Results[0].GetError().GetCode() != uint32(codes.InvalidArgument) {
+		s.tb.Errorf("a batch of an invalid check and another: %v", m.Results)
+	}
+	if e := m.Results[1].GetError(); e != nil {
+		return fromStatus(status.Error(codes.Code(e.Code), e.Message))
+	}
+	s.rebuild(m.Results[1].GetDecision(), d)
+	return nil
+}
+
+// streamSubject asks on one stream, in columns.
+type streamSubject struct {
+	subject
+	stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns]
+	id     uint64
+}
+
+func (s *streamSubject) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(r, d, false)
+}
+
+func (s *streamSubject) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(r, d, true)
+}
+
+func (s *streamSubject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error {
+	s.id++
+	in := &weirv1.CheckColumns{Id: s.id, Peek: peek, EveryLimit: true, Rule: r.Rule}
+	addColumns(in, r)
+	if err := s.stream.Send(in); err != nil {
+		return err
+	}
+	out, err := s.stream.Recv()
+	if err != nil {
+		return err
+	}
+	if out.Id != s.id || out.Error != nil || len(out.Flags) != 1 {
+		s.tb.Fatalf("the reply to a message of one check: %v", out)
+	}
+	if len(out.Errors) > 0 {
+		if out.Flags[0] != byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR) {
+			s.tb.Errorf("a check that was not decided has the flags %b", out.Flags[0])
+		}
+		return fromStatus(status.Error(codes.Code(out.Errors[0].Code), out.Errors[0].Message))
+	}
+	all := expand(out)
+	s.rebuild(all[0], d)
+	return nil
+}
+
+// addColumns appends a request to a message.
+func addColumns(m *weirv1.CheckColumns, r *limiter.Request) {
+	add := func(column *[]uint32, part string) {
+		m.Keys = append(m.Keys, part...)
+		*column = append(*column, uint32(len(part)))
+	}
+	add(&m.PathLengths, r.Path)
+	add(&m.UserLengths, r.User)
+	add(&m.IpLengths, r.IP)
+	add(&m.GroupLengths, r.Group)
+	add(&m.MethodLengths, r.Method)
+	n := len(m.PathLengths)
+	for name := range r.Attributes {
+		has := false
+		for _, c := range m.Attributes {
+			has = has || c.Name == name
+		}
+		if !has {
+			m.Attributes = append(m.Attributes, &weirv1.AttributeColumn{Name: name, Lengths: make([]uint32, n-1)})
+		}
+	}
+	for _, c := range m.Attributes {
+		add(&c.Lengths, r.Attributes[c.Name])
+	}
+	one := transport.NewCheckRequest(r, false)
+	m.Costs = append(m.Costs, one.GetCost())
+	if one.Cost == nil {
+		m.RuleCosts = append(m.RuleCosts, uint32(n-1))
+	}
+}
+
+// expand turns columns into one message for each check, those that were not
+// decided into nil.
+func expand(m *weirv1.DecisionColumns) []*weirv1.CheckResponse {
+	out := make([]*weirv1.CheckResponse, len(m.Flags))
+	e, at := m.EveryLimit, 0
+	for i := range out {
+		has := func(f weirv1.DecisionFlag) bool { return m.Flags[i]&byte(f) != 0 }
+		if has(weirv1.DecisionFlag_DECISION_FLAG_ERROR) {
+			continue
+		}
+		c := &weirv1.CheckResponse{
+			Allowed:      has(weirv1.DecisionFlag_DECISION_FLAG_ALLOWED),
+			Never:        has(weirv1.DecisionFlag_DECISION_FLAG_NEVER),
+			ShadowDenied: has(weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED),
+			Source:       weirv1.Source_SOURCE_OWNER,
+		}
+		if len(m.Sources) > 0 {
+			c.Source = weirv1.Source(m.Sources[i])
+		}
+		if len(m.RetryAfterUs) > 0 {
+			c.RetryAfterUs = m.RetryAfterUs[i]
+		}
+		if ref := e.RuleRefs[i]; ref > 0 {
+			c.Rule = e.RuleNames[ref-1]
+		}
+		for range e.Counts[i] {
+			info := m.Limits[e.LimitIndexes[at]]
+			is := func(f weirv1.DecisionFlag) bool { return e.Flags[at]&byte(f) != 0 }
+			c.Limits = append(c.Limits, &weirv1.LimitDecision{
+				Rule: info.Rule, Name: info.Name, Key: e.Keys[at], Algorithm: info.Algorithm,
+				Limit: info.Limit, Capacity: info.Capacity, WindowUs: info.WindowUs, Shadow: info.Shadow,
+				Remaining: e.Remaining[at], ResetAfterUs: e.ResetAfterUs[at], RetryAfterUs: e.RetryAfterUs[at],
+				Allowed: is(weirv1.DecisionFlag_DECISION_FLAG_ALLOWED), Never: is(weirv1.DecisionFlag_DECISION_FLAG_NEVER),
+				Blocked: is(weirv1.DecisionFlag_DECISION_FLAG_BLOCKED), Overflow: is(weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
+				Cost: e.Costs[at], KeyIndex: e.KeyIndexes[at],
+			})
+			at++
+		}
+		if ref := m.LimitRefs[i]; ref > 0 && !c.Allowed {
+			c.BlockedBy = m.Limits[ref-1].Rule + "/" + m.Limits[ref-1].Name
+		}
+		out[i] = c
+	}
+	return out
+}
+
+// httpSubject asks over HTTP, in turn by GET and by POST.
+type httpSubject struct {
+	subject
+	client *http.Client
+	turn   int
+}
+
+// Step: JSON tells milliseconds.
+func (s *httpSubject) Step() limiter.Tick { return limiter.Millisecond }
+
+func (s *httpSubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(ctx, r, d, false)
+}
+
+func (s *httpSubject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(ctx, r, d, true)
+}
+
+func (s *httpSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
+	s.turn++
+	var q *http.Request
+	if s.turn%2 == 0 {
+		q, _ = http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/check?"+query(r, peek).Encode(), nil)
+	} else {
+		q, _ = http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/check", bytes.NewReader(object(s.tb, r, peek)))
+		q.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := s.client.Do(q)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode == http.StatusBadRequest {
+		return fmt.Errorf("%w: %s", limiter.ErrInvalid, body)
+	}
+	var a limiter.Answer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return err
+	}
+	if allowed := resp.StatusCode == http.StatusOK; allowed != a.Allowed || !allowed && resp.StatusCode != http.StatusTooManyRequests {
+		s.tb.Errorf("status %d of %s", resp.StatusCode, body)
+	}
+	s.rebuildAnswer(&a, d)
+	return nil
+}
+
+func query(r *limiter.Request, peek bool) url.Values {
+	v := url.Values{"path": {r.Path}, "user": {r.User}, "ip": {r.IP}, "group": {r.Group}, "method": {r.Method}, "rule": {r.Rule}}
+	for name, value := range r.Attributes {
+		v.Set("attr."+name, value)
+	}
+	if m := transport.NewCheckRequest(r, false); m.Cost != nil {
+		v.Set("cost", strconv.FormatInt(m.GetCost(), 10))
+	}
+	if peek {
+		v.Set("peek", "true")
+	}
+	return v
+}
+
+func object(tb testing.TB, r *limiter.Request, peek bool) []byte {
+	o := map[string]any{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group, "method": r.Method, "attributes": r.Attributes, "peek": peek}
+	if m := transport.NewCheckRequest(r, false); m.Cost != nil {
+		o["cost"] = m.GetCost()
+	}
+	out, err := json.Marshal(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}
+
+// rebuildAnswer makes a decision of an answer. What an answer does not tell, a
+// bucket's capacity, is looked up in the node's rules; which limits admitted a
+// check that another denied is not known.
+func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
+	d.Clear()
+	d.Allowed, d.Never, d.ShadowDenied, d.Rule = a.Allowed, a.Never, a.ShadowDenied, a.Rule
+	d.Grow(len(a.Limits))
+	clear(s.keys)
+	seen, key, before := map[string]bool{}, -1, ""
+	for i, w := range a.Limits {
+		rule, name, _ := strings.Cut(w.Name, "/")
+		if rule != before || seen[name] {
+			key, before, seen = key+1, rule, map[string]bool{}
+		}
+		seen[name] = true
+		l := d.Limit(i)
+		*l = limiter.LimitDecision{
+			Rule: s.rule(rule, w.Shadow), Limit: s.ofNode(rule, name), Key: key,
+			Allowed: w.Name != a.BlockedBy, Never: w.Never, Blocked: w.Blocked,
+			Overflow: w.Overflow, Remaining: w.Remaining, ResetAfter: limiter.Tick(w.ResetAfterMs) * limiter.Millisecond,
+		}
+		if w.RetryAfterMs != nil {
+			l.RetryAfter = limiter.Tick(*w.RetryAfterMs) * limiter.Millisecond
+		}
+		s.keys[keyID(l)] = w.Key
+	}
+	d.Conclude()
+	if b := d.BlockedBy(); (b == nil) != (a.BlockedBy == "") {
+		s.tb.Errorf("blocked by %q, which is no limit of the same answer", a.BlockedBy)
+	}
+	if a.RetryAfterMs != nil && *a.RetryAfterMs != d.RetryAfter.Millis() {
+		s.tb.Errorf("retry after %d ms, but by the limits of the same answer %v", *a.RetryAfterMs, d.RetryAfter)
+	}
+}
+
+func (s *httpSubject) ofNode(rule, name string) *limiter.Limit {
+	for _, in := range s.node.Rules() {
+		if in.Rule.Name != rule {
+			continue
+		}
+		for _, l := range in.Rule.Limits {
+			if l.Name() == name {
+				return l
+			}
+		}
+	}
+	s.tb.Fatalf("the node has no limit %s/%s", rule, name)
+	return nil
+}
+
+func newUnary(tb testing.TB, rules string) limitertest.Subject {
+	return &unarySubject{newSubject(tb, rules)}
+}
+
+func newBatch(tb testing.TB, rules string) limitertest.Subject {
+	return &batchSubject{newSubject(tb, rules)}
+}
+
+func newStream(tb testing.TB, rules string) limitertest.Subject {
+	s := &streamSubject{subject: newSubject(tb, rules)}
+	ctx, cancel := context.WithCancel(context.Background())
+	tb.Cleanup(cancel)
+	var err error
+	if s.stream, err = s.api.CheckStream(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func newHTTP(tb testing.TB, rules string) limitertest.Subject {
+	client := &http.Client{Transport: &http.Transport{}}
+	s := &httpSubject{subject: newSubject(tb, rules), client: client}
+	tb.Cleanup(client.CloseIdleConnections)
+	return s
+}
+
+// The parts of the suite that a subject cannot take part in are skipped, so that
+// these four can is held here. None takes charges back: that has no call on the
+// wire.
+var (
+	_ = []interface {
+		limitertest.Peeker
+		limitertest.KeyNamer
+	}{&unarySubject{}, &batchSubject{}, &streamSubject{}, &httpSubject{}}
+	_ limitertest.Rounder = (*httpSubject)(nil)
+)
+
+// C3, C4: what every decider must do, asked over each protocol, the clock of the
+// node moved by the test.
+func TestConformance(t *testing.T) {
+	for _, p := range []struct {
+		name string
+		make limitertest.Factory
+	}{
+		{"Unary", newUnary}, {"Batch", newBatch}, {"Stream", newStream}, {"HTTP", newHTTP},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			limitertest.Run(t, p.make)
+		})
+	}
+}
