@@ -65,18 +65,19 @@ func (p *forwardedParser) value() (string, bool) {
 // quoted reads up to the closing quote.
 func (p *forwardedParser) quoted() (string, bool) {
 	var b strings.Builder
-	for i := 0; i < len(p.rest); i++ {
+	escaped := false
+	for i := range len(p.rest) {
 		switch c := p.rest[i]; {
+		case c < ' ' && c != '\t' || c == 0x7f:
+			return "", false
+		case escaped:
+			b.WriteByte(c)
+			escaped = false
 		case c == '"':
 			p.rest = p.rest[i+1:]
 			return b.String(), true
 		case c == '\\':
-			if i++; i == len(p.rest) {
-				return "", false
-			}
-			b.WriteByte(p.rest[i])
-		case c < ' ' && c != '\t' || c == 0x7f:
-			return "", false
+			escaped = true
 		default:
 			b.WriteByte(c)
 		}

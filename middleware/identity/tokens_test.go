@@ -1,0 +1,252 @@
+package identity_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weirlimit/weir/middleware/identity"
+)
+
+func tokens(t testing.TB, c identity.TokenConfig) *identity.Tokens {
+	t.Helper()
+	c.Now = at
+	v, err := identity.NewTokens(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func sign(t testing.TB, m jwt.SigningMethod, key any, claims jwt.MapClaims, head ...string) string {
+	t.Helper()
+	token := jwt.NewWithClaims(m, claims)
+	for i := 0; i+1 < len(head); i += 2 {
+		token.Header[head[i]] = head[i+1]
+	}
+	s, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// claims returns good claims, and changes of them: a nil value takes one out.
+func claims(change ...any) jwt.MapClaims {
+	c := jwt.MapClaims{"sub": "ada", "plan": "pro", "exp": at().Add(time.Minute).Unix()}
+	for i := 0; i+1 < len(change); i += 2 {
+		if c[change[i].(string)] = change[i+1]; change[i+1] == nil {
+			delete(c, change[i].(string))
+		}
+	}
+	return c
+}
+
+func rsaKey(t testing.TB, bits int) *rsa.PrivateKey {
+	t.Helper()
+	k, err := rsa.GenerateKey(rand.Reader, bits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestTokens(t *testing.T) {
+	rsaKey := rsaKey(t, 2048)
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edPublic, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		method         jwt.SigningMethod
+		private, known any
+	}{
+		{jwt.SigningMethodHS256, key(1), key(1)},
+		{jwt.SigningMethodRS256, rsaKey, &rsaKey.PublicKey},
+		{jwt.SigningMethodPS256, rsaKey, &rsaKey.PublicKey},
+		{jwt.SigningMethodES256, ecKey, &ecKey.PublicKey},
+		{jwt.SigningMethodEdDSA, edKey, edPublic},
+	} {
+		v := tokens(t, identity.TokenConfig{Algorithms: []string{c.method.Alg()}, Key: c.known})
+		got, err := v.Verify(sign(t, c.method, c.private, claims()))
+		if err != nil || got.Text("sub") != "ada" || got.Text("plan") != "pro" || got.Text("none") != "" {
+			t.Errorf("%s: %v, %v", c.method.Alg(), got, err)
+		}
+		forged := sign(t, c.method, c.private, claims())
+		i := strings.IndexByte(forged, '.')
+		forged = forged[:i+1] + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"eve","exp":9999999999}`)) + forged[strings.LastIndexByte(forged, '.'):]
+		if got, err := v.Verify(forged); !errors.Is(err, identity.ErrUnverified) || got.Text("sub") != "" {
+			t.Errorf("%s with other claims: %v, %v", c.method.Alg(), got, err)
+		}
+	}
+}
+
+func TestTokensRefused(t *testing.T) {
+	rsaKey := rsaKey(t, 2048)
+	public, err := x509.MarshalPKIXPublicKey(&rsaKey.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs := identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1), Issuer: "me", Audience: "towns"}
+	rs := identity.TokenConfig{Algorithms: []string{"RS256", "RS512"}, Key: &rsaKey.PublicKey}
+	mine := func(change ...any) jwt.MapClaims {
+		return claims(append([]any{"iss", "me", "aud", "towns"}, change...)...)
+	}
+	signed := func(c jwt.MapClaims, head ...string) string {
+		return sign(t, jwt.SigningMethodHS256, key(1), c, head...)
+	}
+	none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, mine())
+	good := signed(mine())
+	if _, err := tokens(t, hs).Verify(good); err != nil {
+		t.Fatalf("the good one: %v", err)
+	}
+	for _, c := range []struct {
+		name  string
+		with  identity.TokenConfig
+		token string
+	}{
+		{"empty", hs, ""},
+		{"rubbish", hs, "a.b.c"},
+		{"unsigned", hs, none},
+		{"none in other letters", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"nOnE"}`)) + none[strings.IndexByte(none, '.'):]},
+		{"signature taken off", hs, good[:strings.LastIndexByte(good, '.')+1]},
+		{"another key", hs, sign(t, jwt.SigningMethodHS256, key(2), mine())},
+		{"another algorithm of the kind", hs, sign(t, jwt.SigningMethodHS512, key(1), mine())},
+		{"expired", hs, signed(mine("exp", at().Unix()))},
+		{"no expiry", hs, signed(mine("exp", nil))},
+		{"an expiry that is no number", hs, signed(mine("exp", "tomorrow"))},
+		{"not yet valid", hs, signed(mine("nbf", at().Add(time.Minute).Unix()))},
+		{"another issuer", hs, signed(mine("iss", "you"))},
+		{"no issuer", hs, signed(mine("iss", nil))},
+		{"another audience", hs, signed(mine("aud", []string{"villages"}))},
+		{"no audience", hs, signed(mine("aud", nil))},
+		{"a critical extension", hs, signed(mine(), "crit", "x")},
+		{"too long", hs, signed(mine("x", strings.Repeat("x", identity.DefaultMaxTokenBytes)))},
+		{"the public key as a secret", rs, sign(t, jwt.SigningMethodHS256, public, claims())},
+		{"an algorithm that is not named", rs, sign(t, jwt.SigningMethodRS384, rsaKey, claims())},
+		{"another padding", rs, sign(t, jwt.SigningMethodPS256, rsaKey, claims())},
+		{"none where RSA is wanted", rs, none},
+	} {
+		if got, err := tokens(t, c.with).Verify(c.token); !errors.Is(err, identity.ErrUnverified) || got.Text("sub") != "" {
+			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+	}
+}
+
+func TestTokenOptions(t *testing.T) {
+	late := sign(t, jwt.SigningMethodHS256, key(1), claims("exp", at().Add(-30*time.Second).Unix()))
+	v := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1), Leeway: time.Minute})
+	if _, err := v.Verify(late); err != nil {
+		t.Errorf("within the leeway: %v", err)
+	}
+	short := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1), MaxBytes: len(late) - 1})
+	if _, err := short.Verify(late); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("over MaxBytes: %v", err)
+	}
+
+	rotating := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Keys: func(id string) (any, error) {
+		switch id {
+		case "new":
+			return key(2), nil
+		case "short":
+			return []byte{}, nil
+		case "wrong":
+			return "a string", nil
+		}
+		return nil, fmt.Errorf("no key %q", id)
+	}})
+	for _, c := range []struct {
+		id   string
+		by   byte
+		good bool
+	}{{"new", 2, true}, {"new", 1, false}, {"old", 1, false}, {"", 2, false}, {"wrong", 2, false}} {
+		_, err := rotating.Verify(sign(t, jwt.SigningMethodHS256, key(c.by), claims(), "kid", c.id))
+		if (err == nil) != c.good || err != nil && !errors.Is(err, identity.ErrUnverified) {
+			t.Errorf("kid %q: %v", c.id, err)
+		}
+	}
+	if _, err := rotating.Verify(sign(t, jwt.SigningMethodHS256, []byte{}, claims(), "kid", "short")); !errors.Is(err, identity.ErrUnverified) {
+		t.Errorf("an empty secret: %v", err)
+	}
+}
+
+func TestClaimsText(t *testing.T) {
+	v := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1)})
+	c, err := v.Verify(sign(t, jwt.SigningMethodHS256, key(1), claims(
+		"id", 12345678901234567, "ok", true, "list", []string{"first", "second"}, "empty", []string{}, "deep", []any{[]any{"x"}}, "object", map[string]any{"a": 1})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"sub": "ada", "id": "12345678901234567", "ok": "true", "list": "first", "empty": "", "deep": "", "object": "", "absent": "",
+	} {
+		if got := c.Text(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if got := (identity.Claims{}).Text("sub"); got != "" {
+		t.Errorf("no claims: got %q", got)
+	}
+}
+
+func TestTokensThatCannotBe(t *testing.T) {
+	small := &rsaKey(t, 2048).PublicKey
+	small.N.Rsh(small.N, 1024)
+	var noKey crypto.PublicKey = (*rsa.PublicKey)(nil)
+	for name, c := range map[string]identity.TokenConfig{
+		"no algorithm":       {Key: key(1)},
+		"none":               {Algorithms: []string{"none"}, Key: key(1)},
+		"none, hidden":       {Algorithms: []string{"HS256", "none"}, Key: key(1)},
+		"unknown":            {Algorithms: []string{"HS1"}, Key: key(1)},
+		"lower case":         {Algorithms: []string{"hs256"}, Key: key(1)},
+		"two kinds of key":   {Algorithms: []string{"RS256", "HS256"}, Key: key(1)},
+		"no key":             {Algorithms: []string{"HS256"}},
+		"two ways to a key":  {Algorithms: []string{"HS256"}, Key: key(1), Keys: func(string) (any, error) { return nil, nil }},
+		"a short secret":     {Algorithms: []string{"HS256"}, Key: key(1)[1:]},
+		"a small RSA key":    {Algorithms: []string{"RS256"}, Key: small},
+		"no RSA key":         {Algorithms: []string{"RS256"}, Key: noKey},
+		"a secret for RSA":   {Algorithms: []string{"RS256"}, Key: key(1)},
+		"half an Ed25519":    {Algorithms: []string{"EdDSA"}, Key: ed25519.PublicKey(key(1)[:16])},
+		"a negative leeway":  {Algorithms: []string{"HS256"}, Key: key(1), Leeway: -1},
+		"a negative maximum": {Algorithms: []string{"HS256"}, Key: key(1), MaxBytes: -1},
+	} {
+		if _, err := identity.NewTokens(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// FuzzTokensVerify looks for tokens that are believed although nobody signed
+// them, and for panics.
+func FuzzTokensVerify(f *testing.F) {
+	v := tokens(f, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1)})
+	good := sign(f, jwt.SigningMethodHS256, key(1), claims())
+	f.Add(good)
+	f.Add(sign(f, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claims()))
+	f.Add("..")
+	f.Fuzz(func(t *testing.T, token string) {
+		c, err := v.Verify(token)
+		if (err == nil) != (token == good) {
+			t.Fatalf("%q: %v, %v", token, c, err)
+		}
+		if err != nil && !errors.Is(err, identity.ErrUnverified) {
+			t.Fatalf("%q: %v", token, err)
+		}
+	})
+}
