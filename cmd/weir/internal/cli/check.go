@@ -15,6 +15,7 @@ import (
 // checkOptions are the flags of check.
 type checkOptions struct {
 	rules   string
+	server  string
 	user    string
 	ip      string
 	group   string
@@ -34,20 +35,25 @@ const maxTimes = 100_000
 func (a *app) checkCommand() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
-		Use:   "check PATH --rules FILE",
+		Use:   "check PATH --rules FILE | --server ADDRESS",
 		Short: "Decide one request under rules, and say why",
 		Long: `Decides a request under a rules file as a node that was just started would:
 nothing has been counted yet. --times repeats the request against the same
 counters, and --every moves the clock in between.
 
+With --server a running node decides, and counts. Its address is HOST:PORT for
+gRPC or http://HOST:PORT; --every then really waits.
+
 --explain shows, before each decision, every counter's state and the comparison
 that decides. With --json it prints that explanation, its "answer" being the
 decision.
 
-Exit status: 0 if all were allowed, 3 if one was denied.`,
+Exit status: 0 if all were allowed, 3 if one was denied, 2 if the node cannot be
+asked.`,
 		Example: `  weir check /towns --user ada --rules rules.yaml
   weir check /towns --user ada --rules rules.yaml --times 7 --every 100ms
   weir check /login --ip 10.0.0.7 --method POST --rules rules.yaml --explain
+  weir check /towns --user ada --server 127.0.0.1:8081
   weir check /towns --user ada --cost 3 --at 2026-12-31T23:59:59Z --rules rules.yaml --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -55,12 +61,14 @@ Exit status: 0 if all were allowed, 3 if one was denied.`,
 				return usage(cmd, "no path is given to check")
 			case len(args) > 1:
 				return usage(cmd, "one path at a time, but %q follows %q", args[1], args[0])
-			case o.rules == "":
-				return usage(cmd, "no rules are named: give --rules FILE")
+			case o.rules == "" && o.server == "":
+				return usage(cmd, "no rules are named: give --rules FILE, or a running node with --server HOST:PORT")
 			case o.times < 1 || o.times > maxTimes:
 				return usage(cmd, "--times %d is out of range: give 1 to %d", o.times, maxTimes)
 			case o.every < 0:
 				return usage(cmd, "--every %v is negative: time goes forward", o.every)
+			case o.server != "":
+				return o.checkServerFlags(cmd)
 			}
 			return nil
 		},
@@ -68,6 +76,9 @@ Exit status: 0 if all were allowed, 3 if one was denied.`,
 			r, err := o.request(cmd, args[0])
 			if err != nil {
 				return err
+			}
+			if o.server != "" {
+				return a.checkServer(cmd, o, r)
 			}
 			at, err := a.instant(cmd, o.at)
 			if err != nil {
@@ -83,6 +94,7 @@ Exit status: 0 if all were allowed, 3 if one was denied.`,
 func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`")
+	f.StringVar(&o.server, "server", "", "`ADDRESS` of a node that is to decide: HOST:PORT, or http://HOST:PORT")
 	f.StringVar(&o.user, "user", "", "who asks")
 	f.StringVar(&o.ip, "ip", "", "the address of who asks")
 	f.StringVar(&o.group, "group", "", `the group of who asks (default "default")`)
@@ -159,7 +171,12 @@ func (a *app) check(ctx context.Context, o checkOptions, r *limiter.Request, at 
 			return errors.Join(err, node.Close())
 		}
 	}
-	if err := errors.Join(node.Close(), a.printChecks(all, o)); err != nil {
+	return errors.Join(node.Close(), a.conclude(all, o))
+}
+
+// conclude prints what was answered, and returns errDenied if one was denied.
+func (a *app) conclude(all []checked, o checkOptions) error {
+	if err := a.printChecks(all, o); err != nil {
 		return err
 	}
 	for _, c := range all {

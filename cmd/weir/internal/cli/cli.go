@@ -25,7 +25,8 @@ const (
 	ExitOK = 0
 	// ExitFailed: something that was given cannot be used, or failed.
 	ExitFailed = 1
-	// ExitUsage: the command line makes no sense.
+	// ExitUsage: the command line makes no sense, or names a node that cannot be
+	// asked.
 	ExitUsage = 2
 	// ExitDenied: `weir check` was answered, and the answer is no.
 	ExitDenied = 3
@@ -77,6 +78,7 @@ var errReported = errors.New("reported")
 // report says what went wrong, if anything did, and returns the exit status.
 func (a *app) report(err error) int {
 	var wrong usageError
+	var away unreachableError
 	switch {
 	case err == nil:
 		return ExitOK
@@ -84,7 +86,7 @@ func (a *app) report(err error) int {
 		return ExitDenied
 	case errors.Is(err, errReported):
 		return ExitFailed
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong), errors.As(err, &away):
 		a.complain(err)
 		return ExitUsage
 	}

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// askTimeout bounds how long a node may take for one answer.
+const askTimeout = 5 * time.Second
+
+// maxAnswerBytes bounds an answer over HTTP: the largest have 256 limits.
+const maxAnswerBytes = 4 << 20
+
+// unreachableError marks an error as one of a node that cannot be asked.
+type unreachableError struct{ error }
+
+func (e unreachableError) Unwrap() error { return e.error }
+
+func unreachable(server, format string, args ...any) error {
+	return unreachableError{fmt.Errorf("node %s cannot be asked: %w", server, fmt.Errorf(format, args...))}
+}
+
+// remote is a node that is asked over the network.
+type remote interface {
+	ask(ctx context.Context, r *limiter.Request) (limiter.Answer, error)
+	io.Closer
+}
+
+// checkServerFlags says what is wrong with the flags of a check that --server
+// is to decide.
+func (o *checkOptions) checkServerFlags(cmd *cobra.Command) error {
+	switch {
+	case o.rules != "":
+		return usage(cmd, "--rules and --server are both given, but either a file decides or a node does")
+	case o.explain:
+		return usage(cmd, "a node does not explain its decisions over the network yet: leave out --explain, or give its file with --rules instead of --server")
+	case o.at != "":
+		return usage(cmd, "--at is for --rules: a node decides by its own clock")
+	}
+	return nil
+}
+
+// newRemote returns the node at host:port (gRPC) or http://host:port.
+func newRemote(cmd *cobra.Command, server string) (remote, error) {
+	if scheme, _, ok := strings.Cut(server, "://"); ok {
+		u, err := url.Parse(server)
+		if err != nil || u.Host == "" || scheme != "http" && scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, usage(cmd, "--server %q is no address: give HOST:PORT for gRPC or http://HOST:PORT", server)
+		}
+		return newHTTPRemote(server, u), nil
+	}
+	if host, port, err := net.SplitHostPort(server); err != nil || host == "" || port == "" {
+		return nil, usage(cmd, "--server %q is no address: give HOST:PORT for gRPC or http://HOST:PORT", server)
+	}
+	return newGRPCRemote(server)
+}
+
+// checkServer asks a node. Between repeated checks it really waits.
+func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
+	node, err := newRemote(cmd, o.server)
+	if err != nil {
+		return err
+	}
+	all := make([]checked, 0, min(o.times, 1000))
+	for i := range o.times {
+		if i > 0 && o.every > 0 {
+			time.Sleep(o.every)
+		}
+		c := checked{at: a.Now()}
+		if c.answer, err = askWithin(cmd.Context(), node, r); err != nil {
+			return errors.Join(err, node.Close())
+		}
+		all = append(all, c)
+	}
+	return errors.Join(node.Close(), a.conclude(all, o))
+}
+
+func askWithin(ctx context.Context, node remote, r *limiter.Request) (limiter.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return node.ask(ctx, r)
+}
+
+// grpcRemote is a node asked over gRPC.
+type grpcRemote struct {
+	server string
+	conn   *grpc.ClientConn
+	dialed *atomic.Pointer[net.OpError] // why the last connection failed, nil if it did not
+}
+
+func newGRPCRemote(server string) (*grpcRemote, error) {
+	g := &grpcRemote{server: server, dialed: new(atomic.Pointer[net.OpError])}
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		op := (*net.OpError)(nil)
+		errors.As(err, &op)
+		g.dialed.Store(op)
+		return conn, err
+	}
+	var err error
+	g.conn, err = grpc.NewClient("passthrough:///"+server,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
+	if err != nil {
+		return nil, unreachable(server, "%w", err)
+	}
+	return g, nil
+}
+
+// Close ends the connection.
+func (g *grpcRemote) Close() error { return g.conn.Close() }
+
+func (g *grpcRemote) ask(ctx context.Context, r *limiter.Request) (limiter.Answer, error) {
+	m, err := weirv1.NewLimiterClient(g.conn).Check(ctx, transport.NewCheckRequest(r, false))
+	if err == nil {
+		return transport.AnswerOf(m), nil
+	}
+	op := g.dialed.Load()
+	switch s := status.Convert(err); {
+	case op != nil:
+		return limiter.Answer{}, unreachable(g.server, "%w; is it running there? (node serve)", op.Err)
+	case s.Code() == codes.DeadlineExceeded:
+		return limiter.Answer{}, unreachable(g.server, "there was no answer within %v", askTimeout)
+	case s.Code() == codes.Unimplemented, s.Code() == codes.Unavailable && strings.Contains(s.Message(), "HTTP/1"):
+		return limiter.Answer{}, unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server http://%s", g.server)
+	case s.Code() == codes.Unavailable:
+		return limiter.Answer{}, unreachable(g.server, "%s", s.Message())
+	default:
+		return limiter.Answer{}, fmt.Errorf("node %s: %s", g.server, s.Message())
+	}
+}
+
+// httpRemote is a node asked over HTTP.
+type httpRemote struct {
+	server string
+	url    string
+	client *http.Client
+}
+
+func newHTTPRemote(server string, u *url.URL) *httpRemote {
+	return &httpRemote{server: server, url: u.JoinPath("/v1/check").String(), client: &http.Client{Transport: &http.Transport{}}}
+}
+
+// Close ends the connection.
+func (h *httpRemote) Close() error {
+	h.client.CloseIdleConnections()
+	return nil
+}
+
+func (h *httpRemote) ask(ctx context.Context, r *limiter.Request) (a limiter.Answer, err error) {
+	body, err := json.Marshal(question(r))
+	if err != nil {
+		return a, fmt.Errorf("the request cannot be written: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
+	if err != nil {
+		return a, unreachable(h.server, "%w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return a, h.failed(err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		return a, h.failed(err)
+	}
+	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
+	case "application/json":
+		if err := json.Unmarshal(answer, &a); err == nil && a.Source != "" {
+			return a, nil
+		}
+	case "application/problem+json":
+		var problem struct {
+			Detail string `json:"detail"`
+		}
+		err := json.Unmarshal(answer, &problem)
+		switch {
+		case err != nil || problem.Detail == "":
+		case resp.StatusCode == http.StatusServiceUnavailable:
+			return a, unreachable(h.server, "%s", problem.Detail)
+		default:
+			return a, fmt.Errorf("node %s: %s", h.server, problem.Detail)
+		}
+	}
+	return a, unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
+}
+
+func (h *httpRemote) failed(err error) error {
+	op := (*net.OpError)(nil)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return unreachable(h.server, "there was no answer within %v", askTimeout)
+	case errors.As(err, &op) && op.Op == "dial":
+		return unreachable(h.server, "%w; is it running there? (node serve)", op.Err)
+	}
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if strings.Contains(err.Error(), "malformed HTTP") {
+		return unreachable(h.server, "what is there does not speak HTTP; if it speaks gRPC, give its address without http://")
+	}
+	return unreachable(h.server, "%w", err)
+}
+
+// question is a request as HTTP asks it.
+func question(r *limiter.Request) map[string]any {
+	q := map[string]any{"path": r.Path, "method": r.Method, "user": r.User, "ip": r.IP, "group": r.Group}
+	if len(r.Attributes) > 0 {
+		q["attributes"] = r.Attributes
+	}
+	if n, err := r.Cost.Value(0); r.Cost.Given() && err == nil { // the flag has looked at its range
+		q["cost"] = n
+	}
+	return q
+}
