@@ -218,7 +218,8 @@ func (h *httpRemote) failed(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
-	if strings.Contains(err.Error(), "malformed HTTP") {
+	// A gRPC server speaks first, maybe before the library has asked.
+	if text := err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "readLoopPeekFail") {
 		return unreachable(h.server, "what is there does not speak HTTP; if it speaks gRPC, give its address without http://")
 	}
 	return unreachable(h.server, "%w", err)
