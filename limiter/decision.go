@@ -52,7 +52,8 @@ type LimitDecision struct {
 	// ResetAfter is the time until the key equals one never seen, if nobody
 	// asks.
 	ResetAfter Tick
-	// RetryAfter is, in a check that was denied, the least wait after which the
+	// RetryAfter is, in a check that was denied or where a shadow limit would
+	// deny, the least wait after which the
 	// same cost is allowed by this limit, if nobody else asks; exact to the
 	// tick, and reckoned after whatever the denial charged. It is 0 where the
 	// limit would admit the cost at once, and for one that never can.
