@@ -48,7 +48,7 @@ func TrustedProxies(networks ...netip.Prefix) Option {
 	return func(l *Limiter) error {
 		trusted, err := front.Trust(networks)
 		if err != nil {
-			return fmt.Errorf("grpclimit: %w", err)
+			return fmt.Errorf("grpclimit: TrustedProxies: %w", err)
 		}
 		l.addresses.Trusted = append(l.addresses.Trusted, trusted...)
 		return nil
