@@ -42,11 +42,9 @@ func seedIDs() []string {
 // with what they wait for.
 func laterSeeds() map[string]string {
 	return map[string]string{
-		"A1":  "needs the middlewares",
 		"A11": "needs the Redis mode",
 		"B6":  "needs the Redis mode",
 		"E2":  "needs the cluster",
-		"E8":  "needs the middlewares, which write headers",
 	}
 }
 
@@ -54,10 +52,8 @@ func laterSeeds() map[string]string {
 // is still to be shown. It excuses nothing: each must have a test.
 func partSeeds() map[string]string {
 	return map[string]string{
-		"A5":  "the status 429, which needs the middlewares, and the one script call, which needs the Redis mode",
+		"A5":  "the one script call, which needs the Redis mode",
 		"A10": "the exact EVAL with its arguments, which needs the Redis mode",
-		"A12": "handlers, and identities from a request, which need the middlewares",
-		"B5":  "limits that come over the wire, which needs the transport",
 		"B7":  "joins, leaves and rolling restarts, which need the cluster",
 		"C3":  "the same table in the cluster and in Redis",
 	}
