@@ -30,7 +30,8 @@ const (
 	Message = "MESSAGE"
 )
 
-// Call is what is about to be decided.
+// Call is what is about to be decided. It is good until the function that it is
+// given to returns.
 type Call struct {
 	// Method is the full name, /weir.v1.Limiter/Check.
 	Method string
