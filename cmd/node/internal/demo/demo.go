@@ -116,7 +116,7 @@ func introduction(nodes []Node) string {
 	say(`  grpcurl -plaintext -d '{"path": "/towns", "user": "you"}' %s weir.v1.Limiter/Check`, nodes[0].GRPCAddr)
 	say("\nOr in Go; in a clone of Weir, save this as ask/main.go and say: go run ./ask\n")
 	say("%s", indent(strings.Replace(program, "ADDRESS", nodes[0].GRPCAddr, 1)))
-	say("What is decided, as allowed/asked in the last second, and the limits that denied:\n")
+	say("What is decided, as allowed/asked in each second:\n")
 	return b.String()
 }
 

@@ -92,7 +92,7 @@ func (s *scene) play(ctx context.Context, i int) {
 	}
 }
 
-// line tells what happened since the last line.
+// line tells what happened since the last line, in 80 columns.
 func (s *scene) line(elapsed time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,13 +108,24 @@ func (s *scene) line(elapsed time.Duration) string {
 		failed += t.failed
 		*t = tally{}
 	}
-	if len(denied) > 0 {
-		fmt.Fprintf(&b, "   denied: %s", counts(denied))
+	if most, n := busiest(denied); n > 0 {
+		fmt.Fprintf(&b, "  denied %d, most by %s", n, most)
 	}
 	if failed > 0 {
-		fmt.Fprintf(&b, "   failed: %d", failed)
+		fmt.Fprintf(&b, "  failed %d", failed)
 	}
 	return b.String()
+}
+
+// busiest returns the limit that denied most, and how many were denied in all.
+func busiest(denied map[string]int) (most string, all int) {
+	for _, limit := range slices.Sorted(maps.Keys(denied)) {
+		all += denied[limit]
+		if denied[limit] > denied[most] {
+			most = limit
+		}
+	}
+	return most, all
 }
 
 // counts lists what is counted by name.

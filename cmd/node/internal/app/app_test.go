@@ -1,0 +1,442 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stream is an output that may be read while it is written.
+type stream struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *stream) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+// running is the program at work.
+type running struct {
+	t        *testing.T
+	out, err stream
+	signals  chan os.Signal
+	status   chan int
+}
+
+// begin runs the program beside the test.
+func begin(t *testing.T, w World, args ...string) *running {
+	t.Helper()
+	return beginUnder(t.Context(), t, w, args...)
+}
+
+func beginUnder(ctx context.Context, t *testing.T, w World, args ...string) *running {
+	t.Helper()
+	r := &running{t: t, signals: make(chan os.Signal, 16), status: make(chan int, 1)}
+	w.Out, w.Err, w.Signals = &r.out, &r.err, r.signals
+	go func() { r.status <- Run(ctx, args, w) }()
+	return r
+}
+
+// end waits for the program to end.
+func (r *running) end(want int) {
+	r.t.Helper()
+	select {
+	case got := <-r.status:
+		if got != want {
+			r.t.Errorf("status %d, want %d\n%s%s", got, want, &r.out, &r.err)
+		}
+	case <-time.After(30 * time.Second):
+		r.t.Fatalf("it does not end\n%s%s", &r.out, &r.err)
+	}
+}
+
+// until waits for the program to say something.
+func (r *running) until(text string) {
+	r.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(r.err.String()+r.out.String(), text); {
+		if time.Now().After(end) {
+			r.t.Fatalf("%q was never said\n%s%s", text, &r.out, &r.err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// run runs the program to its end.
+func run(t *testing.T, environ []string, args ...string) (status int, out, err string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	status = Run(t.Context(), args, World{Out: &o, Err: &e, Environ: environ})
+	return status, o.String(), e.String()
+}
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	full := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(full, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
+const townRules = `version: 1
+rules:
+  - {name: towns, match: {path: "^/towns"}, limits: [2/minute]}
+`
+
+// free are the flags of a node on free ports.
+func free(more ...string) []string {
+	return append([]string{"serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0"}, more...)
+}
+
+// What one must see of a command line or an environment that makes no sense.
+func TestBadUsage(t *testing.T) {
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	used := taken.Addr().String()
+	big := file(t, "big", strings.Repeat("x", 65<<10))
+	for name, c := range map[string]struct {
+		environ string
+		args    string
+		status  int
+		want    string // with " … " between parts that must all be there
+	}{
+		"unknown command":       {"", "sevre", 2, `there is no command "sevre": did you mean "serve"? See "node --help"`},
+		"nothing like it":       {"", "zzzzzz", 2, `there is no command "zzzzzz"; see "node --help"`},
+		"help for no command":   {"", "help dem", 2, `there is no command "dem": did you mean "demo"?`},
+		"completion for none":   {"", "completion tcsh", 2, `there is no completion for "tcsh"`},
+		"unknown flag":          {"", "serve --http-adr x", 2, "there is no flag --http-adr: did you mean --http-addr? See \"node serve --help\""},
+		"unknown root flag":     {"", "--rule x", 2, "there is no flag --rule: did you mean --rules?"},
+		"nothing like a flag":   {"", "--zzzzzz", 2, "there is no flag --zzzzzz; see"},
+		"unknown shorthand":     {"", "-z", 2, "unknown shorthand flag"},
+		"later flag":            {"", "serve --join x", 2, "there is no flag --join"},
+		"arguments to serve":    {"", "serve rules.yaml", 2, `"node serve" takes no arguments, but "rules.yaml" was given`},
+		"arguments to demo":     {"", "demo x", 2, "takes no arguments"},
+		"arguments to version":  {"", "version x", 2, "takes no arguments"},
+		"port alone":            {"", "--http-addr 8080", 2, `"8080" … --http-addr … give HOST:PORT, such as 127.0.0.1:8080`},
+		"port too large":        {"", "--grpc-addr 127.0.0.1:65536", 2, "give HOST:PORT"},
+		"port by name":          {"", "--grpc-addr 127.0.0.1:http", 2, "give HOST:PORT"},
+		"no address":            {"", "--http-addr= --grpc-addr=127.0.0.1:0", 2, "--http-addr and --grpc-addr must not be empty"},
+		"max-keys zero":         {"", "--max-keys 0", 2, "--max-keys … give a whole number above 0"},
+		"max-keys a word":       {"", "--max-keys many", 2, "give a whole number above 0"},
+		"overflow":              {"", "--overflow drop", 2, "--overflow … give one of deny, allow"},
+		"log level":             {"", "--log-level loud", 2, "--log-level … give one of debug, info, warn, error"},
+		"shutdown-timeout":      {"", "--shutdown-timeout 0", 2, "--shutdown-timeout 0s is out of range: give 100ms to 1h"},
+		"shutdown-timeout long": {"", "--shutdown-timeout 2h", 2, "is out of range"},
+		"shutdown-delay":        {"", "--shutdown-delay 20s", 2, "--shutdown-delay 20s is out of range: it is part of --shutdown-timeout, which is 15s"},
+		"shutdown-delay minus":  {"", "--shutdown-delay -1s", 2, "is out of range"},
+		"cluster-name":          {"", "--cluster-name=", 2, "--cluster-name must not be empty"},
+		"bad variable":          {"WEIR_MAX_KEYS=many", "serve", 2, `WEIR_MAX_KEYS="many" in the environment: … give a whole number above 0`},
+		"bad variable for demo": {"WEIR_HTTP_ADDR=x", "demo", 2, `WEIR_HTTP_ADDR="x" in the environment: … give HOST:PORT`},
+		"bad boolean":           {"WEIR_ALLOW_RESET=maybe", "", 2, `WEIR_ALLOW_RESET="maybe" in the environment`},
+		"bad duration":          {"WEIR_SHUTDOWN_DELAY=5", "", 2, `WEIR_SHUTDOWN_DELAY="5" in the environment`},
+		"no secret":             {"", "--secret-file none", 1, "secret file none cannot be read: no such file"},
+		"empty secret":          {"", "--secret-file " + file(t, "s", "\r\n"), 1, "is empty"},
+		"big secret":            {"", "--secret-file " + big, 1, "has more than 64 KiB"},
+		"secret a directory":    {"", "--secret-file " + t.TempDir(), 1, "is not a regular file"},
+		"port in use":           {"", strings.Join(free("--http-addr", used), " "), 1, "cannot listen on " + used + ": another program has that port; stop it, or choose another address with --http-addr"},
+		"demo, port in use":     {"", "demo --http-addr 127.0.0.1:0 --grpc-addr " + used, 1, "cannot listen on " + used + " … with --grpc-addr … node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0"},
+		"no rules file":         {"", strings.Join(free("--rules", "none.yaml"), " "), 1, "rules file none.yaml cannot be opened: no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, out, errs := run(t, []string{c.environ}, strings.Fields(c.args)...)
+			if status != c.status || out != "" {
+				t.Errorf("status %d, want %d; on standard output: %q", status, c.status, out)
+			}
+			for _, want := range strings.Split(c.want, " … ") {
+				if !strings.Contains(errs, want) && !strings.Contains(errs, strings.ReplaceAll(want, `"`, `\"`)) {
+					t.Errorf("%q is not in:\n%s", want, errs)
+				}
+			}
+			if strings.Contains(errs, "goroutine") {
+				t.Error(errs)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"", "serve", "demo", "version", "help", "completion"} {
+		status, out, errs := run(t, nil, strings.Fields(command+" --help")...)
+		if status != ExitOK || errs != "" || !strings.Contains(out, "Usage:") {
+			t.Errorf("%s: status %d, %s%s", command, status, out, errs)
+		}
+		if command != "completion" && !strings.Contains(out, "Examples:\n  ") {
+			t.Errorf("%s: the help has no example", command)
+		}
+		for _, line := range strings.Split(out, "\n") {
+			if command != "completion" && len(line) > 130 {
+				t.Errorf("%s: a line of %d characters: %s", command, len(line), line)
+			}
+		}
+	}
+	_, flag, _ := run(t, nil, "serve", "--help")
+	if _, help, _ := run(t, nil, "help", "serve"); help != flag {
+		t.Errorf("help serve: %s", help)
+	}
+	for _, text := range []string{"127.0.0.1:8080", "127.0.0.1:8081", "10000000", "15s", `"weir"`} {
+		if !strings.Contains(flag, "(default "+text+")") {
+			t.Errorf("the default %s is not told:\n%s", text, flag)
+		}
+	}
+	_, root, _ := run(t, nil, "--help")
+	for _, f := range settings() {
+		if !strings.Contains(flag, "--"+f+" ") || !strings.Contains(root, "--"+f+" ") {
+			t.Errorf("--%s is not in the help of both", f)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if status, out, _ := run(t, nil, "completion", shell); status != ExitOK || !strings.Contains(out, "node") {
+			t.Errorf("%s: %d %s", shell, status, out)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"de"}, "demo\t"},
+		{[]string{"serve", "--htt"}, "--http-addr\t"},
+		{[]string{"serve", "--overflow", ""}, "deny\nallow\n:4\n"},
+		{[]string{"serve", "--log-level", ""}, "debug\ninfo\nwarn\nerror\n:4\n"},
+		{[]string{"serve", "--rules", ""}, "yaml\nyml\njson\n:8\n"},
+		{[]string{"serve", "--secret-file", ""}, ":0\n"},
+		{[]string{"demo", "--http-addr", ""}, ":4\n"},
+	} {
+		if _, out, _ := run(t, nil, append([]string{"__complete"}, c.args...)...); !strings.HasPrefix(out, c.want) {
+			t.Errorf("%q completes to %q", c.args, out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	status, out, _ := run(t, nil, "version")
+	if status != ExitOK || !strings.HasPrefix(out, "node ") || !strings.Contains(out, " go1.") {
+		t.Errorf("%d %s", status, out)
+	}
+	if _, flag, _ := run(t, nil, "--version"); flag != out {
+		t.Errorf("--version: %s", flag)
+	}
+	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	if got := describeBuild(info); got != "v1.2.3 (0123456789ab, modified)" {
+		t.Error(got)
+	}
+	if got := describeBuild(&debug.BuildInfo{}); got != "(devel)" {
+		t.Error(got)
+	}
+}
+
+// record is a line of the log.
+type record map[string]any
+
+// records reads a log that is JSON from its first byte to its last.
+func records(t *testing.T, log string) []record {
+	t.Helper()
+	var out []record
+	for line := range strings.Lines(log) {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v in %q", err, line)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func get(t *testing.T, url string) int {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode
+}
+
+// The life of a node: it starts, without a command too, decides, reloads and
+// stops; its log is JSON.
+func TestServe(t *testing.T) {
+	for _, args := range [][]string{free(), free()[1:]} {
+		rules := file(t, "rules.yaml", townRules)
+		r := begin(t, World{}, append(args, "--rules", rules, "--pprof-addr", "127.0.0.1:0", "--secret-file", file(t, "secret", "s3cret\n"))...)
+		r.until("the node is ready")
+		all := records(t, r.err.String())
+		ready := all[len(all)-1]
+		address, ok := ready["http"].(string)
+		if !ok || ready["grpc"] == "" || ready["pprof"] == "" || ready["rules"] != 1.0 || ready["version"] != build() || len(all) != 1 {
+			t.Fatalf("%v", all)
+		}
+		for i := range 3 {
+			if status := get(t, "http://"+address+"/v1/check?path=/towns&user=ada"); (status == 429) != (i == 2) {
+				t.Errorf("check %d: %d", i, status)
+			}
+		}
+		r.signals <- syscall.SIGHUP
+		r.until("rules are in force")
+		r.signals <- syscall.SIGTERM
+		r.end(ExitOK)
+		if got := r.err.String(); !strings.Contains(got, `"stopping: what has begun will be answered","because":"terminated"`) || !strings.Contains(got, `"msg":"stopped"`) {
+			t.Error(got)
+		}
+		records(t, r.err.String())
+		if r.out.String() != "" {
+			t.Errorf("on standard output: %s", &r.out)
+		}
+	}
+}
+
+// A person reads text, in the log and of what keeps the node from starting, and
+// is told that there are no rules.
+func TestServeOnATerminal(t *testing.T) {
+	r := begin(t, World{ErrTerminal: true}, free("--log-level", "warn")...)
+	r.until("level=WARN msg=\"there are no rules, so every request is allowed; give --rules FILE\"\n")
+	r.signals <- os.Interrupt
+	r.end(ExitOK)
+	if strings.Contains(r.err.String(), "level=INFO") {
+		t.Errorf("more than was asked for: %s", &r.err)
+	}
+	bad := file(t, "rules.yaml", "version: 1\nrules:\n  - {name: a}\n  - {name: b}\n")
+	r = begin(t, World{ErrTerminal: true}, free("--rules", bad)...)
+	r.end(ExitFailed)
+	if got := r.err.String(); !strings.HasPrefix(got, bad+":3:5: ") || !strings.Contains(got, "\n"+bad+":4:5: ") ||
+		!strings.HasSuffix(got, "\nnode: rules file "+bad+" is not valid: 2 problems\n") {
+		t.Error(got)
+	}
+	one := file(t, "rules.yaml", "version: 2\nrules: []\n")
+	r = begin(t, World{ErrTerminal: true}, free("--rules", one)...)
+	r.end(ExitFailed)
+	if got := r.err.String(); !strings.HasSuffix(got, " is not valid: 1 problem\n") {
+		t.Error(got)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	r := begin(t, World{}, "demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0")
+	r.until("   1s   ada ")
+	r.signals <- syscall.SIGHUP // changes nothing
+	r.until("   2s   ada ")
+	r.signals <- os.Interrupt
+	r.end(ExitOK)
+	if !strings.Contains(r.out.String(), "\n  bob ") || r.err.String() != "" {
+		t.Errorf("%s%s", &r.out, &r.err)
+	}
+}
+
+// The end of the context ends a node as a signal does, and a reload meanwhile is
+// no second signal.
+func TestEndOfContext(t *testing.T) {
+	for name, args := range map[string][]string{"serve": free(), "demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0"}} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := beginUnder(ctx, t, World{}, args...)
+			r.until("127.0.0.1:")
+			cancel()
+			r.signals <- syscall.SIGHUP
+			r.end(ExitOK)
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	rules := file(t, "rules.yaml", townRules)
+	r := begin(t, World{Environ: []string{
+		"WEIR_HTTP_ADDR=127.0.0.1:0", "WEIR_GRPC_ADDR=256.0.0.1:0", "WEIR_RULES=" + rules, "WEIR_LOG_LEVEL=info", "WEIR_OVERFLOW=",
+		"WEIR_HTTP_ADR=x", "WEIR_COLOUR=red", "PATH=/bin", "WEIRD=1",
+		// What Kubernetes gives to a container beside services "weir" and "weir-grpc".
+		"WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT=80", "WEIR_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.0.0.1:80",
+		"WEIR_PORT_80_TCP=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP_PROTO=tcp", "WEIR_PORT_80_TCP_PORT=80", "WEIR_PORT_80_TCP_ADDR=10.0.0.1",
+		"WEIR_GRPC_SERVICE_HOST=10.0.0.1", "WEIR_GRPC_PORT_80_TCP_ADDR=10.0.0.1",
+	}}, "--grpc-addr", "127.0.0.1:0") // which wins
+	r.until("the node is ready")
+	r.signals <- syscall.SIGTERM
+	r.end(ExitOK)
+	var warnings []string
+	for _, rec := range records(t, r.err.String()) {
+		if rec["level"] == "WARN" {
+			warnings = append(warnings, rec["msg"].(string))
+		}
+		if rec["msg"] == "the node is ready" && rec["rules"] != 1.0 {
+			t.Errorf("%v", rec)
+		}
+	}
+	want := []string{"there is no setting WEIR_COLOUR", "there is no setting WEIR_HTTP_ADR: did you mean WEIR_HTTP_ADDR?"}
+	if !slices.Equal(warnings, want) {
+		t.Errorf("%q", warnings)
+	}
+}
+
+// Each flag has its variable, each reaches the config, and the defaults are
+// those of the library.
+func TestOptions(t *testing.T) {
+	values := map[string]string{
+		"rules": "r.yaml", "http-addr": "h:1", "grpc-addr": "g:2", "pprof-addr": "p:3", "log-level": "DEBUG",
+		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "overflow": "allow", "allow-request-limits": "true",
+		"allow-reset": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
+	}
+	o := newOptions()
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.addServeFlags(f)
+	for _, name := range settings() {
+		if values[name] == "" {
+			t.Errorf("--%s is not tested here", name)
+		}
+		if err := f.Set(name, values[name]); err != nil {
+			t.Error(err)
+		}
+	}
+	c, err := o.config(nil)
+	if err != nil || c.RulesFile != "r.yaml" || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.PprofAddr != "p:3" ||
+		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.Overflow != weir.OverflowAllow ||
+		!c.AllowRequestLimits || !c.AllowReset || c.ClusterName != "c" || string(c.Secret) != "s" || o.logLevel.value != "debug" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if defaultMaxKeys != table.DefaultMaxKeys {
+		t.Errorf("the help says that --max-keys is %d", defaultMaxKeys)
+	}
+	if got := envName("allow-request-limits"); got != "WEIR_ALLOW_REQUEST_LIMITS" {
+		t.Error(got)
+	}
+}
