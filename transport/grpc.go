@@ -19,19 +19,17 @@ type service struct {
 	observer    Observer // nil: nobody
 	allowLimits bool
 	allowReset  bool
-	draining    context.Context // ends when the server begins to stop
 
 	checks sync.Pool // of *check
 	turns  sync.Pool // of *turn
 }
 
-func newService(o Options, draining context.Context) *service {
+func newService(o Options) *service {
 	return &service{
 		decider: o.Decider, observer: o.Observer,
 		allowLimits: o.AllowRequestLimits, allowReset: o.AllowReset,
-		draining: draining,
-		checks:   sync.Pool{New: func() any { return new(check) }},
-		turns:    sync.Pool{New: func() any { return new(turn) }},
+		checks: sync.Pool{New: func() any { return new(check) }},
+		turns:  sync.Pool{New: func() any { return new(turn) }},
 	}
 }
 

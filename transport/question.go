@@ -118,7 +118,7 @@ func eachField(body []byte, visit func(name string, raw json.RawMessage) error) 
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		if err == nil {
-			return invalid("JSON: a check is an object, not %s", shorten(body))
+			return invalid("JSON: an object is needed, not %s", shorten(body))
 		}
 		return malformed(d, err)
 	}

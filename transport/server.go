@@ -55,7 +55,7 @@ func NewServer(o Options) (*Server, error) {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.health = &healthService{Server: health.NewServer(), ready: s.ready}
 	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
-	service := newService(o, s.draining)
+	service := newService(o)
 	s.grpc = newGRPC(o, s.draining)
 	weirv1.RegisterLimiterServer(s.grpc, service)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
@@ -85,8 +85,7 @@ func newGRPC(o Options, draining context.Context) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: keepaliveMinTime, PermitWithoutStream: true,
 		}),
-		grpc.InTapHandle(tapStream),
-		grpc.StreamInterceptor(endWith(draining)),
+		grpc.StreamInterceptor(endStreams(draining)),
 	)
 }
 

@@ -12,24 +12,17 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// CheckStream implements the service. Everything is done in the stream's own
-// goroutine: a message is received, decided by one call and answered, and no
-// check costs a goroutine, a channel or an allocation.
+// CheckStream implements the service. Everything is done in one goroutine: a
+// message is received, decided by one call and answered, and no check costs a
+// goroutine, a channel or an allocation.
 func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
-	w := newWaiter(s.draining, stream.Context())
-	defer w.done()
 	var in weirv1.CheckColumns
 	for {
-		if !w.wait() {
-			return statusOf(errStopping)
-		}
 		err := stream.RecvMsg(&in)
-		switch {
-		case !w.work():
-			return statusOf(errStopping) // whatever came was not looked at
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, io.EOF) {
 			return nil
-		case err != nil:
+		}
+		if err != nil {
 			return err
 		}
 		if err := s.answerColumns(stream, &in); err != nil {

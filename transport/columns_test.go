@@ -1,0 +1,330 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// stub decides as it is told to.
+type stub struct {
+	decide func(r *limiter.Request, d *limiter.Decision) error
+	err    error // of everything
+	calls  int   // of CheckBatch
+}
+
+func (s *stub) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	d.Clear()
+	if s.err != nil || s.decide == nil {
+		return s.err
+	}
+	return s.decide(r, d)
+}
+
+func (s *stub) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.Check(ctx, r, d)
+}
+
+func (s *stub) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+	s.calls++
+	if s.err != nil {
+		return s.err
+	}
+	var some someFailed
+	for i := range rs {
+		if err := s.Check(ctx, &rs[i], &ds[i]); err != nil {
+			ds[i].Clear()
+			ds[i].Allowed = false
+			some.at, some.errs = append(some.at, i), append(some.errs, err)
+		}
+	}
+	if len(some.at) > 0 {
+		return &some
+	}
+	return nil
+}
+
+func (s *stub) Reset(context.Context, *limiter.Request) (int, error) { return 0, s.err }
+
+func (s *stub) Answer(_ *limiter.Request, d *limiter.Decision) limiter.Answer {
+	return limiter.NewAnswer(d, func(i int) string { return fmt.Sprint("key", i) })
+}
+
+func (s *stub) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
+	return r.User + ":" + l.Limit.Name()
+}
+
+type someFailed struct {
+	at   []int
+	errs []error
+}
+
+func (e *someFailed) Error() string            { return fmt.Sprintf("%d failed", len(e.at)) }
+func (e *someFailed) Failed() ([]int, []error) { return e.at, e.errs }
+
+func TestColumnsBecomeRequests(t *testing.T) {
+	var b batch
+	n, err := b.fillColumns(&weirv1.CheckColumns{
+		Keys:          []byte("/townsada10.0.0.7devGETgold" + "/\xffbobPOST"),
+		PathLengths:   []uint32{6, 2},
+		UserLengths:   []uint32{3, 3},
+		IpLengths:     []uint32{8, 0},
+		GroupLengths:  []uint32{3, 0},
+		MethodLengths: []uint32{3, 4},
+		Attributes:    []*weirv1.AttributeColumn{{Name: "plan", Lengths: []uint32{4, 0}}},
+		Costs:         []int64{5, -7},
+		RuleCosts:     []uint32{0},
+		Rule:          "towns",
+	})
+	if err != nil || n != 2 {
+		t.Fatalf("%d requests, %v", n, err)
+	}
+	want := []limiter.Request{
+		{Path: "/towns", User: "ada", IP: "10.0.0.7", Group: "dev", Method: "GET", Attributes: map[string]string{"plan": "gold"}, Rule: "towns"},
+		{Path: "/\xff", User: "bob", Method: "POST", Cost: limiter.Units(-7), Rule: "towns"},
+	}
+	if !reflect.DeepEqual(b.requests[:2], want) {
+		t.Errorf("got  %+v\nwant %+v", b.requests[:2], want)
+	}
+
+	// What a batch leaves behind is not in the next one.
+	n, err = b.fillColumns(&weirv1.CheckColumns{Costs: []int64{1, 1}, Attributes: []*weirv1.AttributeColumn{{Name: "b"}}})
+	if err != nil || n != 2 {
+		t.Fatalf("%d requests, %v", n, err)
+	}
+	for i := range 2 {
+		if want := (limiter.Request{Cost: limiter.Units(1)}); !reflect.DeepEqual(b.requests[i], want) {
+			t.Errorf("after another batch request %d is %+v", i, b.requests[i])
+		}
+	}
+}
+
+// badColumns are messages that make no sense, and what is to be said of them.
+func badColumns() map[string]*weirv1.CheckColumns {
+	many := make([]*weirv1.AttributeColumn, MaxAttributes+1)
+	for i := range many {
+		many[i] = &weirv1.AttributeColumn{Name: fmt.Sprint(i)}
+	}
+	return map[string]*weirv1.CheckColumns{
+		"path_lengths has 2 elements and user_lengths 1": {Keys: []byte("ab"), PathLengths: []uint32{1, 1}, UserLengths: []uint32{0}},
+		"user_lengths has 1 elements and costs 2":        {Keys: []byte("a"), UserLengths: []uint32{1}, Costs: []int64{1, 1}},
+		`ip_lengths has 1 elements and attribute "x" 3`:  {IpLengths: []uint32{0}, Attributes: []*weirv1.AttributeColumn{{Name: "x", Lengths: []uint32{0, 0, 0}}}},
+		`attribute "x" has two columns`:                  {Attributes: []*weirv1.AttributeColumn{{Name: "x"}, {Name: "x"}}},
+		"column 0 of the attributes has no name":         {Attributes: []*weirv1.AttributeColumn{{}}},
+		"17 columns of attributes; at most 16":           {Attributes: many},
+		"keys has 2 bytes, fewer than the lengths":       {Keys: []byte("ab"), PathLengths: []uint32{2, 1}},
+		"keys has 1 bytes, fewer than the lengths":       {Keys: []byte("a"), PathLengths: []uint32{1<<32 - 1, 1<<32 - 1}},
+		"keys has 3 bytes, 1 more than the lengths":      {Keys: []byte("abc"), PathLengths: []uint32{2, 0}},
+		"keys has 1 bytes, 1 more":                       {Keys: []byte("a")},
+		"rule_costs names check 1 of 1":                  {PathLengths: []uint32{0}, Costs: []int64{1}, RuleCosts: []uint32{1}},
+		"the batch has 1001 checks; at most 1000":        {Costs: make([]int64, MaxBatch+1)},
+	}
+}
+
+func TestColumnsThatMakeNoSense(t *testing.T) {
+	for want, m := range badColumns() {
+		var b batch
+		if _, err := b.fillColumns(m); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// limits3 are two limits of one rule and one of a shadow rule.
+func limits3(t *testing.T) (minute, hour, shadow limiter.LimitDecision) {
+	make := func(rule *limiter.Rule, s limiter.Spec) limiter.LimitDecision {
+		l, err := limiter.NewLimit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limiter.LimitDecision{Rule: rule, Limit: l, Allowed: true}
+	}
+	r := &limiter.Rule{Name: "r"}
+	return make(r, limiter.Spec{Limit: 5, Window: time.Minute}),
+		make(r, limiter.Spec{Limit: 50, Window: time.Hour, Algorithm: limiter.TokenBucket, Burst: 60}),
+		make(&limiter.Rule{Name: "s", Shadow: true}, limiter.Spec{Limit: 1, Window: time.Second})
+}
+
+// TestReplyTellsOfOneLimit: of a denied check the one that denied, of an allowed
+// one that with least remaining, shadow limits last.
+func TestReplyTellsOfOneLimit(t *testing.T) {
+	minute, hour, shadow := limits3(t)
+	var tn turn
+	tn.grow(5)
+	for i := range 5 {
+		tn.decisions[i].Clear()
+	}
+	put := func(i int, ls ...limiter.LimitDecision) *limiter.Decision {
+		d := &tn.decisions[i]
+		d.Grow(len(ls))
+		for j, l := range ls {
+			*d.Limit(j) = l
+		}
+		d.Source = limiter.SourceOwner
+		return d
+	}
+	shadow.Remaining, minute.Remaining, hour.Remaining = 0, 4, 3
+	hour.ResetAfter = 77
+	put(0, shadow, minute, hour) // the hour has least
+	put(1, shadow)
+	d := put(2, minute, hour)
+	l := d.Limit(0)
+	l.Allowed, l.RetryAfter, l.Remaining, l.Blocked, d.Allowed = false, 9, 2, true, false
+	d.Limit(1).RetryAfter = 12 // counted although another denied
+	d.Conclude()
+	// 3: no rule. 4: not decided.
+	tn.decisions[3].Source = limiter.SourceNone
+	tn.decisions[4].Allowed = false
+	tn.failed, tn.errs = []int{4}, []error{invalid("no")}
+	tn.fillReply(5)
+	tn.fillEvery(5, (&stub{}).KeyName)
+
+	want := &weirv1.DecisionColumns{
+		Flags:        []byte{1, 1, 8, 1, 128},
+		Remaining:    []uint32{3, 0, 2, 1<<32 - 1, 0},
+		ResetAfterUs: []int64{77, 0, 0, 0, 0},
+		RetryAfterUs: []int64{0, 0, 12, 0, 0},
+		LimitRefs:    []uint32{1, 2, 3, 0, 0},
+		Sources:      []byte{1, 1, 1, 0, 0},
+		Limits: []*weirv1.LimitInfo{
+			{Rule: "r", Name: "hour", Algorithm: weirv1.Algorithm_ALGORITHM_TOKEN_BUCKET, Limit: 50, Capacity: 60, WindowUs: 3600e6},
+			{Rule: "s", Name: "second", Limit: 1, Capacity: 1, WindowUs: 1e6, Shadow: true},
+			{Rule: "r", Name: "minute", Limit: 5, Capacity: 5, WindowUs: 60e6},
+		},
+		Errors: []*weirv1.ColumnsError{{Code: 3, Message: "invalid: no", Checks: []uint32{4}}},
+		EveryLimit: &weirv1.LimitColumns{
+			Counts:       []uint32{3, 1, 2, 0, 0},
+			LimitIndexes: []uint32{1, 2, 0, 1, 2, 0},
+			Flags:        []byte{1, 1, 1, 1, 8, 1},
+			Remaining:    []uint32{0, 4, 3, 0, 2, 3},
+			ResetAfterUs: []int64{0, 0, 77, 0, 0, 77},
+			RetryAfterUs: []int64{0, 0, 0, 0, 9, 12},
+			Costs:        []uint32{0, 0, 0, 0, 0, 0},
+			KeyIndexes:   []uint32{0, 0, 0, 0, 0, 0},
+			Keys:         []string{":second", ":minute", ":hour", ":second", ":minute", ":hour"},
+			RuleRefs:     []uint32{0, 0, 1, 0, 0},
+			RuleNames:    []string{"r"},
+		},
+	}
+	if !proto.Equal(&tn.reply, want) {
+		t.Errorf("got  %v\nwant %v", &tn.reply, want)
+	}
+
+	// The next reply has nothing left of this one.
+	tn.grow(1)
+	tn.decisions[0].Clear()
+	put(0, minute)
+	tn.fillReply(1)
+	want = &weirv1.DecisionColumns{
+		Flags: []byte{1}, Remaining: []uint32{4}, ResetAfterUs: []int64{0}, LimitRefs: []uint32{1},
+		Limits: []*weirv1.LimitInfo{{Rule: "r", Name: "minute", Limit: 5, Capacity: 5, WindowUs: 60e6}},
+	}
+	if !proto.Equal(&tn.reply, want) {
+		t.Errorf("the next reply: got %v\nwant %v", &tn.reply, want)
+	}
+}
+
+// TestErrorsInARowAreToldOnce: an unknown rule in a column concerns every check,
+// and is one error.
+func TestErrorsInARowAreToldOnce(t *testing.T) {
+	by := &stub{decide: func(r *limiter.Request, d *limiter.Decision) error {
+		if r.Rule != "" {
+			return invalid("there is no rule %q", r.Rule)
+		}
+		return nil
+	}}
+	s := newService(Options{Decider: by})
+	var tn turn
+	in := &weirv1.CheckColumns{Costs: make([]int64, MaxBatch), Rule: "nine"}
+	if err := s.decideColumns(t.Context(), &tn, in); err != nil {
+		t.Fatal(err)
+	}
+	if e := tn.reply.Errors; len(e) != 1 || len(e[0].Checks) != MaxBatch || !strings.Contains(e[0].Message, "nine") {
+		t.Errorf("errors %v", e)
+	}
+	if by.calls != 1 {
+		t.Errorf("a message took %d calls of the decider, want 1", by.calls)
+	}
+}
+
+// TestColumnsAllocateNothingPerCheck: what one message costs does not grow with
+// its checks, but for the one copy of its keys.
+func TestColumnsAllocateNothingPerCheck(t *testing.T) {
+	minute, hour, _ := limits3(t)
+	by := &stub{decide: func(_ *limiter.Request, d *limiter.Decision) error {
+		d.Source = limiter.SourceOwner
+		d.Grow(2)
+		*d.Limit(0), *d.Limit(1) = minute, hour
+		return nil
+	}}
+	s := newService(Options{Decider: by})
+	in := &weirv1.CheckColumns{}
+	for range MaxBatch {
+		in.Keys = append(in.Keys, "/townsada"...)
+		in.PathLengths, in.UserLengths = append(in.PathLengths, 6), append(in.UserLengths, 3)
+	}
+	var tn turn
+	if err := s.decideColumns(t.Context(), &tn, in); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(20, func() { _ = s.decideColumns(t.Context(), &tn, in) }); n > 4 {
+		t.Errorf("a message of %d checks makes %v allocations", MaxBatch, n)
+	}
+}
+
+// FuzzColumns: whatever bytes come, they are refused or become requests whose
+// strings are the keys, each byte once.
+func FuzzColumns(f *testing.F) {
+	add := func(m *weirv1.CheckColumns) {
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	for _, m := range badColumns() {
+		add(m)
+	}
+	add(&weirv1.CheckColumns{Id: 7, Keys: []byte("/townsada/townsbob"), PathLengths: []uint32{6, 6}, UserLengths: []uint32{3, 3}, EveryLimit: true})
+	add(&weirv1.CheckColumns{Keys: []byte("gold"), Attributes: []*weirv1.AttributeColumn{{Name: "plan", Lengths: []uint32{4, 0}}}, Costs: []int64{1, 2}, RuleCosts: []uint32{1}, Peek: true})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var m weirv1.CheckColumns
+		if proto.Unmarshal(raw, &m) != nil {
+			return
+		}
+		var tn turn
+		n, err := tn.fillColumns(&m)
+		if err != nil {
+			if !errors.Is(err, limiter.ErrInvalid) {
+				t.Fatalf("%v wraps no ErrInvalid", err)
+			}
+			return
+		}
+		all := ""
+		for _, r := range tn.requests[:n] {
+			all += r.Path + r.User + r.IP + r.Group + r.Method
+			for _, a := range m.Attributes {
+				all += r.Attributes[a.Name]
+			}
+		}
+		if n > MaxBatch || all != string(m.Keys) {
+			t.Fatalf("%d requests spell %q of the keys %q", n, all, m.Keys)
+		}
+		s := newService(Options{Decider: &stub{}})
+		if err := s.decideColumns(t.Context(), &tn, &m); err != nil {
+			t.Fatal(err)
+		}
+		if len(tn.reply.Flags) != n {
+			t.Fatalf("%d flags for %d checks", len(tn.reply.Flags), n)
+		}
+	})
+}
