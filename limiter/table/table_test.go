@@ -486,3 +486,59 @@ func TestSlotsGrowAndShrinkInPlace(t *testing.T) {
 		t.Errorf("after dropping 98 of 100: %v, size %d of %d", err, s.size, size)
 	}
 }
+
+// Time never goes back in a partition, and a check over several keys takes
+// place at one instant in all of their partitions: its receipt finds all of its
+// charges, and no later check comes before it.
+func TestTimeNeverGoesBack(t *testing.T) {
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Hour})}}
+	a, b := limiter.Key{Hash: hash(1), Rule: rule}, limiter.Key{Hash: hash(2), Rule: rule}
+	if PartitionOf(&a) == PartitionOf(&b) {
+		t.Fatal("premise: two partitions")
+	}
+	table := New(Config{})
+	at := func(now limiter.Tick, cost uint32, ks ...limiter.Key) *limiter.Decision {
+		var d limiter.Decision
+		if err := table.Decide(now, charge(cost, ks...), &d); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		return &d
+	}
+	const start, ahead = limiter.Tick(1e15), 1e15 + 10*limiter.Second
+	at(ahead, 1, b)
+	both := at(start, 2, a, b)
+	if both.Receipt.Time != ahead {
+		t.Errorf("decided at %d, want %d: one partition is that far already", both.Receipt.Time, ahead)
+	}
+	if d := at(start, 1, a); d.Receipt.Time != ahead {
+		t.Errorf("a later check was decided at %d, before %d", d.Receipt.Time, ahead)
+	}
+	table.Refund(start, charge(2, a, b), both.Receipt)
+	for _, k := range []limiter.Key{a, b} {
+		if left := at(start, 0, k).Limit(0).Remaining; left != 4 {
+			t.Errorf("%d left after the refund, want 4", left)
+		}
+	}
+}
+
+// Partitions are locked in one order, each once, whatever the order of the
+// keys: so two checks cannot wait for each other.
+func TestPartitionsAreLockedInOrder(t *testing.T) {
+	rule := &limiter.Rule{Name: "r"}
+	closed := &limiter.Rule{Name: "c", OnUnreachable: limiter.UnreachableClosed}
+	r := rand.New(rand.NewPCG(5, 5))
+	var ks []limiter.Key
+	for i := range 7 {
+		ks = append(ks, limiter.Key{Hash: hash(uint64(i)), Rule: rule}, limiter.Key{Hash: hash(uint64(i)), Rule: closed})
+	}
+	ks[1].Hash = ks[3].Hash // one partition twice
+	var want []int
+	for range 20 {
+		r.Shuffle(len(ks), func(i, j int) { ks[i], ks[j] = ks[j], ks[i] })
+		got := partitions(charge(1, ks...), nil)
+		if !slices.IsSorted(got) || len(got) != len(ks)-1 || want != nil && !slices.Equal(got, want) {
+			t.Fatalf("locked in the order %v, before %v", got, want)
+		}
+		want = got
+	}
+}
