@@ -18,7 +18,7 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt vet lint race cross generated bench-module ## All that CI runs
+test: deps tidy fmt vet lint race cross generated bench-module examples-module ## All that CI runs
 
 .PHONY: test-long
 test-long: deps ## The tests with WEIR_SEEDS seeds, then every fuzz target for FUZZTIME (10m)
@@ -42,6 +42,10 @@ bench: ## The benchmarks that match BENCH, COUNT times, and the rivals beside th
 bench-module: ## The nested module of rivals builds, and its premises hold
 	if [ -f bench/go.mod ]; then cd bench && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...; fi
 
+.PHONY: examples-module
+examples-module: ## The nested module of examples builds, and each of them says 429
+	cd examples/middleware && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...
+
 .PHONY: deps
 deps: ## Install what the tests need and this machine lacks (Debian: as root)
 	scripts/deps.sh
@@ -62,6 +66,7 @@ vet: ## go vet
 lint: ## golangci-lint, at the version that scripts/golangci-lint.sh names
 	scripts/golangci-lint.sh run ./...
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
+	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
 
 .PHONY: cross
 cross: ## Code and tests compile for macOS and Windows

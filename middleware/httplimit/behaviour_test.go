@@ -257,7 +257,7 @@ func TestWhoeverAUserIs(t *testing.T) {
 		httplimit.Attribute("device", httplimit.FromHeader("X-Device")),
 		httplimit.Attribute("customer", func(r *http.Request) string { return r.Host }),
 	}
-	one := func(i int) []edit { // everything the same
+	one := func(int) []edit { // everything the same
 		return []edit{header("X-User", "ada"), header("X-Device", "d1"), func(r *http.Request) { r.Host = "c1.example" }}
 	}
 	but := func(change func(i int) edit) func(int) []edit {

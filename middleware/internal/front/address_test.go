@@ -54,13 +54,8 @@ func TestParseAddr(t *testing.T) {
 		"2001:db8::1:8080:9090::": "",
 	} {
 		a, ok := ParseAddr(in)
-		if got := ""; ok {
-			got = a.String()
-			if got != want {
-				t.Errorf("%q: got %q, want %q", in, got, want)
-			}
-		} else if want != "" {
-			t.Errorf("%q was not read", in)
+		if ok != (want != "") || ok && a.String() != want {
+			t.Errorf("%q: got %v, %v, want %q", in, a, ok, want)
 		}
 	}
 }

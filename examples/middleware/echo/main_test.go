@@ -1,0 +1,10 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/examples/middleware/internal/askall"
+)
+
+// A1: the middleware in an app that is routed by echo.
+func TestRoutes(t *testing.T) { askall.Test(t, routes, false) }
