@@ -96,7 +96,7 @@ func (m *Metrics) Close() {
 // result: a check that is allowed only because the rule that would deny it is
 // in shadow is counted as shadow_denied.
 func (m *Metrics) Checked(rule string, source limiter.Source, allowed, shadowDenied bool) {
-	c := (*m.checks.all.Load())[rule] // not by a generic method: that costs 5 ns more
+	c := (*m.checks.all.Load())[rule] // not by a generic method, whose look-up is slower
 	if c == nil {
 		c = m.checks.add(rule)
 	}

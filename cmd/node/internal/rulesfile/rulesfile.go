@@ -117,7 +117,8 @@ func (f *Follower) Run(ctx context.Context) {
 		case <-w.events():
 			w.touched()
 			continue
-		case <-w.errors(): // such as an overflow: something was missed
+		case err := <-w.errors(): // such as an overflow: something was missed
+			f.config.Log.Debug("watching the rules file", "error", err)
 			w.touched()
 			continue
 		case <-w.quiet.C:

@@ -316,14 +316,14 @@ func TestReload(t *testing.T) {
 func TestReloadDoesNotWait(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, name, "one")
-	begun, go_ := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	n := 0
 	f := follow(t, name, "one", func(c *Config) {
 		apply := c.Apply
 		c.Apply = func(data []byte) error {
 			if n++; n == 1 {
 				close(begun)
-				<-go_
+				<-proceed
 			}
 			return apply(data)
 		}
@@ -333,7 +333,7 @@ func TestReloadDoesNotWait(t *testing.T) {
 	for range 100 {
 		f.Reload()
 	}
-	close(go_)
+	close(proceed)
 	f.next("one")
 	f.next("one")
 	f.nothingElse()
