@@ -28,7 +28,7 @@ func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge ui
 		}
 		return 0, false
 	}
-	used := old.used(s, words, now)
+	used := old.used(s, now)
 	*s = State{Until: s.Until}
 	switch l.p.algorithm {
 	case SlidingLog:

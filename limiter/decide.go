@@ -11,7 +11,7 @@ package limiter
 // [Limit.Roll].
 func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) (used uint64) {
 	l.Roll(s, words, now)
-	used = l.used(s, words, now)
+	used = l.used(s, now)
 	n := uint64(max(out.Cost, 1))
 	out.Overflow, out.RetryAfter = false, 0
 	out.Never = n > l.cap
@@ -79,7 +79,7 @@ func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged 
 	switch {
 	case charged == 0:
 	case l.p.count == CountAll:
-		used = l.used(s, words, now) // it may have been more than there was room for
+		used = l.used(s, now) // it may have been more than there was room for
 	default:
 		used += uint64(charged)
 	}

@@ -63,13 +63,13 @@ func (l *Limit) Explain(s *State, words []uint64, now Tick, out *LimitDecision) 
 	n := uint64(max(out.Cost, 1))
 	e := LimitExplanation{Limit: l.String(), Known: l.EmptyAt(s, words) > now}
 	e.State, e.Counts = l.describe(s, words, now)
-	sum := l.arithmetic(s, words, now, n)
+	sum := l.arithmetic(s, now, n)
 	switch {
 	case n > l.cap:
 		e.Arithmetic = fmt.Sprintf("cost %d > capacity %d: never", n, l.cap)
 	case s.Until > now:
 		e.Arithmetic = fmt.Sprintf("blocked until %s, %v more: no", stamp(s.Until), (s.Until - now).Duration())
-	case l.used(s, words, now)+n <= l.cap:
+	case l.used(s, now)+n <= l.cap:
 		e.Arithmetic = sum + ": yes"
 	default:
 		e.Arithmetic = sum + ": no"
@@ -153,10 +153,10 @@ func (l *Limit) describeBucket(s *State, now Tick) []Field {
 }
 
 // arithmetic writes the comparison that decides n units.
-func (l *Limit) arithmetic(s *State, words []uint64, now Tick, n uint64) string {
+func (l *Limit) arithmetic(s *State, now Tick, n uint64) string {
 	switch l.p.algorithm {
 	case FixedWindow, SlidingLog, SlidingWindow:
-		return fmt.Sprintf("%d counted + %d <= %d", l.used(s, words, now), n, l.limit)
+		return fmt.Sprintf("%d counted + %d <= %d", l.used(s, now), n, l.limit)
 	case SlidingCounter:
 		left := uint64(l.window - max(0, now-s.Time))
 		hi, lo := bits.Mul64(uint64(s.B)*l.weight, left)

@@ -50,7 +50,7 @@ func (l *Limit) Roll(s *State, words []uint64, now Tick) {
 
 // used returns the units that count at now, rounded up: n more are admitted,
 // block aside, if used + n <= capacity.
-func (l *Limit) used(s *State, words []uint64, now Tick) uint64 {
+func (l *Limit) used(s *State, now Tick) uint64 {
 	switch l.p.algorithm {
 	case FixedWindow, SlidingLog:
 		return uint64(s.A)

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -83,18 +84,17 @@ func TestHostileFiles(t *testing.T) {
 		} else if len(err.Error()) > 1<<18 {
 			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
 		}
-		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("%s: took %v", name, took)
-		} else {
-			t.Logf("%-20s %v", name, took)
-		}
+		// How long it took is for people: a file that takes for ever ends the
+		// test by its own bound, and no other time can be asserted.
+		t.Logf("%-20s %v", name, time.Since(start))
 	}
 }
 
 // Should the YAML library panic on some file, that is an error like others.
 func TestPanicOfTheLibrary(t *testing.T) {
 	var p problems
-	if root := protected(&p, func() *node { var tree []int; return &node{line: tree[5]} }); root != nil {
+	beyond := 5
+	if root := protected(&p, func() *node { return &node{line: make([]int, 1)[beyond]} }); root != nil {
 		t.Errorf("a tree: %+v", root)
 	}
 	if err := p.err("f"); err == nil || !strings.HasPrefix(err.Error(), "f:1:1: YAML cannot be read: runtime error: index out of range") {
@@ -157,7 +157,11 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("set %v, error %v", s, err)
 		}
 		if err != nil {
-			checkProblems(t, data, err.(*Error))
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("the error is a %T", err)
+			}
+			checkProblems(t, data, e)
 			return
 		}
 		// What was accepted means the same again, and can be used.

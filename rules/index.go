@@ -154,7 +154,7 @@ func (x *index) match(path string, out []uint16) []uint16 {
 	found, anywhere := x.candidates(path, buf[:0]), x.anywhere
 	for len(found) > 0 || len(anywhere) > 0 {
 		var rule uint16
-		matches := false
+		var matches bool
 		if len(anywhere) == 0 || len(found) > 0 && uint16(found[0]>>1) < anywhere[0] {
 			rule = uint16(found[0] >> 1)
 			matches = found[0]&1 == 0 || x.patterns[rule].regexpMatches(path)

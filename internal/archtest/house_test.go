@@ -128,7 +128,7 @@ func libraries() []library {
 		{"github.com/hashicorp/memberlist", []string{"cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
-		{"google.golang.org/grpc", []string{"proto", "transport", "client", "middleware/grpclimit"}, "connections are the business of these"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "client", "middleware/grpclimit", "cmd/weir"}, "connections are the business of these; the tool asks nodes over the wire itself while there is no client package"},
 		{"google.golang.org/protobuf", []string{"proto", "transport", "client", "middleware/grpclimit"}, "the wire ends where its messages become types; a denial's details are messages too"},
 		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit"}, "a denial in gRPC has details that any client can read"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},

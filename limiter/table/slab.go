@@ -103,12 +103,12 @@ func (s *slab) newChunk(words int) uint32 {
 		have[i] = make([]uint64, words)
 		return i
 	}
-	more := append(have, make([]uint64, words))
 	if len(have) == 0 {
-		more = [][]uint64{nil, more[0]}
+		have = append(have, nil)
 	}
-	s.chunks.Store(&more)
-	return uint32(len(more) - 1)
+	have = append(have, make([]uint64, words))
+	s.chunks.Store(&have)
+	return uint32(len(have) - 1)
 }
 
 // bytes returns the memory of all chunks.
