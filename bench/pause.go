@@ -50,7 +50,14 @@ type Load struct {
 	Provoke Provoke
 	// Most is how long it may take, if positive; then the cycles so far count.
 	Most time.Duration
+	// Rest is how long each worker rests in every 10 ms; default not at all. A
+	// process with real-time priority that never rests is stopped by the kernel
+	// for 50 ms in each second, which then shows as a pause, whatever the heap.
+	Rest time.Duration
 }
+
+// restPeriod is the time in which a worker rests once.
+const restPeriod = 10 * time.Millisecond
 
 // MeasurePauses fills a contender with keys and has all workers ask for them
 // until the collector has run often enough.
@@ -62,6 +69,9 @@ func MeasurePauses(c Contender, s Setup, load Load) (p Pauses, err error) {
 	defer func() { err = errors.Join(err, t.Close()) }()
 	runtime.GC()
 	runtime.GC()
+	if load.Rest < 0 || load.Rest >= restPeriod {
+		return p, fmt.Errorf("a rest of %v in every %v is not possible", load.Rest, restPeriod)
+	}
 	run := pausing{trial: t, load: load}
 	before := readCollector()
 	start := time.Now()
@@ -111,7 +121,12 @@ func (p *pausing) run() error {
 
 func (p *pausing) work(w *worker) error {
 	var garbage []byte
+	rested := time.Now()
 	for !p.stop.Load() {
+		if p.load.Rest > 0 && time.Since(rested) > restPeriod-p.load.Rest {
+			time.Sleep(p.load.Rest)
+			rested = time.Now()
+		}
 		for range stride {
 			if err := w.ask(1); err != nil {
 				p.stop.Store(true)

@@ -61,13 +61,18 @@ func TestPauses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, how := range []Provoke{ByCall, ByGarbage} {
-		p, err := MeasurePauses(c, Setup{Keys: testKeys(t, 1000)}, Load{Cycles: 3, Provoke: how})
+	for _, rest := range []time.Duration{-1, restPeriod} {
+		if _, err := MeasurePauses(c, Setup{Keys: testKeys(t, 100)}, Load{Cycles: 1, Rest: rest}); err == nil {
+			t.Errorf("a rest of %v was possible", rest)
+		}
+	}
+	for _, load := range []Load{{Cycles: 3, Provoke: ByCall}, {Cycles: 3, Provoke: ByGarbage}, {Cycles: 30, Rest: restPeriod / 2}} {
+		p, err := MeasurePauses(c, Setup{Keys: testKeys(t, 1000)}, load)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.Cycles < 3 || p.Count < p.Cycles || p.Median <= 0 || p.Longest < p.Median || p.Checks == 0 || p.Keys != 1000 || p.Workers == 0 {
-			t.Errorf("%s: %v", how, p)
+			t.Errorf("%+v: %v", load, p)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func writeLine(w io.Writer, benchmark, who string, n int, figures []figure) erro
 	var b strings.Builder
 	fmt.Fprintf(&b, "Benchmark%s/%s-%d\t%d", benchmark, who, runtime.GOMAXPROCS(0), n)
 	for _, f := range figures {
-		fmt.Fprintf(&b, "\t%s %s", strconv.FormatFloat(f.value, 'f', 3, 64), f.unit)
+		fmt.Fprintf(&b, "\t%s %s", strconv.FormatFloat(f.value, 'f', 2, 64), f.unit)
 	}
 	b.WriteByte('\n')
 	_, err := io.WriteString(w, b.String())

@@ -6,7 +6,7 @@
 //	compare list
 //	compare speed  [-who REGEXP] [-variants LIST] [-rounds N] [-keys N] [-passes N] [-workers N] [-join] [-under COMMAND]
 //	compare memory [-who REGEXP] [-rounds N] [-keys N] [-under COMMAND]
-//	compare pause  [-who REGEXP] [-rounds N] [-keys N] [-workers N] [-cycles N] [-provoke HOW] [-under COMMAND]
+//	compare pause  [-who REGEXP] [-rounds N] [-keys N] [-workers N] [-cycles N] [-provoke HOW] [-rest TIME] [-under COMMAND]
 //
 // Standard output holds lines in the form of Go benchmarks, for benchstat;
 // least, median and most of each, and progress, go to standard error.
@@ -20,6 +20,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/weirlimit/weir/bench"
 )
@@ -86,6 +87,7 @@ type options struct {
 	workers  int
 	cycles   int
 	provoke  string
+	rest     time.Duration
 	join     bool
 	under    string
 	seed     uint64
@@ -114,6 +116,7 @@ func parse(kind string, args []string, stderr io.Writer) (options, error) {
 		keys = 10_000_000
 		f.IntVar(&o.cycles, "cycles", 25, "how often the collector runs")
 		f.StringVar(&o.provoke, "provoke", string(bench.ByCall), "why it runs: call (runtime.GC in a loop) or garbage (1 KiB dropped by each check)")
+		f.DurationVar(&o.rest, "rest", 0, "how long each goroutine rests in every 10 ms; with -under \"chrt -f 50\" give 1.5ms, or the kernel's cap on real-time threads shows as pauses")
 	}
 	f.IntVar(&o.keys, "keys", keys, "how many keys, a multiple of 100")
 	if err := f.Parse(args); err != nil {

@@ -146,7 +146,7 @@ func measureOne(o options, w io.Writer) error {
 		name, n = "Memory", m.Keys
 		figures = []figure{{m.Filled, "filled-B/key"}, {m.Collected, "collected-B/key"}, {m.Returned, "returned-B/key"}, {m.Peak, "peak-B/key"}}
 	case kindPause:
-		p, err := bench.MeasurePauses(c, s, bench.Load{Cycles: o.cycles, Provoke: bench.Provoke(o.provoke), Most: time.Minute})
+		p, err := bench.MeasurePauses(c, s, bench.Load{Cycles: o.cycles, Provoke: bench.Provoke(o.provoke), Most: time.Minute, Rest: o.rest})
 		if err != nil {
 			return err
 		}
