@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -531,5 +533,36 @@ func TestShards(t *testing.T) {
 	all.Wait()
 	if len(seen) < 8 {
 		t.Errorf("64 goroutines share %d shards of 64", len(seen))
+	}
+}
+
+// The manual has every metric with its labels, and no other.
+func TestManual(t *testing.T) {
+	manual, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, r := open(t, Options{Table: func() TableStats { return TableStats{} }})
+	fill(m)
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		names := labels(f.GetMetric()[0])
+		row := "\n| `" + f.GetName() + "` | "
+		_, rest, ok := strings.Cut(string(manual), row)
+		cell, _, _ := strings.Cut(rest, "|")
+		if !ok || strings.Count(cell, "`") != 2*len(names) {
+			t.Errorf("the manual lacks%swith %v", row, names)
+		}
+		for name := range names {
+			if !strings.Contains(cell, "`"+name+"`") {
+				t.Errorf("the manual lacks the label %s of %s", name, f.GetName())
+			}
+		}
+	}
+	if got := strings.Count(string(manual), "\n| `weir_"); got != len(all) {
+		t.Errorf("the manual has %d metrics, there are %d", got, len(all))
 	}
 }

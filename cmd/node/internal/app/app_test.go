@@ -440,3 +440,29 @@ func TestOptions(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The manual has every flag with its variable and default, and no other.
+func TestManual(t *testing.T) {
+	manual, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newOptions().addServeFlags(f)
+	rows := 0
+	f.VisitAll(func(f *pflag.Flag) {
+		row := "\n| `--" + f.Name + "` | `" + envName(f.Name) + "` | "
+		if f.DefValue != "" {
+			row += "`" + f.DefValue + "` |"
+		} else {
+			row += "none"
+		}
+		if !strings.Contains(string(manual), row) {
+			t.Errorf("the manual lacks%s", row)
+		}
+		rows++
+	})
+	if got := strings.Count(string(manual), "\n| `--"); got != rows {
+		t.Errorf("the manual has %d flags, the program %d", got, rows)
+	}
+}
