@@ -13,11 +13,11 @@ const (
 	maxCacheEntries     = 1 << 20
 	maxCachedPath       = 512 // bytes
 	maxCachedRules      = 512 // rules that match one path
-	cacheWays           = 4
+	cacheWays           = 8   // with as many entries as paths, one set in a million overflows
 )
 
 // pathCache remembers which rules match a path. It is a fixed array of sets of
-// four entries; a path belongs to one set by its hash. Entries are immutable
+// eight entries; a path belongs to one set by its hash. Entries are immutable
 // and replaced as a whole, so readers need no lock and writers may race: the
 // worst that happens is that a path is looked up in the index once more.
 //

@@ -21,7 +21,7 @@ func remember(c *pathCache, path string, list []uint16) int {
 }
 
 func TestCacheSizes(t *testing.T) {
-	for entries, want := range map[int]int{0: 8192, 1: 4, 4: 4, 5: 8, 100: 128, 8192: 8192, 1 << 30: 1 << 20} {
+	for entries, want := range map[int]int{0: 8192, 1: 8, 4: 8, 5: 8, 100: 128, 8192: 8192, 1 << 30: 1 << 20} {
 		if got := len(newPathCache(entries).sets) * cacheWays; got != want {
 			t.Errorf("asked for %d entries, got %d, want %d", entries, got, want)
 		}
