@@ -93,6 +93,9 @@ func TestNeverHasNoRetry(t *testing.T) {
 }
 
 func TestFallbackClosed(t *testing.T) {
+	if _, _, retry := details(t, grpclimit.Denial(&limiter.Decision{})); retry.GetRetryDelay().AsDuration() != time.Millisecond {
+		t.Errorf("a wait that is not known: %v", retry)
+	}
 	c := limited(t, deciderFunc(func(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {
 		d.Clear()
 		d.Allowed, d.Rule, d.Source, d.RetryAfter = false, "calls", limiter.SourceFallbackClosed, 1500
@@ -182,6 +185,41 @@ func TestPerMessage(t *testing.T) {
 		if _, _, retry := details(t, err); retry == nil {
 			t.Error("no retry")
 		}
+	}
+}
+
+// received is a stream on which messages arrive without end.
+type received struct {
+	grpc.ServerStream
+	ctx context.Context
+	n   int
+}
+
+func (s *received) Context() context.Context    { return s.ctx }
+func (s *received) SetHeader(metadata.MD) error { return nil }
+func (s *received) RecvMsg(any) error           { s.n++; return nil }
+
+// A stream that was denied a message receives no more, even if its method asks
+// again when there is room.
+func TestPerMessageEndsTheStream(t *testing.T) {
+	asked := 0
+	l := limit(t, deciderFunc(func(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {
+		d.Clear()
+		asked++
+		d.Allowed = asked != 3 // the stream, one message, and not the next
+		return nil
+	}), grpclimit.PerMessage())
+	s := &received{ctx: t.Context()}
+	err := l.StreamServer()(nil, s, &grpc.StreamServerInfo{FullMethod: stream}, func(_ any, ss grpc.ServerStream) error {
+		for i, want := range []codes.Code{codes.OK, codes.ResourceExhausted, codes.ResourceExhausted} {
+			if err := ss.RecvMsg(nil); status.Code(err) != want {
+				t.Errorf("message %d: %v", i, err)
+			}
+		}
+		return nil
+	})
+	if status.Code(err) != codes.ResourceExhausted || s.n != 2 {
+		t.Errorf("%v after %d messages", err, s.n)
 	}
 }
 

@@ -83,6 +83,17 @@ func TestFieldsOnEveryResponse(t *testing.T) {
 	}
 }
 
+// An instant within a second is told as the next whole one: nobody is told to
+// come too early.
+func TestResetEpochRoundsUp(t *testing.T) {
+	at := newClock()
+	h := limited(t, node(t, at, `  - {name: all, limits: [{limit: 1000, window: second, algorithm: gcra}]}`),
+		httplimit.Headers(httplimit.XRateLimit), httplimit.ResetAs(httplimit.ResetEpoch), httplimit.Now(at.now))
+	if got := get(h, "/").Header().Get("X-RateLimit-Reset"); got != fmt.Sprint(at.at.Unix()+1) {
+		t.Errorf("got %s, a millisecond after %d", got, at.at.Unix())
+	}
+}
+
 func TestNoFieldsWhereNothingLimits(t *testing.T) {
 	h := limited(t, node(t, nil, `
   - {name: free, match: {path: "^/free"}, unlimited: true}

@@ -64,7 +64,7 @@ func TestSessionsRefused(t *testing.T) {
 	good := seal(t, s, ada())
 	text, mac, _ := strings.Cut(good, ".")
 
-	other, err := identity.NewSessions(identity.SessionConfig{Name: "other", Keys: [][]byte{key(1)}, Now: at})
+	other, err := identity.NewSessions(identity.SessionConfig{Name: "Session", Keys: [][]byte{key(1)}, Now: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +95,10 @@ func TestSessionsRefused(t *testing.T) {
 		if who, err := s.Open(v); !errors.Is(err, identity.ErrUnverified) || who != (identity.Session{}) {
 			t.Errorf("%s: got %+v, %v", name, who, err)
 		}
+	}
+
+	if _, err := s.Open(good + strings.Repeat("A", 1000)); err == nil || !strings.Contains(err.Error(), "of 1") {
+		t.Errorf("too long to be looked at: %v", err)
 	}
 
 	now := at()

@@ -126,6 +126,7 @@ func TestTokensRefused(t *testing.T) {
 		{"unsigned", hs, none},
 		{"none in other letters", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"nOnE"}`)) + none[strings.IndexByte(none, '.'):]},
 		{"signature taken off", hs, good[:strings.LastIndexByte(good, '.')+1]},
+		{"another spelling of the signature", hs, respelled(good)},
 		{"another key", hs, sign(t, jwt.SigningMethodHS256, key(2), mine())},
 		{"another algorithm of the kind", hs, sign(t, jwt.SigningMethodHS512, key(1), mine())},
 		{"expired", hs, signed(mine("exp", at().Unix()))},
@@ -147,6 +148,13 @@ func TestTokensRefused(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.name, got, err)
 		}
 	}
+}
+
+// respelled changes the bits of the last character that encode nothing.
+func respelled(token string) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := len(token) - 1
+	return token[:last] + string(alphabet[strings.IndexByte(alphabet, token[last])^1])
 }
 
 func TestTokenOptions(t *testing.T) {
