@@ -1,0 +1,124 @@
+package table
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+func window(tb testing.TB, n int64, w time.Duration) *limiter.Rule {
+	tb.Helper()
+	return &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(tb, limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Limit: n, Window: w})}}
+}
+
+func decide(tb testing.TB, t *Table, now limiter.Tick, c *limiter.Charge) *limiter.Decision {
+	tb.Helper()
+	var d limiter.Decision
+	if err := t.Decide(now, c, &d); err != nil {
+		tb.Fatal(err)
+	}
+	return &d
+}
+
+const hourStart = limiter.Hour * 1000
+
+// A counter that recovers sooner than was known, because its limit changed or
+// its charge was refunded, makes room as soon as it has.
+func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
+	fill := func() *Table {
+		table := New(Config{MaxKeys: 1})
+		decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)}))
+		if decide(t, table, hourStart+1, charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
+			t.Fatal("premise: full")
+		}
+		return table
+	}
+	t.Run("refund", func(t *testing.T) {
+		table := fill()
+		table.Refund(hourStart+2, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)}), limiter.Receipt{Time: hourStart})
+		if !decide(t, table, hourStart+3, charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
+			t.Error("no room after a refund")
+		}
+	})
+	t.Run("changed limit", func(t *testing.T) {
+		table := fill()
+		second := window(t, 1, time.Second)
+		decide(t, table, hourStart+2, charge(0, limiter.Key{Hash: hash(1), Rule: second}))
+		if !decide(t, table, hourStart+limiter.Second, charge(1, limiter.Key{Hash: hash(2), Rule: second})).Allowed {
+			t.Error("no room when the shorter window has ended")
+		}
+	})
+}
+
+// A check whose one counter is known and the other new is denied by the new one
+// when there is no room; the known one is not said to overflow.
+func TestOverflowOfTheNewCounterOnly(t *testing.T) {
+	table := New(Config{MaxKeys: 1})
+	known, fresh := limiter.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)}, limiter.Key{Hash: hash(2), Rule: window(t, 5, time.Hour)}
+	decide(t, table, hourStart, charge(1, known))
+	d := decide(t, table, hourStart, charge(1, known, fresh))
+	if d.Allowed || d.Limit(0).Overflow || !d.Limit(0).Allowed || d.Limit(0).Remaining != 4 {
+		t.Errorf("the known counter says %+v", d.Limit(0))
+	}
+	if !d.Limit(1).Overflow || d.BlockedBy() != d.Limit(1) {
+		t.Errorf("the new counter says %+v", d.Limit(1))
+	}
+}
+
+// Words are given back when a log grows out of them, when its key is reset and
+// when it has recovered.
+func TestWordsAreGivenBack(t *testing.T) {
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5000, Window: time.Second})}}
+	table := New(Config{})
+	now := hourStart
+	cycle := func(reset bool) {
+		k := limiter.Key{Hash: hash(1), Rule: rule}
+		for range 200 {
+			now++
+			decide(t, table, now, charge(1, k))
+		}
+		if reset {
+			table.Reset(now, charge(1, k))
+			return
+		}
+		now += limiter.Minute
+		p := &table.parts[PartitionOf(&k)]
+		p.mu.Lock()
+		if table.sweep(p, now) != 1 {
+			t.Fatal("premise: it was swept")
+		}
+		p.mu.Unlock()
+	}
+	cycle(true)
+	cycle(false)
+	want := table.Stats().Bytes
+	for i := range 1000 {
+		cycle(i%2 == 0)
+	}
+	if got := table.Stats().Bytes; got != want {
+		t.Errorf("%d bytes after 1,000 logs that came and went, %d after two", got, want)
+	}
+	table.checkAll(t)
+}
+
+// A number that was freed and given to another limit is not remembered for the
+// limit that had it.
+func TestFreedNumbers(t *testing.T) {
+	table := New(Config{})
+	old := window(t, 7, time.Hour)
+	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: old}))
+	table.Reset(hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: old}))
+	table.collectLimits()
+	other := window(t, 9, time.Hour)
+	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(2), Rule: other})) // takes the number
+	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(3), Rule: old}))
+	for i, want := range map[uint64]*limiter.Rule{2: other, 3: old} {
+		k := limiter.Key{Hash: hash(i), Rule: want}
+		p := &table.parts[PartitionOf(&k)]
+		at, found := p.slots.find(k.Hash.Hi, identity(&k, want.Limits[0]))
+		if !found || !table.registry.limit(p.slots.at(at).limit).Equal(want.Limits[0]) {
+			t.Errorf("key %d is kept under another limit than its own", i)
+		}
+	}
+}
