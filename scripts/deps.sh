@@ -7,6 +7,7 @@ set -euo pipefail
 needs=(
   "git git 'make generated' compares before and after"
   "gcc build-essential the race detector"
+  "curl curl 'node demo' says how to ask it with curl, and a test does"
   "protoc protobuf-compiler 'make generated' makes the wire's code anew"
   "redis-server redis-server tests against a real Redis"
 )
