@@ -18,7 +18,7 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt vet lint race cross generated bench-module examples-module ## All that CI runs
+test: deps tidy fmt vet lint race wire cross generated bench-module examples-module ## All that CI runs
 
 .PHONY: test-long
 test-long: deps ## The tests with WEIR_SEEDS seeds, then every fuzz target for FUZZTIME (10m)
@@ -32,6 +32,10 @@ fuzz: ## Every fuzz target for FUZZTIME (10m), or those that match FUZZ
 .PHONY: race
 race: ## The tests, under the race detector
 	$(GO) test -race -timeout 15m $(TESTFLAGS) ./...
+
+.PHONY: wire
+wire: ## The whole conformance suite over each protocol, which the race detector would make long
+	$(GO) test -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
 
 .PHONY: bench
 bench: ## The benchmarks that match BENCH, COUNT times, and the rivals beside them
