@@ -39,7 +39,7 @@ func (s *stub) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limite
 	if s.err != nil {
 		return s.err
 	}
-	var some someFailed
+	var some someError
 	for i := range rs {
 		if err := s.Check(ctx, &rs[i], &ds[i]); err != nil {
 			ds[i].Clear()
@@ -63,13 +63,13 @@ func (s *stub) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
 	return r.User + ":" + l.Limit.Name()
 }
 
-type someFailed struct {
+type someError struct {
 	at   []int
 	errs []error
 }
 
-func (e *someFailed) Error() string            { return fmt.Sprintf("%d failed", len(e.at)) }
-func (e *someFailed) Failed() ([]int, []error) { return e.at, e.errs }
+func (e *someError) Error() string            { return fmt.Sprintf("%d failed", len(e.at)) }
+func (e *someError) Failed() ([]int, []error) { return e.at, e.errs }
 
 func TestColumnsBecomeRequests(t *testing.T) {
 	var b batch

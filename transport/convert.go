@@ -50,7 +50,7 @@ func (s *service) fillRequest(r *limiter.Request, m asked) error {
 	return nil
 }
 
-func tooMany(what string, n, most int) error {
+func tooMany(what string, n, most int) error { //nolint:unparam // the two bounds happen to be equal
 	return invalid("the request has %d %s; at most %d are allowed", n, what, most)
 }
 

@@ -56,7 +56,7 @@ func NewServer(o Options) (*Server, error) {
 	s.health = &healthService{Server: health.NewServer(), ready: s.ready}
 	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
 	service := newService(o)
-	s.grpc = newGRPC(o, s.draining)
+	s.grpc = newGRPC(s.draining, o)
 	weirv1.RegisterLimiterServer(s.grpc, service)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
@@ -72,13 +72,12 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-func newGRPC(o Options, draining context.Context) *grpc.Server {
+func newGRPC(draining context.Context, o Options) *grpc.Server {
 	return grpc.NewServer(
 		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.SharedWriteBuffer(true), // an idle connection keeps none
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: keepaliveIdle, Time: keepaliveTime, Timeout: keepaliveTimeout,
 		}),
