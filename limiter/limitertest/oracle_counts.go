@@ -106,10 +106,11 @@ func (m *firstHitModel) charge(n uint32, now Tick) {
 
 func (m *firstHitModel) refund(n uint32, at, now Tick) {
 	if w := m.current(now); w != nil && w.start <= at {
-		if w.start == at && uint64(n) < w.count {
-			return // others count in the window that this hit opened
-		}
+		was := w.count
 		w.count = takeBack(w.count, n, m.all)
+		if w.start == at && w.count < was {
+			w.start = now
+		}
 	}
 }
 
