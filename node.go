@@ -38,6 +38,9 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.MaxKeys < 0 {
 		return nil, fmt.Errorf("%w: MaxKeys %d is negative; give the number of counters to hold, or 0 for %d", ErrInvalid, c.MaxKeys, table.DefaultMaxKeys)
 	}
+	if c.Overflow > OverflowAllow {
+		return nil, fmt.Errorf("%w: there is no Overflow number %d; give OverflowDeny or OverflowAllow", ErrInvalid, c.Overflow)
+	}
 	if c.RulesFile == "" {
 		c.RulesFile = "rules"
 	}
@@ -233,7 +236,11 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) erro
 // Refund takes back the charge that a decision of the same request named by its
 // receipt, as far as it still counts: a window or log exactly, a bucket what
 // has not leaked since. So a refund never admits more than had the charge not
-// been made.
+// been made. A receipt is good once, and to be used by whoever got it: using it
+// again takes back what others were charged. It is void, and Refund does
+// nothing, if the request has another cost or other limits by now, or its keys
+// were reset. The hit that opened a window under align: first_hit is taken back
+// only if it is alone in it.
 func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
 	var c limiter.Charge
 	if err := n.resolve(ctx, r, &c); err != nil {

@@ -258,3 +258,45 @@ rules:
 		}
 	}
 }
+
+// New rules are in force at once, and none after Close.
+func TestSetRulesReplaces(t *testing.T) {
+	n := open(t, weir.Config{Rules: []byte(`{version: 1, rules: [{name: a, limits: [1/hour]}]}`)})
+	check(t, n, weir.Request{Path: "/"})
+	if err := n.SetRules([]byte(`{version: 1, rules: [{name: a, limits: [3/hour]}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if d := check(t, n, weir.Request{Path: "/"}); !d.Allowed || d.Limit(0).Remaining != 1 {
+		t.Errorf("under the new rules: %+v", d.Limit(0))
+	}
+	n.Close()
+	if err := n.SetRules([]byte(`{version: 1, rules: []}`)); !errors.Is(err, weir.ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+}
+
+// An empty limit is an error, and leaves no lock behind.
+func TestEmptyLimit(t *testing.T) {
+	n := open(t, weir.Config{})
+	r := weir.Request{User: "z", Limits: []*weir.Limit{new(weir.Limit)}}
+	for range 2 {
+		if _, err := n.Decide(context.Background(), r); !errors.Is(err, weir.ErrInvalid) {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+// A peek at a full node says what a check would be told.
+func TestPeekWhenFull(t *testing.T) {
+	n := open(t, weir.Config{MaxKeys: 1, Rules: []byte(`{version: 1, rules: [{name: a, limits: [1/hour]}]}`)})
+	check(t, n, weir.Request{Path: "/"})
+	for _, r := range []weir.Request{{Path: "/new", Cost: weir.Units(0)}, {Path: "/new"}} {
+		var d weir.Decision
+		if err := n.Peek(context.Background(), &r, &d); err != nil || d.Allowed || !d.Limit(0).Overflow {
+			t.Errorf("%v, %+v", err, d)
+		}
+	}
+	if d := check(t, n, weir.Request{Path: "/new", Cost: weir.Units(0)}); d.Allowed {
+		t.Error("a check of cost 0 for a new key is allowed though there is no room")
+	}
+}

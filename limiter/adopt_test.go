@@ -69,3 +69,73 @@ func TestDripsBeyondCounting(t *testing.T) {
 		t.Errorf("%d are left, want all %d", got, int64(MaxUnits))
 	}
 }
+
+// Windows of one length that begin elsewhere are not the same windows.
+func TestAdoptOtherAlignment(t *testing.T) {
+	c := NewCounter(mustLimit(t, Spec{Limit: 5, Window: time.Minute, Algorithm: FixedWindow}))
+	var d Decision
+	c.Check(noon(50), 4, &d)
+	c.SetLimits(mustLimit(t, Spec{Limit: 5, Window: time.Minute, Algorithm: FixedWindow, Align: AlignFirstHit}))
+	c.Peek(noon(55), 1, &d)
+	if got := d.Limit(0); got.Remaining != 1 || got.ResetAfter != Minute {
+		t.Errorf("%d left, reset after %v; want 1, and a minute from the change on", got.Remaining, got.ResetAfter.Duration())
+	}
+}
+
+// A receipt takes back what it says was charged, from nobody else.
+func TestReceipts(t *testing.T) {
+	room := Spec{Name: "x", Limit: 100, Window: time.Hour, Algorithm: FixedWindow, CountRejected: CountRoom}
+	x, y := mustLimit(t, room), mustLimit(t, Spec{Name: "y", Limit: 1, Window: time.Hour, Algorithm: FixedWindow})
+	left := func(c *Counter, at Tick) (n []uint32) {
+		var d Decision
+		c.Peek(at, 1, &d)
+		for i := range d.Len() {
+			n = append(n, d.Limit(i).Remaining)
+		}
+		return n
+	}
+	var d Decision
+	t.Run("of a denial", func(t *testing.T) {
+		c := NewCounter(x, y)
+		c.Check(noon(0), 1, &d)
+		c.Check(noon(1), 1, &d)
+		if d.Allowed || left(c, noon(1))[0] != 98 {
+			t.Fatalf("premise: %+v", d)
+		}
+		c.Refund(noon(2), d.Receipt, 1)
+		if got := left(c, noon(2)); got[0] != 99 || got[1] != 0 {
+			t.Errorf("left %v, want 99 and 0: only x was charged", got)
+		}
+	})
+	t.Run("from before a limit was added", func(t *testing.T) {
+		c := NewCounter(x)
+		c.Check(noon(0), 1, &d)
+		old := d.Receipt
+		c.SetLimits(x, y)
+		c.Check(noon(1), 1, &d)
+		c.Refund(noon(2), old, 1)
+		if got := left(c, noon(2)); got[1] != 0 {
+			t.Errorf("left %v: y was never charged by that receipt", got)
+		}
+	})
+	t.Run("from before a reset", func(t *testing.T) {
+		c := NewCounter(y)
+		c.Check(noon(0), 1, &d)
+		old := d.Receipt
+		c.Reset()
+		c.Check(noon(1), 1, &d)
+		c.Refund(noon(2), old, 1)
+		if got := left(c, noon(2)); got[0] != 0 {
+			t.Errorf("left %v: that charge was forgotten", got)
+		}
+	})
+	t.Run("of another cost", func(t *testing.T) {
+		c := NewCounter(mustLimit(t, Spec{Limit: 5, Window: time.Hour, Algorithm: FixedWindow}))
+		c.Check(noon(0), 3, &d)
+		c.Check(noon(0), 1, &d)
+		c.Refund(noon(1), d.Receipt, 3)
+		if got := left(c, noon(1)); got[0] != 1 {
+			t.Errorf("left %v, want 1", got)
+		}
+	})
+}

@@ -9,6 +9,7 @@ type Counter struct {
 	cells  []cell
 	rule   Rule
 	latest Tick
+	reset  Tick // receipts from before are void
 }
 
 type cell struct {
@@ -42,7 +43,10 @@ func (c *Counter) SetLimits(limits ...*Limit) {
 }
 
 // Reset forgets all that was charged, and blocks.
-func (c *Counter) Reset() { clear(c.cells) }
+func (c *Counter) Reset() {
+	clear(c.cells)
+	c.reset = c.latest + 1
+}
 
 // Check decides cost units at now and overwrites d. Cost 0 peeks, as cost 1.
 // An instant before the latest one seen is taken as that one.
@@ -51,12 +55,22 @@ func (c *Counter) Check(now Tick, cost uint32, d *Decision) { c.decide(now, cost
 // Peek tells what Check would say, and charges nothing.
 func (c *Counter) Peek(now Tick, cost uint32, d *Decision) { c.decide(now, cost, true, d) }
 
-// Refund takes back the cost of the check with that receipt.
+// Refund takes back the cost of the check with that receipt, from the limits
+// that it was charged to. A receipt of other limits, of another cost, or from
+// before the last Reset is void.
 func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
-	if now = c.advance(now); cost == 0 {
+	now = c.advance(now)
+	var set uint64
+	for _, l := range c.limits {
+		set = setHash(set, l, cost)
+	}
+	if cost == 0 || r.Set != set || r.Time < c.reset {
 		return
 	}
 	for i, l := range c.limits {
+		if !r.Has(i) {
+			continue
+		}
 		c.cells[i].adopt(l, now)
 		l.Refund(&c.cells[i].state, c.cells[i].words, now, r.Time, cost)
 	}
@@ -87,7 +101,7 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 			k.reserve(cost)
 			l.Charge(&k.state, k.words, now, cost)
 			k.charged = cost
-			d.Receipt = Receipt{Time: now}
+			d.Charged(i, now)
 		}
 		if block {
 			l.Block(&k.state, now, d.Limit(i))

@@ -60,14 +60,53 @@ type LimitDecision struct {
 	RetryAfter Tick
 }
 
-// Receipt names one charge, so that it can be taken back. It is meaningful for
-// the key and the decider that issued it.
+// Receipt names one charge, so that it can be taken back, once: a receipt that
+// is used again takes back what others were charged. It is meaningful for the
+// request and the decider that issued it.
 type Receipt struct {
 	// Epoch of the partition's ownership in which the charge was made; 0 where
 	// there is no cluster.
 	Epoch uint64
 	// Time of the charge, in the decider's own clock.
 	Time Tick
+	// Charged has a bit for each of the decision's first 64 limits: whether it
+	// was charged. Limits beyond are not refunded.
+	Charged uint64
+	// Set is a hash of what was decided: the names of the limits and the costs,
+	// in their order. A receipt that does not fit the request and the rules in
+	// force is void.
+	Set uint64
+}
+
+// Has reports whether limit i of the decision was charged.
+func (r Receipt) Has(i int) bool { return i < 64 && r.Charged&(1<<i) != 0 }
+
+// setHash continues the hash of a receipt's set by a limit and its cost
+// (multiplication by the 64-bit prime of FNV).
+func setHash(h uint64, l *Limit, cost uint32) uint64 {
+	return (h ^ l.nameID ^ uint64(cost)<<1) * 1099511628211
+}
+
+// Fits reports whether the receipt was issued for a charge of these keys, costs
+// and limits.
+func (c *Charge) Fits(r Receipt) bool {
+	var h uint64
+	for i := range c.Len() {
+		k := c.Key(i)
+		for _, l := range k.Rule.Limits {
+			h = setHash(h, l, k.Cost)
+		}
+	}
+	return r.Charged != 0 && h == r.Set
+}
+
+// Charged notes in the receipt that limit i was charged at now; it is for
+// deciders.
+func (d *Decision) Charged(i int, now Tick) {
+	d.Receipt.Time = now
+	if i < 64 {
+		d.Receipt.Charged |= 1 << i
+	}
 }
 
 const inlineLimits = 4

@@ -172,7 +172,7 @@ func (l *Limit) Refund(s *State, words []uint64, now, at Tick, n uint32) {
 	l.Roll(s, words, now)
 	switch l.p.algorithm {
 	case FixedWindow:
-		l.refundFixed(s, now, at, n)
+		l.refundFixed(s, at, n)
 	case SlidingCounter:
 		l.refundCounter(s, at, n)
 	case SlidingWindow:

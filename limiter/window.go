@@ -26,17 +26,16 @@ func (l *Limit) rollFixed(s *State, now Tick) {
 }
 
 // refundFixed takes n units back if the window they were charged in still runs.
-func (l *Limit) refundFixed(s *State, now, at Tick, n uint32) {
+func (l *Limit) refundFixed(s *State, at Tick, n uint32) {
 	if at < s.Time || l.saturated(s.A) {
 		return
 	}
-	opening := at == s.Time
-	s.A -= min(s.A, n)
-	if l.p.align == AlignFirstHit && opening {
-		// Without the charge that is taken back, the window would have begun
-		// with a later hit, which is not recorded. It came by now at the latest.
-		s.Time = now
+	if l.p.align == AlignFirstHit && at == s.Time && n < s.A {
+		// Without this hit the window would have begun with a later one, which is
+		// not recorded; only a window that it was alone in can be taken back.
+		return
 	}
+	s.A -= min(s.A, n)
 }
 
 func (l *Limit) rollCounter(s *State, now Tick) {

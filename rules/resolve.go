@@ -192,8 +192,8 @@ func checkOwn(limits []*limiter.Limit) error {
 		return fmt.Errorf("%w: the request has %d limits; at most %d are allowed", limiter.ErrInvalid, len(limits), limiter.MaxLimits)
 	}
 	for i, l := range limits {
-		if l == nil {
-			return fmt.Errorf("%w: limit %d of the request is nil", limiter.ErrInvalid, i)
+		if l == nil || l.Window() == 0 {
+			return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", limiter.ErrInvalid, i)
 		}
 		for _, o := range limits[:i] {
 			if o.Name() == l.Name() {

@@ -63,8 +63,7 @@ func (m *fixedModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at,
 // last one. A window that has nothing left in it, because all was refunded,
 // equals none. Had the hit that began a window not been made, the window would
 // have begun with a later hit, and end later; since a counter need not know
-// when that was, the refund lets the window begin at the instant of the refund,
-// which is never earlier.
+// when that was, such a hit is refunded only where it was alone.
 type firstHitModel struct {
 	limit   uint64
 	window  Tick
@@ -106,11 +105,10 @@ func (m *firstHitModel) charge(n uint32, now Tick) {
 
 func (m *firstHitModel) refund(n uint32, at, now Tick) {
 	if w := m.current(now); w != nil && w.start <= at {
-		was := w.count
-		w.count = takeBack(w.count, n, m.all)
-		if w.start == at && w.count < was {
-			w.start = now
+		if w.start == at && uint64(n) < w.count {
+			return // others count in the window that this hit opened
 		}
+		w.count = takeBack(w.count, n, m.all)
 	}
 }
 

@@ -26,9 +26,10 @@ const hourStart = limiter.Hour * 1000
 // A counter that recovers sooner than was known, because its limit changed or
 // its charge was refunded, makes room as soon as it has.
 func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
+	var first limiter.Receipt
 	fill := func() *Table {
 		table := New(Config{MaxKeys: 1})
-		decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)}))
+		first = decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)})).Receipt
 		if decide(t, table, hourStart+1, charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
 			t.Fatal("premise: full")
 		}
@@ -36,9 +37,20 @@ func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
 	}
 	t.Run("refund", func(t *testing.T) {
 		table := fill()
-		table.Refund(hourStart+2, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)}), limiter.Receipt{Time: hourStart})
+		table.Refund(hourStart+2, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)}), first)
 		if !decide(t, table, hourStart+3, charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
 			t.Error("no room after a refund")
+		}
+	})
+	t.Run("not before", func(t *testing.T) {
+		table := fill()
+		end := hourStart + limiter.Hour
+		for at, want := range map[limiter.Tick]bool{end - 1: false, end: true} {
+			c := charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})
+			c.Peek = true
+			if at == end-1 && decide(t, fill(), at, c).Allowed != want || at == end && decide(t, table, at, c).Allowed != want {
+				t.Errorf("a tick around the end of the window: want %v", want)
+			}
 		}
 	})
 	t.Run("changed limit", func(t *testing.T) {
@@ -109,7 +121,7 @@ func TestFreedNumbers(t *testing.T) {
 	old := window(t, 7, time.Hour)
 	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: old}))
 	table.Reset(hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: old}))
-	table.collectLimits()
+	table.collectLimits(hourStart)
 	other := window(t, 9, time.Hour)
 	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(2), Rule: other})) // takes the number
 	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(3), Rule: old}))

@@ -60,23 +60,21 @@ func (t *Table) Decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision)
 
 // decideFull decides a check that met a bound.
 func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, result outcome) error {
-	final := false
-	switch result {
-	case noLimit:
-		t.collectLimits()
-	case noRoom:
-		t.reclaim(now)
-	}
-	for range 3 {
-		switch result = t.attempt(now, c, d, final); result {
-		case decided:
-			return nil
-		case noRoom:
+	final, collected := false, false
+	for result != decided {
+		switch {
+		case result == noRoom:
+			// What recovers from here on came too late for this check.
+			t.reclaim(now)
 			final = true
-		case noLimit:
+		case collected:
 			d.Clear()
 			return ErrTooManyLimits
+		default:
+			t.collectLimits(now)
+			collected = true
 		}
+		result = t.attempt(now, c, d, final)
 	}
 	return nil
 }
@@ -151,7 +149,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		return noLimit
 	}
 	d.Settle(c.Peek)
-	switch result := t.reserveKeys(d, counters); {
+	switch result := t.reserveKeys(d, counters, c.Peek); {
 	case result == decided:
 	case result == noLimit || !final:
 		return result
@@ -208,7 +206,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 		if charge {
 			words, charged = t.reserve(l, s, words, out.Cost), out.Cost
 			l.Charge(&s.state, words, now, charged)
-			d.Receipt.Time = now
+			d.Charged(i, now)
 		}
 		if block {
 			l.Block(&s.state, now, out)
@@ -255,15 +253,19 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 }
 
 // reserveKeys numbers the limits of the keys that the decision will add and
-// counts them; it counts nothing if they do not fit.
-func (t *Table) reserveKeys(d *limiter.Decision, counters []counter) outcome {
-	n := int64(0)
+// counts them; it counts nothing if they do not fit. Keys that are only asked
+// about are not counted, but must fit as well.
+func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) outcome {
+	n, asked := int64(0), int64(0)
 	for i := range counters {
 		k := &counters[i]
 		if k.found != nil {
 			continue
 		}
 		if charge, block := d.Charges(i); !charge && !block {
+			if d.Allowed && (peek || d.Limit(i).Cost == 0) {
+				asked++
+			}
 			continue
 		}
 		if k.fresh.limit = t.registry.id(d.Limit(i).Limit); k.fresh.limit == 0 {
@@ -271,7 +273,10 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter) outcome {
 		}
 		n++
 	}
-	if n == 0 || t.keys.Add(n) <= t.maxKeys {
+	switch {
+	case n+asked == 0:
+		return decided
+	case t.keys.Add(n)+asked <= t.maxKeys:
 		return decided
 	}
 	t.keys.Add(-n)
@@ -311,7 +316,7 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 			k.words = t.reserve(l, s, k.words, out.Cost)
 			l.Charge(&s.state, k.words, now, out.Cost)
 			k.charged = out.Cost
-			d.Receipt.Time = now
+			d.Charged(i, now)
 		}
 		if block {
 			l.Block(&s.state, now, out)

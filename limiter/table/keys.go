@@ -2,22 +2,24 @@ package table
 
 import "github.com/weirlimit/weir/limiter"
 
-// each calls f for every counter of a charge that has an entry, under the lock
-// of its partition. f returns false to have the entry removed.
-func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool) (seen int) {
+// each calls f for every counter of a charge that has an entry, the n-th of the
+// charge's limits, under the lock of its partition. f returns false to have the entry removed.
+func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool) (seen int) {
+	n := -1
 	for i := range c.Len() {
 		k := c.Key(i)
 		p := &t.parts[PartitionOf(k)]
 		p.mu.Lock()
 		at := p.advance(now)
 		for _, l := range k.Rule.Limits {
+			n++
 			j, found := p.slots.find(k.Hash.Hi, identity(k, l))
 			if !found {
 				continue
 			}
 			seen++
 			s := p.slots.at(j)
-			if !f(p, k, l, s, at) {
+			if !f(p, n, k, l, s, at) {
 				t.free(s)
 				p.slots.remove(j)
 				t.keys.Add(-1)
@@ -31,14 +33,22 @@ func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, k
 // Reset forgets the counters of a charge, and blocks with them. It returns how
 // many there were. Cost and Peek are ignored.
 func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
-	return t.each(now, c, func(*partition, *limiter.Key, *limiter.Limit, *slot, limiter.Tick) bool { return false })
+	return t.each(now, c, func(p *partition, _ int, _ *limiter.Key, _ *limiter.Limit, _ *slot, now limiter.Tick) bool {
+		p.reset = now + 1
+		return false
+	})
 }
 
-// Refund takes back the cost of a charge whose decision had the receipt r, as
-// far as it still counts. A key whose cost is 0 is left alone.
+// Refund takes back the cost of a charge whose decision had the receipt r, from
+// the limits that were charged, as far as it still counts. A receipt of another
+// cost or of other limits is void, and so is one from before a Reset of a key in
+// the same partition. A key whose cost is 0 is left alone.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
-	t.each(now, c, func(p *partition, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool {
-		if k.Cost > 0 && t.adopt(p, s, l, now) {
+	if !c.Fits(r) {
+		return
+	}
+	t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool {
+		if k.Cost > 0 && r.Has(n) && r.Time >= p.reset && t.adopt(p, s, l, now) {
 			l.Refund(&s.state, t.words(s), now, r.Time, k.Cost)
 			t.expiresAt(p, 0)
 		}

@@ -35,7 +35,7 @@ func (o Overflow) String() string {
 	return "deny"
 }
 
-// DefaultMaxKeys is used where [Config.MaxKeys] is 0: about 700 MB when full.
+// DefaultMaxKeys is used where [Config.MaxKeys] is 0: about 800 MB when full.
 const DefaultMaxKeys = 10_000_000
 
 // Config configures a table. The zero value is good.
@@ -81,7 +81,7 @@ type partition struct {
 	hot    *topKeys
 	denied *topKeys
 	expiry atomic.Int64 // no counter here recovers before
-	_      [8]byte
+	reset  limiter.Tick // receipts from before are void
 }
 
 // New returns an empty table.
@@ -262,8 +262,9 @@ func (t *Table) lowerExpiry(at limiter.Tick) {
 	}
 }
 
-// collectLimits forgets the limits that no counter refers to.
-func (t *Table) collectLimits() {
+// collectLimits forgets the limits that no counter refers to that still counts
+// at now.
+func (t *Table) collectLimits(now limiter.Tick) {
 	t.collect.Lock()
 	defer t.collect.Unlock()
 	used := make(map[uint16]bool)
@@ -271,6 +272,9 @@ func (t *Table) collectLimits() {
 		p := &t.parts[i]
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if p.slots.used > 0 {
+			t.sweep(p, p.advance(now))
+		}
 		for j := range p.slots.size {
 			if s := p.slots.at(j); s.limit != 0 {
 				used[s.limit] = true
