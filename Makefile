@@ -34,7 +34,8 @@ race: ## The tests, under the race detector
 	$(GO) test -race -timeout 15m $(TESTFLAGS) ./...
 
 .PHONY: wire
-wire: ## The whole conformance suite over each protocol, which the race detector would make long
+wire: ## What the race detector hides or makes long: allocations, and conformance over each protocol
+	$(GO) test $(TESTFLAGS) -run Alloc . ./limiter/table ./rules ./metrics
 	$(GO) test -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
 
 .PHONY: bench
