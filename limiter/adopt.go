@@ -25,6 +25,8 @@ func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge ui
 			l.rescale(old, s, now)
 		case l.p.algorithm == LeakyBucket:
 			s.Time, s.A = now, uint32(min(uint64(s.A), l.most))
+		case l.p.algorithm == SlidingCounter && old.p.algorithm == FixedWindow && s.B > 0:
+			s.B -= min(s.A, s.B) // which counts beside A, not instead of it
 		}
 		return 0, false
 	}

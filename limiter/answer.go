@@ -48,7 +48,7 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 		a.Limits[i] = LimitAnswer{
 			Name: l.FullName(), Key: keyName(i), Algorithm: l.Limit.Algorithm().String(),
 			Limit: l.Limit.Limit(), Remaining: l.Remaining, ResetAfterMs: l.ResetAfter.Millis(),
-			Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
+			Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow, Owner: l.Owner,
 		}
 		if l.RetryAfter > 0 {
 			a.Limits[i].RetryAfterMs = new(l.RetryAfter.Millis())

@@ -47,11 +47,17 @@ func (l *Limit) chargeBucket(s *State, now Tick, n uint64) {
 
 // capDebt bounds the level by most.
 func (l *Limit) capDebt(s *State, now Tick) {
+	if l.aboveMost(s, now) {
+		hi, lo := bits.Mul64(l.most, uint64(l.window))
+		l.setDebt(s, now, hi, lo)
+	}
+}
+
+// aboveMost tells whether the level is above most.
+func (l *Limit) aboveMost(s *State, now Tick) bool {
 	hi, lo := l.debt(s, now)
 	mostHi, mostLo := bits.Mul64(l.most, uint64(l.window))
-	if hi > mostHi || hi == mostHi && lo > mostLo {
-		l.setDebt(s, now, mostHi, mostLo)
-	}
+	return hi > mostHi || hi == mostHi && lo > mostLo
 }
 
 // setDebt makes the level hi:lo, in 1/limit ticks.
@@ -130,6 +136,29 @@ func (l *Limit) dripsInto(since Tick) uint64 {
 	return quo(hi, lo, uint64(l.window))
 }
 
+// drip returns the instant of the n-th drip of the window from begin; the 0th is
+// the last of the window before.
+func (l *Limit) drip(begin Tick, n uint64) Tick {
+	hi, lo := bits.Mul64(n, uint64(l.window))
+	lo, carry := bits.Add64(lo, l.limit-1, 0)
+	return begin + Tick(quo(hi+carry, lo, l.limit))
+}
+
+// lastDrip returns the last drip that is not after t, t >= 0.
+func (l *Limit) lastDrip(t Tick) Tick { return l.drip(t-t%l.window, l.dripsInto(t%l.window)) }
+
+// nextDrip returns the first drip after t, t >= 0.
+func (l *Limit) nextDrip(t Tick) Tick { return l.drip(t-t%l.window, l.dripsInto(t%l.window)+1) }
+
+// nearestDrip returns the drip that is nearest to t, t >= 0.
+func (l *Limit) nearestDrip(t Tick) Tick {
+	last, next := l.lastDrip(t), l.nextDrip(t)
+	if next-t < t-last {
+		return next
+	}
+	return last
+}
+
 func (l *Limit) rollDrips(s *State, now Tick) {
 	if s.A == 0 {
 		s.Time = now
@@ -147,8 +176,5 @@ func (l *Limit) dripAt(s *State, n uint64) Tick {
 		return 0
 	}
 	begin := s.Time - s.Time%l.window
-	n += l.dripsInto(s.Time - begin)
-	hi, lo := bits.Mul64(n, uint64(l.window))
-	lo, carry := bits.Add64(lo, l.limit-1, 0)
-	return begin + Tick(quo(hi+carry, lo, l.limit))
+	return l.drip(begin, n+l.dripsInto(s.Time-begin))
 }

@@ -46,7 +46,8 @@ const (
 	ReplicationLag Replication = iota
 	// ReplicationStrict answers an admission only after the heir has it.
 	ReplicationStrict
-	// ReplicationOff keeps no copy.
+	// ReplicationOff never waits for a copy, and nothing is promised of the count
+	// after a crash.
 	ReplicationOff
 )
 

@@ -98,7 +98,7 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 		k := &c.cells[i]
 		charge, block := d.Charges(i)
 		if charge {
-			k.reserve(cost)
+			k.reserve(now, cost)
 			l.Charge(&k.state, k.words, now, cost)
 			k.charged = cost
 			d.Charged(i, now)
@@ -127,14 +127,14 @@ func (k *cell) adopt(l *Limit, now Tick) {
 	k.words = nil
 	l.Roll(&k.state, nil, now)
 	if charge > 0 {
-		k.reserve(charge)
+		k.reserve(now, charge)
 		l.Charge(&k.state, k.words, now, charge)
 	}
 }
 
-// reserve makes room for a charge of n units.
-func (k *cell) reserve(n uint32) {
-	need := k.limit.Words(&k.state, n)
+// reserve makes room for a charge of n units at now.
+func (k *cell) reserve(now Tick, n uint32) {
+	need := k.limit.Words(&k.state, now, n)
 	if need <= len(k.words) {
 		return
 	}

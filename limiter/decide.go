@@ -103,11 +103,12 @@ func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged 
 func (d *Decision) Conclude() {
 	d.RetryAfter, d.blocked = 0, 0
 	if d.Receipt.Charged != 0 {
-		d.Receipt.Set = 0
+		set := uint64(0)
 		for i := range d.Len() {
 			l := d.Limit(i)
-			d.Receipt.Set = setHash(d.Receipt.Set, l.Limit, l.Cost)
+			set = setHash(set, l.Limit, l.Cost)
 		}
+		d.Receipt.Set = set
 	}
 	if d.Allowed {
 		return

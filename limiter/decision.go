@@ -18,11 +18,14 @@ const (
 	SourceFallbackClosed
 	// SourceRedis: a script in Redis.
 	SourceRedis
+	// SourceCached: the node that was asked, as the owner of the counters had denied
+	// it the same a moment before.
+	SourceCached
 )
 
 // String returns the source as answers spell it.
 func (s Source) String() string {
-	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis"}, int(s))
+	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis", "cached"}, int(s))
 }
 
 // LimitDecision is the answer of one limit for one key.
@@ -34,6 +37,9 @@ type LimitDecision struct {
 	Key   int
 	// KeyIndex tells which of the rule's keys it is, see [Key.Index].
 	KeyIndex uint8
+	// Owner is the name of the member that decided, where a cluster did; empty
+	// elsewhere, and where a policy answered.
+	Owner string
 	// Allowed tells whether this limit alone allows the check.
 	Allowed bool
 	// Never tells that the cost is above the limit's capacity: no wait helps.

@@ -19,6 +19,9 @@ type Explanation struct {
 	Answer Answer `json:"answer"`
 	// Limits are in the order of Answer.Limits.
 	Limits []LimitExplanation `json:"limits"`
+	// Commands are what a shell would have to run for the same decision, charging
+	// it, where another program decides: in Redis mode an EVAL for redis-cli.
+	Commands []string `json:"commands,omitempty"`
 }
 
 // LimitExplanation explains one limit for one key.
@@ -90,16 +93,19 @@ func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowC
 		if s.A == 0 && l.p.align == AlignFirstHit {
 			return []Field{{"count", "0, no window open"}}, nil
 		}
-		return []Field{{"count", fmt.Sprint(s.A)}, {"window", stamp(s.Time) + " to " + stamp(s.Time+l.window)}},
-			[]WindowCount{window(s.Time, s.A)}
+		fields := []Field{{"count", fmt.Sprint(s.A)}, {"window", stamp(s.Time) + " to " + stamp(s.Time+l.window)}}
+		if s.B > 0 {
+			fields = append(fields, Field{"count until it begins", fmt.Sprint(s.B)})
+		}
+		return fields, []WindowCount{window(s.Time, s.A)}
 	case SlidingCounter:
 		return []Field{
 			{"previous", fmt.Sprint(s.B)}, {"current", fmt.Sprint(s.A)},
 			{"window", stamp(s.Time) + " to " + stamp(s.Time+l.window)},
 		}, []WindowCount{window(s.Time-l.window, s.B), window(s.Time, s.A)}
 	case SlidingWindow:
-		return []Field{{"sum", fmt.Sprint(s.sum())}, {"sub-windows", fmt.Sprintf("%d of %v", l.subs, l.sub.Duration())}},
-			l.subCounts(s, words)
+		return []Field{{"sum", fmt.Sprint(l.used(s, now))}, {"sub-windows", fmt.Sprintf("%d of %v", l.subs, l.sub.Duration())}},
+			l.subCounts(s, words, now)
 	case SlidingLog:
 		return []Field{{"sum", fmt.Sprint(s.A)}, {"entries", fmt.Sprint(s.B)}}, logCounts(s, words)
 	default:
@@ -107,14 +113,17 @@ func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowC
 	}
 }
 
-func (l *Limit) subCounts(s *State, words []uint64) []WindowCount {
+func (l *Limit) subCounts(s *State, words []uint64, now Tick) []WindowCount {
 	out := make([]WindowCount, l.subs)
+	newest := floorTo(now, l.sub)
+	if s.A|s.B != 0 {
+		newest = max(newest, s.Time)
+	}
 	for i := range out {
-		age := l.subs - 1 - i
-		start := s.Time - Tick(age)*l.sub
+		start := newest - Tick(l.subs-1-i)*l.sub
 		out[i] = WindowCount{Start: start, End: start + l.sub}
-		if s.sum() > 0 {
-			out[i].Count = subCount(words, l.subAt(words, age))
+		if s.A|s.B != 0 && start <= s.Time {
+			out[i].Count = l.subOf(s, words, int((s.Time-start)/l.sub))
 		}
 	}
 	return out
@@ -122,6 +131,9 @@ func (l *Limit) subCounts(s *State, words []uint64) []WindowCount {
 
 func logCounts(s *State, words []uint64) []WindowCount {
 	first := max(0, int(s.B)-maxExplainedEntries)
+	if s.B == 1 {
+		return []WindowCount{{s.Time, s.Time + 1, s.A}}
+	}
 	var out []WindowCount
 	for i := first; i < int(s.B); i++ {
 		tick, cost := logAt(s, words, i)
@@ -158,7 +170,10 @@ func (l *Limit) arithmetic(s *State, now Tick, n uint64) string {
 	case FixedWindow, SlidingLog, SlidingWindow:
 		return fmt.Sprintf("%d counted + %d <= %d", l.used(s, now), n, l.limit)
 	case SlidingCounter:
-		left := uint64(l.window - max(0, now-s.Time))
+		if now < s.Time {
+			return fmt.Sprintf("previous %d, until the window begins; that + current %d + %d <= %d", s.B, s.A, n, l.limit)
+		}
+		left := uint64(l.window - (now - s.Time))
 		hi, lo := bits.Mul64(uint64(s.B)*l.weight, left)
 		text := fmt.Sprintf("%d * %v/%v", s.B, Tick(left).Duration(), l.window.Duration())
 		if l.weight != 1000 {
@@ -223,6 +238,7 @@ func (l *Limit) String() string {
 		if p.rounding != RoundExact {
 			add("rounding", p.rounding)
 		}
+	case SlidingLog:
 	default:
 		if p.burst != p.limit {
 			add("burst", p.burst)

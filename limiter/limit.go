@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/bits"
-	"strconv"
 	"time"
 )
 
@@ -173,6 +172,8 @@ type Spec struct {
 type Limit struct {
 	p      params
 	nameID uint64
+	// paramsID is a hash of p.
+	paramsID uint64
 
 	// Precomputed from p.
 	window Tick
@@ -186,7 +187,12 @@ type Limit struct {
 	unitR  uint64 // and its remainder, in 1/limit ticks
 	most   uint64 // buckets: largest level that a state may have, in units
 	block  Tick
-	shared bool // token bucket, continuous leaky bucket and GCRA: one arithmetic
+	// wholeTail: any unit of a previous window counts until that is two windows
+	// old (sliding_counter, rounded up or not at all).
+	wholeTail bool
+	// keepsWords: sliding_log and sliding_window.
+	keepsWords bool
+	shared     bool // token bucket, continuous leaky bucket and GCRA: one arithmetic
 }
 
 // params is the comparable part of a limit: two limits with equal params decide
@@ -239,7 +245,10 @@ func NewLimit(s Spec) (*Limit, error) {
 	case SlidingWindow:
 		l.p.coverage, l.p.subWindows = s.Coverage, uint16(s.subWindows())
 	case TokenBucket, LeakyBucket, GCRA:
-		l.p.burst, l.p.drip = uint32(s.burst()), s.Drip
+		l.p.burst = uint32(s.burst())
+		if s.Algorithm == LeakyBucket {
+			l.p.drip = s.Drip
+		}
 	}
 	l.precompute()
 	return l, nil
@@ -249,13 +258,16 @@ func (l *Limit) precompute() {
 	p := &l.p
 	h := fnv.New64a()
 	h.Write([]byte(p.name))
-	l.nameID = h.Sum64()
+	l.nameID, l.paramsID = h.Sum64(), p.id()
 	l.window, l.limit, l.cap, l.block = p.window, uint64(p.limit), uint64(p.limit), p.block
 	l.weight = uint64(p.weight)
 	if l.window%Week == 0 {
 		l.shift = 4 * Day // the epoch was a Thursday
 	}
+	l.keepsWords = p.algorithm == SlidingLog || p.algorithm == SlidingWindow
 	switch p.algorithm {
+	case SlidingCounter:
+		l.wholeTail = l.weight > 0 && (p.rounding == RoundExact || p.rounding == RoundCeil)
 	case SlidingWindow:
 		l.sub = l.window / Tick(p.subWindows)
 		l.subs = int(p.subWindows)
@@ -399,6 +411,9 @@ func (l *Limit) NameID() uint64 { return l.nameID }
 // Algorithm returns the limit's algorithm.
 func (l *Limit) Algorithm() Algorithm { return l.p.algorithm }
 
+// CountRejected returns what a denial charges.
+func (l *Limit) CountRejected() CountRejected { return l.p.count }
+
 // Limit returns the limit in units per window.
 func (l *Limit) Limit() uint32 { return l.p.limit }
 
@@ -415,35 +430,3 @@ func (l *Limit) Equal(o *Limit) bool { return l == o || l.p == o.p }
 // Params returns a comparable value, equal for two limits exactly if
 // [Limit.Equal] is. It is for use as the key of a map.
 func (l *Limit) Params() any { return l.p }
-
-// WindowName returns the default name of a limit with this window: the unit
-// where the window is one (second, minute, hour, day, week, month for 30 days,
-// year for 365), else the shortest spelling in one unit, such as 15m or 250ms.
-func WindowName(w time.Duration) string {
-	const day = 24 * time.Hour
-	switch w {
-	case time.Second:
-		return "second"
-	case time.Minute:
-		return "minute"
-	case time.Hour:
-		return "hour"
-	case day:
-		return "day"
-	case 7 * day:
-		return "week"
-	case 30 * day:
-		return "month"
-	case 365 * day:
-		return "year"
-	}
-	for _, u := range []struct {
-		d    time.Duration
-		name string
-	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
-		if w%u.d == 0 {
-			return strconv.FormatInt(int64(w/u.d), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(w/time.Microsecond), 10) + "us"
-}

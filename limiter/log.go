@@ -4,6 +4,8 @@ package limiter
 // entry packs the low 45 bits of its tick, which span more than the longest
 // window, above its cost less one in 19 bits; a larger cost takes two entries.
 // The newest entry's tick is in State.Time, so that the others are known whole.
+// One entry alone, of any cost, is the state: while B is 1 the words mean
+// nothing.
 
 const (
 	logCostBits = 19
@@ -11,12 +13,34 @@ const (
 	logTickMask = 1<<45 - 1
 )
 
-func logWords(s *State, n uint32) int {
-	add := 1
-	if n > logCostMax {
-		add = 2
+func logWords(s *State, now Tick, n uint32) int {
+	if s.B == 0 || s.B == 1 && now <= s.Time {
+		return 0
 	}
-	return 1 + int(s.B) + add
+	return 1 + logEntries(s) + logParts(n)
+}
+
+// logParts returns how many entries n units at one tick take.
+func logParts(n uint32) int { return int((n + logCostMax - 1) / logCostMax) }
+
+// logEntries returns how many entries a log takes in words.
+func logEntries(s *State) int {
+	if s.B == 1 {
+		return logParts(s.A)
+	}
+	return int(s.B)
+}
+
+// spillLog writes the one entry of a log into words.
+func spillLog(s *State, words []uint64) {
+	words[0] = 0
+	n := s.A
+	s.B = 0
+	for n > 0 {
+		part := min(n, logCostMax)
+		words[1+s.B] = logEntry(s.Time, part)
+		s.B, n = s.B+1, n-part
+	}
 }
 
 // logIndex returns the word of entry i, counted from the oldest.
@@ -57,7 +81,7 @@ func (l *Limit) rollLog(s *State, words []uint64, now Tick) {
 		s.A, s.B = 0, 0
 		return
 	}
-	for s.B > 0 {
+	for s.B > 1 {
 		tick, cost := logAt(s, words, 0)
 		if now < tick+l.window {
 			return
@@ -67,11 +91,13 @@ func (l *Limit) rollLog(s *State, words []uint64, now Tick) {
 }
 
 // chargeLog adds n units at now, and lets go of the oldest beyond the newest
-// limit units: they cannot change an answer.
+// limit units: they cannot change an answer. A log that held more, under a
+// larger limit, keeps as much: under that limit it can, again.
 func (l *Limit) chargeLog(s *State, words []uint64, now Tick, n uint32) {
 	now = max(now, s.Time)
-	for s.B > 0 && uint64(s.A)+uint64(n) > l.limit {
-		excess := s.A + n - uint32(l.limit)
+	most := max(uint32(l.limit), s.A)
+	for s.B > 1 && s.A+n > most {
+		excess := s.A + n - most
 		tick, cost := logAt(s, words, 0)
 		if cost > excess {
 			words[logIndex(words, 0)] = logEntry(tick, cost-excess)
@@ -80,7 +106,14 @@ func (l *Limit) chargeLog(s *State, words []uint64, now Tick, n uint32) {
 		}
 		dropOldest(s, words, cost)
 	}
-	if s.B > 0 && now == s.Time {
+	switch {
+	case s.B <= 1:
+		if s.A = min(s.A, most-n); s.A == 0 || now == s.Time {
+			s.Time, s.A, s.B = now, s.A+n, 1
+			return
+		}
+		spillLog(s, words)
+	case now == s.Time:
 		last := logIndex(words, int(s.B)-1)
 		if cost := uint32(words[last]&(logCostMax-1)) + 1; cost+n <= logCostMax {
 			words[last] += uint64(n)
@@ -97,6 +130,10 @@ func (l *Limit) chargeLog(s *State, words []uint64, now Tick, n uint32) {
 }
 
 func moveLog(dst, src []uint64, s *State) {
+	if s.B <= 1 {
+		return
+	}
+	dst[0] = 0
 	for i := range int(s.B) {
 		dst[1+i] = src[logIndex(src, i)]
 	}
@@ -104,7 +141,7 @@ func moveLog(dst, src []uint64, s *State) {
 
 func (l *Limit) logAdmitsAt(s *State, words []uint64, n uint64) Tick {
 	sum := uint64(s.A)
-	for i := range int(s.B) {
+	for i := range int(s.B) - 1 {
 		tick, cost := logAt(s, words, i)
 		if sum -= uint64(cost); sum+n <= l.limit {
 			return tick + l.window
@@ -113,8 +150,26 @@ func (l *Limit) logAdmitsAt(s *State, words []uint64, n uint64) Tick {
 	return s.Time + l.window
 }
 
+// shiftLog moves all entries by a span; the state's time is left to the caller.
+func shiftLog(s *State, words []uint64, by Tick) {
+	if s.B <= 1 {
+		return
+	}
+	for i := range int(s.B) {
+		w := &words[logIndex(words, i)]
+		*w = logEntry(Tick(*w>>logCostBits)+by, uint32(*w&(logCostMax-1))+1)
+	}
+}
+
 // refundLog takes back up to n units of the entries at the tick at.
 func refundLog(s *State, words []uint64, at Tick, n uint32) {
+	if s.B == 1 {
+		if at == s.Time {
+			s.A -= min(s.A, n)
+			s.B = min(s.A, 1)
+		}
+		return
+	}
 	for i := int(s.B) - 1; i >= 0 && n > 0; i-- {
 		tick, cost := logAt(s, words, i)
 		if tick < at {

@@ -10,18 +10,19 @@ package limiter
 // the same limit, or by [Limit.Adopt], and instants that do not go back.
 type State struct {
 	// Time is the start of the current window (fixed_window, sliding_counter)
-	// or sub-window (sliding_window), the newest hit (sliding_log), the
+	// or the newest charged sub-window (sliding_window), the newest hit (sliding_log), the
 	// theoretical arrival time in whole ticks (token_bucket, gcra, continuous
 	// leaky_bucket), or the instant up to which drips are accounted for
 	// (leaky_bucket by interval).
 	Time Tick
 	// Until is the end of the block that the key serves, 0 if none.
 	Until Tick
-	// A and B are: units in this window and the previous one (fixed_window,
-	// sliding_counter); units and entries (sliding_log); units, low and high
-	// half (sliding_window); the fraction of the theoretical arrival time in
-	// 1/limit ticks and nothing; the level and nothing (leaky_bucket by
-	// interval).
+	// A and B are: units in this window, and units that count until it begins
+	// if that lies ahead (fixed_window, see [Limit.Merge]); units in this window
+	// and the previous one (sliding_counter); units and entries (sliding_log);
+	// units before the newest sub-window that was charged, and in it
+	// (sliding_window); the fraction of the theoretical arrival time in 1/limit
+	// ticks and nothing; the level and nothing (leaky_bucket by interval).
 	A, B uint32
 }
 
@@ -52,12 +53,14 @@ func (l *Limit) Roll(s *State, words []uint64, now Tick) {
 // block aside, if used + n <= capacity.
 func (l *Limit) used(s *State, now Tick) uint64 {
 	switch l.p.algorithm {
-	case FixedWindow, SlidingLog:
+	case FixedWindow:
+		return uint64(max(s.A, s.B))
+	case SlidingLog:
 		return uint64(s.A)
 	case SlidingCounter:
 		return uint64(s.A) + l.tail(s, now)
 	case SlidingWindow:
-		return s.sum()
+		return uint64(s.A) + uint64(s.B)
 	default:
 		if l.shared {
 			return l.bucketUsed(s, now)
@@ -75,10 +78,13 @@ func (l *Limit) Charge(s *State, words []uint64, now Tick, n uint32) {
 			s.Time = now
 		}
 		s.A = addSat(s.A, n)
+		if s.B != 0 {
+			s.B = addSat(s.B, n)
+		}
 	case SlidingCounter:
 		s.A = addSat(s.A, n)
 	case SlidingWindow:
-		chargeSubs(s, words, n)
+		l.chargeSubs(s, words, now, n)
 	case SlidingLog:
 		l.chargeLog(s, words, now, n)
 	default:
@@ -90,15 +96,20 @@ func (l *Limit) Charge(s *State, words []uint64, now Tick, n uint32) {
 	}
 }
 
-// Words returns how many words beside the state a charge of n units needs; 0
-// for algorithms that need none. A log needs more as it grows, at most
-// limit+3; words are moved from one place to a larger one by [Limit.Move].
-func (l *Limit) Words(s *State, n uint32) int {
+// KeepsWords reports whether states of the limit may have words.
+func (l *Limit) KeepsWords() bool { return l.keepsWords }
+
+// Words returns how many words beside the state, which was rolled to now, a
+// charge of n units at now needs; 0 for algorithms that need none. What was all
+// charged at one instant of a log, or in one sub-window, needs none either. A
+// log needs more as it grows, at most limit+3; words are moved from one place to
+// a larger one by [Limit.Move].
+func (l *Limit) Words(s *State, now Tick, n uint32) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
-		return subWords(l.subs)
+		return l.subWordsFor(s, now)
 	case SlidingLog:
-		return logWords(s, n)
+		return logWords(s, now, n)
 	default:
 		return 0
 	}
@@ -149,6 +160,9 @@ func (l *Limit) EmptyAt(s *State, words []uint64) Tick {
 func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 	switch l.p.algorithm {
 	case FixedWindow:
+		if uint64(s.A)+n <= l.limit {
+			return s.Time // only what counts until then denies
+		}
 		return s.Time + l.window
 	case SlidingCounter:
 		return l.counterAdmitsAt(s, n)

@@ -1,7 +1,13 @@
 package limiter
 
-// sliding_window: a ring of counts of sub-windows. Word 0 is the position of
-// the newest; the counts follow, two to a word.
+// sliding_window: the newest sub-window that was charged is in the state, with
+// its count in B; A is the sum of those before it, which lie in a ring of words.
+// So a key whose charges all fell into one sub-window needs no words, and one
+// that is charged again in the same sub-window does not touch them.
+//
+// Word 0 is the position of the newest in the ring, whose count there is 0; the
+// counts follow, two to a word. While A is 0 the words mean nothing. The sum A
+// ends at MaxUnits, where it may stand for more: no more is ever admitted then.
 
 func subWords(subs int) int { return 1 + (subs+1)/2 }
 
@@ -15,42 +21,92 @@ func setSubCount(words []uint64, i int, n uint32) {
 	*w = *w&^(0xffffffff<<shift) | uint64(n)<<shift
 }
 
-func (s *State) sum() uint64 { return uint64(s.B)<<32 | uint64(s.A) }
-
-func (s *State) setSum(n uint64) { s.A, s.B = uint32(n), uint32(n>>32) }
-
-func (l *Limit) rollSubs(s *State, words []uint64, now Tick) {
-	sum := s.sum()
-	if sum == 0 {
-		// All counts are zero, wherever the ring stands.
-		if now >= s.Time+l.sub || now < s.Time {
-			s.Time = now - now%l.sub
-		}
-		return
+// older returns the sum of the ring.
+func (l *Limit) older(s *State, words []uint64) uint64 {
+	if s.A < MaxUnits {
+		return uint64(s.A)
 	}
-	if now < s.Time+l.sub {
+	sum := uint64(0)
+	for i := range l.subs {
+		sum += uint64(subCount(words, i))
+	}
+	return sum
+}
+
+func (s *State) setOlder(n uint64) { s.A = uint32(min(n, MaxUnits)) }
+
+// rollSubs makes the sub-window of now the newest if there is a ring. Without
+// one the newest stays where it is until the next charge.
+func (l *Limit) rollSubs(s *State, words []uint64, now Tick) {
+	if s.A|s.B == 0 || now < s.Time+l.sub {
 		return
 	}
 	steps := (now - s.Time) / l.sub
-	s.Time += steps * l.sub
+	switch {
+	case steps >= Tick(l.subs):
+		s.A, s.B = 0, 0
+	case s.A > 0:
+		sum := l.older(s, words) + uint64(s.B)
+		setSubCount(words, int(words[0]), s.B)
+		sum -= l.turn(words, int(steps))
+		s.Time, s.B = s.Time+steps*l.sub, 0
+		s.setOlder(sum)
+	}
+}
+
+// turn moves the newest on by some steps, less than a round, and returns the sum
+// of what that drops from the ring.
+func (l *Limit) turn(words []uint64, steps int) (dropped uint64) {
 	head := int(words[0])
-	for range min(steps, Tick(l.subs)) {
+	for range steps {
 		if head++; head == l.subs {
 			head = 0
 		}
-		sum -= uint64(subCount(words, head))
+		dropped += uint64(subCount(words, head))
 		setSubCount(words, head, 0)
 	}
 	words[0] = uint64(head)
-	s.setSum(sum)
+	return dropped
 }
 
-func chargeSubs(s *State, words []uint64, n uint32) {
-	head := int(words[0])
-	was := subCount(words, head)
-	is := addSat(was, n)
-	setSubCount(words, head, is)
-	s.setSum(s.sum() + uint64(is-was))
+// subWordsFor returns how many words a charge at now needs.
+func (l *Limit) subWordsFor(s *State, now Tick) int {
+	if s.A == 0 && (s.B == 0 || now < s.Time+l.sub) {
+		return 0
+	}
+	return subWords(l.subs)
+}
+
+func (l *Limit) chargeSubs(s *State, words []uint64, now Tick, n uint32) {
+	switch {
+	case s.A|s.B == 0:
+		s.Time = floorTo(now, l.sub)
+	case now >= s.Time+l.sub: // there is no ring yet
+		l.newest(s, words, s.Time+(now-s.Time)/l.sub*l.sub)
+	}
+	s.B = addSat(s.B, n)
+}
+
+// newest makes the sub-window from at the newest of a state without a ring, by
+// making one. It is less than subs after the newest.
+func (l *Limit) newest(s *State, words []uint64, at Tick) {
+	clear(words[:subWords(l.subs)])
+	setSubCount(words, 0, s.B)
+	words[0] = uint64((at - s.Time) / l.sub)
+	s.Time, s.A, s.B = at, s.B, 0
+}
+
+// subOf returns the count of the sub-window that is age steps older than the
+// newest, 0 <= age < subs.
+func (l *Limit) subOf(s *State, words []uint64, age int) uint32 {
+	switch {
+	case age == 0:
+		return s.B
+	case s.A == 0:
+		return 0
+	default:
+		return subCount(words, l.subAt(words, age))
+	}
 }
 
 // subAt returns the ring position of the sub-window that is age steps older
@@ -64,34 +120,38 @@ func (l *Limit) subAt(words []uint64, age int) int {
 }
 
 func (l *Limit) subsAdmitAt(s *State, words []uint64, n uint64) Tick {
-	sum, steps := s.sum(), 0
+	sum, steps := l.older(s, words)+uint64(s.B), 0
+	if s.A == 0 {
+		steps, sum = l.subs, 0
+	}
 	for sum+n > l.limit && steps < l.subs {
 		steps++
-		sum -= uint64(subCount(words, l.subAt(words, l.subs-steps)))
+		sum -= uint64(l.subOf(s, words, l.subs-steps))
 	}
 	return s.Time + Tick(steps)*l.sub
 }
 
 func (l *Limit) subsEmptyAt(s *State, words []uint64) Tick {
-	if s.sum() == 0 {
+	if s.A|s.B == 0 {
 		return 0
 	}
 	age := 0
-	for age < l.subs-1 && subCount(words, l.subAt(words, age)) == 0 {
+	for age < l.subs-1 && l.subOf(s, words, age) == 0 {
 		age++
 	}
 	return s.Time + Tick(l.subs-age)*l.sub
 }
 
 func (l *Limit) refundSubs(s *State, words []uint64, at Tick, n uint32) {
-	if s.sum() == 0 {
+	if at >= s.Time {
+		// A later charge would have made its own sub-window the newest.
+		if at < s.Time+l.sub && !l.saturated(s.B) {
+			s.B -= min(s.B, n)
+		}
 		return
 	}
-	age := Tick(0)
-	if at < s.Time {
-		age = (s.Time - at + l.sub - 1) / l.sub
-	}
-	if age >= Tick(l.subs) {
+	age := (s.Time - at + l.sub - 1) / l.sub
+	if age >= Tick(l.subs) || s.A == 0 {
 		return
 	}
 	i := l.subAt(words, int(age))
@@ -99,7 +159,7 @@ func (l *Limit) refundSubs(s *State, words []uint64, at Tick, n uint32) {
 	if l.saturated(was) {
 		return
 	}
-	is := was - min(was, n)
-	setSubCount(words, i, is)
-	s.setSum(s.sum() - uint64(was-is))
+	sum, less := l.older(s, words), min(was, n)
+	setSubCount(words, i, was-less)
+	s.setOlder(sum - uint64(less))
 }

@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Tick is an instant in microseconds since the Unix epoch, or a span of
 // microseconds. It is the unit of time in every mode of Weir. Instants before
@@ -43,3 +46,35 @@ func (t Tick) Millis() int64 { return int64((t + Millisecond - 1) / Millisecond)
 // Seconds returns the span t in whole seconds, rounded up, as HTTP headers
 // carry it.
 func (t Tick) Seconds() int64 { return int64((t + Second - 1) / Second) }
+
+// WindowName returns the default name of a limit with this window: the unit
+// where the window is one (second, minute, hour, day, week, month for 30 days,
+// year for 365), else the shortest spelling in one unit, such as 15m or 250ms.
+func WindowName(w time.Duration) string {
+	const day = 24 * time.Hour
+	switch w {
+	case time.Second:
+		return "second"
+	case time.Minute:
+		return "minute"
+	case time.Hour:
+		return "hour"
+	case day:
+		return "day"
+	case 7 * day:
+		return "week"
+	case 30 * day:
+		return "month"
+	case 365 * day:
+		return "year"
+	}
+	for _, u := range []struct {
+		d    time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
+		if w%u.d == 0 {
+			return strconv.FormatInt(int64(w/u.d), 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(w/time.Microsecond), 10) + "us"
+}

@@ -20,9 +20,22 @@ func (l *Limit) rollFixed(s *State, now Tick) {
 		}
 		return
 	}
-	if now >= s.Time+l.window || s.A == 0 {
+	switch {
+	case s.B != 0:
+		l.rollBefore(s, now)
+	case now >= s.Time+l.window || s.A == 0:
 		s.Time, s.A = l.start(now), 0
 	}
+}
+
+// rollBefore is rollFixed of a state that counts in two windows: see
+// [Limit.Merge].
+func (l *Limit) rollBefore(s *State, now Tick) {
+	if now < s.Time {
+		return
+	}
+	s.B = 0
+	l.rollFixed(s, now)
 }
 
 // refundFixed takes n units back if the window they were charged in still runs.
@@ -54,7 +67,10 @@ func (l *Limit) tail(s *State, now Tick) uint64 {
 	if s.B == 0 {
 		return 0
 	}
-	left := uint64(l.window - max(0, now-s.Time))
+	if now < s.Time {
+		return uint64(s.B) // imported: what is to be the previous window still runs
+	}
+	left := uint64(l.window - (now - s.Time))
 	full := 1000 * uint64(l.window)
 	hi, lo := bits.Mul64(uint64(s.B)*l.weight, left)
 	lo, carry := bits.Add64(lo, full-1-l.slack(full), 0)
@@ -105,6 +121,8 @@ func (l *Limit) counterAdmitsAt(s *State, n uint64) Tick {
 
 func (l *Limit) counterEmptyAt(s *State) Tick {
 	switch {
+	case s.A > 0 && l.wholeTail:
+		return s.Time + 2*l.window
 	case s.A > 0:
 		return l.tailFits(s.Time+l.window, s.A, 0)
 	case s.B > 0:

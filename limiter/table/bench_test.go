@@ -72,8 +72,39 @@ func BenchmarkDecide(b *testing.B) {
 	run("three_windows", benchLimits(b, limiter.SlidingCounter, time.Second, time.Minute, time.Hour))
 }
 
+// BenchmarkTurn decides random keys of 100,000, each in another sub-window, or
+// window, than the last time.
+func BenchmarkTurn(b *testing.B) {
+	hashes := benchHashes(benchKeys)
+	for _, a := range []limiter.Algorithm{limiter.SlidingCounter, limiter.SlidingWindow} {
+		b.Run(a.String(), func(b *testing.B) {
+			t, rule := New(Config{}), benchLimits(b, a, 100*time.Second)
+			now := limiter.Tick(1e15)
+			var c limiter.Charge
+			var d limiter.Decision
+			next := func(i int) {
+				if i%benchKeys == 0 {
+					now += 20 * limiter.Second
+				}
+				c.Clear()
+				c.Add(limiter.Key{Hash: hashes[i*7919%benchKeys], Rule: rule, Cost: 1})
+				t.Decide(now, &c, &d)
+			}
+			for i := range 3 * benchKeys {
+				next(i)
+			}
+			i := 0
+			for b.Loop() {
+				next(i)
+				i++
+			}
+			b.ReportMetric(float64(t.Stats().Bytes)/benchKeys, "B/key")
+		})
+	}
+}
+
 func BenchmarkSizes(b *testing.B) {
-	for _, n := range []int{1_000_000, 10_000_000} {
+	for _, n := range []int{100_000, 1_000_000, 10_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			hashes := benchHashes(n)
 			rule := benchLimits(b, limiter.SlidingCounter, time.Hour)
@@ -88,11 +119,25 @@ func BenchmarkSizes(b *testing.B) {
 			s := t.Stats()
 			b.ReportMetric(float64(s.Bytes)/float64(s.Keys), "B/key")
 			r := rand.New(rand.NewPCG(1, 7))
-			for b.Loop() {
-				c.Clear()
-				c.Add(limiter.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
-				t.Decide(1e15, &c, &d)
-			}
+			b.Run("single", func(b *testing.B) {
+				for b.Loop() {
+					c.Clear()
+					c.Add(limiter.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
+					t.Decide(1e15, &c, &d)
+				}
+			})
+			b.Run("batch", func(b *testing.B) {
+				var cs [100]limiter.Charge
+				var ds [100]limiter.Decision
+				for i := 0; b.Loop(); i++ {
+					at := i % len(cs)
+					cs[at].Clear()
+					cs[at].Add(limiter.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
+					if at == len(cs)-1 {
+						t.DecideBatch(1e15, cs[:], ds[:])
+					}
+				}
+			})
 		})
 	}
 }

@@ -134,3 +134,76 @@ func TestFreedNumbers(t *testing.T) {
 		}
 	}
 }
+
+// What was all charged in one sub-window, or at one instant of a log, is the
+// slot; words are taken when there is more to tell apart.
+func TestWordsAreTakenLate(t *testing.T) {
+	sub := limit(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 50, Window: 10 * time.Second})
+	log := limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 50, Window: 10 * time.Second})
+	for _, c := range []struct {
+		limit *limiter.Limit
+		later limiter.Tick // the second charge
+		ends  limiter.Tick // of what was charged first
+		words int64
+	}{{sub, limiter.Second, 11 * limiter.Second, 8}, {log, 1, 10 * limiter.Second, 4}} {
+		table := New(Config{})
+		k := limiter.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{c.limit}}}
+		for range 5 {
+			decide(t, table, hourStart, charge(3, k))
+		}
+		if n := table.slab.bytes(); n != 0 {
+			t.Errorf("%v: %d bytes of words for one instant", c.limit, n)
+		}
+		d := decide(t, table, hourStart+c.later, charge(3, k))
+		if got := d.Limit(0).Remaining; got != 50-18 {
+			t.Errorf("%v: %d remain", c.limit, got)
+		}
+		p := &table.parts[PartitionOf(&k)]
+		i, _ := p.slots.findKey(k.Hash.Hi)
+		if n := len(table.words(p.slots.at(i))); int64(n) != c.words {
+			t.Errorf("%v: %d words, want %d", c.limit, n, c.words)
+		}
+		if got := decide(t, table, hourStart+c.ends, charge(0, k)).Limit(0).Remaining; got != 47 {
+			t.Errorf("%v: %d remain when the first have ended, want 47", c.limit, got)
+		}
+	}
+}
+
+// The halves of lines that large blocks leave are used by small ones.
+func TestHalvesOfLinesAreUsed(t *testing.T) {
+	var s slab
+	for range chunkUnits / 4 {
+		s.get(4) // half a line
+		s.get(8) // a line, after the half that is left
+		s.get(4) // which this takes
+	}
+	if got := s.bytes(); got != chunkWords*8 {
+		t.Errorf("%d bytes, want %d", got, chunkWords*8)
+	}
+}
+
+// Blocks of a line and more begin with one, whatever was cut before.
+func TestBlocksBeginWithLines(t *testing.T) {
+	var s slab
+	seen := map[uint32]bool{}
+	for i := range 20_000 {
+		words := []int{3, 4, 5, 3, 9, 4, 40}[i%7]
+		ref, class := s.get(words)
+		if n := classWords(class); n < words || n > 4 && ref%lineUnits != 0 {
+			t.Fatalf("%d words at unit %d for %d", n, ref, words)
+		}
+		for u := range uint32(classWords(class) / unitWords) {
+			if seen[ref+u] {
+				t.Fatalf("unit %d is in two blocks", ref+u)
+			}
+			seen[ref+u] = true
+		}
+		block := s.block(ref, class)
+		for j := range block {
+			if block[j] != 0 {
+				t.Fatal("a block is not empty")
+			}
+			block[j] = 1
+		}
+	}
+}

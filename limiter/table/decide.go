@@ -82,7 +82,13 @@ func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 // DecideBatch decides checks one after the other, at one instant, as Decide
 // does each. The slices have the same length.
 func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.Decision) error {
+	for i := range min(Ahead, len(cs)) {
+		t.Prefetch(&cs[i])
+	}
 	for i := range cs {
+		if next := i + Ahead; next < len(cs) {
+			t.Prefetch(&cs[next])
+		}
 		if err := t.Decide(now, &cs[i], &ds[i]); err != nil {
 			return err
 		}
@@ -170,7 +176,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 }
 
 // decideFound decides a check of one key whose counters, four at most, all have
-// entries under these very limits: the common case, with nothing to set aside.
+// entries under these limits: the common case, with nothing to set aside.
 // It reports false, having changed nothing, in any other.
 func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
 	key := c.Key(0)
@@ -186,7 +192,10 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	for i, l := range limits {
 		s := p.slots.inRun(at, i, key.Hash.Hi, identity(key, l))
-		if s == nil || t.registry.limit(s.limit) != l {
+		if s == nil {
+			return false
+		}
+		if have := t.registry.limit(s.limit); have != l && !have.Equal(l) {
 			return false
 		}
 		found[i] = s
@@ -196,15 +205,25 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	for i, l := range limits {
 		out := d.Limit(i)
 		begin(out, key, 0, l)
-		used[i] = l.Probe(&found[i].state, t.words(found[i]), now, out)
+		var words []uint64
+		if l.KeepsWords() {
+			words = t.words(found[i])
+		}
+		used[i] = l.Probe(&found[i].state, words, now, out)
 	}
 	d.Settle(c.Peek)
+	if d.Allowed && !d.ShadowDenied {
+		t.admit(now, c, d, &found, &used)
+		d.Conclude()
+		t.count(c, d)
+		return true
+	}
 	for i, l := range limits {
 		s, out := found[i], d.Limit(i)
 		words, charged := t.words(s), uint32(0)
 		charge, block := d.Charges(i)
 		if charge {
-			words, charged = t.reserve(l, s, words, out.Cost), out.Cost
+			words, charged = t.reserve(l, s, words, now, out.Cost), out.Cost
 			l.Charge(&s.state, words, now, charged)
 			d.Charged(i, now)
 		}
@@ -218,10 +237,35 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	return true
 }
 
+// admit charges all limits of a check of one key, which all admit it.
+func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot, used *[inlineCounters]uint64) {
+	key := c.Key(0)
+	cost := key.Cost
+	if c.Peek {
+		cost = 0
+	}
+	for i, l := range key.Rule.Limits {
+		s := found[i&(inlineCounters-1)]
+		var words []uint64
+		if l.KeepsWords() {
+			words = t.words(s)
+			if cost > 0 {
+				words = t.reserve(l, s, words, now, cost)
+			}
+		}
+		if cost > 0 {
+			l.Charge(&s.state, words, now, cost)
+			d.Charged(i, now)
+		}
+		l.Report(&s.state, words, now, used[i&(inlineCounters-1)], cost, false, d.Limit(i))
+	}
+}
+
 // begin says whose answer out is going to be; the rest of it is overwritten by
 // Probe and Report.
 func begin(out *limiter.LimitDecision, key *limiter.Key, i int, l *limiter.Limit) {
 	out.Rule, out.Limit, out.Key, out.KeyIndex, out.Cost = key.Rule, l, i, key.Index, key.Cost
+	out.Owner = ""
 }
 
 // probe finds the counters and asks each limit. It reports false when a limit
@@ -276,7 +320,7 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 	switch {
 	case n+asked == 0:
 		return decided
-	case t.keys.Add(n)+asked <= t.maxKeys:
+	case t.keys.Add(n)+asked-t.copied.Load() <= t.maxKeys:
 		return decided
 	}
 	t.keys.Add(-n)
@@ -313,7 +357,7 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		s, l := k.slot(), out.Limit
 		k.added = k.found == nil
 		if charge {
-			k.words = t.reserve(l, s, k.words, out.Cost)
+			k.words = t.reserve(l, s, k.words, now, out.Cost)
 			l.Charge(&s.state, k.words, now, out.Cost)
 			k.charged = out.Cost
 			d.Charged(i, now)

@@ -14,6 +14,10 @@
 // background. Growing adds a block of slots and spreads the others in place, so
 // that it leaves no garbage behind.
 //
+// A partition can be given away: [Table.Export] lists its counters in spans, and
+// [Table.Import] takes them in under another clock, in place of what is there or
+// merged with it.
+//
 // Time is passed in. Within a partition it never goes back: an instant before
 // the latest one seen there is taken as that one.
 package table

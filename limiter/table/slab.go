@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// slab keeps the words of logs and sub-windows in blocks of 8 to 2^20 words,
-// each a power of two. Small blocks are cut from chunks, a large one is a chunk
+// slab keeps the words of logs and sub-windows in blocks of 4 to 2^20 words,
+// each a power of two. Blocks of 8 and more begin with a cache line. Small blocks are cut from chunks, a large one is a chunk
 // of its own. Taking and giving back blocks takes the slab's lock; reading one
 // takes none, but that of the partition whose slot refers to it.
 type slab struct {
@@ -18,14 +18,15 @@ type slab struct {
 	words  int                   // in all chunks
 }
 
-// A reference is the number of a unit of 8 words, counted through all chunks
+// A reference is the number of a unit of 4 words, counted through all chunks
 // as if each were chunkUnits long; 0 is no block.
 const (
-	unitWords   = 8
-	chunkBits   = 11
+	unitWords   = 4
+	lineUnits   = 2 // a cache line of 64 bytes
+	chunkBits   = 12
 	chunkUnits  = 1 << chunkBits
 	chunkWords  = chunkUnits * unitWords
-	slabClasses = 18
+	slabClasses = 19
 )
 
 func classWords(class uint8) int { return unitWords << class }
@@ -62,6 +63,13 @@ func (s *slab) get(words int) (ref uint32, class uint8) {
 		return s.newChunk(classWords(class)) << chunkBits, class
 	}
 	units := uint32(1) << class
+	if units >= lineUnits && s.cut%lineUnits != 0 {
+		s.free[0] = append(s.free[0], s.cut) // the half of a line that is left
+		s.cut++
+		if s.cut&(chunkUnits-1) == 0 {
+			s.cut = 0
+		}
+	}
 	if s.cut&(chunkUnits-1)+units > chunkUnits || s.cut == 0 {
 		s.cut = s.newChunk(chunkWords) << chunkBits
 	}

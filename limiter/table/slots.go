@@ -46,8 +46,10 @@ func (t *slots) at(i int) *slot {
 	return &t.blocks[i>>blockBits][i&(blockSlots-1)]
 }
 
-func (t *slots) home(hi uint64) int {
-	h, _ := bits.Mul64(hi, t.homes)
+func (t *slots) home(hi uint64) int { return homeOf(hi, t.homes) }
+
+func homeOf(hi, homes uint64) int {
+	h, _ := bits.Mul64(hi, homes)
 	return int(h)
 }
 

@@ -41,9 +41,11 @@ const DefaultMaxKeys = 10_000_000
 // Config configures a table. The zero value is good.
 type Config struct {
 	// MaxKeys bounds the counters held, one for each key and limit; 0 means
-	// [DefaultMaxKeys]. A counter takes 48 bytes and a quarter to spare, a
-	// sliding_window or sliding_log its words besides. At the bound new keys are
-	// decided by Overflow; a counter that has not recovered is never dropped.
+	// [DefaultMaxKeys]. A counter takes 48 bytes and a half to spare, and a
+	// sliding_window or sliding_log its words besides, once it was charged in a
+	// second sub-window or at a second instant. At the bound new keys are decided
+	// by Overflow; a counter that has not recovered is never dropped. Counters
+	// that are imported are taken up to three times as many, and count.
 	MaxKeys int
 	// Overflow decides new keys at the bound.
 	Overflow Overflow
@@ -57,10 +59,14 @@ var ErrTooManyLimits = errors.New("the table holds counters of 65535 different l
 // Table holds the counters of many keys. It is safe for concurrent use.
 type Table struct {
 	parts    [2 * Partitions]partition
+	layouts  [2 * Partitions]atomic.Pointer[layout] // of parts, for hints
 	registry *registry
 	slab     slab
 	overflow Overflow
 	maxKeys  int64
+
+	copies [2 * Partitions]copied // by partition, under its lock
+	copied atomic.Int64           // slots taken in partitions that are copies
 
 	keys       atomic.Int64 // slots taken, recovered ones too until swept
 	expiry     atomic.Int64 // no counter recovers before: see reclaim
@@ -77,6 +83,7 @@ type partition struct {
 	mu     sync.Mutex
 	clock  limiter.Tick // the latest instant seen
 	ops    uint32       // checks, for sampling
+	number uint16       // of the partition
 	slots  slots
 	hot    *topKeys
 	denied *topKeys
@@ -94,6 +101,7 @@ func New(c Config) *Table {
 	t.expiry.Store(int64(never))
 	for i := range t.parts {
 		t.parts[i].expiry.Store(int64(never))
+		t.parts[i].number = uint16(i)
 	}
 	return t
 }
@@ -101,8 +109,16 @@ func New(c Config) *Table {
 // PartitionOf returns the partition of a key, 0 <= n < 2*Partitions; those of
 // the class Closed come second.
 func PartitionOf(k *limiter.Key) int {
-	hi, _ := bits.Mul64(k.Hash.Lo, Partitions)
-	return int(hi) + int(k.Rule.Class())*Partitions
+	return PartitionOfHash(k.Hash.Lo, k.Rule.Class() == limiter.Closed)
+}
+
+// PartitionOfHash returns the same of the low half of a key's hash.
+func PartitionOfHash(lo uint64, closed bool) int {
+	n, _ := bits.Mul64(lo, Partitions)
+	if closed {
+		return int(n) + Partitions
+	}
+	return int(n)
 }
 
 // identity returns the low half of the identity of a key's counter for l.
@@ -122,10 +138,14 @@ func (t *Table) words(s *slot) []uint64 {
 	return t.slab.block(s.words, s.class)
 }
 
-// reserve makes room in the slab for a charge of n units, beside the words that
-// the slot has.
-func (t *Table) reserve(l *limiter.Limit, s *slot, words []uint64, n uint32) []uint64 {
-	need := l.Words(&s.state, n)
+// reserve makes room in the slab for a charge of n units at now, beside the
+// words that the slot has.
+func (t *Table) reserve(l *limiter.Limit, s *slot, words []uint64, now limiter.Tick, n uint32) []uint64 {
+	return t.room(l, s, words, l.Words(&s.state, now, n))
+}
+
+// room makes sure that a slot has need words, beside those that it has.
+func (t *Table) room(l *limiter.Limit, s *slot, words []uint64, need int) []uint64 {
 	if need <= len(words) {
 		return words
 	}
@@ -162,7 +182,7 @@ func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, now limiter.Tick)
 		t.free(s)
 		l.Roll(&s.state, nil, now)
 		if charge > 0 {
-			l.Charge(&s.state, t.reserve(l, s, nil, charge), now, charge)
+			l.Charge(&s.state, t.reserve(l, s, nil, now, charge), now, charge)
 		}
 	}
 	t.expiresAt(p, 0) // it may recover sooner than before
@@ -192,6 +212,7 @@ func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 			continue
 		}
 		p.slots.grow()
+		t.publish(p)
 	}
 	t.expiresAt(p, t.registry.limit(e.limit).EmptyAt(&e.state, t.words(&e)))
 }
@@ -211,6 +232,8 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 	})
 	p.expiry.Store(int64(first))
 	t.keys.Add(int64(p.slots.used - before))
+	t.publish(p)
+	t.tally(p)
 	return before - p.slots.used
 }
 
@@ -222,13 +245,12 @@ func (t *Table) expiresAt(p *partition, at limiter.Tick) {
 	t.lowerExpiry(at)
 }
 
-// reclaim drops counters that have recovered, wherever they are, and reports
-// whether there were any. It must be called without a partition's lock. It
+// reclaim drops counters that have recovered, wherever they are. It must be called without a partition's lock. It
 // looks only where an entry can have recovered, so at the bound, with nothing
 // to drop, it costs one comparison.
-func (t *Table) reclaim(now limiter.Tick) bool {
+func (t *Table) reclaim(now limiter.Tick) {
 	if int64(now) < t.expiry.Load() {
-		return false
+		return
 	}
 	t.reclaiming.Lock()
 	defer t.reclaiming.Unlock()
@@ -247,7 +269,6 @@ func (t *Table) reclaim(now limiter.Tick) bool {
 		t.hand = (t.hand + 1) % len(t.parts)
 	}
 	t.lowerExpiry(first)
-	return dropped > 0
 }
 
 // reclaimEnough is how many dropped counters end a search for more.

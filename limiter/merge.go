@@ -1,0 +1,236 @@
+package limiter
+
+import "math"
+
+// Two states of one counter arise where two nodes decided without knowing of
+// each other. Merged they become the least state that denies whatever either
+// denies, now or later, whatever is charged after. So whatever is admitted then,
+// each of the two could have admitted after its own: k such lineages admit
+// together at most k times what one may.
+//
+// What a limit that counts by time has to say is the cost since t, for each t.
+// The larger of two such functions is one again, and the least that is at least
+// as large as both; merging is that, in a log, in sub-windows and in two windows
+// alike. It is idempotent, and the order of many does not matter.
+//
+// Where a window of one begins in the future (see [Limit.Import]), the other
+// still counts in the present one, and must until the future one begins. A
+// fixed window notes it in B; the other two add what would be forgotten too
+// early to the oldest window that they keep. In that they may differ by the
+// order in which three states meet, above the largest of them.
+
+// MergeWords returns how many words a state needs that is to be merged with
+// another by [Limit.Merge].
+func (l *Limit) MergeWords(into, from *State) int {
+	switch l.p.algorithm {
+	case SlidingWindow:
+		if into.A|from.A == 0 && (into.B == 0 || from.B == 0 || into.Time == from.Time) {
+			return 0
+		}
+		return subWords(l.subs)
+	case SlidingLog:
+		if into.B == 0 || from.B == 0 || into.B|from.B == 1 && into.Time == from.Time {
+			return max(l.Held(into), l.Held(from))
+		}
+		return 1 + min(logEntries(into)+logEntries(from), int(max(into.A, from.A)))
+	default:
+		return 0
+	}
+}
+
+// Merge makes into the least state that denies whatever into or from denies.
+// Both are of this limit and were rolled to now; intoWords has room, see
+// [Limit.MergeWords]. What from holds is left as it is.
+func (l *Limit) Merge(into *State, intoWords []uint64, from *State, fromWords []uint64, now Tick) {
+	into.Until = max(into.Until, from.Until)
+	switch {
+	case l.idle(from, now):
+	case l.idle(into, now):
+		into.Time, into.A, into.B = from.Time, from.A, from.B
+		l.Move(intoWords, fromWords, from)
+	case l.p.algorithm == SlidingLog:
+		mergeLog(into, intoWords, from, fromWords)
+	case l.p.algorithm == FixedWindow:
+		l.mergeFixed(into, from)
+	case l.p.algorithm == SlidingCounter:
+		l.mergeCounter(into, *from, now)
+	case l.p.algorithm == SlidingWindow:
+		l.mergeSubs(into, intoWords, from, fromWords)
+	case l.shared:
+		if from.Time > into.Time || from.Time == into.Time && from.A > into.A {
+			into.Time, into.A = from.Time, from.A
+		}
+	default:
+		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
+	}
+}
+
+// mergeFixed: the later window, and its larger count. What an earlier one
+// counts denies until the later one begins: B.
+func (l *Limit) mergeFixed(into, from *State) {
+	if l.p.align == AlignFirstHit {
+		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
+		return
+	}
+	used := max(into.A, into.B, from.A, from.B)
+	switch {
+	case from.Time > into.Time:
+		into.Time, into.A = from.Time, from.A
+	case from.Time == into.Time:
+		into.A = max(into.A, from.A)
+	}
+	if into.B = used; used == into.A {
+		into.B = 0
+	}
+}
+
+// mergeCounter: the larger count of this window, and the larger of this and the
+// previous one together. For every part f of the previous window,
+// A + f*B = (1-f)*A + f*(A+B), so that no answer is below one of the two.
+func (l *Limit) mergeCounter(into *State, from State, now Tick) {
+	at := max(into.Time, from.Time)
+	l.ahead(into, at, now)
+	l.ahead(&from, at, now)
+	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))
+	into.A = max(into.A, from.A)
+	into.B = uint32(min(both-uint64(into.A), MaxUnits))
+}
+
+// ahead makes the window from at, which has not begun, the current one of a
+// state whose current one is earlier.
+func (l *Limit) ahead(s *State, at, now Tick) {
+	if s.Time < at {
+		used := uint64(s.A) + l.tail(s, now)
+		s.Time, s.A, s.B = at, 0, uint32(min(used, MaxUnits))
+	}
+}
+
+// mergeSubs: the larger sum of the newest k sub-windows, for each k.
+func (l *Limit) mergeSubs(into *State, words []uint64, from *State, fromWords []uint64) {
+	if len(words) == 0 { // both are one sub-window, and the same
+		into.B = max(into.B, from.B)
+		return
+	}
+	at := max(into.Time, from.Time)
+	l.subsAhead(into, words, at)
+	later := int(min((at-from.Time)/l.sub, Tick(l.subs)))
+	one, other := uint64(into.B), l.subsFrom(from, fromWords, 0, later)
+	into.B = uint32(max(one, other))
+	sum := uint64(into.B)
+	for age := 1; age < l.subs; age++ {
+		i := l.subAt(words, age)
+		one += uint64(subCount(words, i))
+		other += l.subsFrom(from, fromWords, age, later)
+		n := min(max(one, other)-sum, MaxUnits)
+		setSubCount(words, i, uint32(n))
+		sum += n
+	}
+	into.setOlder(sum - uint64(into.B))
+}
+
+// subsFrom returns the count at some age, seen from a newest that is so many
+// steps later. What is older than the ring is at its last age: it still counts,
+// where the later one has not begun.
+func (l *Limit) subsFrom(s *State, words []uint64, age, later int) (n uint64) {
+	from, to := age-later, age-later
+	if age == l.subs-1 {
+		from, to = max(from, 0), l.subs-1
+	}
+	for a := from; a >= 0 && a <= to; a++ {
+		n += uint64(l.subOf(s, words, a))
+	}
+	return n
+}
+
+// subsAhead makes the sub-window from at, which is not earlier, the newest, and
+// sees to it that there is a ring. What leaves it still counts: it is added to
+// the oldest that stays.
+func (l *Limit) subsAhead(s *State, words []uint64, at Tick) {
+	steps := int(min((at-s.Time)/l.sub, Tick(l.subs-1)))
+	if s.A == 0 {
+		clear(words[:subWords(l.subs)])
+	}
+	s.Time = at
+	if steps == 0 {
+		return
+	}
+	sum := l.older(s, words) + uint64(s.B)
+	setSubCount(words, int(words[0]), s.B)
+	dropped := l.turn(words, steps)
+	oldest := l.subAt(words, l.subs-1)
+	setSubCount(words, oldest, uint32(min(uint64(subCount(words, oldest))+dropped, MaxUnits)))
+	s.B = 0
+	s.setOlder(sum)
+}
+
+// mergeLog: for each t, the larger cost since t. It is written from the newest
+// to the oldest, from the end of the ring.
+func mergeLog(into *State, words []uint64, from *State, fromWords []uint64) {
+	if into.B|from.B == 1 && into.Time == from.Time {
+		into.A = max(into.A, from.A)
+		return
+	}
+	one, other := cursorOf(into, words), cursorOf(from, fromWords)
+	size := len(words) - 1
+	at := size
+	into.Time, into.A, into.B = max(one.newest(), other.newest()), 0, 0
+	for {
+		tick := max(one.newest(), other.newest())
+		if tick == noTick {
+			break
+		}
+		one.take(tick)
+		other.take(tick)
+		for more := max(one.sum, other.sum) - into.A; more > 0; at-- {
+			part := min(more, logCostMax)
+			words[at] = logEntry(tick, part)
+			into.A, into.B, more = into.A+part, into.B+1, more-part
+		}
+	}
+	if words[0] = uint64(at); at == size {
+		words[0] = 0
+	}
+}
+
+// cursorOf returns a cursor over a copy.
+func cursorOf(s *State, words []uint64) logCursor {
+	c := logCursor{s: *s, words: make([]uint64, 1+logEntries(s))}
+	if s.B == 1 {
+		spillLog(&c.s, c.words)
+	} else {
+		moveLog(c.words, words, s)
+	}
+	c.next = int(c.s.B) - 1
+	return c
+}
+
+// logCursor walks a log from the newest entry to the oldest.
+type logCursor struct {
+	s     State
+	words []uint64
+	next  int
+	sum   uint32 // of the entries that were taken
+}
+
+const noTick = Tick(math.MinInt64)
+
+// newest returns the tick of the next entry, noTick if there is none.
+func (c *logCursor) newest() Tick {
+	if c.next < 0 {
+		return noTick
+	}
+	tick, _ := logAt(&c.s, c.words, c.next)
+	return tick
+}
+
+// take takes the entries at tick.
+func (c *logCursor) take(tick Tick) {
+	for c.next >= 0 {
+		t, cost := logAt(&c.s, c.words, c.next)
+		if t != tick {
+			return
+		}
+		c.sum += cost
+		c.next--
+	}
+}

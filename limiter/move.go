@@ -1,0 +1,178 @@
+package limiter
+
+import "fmt"
+
+// States move between nodes as spans: ages and remaining times, since no
+// instant of one clock means anything to another. What moves takes time, so an
+// imported instant is a little late, which is the side of denying.
+//
+// Windows that are aligned to the epoch are aligned in every node. An imported
+// one becomes the window of the importer's clock that is nearest, so that
+// between clocks that agree to half a window nothing changes, however often a
+// state moves. The importer's clock may be behind: then the window begins in
+// the future, at most one window ahead, and counts until its end all the same.
+
+// Held returns how many words an exported state has; see [Limit.Words] for how
+// many one needs that is to be charged.
+func (l *Limit) Held(s *State) int {
+	switch {
+	case l.p.algorithm == SlidingWindow && s.A > 0:
+		return subWords(l.subs)
+	case l.p.algorithm == SlidingLog && s.B > 1:
+		return 1 + int(s.B)
+	default:
+		return 0
+	}
+}
+
+// Export turns the instants of a state into spans relative to now, in place:
+// positive ones lie ahead. The state was rolled to now. The words, of which
+// there are [Limit.Held], are those of [Limit.Move]. What counts nothing
+// becomes zero.
+func (l *Limit) Export(s *State, words []uint64, now Tick) {
+	if s.Until != 0 {
+		s.Until -= now
+	}
+	if l.idle(s, now) {
+		s.Time, s.A, s.B = 0, 0, 0
+		return
+	}
+	switch {
+	case l.p.algorithm == SlidingLog:
+		shiftLog(s, words, -now)
+	case l.p.algorithm == LeakyBucket && !l.shared:
+		s.Time = l.lastDrip(s.Time)
+	}
+	s.Time -= now
+}
+
+// Import turns the spans of a state that was exported elsewhere into instants of
+// the clock that now is of, in place, and rolls it to now. The state must have
+// passed [Limit.CheckExported].
+func (l *Limit) Import(s *State, words []uint64, now Tick) {
+	if s.Until != 0 {
+		s.Until += now
+	}
+	if l.idle(s, 0) {
+		s.Time = 0
+		l.Roll(s, words, now)
+		return
+	}
+	at := s.Time + now
+	switch l.p.algorithm {
+	case FixedWindow:
+		if l.p.align == AlignEpoch {
+			at = min(l.start(at+l.window/2), l.start(now)+l.window)
+		}
+	case SlidingCounter:
+		at = min(l.start(at+l.window/2), l.start(now)+l.window)
+	case SlidingWindow:
+		at = min(floorTo(at+l.sub/2, l.sub), floorTo(now, l.sub)+l.sub)
+	case SlidingLog:
+		shiftLog(s, words, now)
+	default:
+		if !l.shared {
+			at = min(l.nearestDrip(max(at, 0)), l.nextDrip(max(now, 0)))
+		}
+	}
+	s.Time = at
+	l.Roll(s, words, now)
+}
+
+// idle tells whether a state counts nothing at now, block aside.
+func (l *Limit) idle(s *State, now Tick) bool {
+	switch l.p.algorithm {
+	case FixedWindow, SlidingCounter, SlidingWindow:
+		return s.A|s.B == 0
+	case SlidingLog:
+		return s.B == 0
+	default:
+		if l.shared {
+			return s.Time < now || s.Time == now && s.A == 0
+		}
+		return s.A == 0
+	}
+}
+
+func floorTo(t, unit Tick) Tick {
+	since := t % unit
+	if since < 0 {
+		since += unit
+	}
+	return t - since
+}
+
+// CheckExported tells what is wrong with a state and its words as they came
+// from elsewhere, before [Limit.Import]: after it no method can be led out of
+// bounds by them. The error wraps [ErrInvalid].
+func (l *Limit) CheckExported(s *State, words []uint64) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
+	}
+	if most := Tick(MaxWindow / TickDuration); s.Until < 0 || s.Until > most || s.Until > 0 && l.block == 0 {
+		return bad("a block of %d us", s.Until)
+	}
+	if held := l.Held(s); len(words) != held {
+		return bad("%d words, not %d", len(words), held)
+	}
+	if s.Time == 0 && s.A|s.B == 0 {
+		return nil
+	}
+	within := func(from, to Tick) bool { return s.Time > from && s.Time <= to }
+	var ok bool
+	switch l.p.algorithm {
+	case FixedWindow:
+		ok = within(-l.window, l.window) && (s.B == 0 || s.Time > 0 && s.B > s.A && s.A > 0)
+		if l.p.align == AlignFirstHit {
+			ok = within(-l.window, 0) && s.B == 0
+		}
+	case SlidingCounter:
+		ok = within(-l.window, l.window)
+	case SlidingWindow:
+		ok = within(-Tick(l.subs)*l.sub, l.sub) && (s.A == 0 || s.Time > -l.sub && l.subsAgree(s, words))
+	case SlidingLog:
+		ok = within(-l.window, 0) && l.logAgrees(s, words)
+	default:
+		if l.shared {
+			ok = s.Time >= 0 && s.Time <= maxDebt && s.B == 0 && uint64(s.A) < l.limit && !l.aboveMost(s, 0)
+		} else {
+			ok = within(-l.window, l.window) && s.B == 0 && uint64(s.A) <= l.most
+		}
+	}
+	if !ok {
+		return bad("its parts contradict each other (time %d us, %d, %d)", s.Time, s.A, s.B)
+	}
+	return nil
+}
+
+// subsAgree tells whether the counts of sub-windows are what the state says.
+func (l *Limit) subsAgree(s *State, words []uint64) bool {
+	if words[0] >= uint64(l.subs) || subCount(words, int(words[0])) != 0 {
+		return false
+	}
+	sum := uint64(0)
+	for i := range l.subs {
+		sum += uint64(subCount(words, i))
+	}
+	return uint64(s.A) == min(sum, MaxUnits)
+}
+
+// logAgrees tells whether the entries of a log are what the state says: in
+// order, the newest at its time, none older than a window.
+func (l *Limit) logAgrees(s *State, words []uint64) bool {
+	if s.B <= 1 {
+		return s.A <= MaxLogLimit && min(s.A, 1) == s.B
+	}
+	if words[0] != 0 || s.A > MaxLogLimit {
+		return false
+	}
+	sum, last := uint64(0), -l.window
+	for i := range int(s.B) {
+		tick, cost := logAt(s, words, i)
+		if tick < last {
+			return false
+		}
+		sum, last = sum+uint64(cost), tick
+	}
+	return sum == uint64(s.A) && last == s.Time
+}
