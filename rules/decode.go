@@ -26,6 +26,8 @@ type decoder struct {
 	names   map[string]*node // of the rules so far
 	rules   []definition
 	size    int // of all patterns together, in program instructions
+	// replication holds where the file says nothing.
+	replication limiter.Replication
 }
 
 // field is one field of a mapping and what reads its value.
@@ -141,6 +143,7 @@ func (d *decoder) file(root *node) {
 		{"rules", func(_, v *node) { list = v }},
 	}, nil)
 	outer := baseLevel()
+	outer.replication = d.replication
 	if defaults != nil {
 		d.mapping(defaults, "defaults", d.levelFields(&outer), func(name string) string {
 			switch name {

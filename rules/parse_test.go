@@ -321,3 +321,35 @@ func TestErrorWrapsInvalid(t *testing.T) {
 		t.Errorf("without a file's name the error reads %q", got)
 	}
 }
+
+// Which copies are made is the file's to say, by rule or by default; the options
+// say it for rules of which the file does not, and for a request's own limits.
+func TestReplicationOfTheOptions(t *testing.T) {
+	const file = `
+rules:
+  - {name: silent, match: {path: ^/a}, limits: [1/second]}
+  - {name: lag, match: {path: ^/b}, limits: [1/second], replication: lag}
+`
+	const off = "defaults: {replication: off}\n"
+	strict := rules.Options{Replication: limiter.ReplicationStrict}
+	s := mustSet(t, file, strict)
+	for name, want := range map[string]limiter.Replication{"silent": limiter.ReplicationStrict, "lag": limiter.ReplicationLag} {
+		if got := s.Rule(name).Replication; got != want {
+			t.Errorf("rule %s: %s, want %s", name, got, want)
+		}
+	}
+	if got := mustSet(t, off+file, strict).Rule("silent").Replication; got != limiter.ReplicationOff {
+		t.Errorf("with defaults in the file: %s", got)
+	}
+	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c limiter.Charge
+	if _, err := s.Resolve(&limiter.Request{Path: "/c", Limits: []*limiter.Limit{own}}, &c); err != nil || c.Key(0).Rule.Replication != limiter.ReplicationStrict {
+		t.Errorf("a request's own limits: %+v, %v", c.Key(0).Rule, err)
+	}
+	if s.Hash() == mustSet(t, file, rules.Options{}).Hash() {
+		t.Error("members that copy differently have the same hash")
+	}
+}

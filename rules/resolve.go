@@ -181,7 +181,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	if outcome == keyTooLong {
 		return Match{}, tooLong(limiter.RequestRule, &s.own, r)
 	}
-	rule := &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(r.Limits)}
+	rule := &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(r.Limits), Replication: s.copied}
 	c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost})
 	return Match{Rule: limiter.RequestRule, Count: 1}, nil
 }

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -25,6 +27,14 @@ type Options struct {
 	// bytes and the path. More helps while more different paths are asked for
 	// again and again.
 	PathCacheEntries int
+	// Replication is that of rules that say nothing about it, neither themselves
+	// nor by the defaults of their file, and of limits that come with a request;
+	// default [limiter.ReplicationLag]. It is part of what a file means, so that
+	// nodes with different ones have different hashes.
+	Replication limiter.Replication
+	// Seeds, if not nil, are those of a set of the same file, see [Set.Seeds], and
+	// stand for Secret and ClusterName.
+	Seeds []byte
 }
 
 // Set is the meaning of a rules file. It is immutable and safe for concurrent
@@ -33,8 +43,9 @@ type Set struct {
 	rules  []rule
 	byName map[string]int
 	paths  index
-	cache  *pathCache // nil: none
-	own    key        // for limits that come with a request
+	cache  *pathCache          // nil: none
+	own    key                 // for limits that come with a request
+	copied limiter.Replication // likewise
 	hash   uint64
 }
 
@@ -53,14 +64,20 @@ type rule struct {
 // it returns no set and an [*Error] with everything that is, which wraps
 // [limiter.ErrInvalid]. The data is not kept.
 func Parse(file string, data []byte, o Options) (*Set, error) {
-	d := decoder{options: limitOptions(), names: make(map[string]*node)}
+	d := decoder{options: limitOptions(), names: make(map[string]*node), replication: o.Replication}
 	if root := readTree(data, &d.problems); root != nil {
 		d.file(root)
 	}
 	if err := d.err(file); err != nil {
 		return nil, err
 	}
-	return newSet(d.rules, o), nil
+	s := newSet(d.rules, o)
+	if o.Seeds != nil {
+		if err := s.plant(o.Seeds); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // Empty returns a set without rules: no request matches, except that limits
@@ -76,6 +93,7 @@ func newSet(definitions []definition, o Options) *Set {
 		byName: make(map[string]int, len(definitions)),
 		cache:  newPathCache(o.PathCacheEntries),
 		own:    newKey(&o, limiter.RequestRule, baseLevel().keys[0], false),
+		copied: o.Replication,
 		hash:   hashDefinitions(definitions),
 	}
 	for i := range definitions {
@@ -192,3 +210,43 @@ func (s *Set) Rule(name string) *limiter.Rule {
 // anyway), the same in every process. It is not secret and does not depend on
 // the options.
 func (s *Set) Hash() uint64 { return s.hash }
+
+// seedBytes is the length of what keys the hash of one key.
+const seedBytes = 16
+
+// Seeds returns what keys the hashes of the set's counters. With them, and the same
+// file, another process finds the same counters without knowing the secret from which
+// they are derived. Whoever has them can construct two keys that share a counter, so
+// they are for those that the operator trusts.
+func (s *Set) Seeds() []byte {
+	var out []byte
+	s.eachKey(func(k *key) {
+		out = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(out, k.k0), k.k1)
+	})
+	return out
+}
+
+// plant replaces what keys the hashes.
+func (s *Set) plant(seeds []byte) error {
+	keys := 0
+	s.eachKey(func(*key) { keys++ })
+	if len(seeds) != keys*seedBytes {
+		return fmt.Errorf("%w: the rules have %d keys and %d bytes of seeds; %d are needed, which a set of the same file has",
+			limiter.ErrInvalid, keys, len(seeds), keys*seedBytes)
+	}
+	s.eachKey(func(k *key) {
+		k.k0, k.k1 = binary.LittleEndian.Uint64(seeds), binary.LittleEndian.Uint64(seeds[8:])
+		seeds = seeds[seedBytes:]
+	})
+	return nil
+}
+
+// eachKey calls f with each key, in the order of the file.
+func (s *Set) eachKey(f func(k *key)) {
+	f(&s.own)
+	for i := range s.rules {
+		for j := range s.rules[i].keys {
+			f(&s.rules[i].keys[j])
+		}
+	}
+}
