@@ -1,0 +1,337 @@
+package cluster
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/peer"
+)
+
+// Core decides checks in a cluster. It is safe for concurrent use, and no method
+// waits for another member but [Core.Check] and its like.
+type Core struct {
+	self     peer.Instance
+	config   Config
+	table    *table.Table
+	fallback *table.Table
+	sched    Scheduler
+	net      Network
+
+	parts []*part // in the order of their numbers
+	byID  []*part // by number
+	view  atomic.Pointer[View]
+
+	links     atomic.Pointer[linkSet]
+	linksMu   sync.Mutex
+	turns     sync.Pool
+	pool      sync.Pool // of op
+	waiters   sync.Pool
+	frames    sync.Pool // of peer.Frame
+	ops       opTable
+	book      rulebook
+	denials   *denials      // nil: none are remembered
+	mine      atomic.Uint32 // peer.State of this node
+	pings     atomic.Uint32
+	easeUntil atomic.Int64 // in ticks of the scheduler
+	relayHand atomic.Uint32
+	events    [Events]atomic.Uint64
+
+	randMu sync.Mutex
+	rand   *rand.Rand
+
+	tickMu   sync.Mutex
+	ticking  bool // a tick is due, or at work
+	rearm    bool // another is wanted after it
+	tickAt   limiter.Tick
+	watched  []*part
+	spare    []*part
+	silenced map[peer.Instance]limiter.Tick // when a member left the view
+
+	peersMu sync.Mutex
+	peers   peerBook
+
+	closed atomic.Bool
+}
+
+// linkSet is all links, immutable.
+type linkSet struct {
+	byID map[peer.Instance]*link
+	list []*link // by instance
+}
+
+// New returns a core that knows nobody but itself. It decides nothing before
+// [Core.SetView].
+func New(c Config) *Core {
+	if c.Deadline <= 0 {
+		c.Deadline = DefaultDeadline
+	}
+	core := &Core{
+		self: c.Self.Instance, config: c, table: c.Table, fallback: c.Fallback, sched: c.Scheduler, net: c.Network,
+		byID: make([]*part, 2*table.Partitions), rand: c.Rand, silenced: make(map[peer.Instance]limiter.Tick),
+	}
+	if c.CachedDenials {
+		core.denials = new(denials)
+	}
+	core.mine.Store(uint32(c.Self.State))
+	core.turns.New = func() any { return new(turn) }
+	core.frames.New = func() any { return new(peer.Frame) }
+	core.pool.New = func() any { return new(op) }
+	core.waiters.New = newWaiting
+	core.links.Store(&linkSet{byID: map[peer.Instance]*link{}})
+	core.view.Store(NewView(core.self, nil, noRing{}, 0, 0))
+	core.book.rules = make(map[uint64]*limiter.Rule)
+	core.book.scaled = make(map[scaledKey]*limiter.Rule)
+	core.peers.known = make(map[string]*acquaintance)
+	if c.Partitions == nil {
+		for id := range core.byID {
+			core.manages(id)
+		}
+	}
+	for _, id := range c.Partitions {
+		core.manages(id)
+	}
+	return core
+}
+
+type noRing struct{}
+
+func (noRing) Owner(int) int     { return -1 }
+func (noRing) Successor(int) int { return -1 }
+
+func (c *Core) manages(id int) {
+	p := &part{c: c, id: uint16(id), closed: id >= table.Partitions, fresh: true}
+	c.byID[id] = p
+	c.parts = append(c.parts, p)
+}
+
+// ringPartition returns the ring's partition of a partition of either class.
+func ringPartition(id uint16) int { return int(id) % table.Partitions }
+
+// part returns the partition of a key, or nil where it is not looked after.
+func (c *Core) part(k *limiter.Key) *part { return c.byID[table.PartitionOf(k)] }
+
+func (c *Core) state() peer.State { return peer.State(c.mine.Load()) }
+
+// lastHope tells whether this node is leaving and nobody active is left.
+func (c *Core) lastHope() bool {
+	v := c.view.Load()
+	return c.state() == peer.Leaving && v.owner(0) != 0 && !v.active(v.owner(0))
+}
+
+// mayLearn tells whether a fresh node may ask others what there is: it has seen
+// the cluster.
+func (c *Core) mayLearn() bool { return c.state() != peer.Joining || len(c.view.Load().Members) > 1 }
+
+// n0 returns how many members count.
+func (c *Core) n0(v *View, closed bool) int {
+	n := v.n0(closed)
+	if c.state() == peer.Joining {
+		n = max(n, c.config.Seeds)
+	}
+	return n
+}
+
+func (c *Core) event(e Event, partition int) {
+	c.events[e].Add(1)
+	if o := c.config.Observer; o != nil {
+		o.Event(e, partition)
+	}
+}
+
+// Count returns how often something happened so far.
+func (c *Core) Count(e Event) uint64 { return c.events[e].Load() }
+
+func (c *Core) complain(what string, err error) {
+	if o, ok := c.config.Observer.(interface{ Complain(string, error) }); ok {
+		o.Complain(what, err)
+	}
+}
+
+func (c *Core) random(below limiter.Tick) limiter.Tick {
+	c.randMu.Lock()
+	defer c.randMu.Unlock()
+	return limiter.Tick(c.rand.Int64N(int64(below)))
+}
+
+func (c *Core) nextPing() uint32 {
+	for {
+		if n := c.pings.Add(1); n != 0 {
+			return n
+		}
+	}
+}
+
+// SetView replaces the view: who is a member, and the ring.
+func (c *Core) SetView(v *View) {
+	t := c.begin()
+	defer t.end()
+	old := c.view.Swap(v)
+	if v.self >= 0 {
+		state := v.Members[v.self].State
+		if was := c.mine.Swap(uint32(state)); state == peer.Leaving && peer.State(was) != state {
+			c.leave(t, v)
+		}
+	}
+	c.tickMu.Lock()
+	for i := range old.Members {
+		if m := old.Members[i].Instance; !v.has(m) {
+			c.silenced[m] = t.now
+		}
+	}
+	for i := range v.Members {
+		delete(c.silenced, v.Members[i].Instance)
+	}
+	c.tickMu.Unlock()
+	for _, p := range c.parts {
+		p.mu.Lock()
+		p.viewChanged(t)
+		p.mu.Unlock()
+	}
+	for i := range v.Members {
+		if !old.has(v.Members[i].Instance) {
+			c.introduceOwned(t, v.Members[i].Instance)
+		}
+	}
+}
+
+// introduceOwned tells a member what this node owns.
+func (c *Core) introduceOwned(t *turn, to peer.Instance) {
+	if to == c.self {
+		return
+	}
+	for _, p := range c.parts {
+		p.mu.Lock()
+		if p.own != nil {
+			p.announce(t, to)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// outOfView returns since when an instance is out of the view, 0 if it is in it
+// or was never seen.
+func (c *Core) outOfView(i peer.Instance) limiter.Tick {
+	c.tickMu.Lock()
+	defer c.tickMu.Unlock()
+	return c.silenced[i]
+}
+
+// activate puts a partition on the list of those that are looked at.
+func (c *Core) activate(p *part) {
+	c.tickMu.Lock()
+	c.watched = append(c.watched, p)
+	c.tickMu.Unlock()
+}
+
+// arm has the next tick come. One that comes while another is at work waits for
+// its end: else a node that is too slow for its ticks would work at several at
+// once, and find all of them late.
+func (c *Core) arm(limiter.Tick) {
+	c.tickMu.Lock()
+	defer c.tickMu.Unlock()
+	if c.ticking {
+		c.rearm = true
+		return
+	}
+	c.schedule()
+}
+
+// schedule has the next tick come, which must not be on its way yet. It is due
+// from now, not from when the turn began that asks for it. c.tickMu is held.
+func (c *Core) schedule() {
+	if c.ticking = !c.closed.Load(); c.ticking {
+		c.rearm = false
+		c.tickAt = c.sched.Now() + tickEvery
+		c.sched.After(tickEvery, c.tick)
+	}
+}
+
+// tick looks at everything that waits for time to pass.
+func (c *Core) tick() {
+	if c.closed.Load() {
+		return
+	}
+	t := c.begin()
+	c.tickMu.Lock()
+	late := t.now-c.tickAt > lateAfter
+	parts := c.watched
+	c.watched, c.rearm = c.spare[:0], false
+	c.spare = nil
+	c.tickMu.Unlock()
+	if late {
+		c.event(EventLate, -1)
+		c.easeUntil.Store(int64(t.now + easeFor))
+		c.lateLinks(t)
+	}
+	for _, p := range parts {
+		p.mu.Lock()
+		if late {
+			p.late(t)
+		}
+		p.active = p.tick(t)
+		if p.active {
+			c.activate(p)
+		}
+		p.mu.Unlock()
+	}
+	busy := c.watch(t)
+	busy = c.ops.tick(t) || busy
+	t.end()
+	c.tickMu.Lock()
+	defer c.tickMu.Unlock()
+	clear(parts)
+	c.spare, c.ticking = parts[:0], false
+	if busy || c.rearm || len(c.watched) > 0 {
+		c.schedule()
+	}
+}
+
+// eased returns how long to wait before something is sent again: longer while this
+// node finds itself late. Then nodes have more to do than they can, and what is not
+// answered is mostly not lost.
+func (c *Core) eased(span limiter.Tick) limiter.Tick {
+	if until := c.easeUntil.Load(); until != 0 && int64(c.sched.Now()) < until {
+		return 8 * span
+	}
+	return span
+}
+
+func (c *Core) lateLinks(t *turn) {
+	for _, l := range c.links.Load().list {
+		l.mu.Lock()
+		l.lacksAt, l.suspect = t.now, false
+		l.mu.Unlock()
+	}
+}
+
+// link returns the link to an instance, which it makes if need be.
+func (c *Core) link(to peer.Instance) *link {
+	if l, ok := c.links.Load().byID[to]; ok {
+		return l
+	}
+	c.linksMu.Lock()
+	defer c.linksMu.Unlock()
+	have := c.links.Load()
+	if l, ok := have.byID[to]; ok {
+		return l
+	}
+	l := &link{to: to}
+	next := &linkSet{byID: make(map[peer.Instance]*link, len(have.byID)+1), list: append(slices.Clone(have.list), l)}
+	for i, h := range have.byID {
+		next.byID[i] = h
+	}
+	next.byID[to] = l
+	slices.SortFunc(next.list, func(a, b *link) int { return cmp.Compare(a.to, b.to) })
+	c.links.Store(next)
+	return l
+}
+
+// Close ends the core: nothing is sent or decided any more.
+func (c *Core) Close() {
+	c.closed.Store(true)
+}

@@ -1,0 +1,436 @@
+package cluster
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+)
+
+type atomicCounter struct{ n atomic.Uint64 }
+
+func (a *atomicCounter) add() uint64 { return a.n.Add(1) }
+
+// replyTo says where an answer goes: to an operation of this node, or to the
+// member that asked.
+type replyTo struct {
+	op *op
+	to peer.Instance
+	id uint64
+	// rules that were applied, where they are not those that were asked for.
+	rules []*limiter.Rule
+	// unnamed are the keys whose names are missing here.
+	unnamed uint32
+}
+
+func (r *replyTo) over() bool { return r.op != nil && r.op.over() }
+
+// parked is a request that waits for a partition to be settled.
+type parked struct {
+	kind    opKind
+	charge  *limiter.Charge
+	receipt limiter.Receipt
+	reserve bool
+	heir    bool // asked as heir
+	sent    bool // the owner may have it
+	reply   replyTo
+	until   limiter.Tick
+	count   int // of counters that a reset forgot
+}
+
+// verdict is what came of a request at this node.
+type verdict uint8
+
+const (
+	answered verdict = iota
+	withheld
+	waiting
+	notOwner
+	overloaded
+)
+
+// partsOf returns the partitions of a charge, each once, in the order in which
+// they are locked.
+func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
+	for i := range k.Len() {
+		if p := c.part(k.Key(i)); p != nil && !slices.Contains(dst, p) {
+			dst = append(dst, p)
+		}
+	}
+	slices.SortFunc(dst, func(a, b *part) int { return int(a.id) - int(b.id) })
+	return dst
+}
+
+// here runs an operation at this node.
+func (o *op) here(t *turn) {
+	q := parked{kind: o.kind, charge: o.charge, receipt: o.receipt, reserve: o.reserve, reply: replyTo{op: o}, until: o.until}
+	switch v, _ := o.c.handle(t, &q, o.answer, o.idle); v {
+	case answered:
+		o.decided(t, o.c.self)
+	case notOwner, overloaded:
+		o.later(t, retryEvery)
+	default:
+		o.mu.Lock()
+		o.again, o.owner = 0, o.c.self
+		o.mu.Unlock()
+	}
+}
+
+// asHeir runs an operation at this node, which is thought to be the heir.
+func (o *op) asHeir(t *turn, sent bool) {
+	q := parked{kind: o.kind, charge: o.charge, reserve: o.reserve, heir: true, sent: sent, reply: replyTo{op: o}, until: o.until}
+	switch v, _ := o.c.handle(t, &q, o.answer, o.idle); v {
+	case answered:
+		o.decided(t, o.c.self)
+	case notOwner, overloaded:
+		o.later(t, retryEvery)
+	}
+}
+
+// handle decides a request, or keeps it. It returns the first of the partitions
+// that stood in the way, for what it knows of the owner.
+func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (verdict, *part) {
+	var buf [4]*part
+	parts := c.partsOf(q.charge, buf[:0])
+	for _, p := range parts {
+		p.mu.Lock()
+	}
+	v, at := c.handleLocked(t, q, parts, answer, idle)
+	for _, p := range parts {
+		p.mu.Unlock()
+	}
+	return v, at
+}
+
+func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) (verdict, *part) {
+	for _, p := range parts {
+		switch {
+		case p.role == peer.Owned:
+		case p.role == peer.Sealed, p.role == peer.Heir && q.heir && p.takesOver(t):
+			return p.park(t, q), p
+		default:
+			return notOwner, p
+		}
+	}
+	switch q.kind {
+	case opRefund:
+		if c.current(parts, q.receipt) {
+			c.table.Refund(t.at, q.charge, q.receipt)
+			c.touched(t, q.charge)
+		}
+		return answered, nil
+	case opReset:
+		q.count = c.table.Reset(t.at, q.charge)
+		if q.reply.op != nil {
+			q.reply.op.count = q.count
+		}
+		c.touched(t, q.charge)
+		return answered, nil
+	}
+	if len(parts) > 0 && len(parts[0].own.held) >= maxHeld {
+		return overloaded, parts[0]
+	}
+	return c.decide(t, q, parts, answer, idle), nil
+}
+
+// current tells whether a receipt was given under the present ownership.
+func (c *Core) current(parts []*part, r limiter.Receipt) bool {
+	for _, p := range parts {
+		if r.Epoch < p.own.first || r.Epoch > p.epoch.Counter {
+			return false
+		}
+	}
+	return true
+}
+
+// touched takes note that keys changed without an admission.
+func (c *Core) touched(t *turn, k *limiter.Charge) {
+	for i := range k.Len() {
+		if p := c.part(k.Key(i)); p != nil && p.own != nil {
+			p.charged(t, k.Key(i), 0)
+		}
+	}
+}
+
+// park keeps a request until the partition is settled.
+func (p *part) park(t *turn, q *parked) verdict {
+	if len(p.parked) >= maxParked {
+		return overloaded
+	}
+	kept := *q
+	if q.reply.op == nil {
+		kept.charge = q.charge.Clone()
+	}
+	p.parked = append(p.parked, kept)
+	p.watch(t)
+	return waiting
+}
+
+// decide decides a check whose partitions are owned here, and locked.
+func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) verdict {
+	charge := c.shareOf(q.charge)
+	if idle != nil {
+		peek := charge.Peek
+		charge.Peek = true
+		err := c.table.Decide(t.at, charge, idle)
+		charge.Peek = peek
+		if err != nil {
+			return overloaded
+		}
+	}
+	if err := c.table.Decide(t.at, charge, answer); err != nil {
+		return overloaded
+	}
+	if charge != q.charge {
+		named(q.charge, answer)
+		if idle != nil {
+			named(q.charge, idle)
+		}
+		q.charge.Unnamed = charge.Unnamed
+	}
+	q.reply.unnamed = q.charge.Unnamed
+	for i := range answer.Len() {
+		answer.Limit(i).Owner = c.config.Self.Name
+	}
+	if len(parts) > 0 {
+		answer.Source = parts[0].source()
+		answer.Receipt.Epoch = parts[0].epoch.Counter
+	}
+	if answer.Allowed && answer.Receipt.Charged == 0 {
+		return answered
+	}
+	var h *held
+	n := 0
+	for i := range q.charge.Len() {
+		k := q.charge.Key(i)
+		changed, admitted := changes(answer, i, n, len(k.Rule.Limits))
+		n += len(k.Rule.Limits)
+		if !changed {
+			continue
+		}
+		cost := uint64(0)
+		if admitted {
+			cost = uint64(k.Cost)
+		}
+		p := c.part(k)
+		if stamp, wait := p.charged(t, k, cost); wait {
+			h = p.withhold(t, h, q, stamp, answer, idle)
+		}
+	}
+	if h != nil {
+		return withheld
+	}
+	return answered
+}
+
+// changes tells whether a decision changed a counter of a key, and whether it
+// admitted something there. The key's limits are n, beginning with that of index
+// from.
+func changes(d *limiter.Decision, _, from, n int) (changed, admitted bool) {
+	for j := from; j < from+n; j++ {
+		if d.Receipt.Has(j) {
+			changed = true
+		}
+		if l := d.Limit(j); l.Blocked {
+			changed = true
+		}
+	}
+	return changed, changed && d.Allowed
+}
+
+// withhold keeps a reply until the heir knows of the charge, in each partition
+// that calls for it.
+func (p *part) withhold(t *turn, h *held, q *parked, stamp uint64, answer, idle *limiter.Decision) *held {
+	own := p.own
+	if h == nil {
+		h = &held{charge: q.charge, answer: answer, idle: idle, reply: q.reply, since: t.now, until: q.until}
+		if q.reply.op == nil {
+			h.charge, h.answer = q.charge.Clone(), answer.Clone()
+			if idle != nil {
+				h.idle = idle.Clone()
+			}
+		}
+	}
+	h.waits.Add(1)
+	own.held = append(own.held, waiter{held: h, stamp: stamp})
+	if own.waitSince == 0 {
+		own.waitSince = t.now
+	}
+	own.hurry(t, p)
+	p.watch(t)
+	return h
+}
+
+// shareOf returns the charge as this node may decide it: an available owner in a
+// minority decides with its share.
+func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
+	v := c.view.Load()
+	if !v.minority() {
+		return k
+	}
+	var out *limiter.Charge
+	for i := range k.Len() {
+		key := k.Key(i)
+		if key.Rule.OnUnreachable != limiter.UnreachableLocal {
+			continue
+		}
+		if out == nil {
+			out = k.Clone()
+		}
+		out.Key(i).Rule = c.book.share(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
+	}
+	if out == nil {
+		return k
+	}
+	return out
+}
+
+// named makes a decision name the rules and limits of a charge, where it was
+// made with their shares.
+func named(k *limiter.Charge, d *limiter.Decision) {
+	n := 0
+	for i := range k.Len() {
+		key := k.Key(i)
+		for _, l := range key.Rule.Limits {
+			if n < d.Len() {
+				d.Limit(n).Rule, d.Limit(n).Limit = key.Rule, l
+			}
+			n++
+		}
+	}
+}
+
+// reply sends a decision to whoever asked.
+func (c *Core) reply(t *turn, r replyTo, answer, idle *limiter.Decision) {
+	if r.op != nil {
+		r.op.decided(t, c.self)
+		return
+	}
+	c.sendReply(t, r, answer, idle)
+}
+
+// refuse says that a request was not executed; p, if it is not nil, is the
+// partition that stood in the way, and locked.
+func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
+	out := peer.Reply{ID: r.id, Status: status}
+	if p != nil {
+		out.Owner, out.Partition = p.owner, p.id
+	}
+	if r.op == nil {
+		c.send(t, r.to, 60, false, func(_ *link, f *peer.Frame) { f.Replies = append(f.Replies, out) })
+		return
+	}
+	t.later = append(t.later, func(t *turn) {
+		if status == peer.Alive {
+			return // its owner has it
+		}
+		if status == peer.NotOwner && out.Owner.Instance != 0 && out.Owner.Instance != c.self {
+			r.op.route(t)
+			return
+		}
+		r.op.later(t, retryEvery)
+	})
+}
+
+// takesOver begins a takeover if there is none, and reports whether one is
+// under way; it is asked for when somebody cannot reach the owner.
+func (p *part) takesOver(t *turn) bool {
+	if p.round != nil && p.round.kind == peer.Takeover {
+		return true
+	}
+	if p.round != nil || p.fresh {
+		return false
+	}
+	if t.now < p.quiet {
+		return false
+	}
+	p.takeOver(t)
+	return p.role == peer.Owned || p.round != nil
+}
+
+// takeOver claims the partition of an owner that cannot be reached.
+func (p *part) takeOver(t *turn) {
+	if t.now < p.quiet {
+		p.watch(t)
+		return
+	}
+	p.ask(t, peer.Takeover, p.c.self, p.epoch)
+}
+
+// settleParked runs what waited, now that it is known who owns.
+func (p *part) settleParked(t *turn) {
+	if len(p.parked) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
+		return
+	}
+	all := p.parked
+	p.parked = nil
+	if p.role == peer.Owned {
+		t.later = append(t.later, func(t *turn) {
+			for i := range all {
+				p.c.rerun(t, &all[i])
+			}
+		})
+		return
+	}
+	for i := range all {
+		p.c.refuse(t, all[i].reply, peer.NotOwner, p)
+	}
+}
+
+// answerParked answers those who asked the heir in vain: the owner is alive.
+func (p *part) answerParked(t *turn, alive peer.Instance) {
+	all := p.parked
+	p.parked = nil
+	for i := range all {
+		status := peer.NotOwner
+		if all[i].sent && alive != 0 {
+			status = peer.Alive
+		}
+		p.c.refuse(t, all[i].reply, status, p)
+	}
+}
+
+// expireParked drops what nobody waits for any more.
+func (p *part) expireParked(t *turn) {
+	p.parked = slices.DeleteFunc(p.parked, func(q parked) bool { return t.now >= q.until })
+}
+
+// rerun handles a request that was parked.
+func (c *Core) rerun(t *turn, q *parked) {
+	if q.reply.over() || t.now >= q.until {
+		return
+	}
+	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
+	if q.reserve {
+		idle = new(limiter.Decision)
+	}
+	if o := q.reply.op; o != nil {
+		answer, idle = o.answer, o.idle
+	}
+	switch v, at := c.handle(t, q, answer, idle); v {
+	case answered:
+		q.answer(c, t, answer, idle)
+	case notOwner:
+		at.mu.Lock()
+		c.refuse(t, q.reply, peer.NotOwner, at)
+		at.mu.Unlock()
+	case overloaded:
+		c.refuse(t, q.reply, peer.Overloaded, nil)
+	}
+}
+
+// answer sends what came of a request.
+func (q *parked) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
+	switch {
+	case q.reply.op != nil:
+		q.reply.op.decided(t, c.self)
+	case q.kind == opCheck:
+		c.sendReply(t, q.reply, answer, idle)
+	case q.reply.id != 0:
+		n := uint32(q.count)
+		c.send(t, q.reply.to, 60, false, func(_ *link, f *peer.Frame) {
+			f.Replies = append(f.Replies, peer.Reply{ID: q.reply.id, Status: peer.Done, Count: n})
+		})
+	}
+}

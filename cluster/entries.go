@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/peer"
+)
+
+// entries is the state of one key, as it arrived.
+type entries struct {
+	hi   uint64
+	list []table.Entry
+}
+
+// split takes the entries of n keys.
+func split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []entries, rest []peer.Entry, ok bool) {
+	keys = make([]entries, 0, n)
+	all := make([]table.Entry, 0, entriesOf(from, n)) // in one piece of memory
+	for i := range from {
+		e := &from[i]
+		if e.First {
+			if len(keys) == n {
+				return keys, from[i:], true
+			}
+			keys = append(keys, entries{hi: e.Hi})
+		}
+		if len(keys) == 0 {
+			return nil, nil, false
+		}
+		if e.Gone {
+			continue
+		}
+		if int(e.Limit) >= len(limits) {
+			return nil, nil, false
+		}
+		all = append(all, table.Entry{
+			Hi: e.Hi, Lo: e.Lo, Limit: limits[e.Limit], Words: e.Words,
+			State: limiter.State{Time: limiter.Tick(e.Time), Until: limiter.Tick(e.Until), A: e.A, B: e.B},
+		})
+		k := &keys[len(keys)-1]
+		k.list = all[len(all)-len(k.list)-1 : len(all) : len(all)]
+	}
+	return keys, nil, len(keys) == n
+}
+
+// entriesOf returns how many of the entries are those of the first n keys.
+func entriesOf(from []peer.Entry, n int) int {
+	for i := range from {
+		if from[i].First {
+			if n--; n < 0 {
+				return i
+			}
+		}
+	}
+	return len(from)
+}

@@ -1,0 +1,379 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// rejoinEvery is how often the addresses to join by, and those of dead
+	// members, are asked. A split of the network does not heal by itself.
+	rejoinEvery = 5 * time.Second
+	// eager is how often while nobody has answered yet, for the first eagerRounds
+	// times, and patient from then on.
+	eager, patient = 500 * time.Millisecond, 2 * time.Second
+	eagerRounds    = 20
+	// maxTargets bounds the addresses that are asked in one round; of more,
+	// another choice is asked in each.
+	maxTargets = 32
+	// atOnce is how many are asked at a time.
+	atOnce = 8
+	// openFor is for how long Open waits for the first round.
+	openFor = 2 * time.Second
+)
+
+// joiner knows the addresses to join by.
+type joiner struct {
+	mu       sync.Mutex
+	seeds    []string            // as configured
+	resolved map[string][]string // each seed's addresses, when they were last found
+	own      map[string]bool     // addresses that mean this node
+}
+
+func (j *joiner) init(seeds []string, addr string, own []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seeds, j.resolved, j.own = seeds, map[string][]string{}, map[string]bool{addr: true}
+	for _, a := range own {
+		j.own[a] = true
+	}
+}
+
+// addrs returns the distinct addresses that the seeds resolve to, without this
+// node's own.
+func (j *joiner) addrs() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []string
+	for _, list := range j.resolved {
+		for _, a := range list {
+			if !j.own[a] && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (j *joiner) count() int { return len(j.addrs()) + 1 }
+
+func (j *joiner) isOwn(addr string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.own[addr]
+}
+
+// outcome is what came of asking some addresses.
+type outcome struct {
+	joined   int
+	refusals []error // final ones: trying again will not help
+	waiting  bool    // the name is another run's, which may be gone soon
+	unheard  bool    // one answered, and does not take this node for alive yet
+}
+
+// firstRound asks the addresses to join by once, and starts to ask them for as
+// long as the node lives. It returns the refusals if nobody let this node in.
+func (g *Gossip) firstRound(ctx context.Context) error {
+	run, cancel := context.WithCancel(context.Background())
+	stop := g.cancel
+	g.cancel = func() { cancel(); stop() }
+	first := make(chan outcome, 1)
+	g.wg.Go(func() { g.joinLoop(run, first) })
+	wait := time.NewTimer(openFor)
+	defer wait.Stop()
+	select {
+	case o := <-first:
+		if o.joined == 0 && len(o.refusals) > 0 && !g.SeedAnswered() {
+			return fmt.Errorf("gossip: no node lets this one in: %w", errors.Join(o.refusals...))
+		}
+		return nil
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// joinLoop asks the addresses to join by, and those of dead members, again and
+// again.
+func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
+	o := g.round(ctx)
+	first <- o
+	told := newTold()
+	unheard := 0 // rounds in a row
+	for n := 1; ; n++ {
+		if unheard++; !o.unheard {
+			unheard = 0
+		}
+		for _, err := range o.refusals {
+			g.tell(told, err)
+		}
+		wait := time.NewTimer(g.pause(o, n, unheard))
+	waiting:
+		for {
+			select {
+			case <-ctx.Done():
+				wait.Stop()
+				return
+			case err := <-g.refused:
+				g.tell(told, err)
+			case <-wait.C:
+				break waiting
+			}
+		}
+		g.mu.Lock()
+		over := g.leaving
+		g.roster.expire(time.Now())
+		g.mu.Unlock()
+		if over {
+			return
+		}
+		o = g.round(ctx)
+	}
+}
+
+// pause returns how long to wait after the n-th round, and after so many in a
+// row in which someone answered who is not taken for alive.
+func (g *Gossip) pause(o outcome, n, unheard int) time.Duration {
+	switch {
+	case unheard > 0 && unheard <= 4: // not for ever: it may be a member's second address
+		return eager
+	case o.waiting:
+		return 2 * eager
+	case g.SeedAnswered() || len(g.cfg.Join) == 0:
+		// Nodes that were started together need not ask together.
+		return rejoinEvery - time.Duration(rand.Int64N(int64(rejoinEvery/10)))
+	case n < eagerRounds:
+		return eager
+	default:
+		return patient
+	}
+}
+
+// told remembers what OnRefused was told, for a minute.
+type told map[string]time.Time
+
+func newTold() told { return told{} }
+
+func (g *Gossip) tell(t told, err error) {
+	now := time.Now()
+	kind := kindOf(err.Error())
+	if g.cfg.OnRefused == nil || now.Sub(t[kind]) < quietFor {
+		return
+	}
+	if len(t) >= maxKinds {
+		clear(t)
+	}
+	t[kind] = now
+	g.cfg.OnRefused(err)
+}
+
+// round asks all that should be asked once.
+func (g *Gossip) round(ctx context.Context) outcome {
+	each(atOnce, g.cfg.Join, func(seed string) { g.resolveSeed(ctx, seed) })
+	var mu sync.Mutex
+	var all outcome
+	each(atOnce, g.targets(), func(addr string) {
+		if ctx.Err() != nil {
+			return
+		}
+		o := g.ask(addr)
+		mu.Lock()
+		defer mu.Unlock()
+		all.joined += o.joined
+		all.refusals = append(all.refusals, o.refusals...)
+		all.waiting = all.waiting || o.waiting
+		all.unheard = all.unheard || o.unheard
+	})
+	return all
+}
+
+// resolveSeed looks up the addresses of one seed. If that fails, those that were
+// found before stay.
+func (g *Gossip) resolveSeed(ctx context.Context, seed string) {
+	host, port, err := splitAddr(seed)
+	if err != nil {
+		return // Open has refused it
+	}
+	addrs, err := g.cfg.resolve(ctx, host)
+	if err != nil {
+		if ctx.Err() == nil {
+			g.log.say(slog.LevelWarn, "resolve "+seed, "an address to join by cannot be resolved, and is tried again",
+				slog.String("address", seed), slog.Any("error", err))
+		}
+		return
+	}
+	list := make([]string, len(addrs))
+	for i, a := range addrs {
+		list[i] = netip.AddrPortFrom(a, port).String()
+	}
+	g.join.mu.Lock()
+	defer g.join.mu.Unlock()
+	g.join.resolved[seed] = list
+}
+
+// targets returns the addresses to ask: those to join by and those of the dead,
+// unless a live member is there.
+func (g *Gossip) targets() []string {
+	out := g.join.addrs()
+	g.mu.Lock()
+	for _, r := range g.roster.gone {
+		if r.fate == dead && !slices.Contains(out, r.GossipAddr) {
+			out = append(out, r.GossipAddr)
+		}
+	}
+	there := make(map[string]bool, len(g.roster.live))
+	for _, a := range g.roster.live {
+		there[a.GossipAddr] = true
+	}
+	g.mu.Unlock()
+	out = slices.DeleteFunc(out, func(a string) bool { return there[a] || g.join.isOwn(a) })
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out[:min(len(out), maxTargets)]
+}
+
+// ask exchanges views with whoever is at an address.
+func (g *Gossip) ask(addr string) outcome {
+	g.mu.Lock()
+	mirrors := g.mirrors
+	g.mu.Unlock()
+	if _, err := g.ml.Join([]string{addr}); err != nil {
+		return g.failed(addr, err)
+	}
+	g.mu.Lock()
+	alone, mirrored, there := len(g.roster.live) == 0, g.mirrors > mirrors, false
+	for _, a := range g.roster.live {
+		there = there || a.GossipAddr == addr
+	}
+	g.mu.Unlock()
+	if alone && mirrored {
+		// Who answered knows of nobody but this node: it is this node.
+		g.join.mu.Lock()
+		g.join.own[addr] = true
+		g.join.mu.Unlock()
+		return outcome{}
+	}
+	// Who answered and is not taken for alive was held for dead here. It has
+	// heard of that now, and protests; the next exchange brings it in.
+	return outcome{joined: 1, unheard: !there}
+}
+
+// failed finds out why an exchange failed, and says so.
+func (g *Gossip) failed(addr string, err error) outcome {
+	text := err.Error()
+	r := g.refusalIn(text)
+	say := func(level slog.Level, what string, err error) {
+		g.log.say(level, "join "+addr+what, what, slog.String("address", addr), slog.Any("error", err))
+	}
+	final := func(kind error, what string) outcome {
+		err := fmt.Errorf("%s: %s: %w", addr, what, kind)
+		say(slog.LevelError, "cannot join", err)
+		return outcome{refusals: []error{err}}
+	}
+	switch {
+	case r != nil && errors.Is(r, ErrNameTaken):
+		if !g.alive(r) {
+			say(slog.LevelInfo, "waiting until this node's former run is known to be gone", r)
+			return outcome{waiting: true}
+		}
+		err := fmt.Errorf("%s: %w; it is alive: give one of them another name", addr, r)
+		say(slog.LevelError, "cannot join", err)
+		return outcome{refusals: []error{err}}
+	case r != nil:
+		err := fmt.Errorf("%s: %w", addr, r)
+		say(slog.LevelError, "cannot join", err)
+		return outcome{refusals: []error{err}}
+	case strings.Contains(text, "could decrypt the message"):
+		return final(ErrOtherKey, "it answers in another gossip key than this node's")
+	case strings.Contains(text, "encryption is not configured"):
+		return final(ErrOtherKey, "it answers encrypted, and this node has no gossip key")
+	case strings.Contains(text, "remote state is not encrypted"):
+		return final(ErrOtherKey, "it answers without encryption, so it has no gossip key or is no gossip port")
+	case isSilence(text) || g.knows(addr):
+		say(slog.LevelDebug, "nobody there yet", err)
+		g.mu.Lock()
+		g.silence = errors.New(plain(text))
+		g.mu.Unlock()
+	default:
+		err := fmt.Errorf("%s: %w: what listens there answers not as the gossip port of a Weir node (%s)", addr, ErrForeign, plain(text))
+		say(slog.LevelWarn, "cannot join", err)
+		g.refuse(err)
+	}
+	return outcome{}
+}
+
+// plain is the text of memberlist's error about one address, in one line.
+func plain(text string) string {
+	if _, after, ok := strings.Cut(text, "* Failed to join "); ok {
+		text = after
+	} else if _, after, ok := strings.Cut(text, "* failed to join "); ok {
+		text = after
+	}
+	return clip(strings.Join(strings.Fields(text), " "))
+}
+
+func (g *Gossip) refuse(err error) {
+	select {
+	case g.refused <- err:
+	default:
+	}
+}
+
+// isSilence reports whether an exchange failed because nobody is there, rather
+// than because of what is there.
+func isSilence(text string) bool {
+	if strings.Contains(text, "dial tcp") {
+		return true
+	}
+	for _, s := range []string{"connection refused", "connection reset", "use of closed"} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusalIn returns the latest refusal that an error of memberlist's quotes.
+func (g *Gossip) refusalIn(text string) *refusal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := len(g.refusals) - 1; i >= 0; i-- {
+		if r := g.refusals[i]; strings.Contains(text, r.Error()) {
+			return &r
+		}
+	}
+	return nil
+}
+
+// alive reports whether the node of this one's name that a refusal tells of
+// answers when it is asked itself. Each keeps the other out, so neither learns
+// anything by it; a probe's answer could carry members along.
+func (g *Gossip) alive(r *refusal) bool {
+	_, err := g.ml.Join([]string{r.addr})
+	if err == nil {
+		return false // it is another node by now
+	}
+	again := g.refusalIn(err.Error())
+	return again != nil && errors.Is(again, ErrNameTaken) && again.addr == r.addr
+}
+
+// knows reports whether a member that is gone was at an address.
+func (g *Gossip) knows(addr string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.roster.gone {
+		if r.GossipAddr == addr {
+			return true
+		}
+	}
+	return false
+}

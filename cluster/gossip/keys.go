@@ -1,0 +1,90 @@
+package gossip
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// maxKeys bounds the keys: each packet that none of them opens costs as many
+// attempts.
+const maxKeys = 8
+
+// checkKeys says what is wrong with keys. It never shows one.
+func checkKeys(keys [][]byte) error {
+	var errs []error
+	if len(keys) > maxKeys {
+		errs = append(errs, fmt.Errorf("gossip: %d keys, and %d are the most: take out those that no node uses any more", len(keys), maxKeys))
+	}
+	for i, k := range keys {
+		if memberlist.ValidateKey(k) != nil {
+			errs = append(errs, fmt.Errorf("gossip: key %d has %d bytes, and must have 16, 24 or 32", i+1, len(k)))
+		}
+		if slices.ContainsFunc(keys[:i], func(o []byte) bool { return bytes.Equal(o, k) }) {
+			errs = append(errs, fmt.Errorf("gossip: key %d is given twice", i+1))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// SetKeys replaces the keys that encrypt gossip: the first encrypts, all
+// decrypt. To change the key of a running cluster, set on every node old and
+// new, then on every node new and old, then on every node new alone. A node
+// that was opened without keys cannot be given any, and one with keys cannot
+// lose them all.
+func (g *Gossip) SetKeys(keys [][]byte) error {
+	if err := checkKeys(keys); err != nil {
+		return err
+	}
+	if len(keys) == 0 || g.ring == nil {
+		return errors.New("gossip: encryption is turned on and off by a restart, with keys or without")
+	}
+	g.keysMu.Lock()
+	defer g.keysMu.Unlock()
+	return setKeys(g.ring, keys)
+}
+
+// setKeys makes a key ring hold keys, the first one primary.
+//
+// The ring gives its slice to readers that hold no lock, and takes a key out by
+// moving those behind it. So only the last one is taken out, where nothing moves.
+// A wanted key that stands behind an unwanted one is brought forward first, by
+// making it primary for a moment; every key that stands there has been in the
+// ring before, so others know it.
+func setKeys(ring *memberlist.Keyring, keys [][]byte) error {
+	wanted := func(k []byte) bool {
+		return slices.ContainsFunc(keys, func(w []byte) bool { return bytes.Equal(w, k) })
+	}
+	primary := bytes.Clone(keys[0])
+	if err := ring.AddKey(primary); err != nil {
+		return err
+	}
+	if err := ring.UseKey(primary); err != nil {
+		return err
+	}
+	for range 2 * maxKeys {
+		have := ring.GetKeys()
+		if !slices.ContainsFunc(have, func(k []byte) bool { return !wanted(k) }) {
+			break
+		}
+		last := have[len(have)-1]
+		var err error
+		if wanted(last) {
+			err = errors.Join(ring.UseKey(last), ring.UseKey(primary))
+		} else {
+			err = ring.RemoveKey(last)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, k := range keys[1:] {
+		if err := ring.AddKey(bytes.Clone(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package gossip
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// keysOf returns keys of one byte repeated.
+func keysOf(n []byte) (out [][]byte) {
+	for _, b := range n {
+		out = append(out, key(b))
+	}
+	return out
+}
+
+func TestSetKeysOnARing(t *testing.T) {
+	for _, c := range []struct{ from, to []byte }{
+		{[]byte{1}, []byte{1, 2}}, {[]byte{1, 2}, []byte{2, 1}}, {[]byte{2, 1}, []byte{2}}, {[]byte{1}, []byte{2}},
+		{[]byte{1, 2, 3}, []byte{1, 3}}, {[]byte{1, 2, 3, 4}, []byte{4, 2}}, {[]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{11, 12, 13, 14, 15, 16, 17, 18}},
+		{[]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{8, 1, 7, 2, 11, 12}},
+	} {
+		ring := &memberlist.Keyring{}
+		if err := setKeys(ring, keysOf(c.from)); err != nil {
+			t.Fatal(err)
+		}
+		if err := setKeys(ring, keysOf(c.to)); err != nil {
+			t.Fatal(err)
+		}
+		got := ring.GetKeys()
+		if len(got) != len(c.to) || !bytes.Equal(got[0], key(c.to[0])) {
+			t.Errorf("%v to %v: %d keys, the first %d", c.from, c.to, len(got), got[0][0])
+		}
+		for _, b := range c.to {
+			if !strings.Contains(fmt.Sprint(got), fmt.Sprintf("%v", key(b))) {
+				t.Errorf("%v to %v: key %d is missing", c.from, c.to, b)
+			}
+		}
+	}
+}
+
+// Readers of a ring hold its slice without a lock, while keys are changed: no
+// key that stays may be missing for a moment, none be there twice, and nothing
+// be written where they read, which the race detector sees.
+func TestKeysChangeUnderReaders(t *testing.T) {
+	ring := &memberlist.Keyring{}
+	steps := [][]byte{{1, 2, 3}, {1, 3}, {3, 4, 1}, {1, 5, 3}, {3, 1}, {6, 7, 1, 3}, {1, 3, 2}}
+	if err := setKeys(ring, keysOf(steps[0])); err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var have []byte
+			for _, k := range ring.GetKeys() {
+				have = append(have, k[0])
+			}
+			sorted := slices.Sorted(slices.Values(have))
+			if len(slices.Compact(sorted)) != len(have) || !slices.Contains(have, 1) || !slices.Contains(have, 3) {
+				t.Errorf("a reader finds the keys %v: one is missing or there twice", have)
+				return
+			}
+		}
+	}()
+	for range 3000 {
+		for _, s := range steps {
+			if err := setKeys(ring, keysOf(s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	close(stop)
+	<-done
+}

@@ -1,0 +1,253 @@
+package gossip
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLines bounds the lines that wait for the logger, maxKinds the kinds of
+	// lines that are told apart for once a minute, maxText a line's bytes.
+	maxLines, maxKinds, maxText = 256, 512, 300
+	// quietFor is how long a kind of line is silent after it was said.
+	quietFor = time.Minute
+)
+
+// journal passes lines on to a logger. Whoever has a line to say may hold a
+// lock of memberlist's, so nobody waits: what does not fit is dropped, and
+// counted.
+type journal struct {
+	out   *slog.Logger
+	now   func() time.Time
+	lines chan line
+
+	mu      sync.Mutex
+	closed  bool
+	dropped int
+	said    map[string]saying
+}
+
+type line struct {
+	level slog.Level
+	text  string
+	attrs []slog.Attr
+}
+
+// saying is a kind of line that was said, and how often it would have been since.
+type saying struct {
+	at   time.Time
+	more int
+}
+
+func newJournal(out *slog.Logger, now func() time.Time) *journal {
+	return &journal{out: out, now: now, lines: make(chan line, maxLines), said: map[string]saying{}}
+}
+
+// run passes lines on until close.
+func (j *journal) run() {
+	for l := range j.lines {
+		j.out.LogAttrs(context.Background(), l.level, l.text, l.attrs...)
+	}
+}
+
+// close ends run, once what was said is passed on. Later lines are dropped.
+func (j *journal) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.closed {
+		j.closed = true
+		close(j.lines)
+	}
+}
+
+// say passes a line on. Lines of one kind are said once a minute; an empty kind
+// always.
+func (j *journal) say(level slog.Level, kind, text string, attrs ...slog.Attr) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed || !j.out.Enabled(context.Background(), level) {
+		return
+	}
+	more, ok := j.due(kind)
+	if !ok {
+		return
+	}
+	if more > 0 {
+		attrs = append(attrs, slog.Int("repeated", more))
+	}
+	if j.dropped > 0 {
+		attrs = append(attrs, slog.Int("lines_dropped", j.dropped))
+	}
+	select {
+	case j.lines <- line{level, text, attrs}:
+		j.dropped = 0
+	default:
+		j.dropped++
+	}
+}
+
+// due reports whether a kind may be said again, and how often it was not.
+func (j *journal) due(kind string) (more int, ok bool) {
+	if kind == "" {
+		return 0, true
+	}
+	now := j.now()
+	if _, known := j.said[kind]; !known && len(j.said) >= maxKinds {
+		maps.DeleteFunc(j.said, func(_ string, s saying) bool { return now.Sub(s.at) >= quietFor })
+		if len(j.said) >= maxKinds {
+			kind = "" // so many sources that they are not told apart
+		}
+	}
+	s, known := j.said[kind]
+	if known && now.Sub(s.at) < quietFor {
+		s.more++
+		j.said[kind] = s
+		return 0, false
+	}
+	j.said[kind] = saying{at: now}
+	return s.more, true
+}
+
+// lines is a handler of the lines that memberlist logs, which have no attributes.
+type lines struct{ journal *journal }
+
+// Enabled lets everything through: how grave a line is stands in the line.
+func (lines) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle takes a line. It never fails.
+func (l lines) Handle(_ context.Context, r slog.Record) error {
+	level, kind, text, source := translate(r.Message)
+	var attrs []slog.Attr
+	if source != "" {
+		attrs = []slog.Attr{slog.String("from", source)}
+	}
+	l.journal.say(level, kind, text, attrs...)
+	return nil
+}
+
+// WithAttrs and WithGroup have nothing to add.
+func (l lines) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup has nothing to add.
+func (l lines) WithGroup(string) slog.Handler { return l }
+
+// meaning is what a line of memberlist's means here.
+type meaning struct {
+	part  string // of the line
+	level slog.Level
+	text  string // empty: memberlist's
+}
+
+const (
+	textKey     = "refused gossip that is encrypted with another key, or not at all"
+	textForeign = "something that is no gossip arrived on the gossip port"
+)
+
+// meanings returns the lines that are worth translating; the first that fits
+// holds. What is said here in another way, or is of no use to an operator, is
+// for debugging.
+func meanings() []meaning {
+	return []meaning{
+		{"could decrypt the message", slog.LevelWarn, textKey},
+		{"remote state is not encrypted", slog.LevelWarn, textKey},
+		{"encryption is not configured", slog.LevelWarn, textKey},
+		{"Decrypt packet failed", slog.LevelWarn, textKey},
+		{"too small to decrypt", slog.LevelWarn, textKey},
+		{"unsupported encryption version", slog.LevelWarn, textKey},
+		{"Failed push/pull merge", slog.LevelDebug, ""},
+		{"ignoring alive message", slog.LevelDebug, ""},
+		{"Conflicting address for", slog.LevelDebug, ""},
+		{"Failed push/pull", slog.LevelDebug, ""},
+		{"Push/Pull with", slog.LevelDebug, ""},
+		{"Failed to send", slog.LevelDebug, ""},
+		{"Failed fallback", slog.LevelDebug, ""},
+		{"Failed to forward ack", slog.LevelDebug, ""},
+		{"Failed to push local state", slog.LevelDebug, ""},
+		{"use of closed network connection", slog.LevelDebug, ""},
+		{"Received invalid msgType", slog.LevelWarn, textForeign},
+		{"not supported", slog.LevelWarn, textForeign},
+		{"Failed to decode", slog.LevelWarn, textForeign},
+		{"Failed to decompress", slog.LevelWarn, textForeign},
+		{"Failed to read remote state", slog.LevelWarn, textForeign},
+		{"failed to receive", slog.LevelWarn, textForeign},
+		{"missing message type", slog.LevelWarn, textForeign},
+		{"unacceptable label", slog.LevelWarn, textForeign},
+		{"cannot decode label", slog.LevelWarn, textForeign},
+		{"label header", slog.LevelWarn, textForeign},
+		{"invalid checksum", slog.LevelWarn, textForeign},
+		{"truncated messages", slog.LevelWarn, textForeign},
+		{"UDP packet too short", slog.LevelWarn, textForeign},
+		{"Refuting", slog.LevelInfo, "another node took this one for dead, or for its former run; told it otherwise"},
+		{"over TCP but UDP probes failed", slog.LevelWarn, ""},
+		{"Got ping for unexpected node", slog.LevelDebug, ""},
+		{"Binding to public address without encryption", slog.LevelWarn, "gossip listens on a public address without encryption: anyone who reaches it can join"},
+	}
+}
+
+var sourceAt = regexp.MustCompile(`\s*from=(\S+)`)
+
+// translate takes a line of memberlist's apart: how grave it is, its kind (what
+// it says, of which host), what to say, and from whom it came.
+func translate(s string) (level slog.Level, kind, text, source string) {
+	tag, text, ok := strings.Cut(strings.TrimSpace(s), "] ")
+	if !ok {
+		tag, text = "[WARN", tag
+	}
+	switch tag {
+	case "[ERR", "[ERROR", "[WARN":
+		level = slog.LevelWarn
+	default:
+		level = slog.LevelDebug
+	}
+	text = strings.TrimPrefix(text, "memberlist: ")
+	if m := sourceAt.FindStringSubmatch(text); m != nil {
+		source = m[1]
+		text = strings.Replace(text, m[0], "", 1)
+	}
+	if level > slog.LevelDebug {
+		for _, m := range meanings() {
+			if strings.Contains(text, m.part) {
+				level = m.level
+				if m.text != "" {
+					text = m.text
+				}
+				break
+			}
+		}
+	}
+	if level > slog.LevelDebug {
+		kind = kindOf(text) + " " + hostOf(source)
+	}
+	return level, kind, clip(text), source
+}
+
+// kindOf is a text without its digits: what differs between two lines of one
+// kind are addresses, ports and numbers.
+func kindOf(text string) string {
+	return clip(strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text))
+}
+
+// hostOf is an address without its port, which is another for each connection.
+func hostOf(addr string) string {
+	if i := strings.LastIndexByte(addr, ':'); i >= 0 {
+		return addr[:i]
+	}
+	return addr
+}
+
+func clip(s string) string {
+	if len(s) > maxText {
+		return strings.ToValidUTF8(s[:maxText], "") + "…"
+	}
+	return s
+}

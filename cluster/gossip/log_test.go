@@ -1,0 +1,128 @@
+package gossip
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTranslate(t *testing.T) {
+	for _, c := range []struct {
+		line  string
+		level slog.Level
+		text  string
+		from  string
+	}{
+		{"[DEBUG] memberlist: Stream connection from=1.2.3.4:5\n", slog.LevelDebug, "Stream connection", "1.2.3.4:5"},
+		{"[INFO] memberlist: Suspect x has failed, no acks received\n", slog.LevelDebug, "Suspect x has failed, no acks received", ""},
+		{"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.4:5\n", slog.LevelWarn, textKey, "1.2.3.4:5"},
+		{"[ERR] memberlist: msg type (99) not supported from=[::1]:5\n", slog.LevelWarn, textForeign, "[::1]:5"},
+		{"[WARN] memberlist: Refuting a suspect message (from: x)\n", slog.LevelInfo, "another node took this one for dead, or for its former run; told it otherwise", ""},
+		{"[WARN] memberlist: Was able to connect to x over TCP but UDP probes failed, network may be misconfigured\n", slog.LevelWarn,
+			"Was able to connect to x over TCP but UDP probes failed, network may be misconfigured", ""},
+		{"[ERR] memberlist: Push/Pull with x failed: dial tcp\n", slog.LevelDebug, "Push/Pull with x failed: dial tcp", ""},
+		{"Err: something new\n", slog.LevelWarn, "Err: something new", ""},
+	} {
+		level, _, text, from := translate(c.line)
+		if level != c.level || text != c.text || from != c.from {
+			t.Errorf("%q:\n got %v %q %q\nwant %v %q %q", c.line, level, text, from, c.level, c.text, c.from)
+		}
+	}
+}
+
+// A line is of one kind whatever its numbers and the port it came from, and of
+// another if it came from another host.
+func TestKinds(t *testing.T) {
+	kind := func(line string) string {
+		_, k, _, _ := translate(line)
+		return k
+	}
+	a := kind("[WARN] memberlist: new trouble (17) from=1.2.3.4:5000")
+	if b := kind("[WARN] memberlist: new trouble (18) from=1.2.3.4:6000"); a != b {
+		t.Errorf("%q and %q should be one kind", a, b)
+	}
+	if b := kind("[WARN] memberlist: new trouble (18) from=1.2.3.5:6000"); a == b {
+		t.Errorf("two hosts have one kind, %q", a)
+	}
+	if k := kind("[ERR] memberlist: " + strings.Repeat("long ", 1000)); len(k) > maxText+10 {
+		t.Errorf("a kind of %d bytes", len(k))
+	}
+}
+
+// journals returns a journal whose clock is at the pointer, and what it says.
+func journals(now *time.Time) (*journal, *bytes.Buffer) {
+	var b bytes.Buffer
+	h := slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	return newJournal(slog.New(h), func() time.Time { return *now }), &b
+}
+
+func TestOnceAMinute(t *testing.T) {
+	now := someday
+	j, out := journals(&now)
+	for range 5 {
+		j.say(slog.LevelWarn, "a", "again")
+	}
+	j.say(slog.LevelWarn, "b", "other")
+	j.say(slog.LevelInfo, "", "always")
+	j.say(slog.LevelInfo, "", "always")
+	j.say(slog.LevelDebug, "", "not asked for")
+	now = now.Add(quietFor)
+	j.say(slog.LevelWarn, "a", "again")
+	j.close()
+	j.close()
+	j.say(slog.LevelWarn, "", "too late")
+	j.run()
+	want := "level=WARN msg=again\nlevel=WARN msg=other\nlevel=INFO msg=always\nlevel=INFO msg=always\nlevel=WARN msg=again repeated=4\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out, want)
+	}
+}
+
+// Nobody waits for a logger that is slow, and what is lost is counted.
+func TestLinesAreDroppedNotWaitedFor(t *testing.T) {
+	now := someday
+	j, out := journals(&now)
+	for range maxLines + 7 {
+		j.say(slog.LevelInfo, "", "line")
+	}
+	<-j.lines
+	j.say(slog.LevelInfo, "", "after")
+	j.close()
+	j.run()
+	if got := strings.Count(out.String(), "msg=line"); got != maxLines-1 {
+		t.Errorf("%d lines, want %d", got, maxLines-1)
+	}
+	if !strings.Contains(out.String(), "msg=after lines_dropped=7") {
+		t.Error("it is not said that 7 lines were dropped")
+	}
+}
+
+// Sources without end take bounded memory: beyond the bound they are one kind.
+func TestKindsAreBounded(t *testing.T) {
+	now := someday
+	j, out := journals(&now)
+	j.lines = make(chan line, 10*maxKinds) // the bound of lines is another test's
+	from := slog.NewLogLogger(lines{j}, slog.LevelInfo)
+	for i := range 10 * maxKinds {
+		from.Printf("[ERR] memberlist: trouble from=host-%d:1", i)
+	}
+	j.close()
+	j.run()
+	if len(j.said) > maxKinds+1 {
+		t.Errorf("%d kinds are remembered, and %d are the most", len(j.said), maxKinds)
+	}
+	if n := strings.Count(out.String(), "\n"); n > maxKinds+1 {
+		t.Errorf("%d lines, want %d", n, maxKinds+1)
+	}
+	now = now.Add(quietFor)
+	if _, ok := j.due("new"); !ok || len(j.said) > 1 {
+		t.Errorf("a minute later %d kinds are remembered, want the new one", len(j.said))
+	}
+}

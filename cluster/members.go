@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+)
+
+// staleAfter is how long a dead member counts for partitions that are not
+// closed.
+const staleAfter = 10 * limiter.Minute
+
+// peerBook remembers by name who is a member, also those that are dead: they
+// count until they leave, or are forgotten.
+type peerBook struct {
+	known map[string]*acquaintance
+}
+
+type acquaintance struct {
+	instance peer.Instance
+	gone     bool         // left, or forgotten
+	live     bool         // in the view
+	since    limiter.Tick // when it was found dead
+}
+
+// SetMembers takes note of the members that are joining, active or leaving, this
+// node included, and of those that left gracefully. It returns how many members
+// there are by name, in any state: for closed partitions, and for the others.
+func (c *Core) SetMembers(members []peer.Member, left []peer.Known) (known, recent int) {
+	now := c.sched.Now()
+	c.peersMu.Lock()
+	defer c.peersMu.Unlock()
+	for _, a := range c.peers.known {
+		if a.live {
+			a.live, a.since = false, now
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		c.peers.known[m.Name] = &acquaintance{instance: m.Instance, live: true, gone: false}
+	}
+	for _, k := range left {
+		c.peers.hear(k, now)
+	}
+	return c.peers.count(now)
+}
+
+// hear takes note of what is said of a member.
+func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
+	have := b.known[k.Name]
+	switch {
+	case have == nil && len(b.known) < maxPeers:
+		b.known[k.Name] = &acquaintance{instance: k.Instance, gone: k.Gone, since: now}
+	case have == nil || have.live:
+	case have.instance == k.Instance:
+		have.gone = have.gone || k.Gone
+	case have.gone && !k.Gone:
+		// Another run of it, of which it is not known that it left.
+		*have = acquaintance{instance: k.Instance, since: now}
+	}
+}
+
+func (b *peerBook) count(now limiter.Tick) (known, recent int) {
+	live := 0
+	for _, a := range b.known {
+		if a.live {
+			live++
+		}
+	}
+	for _, a := range b.known {
+		if a.gone {
+			continue
+		}
+		known++
+		if a.live || now-a.since < staleAfter {
+			recent++
+		}
+	}
+	if 2*live <= recent {
+		return known, known // only a majority forgets by itself
+	}
+	return known, recent
+}
+
+// Forget has a dead member count no more. It reports whether there was one of
+// that name.
+func (c *Core) Forget(name string) bool {
+	c.peersMu.Lock()
+	defer c.peersMu.Unlock()
+	a := c.peers.known[name]
+	if a == nil || a.live || a.gone {
+		return false
+	}
+	a.gone = true
+	return true
+}
+
+// Dead returns the members that count although they are not in the view.
+func (c *Core) Dead() []peer.Known {
+	var out []peer.Known
+	for _, k := range c.acquaintances() {
+		c.peersMu.Lock()
+		a := c.peers.known[k.Name]
+		dead := a != nil && !a.live && !a.gone
+		c.peersMu.Unlock()
+		if dead {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Recount returns the counts that SetMembers returned, as of now.
+func (c *Core) Recount() (known, recent int) {
+	c.peersMu.Lock()
+	defer c.peersMu.Unlock()
+	return c.peers.count(c.sched.Now())
+}
+
+// acquaintances returns all that is known, by name.
+func (c *Core) acquaintances() []peer.Known {
+	c.peersMu.Lock()
+	defer c.peersMu.Unlock()
+	out := make([]peer.Known, 0, len(c.peers.known))
+	for name, a := range c.peers.known {
+		out = append(out, peer.Known{Name: name, Instance: a.instance, Gone: a.gone})
+	}
+	slices.SortFunc(out, func(a, b peer.Known) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// introduce tells a member whom this node knows.
+func (c *Core) introduce(t *turn, to peer.Instance) {
+	known := c.acquaintances()
+	c.send(t, to, 64*len(known), false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, known...) })
+}
+
+// leave tells the members, directly, that this node is about to go: gossip may
+// bring it to them when it is too late to find another relay.
+func (c *Core) leave(t *turn, v *View) {
+	self := peer.Known{Name: c.config.Self.Name, Instance: c.self, Gone: true}
+	for i := range v.Members {
+		c.send(t, v.Members[i].Instance, 64, false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, self) })
+	}
+}
+
+// hearOfMembers takes note of whom another member knows. What it says of itself
+// is that it leaves, which is not to have left.
+func (c *Core) hearOfMembers(from peer.Instance, known []peer.Known) {
+	now := c.sched.Now()
+	c.peersMu.Lock()
+	for _, k := range known {
+		if k.Instance == from && k.Gone {
+			l := c.link(from)
+			l.mu.Lock()
+			l.leaving = true
+			l.mu.Unlock()
+			continue
+		}
+		c.peers.hear(k, now)
+	}
+	n, recent := c.peers.count(now)
+	c.peersMu.Unlock()
+	v := c.view.Load()
+	if n != v.Known || recent != v.Recent {
+		next := *v
+		next.Known, next.Recent = max(n, len(v.Members)), max(recent, len(v.Members))
+		c.view.CompareAndSwap(v, &next)
+	}
+}
+
+// nearby returns the members that count, are not in the view, and have a direct
+// connection to this node: those that have just started. all is false if there
+// are others that count.
+func (c *Core) nearby(v *View) (near []peer.Instance, all bool) {
+	if v.Known == len(v.Members) {
+		return nil, true
+	}
+	c.peersMu.Lock()
+	for _, a := range c.peers.known {
+		if !a.live && !a.gone {
+			near = append(near, a.instance)
+		}
+	}
+	c.peersMu.Unlock()
+	slices.Sort(near)
+	for _, i := range near {
+		if v.has(i) || !c.reachable(i) {
+			return nil, false
+		}
+	}
+	return near, len(near) == v.Known-len(v.Members)
+}

@@ -1,0 +1,367 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+)
+
+// The times of membership.
+const (
+	stillFor        = 300 * limiter.Millisecond // the view stands still so long before a node becomes active
+	informedWithin  = 3 * limiter.Second        // or so long, where the others do not tell what they hold
+	aloneAfter      = 3 * limiter.Second        // so long nobody else's address is found: this node is the first
+	unansweredAfter = 10 * limiter.Second       // so long nobody answers: it goes on without
+	joinedWithin    = 30 * limiter.Second       // a view that never stands still is waited for no longer
+	settledWithin   = 10 * limiter.Second       // an active node that is not settled is ready all the same
+	leaveWithin     = 10 * limiter.Second       // what is not handed over then counts as lost in a crash
+	lookEvery       = 50 * limiter.Millisecond  // while joining or settling
+	vacatedEvery    = 10 * limiter.Millisecond  // while leaving
+	recountEvery    = 2 * limiter.Second        // the dead count for a while only
+)
+
+var (
+	// ErrJoining is wrapped by what [Membership.Ready] returns before the node is
+	// active.
+	ErrJoining = errors.New("the node is joining")
+	// ErrSettling is wrapped while an active node does not hold yet what it should.
+	ErrSettling = errors.New("partitions are not settled")
+	// ErrLeaving is returned by [Membership.Ready] and [Membership.Leave] when the
+	// node leaves, or has left.
+	ErrLeaving = errors.New("the node is leaving")
+)
+
+// MembershipConfig says what a [Membership] works with. All fields are required
+// but those that say so.
+type MembershipConfig struct {
+	// Core gets the views. Self is the node as the core was told of it.
+	Core *Core
+	Self peer.Member
+	// Scheduler is the core's.
+	Scheduler Scheduler
+	// Ring returns the ring of some names, sorted. It is called where nothing
+	// waits for it, from one goroutine at a time, and may take long.
+	Ring func(names []string) (Ring, error)
+	// Tell tells the others what this node says of itself. It must not wait for
+	// them. Its calls do not overlap.
+	Tell func(self peer.Member)
+	// Seeds returns to how many addresses those to join by resolve, this node's own
+	// included. It is asked while the node is joining, and nil for a node that
+	// joins nobody, which is active at once.
+	Seeds func() int
+	// Complain is told of a ring that cannot be built; the old view stays in force.
+	Complain func(err error)
+}
+
+// Membership turns what gossip tells into the views of a core, and takes a node
+// through its states: joining, active, leaving. It waits for nothing and has no
+// clock: the scheduler calls it. Its methods may be called by many goroutines.
+type Membership struct {
+	config  MembershipConfig
+	telling sync.Mutex // held around Tell; taken before mu
+
+	mu       sync.Mutex
+	self     peer.Member
+	others   []peer.Member            // live, by name
+	dead     []peer.Known             // not live, and neither left nor forgotten
+	named    map[string]peer.Instance // all of the last update
+	departed []peer.Known             // left or forgotten, and the core does not know yet
+	began    limiter.Tick             // of this state
+	changed  limiter.Tick             // when the live ones changed last
+	settled  bool                     // once; a ready node stays so until it leaves
+	leaveBy  limiter.Tick
+	left     func(whole bool)
+	closed   bool
+
+	building, again bool
+	names           []string // of ring
+	ring            Ring
+}
+
+// NewMembership returns the membership of a node that knows of nobody else yet,
+// and gives the core its first view soon.
+func NewMembership(c MembershipConfig) *Membership {
+	now := c.Scheduler.Now()
+	m := &Membership{config: c, self: c.Self, began: now, changed: now, named: make(map[string]peer.Instance)}
+	m.self.State = peer.Active
+	if c.Seeds != nil {
+		m.self.State = peer.Joining
+	}
+	m.publish()
+	c.Scheduler.After(lookEvery, m.look)
+	return m
+}
+
+// Update takes in all members: those that are live, and the dead, which count
+// until they leave or are forgotten. Who was in the last update and is not in
+// this one has left, or is forgotten. This node itself may be in it.
+func (m *Membership) Update(members []peer.Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	named := make(map[string]peer.Instance, len(members))
+	var others []peer.Member
+	var dead []peer.Known
+	for i := range members {
+		switch o := &members[i]; {
+		case o.Name == m.self.Name:
+		case o.State == peer.Dead:
+			named[o.Name] = o.Instance
+			dead = append(dead, peer.Known{Name: o.Name, Instance: o.Instance})
+		default:
+			named[o.Name] = o.Instance
+			others = append(others, *o)
+		}
+	}
+	slices.SortFunc(others, func(a, b peer.Member) int { return compareNames(&a, &b) })
+	for name, instance := range m.named {
+		if _, ok := named[name]; !ok {
+			m.departed = append(m.departed, peer.Known{Name: name, Instance: instance, Gone: true})
+		}
+	}
+	same := slices.EqualFunc(others, m.others, func(a, b peer.Member) bool {
+		return a.Name == b.Name && a.Instance == b.Instance && a.State == b.State
+	})
+	unchanged := same && len(m.departed) == 0 && slices.Equal(dead, m.dead)
+	m.others, m.dead, m.named = others, dead, named
+	if !same {
+		m.changed = m.config.Scheduler.Now()
+	}
+	if !unchanged {
+		m.publishLocked()
+	}
+}
+
+func compareNames(a, b *peer.Member) int {
+	switch {
+	case a.Name < b.Name:
+		return -1
+	case a.Name > b.Name:
+		return 1
+	}
+	return 0
+}
+
+// publish has the core get a view of what is known now.
+func (m *Membership) publish() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.publishLocked()
+}
+
+// publishLocked starts the building of a view, unless one is under way, which
+// is then followed by another: of views that come together only the last is
+// built.
+func (m *Membership) publishLocked() {
+	switch {
+	case m.closed:
+	case m.building:
+		m.again = true
+	default:
+		m.building = true
+		m.config.Scheduler.After(0, m.build)
+	}
+}
+
+// build builds views and gives them to the core until nothing has changed
+// meanwhile.
+func (m *Membership) build() {
+	for {
+		m.mu.Lock()
+		if m.closed {
+			m.mu.Unlock()
+			return
+		}
+		m.again = false
+		members := append(slices.Clone(m.others), m.self)
+		gone := append(slices.Clone(m.dead), m.departed...)
+		told := len(m.departed)
+		names, r := RingNames(members), m.ring
+		fresh := r == nil || !slices.Equal(names, m.names)
+		m.mu.Unlock()
+
+		var err error
+		if fresh {
+			r, err = m.config.Ring(names)
+		}
+		if err == nil {
+			known, recent := m.config.Core.SetMembers(members, gone)
+			m.config.Core.SetView(NewView(m.config.Self.Instance, members, r, known, recent))
+		} else if m.config.Complain != nil {
+			m.config.Complain(fmt.Errorf("the ring of %d members cannot be built, and the old one stays in force: %w", len(names), err))
+		}
+
+		m.mu.Lock()
+		if err == nil {
+			m.names, m.ring, m.departed = names, r, m.departed[told:]
+		}
+		if !m.again {
+			m.building = false
+			m.mu.Unlock()
+			return
+		}
+		m.mu.Unlock()
+	}
+}
+
+// look sees whether it is time for the next state, or to count anew.
+func (m *Membership) look() {
+	m.mu.Lock()
+	if m.closed || m.self.State == peer.Leaving {
+		m.mu.Unlock()
+		return
+	}
+	now := m.config.Scheduler.Now()
+	joined := m.self.State == peer.Joining && m.joined(now)
+	if joined {
+		m.self.State, m.began = peer.Active, now
+		m.publishLocked()
+	}
+	settling := m.self.State == peer.Active && !m.settled
+	m.mu.Unlock()
+	if joined {
+		m.tell()
+	}
+	next := lookEvery
+	switch {
+	case joined:
+	case settling:
+		m.settle(now)
+	case m.State() == peer.Active:
+		next = recountEvery
+		m.recount()
+	}
+	m.config.Scheduler.After(next, m.look)
+}
+
+// joined tells whether a joining node should become active. m.mu is held.
+func (m *Membership) joined(now limiter.Tick) bool {
+	since, still := now-m.began, now-m.changed
+	if len(m.others) == 0 {
+		return since >= unansweredAfter || since >= aloneAfter && m.config.Seeds() <= 1
+	}
+	return still >= informedWithin || since >= joinedWithin || still >= stillFor && m.inForce() && m.config.Core.Informed()
+}
+
+// inForce tells whether the core has the view of what is known. m.mu is held.
+func (m *Membership) inForce() bool { return !m.building }
+
+// settle notes that the node holds what it should, or has tried for long
+// enough: a minority, for one, never will.
+func (m *Membership) settle(now limiter.Tick) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.settled && m.self.State == peer.Active && m.inForce() {
+		m.settled = now-m.began >= settledWithin || m.config.Core.Settled()
+	}
+	return m.settled
+}
+
+// recount has a view with other counts built, if they changed with time.
+func (m *Membership) recount() {
+	known, recent := m.config.Core.Recount()
+	v := m.config.Core.View()
+	if n := len(v.Members); max(known, n) != v.Known || max(recent, n) != v.Recent {
+		m.publish()
+	}
+}
+
+// tell tells the others what this node is now.
+func (m *Membership) tell() {
+	m.telling.Lock()
+	defer m.telling.Unlock()
+	m.config.Tell(m.Self())
+}
+
+// Self returns what this node says of itself.
+func (m *Membership) Self() peer.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.self
+}
+
+// State returns the node's state.
+func (m *Membership) State() peer.State { return m.Self().State }
+
+// SetRules tells the others which rules are in force here, by their hash.
+func (m *Membership) SetRules(hash uint64) {
+	m.mu.Lock()
+	same := m.self.RulesHash == hash
+	m.self.RulesHash = hash
+	m.mu.Unlock()
+	if !same {
+		m.tell()
+	}
+}
+
+// Forget has a dead member count no more. It reports whether one of that name
+// did.
+func (m *Membership) Forget(name string) bool {
+	ok := m.config.Core.Forget(name)
+	if ok {
+		m.publish()
+	}
+	return ok
+}
+
+// Ready tells why the node is not ready to be asked, nil if it is: it is active,
+// and holds what it should, or has tried for ten seconds. Once ready it stays so
+// until it leaves. The errors wrap [ErrJoining], [ErrSettling] or [ErrLeaving].
+func (m *Membership) Ready() error {
+	m.mu.Lock()
+	state, others, since := m.self.State, len(m.others), m.began
+	m.mu.Unlock()
+	now := m.config.Scheduler.Now()
+	switch {
+	case state == peer.Leaving:
+		return ErrLeaving
+	case state == peer.Joining:
+		return fmt.Errorf("%w: it sees %d other members, since %v", ErrJoining, others, (now - since).Duration())
+	case !m.settle(now):
+		return fmt.Errorf("%w: %d of them", ErrSettling, len(m.config.Core.Unsettled(len(m.config.Core.Partitions()))))
+	}
+	return nil
+}
+
+// Leave has the node hand over what it owns, and calls left once: with true when
+// nothing depends on it any more, with false after ten seconds. Until [Membership.Close]
+// it still answers. A second call returns [ErrLeaving].
+func (m *Membership) Leave(left func(whole bool)) error {
+	m.mu.Lock()
+	if m.closed || m.self.State == peer.Leaving {
+		m.mu.Unlock()
+		return ErrLeaving
+	}
+	now := m.config.Scheduler.Now()
+	m.self.State, m.began, m.leaveBy, m.left = peer.Leaving, now, now+leaveWithin, left
+	m.publishLocked()
+	m.mu.Unlock()
+	m.tell()
+	m.config.Scheduler.After(2*vacatedEvery, m.vacate)
+	return nil
+}
+
+// vacate waits until the node may go.
+func (m *Membership) vacate() {
+	m.mu.Lock()
+	closed, built, by := m.closed, m.inForce(), m.leaveBy
+	m.mu.Unlock()
+	whole := built && m.config.Core.Vacated()
+	now := m.config.Scheduler.Now()
+	switch {
+	case closed || whole || now >= by:
+		m.left(whole)
+	default:
+		m.config.Scheduler.After(vacatedEvery, m.vacate)
+	}
+}
+
+// Close ends it: the core gets no more views.
+func (m *Membership) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+}

@@ -1,0 +1,436 @@
+package cluster
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+)
+
+// opKind is what is asked of an owner.
+type opKind uint8
+
+const (
+	opCheck opKind = iota
+	opRefund
+	opReset
+)
+
+// op is one request to the owner of some keys, from its start to its end. It
+// may be asked of several members in turn, never twice of one.
+type op struct {
+	c       *Core
+	kind    opKind
+	charge  *limiter.Charge
+	answer  *limiter.Decision
+	idle    *limiter.Decision // reservations: what holds if another part denies
+	receipt limiter.Receipt   // of a refund
+	reserve bool
+	until   limiter.Tick
+	// begunAt is when it began, in the counters' time; remember tells that a denial
+	// may be given again.
+	begunAt  limiter.Tick
+	remember bool
+	// wake is called when it has ended; done, for those who need more.
+	wake func()
+	done func(*turn, *op)
+
+	mu       sync.Mutex
+	id       uint64
+	ended    bool
+	sent     []peer.Instance  // who may have executed it
+	one      [2]peer.Instance // room for them
+	askedAt  limiter.Tick     // when the owner was asked; 0: it was not
+	owner    peer.Instance    // who was asked as owner
+	heirs    []peer.Instance  // who was asked as heir
+	hasHeir  bool             // the heir was asked, or cannot be
+	again    limiter.Tick     // when to route once more, 0: not now
+	attempts int
+	define   bool
+
+	by    peer.Instance // who decided; 0: a policy
+	count int           // counters that a reset forgot
+}
+
+// opTable numbers the operations that wait for others.
+type opTable struct {
+	shards [16]struct {
+		mu   sync.Mutex
+		ops  []*op
+		gens []uint32
+		free []uint32
+		used int
+	}
+	next atomicCounter
+}
+
+const opShards = 16
+
+// add numbers an operation; it reports false at the bound.
+func (x *opTable) add(o *op) bool {
+	n := x.next.add()
+	s := &x.shards[n%opShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var i uint32
+	switch k := len(s.free); {
+	case k > 0:
+		i, s.free = s.free[k-1], s.free[:k-1]
+	case len(s.ops) == maxOps/opShards:
+		return false
+	default:
+		i = uint32(len(s.ops))
+		s.ops, s.gens = append(s.ops, nil), append(s.gens, 0)
+	}
+	s.gens[i]++
+	s.ops[i] = o
+	s.used++
+	o.id = uint64(s.gens[i])<<32 | uint64(i)<<4 | n%opShards
+	return true
+}
+
+func (x *opTable) get(id uint64) *op {
+	s := &x.shards[id%opShards]
+	i := uint32(id) >> 4
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(i) >= len(s.ops) || s.gens[i] != uint32(id>>32) {
+		return nil
+	}
+	return s.ops[i]
+}
+
+func (x *opTable) remove(id uint64) {
+	s := &x.shards[id%opShards]
+	i := uint32(id) >> 4
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(i) < len(s.ops) && s.gens[i] == uint32(id>>32) && s.ops[i] != nil {
+		s.ops[i] = nil
+		s.free = append(s.free, i)
+		s.used--
+	}
+}
+
+// all returns the operations under way, in the order of their numbers.
+func (x *opTable) all() []*op {
+	var out []*op
+	for i := range x.shards {
+		s := &x.shards[i]
+		s.mu.Lock()
+		if s.used > 0 {
+			for _, o := range s.ops {
+				if o != nil {
+					out = append(out, o)
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// tick looks for operations for which it is time to do something; it reports
+// whether there are any at all.
+func (x *opTable) tick(t *turn) bool {
+	all := x.all()
+	for _, o := range all {
+		o.tick(t)
+	}
+	return len(all) > 0
+}
+
+// lost tells the operations that wait for a member that it may not answer.
+func (x *opTable) lost(t *turn, i peer.Instance) {
+	for _, o := range x.all() {
+		o.unreachable(t, i)
+	}
+}
+
+// tell tells whoever waits that it has ended.
+func (o *op) tell(t *turn) {
+	if o.done != nil {
+		o.done(t, o)
+		return
+	}
+	o.wake()
+}
+
+// start begins an operation.
+func (c *Core) start(t *turn, o *op) {
+	o.c = c
+	o.sent = o.one[:0]
+	if o.until == 0 {
+		o.until = t.now + c.config.Deadline
+	}
+	if !c.ops.add(o) {
+		o.policy(t)
+		return
+	}
+	c.arm(t.now)
+	o.route(t)
+}
+
+// end ends the operation, once.
+func (o *op) end(t *turn) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	o.ended = true
+	o.mu.Unlock()
+	o.c.ops.remove(o.id)
+	t.ended = append(t.ended, o)
+}
+
+func (o *op) over() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended
+}
+
+// route asks whoever should decide.
+func (o *op) route(t *turn) {
+	if o.over() {
+		return
+	}
+	to, same := o.c.destination(o.charge)
+	switch {
+	case !same && o.kind == opCheck && o.split(t):
+	case !same && o.kind == opReset:
+		o.split(t)
+	case to == o.c.self:
+		o.here(t)
+	case to == 0:
+		o.later(t, retryEvery)
+	default:
+		o.ask(t, to)
+	}
+}
+
+// destination returns who should be asked about the keys of a charge, and
+// whether that is the same for all.
+func (c *Core) destination(k *limiter.Charge) (to peer.Instance, same bool) {
+	for i := range k.Len() {
+		p := c.part(k.Key(i))
+		if p == nil {
+			continue
+		}
+		if at := peer.Instance(p.to.Load()); i == 0 {
+			to = at
+		} else if at != to {
+			return to, false
+		}
+	}
+	return to, true
+}
+
+// later has the operation routed again after a while.
+func (o *op) later(t *turn, after limiter.Tick) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.attempts++; o.attempts > 4 {
+		after = min(after*limiter.Tick(o.attempts), 20*limiter.Millisecond)
+	}
+	o.again = t.now + after
+	o.askedAt, o.owner = 0, 0
+	o.c.arm(t.now)
+}
+
+// ask sends the operation to the owner.
+func (o *op) ask(t *turn, to peer.Instance) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	if slices.Contains(o.sent, to) {
+		// It may have executed it; only its reply, or the heir's, can help.
+		o.mu.Unlock()
+		o.later(t, retryEvery)
+		return
+	}
+	if !o.c.reachable(to) {
+		if o.hasHeir {
+			// The heir has spoken: the owner is alive. The check takes the other way.
+			o.sent = append(o.sent, to)
+			o.askedAt, o.owner, o.again = t.now, to, 0
+			o.mu.Unlock()
+			o.c.sendOp(t, o, to, false)
+			return
+		}
+		o.owner = to
+		o.mu.Unlock()
+		o.askHeir(t)
+		return
+	}
+	o.sent = append(o.sent, to)
+	o.askedAt, o.owner, o.again = t.now, to, 0
+	o.mu.Unlock()
+	o.c.sendOp(t, o, to, false)
+}
+
+// askHeir asks the heir, because the owner is out of reach.
+func (o *op) askHeir(t *turn) {
+	c := o.c
+	p := c.part(o.charge.Key(0))
+	heir := peer.Instance(p.toHeir.Load())
+	v := c.view.Load()
+	o.mu.Lock()
+	if o.ended || o.kind != opCheck {
+		o.mu.Unlock()
+		return
+	}
+	if heir == 0 || slices.Contains(o.heirs, heir) {
+		heir = 0
+		for _, m := range append([]peer.Instance{v.successor(p.id), v.owner(p.id)}, instances(v)...) {
+			if m != 0 && m != o.owner && !slices.Contains(o.heirs, m) && !slices.Contains(o.sent, m) {
+				heir = m
+				break
+			}
+		}
+	}
+	if heir == 0 || slices.Contains(o.sent, heir) {
+		o.heirs = nil
+		o.mu.Unlock()
+		o.later(t, retryEvery)
+		return
+	}
+	o.heirs = append(o.heirs, heir)
+	o.hasHeir = true
+	sent := slices.Contains(o.sent, o.owner)
+	if heir != c.self {
+		o.sent = append(o.sent, heir)
+	}
+	o.again = 0
+	if !sent {
+		o.askedAt = t.now
+	}
+	o.mu.Unlock()
+	if heir == c.self {
+		o.asHeir(t, sent)
+		return
+	}
+	c.sendOp(t, o, heir, true)
+}
+
+func instances(v *View) []peer.Instance {
+	out := make([]peer.Instance, len(v.Members))
+	for i := range v.Members {
+		out[i] = v.Members[i].Instance
+	}
+	return out
+}
+
+// unreachable tells that a member may not answer any more.
+func (o *op) unreachable(t *turn, i peer.Instance) {
+	o.mu.Lock()
+	mine := !o.ended && slices.Contains(o.sent, i) && (o.owner == i || slices.Contains(o.heirs, i))
+	o.mu.Unlock()
+	if mine {
+		o.askHeir(t)
+	}
+}
+
+// tick does what time calls for.
+func (o *op) tick(t *turn) {
+	o.mu.Lock()
+	again, asked, heir, ended, owner := o.again, o.askedAt, o.hasHeir, o.ended, o.owner
+	o.mu.Unlock()
+	switch {
+	case ended:
+	case t.now >= o.until:
+		o.policy(t)
+	case again != 0 && t.now >= again:
+		o.mu.Lock()
+		o.again = 0
+		o.mu.Unlock()
+		o.route(t)
+	case again == 0 && asked != 0 && !heir && owner != o.c.self && t.now-asked >= o.c.patience(owner, silentAfter):
+		o.askHeir(t)
+	}
+}
+
+// replied takes in what a member says.
+func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
+	o.mu.Lock()
+	who := from
+	if r.Status == peer.Lost {
+		who = r.Owner.Instance
+	}
+	i := slices.Index(o.sent, who)
+	if i < 0 {
+		// It was said before: replies may travel two ways, and what followed the
+		// first must not be done twice.
+		o.mu.Unlock()
+		return
+	}
+	if r.Status != peer.Alive {
+		o.sent = slices.Delete(o.sent, i, i+1) // it did not execute it
+	}
+	ended, heir := o.ended, o.hasHeir
+	if r.Status == peer.NeedRule {
+		o.define = true
+	}
+	o.attempts++
+	tired := o.attempts > maxAttempts
+	o.mu.Unlock()
+	if ended {
+		return
+	}
+	if r.Status == peer.Lost {
+		if heir {
+			o.later(t, retryEvery)
+		} else {
+			o.askHeir(t) // nobody reaches the owner
+		}
+		return
+	}
+	if r.Owner.Instance != 0 {
+		o.c.at(r.Partition, func(p *part) { p.learn(t, r.Owner, 0) })
+	}
+	switch {
+	case r.Status == peer.Alive:
+	case r.Status == peer.Overloaded || tired:
+		o.later(t, 4*retryEvery)
+	case r.Status == peer.NeedRule:
+		o.route(t)
+	case r.Owner.Instance != 0 && r.Owner.Instance != from:
+		to, _ := o.c.destination(o.charge)
+		if to == r.Owner.Instance {
+			o.route(t)
+			return
+		}
+		o.later(t, retryEvery)
+	default:
+		o.later(t, retryEvery)
+	}
+}
+
+// decided takes a decision from elsewhere.
+func (o *op) decided(t *turn, by peer.Instance) {
+	o.mu.Lock()
+	o.by = by
+	o.mu.Unlock()
+	o.end(t)
+}
+
+// policy has the rule's policy answer, because nobody else did in time.
+func (o *op) policy(t *turn) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	o.ended = true
+	o.mu.Unlock()
+	if o.kind == opCheck {
+		o.c.event(EventFallback, int(o.c.part(o.charge.Key(0)).id))
+		o.c.decideByPolicy(t, o.charge, o.answer, o.idle)
+	}
+	o.by = 0
+	o.c.ops.remove(o.id)
+	t.ended = append(t.ended, o)
+}

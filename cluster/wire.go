@@ -1,0 +1,416 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/peer"
+)
+
+// Deliver takes in a frame. The frame is the caller's again when it returns.
+func (c *Core) Deliver(f *peer.Frame) {
+	if c.closed.Load() {
+		return
+	}
+	t := c.begin()
+	defer t.end()
+	if f.To != c.self {
+		c.relay(t, f)
+		return
+	}
+	l := c.link(f.From)
+	l.mu.Lock()
+	l.confirmed(f, t.now)
+	if f.Relayed {
+		l.via = f.Via
+	}
+	l.mu.Unlock()
+	c.book.learn(f.Rules)
+	c.deliverControl(t, f)
+	c.deliverChecks(t, f)
+	c.deliverReplies(t, f)
+	if len(f.Known) > 0 {
+		c.hearOfMembers(f.From, f.Known)
+	}
+	c.deliverNames(f)
+}
+
+// relay passes a frame on, once, where there is a connection.
+func (c *Core) relay(t *turn, f *peer.Frame) {
+	if f.Relayed {
+		return
+	}
+	l := c.link(f.To)
+	l.mu.Lock()
+	ok := l.up && !l.suspect && len(l.relayed) < maxRelayed
+	if ok {
+		g := f.Clone()
+		g.Relayed, g.Via = true, c.self
+		l.relayed = append(l.relayed, g)
+		t.wake(l)
+	}
+	l.mu.Unlock()
+	if ok || len(f.Checks)+len(f.Refunds) == 0 {
+		return
+	}
+	// Whoever asked may ask somebody else.
+	c.send(t, f.From, 40*len(f.Checks), false, func(_ *link, g *peer.Frame) {
+		for i := range f.Checks {
+			g.Replies = append(g.Replies, peer.Reply{ID: f.Checks[i].ID, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
+		}
+	})
+}
+
+// at runs f under the lock of a partition, if this node looks after it.
+func (c *Core) at(id uint16, f func(*part)) {
+	if int(id) >= len(c.byID) || c.byID[id] == nil {
+		return
+	}
+	p := c.byID[id]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p)
+}
+
+func (c *Core) deliverControl(t *turn, f *peer.Frame) {
+	for i := range f.Announces {
+		a := f.Announces[i]
+		c.at(a.Partition, func(p *part) { p.onAnnounce(t, f.From, a) })
+	}
+	for i := range f.Claims {
+		k := f.Claims[i]
+		c.at(k.Partition, func(p *part) { p.onClaim(t, f.From, k) })
+	}
+	for i := range f.Answers {
+		a := f.Answers[i]
+		c.at(a.Partition, func(p *part) { p.onAnswer(t, f.From, a) })
+	}
+	for i := range f.Revokes {
+		r := f.Revokes[i]
+		c.at(r.Partition, func(p *part) { p.onRevoke(t, f.From, r) })
+	}
+	c.deliverBatches(t, f)
+	for i := range f.Acks {
+		a := &f.Acks[i]
+		c.at(a.Partition, func(p *part) { p.onAck(t, f.From, a) })
+	}
+}
+
+func (c *Core) deliverBatches(t *turn, f *peer.Frame) {
+	if len(f.Batches) == 0 {
+		return
+	}
+	limits := make([]*limiter.Limit, len(f.Limits))
+	for i := range f.Limits {
+		l, err := c.book.limit(&f.Limits[i])
+		if err != nil {
+			c.complain("another node's limit cannot be read", err)
+			return
+		}
+		limits[i] = l
+	}
+	rest, ahead := f.Entries, lookahead{table: c.table, frame: f}
+	for i := range f.Batches {
+		b := &f.Batches[i]
+		ahead.next(int(b.Keys))
+		keys, left, ok := split(rest, int(b.Keys), limits)
+		if !ok {
+			return
+		}
+		rest = left
+		c.at(b.Partition, func(p *part) { p.onBatch(t, f.From, b, keys) })
+	}
+}
+
+func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
+	rest := f.Keys
+	c.prefetch(rest, 0, table.Ahead)
+	for i := range f.Checks {
+		q := &f.Checks[i]
+		if int(q.Keys) > len(rest) {
+			return
+		}
+		c.prefetch(rest, table.Ahead, table.Ahead+int(q.Keys))
+		c.onCheck(t, f, q, rest[:q.Keys])
+		rest = rest[q.Keys:]
+	}
+	for i := range f.Refunds {
+		q := &f.Refunds[i]
+		if int(q.Keys) > len(rest) {
+			return
+		}
+		c.onRefund(t, f, q, rest[:q.Keys])
+		rest = rest[q.Keys:]
+	}
+}
+
+// chargeOf makes a charge of the keys of a check; same tells that the rules are
+// those that were asked for, known that all of them are known.
+func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limiter.Rule, known bool) {
+	t.charge.Clear()
+	for i := range keys {
+		k := &keys[i]
+		if int(k.Rule) >= len(f.Rules) {
+			return nil, false
+		}
+		r, same := c.ruleOf(&f.Rules[k.Rule], k.Closed)
+		if r == nil {
+			return nil, false
+		}
+		if !same && rules == nil {
+			rules = make([]*limiter.Rule, len(keys))
+		}
+		t.charge.Add(limiter.Key{Hash: limiter.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index})
+		if !same {
+			rules[i] = r
+		}
+	}
+	return rules, true
+}
+
+func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
+	reply := replyTo{to: f.From, id: q.ID}
+	rules, known := c.chargeOf(t, f, keys)
+	if !known {
+		c.refuse(t, reply, peer.NeedRule, nil)
+		return
+	}
+	reply.rules = rules
+	t.charge.Peek = q.Peek
+	ask := parked{
+		charge: &t.charge, reserve: q.Reserve, heir: q.Heir, sent: q.Sent, reply: reply,
+		until: t.now + limiter.Tick(q.Wait),
+	}
+	var idle *limiter.Decision
+	if q.Reserve {
+		idle = &t.idle
+	}
+	switch v, at := c.handle(t, &ask, &t.answer, idle); v {
+	case answered:
+		c.sendReply(t, ask.reply, &t.answer, idle)
+	case notOwner:
+		status := peer.NotOwner
+		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
+			status = peer.Alive
+		}
+		at.mu.Lock()
+		c.refuse(t, reply, status, at)
+		at.mu.Unlock()
+	case overloaded:
+		c.refuse(t, reply, peer.Overloaded, nil)
+	}
+}
+
+func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key) {
+	reply := replyTo{to: f.From, id: q.ID}
+	if _, known := c.chargeOf(t, f, keys); !known {
+		if q.ID != 0 {
+			c.refuse(t, reply, peer.NeedRule, nil)
+		}
+		return
+	}
+	ask := parked{kind: opRefund, charge: &t.charge, reply: reply, until: t.now + c.config.Deadline, receipt: limiter.Receipt{
+		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
+	}}
+	if q.Kind == peer.ResetKeys {
+		ask.kind = opReset
+	}
+	v, at := c.handle(t, &ask, &t.answer, nil)
+	switch {
+	case v == answered:
+		ask.answer(c, t, &t.answer, nil)
+	case q.ID == 0 || v == waiting:
+	case v == notOwner:
+		at.mu.Lock()
+		c.refuse(t, reply, peer.NotOwner, at)
+		at.mu.Unlock()
+	default:
+		c.refuse(t, reply, peer.Overloaded, nil)
+	}
+}
+
+// sendOp sends an operation to a member.
+func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
+	o.mu.Lock()
+	define := o.define
+	sent := heir && len(o.sent) > 1
+	o.mu.Unlock()
+	l := c.link(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.checks != nil && len(l.checks.Checks) >= maxChecks {
+		l.closeChecks()
+	}
+	if l.checks == nil {
+		l.checks = c.frame(to)
+	}
+	f := l.checks
+	for i := range o.charge.Len() {
+		k := o.charge.Key(i)
+		f.Keys = append(f.Keys, peer.Key{
+			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: ruleIndex(f, k.Rule, define),
+			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost,
+		})
+	}
+	n := uint8(o.charge.Len())
+	switch o.kind {
+	case opCheck:
+		f.Checks = append(f.Checks, peer.Check{
+			ID: o.id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Heir: heir, Sent: sent,
+			Wait: uint32(min(max(0, o.until-t.now), limiter.Minute)),
+		})
+	default:
+		kind := peer.RefundAll
+		if o.kind == opReset {
+			kind = peer.ResetKeys
+		}
+		f.Refunds = append(f.Refunds, peer.Refund{ID: o.id, Keys: n, Kind: kind, Receipt: receiptOut(o.receipt)})
+		// Keys of refunds come after those of checks.
+		l.closeChecks()
+	}
+	l.asks = true
+	t.wake(l)
+}
+
+func receiptOut(r limiter.Receipt) peer.Receipt {
+	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
+}
+
+// ruleIndex returns the index of a rule in a frame, which it adds if need be.
+func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
+	id := r.ID()
+	for i := len(f.Rules) - 1; i >= 0; i-- {
+		if f.Rules[i].ID == id && (f.Rules[i].Defined || !define) {
+			return uint16(i)
+		}
+	}
+	f.Rules = append(f.Rules, ruleToPeer(r, id, define))
+	return uint16(len(f.Rules) - 1)
+}
+
+// sendReply sends a decision to the member that asked.
+func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
+	c.send(t, r.to, 40+32*answer.Len(), false, func(l *link, f *peer.Frame) {
+		out := peer.Reply{
+			ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint8(answer.Len()),
+			Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed,
+		}
+		for _, rule := range r.rules {
+			if rule == nil {
+				out.Rules = append(out.Rules, ^uint16(0))
+				continue
+			}
+			out.Rules = append(out.Rules, ruleIndex(f, rule, true))
+		}
+		f.Replies = append(f.Replies, out)
+		f.Results = appendResults(f.Results, answer)
+		if idle != nil {
+			f.Results = appendResults(f.Results, idle)
+		}
+	})
+}
+
+func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
+	for i := range d.Len() {
+		l := d.Limit(i)
+		out = append(out, peer.Result{
+			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
+			Remaining: l.Remaining, RetryAfter: int64(l.RetryAfter), ResetAfter: int64(l.ResetAfter),
+		})
+	}
+	return out
+}
+
+func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
+	rest := f.Results
+	for i := range f.Replies {
+		r := &f.Replies[i]
+		n := int(r.Results)
+		if r.Idle {
+			n *= 2
+		}
+		if n > len(rest) {
+			return
+		}
+		results := rest[:n]
+		rest = rest[n:]
+		o := c.ops.get(r.ID)
+		if o == nil {
+			continue
+		}
+		switch r.Status {
+		case peer.Decided:
+			o.fill(t, f, r, results)
+		case peer.Done:
+			o.mu.Lock()
+			o.count = int(r.Count)
+			o.mu.Unlock()
+			o.decided(t, f.From)
+		default:
+			o.replied(t, f.From, r)
+		}
+	}
+}
+
+// fill takes in a decision that another member made.
+func (o *op) fill(t *turn, f *peer.Frame, r *peer.Reply, results []peer.Result) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	var few [4]*limiter.Rule
+	rules := o.c.book.applied(few[:0], f, r, o.charge)
+	n := 0
+	for _, rule := range rules {
+		n += len(rule.Limits)
+	}
+	if n != int(r.Results) {
+		o.mu.Unlock()
+		return // it speaks of other limits than it names
+	}
+	o.by, o.charge.Unnamed = f.From, r.Unnamed
+	fillDecision(o.answer, o.charge, rules, results[:n])
+	if r.Idle && o.idle != nil {
+		fillDecision(o.idle, o.charge, rules, results[n:])
+	}
+	if m := o.c.view.Load().member(f.From); m != nil {
+		for i := range o.answer.Len() {
+			o.answer.Limit(i).Owner = m.Name
+		}
+	}
+	o.answer.Source = limiter.SourceOwner
+	if r.Heir {
+		o.answer.Source = limiter.SourceHeir
+	}
+	o.answer.Receipt = limiter.Receipt{
+		Epoch: r.Receipt.Epoch.Counter, Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
+	}
+	if o.answer.Receipt.Charged != 0 {
+		o.c.denials.forget(o.charge) // their waits are longer now
+	} else if o.remember {
+		o.c.denials.add(t.at, o.begunAt, o.charge.Key(0), o.answer)
+	}
+	o.mu.Unlock()
+	o.end(t)
+}
+
+// fillDecision makes a decision of the answers of its limits.
+func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule, results []peer.Result) {
+	d.Clear()
+	d.Grow(len(results))
+	n := 0
+	for i := range k.Len() {
+		key := k.Key(i)
+		for _, l := range rules[i].Limits {
+			r := &results[n]
+			*d.Limit(n) = limiter.LimitDecision{
+				Rule: rules[i], Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost,
+				Allowed: r.Allowed, Never: r.Never, Blocked: r.Blocked, Overflow: r.Overflow,
+				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter), ResetAfter: limiter.Tick(r.ResetAfter),
+			}
+			n++
+		}
+	}
+	d.Settle(k.Peek)
+	d.Conclude()
+}
