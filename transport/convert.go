@@ -109,38 +109,6 @@ func costOf(m *weirv1.CheckRequest) limiter.Cost {
 	return limiter.Units(m.GetCost())
 }
 
-// response turns a decision into a message.
-func (s *service) response(r *limiter.Request, d *limiter.Decision) *weirv1.CheckResponse {
-	m := &weirv1.CheckResponse{
-		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
-		RetryAfterUs: int64(d.RetryAfter), Source: weirv1.Source(d.Source),
-	}
-	if b := d.BlockedBy(); b != nil {
-		m.BlockedBy = b.FullName()
-	}
-	n := d.Len()
-	if n == 0 {
-		return m
-	}
-	limits := make([]weirv1.LimitDecision, n) // all in one piece of memory
-	m.Limits = make([]*weirv1.LimitDecision, n)
-	for i := range limits {
-		fillLimit(&limits[i], d.Limit(i))
-		limits[i].Key = s.decider.KeyName(r, d.Limit(i))
-		m.Limits[i] = &limits[i]
-	}
-	return m
-}
-
-func fillLimit(m *weirv1.LimitDecision, l *limiter.LimitDecision) {
-	m.Rule, m.Name, m.Algorithm = l.Rule.Name, l.Limit.Name(), weirv1.Algorithm(l.Limit.Algorithm())
-	m.Limit, m.Capacity, m.WindowUs = l.Limit.Limit(), l.Limit.Capacity(), int64(l.Limit.Window())
-	m.Remaining, m.ResetAfterUs, m.RetryAfterUs = l.Remaining, int64(l.ResetAfter), int64(l.RetryAfter)
-	m.Allowed, m.Never, m.Blocked = l.Allowed, l.Never, l.Blocked
-	m.Shadow, m.Overflow = l.Rule.Shadow, l.Overflow
-	m.Cost, m.KeyIndex = l.Cost, uint32(l.KeyIndex)
-}
-
 // AnswerOf returns what a node answered in the form of its JSON, which is what
 // the node itself would answer over HTTP.
 func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {

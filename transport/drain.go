@@ -19,7 +19,7 @@ func endStreams(draining context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		ctx, cancel := context.WithCancel(stream.Context())
 		defer cancel()
-		s := &endingStream{ServerStream: stream, ctx: ctx}
+		s := &endingStream{ServerStream: stream, ctx: ctx, draining: draining}
 		ended := make(chan error, 1)
 		go func() { ended <- handle(srv, s) }()
 		select {
@@ -29,6 +29,7 @@ func endStreams(draining context.Context) grpc.StreamServerInterceptor {
 		}
 		if s.state.Swap(stopping) == waiting {
 			// To return wakes the goroutine that waits, and it ends.
+			stream.SetTrailer(undecided())
 			return statusOf(errStopping)
 		}
 		if !info.IsClientStream {
@@ -48,22 +49,25 @@ const (
 // endingStream is a stream that can be ended while it waits for a message.
 type endingStream struct {
 	grpc.ServerStream
-	ctx   context.Context
-	state atomic.Int32
+	ctx      context.Context
+	draining context.Context
+	state    atomic.Int32
 }
 
 // Context implements [grpc.ServerStream].
 func (s *endingStream) Context() context.Context { return s.ctx }
 
 // RecvMsg implements [grpc.ServerStream]. A message that comes when the stream
-// is to end is not looked at.
+// is to end is not looked at, also where the goroutine that the stream came with
+// has not got round to ending it.
 func (s *endingStream) RecvMsg(m any) error {
-	if !s.state.CompareAndSwap(working, waiting) {
+	if s.draining.Err() != nil || !s.state.CompareAndSwap(working, waiting) {
+		s.SetTrailer(undecided())
 		return statusOf(errStopping)
 	}
 	err := s.ServerStream.RecvMsg(m)
 	if !s.state.CompareAndSwap(waiting, working) {
-		return statusOf(errStopping)
+		return statusOf(errStopping) // the trailer is set by who stops it
 	}
 	return err
 }

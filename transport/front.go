@@ -18,9 +18,11 @@ var openAPI []byte
 // front is the HTTP side. It is safe for concurrent use.
 type front struct {
 	*service
-	ready  func() error
-	routes map[string]route
-	paths  []string // of routes, sorted
+	ready     func() error
+	directory Directory // nil: no cluster
+	top       func(n int) (hottest, denied []TopKey)
+	routes    map[string]route
+	paths     []string // of routes, sorted
 }
 
 // route is what is served at one path.
@@ -29,19 +31,22 @@ type route struct {
 	serve   http.HandlerFunc
 }
 
-func newFront(s *service, ready func() error, metrics http.Handler) *front {
-	f := &front{service: s, ready: ready}
+func newFront(s *service, ready func() error, o *Options) *front {
+	f := &front{service: s, ready: ready, directory: o.Directory, top: o.Top}
 	read := []string{http.MethodGet, http.MethodHead}
 	f.routes = map[string]route{
 		"/v1/check":       {[]string{http.MethodGet, http.MethodPost}, f.serveCheck},
 		"/v1/check/batch": {[]string{http.MethodPost}, f.serveBatch},
 		"/v1/reset":       {[]string{http.MethodPost}, f.serveReset},
+		"/v1/members":     {read, f.serveMembers},
+		"/v1/top":         {read, f.serveTop},
 		"/healthz":        {read, serveHealthy},
 		"/readyz":         {read, f.serveReady},
 		"/openapi.yaml":   {read, serveOpenAPI},
 	}
-	if metrics != nil {
-		f.routes["/metrics"] = route{read, metrics.ServeHTTP}
+	f.routes["/v1/members/forget"] = route{[]string{http.MethodPost}, f.serveForget}
+	if o.Metrics != nil {
+		f.routes["/metrics"] = route{read, o.Metrics.ServeHTTP}
 	}
 	for p := range f.routes {
 		f.paths = append(f.paths, p)

@@ -2,9 +2,12 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/limiter"
@@ -19,102 +22,234 @@ type service struct {
 	observer    Observer // nil: nobody
 	allowLimits bool
 	allowReset  bool
+	ring        Ring // nil: it is not told
 
-	checks sync.Pool // of *check
-	turns  sync.Pool // of *turn
+	// appendKeyName is the decider's, if it has one that makes no string.
+	appendKeyName func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
+
+	checks  sync.Pool // of *check
+	buffers bufferPool
+	turns   sync.Pool // of *turn
 }
 
 func newService(o Options) *service {
-	return &service{
+	s := &service{
 		decider: o.Decider, observer: o.Observer,
-		allowLimits: o.AllowRequestLimits, allowReset: o.AllowReset,
-		checks: sync.Pool{New: func() any { return new(check) }},
-		turns:  sync.Pool{New: func() any { return new(turn) }},
+		allowLimits: o.AllowRequestLimits, allowReset: o.AllowReset, ring: o.Ring,
+		turns: sync.Pool{New: func() any { return new(turn) }},
+	}
+	s.checks.New = func() any { return &check{service: s} }
+	if n, ok := o.Decider.(keyNamer); ok {
+		s.appendKeyName = n.AppendKeyName
+	}
+	return s
+}
+
+// description returns the service as gRPC is to serve it: calls with one reply
+// read and write their messages themselves.
+func (s *service) description() *grpc.ServiceDesc {
+	desc := weirv1.Limiter_ServiceDesc
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		switch m := &desc.Methods[i]; m.MethodName {
+		case "Check":
+			m.Handler = ignoring(s.serveCheck)
+		case "CheckBatch":
+			m.Handler = ignoring(s.serveBatch)
+		}
+	}
+	return &desc
+}
+
+// ignoring makes a handler of a function of the service: the server has no
+// interceptors of such calls.
+func ignoring(serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		return serve(ctx, decode)
 	}
 }
 
-// check is the memory of one check.
+// check is a call of Check: its memory, as what is received and what is sent.
 type check struct {
+	service  *service
 	request  limiter.Request
+	peek     bool
+	full     *weirv1.CheckRequest // where the request takes more to understand
 	decision limiter.Decision
 }
 
-// Check implements the service.
-func (s *service) Check(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.CheckResponse, error) {
-	begin := s.begin()
-	out, err := s.check(ctx, m)
-	return out, s.end("Check", begin, err)
+// readWire implements wireReader.
+func (c *check) readWire(text string) (err error) {
+	c.peek, c.full, err = readCheck(text, &c.request)
+	return err
 }
 
-func (s *service) check(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.CheckResponse, error) {
+// wire implements wireWriter, and gives the memory back.
+func (c *check) wire() mem.BufferSlice {
+	out := c.service.appendResponse(make([]byte, 0, usualResponse), &c.request, &c.decision)
+	c.service.checks.Put(c)
+	return mem.BufferSlice{mem.SliceBuffer(out)}
+}
+
+// usualResponse is the room that most responses take.
+const usualResponse = 192
+
+// serveCheck is the method Check.
+func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, error) {
 	c := s.checks.Get().(*check)
-	defer s.checks.Put(c)
-	if err := s.fillRequest(&c.request, m); err != nil {
+	if err := decode(c); err != nil {
+		s.checks.Put(c)
 		return nil, err
 	}
-	c.request.Cost = costOf(m)
+	begin := s.begin()
+	if err := s.end("Check", begin, s.check(ctx, c)); err != nil {
+		s.checks.Put(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *service) check(ctx context.Context, c *check) error {
+	if c.full != nil {
+		if err := s.fillRequest(&c.request, c.full); err != nil {
+			return err
+		}
+		c.request.Cost = costOf(c.full)
+	}
 	ask := s.decider.Check
-	if m.GetPeek() {
+	if c.peek {
 		ask = s.decider.Peek
 	}
-	if err := ask(ctx, &c.request, &c.decision); err != nil {
+	return ask(ctx, &c.request, &c.decision)
+}
+
+// batchCall is a call of CheckBatch: what is received and what is sent.
+type batchCall struct {
+	service *service
+	*turn
+	n   int
+	out *[]byte
+}
+
+// readWire implements wireReader.
+func (c *batchCall) readWire(text string) (err error) {
+	c.n, err = c.readBatch(text)
+	return err
+}
+
+// wire implements wireWriter.
+func (c *batchCall) wire() mem.BufferSlice {
+	return mem.BufferSlice{mem.NewBuffer(c.out, &c.service.buffers)}
+}
+
+// serveBatch is the method CheckBatch.
+func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, error) {
+	c := &batchCall{service: s, turn: s.turns.Get().(*turn)}
+	defer s.turns.Put(c.turn)
+	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return s.response(&c.request, &c.decision), nil
-}
-
-// CheckBatch implements the service.
-func (s *service) CheckBatch(ctx context.Context, m *weirv1.CheckBatchRequest) (*weirv1.CheckBatchResponse, error) {
 	begin := s.begin()
-	out, err := s.checkBatch(ctx, m.GetChecks())
-	return out, s.end("CheckBatch", begin, err)
+	if err := s.end("CheckBatch", begin, s.checkBatch(ctx, c)); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-func (s *service) checkBatch(ctx context.Context, asked []*weirv1.CheckRequest) (*weirv1.CheckBatchResponse, error) {
-	if len(asked) > MaxBatch {
-		return nil, tooLarge(len(asked))
+// checkBatch decides a batch and writes the reply.
+func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
+	if c.n > MaxBatch {
+		return tooLarge(c.n)
 	}
-	t := s.turns.Get().(*turn)
-	defer s.turns.Put(t)
-	b := &t.batch
-	b.grow(len(asked))
-	results := make([]weirv1.CheckResult, len(asked))
-	refs := make([]*weirv1.CheckResult, len(asked))
-	at := make([]int, 0, len(asked)) // where in the message each request stands
-	peeks := false
-	for i, m := range asked {
-		refs[i] = &results[i]
-		r := &b.requests[len(at)]
-		if err := s.fillRequest(r, m); err != nil {
-			results[i].Result = failure(err)
+	n := s.fillFulls(c)
+	c.failed, c.errs = c.failed[:0], c.errs[:0]
+	if len(c.peeks) > 0 {
+		c.decideEach(ctx, s.decider, n, func(i int) bool {
+			_, peek := slices.BinarySearch(c.peeks, c.place(i))
+			return peek
+		})
+	} else if err := c.decide(ctx, s.decider, n); err != nil {
+		return err
+	}
+	c.out = s.buffers.empty()
+	*c.out = s.appendResults(*c.out, c)
+	return nil
+}
+
+// fillFulls fills the requests that protobuf's own code has read. Those that
+// cannot be asked are taken out, and noted in refused; it returns how many are
+// left.
+func (s *service) fillFulls(c *batchCall) (n int) {
+	c.refused = c.refused[:0]
+	for _, f := range c.fulls {
+		r := &c.requests[f.at]
+		if err := s.fillRequest(r, f.message); err != nil {
+			c.refused = append(c.refused, refusal{f.at, err})
 			continue
 		}
-		r.Cost = costOf(m)
-		peeks = peeks || m.GetPeek()
-		at = append(at, i)
+		r.Cost = costOf(f.message)
 	}
-	if peeks {
-		b.decideEach(ctx, s.decider, len(at), func(i int) bool { return asked[at[i]].GetPeek() })
-	} else if err := b.decide(ctx, s.decider, len(at)); err != nil {
-		return nil, err
+	if len(c.refused) == 0 {
+		return c.n
 	}
-	for i, f := range b.failed {
-		results[at[f]].Result = failure(b.errs[i])
-	}
-	for i, j := range at {
-		if results[j].Result == nil {
-			results[j].Result = &weirv1.CheckResult_Decision{Decision: s.response(&b.requests[i], &b.decisions[i])}
+	next := c.refused
+	for i := range c.n {
+		if len(next) > 0 && next[0].at == i {
+			next = next[1:]
+			continue
 		}
+		c.requests[n] = c.requests[i]
+		n++
 	}
-	return &weirv1.CheckBatchResponse{Results: refs}, nil
+	return n
+}
+
+// refusal is a check of a batch that cannot be asked.
+type refusal struct {
+	at  int
+	err error
+}
+
+// place returns where in the message the i-th request stands that was asked.
+func (t *turn) place(i int) int {
+	for _, r := range t.refused {
+		if r.at > i {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// appendResults writes what became of a batch as a CheckBatchResponse.
+func (s *service) appendResults(dst []byte, c *batchCall) []byte {
+	refused, failed := c.refused, c.failed
+	asked := 0
+	for i := range c.n {
+		var at, in int
+		dst, at = open(dst, responseResults)
+		switch {
+		case len(refused) > 0 && refused[0].at == i:
+			dst, in = open(dst, resultError)
+			dst = closed(appendError(dst, refused[0].err), in)
+			refused = refused[1:]
+		case len(failed) > 0 && failed[0] == asked:
+			dst, in = open(dst, resultError)
+			dst = closed(appendError(dst, c.errs[len(c.failed)-len(failed)]), in)
+			failed = failed[1:]
+			asked++
+		default:
+			dst, in = open(dst, resultDecision)
+			dst = closed(s.appendResponse(dst, &c.requests[asked], &c.decisions[asked]), in)
+			asked++
+		}
+		dst = closed(dst, at)
+	}
+	return dst
 }
 
 func tooLarge(n int) error {
 	return invalid("the batch has %d checks; at most %d are allowed", n, MaxBatch)
-}
-
-func failure(err error) *weirv1.CheckResult_Error {
-	return &weirv1.CheckResult_Error{Error: checkError(err)}
 }
 
 func checkError(err error) *weirv1.CheckError {

@@ -509,3 +509,26 @@ func TestEnumsAreTheLimiters(t *testing.T) {
 		t.Errorf("numbers of a newer node: %+v", a)
 	}
 }
+
+// away is a decider that cannot serve now.
+type away struct{ *weir.Node }
+
+var errAway = errors.New("it is away")
+
+func (away) CheckBatch(context.Context, []limiter.Request, []limiter.Decision) error { return errAway }
+
+// A stream that ends since nothing can be decided says that nothing was.
+func TestUndecidedTrailer(t *testing.T) {
+	s := newServer(t, fixed, func(o *transport.Options) { o.Decider = away{o.Decider.(*weir.Node)} })
+	stream, err := s.api.CheckStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&weirv1.CheckColumns{PathLengths: []uint32{0}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	if got := stream.Trailer().Get(weirv1.TrailerUndecided); status.Code(err) != codes.Unavailable || len(got) != 1 {
+		t.Errorf("%v, %v", err, got)
+	}
+}

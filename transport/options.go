@@ -34,6 +34,12 @@ type Decider interface {
 	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
 }
 
+// keyNamer is a [Decider] that appends the name of a counter, as KeyName returns
+// it, to a slice.
+type keyNamer interface {
+	AppendKeyName(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
+}
+
 // Observer is told of every request that was answered: which method ("Check",
 // "CheckBatch", "CheckStream" for each message of a stream, "Reset", or an HTTP
 // one such as "POST /v1/check"), with which code ("OK" and the other names of
@@ -54,11 +60,22 @@ type Options struct {
 	// AllowReset lets counters be reset; default false: refused. Whoever may
 	// reset can pass any limit.
 	AllowReset bool
+	// Ring tells clients which node to ask for which counter; default nil: it is not
+	// told. With it goes what keys the hash of counters, and the rules, so tell it only
+	// where all who reach the server are trusted.
+	Ring Ring
 	// Ready says why the node is not ready to be asked, nil if it is; default
 	// always ready. It is what /readyz answers, and is called for each request
 	// of it. While the server is shutting down it is not ready, whatever this
 	// says.
 	Ready func() error
+	// Directory tells of the members at /v1/members, and forgets dead ones at
+	// /v1/members/forget, for those on the same machine; default nil: the node is in
+	// no cluster, and both answer 404.
+	Directory Directory
+	// Top returns the n keys that are asked for most and the n that are denied
+	// most, for /v1/top; default nil: it answers 404.
+	Top func(n int) (hottest, denied []TopKey)
 	// Metrics is served at /metrics; default none, and then there is no such path.
 	Metrics http.Handler
 	// Observer is told of every request; default nobody, which costs nothing.

@@ -16,6 +16,12 @@ type turn struct {
 	reply weirv1.DecisionColumns
 	every weirv1.LimitColumns
 	names dictionary
+
+	// Of a batch: the checks that peek, those that protobuf's own code has read,
+	// and those that cannot be asked, each ascending.
+	peeks   []int
+	fulls   []fullCheck
+	refused []refusal
 }
 
 // dictionary numbers the limits and rules of one reply in the order in which

@@ -57,11 +57,11 @@ func NewServer(o Options) (*Server, error) {
 	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
 	service := newService(o)
 	s.grpc = newGRPC(s.draining, o)
-	weirv1.RegisterLimiterServer(s.grpc, service)
+	s.grpc.RegisterService(service.description(), service)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.http = &http.Server{
-		Handler:           newFront(service, s.ready, o.Metrics),
+		Handler:           newFront(service, s.ready, &o),
 		ReadHeaderTimeout: handshakeTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -74,6 +74,7 @@ func NewServer(o Options) (*Server, error) {
 
 func newGRPC(draining context.Context, o Options) *grpc.Server {
 	return grpc.NewServer(
+		forceCodec(),
 		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

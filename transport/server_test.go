@@ -124,6 +124,9 @@ func TestShutdownEndsIdleStreams(t *testing.T) {
 		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "stopping") {
 			t.Errorf("a stream ended with %v", err)
 		}
+		if got := stream.Trailer().Get(weirv1.TrailerUndecided); len(got) != 1 {
+			t.Errorf("a stream ended without a word of what was decided: %v", stream.Trailer())
+		}
 	}
 	for err = nil; err == nil; { // it may be told first that the server is not serving
 		_, err = watch.Recv()
@@ -150,8 +153,14 @@ func (s *slow) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limite
 	return s.Node.CheckBatch(ctx, rs, ds)
 }
 
+// wait says that a check has come and waits for the release. One that comes
+// after it does not wait, so that a check which should not be made fails a test
+// and does not stop it.
 func (s *slow) wait() {
-	s.entered <- struct{}{}
+	select {
+	case s.entered <- struct{}{}:
+	case <-s.release:
+	}
 	<-s.release
 }
 

@@ -27,7 +27,7 @@ func codeOf(err error) codes.Code {
 		return codes.OK
 	case errors.Is(err, limiter.ErrInvalid):
 		return codes.InvalidArgument
-	case errors.Is(err, errRequestLimits), errors.Is(err, errReset):
+	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRing):
 		return codes.PermissionDenied
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled

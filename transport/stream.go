@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -40,9 +41,10 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *weirv1.CheckColumn
 	// at it: the server has no tracing and no handler of statistics.
 	defer s.turns.Put(t)
 	if err := s.decideColumns(stream.Context(), t, in); err != nil {
+		stream.SetTrailer(undecided())
 		return s.end("CheckStream", begin, err)
 	}
-	t.reply.Id = in.Id
+	t.reply.Id, t.reply.View = in.Id, s.view()
 	if s.observer != nil {
 		s.observer.Served("CheckStream", t.code().String(), time.Since(begin))
 	}
@@ -68,6 +70,9 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	}
 	return nil
 }
+
+// undecided says of a stream that ends that what was not answered was not decided.
+func undecided() metadata.MD { return metadata.Pairs(weirv1.TrailerUndecided, "1") }
 
 // fillCosts sets the costs of the first n requests.
 func (b *batch) fillCosts(n int, m *weirv1.CheckColumns) {

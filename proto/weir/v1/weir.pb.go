@@ -345,6 +345,8 @@ const (
 	Source_SOURCE_FALLBACK_LOCAL  Source = 4
 	Source_SOURCE_FALLBACK_CLOSED Source = 5
 	Source_SOURCE_REDIS           Source = 6
+	// The node that was asked, as the owner had denied it the same a moment before.
+	Source_SOURCE_CACHED Source = 7
 )
 
 // Enum value maps for Source.
@@ -357,6 +359,7 @@ var (
 		4: "SOURCE_FALLBACK_LOCAL",
 		5: "SOURCE_FALLBACK_CLOSED",
 		6: "SOURCE_REDIS",
+		7: "SOURCE_CACHED",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_NO_RULE":         0,
@@ -366,6 +369,7 @@ var (
 		"SOURCE_FALLBACK_LOCAL":  4,
 		"SOURCE_FALLBACK_CLOSED": 5,
 		"SOURCE_REDIS":           6,
+		"SOURCE_CACHED":          7,
 	}
 )
 
@@ -1506,7 +1510,10 @@ type DecisionColumns struct {
 	// no columns.
 	Error *CheckError `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
 	// Where it was asked for.
-	EveryLimit    *LimitColumns `protobuf:"bytes,11,opt,name=every_limit,json=everyLimit,proto3" json:"every_limit,omitempty"`
+	EveryLimit *LimitColumns `protobuf:"bytes,11,opt,name=every_limit,json=everyLimit,proto3" json:"every_limit,omitempty"`
+	// RingResponse.view as it is now, where the node tells it: if it is not the one that
+	// the asker knows, the ring has changed.
+	View          uint64 `protobuf:"fixed64,12,opt,name=view,proto3" json:"view,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1616,6 +1623,13 @@ func (x *DecisionColumns) GetEveryLimit() *LimitColumns {
 		return x.EveryLimit
 	}
 	return nil
+}
+
+func (x *DecisionColumns) GetView() uint64 {
+	if x != nil {
+		return x.View
+	}
+	return 0
 }
 
 // LimitInfo is what stays the same of a limit.
@@ -2050,6 +2064,177 @@ func (x *ResetResponse) GetCounters() int64 {
 	return 0
 }
 
+type RingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RingRequest) Reset() {
+	*x = RingRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RingRequest) ProtoMessage() {}
+
+func (x *RingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
+func (*RingRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{16}
+}
+
+// RingResponse is what a client needs to ask owners directly.
+type RingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A number of what follows: nodes that agree on it have the same.
+	View    uint64        `protobuf:"fixed64,1,opt,name=view,proto3" json:"view,omitempty"`
+	Members []*RingMember `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	// For each partition 1 + the index in members of the node that should own it, 0
+	// where there is none.
+	Owners []uint32 `protobuf:"varint,3,rep,packed,name=owners,proto3" json:"owners,omitempty"`
+	// The rules file, and what keys the hash of its counters: whoever has both can find
+	// a counter's partition.
+	Rules         []byte `protobuf:"bytes,4,opt,name=rules,proto3" json:"rules,omitempty"`
+	Seeds         []byte `protobuf:"bytes,5,opt,name=seeds,proto3" json:"seeds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RingResponse) Reset() {
+	*x = RingResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RingResponse) ProtoMessage() {}
+
+func (x *RingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
+func (*RingResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RingResponse) GetView() uint64 {
+	if x != nil {
+		return x.View
+	}
+	return 0
+}
+
+func (x *RingResponse) GetMembers() []*RingMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *RingResponse) GetOwners() []uint32 {
+	if x != nil {
+		return x.Owners
+	}
+	return nil
+}
+
+func (x *RingResponse) GetRules() []byte {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *RingResponse) GetSeeds() []byte {
+	if x != nil {
+		return x.Seeds
+	}
+	return nil
+}
+
+type RingMember struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where clients ask it, host:port; empty if it does not say.
+	GrpcAddr      string `protobuf:"bytes,2,opt,name=grpc_addr,json=grpcAddr,proto3" json:"grpc_addr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RingMember) Reset() {
+	*x = RingMember{}
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RingMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RingMember) ProtoMessage() {}
+
+func (x *RingMember) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RingMember.ProtoReflect.Descriptor instead.
+func (*RingMember) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RingMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RingMember) GetGrpcAddr() string {
+	if x != nil {
+		return x.GrpcAddr
+	}
+	return ""
+}
+
 var File_weir_v1_weir_proto protoreflect.FileDescriptor
 
 const file_weir_v1_weir_proto_rawDesc = "" +
@@ -2154,7 +2339,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"everyLimit\"?\n" +
 	"\x0fAttributeColumn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\alengths\x18\x02 \x03(\rR\alengths\"\x98\x03\n" +
+	"\alengths\x18\x02 \x03(\rR\alengths\"\xac\x03\n" +
 	"\x0fDecisionColumns\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +
@@ -2169,7 +2354,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x05error\x18\n" +
 	" \x01(\v2\x13.weir.v1.CheckErrorR\x05error\x126\n" +
 	"\vevery_limit\x18\v \x01(\v2\x15.weir.v1.LimitColumnsR\n" +
-	"everyLimit\"\xcc\x01\n" +
+	"everyLimit\x12\x12\n" +
+	"\x04view\x18\f \x01(\x06R\x04view\"\xcc\x01\n" +
 	"\tLimitInfo\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
@@ -2212,7 +2398,18 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"+\n" +
 	"\rResetResponse\x12\x1a\n" +
-	"\bcounters\x18\x01 \x01(\x03R\bcounters*\xcb\x01\n" +
+	"\bcounters\x18\x01 \x01(\x03R\bcounters\"\r\n" +
+	"\vRingRequest\"\x95\x01\n" +
+	"\fRingResponse\x12\x12\n" +
+	"\x04view\x18\x01 \x01(\x06R\x04view\x12-\n" +
+	"\amembers\x18\x02 \x03(\v2\x13.weir.v1.RingMemberR\amembers\x12\x16\n" +
+	"\x06owners\x18\x03 \x03(\rR\x06owners\x12\x14\n" +
+	"\x05rules\x18\x04 \x01(\fR\x05rules\x12\x14\n" +
+	"\x05seeds\x18\x05 \x01(\fR\x05seeds\"=\n" +
+	"\n" +
+	"RingMember\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tgrpc_addr\x18\x02 \x01(\tR\bgrpcAddr*\xcb\x01\n" +
 	"\tAlgorithm\x12\x1d\n" +
 	"\x19ALGORITHM_SLIDING_COUNTER\x10\x00\x12\x1a\n" +
 	"\x16ALGORITHM_FIXED_WINDOW\x10\x01\x12\x19\n" +
@@ -2238,7 +2435,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\rCountRejected\x12\x17\n" +
 	"\x13COUNT_REJECTED_NONE\x10\x00\x12\x17\n" +
 	"\x13COUNT_REJECTED_ROOM\x10\x01\x12\x16\n" +
-	"\x12COUNT_REJECTED_ALL\x10\x02*\xa2\x01\n" +
+	"\x12COUNT_REJECTED_ALL\x10\x02*\xb5\x01\n" +
 	"\x06Source\x12\x12\n" +
 	"\x0eSOURCE_NO_RULE\x10\x00\x12\x10\n" +
 	"\fSOURCE_OWNER\x10\x01\x12\x0f\n" +
@@ -2246,7 +2443,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x14SOURCE_FALLBACK_OPEN\x10\x03\x12\x19\n" +
 	"\x15SOURCE_FALLBACK_LOCAL\x10\x04\x12\x1a\n" +
 	"\x16SOURCE_FALLBACK_CLOSED\x10\x05\x12\x10\n" +
-	"\fSOURCE_REDIS\x10\x06*\xcc\x01\n" +
+	"\fSOURCE_REDIS\x10\x06\x12\x11\n" +
+	"\rSOURCE_CACHED\x10\a*\xcc\x01\n" +
 	"\fDecisionFlag\x12\x16\n" +
 	"\x12DECISION_FLAG_NONE\x10\x00\x12\x19\n" +
 	"\x15DECISION_FLAG_ALLOWED\x10\x01\x12\x17\n" +
@@ -2254,13 +2452,14 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x1bDECISION_FLAG_SHADOW_DENIED\x10\x04\x12\x19\n" +
 	"\x15DECISION_FLAG_BLOCKED\x10\b\x12\x1a\n" +
 	"\x16DECISION_FLAG_OVERFLOW\x10\x10\x12\x18\n" +
-	"\x13DECISION_FLAG_ERROR\x10\x80\x012\x84\x02\n" +
+	"\x13DECISION_FLAG_ERROR\x10\x80\x012\xb9\x02\n" +
 	"\aLimiter\x126\n" +
 	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12E\n" +
 	"\n" +
 	"CheckBatch\x12\x1a.weir.v1.CheckBatchRequest\x1a\x1b.weir.v1.CheckBatchResponse\x12B\n" +
 	"\vCheckStream\x12\x15.weir.v1.CheckColumns\x1a\x18.weir.v1.DecisionColumns(\x010\x01\x126\n" +
-	"\x05Reset\x12\x15.weir.v1.ResetRequest\x1a\x16.weir.v1.ResetResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
+	"\x05Reset\x12\x15.weir.v1.ResetRequest\x1a\x16.weir.v1.ResetResponse\x123\n" +
+	"\x04Ring\x12\x14.weir.v1.RingRequest\x1a\x15.weir.v1.RingResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
 
 var (
 	file_weir_v1_weir_proto_rawDescOnce sync.Once
@@ -2275,7 +2474,7 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_weir_v1_weir_proto_goTypes = []any{
 	(Algorithm)(0),             // 0: weir.v1.Algorithm
 	(Align)(0),                 // 1: weir.v1.Align
@@ -2301,11 +2500,14 @@ var file_weir_v1_weir_proto_goTypes = []any{
 	(*LimitColumns)(nil),       // 21: weir.v1.LimitColumns
 	(*ResetRequest)(nil),       // 22: weir.v1.ResetRequest
 	(*ResetResponse)(nil),      // 23: weir.v1.ResetResponse
-	nil,                        // 24: weir.v1.CheckRequest.AttributesEntry
-	nil,                        // 25: weir.v1.ResetRequest.AttributesEntry
+	(*RingRequest)(nil),        // 24: weir.v1.RingRequest
+	(*RingResponse)(nil),       // 25: weir.v1.RingResponse
+	(*RingMember)(nil),         // 26: weir.v1.RingMember
+	nil,                        // 27: weir.v1.CheckRequest.AttributesEntry
+	nil,                        // 28: weir.v1.ResetRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
-	24, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
+	27, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
 	9,  // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.Limit.algorithm:type_name -> weir.v1.Algorithm
 	1,  // 3: weir.v1.Limit.align:type_name -> weir.v1.Align
@@ -2326,21 +2528,24 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	12, // 18: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
 	21, // 19: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
 	0,  // 20: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	25, // 21: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	28, // 21: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
 	9,  // 22: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	8,  // 23: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	13, // 24: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	16, // 25: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	22, // 26: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	10, // 27: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	14, // 28: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	18, // 29: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	23, // 30: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	27, // [27:31] is the sub-list for method output_type
-	23, // [23:27] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	26, // 23: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	8,  // 24: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	13, // 25: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	16, // 26: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	22, // 27: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	24, // 28: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	10, // 29: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	14, // 30: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	18, // 31: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	23, // 32: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	25, // 33: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	29, // [29:34] is the sub-list for method output_type
+	24, // [24:29] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -2360,7 +2565,7 @@ func file_weir_v1_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	Limiter_CheckBatch_FullMethodName  = "/weir.v1.Limiter/CheckBatch"
 	Limiter_CheckStream_FullMethodName = "/weir.v1.Limiter/CheckStream"
 	Limiter_Reset_FullMethodName       = "/weir.v1.Limiter/Reset"
+	Limiter_Ring_FullMethodName        = "/weir.v1.Limiter/Ring"
 )
 
 // LimiterClient is the client API for Limiter service.
@@ -49,11 +50,17 @@ type LimiterClient interface {
 	// CheckStream decides up to 1000 requests in each message, in columns: the
 	// fastest way to ask. Replies come in the order of the messages, one for
 	// each; the asker must go on reading them while it sends. A message that makes
-	// no sense is answered with an error, and the stream goes on.
+	// no sense is answered with an error, and the stream goes on. Where a node ends
+	// the stream, the trailer has weir-undecided if nothing was decided of the messages
+	// that were not answered: they can be asked of another node.
 	CheckStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CheckColumns, DecisionColumns], error)
 	// Reset forgets all that was counted for the keys of a request, and their
 	// blocks. The operator must have allowed it with --allow-reset.
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
+	// Ring tells which node should be asked for which counter, and how to find that out
+	// of a request. The operator must have allowed it with --share-ring. To ask another
+	// node is never wrong: it passes on what it does not own.
+	Ring(ctx context.Context, in *RingRequest, opts ...grpc.CallOption) (*RingResponse, error)
 }
 
 type limiterClient struct {
@@ -107,6 +114,16 @@ func (c *limiterClient) Reset(ctx context.Context, in *ResetRequest, opts ...grp
 	return out, nil
 }
 
+func (c *limiterClient) Ring(ctx context.Context, in *RingRequest, opts ...grpc.CallOption) (*RingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RingResponse)
+	err := c.cc.Invoke(ctx, Limiter_Ring_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LimiterServer is the server API for Limiter service.
 // All implementations must embed UnimplementedLimiterServer
 // for forward compatibility.
@@ -126,11 +143,17 @@ type LimiterServer interface {
 	// CheckStream decides up to 1000 requests in each message, in columns: the
 	// fastest way to ask. Replies come in the order of the messages, one for
 	// each; the asker must go on reading them while it sends. A message that makes
-	// no sense is answered with an error, and the stream goes on.
+	// no sense is answered with an error, and the stream goes on. Where a node ends
+	// the stream, the trailer has weir-undecided if nothing was decided of the messages
+	// that were not answered: they can be asked of another node.
 	CheckStream(grpc.BidiStreamingServer[CheckColumns, DecisionColumns]) error
 	// Reset forgets all that was counted for the keys of a request, and their
 	// blocks. The operator must have allowed it with --allow-reset.
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
+	// Ring tells which node should be asked for which counter, and how to find that out
+	// of a request. The operator must have allowed it with --share-ring. To ask another
+	// node is never wrong: it passes on what it does not own.
+	Ring(context.Context, *RingRequest) (*RingResponse, error)
 	mustEmbedUnimplementedLimiterServer()
 }
 
@@ -152,6 +175,9 @@ func (UnimplementedLimiterServer) CheckStream(grpc.BidiStreamingServer[CheckColu
 }
 func (UnimplementedLimiterServer) Reset(context.Context, *ResetRequest) (*ResetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reset not implemented")
+}
+func (UnimplementedLimiterServer) Ring(context.Context, *RingRequest) (*RingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Ring not implemented")
 }
 func (UnimplementedLimiterServer) mustEmbedUnimplementedLimiterServer() {}
 func (UnimplementedLimiterServer) testEmbeddedByValue()                 {}
@@ -235,6 +261,24 @@ func _Limiter_Reset_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Limiter_Ring_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Ring(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Ring_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Ring(ctx, req.(*RingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Limiter_ServiceDesc is the grpc.ServiceDesc for Limiter service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -253,6 +297,10 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reset",
 			Handler:    _Limiter_Reset_Handler,
+		},
+		{
+			MethodName: "Ring",
+			Handler:    _Limiter_Ring_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,87 @@
+package transport_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// hall is a directory of two members.
+type hall struct{ forgot []string }
+
+func (*hall) Members() []transport.Member {
+	return []transport.Member{
+		{Name: "a", Address: "h:1", Instance: "01", State: "active", Share: 1, RulesHash: "0a", Self: &transport.MemberSelf{Keys: 3}},
+		{Name: "b", Address: "h:2", Instance: "02", State: "dead", RulesHash: "0a"},
+	}
+}
+
+func (h *hall) Forget(name string) error {
+	if name != "b" {
+		return fmt.Errorf("%w: no such member", limiter.ErrInvalid)
+	}
+	h.forgot = append(h.forgot, name)
+	return nil
+}
+
+// What members and lists answer is what the file says, and a member is forgotten
+// from the machine itself only.
+func TestDirectory(t *testing.T) {
+	h := &hall{}
+	s := newServer(t, fixed, func(o *transport.Options) {
+		o.Directory = h
+		o.Top = func(n int) (hottest, denied []transport.TopKey) {
+			return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
+		}
+	})
+	file := loadSpec(t, s)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "/v1/members", "", 200, `"name":"b"`},
+		{"GET", "/v1/top", "", 200, `{"hottest":[{"key":"/:ada","count":20,"error":1}],"denied":[]}`},
+		{"GET", "/v1/top?n=7", "", 200, `"count":7`},
+		{"GET", "/v1/top?n=0", "", 400, "n must be 1 to 1000"},
+		{"POST", "/v1/members/forget", `{"name":"b"}`, 200, `"name":"a"`},
+		{"POST", "/v1/members/forget", `{"name":"c"}`, 400, "no such member"},
+		{"POST", "/v1/members/forget", `{"nam":"b"}`, 400, "the body must be"},
+		{"POST", "/v1/members/forget", `{}`, 400, "the body must be"},
+	} {
+		got := s.do(t, c.method, c.path, "application/json", c.body)
+		file.holdsReply(t, c.method, c.path, got)
+		if got.status != c.status || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, got.status, got.body)
+		}
+	}
+	if len(h.forgot) != 1 {
+		t.Errorf("forgotten: %v", h.forgot)
+	}
+}
+
+func TestForgetFromElsewhere(t *testing.T) {
+	h := &hall{}
+	s, err := transport.NewServer(transport.Options{Decider: newServer(t, fixed, nil).node, Directory: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]int{"192.0.2.1:5": 403, "[2001:db8::1]:5": 403, "": 403, "127.0.0.1:5": 200, "[::1]:5": 200} {
+		r := httptest.NewRequest(http.MethodPost, "/v1/members/forget", strings.NewReader(`{"name":"b"}`))
+		r.RemoteAddr = from
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("from %q: %d %s", from, w.Code, w.Body)
+		}
+	}
+	if len(h.forgot) != 2 {
+		t.Errorf("%d were forgotten, 2 from loopback", len(h.forgot))
+	}
+}

@@ -1,0 +1,229 @@
+package peerlink
+
+import (
+	"encoding/binary"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A section is written as columns: for each field of the items one packed array.
+// So a thousand checks are a dozen loops over memory, and no message each. The
+// numbers of fields are those of peer.proto; that the two agree is tested with
+// the code that is generated from it.
+
+// column is one field of the items of a section.
+type column[T any] interface {
+	// number of the field, below maxFields.
+	number() protowire.Number
+	// write appends the column, or nothing if it is zero for every item.
+	write(e *encoder, items []T)
+	// read fills in the field of every item; what is wrong goes to d.
+	read(d *decoder, data []byte, items []T)
+}
+
+// maxFields is above the numbers of all fields of a section.
+const maxFields = 18
+
+// integer is what a varint may hold.
+type integer interface {
+	~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+// varints is a column of small unsigned numbers.
+type varints[T any, V integer] struct {
+	field protowire.Number
+	at    func(*T) *V
+}
+
+func (c varints[T, V]) number() protowire.Number { return c.field }
+
+func (c varints[T, V]) write(e *encoder, items []T) {
+	mark := e.open(c.field)
+	b, any := e.b, V(0)
+	for i := range items {
+		v := *c.at(&items[i])
+		any |= v
+		b = appendVarint(b, uint64(v))
+	}
+	e.b = b
+	e.close(mark, any != 0)
+}
+
+func (c varints[T, V]) read(d *decoder, data []byte, items []T) {
+	for i := range items {
+		v, n := consumeVarint(data)
+		if n == 0 || v > uint64(^V(0)) {
+			d.badColumn(c.field)
+			return
+		}
+		*c.at(&items[i]) = V(v)
+		data = data[n:]
+	}
+	d.atEnd(c.field, data)
+}
+
+// zigzags is a column of signed numbers. Those that are hardly ever negative are
+// written as they are, the others so that small ones are short.
+type zigzags[T any] struct {
+	field  protowire.Number
+	zigzag bool
+	at     func(*T) *int64
+}
+
+func (c zigzags[T]) number() protowire.Number { return c.field }
+
+func (c zigzags[T]) write(e *encoder, items []T) {
+	mark := e.open(c.field)
+	b, any := e.b, int64(0)
+	for i := range items {
+		v := *c.at(&items[i])
+		any |= v
+		u := uint64(v)
+		if c.zigzag {
+			u = protowire.EncodeZigZag(v)
+		}
+		b = appendVarint(b, u)
+	}
+	e.b = b
+	e.close(mark, any != 0)
+}
+
+func (c zigzags[T]) read(d *decoder, data []byte, items []T) {
+	for i := range items {
+		u, n := consumeVarint(data)
+		if n == 0 {
+			d.badColumn(c.field)
+			return
+		}
+		v := int64(u)
+		if c.zigzag {
+			v = protowire.DecodeZigZag(u)
+		}
+		*c.at(&items[i]) = v
+		data = data[n:]
+	}
+	d.atEnd(c.field, data)
+}
+
+// fixed is a column of numbers that use all of their 64 bits, such as hashes.
+type fixed[T any, V ~uint64 | ~int64] struct {
+	field protowire.Number
+	at    func(*T) *V
+}
+
+func (c fixed[T, V]) number() protowire.Number { return c.field }
+
+func (c fixed[T, V]) write(e *encoder, items []T) {
+	start := len(e.b)
+	b := e.extend(c.field, 8*len(items))
+	any := V(0)
+	for i := range items {
+		v := *c.at(&items[i])
+		any |= v
+		binary.LittleEndian.PutUint64(b[8*i:], uint64(v))
+	}
+	if any == 0 {
+		e.b = e.b[:start]
+	}
+}
+
+func (c fixed[T, V]) read(d *decoder, data []byte, items []T) {
+	if len(data) != 8*len(items) {
+		d.badColumn(c.field)
+		return
+	}
+	for i := range items {
+		*c.at(&items[i]) = V(binary.LittleEndian.Uint64(data[8*i:]))
+	}
+}
+
+// octets is a column of bytes.
+type octets[T any, V ~uint8] struct {
+	field protowire.Number
+	at    func(*T) *V
+}
+
+func (c octets[T, V]) number() protowire.Number { return c.field }
+
+func (c octets[T, V]) write(e *encoder, items []T) {
+	start := len(e.b)
+	b := e.extend(c.field, len(items))
+	any := V(0)
+	for i := range items {
+		v := *c.at(&items[i])
+		any |= v
+		b[i] = byte(v)
+	}
+	if any == 0 {
+		e.b = e.b[:start]
+	}
+}
+
+func (c octets[T, V]) read(d *decoder, data []byte, items []T) {
+	if len(data) != len(items) {
+		d.badColumn(c.field)
+		return
+	}
+	for i := range items {
+		*c.at(&items[i]) = V(data[i])
+	}
+}
+
+// flags is a column of bytes in which every bit is a field.
+type flags[T any] struct {
+	field protowire.Number
+	get   func(*T) byte
+	set   func(*T, byte)
+}
+
+func (c flags[T]) number() protowire.Number { return c.field }
+
+func (c flags[T]) write(e *encoder, items []T) {
+	start := len(e.b)
+	b := e.extend(c.field, len(items))
+	any := byte(0)
+	for i := range items {
+		v := c.get(&items[i])
+		any |= v
+		b[i] = v
+	}
+	if any == 0 {
+		e.b = e.b[:start]
+	}
+}
+
+func (c flags[T]) read(d *decoder, data []byte, items []T) {
+	if len(data) != len(items) {
+		d.badColumn(c.field)
+		return
+	}
+	for i := range items {
+		c.set(&items[i], data[i])
+	}
+}
+
+// bit returns the bit of a flag that is set.
+func bit(set bool, value byte) byte {
+	if set {
+		return value
+	}
+	return 0
+}
+
+// appendVarint is protowire.AppendVarint with its commonest case in line.
+func appendVarint(b []byte, v uint64) []byte {
+	if v < 0x80 {
+		return append(b, byte(v))
+	}
+	return protowire.AppendVarint(b, v)
+}
+
+// consumeVarint returns a number and how many bytes it took; none if there is
+// none.
+func consumeVarint(b []byte) (v uint64, n int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	v, n = protowire.ConsumeVarint(b)
+	return v, max(n, 0)
+}

@@ -1,0 +1,265 @@
+package peerlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/peer"
+)
+
+// Waits between attempts to connect. The side that is not to dial does so all
+// the same when nobody has dialled it for a while: the other may not know of it
+// yet, or have no way to it.
+const (
+	retryFirst = 20 * time.Millisecond
+	retryMost  = 500 * time.Millisecond
+	deadFirst  = time.Second
+	deadMost   = 5 * time.Second
+	grace      = 200 * time.Millisecond
+	settled    = time.Second // after so long a session counts as a success
+)
+
+// remote is another instance, connected or to be connected to.
+type remote struct {
+	links    *Links
+	instance peer.Instance
+
+	live   atomic.Pointer[session] // what Wake wakes
+	events sync.Mutex              // held around Up and Down, so that they are told in order
+
+	mu      sync.Mutex
+	member  peer.Member
+	wanted  bool          // it is a member
+	keeping bool          // a goroutine connects to it
+	dialing bool          // an attempt of ours is under way
+	session *session      // the one that is attached
+	ours    bool          // and it is one that we dialled
+	since   time.Time     // when it was attached
+	changed chan struct{} // has a token when something above changed
+	told    string        // the last failure that was logged
+}
+
+func newRemote(l *Links, i peer.Instance) *remote {
+	return &remote{links: l, instance: i, changed: make(chan struct{}, 1)}
+}
+
+// dials reports whether it is this side that dials; the other does only if this
+// one does not come.
+func (r *remote) dials() bool { return r.links.config.Self.Instance < r.instance }
+
+func (r *remote) change() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// describe names the remote in logs and errors; mu is held.
+func (r *remote) describe() string {
+	if r.member.Name == "" {
+		return "instance " + r.instance.String()
+	}
+	return fmt.Sprintf("node %q at %s", r.member.Name, r.member.PeerAddr)
+}
+
+// attach makes a session the one of this remote, and tells that it is up. The
+// session before it, if it yields, has ended for good when attach returns.
+func (r *remote) attach(s *session, ours bool) error {
+	for {
+		r.mu.Lock()
+		old := r.session
+		if old == nil {
+			r.session, r.ours, r.since, r.told = s, ours, r.links.now(), ""
+			if ours {
+				r.dialing = false
+			}
+			r.mu.Unlock()
+			break
+		}
+		keep := r.keeps(ours)
+		r.mu.Unlock()
+		if keep {
+			return status.Error(codes.Aborted, "there is a connection already")
+		}
+		old.end(errReplaced, false)
+		<-old.done
+	}
+	r.events.Lock()
+	defer r.events.Unlock()
+	r.live.Store(s)
+	r.links.config.Frames.Up(r.instance)
+	return nil
+}
+
+// keeps reports whether the session that is attached stays when there is another
+// one; mu is held. Of two that were dialled at once from both sides, the one
+// that is to dial wins. Otherwise the new one does if the other side has dialled
+// it: it would not have if the old one still lived there.
+func (r *remote) keeps(ours bool) bool {
+	if ours {
+		return true
+	}
+	return r.ours && r.dials() && r.links.now().Sub(r.since) < settled
+}
+
+// admits says whether the other side may open a session now.
+func (r *remote) admits() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if (r.dialing && r.dials()) || (r.session != nil && r.keeps(false)) {
+		return status.Error(codes.Aborted, "this node is connecting to you")
+	}
+	return nil
+}
+
+// detach ends what attach began, when the session has come to its end.
+func (r *remote) detach(s *session) {
+	r.events.Lock()
+	r.live.CompareAndSwap(s, nil)
+	r.links.config.Frames.Down(r.instance)
+	r.events.Unlock()
+	r.mu.Lock()
+	r.session = nil
+	r.mu.Unlock()
+	close(s.done)
+	r.change()
+}
+
+// failed tells that an attempt of ours failed, unless there is a session after
+// all.
+func (r *remote) failed(err error) {
+	collided := status.Code(err) == codes.Aborted
+	r.events.Lock()
+	if r.live.Load() == nil && !collided {
+		r.links.config.Frames.Down(r.instance)
+	}
+	r.events.Unlock()
+	if collided {
+		return
+	}
+	r.mu.Lock()
+	text := reasonOf(err)
+	news := text != r.told
+	r.told = text
+	what, name, addr := r.describe(), r.member.Name, r.member.PeerAddr
+	r.mu.Unlock()
+	if news {
+		r.links.config.Logger.Warn("no connection to "+what+"; it is tried again, and this is said once",
+			"name", name, "instance", r.instance.String(), "addr", addr, "reason", text)
+	}
+}
+
+// keep connects to the remote, again and again, while it is wanted.
+func (r *remote) keep(ctx context.Context) {
+	defer r.links.unpin(r)
+	failures := 0
+	for {
+		addr, ok := r.await(ctx, failures)
+		if !ok {
+			return
+		}
+		begin := r.links.now()
+		err := r.links.dial(ctx, r, addr)
+		r.mu.Lock()
+		r.dialing = false
+		r.mu.Unlock()
+		switch {
+		case errors.Is(err, errWasUp) && r.links.now().Sub(begin) >= settled:
+			failures = 0
+		default:
+			failures++
+		}
+		if !errors.Is(err, errWasUp) && ctx.Err() == nil {
+			r.failed(err)
+		}
+	}
+}
+
+// await waits until it is time to dial, and returns the address; false if it is
+// not wanted any more.
+func (r *remote) await(ctx context.Context, failures int) (addr string, ok bool) {
+	for {
+		r.mu.Lock()
+		if !r.wanted || ctx.Err() != nil {
+			r.keeping = false
+			r.mu.Unlock()
+			return "", false
+		}
+		state, connected := r.member.State, r.session != nil
+		r.mu.Unlock()
+		wait := time.Hour // for a change
+		if !connected {
+			wait = r.links.delay(failures, state, r.dials())
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-r.changed:
+			t.Stop()
+			continue
+		}
+		r.mu.Lock()
+		ready := r.wanted && r.session == nil
+		if ready {
+			r.dialing = true
+			addr = r.member.PeerAddr
+		}
+		r.mu.Unlock()
+		if ready && ctx.Err() == nil {
+			return addr, true
+		}
+	}
+}
+
+// delay returns how long to wait before an attempt after so many failed ones.
+func (l *Links) delay(failures int, state peer.State, dials bool) time.Duration {
+	first, most := retryFirst, retryMost
+	if state == peer.Dead {
+		first, most = deadFirst, deadMost
+	}
+	var d time.Duration
+	switch {
+	case failures > 1:
+		d = min(first<<min(failures-2, 16), most)
+	case state == peer.Dead:
+		d = first
+	}
+	if d > 0 {
+		// Those that lost one node together do not come back to it together.
+		d = d/2 + time.Duration(l.random()*float64(d/2))
+	}
+	if !dials {
+		d = max(d, grace)
+	}
+	return d
+}
+
+// reasonOf is the text of an error that came from the other side or from here.
+func reasonOf(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "the other node closed the connection"
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err.Error()
+	}
+	switch text := s.Message(); {
+	case s.Code() == codes.Unimplemented:
+		return "what answers there is no peer port of a Weir node: " + text + "; check the address that it advertises for peers"
+	case strings.Contains(text, "reading server preface"):
+		return "what answers there does not speak gRPC, so it is no peer port of a Weir node: " + text +
+			"; check the address that it advertises for peers"
+	default:
+		return text
+	}
+}

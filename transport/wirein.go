@@ -1,0 +1,153 @@
+package transport
+
+import (
+	"errors"
+	"unicode/utf8"
+	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// The fields of CheckRequest that are read here. One that has others, such as
+// attributes, is read by protobuf's own code.
+const (
+	requestPath   = 1
+	requestMethod = 2
+	requestUser   = 3
+	requestIP     = 4
+	requestGroup  = 5
+	requestCost   = 7
+	requestRule   = 8
+	requestPeek   = 10
+
+	batchChecks = 1
+)
+
+var (
+	errWire = errors.New("it is no message of protobuf")
+	errUTF8 = errors.New("a string is not valid UTF-8")
+)
+
+// readCheck reads a CheckRequest. Its strings are parts of text. full is the
+// message where it takes more than that to understand it; then r is not filled.
+func readCheck(text string, r *limiter.Request) (peek bool, full *weirv1.CheckRequest, err error) {
+	*r = limiter.Request{}
+	for data := bytesOf(text); len(data) > 0; {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 || field > protowire.MaxValidNumber {
+			return false, nil, errWire
+		}
+		data = data[n:]
+		var to *string
+		switch field {
+		case requestPath:
+			to = &r.Path
+		case requestMethod:
+			to = &r.Method
+		case requestUser:
+			to = &r.User
+		case requestIP:
+			to = &r.IP
+		case requestGroup:
+			to = &r.Group
+		case requestRule:
+			to = &r.Rule
+		case requestCost, requestPeek:
+			v, n := protowire.ConsumeVarint(data)
+			if kind != protowire.VarintType || n < 0 {
+				return readFull(text)
+			}
+			if data = data[n:]; field == requestPeek {
+				peek = protowire.DecodeBool(v)
+			} else {
+				r.Cost = limiter.Units(int64(v))
+			}
+			continue
+		default:
+			return readFull(text)
+		}
+		v, n := protowire.ConsumeBytes(data)
+		if kind != protowire.BytesType || n < 0 {
+			return readFull(text)
+		}
+		data = data[n:]
+		if !utf8.Valid(v) {
+			return false, nil, errUTF8
+		}
+		*to = stringOf(v)
+	}
+	return peek, nil, nil
+}
+
+func readFull(text string) (peek bool, full *weirv1.CheckRequest, err error) {
+	full = new(weirv1.CheckRequest)
+	if err := proto.Unmarshal([]byte(text), full); err != nil {
+		return false, nil, err
+	}
+	return full.GetPeek(), full, nil
+}
+
+// bytesOf and stringOf change the type and copy nothing: protowire reads bytes,
+// and requests are made of strings. Nobody writes to either.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// readBatch reads a CheckBatchRequest into the requests of a turn. It returns how
+// many checks there are; of more than MaxBatch it reads none.
+func (t *turn) readBatch(text string) (n int, err error) {
+	t.peeks, t.fulls = t.peeks[:0], t.fulls[:0]
+	if err := eachCheck(text, func(string) error { n++; return nil }); err != nil || n > MaxBatch {
+		return n, err
+	}
+	t.grow(n)
+	at := 0
+	return n, eachCheck(text, func(one string) error {
+		peek, full, err := readCheck(one, &t.requests[at])
+		if peek {
+			t.peeks = append(t.peeks, at)
+		}
+		if full != nil {
+			t.fulls = append(t.fulls, fullCheck{at, full})
+		}
+		at++
+		return err
+	})
+}
+
+// eachCheck calls f with each check of a CheckBatchRequest.
+func eachCheck(text string, f func(one string) error) error {
+	for data := bytesOf(text); len(data) > 0; {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 || field > protowire.MaxValidNumber {
+			return errWire
+		}
+		data = data[n:]
+		if field != batchChecks || kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
+				return errWire
+			}
+			data = data[n:] // of a newer protocol
+			continue
+		}
+		one, n := protowire.ConsumeBytes(data)
+		if n < 0 {
+			return errWire
+		}
+		data = data[n:]
+		if err := f(stringOf(one)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fullCheck is a check of a batch that protobuf's own code has read.
+type fullCheck struct {
+	at      int
+	message *weirv1.CheckRequest
+}

@@ -1,0 +1,149 @@
+package transport
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// The fields of proto/weir/v1/weir.proto that are written here. A test writes
+// every decision both ways.
+const (
+	responseResults = 1
+
+	resultDecision = 1
+	resultError    = 2
+
+	errorCode    = 1
+	errorMessage = 2
+
+	checkAllowed      = 1
+	checkNever        = 2
+	checkShadowDenied = 3
+	checkRule         = 4
+	checkBlockedBy    = 5
+	checkRetryAfter   = 6
+	checkSource       = 7
+	checkLimits       = 8
+
+	limitRule       = 1
+	limitName       = 2
+	limitKey        = 3
+	limitAlgorithm  = 4
+	limitLimit      = 5
+	limitCapacity   = 6
+	limitWindow     = 7
+	limitRemaining  = 8
+	limitResetAfter = 9
+	limitRetryAfter = 10
+	limitAllowed    = 11
+	limitNever      = 12
+	limitBlocked    = 13
+	limitShadow     = 14
+	limitOverflow   = 15
+	limitCost       = 16
+	limitKeyIndex   = 17
+	limitOwner      = 18
+)
+
+// open begins a message within a message; closed, with what open returned as at,
+// ends it.
+func open(dst []byte, field protowire.Number) (out []byte, at int) {
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	return append(dst, 0), len(dst)
+}
+
+// closed writes the length of what was appended since open. Mostly it fits the
+// byte that open has left for it.
+func closed(dst []byte, at int) []byte {
+	n := len(dst) - at - 1
+	if n < 1<<7 {
+		dst[at] = byte(n)
+		return dst
+	}
+	more := protowire.SizeVarint(uint64(n)) - 1
+	for range more {
+		dst = append(dst, 0)
+	}
+	copy(dst[at+1+more:], dst[at+1:at+1+n])
+	protowire.AppendVarint(dst[:at], uint64(n))
+	return dst
+}
+
+func appendString(dst []byte, field protowire.Number, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
+}
+
+func appendNumber(dst []byte, field protowire.Number, n uint64) []byte {
+	if n == 0 {
+		return dst
+	}
+	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), n)
+}
+
+func appendBool(dst []byte, field protowire.Number, is bool) []byte {
+	if !is {
+		return dst
+	}
+	return append(protowire.AppendTag(dst, field, protowire.VarintType), 1)
+}
+
+// appendResponse writes a decision as a CheckResponse.
+func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Decision) []byte {
+	dst = appendBool(dst, checkAllowed, d.Allowed)
+	dst = appendBool(dst, checkNever, d.Never)
+	dst = appendBool(dst, checkShadowDenied, d.ShadowDenied)
+	dst = appendString(dst, checkRule, d.Rule)
+	if b := d.BlockedBy(); b != nil {
+		dst = protowire.AppendTag(dst, checkBlockedBy, protowire.BytesType)
+		rule, name := b.Rule.Name, b.Limit.Name()
+		dst = protowire.AppendVarint(dst, uint64(len(rule)+1+len(name)))
+		dst = append(append(append(dst, rule...), '/'), name...)
+	}
+	dst = appendNumber(dst, checkRetryAfter, uint64(d.RetryAfter))
+	dst = appendNumber(dst, checkSource, uint64(weirv1.Source(d.Source)))
+	for i := range d.Len() {
+		var at int
+		dst, at = open(dst, checkLimits)
+		dst = closed(s.appendLimit(dst, r, d.Limit(i)), at)
+	}
+	return dst
+}
+
+// appendLimit writes what one limit says as a LimitDecision.
+func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte {
+	dst = appendString(dst, limitRule, l.Rule.Name)
+	dst = appendString(dst, limitName, l.Limit.Name())
+	if s.appendKeyName != nil {
+		var at int
+		dst, at = open(dst, limitKey)
+		dst = closed(s.appendKeyName(dst, r, l), at)
+	} else {
+		dst = appendString(dst, limitKey, s.decider.KeyName(r, l))
+	}
+	dst = appendNumber(dst, limitAlgorithm, uint64(weirv1.Algorithm(l.Limit.Algorithm())))
+	dst = appendNumber(dst, limitLimit, uint64(l.Limit.Limit()))
+	dst = appendNumber(dst, limitCapacity, uint64(l.Limit.Capacity()))
+	dst = appendNumber(dst, limitWindow, uint64(l.Limit.Window()))
+	dst = appendNumber(dst, limitRemaining, uint64(l.Remaining))
+	dst = appendNumber(dst, limitResetAfter, uint64(l.ResetAfter))
+	dst = appendNumber(dst, limitRetryAfter, uint64(l.RetryAfter))
+	dst = appendBool(dst, limitAllowed, l.Allowed)
+	dst = appendBool(dst, limitNever, l.Never)
+	dst = appendBool(dst, limitBlocked, l.Blocked)
+	dst = appendBool(dst, limitShadow, l.Rule.Shadow)
+	dst = appendBool(dst, limitOverflow, l.Overflow)
+	dst = appendNumber(dst, limitCost, uint64(l.Cost))
+	dst = appendNumber(dst, limitKeyIndex, uint64(l.KeyIndex))
+	return appendString(dst, limitOwner, l.Owner)
+}
+
+// appendError writes why a check was not decided as a CheckError.
+func appendError(dst []byte, err error) []byte {
+	dst = appendNumber(dst, errorCode, uint64(codeOf(err)))
+	return appendString(dst, errorMessage, err.Error())
+}
