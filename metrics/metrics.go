@@ -21,6 +21,9 @@ type Options struct {
 	// Table tells how much the node holds. It is called once for each scrape,
 	// and scrapes may come together. Default nil: no metrics of the table.
 	Table func() TableStats
+	// Cluster tells what the node is to its cluster, as Table does. Default nil: no
+	// metrics of a cluster.
+	Cluster func() ClusterStats
 	// Runtime adds the usual metrics of the Go runtime and of the process. Leave
 	// it out where the program registers them itself.
 	Runtime bool
@@ -70,6 +73,9 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 		return &latency{request: r, shards: make([]latencyShard, shards)}
 	})
 	all := []prometheus.Collector{newCollector(m)}
+	if o.Cluster != nil {
+		all = append(all, newClusterCollector(o.Cluster))
+	}
 	if o.Runtime {
 		all = append(all, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}

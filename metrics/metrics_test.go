@@ -87,7 +87,7 @@ func TestSources(t *testing.T) {
 			seen[l["source"]] = metric.GetCounter().GetValue()
 		}
 	}
-	for s := range limiter.SourceRedis + 1 {
+	for s := range limiter.SourceCached + 1 {
 		if seen[s.String()] != 1 {
 			t.Errorf("%s: %v", s, seen[s.String()])
 		}
@@ -542,7 +542,10 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, r := open(t, Options{Table: func() TableStats { return TableStats{} }})
+	m, r := open(t, Options{
+		Table:   func() TableStats { return TableStats{} },
+		Cluster: func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
+	})
 	fill(m)
 	all, err := r.Gather()
 	if err != nil {

@@ -112,9 +112,8 @@ func resultName(i int) string {
 	return "allowed"
 }
 
-// sources is above all values of limiter.Source, and makes a shard three cache
-// lines long.
-const sources = 8
+// sources is above all values of limiter.Source.
+const sources = 9
 
 // checkCounters are the counters of one rule.
 type checkCounters struct {
@@ -124,6 +123,7 @@ type checkCounters struct {
 
 type checkShard struct {
 	n [sources * results]atomic.Uint64
+	_ [256 - 8*sources*results]byte // to the end of the cache line
 }
 
 func checkCell(source limiter.Source, allowed, shadowDenied bool) int {

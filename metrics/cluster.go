@@ -1,0 +1,94 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ClusterStats tells what a node is to its cluster.
+type ClusterStats struct {
+	// Members counts the members that the node sees, by state.
+	Members map[string]int
+	// Share is the part of the partitions, 0 to 1, that the node should own.
+	Share float64
+	// Owned, Heirs, Copies and Sealed count partitions by what the node is to
+	// them, Unsettled those that are not as the members call for.
+	Owned, Heirs, Copies, Sealed, Unsettled int
+	// Withheld are answers that wait for a copy, Parked checks that wait for a
+	// partition.
+	Withheld, Parked int
+	// LagSeconds is how long the oldest answer has waited for its copy,
+	// Unacknowledged the largest cost of a key that was answered and has none yet.
+	LagSeconds     float64
+	Unacknowledged uint64
+	// Events counts what happened to partitions, by name.
+	Events map[string]uint64
+	// RulesDiffer tells that live members have different rules.
+	RulesDiffer bool
+}
+
+// clusterCollector reports a node's ClusterStats, which are taken once for each
+// scrape.
+type clusterCollector struct {
+	stats func() ClusterStats
+
+	members, share, partitions, unsettled *prometheus.Desc
+	withheld, parked, lag, unacknowledged *prometheus.Desc
+	events, differ                        *prometheus.Desc
+}
+
+func newClusterCollector(stats func() ClusterStats) *clusterCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("weir_"+name, help, labels, nil)
+	}
+	return &clusterCollector{
+		stats:          stats,
+		members:        desc("members", "Members of the cluster that the node sees, by state.", "state"),
+		share:          desc("ring_share", "Part of the partitions that the node should own, 0 to 1."),
+		partitions:     desc("partitions", "Partitions by what the node is to them: owned, heir, copy, sealed.", "state"),
+		unsettled:      desc("partitions_unsettled", "Partitions that are not as the members call for."),
+		withheld:       desc("replies_withheld", "Answers that wait until a copy has what they admit."),
+		parked:         desc("checks_parked", "Checks that wait for a partition to be settled."),
+		lag:            desc("replication_lag_seconds", "How long the oldest withheld answer has waited for its copy."),
+		unacknowledged: desc("replication_unacknowledged_cost", "Largest cost of one key that was answered and has no copy yet."),
+		events:         desc("partition_events_total", "What happened to partitions, by event.", "event"),
+		differ:         desc("rules_differ", "Whether live members have different rules: 1 or 0."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.members, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ,
+	} {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
+	s := c.stats()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		send(out, d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, state := range []string{"joining", "active", "leaving", "dead"} {
+		gauge(c.members, float64(s.Members[state]), state)
+	}
+	gauge(c.share, s.Share)
+	gauge(c.partitions, float64(s.Owned), "owned")
+	gauge(c.partitions, float64(s.Heirs), "heir")
+	gauge(c.partitions, float64(s.Copies), "copy")
+	gauge(c.partitions, float64(s.Sealed), "sealed")
+	gauge(c.unsettled, float64(s.Unsettled))
+	gauge(c.withheld, float64(s.Withheld))
+	gauge(c.parked, float64(s.Parked))
+	gauge(c.lag, s.LagSeconds)
+	gauge(c.unacknowledged, float64(s.Unacknowledged))
+	for event, n := range s.Events {
+		send(out, c.events, prometheus.CounterValue, float64(n), event)
+	}
+	differ := 0.0
+	if s.RulesDiffer {
+		differ = 1
+	}
+	gauge(c.differ, differ)
+}

@@ -1,0 +1,62 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+)
+
+// What a node is to its cluster is reported, anew at each scrape, and nothing of
+// it by a node that has none.
+func TestClusterStats(t *testing.T) {
+	calls := 0
+	_, r := open(t, Options{Cluster: func() ClusterStats {
+		calls++
+		return ClusterStats{
+			Members: map[string]int{"active": 3, "dead": 1}, Share: 0.25, Owned: 7, Heirs: 6, Copies: 5, Sealed: 4, Unsettled: 3,
+			Withheld: 2, Parked: 1, LagSeconds: 0.5, Unacknowledged: 9,
+			Events: map[string]uint64{"takeover": 11, "handoff": 12}, RulesDiffer: calls == 1,
+		}
+	}})
+	read := func() map[string]float64 {
+		all, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range all {
+			for _, m := range f.GetMetric() {
+				name := f.GetName()
+				for _, l := range m.GetLabel() {
+					name += " " + l.GetValue()
+				}
+				got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+		return got
+	}
+	got := read()
+	for name, want := range map[string]float64{
+		"weir_members active": 3, "weir_members dead": 1, "weir_members joining": 0, "weir_ring_share": 0.25,
+		"weir_partitions owned": 7, "weir_partitions heir": 6, "weir_partitions copy": 5, "weir_partitions sealed": 4,
+		"weir_partitions_unsettled": 3, "weir_replies_withheld": 2, "weir_checks_parked": 1,
+		"weir_replication_lag_seconds": 0.5, "weir_replication_unacknowledged_cost": 9,
+		"weir_partition_events_total takeover": 11, "weir_partition_events_total handoff": 12, "weir_rules_differ": 1,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v (reported: %t), want %v", name, v, ok, want)
+		}
+	}
+	if read()["weir_rules_differ"] != 0 {
+		t.Error("the second scrape tells what the first one did")
+	}
+	_, alone := open(t, Options{})
+	all, err := alone.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if strings.HasPrefix(f.GetName(), "weir_partition") {
+			t.Errorf("a node without a cluster reports %s", f.GetName())
+		}
+	}
+}
