@@ -1,0 +1,181 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// call is one call of a script: a decision, the part of one whose keys are in
+// one slot, a refund or a reset.
+type call struct {
+	script *script
+	keys   []string
+	args   []any  // the head, then the parameters of each limit
+	route  string // a key: where it is, the call goes
+	part   int    // 1 + the part of a charge that it asks about again, else 0
+	reply  []int64
+	err    error
+
+	cmd *redis.IntSliceCmd
+}
+
+// errChanged tells that a counter was made by another limit than the one asked
+// for, which only the script that adopts can deal with.
+var errChanged = errors.New("a limit changed")
+
+// errReply tells that a script answered what it never should.
+var errReply = errors.New("the script's answer makes no sense")
+
+// command returns the call by the script's name, or with its whole text.
+func (c *call) command(ctx context.Context, whole bool) *redis.IntSliceCmd {
+	args := make([]any, 0, 3+len(c.keys)+len(c.args))
+	if whole {
+		args = append(args, "EVAL", c.script.text)
+	} else {
+		args = append(args, "EVALSHA", c.script.sha)
+	}
+	args = append(args, len(c.keys))
+	for _, k := range c.keys {
+		args = append(args, k)
+	}
+	c.cmd = redis.NewIntSliceCmd(ctx, append(args, c.args...)...)
+	return c.cmd
+}
+
+// take reads the answer.
+func (c *call) take() {
+	c.reply, c.err = c.cmd.Result()
+	switch {
+	case c.err != nil:
+	case len(c.reply) == 1 && c.reply[0] == -1:
+		c.err = errChanged
+	case len(c.reply) == 0:
+		c.err = errReply
+	}
+}
+
+// Modes of a decision.
+const (
+	modeCheck = iota
+	modePeek
+	modeShadowPeeks // what is in shadow is only asked
+)
+
+// The instant that stands for the server's own clock.
+const serverClock = -1
+
+// Slack by which counters outlive their use, in milliseconds.
+const (
+	// Of a clock that the caller brings nothing is known: it may stand still.
+	callersSlack = 3_600_000
+	// The store's own estimate of the server's clock may be ahead of it.
+	estimateSlack = 1000
+)
+
+// flags of one limit in a script's answer.
+const (
+	flagAllowed = 1 << iota
+	flagBlocked
+	flagCharged
+	flagBits = iota
+)
+
+// perLimit is how many numbers a script answers for each limit.
+const perLimit = 3
+
+// when is the instant of a call: the server's, or one that is given.
+type when struct {
+	now   limiter.Tick
+	slack int64
+}
+
+func (w when) append(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, '['), int64(w.now), 10)
+	return strconv.AppendInt(append(dst, ','), w.slack, 10)
+}
+
+// decision makes the call that decides the keys [first, last) of a charge.
+func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last int, name Namer) (*call, error) {
+	var buf [512]byte
+	out, used := &call{}, families(0)
+	head := strconv.AppendInt(append(w.append(make([]byte, 0, 64)), ','), mode, 10)
+	limits, plain := 0, mode == modeCheck && w == when{serverClock, 0}
+	for n := first; n < last; n++ {
+		limits += len(c.Key(n).Rule.Limits)
+	}
+	out.keys, out.args = make([]string, 0, limits), make([]any, 1, 1+limits)
+	for n := first; n < last; n++ {
+		k := c.Key(n)
+		plain = plain && k.Cost == 1 && !k.Rule.Shadow
+		tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
+		for _, l := range k.Rule.Limits {
+			p := s.spelled.of(l)
+			used = used.with(p.family)
+			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
+			out.args = append(out.args, p.text)
+			head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
+			if k.Rule.Shadow {
+				head = append(head, ",1"...)
+			} else {
+				head = append(head, ",0"...)
+			}
+		}
+	}
+	if out.args[0] = ""; !plain { // see prelude.lua: nothing stands for the plain check
+		out.args[0] = string(append(head, ']'))
+	}
+	if len(out.keys) > 0 {
+		out.route = out.keys[0]
+	}
+	var err error
+	out.script, err = s.scripts.decider(used)
+	return out, err
+}
+
+// refund makes the call that takes back what was charged for a key at an instant
+// to the limits that charged names, a bit for each from the one numbered first.
+func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charge, i, n, first int, name Namer) *call {
+	var buf [512]byte
+	k := c.Key(n)
+	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
+	out := &call{script: s.scripts.refund, args: make([]any, 1)}
+	head := strconv.AppendInt(append(w.append(nil), ','), int64(at), 10)
+	for j, l := range k.Rule.Limits {
+		if bit := first + j; bit >= 64 || charged&(1<<bit) == 0 {
+			continue
+		}
+		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
+		out.args = append(out.args, s.spelled.of(l).text)
+		head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
+	}
+	if len(out.keys) == 0 || k.Cost == 0 {
+		return nil
+	}
+	out.args[0] = string(append(head, ']'))
+	out.keys = append(out.keys, string(append(tag, markSuffix...)))
+	out.route = out.keys[0]
+	return out
+}
+
+// reset makes the call that forgets the counters of a key.
+func (s *Store) reset(w when, c *limiter.Charge, n int, name Namer) *call {
+	var buf [512]byte
+	k := c.Key(n)
+	tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)
+	out := &call{script: s.scripts.resets}
+	keeps := limiter.Tick(0)
+	for _, l := range k.Rule.Limits {
+		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
+		keeps = max(keeps, s.spelled.of(l).keeps)
+	}
+	head := strconv.AppendInt(append(w.append(nil), ','), keeps.Millis(), 10)
+	out.args = []any{string(append(head, ']'))}
+	out.keys = append(out.keys, string(append(tag, markSuffix...)))
+	out.route = out.keys[0]
+	return out
+}

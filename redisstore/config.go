@@ -1,0 +1,125 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Config says where Redis is and how it is used. Addrs is needed.
+type Config struct {
+	// Addrs are host:port of the server; of nodes of a Redis Cluster, some of
+	// them, if there are several or Cluster is set; or of the Sentinels, if
+	// SentinelMaster is set. A path that begins with / is a Unix socket.
+	Addrs []string
+	// Cluster says that a single address is one of a Redis Cluster.
+	Cluster bool
+	// SentinelMaster is the name under which Sentinels know the server.
+	SentinelMaster string
+	// Username and Password log in; default none.
+	Username, Password string
+	// DB is the number of the database; default 0, the only one of a Cluster.
+	DB int
+	// TLS, if not nil, encrypts connections.
+	TLS *tls.Config
+	// Timeout is how long a check waits for Redis, queueing included, before the
+	// rule's policy answers; default 300ms. Less answers sooner while Redis is
+	// slow; too little takes a pause of Redis for an outage.
+	Timeout time.Duration
+	// Nodes is how many processes share the limits, for the policy local: each
+	// decides with that part of a limit while Redis cannot be used. Default 1.
+	Nodes int
+	// FallbackKeys bounds the counters that policies hold in this process;
+	// default 1,000,000.
+	FallbackKeys int
+	// Prefix begins the names of all keys; default "weir:". It must not contain
+	// braces.
+	Prefix string
+	// Queue is how many checks (batches of them) may wait for one server;
+	// default 4096. At the bound the policy answers. More bear longer bursts.
+	Queue int
+	// Log is told when Redis cannot be used, and when it can again; default
+	// nobody.
+	Log *slog.Logger
+	// Observe, if not nil, is told of each round trip: how many calls it carried,
+	// how long it took, and the first error. It is called from several goroutines
+	// and must be quick.
+	Observe func(calls int, took time.Duration, err error)
+}
+
+const (
+	defaultTimeout      = 300 * time.Millisecond
+	defaultFallbackKeys = 1_000_000
+	defaultPrefix       = "weir:"
+	defaultQueue        = 4096
+	minTimeout          = time.Millisecond
+	maxTimeout          = time.Minute
+)
+
+// complete fills in the defaults, or says what is wrong.
+func (c *Config) complete() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w Redis configuration: "+format, append([]any{limiter.ErrInvalid}, args...)...))
+	}
+	if len(c.Addrs) == 0 || slices.Contains(c.Addrs, "") {
+		bad("an address is missing; give host:port")
+	}
+	if c.DB < 0 || c.DB > 0 && c.clustered() {
+		bad("there is no database %d: give 0 or more, and 0 for a Redis Cluster", c.DB)
+	}
+	if c.SentinelMaster != "" && c.Cluster {
+		bad("it is either behind Sentinels or a Redis Cluster, not both")
+	}
+	c.Timeout = orDefault(c.Timeout, defaultTimeout)
+	c.Nodes = orDefault(c.Nodes, 1)
+	c.FallbackKeys = orDefault(c.FallbackKeys, defaultFallbackKeys)
+	c.Queue = orDefault(c.Queue, defaultQueue)
+	c.Prefix = orDefault(c.Prefix, defaultPrefix)
+	c.Log = orDefault(c.Log, slog.New(slog.DiscardHandler))
+	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
+		bad("timeout %v is out of range: give 1ms to 1m", c.Timeout)
+	}
+	if c.Nodes < 0 || c.FallbackKeys < 0 || c.Queue < 0 {
+		bad("nodes %d, fallback keys %d and queue %d must not be negative", c.Nodes, c.FallbackKeys, c.Queue)
+	}
+	if slices.ContainsFunc([]byte(c.Prefix), func(b byte) bool { return b == '{' || b == '}' }) {
+		bad("prefix %q has a brace, which chooses the slot of a key", c.Prefix)
+	}
+	return errors.Join(errs...)
+}
+
+func orDefault[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+func (c *Config) clustered() bool {
+	return c.SentinelMaster == "" && (c.Cluster || len(c.Addrs) > 1)
+}
+
+// options are those of a client. It repeats nothing by itself: a script that may
+// have run is never run again.
+func (s *Store) options() *redis.UniversalOptions {
+	c := &s.config
+	return &redis.UniversalOptions{
+		Addrs: slices.Clone(c.Addrs), IsClusterMode: c.clustered(), MasterName: c.SentinelMaster,
+		Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
+		Protocol: 2, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaxRetries:               -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: c.Timeout, ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout,
+		PoolSize: 64, PipelinePoolSize: -1,
+	}
+}

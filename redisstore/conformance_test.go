@@ -1,0 +1,19 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter/limitertest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// C1, C3, C4: the suite and every transcript that the table passes, in a real
+// Redis whose instants the suite gives.
+func TestRedisConforms(t *testing.T) {
+	srv := startServer(t)
+	limitertest.Run(t, func(tb testing.TB, yaml string) limitertest.Subject {
+		srv.do("FLUSHALL")
+		return newSubject(tb, openStore(tb, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: 10 * time.Second}), yaml)
+	})
+}

@@ -1,0 +1,214 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// decidesThere checks that decisions of a store come from its Redis.
+func decidesThere(t *testing.T, c redisstore.Config) {
+	t.Helper()
+	c.Timeout = 10 * time.Second
+	node := newNode(t, openStore(t, c), policyRules)
+	for i := range 2 {
+		d, err := node.Decide(context.Background(), weir.Request{Path: "/local", User: "ada"})
+		if err != nil || d.Source != limiter.SourceRedis || d.Limit(0).Remaining != uint32(29-i) {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+}
+
+// refuses checks that Redis refuses a store, and that the log says so.
+func refuses(t *testing.T, c redisstore.Config, why string) {
+	t.Helper()
+	p := newPatient(t, c)
+	if d := p.ask("/local"); d.Source != limiter.SourceFallbackLocal {
+		t.Errorf("%s decides", d.Source)
+	}
+	if p.log.count(why) != 1 {
+		t.Errorf("the log does not say %q: %s", why, p.log)
+	}
+}
+
+// A11: host, port, database and password.
+func TestPasswordAndDatabase(t *testing.T) {
+	srv := startServer(t, "--requirepass", "open sesame")
+	c := redisstore.Config{Addrs: []string{srv.addr()}, DB: 3}
+	refuses(t, c, "NOAUTH")
+	c.Password = "sesame"
+	refuses(t, c, "WRONGPASS")
+	c.Password = "open sesame"
+	decidesThere(t, c)
+
+	admin := srv.client()
+	if err := admin.Do(context.Background(), "AUTH", "open sesame").Err(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := admin.Info(context.Background(), "keyspace").Result()
+	if err != nil || !strings.Contains(info, "db3:") || strings.Contains(info, "db0:") {
+		t.Errorf("the counters are in %q, %v", info, err)
+	}
+}
+
+// A11: a user of an access list that may do no more than Weir does, on the keys
+// that are Weir's. docs/operations.md names the same commands.
+func TestUserOfAnAccessList(t *testing.T) {
+	srv := startServer(t)
+	srv.do("ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+del",
+		"+getrange", "+setrange", "+pexpire", "+pttl")
+	c := redisstore.Config{Addrs: []string{srv.addr()}, Username: "weir", Password: "secret"}
+	decidesThere(t, c)
+	c.Prefix = "others:"
+	refuses(t, c, "NOPERM")
+}
+
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	startServer(t, "--unixsocket", path)
+	decidesThere(t, redisstore.Config{Addrs: []string{path}})
+}
+
+// certificate makes one for 127.0.0.1, and files of it and its key.
+func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, b []byte) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	pool = x509.NewCertPool()
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AddCert(parsed)
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", secret), pool
+}
+
+func TestTLS(t *testing.T) {
+	cert, key, pool := certificate(t)
+	tlsPort := freePort(t)
+	startServer(t, "--tls-port", strconv.Itoa(tlsPort), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
+	c := redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", tlsPort)}}
+	c.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	decidesThere(t, c)
+	c.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	refuses(t, c, "unknown authority")
+}
+
+// Behind Sentinels the store follows the master.
+func TestSentinel(t *testing.T) {
+	master, replica := startServer(t), startServer(t)
+	replica.do("REPLICAOF", "127.0.0.1", master.port)
+	await(t, "the replica is in step", func() bool {
+		return strings.Contains(fmt.Sprint(replica.do("INFO", "replication")), "master_link_status:up")
+	})
+	port := freePort(t)
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor weir 127.0.0.1 %d 1\nsentinel down-after-milliseconds weir 200\nsentinel failover-timeout weir 2000\n", port, master.port)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sentinel := startServerAt(t, port, conf, "--sentinel")
+	await(t, "the sentinel knows the replica", func() bool {
+		return strings.Contains(fmt.Sprint(sentinel.do("INFO", "sentinel")), "slaves=1")
+	})
+	p := newPatient(t, redisstore.Config{Addrs: []string{sentinel.addr()}, SentinelMaster: "weir"})
+	p.untilFrom("/local", limiter.SourceRedis)
+	left := p.ask("/local").Limit(0).Remaining
+	await(t, "the replica has the charge", func() bool { return len(replica.do("KEYS", "*:day").([]any)) == 1 })
+	master.stop()
+	p.untilFrom("/open", limiter.SourceFallbackOpen)
+	p.untilFrom("/open", limiter.SourceRedis)
+	if d := p.ask("/local"); d.Limit(0).Remaining > left {
+		t.Errorf("%d are left after the failover, %d before", d.Limit(0).Remaining, left)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, row := range []struct {
+		config redisstore.Config
+		says   string
+	}{
+		{redisstore.Config{}, "an address is missing"},
+		{redisstore.Config{Addrs: []string{""}}, "an address is missing"},
+		{redisstore.Config{Addrs: []string{"a:1"}, DB: -1}, "database -1"},
+		{redisstore.Config{Addrs: []string{"a:1"}, DB: 1, Cluster: true}, "database 1"},
+		{redisstore.Config{Addrs: []string{"a:1", "b:1"}, DB: 1}, "database 1"},
+		{redisstore.Config{Addrs: []string{"a:1"}, Cluster: true, SentinelMaster: "m"}, "not both"},
+		{redisstore.Config{Addrs: []string{"a:1"}, Timeout: time.Hour}, "timeout 1h0m0s"},
+		{redisstore.Config{Addrs: []string{"a:1"}, Timeout: -1}, "timeout -1ns"},
+		{redisstore.Config{Addrs: []string{"a:1"}, Nodes: -1}, "nodes -1"},
+		{redisstore.Config{Addrs: []string{"a:1"}, Prefix: "{w}:"}, "brace"},
+	} {
+		s, err := redisstore.Open(context.Background(), row.config)
+		if s != nil || !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%+v: %v, want one that says %q", row.config, err, row.says)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{"a:1"}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that is over: %v", err)
+	}
+}
+
+func TestClosedStore(t *testing.T) {
+	srv := startServer(t)
+	s := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var c limiter.Charge
+	var d limiter.Decision
+	_, resetErr := s.Reset(context.Background(), -1, &c, nil)
+	_, explainErr := s.Explain(context.Background(), -1, &c, nil)
+	for _, err := range []error{
+		s.Decide(context.Background(), -1, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil),
+		s.Refund(context.Background(), -1, &c, limiter.Receipt{}, nil), resetErr, explainErr,
+	} {
+		if !errors.Is(err, redisstore.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// part is a call and what it decides: the keys [first, last) of a charge, whose
+// limits are numbered from offset on.
+type part struct {
+	call         *call
+	when         when // of the charge
+	charge       int
+	first, last  int
+	offset, size int
+}
+
+// Decide decides charges one after the other, each as [table.Table.Decide] does,
+// and overwrites the decision of the same index. An instant below 0 means the
+// server's clock; name tells what keys are called, see [Namer].
+//
+// Where Redis cannot be used the policies of the rules decide. The error is
+// [ErrClosed] or the context's; in the latter case charges may have been made.
+//
+// The rule of a decision is set for denials only, the rest is the caller's.
+func (s *Store) Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*limiter.Decision, name Namer) error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	parts := make([]part, 0, len(cs))
+	calls := make([]*call, 0, len(cs))
+	for i, c := range cs {
+		first := len(parts)
+		parts = s.divide(parts, c, i)
+		w := s.when(now, len(parts)-first)
+		for p := first; p < len(parts); p++ {
+			parts[p].when = w
+			made, err := s.decision(w, modeOf(c), c, i, parts[p].first, parts[p].last, name)
+			if err != nil {
+				return err
+			}
+			calls = append(calls, made)
+		}
+	}
+	until := s.deadline()
+	if len(calls) > 0 {
+		var err error
+		if calls, err = s.ask(ctx, until, calls); err != nil {
+			return err
+		}
+	}
+	for p := range parts {
+		parts[p].call = calls[p]
+	}
+	for i, c := range cs {
+		n := 0
+		for n < len(parts) && parts[n].charge == i {
+			n++
+		}
+		if err := s.conclude(ctx, until, c, i, parts[:n], ds[i], name); err != nil {
+			return err
+		}
+		parts = parts[n:]
+	}
+	return nil
+}
+
+// divide appends the parts of a charge: the whole of it, or in a Cluster each key,
+// since the slots of two differ.
+func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
+	offset := 0
+	for n := range c.Len() {
+		size := len(c.Key(n).Rule.Limits)
+		if last := len(parts) - 1; n > 0 && s.cluster == nil {
+			parts[last].last, parts[last].size = n+1, parts[last].size+size
+		} else {
+			parts = append(parts, part{charge: i, first: n, last: n + 1, offset: offset, size: size})
+		}
+		offset += size
+	}
+	return parts
+}
+
+// modeOf tells what a charge may change. A cost that can never be admitted changes
+// nothing, and of one in shadow nothing in shadow.
+func modeOf(c *limiter.Charge) int64 {
+	mode := int64(modeCheck)
+	if c.Peek {
+		return modePeek
+	}
+	for n := range c.Len() {
+		k := c.Key(n)
+		for _, l := range k.Rule.Limits {
+			if max(k.Cost, 1) <= l.Capacity() {
+				continue
+			}
+			if !k.Rule.Shadow {
+				return modePeek
+			}
+			mode = modeShadowPeeks
+		}
+	}
+	return mode
+}
+
+// conclude makes a decision of the answers to its parts.
+func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name Namer) error {
+	d.Clear()
+	if len(parts) == 0 {
+		return nil
+	}
+	last := parts[len(parts)-1]
+	d.Grow(last.offset + last.size)
+	d.Source = limiter.SourceRedis
+	failed := 0
+	for p := range parts {
+		if parts[p].call.err == nil && len(parts[p].call.reply) != 1+perLimit*parts[p].size {
+			parts[p].call.err = errReply
+		}
+		if parts[p].call.err != nil {
+			failed++
+			continue
+		}
+		s.fill(c, &parts[p], d)
+	}
+	if failed == 0 && len(parts) == 1 {
+		s.learn(limiter.Tick(parts[0].call.reply[0]))
+		d.Settle(c.Peek)
+		d.Conclude()
+		return nil
+	}
+	return s.concludeParts(ctx, until, parts[0].when, c, i, parts, d, name)
+}
+
+// fill takes over what a script answered.
+func (s *Store) fill(c *limiter.Charge, p *part, d *limiter.Decision) {
+	now, numbers := limiter.Tick(p.call.reply[0]), p.call.reply[1:]
+	at := p.offset
+	for n := p.first; n < p.last; n++ {
+		k := c.Key(n)
+		for _, l := range k.Rule.Limits {
+			flags := numbers[0]
+			*d.Limit(at) = limiter.LimitDecision{
+				Rule: k.Rule, Limit: l, Key: n, KeyIndex: k.Index, Cost: k.Cost,
+				Allowed: flags&flagAllowed != 0, Blocked: flags&flagBlocked != 0,
+				Never: max(k.Cost, 1) > l.Capacity(), Remaining: uint32(flags >> flagBits),
+				ResetAfter: limiter.Tick(numbers[1]), RetryAfter: limiter.Tick(numbers[2]),
+			}
+			if flags&flagCharged != 0 {
+				d.Charged(at, now)
+			}
+			numbers, at = numbers[perLimit:], at+1
+		}
+	}
+}

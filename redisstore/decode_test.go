@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// numbers packs numbers of so many bytes each.
+func numbers(pairs ...int) string {
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		var n [8]byte
+		binary.LittleEndian.PutUint64(n[:], uint64(pairs[i]))
+		b.Write(n[:pairs[i+1]])
+	}
+	return b.String()
+}
+
+// FuzzDecode reads anything that Redis may hold, for whoever can write to Redis
+// can write that. What is read can be explained.
+func FuzzDecode(f *testing.F) {
+	window := limiter.Tick(time.Minute / time.Microsecond)
+	var limits []*limiter.Limit
+	for _, a := range []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA,
+	} {
+		l, err := limiter.NewLimit(limiter.Spec{Algorithm: a, Limit: 10, Window: window.Duration()})
+		if err != nil {
+			f.Fatal(err)
+		}
+		limits = append(limits, l)
+		text, _ := newParams(l).text.(string)
+		for _, state := range []string{
+			"", numbers(1, 7, 2, 7, 3, 4), numbers(1, 7, 2, 7, 3, 4, 4, 4),
+			numbers(1000, 7, 0, 7, 0, 4, 1, 4, 0, 6, 5, 6, 1000, 6, 5, 6),
+			numbers(1, 7, 2, 7, 1<<32-1, 4, 1<<32-1, 4, 0, 6, 0, 6), // says that it has more than there is
+		} {
+			f.Add(text+state, int64(2000))
+		}
+	}
+	for _, text := range []string{"[0,1,2,3,4,5,6]", "[1,1,2,3,4,5,6]", "[3,1,60000000,3,0,0,0]", "[4,1,60000000,3,0,0,-1,0,0]"} {
+		f.Add(text+numbers(1, 7, 2, 7, 3, 4), int64(2000))
+	}
+	f.Fuzz(func(t *testing.T, value string, now int64) {
+		if now < 0 || now > 1<<55 {
+			return // no clock says so
+		}
+		for _, l := range limits {
+			c, err := decode(value, l, limiter.Tick(now))
+			if err == nil {
+				l.Explain(&c.state, c.words, limiter.Tick(now), &limiter.LimitDecision{Limit: l, Cost: 1})
+			}
+		}
+	})
+}

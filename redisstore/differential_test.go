@@ -1,0 +1,383 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// stepsPerSeed is how many decisions one seed makes.
+const stepsPerSeed = 500
+
+// latest is how far traces go, from the suite's start: with debts of a century on
+// top all instants stay below 2^53 ticks, which is in the year 2255.
+const latest = 50 * 365 * limiter.Day
+
+// seeds returns how many seeds a random test runs: WEIR_SEEDS, else a few.
+func seeds(tb testing.TB, few int) int {
+	tb.Helper()
+	text := os.Getenv("WEIR_SEEDS")
+	if text == "" {
+		return few
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		tb.Fatalf("WEIR_SEEDS=%q is no number above 0", text)
+	}
+	return n
+}
+
+// C3: the table and Redis decide every step of random traces alike, to the tick:
+// all algorithms and options, several limits and keys, peeks, refunds, resets and
+// limits that change. WEIR_SEED=N runs that one seed and prints its trace.
+func TestTableAndRedisDecideAlike(t *testing.T) {
+	srv := startServer(t)
+	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})
+	if text := os.Getenv("WEIR_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := newDiff(store, seed).run(t.Logf); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	n := seeds(t, 120)
+	all, counted := make(chan uint64), sync.Mutex{}
+	total := counts{}
+	var workers sync.WaitGroup
+	for range 16 {
+		workers.Go(func() {
+			for seed := range all {
+				d := newDiff(store, seed)
+				if err := d.run(nil); err != nil {
+					t.Errorf("seed %d (WEIR_SEED=%d prints the trace): %v", seed, seed, err)
+				}
+				counted.Lock()
+				total.add(d.counts)
+				counted.Unlock()
+			}
+		})
+	}
+	for seed := range uint64(n) {
+		all <- seed
+	}
+	close(all)
+	workers.Wait()
+	total.hold(t, n*stepsPerSeed)
+}
+
+// counts tell how often what was decided, so that the test's premises can be
+// checked.
+type counts map[string]int
+
+func (c counts) add(o counts) {
+	for name, n := range o {
+		c[name] += n
+	}
+}
+
+// hold checks that enough was decided, of every option, and neither nearly all
+// allowed nor nearly all denied.
+func (c counts) hold(tb testing.TB, steps int) {
+	tb.Helper()
+	tb.Logf("%d decisions, %d denied, %d refunds, %d resets, %d changes of limits", c["decisions"], c["denied"], c["refunds"], c["resets"], c["changes"])
+	if c["decisions"] < steps {
+		tb.Errorf("%d decisions were made, %d were to be", c["decisions"], steps)
+	}
+	if n := c["decisions"]; 5*c["denied"] < n || 5*c["denied"] > 4*n {
+		tb.Errorf("%d of %d decisions were denials; 20 to 80 %% were to be", c["denied"], n)
+	}
+	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight", "rounding floor",
+		"rounding nearest", "rounding ceil", "burst", "drip interval", "count room", "count all", "block", "shadow",
+		"several limits", "several keys", "peek", "cost 0", "a tick before", "at the tick", "a tick after")
+	for _, name := range names {
+		if c[name] < steps/100 {
+			tb.Errorf("%d decisions with %s were made, at least %d were to be", c[name], name, steps/100)
+		}
+	}
+}
+
+// diff is one seed: a charge of one to three keys, decided again and again.
+type diff struct {
+	store    *redisstore.Store
+	table    *table.Table
+	choices  limitertest.Choices
+	seed     uint64
+	now      limiter.Tick
+	rules    []*limiter.Rule
+	last     limiter.Decision
+	receipts []receipt
+	counts   counts
+	log      func(string, ...any)
+}
+
+type receipt struct {
+	charge limiter.Charge
+	of     limiter.Receipt
+}
+
+func newDiff(store *redisstore.Store, seed uint64) *diff {
+	d := &diff{
+		store: store, table: table.New(table.Config{}), choices: limitertest.SeededChoices(seed), seed: seed,
+		now: limitertest.Start() + limiter.Tick(seed)*limiter.Second, counts: counts{},
+	}
+	for i := range 1 + d.choices.Pick(3)*d.choices.Pick(2) {
+		r := &limiter.Rule{Name: fmt.Sprintf("r%d", i), Shadow: d.choices.Pick(5) == 0}
+		limits := 1
+		if d.choices.Pick(2) == 0 {
+			limits = 1 + d.choices.Pick(4)
+		}
+		for j := range limits {
+			r.Limits = append(r.Limits, d.limit(fmt.Sprintf("l%d", j), i+j))
+		}
+		d.rules = append(d.rules, r)
+	}
+	return d
+}
+
+// limit makes one of the algorithms in turn, so that all come up.
+func (d *diff) limit(name string, turn int) *limiter.Limit {
+	a := limiter.Algorithm((int(d.seed) + turn) % len(limiter.AlgorithmNames()))
+	if turn > 0 {
+		a = limiter.Algorithm(d.choices.Pick(len(limiter.AlgorithmNames())))
+	}
+	l, err := limiter.NewLimit(limitertest.RandomSpec(d.choices, a, name, limiter.MaxWindow))
+	if err != nil {
+		panic(err) // RandomSpec makes valid ones
+	}
+	return l
+}
+
+// run makes all steps, and tells log, if there is one, of each.
+func (d *diff) run(log func(string, ...any)) error {
+	if d.log = log; log == nil {
+		d.log = func(string, ...any) {}
+	}
+	for i := range stepsPerSeed {
+		d.change()
+		if wait := d.wait(); wait > 0 && d.now+wait < limitertest.Start()+latest {
+			d.now += wait
+		}
+		var c limiter.Charge
+		for n, r := range d.rules {
+			c.Add(limiter.Key{Hash: limiter.Hash{Hi: d.seed<<8 | uint64(n), Lo: ^d.seed << 20}, Rule: r, Cost: d.cost(), Index: uint8(n)})
+		}
+		c.Peek = d.choices.Pick(12) == 0
+		if err := d.takeBack(&c); err != nil {
+			return err
+		}
+		var want, got limiter.Decision
+		if err := d.table.Decide(d.now, &c, &want); err != nil {
+			return err
+		}
+		if err := d.store.Decide(context.Background(), d.now, []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
+			return err
+		}
+		if log != nil {
+			log("step %d at +%d: %s\n   table %s\n   redis %s", i, d.now-limitertest.Start(), spell(&c), show(&want), show(&got))
+		}
+		if a, b := show(&want), show(&got); a != b || got.Source != limiter.SourceRedis {
+			return fmt.Errorf("step %d at %d, %s:\n  the table decides\n    %s\n  redis (%s) decides\n    %s", i, d.now, spell(&c), a, got.Source, b)
+		}
+		d.tally(&c, &want)
+		d.last = want
+		if want.Receipt.Charged != 0 {
+			d.receipts = append(d.receipts, receipt{c, want.Receipt})
+		}
+	}
+	return nil
+}
+
+// show tells all of a decision that matters.
+func show(d *limiter.Decision) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v never %v shadow %v retry %d receipt %v", d.Allowed, d.Never, d.ShadowDenied, d.RetryAfter, d.Receipt)
+	if l := d.BlockedBy(); l != nil {
+		fmt.Fprintf(&b, " by %s", l.FullName())
+	}
+	for i := range d.Len() {
+		l := d.Limit(i)
+		fmt.Fprintf(&b, " | %s #%d.%d allowed %v never %v blocked %v cost %d left %d reset %d retry %d", l.FullName(), l.Key, l.KeyIndex,
+			l.Allowed, l.Never, l.Blocked, l.Cost, l.Remaining, l.ResetAfter, l.RetryAfter)
+	}
+	return b.String()
+}
+
+func spell(c *limiter.Charge) string {
+	text := fmt.Sprintf("peek %v", c.Peek)
+	for n := range c.Len() {
+		k := c.Key(n)
+		text += fmt.Sprintf("; %s shadow %v cost %d:", k.Rule.Name, k.Rule.Shadow, k.Cost)
+		for _, l := range k.Rule.Limits {
+			text += fmt.Sprintf(" {%s}", l)
+		}
+	}
+	return text
+}
+
+// change replaces a limit by another of the same name, now and then.
+func (d *diff) change() {
+	if d.choices.Pick(50) != 0 {
+		return
+	}
+	i := d.choices.Pick(len(d.rules))
+	r := *d.rules[i]
+	r.Limits = append([]*limiter.Limit(nil), r.Limits...)
+	j := d.choices.Pick(len(r.Limits))
+	s := r.Limits[j].Spec()
+	switch d.choices.Pick(3) {
+	case 0: // the same algorithm, another number
+		s.Limit, s.Burst = max(1, s.Limit/2), 0
+	case 1:
+		s.Limit = min(s.Limit*2, limiter.MaxLogLimit)
+	default:
+		s = d.limit(s.Name, 1).Spec()
+	}
+	if l, err := limiter.NewLimit(s); err == nil {
+		r.Limits[j], d.rules[i] = l, &r
+		d.counts["changes"]++
+		d.log("limit %d of %s becomes %s", j, r.Name, l)
+	}
+}
+
+// takeBack refunds the charge of an earlier step, or resets all, now and then.
+func (d *diff) takeBack(c *limiter.Charge) error {
+	switch {
+	case d.choices.Pick(200) == 0:
+		d.counts["resets"]++
+		d.log("reset")
+		d.table.Reset(d.now, c)
+		_, err := d.store.Reset(context.Background(), d.now, c, nil)
+		// A reset voids receipts of its own tick too, but where nothing was counted
+		// yet the table does not note it.
+		d.now++
+		return err
+	case d.choices.Pick(6) == 0 && len(d.receipts) > 0:
+		d.counts["refunds"]++
+		i := len(d.receipts) - 1 - d.choices.Pick(min(4, len(d.receipts)))
+		r := d.receipts[i]
+		d.receipts = append(d.receipts[:i], d.receipts[i+1:]...)
+		d.log("refund of %v at +%d: %s", r.of, r.of.Time-limitertest.Start(), spell(&r.charge))
+		d.table.Refund(d.now, &r.charge, r.of)
+		return d.store.Refund(context.Background(), d.now, &r.charge, r.of, nil)
+	}
+	return nil
+}
+
+// wait chooses how long nothing happens: mostly until an instant at which an
+// answer changes, or a tick beside it.
+func (d *diff) wait() limiter.Tick {
+	r := d.rules[d.choices.Pick(len(d.rules))]
+	l := r.Limits[d.choices.Pick(len(r.Limits))]
+	w := l.Window()
+	jitter := limiter.Tick(d.choices.Pick(3) - 1)
+	d.counts[[]string{"a tick before", "at the tick", "a tick after"}[jitter+1]]++
+	of := func(i int) *limiter.LimitDecision {
+		if d.last.Len() == 0 {
+			return &limiter.LimitDecision{}
+		}
+		return d.last.Limit(i % d.last.Len())
+	}
+	any := d.choices.Pick(16)
+	switch d.choices.Pick(16) {
+	case 0:
+		return w - d.now%w + jitter
+	case 1, 2:
+		return d.last.RetryAfter + jitter
+	case 3, 4:
+		return of(any).RetryAfter + jitter
+	case 5:
+		return of(any).ResetAfter + jitter
+	case 6:
+		return w/256*limiter.Tick(any*16) + jitter
+	case 7:
+		return w/limiter.Tick(l.Limit()) + jitter
+	case 8:
+		return w/10 - d.now%max(1, w/10) + jitter
+	case 9:
+		return max(1, jitter)
+	case 10:
+		return w/16 + jitter
+	default:
+		return 0
+	}
+}
+
+// cost chooses a cost: mostly near what is left.
+func (d *diff) cost() uint32 {
+	r := d.rules[d.choices.Pick(len(d.rules))]
+	capacity := r.Limits[d.choices.Pick(len(r.Limits))].Capacity()
+	left := capacity
+	if n := d.last.Len(); n > 0 {
+		left = d.last.Limit(d.choices.Pick(n)).Remaining
+	}
+	switch d.choices.Pick(16) {
+	case 0:
+		return 0
+	case 1:
+		return max(1, capacity/2)
+	case 2, 3, 4:
+		return max(1, left)
+	case 5, 6:
+		return uint32(min(uint64(left)+1, limiter.MaxUnits))
+	case 7:
+		return capacity
+	case 8:
+		if d.choices.Pick(4) == 0 {
+			return limiter.MaxUnits
+		}
+		return 2
+	case 9:
+		return max(1, left/2)
+	case 10:
+		return max(1, capacity/10)
+	default:
+		return 1
+	}
+}
+
+func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
+	n := d.counts
+	n["decisions"]++
+	note := func(name string, holds bool) {
+		if holds {
+			n[name]++
+		}
+	}
+	note("denied", !got.Allowed)
+	note("peek", c.Peek)
+	note("several keys", c.Len() > 1)
+	note("several limits", got.Len() > c.Len())
+	seen := map[string]bool{}
+	for i := range got.Len() {
+		out := got.Limit(i)
+		s := out.Limit.Spec()
+		seen[s.Algorithm.String()] = true
+		seen["align first_hit"] = seen["align first_hit"] || s.Align == limiter.AlignFirstHit
+		seen["coverage lenient"] = seen["coverage lenient"] || s.Coverage == limiter.CoverageLenient
+		seen["sub_windows"] = seen["sub_windows"] || s.SubWindows > 0 && s.SubWindows != limiter.DefaultSubWindows
+		seen["weight"] = seen["weight"] || s.Weight != nil && *s.Weight != 1000
+		seen["rounding "+s.Rounding.String()] = true
+		seen["burst"] = seen["burst"] || s.Burst > 0 && s.Burst != s.Limit
+		seen["drip interval"] = seen["drip interval"] || s.Drip == limiter.DripInterval
+		seen["count "+s.CountRejected.String()] = true
+		seen["block"] = seen["block"] || s.Block > 0
+		seen["shadow"] = seen["shadow"] || out.Rule.Shadow
+		seen["cost 0"] = seen["cost 0"] || out.Cost == 0
+	}
+	for name, holds := range seen {
+		note(name, holds)
+	}
+}

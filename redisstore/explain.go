@@ -1,0 +1,241 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Explain tells what a check would find in Redis, and why it would be allowed or
+// denied, without charging it. Commands are the calls that would decide it, for a
+// shell that has redis-cli: they do charge. Its error tells that Redis did not
+// answer, or what cannot be read there.
+func (s *Store) Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name Namer) (*limiter.Explanation, error) {
+	if s.closed.Load() {
+		return nil, ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	parts := s.divide(nil, c, 0)
+	w := s.when(now, len(parts))
+	e := &limiter.Explanation{Now: w.now}
+	if w.now == serverClock {
+		t, err := s.client.Time(ctx).Result()
+		if err != nil {
+			return nil, fmt.Errorf("redis does not tell the time: %w", err)
+		}
+		e.Now = limiter.TickOf(t)
+	}
+	for _, p := range parts {
+		made, err := s.decision(w, modeOf(c), c, 0, p.first, p.last, name)
+		if err != nil {
+			return nil, err
+		}
+		e.Commands = append(e.Commands, s.shell(made))
+		at := 0
+		for n := p.first; n < p.last; n++ {
+			k := c.Key(n)
+			for _, l := range k.Rule.Limits {
+				x, err := s.explainLimit(ctx, e.Now, made.keys[at], k, l)
+				if err != nil {
+					return nil, err
+				}
+				e.Limits = append(e.Limits, x)
+				at++
+			}
+		}
+	}
+	return e, nil
+}
+
+func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *limiter.Key, l *limiter.Limit) (x limiter.LimitExplanation, err error) {
+	value, err := s.client.Get(ctx, key).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return x, fmt.Errorf("redis does not tell the value of %s: %w", key, err)
+	}
+	var found counter
+	if value != "" {
+		if found, err = decode(value, l, now); err != nil {
+			return x, fmt.Errorf("the value of %s cannot be read: %w", key, err)
+		}
+	}
+	return l.Explain(&found.state, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost}), nil
+}
+
+// shell spells a call as a command.
+func (s *Store) shell(c *call) string {
+	var b strings.Builder
+	b.WriteString("redis-cli")
+	addr := s.config.Addrs[0]
+	if s.config.SentinelMaster != "" {
+		addr = "" // of whichever server it is at the time
+	}
+	if host, port, err := net.SplitHostPort(addr); err == nil {
+		b.WriteString(" -h " + quote(host) + " -p " + quote(port))
+	} else if addr != "" {
+		b.WriteString(" -s " + quote(addr))
+	}
+	if s.cluster != nil {
+		b.WriteString(" -c")
+	}
+	if s.config.DB != 0 {
+		b.WriteString(" -n " + strconv.Itoa(s.config.DB))
+	}
+	if s.config.TLS != nil {
+		b.WriteString(" --tls")
+	}
+	if s.config.Username != "" {
+		b.WriteString(" --user " + quote(s.config.Username))
+	}
+	b.WriteString(" EVAL " + quote(c.script.text) + " " + strconv.Itoa(len(c.keys)))
+	for _, k := range c.keys {
+		b.WriteString(" " + quote(k))
+	}
+	for _, a := range c.args {
+		b.WriteString(" " + quote(fmt.Sprint(a)))
+	}
+	return b.String()
+}
+
+// quote quotes for a POSIX shell.
+func quote(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// counter is what Redis holds, in the form of package limiter.
+type counter struct {
+	limit *limiter.Limit
+	state limiter.State
+	words []uint64
+}
+
+var errValue = errors.New("it is not one of a counter")
+
+// decode reads a value, and makes it one of l if another limit made it.
+func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err error) {
+	end := strings.IndexByte(value, ']') + 1
+	var numbers []int64
+	if json.Unmarshal([]byte(value[:end]), &numbers) != nil || len(numbers) < 7 {
+		return c, errValue
+	}
+	f := family(numbers[0])
+	if f == familyLog {
+		numbers[1] = limiter.MaxLogLimit // it may hold more than its limit, from a larger one
+	}
+	if c.limit = l; f == familyLog || newParams(l).text != value[:end] {
+		if c.limit, err = limitOf(l.Name(), numbers); err != nil {
+			return c, err
+		}
+	}
+	// Room for every entry that the value can have, twice, for those that cost
+	// much, and for as many sub-windows as there can be.
+	c.words = make([]uint64, 2*len(value)/12+limiter.MaxSubWindows)
+	if err := c.read(f, []byte(value[end:]), limiter.Tick(numbers[2])); err != nil {
+		return c, err
+	}
+	c.limit.Roll(&c.state, c.words, now)
+	if c.limit == l {
+		return c, nil
+	}
+	charge, fresh := l.Adopt(c.limit, &c.state, c.words, now)
+	if c.limit = l; fresh {
+		clear(c.words)
+		l.Roll(&c.state, c.words, now)
+		if charge > 0 {
+			l.Charge(&c.state, c.words, now, charge)
+		}
+	}
+	return c, nil
+}
+
+// limitOf makes a limit that counts as the parameters say. Algorithms that count
+// alike are not told apart.
+func limitOf(name string, n []int64) (*limiter.Limit, error) {
+	s := limiter.Spec{
+		Name: name, Limit: n[1], Window: limiter.Tick(n[2]).Duration(), CountRejected: limiter.CountRejected(n[4]),
+		Block: limiter.Tick(n[5]).Duration(),
+	}
+	f := family(n[0])
+	if few := f == familyFixed && len(n) < 8 || f == familyCounter && len(n) < 9; few || f == familyWindow && n[6] < 1 {
+		return nil, errValue
+	}
+	switch f {
+	case familyFixed:
+		s.Algorithm, s.Align = limiter.FixedWindow, limiter.Align(n[7])
+	case familyCounter:
+		weight := int(n[7])
+		s.Weight, s.Rounding = &weight, limiter.Rounding(n[8])
+	case familyLog:
+		s.Algorithm = limiter.SlidingLog
+	case familyWindow:
+		s.Algorithm, s.Coverage, s.SubWindows = limiter.SlidingWindow, limiter.CoverageLenient, int(n[2]/n[6])
+	case familyBucket:
+		s.Algorithm, s.Burst = limiter.TokenBucket, n[3]
+	case familyDrip:
+		s.Algorithm, s.Burst, s.Drip = limiter.LeakyBucket, n[3], limiter.DripInterval
+	default:
+		return nil, errValue
+	}
+	return limiter.NewLimit(s)
+}
+
+// read unpacks what the scripts have packed.
+func (c *counter) read(f family, b []byte, window limiter.Tick) error {
+	short := false
+	number := func(bytes int) uint64 {
+		if len(b) < bytes {
+			short = true
+			return 0
+		}
+		var whole [8]byte
+		copy(whole[:], b[:bytes])
+		b = b[bytes:]
+		return binary.LittleEndian.Uint64(whole[:])
+	}
+	c.state.Time, c.state.Until = limiter.Tick(number(7)), limiter.Tick(number(7))
+	switch f {
+	case familyLog, familyWindow:
+		c.readList(number, window, &short)
+	case familyCounter:
+		c.state.A, c.state.B = uint32(number(4)), uint32(number(4))
+	default:
+		c.state.A = uint32(number(4))
+	}
+	if short {
+		return errValue
+	}
+	return nil
+}
+
+// readList makes a list of its entries by charging them again.
+// It stops where the value is too short for what it says that it has.
+func (c *counter) readList(number func(bytes int) uint64, window limiter.Tick, short *bool) {
+	const wrap = 1<<48 - 1
+	newest, until := c.state.Time, c.state.Until
+	c.state = limiter.State{}
+	dead, live, sum := number(4), number(4), number(6)
+	number(6) // the sum after the last entry
+	for i := uint64(0); i < dead && !*short; i++ {
+		number(12)
+	}
+	for i := uint64(0); i < live && !*short; i++ {
+		at, upTo := limiter.Tick(number(6)), number(6)
+		at = newest - (newest-at)&wrap
+		units := min((upTo-sum)&wrap, limiter.MaxUnits)
+		if sum = upTo; units == 0 || newest-at > window {
+			continue
+		}
+		c.limit.Roll(&c.state, c.words, at)
+		c.limit.Charge(&c.state, c.words, at, uint32(units))
+	}
+	c.state.Until = until
+}

@@ -1,0 +1,179 @@
+package redisstore
+
+import (
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// fallback decides by the policies of rules, in this process. Its counters live
+// for their whole windows, whatever becomes of Redis meanwhile, and are never
+// merged into it.
+type fallback struct {
+	table *table.Table
+	nodes int64
+
+	mu     sync.Mutex
+	shares map[any]*limiter.Limit // by the parameters of the whole
+}
+
+func newFallback(c *Config) *fallback {
+	return &fallback{table: table.New(table.Config{MaxKeys: c.FallbackKeys}), nodes: int64(c.Nodes)}
+}
+
+// verdict is what was decided by policy, so that it can be taken back.
+type verdict struct {
+	charge  limiter.Charge
+	receipt limiter.Receipt
+	index   []int // of each limit in the whole decision
+}
+
+// closedRetry is after how long it makes sense to ask again a rule whose policy
+// is to deny.
+const closedRetry = limiter.Second
+
+// decide decides some keys of a charge and fills in what their limits say. Their
+// charges are noted in the receipt as made here.
+func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *limiter.Decision) (v verdict) {
+	var own limiter.Decision
+	closed := false
+	for _, n := range keys {
+		k := *c.Key(n)
+		closed = closed || isClosed(k.Rule)
+		k.Rule = f.share(k.Rule)
+		v.charge.Add(k)
+	}
+	v.charge.Peek = c.Peek || closed
+	full := f.table.Decide(now, &v.charge, &own) != nil
+	v.receipt = own.Receipt
+	at, next, offset := 0, 0, 0
+	for n := range c.Len() {
+		k := c.Key(n)
+		if next == len(keys) || keys[next] != n {
+			offset += len(k.Rule.Limits)
+			continue
+		}
+		next++
+		d.Source = outermost(d.Source, k.Rule)
+		for j, l := range k.Rule.Limits {
+			out := d.Limit(offset + j)
+			if full {
+				*out = limiter.LimitDecision{Cost: k.Cost, Overflow: true, RetryAfter: closedRetry}
+			} else {
+				*out = *own.Limit(at)
+			}
+			out.Rule, out.Limit, out.Key, out.KeyIndex = k.Rule, l, n, k.Index
+			out.Never = max(k.Cost, 1) > l.Capacity()
+			if isClosed(k.Rule) {
+				out.Allowed, out.Remaining, out.RetryAfter = false, 0, closedRetry
+			}
+			v.index = append(v.index, offset+j)
+			if v.receipt.Has(at) && offset+j < 64 {
+				d.Charged(offset+j, now)
+				d.Receipt.Time = v.receipt.Time
+				d.Receipt.Epoch |= 1 << (offset + j)
+			}
+			at++
+		}
+		offset += len(k.Rule.Limits)
+	}
+	return v
+}
+
+// cancel takes back the charges of a verdict that the whole decision did not come
+// to; cancelled names them by their numbers in that.
+func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled uint64, d *limiter.Decision) {
+	r := v.receipt
+	r.Charged = 0
+	for at, j := range v.index {
+		if j < 64 && cancelled&d.Receipt.Epoch&(1<<j) != 0 && v.receipt.Has(at) {
+			r.Charged |= 1 << at
+		}
+	}
+	d.Receipt.Epoch &= d.Receipt.Charged
+	if r.Charged != 0 {
+		f.table.Refund(now, &v.charge, r)
+	}
+}
+
+// refund takes back what a receipt names as charged here.
+func (f *fallback) refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
+	r.Charged &= r.Epoch
+	f.table.Refund(now, f.shared(c), r)
+}
+
+// reset forgets the counters of a charge, and returns how many there were.
+func (f *fallback) reset(now limiter.Tick, c *limiter.Charge) int {
+	return f.table.Reset(now, f.shared(c))
+}
+
+// shared returns the charge with this process's share of each limit.
+func (f *fallback) shared(c *limiter.Charge) *limiter.Charge {
+	var own limiter.Charge
+	for n := range c.Len() {
+		k := *c.Key(n)
+		k.Rule = f.share(k.Rule)
+		own.Add(k)
+	}
+	return &own
+}
+
+func isClosed(r *limiter.Rule) bool {
+	return r.OnUnreachable == limiter.UnreachableClosed && !r.Shadow
+}
+
+// outermost returns the source of a decision that a rule's policy has a part in:
+// the sternest of them.
+func outermost(s limiter.Source, r *limiter.Rule) limiter.Source {
+	policy := limiter.SourceFallbackOpen
+	switch {
+	case isClosed(r):
+		policy = limiter.SourceFallbackClosed
+	case r.OnUnreachable != limiter.UnreachableOpen:
+		policy = limiter.SourceFallbackLocal
+	}
+	if s == limiter.SourceRedis {
+		return policy
+	}
+	return max(s, policy)
+}
+
+// share returns a rule with this process's share of its limits.
+func (f *fallback) share(r *limiter.Rule) *limiter.Rule {
+	if f.nodes <= 1 || r.OnUnreachable == limiter.UnreachableOpen {
+		return r
+	}
+	own := *r
+	own.Limits = make([]*limiter.Limit, len(r.Limits))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, l := range r.Limits {
+		own.Limits[i] = f.shareOf(l)
+	}
+	return &own
+}
+
+func (f *fallback) shareOf(l *limiter.Limit) *limiter.Limit {
+	if part := f.shares[l.Params()]; part != nil {
+		return part
+	}
+	s := l.Spec()
+	s.Limit = max(1, s.Limit/f.nodes)
+	if s.Burst > 0 {
+		s.Burst = max(1, s.Burst/f.nodes)
+	}
+	part, err := limiter.NewLimit(s)
+	if err != nil {
+		// Rounded down, the rate is too low for the burst: see limiter.Spec.
+		s.Burst = 0
+		if part, err = limiter.NewLimit(s); err != nil {
+			part = l
+		}
+	}
+	if f.shares == nil || len(f.shares) >= maxParams {
+		f.shares = make(map[any]*limiter.Limit)
+	}
+	f.shares[l.Params()] = part
+	return part
+}

@@ -1,0 +1,355 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+func TestMain(m *testing.M) {
+	redisstore.LogClientTo(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+// journal is a log that the test reads.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// count returns how many records have a text in them.
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), text)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+const policyRules = `
+version: 1
+rules:
+  - {name: open, match: {path: "^/open"}, limits: [30/day], on_unreachable: open}
+  - {name: local, match: {path: "^/local"}, limits: [30/day], on_unreachable: local}
+  - {name: closed, match: {path: "^/closed"}, limits: [30/day], on_unreachable: closed}
+`
+
+// patient is a node whose every check must end: one that waits for ever fails.
+type patient struct {
+	*weir.Node
+	tb  testing.TB
+	log *journal
+	was time.Duration // the longest wait
+}
+
+// faultTimeout is how long checks of these tests wait for Redis.
+const faultTimeout = 50 * time.Millisecond
+
+func newPatient(tb testing.TB, c redisstore.Config) *patient {
+	tb.Helper()
+	p := &patient{tb: tb, log: &journal{}}
+	c.Timeout, c.Log = faultTimeout, slog.New(slog.NewJSONHandler(p.log, nil))
+	p.Node = newNode(tb, openStore(tb, c), policyRules)
+	return p
+}
+
+// ask checks, and returns the decision.
+func (p *patient) ask(path string) *weir.Decision {
+	p.tb.Helper()
+	d, err := make(chan *weir.Decision, 1), make(chan error, 1)
+	began := time.Now()
+	go func() {
+		got, failed := p.Node.Decide(context.Background(), weir.Request{Path: path, User: "ada"})
+		d <- got
+		err <- failed
+	}()
+	select {
+	case got := <-d:
+		p.was = max(p.was, time.Since(began))
+		if failed := <-err; failed != nil {
+			p.tb.Fatal(failed)
+		}
+		return got
+	case <-time.After(100 * faultTimeout):
+		p.tb.Fatal("a check waits a hundred times as long as it may")
+		return nil
+	}
+}
+
+// untilFrom asks until decisions come from the given source.
+func (p *patient) untilFrom(path string, s limiter.Source) {
+	p.tb.Helper()
+	began := time.Now()
+	await(p.tb, "decisions from "+s.String(), func() bool { return p.ask(path).Source == s })
+	p.tb.Logf("decisions from %s after %v; the longest wait was %v", s, time.Since(began).Round(time.Millisecond), p.was.Round(time.Microsecond))
+}
+
+// outage holds what must be so while Redis cannot be used, however that came, and
+// after it can again. wrong and mend are how it comes and goes.
+func outage(t *testing.T, c redisstore.Config, wrong, mend func()) {
+	t.Helper()
+	p := newPatient(t, c)
+	if d := p.ask("/local"); d.Source != limiter.SourceRedis || !d.Allowed {
+		t.Fatalf("before the fault %s decides; the log has %s", d.Source, p.log)
+	}
+	wrong()
+	p.untilFrom("/open", limiter.SourceFallbackOpen)
+	for _, row := range []struct {
+		path    string
+		source  limiter.Source
+		allowed int
+	}{
+		{"/local", limiter.SourceFallbackLocal, 10}, // a third of 30: there are three nodes
+		{"/closed", limiter.SourceFallbackClosed, 0},
+	} {
+		allowed := 0
+		for range 40 {
+			d := p.ask(row.path)
+			if d.Source != row.source {
+				t.Fatalf("%s decides on %s", d.Source, row.path)
+			}
+			if d.Allowed {
+				allowed++
+			} else if d.RetryAfter <= 0 || d.BlockedBy() == nil {
+				t.Errorf("a denial on %s says retry after %v, by %v", row.path, d.RetryAfter, d.BlockedBy())
+			}
+		}
+		if allowed != row.allowed {
+			t.Errorf("the policy of %s admits %d, want %d", row.path, allowed, row.allowed)
+		}
+	}
+	if n := p.log.count("redis cannot be used"); n != 1 {
+		t.Errorf("the log says %d times that redis cannot be used:\n%s", n, p.log)
+	}
+	mend()
+	p.untilFrom("/open", limiter.SourceRedis)
+	if n := p.log.count("redis can be used again"); n != 1 {
+		t.Errorf("the log says %d times that redis can be used again:\n%s", n, p.log)
+	}
+	// What the policy counted lives on beside what Redis counts.
+	if d := p.ask("/local"); d.Source != limiter.SourceRedis {
+		t.Errorf("after the fault %s decides", d.Source)
+	}
+}
+
+func faultConfig(srv *server) redisstore.Config {
+	return redisstore.Config{Addrs: []string{srv.addr()}, Nodes: 3}
+}
+
+func TestStoppedRedis(t *testing.T) {
+	srv := startServer(t)
+	outage(t, faultConfig(srv), srv.stop, srv.start)
+}
+
+func TestPausedRedis(t *testing.T) {
+	srv := startServer(t)
+	outage(t, faultConfig(srv), func() { srv.do("CLIENT", "PAUSE", 60_000, "WRITE") }, func() { srv.do("CLIENT", "UNPAUSE") })
+}
+
+// A pause that holds up all commands ends by itself only.
+func TestWhollyPausedRedis(t *testing.T) {
+	srv := startServer(t)
+	outage(t, faultConfig(srv), func() { srv.do("CLIENT", "PAUSE", 2000, "ALL") }, func() {})
+}
+
+func TestRedisOutOfMemory(t *testing.T) {
+	srv := startServer(t)
+	outage(t, faultConfig(srv), func() { srv.do("CONFIG", "SET", "maxmemory", "1") }, func() { srv.do("CONFIG", "SET", "maxmemory", "0") })
+}
+
+// A server that was made a replica refuses to write.
+func TestReadOnlyRedis(t *testing.T) {
+	srv := startServer(t, "--replica-serve-stale-data", "yes")
+	outage(t, faultConfig(srv), func() { srv.do("REPLICAOF", "127.0.0.1", freePort(t)) }, func() { srv.do("REPLICAOF", "NO", "ONE") })
+}
+
+// A server that is not there when the store is opened is no reason not to open.
+func TestOpenWithoutRedis(t *testing.T) {
+	port := freePort(t)
+	srv := &server{tb: t, dir: t.TempDir(), port: port}
+	t.Cleanup(srv.stop)
+	p := newPatient(t, redisstore.Config{Addrs: []string{srv.addr()}})
+	if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen || !d.Allowed {
+		t.Errorf("%s decides", d.Source)
+	}
+	if p.log.count("redis cannot be used") != 1 {
+		t.Errorf("the log has %s", p.log)
+	}
+	srv.start()
+	p.untilFrom("/open", limiter.SourceRedis)
+}
+
+// B6: when Redis has forgotten the script it is loaded again, and the check that
+// met it is decided by Redis, with what was counted.
+func TestScriptFlush(t *testing.T) {
+	srv := startServer(t)
+	p := newPatient(t, faultConfig(srv))
+	for i := range 10 {
+		d := p.ask("/local")
+		if left := d.Limit(0).Remaining; d.Source != limiter.SourceRedis || left != uint32(29-i) {
+			t.Fatalf("check %d: %s decides, %d left", i, d.Source, left)
+		}
+		srv.do("SCRIPT", "FLUSH")
+	}
+	if text := p.log.String(); text != "" {
+		t.Errorf("the log has %s", text)
+	}
+}
+
+// A Redis that was restarted begins afresh, and is asked as soon as it is there.
+func TestRestartedRedis(t *testing.T) {
+	srv := startServer(t)
+	p := newPatient(t, faultConfig(srv))
+	for range 5 {
+		p.ask("/local")
+	}
+	srv.stop()
+	srv.start()
+	p.untilFrom("/local", limiter.SourceRedis)
+	if d := p.ask("/local"); d.Limit(0).Remaining < 27 {
+		t.Errorf("%d are left after a restart", d.Limit(0).Remaining)
+	}
+}
+
+// What is wrong with one key is no outage: the policy decides that check.
+func TestForeignValue(t *testing.T) {
+	srv := startServer(t)
+	p := newPatient(t, faultConfig(srv))
+	p.ask("/open")
+	keys := srv.do("KEYS", "*:day").([]any)
+	srv.do("DEL", keys[0])
+	srv.do("LPUSH", keys[0], "a list")
+	for range 3 {
+		if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen {
+			t.Errorf("%s decides on a counter that is a list", d.Source)
+		}
+		if d := p.ask("/local"); d.Source != limiter.SourceRedis {
+			t.Errorf("%s decides on another", d.Source)
+		}
+	}
+	if p.log.count("not decided by redis") != 1 || p.log.count("cannot be used") != 0 {
+		t.Errorf("the log has %s", p.log)
+	}
+}
+
+// A receipt from a policy takes back what the policy charged, and only there.
+func TestRefundOfAPolicysCharge(t *testing.T) {
+	srv := startServer(t)
+	p := newPatient(t, redisstore.Config{Addrs: []string{srv.addr()}})
+	p.ask("/local")
+	srv.stop()
+	p.untilFrom("/open", limiter.SourceFallbackOpen)
+	first := p.ask("/local")
+	second := p.ask("/local")
+	r := weir.Request{Path: "/local", User: "ada"}
+	if err := p.Refund(context.Background(), &r, first.Receipt); err != nil {
+		t.Errorf("refund: %v", err)
+	}
+	if left := p.ask("/local").Limit(0).Remaining; second.Limit(0).Remaining != 28 || left != 28 {
+		t.Errorf("after two charges %d are left, after a refund and a third %d", second.Limit(0).Remaining, left)
+	}
+	srv.start()
+	p.untilFrom("/local", limiter.SourceRedis)
+	d := p.ask("/local")
+	srv.stop()
+	p.untilFrom("/open", limiter.SourceFallbackOpen)
+	if err := p.Refund(context.Background(), &r, d.Receipt); err == nil {
+		t.Error("a refund that cannot reach Redis is no error")
+	}
+	if _, err := p.Reset(context.Background(), &r); err == nil {
+		t.Error("a reset that cannot reach Redis is no error")
+	}
+}
+
+// A process that is frozen answers nothing, and is no reason to wait longer.
+func TestCancelledContext(t *testing.T) {
+	srv := startServer(t)
+	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})
+	node := newNode(t, store, policyRules)
+	srv.do("CLIENT", "PAUSE", 60_000, "WRITE")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		var d weir.Decision
+		done <- node.Check(ctx, &weir.Request{Path: "/open", User: "ada"}, &d)
+	}()
+	cancel()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a check whose caller went is decided")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a check goes on although its caller went")
+	}
+	srv.do("CLIENT", "UNPAUSE")
+}
+
+// A queue that is full is answered by policies at once, and what is in it by Redis
+// when that goes on: neither is an outage.
+func TestFullQueue(t *testing.T) {
+	srv := startServer(t)
+	log := &journal{}
+	node := newNode(t, openStore(t, redisstore.Config{
+		Addrs: []string{srv.addr()}, Timeout: time.Minute, Queue: 1, Log: slog.New(slog.NewJSONHandler(log, nil)),
+	}), policyRules)
+	sources := make(chan limiter.Source, 64)
+	ask := func() {
+		d, err := node.Decide(context.Background(), weir.Request{Path: "/open", User: "ada"})
+		if err != nil {
+			t.Error(err)
+			sources <- limiter.SourceNone
+			return
+		}
+		sources <- d.Source
+	}
+	ask()
+	if s := <-sources; s != limiter.SourceRedis {
+		t.Fatalf("%s decides", s)
+	}
+	srv.do("CLIENT", "PAUSE", 60_000, "WRITE")
+	for range cap(sources) {
+		go ask()
+	}
+	// Two round trips are under way, of some checks each, and one check waits: the
+	// others were answered by now.
+	if s := <-sources; s != limiter.SourceFallbackOpen {
+		t.Errorf("%s decides", s)
+	}
+	srv.do("CLIENT", "UNPAUSE")
+	byRedis, byPolicy := 0, 1
+	for range cap(sources) - 1 {
+		switch <-sources {
+		case limiter.SourceRedis:
+			byRedis++
+		case limiter.SourceFallbackOpen:
+			byPolicy++
+		}
+	}
+	if byRedis == 0 || byRedis+byPolicy != cap(sources) {
+		t.Errorf("%d are decided by Redis, %d by policy", byRedis, byPolicy)
+	}
+	if log.count("more checks are waiting") != 1 || log.count("cannot be used") != 0 {
+		t.Errorf("the log has %s", log)
+	}
+}

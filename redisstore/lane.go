@@ -1,0 +1,233 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errBusy is why a call is not made when the queue is full.
+var errBusy = errors.New("more checks are waiting for Redis than may wait")
+
+// errDown is why a call is not made while Redis is known not to answer.
+var errDown = errors.New("redis does not answer")
+
+// errLate is why a call is not made, or not waited for any longer.
+var errLate = errors.New("redis did not answer in time")
+
+// job is calls that are made in one pipeline, in their order.
+type job struct {
+	calls    []*call
+	deadline time.Time
+	done     chan struct{} // closed when the calls have their answers
+}
+
+// lane leads to one Redis server. What many callers ask meanwhile is asked in
+// one round trip: a worker sends at once what there is, and what comes while all
+// of them wait for an answer goes with the next. There is no timer.
+type lane struct {
+	store  *Store
+	client *redis.Client
+	queue  chan *job
+	health health
+}
+
+const (
+	// laneWorkers is how many round trips are under way at a time: while one is
+	// being answered the other is being written.
+	laneWorkers = 2
+	// maxBatch bounds the calls of a round trip, unless one job has more.
+	maxBatch = 128
+)
+
+func (s *Store) newLane(client *redis.Client) *lane {
+	l := &lane{store: s, client: client, queue: make(chan *job, s.config.Queue)}
+	for range laneWorkers {
+		s.running.Go(l.work)
+	}
+	return l
+}
+
+// submit has calls made. The job is done when each has its answer or an error,
+// which may be at once.
+func (l *lane) submit(calls []*call) *job {
+	j := &job{calls: calls, deadline: l.store.deadline(), done: make(chan struct{})}
+	switch {
+	case l.health.down():
+		j.fail(errDown)
+	default:
+		select {
+		case l.queue <- j:
+		default:
+			j.fail(errBusy)
+			l.store.complain(calls[0], errBusy)
+		}
+	}
+	return j
+}
+
+func (j *job) fail(err error) {
+	for _, c := range j.calls {
+		c.err = err
+	}
+	close(j.done)
+}
+
+func (l *lane) work() {
+	jobs := make([]*job, 0, maxBatch)
+	for {
+		select {
+		case <-l.store.closing:
+			return
+		case j := <-l.queue:
+			jobs = l.collect(append(jobs[:0], j))
+		}
+		l.run(jobs)
+		clear(jobs)
+	}
+}
+
+// collect adds the jobs that are waiting.
+func (l *lane) collect(jobs []*job) []*job {
+	n := len(jobs[0].calls)
+	for n < maxBatch {
+		select {
+		case j := <-l.queue:
+			jobs, n = append(jobs, j), n+len(j.calls)
+		default:
+			return jobs
+		}
+	}
+	return jobs
+}
+
+// run makes the calls of jobs in one pipeline. One that has waited too long is
+// not made: nobody waits for its answer any more.
+func (l *lane) run(jobs []*job) {
+	var calls []*call
+	var last time.Time
+	now := time.Now()
+	for i, j := range jobs {
+		if !j.deadline.After(now) {
+			j.fail(errLate)
+			jobs[i] = nil
+			continue
+		}
+		if l.health.down() {
+			j.fail(errDown)
+			jobs[i] = nil
+			continue
+		}
+		calls = append(calls, j.calls...)
+		last = j.deadline
+	}
+	if len(calls) == 0 {
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), last)
+	defer cancel()
+	l.make(ctx, calls)
+	for _, j := range jobs {
+		if j != nil {
+			close(j.done)
+		}
+	}
+}
+
+// make makes calls, and again those that could not be executed: at most three
+// round trips. What may have been executed is never made again.
+func (l *lane) make(ctx context.Context, calls []*call) {
+	took := time.Now()
+	l.pipeline(ctx, calls)
+	again := l.missing(ctx, calls)
+	again = append(again, l.changed(calls)...)
+	if len(again) > 0 {
+		l.pipeline(ctx, again)
+		for _, c := range again {
+			if isMissing(c.err) || errors.Is(c.err, errChanged) {
+				l.whole(ctx, c)
+			}
+		}
+	}
+	var err error
+	for _, c := range calls {
+		if l.store.cluster != nil && isElsewhere(c.err) {
+			l.follow(ctx, c)
+		}
+		if c.err != nil && err == nil {
+			err = c.err
+			if isDown(err) {
+				l.store.fail(&l.health, c.route, err)
+			} else {
+				l.store.complain(c, err)
+			}
+		}
+	}
+	if o := l.store.config.Observe; o != nil {
+		o(len(calls), time.Since(took), err)
+	}
+}
+
+func (l *lane) pipeline(ctx context.Context, calls []*call) {
+	pipe := l.client.Pipeline()
+	for _, c := range calls {
+		_ = pipe.Process(ctx, c.command(ctx, false)) // queues it
+	}
+	_, _ = pipe.Exec(ctx) // each call has its own error
+	for _, c := range calls {
+		c.take()
+	}
+}
+
+// missing returns the calls that found no script, and loads the scripts.
+func (l *lane) missing(ctx context.Context, calls []*call) (again []*call) {
+	loaded := map[*script]bool{}
+	for _, c := range calls {
+		if !isMissing(c.err) {
+			continue
+		}
+		if !loaded[c.script] {
+			// Where it fails the call fails again, and says why.
+			_ = l.client.ScriptLoad(ctx, c.script.text).Err()
+			loaded[c.script] = true
+		}
+		again = append(again, c)
+	}
+	return again
+}
+
+// changed returns the calls that met a counter of another limit, and gives them
+// the script that adopts it.
+func (l *lane) changed(calls []*call) (again []*call) {
+	for _, c := range calls {
+		if errors.Is(c.err, errChanged) {
+			c.script = l.store.scripts.adopt
+			again = append(again, c)
+		}
+	}
+	return again
+}
+
+// whole makes a call with the script's whole text.
+func (l *lane) whole(ctx context.Context, c *call) {
+	if errors.Is(c.err, errChanged) {
+		c.script = l.store.scripts.adopt
+	}
+	_ = l.client.Process(ctx, c.command(ctx, true)) // the call has the error
+	c.take()
+}
+
+// follow makes a call that was refused because its slot is elsewhere, or is being
+// moved, where it is now.
+func (l *lane) follow(ctx context.Context, c *call) {
+	l.store.cluster.ReloadState(ctx)
+	for range 2 {
+		_ = l.store.cluster.Process(ctx, c.command(ctx, true)) // the call has the error
+		if c.take(); !errors.Is(c.err, errChanged) {
+			return
+		}
+		c.script = l.store.scripts.adopt
+	}
+}

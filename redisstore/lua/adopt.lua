@@ -1,0 +1,81 @@
+-- A state that was made by another limit of the same name becomes one of this:
+-- where both count alike it stays as it is, otherwise all that counts now is
+-- charged to this limit now. Nothing more is admitted than the larger of the two
+-- would have left. The result is stored even by a peek, since what is converted
+-- later would count for longer.
+
+-- rescale carries a bucket's level from the parameters old over to p, in units
+-- and rounded up.
+local function rescale(s, p, old)
+  if p[2] == old[2] and p[3] == old[3] then
+    return
+  end
+  local units, rest, part = 0, s.a, 0
+  if s.t < now then
+    rest = 0
+  else
+    units, part = muldiv(s.t - now, old[2], old[3])
+    rest = part + s.a
+    units, rest = units + floor(rest / old[3]), rest % old[3]
+  end
+  if units >= p[7] then
+    units, rest = p[7], 0
+  end
+  local more, over = muldiv(p[3], rest, old[3])
+  if over > 0 then
+    more = more + 1
+  end
+  local q, r = muldiv(p[3], units, p[2])
+  r = r + more
+  s.t, s.a = now + q + floor(r / p[2]), r % p[2]
+end
+
+-- alike tells whether a state of the parameters old means the same to p.
+local function alike(p, old)
+  local f = p[1]
+  if f == 2 and old[1] == 1 then
+    return p[3] == old[3] and old[8] == 0
+  elseif f ~= old[1] then
+    return false
+  elseif f == 1 then
+    return p[3] == old[3] and p[8] == old[8]
+  elseif f == 2 then
+    return p[3] == old[3]
+  elseif f == 4 then
+    return p[3] == old[3] and p[7] == old[7]
+  end
+  return true
+end
+
+adopt = function(s, v)
+  local p, close = s.p, string.find(v, ']', 1, true)
+  local old = cjson.decode(sub(v, 1, close))
+  s.p, s.adopted = old, true
+  s.f = F[old[1]]
+  s.f.load(s, v, close + 1)
+  local counts, f = s.f.used(s), p[1]
+  local over = emptyAt(s) <= now
+  s.p, s.f = p, F[f]
+  if s.u <= now or p[6] == 0 then
+    s.u = 0
+  end
+  if not over and alike(p, old) then
+    if f == 5 then
+      rescale(s, p, old)
+    elseif f == 6 then
+      s.t = now
+      s.a = s.a < p[7] and s.a or p[7]
+    else
+      s.f.load(s) -- by its own window
+    end
+    return s
+  end
+  s.t, s.a, s.b, s.n = 0, 0, 0, nil
+  s.f.load(s)
+  local most = f == 3 and p[2] or f >= 5 and p[7] or MOST
+  counts = counts < most and counts or most
+  if counts > 0 and not over then
+    s.f.charge(s, counts)
+  end
+  return s
+end

@@ -1,0 +1,84 @@
+-- One decision: all limits that are not in shadow admit it, or none is charged
+-- but for what count_rejected says.
+--
+-- ARGV[1] goes on: 0, 1 for a peek, or 2 where limits in shadow are not charged;
+-- then for each limit its cost in units (0 peeks) and 1 if it is in shadow. The
+-- answer is the instant and, for each limit, 8*remaining with 1 added if it
+-- admits the cost, 2 if it is blocked and 4 if it was charged; the ticks until it
+-- is as new; and those after which it admits the cost. The answer {-1} means that
+-- a state is one of another limit, and nothing was decided.
+local mode = head and head[3] or 0
+local states, allowed, shadowed = {false}, true, false
+for i = 1, #KEYS do
+  local s = open(i)
+  if not s then
+    return {-1}
+  end
+  states[i] = s
+  local want = head and head[2 + 2 * i] or 1
+  s.used = s.f.used(s)
+  if s.u > now then
+    s.blocked = true
+  else
+    s.allowed = s.used + (want > 0 and want or 1) <= s.p[4]
+  end
+  if not s.allowed then
+    if head and head[3 + 2 * i] == 1 then
+      shadowed = true
+    else
+      allowed = false
+    end
+  end
+end
+
+local answer, at, writes = {now, 0, 0, 0}, 1, false
+for i = 1, #states do
+  local s = states[i]
+  local p, f, cost, charges, together = s.p, s.f, head and head[2 + 2 * i] or 1, mode ~= 1, allowed
+  local count, flags = p[5], s.allowed and 1 or 0
+  if head and head[3 + 2 * i] == 1 then
+    charges, together = mode == 0, allowed and not shadowed
+  end
+  if charges and cost > 0 then
+    if count == 2 or together and count == 0 or s.allowed and count == 1 then
+      f.charge(s, cost)
+      flags, s.changed = flags + 4, true
+      if count == 2 then
+        s.used = f.used(s) -- it may have been more than there was room for
+      else
+        s.used = s.used + cost
+      end
+    end
+    if p[6] > 0 and not s.allowed and not s.blocked then
+      s.u, s.blocked, s.changed = now + p[6], true, true
+    end
+  end
+  local capacity, want, left, retry = p[4], cost > 0 and cost or 1, 0, 0
+  if s.blocked then
+    flags = flags + 2
+  elseif s.used < capacity then
+    left = capacity - s.used
+  end
+  if not (allowed and s.allowed) and want <= capacity then
+    if s.used + want > capacity then
+      retry = f.admits(s, want) - now
+    end
+    if s.u - now > retry then
+      retry = s.u - now
+    end
+  end
+  local empties = emptyAt(s)
+  if s.changed or s.adopted then
+    s.empties, writes = empties, true
+  end
+  answer[at + 1], answer[at + 2], answer[at + 3] = left * 8 + flags, empties > now and empties - now or 0, retry
+  at = at + 3
+end
+if writes then
+  for i = 1, #states do
+    if states[i].empties then
+      write(states[i], states[i].empties)
+    end
+  end
+end
+return answer

@@ -1,0 +1,115 @@
+-- What every script begins with. Numbers here are doubles: whole ones are exact
+-- up to 2^53, and nothing else is ever computed with. Instants and spans are in
+-- ticks of a microsecond.
+--
+-- ARGV[1] is a JSON list: the instant (-1: the server's clock), milliseconds by
+-- which keys outlive their use, and what the script itself takes. Empty, it stands
+-- for the most frequent check: by the server's clock, of cost 1, none of its limits
+-- in shadow. ARGV[1+i] are
+-- the parameters of the limit of KEYS[i], a JSON list again:
+--
+--   family, limit, window, capacity, count_rejected, block, and by family
+--   1 fixed_window     shift of its windows, 1 if they begin with a hit
+--   2 sliding_counter  shift of its windows, weight in thousandths, rounding
+--   3 sliding_log      1
+--   4 sliding_window   length of a sub-window; "window" is how long one counts
+--   5 buckets          most units that a level may have
+--   6 drip interval    most units that a level may have
+--
+-- A key's value is the text of those parameters and then its state, packed. So
+-- a limit that changed is noticed, and its consumption carried over.
+local call, floor, sub = redis.call, math.floor, string.sub
+local pack, unpack = struct.pack, struct.unpack
+local MOST = 4294967295 -- units that a count can hold
+local head, now, slack = false, -1, 0
+if ARGV[1] ~= '' then
+  head = cjson.decode(ARGV[1])
+  now, slack = head[1], head[2]
+end
+if now < 0 then
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+
+-- muldiv returns a*b/d rounded down, and the rest. It takes a < 2^52, b < 2^52,
+-- d < 2^46 and a quotient below 2^52. A product that a double cannot hold is
+-- taken in halves of 26 bits: the quotient found by division is wrong by two at
+-- most, so a*b - q*d is small, and so are the sums by halves, which are exact.
+local function muldiv(a, b, d)
+  local p = a * b
+  local q = floor(p / d)
+  if p < 9007199254740992 then
+    return q, p - q * d
+  end
+  local a0, b0, q0, d0 = a % 67108864, b % 67108864, q % 67108864, d % 67108864
+  local a1, b1 = (a - a0) / 67108864, (b - b0) / 67108864
+  local q1, d1 = (q - q0) / 67108864, (d - d0) / 67108864
+  local r = ((a1 * b1 - q1 * d1) * 67108864 + (a1 * b0 + a0 * b1 - q1 * d0 - q0 * d1)) * 67108864
+    + (a0 * b0 - q0 * d0)
+  while r < 0 do
+    q, r = q - 1, r + d
+  end
+  while r >= d do
+    q, r = q + 1, r - d
+  end
+  return q, r
+end
+
+-- F has the families. Of each, load reads the state at byte i of a value (nil:
+-- there is none) and forgets what no longer counts; used, charge, empty and admits
+-- are those of package limiter; save returns the state, packed. A state has its
+-- key k, the parameters p and their text, the functions f of its family, the end of
+-- its block u, and what its family has. Tables are made with all their fields, for
+-- Lua makes one anew for every few that are added later.
+local F = {false, false, false, false, false, false}
+local adopt -- makes a state of another limit one of this; nil: the script cannot
+
+-- open reads the state of limit i. It returns nothing where a state is one of
+-- another limit and the script cannot adopt it.
+local function open(i)
+  local text = ARGV[i + 1]
+  local p = cjson.decode(text)
+  local f, v = F[p[1]]
+  local s = {
+    k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, found = true, adopted = false,
+    used = 0, allowed = false, blocked = false, changed = false, empties = false
+  }
+  if p[1] == 3 or p[1] == 4 then
+    v = call('GETRANGE', s.k, 0, 1199)
+    v = v ~= '' and v
+  else
+    v = call('GET', s.k)
+  end
+  if not v then
+    s.found = false
+    f.load(s)
+  elseif sub(v, 1, #text) == text then
+    f.load(s, v, #text + 1)
+  else
+    return adopt and adopt(s, v)
+  end
+  return s
+end
+
+-- emptyAt returns the instant from which the state equals none.
+local function emptyAt(s)
+  local at = s.f.empty(s)
+  if s.u > at then
+    return s.u
+  end
+  return at
+end
+
+-- write stores a state that is empty at the given instant. Where memory is out
+-- the first write of a script fails, so that it has changed nothing.
+local function write(s, at)
+  if at <= now then
+    call('DEL', s.k)
+    return
+  end
+  local ttl = floor((at - now + 999) / 1000) + slack
+  local v = s.f.save(s, ttl)
+  if v then
+    call('SET', s.k, s.text .. v, 'PX', '' .. ttl)
+  end
+end

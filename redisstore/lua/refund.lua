@@ -1,0 +1,107 @@
+-- A refund: what was charged at an instant is taken back, as far as it still
+-- counts, so that no more is admitted than had it not been charged.
+--
+-- ARGV[1] goes on: the instant of the charge, then for each limit the units. The
+-- last of KEYS, which has no parameters, marks the latest reset: receipts from
+-- before are void.
+local refund = {}
+
+-- full tells whether a count may stand for more than it says.
+local function full(s, count)
+  return count == MOST and s.p[5] == 2
+end
+
+refund[1] = function(s, at, n)
+  -- Without the hit that opened a window it would have begun with a later one,
+  -- which is not recorded.
+  if at < s.t or full(s, s.a) or s.p[8] == 1 and at == s.t and n < s.a then
+    return
+  end
+  s.a = s.a - (n < s.a and n or s.a)
+end
+
+refund[2] = function(s, at, n)
+  if at >= s.t then
+    if not full(s, s.a) then
+      s.a = s.a - (n < s.a and n or s.a)
+    end
+  elseif at >= s.t - s.p[3] and not full(s, s.b) then
+    s.b = s.b - (n < s.b and n or s.b)
+  end
+end
+
+refund[3] = function(s, at, n)
+  at = at - at % s.p[7]
+  if s.p[1] == 4 and at > s.cur then
+    at = s.cur
+  end
+  local i = first(s, function(t) return t >= at end)
+  if i == s.n then
+    return
+  end
+  local t, sum = entry(s, i)
+  local before, was = s.base, 0
+  local previous
+  if i > 0 then
+    previous, before = entry(s, i - 1)
+  end
+  was = (sum - before) % WRAP
+  if t ~= at or s.p[1] == 4 and full(s, was) then
+    return
+  end
+  n = n < was and n or was
+  local rest = {}
+  for j = n < was and i or i + 1, s.n - 1 do
+    local later, upTo = entry(s, j)
+    rest[#rest + 1] = pack('<I6I6', later % WRAP, (upTo - n) % WRAP)
+  end
+  s.from, s.tail = i, table.concat(rest)
+  s.last = (s.last - n) % WRAP
+  if n == was then
+    if i == s.n - 1 and previous then
+      s.t = previous
+    end
+    s.n = s.n - 1
+  end
+end
+refund[4] = refund[3]
+
+refund[5] = function(s, at, n)
+  local elapsed = now > at and now - at or 0
+  local q, r = muldiv(s.p[3], n, s.p[2])
+  if q < elapsed then
+    return
+  end
+  local ahead, part = 0, 0
+  if s.t >= now then
+    ahead, part = s.t - now - (q - elapsed), s.a - r
+    if part < 0 then
+      ahead, part = ahead - 1, part + s.p[2]
+    end
+    if ahead < 0 then
+      ahead, part = 0, 0
+    end
+  end
+  s.t, s.a = now + ahead, part
+end
+
+refund[6] = function(s, at, n)
+  local leaked = drips(s.p, at, now)
+  if leaked < n then
+    s.a = s.a - (n - leaked < s.a and n - leaked or s.a)
+  end
+end
+
+local at = head[3]
+local reset = call('GET', KEYS[#KEYS])
+if reset and at < tonumber(reset) then
+  return {now}
+end
+for i = 1, #KEYS - 1 do
+  local s, n = open(i), head[3 + i]
+  if s.found and n > 0 then
+    refund[s.p[1]](s, at, n)
+    write(s, emptyAt(s))
+  end
+end
+return {now}

@@ -1,0 +1,114 @@
+package redisstore
+
+import (
+	"math/bits"
+	"strconv"
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// family is how the scripts count for a limit. Algorithms that differ only in
+// their parameters share one.
+type family uint8
+
+const (
+	familyFixed   family = 1
+	familyCounter family = 2
+	familyLog     family = 3
+	familyWindow  family = 4
+	familyBucket  family = 5
+	familyDrip    family = 6
+)
+
+// century bounds the debt of a bucket, in ticks, as package limiter does.
+const century = 36500 * limiter.Day
+
+// params are a limit as the scripts take it.
+type params struct {
+	family family
+	// text is a list of numbers in JSON: see prelude.lua. It is what the script
+	// finds before a state that this limit has made.
+	text any // a string, boxed once
+	// keeps is how long a charge can count, in ticks, for as far as that does not
+	// depend on the charge.
+	keeps limiter.Tick
+}
+
+// newParams spells a limit.
+func newParams(l *limiter.Limit) *params {
+	s := l.Spec()
+	p := &params{keeps: 2 * l.Window()}
+	window, shift := l.Window(), limiter.Tick(0)
+	if window%limiter.Week == 0 {
+		shift = 4 * limiter.Day // windows of weeks begin on Monday, the epoch was a Thursday
+	}
+	var more []int64
+	switch s.Algorithm {
+	case limiter.FixedWindow:
+		p.family, more = familyFixed, []int64{int64(shift), int64(s.Align)}
+	case limiter.SlidingCounter:
+		p.family, more = familyCounter, []int64{int64(shift), int64(*s.Weight), int64(s.Rounding)}
+	case limiter.SlidingLog:
+		p.family, more = familyLog, []int64{1}
+	case limiter.SlidingWindow:
+		sub := window / limiter.Tick(s.SubWindows)
+		if s.Coverage == limiter.CoverageStrict {
+			window += sub
+		}
+		p.family, more = familyWindow, []int64{int64(sub)}
+	default:
+		p.family, more = familyBucket, []int64{most(l)}
+		if s.Drip == limiter.DripInterval {
+			p.family = familyDrip
+		}
+	}
+	text := append([]byte(nil), '[')
+	for i, n := range append([]int64{int64(p.family), s.Limit, int64(window), int64(l.Capacity()),
+		int64(s.CountRejected), int64(s.Block / limiter.TickDuration)}, more...) {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, n, 10)
+	}
+	p.text = string(append(text, ']'))
+	return p
+}
+
+// most returns the highest level of a bucket, in units: what takes a century to
+// recover.
+func most(l *limiter.Limit) int64 {
+	hi, lo := bits.Mul64(uint64(century), uint64(l.Limit()))
+	if hi >= uint64(l.Window()) {
+		return limiter.MaxUnits
+	}
+	q, _ := bits.Div64(hi, lo, uint64(l.Window()))
+	return int64(min(q, limiter.MaxUnits))
+}
+
+// maxParams bounds the limits that are remembered as the scripts spell them.
+const maxParams = 4096
+
+// spellings remembers limits. Those that come with requests may be many, so at
+// the bound it begins anew.
+type spellings struct {
+	mu   sync.RWMutex
+	have map[*limiter.Limit]*params
+}
+
+func (s *spellings) of(l *limiter.Limit) *params {
+	s.mu.RLock()
+	p := s.have[l]
+	s.mu.RUnlock()
+	if p != nil {
+		return p
+	}
+	p = newParams(l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.have == nil || len(s.have) >= maxParams {
+		s.have = make(map[*limiter.Limit]*params)
+	}
+	s.have[l] = p
+	return p
+}

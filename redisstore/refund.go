@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Refund takes back the charge that a decision of the same charge named by its
+// receipt, as [table.Table.Refund] does, where it was made: in Redis, or by a
+// policy in this process. An error tells that Redis did not answer, so that the
+// refund may be lost, which denies a little too much and admits nothing.
+func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r limiter.Receipt, name Namer) error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	if !c.Fits(r) {
+		return nil
+	}
+	w := s.when(now, 1)
+	if r.Epoch != 0 {
+		at := now
+		if at < 0 {
+			at = s.clock()
+		}
+		s.fallback.refund(at, c, r)
+	}
+	var calls []*call
+	first := 0
+	for n := range c.Len() {
+		if made := s.refund(w, r.Time, r.Charged&^r.Epoch, c, 0, n, first, name); made != nil {
+			calls = append(calls, made)
+		}
+		first += len(c.Key(n).Rule.Limits)
+	}
+	_, err := s.finish(ctx, calls, "the refund may be lost")
+	return err
+}
+
+// Reset forgets what was counted for the keys of a charge, in Redis and by the
+// policies of this process, and returns how many counters there were. Receipts
+// from before are void. An error tells that Redis did not answer.
+func (s *Store) Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name Namer) (int, error) {
+	if s.closed.Load() {
+		return 0, ErrClosed
+	}
+	at := now
+	if at < 0 {
+		at = s.clock()
+	}
+	count, w := s.fallback.reset(at, c), s.when(now, 1)
+	var calls []*call
+	for n := range c.Len() {
+		calls = append(calls, s.reset(w, c, n, name))
+	}
+	calls, err := s.finish(ctx, calls, "the counters may be as they were")
+	for _, made := range calls {
+		if made.err == nil && len(made.reply) == 2 {
+			count += int(made.reply[1])
+		}
+	}
+	return count, err
+}
+
+// finish makes calls and returns them, and the first error of any.
+func (s *Store) finish(ctx context.Context, calls []*call, otherwise string) ([]*call, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	calls, err := s.ask(ctx, s.deadline(), calls)
+	if err != nil {
+		return nil, err
+	}
+	for _, made := range calls {
+		if made.err != nil {
+			return calls, fmt.Errorf("%s: redis: %w", otherwise, made.err)
+		}
+	}
+	return calls, nil
+}

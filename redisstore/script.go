@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"bytes"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	"embed"
+	"encoding/hex"
+	"sync/atomic"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// script is one text that Redis runs, and the name by which it knows it.
+type script struct {
+	text string
+	sha  any // a string, boxed once
+}
+
+// families is a set of them, a bit for each.
+type families uint8
+
+const allFamilies families = 1<<(familyDrip+1) - 2
+
+func (f families) with(one family) families { return f | 1<<one }
+
+// library makes the scripts. A script that decides has what the limits of the
+// check need and no more, since Lua runs all of a script at every call. The one
+// that can adopt has all.
+type library struct {
+	decide                [1 << (familyDrip + 1)]atomic.Pointer[script]
+	adopt, refund, resets *script
+}
+
+func newLibrary() (*library, error) {
+	l := &library{}
+	for _, made := range []struct {
+		to    **script
+		parts []string
+	}{
+		{&l.adopt, append(parts(allFamilies), "adopt", "decide")},
+		{&l.refund, append(parts(allFamilies), "adopt", "refund")},
+		{&l.resets, []string{"prelude", "reset"}},
+	} {
+		s, err := newScript(made.parts)
+		if err != nil {
+			return nil, err
+		}
+		*made.to = s
+	}
+	return l, nil
+}
+
+// parts lists the files that count for some families.
+func parts(f families) []string {
+	out := []string{"prelude"}
+	for _, p := range []struct {
+		file string
+		of   families
+	}{
+		{"windows", 1 << familyFixed},
+		{"counter", 1 << familyCounter},
+		{"lists", 1<<familyLog | 1<<familyWindow},
+		{"buckets", 1 << familyBucket},
+		{"drips", 1 << familyDrip},
+	} {
+		if f&p.of != 0 {
+			out = append(out, p.file)
+		}
+	}
+	return out
+}
+
+// decider returns the script that decides limits of some families.
+func (l *library) decider(f families) (*script, error) {
+	if s := l.decide[f].Load(); s != nil {
+		return s, nil
+	}
+	s, err := newScript(append(parts(f), "decide"))
+	if err != nil {
+		return nil, err
+	}
+	l.decide[f].Store(s)
+	return s, nil
+}
+
+// newScript joins files, without their comments and blank lines: what is sent,
+// and shown to people who want to run it, is as short as it can be read.
+func newScript(parts []string) (*script, error) {
+	var text []byte
+	for _, p := range parts {
+		source, err := sources.ReadFile("lua/" + p + ".lua")
+		if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(source) {
+			if code := bytes.TrimSpace(line); len(code) > 0 && !bytes.HasPrefix(code, []byte("--")) {
+				text = append(text, line...)
+			}
+		}
+	}
+	sum := sha1.Sum(text) //nolint:gosec // see the import
+	return &script{text: string(text), sha: hex.EncodeToString(sum[:])}, nil
+}

@@ -1,0 +1,21 @@
+//go:build unix
+
+package redisstore_test
+
+import (
+	"syscall"
+	"testing"
+)
+
+// A process that is frozen takes connections, and answers nothing.
+func TestFrozenRedis(t *testing.T) {
+	srv := startServer(t)
+	outage(t, faultConfig(srv), func() { srv.signal(syscall.SIGSTOP) }, func() { srv.signal(syscall.SIGCONT) })
+}
+
+func (s *server) signal(sig syscall.Signal) {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatal(err)
+	}
+}

@@ -1,0 +1,232 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// ErrClosed is returned by the methods of a [Store] after Close.
+var ErrClosed = errors.New("redisstore: the store is closed")
+
+// Store decides checks in Redis. It is safe for concurrent use.
+type Store struct {
+	config   Config
+	scripts  *library
+	spelled  spellings
+	fallback *fallback
+
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // nil: one server
+	single  *lane                // nil: a Cluster
+	lanes   sync.Map             // of a Cluster: address -> *lane
+	routing health               // of a Cluster: whether it tells who has a slot
+
+	opened     time.Time
+	start      limiter.Tick // opened, in ticks
+	ahead      atomic.Int64 // of the server's clock, in ticks
+	complained atomic.Int64 // when an error of a single call was logged
+
+	mu      sync.Mutex // held while a goroutine is started, or the store closed
+	closed  atomic.Bool
+	closing chan struct{}
+	running sync.WaitGroup
+}
+
+// Open returns a store. An error wraps [limiter.ErrInvalid] and is one of the
+// configuration: a server that does not answer is no reason not to open, since
+// policies answer in its place until it does. Open waits for it at most
+// [Config.Timeout], so that it is logged at once if it does not. The context is
+// for opening only.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	scripts, err := newLibrary()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{config: c, scripts: scripts, opened: time.Now(), closing: make(chan struct{})}
+	s.start = limiter.TickOf(s.opened)
+	s.fallback = newFallback(&s.config)
+	s.client = redis.NewUniversalClient(s.options())
+	h := &s.routing
+	switch client := s.client.(type) {
+	case *redis.ClusterClient:
+		s.cluster = client
+	case *redis.Client:
+		s.single = s.newLane(client)
+		h = &s.single.health
+	}
+	route := c.Prefix + "{}"
+	if err := s.probe(route); err != nil {
+		s.fail(h, route, err)
+	}
+	return s, nil
+}
+
+// Close ends the store. Checks that wait are answered by their policies. Closing
+// twice is no error.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	already := s.closed.Swap(true)
+	s.mu.Unlock()
+	if already {
+		return nil
+	}
+	close(s.closing)
+	err := s.client.Close()
+	s.running.Wait()
+	return err
+}
+
+// spawn starts a goroutine, unless the store is closed.
+func (s *Store) spawn(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed.Load() {
+		s.running.Go(f)
+	}
+}
+
+// clock returns what the server's clock probably says.
+func (s *Store) clock() limiter.Tick {
+	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration) + limiter.Tick(s.ahead.Load())
+}
+
+// learn notes what the server's clock said.
+func (s *Store) learn(now limiter.Tick) {
+	s.ahead.Store(int64(now - s.start - limiter.Tick(time.Since(s.opened)/limiter.TickDuration)))
+}
+
+// when returns the instant of a check in so many parts. Where the server's clock
+// is to be used and several servers are asked, they are given one instant, so that
+// one receipt holds for all.
+func (s *Store) when(now limiter.Tick, parts int) when {
+	switch {
+	case now >= 0:
+		return when{now, callersSlack}
+	case parts > 1:
+		return when{s.clock(), estimateSlack}
+	default:
+		return when{serverClock, 0}
+	}
+}
+
+// lane returns the way to the server of a key.
+func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
+	if s.single != nil {
+		return s.single, nil
+	}
+	if s.routing.down() {
+		return nil, errDown
+	}
+	client, err := s.cluster.MasterForKey(ctx, route)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.fail(&s.routing, route, err)
+		}
+		return nil, err
+	}
+	addr := client.Options().Addr
+	if l, ok := s.lanes.Load(addr); ok && l.(*lane).client == client {
+		return l.(*lane), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, ok := s.lanes.Load(addr); ok && l.(*lane).client == client {
+		return l.(*lane), nil
+	}
+	if s.closed.Load() {
+		return nil, ErrClosed
+	}
+	l := s.newLane(client)
+	s.lanes.Store(addr, l)
+	return l, nil
+}
+
+// ask makes calls and waits until they have been answered, up to an instant at
+// most. Calls to one server keep their order. It returns the calls in theirs, but
+// others in place of those that were not answered, which a worker may still write
+// to: they have an error, and may have been executed.
+func (s *Store) ask(ctx context.Context, until time.Time, calls []*call) ([]*call, error) {
+	var inline [4]*job
+	jobs := inline[:0]
+	if s.single != nil {
+		jobs = append(jobs, s.single.submit(calls))
+	} else {
+		jobs = s.split(ctx, jobs, calls)
+	}
+	timeout := time.NewTimer(time.Until(until))
+	defer timeout.Stop()
+	for i, j := range jobs {
+		select {
+		case <-j.done:
+			continue
+		default:
+		}
+		select {
+		case <-j.done:
+		case <-timeout.C:
+			return abandon(calls, jobs[i:]), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return calls, nil
+}
+
+// deadline returns until when an asker who comes now waits.
+func (s *Store) deadline() time.Time { return time.Now().Add(s.config.Timeout) }
+
+// split submits calls to the servers of their keys.
+func (s *Store) split(ctx context.Context, jobs []*job, calls []*call) []*job {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	var lanes []*lane
+	byLane := map[*lane][]*call{}
+	for _, c := range calls {
+		l, err := s.lane(ctx, c.route)
+		if err != nil {
+			c.err = err
+			continue
+		}
+		if byLane[l] == nil {
+			lanes = append(lanes, l)
+		}
+		byLane[l] = append(byLane[l], c)
+	}
+	for _, l := range lanes {
+		jobs = append(jobs, l.submit(byLane[l]))
+	}
+	return jobs
+}
+
+// abandon returns the calls with others in place of those in jobs that are not
+// done.
+func abandon(calls []*call, jobs []*job) []*call {
+	out := slices.Clone(calls) // a job may have the list itself
+	for _, j := range jobs {
+		select {
+		case <-j.done:
+			continue
+		default:
+		}
+		for i, c := range calls {
+			if slices.Contains(j.calls, c) {
+				out[i] = &call{err: errLate, route: c.route, part: c.part}
+			}
+		}
+	}
+	return out
+}

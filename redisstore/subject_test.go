@@ -1,0 +1,88 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+func openStore(tb testing.TB, c redisstore.Config) *redisstore.Store {
+	tb.Helper()
+	s, err := redisstore.Open(context.Background(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// newNode returns a node that decides by the store, with the server's clock.
+func newNode(tb testing.TB, store *redisstore.Store, yaml string) *weir.Node {
+	tb.Helper()
+	node, err := weir.Open(context.Background(), weir.Config{Rules: []byte(yaml), Backend: store})
+	if err != nil {
+		tb.Fatalf("%v in\n%s", err, yaml)
+	}
+	return node
+}
+
+// subject is a node in Redis mode whose clock the suite moves.
+type subject struct {
+	*weir.Node
+	tb  testing.TB
+	now limiter.Tick
+}
+
+func newSubject(tb testing.TB, store *redisstore.Store, yaml string) *subject {
+	tb.Helper()
+	s := &subject{tb: tb, now: limitertest.Start()}
+	var err error
+	s.Node, err = weir.Open(context.Background(), weir.Config{
+		Rules: []byte(yaml), Backend: store, Now: func() time.Time { return s.now.Time() },
+	})
+	if err != nil {
+		tb.Fatalf("%v in\n%s", err, yaml)
+	}
+	return s
+}
+
+func (s *subject) SetTime(t limiter.Tick)     { s.now = t }
+func (s *subject) SetRules(yaml string) error { return s.Node.SetRules([]byte(yaml)) }
+
+func (s *subject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.fromRedis(s.Node.Check(ctx, r, d), d)
+}
+
+func (s *subject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.fromRedis(s.Node.Peek(ctx, r, d), d)
+}
+
+// fromRedis fails the test if a policy has decided.
+func (s *subject) fromRedis(err error, d *limiter.Decision) error {
+	if err == nil && d.Len() > 0 && d.Source != limiter.SourceRedis {
+		s.tb.Fatalf("a decision is from %s, not from Redis", d.Source)
+	}
+	return err
+}
+
+func (s *subject) Reset(ctx context.Context, r *limiter.Request) error {
+	_, err := s.Node.Reset(ctx, r)
+	return err
+}
+
+// A subject that could not refund, peek or name keys would have parts of the
+// suite skipped.
+var (
+	_ limitertest.Refunder = (*subject)(nil)
+	_ limitertest.Peeker   = (*subject)(nil)
+	_ limitertest.KeyNamer = (*subject)(nil)
+)
