@@ -1,0 +1,143 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// alone calls a node by itself, and another one if that does not work, within the
+// timeout.
+func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api weirv1.LimiterClient) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
+	defer cancel()
+	var tries tries
+	for {
+		c.mu.Lock()
+		n, err := c.choose(&tries)
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		err = call(ctx, n.api)
+		if err == nil {
+			return nil
+		}
+		if ended := ctx.Err(); ended != nil {
+			if errors.Is(context.Cause(ctx), ErrUnanswered) {
+				return &nodeError{"node " + n.addr + " has not answered in time", ErrUnanswered}
+			}
+			return ended
+		}
+		s := status.Convert(err)
+		fate, err := fateOf(uint32(s.Code()), s.Message())
+		if fate == answered {
+			return err
+		}
+		// Of a call by itself nobody knows whether the node or the connection said no.
+		tries.note(n, err)
+		tries.unknown = s.Code() != codes.Unavailable
+		if tries.count > min(len(c.nodes), 2)-1 {
+			return tries.failed()
+		}
+	}
+}
+
+// askAlone asks about a request that brings its limits, which have no place in
+// columns.
+func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
+	if _, err := sizeOf(r); err != nil {
+		return err
+	}
+	var m *weirv1.CheckResponse
+	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient) (err error) {
+		m, err = api.Check(ctx, newCheckRequest(r, peek))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.tell(m, d)
+}
+
+// tell turns a response into a decision.
+func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
+	limits := make([]*named, len(m.GetLimits()))
+	for i, l := range m.GetLimits() {
+		var err error
+		limits[i], err = c.names.of(&weirv1.LimitInfo{
+			Rule: l.GetRule(), Name: l.GetName(), Algorithm: l.GetAlgorithm(), Limit: l.GetLimit(), Capacity: l.GetCapacity(),
+			WindowUs: l.GetWindowUs(), Shadow: l.GetShadow(),
+		})
+		if err != nil {
+			return &nodeError{err.Error(), ErrUnanswered}
+		}
+	}
+	d.Clear()
+	d.Allowed, d.Never, d.ShadowDenied = m.GetAllowed(), m.GetNever(), m.GetShadowDenied()
+	d.Source = limiter.Source(m.GetSource())
+	d.Grow(len(limits))
+	key := -1
+	for i, l := range m.GetLimits() {
+		if i == 0 || m.GetLimits()[i-1].GetRule() != l.GetRule() || m.GetLimits()[i-1].GetKeyIndex() != l.GetKeyIndex() {
+			key++
+		}
+		*d.Limit(i) = limiter.LimitDecision{
+			Rule: limits[i].rule, Limit: limits[i].limit, Key: key, KeyIndex: uint8(l.GetKeyIndex()),
+			Allowed: l.GetAllowed(), Never: l.GetNever(), Blocked: l.GetBlocked(), Overflow: l.GetOverflow(),
+			Owner: l.GetOwner(), Cost: l.GetCost(), Remaining: l.GetRemaining(),
+			ResetAfter: limiter.Tick(l.GetResetAfterUs()), RetryAfter: limiter.Tick(l.GetRetryAfterUs()),
+		}
+	}
+	d.Conclude()
+	d.Rule = m.GetRule()
+	return nil
+}
+
+// Reset forgets all that was counted for the keys of a request, and their blocks, and
+// returns how many counters there were. The nodes must allow it.
+func (c *Client) Reset(ctx context.Context, r *limiter.Request) (int, error) {
+	if _, err := sizeOf(r); err != nil {
+		return 0, err
+	}
+	q := newCheckRequest(r, false)
+	var m *weirv1.ResetResponse
+	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient) (err error) {
+		m, err = api.Reset(ctx, &weirv1.ResetRequest{
+			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
+			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(),
+		})
+		return err
+	})
+	return int(m.GetCounters()), err
+}
+
+// newCheckRequest returns the message that asks about a request whose cost is in
+// range.
+func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
+	m := &weirv1.CheckRequest{
+		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group, Attributes: r.Attributes, Rule: r.Rule, Peek: peek,
+	}
+	if n, err := r.Cost.Value(0); err == nil && r.Cost.Given() {
+		m.Cost = new(int64(n))
+	}
+	for _, l := range r.Limits {
+		s := l.Spec()
+		limit := &weirv1.Limit{
+			Name: s.Name, Algorithm: weirv1.Algorithm(s.Algorithm), Limit: s.Limit, WindowUs: s.Window.Microseconds(),
+			Align: weirv1.Align(s.Align), SubWindows: int32(s.SubWindows), Coverage: weirv1.Coverage(s.Coverage),
+			Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip),
+			CountRejected: weirv1.CountRejected(s.CountRejected), BlockUs: s.Block.Microseconds(),
+		}
+		if s.Weight != nil {
+			limit.Weight = new(int32(*s.Weight))
+		}
+		m.Limits = append(m.Limits, limit)
+	}
+	return m
+}

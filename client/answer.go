@@ -1,0 +1,262 @@
+package client
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// maxNames bounds how many limits a client remembers. At the bound it forgets all:
+// those that are needed come again.
+const maxNames = 4096
+
+// named is a limit of a node's, as this package tells it.
+type named struct {
+	rule  *limiter.Rule
+	limit *limiter.Limit
+}
+
+// nameKey is all that a reply says of a limit.
+type nameKey struct {
+	rule, name      string
+	algorithm       weirv1.Algorithm
+	limit, capacity uint32
+	window          int64
+	shadow          bool
+}
+
+// names are the limits that were met. It is safe for concurrent use.
+type names struct {
+	mu  sync.Mutex
+	all map[nameKey]*named
+}
+
+// of returns what a limit of a reply stands for. The error says that there can be no
+// such limit.
+func (t *names) of(m *weirv1.LimitInfo) (*named, error) {
+	k := nameKey{m.GetRule(), m.GetName(), m.GetAlgorithm(), m.GetLimit(), m.GetCapacity(), m.GetWindowUs(), m.GetShadow()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if have := t.all[k]; have != nil {
+		return have, nil
+	}
+	l, err := k.limitOf()
+	if err != nil {
+		return nil, fmt.Errorf("%w: limit %s/%s: %w", errReply, k.rule, k.name, err)
+	}
+	if t.all == nil || len(t.all) >= maxNames {
+		t.all = make(map[nameKey]*named)
+	}
+	out := &named{&limiter.Rule{Name: k.rule, Limits: []*limiter.Limit{l}, Shadow: k.shadow}, l}
+	t.all[k] = out
+	return out, nil
+}
+
+// limitOf makes a limit that says of itself what the reply does. What a reply does
+// not say, such as an alignment, has its default. An algorithm that this version
+// does not know is told as the default one.
+func (k *nameKey) limitOf() (*limiter.Limit, error) {
+	if k.window < 0 || k.window > limiter.MaxWindow.Microseconds() {
+		return nil, fmt.Errorf("a window of %d µs is out of range", k.window)
+	}
+	s := limiter.Spec{Name: k.name, Limit: int64(k.limit), Window: time.Duration(k.window) * time.Microsecond}
+	if a := k.algorithm; a >= 0 && int(a) < len(limiter.AlgorithmNames()) {
+		s.Algorithm = limiter.Algorithm(a)
+	}
+	if k.capacity != k.limit {
+		s.Burst = int64(k.capacity)
+	}
+	if s.Algorithm == limiter.SlidingWindow {
+		s.SubWindows = 1 // which divides any window
+	}
+	return limiter.NewLimit(s)
+}
+
+// read takes the reply to the message, and makes sure that its columns are as long
+// as they must be, so that callers can read them without a look.
+func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
+	if e := m.GetError(); e != nil {
+		b.fate, b.err = fateOf(e.GetCode(), e.GetMessage())
+		return nil
+	}
+	n := b.n
+	fits := func(length int) bool { return length == n }
+	absent := func(length int) bool { return length == n || length == 0 }
+	if !fits(len(m.GetFlags())) || !fits(len(m.GetRemaining())) || !fits(len(m.GetLimitRefs())) || !fits(len(m.GetResetAfterUs())) ||
+		!absent(len(m.GetRetryAfterUs())) || !absent(len(m.GetSources())) {
+		return fmt.Errorf("%w: it has %d answers to %d checks, or columns that differ in length", errReply, len(m.GetFlags()), n)
+	}
+	for _, info := range m.GetLimits() {
+		l, err := t.of(info)
+		if err != nil {
+			return err
+		}
+		b.limits = append(b.limits, l)
+	}
+	for _, ref := range m.GetLimitRefs() {
+		if int64(ref) > int64(len(b.limits)) {
+			return fmt.Errorf("%w: it refers to limit %d of %d", errReply, ref, len(b.limits))
+		}
+	}
+	for _, e := range m.GetErrors() {
+		for _, i := range e.GetChecks() {
+			if int64(i) >= int64(n) {
+				return fmt.Errorf("%w: it has an error of check %d of %d", errReply, i, n)
+			}
+			if b.flaws == nil {
+				b.flaws = make(map[int]flaw)
+			}
+			fate, err := fateOf(e.GetCode(), e.GetMessage())
+			b.flaws[int(i)] = flaw{fate, err}
+		}
+	}
+	if err := b.readEvery(m.GetEveryLimit()); err != nil {
+		return err
+	}
+	b.reply = m
+	return nil
+}
+
+// readEvery looks at the columns of all limits, if they are there.
+func (b *batch) readEvery(m *weirv1.LimitColumns) error {
+	if m == nil {
+		return nil
+	}
+	total := int64(0)
+	for _, c := range m.GetCounts() {
+		b.starts = append(b.starts, int32(min(total, math.MaxInt32)))
+		total += int64(c)
+	}
+	b.starts = append(b.starts, int32(min(total, math.MaxInt32)))
+	for _, length := range []int{
+		len(m.GetLimitIndexes()), len(m.GetFlags()), len(m.GetRemaining()), len(m.GetResetAfterUs()), len(m.GetRetryAfterUs()),
+		len(m.GetCosts()), len(m.GetKeyIndexes()),
+	} {
+		if int64(length) != total || len(m.GetCounts()) != b.n || len(m.GetRuleRefs()) != b.n {
+			return fmt.Errorf("%w: the columns of all limits differ in length", errReply)
+		}
+	}
+	for _, i := range m.GetLimitIndexes() {
+		if int64(i) >= int64(len(b.limits)) {
+			return fmt.Errorf("%w: it refers to limit %d of %d", errReply, i, len(b.limits))
+		}
+	}
+	for _, i := range m.GetRuleRefs() {
+		if int64(i) > int64(len(m.GetRuleNames())) {
+			return fmt.Errorf("%w: it refers to rule %d of %d", errReply, i, len(m.GetRuleNames()))
+		}
+	}
+	return nil
+}
+
+// flaw is why one check was not decided.
+type flaw struct {
+	fate fate
+	err  error
+}
+
+// fateOf turns an error of a node's into one of this package: answered is one that
+// asking again would not mend.
+func fateOf(code uint32, message string) (fate, error) {
+	switch codes.Code(code) {
+	case codes.InvalidArgument:
+		// Its text begins with that of ErrInvalid already.
+		return answered, &nodeError{message, ErrInvalid}
+	case codes.PermissionDenied:
+		return answered, &nodeError{message, ErrDenied}
+	case codes.Unavailable:
+		return undecided, &nodeError{message, ErrUnavailable}
+	}
+	return unknown, &nodeError{message, ErrUnanswered}
+}
+
+// nodeError is an error in a node's own words.
+type nodeError struct {
+	text string
+	kind error
+}
+
+func (e *nodeError) Error() string { return e.text }
+func (e *nodeError) Unwrap() error { return e.kind }
+
+// decision tells what became of check i of a message that is done.
+func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, error) {
+	if b.fate != answered || b.err != nil {
+		return b.fate, b.err
+	}
+	if f, ok := b.flaws[i]; ok {
+		return f.fate, f.err
+	}
+	m := b.reply
+	flags := m.Flags[i]
+	if flags&byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR) != 0 {
+		return unknown, &nodeError{"a node did not decide a check, and does not say why", ErrUnanswered}
+	}
+	d.Clear()
+	d.Allowed, d.Never = has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED), has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER)
+	d.ShadowDenied, d.Source = has(flags, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED), limiter.SourceOwner
+	if len(m.Sources) > 0 {
+		d.Source = limiter.Source(m.Sources[i])
+	}
+	if m.EveryLimit != nil {
+		b.every(i, d)
+		return answered, nil
+	}
+	ref := m.LimitRefs[i]
+	if ref == 0 {
+		return answered, nil
+	}
+	d.Grow(1)
+	l, of := d.Limit(0), b.limits[ref-1]
+	*l = limiter.LimitDecision{
+		Rule: of.rule, Limit: of.limit,
+		Allowed: d.Allowed && !(of.rule.Shadow && d.ShadowDenied), Never: d.Never,
+		Blocked:   has(flags, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED),
+		Overflow:  has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
+		Remaining: m.Remaining[i], ResetAfter: limiter.Tick(m.ResetAfterUs[i]),
+	}
+	if len(m.RetryAfterUs) > 0 {
+		l.RetryAfter = limiter.Tick(m.RetryAfterUs[i])
+	}
+	l.Cost, _ = r.Cost.Value(0) // it is in range
+	d.Rule = of.rule.Name
+	d.Conclude()
+	return answered, nil
+}
+
+// every fills in what all limits of check i say.
+func (b *batch) every(i int, d *limiter.Decision) {
+	m := b.reply.EveryLimit
+	if ref := m.RuleRefs[i]; ref > 0 {
+		d.Rule = m.RuleNames[ref-1]
+	}
+	from, to := int(b.starts[i]), int(b.starts[i+1])
+	d.Grow(to - from)
+	key := -1
+	for at := from; at < to; at++ {
+		if before := at - 1; at == from || m.KeyIndexes[before] != m.KeyIndexes[at] || b.limits[m.LimitIndexes[before]].rule.Name != b.limits[m.LimitIndexes[at]].rule.Name {
+			key++
+		}
+		of, flags := b.limits[m.LimitIndexes[at]], m.Flags[at]
+		*d.Limit(at - from) = limiter.LimitDecision{
+			Rule: of.rule, Limit: of.limit, Key: key, KeyIndex: uint8(m.KeyIndexes[at]),
+			Allowed: has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED), Never: has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER),
+			Blocked: has(flags, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED), Overflow: has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
+			Cost: m.Costs[at], Remaining: m.Remaining[at],
+			ResetAfter: limiter.Tick(m.ResetAfterUs[at]), RetryAfter: limiter.Tick(m.RetryAfterUs[at]),
+		}
+	}
+	rule := d.Rule
+	d.Conclude()
+	if d.Allowed {
+		d.Rule = rule
+	}
+}
+
+func has(flags byte, f weirv1.DecisionFlag) bool { return flags&byte(f) != 0 }

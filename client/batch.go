@@ -1,0 +1,194 @@
+package client
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// kind is what all checks of a message have in common.
+type kind struct {
+	rule string
+	peek bool
+}
+
+// fate is what became of a message.
+type fate uint8
+
+const (
+	answered  fate = iota
+	undecided      // it was not decided, and can be asked anywhere again
+	unknown        // it may have been decided
+)
+
+// batch is a message of checks, from the first check that is added until the last
+// of its callers has read the answer. Until it is finished the client's lock guards
+// it; afterwards it does not change any more.
+type batch struct {
+	kind kind
+	node *node
+	n    int   // checks
+	size int   // bytes of strings
+	refs int32 // see release; atomic
+
+	message weirv1.CheckColumns
+	begun   time.Time // when the first check was added
+	sent    time.Time // when it was sent, or is about to be
+	timer   *time.Timer
+	open    bool // more may be added
+
+	reading  bool // a reply has come and is being read
+	finished bool // done is closed, or about to be
+	spoiled  bool // its timer may still run, so that it must not be used again
+
+	done   chan struct{} // closed when it is finished
+	fate   fate
+	err    error // why there is no answer
+	reply  *weirv1.DecisionColumns
+	limits []*named // what the reply's limits stand for
+	starts []int32  // where the limits of each check begin in the reply's columns
+	flaws  map[int]flaw
+}
+
+// fits tells whether there is room for a request.
+func (b *batch) fits(c *Config, r *limiter.Request, size int) bool {
+	if b.n >= c.MaxMessage || b.n > 0 && b.size+size > MaxMessageBytes {
+		return false
+	}
+	if len(r.Attributes) == 0 {
+		return true
+	}
+	columns := len(b.message.Attributes)
+	for name := range r.Attributes {
+		if name != "" && b.attribute(name) < 0 {
+			columns++
+		}
+	}
+	return columns <= MaxAttributes
+}
+
+func (b *batch) attribute(name string) int {
+	for i, a := range b.message.Attributes {
+		if a.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// sizeOf returns how many bytes of strings a request has, or says why it can go in
+// no message. Nodes would refuse it for the same reason.
+func sizeOf(r *limiter.Request) (int, error) {
+	size := len(r.Path) + len(r.User) + len(r.IP) + len(r.Group) + len(r.Method)
+	if len(r.Attributes) > MaxAttributes {
+		return 0, fmt.Errorf("%w: the request has %d attributes; at most %d are allowed", ErrInvalid, len(r.Attributes), MaxAttributes)
+	}
+	for name, value := range r.Attributes {
+		size += len(name) + len(value)
+		if !utf8.ValidString(name) {
+			return 0, fmt.Errorf("%w: the name of attribute %q is not UTF-8", ErrInvalid, name)
+		}
+	}
+	if !utf8.ValidString(r.Rule) {
+		return 0, fmt.Errorf("%w: the name of rule %q is not UTF-8", ErrInvalid, r.Rule)
+	}
+	if size+len(r.Rule) > MaxMessageBytes {
+		return 0, fmt.Errorf("%w: the request has %d bytes; at most %d are allowed", ErrInvalid, size+len(r.Rule), MaxMessageBytes)
+	}
+	if _, err := r.Cost.Value(0); err != nil {
+		return 0, err
+	}
+	return size, nil
+}
+
+// add adds a request, whose cost is in range, and returns its index. Nothing of the
+// request is kept.
+func (b *batch) add(r *limiter.Request, size int) int {
+	m, i := &b.message, b.n
+	m.Keys = append(m.Keys, r.Path...)
+	m.Keys = append(m.Keys, r.User...)
+	m.Keys = append(m.Keys, r.IP...)
+	m.Keys = append(m.Keys, r.Group...)
+	m.Keys = append(m.Keys, r.Method...)
+	m.PathLengths = append(m.PathLengths, uint32(len(r.Path))) // this column tells how many checks there are
+	m.UserLengths = length(m.UserLengths, i, r.User)
+	m.IpLengths = length(m.IpLengths, i, r.IP)
+	m.GroupLengths = length(m.GroupLengths, i, r.Group)
+	m.MethodLengths = length(m.MethodLengths, i, r.Method)
+	if len(r.Attributes) > 0 || len(m.Attributes) > 0 {
+		b.addAttributes(r)
+	}
+	b.addCost(r)
+	b.n++
+	b.size += size
+	atomic.AddInt32(&b.refs, 1) // a caller may give up at any time
+	return i
+}
+
+// length continues a column of lengths, which has i elements, or none as long as
+// all its strings are empty.
+func length(column []uint32, i int, s string) []uint32 {
+	if len(column) == 0 {
+		if s == "" {
+			return column
+		}
+		for range i {
+			column = append(column, 0)
+		}
+	}
+	return append(column, uint32(len(s)))
+}
+
+// addAttributes continues the columns of attributes. An attribute without a name, or
+// a value, is as none.
+func (b *batch) addAttributes(r *limiter.Request) {
+	m := &b.message
+	for name, value := range r.Attributes {
+		if name != "" && value != "" && b.attribute(name) < 0 {
+			m.Attributes = append(m.Attributes, &weirv1.AttributeColumn{Name: name, Lengths: make([]uint32, b.n, b.n+1)})
+		}
+	}
+	for _, a := range m.Attributes {
+		value := r.Attributes[a.Name]
+		m.Keys = append(m.Keys, value...)
+		a.Lengths = append(a.Lengths, uint32(len(value)))
+	}
+}
+
+// addCost continues the column of costs, which is not there while all are left to
+// the rule.
+func (b *batch) addCost(r *limiter.Request) {
+	m := &b.message
+	if !r.Cost.Given() {
+		if len(m.Costs) > 0 {
+			m.Costs, m.RuleCosts = append(m.Costs, 0), append(m.RuleCosts, uint32(b.n))
+		}
+		return
+	}
+	for i := len(m.Costs); i < b.n; i++ {
+		m.Costs, m.RuleCosts = append(m.Costs, 0), append(m.RuleCosts, uint32(i))
+	}
+	n, _ := r.Cost.Value(0) // sizeOf has looked at it
+	m.Costs = append(m.Costs, int64(n))
+}
+
+// clear makes the batch one of no checks, and keeps its memory.
+func (b *batch) clear() {
+	m := &b.message
+	m.Keys, m.PathLengths, m.UserLengths = m.Keys[:0], m.PathLengths[:0], m.UserLengths[:0]
+	m.IpLengths, m.GroupLengths, m.MethodLengths = m.IpLengths[:0], m.GroupLengths[:0], m.MethodLengths[:0]
+	m.Attributes, m.Costs, m.RuleCosts = nil, m.Costs[:0], m.RuleCosts[:0]
+	b.n, b.size, b.node, b.timer = 0, 0, nil, nil
+	b.reading, b.finished = false, false
+	b.fate, b.err, b.reply, b.flaws = answered, nil, nil, nil
+	b.limits, b.starts = b.limits[:0], b.starts[:0]
+}
+
+// release takes back one reference: each check has one, which its caller releases
+// when it has read the answer, and the client has one. Whoever releases the last
+// may use the batch again.
+func (b *batch) release() (last bool) { return atomic.AddInt32(&b.refs, -1) == 0 }

@@ -1,0 +1,385 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// Client asks nodes. It is safe for concurrent use.
+type Client struct {
+	config Config
+	// attempt is how long one node is waited for, and again how long after a check
+	// has begun it is still asked anew. Together they are the timeout.
+	attempt, again time.Duration
+
+	names   names
+	batches sync.Pool // of *batch
+	charges sync.Pool // of *limiter.Charge
+	ring    atomic.Pointer[ring]
+	learns  chan *node // has the node of which the ring is to be asked for
+	end     context.CancelFunc
+	streams sync.WaitGroup
+
+	mu       sync.Mutex
+	nodes    []*node // the first is asked if it can be, else the next, and so on
+	ringErr  error   // why the ring could not be had when it was last asked for
+	pending  int     // checks that wait for answers
+	messages uint64  // that were sent
+	closed   bool
+}
+
+// Open makes a client, and begins to connect. It does not wait: checks wait for the
+// first connection, within the timeout. Close it when it is not needed any more.
+func Open(c Config) (*Client, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	out := &Client{
+		config: c, attempt: c.Timeout * 2 / 5, learns: make(chan *node, 1),
+		batches: sync.Pool{New: func() any { return new(batch) }},
+		charges: sync.Pool{New: func() any { return new(limiter.Charge) }},
+	}
+	if len(c.Addrs) == 1 {
+		out.attempt = c.Timeout * 3 / 5 // there is no other to be asked
+	}
+	out.again = c.Timeout - out.attempt
+	for i := range c.Addrs {
+		if _, err := out.connect(c.Addrs[(c.First+i)%len(c.Addrs)]); err != nil {
+			for _, n := range out.nodes {
+				err = errors.Join(err, n.conn.Close())
+			}
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	out.end = cancel
+	for _, n := range out.nodes {
+		out.start(ctx, n)
+	}
+	out.streams.Go(func() { out.learn(ctx) })
+	return out, nil
+}
+
+// connect makes the node at an address, which is not asked yet. The lock is held, or
+// nobody else has the client.
+func (c *Client) connect(addr string) (*node, error) {
+	index := 0
+	for slices.ContainsFunc(c.nodes, func(n *node) bool { return n.index == index }) {
+		index++
+	}
+	if index == MaxAddrs {
+		return nil, fmt.Errorf("client: there are more than %d nodes", MaxAddrs)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+addr, c.config.dialOptions()...)
+	if err != nil {
+		return nil, fmt.Errorf("client: address %s: %w", addr, err)
+	}
+	n := &node{
+		client: c, index: index, addr: addr, conn: conn, api: weirv1.NewLimiterClient(conn), wake: make(chan struct{}, 1),
+		learned: !slices.Contains(c.config.Addrs, addr),
+	}
+	c.nodes = append(c.nodes, n)
+	return n, nil
+}
+
+// start begins to keep a stream to a node, until it is let go or the context ends.
+func (c *Client) start(ctx context.Context, n *node) {
+	ctx, n.end = context.WithCancel(ctx)
+	c.streams.Go(func() {
+		n.keep(ctx)
+		_ = n.conn.Close() // it is closed once, so that it cannot fail
+	})
+}
+
+// Close ends the client: what is under way fails with [ErrClosed]. It returns when
+// nothing of the client is left; a second call does nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	closed := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if closed {
+		return nil
+	}
+	c.end()
+	c.streams.Wait()
+	return nil
+}
+
+// Check decides a request, and charges it if it is allowed. The decision is
+// overwritten whole, unless there is an error. The request is not kept.
+//
+// A check that a node has not decided, since it stops or cannot be reached, is asked
+// of another one. If the connection breaks while the answer is awaited, or it does not
+// come, another one is asked once: the check may then be counted twice, never
+// answered twice.
+func (c *Client) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return c.ask(ctx, r, d, false)
+}
+
+// Peek tells what Check would answer, and charges nothing.
+func (c *Client) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return c.ask(ctx, r, d, true)
+}
+
+// ticket is a check in a message.
+type ticket struct {
+	batch *batch
+	index int
+}
+
+func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
+	if len(r.Limits) > 0 {
+		return c.askAlone(ctx, r, d, peek)
+	}
+	size, err := sizeOf(r)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	tries := tries{owner: c.owner(r)}
+	for {
+		t, err := c.add(kind{r.Rule, peek}, r, size, &tries)
+		if err != nil {
+			return err
+		}
+		if err := t.batch.wait(ctx); err != nil {
+			c.release(t.batch)
+			return err
+		}
+		fate, err := t.batch.decision(t.index, r, d)
+		again := fate != answered && tries.again(c, t.batch, fate, err)
+		c.release(t.batch)
+		switch {
+		case fate == answered:
+			return err
+		case !again:
+			return tries.failed()
+		}
+	}
+}
+
+// tries is what a check has been through.
+type tries struct {
+	owner   *node // of its first counter; nil: not known
+	count   int
+	begun   time.Time
+	at      [MaxAddrs / 64]uint64 // a bit for each node that was tried
+	unknown bool                  // it may have been counted
+	err     error                 // of the last
+}
+
+func (t *tries) tried(n *node) bool { return t.at[n.index/64]&(1<<(n.index%64)) != 0 }
+
+func (t *tries) note(n *node, err error) {
+	t.count++
+	t.at[n.index/64] |= 1 << (n.index % 64)
+	t.err = err
+}
+
+// again notes that a try has failed, and tells whether there may be another one.
+func (t *tries) again(c *Client, b *batch, f fate, err error) bool {
+	if t.count == 0 {
+		t.begun = b.begun
+	}
+	t.note(b.node, err)
+	may := t.count <= len(c.nodes) && time.Since(t.begun) <= c.again
+	if f == unknown {
+		may = may && !t.unknown
+		t.unknown = true
+	}
+	return may
+}
+
+// failed is the error of a check that is not asked again.
+func (t *tries) failed() error {
+	kind := ErrUnavailable
+	if t.unknown {
+		kind = ErrUnanswered
+	}
+	if errors.Is(t.err, ErrClosed) {
+		return ErrClosed
+	}
+	if errors.Is(t.err, kind) {
+		return t.err
+	}
+	return fmt.Errorf("%w: %w", kind, t.err)
+}
+
+// add adds a check to a message for the first node that can be asked.
+func (c *Client) add(k kind, r *limiter.Request, size int, t *tries) (ticket, error) {
+	c.mu.Lock()
+	n, err := c.choose(t)
+	if err == nil && c.pending >= c.config.MaxPending {
+		err = ErrBusy
+	}
+	if err != nil {
+		c.mu.Unlock()
+		return ticket{}, err
+	}
+	b := n.tail(k, r, size)
+	i := b.add(r, size)
+	c.pending++
+	send := n.condition == up && len(n.flight) < c.config.Window
+	c.mu.Unlock()
+	if send {
+		n.notify()
+	}
+	return ticket{b, i}, nil
+}
+
+// choose returns the node to ask: the owner if it is known and up, else the first that is up, else the first that is being
+// connected to, and none that was tried unless there is no other.
+func (c *Client) choose(t *tries) (*node, error) {
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if n := t.owner; n != nil && n.condition == up && !t.tried(n) {
+		return n, nil
+	}
+	var best *node
+	for _, n := range c.nodes {
+		if n.condition != down && (best == nil || n.better(best, t)) {
+			best = n
+		}
+	}
+	if best != nil {
+		return best, nil
+	}
+	if t.err != nil {
+		return nil, t.failed()
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, c.nodes[0].why)
+}
+
+// better tells whether a node is to be asked rather than one that comes before it.
+// The lock is held.
+func (n *node) better(than *node, t *tries) bool {
+	if was := t.tried(than); was != t.tried(n) {
+		return was
+	}
+	return than.condition != up && n.condition == up
+}
+
+// openBatches bounds how many messages of a queue's end are looked at for one that
+// has room: there is one for each kind of checks that come now.
+const openBatches = 8
+
+// tail returns the message to which a check is added. The lock is held.
+func (n *node) tail(k kind, r *limiter.Request, size int) *batch {
+	c := n.client
+	for i := len(n.queue) - 1; i >= max(0, len(n.queue)-openBatches); i-- {
+		b := n.queue[i]
+		if !b.open || b.kind != k {
+			continue
+		}
+		if b.fits(&c.config, r, size) {
+			return b
+		}
+		b.open = false
+	}
+	b, _ := c.batches.Get().(*batch)
+	b.kind, b.node, b.open, b.refs = k, n, true, 1
+	b.begun, b.done = time.Now(), make(chan struct{})
+	b.timer = time.AfterFunc(c.attempt, func() { n.late(b) })
+	n.queue = append(n.queue, b)
+	return b
+}
+
+// finish ends a message, whose fate is known, unless it has ended already. The lock
+// is held. If it reports true the caller must close done when it has let go of the
+// lock, so that those who are woken do not meet it.
+func (c *Client) finish(b *batch) bool {
+	if b.finished {
+		return false
+	}
+	b.finished = true
+	b.spoiled = !b.timer.Stop()
+	c.pending -= b.n
+	return true
+}
+
+// release takes back a reference of a message, and uses it again if it was the last.
+func (c *Client) release(b *batch) {
+	if b.release() && !b.spoiled {
+		b.clear()
+		c.batches.Put(b)
+	}
+}
+
+// settle ends messages, of which the client lets go. The lock is not held.
+func (c *Client) settle(all []*batch, f fate, why error) {
+	c.mu.Lock()
+	woken := make([]bool, len(all))
+	for i, b := range all {
+		if !b.finished {
+			b.fate, b.err, b.open = f, why, false
+			woken[i] = c.finish(b)
+		}
+	}
+	c.mu.Unlock()
+	for i, b := range all {
+		if woken[i] {
+			close(b.done)
+		}
+		c.release(b)
+	}
+}
+
+// wait waits until the message is done.
+func (b *batch) wait(ctx context.Context) error {
+	ended := ctx.Done()
+	if ended == nil {
+		<-b.done
+		return nil
+	}
+	select {
+	case <-b.done:
+		return nil
+	case <-ended:
+		return ctx.Err()
+	}
+}
+
+// Stats is what a client is at.
+type Stats struct {
+	// Pending checks wait for answers.
+	Pending int
+	// Messages were sent.
+	Messages uint64
+	// Nodes are those to which there is a stream, or should be; Up ones can be asked.
+	Nodes, Up int
+	// View is a number of the ring by which owners are asked directly, 0 if it is not
+	// known; RingError is why it could not be had when it was last asked for.
+	View      uint64
+	RingError error
+}
+
+// Stats returns what the client is at.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Stats{Nodes: len(c.nodes), Pending: c.pending, Messages: c.messages, RingError: c.ringErr}
+	if known := c.ring.Load(); known != nil {
+		s.View = known.view
+	}
+	for _, n := range c.nodes {
+		if n.condition == up {
+			s.Up++
+		}
+	}
+	return s
+}

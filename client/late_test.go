@@ -1,0 +1,197 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// bench is a client without connections, with one node.
+func bench() (*Client, *node) {
+	c := &Client{config: Config{MaxMessage: 10, Window: 2, MaxPending: 10}, attempt: time.Hour, again: time.Hour}
+	c.batches.New = func() any { return new(batch) }
+	n := &node{client: c, addr: "there", condition: up, wake: make(chan struct{}, 1)}
+	c.nodes = []*node{n}
+	return c, n
+}
+
+// sent adds a check and has its message sent.
+func sent(t *testing.T, c *Client, n *node) ticket {
+	t.Helper()
+	ticket, err := c.add(kind{}, &limiter.Request{Path: "/"}, 1, &tries{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := n.next(); b != ticket.batch {
+		t.Fatal("it is not the next to be sent")
+	} else {
+		c.release(b) // it was sent
+	}
+	return ticket
+}
+
+// replies is a stream that has some replies.
+type replies struct {
+	weirv1.Limiter_CheckStreamClient
+	all []*weirv1.DecisionColumns
+}
+
+func (r *replies) RecvMsg(m any) error {
+	if len(r.all) == 0 {
+		return io.EOF
+	}
+	proto.Merge(m.(proto.Message), r.all[0])
+	r.all = r.all[1:]
+	return nil
+}
+
+// A message whose answer is late is given up alone while the node answers others,
+// and its answer, when it comes, is nobody's; a node that answers nothing is hung up
+// on.
+func TestLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent, heard time.Duration // ago
+		silent      bool
+	}{
+		"slow":            {2 * time.Hour, time.Minute, false},
+		"asked just now":  {time.Minute, 2 * time.Hour, false},
+		"answers nothing": {2 * time.Hour, 2 * time.Hour, true},
+	} {
+		client, n := bench()
+		hungUp := error(nil)
+		n.hangUp = func(err error) { hungUp = err }
+		ticket := sent(t, client, n)
+		b := ticket.batch
+		b.sent, n.heard = time.Now().Add(-c.sent), time.Now().Add(-c.heard)
+		n.late(b)
+		if err := b.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var d limiter.Decision
+		if f, err := b.decision(ticket.index, &limiter.Request{}, &d); f != unknown || err == nil {
+			t.Errorf("%s: its fate is %v, %v", name, f, err)
+		}
+		if errors.Is(hungUp, errSilent) != c.silent || (n.condition == down) != c.silent || client.pending != 0 {
+			t.Errorf("%s: hung up for %v, the node is %v", name, hungUp, n.condition)
+		}
+		n.condition = up
+		id := b.message.Id
+		next := sent(t, client, n)
+		got, err := n.receive(&replies{all: []*weirv1.DecisionColumns{
+			{Id: id, Flags: []byte{1}},
+			{Id: next.batch.message.Id, Flags: []byte{1}, Remaining: []uint32{0}, LimitRefs: []uint32{0}, ResetAfterUs: []int64{0}},
+		}})
+		if got != 2 || !errors.Is(err, io.EOF) || b.reply != nil || b.fate != unknown {
+			t.Errorf("%s: %d replies, %v; the late one was read: %v", name, got, err, b.reply)
+		}
+		if f, err := next.batch.decision(0, &limiter.Request{}, &d); f != answered || err != nil || !d.Allowed {
+			t.Errorf("%s: the next one: %v, %v", name, f, err)
+		}
+		n.late(b) // its timer comes late: nothing happens
+		n.late(next.batch)
+		if next.batch.fate != answered {
+			t.Errorf("%s: an answer was taken back", name)
+		}
+	}
+}
+
+// An owner is asked if it can be, and others in their order if not, and none twice.
+func TestChoose(t *testing.T) {
+	c := &Client{}
+	for i, cond := range []condition{down, connecting, up, up} {
+		c.nodes = append(c.nodes, &node{client: c, index: i, addr: string(rune('a' + i)), condition: cond, why: errSilent})
+	}
+	for _, step := range []struct {
+		owner int
+		want  []string
+	}{{3, []string{"d", "c", "b", "c"}}, {2, []string{"c", "d", "b", "c"}}, {0, []string{"c", "d", "b", "c"}}, {1, []string{"c", "d", "b", "c"}}} {
+		tries := tries{owner: c.nodes[step.owner]}
+		for i, want := range step.want {
+			n, err := c.choose(&tries)
+			if err != nil || n.addr != want {
+				t.Errorf("owner %d, try %d: %v, %v, want %s", step.owner, i, n, err, want)
+				break
+			}
+			tries.note(n, errSilent)
+		}
+	}
+	for _, n := range c.nodes {
+		n.condition = down
+	}
+	if _, err := c.choose(&tries{owner: c.nodes[0]}); !errors.Is(err, ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// A message that waits to be sent when it is late is given up undecided, and the
+// others of the queue stay.
+func TestLateInTheQueue(t *testing.T) {
+	c, n := bench()
+	first, err := c.add(kind{}, &limiter.Request{Path: "/"}, 1, &tries{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := c.add(kind{peek: true}, &limiter.Request{Path: "/"}, 1, &tries{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.late(first.batch)
+	if first.batch.fate != undecided || c.pending != 1 || len(n.queue) != 1 || n.queue[0] != second.batch {
+		t.Errorf("%+v", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := second.batch.wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	n.fail(ErrClosed)
+	if second.batch.fate != undecided || c.pending != 0 || len(n.queue) != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// FuzzReply: whatever a node replies, it is refused or can be read.
+func FuzzReply(f *testing.F) {
+	whole := &weirv1.DecisionColumns{
+		Id: 1, Flags: []byte{1, 128}, Remaining: []uint32{5, 0}, LimitRefs: []uint32{1, 0}, ResetAfterUs: []int64{9, 0},
+		Limits:     []*weirv1.LimitInfo{{Rule: "a", Name: "b", Algorithm: 3, Limit: 9, Capacity: 9, WindowUs: 1e6}},
+		Errors:     []*weirv1.ColumnsError{{Code: 14, Checks: []uint32{1}}},
+		EveryLimit: &weirv1.LimitColumns{Counts: []uint32{1, 0}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint32{1}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{1}, Costs: []uint32{1}, KeyIndexes: []uint32{1}, RuleRefs: []uint32{1, 0}, RuleNames: []string{"a"}},
+	}
+	for _, m := range []*weirv1.DecisionColumns{whole, {Error: &weirv1.CheckError{Code: 3, Message: "no"}}, {}} {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m weirv1.DecisionColumns
+		if proto.Unmarshal(data, &m) != nil {
+			return
+		}
+		var all names
+		b := batch{n: 2}
+		if b.read(&m, &all) != nil {
+			return
+		}
+		for i := range 2 {
+			var d limiter.Decision
+			r := limiter.Request{Cost: limiter.Units(1)}
+			if f, err := b.decision(i, &r, &d); f == answered && err == nil {
+				for j := range d.Len() {
+					if l := d.Limit(j); l.Rule == nil || l.Limit == nil {
+						t.Errorf("limit %d of check %d is nobody's", j, i)
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,151 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// BatchError is returned by [Client.CheckBatch] where some of the requests have no
+// decision; the others have.
+type BatchError struct {
+	// Index lists the requests at fault, ascending; Errs has the error of each.
+	Index []int
+	Errs  []error
+}
+
+// Error tells the first error and how many there are.
+func (e *BatchError) Error() string {
+	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
+	if more := len(e.Errs) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// Failed returns the requests at fault, ascending, and the error of each.
+func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
+
+// Unwrap returns the errors of the requests at fault.
+func (e *BatchError) Unwrap() []error { return e.Errs }
+
+// one is a request of a batch on its way.
+type one struct {
+	ticket
+	tries tries
+	size  int
+	err   error
+	wants bool // an answer
+}
+
+// CheckBatch decides requests, as Check does, into the decisions of the same index.
+// Those that go to one node are decided one after the other; up to
+// [Config.MaxMessage] of them travel in one message. Requests that have no decision
+// leave theirs denied without a reason, and are in the [*BatchError] that is then
+// returned. Any other error is of all: where it is the context's, requests may have
+// been counted.
+func (c *Client) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+	if len(rs) != len(ds) {
+		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	all := make([]one, len(rs))
+	for i := range all {
+		o := &all[i]
+		if len(rs[i].Limits) > 0 {
+			o.err = c.askAlone(ctx, &rs[i], &ds[i], false)
+			continue
+		}
+		o.size, o.err = sizeOf(&rs[i])
+		o.wants = o.err == nil
+		if o.wants {
+			o.tries.owner = c.owner(&rs[i])
+		}
+	}
+	for c.addAll(rs, all) {
+		for i := range all {
+			o := &all[i]
+			if o.batch == nil {
+				continue
+			}
+			if err := o.batch.wait(ctx); err != nil {
+				c.forget(all)
+				return err
+			}
+			o.take(c, &rs[i], &ds[i])
+		}
+	}
+	return conclude(all, ds)
+}
+
+// addAll adds all that want an answer to messages, and reports whether there are any.
+func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
+	asked := make(map[*node]bool)
+	c.mu.Lock()
+	for i := range all {
+		o := &all[i]
+		if !o.wants {
+			continue
+		}
+		n, err := c.choose(&o.tries)
+		if err == nil && c.pending >= c.config.MaxPending {
+			err = ErrBusy
+		}
+		if err != nil {
+			o.err, o.wants = err, false
+			continue
+		}
+		o.batch = n.tail(kind{rule: rs[i].Rule}, &rs[i], o.size)
+		o.index = o.batch.add(&rs[i], o.size)
+		c.pending++
+		asked[n], some = true, true
+	}
+	c.mu.Unlock()
+	for n := range asked {
+		n.notify()
+	}
+	return some
+}
+
+// take reads an answer that has come; it may be that the request is to be asked
+// again.
+func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
+	fate, err := o.batch.decision(o.index, r, d)
+	o.wants = fate != answered && o.tries.again(c, o.batch, fate, err)
+	switch {
+	case fate == answered:
+		o.err = err
+	case !o.wants:
+		o.err = o.tries.failed()
+	}
+	c.release(o.batch)
+	o.batch = nil
+}
+
+// forget lets go of all answers that are still waited for.
+func (c *Client) forget(all []one) {
+	for i := range all {
+		if b := all[i].batch; b != nil {
+			c.release(b)
+		}
+	}
+}
+
+// conclude returns the errors of a batch, nil if there are none.
+func conclude(all []one, ds []limiter.Decision) error {
+	var bad BatchError
+	for i := range all {
+		if err := all[i].err; err != nil {
+			ds[i].Clear()
+			ds[i].Allowed = false
+			bad.Index, bad.Errs = append(bad.Index, i), append(bad.Errs, err)
+		}
+	}
+	if len(bad.Errs) == 0 {
+		return nil
+	}
+	return &bad
+}

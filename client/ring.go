@@ -1,0 +1,174 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/rules"
+)
+
+const (
+	// learnEvery is how often the ring is asked for at most, however often replies
+	// tell that it has changed.
+	learnEvery = 100 * time.Millisecond
+	// maxRing bounds the answer: rules are far smaller.
+	maxRing = 16 << 20
+)
+
+// ring is which node to ask for which counter. It does not change.
+type ring struct {
+	view   uint64
+	set    *rules.Set
+	rules  string // what set was made of
+	seeds  string
+	owners [table.Partitions]*node // nil: nobody that can be asked
+}
+
+// owner returns the node that should own a request's first counter, nil if that is
+// not known or there is none. It may be wrong, which costs a hop.
+func (c *Client) owner(r *limiter.Request) *node {
+	known := c.ring.Load()
+	if known == nil {
+		return nil
+	}
+	charge, _ := c.charges.Get().(*limiter.Charge)
+	defer c.charges.Put(charge)
+	if _, err := known.set.Resolve(r, charge); err != nil || charge.Len() == 0 {
+		return nil // a node will say what is wrong with it
+	}
+	return known.owners[table.PartitionOf(charge.Key(0))%table.Partitions]
+}
+
+// told takes note of the view that a node's reply tells, and has the ring asked for
+// if it is another one than the one that is known.
+func (c *Client) told(n *node, view uint64) {
+	if view == 0 || c.config.IgnoreRing {
+		return
+	}
+	if known := c.ring.Load(); known != nil && known.view == view {
+		return
+	}
+	select {
+	case c.learns <- n:
+	default: // it is being asked for
+	}
+}
+
+// learn asks for the ring when it has changed, until the context ends.
+func (c *Client) learn(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case n := <-c.learns:
+			if err := c.fetch(ctx, n); err != nil {
+				c.mu.Lock()
+				c.ringErr = err
+				c.mu.Unlock()
+			}
+		case <-ctx.Done():
+			return
+		}
+		pause.Reset(learnEvery)
+	}
+}
+
+// fetch asks a node for the ring, and goes by it from now on.
+func (c *Client) fetch(ctx context.Context, n *node) error {
+	within, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	m, err := n.api.Ring(within, &weirv1.RingRequest{}, grpc.MaxCallRecvMsgSize(maxRing))
+	if err != nil {
+		return fmt.Errorf("node %s does not tell the ring: %w", n.addr, err)
+	}
+	next, err := c.newRing(m)
+	if err != nil {
+		return fmt.Errorf("node %s tells a ring that cannot be: %w", n.addr, err)
+	}
+	members, err := c.meet(ctx, m.GetMembers())
+	if err != nil {
+		return err
+	}
+	for p, owner := range m.GetOwners() {
+		if owner > 0 {
+			next.owners[p] = members[owner-1]
+		}
+	}
+	c.mu.Lock()
+	c.ringErr = nil
+	c.mu.Unlock()
+	c.ring.Store(next)
+	return nil
+}
+
+// newRing makes a ring of what a node tells, without owners. The rules are read again
+// only if they are others.
+func (c *Client) newRing(m *weirv1.RingResponse) (*ring, error) {
+	if len(m.GetOwners()) != table.Partitions || len(m.GetMembers()) > MaxAddrs {
+		return nil, fmt.Errorf("it has %d partitions and %d members", len(m.GetOwners()), len(m.GetMembers()))
+	}
+	for _, owner := range m.GetOwners() {
+		if int64(owner) > int64(len(m.GetMembers())) {
+			return nil, fmt.Errorf("member %d of %d owns a partition", owner, len(m.GetMembers()))
+		}
+	}
+	next := &ring{view: m.GetView(), rules: string(m.GetRules()), seeds: string(m.GetSeeds())}
+	if known := c.ring.Load(); known != nil && known.rules == next.rules && known.seeds == next.seeds {
+		next.set = known.set
+		return next, nil
+	}
+	var err error
+	next.set, err = rules.Parse("rules", m.GetRules(), rules.Options{Seeds: append([]byte{}, m.GetSeeds()...)})
+	return next, err
+}
+
+// meet returns the nodes of members, nil for those that cannot be asked, and connects
+// to those that are new. Those that are members no longer, and not in the
+// configuration, are let go.
+func (c *Client) meet(ctx context.Context, members []*weirv1.RingMember) ([]*node, error) {
+	out := make([]*node, len(members))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	for i, m := range members {
+		addr := m.GetGrpcAddr()
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+			continue
+		}
+		at := slices.IndexFunc(c.nodes, func(n *node) bool { return n.addr == addr })
+		if at < 0 {
+			n, err := c.connect(addr)
+			if err != nil {
+				continue // others pass on what it owns
+			}
+			c.start(ctx, n)
+			at = len(c.nodes) - 1
+		}
+		out[i] = c.nodes[at]
+	}
+	c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool {
+		gone := n.learned && !slices.Contains(out, n)
+		if gone {
+			n.condition, n.why = down, errors.New("it is no member any more")
+			n.end()
+		}
+		return gone
+	})
+	return out, nil
+}
