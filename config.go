@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -27,6 +28,8 @@ type (
 	Answer = limiter.Answer
 	// Overflow says how new keys are decided when memory is full.
 	Overflow = table.Overflow
+	// Replication says how an owner's counters are copied to its heir.
+	Replication = limiter.Replication
 	// TopKey is a key in a list of top keys.
 	TopKey = table.TopKey
 	// Stats tells how much a node holds.
@@ -37,6 +40,13 @@ type (
 const (
 	OverflowDeny  = table.OverflowDeny
 	OverflowAllow = table.OverflowAllow
+)
+
+// How an owner's counters are copied to its heir, see [Config.Replication].
+const (
+	ReplicationLag    = limiter.ReplicationLag
+	ReplicationStrict = limiter.ReplicationStrict
+	ReplicationOff    = limiter.ReplicationOff
 )
 
 // ErrInvalid is wrapped by the errors of rules files and requests that the
@@ -79,6 +89,20 @@ type Config struct {
 	// different paths are asked for again and again; an entry takes about 150
 	// bytes and the path.
 	PathCacheEntries int
+	// Replication is how the counters of rules that do not say it are copied, and
+	// those of limits that come with a request: ReplicationLag (default) answers
+	// before the copy is made, up to 5 % of the limit; ReplicationStrict waits for
+	// it with every admission, a round trip; ReplicationOff never waits,
+	// so that a crash may lose any count. What the rules file says wins. It matters in a
+	// cluster only, whose nodes should have the same: it is part of RulesHash.
+	Replication Replication
+	// Backend decides in place of the node's own table, which then stays empty;
+	// default nil: the node decides in memory. The node closes it when it is
+	// closed itself. Package redisstore has one.
+	Backend Backend
+	// Cluster makes the node a member of a cluster; default nil: it is on its own,
+	// runs no goroutine and listens nowhere. It excludes Backend.
+	Cluster *ClusterConfig
 	// Observer is told what the node does, for metrics; default nil, which costs
 	// nothing.
 	Observer Observer
@@ -87,6 +111,28 @@ type Config struct {
 	// before one that a counter has seen is taken as that one. It is called once
 	// for each check or batch, from many goroutines.
 	Now func() time.Time
+}
+
+// Backend keeps counters in place of a node's own table. Its methods are called
+// from many goroutines. An instant below 0 means the backend's own clock; name
+// appends what people call key k of charge i (a refund, a reset and an explanation
+// are of charge 0), without the limit, such as /towns:ada.
+type Backend interface {
+	// Decide decides charges one after the other, each as [table.Table.Decide]
+	// does, and overwrites the decision of the same index. It returns an error
+	// where nothing was decided; that a server is down is no reason for one, since
+	// rules say what to do then.
+	Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*Decision, name func(dst []byte, i, k int) []byte) error
+	// Refund takes back what the receipt names, as [Node.Refund] does.
+	Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r Receipt, name func(dst []byte, i, k int) []byte) error
+	// Reset forgets the counters of a charge and returns how many there were.
+	Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name func(dst []byte, i, k int) []byte) (int, error)
+	// Explain tells what a check would find, without charging it: the instant, the
+	// limits in their order, and whatever else it has to say. The rest of the
+	// explanation is the node's.
+	Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name func(dst []byte, i, k int) []byte) (*Explanation, error)
+	// Close ends the backend.
+	Close() error
 }
 
 // Observer is told what a node does. Its methods are called from many

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +20,11 @@ var ErrClosed = errors.New("weir: the node is closed")
 // Node decides checks. It is safe for concurrent use.
 type Node struct {
 	table   *table.Table
+	backend Backend // nil: the table decides
+	member  *member // nil: there is no cluster
 	rules   atomic.Pointer[rules.Set]
+	text    atomic.Pointer[ruleText] // of the rules; nil: there are none
+	placed  atomic.Pointer[placed]
 	options rules.Options
 	file    string
 	watch   Observer         // nil: nobody
@@ -26,6 +32,8 @@ type Node struct {
 	opened  time.Time
 	start   limiter.Tick // opened, in ticks
 	closed  atomic.Bool
+
+	lookaheads sync.Pool // of *lookahead
 }
 
 // Open returns a node that is ready to decide. It returns an error that wraps
@@ -41,12 +49,19 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.Overflow > OverflowAllow {
 		return nil, fmt.Errorf("%w: there is no Overflow number %d; give OverflowDeny or OverflowAllow", ErrInvalid, c.Overflow)
 	}
+	if c.Replication > ReplicationOff {
+		return nil, fmt.Errorf("%w: there is no Replication number %d; give ReplicationLag, ReplicationStrict or ReplicationOff", ErrInvalid, c.Replication)
+	}
+	if c.Cluster != nil && c.Backend != nil {
+		return nil, fmt.Errorf("%w: Cluster and Backend are both given, but a backend is shared by itself: give one of them", ErrInvalid)
+	}
 	if c.RulesFile == "" {
 		c.RulesFile = "rules"
 	}
 	n := &Node{
 		table:   table.New(table.Config{MaxKeys: c.MaxKeys, Overflow: c.Overflow}),
-		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries},
+		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication},
+		backend: c.Backend,
 		file:    c.RulesFile,
 		watch:   c.Observer,
 		now:     c.Now,
@@ -55,10 +70,14 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n.start = limiter.TickOf(n.opened)
 	if len(c.Rules) == 0 {
 		n.rules.Store(rules.Empty(n.options))
-		return n, nil
-	}
-	if err := n.SetRules(c.Rules); err != nil {
+	} else if err := n.SetRules(c.Rules); err != nil {
 		return nil, err
+	}
+	if c.Cluster != nil {
+		var err error
+		if n.member, err = openMember(ctx, n, &c); err != nil {
+			return nil, err
+		}
 	}
 	return n, nil
 }
@@ -78,7 +97,11 @@ func (n *Node) SetRules(file []byte) error {
 		}
 		return err
 	}
+	n.text.Store(&ruleText{set, slices.Clone(file)})
 	n.rules.Store(set)
+	if n.member != nil {
+		n.member.setRules(set.Hash())
+	}
 	if n.watch != nil {
 		n.watch.RulesSet(set.Hash(), nil)
 	}
@@ -92,10 +115,13 @@ func (n *Node) Rules() []rules.RuleInfo { return n.rules.Load().Rules() }
 // has the same rules.
 func (n *Node) RulesHash() uint64 { return n.rules.Load().Hash() }
 
-// tick reads the clock.
+// tick reads the clock. A backend has one of its own, which -1 stands for.
 func (n *Node) tick() limiter.Tick {
-	if n.now != nil {
+	switch {
+	case n.now != nil:
 		return limiter.TickOf(n.now())
+	case n.backend != nil:
+		return -1
 	}
 	return n.start + limiter.Tick(time.Since(n.opened)/limiter.TickDuration)
 }
@@ -137,16 +163,30 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 	if err := n.usable(ctx); err != nil {
 		return err
 	}
+	set := n.rules.Load()
+	if n.member != nil {
+		return n.decideTogether(set, r, d, peek)
+	}
+	now := n.tick()
+	if n.backend != nil {
+		return n.decideThere(ctx, set, now, r, d, peek)
+	}
 	var c limiter.Charge
-	return n.decide(n.rules.Load(), n.tick(), r, &c, d, peek)
+	return n.decide(set, now, r, &c, d, peek)
 }
 
+// decide decides in memory.
 func (n *Node) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, d *Decision, peek bool) error {
 	m, err := set.Resolve(r, c)
 	if err != nil {
 		return n.refused(err)
 	}
 	c.Peek = peek
+	return n.decideResolved(set, now, r, c, m, d)
+}
+
+// decideResolved decides what a request was resolved to.
+func (n *Node) decideResolved(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision) error {
 	if err := n.table.Decide(now, c, d); err != nil {
 		return n.refused(err)
 	}
@@ -174,7 +214,12 @@ func (n *Node) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
 	var buf [limiter.MaxKeyBytes]byte
 	for i := range c.Len() {
 		if c.Unnamed&(1<<i) != 0 {
-			n.table.SetName(c.Key(i), set.AppendKeyName(buf[:0], r, c.Key(i), nil))
+			name := set.AppendKeyName(buf[:0], r, c.Key(i), nil)
+			if n.member != nil {
+				n.member.core.SetName(c.Key(i), name)
+				continue
+			}
+			n.table.SetName(c.Key(i), name)
 		}
 	}
 }
@@ -202,6 +247,21 @@ func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Er
 // Unwrap returns the errors of the requests at fault.
 func (e *BatchError) Unwrap() []error { return e.Errs }
 
+// add notes that request i could not be decided.
+func (e *BatchError) add(i int, d *Decision, err error) {
+	d.Clear()
+	d.Allowed = false
+	e.Index, e.Errs = append(e.Index, i), append(e.Errs, err)
+}
+
+// orNil returns nil if all were decided.
+func (e *BatchError) orNil() error {
+	if len(e.Errs) == 0 {
+		return nil
+	}
+	return e
+}
+
 // CheckBatch decides requests one after the other, as of one instant, into the
 // decisions of the same index. A request that cannot be decided leaves its
 // decision denied without a reason, and is in the [*BatchError] that is then
@@ -214,23 +274,15 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) erro
 	if len(rs) != len(ds) {
 		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}
-	var bad *BatchError
-	var c limiter.Charge
-	set, now := n.rules.Load(), n.tick()
-	for i := range rs {
-		if err := n.decide(set, now, &rs[i], &c, &ds[i], false); err != nil {
-			ds[i].Clear()
-			ds[i].Allowed = false
-			if bad == nil {
-				bad = &BatchError{}
-			}
-			bad.Index, bad.Errs = append(bad.Index, i), append(bad.Errs, err)
-		}
+	set := n.rules.Load()
+	if n.member != nil {
+		return n.batchTogether(set, rs, ds)
 	}
-	if bad != nil {
-		return bad
+	now := n.tick()
+	if n.backend != nil {
+		return n.batchThere(ctx, set, now, rs, ds)
 	}
-	return nil
+	return n.batchHere(set, now, rs, ds)
 }
 
 // Refund takes back the charge that a decision of the same request named by its
@@ -246,6 +298,12 @@ func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
 	if err := n.resolve(ctx, r, &c); err != nil {
 		return err
 	}
+	if n.member != nil {
+		return n.member.refund(&c, receipt)
+	}
+	if n.backend != nil {
+		return n.backend.Refund(ctx, n.tick(), &c, receipt, namer(n.rules.Load(), r, &c))
+	}
 	n.table.Refund(n.tick(), &c, receipt)
 	return nil
 }
@@ -256,6 +314,12 @@ func (n *Node) Reset(ctx context.Context, r *Request) (int, error) {
 	var c limiter.Charge
 	if err := n.resolve(ctx, r, &c); err != nil {
 		return 0, err
+	}
+	if n.member != nil {
+		return n.member.reset(&c)
+	}
+	if n.backend != nil {
+		return n.backend.Reset(ctx, n.tick(), &c, namer(n.rules.Load(), r, &c))
 	}
 	return n.table.Reset(n.tick(), &c), nil
 }
@@ -277,14 +341,30 @@ func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
 	var c limiter.Charge
 	var d Decision
 	set, now := n.rules.Load(), n.tick()
-	if err := n.decide(set, now, r, &c, &d, true); err != nil {
-		return nil, err
-	}
 	m, err := set.Resolve(r, &c)
+	if err != nil {
+		return nil, n.refused(err)
+	}
+	switch {
+	case n.member != nil:
+		if err = n.member.ownedHere(&c); err == nil {
+			err = n.decideTogether(set, r, &d, true)
+		}
+	case n.backend != nil:
+		err = n.decideThere(ctx, set, now, r, &d, true)
+	default:
+		err = n.decide(set, now, r, &c, &d, true)
+	}
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Now: now, Unlimited: m.Unlimited, Answer: n.answer(set, r, &d), Limits: n.table.Explain(now, &c)}
+	var e *Explanation
+	if n.backend == nil {
+		e = &Explanation{Now: now, Limits: n.table.Explain(now, &c)}
+	} else if e, err = n.backend.Explain(ctx, now, &c, namer(set, r, &c)); err != nil {
+		return nil, err
+	}
+	e.Unlimited, e.Answer = m.Unlimited, n.answer(set, r, &d)
 	if m.Rule != "" {
 		e.Rules = append(e.Rules, m.Rule)
 	}
@@ -302,6 +382,12 @@ func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
 // decision is about, such as "/towns:ada:minute".
 func (n *Node) KeyName(r *Request, l *LimitDecision) string {
 	return keyName(n.rules.Load(), r, l)
+}
+
+// AppendKeyName appends what KeyName returns to a slice, and returns the extended
+// slice.
+func (n *Node) AppendKeyName(dst []byte, r *Request, l *LimitDecision) []byte {
+	return n.rules.Load().AppendKeyName(dst, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit)
 }
 
 func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
@@ -322,9 +408,18 @@ func (n *Node) Stats() Stats { return n.table.Stats() }
 // most, the most first. The first is counted in a sample of one check in 16.
 func (n *Node) Top(most int) (hottest, denied []TopKey) { return n.table.Top(most) }
 
-// Close ends the node: all that was counted is forgotten, and its methods
-// return [ErrClosed]. Closing twice is no error.
+// Close ends the node, and its backend if it has one: all that was counted in
+// memory is forgotten, and its methods return [ErrClosed]. Closing twice is no
+// error. For a cluster it is a crash: the others find out by themselves, and go
+// on from their copies; [Node.Leave] is the way out.
 func (n *Node) Close() error {
-	n.closed.Store(true)
+	switch {
+	case n.closed.Swap(true):
+		return nil
+	case n.member != nil:
+		return n.member.close(false)
+	case n.backend != nil:
+		return n.backend.Close()
+	}
 	return nil
 }

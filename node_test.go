@@ -300,3 +300,20 @@ func TestPeekWhenFull(t *testing.T) {
 		t.Error("a check of cost 0 for a new key is allowed though there is no room")
 	}
 }
+
+// Replication reaches the rules, at Open and later; the rules file wins.
+func TestReplication(t *testing.T) {
+	const file = `rules: [{name: a, match: {path: ^/a}, limits: [1/second]}, {name: b, limits: [1/second], replication: lag}]`
+	n := open(t, weir.Config{Rules: []byte(file), Replication: weir.ReplicationStrict})
+	for range 2 {
+		if r := n.Rules(); r[0].Rule.Replication != weir.ReplicationStrict || r[1].Rule.Replication != weir.ReplicationLag {
+			t.Errorf("%s, %s", r[0].Rule.Replication, r[1].Rule.Replication)
+		}
+		if err := n.SetRules([]byte(file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := weir.Open(t.Context(), weir.Config{Replication: 3}); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "Replication") {
+		t.Errorf("a mode that there is not: %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// tableBackend is a backend that counts in a table, and notes what it was told.
+type tableBackend struct {
+	table  *table.Table
+	nows   []limiter.Tick
+	names  []string
+	sizes  []int
+	closed int
+	err    error
+}
+
+func (b *tableBackend) at(now limiter.Tick) limiter.Tick {
+	if b.nows = append(b.nows, now); now < 0 {
+		return limitertest.Start()
+	}
+	return now
+}
+
+func (b *tableBackend) Decide(_ context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*weir.Decision, name func([]byte, int, int) []byte) error {
+	if b.err != nil {
+		return b.err
+	}
+	now = b.at(now)
+	b.sizes = append(b.sizes, len(cs))
+	for i, c := range cs {
+		if c.Len() > 0 {
+			b.names = append(b.names, string(name(nil, i, c.Len()-1)))
+		}
+		if err := b.table.Decide(now, c, ds[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *tableBackend) Refund(_ context.Context, now limiter.Tick, c *limiter.Charge, r weir.Receipt, _ func([]byte, int, int) []byte) error {
+	b.table.Refund(b.at(now), c, r)
+	return b.err
+}
+
+func (b *tableBackend) Reset(_ context.Context, now limiter.Tick, c *limiter.Charge, _ func([]byte, int, int) []byte) (int, error) {
+	return b.table.Reset(b.at(now), c), b.err
+}
+
+func (b *tableBackend) Explain(_ context.Context, now limiter.Tick, c *limiter.Charge, name func([]byte, int, int) []byte) (*weir.Explanation, error) {
+	now = b.at(now)
+	return &weir.Explanation{Now: now, Limits: b.table.Explain(now, c), Commands: []string{string(name(nil, 0, 0))}}, b.err
+}
+
+func (b *tableBackend) Close() error {
+	b.closed++
+	return b.err
+}
+
+// backendSubject is a node whose backend counts.
+type backendSubject struct {
+	*weir.Node
+	now limiter.Tick
+}
+
+func (s *backendSubject) SetTime(t limiter.Tick)     { s.now = t }
+func (s *backendSubject) SetRules(yaml string) error { return s.Node.SetRules([]byte(yaml)) }
+func (s *backendSubject) Reset(ctx context.Context, r *limiter.Request) error {
+	_, err := s.Node.Reset(ctx, r)
+	return err
+}
+
+// C3: a node decides by its backend as by its own table.
+func TestBackendDecidesEveryTranscript(t *testing.T) {
+	limitertest.Transcripts(t, func(tb testing.TB, yaml string) limitertest.Subject {
+		s := &backendSubject{now: limitertest.Start()}
+		var err error
+		s.Node, err = weir.Open(context.Background(), weir.Config{
+			Rules: []byte(yaml), Backend: &tableBackend{table: table.New(table.Config{})}, Now: func() time.Time { return s.now.Time() },
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return s
+	})
+}
+
+const backendRules = `
+version: 1
+rules:
+  - {name: r, match: {path: "^/r"}, limits: [2/minute]}
+`
+
+func newBackendNode(t *testing.T) (*weir.Node, *tableBackend) {
+	t.Helper()
+	b := &tableBackend{table: table.New(table.Config{})}
+	n, err := weir.Open(context.Background(), weir.Config{Rules: []byte(backendRules), Backend: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, b
+}
+
+// Without a clock of the embedder's the backend's own is used.
+func TestBackendsClock(t *testing.T) {
+	n, b := newBackendNode(t)
+	if d, err := n.Decide(context.Background(), weir.Request{Path: "/r", User: "ada"}); err != nil || !d.Allowed || d.Rule != "r" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if !slices.Equal(b.nows, []limiter.Tick{-1}) || !slices.Equal(b.names, []string{"/r:ada"}) {
+		t.Errorf("asked at %v for %q", b.nows, b.names)
+	}
+	if s := n.Stats(); s.Keys != 0 {
+		t.Errorf("the node's own table has %d keys", s.Keys)
+	}
+}
+
+// A batch goes to the backend as one, without the requests that cannot be decided.
+func TestBackendDecidesBatches(t *testing.T) {
+	n, b := newBackendNode(t)
+	rs := []weir.Request{
+		{Path: "/r", User: "a"}, {Path: "/r", Cost: weir.Units(-1)}, {Path: "/r", User: "b"}, {Path: "/other"}, {Path: "/r", User: "a", Cost: weir.Units(2)},
+	}
+	ds := make([]weir.Decision, len(rs))
+	err := n.CheckBatch(context.Background(), rs, ds)
+	var bad *weir.BatchError
+	if !errors.As(err, &bad) || !slices.Equal(bad.Index, []int{1}) || !errors.Is(err, weir.ErrInvalid) {
+		t.Fatalf("got %v", err)
+	}
+	for i, want := range []bool{true, false, true, true, false} {
+		if ds[i].Allowed != want {
+			t.Errorf("request %d: allowed %v", i, ds[i].Allowed)
+		}
+	}
+	if !slices.Equal(b.sizes, []int{4}) || !slices.Equal(b.names, []string{"/r:a", "/r:b", "/r:a"}) {
+		t.Errorf("batches of %v, keys %q", b.sizes, b.names)
+	}
+}
+
+// Explanations, resets, refunds and errors are the backend's too.
+func TestBackendAnswersTheRest(t *testing.T) {
+	n, b := newBackendNode(t)
+	ctx, r := context.Background(), weir.Request{Path: "/r", User: "ada"}
+	var d weir.Decision
+	if err := n.Check(ctx, &r, &d); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Refund(ctx, &r, d.Receipt); err != nil {
+		t.Fatal(err)
+	}
+	e, err := n.Explain(ctx, &r)
+	if err != nil || len(e.Limits) != 1 || e.Answer.Limits[0].Remaining != 2 || e.Limits[0].Name != "r/minute" ||
+		e.Limits[0].Key != "/r:ada:minute" || !slices.Equal(e.Rules, []string{"r"}) || !slices.Equal(e.Commands, []string{"/r:ada"}) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if count, err := n.Reset(ctx, &r); err != nil || count != 1 {
+		t.Errorf("reset %d, %v", count, err)
+	}
+	b.err = errors.New("broken")
+	if err := n.Check(ctx, &r, &d); !errors.Is(err, b.err) {
+		t.Errorf("check: %v", err)
+	}
+	if err := n.CheckBatch(ctx, []weir.Request{r}, []weir.Decision{d}); !errors.Is(err, b.err) {
+		t.Errorf("batch: %v", err)
+	}
+	if err := n.Close(); !errors.Is(err, b.err) || b.closed != 1 {
+		t.Errorf("close: %v, closed %d times", err, b.closed)
+	}
+	if err := n.Close(); err != nil || b.closed != 1 {
+		t.Errorf("closing again: %v, closed %d times", err, b.closed)
+	}
+}

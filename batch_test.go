@@ -1,0 +1,62 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// A batch is decided as its requests are one by one, and those that cannot be are
+// told by their places, whatever is looked at ahead.
+func TestBatchIsOneByOne(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	open := func() *weir.Node {
+		n, err := weir.Open(context.Background(), weir.Config{
+			Rules: []byte("version: 1\nrules: [{name: towns, match: {path: ^/towns}, key: [user], limits: [3/minute, 5/hour]}]\n"),
+			Now:   func() time.Time { return now },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	rng := rand.New(rand.NewPCG(4, 2))
+	batched, single := open(), open()
+	for range 200 {
+		n := rng.IntN(40)
+		rs, ds := make([]weir.Request, n), make([]weir.Decision, n)
+		for i := range rs {
+			rs[i] = weir.Request{Path: "/towns", User: fmt.Sprint(rng.IntN(30))}
+			if rng.IntN(9) == 0 {
+				rs[i].Rule = "none"
+			}
+		}
+		err := batched.CheckBatch(context.Background(), rs, ds)
+		var bad *weir.BatchError
+		if err != nil && !errors.As(err, &bad) {
+			t.Fatal(err)
+		}
+		failed := map[int]bool{}
+		if bad != nil {
+			for _, i := range bad.Index {
+				failed[i] = true
+			}
+		}
+		for i := range rs {
+			var d weir.Decision
+			err := single.Check(context.Background(), &rs[i], &d)
+			if (err != nil) != failed[i] {
+				t.Fatalf("request %d of %d: %v, in the batch %v", i, n, err, failed[i])
+			}
+			if err == nil && (d.Allowed != ds[i].Allowed || d.RetryAfter != ds[i].RetryAfter || d.Len() != ds[i].Len()) {
+				t.Fatalf("request %d of %d: %+v, in the batch %+v", i, n, d, ds[i])
+			}
+		}
+		now = now.Add(time.Duration(rng.IntN(5000)) * time.Millisecond)
+	}
+}

@@ -1,0 +1,251 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// soon is how long a test waits for what must come. Nothing is measured by it: under
+// the race detector, on a machine that does other things, a ring alone takes seconds.
+const soon = 2 * time.Minute
+
+// until waits for ok.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	deadline := time.NewTimer(soon)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			tb.Fatalf("it never came to pass: %s", what)
+		}
+	}
+}
+
+// memberConfig is a member's, on ports that are free.
+func memberConfig(name, rules string, join ...string) weir.Config {
+	return weir.Config{Rules: []byte(rules), MaxKeys: 1_000_000, Cluster: &weir.ClusterConfig{
+		Name: name, PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join,
+	}}
+}
+
+// gossipAddr returns where a node gossips.
+func gossipAddr(n *weir.Node) string {
+	for _, m := range n.Members() {
+		if m.Self {
+			return m.Address
+		}
+	}
+	return ""
+}
+
+// three opens a cluster of three, and waits until all are ready. Under the race
+// detector it skips the test, which make wire runs without.
+func three(tb testing.TB, rules string) []*weir.Node {
+	tb.Helper()
+	if raceDetector {
+		tb.Skip("three nodes and two cores: long under the race detector; make wire runs it")
+	}
+	first := open(tb, memberConfig("node-1", rules))
+	nodes := []*weir.Node{first, nil, nil}
+	var opening sync.WaitGroup
+	for i := 1; i < 3; i++ {
+		opening.Go(func() {
+			nodes[i] = open(tb, memberConfig(fmt.Sprintf("node-%d", i+1), rules, gossipAddr(first)))
+		})
+	}
+	opening.Wait()
+	together(tb, nodes)
+	return nodes
+}
+
+// together waits until nodes see each other active, and hold what they should.
+func together(tb testing.TB, nodes []*weir.Node) {
+	tb.Helper()
+	for i, n := range nodes {
+		var s weir.ClusterStats
+		defer func() {
+			if tb.Failed() {
+				tb.Logf("node %d: %+v, ready %v", i, s, n.Ready())
+			}
+		}()
+		until(tb, "all see each other active and hold what they should", func() bool {
+			s, _ = n.ClusterStats()
+			return s.Members["active"] == len(nodes) && s.Unsettled == 0 && n.Ready() == nil
+		})
+	}
+}
+
+const hundred = `version: 1
+rules: [{name: towns, match: {path: "^/towns"}, limits: [{name: day, limit: 100, window: 1d, algorithm: fixed_window, align: first_hit}]}]
+`
+
+// Three nodes count one counter, whichever is asked.
+//
+// E2.
+func TestThreeNodesShareCounters(t *testing.T) {
+	nodes := three(t, hundred)
+	for u := range 50 {
+		user, allowed := fmt.Sprintf("user%d", u), 0
+		for i := range 120 {
+			d := check(t, nodes[i%3], weir.Request{Path: "/towns", User: user})
+			if d.Allowed {
+				allowed++
+			}
+			if s := d.Source.String(); s != "owner" {
+				t.Fatalf("%s was answered by %s", user, s)
+			}
+		}
+		if allowed != 100 {
+			t.Errorf("%s: %d admitted", user, allowed)
+		}
+	}
+}
+
+// A node that leaves takes no count with it, and one that comes back owns what
+// it owned.
+func TestLeaveAndComeBackLosesNothing(t *testing.T) {
+	nodes := three(t, hundred)
+	ctx := context.Background()
+	const users = 200
+	ask := func(n *weir.Node, u, times int) (allowed int) {
+		for range times {
+			if check(t, n, weir.Request{Path: "/towns", User: fmt.Sprint("user", u)}).Allowed {
+				allowed++
+			}
+		}
+		return allowed
+	}
+	for u := range users {
+		if got := ask(nodes[u%3], u, 50); got != 50 {
+			t.Fatalf("user %d: %d of 50 admitted", u, got)
+		}
+	}
+	if err := nodes[2].Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes[2].Leave(ctx); !errors.Is(err, weir.ErrClosed) {
+		t.Errorf("leaving twice: %v", err)
+	}
+	together(t, nodes[:2])
+	for u := range users {
+		if got := ask(nodes[u%2], u, 20); got != 20 {
+			t.Fatalf("user %d: %d of 20 admitted after a member left", u, got)
+		}
+	}
+	nodes[2] = open(t, memberConfig("node-3", hundred, gossipAddr(nodes[0])))
+	together(t, nodes)
+	for u := range users {
+		if got := ask(nodes[u%3], u, 60); got != 30 {
+			t.Errorf("user %d: %d admitted after a member came back, want the 30 that were left", u, got)
+		}
+	}
+}
+
+// Nodes that leave one after the other hand over to those that are left, and the
+// last has nobody to wait for.
+func TestAllLeave(t *testing.T) {
+	nodes := three(t, hundred)
+	for i := len(nodes) - 1; i >= 0; i-- {
+		if err := nodes[i].Leave(context.Background()); err != nil {
+			t.Errorf("node %d: %v", i+1, err)
+		}
+	}
+}
+
+// An answer names the member that decided each limit, whichever member is asked:
+// the same from all, and two for a check whose keys have two owners.
+func TestAnswersNameOwners(t *testing.T) {
+	nodes := three(t, `version: 1
+rules: [{name: login, keys: [[ip], [user]], limits: [{name: day, limit: 100, window: 1d}]}]
+`)
+	var d weir.Decision
+	several, owned := 0, map[string]int{}
+	for u := range 60 {
+		r := weir.Request{IP: fmt.Sprintf("192.0.2.%d", u), User: fmt.Sprint("user", u)}
+		var first [2]string
+		for i, n := range nodes {
+			if err := n.Check(context.Background(), &r, &d); err != nil {
+				t.Fatal(err)
+			}
+			a := n.Answer(&r, &d)
+			if len(a.Limits) != 2 {
+				t.Fatalf("%d limits", len(a.Limits))
+			}
+			got := [2]string{a.Limits[0].Owner, a.Limits[1].Owner}
+			if i == 0 {
+				first = got
+			}
+			if got != first || got[0] == "" || got[1] == "" {
+				t.Errorf("user %d: asked of node %d, %q decide; of the first, %q", u, i+1, got, first)
+			}
+		}
+		owned[first[0]]++
+		owned[first[1]]++
+		if first[0] != first[1] {
+			several++
+		}
+	}
+	if len(owned) != 3 || several == 0 {
+		t.Errorf("owners %v, %d checks of several", owned, several)
+	}
+	// Alone there is nobody to name, in the same memory too.
+	alone := open(t, weir.Config{Rules: []byte(hundred)})
+	r := weir.Request{Path: "/towns"}
+	if err := alone.Check(context.Background(), &r, &d); err != nil || alone.Answer(&r, &d).Limits[0].Owner != "" {
+		t.Errorf("alone: %+v, %v", alone.Answer(&r, &d), err)
+	}
+}
+
+// A key is in its owner's list of top keys by its name, though the owner itself was
+// never asked for it, alone or with keys of others.
+func TestTopKeysAskedElsewhere(t *testing.T) {
+	nodes := three(t, `version: 1
+rules:
+  - {name: login, match: {path: ^/login}, keys: [[ip], [user]], limits: [{name: day, limit: 1, window: 1d}]}
+  - {name: towns, match: {path: ^/towns}, limits: [{name: day, limit: 1, window: 1d}]}
+`)
+	for _, path := range []string{"/towns", "/login"} {
+		listed := 0
+		for u := range 12 {
+			r := weir.Request{Path: path, IP: fmt.Sprint("192.0.2.", u), User: fmt.Sprint("user", u)}
+			d := check(t, nodes[0], r)
+			i := d.Len() - 1 // the limit of the user
+			owner, name := d.Limit(i).Owner, nodes[0].KeyName(&r, d.Limit(i))
+			for _, n := range nodes[1:] {
+				if ownName(n) != owner {
+					continue
+				}
+				listed++
+				until(t, name+" is in the list of "+owner, func() bool {
+					check(t, nodes[0], r)
+					_, denied := n.Top(1000)
+					return slices.ContainsFunc(denied, func(k weir.TopKey) bool { return k.Name == name })
+				})
+			}
+		}
+		if listed == 0 {
+			t.Errorf("%s: the node that was asked owns all", path)
+		}
+	}
+}
+
+// ownName returns what a node is called.
+func ownName(n *weir.Node) string {
+	for _, m := range n.Members() {
+		if m.Self {
+			return m.Name
+		}
+	}
+	return ""
+}

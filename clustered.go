@@ -1,0 +1,277 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/cluster/gossip"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+	"github.com/weirlimit/weir/rules"
+)
+
+// enter begins something that the core is asked; the caller must call
+// closing.RUnlock unless there is an error.
+func (m *member) enter() error {
+	m.closing.RLock()
+	switch {
+	case m.closed:
+		m.closing.RUnlock()
+		return ErrClosed
+	case m.joining.Load():
+		m.closing.RUnlock()
+		return fmt.Errorf("%w: ask another one until it is ready", ErrJoining)
+	}
+	return nil
+}
+
+// decideTogether has the cluster decide a request.
+func (n *Node) decideTogether(set *rules.Set, r *Request, d *Decision, peek bool) error {
+	m := n.member
+	if err := m.enter(); err != nil {
+		return n.refused(err)
+	}
+	defer m.closing.RUnlock()
+	c := new(limiter.Charge)
+	match, err := set.Resolve(r, c)
+	if err != nil {
+		return n.refused(err)
+	}
+	c.Peek = peek
+	m.core.Check(c, d)
+	n.decidedTogether(set, r, c, match, d)
+	return nil
+}
+
+// decidedTogether completes a decision of the core's.
+func (n *Node) decidedTogether(set *rules.Set, r *Request, c *limiter.Charge, match rules.Match, d *Decision) {
+	n.member.checks.Add(1)
+	if d.Rule == "" {
+		d.Rule = match.Rule
+	}
+	if c.Unnamed != 0 {
+		n.nameKeys(set, r, c)
+	}
+	if n.watch != nil {
+		n.watch.Checked(d.Rule, d.Source, d.Allowed, d.ShadowDenied)
+	}
+}
+
+// batchTogether has the cluster decide those requests of a batch that can be
+// decided. Those of one owner travel together.
+func (n *Node) batchTogether(set *rules.Set, rs []Request, ds []Decision) error {
+	m := n.member
+	if err := m.enter(); err != nil {
+		return n.refused(err)
+	}
+	defer m.closing.RUnlock()
+	var bad BatchError
+	// They are not used again: a check that the deadline has ended may still be
+	// looked at for a moment.
+	charges, matches := make([]limiter.Charge, len(rs)), make([]rules.Match, len(rs))
+	for i := range rs {
+		var err error
+		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err != nil {
+			bad.add(i, &ds[i], n.refused(err))
+			charges[i].Clear() // then nothing is asked
+		}
+	}
+	m.core.CheckMany(charges, ds)
+	at := 0
+	for i := range rs {
+		if at < len(bad.Index) && bad.Index[at] == i {
+			ds[i].Allowed = false
+			at++
+			continue
+		}
+		n.decidedTogether(set, &rs[i], &charges[i], matches[i], &ds[i])
+	}
+	return bad.orNil()
+}
+
+func (m *member) refund(c *limiter.Charge, r Receipt) error {
+	if err := m.enter(); err != nil {
+		return err
+	}
+	defer m.closing.RUnlock()
+	done := make(chan struct{})
+	m.core.Refund(c, r, func() { close(done) })
+	<-done // the deadline bounds it
+	return nil
+}
+
+func (m *member) reset(c *limiter.Charge) (int, error) {
+	if err := m.enter(); err != nil {
+		return 0, err
+	}
+	defer m.closing.RUnlock()
+	count := make(chan int, 1)
+	m.core.Reset(c, func(n int) { count <- n })
+	return <-count, nil // the deadline bounds it
+}
+
+// ownedHere returns an error that names the owner of a charge's keys, if that is
+// not this node.
+func (m *member) ownedHere(c *limiter.Charge) error {
+	to, one := m.core.Owner(c)
+	switch {
+	case c.Len() == 0, one && to == m.membership.Self().Instance:
+		return nil
+	case !one:
+		return fmt.Errorf("%w: the request's keys have several owners, and none can explain all: ask for each key alone", ErrInvalid)
+	}
+	for _, o := range m.core.View().Members {
+		if o.Instance == to {
+			return fmt.Errorf("%w: only the owner of a key can explain it, which is member %q: ask there (HTTP %s, gRPC %s)",
+				ErrInvalid, o.Name, orUnknown(o.HTTPAddr), orUnknown(o.GRPCAddr))
+		}
+	}
+	return fmt.Errorf("%w: only the owner of a key can explain it, and none is known now: ask again", ErrInvalid)
+}
+
+func orUnknown(addr string) string {
+	if addr == "" {
+		return "at an address that it does not tell"
+	}
+	return addr
+}
+
+// Ready tells why the node should not be asked, nil if it may be. A node of a
+// cluster is ready when it has joined and holds what it should, and stays so
+// until it leaves; one that cannot get what it should hold (a minority, say) is
+// ready ten seconds after it joined, and answers by policy. The errors wrap
+// [ErrJoining], [ErrSettling] or [ErrLeaving], or are [ErrClosed].
+func (n *Node) Ready() error {
+	switch {
+	case n.closed.Load():
+		return ErrClosed
+	case n.member == nil:
+		return nil
+	}
+	return n.member.membership.Ready()
+}
+
+// HandOver is the first half of [Node.Leave]: the node hands over what it holds,
+// and goes on to take checks, which others decide. A program ends its servers
+// between HandOver and Leave, so that nobody is turned away. The errors are those
+// of Leave, and [ErrNoCluster].
+func (n *Node) HandOver(ctx context.Context) error {
+	switch {
+	case n.closed.Load():
+		return ErrClosed
+	case n.member == nil:
+		return ErrNoCluster
+	}
+	return n.member.handOver(ctx)
+}
+
+// Leave ends the node in good order: it hands over what it holds, says goodbye
+// to the other members, and closes. Until then checks go on. It takes a fraction
+// of a second, and 14 seconds at most. If the context ends before, or not all
+// could be handed over, the node is closed all the same, the others go on from
+// the copies that they have, and the error says so. It is [ErrClosed] where the
+// node is closed; without a cluster Leave is Close.
+func (n *Node) Leave(ctx context.Context) error {
+	if n.closed.Load() {
+		return ErrClosed
+	}
+	if n.member == nil {
+		return n.Close()
+	}
+	err := n.member.handOver(ctx)
+	if errors.Is(err, ErrLeaving) {
+		err = nil // it has handed over
+	}
+	if goodbye := n.member.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
+		// As where all leave at once. Nothing is lost by it: the state was seen to
+		// be leaving, and what was kept is handed over.
+		n.member.log.Info("not all members have heard the goodbye", "reason", goodbye)
+	}
+	if n.closed.Swap(true) {
+		return ErrClosed
+	}
+	return errors.Join(err, n.member.close(true))
+}
+
+// Members returns the members of the cluster as this node sees them, by name;
+// nil without a cluster. Of itself it tells more than of the others.
+func (n *Node) Members() []MemberInfo {
+	if n.member == nil {
+		return nil
+	}
+	return n.member.infos(n)
+}
+
+func (m *member) infos(n *Node) []MemberInfo {
+	m.mu.Lock()
+	members := m.members()
+	m.mu.Unlock()
+	self := m.membership.Self().Name
+	shares := m.core.View().Shares()
+	out := make([]MemberInfo, len(members))
+	for i := range members {
+		o := &members[i]
+		info := MemberInfo{
+			Name: o.Name, Address: o.GossipAddr, Instance: o.Instance.String(), State: o.State.String(),
+			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, Version: o.Version, RulesHash: o.RulesHash,
+		}
+		if o.State != peer.Dead {
+			info.Share = shares[o.Instance]
+		}
+		if o.Name == self {
+			s := m.core.Summary()
+			info.Self, info.Keys, info.Checks, info.ChecksPerSecond = true, n.table.Stats().Keys, m.checks.Load(), m.rate.Load()
+			info.Lag, info.Unacknowledged = s.Lag.Duration(), s.Unacknowledged
+		}
+		out[i] = info
+	}
+	return out
+}
+
+// Forget has a dead member count no more, for whatever asks for every member or
+// a majority: for one that will never come back. The others hear of it. If it
+// does come back it is a member again. The error wraps [ErrUnknownMember] or
+// [ErrInvalid], the latter for a live member, or is [ErrNoCluster] or
+// [ErrClosed].
+func (n *Node) Forget(name string) error {
+	switch {
+	case n.closed.Load():
+		return ErrClosed
+	case n.member == nil:
+		return ErrNoCluster
+	}
+	m := n.member
+	err := m.gossip.Forget(name)
+	known := m.membership.Forget(name)
+	switch {
+	case err == nil || errors.Is(err, gossip.ErrUnknown) && known:
+		return nil
+	case errors.Is(err, gossip.ErrAlive):
+		return fmt.Errorf("%w: member %q is alive: have it leave, by ending it with SIGTERM", ErrInvalid, name)
+	case errors.Is(err, gossip.ErrUnknown):
+		return fmt.Errorf("%w: %q", ErrUnknownMember, name)
+	}
+	return err
+}
+
+// ClusterStats returns what the node is to the cluster; false without one.
+func (n *Node) ClusterStats() (ClusterStats, bool) {
+	if n.member == nil {
+		return ClusterStats{}, false
+	}
+	m := n.member
+	s := ClusterStats{Members: map[string]int{}, Summary: m.core.Summary(), Events: map[string]uint64{}}
+	m.mu.Lock()
+	for _, o := range m.members() {
+		s.Members[o.State.String()]++
+	}
+	s.RulesDiffer = m.differ != ""
+	m.mu.Unlock()
+	s.Share = m.core.View().Shares()[m.membership.Self().Instance]
+	for e := range cluster.Events {
+		s.Events[e.String()] = m.core.Count(e)
+	}
+	return s, true
+}

@@ -1,0 +1,398 @@
+package weir
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/cluster/gossip"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/peer"
+	"github.com/weirlimit/weir/ring"
+	"github.com/weirlimit/weir/rules"
+	"github.com/weirlimit/weir/transport/peerlink"
+)
+
+// How long the parts of an orderly end may take.
+const (
+	goodbyeWithin  = 2 * time.Second
+	hangUpWithin   = time.Second
+	reportEvery    = limiter.Second
+	preparedAlways = 64 // members up to which all successors are computed beforehand
+)
+
+// member is a node's part in a cluster: the core, and what connects it to the
+// world.
+type member struct {
+	config     ClusterConfig
+	log        *slog.Logger
+	sched      *scheduler
+	core       *cluster.Core
+	gossip     *gossip.Gossip
+	links      *peerlink.Links
+	membership *cluster.Membership
+	fallback   *table.Table
+	peers      net.Listener
+
+	joining  atomic.Bool
+	checks   atomic.Uint64
+	rate     atomic.Uint64          // of checks, in the last second
+	counted  uint64                 // checks, by report only
+	reported [cluster.Events]uint64 // by report only
+
+	// closing is held for reading by each check, so that none is under way when the
+	// core stops.
+	closing sync.RWMutex
+	closed  bool
+	serving sync.WaitGroup
+
+	taking sync.Mutex // held while members are taken in; taken before mu
+
+	mu     sync.Mutex
+	ready  bool          // everything above is there
+	all    []peer.Member // of the last update
+	differ string        // how the rules of members differ, "" if they do not
+}
+
+// openMember makes a node a member. It returns when it listens and has tried the
+// addresses to join by once.
+func openMember(ctx context.Context, n *Node, c *Config) (_ *member, err error) {
+	m := &member{}
+	if m.config, err = c.Cluster.withDefaults(); err != nil {
+		return nil, err
+	}
+	m.log = m.config.Logger
+	m.sched = &scheduler{opened: n.opened, start: n.start}
+	if m.peers, err = new(net.ListenConfig).Listen(ctx, "tcp", m.config.PeerAddr); err != nil {
+		return nil, fmt.Errorf("weir: cannot listen for other members on Cluster.PeerAddr %q: %w", m.config.PeerAddr, err)
+	}
+	if c.ClusterName == "" {
+		c.ClusterName = rules.DefaultClusterName
+	}
+	self, err := m.startGossip(ctx, n, c)
+	if err != nil {
+		return nil, errors.Join(err, m.peers.Close())
+	}
+	if err := m.assemble(n, c, self); err != nil {
+		return nil, errors.Join(err, m.gossip.Close(), m.peers.Close())
+	}
+	return m, nil
+}
+
+// startGossip begins to look for others, and returns what this node says of
+// itself.
+func (m *member) startGossip(ctx context.Context, n *Node, c *Config) (peer.Member, error) {
+	host := m.config.Advertise
+	if h, _, err := net.SplitHostPort(m.peers.Addr().String()); err == nil && host == "" {
+		if ip := net.ParseIP(h); ip != nil && !ip.IsUnspecified() {
+			host = h
+		}
+	}
+	instance, err := newInstance()
+	if err != nil {
+		return peer.Member{}, err
+	}
+	self := peer.Member{
+		Name: m.config.Name, Instance: instance, State: peer.Active,
+		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr,
+		RulesHash: n.RulesHash(), Wire: peerlink.Wire, Version: m.config.Version,
+	}
+	if len(m.config.Join) > 0 {
+		self.State = peer.Joining
+		m.joining.Store(true)
+	}
+	m.advertise(&self, host)
+	m.gossip, err = gossip.Open(ctx, gossip.Config{
+		Name: self.Name, Instance: instance, ClusterName: c.ClusterName, RingConfig: ring.ConfigHash(),
+		BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
+		Meta: self, Logger: m.log, OnMembers: m.onMembers, // it logs who is refused
+	})
+	if err != nil {
+		return self, err
+	}
+	if host == "" {
+		// It is bound to every address: gossip has chosen one for itself.
+		for _, o := range m.gossip.Members() {
+			if h, _, err := net.SplitHostPort(o.GossipAddr); err == nil && o.Name == self.Name {
+				m.advertise(&self, h)
+			}
+		}
+		return self, m.gossip.Update(self)
+	}
+	return self, nil
+}
+
+// advertise completes the addresses that others are told.
+func (m *member) advertise(self *peer.Member, host string) {
+	if m.config.Advertise != "" {
+		_, port, _ := net.SplitHostPort(m.peers.Addr().String()) // it is one that is listened on
+		self.PeerAddr = net.JoinHostPort(host, port)
+	}
+	self.PeerAddr = reachable(self.PeerAddr, host)
+	self.GRPCAddr, self.HTTPAddr = reachable(self.GRPCAddr, host), reachable(self.HTTPAddr, host)
+}
+
+func newInstance() (peer.Instance, error) {
+	var b [8]byte
+	if _, err := crand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("weir: no instance can be drawn: %w", err)
+	}
+	return peer.Instance(binary.BigEndian.Uint64(b[:]) | 1), nil // 0 is none
+}
+
+// assemble makes the core, the links and the membership, and lets them go.
+func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
+	w := &wire{}
+	var clock func() limiter.Tick
+	if n.now != nil {
+		clock = n.tick // for counters only: what nodes wait for is real
+	}
+	m.fallback = table.New(table.Config{MaxKeys: c.MaxKeys, Overflow: c.Overflow})
+	m.core = cluster.New(cluster.Config{
+		Self: self, Table: n.table, Fallback: m.fallback, Scheduler: m.sched, Network: w,
+		Rand:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		Rule:     func(name string) *limiter.Rule { return n.rules.Load().Rule(name) },
+		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m), Clock: clock,
+		CachedDenials: m.config.CachedDenials,
+	})
+	var err error
+	m.links, err = peerlink.New(peerlink.Config{
+		Self: self, ClusterName: c.ClusterName, RingConfig: ring.ConfigHash(), Secret: c.Secret, Frames: m.core, Logger: m.log,
+	})
+	if err != nil {
+		return err
+	}
+	w.links.Store(m.links)
+	config := cluster.MembershipConfig{
+		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
+		Tell: m.tell, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
+	}
+	if len(m.config.Join) > 0 {
+		config.Seeds = m.gossip.JoinAddresses
+	}
+	m.serving.Go(func() {
+		if err := m.links.Serve(m.peers); err != nil {
+			m.log.Error("other members cannot ask this node any more", "error", err)
+		}
+	})
+	m.membership = cluster.NewMembership(config)
+	m.mu.Lock()
+	m.ready = true
+	m.mu.Unlock()
+	m.onMembers(nil)
+	m.sched.After(reportEvery, m.report)
+	return nil
+}
+
+// seeds is how many addresses there are to join by, 0 for a node that joins
+// nobody.
+func (m *member) seeds() int {
+	if len(m.config.Join) == 0 {
+		return 0
+	}
+	return m.gossip.JoinAddresses()
+}
+
+// newRing builds a ring, with what of it takes time.
+func newRing(names []string) (cluster.Ring, error) {
+	r, err := ring.New(names)
+	if err != nil {
+		return nil, err
+	}
+	for i := range names[:min(len(names), preparedAlways)] {
+		r.Prepare(i)
+	}
+	return r, nil
+}
+
+// wire tells the links what the core has to send.
+type wire struct {
+	links atomic.Pointer[peerlink.Links]
+}
+
+// Wake implements cluster.Network.
+func (w *wire) Wake(to peer.Instance) {
+	if l := w.links.Load(); l != nil {
+		l.Wake(to)
+	}
+}
+
+// listener is told what the core complains of.
+type listener member
+
+// Event implements cluster.Observer: the core counts for itself.
+func (*listener) Event(cluster.Event, int) {}
+
+// Complain is told of what the core could not do.
+func (l *listener) Complain(what string, err error) {
+	l.log.Error("the cluster cannot do something", "what", what, "error", err)
+}
+
+// onMembers takes in who is there: who it is now, which may be news since the
+// call.
+func (m *member) onMembers([]peer.Member) {
+	m.mu.Lock()
+	ready := m.ready
+	m.mu.Unlock()
+	if !ready {
+		return // it is called again when all is there
+	}
+	m.taking.Lock()
+	defer m.taking.Unlock()
+	members := m.gossip.Members()
+	m.links.SetMembers(members)
+	m.membership.Update(members)
+	m.mu.Lock()
+	m.all = slices.Clone(members)
+	m.mu.Unlock()
+	m.compareRules()
+}
+
+// compareRules says, when that changes, whether members have different rules.
+func (m *member) compareRules() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	differ := rulesOf(m.members())
+	switch {
+	case differ == m.differ:
+		return
+	case differ != "":
+		m.log.Warn("members have different rules: each decides by its own for the keys that it owns; give all the same", "hashes", differ)
+	default:
+		m.log.Info("all members have the same rules")
+	}
+	m.differ = differ
+}
+
+// members returns all that are known, with this node as it is now. m.mu is held.
+func (m *member) members() []peer.Member {
+	self := m.membership.Self()
+	out := slices.DeleteFunc(slices.Clone(m.all), func(o peer.Member) bool { return o.Name == self.Name })
+	for i := range m.all {
+		if m.all[i].Name == self.Name {
+			self.GossipAddr = m.all[i].GossipAddr
+		}
+	}
+	i, _ := slices.BinarySearchFunc(out, self.Name, func(o peer.Member, name string) int {
+		switch {
+		case o.Name < name:
+			return -1
+		case o.Name > name:
+			return 1
+		}
+		return 0
+	})
+	return slices.Insert(out, i, self)
+}
+
+// setRules tells the others which rules are in force here.
+func (m *member) setRules(hash uint64) {
+	m.membership.SetRules(hash)
+	m.compareRules()
+}
+
+// tell tells the others what this node is now.
+func (m *member) tell(self peer.Member) {
+	if m.joining.Swap(self.State == peer.Joining) && self.State == peer.Active && !m.gossip.SeedAnswered() {
+		m.logAlone()
+	}
+	if err := m.gossip.Update(self); err != nil && !errors.Is(err, gossip.ErrClosed) {
+		m.log.Error("the others cannot be told what this node is", "error", err)
+	}
+	m.log.Info("this node is "+self.State.String(), "member", self.Name, "instance", self.Instance.String())
+}
+
+// logAlone says that this node found nobody to join. That the first node of a
+// cluster does not is as it should be.
+func (m *member) logAlone() {
+	if m.gossip.JoinAddresses() == 1 {
+		m.log.Info("no address to join by is another node's, so this node is the first", "join", m.config.Join)
+		return
+	}
+	args := []any{"join", m.config.Join}
+	if err := m.gossip.Silence(); err != nil {
+		args = append(args, "last", err)
+	}
+	m.log.Warn("no address to join by has answered: this node goes on without the others, and keeps asking; "+
+		"they must be addresses of gossip (--gossip-addr of the others)", args...)
+}
+
+// report says from time to time what happened to partitions.
+func (m *member) report() {
+	checks := m.checks.Load()
+	m.rate.Store(checks - m.counted)
+	m.counted = checks
+	for e := range cluster.Events {
+		n := m.core.Count(e)
+		news := n - m.reported[e]
+		if news == 0 {
+			continue
+		}
+		m.reported[e] = n
+		switch e {
+		case cluster.EventTakeover:
+			m.log.Warn("partitions were taken over, as their owner did not answer", "partitions", news)
+		case cluster.EventRecovered:
+			m.log.Warn("partitions go on from copies that may be old, as nothing better was left", "partitions", news)
+		case cluster.EventFenced:
+			m.log.Warn("another member has taken over partitions of this node", "partitions", news)
+		case cluster.EventHandoff:
+			m.log.Info("partitions were handed over", "partitions", news)
+		case cluster.EventLate:
+			m.log.Warn("this node stood still for a while: it was paused, or has too little CPU", "times", news)
+		case cluster.EventFallback:
+			m.log.Warn("checks were answered by policy, as neither owner nor heir did", "checks", news)
+		default:
+			m.log.Debug("partitions changed", "what", e.String(), "times", news)
+		}
+	}
+	m.sched.After(reportEvery, m.report)
+}
+
+// handOver hands over what this node owns. The error says that not all was in
+// time.
+func (m *member) handOver(ctx context.Context) error {
+	done := make(chan bool, 1)
+	if err := m.membership.Leave(func(whole bool) { done <- whole }); err != nil {
+		return err
+	}
+	select {
+	case whole := <-done:
+		if !whole {
+			return errors.New("weir: not all that this node held could be handed over in time; the others go on from their copies")
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("weir: the time for leaving ended before all was handed over: %w", ctx.Err())
+	}
+	return nil
+}
+
+// close ends the member; if it is orderly, what is under way to others is sent.
+func (m *member) close(orderly bool) error {
+	m.closing.Lock()
+	m.closed = true
+	m.closing.Unlock()
+	m.membership.Close()
+	err := m.gossip.Close()
+	if orderly {
+		ctx, cancel := context.WithTimeout(context.Background(), hangUpWithin)
+		defer cancel()
+		err = errors.Join(err, m.links.Shutdown(ctx))
+	}
+	m.links.Close()
+	m.core.Close()
+	m.sched.close()
+	m.serving.Wait()
+	return err
+}

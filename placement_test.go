@@ -1,0 +1,61 @@
+package weir_test
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/rules"
+)
+
+// A node on its own has no placement. Members that see the same have the same, by
+// which anybody finds the owner of a key: the only one that can explain it. Other
+// rules are another placement.
+func TestPlacement(t *testing.T) {
+	const before = "version: 1\nrules:\n  - {name: all, limits: [5/minute]}\n"
+	if p := open(t, weir.Config{Rules: []byte(before)}).Placement(); p != nil {
+		t.Errorf("%+v", p)
+	}
+	nodes := three(t, before)
+	until(t, "all have the same placement", func() bool {
+		v := nodes[0].Placement().View
+		return v != 0 && nodes[1].Placement().View == v && nodes[2].Placement().View == v
+	})
+	p := nodes[1].Placement()
+	if p != nodes[1].Placement() || string(p.Rules) != before || len(p.Members) != 3 || len(p.Owners) != table.Partitions {
+		t.Fatalf("%+v", p)
+	}
+	set, err := rules.Parse("rules", p.Rules, rules.Options{Seeds: p.Seeds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, user := range []string{"ada", "bob", "cleo", "dan", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "leo"} {
+		r := weir.Request{Path: "/towns", User: user}
+		var c limiter.Charge
+		if _, err := set.Resolve(&r, &c); err != nil {
+			t.Fatal(err)
+		}
+		owner := p.Members[p.Owners[table.PartitionOf(c.Key(0))%table.Partitions]-1].Name
+		seen[owner] = true
+		for _, n := range nodes {
+			for _, m := range n.Members() {
+				if m.Self && m.Name == owner {
+					if _, err := n.Explain(t.Context(), &r); err != nil {
+						t.Errorf("%s should own %s: %v", owner, user, err)
+					}
+				}
+			}
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("the owners are %v", seen)
+	}
+	if err := nodes[1].SetRules([]byte("version: 1\nrules:\n  - {name: all, limits: [6/minute]}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if q := nodes[1].Placement(); q.View == p.View || string(q.Rules) == string(p.Rules) {
+		t.Error("other rules are the same placement")
+	}
+}
