@@ -82,11 +82,15 @@ func (r *running) end(want int) {
 // until waits for the program to say something.
 func (r *running) until(text string) {
 	r.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(r.err.String()+r.out.String(), text); {
-		if time.Now().After(end) {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	end := time.After(20 * time.Second)
+	for !strings.Contains(r.err.String()+r.out.String(), text) {
+		select {
+		case <-look.C:
+		case <-end:
 			r.t.Fatalf("%q was never said\n%s%s", text, &r.out, &r.err)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -140,7 +144,15 @@ func TestBadUsage(t *testing.T) {
 		"unknown root flag":     {"", "--rule x", 2, "there is no flag --rule: did you mean --rules?"},
 		"nothing like a flag":   {"", "--zzzzzz", 2, "there is no flag --zzzzzz; see"},
 		"unknown shorthand":     {"", "-z", 2, "unknown shorthand flag"},
-		"later flag":            {"", "serve --join x", 2, "there is no flag --join"},
+		"later flag":            {"", "serve --tls x", 2, "there is no flag --tls"},
+		"join without a port":   {"", "serve --join node-1", 2, "give HOST:PORT of a member's gossip"},
+		"join nobody's port":    {"", "serve --join node-1:7946,:1", 2, "give HOST:PORT of a member's gossip"},
+		"ring of nobody":        {"", "serve --share-ring", 2, "--share-ring is for a member of a cluster: give --name or --join too"},
+		"join and redis":        {"", "serve --name a --backend redis --redis-addr r:1", 2, "share counters without a cluster"},
+		"advertise a port":      {"", "serve --name a --advertise h:1", 2, "give the host alone"},
+		"no such replication":   {"", "serve --replication twice", 2, "give one of lag, strict, off"},
+		"no time for owners":    {"", "serve --name a --deadline 0s", 2, "--deadline 0s is out of range"},
+		"no port for members":   {"", "serve --name a --peer-addr=", 2, "--peer-addr and --gossip-addr must not be empty"},
 		"arguments to serve":    {"", "serve rules.yaml", 2, `"node serve" takes no arguments, but "rules.yaml" was given`},
 		"arguments to demo":     {"", "demo x", 2, "takes no arguments"},
 		"arguments to version":  {"", "version x", 2, "takes no arguments"},
@@ -167,6 +179,19 @@ func TestBadUsage(t *testing.T) {
 		"secret a directory":    {"", "--secret-file " + t.TempDir(), 1, "is not a regular file"},
 		"port in use":           {"", strings.Join(free("--http-addr", used), " "), 1, "cannot listen on " + used + ": another program has that port; stop it, or choose another address with --http-addr"},
 		"demo, port in use":     {"", "demo --http-addr 127.0.0.1:0 --grpc-addr " + used, 1, "cannot listen on " + used + " … with --grpc-addr … node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0"},
+		"backend":               {"", "--backend disk", 2, "--backend … give one of memory, redis"},
+		"redis without address": {"", "--backend redis", 2, "--backend redis needs --redis-addr: give HOST:PORT, such as 127.0.0.1:6379"},
+		"redis address only":    {"WEIR_REDIS_ADDR=r:1", "", 2, "--redis-addr is given, but counters are kept in memory: give --backend redis too"},
+		"redis port alone":      {"", "--redis-addr 6379", 2, "--redis-addr … give HOST:PORT"},
+		"redis without host":    {"", "--redis-addr :6379", 2, "the host is missing"},
+		"redis addresses":       {"", "--redis-addr a:1,,b:2", 2, "several with commas between"},
+		"redis of both kinds":   {"", "--backend redis --redis-addr a:1 --redis-cluster --redis-sentinel-master m", 2, "are both given"},
+		"redis-db":              {"", "--backend redis --redis-addr a:1,b:2 --redis-db 1", 2, "--redis-db 1 is out of range"},
+		"redis-timeout":         {"", "--backend redis --redis-addr a:1 --redis-timeout 0", 2, "--redis-timeout 0s is out of range: give 1ms to 1m"},
+		"redis-ca-file":         {"", "--backend redis --redis-addr a:1 --redis-ca-file x", 2, "--redis-ca-file is for --redis-tls"},
+		"redis-nodes":           {"", "--redis-nodes 0", 2, "--redis-nodes … give a whole number above 0"},
+		"redis password file":   {"", "--backend redis --redis-addr a:1 --redis-password-file none", 1, "password file none cannot be read: no such file"},
+		"redis certificates":    {"", "--backend redis --redis-addr a:1 --redis-tls --redis-ca-file " + file(t, "ca", "x"), 1, "has no certificate in PEM form"},
 		"no rules file":         {"", strings.Join(free("--rules", "none.yaml"), " "), 1, "rules file none.yaml cannot be opened: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,6 +321,17 @@ func get(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
+// A duration in the log has its unit, for machines as for people.
+func TestLoggedDurations(t *testing.T) {
+	for _, person := range []bool{false, true} {
+		var out bytes.Buffer
+		newLogger(&out, person, "info").With("every", time.Minute).WithGroup("g").Info("done", "took", 1500*time.Millisecond)
+		if got := out.String(); !strings.Contains(got, "1.5s") || !strings.Contains(got, "1m0s") {
+			t.Errorf("person %t: %s", person, got)
+		}
+	}
+}
+
 // The life of a node: it starts, without a command too, decides, reloads and
 // stops; its log is JSON.
 func TestServe(t *testing.T) {
@@ -414,13 +450,19 @@ func TestOptions(t *testing.T) {
 	values := map[string]string{
 		"rules": "r.yaml", "http-addr": "h:1", "grpc-addr": "g:2", "pprof-addr": "p:3", "log-level": "DEBUG",
 		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "overflow": "allow", "allow-request-limits": "true",
-		"allow-reset": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
+		"allow-reset": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
+		"backend": "redis", "redis-addr": "a:1,/b", "redis-cluster": "true", "redis-sentinel-master": "m", "redis-db": "4",
+		"redis-username": "u", "redis-password-file": file(t, "password", "p\r\n"), "redis-tls": "true", "redis-ca-file": "",
+		"redis-timeout": "15ms", "redis-nodes": "3",
+		"name": "n", "join": "j:1, k:2", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true",
+		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
 	}
 	o := newOptions()
+	o.member = true
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.addServeFlags(f)
 	for _, name := range settings() {
-		if values[name] == "" {
+		if _, tested := values[name]; !tested {
 			t.Errorf("--%s is not tested here", name)
 		}
 		if err := f.Set(name, values[name]); err != nil {
@@ -430,8 +472,26 @@ func TestOptions(t *testing.T) {
 	c, err := o.config(nil)
 	if err != nil || c.RulesFile != "r.yaml" || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.PprofAddr != "p:3" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.Overflow != weir.OverflowAllow ||
-		!c.AllowRequestLimits || !c.AllowReset || c.ClusterName != "c" || string(c.Secret) != "s" || o.logLevel.value != "debug" {
+		!c.AllowRequestLimits || !c.AllowReset || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
+	}
+	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "k:2"}) || m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
+		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 {
+		t.Errorf("%+v", m)
+	}
+	if r := c.Redis; r == nil || !slices.Equal(r.Addrs, []string{"a:1", "/b"}) || !r.Cluster || r.SentinelMaster != "m" || r.DB != 4 ||
+		r.Username != "u" || r.Password != "p" || r.TLS == nil || r.Timeout != 15*time.Millisecond || r.Nodes != 3 {
+		t.Errorf("%+v", r)
+	}
+	for name, keys := range map[string]string{"no base64": "x\n", "a short key": "AAAA\n", "none": "# a\n"} {
+		o := newOptions()
+		o.member, o.cluster.gossipKeyFile = true, file(t, "keys", keys)
+		if _, err := o.config(nil); err == nil || !strings.Contains(err.Error(), "gossip key file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if c, err := newOptions().config(nil); err != nil || c.Redis != nil || c.Cluster != nil {
+		t.Errorf("without --backend redis: %+v, %v", c.Redis, err)
 	}
 	if defaultMaxKeys != table.DefaultMaxKeys {
 		t.Errorf("the help says that --max-keys is %d", defaultMaxKeys)

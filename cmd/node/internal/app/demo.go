@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/node/internal/demo"
 	"github.com/weirlimit/weir/cmd/node/internal/server"
 )
@@ -17,9 +21,11 @@ func (a *app) demoCommand() *cobra.Command {
 	o.logLevel.value = "warn" // what it shows is on standard output
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show a node at work, with rules and traffic of its own",
-		Long: `Starts a node with built-in rules, lets four users ask it, shows what it decides,
-and says how to ask it with curl, grpcurl and Go. Ctrl-C ends it.`,
+		Short: "Show three nodes at work, with rules and traffic of their own",
+		Long: `Starts a cluster of three nodes with built-in rules, lets four users ask them in
+turn, shows what they decide, and says how to ask them with curl, grpcurl and Go.
+The addresses are the first node's; the ports of the others are 100 and 200 above.
+Ctrl-C ends it.`,
 		Example: `  node demo
   node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0`,
 		Args: noArgs,
@@ -29,6 +35,13 @@ and says how to ask it with curl, grpcurl and Go. Ctrl-C ends it.`,
 	completeFlags(cmd)
 	return cmd
 }
+
+// demoNodes is how many nodes the demo runs, and demoStep how far their ports are
+// apart.
+const (
+	demoNodes = 3
+	demoStep  = 100
+)
 
 func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 	log, err := a.prepare(cmd, o)
@@ -40,34 +53,109 @@ func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 		return err
 	}
 	c.Rules = demo.Rules
-	s, err := server.Start(cmd.Context(), c)
+	servers, err := startDemo(cmd.Context(), c)
 	if err != nil {
 		return portsTaken(err)
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
+	var nodes []demo.Node
+	failed := make(chan error, len(servers))
+	for _, s := range servers {
+		nodes = append(nodes, demo.Node{Checker: s.Node(), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr()})
+		go func() {
+			select {
+			case err := <-s.Failed():
+				failed <- err
+			case <-ctx.Done():
+			}
+		}()
+	}
 	shown := make(chan error, 1)
 	go func() {
-		shown <- demo.Run(ctx, demo.Config{
-			Nodes: []demo.Node{{Checker: s.Node(), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr()}},
-			Out:   a.Out, Terminal: a.OutTerminal,
-		})
+		shown <- demo.Run(ctx, demo.Config{Nodes: nodes, Out: a.Out, Terminal: a.OutTerminal})
 	}()
 	for {
 		select {
 		case err := <-shown: // the output is gone, or the context
-			return errors.Join(err, s.Stop())
-		case err := <-s.Failed():
+			return errors.Join(err, servers.Stop())
+		case err := <-failed:
 			cancel()
-			return errors.Join(err, <-shown, s.Stop())
+			return errors.Join(err, <-shown, servers.Stop())
 		case sig := <-a.Signals:
 			if sig == syscall.SIGHUP {
 				continue // the rules are built in
 			}
 			cancel()
-			return errors.Join(<-shown, a.stop(log, s, sig.String()))
+			return errors.Join(<-shown, a.stop(log, servers, sig.String()))
 		}
 	}
+}
+
+// demoServers are the nodes of the demo.
+type demoServers []*server.Server
+
+// Stop ends the nodes one after the other, the last first: each hands over to
+// those that are left.
+func (d demoServers) Stop() error {
+	var all error
+	for _, s := range slices.Backward(d) {
+		all = errors.Join(all, s.Stop())
+	}
+	return all
+}
+
+// startDemo starts the nodes, each to join the first, and waits until they are
+// ready.
+func startDemo(ctx context.Context, c server.Config) (demoServers, error) {
+	var out demoServers
+	var join []string
+	var err error
+	for i := range demoNodes {
+		each := c
+		each.HTTPAddr, each.GRPCAddr = portsAway(c.HTTPAddr, i*demoStep), portsAway(c.GRPCAddr, i*demoStep)
+		each.Cluster = &weir.ClusterConfig{
+			Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Version: c.Version,
+		} // without a logger: who comes and goes is no news here
+		var s *server.Server
+		if s, err = server.Start(ctx, each); err != nil {
+			break
+		}
+		out = append(out, s)
+		if i == 0 {
+			join = []string{s.Node().Members()[0].Address}
+		}
+	}
+	for i := 0; err == nil && i < len(out); i++ {
+		err = awaitReady(ctx, out[i])
+	}
+	if err != nil {
+		return nil, errors.Join(err, out.Stop())
+	}
+	return out, nil
+}
+
+// awaitReady waits until a node is ready.
+func awaitReady(ctx context.Context, s *server.Server) error {
+	ready := make(chan struct{})
+	s.WhenReady(func() { close(ready) })
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// portsAway returns an address with another port; port 0 takes a free one in any
+// case.
+func portsAway(addr string, by int) string {
+	host, port, err := net.SplitHostPort(addr)
+	n, bad := strconv.Atoi(port)
+	if err != nil || bad != nil || n == 0 {
+		return addr
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n+by))
 }
 
 // portsTaken says how to have the demo elsewhere.

@@ -31,8 +31,13 @@ type options struct {
 	secretFile                     string
 	clusterName                    string
 	allowRequestLimits, allowReset bool
+	shareRing                      bool
 	shutdownDelay, shutdownTimeout time.Duration
 	logLevel                       choice
+	redis                          redisOptions
+	cluster                        clusterOptions
+	member                         bool // of a cluster
+	clockOffset                    time.Duration
 }
 
 func newOptions() *options {
@@ -41,6 +46,8 @@ func newOptions() *options {
 		overflow:        choice{"deny", []string{"deny", "allow"}},
 		logLevel:        choice{"info", []string{"debug", "info", "warn", "error"}},
 		shutdownTimeout: 15 * time.Second,
+		redis:           newRedisOptions(),
+		cluster:         newClusterOptions(),
 	}
 }
 
@@ -58,13 +65,24 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`; it is followed as it changes (default none: all is allowed)")
 	o.addCommonFlags(f)
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "go on serving for so long after /readyz said no, for load balancers to notice")
-	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one for each key and limit; 10 million take 700 MB")
+	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one a key and limit; 10 million take 700 MB")
 	f.Var(&o.overflow, "overflow", "decide keys beyond that by `MODE`: deny or allow")
+	o.cluster.addFlags(f)
+	o.redis.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "let requests bring limits of their own")
 	f.BoolVar(&o.allowReset, "allow-reset", false, "let counters be reset")
+	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member to ask, with the rules and what keys the hash of counters")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` that keeps the counters of clusters apart")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
 	f.Var(&o.pprofAddr, "pprof-addr", "serve profiles at `HOST:PORT` (default nowhere)")
+}
+
+// addTestFlags adds what is for tests of clusters alone: no help shows it, and no
+// variable of the environment stands for it.
+func (o *options) addTestFlags(f *pflag.FlagSet) {
+	const name = "test-clock-offset"
+	f.DurationVar(&o.clockOffset, name, 0, "for tests: have the clock of counters be wrong by so much")
+	_ = f.MarkHidden(name) // fails for a flag that is not there
 }
 
 // completeFlags tells the shell what may follow a flag.
@@ -78,7 +96,7 @@ func completeFlags(cmd *cobra.Command) {
 			switch f.Name {
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file":
+			case "secret-file", "gossip-key-file", "redis-password-file", "redis-ca-file":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
@@ -100,7 +118,14 @@ func (o *options) validate(cmd *cobra.Command) error {
 	case o.clusterName == "":
 		return usage(cmd, "--cluster-name must not be empty")
 	}
-	return nil
+	o.member = cmd.Flags().Lookup("join") != nil && o.cluster.wanted(cmd)
+	if err := o.cluster.validate(cmd, o.redis.backend.value == "redis"); err != nil {
+		return err
+	}
+	if o.shareRing && !o.member {
+		return usage(cmd, "--share-ring is for a member of a cluster: give --name or --join too")
+	}
+	return o.redis.validate(cmd)
 }
 
 // config is what the server is to be.
@@ -108,40 +133,45 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	c := server.Config{
 		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), PprofAddr: string(o.pprofAddr), RulesFile: o.rules,
 		MaxKeys: int(o.maxKeys), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
-		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset,
+		Replication:        o.cluster.copying(),
+		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, ShareRing: o.shareRing,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
+		ClockOffset: o.clockOffset,
 	}
 	if o.overflow.value == "allow" {
 		c.Overflow = weir.OverflowAllow
 	}
-	if o.secretFile == "" {
-		return c, nil
-	}
 	var err error
-	c.Secret, err = readSecret(o.secretFile)
+	if c.Cluster, err = o.cluster.config(log, o.member); err != nil {
+		return c, err
+	}
+	if c.Redis, err = o.redis.config(log); err != nil || o.secretFile == "" {
+		return c, err
+	}
+	c.Secret, err = readSecret("secret file", o.secretFile)
 	return c, err
 }
 
-// readSecret reads a secret without the end of its line, which editors add.
-func readSecret(name string) ([]byte, error) {
+// readSecret reads a file without the end of its last line, which editors add.
+func readSecret(kind, name string) ([]byte, error) {
 	const most = 64 << 10
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("secret file %s is not a regular file", name)
+		return nil, fmt.Errorf("%s %s is not a regular file", kind, name)
 	case err == nil && info.Size() > most:
-		return nil, fmt.Errorf("secret file %s has more than %d KiB; is it another file?", name, most>>10)
+		return nil, fmt.Errorf("%s %s has more than %d KiB; is it another file?", kind, name, most>>10)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
 		if p := (*os.PathError)(nil); errors.As(err, &p) {
 			err = p.Err
 		}
-		return nil, fmt.Errorf("secret file %s cannot be read: %w", name, err)
+		return nil, fmt.Errorf("%s %s cannot be read: %w", kind, name, err)
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	if text == "" {
-		return nil, fmt.Errorf("secret file %s is empty", name)
+		return nil, fmt.Errorf("%s %s is empty", kind, name)
 	}
 	return []byte(text), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/node/internal/server"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -27,15 +28,25 @@ The rules file is read again when it changes and on SIGHUP; a bad one is
 refused, and the old rules stay in force. SIGTERM and SIGINT end the node after
 it has answered what it has begun; a second one ends it at once.
 
+With --name or --join the node is a member of a cluster: members share all
+counters, each of which one of them keeps, with a copy at another. A member that
+is ended hands over what it keeps. With --backend redis counters are kept in
+Redis, and shared with all nodes that use the same.
+
 There is no TLS and no authentication yet: keep the addresses on a network that
 you trust.`,
 		Example: `  node serve --rules rules.yaml
   node serve --rules rules.yaml --max-keys 1000000 --overflow allow
+  node serve --rules rules.yaml --name node-1
+  node serve --rules rules.yaml --name node-2 --join 127.0.0.1:7946 --peer-addr 127.0.0.1:7957 \
+    --gossip-addr 127.0.0.1:7956 --http-addr 127.0.0.1:8180 --grpc-addr 127.0.0.1:8181
+  node serve --rules rules.yaml --backend redis --redis-addr 127.0.0.1:6379
   WEIR_RULES=/etc/weir/rules.yaml WEIR_LOG_LEVEL=debug node serve`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, o) },
 	}
 	o.addServeFlags(cmd.Flags())
+	o.addTestFlags(cmd.Flags())
 	completeFlags(cmd)
 	return cmd
 }
@@ -49,18 +60,33 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return a.cannotStart(log, err)
 	}
+	if c.Redis != nil {
+		redisstore.LogClientTo(log)
+	}
 	s, err := server.Start(cmd.Context(), c)
 	if err != nil {
 		return a.cannotStart(log, err)
+	}
+	if o.clockOffset != 0 {
+		log.Warn("the clock of counters is wrong on purpose; this is for tests", "by", o.clockOffset.String())
 	}
 	if o.rules == "" {
 		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
 	}
 	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version", build()}
+	if c.Redis != nil {
+		args = append(args, "redis", o.redis.addrs.String())
+	}
 	if at := s.PprofAddr(); at != "" {
 		args = append(args, "pprof", at)
 	}
-	log.Info("the node is ready", args...)
+	if c.Cluster == nil {
+		log.Info("the node is ready", args...)
+	} else {
+		args = append(args, "member", c.Cluster.Name)
+		log.Info("the node listens", args...)
+		s.WhenReady(func() { log.Info("the node is ready", args...) })
+	}
 	return a.untilToldToStop(cmd.Context(), log, s)
 }
 
@@ -86,10 +112,20 @@ func newLogger(out io.Writer, person bool, level string) *slog.Logger {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		l = slog.LevelInfo // not reached: the flag takes levels only
 	}
+	o := &slog.HandlerOptions{Level: l, ReplaceAttr: spellDuration}
 	if person {
-		return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: l}))
+		return slog.New(slog.NewTextHandler(out, o))
 	}
-	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l}))
+	return slog.New(slog.NewJSONHandler(out, o))
+}
+
+// spellDuration has durations read as 1.5s in JSON too, where they would be
+// nanoseconds without a unit.
+func spellDuration(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.String(a.Key, a.Value.Duration().String())
+	}
+	return a
 }
 
 // cannotStart tells a person in plain lines, and a machine in the log, so that
@@ -122,7 +158,7 @@ func (a *app) untilToldToStop(ctx context.Context, log *slog.Logger, s *server.S
 }
 
 // stop ends the node, or gives up at the second signal.
-func (a *app) stop(log *slog.Logger, s *server.Server, why string) error {
+func (a *app) stop(log *slog.Logger, s interface{ Stop() error }, why string) error {
 	log.Info("stopping: what has begun will be answered", "because", why)
 	done := make(chan error, 1)
 	go func() { done <- s.Stop() }()

@@ -23,8 +23,15 @@ func version() string {
 	return fmt.Sprintf("node %s %s %s/%s", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+// released is the version that the linker was told, for builds that have no
+// repository to ask, such as that of the image: -X .../app.released=v1.2.3.
+var released string
+
 // build is the version of the code alone.
 func build() string {
+	if released != "" {
+		return released
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return describeBuild(info)
 	}

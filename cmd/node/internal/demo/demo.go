@@ -106,14 +106,21 @@ func (c *Config) report(ctx context.Context, s *scene, begun time.Time) error {
 func introduction(nodes []Node) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	say("A node of Weir decides the requests of four users. Ctrl-C ends it.\n")
+	if len(nodes) == 1 {
+		say("A node of Weir decides the requests of four users. Ctrl-C ends it.\n")
+	} else {
+		say("%d nodes of Weir decide the requests of four users, who ask them in turn: each\nuser is counted once, wherever he asks. Ctrl-C ends it.\n", len(nodes))
+	}
 	for _, n := range nodes {
 		say("  HTTP at %s, gRPC at %s", n.HTTPAddr, n.GRPCAddr)
 	}
 	say("\nIts rules:\n\n%s", indent(string(Rules)))
-	say("Ask it yourself; more than five times a second, and it says no:\n")
+	say("Ask yourself, any of them; more than five times a second, and the answer is no:\n")
 	say("  curl -i 'http://%s/v1/check?path=/towns&user=you'", nodes[0].HTTPAddr)
 	say(`  grpcurl -plaintext -d '{"path": "/towns", "user": "you"}' %s weir.v1.Limiter/Check`, nodes[0].GRPCAddr)
+	if len(nodes) > 1 {
+		say("  curl -s http://%s/v1/members", nodes[len(nodes)-1].HTTPAddr)
+	}
 	say("\nOr in Go; in a clone of Weir, save this as ask/main.go and say: go run ./ask\n")
 	say("%s", indent(strings.Replace(program, "ADDRESS", nodes[0].GRPCAddr, 1)))
 	say("What is decided, as allowed/asked in each second:\n")

@@ -17,6 +17,8 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/node/internal/rulesfile"
 	"github.com/weirlimit/weir/metrics"
+	"github.com/weirlimit/weir/redisstore"
+	"github.com/weirlimit/weir/rules"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -37,13 +39,26 @@ type Config struct {
 	Overflow    weir.Overflow
 	Secret      []byte
 	ClusterName string
+	// Replication is that of [weir.Config].
+	Replication weir.Replication
+	// Redis, if not nil, is where counters are kept instead of in memory, by all
+	// nodes that use the same.
+	Redis *redisstore.Config
+	// Cluster, if not nil, makes the node a member of a cluster. The addresses of
+	// clients' ports are filled in.
+	Cluster *weir.ClusterConfig
 	// AllowRequestLimits and AllowReset are those of [transport.Options].
 	AllowRequestLimits, AllowReset bool
+	// ShareRing tells clients which member to ask for which counter, and so also the
+	// rules and what keys the hash of counters.
+	ShareRing bool
 	// ShutdownDelay is how long requests are still taken after the node has said
 	// that it is not ready; 0 for not at all.
 	ShutdownDelay time.Duration
 	// ShutdownTimeout bounds all of Stop, that delay included.
 	ShutdownTimeout time.Duration
+	// ClockOffset is how wrong the clock of counters is, for tests; 0: it is right.
+	ClockOffset time.Duration
 	// Version of the program, for metrics.
 	Version string
 	// Log is told of all that an operator should know.
@@ -74,49 +89,106 @@ type Server struct {
 // is left of it. The context is for starting only.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c, failed: make(chan error, 2)}
-	if err := s.open(ctx); err != nil {
+	if err := s.readRules(); err != nil {
 		return nil, err
 	}
 	if err := s.listen(ctx); err != nil {
-		return nil, errors.Join(err, s.node.Close())
+		return nil, err
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.closeListeners())
 	}
 	s.run(context.WithoutCancel(ctx))
 	return s, nil
 }
 
+// readRules reads the rules file, if there is one, and looks at it, so that a bad
+// one is known before anybody else can know of the node.
+func (s *Server) readRules() (err error) {
+	c := &s.config
+	if c.RulesFile == "" {
+		return nil
+	}
+	if c.Rules, err = rulesfile.Read(c.RulesFile); err != nil {
+		return err
+	}
+	_, err = rules.Parse(c.RulesFile, c.Rules, rules.Options{})
+	return err
+}
+
 // open makes the node, with its rules and its metrics.
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
-	if c.RulesFile != "" {
-		var err error
-		if c.Rules, err = rulesfile.Read(c.RulesFile); err != nil {
-			return err
-		}
-	}
 	var err error
 	registry := metrics.NewRegistry()
-	s.metrics, err = metrics.New(registry, metrics.Options{Version: c.Version, Table: s.table, Runtime: true})
+	s.metrics, err = metrics.New(registry, s.measured())
 	if err != nil {
 		return err
 	}
-	s.node, err = weir.Open(ctx, weir.Config{
+	config := weir.Config{
 		RulesFile: c.RulesFile, MaxKeys: c.MaxKeys, Overflow: c.Overflow,
-		Secret: c.Secret, ClusterName: c.ClusterName, Observer: s.metrics,
-	})
-	if err != nil {
-		return err
+		Secret: c.Secret, ClusterName: c.ClusterName, Replication: c.Replication, Observer: s.metrics,
 	}
-	if c.RulesFile != "" || len(c.Rules) > 0 {
-		// Not by Open, to which an empty file is no file.
-		if err := s.node.SetRules(c.Rules); err != nil {
+	if c.ClockOffset != 0 {
+		began := time.Now()
+		config.Now = func() time.Time { return began.Add(c.ClockOffset + time.Since(began)) }
+	}
+	if c.Cluster != nil {
+		member := *c.Cluster
+		member.HTTPAddr, member.GRPCAddr = s.HTTPAddr(), s.GRPCAddr()
+		config.Cluster, config.Rules = &member, c.Rules // the others are told which it has
+	}
+	if c.Redis != nil {
+		if config.Backend, err = redisstore.Open(ctx, *c.Redis); err != nil {
 			return err
 		}
 	}
-	s.wire, err = transport.NewServer(transport.Options{
+	if s.node, err = weir.Open(ctx, config); err != nil {
+		return errors.Join(portHelp(err, c.Cluster), closeBackend(config.Backend))
+	}
+	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
+		// Not by Open, to which an empty file is no file.
+		if err := s.node.SetRules(c.Rules); err != nil {
+			return errors.Join(err, s.node.Close())
+		}
+	}
+	o := transport.Options{
 		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset,
 		Ready: s.ready, Metrics: metrics.Handler(registry), Observer: s.metrics, Logger: c.Log,
-	})
-	return err
+	}
+	if c.Cluster != nil {
+		o.Directory = directory{s.node}
+		if c.ShareRing {
+			o.Ring = &ring{node: s.node}
+		}
+	}
+	if c.Redis == nil {
+		o.Top = s.top
+	}
+	s.wire, err = transport.NewServer(o)
+	if err != nil {
+		return errors.Join(err, s.node.Close())
+	}
+	return nil
+}
+
+// measured says what the metrics are of. Where Redis decides there is no table.
+func (s *Server) measured() metrics.Options {
+	o := metrics.Options{Version: s.config.Version, Table: s.table, Runtime: true}
+	if s.config.Redis != nil {
+		o.Table = nil
+	}
+	if s.config.Cluster != nil {
+		o.Cluster = s.cluster
+	}
+	return o
+}
+
+func closeBackend(b weir.Backend) error {
+	if b == nil {
+		return nil
+	}
+	return b.Close()
 }
 
 func (s *Server) listen(ctx context.Context) (err error) {
@@ -209,7 +281,7 @@ func (s *Server) ready() error {
 	if s.stopping.Load() {
 		return errStopping
 	}
-	return nil
+	return s.node.Ready()
 }
 
 // Node is the node itself, for those in the same process.
@@ -250,7 +322,8 @@ func (s *Server) Failed() <-chan error { return s.failed }
 const cutOff = 10
 
 // Stop ends the node: it says that it is not ready, waits for ShutdownDelay,
-// accepts no more, answers what it has begun, and closes. It returns within
+// hands over what it keeps for a cluster, accepts no more, answers what it has
+// begun, and leaves. It returns within
 // ShutdownTimeout, with an error if calls had to be cut off for that. Call it
 // once.
 func (s *Server) Stop() error {
@@ -264,11 +337,18 @@ func (s *Server) Stop() error {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))
 	defer cancel()
-	err := s.wire.Shutdown(ctx)
+	var err error
+	if c.Cluster != nil {
+		err = s.node.HandOver(ctx)
+		if err == nil {
+			c.Log.Info("all that the node kept was handed over", "took", time.Since(begun).Round(time.Millisecond))
+		}
+	}
+	err = errors.Join(err, s.wire.Shutdown(ctx))
 	if s.profiles != nil {
 		err = errors.Join(err, s.profiles.Close())
 	}
 	s.background.Wait()
 	s.metrics.Close()
-	return errors.Join(err, s.node.Close())
+	return errors.Join(err, s.node.Leave(ctx))
 }

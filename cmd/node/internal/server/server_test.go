@@ -138,11 +138,15 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 // eventually waits for what must become true soon.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); {
-		if time.Now().After(end) {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	end := time.After(20 * time.Second)
+	for !is() {
+		select {
+		case <-look.C:
+		case <-end:
 			t.Fatal("this never came true: " + what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -27,6 +27,7 @@ type checkOptions struct {
 	every   time.Duration
 	explain bool
 	json    bool
+	redis   redisOptions
 }
 
 // maxTimes bounds --times: more is a job for replay.
@@ -42,18 +43,20 @@ nothing has been counted yet. --times repeats the request against the same
 counters, and --every moves the clock in between.
 
 With --server a running node decides, and counts. Its address is HOST:PORT for
-gRPC or http://HOST:PORT; --every then really waits.
+gRPC or http://HOST:PORT; --every then really waits. With --redis-addr beside the
+rules Redis decides, and counts, as it does for nodes with --backend redis.
 
 --explain shows, before each decision, every counter's state and the comparison
 that decides. With --json it prints that explanation, its "answer" being the
-decision.
+decision. Of a check in Redis it shows the exact EVAL for redis-cli too.
 
-Exit status: 0 if all were allowed, 3 if one was denied, 2 if the node cannot be
-asked.`,
+Exit status: 0 if all were allowed, 3 if one was denied, 2 if the node or Redis
+cannot be asked.`,
 		Example: `  weir check /towns --user ada --rules rules.yaml
   weir check /towns --user ada --rules rules.yaml --times 7 --every 100ms
   weir check /login --ip 10.0.0.7 --method POST --rules rules.yaml --explain
   weir check /towns --user ada --server 127.0.0.1:8081
+  weir check /towns --user ada --rules rules.yaml --redis-addr 127.0.0.1:6379 --explain
   weir check /towns --user ada --cost 3 --at 2026-12-31T23:59:59Z --rules rules.yaml --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -61,12 +64,14 @@ asked.`,
 				return usage(cmd, "no path is given to check")
 			case len(args) > 1:
 				return usage(cmd, "one path at a time, but %q follows %q", args[1], args[0])
-			case o.rules == "" && o.server == "":
+			case o.rules == "" && o.server == "" && o.redis.addr == "":
 				return usage(cmd, "no rules are named: give --rules FILE, or a running node with --server HOST:PORT")
 			case o.times < 1 || o.times > maxTimes:
 				return usage(cmd, "--times %d is out of range: give 1 to %d", o.times, maxTimes)
 			case o.every < 0:
 				return usage(cmd, "--every %v is negative: time goes forward", o.every)
+			case o.redis.addr != "":
+				return o.redis.checkFlags(cmd, &o)
 			case o.server != "":
 				return o.checkServerFlags(cmd)
 			}
@@ -77,8 +82,11 @@ asked.`,
 			if err != nil {
 				return err
 			}
-			if o.server != "" {
+			switch {
+			case o.server != "":
 				return a.checkServer(cmd, o, r)
+			case o.redis.addr != "":
+				return a.checkRedis(cmd, o, r)
 			}
 			at, err := a.instant(cmd, o.at)
 			if err != nil {
@@ -106,6 +114,7 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.every, "every", 0, "how much later each further check comes, such as 100ms")
 	f.BoolVar(&o.explain, "explain", false, "show each counter's state and the arithmetic")
 	f.BoolVar(&o.json, "json", false, "print an object for one check, an array for several")
+	o.redis.addFlags(cmd)
 }
 
 func (o *checkOptions) request(cmd *cobra.Command, path string) (*limiter.Request, error) {

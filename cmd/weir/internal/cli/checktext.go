@@ -120,6 +120,16 @@ func (w *checkWriter) explanation(e *limiter.Explanation) {
 		}
 		w.line("  %s", l.Arithmetic)
 	}
+	for _, c := range e.Commands {
+		w.line("%s", w.style.Bold("the same decision, by a shell:"))
+		for line := range strings.Lines(c) {
+			if w.style.Terminal {
+				line = term.Clean(strings.TrimSuffix(line, "\n")) + "\n"
+			}
+			w.out.WriteString(line)
+		}
+		w.out.WriteByte('\n')
+	}
 }
 
 func millis(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

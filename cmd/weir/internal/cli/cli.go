@@ -139,12 +139,14 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Ask Weir, a rate limiter, what it would decide",
-		Long: `Weir's tool for operators: try a rules file before it is in force.
+		Long: `Weir's tool for operators: try a rules file before it is in force, and see what
+the members of a cluster are at.
 
 Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
 		Example: `  weir validate rules.yaml
   weir replay --rules rules.yaml /var/log/nginx/access.log
-  weir check /towns --user ada --rules rules.yaml --explain`,
+  weir check /towns --user ada --rules rules.yaml --explain
+  weir members`,
 		Version:       version(),
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
@@ -161,7 +163,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.replayCommand(), a.validateCommand(), a.checkCommand(), a.versionCommand())
+	root.AddCommand(a.replayCommand(), a.validateCommand(), a.checkCommand(), a.membersCommand(), a.topCommand(), a.benchCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root

@@ -22,11 +22,22 @@ func (a *app) versionCommand() *cobra.Command {
 
 // version tells what this program was built from.
 func version() string {
-	text := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		text = describeBuild(info)
+	return fmt.Sprintf("weir %s %s %s/%s", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// released is the version that the linker was told, for builds that have no
+// repository to ask, such as that of the image: -X .../cli.released=v1.2.3.
+var released string
+
+// build is the version of the code alone.
+func build() string {
+	if released != "" {
+		return released
 	}
-	return fmt.Sprintf("weir %s %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return describeBuild(info)
+	}
+	return "(devel)"
 }
 
 func describeBuild(info *debug.BuildInfo) string {

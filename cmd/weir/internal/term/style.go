@@ -3,6 +3,7 @@
 package term
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -118,4 +119,17 @@ func Plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return Count(n) + " " + noun + "s"
+}
+
+// Micros writes a time that is given in microseconds, "-" for none.
+func Micros(v *float64) string {
+	switch {
+	case v == nil:
+		return "-"
+	case *v >= 1000:
+		return fmt.Sprintf("%.1fms", *v/1000)
+	case *v >= 10:
+		return fmt.Sprintf("%.0fµs", *v)
+	}
+	return fmt.Sprintf("%.2fµs", *v)
 }

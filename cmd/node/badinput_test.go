@@ -1,0 +1,216 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/cluster/gossip"
+)
+
+// decides asks a cluster for keys of a group of its own, and wants each limit
+// kept: whatever came in before, it decides as ever.
+func decides(t *testing.T, all []*seat, group string) {
+	t.Helper()
+	var c counts
+	c.times(t, clusterLimit+3, newAsker(t, all), group)
+	if wrong := c.besides(clusterLimit-clusterD, clusterLimit+clusterD); len(wrong) > 0 {
+		t.Errorf("afterwards: %v", wrong)
+	}
+}
+
+// unready asks a node why it is not ready, until it says some text.
+func (s *seat) unready(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(soon)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	last := ""
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			var b strings.Builder
+			_ = resp.Write(&b)
+			_ = resp.Body.Close()
+			if last = b.String(); resp.StatusCode == http.StatusServiceUnavailable && strings.Contains(last, text) {
+				cancel()
+				return
+			}
+		}
+		cancel()
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("/readyz never said %q, but\n%s\n%s", text, last, s.log)
+		}
+	}
+}
+
+// says wants exactly one line of the log with all of some texts.
+func (s *seat) says(t *testing.T, texts ...string) {
+	t.Helper()
+	s.until(s.log, texts[0])
+	found := 0
+	for line := range strings.Lines(s.log.String()) {
+		has := true
+		for _, text := range texts {
+			has = has && strings.Contains(line, text)
+		}
+		if has {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("%s said %q in %d lines, want 1:\n%s", s.name, texts, found, s.log)
+	}
+}
+
+// newcomer is a place for a node that joins others. More flags come last, so
+// they win.
+func newcomer(t *testing.T, others []*seat, name string, flags ...string) *seat {
+	t.Helper()
+	s := places(t, 1, clusterRules, "--join", others[0].gossip+","+others[1].gossip)[0]
+	s.name = name
+	s.args = append(s.args, append([]string{"--name", name}, flags...)...)
+	return s
+}
+
+func secret(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func pair(t *testing.T, flags ...string) []*seat {
+	t.Helper()
+	all := places(t, 2, clusterRules, flags...)
+	for _, s := range all {
+		s.start(t)
+	}
+	settle(t, all)
+	return all
+}
+
+// A node that does not belong to a cluster does not start, and is told why; and
+// so is the cluster, which goes on.
+func TestBadNewcomers(t *testing.T) {
+	all := pair(t)
+	for name, c := range map[string]struct {
+		name  string
+		flags []string
+		told  []string // on the newcomer's log
+		tells string   // a member's
+	}{
+		"a name that is taken": {all[0].name, nil, []string{`"the node cannot start"`, "give one of them another name", all[0].gossip}, "is kept out"},
+		"another cluster's":    {"other", []string{"--cluster-name", "beta"}, []string{`"the node cannot start"`, `belongs to the cluster \"weir\", this one to \"beta\"`}, "another cluster"},
+		"a gossip key": {"other", []string{"--gossip-key-file", secret(t, "MDEyMzQ1Njc4OTAxMjM0NQ==\n")}, []string{`"the node cannot start"`, "gossip key"},
+			"encrypted with another key, or not at all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newcomer(t, all, c.name, c.flags...)
+			s.start(t)
+			s.end(1)
+			for _, text := range c.told {
+				if !strings.Contains(s.log.String(), text) {
+					t.Errorf("it does not say %q:\n%s", text, s.log)
+				}
+			}
+			all[0].until(all[0].log, c.tells)
+			decides(t, all, strings.ReplaceAll(name, " ", "-"))
+		})
+	}
+	for _, s := range all {
+		if _, body := get(t, http.DefaultClient, "http://"+s.http+"/metrics"); !strings.Contains(body, "weir_members{state=\"active\"} 2\n") {
+			t.Errorf("%s has other members than at first", s.name)
+		}
+	}
+}
+
+// A node that computes owners differently is refused, and told why; no two
+// versions of the program do yet, so one is played here.
+func TestOtherRing(t *testing.T) {
+	all := pair(t)
+	g, err := gossip.Open(t.Context(), gossip.Config{
+		Name: "other", Instance: 1, ClusterName: "weir", RingConfig: 7, BindAddr: "127.0.0.1:0",
+		Join: []string{all[0].gossip}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		err = g.Close()
+		t.Fatalf("it was let in, %v", err)
+	}
+	if !errors.Is(err, gossip.ErrOtherRing) || !strings.Contains(err.Error(), "0000000000000007") {
+		t.Errorf("it is told %v", err)
+	}
+	all[0].says(t, "a node is kept out", "has the ring configuration 0000000000000007", "they need one version of Weir")
+	decides(t, all, "ring")
+}
+
+// A member with another secret can ask nobody, so that it decides by policy, and
+// both sides say why; the others go on.
+func TestOtherSecret(t *testing.T) {
+	all := pair(t, "--secret-file", secret(t, "one"))
+	s := newcomer(t, all, "other", "--secret-file", secret(t, "two"))
+	s.start(t)
+	s.says(t, `no connection to node \"node-1\"`, "has another secret: give both the same")
+	s.says(t, `no connection to node \"node-2\"`, "has another secret: give both the same")
+	line := all[0].until(all[0].log, "has another secret: give both the same")
+	if !strings.Contains(line, "other") {
+		t.Errorf("it does not say who: %s", line)
+	}
+	decides(t, all, "secret")
+	var c counts
+	c.times(t, 1, newAsker(t, []*seat{s}), "secret")
+	if c.policy != clusterKeys {
+		t.Errorf("owners or heirs gave it %d of %d answers", c.asked-c.policy, c.asked)
+	}
+}
+
+// A node that is given a wrong address to join by says so, first in /readyz and
+// soon in its log, and then goes on alone.
+func TestJoinNobody(t *testing.T) {
+	all := pair(t)
+	free := freePorts(t, 1)[0]
+	cases := []struct {
+		name, join string
+		told, then []string
+		*seat
+	}{
+		{"unresolvable", "nobody.invalid:7946", []string{"an address to join by cannot be resolved", "nobody.invalid"}, []string{"this node is the first"}, nil},
+		{"http", all[0].http, []string{"cannot join", "not as the gossip port of a Weir node", all[0].http}, []string{"no address to join by has answered", all[0].http}, nil},
+		{"grpc", all[0].grpc, []string{"cannot join", "not as the gossip port of a Weir node", all[0].grpc}, []string{"no address to join by has answered", all[0].grpc}, nil},
+		{"peers", all[0].peers, nil, []string{"no address to join by has answered", all[0].peers}, nil},
+		{"nothing", free, nil, []string{"no address to join by has answered", "refused", free}, nil},
+	}
+	for i := range cases {
+		c := &cases[i]
+		c.seat = newcomer(t, all, c.name, "--join", c.join)
+		c.start(t)
+		c.unready(t, "joining")
+	}
+	for _, c := range cases {
+		c.until(c.log, "the node is ready")
+		c.says(t, c.then...)
+		if c.told != nil {
+			c.says(t, c.told...)
+		}
+		if lines := strings.Count(c.log.String(), "\n"); lines > 20 {
+			t.Errorf("%s: %d lines:\n%s", c.name, lines, c.log)
+		}
+	}
+	decides(t, all, "joined")
+}

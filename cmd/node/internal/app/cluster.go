@@ -1,0 +1,139 @@
+package app
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimit/weir"
+)
+
+// clusterOptions say whether the node is a member of a cluster, and of which.
+type clusterOptions struct {
+	name                 string
+	join                 joinAddresses
+	peerAddr, gossipAddr address
+	advertise            string
+	gossipKeyFile        string
+	deadline             time.Duration
+	replication          choice
+	cachedDenials        bool
+}
+
+func newClusterOptions() clusterOptions {
+	return clusterOptions{peerAddr: "127.0.0.1:7947", gossipAddr: "127.0.0.1:7946", deadline: weir.DefaultDeadline,
+		replication: choice{"lag", []string{"lag", "strict", "off"}}}
+}
+
+func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.name, "name", "", "be a member of a cluster, under a `NAME` that stays")
+	f.Var(&o.join, "join", "join the members whose gossip is at `HOST:PORT`; several with commas")
+	f.Var(&o.peerAddr, "peer-addr", "listen for other members at `HOST:PORT`, in a cluster")
+	f.Var(&o.gossipAddr, "gossip-addr", "gossip with other members at `HOST:PORT`, in a cluster")
+	f.StringVar(&o.advertise, "advertise", "", "have other members reach this one at `HOST` (default as --peer-addr)")
+	f.StringVar(&o.gossipKeyFile, "gossip-key-file", "", "encrypt gossip by the keys in `FILE`, in base64, one a line")
+	f.DurationVar(&o.deadline, "deadline", o.deadline, "let policies decide when a key's owner has not answered after so long")
+	f.Var(&o.replication, "replication", "copy counters by `MODE`, where rules do not say: lag, strict or off")
+	f.BoolVar(&o.cachedDenials, "cached-denials", false, "refuse here, for a second at most, what a key's owner has just refused")
+}
+
+// copying returns the mode of replication.
+func (o *clusterOptions) copying() weir.Replication {
+	return weir.Replication(slices.Index(o.replication.all, o.replication.value)) //nolint:gosec // one of three
+}
+
+// wanted tells whether the node is to be a member.
+func (o *clusterOptions) wanted(cmd *cobra.Command) bool {
+	f := cmd.Flags()
+	return o.name != "" || len(o.join) > 0 || o.advertise != "" ||
+		f.Changed("peer-addr") || f.Changed("gossip-addr") || o.gossipKeyFile != ""
+}
+
+// validate says what is wrong with the flags together.
+func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
+	switch {
+	case cmd.Flags().Lookup("join") == nil || !o.wanted(cmd):
+		return nil
+	case redis:
+		return usage(cmd, "--backend redis and the flags of a cluster are both given, but nodes that use one Redis share counters without a cluster: leave out one of them")
+	case o.peerAddr == "" || o.gossipAddr == "":
+		return usage(cmd, "--peer-addr and --gossip-addr must not be empty: give HOST:PORT, such as 127.0.0.1:7947")
+	case o.deadline < time.Millisecond || o.deadline > time.Minute:
+		return usage(cmd, "--deadline %v is out of range: give 1ms to 1m", o.deadline)
+	}
+	if _, _, err := net.SplitHostPort(o.advertise); err == nil {
+		return usage(cmd, "--advertise %q has a port: give the host alone; the ports are those of --peer-addr and --gossip-addr", o.advertise)
+	}
+	return nil
+}
+
+// config is which member the node is to be, nil for none.
+func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*weir.ClusterConfig, error) {
+	if !wanted {
+		return nil, nil
+	}
+	c := &weir.ClusterConfig{
+		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
+		Join: o.join, Deadline: o.deadline, CachedDenials: o.cachedDenials, Version: build(), Logger: log,
+	}
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("the machine has no name that the node could have: give --name: %w", err)
+		}
+		c.Name = host
+	}
+	if o.gossipKeyFile == "" {
+		return c, nil
+	}
+	text, err := readSecret("gossip key file", o.gossipKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(line)
+		if n := len(key); err != nil || n != 16 && n != 24 && n != 32 {
+			return nil, fmt.Errorf("gossip key file %s: line %d is no key: give 16, 24 or 32 random bytes in base64, such as `openssl rand -base64 32` prints", o.gossipKeyFile, i+1)
+		}
+		c.GossipKeys = append(c.GossipKeys, key)
+	}
+	if len(c.GossipKeys) == 0 {
+		return nil, fmt.Errorf("gossip key file %s has no key", o.gossipKeyFile)
+	}
+	return c, nil
+}
+
+// joinAddresses is a flag that holds some host:port.
+type joinAddresses []string
+
+func (j *joinAddresses) String() string { return strings.Join(*j, ",") }
+func (j *joinAddresses) Type() string   { return "HOST:PORT" }
+func (j *joinAddresses) Set(text string) error {
+	*j = nil
+	if text == "" {
+		return nil
+	}
+	for _, one := range strings.Split(text, ",") {
+		var valid address
+		one = strings.TrimSpace(one)
+		host, port, err := net.SplitHostPort(one)
+		if valid.Set(one) != nil || err != nil || host == "" || port == "0" {
+			return errors.New("give HOST:PORT of a member's gossip, such as node-1:7946, or several with commas between")
+		}
+		*j = append(*j, one)
+	}
+	return nil
+}

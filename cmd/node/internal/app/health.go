@@ -1,0 +1,103 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// healthOptions say which node is asked, and how long it may take.
+type healthOptions struct {
+	httpAddr address
+	timeout  time.Duration
+}
+
+// healthCommand asks a node whether it serves, for images without a shell: what
+// checks the health of a container runs inside it, where there is nothing but
+// this program.
+func (a *app) healthCommand() *cobra.Command {
+	o := healthOptions{httpAddr: newOptions().httpAddr, timeout: 2 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Ask the node of this machine whether it serves",
+		Long: `Asks /healthz of the node that serves HTTP at --http-addr, or at WEIR_HTTP_ADDR.
+Where that is every address, it asks at loopback.
+
+Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
+		Example: `  node health
+  node health --http-addr 127.0.0.1:9080 --timeout 500ms`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := readEnvironment(cmd, a.Environ, settings()); err != nil {
+				return err
+			}
+			return a.health(cmd, o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().Var(&o.httpAddr, "http-addr", "ask the node that serves HTTP at `HOST:PORT`")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "wait so long for the answer")
+	completeFlags(cmd)
+	return cmd
+}
+
+func (a *app) health(cmd *cobra.Command, o healthOptions) error {
+	_, port, _ := net.SplitHostPort(string(o.httpAddr)) // the flag takes nothing else
+	switch {
+	case port == "" || strings.Trim(port, "0") == "":
+		return usage(cmd, "--http-addr %q has no port that could be asked: give that of the node, such as 127.0.0.1:8080", o.httpAddr)
+	case o.timeout < time.Millisecond || o.timeout > time.Minute:
+		return usage(cmd, "--timeout %v is out of range: give 1ms to 1m", o.timeout)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+	defer cancel()
+	if err := askHealth(ctx, nearby(string(o.httpAddr))); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v", o.timeout)
+		}
+		return fmt.Errorf("the node at %s does not serve: %w", nearby(string(o.httpAddr)), err)
+	}
+	return a.print("it serves\n")
+}
+
+// nearby is where a node that listens at addr can be asked from its own machine.
+func nearby(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // a listener at every address of IPv6 takes IPv4 too
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// askHealth asks once, without a proxy, for the node is on this machine.
+func askHealth(ctx context.Context, addr string) error {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // all of it that matters has been read
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 200))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("/healthz says %s: %s", resp.Status, strings.TrimSpace(string(text)))
+}

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+)
+
+// A node that serves is healthy, told by flag or by environment, also where it
+// listens at every address; and it is not once it has ended.
+func TestHealth(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, World{}, "serve", "--http-addr", ":"+port, "--grpc-addr", "127.0.0.1:0")
+	r.until("the node is ready")
+	for name, c := range map[string]struct{ environ, args []string }{
+		"flag":        {nil, []string{"health", "--http-addr", "127.0.0.1:" + port}},
+		"everywhere":  {nil, []string{"health", "--http-addr", ":" + port}},
+		"IPv6":        {nil, []string{"health", "--http-addr", "[::]:" + port}},
+		"environment": {[]string{"WEIR_HTTP_ADDR=0.0.0.0:" + port, "WEIR_NAME=node-1"}, []string{"health"}},
+	} {
+		if status, out, err := run(t, c.environ, c.args...); status != ExitOK || out != "it serves\n" || err != "" {
+			t.Errorf("%s: status %d, %s%s", name, status, out, err)
+		}
+	}
+	r.signals <- os.Interrupt
+	r.end(ExitOK)
+	status, out, said := run(t, nil, "health", "--http-addr", "127.0.0.1:"+port)
+	if status != ExitFailed || out != "" || !strings.HasPrefix(said, "node: the node at 127.0.0.1:"+port+" does not serve: ") {
+		t.Errorf("ended: status %d, %s%s", status, out, said)
+	}
+}
+
+// What is not well says so, and so does what does not answer in time. A proxy of
+// the environment is not asked.
+func TestHealthOfWhatIsNotWell(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://192.0.2.1:9")
+	release := make(chan struct{})
+	sick := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "out of order", http.StatusInternalServerError)
+	}))
+	defer sick.Close()
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer silent.Close()
+	defer close(release)
+	for _, c := range []struct{ url, timeout, want string }{
+		{sick.URL, "30s", "/healthz says 500 Internal Server Error: out of order"},
+		{silent.URL, "20ms", "no answer within 20ms"},
+	} {
+		addr := strings.TrimPrefix(c.url, "http://")
+		status, out, said := run(t, nil, "health", "--http-addr", addr, "--timeout", c.timeout)
+		if want := "node: the node at " + addr + " does not serve: " + c.want + "\n"; status != ExitFailed || out != "" || said != want {
+			t.Errorf("status %d, %s%s, want %s", status, out, said, want)
+		}
+	}
+}
+
+func TestHealthUsage(t *testing.T) {
+	for _, c := range []struct{ flag, value, want string }{
+		{"--http-addr", "127.0.0.1:0", "has no port that could be asked"},
+		{"--http-addr", "", "has no port that could be asked"},
+		{"--http-addr", "nowhere", "give HOST:PORT"},
+		{"--timeout", "0s", "is out of range"},
+		{"--timeout", "2h", "is out of range"},
+	} {
+		if status, _, said := run(t, nil, "health", c.flag, c.value); status != ExitUsage || !strings.Contains(said, c.want) {
+			t.Errorf("%s %q: status %d, %s", c.flag, c.value, status, said)
+		}
+	}
+	if status, _, said := run(t, []string{"WEIR_HTTP_ADDR=nowhere"}, "health"); status != ExitUsage || !strings.Contains(said, "WEIR_HTTP_ADDR") {
+		t.Errorf("status %d, %s", status, said)
+	}
+}

@@ -1,0 +1,129 @@
+package app
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// redisOptions say whether Redis decides, and where it is.
+type redisOptions struct {
+	backend        choice
+	addrs          addresses
+	cluster        bool
+	sentinelMaster string
+	db             int
+	username       string
+	passwordFile   string
+	tls            bool
+	caFile         string
+	timeout        time.Duration
+	nodes          positive
+}
+
+func newRedisOptions() redisOptions {
+	return redisOptions{
+		backend: choice{"memory", []string{"memory", "redis"}},
+		timeout: 300 * time.Millisecond, nodes: 1,
+	}
+}
+
+func (o *redisOptions) addFlags(f *pflag.FlagSet) {
+	f.Var(&o.backend, "backend", "keep counters in `WHERE`: memory or redis")
+	f.Var(&o.addrs, "redis-addr", "`HOST:PORT` of Redis; several, with commas, of a Cluster or of Sentinels; or a socket's path")
+	f.BoolVar(&o.cluster, "redis-cluster", false, "the address is that of a Redis Cluster, as several are")
+	f.StringVar(&o.sentinelMaster, "redis-sentinel-master", "", "the addresses are Sentinels, which know Redis by this `NAME`")
+	f.IntVar(&o.db, "redis-db", 0, "use database `N`")
+	f.StringVar(&o.username, "redis-username", "", "log in as `NAME`")
+	f.StringVar(&o.passwordFile, "redis-password-file", "", "log in with the password in `FILE`")
+	f.BoolVar(&o.tls, "redis-tls", false, "encrypt connections to Redis")
+	f.StringVar(&o.caFile, "redis-ca-file", "", "trust the certificates in `FILE`, for --redis-tls (default the system's)")
+	f.DurationVar(&o.timeout, "redis-timeout", o.timeout, "let rules decide by their policies when Redis has not answered after so long")
+	f.Var(&o.nodes, "redis-nodes", "`N` nodes share a limit while Redis cannot be used, for the policy local")
+}
+
+// validate says what is wrong with the flags together.
+func (o *redisOptions) validate(cmd *cobra.Command) error {
+	redis := o.backend.value == "redis"
+	switch {
+	case redis && len(o.addrs) == 0:
+		return usage(cmd, "--backend redis needs --redis-addr: give HOST:PORT, such as 127.0.0.1:6379")
+	case !redis && len(o.addrs) > 0:
+		return usage(cmd, "--redis-addr is given, but counters are kept in memory: give --backend redis too")
+	case o.cluster && o.sentinelMaster != "":
+		return usage(cmd, "--redis-cluster and --redis-sentinel-master are both given, but Redis is one or the other")
+	case o.db < 0 || o.db > 0 && (o.cluster || len(o.addrs) > 1 && o.sentinelMaster == ""):
+		return usage(cmd, "--redis-db %d is out of range: give 0 or more, and 0 for a Redis Cluster", o.db)
+	case o.timeout < time.Millisecond || o.timeout > time.Minute:
+		return usage(cmd, "--redis-timeout %v is out of range: give 1ms to 1m", o.timeout)
+	case o.caFile != "" && !o.tls:
+		return usage(cmd, "--redis-ca-file is for --redis-tls, which is not given")
+	}
+	return nil
+}
+
+// config is how Redis is to be used, nil if it is not.
+func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
+	if o.backend.value != "redis" {
+		return nil, nil
+	}
+	c := &redisstore.Config{
+		Addrs: o.addrs, Cluster: o.cluster, SentinelMaster: o.sentinelMaster, DB: o.db, Username: o.username,
+		Timeout: o.timeout, Nodes: int(o.nodes), Log: log,
+	}
+	if o.passwordFile != "" {
+		password, err := readSecret("password file", o.passwordFile)
+		if err != nil {
+			return nil, err
+		}
+		c.Password = string(password)
+	}
+	if !o.tls {
+		return c, nil
+	}
+	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.caFile != "" {
+		text, err := readSecret("certificate file", o.caFile)
+		if err != nil {
+			return nil, err
+		}
+		c.TLS.RootCAs = x509.NewCertPool()
+		if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("certificate file %s has no certificate in PEM form", o.caFile)
+		}
+	}
+	return c, nil
+}
+
+// addresses is a flag that holds some host:port, or paths.
+type addresses []string
+
+func (a *addresses) String() string { return strings.Join(*a, ",") }
+func (a *addresses) Type() string   { return "HOST:PORT" }
+func (a *addresses) Set(text string) error {
+	*a = nil
+	if text == "" {
+		return nil
+	}
+	for _, one := range strings.Split(text, ",") {
+		var valid address
+		if err := valid.Set(one); !strings.HasPrefix(one, "/") && (err != nil || one == "") {
+			return errors.New("give HOST:PORT, such as 127.0.0.1:6379, or several with commas between")
+		}
+		if host, _, err := net.SplitHostPort(one); err == nil && host == "" {
+			return errors.New("give HOST:PORT: the host is missing")
+		}
+		*a = append(*a, one)
+	}
+	return nil
+}

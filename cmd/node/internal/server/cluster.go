@@ -1,0 +1,137 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/metrics"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// directory tells of the node's members over HTTP.
+type directory struct{ node *weir.Node }
+
+// Members implements [transport.Directory].
+func (d directory) Members() []transport.Member {
+	infos := d.node.Members()
+	out := make([]transport.Member, len(infos))
+	for i := range infos {
+		m := &infos[i]
+		out[i] = transport.Member{
+			Name: m.Name, Address: m.Address, Instance: m.Instance, State: m.State, Share: m.Share,
+			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, Version: m.Version,
+		}
+		if m.Self {
+			out[i].Self = &transport.MemberSelf{
+				Keys: m.Keys, Checks: m.Checks, ChecksPerSecond: m.ChecksPerSecond,
+				LagMs: transport.Millis(m.Lag), Unacknowledged: m.Unacknowledged,
+			}
+		}
+	}
+	return out
+}
+
+// Forget implements [transport.Directory].
+func (d directory) Forget(name string) error {
+	err := d.node.Forget(name)
+	if errors.Is(err, weir.ErrUnknownMember) {
+		return fmt.Errorf("%w: %w", limiter.ErrInvalid, err)
+	}
+	return err
+}
+
+// ring tells clients which member to ask.
+type ring struct {
+	node *weir.Node
+	last atomic.Pointer[ringAnswer]
+}
+
+// ringAnswer is a placement in the form of the wire.
+type ringAnswer struct {
+	of  *weir.Placement
+	out *weirv1.RingResponse
+}
+
+// View implements [transport.Ring].
+func (r *ring) View() uint64 {
+	if p := r.node.Placement(); p != nil {
+		return p.View
+	}
+	return 0
+}
+
+// Placement implements [transport.Ring].
+func (r *ring) Placement() *weirv1.RingResponse {
+	p := r.node.Placement()
+	if p == nil {
+		return nil
+	}
+	if have := r.last.Load(); have != nil && have.of == p {
+		return have.out
+	}
+	out := &weirv1.RingResponse{View: p.View, Rules: p.Rules, Seeds: p.Seeds, Owners: make([]uint32, len(p.Owners))}
+	for i, o := range p.Owners {
+		out.Owners[i] = uint32(o)
+	}
+	for _, m := range p.Members {
+		out.Members = append(out.Members, &weirv1.RingMember{Name: m.Name, GrpcAddr: m.GRPCAddr})
+	}
+	r.last.Store(&ringAnswer{p, out})
+	return out
+}
+
+// top tells which keys the node was asked for most, and denied most.
+func (s *Server) top(n int) (hottest, denied []transport.TopKey) {
+	hot, no := s.node.Top(n)
+	list := func(keys []weir.TopKey) []transport.TopKey {
+		out := make([]transport.TopKey, len(keys))
+		for i, k := range keys {
+			out[i] = transport.TopKey{Key: k.Name, Count: k.Count, Error: k.Error}
+		}
+		return out
+	}
+	return list(hot), list(no)
+}
+
+// cluster tells the metrics what the node is to its cluster.
+func (s *Server) cluster() metrics.ClusterStats {
+	c, _ := s.node.ClusterStats()
+	return metrics.ClusterStats{
+		Members: c.Members, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
+		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked, LagSeconds: c.Lag.Duration().Seconds(),
+		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer,
+	}
+}
+
+// portHelp names the flags of an address that cannot be had.
+func portHelp(err error, c *weir.ClusterConfig) error {
+	if c != nil && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EACCES)) {
+		return fmt.Errorf("%w; choose other addresses with --peer-addr and --gossip-addr", err)
+	}
+	return err
+}
+
+// readyEvery is how often a node that joins is looked at.
+const readyEvery = 20 * time.Millisecond
+
+// WhenReady calls f once the node is ready, from a goroutine of its own, unless it
+// is stopped before.
+func (s *Server) WhenReady(f func()) {
+	s.background.Go(func() {
+		tick := time.NewTicker(readyEvery)
+		defer tick.Stop()
+		for s.ready() != nil {
+			if s.stopping.Load() {
+				return
+			}
+			<-tick.C
+		}
+		f()
+	})
+}

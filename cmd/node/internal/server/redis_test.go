@@ -1,0 +1,67 @@
+package server
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// E2: two nodes that use one Redis share their counters, and answer by policy
+// when it is gone.
+func TestRedis(t *testing.T) {
+	redisServer := redistest.Start(t)
+	var nodes []*Server
+	for range 2 {
+		c, _ := plain()
+		c.Rules = []byte(townRules)
+		c.Redis = &redisstore.Config{Addrs: []string{redisServer.Socket}, Nodes: 2, Log: c.Log}
+		nodes = append(nodes, start(t, c))
+	}
+	ask := func(i int, user string) (int, string) {
+		return get(t, "http://"+nodes[i%2].HTTPAddr()+"/v1/check?path=/towns&user="+user)
+	}
+	for i := range 4 {
+		status, body := ask(i, "ada")
+		if (status == http.StatusTooManyRequests) != (i == 3) || !strings.Contains(body, `"source":"redis"`) {
+			t.Errorf("check %d: %d %s", i, status, body)
+		}
+	}
+	_, text := get(t, "http://"+nodes[0].HTTPAddr()+"/metrics")
+	if strings.Contains(text, "weir_table_keys") || !strings.Contains(text, `source="redis"`) {
+		t.Errorf("the metrics are not those of a node that counts in Redis:\n%s", text)
+	}
+	if status, _ := get(t, "http://"+nodes[0].HTTPAddr()+"/readyz"); status != http.StatusOK {
+		t.Errorf("readyz says %d", status)
+	}
+	redisServer.Stop()
+	if status, body := ask(0, "bob"); status != http.StatusOK || !strings.Contains(body, `"source":"fallback_local"`) {
+		t.Errorf("without Redis: %d %s", status, body)
+	}
+	if status, _ := get(t, "http://"+nodes[0].HTTPAddr()+"/readyz"); status != http.StatusOK {
+		t.Errorf("readyz says %d without Redis, though policies answer", status)
+	}
+}
+
+// What makes no sense of Redis keeps a node from starting; that it is not there
+// does not.
+func TestRedisConfig(t *testing.T) {
+	c, log := plain()
+	c.Redis = &redisstore.Config{Log: c.Log}
+	if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "address is missing") {
+		t.Errorf("got %v", err)
+	}
+	c.Redis.Addrs = []string{filepath.Join(t.TempDir(), "none")}
+	c.Rules = []byte("rules: [")
+	if _, err := Start(t.Context(), c); err == nil {
+		t.Error("it starts with bad rules")
+	}
+	c.Rules = []byte(townRules)
+	start(t, c)
+	if !strings.Contains(log.String(), "redis cannot be used") {
+		t.Errorf("the log has %s", log)
+	}
+}

@@ -1,0 +1,145 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// joinKeys is how many keys three nodes hold when a fourth joins; WEIR_JOIN_KEYS
+// says otherwise, and make test-long says 1,000,000.
+func joinKeys(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv("WEIR_JOIN_KEYS"))
+	if os.Getenv("WEIR_JOIN_KEYS") != "" && err != nil {
+		t.Fatal(err)
+	}
+	return max(n, 20_000)
+}
+
+// A fourth node joins three that hold many keys while they are asked: it takes its
+// share over, no counter is lost on the way, and nobody is answered by a policy.
+// How long it takes until all is settled, and how long a check waits at most, is
+// logged.
+func TestFourthNodeJoins(t *testing.T) {
+	n := joinKeys(t)
+	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, limits: [{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n", 1000)
+	all := places(t, 4, rules)
+	for _, s := range all[:3] {
+		s.start(t)
+	}
+	settle(t, all[:3])
+	a := newAsker(t, all[:3])
+	first := time.Now()
+	columns(t, a.nodes[0], n, 1)
+	t.Logf("%d keys were charged in %v", n, time.Since(first).Round(time.Millisecond))
+	settle(t, all[:3])
+
+	// Some keys are asked one by one, over and over, until all is settled.
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	const probed = 64
+	var counts [probed]int64
+	var longest, usual atomic.Int64
+	probing := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; ctx.Err() == nil && err == nil; i++ {
+			begin := time.Now()
+			var d *weirv1.CheckResponse
+			d, err = a.nodes[i%3].Check(context.Background(), &weirv1.CheckRequest{Path: "/k", User: strconv.Itoa(i % probed)})
+			took := time.Since(begin)
+			longest.Store(max(longest.Load(), int64(took)))
+			usual.Store((99*usual.Load() + int64(took)) / 100)
+			counts[i%probed]++
+			if err == nil && (!d.Allowed || d.Source > weirv1.Source_SOURCE_HEIR) {
+				err = fmt.Errorf("check %d: %v", i, d)
+			}
+		}
+		probing <- err
+	}()
+	quiet := 500 * time.Millisecond
+	pause(ctx, quiet)
+	before := longest.Swap(0)
+	begin := time.Now()
+	all[3].start(t)
+	settle(t, all)
+	settled := time.Since(begin)
+	stop()
+	if err := <-probing; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d keys: settled %v after the fourth was started; a check took %v mostly, %v at most before it and %v while it joined",
+		n, settled.Round(time.Millisecond), time.Duration(usual.Load()).Round(10*time.Microsecond),
+		time.Duration(before).Round(10*time.Microsecond), time.Duration(longest.Load()).Round(10*time.Microsecond))
+
+	// Each key was charged once, and those that were asked as often as that.
+	late := newAsker(t, all[3:])
+	remaining := columns(t, late.nodes[0], n, 0)
+	for i, r := range remaining {
+		want := uint32(1000 - 1)
+		if i < probed {
+			want -= uint32(counts[i])
+		}
+		if r != want {
+			t.Fatalf("key %d has %d left, want %d", i, r, want)
+		}
+	}
+}
+
+// columns asks for n keys on one stream, at the given cost, and returns what each
+// has left. Cost 0 peeks.
+func columns(t *testing.T, node weirv1.LimiterClient, n, cost int) []uint32 {
+	t.Helper()
+	const batch = 1000
+	stream, err := node.CheckStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		for from := 0; from < n; from += batch {
+			m := &weirv1.CheckColumns{Peek: cost == 0}
+			for i := from; i < min(from+batch, n); i++ {
+				user := strconv.Itoa(i)
+				m.Keys = append(append(m.Keys, "/k"...), user...)
+				m.PathLengths, m.UserLengths = append(m.PathLengths, 2), append(m.UserLengths, uint32(len(user)))
+				m.Costs = append(m.Costs, 1)
+			}
+			if err := stream.Send(m); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- stream.CloseSend()
+	}()
+	var left []uint32
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range m.Flags {
+			if f&byte(weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) == 0 {
+				t.Fatalf("key %d was not admitted: %d", len(left)+i, f)
+			}
+		}
+		left = append(left, m.Remaining...)
+	}
+	if err := <-sent; err != nil || len(left) != n {
+		t.Fatalf("%d of %d keys were answered, %v", len(left), n, err)
+	}
+	return left
+}

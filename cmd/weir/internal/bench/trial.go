@@ -1,0 +1,189 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/procstat"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// slowest is the longest wait that a histogram tells from longer ones.
+const slowest = int64(time.Minute)
+
+// trial is one mode with one shape.
+type trial struct {
+	work    *work
+	target  *target
+	callers []*caller
+	clean   bool // nothing of an earlier shape is in the heap
+	result  Result
+
+	spent, cpu, redisCPU time.Duration // of all rounds
+	toldCPU              bool
+}
+
+// caller asks, again as soon as it is answered. It is used by one goroutine in a
+// round.
+type caller struct {
+	ask             func(context.Context, *limiter.Request) (verdict, error)
+	request         limiter.Request
+	at              int // in work.order
+	asked           int
+	hit             []uint64 // a bit for each key
+	allowed, denied uint64
+	took            *hdrhistogram.Histogram // nanoseconds
+	_               [64]byte                // no other caller's counts in this line
+}
+
+// prepare makes the callers, who begin at different places.
+func (t *trial) prepare() {
+	keys := len(t.work.order)
+	for i := range t.work.callers {
+		t.callers = append(t.callers, &caller{
+			ask: t.target.asker(i), at: i * keys / t.work.callers,
+			hit: make([]uint64, (keys+63)/64), took: hdrhistogram.New(1, slowest, 2),
+		})
+	}
+}
+
+// each runs a function for every caller at the same time, and returns the first
+// error.
+func (t *trial) each(f func(caller int) error) error {
+	errs := make([]error, t.work.callers)
+	var asking sync.WaitGroup
+	for i := range errs {
+		asking.Go(func() { errs[i] = f(i) })
+	}
+	asking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err // the others are mostly the same
+		}
+	}
+	return nil
+}
+
+// round has all callers ask for so long.
+func (t *trial) round(ctx context.Context, long time.Duration) error {
+	var before, after redisUsage
+	var err error
+	if t.target.redis != nil {
+		if before, err = t.target.redis.usage(); err != nil {
+			return err
+		}
+	}
+	asked := t.asked()
+	cpu, _ := procstat.Self()
+	start := time.Now()
+	if err := t.each(func(i int) error { return t.callers[i].run(ctx, t, start, long) }); err != nil {
+		return err
+	}
+	spent := time.Since(start)
+	now, told := procstat.Self()
+	if t.target.redis != nil {
+		if after, err = t.target.redis.usage(); err != nil {
+			return err
+		}
+	}
+	t.spent += spent
+	t.cpu, t.toldCPU = t.cpu+now-cpu, told
+	t.redisCPU += after.cpu - before.cpu
+	rate := float64(t.asked()-asked) / spent.Seconds()
+	if t.result.Slowest == 0 || rate < t.result.Slowest {
+		t.result.Slowest = rate
+	}
+	t.result.Fastest = max(t.result.Fastest, rate)
+	return nil
+}
+
+// run asks until the round is over. The clock is read once for each check: the end
+// of one is the beginning of the next.
+func (c *caller) run(ctx context.Context, t *trial, start time.Time, long time.Duration) error {
+	w := t.work
+	for last := time.Since(start); last < long; {
+		n := w.order[c.at]
+		if c.at++; c.at == len(w.order) {
+			c.at = 0
+		}
+		rule := w.request(&c.request, n)
+		v, err := c.ask(ctx, &c.request)
+		if err == nil {
+			err = t.target.check(v, rule, !isSpent(n))
+		}
+		if err != nil {
+			return fmt.Errorf("key %d: %w", n, err)
+		}
+		c.asked++
+		c.hit[n/64] |= 1 << (n % 64)
+		if v.allowed {
+			c.allowed++
+		} else {
+			c.denied++
+		}
+		now := time.Since(start)
+		if err := c.took.RecordValue(min(max(1, int64(now-last)), slowest)); err != nil {
+			return fmt.Errorf("a wait cannot be recorded: %w", err)
+		}
+		last = now
+	}
+	return nil
+}
+
+func (t *trial) asked() (sum int) {
+	for _, c := range t.callers {
+		sum += c.asked
+	}
+	return sum
+}
+
+// conclude adds up what the callers found, and makes sure of the premises that
+// are about all of them.
+func (t *trial) conclude() (Result, error) {
+	r, keys := &t.result, len(t.work.order)
+	took := hdrhistogram.New(1, slowest, 2)
+	hit, least := make([]uint64, (keys+63)/64), 0
+	for _, c := range t.callers {
+		took.Merge(c.took)
+		for i, word := range c.hit {
+			hit[i] |= word
+		}
+		least = max(least, min(c.asked, keys))
+		r.Premises.Allowed += c.allowed
+		r.Premises.Denied += c.denied
+	}
+	for _, word := range hit {
+		r.Premises.Hit += bits.OnesCount64(word)
+	}
+	r.Checks, r.Seconds = uint64(t.asked()), t.spent.Seconds()
+	switch p := &r.Premises; {
+	case p.Hit < least:
+		return *r, fmt.Errorf("%d different keys were asked for, and should be %d at least", p.Hit, least)
+	case p.Allowed+p.Denied != r.Checks || uint64(took.TotalCount()) != r.Checks:
+		return *r, fmt.Errorf("%d checks were allowed, %d denied and %d timed, of %d", p.Allowed, p.Denied, took.TotalCount(), r.Checks)
+	case p.Allowed == 0 || p.Denied == 0:
+		return *r, errors.New("not both kinds of answers were seen: give a longer --duration, or more rounds")
+	}
+	r.ChecksPerSecond = float64(r.Checks) / r.Seconds
+	r.P50, r.P99 = microseconds(took.ValueAtQuantile(50)), microseconds(took.ValueAtQuantile(99))
+	if t.toldCPU {
+		r.CPU = perCheck(t.cpu, r.Checks)
+	}
+	if t.target.redis != nil {
+		r.RedisCPU = perCheck(t.redisCPU, r.Checks)
+	}
+	return *r, nil
+}
+
+func microseconds(ns int64) float64 { return float64(ns) / 1000 }
+
+func perCheck(d time.Duration, checks uint64) *float64 {
+	us := float64(d) / float64(time.Microsecond) / float64(checks)
+	return &us
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/load"
+)
+
+// loadOptions are the flags of bench that are for asking nodes over the network.
+type loadOptions struct {
+	config load.Config
+	dist   string
+	svg    string
+}
+
+// loadFlags are their names; the others of bench are for both or for the other.
+func loadFlags() []string {
+	return []string{"rate", "clients", "batch", "dist", "limited", "pid", "server-http", "svg"}
+}
+
+// loadDuration is how long a point is measured unless told otherwise.
+const loadDuration = 5 * time.Second
+
+func (o *loadOptions) addFlags(cmd *cobra.Command) {
+	f, c := cmd.Flags(), &o.config
+	f.Float64SliceVar(&c.Rates, "rate", nil, "keep `CHECKS` a second, for each of these in turn (default: ask again when answered)")
+	f.IntVar(&c.Clients, "clients", 0, "how many clients (default as many as the mode needs)")
+	f.IntVar(&c.Batch, "batch", load.MaxBatch, "how many checks a call has, but for unary and client")
+	f.StringVar(&o.dist, "dist", string(load.Uniform), "how keys are drawn: `uniform|zipf`")
+	f.IntVar(&c.Limited, "limited", 50, "`PERCENT` of the keys that are under a limit of 100; the others are never denied")
+	f.IntSliceVar(&c.Processes, "pid", nil, "tell the processor time of these `processes`, the nodes'")
+	f.StringSliceVar(&c.Metrics, "server-http", nil, "tell what nodes use by their metrics at these HTTP addresses, `HOST:PORT`")
+	f.StringVar(&o.svg, "svg", "", "draw the waits over the load into `FILE`")
+}
+
+// isLoad tells whether modes are of those that ask over the network, and fails if
+// some are and some are not.
+func isLoad(cmd *cobra.Command, modes []string) (bool, error) {
+	n := 0
+	for _, m := range modes {
+		if slices.Contains(load.Modes(), load.Mode(m)) {
+			n++
+		}
+	}
+	if n > 0 && n < len(modes) {
+		return false, usage(cmd, "--mode %s: unary, batch, stream, client and client-batch go together, and with no other mode", strings.Join(modes, ","))
+	}
+	unwanted := []string{"rules-shape", "redis-addr", "callers", "rounds"}
+	if n == 0 {
+		unwanted = loadFlags()
+	}
+	for _, name := range unwanted {
+		switch {
+		case !cmd.Flags().Changed(name):
+		case n == 0:
+			return false, usage(cmd, "--%s is for the modes unary, batch, stream, client and client-batch: give one with --mode", name)
+		default:
+			return false, usage(cmd, "--%s is not for the modes unary, batch, stream, client and client-batch", name)
+		}
+	}
+	return n > 0, nil
+}
+
+// complete turns the flags into a configuration, or says what is wrong.
+func (o *loadOptions) complete(cmd *cobra.Command, b *benchOptions) error {
+	c := &o.config
+	for _, m := range b.modes {
+		c.Modes = append(c.Modes, load.Mode(m))
+	}
+	if b.server == "" {
+		return usage(cmd, "the mode %s needs the addresses of nodes: give --server HOST:PORT, or several with commas between", b.modes[0])
+	}
+	c.Servers = strings.Split(b.server, ",")
+	for _, list := range []struct {
+		flag  string
+		addrs []string
+	}{{"--server", c.Servers}, {"--server-http", c.Metrics}} {
+		for _, addr := range list.addrs {
+			if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+				return usage(cmd, "%s %q is no address: give HOST:PORT, or several with commas between", list.flag, addr)
+			}
+			if !b.remote && !onLoopback(addr) {
+				return usage(cmd, "%s %s is not on this machine: give --remote if what is there may be loaded", list.flag, addr)
+			}
+		}
+	}
+	if len(c.Rates) == 0 {
+		c.Rates = []float64{0}
+	}
+	for _, r := range c.Rates {
+		if r <= 0 && cmd.Flags().Changed("rate") {
+			return usage(cmd, "--rate %v is out of range: give checks a second, or leave it out", r)
+		}
+	}
+	c.Keys, c.Dist, c.Duration = b.config.Keys, load.Dist(o.dist), loadDuration
+	if cmd.Flags().Changed("duration") {
+		c.Duration = b.config.Duration
+	}
+	if err := c.Validate(); err != nil {
+		return usage(cmd, "%w", err)
+	}
+	return nil
+}
+
+// load asks nodes over the network until it is done or interrupted. What it found
+// is printed also where it is wrong.
+func (a *app) load(cmd *cobra.Command, o *loadOptions, asJSON bool) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if a.ErrStyle.Terminal {
+		o.config.Progress = func(what string) { a.say("\r\x1b[K%s", what) }
+	}
+	report, err := load.Run(ctx, o.config)
+	if a.ErrStyle.Terminal {
+		a.say("\r\x1b[K")
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %w", ctx.Err())
+	}
+	if err != nil {
+		return err
+	}
+	if o.svg != "" {
+		if err := os.WriteFile(o.svg, report.SVG(), 0o666); err != nil {
+			return fmt.Errorf("the picture cannot be written to %s: %w", o.svg, bare(err))
+		}
+	}
+	if asJSON {
+		err = a.printJSON(report)
+	} else {
+		err = a.print([]byte(report.Text(a.OutStyle)))
+	}
+	return errors.Join(err, report.Wrong())
+}

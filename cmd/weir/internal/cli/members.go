@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/transport"
+)
+
+const (
+	// defaultHTTPServer is where a node serves HTTP unless told otherwise.
+	defaultHTTPServer = "127.0.0.1:8080"
+	// askAtOnce bounds how many members are asked at a time.
+	askAtOnce = 16
+)
+
+func (a *app) membersCommand() *cobra.Command {
+	var server string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "members [--server ADDRESS]",
+		Short: "List the members of a cluster",
+		Long: `Lists the members of a cluster as one of them sees them. Keys, checks per second
+and lag are what each member says of itself: all are asked at the HTTP addresses
+that they tell, and a member that does not answer there has a - in its columns.
+
+Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
+		Example: `  weir members
+  weir members --server 127.0.0.1:8180 --json
+  weir members forget node-3`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := httpServer(cmd, server)
+			if err != nil {
+				return err
+			}
+			list, err := askMembers(cmd.Context(), h)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(map[string]any{"members": list})
+			}
+			return a.print([]byte(a.membersText(list)))
+		},
+	}
+	cmd.PersistentFlags().StringVar(&server, "server", defaultHTTPServer, "`HOST:PORT` of a node's HTTP")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
+	cmd.AddCommand(a.forgetCommand(&server))
+	return cmd
+}
+
+func (a *app) forgetCommand(server *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget NAME",
+		Short: "Have a dead member count no more",
+		Long: `Has a dead member count no more, on all members: for one that will never come
+back. Until then it counts for whatever needs a majority, or every member, such as
+a rule with the policy closed whose owner and heir are lost. If it does come back
+it is a member again.
+
+A node takes this only from its own machine: ask it by a loopback address.`,
+		Example: "  weir members forget node-3",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usage(cmd, "give the name of one member")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := httpServer(cmd, *server)
+			if err != nil {
+				return err
+			}
+			body, err := json.Marshal(map[string]string{"name": args[0]})
+			if err != nil {
+				return fmt.Errorf("the name cannot be written: %w", err)
+			}
+			var left struct{ Members []transport.Member }
+			if err := h.do(cmd.Context(), http.MethodPost, "/v1/members/forget", body, &left); err != nil {
+				return err
+			}
+			// The node takes the member out of its view a moment after it has answered.
+			rest := slices.DeleteFunc(left.Members, func(m transport.Member) bool { return m.Name == args[0] })
+			return a.print([]byte(fmt.Sprintf("%s is forgotten; %s left\n", term.Clean(args[0]), term.Plural(len(rest), "member"))))
+		},
+	}
+}
+
+// httpServer returns the node at HOST:PORT or http://HOST:PORT.
+func httpServer(cmd *cobra.Command, server string) (*httpRemote, error) {
+	if !strings.Contains(server, "://") {
+		if host, port, err := net.SplitHostPort(server); err != nil || host == "" || port == "" {
+			return nil, usage(cmd, "--server %q is no address: give HOST:PORT of a node's HTTP", server)
+		}
+		server = "http://" + server
+	}
+	r, err := newRemote(cmd, server)
+	if err != nil {
+		return nil, err
+	}
+	h, _ := r.(*httpRemote) // newRemote returns no other for a URL
+	return h, nil
+}
+
+// do asks the node at a path; problems it tells are errors.
+func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, answer any) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	base := strings.TrimSuffix(h.url, "/v1/check")
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	if err != nil {
+		return unreachable(h.server, "%w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return h.failed(err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close(), h.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		return h.failed(err)
+	}
+	if resp.StatusCode == http.StatusOK && json.Unmarshal(text, answer) == nil {
+		return nil
+	}
+	var problem struct {
+		Detail string `json:"detail"`
+	}
+	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
+		return fmt.Errorf("node %s: %s", h.server, problem.Detail)
+	}
+	return unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
+}
+
+// askMembers asks a node who the members are, and each of them for what only it
+// knows.
+func askMembers(ctx context.Context, h *httpRemote) ([]transport.Member, error) {
+	var seen struct{ Members []transport.Member }
+	if err := h.do(ctx, http.MethodGet, "/v1/members", nil, &seen); err != nil {
+		return nil, err
+	}
+	eachMember(seen.Members, func(i int, m *transport.Member) {
+		if m.Self != nil {
+			return
+		}
+		var own struct{ Members []transport.Member }
+		if memberAt(m).do(ctx, http.MethodGet, "/v1/members", nil, &own) != nil {
+			return // its columns stay empty
+		}
+		for _, o := range own.Members {
+			if o.Instance == m.Instance {
+				seen.Members[i].Self = o.Self
+			}
+		}
+	})
+	return seen.Members, nil
+}
+
+// eachMember calls f for those members that can be asked, some at a time.
+func eachMember(list []transport.Member, f func(i int, m *transport.Member)) {
+	var asking sync.WaitGroup
+	room := make(chan struct{}, askAtOnce)
+	for i := range list {
+		if list[i].HTTPAddr == "" || list[i].State == "dead" {
+			continue
+		}
+		room <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-room }()
+			f(i, &list[i])
+		})
+	}
+	asking.Wait()
+}
+
+func memberAt(m *transport.Member) *httpRemote {
+	return newHTTPRemote(m.HTTPAddr, &url.URL{Scheme: "http", Host: m.HTTPAddr})
+}
+
+// membersText lists members in columns.
+func (a *app) membersText(list []transport.Member) string {
+	var t term.Table
+	head := func(s string) term.Cell { return term.Cell{Text: s, Paint: a.OutStyle.Bold} }
+	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"), head("unacked"), head("rules"))
+	hashes := map[string]bool{}
+	for i := range list {
+		m := &list[i]
+		row := []term.Cell{
+			{Text: term.Clean(m.Name)}, {Text: term.Clean(m.Address)}, {Text: term.Clean(m.State)},
+			{Text: fmt.Sprintf("%.1f %%", 100*m.Share)},
+		}
+		if m.State == "dead" {
+			row[2].Paint = a.OutStyle.Red
+		} else {
+			hashes[m.RulesHash] = true
+		}
+		if s := m.Self; s != nil {
+			row = append(row, term.Cell{Text: fmt.Sprint(s.Keys)}, term.Cell{Text: fmt.Sprint(s.ChecksPerSecond)},
+				term.Cell{Text: fmt.Sprintf("%.0f ms", s.LagMs)}, term.Cell{Text: fmt.Sprint(s.Unacknowledged)})
+		} else {
+			row = append(row, term.Cell{Text: "-"}, term.Cell{Text: "-"}, term.Cell{Text: "-"}, term.Cell{Text: "-"})
+		}
+		t.Row(append(row, term.Cell{Text: term.Clean(m.RulesHash)})...)
+	}
+	text := t.String()
+	if len(hashes) > 1 {
+		text += a.OutStyle.Red("Members have different rules.") + "\n"
+	}
+	return text
+}
+
+func (a *app) topCommand() *cobra.Command {
+	var server string
+	var n int
+	var asJSON, one bool
+	cmd := &cobra.Command{
+		Use:   "top [--server ADDRESS]",
+		Short: "List the keys that are asked for most, and denied most",
+		Long: `Lists the keys that a node, and the other members of its cluster, were asked for
+most and denied most since they started. Each member lists the keys that it owns.
+The first list is counted in a sample.
+
+Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
+		Example: `  weir top
+  weir top --server 127.0.0.1:8180 -n 5 --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if n < 1 || n > 1000 {
+				return usage(cmd, "-n %d is out of range: give 1 to 1000", n)
+			}
+			return noArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := httpServer(cmd, server)
+			if err != nil {
+				return err
+			}
+			out, err := askTop(cmd.Context(), h, n, one)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(out)
+			}
+			return a.print([]byte(a.topText(out)))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&server, "server", defaultHTTPServer, "`HOST:PORT` of a node's HTTP")
+	f.IntVarP(&n, "number", "n", 10, "list `N` keys of each kind")
+	f.BoolVar(&one, "one", false, "ask that node alone")
+	f.BoolVar(&asJSON, "json", false, "print an object")
+	return cmd
+}
+
+// topKeys are the lists of one node or several.
+type topKeys struct {
+	Hottest []transport.TopKey `json:"hottest"`
+	Denied  []transport.TopKey `json:"denied"`
+}
+
+// askTop asks a node, and unless it is to be one alone the others that it knows.
+func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, error) {
+	path := fmt.Sprintf("/v1/top?n=%d", n)
+	var out topKeys
+	if err := h.do(ctx, http.MethodGet, path, nil, &out); err != nil {
+		return nil, err
+	}
+	var seen struct{ Members []transport.Member }
+	if !one {
+		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // of a node on its own there are none
+	}
+	var mu sync.Mutex
+	eachMember(seen.Members, func(_ int, m *transport.Member) {
+		var more topKeys
+		if m.Self != nil || memberAt(m).do(ctx, http.MethodGet, path, nil, &more) != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.Hottest, out.Denied = append(out.Hottest, more.Hottest...), append(out.Denied, more.Denied...)
+	})
+	out.Hottest, out.Denied = mostOf(out.Hottest, n), mostOf(out.Denied, n)
+	return &out, nil
+}
+
+// mostOf adds up what members say of one key, and keeps the n highest.
+func mostOf(keys []transport.TopKey, n int) []transport.TopKey {
+	at := map[string]int{}
+	out := []transport.TopKey{}
+	for _, k := range keys {
+		i, ok := at[k.Key]
+		if !ok {
+			at[k.Key] = len(out)
+			out = append(out, k)
+			continue
+		}
+		out[i].Count += k.Count
+		out[i].Error += k.Error
+	}
+	slices.SortFunc(out, func(a, b transport.TopKey) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
+	})
+	return out[:min(n, len(out))]
+}
+
+func (a *app) topText(out *topKeys) string {
+	var b strings.Builder
+	for _, list := range []struct {
+		title string
+		keys  []transport.TopKey
+	}{{"asked for most", out.Hottest}, {"denied most", out.Denied}} {
+		var t term.Table
+		t.Row(term.Cell{Text: list.title, Paint: a.OutStyle.Bold}, term.Cell{Text: "times", Paint: a.OutStyle.Bold})
+		for _, k := range list.keys {
+			t.Row(term.Cell{Text: term.Clean(k.Key)}, term.Cell{Text: fmt.Sprint(k.Count)})
+		}
+		if len(list.keys) == 0 {
+			t.Row(term.Cell{Text: "nothing yet"})
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(t.String())
+	}
+	return b.String()
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// town is a node's directory: it says that it is self, among the members.
+type town struct {
+	self    string
+	members []transport.Member
+	forgot  []string
+	slow    bool // what is forgotten is in the list for a while
+}
+
+func (d *town) Members() []transport.Member {
+	out := append([]transport.Member{}, d.members...)
+	for i := range out {
+		if out[i].Name == d.self {
+			out[i].Self = &transport.MemberSelf{Keys: 10 + i, ChecksPerSecond: uint64(100 + i), LagMs: 2, Unacknowledged: uint64(i)}
+		}
+	}
+	return out
+}
+
+func (d *town) Forget(name string) error {
+	if name != "node-3" {
+		return fmt.Errorf("%w: no dead member of that name: %q", limiter.ErrInvalid, name)
+	}
+	d.forgot = append(d.forgot, name)
+	if !d.slow {
+		d.members = d.members[:2]
+	}
+	return nil
+}
+
+// towns serves two members of three, of which the third is dead.
+func towns(t *testing.T) (addr string, first *town) {
+	t.Helper()
+	members := []transport.Member{
+		{Name: "node-1", Address: "127.0.0.1:1", Instance: "a", State: "active", Share: 0.5, RulesHash: "00aa"},
+		{Name: "node-2", Address: "127.0.0.1:2", Instance: "b", State: "active", Share: 0.5, RulesHash: "00aa"},
+		{Name: "node-3", Address: "127.0.0.1:3", Instance: "c", State: "dead", RulesHash: "00bb", HTTPAddr: "127.0.0.1:1"},
+	}
+	nodes := []*town{{self: "node-1"}, {self: "node-2"}}
+	for i, d := range nodes {
+		s, err := transport.NewServer(transport.Options{Decider: nobody{}, Directory: d, Top: func(int) (hot, denied []transport.TopKey) {
+			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1))}, {Key: fmt.Sprint("/only:", i), Count: 7}}, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := httptest.NewServer(s.Handler())
+		t.Cleanup(h.Close)
+		members[i].HTTPAddr = strings.TrimPrefix(h.URL, "http://")
+	}
+	for _, d := range nodes {
+		d.members = members
+	}
+	return members[0].HTTPAddr, nodes[0]
+}
+
+// runAs runs the tool as someone without a terminal.
+func runAs(t *testing.T, args ...string) (status int, out, errs string) {
+	t.Helper()
+	o := person{}.run(t, args...)
+	return o.status, o.out, o.err
+}
+
+// nobody decides nothing.
+type nobody struct{ transport.Decider }
+
+func TestMembers(t *testing.T) {
+	addr, _ := towns(t)
+	status, out, errs := runAs(t, "members", "--server", addr)
+	if status != ExitOK || errs != "" {
+		t.Fatalf("%d %s %s", status, out, errs)
+	}
+	lines := strings.Split(out, "\n")
+	if len(lines) != 5 {
+		t.Fatalf("%q", out)
+	}
+	for i, want := range []string{
+		"name address state share keys checks/s lag unacked rules",
+		"node-1 127.0.0.1:1 active 50.0 % 10 100 2 ms 0 00aa",
+		"node-2 127.0.0.1:2 active 50.0 % 11 101 2 ms 1 00aa",
+		"node-3 127.0.0.1:3 dead 0.0 % - - - - 00bb",
+	} {
+		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	status, out, _ = runAs(t, "members", "--json", "--server", "http://"+addr)
+	var got struct{ Members []transport.Member }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || status != ExitOK || len(got.Members) != 3 || got.Members[1].Self == nil || got.Members[2].Self != nil {
+		t.Errorf("%d %v %s", status, err, out)
+	}
+}
+
+// Rules that differ between live members are pointed out; those of the dead are
+// not.
+func TestMembersWithDifferentRules(t *testing.T) {
+	addr, first := towns(t)
+	first.members[1].RulesHash = "00cc"
+	if _, out, _ := runAs(t, "members", "--server", addr); !strings.Contains(out, "Members have different rules.") {
+		t.Error(out)
+	}
+}
+
+func TestForget(t *testing.T) {
+	addr, first := towns(t)
+	status, out, errs := runAs(t, "members", "forget", "node-2", "--server", addr)
+	if status != ExitFailed || !strings.Contains(errs, `no dead member of that name: "node-2"`) {
+		t.Errorf("%d %s %s", status, out, errs)
+	}
+	status, out, errs = runAs(t, "members", "forget", "node-3", "--server", addr)
+	if status != ExitOK || out != "node-3 is forgotten; 2 members left\n" || len(first.forgot) != 1 {
+		t.Errorf("%d %s %s", status, out, errs)
+	}
+	if status, _, errs = runAs(t, "members", "forget"); status != ExitUsage || !strings.Contains(errs, "give the name of one member") {
+		t.Errorf("%d %s", status, errs)
+	}
+}
+
+// A member that is forgotten does not count as left, though the node that was told
+// may list it for a moment more.
+func TestForgottenIsNotLeft(t *testing.T) {
+	addr, first := towns(t)
+	first.slow = true
+	if status, out, errs := runAs(t, "members", "forget", "node-3", "--server", addr); status != ExitOK || out != "node-3 is forgotten; 2 members left\n" {
+		t.Errorf("%d %s %s", status, out, errs)
+	}
+}
+
+func TestTop(t *testing.T) {
+	addr, _ := towns(t)
+	status, out, errs := runAs(t, "top", "--server", addr, "-n", "2")
+	want := "asked for most  times\n/towns:ada         15\n/only:0             7\n\ndenied most  times\nnothing yet\n"
+	if status != ExitOK || out != want {
+		t.Errorf("%d %s\n%s\nwant\n%s", status, errs, out, want)
+	}
+	if _, out, _ = runAs(t, "top", "--server", addr, "--one"); strings.Contains(out, "/only:1") {
+		t.Errorf("it asked the others too: %s", out)
+	}
+	if status, _, _ = runAs(t, "top", "-n", "0"); status != ExitUsage {
+		t.Errorf("-n 0: %d", status)
+	}
+}
+
+// A node on its own, what is no node, and nobody: each is told apart.
+func TestMembersOfNoCluster(t *testing.T) {
+	s, err := transport.NewServer(transport.Options{Decider: nobody{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := httptest.NewServer(s.Handler())
+	defer alone.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	for _, c := range []struct {
+		server string
+		status int
+		want   string
+	}{
+		{alone.URL, ExitFailed, "this node is in no cluster"},
+		{other.URL, ExitUsage, "is not a node"},
+		{"127.0.0.1:1", ExitUsage, "is it running there?"},
+		{"nowhere", ExitUsage, "is no address"},
+	} {
+		if status, _, errs := runAs(t, "members", "--server", c.server); status != c.status || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: %d %s", c.server, status, errs)
+		}
+	}
+}

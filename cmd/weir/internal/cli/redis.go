@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// redisOptions say which Redis is to decide a check, as a node that counts there
+// would.
+type redisOptions struct {
+	addr         string
+	cluster      bool
+	db           int
+	username     string
+	passwordFile string
+	clusterName  string
+	secretFile   string
+}
+
+func (o *redisOptions) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.addr, "redis-addr", "", "`HOST:PORT` of the Redis that is to decide, as it does for nodes with --backend redis")
+	f.BoolVar(&o.cluster, "redis-cluster", false, "that address is one of a Redis Cluster")
+	f.IntVar(&o.db, "redis-db", 0, "use database `N` of it")
+	f.StringVar(&o.username, "redis-username", "", "log in there as `NAME`")
+	f.StringVar(&o.passwordFile, "redis-password-file", "", "log in there with the password in `FILE`")
+	f.StringVar(&o.clusterName, "cluster-name", "weir", "the `NAME` that the nodes have, for counters in Redis")
+	f.StringVar(&o.secretFile, "secret-file", "", "the `FILE` with the secret that the nodes have, for counters in Redis")
+}
+
+// checkFlags says what is wrong with the flags of a check that Redis is to
+// decide.
+func (o *redisOptions) checkFlags(cmd *cobra.Command, c *checkOptions) error {
+	switch {
+	case c.server != "":
+		return usage(cmd, "--redis-addr and --server are both given, but either Redis decides or a node does")
+	case c.rules == "":
+		return usage(cmd, "no rules are named: Redis has counters, but no rules; give the nodes' file with --rules")
+	case c.at != "":
+		return usage(cmd, "--at is for counters in memory: Redis decides by its own clock")
+	}
+	return nil
+}
+
+// readLine reads a file without the end of its last line, which editors add.
+func readLine(kind, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("%s %s cannot be read: %w", kind, name, bare(err))
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
+}
+
+// open returns a node in this process that counts in Redis.
+func (o *redisOptions) open(ctx context.Context, f rulesFile) (*weir.Node, error) {
+	password, err := readLine("password file", o.passwordFile)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := readLine("secret file", o.secretFile)
+	if err != nil {
+		return nil, err
+	}
+	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // what goes wrong is in the errors
+	store, err := redisstore.Open(ctx, redisstore.Config{
+		Addrs: strings.Split(o.addr, ","), Cluster: o.cluster, DB: o.db, Username: o.username, Password: password, Timeout: askTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n, err := weir.Open(ctx, weir.Config{
+		Rules: f.data, RulesFile: f.name, Backend: store, ClusterName: o.clusterName, Secret: []byte(secret),
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("rules file %s: %w", f.name, err), store.Close())
+	}
+	return n, nil
+}
+
+// checkRedis has Redis decide. Between repeated checks it really waits.
+func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
+	files, err := a.loadRules([]string{o.rules})
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	node, err := o.redis.open(ctx, files[0])
+	if err != nil {
+		return err
+	}
+	all := make([]checked, 0, min(o.times, 1000))
+	for i := range o.times {
+		if i > 0 && o.every > 0 {
+			time.Sleep(o.every)
+		}
+		c, err := o.redis.ask(ctx, node, r, a.Now(), o.explain)
+		if err != nil {
+			return errors.Join(err, node.Close())
+		}
+		all = append(all, c)
+	}
+	return errors.Join(node.Close(), a.conclude(all, o))
+}
+
+// ask checks once. That a policy answers in place of Redis is an error here.
+func (o *redisOptions) ask(ctx context.Context, node *weir.Node, r *limiter.Request, at time.Time, explain bool) (checked, error) {
+	if _, err := node.Explain(ctx, r); err != nil {
+		if errors.Is(err, limiter.ErrInvalid) {
+			return checked{}, err
+		}
+		return checked{}, o.unusable(err)
+	}
+	c, err := checkOnce(ctx, node, r, at, explain)
+	if err == nil && strings.HasPrefix(c.answer.Source, "fallback") {
+		return c, o.unusable(errors.New("it does not take the check"))
+	}
+	return c, err
+}
+
+func (o *redisOptions) unusable(err error) error {
+	return unreachableError{fmt.Errorf("redis %s cannot be used: %w", o.addr, err)}
+}

@@ -1,0 +1,139 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/procstat"
+)
+
+const (
+	scrapeWithin  = 5 * time.Second
+	maxScrapeSize = 16 << 20
+)
+
+// usage is what the process of a server has used so far. Only the metrics tell
+// more than the processor time.
+type usage struct {
+	name    string
+	cpu     time.Duration
+	told    bool // the metrics told all that follows
+	mallocs float64
+	bytes   float64
+	cycles  float64
+	paused  float64 // seconds
+}
+
+// usage asks about all servers that can be asked about.
+func (c *Config) usage(ctx context.Context) ([]usage, error) {
+	var all []usage
+	for _, pid := range c.Processes {
+		cpu, err := procstat.Of(pid)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, usage{name: "process " + strconv.Itoa(pid), cpu: cpu})
+	}
+	for _, at := range c.Metrics {
+		u, err := scrape(ctx, at)
+		if err != nil {
+			return nil, fmt.Errorf("the metrics of %s cannot be had: %w", at, err)
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+// scrape reads /metrics of a server.
+func scrape(ctx context.Context, at string) (u usage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, scrapeWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/metrics", http.NoBody)
+	if err != nil {
+		return u, err
+	}
+	t := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: t}).Do(req)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode != http.StatusOK {
+		return u, fmt.Errorf("it answers %s", resp.Status)
+	}
+	return parseMetrics(at, io.LimitReader(resp.Body, maxScrapeSize))
+}
+
+// parseMetrics reads the text format of Prometheus.
+func parseMetrics(at string, r io.Reader) (usage, error) {
+	u := usage{name: at}
+	var seconds float64
+	wanted := map[string]*float64{
+		"process_cpu_seconds_total": &seconds, "go_memstats_mallocs_total": &u.mallocs,
+		"go_memstats_alloc_bytes_total": &u.bytes, "go_gc_duration_seconds_count": &u.cycles, "go_gc_duration_seconds_sum": &u.paused,
+	}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		to := wanted[name]
+		if to == nil {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil {
+			return u, fmt.Errorf("%s is %q, which is no number", name, value)
+		}
+		*to = n
+		delete(wanted, name)
+	}
+	if err := lines.Err(); err != nil {
+		return u, err
+	}
+	if wanted["process_cpu_seconds_total"] != nil {
+		return u, errors.New("there is no process_cpu_seconds_total; is it a node's HTTP address?")
+	}
+	u.cpu, u.told = time.Duration(seconds*float64(time.Second)), len(wanted) == 0
+	return u, nil
+}
+
+// Cost is what a server's process used, per check of all servers together.
+type Cost struct {
+	// Server is its HTTP address, or "process" and its id.
+	Server string   `json:"server"`
+	CPU    *float64 `json:"cpu_us_per_check"`
+	// What follows is nil unless the metrics tell it.
+	Allocations *float64 `json:"allocations_per_check,omitempty"`
+	Bytes       *float64 `json:"bytes_per_check,omitempty"`
+	Collections *float64 `json:"collections,omitempty"`
+	PausedMs    *float64 `json:"paused_ms,omitempty"`
+}
+
+// cost compares what servers had used before with what they have now.
+func (p *Point) cost(before, after []usage) {
+	for i, b := range before {
+		a := after[i]
+		one := Cost{Server: b.name, CPU: perCheck(a.cpu-b.cpu, p.Checks)}
+		if a.told && b.told {
+			n := float64(max(p.Checks, 1))
+			one.Allocations, one.Bytes = new((a.mallocs-b.mallocs)/n), new((a.bytes-b.bytes)/n)
+			one.Collections, one.PausedMs = new(a.cycles-b.cycles), new((a.paused-b.paused)*1000)
+		}
+		p.Servers = append(p.Servers, one)
+		if p.ServerCPU == nil {
+			p.ServerCPU = new(float64)
+		}
+		*p.ServerCPU += *one.CPU
+	}
+}
+
+func perCheck(d time.Duration, checks uint64) *float64 {
+	return new(float64(d) / float64(time.Microsecond) / float64(max(checks, 1)))
+}

@@ -1,0 +1,224 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/client"
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// errRules says that nodes decide by other rules.
+var errRules = errors.New("the nodes need the rules that weir bench --print-rules prints")
+
+// call is the checks that travel together, and what became of them. It is used by
+// one goroutine, which uses it again.
+type call struct {
+	keys    *keys
+	n       []uint32 // the keys, by index
+	answers []answer
+	heirs   int    // how many of them an heir gave
+	why     string // why a check failed though the call did not
+
+	decision  limiter.Decision // of a client's Check
+	requests  []limiter.Request
+	decisions []limiter.Decision
+}
+
+// take notes the answer of check i, and fails if another rule than the key's gave
+// it.
+func (c *call) take(i int, ok bool, rule string, s limiter.Source) error {
+	if want := c.keys.rule(c.n[i]); rule != want {
+		return fmt.Errorf("rule %q decided and not %q: %w", rule, want, errRules)
+	}
+	a := denied
+	if ok {
+		a = allowed
+	}
+	switch s {
+	case limiter.SourceFallbackOpen, limiter.SourceFallbackLocal, limiter.SourceFallbackClosed:
+		a += policyAllowed - allowed
+	case limiter.SourceHeir:
+		c.heirs++
+	}
+	c.answers[i] = a
+	return nil
+}
+
+// lane is a way to ask a node. An error is that of the whole call: what it charged
+// is not known.
+type lane interface {
+	warm(ctx context.Context) error
+	do(ctx context.Context, c *call) error
+	close() error
+}
+
+// openLane opens the way of client i.
+func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
+	if m.shares() {
+		return openShared(c)
+	}
+	server := c.Servers[i%len(c.Servers)]
+	conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("node %s cannot be asked: %w", server, err)
+	}
+	w := wire{server, conn, weirv1.NewLimiterClient(conn)}
+	switch m {
+	case Batch:
+		return &batches{w}, nil
+	case Stream:
+		return openStream(ctx, w)
+	}
+	return &singles{w}, nil
+}
+
+// shared asks by package client.
+type shared struct{ client *client.Client }
+
+func openShared(c *Config) (lane, error) {
+	all, err := client.Open(client.Config{Addrs: c.Servers, MaxPending: 2 * MaxClients * MaxBatch})
+	if err != nil {
+		return nil, err
+	}
+	return &shared{all}, nil
+}
+
+func (s *shared) close() error { return s.client.Close() }
+
+func (s *shared) warm(ctx context.Context) error {
+	return warm(func(path string) (string, error) {
+		var d limiter.Decision
+		err := s.client.Peek(ctx, &limiter.Request{Path: path, User: "nobody"}, &d)
+		return d.Rule, err
+	})
+}
+
+func (s *shared) do(ctx context.Context, c *call) error {
+	if len(c.n) > 1 {
+		return s.many(ctx, c)
+	}
+	var r limiter.Request
+	c.keys.request(&r, c.n[0])
+	if err := s.client.Check(ctx, &r, &c.decision); err != nil {
+		return err
+	}
+	return c.take(0, c.decision.Allowed, c.decision.Rule, c.decision.Source)
+}
+
+// many asks for several at once.
+func (s *shared) many(ctx context.Context, c *call) error {
+	if c.requests == nil {
+		c.requests, c.decisions = make([]limiter.Request, len(c.n)), make([]limiter.Decision, len(c.n))
+	}
+	for i, n := range c.n {
+		c.keys.request(&c.requests[i], n)
+	}
+	var bad *client.BatchError
+	err := s.client.CheckBatch(ctx, c.requests, c.decisions)
+	if err != nil && !errors.As(err, &bad) {
+		return err
+	}
+	for i := range c.n {
+		if bad != nil && len(bad.Index) > 0 && bad.Index[0] == i {
+			c.why = bad.Errs[0].Error()
+			bad = &client.BatchError{Index: bad.Index[1:], Errs: bad.Errs[1:]}
+			continue
+		}
+		d := &c.decisions[i]
+		if err := c.take(i, d.Allowed, d.Rule, d.Source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wire is a connection to a node.
+type wire struct {
+	server string
+	conn   *grpc.ClientConn
+	api    weirv1.LimiterClient
+}
+
+func (w *wire) close() error { return w.conn.Close() }
+
+// failed names the node in an error.
+func (w *wire) failed(err error) error {
+	return fmt.Errorf("node %s: %s", w.server, status.Convert(err).Message())
+}
+
+// singles asks by a call for each check.
+type singles struct{ wire }
+
+func (s *singles) do(ctx context.Context, c *call) error {
+	var r limiter.Request
+	c.keys.request(&r, c.n[0])
+	m, err := s.api.Check(ctx, transport.NewCheckRequest(&r, false))
+	if err != nil {
+		return s.failed(err)
+	}
+	return c.take(0, m.GetAllowed(), m.GetRule(), limiter.Source(m.GetSource()))
+}
+
+// batches asks by a call for some checks.
+type batches struct{ wire }
+
+func (b *batches) do(ctx context.Context, c *call) error {
+	m := &weirv1.CheckBatchRequest{Checks: make([]*weirv1.CheckRequest, len(c.n))}
+	var r limiter.Request
+	for i, n := range c.n {
+		c.keys.request(&r, n)
+		m.Checks[i] = transport.NewCheckRequest(&r, false)
+	}
+	got, err := b.api.CheckBatch(ctx, m)
+	if err != nil {
+		return b.failed(err)
+	}
+	if len(got.GetResults()) != len(c.n) {
+		return fmt.Errorf("node %s answered %d checks of %d", b.server, len(got.GetResults()), len(c.n))
+	}
+	for i, result := range got.GetResults() {
+		if e := result.GetError(); e != nil {
+			c.why = e.GetMessage()
+			continue
+		}
+		d := result.GetDecision()
+		if err := c.take(i, d.GetAllowed(), d.GetRule(), limiter.Source(d.GetSource())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warm connects, and makes sure that the node has the rules, without counting
+// anything.
+func (w *wire) warm(ctx context.Context) error {
+	return warm(func(path string) (string, error) {
+		m, err := w.api.Check(ctx, &weirv1.CheckRequest{Path: path, User: "nobody", Peek: true}, grpc.WaitForReady(true))
+		if err != nil {
+			return "", w.failed(err)
+		}
+		return m.GetRule(), nil
+	})
+}
+
+// warm peeks at each path and looks at the rule that decides.
+func warm(peek func(path string) (rule string, err error)) error {
+	for path, want := range map[string]string{openPath: openRule, limitedPath: limitedRule} {
+		rule, err := peek(path)
+		switch {
+		case err != nil:
+			return err
+		case rule != want:
+			return fmt.Errorf("rule %q decides and not %q: %w", rule, want, errRules)
+		}
+	}
+	return nil
+}

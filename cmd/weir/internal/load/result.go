@@ -1,0 +1,203 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+)
+
+// Report is what a run found, in the form of its JSON.
+type Report struct {
+	Go         string   `json:"go"`
+	OS         string   `json:"os"`
+	Arch       string   `json:"arch"`
+	Cores      int      `json:"cores"`
+	ServersAt  []string `json:"servers"`
+	Keys       int      `json:"keys"`
+	Dist       Dist     `json:"dist"`
+	Limited    int      `json:"limited_percent"`
+	DurationMs float64  `json:"duration_ms"`
+	Points     []Point  `json:"points"`
+}
+
+// Point is what was found of one mode at one rate. Waits are in microseconds, to 1
+// %, of checks that were answered: from the intended time of sending where a rate
+// was kept, else from sending.
+type Point struct {
+	Mode    Mode `json:"mode"`
+	Clients int  `json:"clients"`
+	Batch   int  `json:"batch"`
+	// Ring tells that the client knew the owners in the end, and asked them directly.
+	Ring bool `json:"ring,omitempty"`
+	// Rate is how many checks a second were to be sent; nil where none was kept.
+	Rate *float64 `json:"rate,omitempty"`
+	// Checks is how many were answered, Seconds how long it took.
+	Checks          uint64  `json:"checks"`
+	Seconds         float64 `json:"seconds"`
+	ChecksPerSecond float64 `json:"checks_per_second"`
+	Waits
+	// SentLate is how much later than intended calls were sent; nil where no rate was
+	// kept. Part of it is in the waits.
+	SentLate *Waits `json:"sent_late,omitempty"`
+	// Unsent is how many checks were due, and not sent when the time was over since
+	// no client was free. They are in the waits as if answered then.
+	Unsent uint64 `json:"unsent"`
+	// ClientCPU is processor time of this process per check, ServerCPU that of all
+	// servers' processes together; nil where it is not known. Servers are one by one.
+	ClientCPU *float64  `json:"client_cpu_us_per_check,omitempty"`
+	ServerCPU *float64  `json:"server_cpu_us_per_check,omitempty"`
+	Servers   []Cost    `json:"server_costs,omitempty"`
+	Decisions Decisions `json:"decisions"`
+	// Why is why a check failed, if any did.
+	Why string `json:"why,omitempty"`
+}
+
+// Waits are quantiles, in microseconds.
+type Waits struct {
+	P50  float64 `json:"p50_us"`
+	P90  float64 `json:"p90_us"`
+	P99  float64 `json:"p99_us"`
+	P999 float64 `json:"p99_9_us"`
+	Max  float64 `json:"max_us"`
+}
+
+func waitsOf(h *hdrhistogram.Histogram) Waits {
+	at := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) / 1000 }
+	return Waits{at(50), at(90), at(99), at(99.9), float64(h.Max()) / 1000}
+}
+
+func newReport(c *Config) *Report {
+	return &Report{
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0),
+		ServersAt: c.Servers, Keys: c.Keys, Dist: c.Dist, Limited: c.Limited,
+		DurationMs: float64(c.Duration) / float64(time.Millisecond),
+	}
+}
+
+// conclude adds up what the workers found.
+func (t *trial) conclude(unsent *hdrhistogram.Histogram) Point {
+	p := Point{Decisions: t.ledger.conclude()}
+	took, late, last := newHistogram(), newHistogram(), t.long
+	for _, w := range t.workers {
+		took.Merge(w.took)
+		late.Merge(w.late)
+		last = max(last, w.finished)
+		if p.Why == "" {
+			p.Why = w.why
+		}
+	}
+	d := &p.Decisions
+	p.Checks, p.Seconds = d.Allowed+d.Denied+d.ByPolicy, last.Seconds()
+	p.ChecksPerSecond = float64(p.Checks) / p.Seconds
+	if t.rate > 0 {
+		p.SentLate = new(waitsOf(late))
+		p.Unsent = uint64(unsent.TotalCount())
+		took.Merge(unsent)
+	}
+	p.Waits = waitsOf(took)
+	return p
+}
+
+// Wrong tells what is wrong with the points, nil if they are figures that hold:
+// decisions that cannot be, and checks that were not answered.
+func (r *Report) Wrong() error {
+	var errs []error
+	for i := range r.Points {
+		p := &r.Points[i]
+		if err := p.Decisions.Wrong(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.title(), err))
+		}
+		if n := p.Decisions.Failed; n > 0 {
+			errs = append(errs, fmt.Errorf("%s: %s failed: %s", p.title(), term.Plural(int(n), "check"), p.Why))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// title names a point.
+func (p *Point) title() string {
+	how := string(p.Mode)
+	if p.Batch > 1 {
+		how += fmt.Sprintf(" of %d", p.Batch)
+	}
+	if p.Ring {
+		how += " by the ring"
+	}
+	if p.Rate != nil {
+		how += fmt.Sprintf(" at %s/s", term.Count(int(*p.Rate)))
+	}
+	return how
+}
+
+// Text is the report for people.
+func (r *Report) Text(style term.Style) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s asked, %s, %s, %d %% of them with a limit of %d; %g ms each; %s %s/%s, %s\n",
+		term.Plural(len(r.ServersAt), "node"), term.Plural(r.Keys, "key"), r.Dist, r.Limited, limit, r.DurationMs,
+		r.Go, r.OS, r.Arch, term.Plural(r.Cores, "core"))
+	var t term.Table
+	var head []term.Cell
+	for _, h := range []string{"", "clients", "checks/s", "p50", "p90", "p99", "p99.9", "max", "sent late p99", "node CPU/check", "client CPU/check"} {
+		head = append(head, term.Cell{Text: h, Paint: style.Dim})
+	}
+	t.Row(head...)
+	for i := range r.Points {
+		t.Row(r.Points[i].cells(style)...)
+	}
+	b.WriteString(t.String())
+	for i := range r.Points {
+		p := &r.Points[i]
+		for _, s := range p.Servers {
+			fmt.Fprintf(&b, "%s: %s used %s/check%s\n", p.title(), s.Server, term.Micros(s.CPU), s.more())
+		}
+		d := &p.Decisions
+		fmt.Fprintf(&b, "%s: %s allowed, should be %s; %s denied, %s failed, %s answered by policy, %s by heirs; %s hit\n", p.title(),
+			count(d.Allowed), between(d.AllowedLeast, d.AllowedMost), count(d.Denied), count(d.Failed), count(d.ByPolicy), count(d.ByHeir),
+			term.Plural(d.KeysHit, "key"))
+		if p.Unsent > 0 {
+			fmt.Fprintf(&b, "%s: %s were due and not sent: no client was free\n", p.title(), term.Plural(int(p.Unsent), "check"))
+		}
+	}
+	return b.String()
+}
+
+func count(n uint64) string { return term.Count(int(n)) }
+
+func between(least, most uint64) string {
+	if least == most {
+		return count(least)
+	}
+	return count(least) + " to " + count(most)
+}
+
+func (c *Cost) more() string {
+	if c.Allocations == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %.2f allocations and %.0f bytes/check, %.0f collections that stopped it for %.2f ms",
+		*c.Allocations, *c.Bytes, *c.Collections, *c.PausedMs)
+}
+
+func (p *Point) cells(style term.Style) []term.Cell {
+	late := "-"
+	if p.SentLate != nil {
+		late = term.Micros(&p.SentLate.P99)
+	}
+	texts := []string{
+		p.title(), term.Count(p.Clients), term.Count(int(p.ChecksPerSecond)),
+		term.Micros(&p.P50), term.Micros(&p.P90), term.Micros(&p.P99), term.Micros(&p.P999), term.Micros(&p.Max),
+		late, term.Micros(p.ServerCPU), term.Micros(p.ClientCPU),
+	}
+	cells := make([]term.Cell, len(texts))
+	for i, text := range texts {
+		cells[i].Text = text
+	}
+	cells[0].Paint = style.Bold
+	return cells
+}

@@ -1,0 +1,297 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/procstat"
+)
+
+const (
+	// warmWithin bounds how long it may take to connect to all servers.
+	warmWithin = 10 * time.Second
+	// grace is how long answers are waited for after the time is over.
+	grace = 10 * time.Second
+	// pause is how long a client waits after a call that failed.
+	pause = 10 * time.Millisecond
+	// slowest is the longest wait that a histogram tells from longer ones.
+	slowest = int64(time.Minute)
+)
+
+// Run measures each mode at each rate, one after the other. It returns an error if
+// a node cannot be asked at all or has other rules, or the context ends; wrong
+// decisions and failed checks are in the report, see [Report.Wrong].
+func Run(ctx context.Context, c Config) (*Report, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Progress == nil {
+		c.Progress = func(string) {}
+	}
+	r := newReport(&c)
+	for _, m := range c.Modes {
+		for _, rate := range c.Rates {
+			how := "as fast as it answers"
+			if rate > 0 {
+				how = fmt.Sprintf("%g checks/s", rate)
+			}
+			c.Progress(fmt.Sprintf("%s, %s", m, how))
+			p, err := measure(ctx, &c, m, rate)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", m, how, err)
+			}
+			r.Points = append(r.Points, p)
+		}
+	}
+	return r, nil
+}
+
+// trial is one mode at one rate.
+type trial struct {
+	schedule
+	batch   int64 // checks in a call
+	least   int   // calls that each worker makes however long it takes, where no rate is kept
+	keys    *keys
+	ledger  *ledger
+	clients int
+	lanes   []lane
+	workers []*worker
+}
+
+// worker is one goroutine that asks.
+type worker struct {
+	lane     lane
+	draw     drawer
+	call     call
+	took     *hdrhistogram.Histogram // nanoseconds from the intended time to the answer
+	late     *hdrhistogram.Histogram // and to the sending
+	why      string                  // why something failed
+	finished time.Duration           // when the last answer came, from the start
+	_        [64]byte                // no other worker's counts in this line
+}
+
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, slowest, 2) }
+
+// record takes note of a wait, n times.
+func record(h *hdrhistogram.Histogram, d time.Duration, n int64) {
+	// It is in range, so that it cannot fail.
+	_ = h.RecordValues(min(max(1, int64(d)), slowest), n)
+}
+
+// measure measures one point.
+func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err error) {
+	t := &trial{schedule: schedule{rate: rate / float64(c.batch(m)), long: c.Duration}, batch: int64(c.batch(m)), least: max(1, c.least)}
+	if t.keys, err = newKeys(c); err != nil {
+		return Point{}, err
+	}
+	t.ledger = newLedger(t.keys)
+	ctx, cancel := context.WithTimeout(ctx, warmWithin+c.Duration+grace)
+	defer cancel()
+	defer func() {
+		for _, l := range t.lanes {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if err := t.open(ctx, c, m); err != nil {
+		return Point{}, err
+	}
+	before, err := c.usage(ctx)
+	if err != nil {
+		return Point{}, err
+	}
+	cpu, _ := procstat.Self()
+	unsent, err := t.run(ctx)
+	if err != nil {
+		return Point{}, err
+	}
+	used, told := procstat.Self()
+	after, err := c.usage(ctx)
+	if err != nil {
+		return Point{}, err
+	}
+	p := t.conclude(unsent)
+	p.Mode, p.Clients, p.Batch = m, t.clients, c.batch(m)
+	if rate > 0 {
+		p.Rate = &rate
+	}
+	if s, ok := t.lanes[0].(*shared); ok {
+		p.Ring = s.client.Stats().View != 0
+	}
+	if told {
+		p.ClientCPU = perCheck(used-cpu, p.Checks)
+	}
+	p.cost(before, after)
+	return p, nil
+}
+
+// open connects all clients.
+func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
+	clients := c.Clients
+	if clients == 0 {
+		clients = m.clients(len(c.Servers))
+	}
+	depth := 1
+	switch {
+	case m == Stream && t.rate > 0:
+		depth = openDepth
+	case m == Stream:
+		depth = streamDepth
+	}
+	warming, cancel := context.WithTimeout(ctx, warmWithin)
+	defer cancel()
+	for i := range clients {
+		if !m.shares() || i == 0 {
+			l, err := openLane(ctx, c, m, i)
+			if err != nil {
+				return err
+			}
+			t.lanes = append(t.lanes, l)
+			if err := l.warm(warming); err != nil {
+				return err
+			}
+		}
+		for range depth {
+			n := t.batch
+			t.workers = append(t.workers, &worker{
+				lane: t.lanes[len(t.lanes)-1], draw: newDrawer(c, uint64(len(t.workers))), took: newHistogram(), late: newHistogram(),
+				call: call{keys: t.keys, n: make([]uint32, n), answers: make([]answer, n)},
+			})
+		}
+	}
+	t.clients = clients
+	return nil
+}
+
+// run has all workers ask, and returns the waits of calls that were due and never
+// sent.
+func (t *trial) run(ctx context.Context) (*hdrhistogram.Histogram, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(t.workers)+1)
+	unsent := newHistogram()
+	var asking sync.WaitGroup
+	start := time.Now()
+	var due chan time.Duration
+	if t.rate > 0 {
+		next, stop, err := openSteps()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = stop() }() // nothing was written
+		due = make(chan time.Duration, backlog)
+		asking.Go(func() {
+			sent, err := t.pace(ctx, start, next, due)
+			t.unsent(sent, func(at time.Duration, n int64) { record(unsent, t.long-at, n*t.batch) })
+			errs[len(t.workers)] = err
+		})
+	}
+	dropped := make([]*hdrhistogram.Histogram, len(t.workers))
+	for i, w := range t.workers {
+		asking.Go(func() {
+			if due == nil {
+				errs[i] = w.ask(ctx, t, start)
+			} else {
+				dropped[i], errs[i] = w.follow(ctx, t, start, due)
+			}
+			if errs[i] != nil {
+				cancel() // the others need not go on
+			}
+		})
+	}
+	asking.Wait()
+	for _, h := range dropped {
+		if h != nil {
+			unsent.Merge(h)
+		}
+	}
+	return unsent, first(errs)
+}
+
+// first returns the first error that is not only that others were told to stop.
+func first(errs []error) error {
+	var stopped error
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case errors.Is(err, context.Canceled):
+			stopped = err
+		default:
+			return err
+		}
+	}
+	return stopped
+}
+
+// ask asks again as soon as there is an answer, at least once.
+func (w *worker) ask(ctx context.Context, t *trial, start time.Time) error {
+	begin := time.Since(start)
+	for calls := 0; calls < t.least || begin < t.long; calls++ {
+		if err := w.once(ctx, t, start, begin); err != nil {
+			return err
+		}
+		begin = time.Since(start)
+	}
+	return nil
+}
+
+// follow asks when it is due. It returns the waits of calls that were due but not
+// begun when the time was over.
+func (w *worker) follow(ctx context.Context, t *trial, start time.Time, due <-chan time.Duration) (dropped *hdrhistogram.Histogram, _ error) {
+	for at := range due {
+		now := time.Since(start)
+		if now >= t.long {
+			if dropped == nil {
+				dropped = newHistogram()
+			}
+			record(dropped, t.long-at, t.batch)
+			continue
+		}
+		record(w.late, now-at, t.batch)
+		if err := w.once(ctx, t, start, at); err != nil {
+			return dropped, err
+		}
+	}
+	return dropped, nil
+}
+
+// once sends one call, whose intended time is at. An error ends the run; a call
+// that fails does not.
+func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Duration) error {
+	c := &w.call
+	c.heirs, c.why = 0, ""
+	for i := range c.n {
+		c.n[i], c.answers[i] = w.draw(), failed
+		t.ledger.ask(c.n[i])
+	}
+	err := w.lane.do(ctx, c)
+	if errors.Is(err, errRules) || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	now := time.Since(start)
+	w.finished = now
+	for i, n := range c.n {
+		t.ledger.answer(n, c.answers[i])
+	}
+	t.ledger.heir.Add(uint64(c.heirs))
+	if err == nil {
+		record(w.took, now-at, t.batch)
+		if c.why != "" {
+			w.why = c.why
+		}
+		return nil
+	}
+	w.why = err.Error()
+	wait := time.NewTimer(pause)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

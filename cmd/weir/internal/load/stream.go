@@ -1,0 +1,157 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// streamDepth is how many messages a stream has on its way: as many as keep a node
+// busy while one travels, or more where a rate is to be kept. The second bounds
+// also how many replies can wait.
+const (
+	streamDepth = 2
+	openDepth   = 16
+)
+
+// columns asks in columns on one stream. Replies come in the order of the
+// messages.
+type columns struct {
+	wire
+	stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns]
+	cancel context.CancelFunc
+
+	sending sync.Mutex // of who sends, so that waiting is in the order of sending
+	waiting chan *sentCall
+	done    chan struct{} // nothing is received any more
+	err     error         // why; written before done is closed
+}
+
+// sentCall is a call that was sent.
+type sentCall struct {
+	*call
+	answered chan error // with room for one
+}
+
+func openStream(ctx context.Context, w wire) (lane, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := w.api.CheckStream(ctx)
+	if err != nil {
+		cancel()
+		return nil, errors.Join(w.failed(err), w.close())
+	}
+	s := &columns{
+		wire: w, stream: stream, cancel: cancel,
+		waiting: make(chan *sentCall, openDepth), done: make(chan struct{}),
+	}
+	go s.receive()
+	return s, nil
+}
+
+func (s *columns) close() error {
+	s.cancel()
+	<-s.done
+	return s.wire.close()
+}
+
+// fillColumns turns a call into a message.
+func fillColumns(m *weirv1.CheckColumns, c *call) {
+	var r limiter.Request
+	for _, n := range c.n {
+		c.keys.request(&r, n)
+		m.Keys = append(append(m.Keys, r.Path...), r.User...)
+		m.PathLengths = append(m.PathLengths, uint32(len(r.Path)))
+		m.UserLengths = append(m.UserLengths, uint32(len(r.User)))
+	}
+}
+
+func (s *columns) do(ctx context.Context, c *call) error {
+	n := len(c.n)
+	m := weirv1.CheckColumns{
+		Keys: make([]byte, 0, 64*n), PathLengths: make([]uint32, 0, n), UserLengths: make([]uint32, 0, n),
+	}
+	fillColumns(&m, c)
+	sent := &sentCall{c, make(chan error, 1)}
+	s.sending.Lock()
+	select {
+	case s.waiting <- sent:
+	case <-s.done:
+		s.sending.Unlock()
+		return s.err
+	}
+	err := s.stream.Send(&m)
+	s.sending.Unlock()
+	if err != nil {
+		<-s.done // which knows why
+		return s.err
+	}
+	select {
+	case err := <-sent.answered:
+		return err
+	case <-s.done:
+	case <-ctx.Done():
+		s.cancel()
+		<-s.done // so that nobody else looks at the call any more
+	}
+	select {
+	case err := <-sent.answered:
+		return err
+	default:
+		return s.err
+	}
+}
+
+// receive takes replies until the stream ends.
+func (s *columns) receive() {
+	defer close(s.done)
+	for {
+		m, err := s.stream.Recv()
+		if err != nil {
+			s.err = s.failed(err)
+			return
+		}
+		select {
+		case c := <-s.waiting:
+			c.answered <- s.take(c.call, m)
+		default:
+			s.err = fmt.Errorf("node %s sent a reply to nothing", s.server)
+			s.cancel()
+			return
+		}
+	}
+}
+
+// take reads a reply.
+func (s *columns) take(c *call, m *weirv1.DecisionColumns) error {
+	if e := m.GetError(); e != nil {
+		return fmt.Errorf("node %s: %s", s.server, e.GetMessage())
+	}
+	if len(m.Flags) != len(c.n) || len(m.LimitRefs) != len(c.n) || len(m.Sources) != 0 && len(m.Sources) != len(c.n) {
+		return fmt.Errorf("node %s answered %d checks of %d", s.server, len(m.Flags), len(c.n))
+	}
+	for _, e := range m.GetErrors() {
+		c.why = e.GetMessage()
+	}
+	for i, flags := range m.Flags {
+		if flags&byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR) != 0 {
+			continue
+		}
+		source, rule := limiter.SourceOwner, ""
+		if len(m.Sources) > 0 {
+			source = limiter.Source(m.Sources[i])
+		}
+		if ref := int(m.LimitRefs[i]); ref > 0 && ref <= len(m.Limits) {
+			rule = m.Limits[ref-1].GetRule()
+		}
+		if err := c.take(i, flags&byte(weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) != 0, rule, source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
