@@ -1,0 +1,293 @@
+package compose
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	users = 30 // each has a counter of 10 a day, the rule exports of deploy/weir/rules.yaml
+	limit = 10
+)
+
+// A person builds the image by the Dockerfile and starts what docker-compose.yaml
+// has, with the files of the repository alone.
+func TestCompose(t *testing.T) {
+	e := needEngine(t)
+	e.image(t)
+	t.Run("cluster", e.testCluster)
+	t.Run("redis", e.testRedis)
+}
+
+// Three nodes count together; one of them is killed, the others go on; it comes
+// back, and no count is lost.
+func (e *engine) testCluster(t *testing.T) {
+	p := e.project(t)
+	p.compose("up", "-d", "--no-build")
+	p.allReady("node-1", "node-2", "node-3")
+	p.healthy("node-1", "node-2", "node-3")
+
+	// One shared counter for each user, seen through every port.
+	for u := range users {
+		for n := range limit / 2 {
+			node := fmt.Sprintf("node-%d", 1+(u+n)%3)
+			if a := p.check(node, u); !a.Allowed || a.Limits[0].Remaining != limit-n-1 {
+				t.Fatalf("user %d at %s, check %d: %+v", u, node, n+1, a)
+			}
+		}
+	}
+	eventually(t, "all that was answered has a copy", func() bool {
+		return p.gauge("weir_replication_unacknowledged_cost") == 0 && p.gauge("weir_partitions_unsettled") == 0
+	})
+
+	killed := p.id("node-2")
+	e.run(t, "kill", killed)
+	byPolicy := 0
+	for u := range users {
+		byPolicy += p.exhaust([]string{"node-1", "node-3"}, u)
+	}
+	t.Logf("of the checks after node-2 was killed, policies answered %d", byPolicy)
+
+	p.compose("up", "-d", "--no-build", "node-2")
+	p.allReady("node-1", "node-2", "node-3")
+	p.healthy("node-2")
+	eventually(t, "three members are active everywhere, and settled", func() bool {
+		return p.gauge(`weir_members{state="active"}`) == 9 && p.gauge("weir_partitions_unsettled") == 0
+	})
+	for u := range users {
+		for _, node := range []string{"node-2", "node-1", "node-3"} {
+			if a := p.check(node, u); a.Allowed || a.Source != "owner" && a.Source != "heir" {
+				t.Errorf("user %d at %s, after all came back: %+v", u, node, a)
+			}
+		}
+	}
+	p.tools()
+}
+
+// Two nodes of the profile redis count in one Redis.
+func (e *engine) testRedis(t *testing.T) {
+	e.base(t, "redis:7", redisStandIn)
+	p := e.project(t, "redis")
+	p.compose("up", "-d", "--no-build", "redis-node-1", "redis-node-2")
+	p.allReady("redis-node-1", "redis-node-2")
+	eventually(t, "Redis decides", func() bool {
+		return p.check("redis-node-1", 100).Source == "redis" && p.check("redis-node-2", 100).Source == "redis"
+	})
+	for n := range limit {
+		node := fmt.Sprintf("redis-node-%d", 1+n%2)
+		if a := p.check(node, 1); !a.Allowed || a.Source != "redis" || a.Limits[0].Remaining != limit-n-1 {
+			t.Errorf("check %d at %s: %+v", n+1, node, a)
+		}
+	}
+	for _, node := range []string{"redis-node-1", "redis-node-2"} {
+		if a := p.check(node, 1); a.Allowed {
+			t.Errorf("%s lets pass what the other counted: %+v", node, a)
+		}
+	}
+}
+
+// project is docker-compose.yaml at work, under a name and on ports of its own.
+type project struct {
+	t     *testing.T
+	e     *engine
+	dir   string
+	name  string
+	flags []string
+	env   []string
+	addr  map[string]string // of HTTP, by service
+}
+
+// project unpacks the clean tree and chooses ports. At the end of the test
+// nothing is left of it.
+func (e *engine) project(t *testing.T, profiles ...string) *project {
+	t.Helper()
+	p := &project{t: t, e: e, dir: e.tree(t), addr: map[string]string{}}
+	p.name = fmt.Sprintf("weirtest%d%s", os.Getpid(), strings.Join(profiles, ""))
+	p.env = append(os.Environ(), "WEIR_IMAGE="+e.tag())
+	for _, name := range profiles {
+		p.flags = append(p.flags, "--profile", name)
+	}
+	for _, s := range []string{"node-1", "node-2", "node-3", "redis-node-1", "redis-node-2"} {
+		free := freePorts(t, 2)
+		p.addr[s] = free[0]
+		upper := strings.ToUpper(strings.ReplaceAll(s, "-", "_"))
+		p.env = append(p.env, "WEIR_PORT_"+upper+"="+port(free[0]), "WEIR_GRPC_PORT_"+upper+"="+port(free[1]))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := p.command("logs", "--no-color", "--tail", "60") // more to read, if there is
+			t.Log(out)
+		}
+		if out, err := p.command("down", "-v", "--timeout", "1"); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+	})
+	return p
+}
+
+func port(addr string) string {
+	_, p, _ := net.SplitHostPort(addr)
+	return p
+}
+
+// command runs docker-compose, also after the test's context has ended.
+func (p *project) command(args ...string) (string, error) {
+	all := append([]string{}, p.e.compose...)
+	all = append(append(append(all, "-p", p.name), p.flags...), args...)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (p *project) compose(args ...string) string {
+	p.t.Helper()
+	out, err := p.command(args...)
+	if err != nil {
+		p.t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// id is the container of a service.
+func (p *project) id(service string) string {
+	p.t.Helper()
+	id := strings.TrimSpace(p.compose("ps", "-q", service))
+	if len(strings.Fields(id)) != 1 {
+		p.t.Fatalf("%s has the containers %q", service, id)
+	}
+	return id
+}
+
+func (p *project) allReady(services ...string) {
+	p.t.Helper()
+	for _, s := range services {
+		eventually(p.t, s+" is ready", func() bool { return status("http://"+p.addr[s]+"/readyz") == http.StatusOK })
+	}
+}
+
+// healthy waits for the image's own health check.
+func (p *project) healthy(services ...string) {
+	p.t.Helper()
+	for _, s := range services {
+		id := p.id(s)
+		eventually(p.t, s+" is healthy", func() bool {
+			return strings.TrimSpace(p.e.run(p.t, "inspect", "--format", "{{.State.Health.Status}}", id)) == "healthy"
+		})
+	}
+}
+
+// tools runs both programs of the image, in a container that is there.
+func (p *project) tools() {
+	p.t.Helper()
+	for program, want := range map[string]string{"/node": "node v0.0.0-test ", "/weir": "weir "} {
+		if out := p.compose("exec", "-T", "node-1", program, "version"); !strings.HasPrefix(out, want) {
+			p.t.Errorf("%s version says %q, want %q first", program, out, want)
+		}
+	}
+	if user := strings.TrimSpace(p.e.run(p.t, "inspect", "--format", "{{.Config.User}}", p.id("node-1"))); user != "65532:65532" {
+		p.t.Errorf("the node runs as %q", user)
+	}
+}
+
+// answer is what the test reads of one.
+type answer struct {
+	Allowed bool
+	Source  string
+	Limits  []struct{ Remaining int }
+}
+
+// ask asks for one unit of a user's counter. Late or wrong answers are errors.
+func (p *project) ask(node string, user int) (a answer, err error) {
+	resp, err := (&http.Client{Timeout: 3 * time.Second}).Get(fmt.Sprintf("http://%s/v1/check?path=/exports&user=user-%d", p.addr[node], user))
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return a, err
+	}
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests {
+		return a, fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	if err := json.Unmarshal(text, &a); err != nil || len(a.Limits) != 1 {
+		return a, fmt.Errorf("%w: %s", err, text)
+	}
+	return a, nil
+}
+
+func (p *project) check(node string, user int) answer {
+	p.t.Helper()
+	a, err := p.ask(node, user)
+	if err != nil {
+		p.t.Fatalf("user %d at %s: %v", user, node, err)
+	}
+	return a
+}
+
+// exhaust asks until an owner or heir says no, and wants the half that was left
+// to be admitted by them: no more, and no less. It returns how many checks a
+// policy answered meanwhile.
+func (p *project) exhaust(nodes []string, user int) (byPolicy int) {
+	p.t.Helper()
+	for admitted, n := 0, 0; n < 20*limit; n++ {
+		a := p.check(nodes[n%len(nodes)], user)
+		switch {
+		case a.Source != "owner" && a.Source != "heir":
+			byPolicy++
+		case a.Allowed:
+			admitted++
+		default:
+			if admitted != limit/2 {
+				p.t.Errorf("user %d was granted %d of the %d units that were left", user, admitted, limit/2)
+			}
+			return byPolicy
+		}
+	}
+	p.t.Errorf("user %d is never denied by an owner or an heir", user)
+	return byPolicy
+}
+
+// gauge sums a metric over the three nodes, -1 if one does not tell it.
+func (p *project) gauge(name string) float64 {
+	sum := 0.0
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		resp, err := (&http.Client{Timeout: 3 * time.Second}).Get("http://" + p.addr[node] + "/metrics")
+		if err != nil {
+			return -1
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		_, rest, found := strings.Cut(string(text), "\n"+name+" ")
+		var v float64
+		if _, bad := fmt.Sscan(rest, &v); err != nil || !found || bad != nil {
+			return -1
+		}
+		sum += v
+	}
+	return sum
+}
+
+// tree unpacks what is committed: HEAD, or the tree that WEIR_COMPOSE_TREE names.
+func (e *engine) tree(t *testing.T) string {
+	t.Helper()
+	rev := os.Getenv("WEIR_COMPOSE_TREE")
+	if rev == "" {
+		rev = "HEAD"
+	}
+	dir := t.TempDir()
+	shell(t, `git archive "$1" | tar -C "$2" -xf -`, rev, dir)
+	return dir
+}

@@ -1,0 +1,58 @@
+//go:build linux
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/weirlimit/weir/chaos/netlab"
+)
+
+// process is a program that runs, or has ended.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// start starts a program, whose output goes to a file.
+func start(k *netlab.Keeper, in *netlab.Namespace, log, name string, args ...string) (*process, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(context.Background(), name, args...) // it is ended by kill, in any case
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GOMAXPROCS=2"}
+	if err := k.Start(in, cmd); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s cannot be started: %w", name, err), out.Close())
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		_ = out.Close()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process, paused or not, and returns when it is gone.
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.done
+	return nil
+}

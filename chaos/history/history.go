@@ -1,0 +1,227 @@
+// Package history is what clients saw of a cluster under faults, and what can be
+// concluded from that alone: whether more was admitted than is promised, whether
+// each counter behaved as one counter, how long faults were felt, and what was
+// admitted too little.
+//
+// A history is plain data: it can be kept, read again and judged again. Instants
+// are microseconds since its start, by one clock, that of the recorder. A check
+// was decided at some instant between its call and its return, and nothing else
+// is assumed; so whatever is found is really wrong.
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Micros is an instant or a span, in microseconds.
+type Micros int64
+
+// Duration returns a span as the standard library has it.
+func (m Micros) Duration() time.Duration { return time.Duration(m) * time.Microsecond }
+
+// Outcome is what a client knows of a check.
+type Outcome string
+
+// The outcomes.
+const (
+	Allowed Outcome = "allowed"
+	Denied  Outcome = "denied"
+	// Refused: the node was not there, or said that it does not serve. Nothing
+	// was counted.
+	Refused Outcome = "refused"
+	// Unknown: asked, and never answered. It may have been counted, or will be.
+	Unknown Outcome = "unknown"
+)
+
+// The sources of answers that are not a policy's.
+const (
+	SourceOwner = "owner"
+	SourceHeir  = "heir"
+	SourceRedis = "redis"
+)
+
+// Op is one check of one unit as its client saw it.
+type Op struct {
+	// Node is the index of the node that was asked, Run how often it had been
+	// started then.
+	Node int    `json:"node"`
+	Run  int    `json:"run"`
+	Call Micros `json:"call"`
+	// Return is when the answer came, or when the client gave up.
+	Return  Micros  `json:"return"`
+	Rule    string  `json:"rule"`
+	Outcome Outcome `json:"outcome"`
+	Source  string  `json:"source,omitempty"`
+	// Keys are the counters, and Owners the nodes that decided them, where the
+	// answer says so.
+	Keys   []string `json:"keys"`
+	Owners []string `json:"owners,omitempty"`
+}
+
+// Counted tells that an owner or heir, or Redis, decided the check.
+func (o *Op) Counted() bool {
+	return (o.Outcome == Allowed || o.Outcome == Denied) && (o.Source == SourceOwner || o.Source == SourceHeir || o.Source == SourceRedis)
+}
+
+// ByPolicy tells that a policy answered the check.
+func (o *Op) ByPolicy() bool {
+	return (o.Outcome == Allowed || o.Outcome == Denied) && !o.Counted()
+}
+
+// Fault is what was broken, and for how long.
+type Fault struct {
+	Name string `json:"name"`
+	What string `json:"what"`
+	// At is when it began, Until when it was mended.
+	At    Micros `json:"at"`
+	Until Micros `json:"until"`
+	// Settled is when every node saw every other and held what it should; 0 if
+	// that was not awaited.
+	Settled Micros `json:"settled,omitempty"`
+	// Nodes are those that were touched: of what others answer, more is expected.
+	Nodes []int `json:"nodes,omitempty"`
+}
+
+// Rule is a rule of the run.
+type Rule struct {
+	Name string `json:"name"`
+	// Limit is in units per Window; Burst is that of a bucket, 0 for a window.
+	Limit  int    `json:"limit"`
+	Burst  int    `json:"burst,omitempty"`
+	Window Micros `json:"window"`
+	// Policy is on_unreachable: local, open or closed.
+	Policy string `json:"policy"`
+	// Strict: replication is strict.
+	Strict bool `json:"strict,omitempty"`
+	// Once: the window outlasts the run, so nothing ever recovers.
+	Once bool `json:"once,omitempty"`
+	// Several: a check has several keys.
+	Several bool `json:"several,omitempty"`
+}
+
+// D is what a takeover may admit too much: 5 % of the smaller of limit and
+// burst, at least 1; nothing where replication is strict.
+func (r *Rule) D() int {
+	if r.Strict {
+		return 0
+	}
+	least := r.Limit
+	if r.Burst > 0 {
+		least = min(least, r.Burst)
+	}
+	return max(1, (least*5+99)/100)
+}
+
+// Share is what the policy of a node admits by itself, of so many members.
+func (r *Rule) Share(members int) int {
+	switch r.Policy {
+	case "closed":
+		return 0
+	case "open":
+		return r.most()
+	}
+	return max(1, r.most()/members)
+}
+
+// most is what one window admits, or a bucket at once.
+func (r *Rule) most() int {
+	if r.Burst > 0 {
+		return r.Burst
+	}
+	return r.Limit
+}
+
+// History is one run.
+type History struct {
+	Scenario string  `json:"scenario"`
+	Seed     uint64  `json:"seed"`
+	Nodes    int     `json:"nodes"`
+	Allows   Allows  `json:"allows"`
+	Rules    []Rule  `json:"rules"`
+	Faults   []Fault `json:"faults"`
+	// End is when the clients stopped.
+	End Micros `json:"end"`
+	// Stalls are times in which the machine let the recorder itself wait for 50 ms
+	// or more: what was slow then says nothing of the nodes. Late is how often
+	// nodes that nobody paused found their own timers late by as much.
+	Stalls []Span `json:"stalls,omitempty"`
+	Late   int    `json:"late,omitempty"`
+	Ops    []Op   `json:"-"`
+}
+
+// Span is a time.
+type Span struct {
+	From  Micros `json:"from"`
+	Until Micros `json:"until"`
+}
+
+// Allows says what the faults of a run may admit, in multiples of what a key
+// admits without any, for each policy; the takeovers that are seen come on top,
+// D for each.
+type Allows struct {
+	Closed float64 `json:"closed"`
+	Local  float64 `json:"local"`
+	Open   float64 `json:"open"`
+	// Exact: nothing may be lost or answered by a policy.
+	Exact bool `json:"exact,omitempty"`
+	// Raised: copies come so late that an owner may take its heir for silent, and
+	// answer up to its share without it, where the policy is not closed.
+	Raised bool `json:"raised,omitempty"`
+	// Lost: counters may be lost altogether.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Of returns the multiple for a policy.
+func (a Allows) Of(policy string) float64 {
+	switch policy {
+	case "closed":
+		return a.Closed
+	case "open":
+		return a.Open
+	}
+	return a.Local
+}
+
+// Write writes a history, a line of JSON for the run and one for each check.
+func (h *History) Write(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	e := json.NewEncoder(b)
+	if err := e.Encode(h); err != nil {
+		return err
+	}
+	for i := range h.Ops {
+		if err := e.Encode(&h.Ops[i]); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+// Read reads what Write wrote.
+func Read(r io.Reader) (*History, error) {
+	d := json.NewDecoder(bufio.NewReader(r))
+	h := new(History)
+	if err := d.Decode(h); err != nil {
+		return nil, fmt.Errorf("this is no history: %w", err)
+	}
+	if h.Nodes < 1 {
+		return nil, fmt.Errorf("this is no history: it has %d nodes", h.Nodes)
+	}
+	for i := range h.Rules {
+		if r := &h.Rules[i]; r.Limit < 1 || r.Window < 1 || r.Burst < 0 {
+			return nil, fmt.Errorf("rule %q of the history has no limit", r.Name)
+		}
+	}
+	for d.More() {
+		var o Op
+		if err := d.Decode(&o); err != nil {
+			return nil, fmt.Errorf("check %d of the history: %w", len(h.Ops), err)
+		}
+		h.Ops = append(h.Ops, o)
+	}
+	return h, nil
+}

@@ -1,0 +1,215 @@
+package history
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	ms     = Micros(1000)
+	second = 1000 * ms
+)
+
+// rulesOfTests are a window that recovers, a counter that does not, and a bucket.
+func rulesOfTests() []Rule {
+	return []Rule{
+		{Name: "window", Limit: 20, Window: 2 * second, Policy: "local"},
+		{Name: "once", Limit: 20, Window: 3600 * second, Policy: "local", Once: true},
+		{Name: "bucket", Limit: 10, Burst: 20, Window: second, Policy: "local"},
+		{Name: "closed", Limit: 20, Window: 2 * second, Policy: "closed"},
+	}
+}
+
+// plant is a history that is built check by check, 10 ms apart.
+type plant struct {
+	History
+	now Micros
+}
+
+func planted(a Allows) *plant {
+	return &plant{History: History{Nodes: 3, Allows: a, Rules: rulesOfTests(), Faults: []Fault{{Name: "f", At: -10 * second, Until: -9 * second, Settled: -8 * second}}}}
+}
+
+func once() Allows { return Allows{Closed: 1, Local: 1, Open: 1} }
+
+// answers adds n checks of a rule that were answered alike.
+func (p *plant) answers(n int, rule string, o Outcome, source, owner string) *plant {
+	for range n {
+		p.Ops = append(p.Ops, Op{
+			Call: p.now, Return: p.now + ms, Rule: rule, Outcome: o, Source: source, Keys: []string{"k"}, Owners: []string{owner},
+		})
+		p.now += 10 * ms
+	}
+	return p
+}
+
+func (p *plant) allowed(n int, rule, owner string) *plant {
+	return p.answers(n, rule, Allowed, SourceOwner, owner)
+}
+
+// denied adds n denials of the rule that never recovers.
+func (p *plant) denied(n int, owner string) *plant {
+	return p.answers(n, "once", Denied, SourceOwner, owner)
+}
+
+func (p *plant) wait(m Micros) *plant { p.now += m; return p }
+
+// wrong returns all that is found.
+func (p *plant) wrong() []string {
+	_, out := p.Bounds()
+	_, bad := p.Linearizable(10 * time.Second)
+	var text []string
+	for _, err := range slices.Concat(out, bad, p.Conserved(), p.Merged()) {
+		text = append(text, err.Error())
+	}
+	return text
+}
+
+// TestCheckersFindWhatIsPlanted: what is right passes, and each violation is
+// found.
+func TestCheckersFindWhatIsPlanted(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		h    *plant
+		want string // part of what is found; empty: nothing is
+	}{
+		{"a window that recovers", planted(once()).allowed(20, "window", "a").wait(2*second).allowed(20, "window", "a"), ""},
+		{"one more in a window", planted(once()).allowed(21, "window", "a"), "21 admitted"},
+		{"one more, a takeover seen", planted(once()).allowed(15, "window", "a").allowed(6, "window", "b"), ""},
+		{"two more, a takeover seen", planted(once()).allowed(15, "window", "a").allowed(7, "window", "b"), "22 admitted"},
+		{"across two windows", planted(once()).allowed(10, "window", "a").wait(second).allowed(20, "window", "a"), "30 admitted"},
+		{"a bucket's burst and rate", planted(once()).allowed(20, "bucket", "a").wait(second).allowed(10, "bucket", "a"), ""},
+		{"a bucket over its rate", planted(once()).allowed(20, "bucket", "a").wait(second).allowed(20, "bucket", "a"), "admitted"},
+		{"a raised cap", planted(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window", "a").allowed(11, "window", "b"), ""},
+		{"beyond a raised cap", planted(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window", "a").allowed(12, "window", "b"), "27 admitted"},
+		{"a raised cap, closed", planted(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "closed", "a").allowed(7, "closed", "b"), "22 admitted"},
+		{"a split, both sides", planted(Allows{Closed: 1, Local: 2, Open: 2}).allowed(20, "window", "a").allowed(20, "window", "b"), ""},
+		{"a split, closed", planted(Allows{Closed: 1, Local: 2, Open: 2}).allowed(20, "closed", "a").allowed(2, "closed", "b"), "closed, key k: 22 admitted"},
+		{"a share by policy", planted(once()).answers(6, "window", Allowed, "fallback_local", "a"), ""},
+		{"more than a share by policy", planted(once()).answers(7, "window", Allowed, "fallback_local", "a"), "the policy of node 0 admitted 7"},
+		{"closed by policy", planted(once()).answers(1, "closed", Allowed, "fallback_closed", "a"), "the policy of node 0 admitted 1"},
+		{"a counter", planted(once()).allowed(20, "once", "a").denied(3, "a"), ""},
+		{"a counter that forgets", planted(once()).allowed(20, "once", "a").denied(3, "a").allowed(1, "once", "a"), "no order of its 24 checks"},
+		{"denied and then allowed", planted(once()).allowed(10, "once", "a").denied(1, "a").allowed(10, "once", "a"), "no order of its 21 checks"},
+		{"forgotten in a takeover", planted(once()).allowed(20, "once", "a").denied(1, "a").allowed(1, "once", "b").denied(1, "b"), ""},
+		{"denied too early", planted(once()).allowed(19, "once", "a").denied(1, "a"), "denied although only 19 of 20"},
+		{"perhaps counted", planted(once()).answers(1, "once", Unknown, "", "").allowed(19, "once", "a").denied(1, "a"), ""},
+		{"a takeover after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).allowed(15, "window", "a").allowed(6, "window", "b"), "21 admitted"},
+		{"withheld, and taken back", planted(once()).allowed(17, "once", "a").answers(3, "once", Denied, "fallback_closed", "").denied(1, "a").allowed(3, "once", "a").denied(1, "a"), ""},
+		{"a policy after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).answers(1, "window", Denied, "fallback_local", "a"),
+			"although every change was graceful"},
+		{"no answer after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).answers(1, "window", Unknown, "", "a"),
+			"although every change was graceful"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := strings.Join(row.h.wrong(), "\n")
+			if row.want == "" && got != "" || !strings.Contains(got, row.want) {
+				t.Errorf("found %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// TestOverlappingChecksMayBeInAnyOrder: nothing is assumed of checks that were
+// under way together.
+func TestOverlappingChecksMayBeInAnyOrder(t *testing.T) {
+	p := planted(once()).allowed(19, "once", "a")
+	at := p.now
+	p.denied(1, "a").allowed(1, "once", "a")
+	if got := p.wrong(); len(got) == 0 {
+		t.Fatal("a denial before the last admission is not found")
+	}
+	p.Ops[19].Return = at + second // the denial was answered long after
+	if got := p.wrong(); len(got) > 0 {
+		t.Errorf("found %q, but the denial may have come last", got)
+	}
+	// Nor is a window that cannot be told: the checks may have been decided a
+	// window apart.
+	q := planted(once()).allowed(21, "window", "a")
+	q.Ops[20].Return += 3 * second
+	if got := q.wrong(); len(got) > 0 {
+		t.Errorf("found %q, but the last check may have been decided in the next window", got)
+	}
+}
+
+// TestMerge: what a side of a split counted still counts afterwards.
+func TestMerge(t *testing.T) {
+	for after, want := range map[int]int{5: 0, 6: 0, 7: 1} { // one takeover may cost one unit
+		p := planted(Allows{Closed: 1, Local: 2, Open: 2}).allowed(15, "once", "a").allowed(6, "once", "b")
+		p.Faults = []Fault{{At: 1, Until: p.now, Settled: p.now + second}}
+		p.wait(2*second).allowed(after, "once", "b")
+		if got := p.Merged(); len(got) != want {
+			t.Errorf("%d after the merge: found %v", after, got)
+		}
+	}
+}
+
+// TestSidesOfASplitAreNoTakeovers: that two sides answer in turn allows nothing.
+func TestSidesOfASplitAreNoTakeovers(t *testing.T) {
+	p := planted(Allows{Closed: 1, Local: 2, Open: 2})
+	for i := range 41 {
+		p.allowed(1, "window", []string{"a", "b"}[i%2])
+		p.Ops[i].Node = i % 2
+	}
+	if got := strings.Join(p.wrong(), "\n"); !strings.Contains(got, "41 admitted") {
+		t.Errorf("found %q, want 41 of 40", got)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	p := planted(once())
+	p.Faults = []Fault{{At: second, Until: 2 * second, Settled: 3 * second, Nodes: []int{2}}}
+	add := func(node int, call, back Micros, o Outcome, source string) {
+		p.Ops = append(p.Ops, Op{Node: node, Call: call, Return: back, Rule: "window", Outcome: o, Source: source, Keys: []string{"k"}})
+	}
+	add(0, 500*ms, 501*ms, Allowed, SourceOwner)
+	add(2, 1500*ms, 1900*ms, Refused, "") // at the node that was touched
+	add(1, 1100*ms, 1400*ms, Denied, "fallback_closed")
+	add(1, 2100*ms, 2300*ms, Unknown, "")
+	add(1, 2400*ms, 2500*ms, Denied, SourceHeir)
+	want := Figures{Asked: 5, Allowed: 1, Denied: 1, ByPolicy: 1, Refused: 1, Unknown: 1, Felt: 400 * ms, Recovered: 300 * ms, Converged: second}
+	if diff := cmp.Diff(want, p.Figures()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHistoriesAreKept(t *testing.T) {
+	p := planted(once()).allowed(3, "window", "a").answers(1, "once", Unknown, "", "")
+	p.Scenario, p.Seed, p.Stalls = "kill", 7, []Span{{1, 2}}
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	got, err := Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&p.History, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := Read(strings.NewReader(text + "{")); err == nil || !strings.Contains(err.Error(), "check 4") {
+		t.Errorf("a history that was cut off is read: %v", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(`{"scenario":"kill"}` + "\n" + `{"rule":"window","keys":["k"],"outcome":"allowed","source":"owner"}`)
+	f.Add(`{"rules":[{"name":"r"}],"nodes":0}` + "\n" + `{"rule":"r","keys":["k"],"outcome":"allowed","source":"fallback_local"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := Read(strings.NewReader(text))
+		if err != nil || len(h.Ops) > 50 || len(h.Rules) > 5 {
+			return
+		}
+		// Whatever a file says, judging it ends.
+		_, _ = h.Bounds()
+		_, _ = h.Linearizable(time.Second)
+		_ = fmt.Sprint(h.Conserved(), h.Figures())
+	})
+}

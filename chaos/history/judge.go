@@ -1,0 +1,51 @@
+package history
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// linearEach bounds the search for an order of the checks of one key.
+const linearEach = 5 * time.Second
+
+// Result is what is concluded from a history.
+type Result struct {
+	*History
+	Worst   []Worst
+	Linear  Linear
+	Figures Figures
+	// Violations are promises that were broken.
+	Violations []error
+}
+
+// Over is the most that any key was admitted by owners and heirs beyond what it
+// is promised without faults, and what that key may be with those of the run.
+// Where several are over by as much, it is the one that may be the least.
+func (r *Result) Over() (over, may int) {
+	for i, w := range r.Worst {
+		if by := w.Bound - w.Promised; i == 0 || w.Over() > over || w.Over() == over && by < may {
+			over, may = w.Over(), by
+		}
+	}
+	return over, may
+}
+
+// What tells what was broken.
+func (r *Result) What() string {
+	var all []string
+	for i := range r.Faults {
+		all = append(all, r.Faults[i].What)
+	}
+	return strings.Join(all, "; ")
+}
+
+// Judge draws the conclusions from a history.
+func Judge(h *History) *Result {
+	r := &Result{History: h, Figures: h.Figures()}
+	r.Worst, r.Violations = h.Bounds()
+	var bad []error
+	r.Linear, bad = h.Linearizable(linearEach)
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged())
+	return r
+}

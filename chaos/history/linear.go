@@ -1,0 +1,141 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// counts is what a counter may be at: all from lo to hi. What a client knows
+// leaves no gaps.
+type counts struct{ lo, hi int }
+
+// step is what the model is asked.
+type step struct {
+	kind stepKind
+	rule Rule
+	add  int // of uncertain: how many units may have been counted
+	cost int // of a takeover: how many units may be forgotten
+}
+
+type stepKind int
+
+const (
+	allowed stepKind = iota
+	denied
+	forget    // a takeover: 0 to D units are forgotten
+	lost      // owner and heir are lost: all may be forgotten
+	uncertain // a check that may or may not have been counted
+)
+
+// counter is one counter that only counts up to its limit, as a model: nothing in
+// it recovers, so its checks are linearizable if some order of them, each between
+// its call and its return, has every check allowed while there is room and denied
+// when there is none.
+func counter() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return counts{} },
+		Step: func(state, input, _ any) (bool, any) {
+			c, s := state.(counts), input.(step)
+			limit := s.rule.Limit
+			switch s.kind {
+			case allowed:
+				if c.lo >= limit {
+					return false, c
+				}
+				return true, counts{c.lo + 1, min(c.hi, limit-1) + 1}
+			case denied:
+				if c.hi < limit {
+					return false, c
+				}
+				// What may have been counted may be taken back: an owner withholds what
+				// its heir lacks, and gives it up when a policy has answered meanwhile.
+				return true, c
+			case forget:
+				return true, counts{max(0, c.lo-s.cost), c.hi}
+			case lost:
+				return true, counts{0, c.hi}
+			default:
+				return true, counts{c.lo, min(c.hi+s.add, limit)}
+			}
+		},
+		DescribeOperation: func(input, _ any) string {
+			return [...]string{"allowed", "denied", "takeover", "loss", "uncertain"}[input.(step).kind]
+		},
+		DescribeState: func(state any) string {
+			c := state.(counts)
+			return fmt.Sprintf("%d to %d", c.lo, c.hi)
+		},
+	}
+}
+
+// Linear is what Linearizable found.
+type Linear struct {
+	Keys, Checks int
+	// Undecided keys took longer than the time given.
+	Undecided int
+}
+
+// Linearizable holds the answers of owners and heirs about each key of the rules
+// whose limits never recover against one counter. A takeover that is seen may
+// forget D units. What was never answered, or answered by a policy, may have been
+// counted, from its call on; so may a check that was answered during a takeover
+// have been counted once more. A denial when a fault begins or ends may be owed to
+// an admission that is withheld then, and taken back. Where the run allows a multiple of the limit,
+// because owner and heir are lost or a split has two counters, this is not asked.
+func (h *History) Linearizable(each time.Duration) (Linear, []error) {
+	var found Linear
+	var violations []error
+	for _, r := range h.Rules {
+		if !r.Once || h.Allows.Of(r.Policy) > 1 {
+			continue
+		}
+		for key, ops := range h.byKey(r.Name) {
+			steps := h.operations(&r, key, ops)
+			found.Keys++
+			found.Checks += len(ops)
+			switch porcupine.CheckOperationsTimeout(counter(), steps, each) {
+			case porcupine.Illegal:
+				violations = append(violations, fmt.Errorf("%s, key %s: no order of its %d checks is that of one counter of %d", r.Name, key, len(ops), r.Limit))
+			case porcupine.Unknown:
+				found.Undecided++
+			}
+		}
+	}
+	return found, violations
+}
+
+// operations are the checks of one key, and what faults may have done to it.
+func (h *History) operations(r *Rule, key string, ops []Op) []porcupine.Operation {
+	var out []porcupine.Operation
+	add := func(s step, call, back Micros) {
+		s.rule, s.cost = *r, h.each(r)
+		out = append(out, porcupine.Operation{ClientId: len(out), Input: s, Call: 2 * int64(call), Return: 2*int64(back) + 1})
+	}
+	var over []takeover
+	if !h.graceful() {
+		over = takeovers(key, ops)
+	}
+	for _, t := range over {
+		add(step{kind: forget}, t.after, t.before)
+	}
+	for i := range ops {
+		o := &ops[i]
+		if o.Outcome == Unknown || o.ByPolicy() || o.Counted() && h.twice(o, over) {
+			// It is as general to count it at once as later, and much less to search.
+			add(step{kind: uncertain, add: 1}, o.Call, o.Call)
+		}
+		if o.Counted() && (o.Outcome == Allowed || !h.near(o)) {
+			kind := denied
+			if o.Outcome == Allowed {
+				kind = allowed
+			}
+			add(step{kind: kind}, o.Call, o.Return)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	return out
+}

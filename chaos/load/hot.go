@@ -1,0 +1,134 @@
+//go:build linux
+
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
+)
+
+const (
+	// hotBatch is how many checks of one key come at once, from each node: a few of
+	// them use a key up sooner than a copy can be told.
+	hotBatch = 20
+	hotPause = 5 * time.Millisecond
+)
+
+// hot is keys that are asked about so much that whatever an owner answers before
+// its heir knows of it shows when it dies.
+type hot struct {
+	mu   sync.Mutex
+	made int
+	key  string
+}
+
+// Heat has each node asked for one key after the other, in batches, each until it
+// is used up, of each rule that never recovers.
+func (l *Load) Heat(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := l.cancel
+	l.cancel = func() { cancel(); stop() }
+	for i := range l.plan.rules {
+		r := &l.plan.rules[i]
+		if !r.Once {
+			continue
+		}
+		h := new(hot)
+		h.next(r.Name, l.plan.prefix, "")
+		for _, n := range l.fleet.Nodes() {
+			l.asking.Go(func() {
+				tick := time.NewTicker(hotPause)
+				defer tick.Stop()
+				for {
+					select {
+					case <-tick.C:
+					case <-ctx.Done():
+						return
+					}
+					if n.Run() > 0 {
+						l.burst(ctx, n, r.Name, h)
+					}
+				}
+			})
+		}
+	}
+}
+
+// next makes another key, unless somebody did.
+func (h *hot) next(rule, prefix, after string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.key == after {
+		h.made++
+		h.key = fmt.Sprintf("%s-hot-%s-%d", prefix, rule, h.made)
+	}
+}
+
+// now is the key that is asked about.
+func (h *hot) now() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.key
+}
+
+// burst asks a node for one key, often, and records each answer.
+func (l *Load) burst(ctx context.Context, n *fleet.Node, rule string, h *hot) {
+	key := h.now()
+	op := history.Op{Node: n.Index, Run: n.Run(), Rule: rule, Keys: []string{key}, Call: l.Now()}
+	answers, err := l.postBatch(context.WithoutCancel(ctx), n, question{Path: "/" + rule, User: key})
+	op.Return = l.Now()
+	denied := 0
+	l.mu.Lock()
+	for i := range hotBatch {
+		one := op
+		if err != nil {
+			record(&one, answer{}, err)
+		} else {
+			record(&one, answers[i], nil)
+		}
+		if one.Counted() && one.Outcome == history.Denied {
+			denied++
+		}
+		if len(l.ops) < mostOps {
+			l.ops = append(l.ops, one)
+		}
+	}
+	l.mu.Unlock()
+	if denied > 0 {
+		h.next(rule, l.plan.prefix, key)
+	}
+}
+
+// postBatch asks a node often at once.
+func (l *Load) postBatch(ctx context.Context, n *fleet.Node, q question) ([]answer, error) {
+	var batch struct {
+		Checks []question `json:"checks"`
+	}
+	for range hotBatch {
+		batch.Checks = append(batch.Checks, q)
+	}
+	status, text, err := l.send(ctx, n, "/v1/check/batch", &batch)
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		Results []struct{ Answer answer }
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		return nil, err
+	}
+	if len(got.Results) != hotBatch || got.Results[0].Answer.Source == "" {
+		return nil, fmt.Errorf("%w: %s %s", errRefused, status, text)
+	}
+	answers := make([]answer, hotBatch)
+	for i, r := range got.Results {
+		answers[i] = r.Answer
+	}
+	return answers, nil
+}

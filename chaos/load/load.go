@@ -1,0 +1,201 @@
+//go:build linux
+
+// Package load is the clients of a run: they ask the nodes of a fleet about a few
+// keys, more than the limits admit, and write down what each of them saw.
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
+)
+
+const (
+	// clientsPerNode is how many clients each node has: those of a node that does
+	// not answer wait, the others go on.
+	clientsPerNode = 3
+	// giveUp is how long a client waits; a node's deadline is 300 ms.
+	giveUp = time.Second
+	// mostOps bounds what one run records.
+	mostOps = 2_000_000
+)
+
+// Load is clients at work. Its methods are safe for concurrent use.
+type Load struct {
+	fleet  *fleet.Fleet
+	plan   *plan
+	pause  time.Duration
+	start  time.Time
+	cancel context.CancelFunc
+	asking sync.WaitGroup
+
+	mu     sync.Mutex
+	ops    []history.Op
+	stalls []history.Span
+}
+
+// Start has clients ask, each about once in every pause. Keys are new ones of
+// this run, as prefix is.
+func Start(ctx context.Context, f *fleet.Fleet, rules []history.Rule, prefix string, seed uint64, pause time.Duration) *Load {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &Load{fleet: f, plan: newPlan(rules, prefix), pause: pause, start: time.Now(), cancel: cancel}
+	for _, n := range f.Nodes() {
+		for c := range clientsPerNode {
+			rng := rand.New(rand.NewPCG(seed, uint64(n.Index*clientsPerNode+c)))
+			l.asking.Go(func() { l.client(ctx, n, rng) })
+		}
+	}
+	l.asking.Go(func() { l.watch(ctx) })
+	return l
+}
+
+// watch notes when the machine lets this process wait.
+func (l *Load) watch(ctx context.Context) {
+	const every, stall = 5 * time.Millisecond, 50 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := l.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := l.Now()
+		if (now - last).Duration() >= stall {
+			l.mu.Lock()
+			l.stalls = append(l.stalls, history.Span{From: last, Until: now})
+			l.mu.Unlock()
+		}
+		last = now
+	}
+}
+
+// Now is the present instant of the history.
+func (l *Load) Now() history.Micros { return history.Micros(time.Since(l.start).Microseconds()) }
+
+// Stop ends the clients and puts what they saw into a history.
+func (l *Load) Stop(h *history.History) {
+	l.cancel()
+	l.asking.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.Ops, h.Stalls, h.End = l.ops, l.stalls, l.Now()
+}
+
+func (l *Load) client(ctx context.Context, n *fleet.Node, rng *rand.Rand) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(l.pause/2 + time.Duration(rng.Int64N(int64(l.pause))))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if n.Run() > 0 {
+			l.ask(ctx, n, l.plan.pick(rng))
+		}
+	}
+}
+
+// question is a check as it is asked for over HTTP.
+type question struct {
+	Path string `json:"path"`
+	User string `json:"user,omitempty"`
+	IP   string `json:"ip,omitempty"`
+}
+
+// answer is what of a node's answer counts here.
+type answer struct {
+	Allowed bool
+	Source  string
+	Limits  []struct{ Owner string }
+}
+
+// ask asks once and records what came of it.
+func (l *Load) ask(ctx context.Context, n *fleet.Node, t target) {
+	op := history.Op{Node: n.Index, Run: n.Run(), Rule: t.rule, Keys: t.keys, Call: l.Now()}
+	// What has begun is awaited when the run ends, too.
+	a, err := l.post(context.WithoutCancel(ctx), n, t.question)
+	op.Return = l.Now()
+	record(&op, a, err)
+	l.plan.answered(&op)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.ops) < mostOps {
+		l.ops = append(l.ops, op)
+	}
+}
+
+// record notes what came of a check.
+func record(op *history.Op, a answer, err error) {
+	switch {
+	case err == nil && a.Allowed:
+		op.Outcome = history.Allowed
+	case err == nil:
+		op.Outcome = history.Denied
+	case errors.Is(err, errRefused):
+		op.Outcome = history.Refused
+	default:
+		op.Outcome = history.Unknown
+	}
+	op.Source = a.Source
+	for _, limit := range a.Limits {
+		op.Owners = append(op.Owners, limit.Owner)
+	}
+}
+
+// errRefused: the node did not take the check.
+var errRefused = errors.New("refused")
+
+// post asks a node once.
+func (l *Load) post(ctx context.Context, n *fleet.Node, q question) (a answer, err error) {
+	status, text, err := l.send(ctx, n, "/v1/check", q)
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, err
+	}
+	if a.Source == "" { // no decision: the node is joining or stopping
+		return a, fmt.Errorf("%w: %s %s", errRefused, status, text)
+	}
+	return a, nil
+}
+
+// send posts JSON to a node. It is a POST, which the client's library never
+// repeats by itself.
+func (l *Load) send(ctx context.Context, n *fleet.Node, path string, what any) (status string, text []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, giveUp)
+	defer cancel()
+	body, err := json.Marshal(what)
+	if err != nil {
+		return "", nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL()+path, bytes.NewReader(body))
+	if err != nil {
+		return "", nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := l.fleet.Client().Do(req)
+	if err != nil {
+		if of := (*net.OpError)(nil); errors.As(err, &of) && of.Op == "dial" {
+			return "", nil, fmt.Errorf("%w: %w", errRefused, err)
+		}
+		return "", nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.Status, text, err
+}

@@ -1,0 +1,115 @@
+package main
+
+// mutation takes one protection out.
+type mutation struct {
+	name  string
+	edits []edit
+	// pkg and test are what should notice; empty: the simulator.
+	pkg, test string
+}
+
+// edit replaces a piece of a file that occurs once.
+type edit struct{ file, old, now string }
+
+// mutations returns all protections and how to take them out.
+func mutations() []mutation {
+	return []mutation{
+		{name: "seal", edits: []edit{
+			{"cluster/decide.go", "		case p.role == peer.Owned:\n", "		case p.role == peer.Owned, p.role == peer.Sealed:\n"},
+		}},
+		{name: "fence: a promoted heir acknowledges", pkg: "./cluster", test: "^TestAPromotedHeirAcknowledgesNothing$", edits: []edit{
+			{"cluster/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
+		p.c.send(t, from, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+		return
+	}
+	p.learn(t, b.Epoch, 0)
+	if p.unpushed`},
+		}},
+		{name: "withholding beyond D", edits: []edit{
+			{"cluster/owner.go", "	if guarded && d.old+d.new > p.cap(k.Rule) {", "	if false && guarded && d.old+d.new > p.cap(k.Rule) {"},
+			{"cluster/check.go", "	return have <= limit\n", "	return have > 0\n"},
+		}},
+		{name: "revoke before appoint", edits: []edit{
+			{"cluster/heir.go", "	default:\n		p.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
+		}},
+		{name: "renewal without the old heir's word", edits: []edit{
+			{"cluster/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		p.appoint(t)\n"},
+			{"cluster/heir.go", "		// Nobody else is left, and the old heir could still take over.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n"},
+			{"cluster/heir.go", "		own.renew = own.renew || g == own.heir\n", "		if g == own.heir {\n			own.heir = nil\n		}\n"},
+		}},
+		{name: "the giver as first heir", edits: []edit{
+			{"cluster/handoff.go", "		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},\n", ""},
+		}},
+		{name: "a counter granted to one claimant", pkg: "./cluster", test: "^TestACounterIsGrantedToOneClaimant$", edits: []edit{
+			{"cluster/round.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
+		}},
+		{name: "a grant that binds", pkg: "./cluster", test: "^TestAGrantBinds$", edits: []edit{
+			{"cluster/copy.go", "	case p.fresh || p.grant > b.Epoch.Counter || ", "	case p.fresh || "},
+			{"cluster/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
+		}},
+		{name: "a live holder's answer ends a claim", edits: []edit{
+			{"cluster/round.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
+		}},
+		{name: "silence of a fresh instance", pkg: "./cluster", test: "^TestAFreshInstanceHasNoSay$", edits: []edit{
+			{"cluster/round.go", "		case p.fresh:\n", "		case false:\n"},
+			{"cluster/copy.go", "	case p.fresh || p.grant", "	case p.grant"},
+		}},
+		{name: "kept copies", pkg: "./cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
+			{"cluster/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.round != nil && p.round.kind == peer.Takeover {", "		p.drop()\n		if p.round != nil && p.round.kind == peer.Takeover {"},
+		}},
+		{name: "merge of what an overtaken owner had", edits: []edit{
+			{"cluster/handoff.go", "	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {", "	if err := p.c.table.Import(int(p.id), t.at, all[:0], table.Merge); err != nil {"},
+		}},
+		{name: "taking back when overtaken", edits: []edit{
+			{"cluster/part.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.held {\n		p.letGo(t, h)\n	}\n	p.disown()\n"},
+		}},
+		{name: "taking back before merging", pkg: "./cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
+			{"cluster/handoff.go", "	p.takeBack(t, peer.NotOwner)\n", ""},
+		}},
+		{name: "every member before an empty start", edits: []edit{
+			{"cluster/seek.go", "	if told >= n {\n", "	if 2*told > n {\n"},
+		}},
+		{name: "the probe before reopening", edits: []edit{
+			{"cluster/handoff.go", "	case t.now-h.goneAt >= claimWithin && p.round == nil:\n		p.ask(t, peer.Reopen, p.c.self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.c.self})\n"},
+			{"cluster/handoff.go", "	case p.c.view.Load().has(h.next.Instance):\n		h.goneAt = 0\n", "	case p.c.view.Load().has(h.next.Instance) && t.now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
+		}},
+		{name: "relay", edits: []edit{
+			{"cluster/relay.go", "	from := int(c.relayHand.Add(1))\n	for i := range n {\n", "	from := int(c.relayHand.Add(1))\n	for i := range n - n {\n"},
+		}},
+		{name: "heir before policy", edits: []edit{
+			{"cluster/op.go", "	if o.ended || o.kind != opCheck {\n		o.mu.Unlock()\n		return\n	}\n	if heir == 0", "	if o.ended || o.kind >= opCheck {\n		o.mu.Unlock()\n		return\n	}\n	if heir == 0"},
+		}},
+		{name: "all or nothing", edits: []edit{
+			{"cluster/several.go", "	if undo.Charged == 0 || r.op.by == 0 {", "	if undo.Charged >= 0 || r.op.by == 0 {"},
+		}},
+		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
+			{"limiter/bucket.go", "bits.Sub64(lo, leakedLo, 0)", "bits.Sub64(lo, leakedLo&0, 0)"},
+			{"limiter/bucket.go", "bits.Sub64(hi, leakedHi, borrow)", "bits.Sub64(hi, leakedHi&0, borrow)"},
+		}},
+		{name: "fallback survives reconnection", edits: []edit{
+			{"cluster/link.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
+		}},
+		{name: "the ping after the wait began", pkg: "./cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
+			{"cluster/owner.go", "	return h.quietAt != 0 && h.quietAt >= own.waitSince && ", "	return h.quietAt != 0 && "},
+			{"cluster/copy.go", "	if g.quietAt == 0 || g.quietAt < p.own.waitSince {", "	if g.quietAt == 0 {"},
+		}},
+		{name: "merge, not sum", edits: []edit{
+			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},
+		}},
+		{name: "the end of a cached denial", pkg: "./cluster", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
+			{"cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
+		}},
+		{name: "a charge ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
+			{"cluster/wire.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
+		}},
+		{name: "a refund ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
+			{"cluster/check.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
+		}},
+		{name: "a reset ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
+			{"cluster/check.go", "		c.denials.forget(charge)\n		done(o.count)\n", "		done(o.count)\n"},
+		}},
+		{name: "instance ids", edits: []edit{
+			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},
+		}},
+	}
+}

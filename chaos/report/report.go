@@ -1,0 +1,182 @@
+// Package report writes what came of runs of chaos, for people: a page of
+// Markdown with a table of all faults, and a picture of one trial of each.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/history"
+)
+
+// Report collects the trials of a run. It is not safe for concurrent use.
+type Report struct {
+	// Title, and what is to be said of machine and command.
+	Title, About string
+	rows         []*row
+}
+
+// row is the trials of one scenario.
+type row struct {
+	name, about string
+	trials      []trial
+	shown       *history.Result // the trial that is drawn
+}
+
+// trial is what is kept of one.
+type trial struct {
+	seed                        uint64
+	figures                     history.Figures
+	over, may                   int
+	worst                       []history.Worst
+	keys, undecided, violations int
+	stalled                     bool
+}
+
+// Add adds a trial of a scenario.
+func (r *Report) Add(name, about string, of *history.Result) {
+	i := slices.IndexFunc(r.rows, func(w *row) bool { return w.name == name })
+	if i < 0 {
+		i = len(r.rows)
+		r.rows = append(r.rows, &row{name: name, about: about})
+	}
+	w := r.rows[i]
+	t := trial{
+		seed: of.Seed, figures: of.Figures, worst: of.Worst, keys: of.Linear.Keys, undecided: of.Linear.Undecided,
+		violations: len(of.Violations), stalled: of.Late > 0 || len(of.Stalls) > 0,
+	}
+	t.over, t.may = of.Over()
+	if w.shown == nil || t.violations > 0 {
+		w.shown = of
+	}
+	w.trials = append(w.trials, t)
+}
+
+// Write writes the page, and the pictures beside it in a directory of its name.
+func (r *Report) Write(page string) error {
+	pictures := page[:len(page)-len(filepath.Ext(page))]
+	if err := os.MkdirAll(pictures, 0o755); err != nil {
+		return err
+	}
+	for _, w := range r.rows {
+		if err := toFile(filepath.Join(pictures, w.name+".svg"), func(to io.Writer) error { return draw(to, w.shown) }); err != nil {
+			return err
+		}
+	}
+	return toFile(page, func(to io.Writer) error { return r.page(to, filepath.Base(pictures)) })
+}
+
+func toFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		_ = f.Close() // the first error says more
+		return err
+	}
+	return f.Close()
+}
+
+// page writes the Markdown.
+func (r *Report) page(to io.Writer, pictures string) error {
+	p := &printer{to: to}
+	p.f("# %s\n\n%s\n\n", r.Title, r.About)
+	trials, bad, stalled := 0, 0, 0
+	for _, w := range r.rows {
+		for _, t := range w.trials {
+			trials++
+			if t.violations > 0 {
+				bad++
+			}
+			if t.stalled {
+				stalled++
+			}
+		}
+	}
+	p.f("%d trials, %d in which a promise was broken. In %d the machine or a node had no processor time for 50 ms or more:\nwhat was slow then says little of the nodes.\n\n", trials, bad, stalled)
+	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | felt | recovered | converged | checks |\n")
+	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, w := range r.rows {
+		w.line(p)
+	}
+	p.f("\n%s\n", legend)
+	for _, w := range r.rows {
+		p.f("## %s\n\n%s. Drawn is seed %d: %s.\n\n![%s](%s/%s.svg)\n\n", w.name, w.about, w.shown.Seed, w.shown.What(), w.name, pictures, w.name)
+		w.worst(p)
+	}
+	return p.err
+}
+
+const legend = `*Over by*: the most units that owners and heirs admitted to one key in one window beyond what is promised without
+faults, and *of* how many units that key may be over by, given the faults and the takeovers that were seen. *By policy*, *unknown*
+and *refused*: checks that a policy answered (which has its own bound), that were never answered, and that a node did not
+take. *Felt*: until when after the fault's beginning a check at a node that it did not touch had no answer, or a policy's.
+*Recovered* and *converged*: until when after the fault's end any check had, and until all nodes saw each other and held
+what they should. Each is the worst of the trials, the counts are the sums.
+`
+
+// line writes the scenario's line of the table.
+func (w *row) line(p *printer) {
+	var sum history.Figures
+	over, may, bad := 0, 0, 0
+	for i := range w.trials {
+		t := &w.trials[i]
+		sum.Asked += t.figures.Asked
+		sum.ByPolicy += t.figures.ByPolicy
+		sum.Unknown += t.figures.Unknown
+		sum.Refused += t.figures.Refused
+		sum.Felt = max(sum.Felt, t.figures.Felt)
+		sum.Recovered = max(sum.Recovered, t.figures.Recovered)
+		sum.Converged = max(sum.Converged, t.figures.Converged)
+		if i == 0 || t.over > over || t.over == over && t.may < may {
+			over, may = t.over, t.may
+		}
+		if t.violations > 0 {
+			bad++
+		}
+	}
+	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
+		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), sum.Asked)
+}
+
+// worst writes, for each rule, the key that came nearest to its bound.
+func (w *row) worst(p *printer) {
+	var all []history.Worst
+	for _, t := range w.trials {
+		for _, x := range t.worst {
+			i := slices.IndexFunc(all, func(y history.Worst) bool { return y.Rule == x.Rule })
+			switch {
+			case i < 0:
+				all = append(all, x)
+			case x.Admitted-x.Bound > all[i].Admitted-all[i].Bound:
+				all[i] = x
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b history.Worst) int { return cmp.Compare(a.Rule, b.Rule) })
+	p.f("| rule | admitted in the worst window | without faults | bound | takeovers seen |\n|---|--:|--:|--:|--:|\n")
+	for _, x := range all {
+		p.f("| %s | %d | %d | %d | %d |\n", x.Rule, x.Admitted, x.Promised, x.Bound, x.Takeovers)
+	}
+	p.f("\n")
+}
+
+// printer keeps the first error.
+type printer struct {
+	to  io.Writer
+	err error
+}
+
+func (p *printer) f(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.to, format, args...)
+	}
+}
+
+func short(m history.Micros) time.Duration { return m.Duration().Round(time.Millisecond) }

@@ -1,0 +1,85 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/chaos/history"
+)
+
+// result is a small run in which a key was admitted 21 of 20 after a takeover.
+func result(seed uint64) *history.Result {
+	h := &history.History{
+		Scenario: "kill", Seed: seed, Nodes: 3, Allows: history.Allows{Closed: 1, Local: 1, Open: 1}, End: 2_000_000,
+		Rules:  []history.Rule{{Name: "r", Limit: 20, Window: 5_000_000, Policy: "local"}},
+		Faults: []history.Fault{{Name: "kill", What: "kill -9 <node-1>", At: 100_000, Until: 200_000, Settled: 900_000}},
+	}
+	for i := range 21 {
+		owner := "a"
+		if i > 15 {
+			owner = "b"
+		}
+		at := history.Micros(i) * 10_000
+		h.Ops = append(h.Ops, history.Op{Call: at, Return: at + 1000, Rule: "r", Outcome: history.Allowed, Source: history.SourceOwner,
+			Keys: []string{"k"}, Owners: []string{owner}})
+	}
+	h.Ops = append(h.Ops, history.Op{Call: 1_000_000, Return: 1_300_000, Rule: "r", Outcome: history.Unknown, Keys: []string{"k"}})
+	return history.Judge(h)
+}
+
+func TestReport(t *testing.T) {
+	var r Report
+	r.Title, r.About = "Chaos", "A test."
+	for seed := range uint64(3) {
+		of := result(seed)
+		if len(of.Violations) > 0 {
+			t.Fatal(of.Violations)
+		}
+		r.Add("kill", "one node is killed", of)
+	}
+	page := filepath.Join(t.TempDir(), "chaos.md")
+	if err := r.Write(page); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"3 trials, 0 in which a promise was broken",
+		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | 66 |",
+		"| r | 21 | 20 | 21 | 1 |",
+		"![kill](chaos/kill.svg)",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page has no %q:\n%s", want, text)
+		}
+	}
+	picture, err := os.Open(filepath.Join(filepath.Dir(page), "chaos", "kill.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer picture.Close()
+	d := xml.NewDecoder(picture)
+	var said strings.Builder
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the picture is no XML: %v", err)
+		}
+		if c, ok := token.(xml.CharData); ok {
+			said.Write(c)
+		}
+	}
+	if !strings.Contains(said.String(), "kill -9 <node-1>") {
+		t.Errorf("the picture does not say what was broken: %q", said.String())
+	}
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
+	"github.com/weirlimit/weir/chaos/netlab"
+)
+
+// mixSpan is in which time the faults of a mix begin.
+const mixSpan = 5 * time.Second
+
+// single is one fault of a mix.
+type single struct {
+	what   string
+	node   int // whose process is touched; -1: none
+	after  time.Duration
+	hold   time.Duration
+	breaks func(context.Context) error
+	mends  func(context.Context) error
+}
+
+// mix draws two to five faults that overlap as they will. A process is touched
+// by one fault at a time.
+func (s *stage) mix() fault {
+	allows := history.Allows{Closed: 1, Local: 4, Open: 6}
+	var all []single
+	var what []string
+	left := false
+	busy := make([]sync.Mutex, s.size)
+	for range 2 + s.rng.IntN(4) {
+		f := s.single()
+		leave := strings.HasPrefix(f.what, "leave")
+		if strings.HasPrefix(f.what, "kill") || leave && left {
+			// Its heir may be away, or cut off, when it dies; and who leaves when the
+			// others have left too has nobody to hand over to.
+			allows.Closed++
+			allows.Local++
+			allows.Open++
+		}
+		left = left || leave
+		all = append(all, f)
+		what = append(what, f.what)
+	}
+	return fault{
+		what: strings.Join(what, "; "), allows: allows, nodes: s.everyone(), mends: nothing,
+		breaks: func(ctx context.Context) error {
+			errs := make([]error, len(all))
+			var doing sync.WaitGroup
+			for i, f := range all {
+				doing.Go(func() { errs[i] = s.do(ctx, f, busy) })
+			}
+			doing.Wait()
+			s.Lab.Heal() // two faults of one link may have mended each other's
+			return errors.Join(errs...)
+		},
+	}
+}
+
+// do does one fault of a mix.
+func (s *stage) do(ctx context.Context, f single, busy []sync.Mutex) error {
+	if err := wait(ctx, f.after); err != nil {
+		return err
+	}
+	if f.node >= 0 {
+		busy[f.node].Lock()
+		defer busy[f.node].Unlock()
+	}
+	part := history.Fault{Name: "mix", What: f.what, At: s.now(), Nodes: s.everyone()}
+	err := errors.Join(f.breaks(ctx), wait(ctx, f.hold))
+	err = errors.Join(err, f.mends(ctx)) // also when interrupted: nobody stays paused
+	part.Until = s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parts = append(s.parts, part)
+	return err
+}
+
+// single draws a fault.
+func (s *stage) single() single {
+	n := s.any()
+	f := single{node: n.Index, after: s.between(0, mixSpan), hold: s.between(100*time.Millisecond, 3*time.Second)}
+	kill := func(context.Context) error { return n.Kill() }
+	start := func(context.Context) error { return n.Start() }
+	draw := s.rng.IntN(7)
+	if n.Index == s.spared && (draw == 0 || draw == 2) {
+		draw = 1
+	}
+	switch draw {
+	case 0:
+		f.what, f.breaks, f.mends = "kill "+n.Name, kill, start
+	case 1:
+		f.what, f.breaks, f.mends = "pause "+n.Name, func(context.Context) error { return n.Pause() }, func(context.Context) error { return n.Resume() }
+	case 2:
+		f.what, f.breaks, f.mends = "leave "+n.Name, n.Leave, start
+	case 3:
+		return s.mixLinks(f, "cut off "+n.Name, netlab.Link{Cut: true}, n)
+	case 4:
+		l := netlab.Link{Loss: 0.01 + 0.29*s.rng.Float64(), Duplicate: 0.1, Reorder: 0.2}
+		return s.mixLinks(f, n.Name+" with "+l.String(), l, n)
+	case 5:
+		d := s.between(10*time.Millisecond, 200*time.Millisecond).Round(time.Millisecond)
+		l := netlab.Link{Delay: d, Jitter: d / 2}
+		return s.mixLinks(f, n.Name+" with "+l.String(), l, n)
+	default:
+		to := (n.Index + 1 + s.rng.IntN(s.size-1)) % s.size
+		f.node = -1
+		f.what = fmt.Sprintf("nothing from %s reaches node-%d", n.Name, to+1)
+		f.breaks = func(context.Context) error { s.Lab.Set(n.Index, to, netlab.Link{Cut: true}); return nil }
+		f.mends = func(context.Context) error { s.Lab.Set(n.Index, to, netlab.Link{}); return nil }
+	}
+	return f
+}
+
+// mixLinks is a fault of all links of one node.
+func (s *stage) mixLinks(f single, what string, l netlab.Link, n *fleet.Node) single {
+	set := func(l netlab.Link) {
+		s.eachLink(func(from, to int) {
+			if from == n.Index || to == n.Index {
+				s.Lab.Set(from, to, l)
+			}
+		})
+	}
+	f.node, f.what = -1, what
+	f.breaks = func(context.Context) error { set(l); return nil }
+	f.mends = func(context.Context) error { set(netlab.Link{}); return nil }
+	return f
+}
+
+// rngOf draws for one scenario and one seed.
+func rngOf(name string, seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, hash(name))) }

@@ -1,0 +1,55 @@
+//go:build linux
+
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/history"
+)
+
+// rules returns those of every run: each policy and both ways of replication,
+// with limits that recover within a run and limits that never do.
+func rules() []history.Rule {
+	const window = history.Micros(2 * time.Second / time.Microsecond)
+	const day = history.Micros(24 * time.Hour / time.Microsecond)
+	return []history.Rule{
+		{Name: "log-local", Limit: 20, Window: window, Policy: "local"},
+		{Name: "log-closed", Limit: 20, Window: window, Policy: "closed"},
+		{Name: "log-strict", Limit: 20, Window: window, Policy: "closed", Strict: true},
+		{Name: "log-open", Limit: 20, Window: window, Policy: "open"},
+		{Name: "bucket-local", Limit: 20, Burst: 20, Window: window, Policy: "local"},
+		{Name: "day-local", Limit: 60, Window: day, Policy: "local", Once: true},
+		{Name: "day-closed", Limit: 60, Window: day, Policy: "closed", Once: true},
+		{Name: "day-strict", Limit: 60, Window: day, Policy: "closed", Strict: true, Once: true},
+		{Name: "several", Limit: 20, Window: window, Policy: "closed", Several: true},
+	}
+}
+
+// yaml writes rules as a rules file.
+func yaml(rules []history.Rule, comment string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\nversion: 1\nrules:\n", comment)
+	for i := range rules {
+		r := &rules[i]
+		limit := fmt.Sprintf("{limit: %d, window: %dms, algorithm: sliding_log}", r.Limit, r.Window/1000)
+		switch {
+		case r.Burst > 0:
+			limit = fmt.Sprintf("{limit: %d, window: %dms, algorithm: token_bucket, burst: %d}", r.Limit, r.Window/1000, r.Burst)
+		case r.Once:
+			limit = fmt.Sprintf("{limit: %d, window: %dms, algorithm: fixed_window, align: first_hit}", r.Limit, r.Window/1000)
+		}
+		keys, replication := "key: [user]", "lag"
+		if r.Several {
+			keys = "keys: [[ip], [user]]"
+		}
+		if r.Strict {
+			replication = "strict"
+		}
+		fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, %s, limits: [%s], on_unreachable: %s, replication: %s}\n",
+			r.Name, r.Name, keys, limit, r.Policy, replication)
+	}
+	return b.String()
+}

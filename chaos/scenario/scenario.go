@@ -1,0 +1,110 @@
+//go:build linux
+
+// Package scenario is the faults that real processes are put to, and how one is
+// tried: clients ask all the while, something is broken, it is mended, and the
+// history is judged.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
+)
+
+// Scenario is a kind of fault.
+type Scenario struct {
+	Name, About string
+	// Loopback: it needs no network of its own.
+	Loopback bool
+	// Redis: the counters are kept there.
+	Redis bool
+	// Clock is how far the nodes' clocks are off.
+	Clock []time.Duration
+	// make draws a fault.
+	make func(s *stage) fault
+}
+
+// fault is something to break, and how to mend it.
+type fault struct {
+	what   string
+	allows history.Allows
+	nodes  []int // that are touched
+	hold   time.Duration
+	hot    bool // clients use up keys faster than a copy can be told
+	breaks func(ctx context.Context) error
+	mends  func(ctx context.Context) error
+}
+
+// stage is what a fault is drawn for.
+type stage struct {
+	*fleet.Fleet
+	rng  *rand.Rand
+	size int // nodes that run; one more place is free
+	// spared is the node whose process a mix does not end, -1 for none.
+	spared int
+	rules  []history.Rule
+	now    func() history.Micros
+
+	mu    sync.Mutex
+	parts []history.Fault // of a mix, as they happened
+}
+
+// The bounds of the promises, in multiples of what a key admits.
+func exactly() history.Allows { return history.Allows{Closed: 1, Local: 1, Open: 1, Exact: true} }
+func crash() history.Allows   { return history.Allows{Closed: 1, Local: 1, Open: 1} }
+func split() history.Allows   { return history.Allows{Closed: 1, Local: 2, Open: 2} }
+func loss() history.Allows    { return history.Allows{Closed: 2, Local: 2, Open: 2, Lost: true} }
+
+// between draws a duration.
+func (s *stage) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(s.rng.Int64N(int64(most-least)+1))
+}
+
+// any draws a node that runs.
+func (s *stage) any() *fleet.Node { return s.Nodes()[s.rng.IntN(s.size)] }
+
+// two draws two nodes.
+func (s *stage) two() (a, b int) {
+	p := s.rng.Perm(s.size)
+	return p[0], p[1]
+}
+
+// eachLink calls f for both directions of every link between nodes that run.
+func (s *stage) eachLink(f func(from, to int)) {
+	for i := range s.size {
+		for j := range s.size {
+			if i != j {
+				f(i, j)
+			}
+		}
+	}
+}
+
+// All returns every scenario, in the order in which they are run.
+func All() []Scenario {
+	var out []Scenario
+	out = append(out, processes()...)
+	out = append(out, networks()...)
+	out = append(out, others()...)
+	return out
+}
+
+// wait waits, unless the run is over before.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("interrupted: %w", ctx.Err())
+	}
+}
+
+// nothing mends what mends itself.
+func nothing(context.Context) error { return nil }

@@ -1,0 +1,86 @@
+//go:build linux
+
+package scenario
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/netlab"
+)
+
+// built builds the node program.
+func built(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "node")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "github.com/weirlimit/weir/cmd/node").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return file
+}
+
+// TestPromises is a few of the faults that `make chaos` tries, each once.
+func TestPromises(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	names := []string{"kill", "leave", "split", "one-way", "loss"}
+	c := fleet.Config{Seed: 1, Binary: built(t), Dir: t.TempDir()}
+	if err := netlab.Usable(); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("CI must be able to make namespaces: %v", err)
+		}
+		t.Logf("on loopback: %v", err)
+		c.Loopback, names = true, []string{"kill", "leave", "pause"}
+	}
+	all := All()
+	var f *fleet.Fleet
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+		if f == nil {
+			var err error
+			if f, err = all[i].Fleet(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := f.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		r, err := all[i].Try(t.Context(), f, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range r.Violations {
+			t.Errorf("%s, %s: %v", name, r.Faults[0].What, v)
+		}
+		// A network that carries nothing breaks no promise: something must have been
+		// decided on both sides of the bound, while it was broken too.
+		during := 0
+		for j := range r.Ops {
+			if o := &r.Ops[j]; o.Counted() && o.Call > r.Faults[0].At {
+				during++
+			}
+		}
+		if r.Figures.Allowed < 100 || r.Figures.Denied < 100 || during < 100 {
+			t.Errorf("%s: %+v, %d of it after the fault: too little was decided to tell anything", name, r.Figures, during)
+		}
+	}
+}
+
+// TestScenarios: each has a name of its own, and says what it is.
+func TestScenarios(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range All() {
+		if s.Name == "" || s.About == "" || seen[s.Name] || strings.ContainsAny(s.Name, " /") {
+			t.Errorf("%q (%q) cannot be a scenario's name", s.Name, s.About)
+		}
+		seen[s.Name] = true
+	}
+}

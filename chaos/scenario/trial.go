@@ -1,0 +1,94 @@
+//go:build linux
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
+	"github.com/weirlimit/weir/chaos/load"
+)
+
+const (
+	warm   = time.Second             // clients ask before anything is broken
+	tail   = 2500 * time.Millisecond // and after all is mended: a window, and more
+	pause  = 8 * time.Millisecond    // between the checks of one client
+	size   = 3                       // nodes that run
+	places = size + 1                // one is free to join
+)
+
+// Fleet starts the processes that a scenario needs, and waits until they are one
+// cluster.
+func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
+	c.Nodes, c.Spare, c.Redis, c.Clock = places, places-size, s.Redis, s.Clock
+	c.Rules = yaml(rules(), "rules of "+s.Name)
+	f, err := fleet.New(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Settled(ctx, settleWithin); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Try breaks a fleet once, as the seed says, and judges what clients saw. An
+// error says that the trial itself could not be made.
+func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*history.Result, error) {
+	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules()}
+	broken := s.make(st)
+	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Allows: broken.allows, Rules: st.rules}
+	late := f.Late(ctx)
+	l := load.Start(ctx, f, st.rules, fmt.Sprintf("%s-%d", s.Name, seed), seed, pause)
+	if broken.hot {
+		l.Heat(ctx)
+	}
+	st.now = l.Now
+	fault := history.Fault{Name: s.Name, What: broken.what, Nodes: broken.nodes}
+	var unsettled error
+	err := func() error {
+		if err := wait(ctx, warm); err != nil {
+			return err
+		}
+		fault.At = l.Now()
+		if err := errors.Join(broken.breaks(ctx), wait(ctx, broken.hold)); err != nil {
+			return err
+		}
+		err := broken.mends(ctx)
+		fault.Until = l.Now()
+		if err != nil {
+			return err
+		}
+		if unsettled = f.Settled(ctx, settleWithin); unsettled == nil {
+			fault.Settled = l.Now()
+		}
+		return wait(ctx, tail)
+	}()
+	l.Stop(h)
+	h.Late = max(0, f.Late(ctx)-late)
+	if len(st.parts) > 0 { // the last of a mix is followed by peace
+		last := &st.parts[len(st.parts)-1]
+		last.Settled = fault.Settled
+		h.Faults = st.parts
+	} else {
+		h.Faults = append(h.Faults, fault)
+	}
+	r := history.Judge(h)
+	if unsettled != nil {
+		r.Violations = append(r.Violations, unsettled)
+	}
+	return r, err
+}
+
+// hash makes seeds of different scenarios differ.
+func hash(name string) uint64 {
+	sum := uint64(14695981039346656037)
+	for _, c := range []byte(name) {
+		sum = (sum ^ uint64(c)) * 1099511628211
+	}
+	return sum
+}

@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// key is one counter that clients ask about, and what came of it.
+type key struct {
+	rule   *limiter.Rule
+	hash   limiter.Hash
+	part   int
+	limit  int
+	least  int // the smallest that a node's rules give it
+	d      int
+	pair   *key // the key that it is always checked together with
+	second bool // of a pair
+
+	asked     int
+	fallbacks int            // answered by a policy
+	admitted  int            // by an owner or heir
+	byPolicy  map[string]int // by the fallback tables, by node and run
+	denied    int
+	lost      int // charged or not, nobody knows: the asker is dead or a policy answered
+	side      int // the most that an owner had counted when a split ended
+	openOps   int
+}
+
+// newRule makes a rule of one limit that does not recover within a run.
+func (w *World) newRule(name string, units int, policy limiter.Unreachable, mode limiter.Replication) *limiter.Rule {
+	spec := limiter.Spec{Limit: int64(units), Window: 400 * 24 * time.Hour}
+	switch w.rng.IntN(4) {
+	case 0:
+		spec.Algorithm = limiter.SlidingCounter
+	case 1:
+		spec.Algorithm = limiter.FixedWindow
+	case 2:
+		spec.Algorithm = limiter.SlidingLog
+	default:
+		spec.Algorithm = limiter.SlidingWindow
+	}
+	l, err := limiter.NewLimit(spec)
+	if err != nil {
+		panic(err)
+	}
+	return &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode}
+}
+
+// newKeys makes the keys of a run, in few partitions.
+func (w *World) newKeys() map[string]*limiter.Rule {
+	rules := make(map[string]*limiter.Rule)
+	hash := map[limiter.Class][]limiter.Hash{}
+	add := func(name string, policy limiter.Unreachable, mode limiter.Replication, keys int) []*key {
+		units := []int{10, 20, 60, 100, 200}[w.rng.IntN(5)]
+		r := w.newRule(name, units, policy, mode)
+		rules[name] = r
+		var out []*key
+		for range keys {
+			k := &key{rule: r, limit: units, least: units, d: max(1, (units*5+99)/100), byPolicy: make(map[string]int)}
+			if mode == limiter.ReplicationStrict {
+				k.d = 0
+			}
+			k.hash = limiter.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}
+			if have := hash[r.Class()]; len(have) > 0 && w.chance(60) {
+				k.hash.Lo = have[w.rng.IntN(len(have))].Lo + uint64(len(w.keys)) // of the same partition
+			}
+			hash[r.Class()] = append(hash[r.Class()], k.hash)
+			lk := k.key(nil, 1)
+			k.part = table.PartitionOf(&lk)
+			w.keys = append(w.keys, k)
+			out = append(out, k)
+		}
+		return out
+	}
+	add("local", limiter.UnreachableLocal, limiter.ReplicationLag, 2)
+	add("closed", limiter.UnreachableClosed, limiter.ReplicationLag, 2)
+	add("strict", limiter.UnreachableClosed, limiter.ReplicationStrict, 1)
+	if w.chance(50) {
+		add("open", limiter.UnreachableOpen, limiter.ReplicationLag, 1)
+	}
+	if w.chance(50) {
+		pair := add("pair", limiter.UnreachableClosed, limiter.ReplicationLag, 2)
+		pair[0].pair, pair[1].pair, pair[1].second = pair[1], pair[0], true
+	}
+	if w.chance(20) {
+		w.differing(rules)
+	}
+	seen := map[int]bool{}
+	for _, k := range w.keys {
+		if !seen[k.part] {
+			seen[k.part] = true
+			w.parts = append(w.parts, k.part)
+		}
+	}
+	return rules
+}
+
+// differing makes other versions of some rules, with a smaller limit, which
+// some nodes will have: as while a change of the file is rolled out.
+func (w *World) differing(rules map[string]*limiter.Rule) {
+	w.others = make(map[string]*limiter.Rule)
+	for _, k := range w.keys {
+		name := k.rule.Name
+		if w.others[name] == nil {
+			w.others[name] = rules[name]
+			if w.chance(50) {
+				spec := rules[name].Limits[0].Spec()
+				spec.Limit -= max(1, spec.Limit/w.between64(3, 10))
+				l, err := limiter.NewLimit(spec)
+				if err != nil {
+					panic(err)
+				}
+				other := *rules[name]
+				other.Limits = []*limiter.Limit{l}
+				w.others[name] = &other
+			}
+		}
+		k.least = int(w.others[name].Limits[0].Limit())
+	}
+}
+
+// key returns the key as a node asks about it.
+func (k *key) key(n *Node, cost uint32) limiter.Key {
+	r := k.rule
+	if n != nil && n.rules[r.Name] != nil {
+		r = n.rules[r.Name]
+	}
+	return limiter.Key{Hash: k.hash, Rule: r, Cost: cost}
+}
+
+// ask has a client ask a node about a key, and about the other of a pair with it
+// unless it is asked about alone.
+func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
+	var c limiter.Charge
+	c.Add(k.key(n, cost))
+	pair := k.pair
+	if alone {
+		pair = nil
+	}
+	if pair != nil {
+		c.Add(pair.key(n, cost))
+	}
+	d := new(limiter.Decision)
+	k.asked++
+	k.openOps++
+	n.asked++
+	answered := false
+	gone := func() {
+		if !answered && !n.alive {
+			answered = true
+			k.openOps--
+			k.lost += int(cost)
+			if pair != nil {
+				pair.lost += int(cost)
+			}
+		}
+	}
+	w.after(20*limiter.Second, gone)
+	n.do(func() {
+		n.core.Begin(&c, d, 0, func() {
+			if answered || !n.alive {
+				return
+			}
+			answered = true
+			n.asked--
+			k.openOps--
+			k.answered(n, d, int(cost))
+			if pair != nil {
+				pair.answered(n, d, int(cost))
+			}
+		})
+	})
+}
+
+func (k *key) answered(n *Node, d *limiter.Decision, cost int) {
+	fallback := d.Source >= limiter.SourceFallbackOpen && d.Source != limiter.SourceCached
+	n.w.logf("%s answers %s %x: %v by %v (asked %d, remaining %d, admitted %d+%d)", n.name, k.rule.Name, k.hash.Hi>>48, d.Allowed, d.Source, k.asked, remaining(d), k.admitted, cost)
+	switch {
+	case !d.Allowed && !fallback:
+		k.denied++
+		if d.Source == limiter.SourceCached {
+			n.w.refused++
+		}
+	case !d.Allowed:
+		k.fallbacks++
+		k.lost += cost // an owner may have charged it all the same
+	case fallback:
+		k.fallbacks++
+		k.byPolicy[fmt.Sprint(n.name, n.inst)] += cost
+		k.lost += cost
+	default:
+		k.admitted += cost
+	}
+}
+
+// demand has clients ask for more than the limit, at random nodes, for a span.
+func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
+	end := w.now + span
+	for _, k := range w.keys {
+		var next func()
+		next = func() {
+			if w.now >= end {
+				return
+			}
+			if live := w.serving(); len(live) > 0 {
+				w.ask(k, live[w.rng.IntN(len(live))], 1+uint32(w.rng.IntN(2)), k.second)
+			}
+			w.after(w.between(pause/2, 3*pause/2), next)
+		}
+		w.after(w.between(0, pause), next)
+	}
+}
+
+// serving returns the nodes that clients ask.
+func (w *World) serving() []*Node {
+	var out []*Node
+	for _, n := range w.live() {
+		if n.state != peerJoining && n.leftAt == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func remaining(d *limiter.Decision) uint32 {
+	if d.Len() == 0 {
+		return 0
+	}
+	return d.Limit(0).Remaining
+}

@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
+	"github.com/weirlimit/weir/rules"
+)
+
+// subject is a cluster of three in virtual time, asked at one node after the
+// other. The clock that counters see is the test's; that of the protocol runs on.
+type subject struct {
+	w     *World
+	tb    testing.TB
+	set   *rules.Set
+	clock limiter.Tick
+	turn  int
+	only  bool // always the same is asked
+}
+
+func newSubject(tb testing.TB, yaml string) limitertest.Subject { return newSubjectOf(tb, yaml, false) }
+
+// newSubjectOf is one whose nodes remember denials or do not.
+func newSubjectOf(tb testing.TB, yaml string, cached bool) limitertest.Subject {
+	s := &subject{w: newWorld(1), tb: tb, clock: limitertest.Start()}
+	s.w.cached = cached
+	s.w.clock = func() limiter.Tick { return s.clock }
+	if err := s.SetRules(yaml); err != nil {
+		tb.Fatal(err)
+	}
+	s.w.ruleNamed = func(name string) *limiter.Rule { return s.set.Rule(name) }
+	for i, name := range []string{"a", "b", "c"} {
+		s.w.start(name, i == 0, nil, 3)
+	}
+	quiet := func() error { return nil }
+	for range 100 {
+		if err := s.w.run(100*ms, quiet); err != nil {
+			tb.Fatal(err)
+		}
+		if s.w.settled() == nil {
+			return s
+		}
+	}
+	tb.Fatal(s.w.settled())
+	return nil
+}
+
+// node returns whom to ask next.
+func (s *subject) node() *Node {
+	live := s.w.live()
+	if s.only {
+		return live[0]
+	}
+	s.turn++
+	return live[s.turn%len(live)]
+}
+
+// wait lets time pass until done.
+func (s *subject) wait(done *bool) error {
+	for range 2000 {
+		if *done {
+			// Until a cancelled reservation is taken back it counts.
+			return s.w.run(70*ms, func() error { return nil })
+		}
+		if err := s.w.run(ms, func() error { return nil }); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("no answer came")
+}
+
+func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error {
+	var c limiter.Charge
+	m, err := s.set.Resolve(r, &c)
+	if err != nil {
+		return err
+	}
+	c.Peek = peek
+	done := false
+	s.node().core.Begin(&c, d, 0, func() { done = true })
+	if err := s.wait(&done); err != nil {
+		return err
+	}
+	if d.Source >= limiter.SourceFallbackOpen && d.Source != limiter.SourceCached {
+		return fmt.Errorf("a policy answered: %v", d.Source)
+	}
+	if d.Rule == "" {
+		d.Rule = m.Rule
+	}
+	return nil
+}
+
+func (s *subject) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(r, d, false)
+}
+
+func (s *subject) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.ask(r, d, true)
+}
+
+func (s *subject) Refund(_ context.Context, r *limiter.Request, receipt limiter.Receipt) error {
+	var c limiter.Charge
+	if _, err := s.set.Resolve(r, &c); err != nil {
+		return err
+	}
+	done := false
+	s.node().core.Refund(&c, receipt, func() { done = true })
+	return s.wait(&done)
+}
+
+func (s *subject) Reset(_ context.Context, r *limiter.Request) error {
+	var c limiter.Charge
+	if _, err := s.set.Resolve(r, &c); err != nil {
+		return err
+	}
+	done := false
+	s.node().core.Reset(&c, func(int) { done = true })
+	return s.wait(&done)
+}
+
+func (s *subject) SetTime(t limiter.Tick) { s.clock = t }
+
+func (s *subject) SetRules(yaml string) error {
+	set, err := rules.Parse("rules", []byte(yaml), rules.Options{})
+	if err == nil {
+		s.set = set
+	}
+	return err
+}
+
+func (s *subject) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
+	return string(s.set.AppendKeyName(nil, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit))
+}
+
+// TestConformance: a cluster decides as one table does, whoever is asked.
+//
+// C3.
+func TestConformance(t *testing.T) {
+	if raceEnabled {
+		t.Skip("long under the race detector; make wire runs it")
+	}
+	limitertest.Run(t, newSubject)
+}
+
+func TestTranscripts(t *testing.T) {
+	if raceEnabled {
+		t.Skip("long under the race detector; make wire runs it")
+	}
+	limitertest.Transcripts(t, newSubject)
+}

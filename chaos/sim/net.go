@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+)
+
+// conn is what one node sends to another: in order, or the connection breaks.
+type conn struct {
+	up   bool
+	gen  int
+	last limiter.Tick // when the last frame arrives
+	held []*peer.Frame
+}
+
+func (w *World) conn(p pair) *conn {
+	c := w.conns[p]
+	if c == nil {
+		c = &conn{}
+		w.conns[p] = c
+	}
+	return c
+}
+
+// dial has a node connect to another, again and again until it succeeds.
+func (w *World) dial(n, to *Node) {
+	p := pair{n.inst, to.inst}
+	c := w.conn(p)
+	if c.up {
+		return
+	}
+	c.gen++
+	gen := c.gen
+	var try func()
+	try = func() {
+		switch {
+		case !n.alive || c.up || c.gen != gen || !n.knows(to):
+			return
+		case n.paused || to.paused || !to.alive || w.cut[p] || w.cut[pair{to.inst, n.inst}]:
+			if to.paused || to.alive {
+				w.after(w.between(20*ms, 300*ms), try)
+				return
+			}
+			n.do(func() { n.core.Down(to.inst) })
+			w.after(w.between(100*ms, 500*ms), try)
+			return
+		}
+		w.joined(n, to)
+		w.joined(to, n)
+	}
+	w.after(w.between(0, 3*ms), try)
+}
+
+// joined: there is one stream for both directions, whoever dialled.
+func (w *World) joined(n, to *Node) {
+	c := w.conn(pair{n.inst, to.inst})
+	if c.up {
+		return
+	}
+	c.up, c.last = true, w.now
+	w.logf("%s -> %s up", n.name, to.name)
+	n.do(func() { n.core.Up(to.inst); n.pump(to.inst) })
+}
+
+// snap breaks a connection, both ways: what is under way is lost.
+func (w *World) snap(p pair, notice limiter.Tick) {
+	w.snapOne(p, notice)
+	w.snapOne(pair{p.to, p.from}, notice)
+}
+
+func (w *World) snapOne(p pair, notice limiter.Tick) {
+	c := w.conn(p)
+	if !c.up {
+		return
+	}
+	c.up, c.held = false, nil
+	c.gen++
+	n, to := w.node(p.from), w.node(p.to)
+	w.logf("%s -> %s broken", n.name, to.name)
+	w.after(notice, func() {
+		if n.alive && !c.up {
+			n.do(func() { n.core.Down(p.to) })
+			w.dial(n, to)
+		}
+	})
+}
+
+// send puts a frame on its way.
+func (w *World) send(n *Node, to peer.Instance, f *peer.Frame) {
+	p := pair{n.inst, to}
+	c := w.conn(p)
+	if !c.up {
+		return
+	}
+	if w.cut[p] {
+		c.held = append(c.held, f)
+		return
+	}
+	c.last = max(c.last, w.now+w.latency())
+	gen, at := c.gen, c.last
+	w.after(at-w.now, func() {
+		if c.gen != gen || !c.up {
+			return
+		}
+		if w.cut[p] {
+			c.held = append(c.held, f)
+			return
+		}
+		if m := w.node(to); m.alive {
+			if w.watchPart > 0 {
+				w.logf("      %s -> %s: for %s relayed %v n %d got %d checks %d replies %d batches %d acks %d claims %d", n.name, m.name, w.node(f.To).name, f.Relayed, f.Number, f.Got, len(f.Checks), len(f.Replies), len(f.Batches), len(f.Acks), len(f.Claims))
+			}
+			m.do(func() { m.core.Deliver(f) })
+		}
+	})
+}
+
+// latency is mostly short, and now and then long.
+func (w *World) latency() limiter.Tick {
+	switch {
+	case w.chance(1):
+		return w.between(5*ms, 60*ms)
+	case w.chance(10):
+		return w.between(1*ms, 6*ms)
+	default:
+		return w.between(100, 900)
+	}
+}
+
+// sever cuts one direction.
+func (w *World) sever(p pair) {
+	w.cut[p] = true
+	w.logf("%s -> %s cut", w.node(p.from).name, w.node(p.to).name)
+}
+
+// mend ends a cut: what was held arrives, or the connection had broken.
+func (w *World) mend(p pair) {
+	if !w.cut[p] {
+		return
+	}
+	delete(w.cut, p)
+	w.logf("%s -> %s mended", w.node(p.from).name, w.node(p.to).name)
+	c := w.conn(p)
+	if !c.up {
+		return
+	}
+	if w.chance(50) {
+		w.snap(p, w.between(0, 5*ms))
+		return
+	}
+	held := c.held
+	c.held = nil
+	for _, f := range held {
+		w.send(w.node(p.from), p.to, f)
+	}
+}
+
+const ms = limiter.Millisecond

@@ -1,0 +1,258 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/peer"
+)
+
+const peerJoining = peer.Joining
+
+// Outcome counts what happened in a run.
+type Outcome struct {
+	Events [cluster.Events]int
+	byPart map[int]map[cluster.Event]int
+}
+
+func (o *Outcome) happened(e cluster.Event, partition int) {
+	o.Events[e]++
+	if o.byPart == nil {
+		o.byPart = make(map[int]map[cluster.Event]int)
+	}
+	if o.byPart[partition] == nil {
+		o.byPart[partition] = make(map[cluster.Event]int)
+	}
+	o.byPart[partition][e]++
+}
+
+// invariants hold after every event.
+func (w *World) invariants() error {
+	for _, id := range w.parts {
+		if w.split && id < table.Partitions {
+			continue // an available partition may be owned on each side
+		}
+		if err := w.oneFenced(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneFenced: at most one owner of a partition can obtain acknowledgements.
+func (w *World) oneFenced(id int) error {
+	owner := ""
+	for _, n := range w.nodes {
+		if !n.alive {
+			continue
+		}
+		info, ok := n.core.Partition(id)
+		if !ok || info.Role != peer.Owned || info.Heir == 0 {
+			continue
+		}
+		h := w.node(info.Heir)
+		if h == nil || !h.alive {
+			continue
+		}
+		heir, ok := h.core.Partition(id)
+		if !ok || heir.Role != peer.Heir || heir.Epoch != info.Epoch || heir.Appointment != info.Appointment {
+			continue
+		}
+		if owner != "" {
+			return fmt.Errorf("partition %d: %s and %s can both obtain acknowledgements", id, owner, n.name)
+		}
+		owner = n.name
+	}
+	return nil
+}
+
+// settled: every node sees all, and every partition is where it belongs.
+func (w *World) settled() error {
+	live := w.live()
+	for _, n := range live {
+		if len(n.sees) != len(live) {
+			return fmt.Errorf("%s sees %d of %d nodes", n.name, len(n.sees), len(live))
+		}
+		if n.state != peer.Active {
+			return fmt.Errorf("%s is %v", n.name, n.state)
+		}
+		if ids := n.core.Unsettled(1); len(ids) > 0 {
+			return fmt.Errorf("%s is not settled: partition %d: %s", n.name, ids[0], n.core.Describe(ids[0]))
+		}
+	}
+	for _, id := range w.parts {
+		owners := 0
+		for _, n := range live {
+			if info, _ := n.core.Partition(id); info.Role == peer.Owned {
+				owners++
+			}
+		}
+		if owners != 1 {
+			return fmt.Errorf("partition %d has %d owners", id, owners)
+		}
+	}
+	return nil
+}
+
+// bounds says what a run may admit beyond the limit.
+type bounds struct {
+	perTakeover bool    // D for each takeover and recovery
+	closed      float64 // multiples of the limit, for the policies
+	local       float64
+	open        float64
+	losses      bool // owner and heir may be lost together, which costs a limit each time
+	share       bool // each node's fallback answers keep to its share
+	fallbacks   int  // checks of a key that a policy may answer, 0: any
+	exact       bool // nothing lost: what is admitted is the limit
+}
+
+func (w *World) check(b bounds) error {
+	var errs []error
+	for _, k := range w.keys {
+		times := b.closed
+		switch k.rule.OnUnreachable {
+		case limiter.UnreachableLocal:
+			times = b.local
+		case limiter.UnreachableOpen:
+			times = b.open
+		}
+		j := 0
+		if b.perTakeover {
+			e := w.outcome.byPart[k.part]
+			j = e[cluster.EventTakeover] + e[cluster.EventRecovered] + e[cluster.EventReopened]
+		}
+		e := w.outcome.byPart[k.part]
+		if b.losses {
+			times += float64(w.losses[k.part])
+			if !closed(k) {
+				times += float64(e[cluster.EventEmptied] - 1 + e[cluster.EventRecovered])
+			}
+		}
+		most := int(times*float64(k.limit)) + j*k.d
+		if k.admitted > most {
+			errs = append(errs, fmt.Errorf("%s (partition %d): %d admitted, at most %d (limit %d, D %d, %d takeovers)",
+				k.rule.Name, k.part, k.admitted, most, k.limit, k.d, j))
+		}
+		least := k.least - k.lost - j*k.d - 1 // a cost of 2 may not fit the last unit
+		if !b.exact {
+			least -= 4 // a check in flight at a crash may be charged twice
+		}
+		if k.denied > 0 && k.admitted < least && k.pair == nil {
+			errs = append(errs, fmt.Errorf("%s %v (partition %d): %d admitted, at least %d of %d (lost %d)",
+				k.rule.Name, k.rule.Limits[0].Algorithm(), k.part, k.admitted, least, k.least, k.lost))
+		}
+		if err := w.conserved(k, b, j); err != nil {
+			errs = append(errs, err)
+		}
+		for n, units := range k.byPolicy {
+			if b.share && k.rule.OnUnreachable == limiter.UnreachableLocal && units > max(1, k.limit/w.size) {
+				errs = append(errs, fmt.Errorf("%s: %s admitted %d by policy, its share of %d is %d", k.rule.Name, n, units, k.limit, k.limit/w.size))
+			}
+		}
+		if b.fallbacks > 0 && w.size > 2 && k.fallbacks > b.fallbacks {
+			errs = append(errs, fmt.Errorf("%s: %d checks answered by policy, at most %d", k.rule.Name, k.fallbacks, b.fallbacks))
+		}
+		if b.exact && k.lost > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d units answered by a policy or lost", k.rule.Name, k.lost))
+		}
+		if k.denied == 0 {
+			errs = append(errs, fmt.Errorf("%s: never denied by an owner, %d asked, %d admitted, %d lost", k.rule.Name, k.asked, k.admitted, k.lost))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func closed(k *key) bool { return k.rule.OnUnreachable == limiter.UnreachableClosed }
+
+// noteLosses counts the partitions that a crash leaves without the owner of the
+// highest epoch and without its heir.
+func (w *World) noteLosses() {
+	for _, id := range w.parts {
+		top, kept := peer.Epoch{}, false
+		for _, n := range w.nodes {
+			info, _ := n.core.Partition(id)
+			if info.Role >= peer.Sealed && top.Before(info.Epoch) {
+				top = info.Epoch
+			}
+		}
+		for _, n := range w.live() {
+			info, _ := n.core.Partition(id)
+			kept = kept || info.Role >= peer.Heir && info.Epoch == top
+		}
+		if !kept {
+			w.losses[id]++
+			w.logf("owner and heir of %d are lost", id)
+		}
+	}
+}
+
+// conserved: what is charged in the end is what was admitted, but for what was
+// lost on the way.
+func (w *World) conserved(k *key, b bounds, takeovers int) error {
+	used := -1
+	for _, n := range w.live() {
+		used = max(used, n.used(k))
+	}
+	slack := k.lost
+	if k.pair != nil {
+		slack += 8 // cancels that met another epoch
+	}
+	if !b.exact {
+		slack += 2 * takeovers * (k.d + 2)
+	}
+	if most := k.admitted + slack; used > most && !b.losses && used > 0 && k.admitted < k.least {
+		return fmt.Errorf("%s: %d charged in the end, %d admitted (%d lost)", k.rule.Name, used, k.admitted, k.lost)
+	}
+	return nil
+}
+
+// used returns what a node has counted for a key, -1 where it does not own it.
+func (n *Node) used(k *key) int {
+	info, _ := n.core.Partition(k.part)
+	if info.Role != peer.Owned || n.paused {
+		return -1
+	}
+	var c limiter.Charge
+	c.Add(k.key(n, 0))
+	c.Peek = true
+	d := new(limiter.Decision)
+	n.core.Begin(&c, d, 0, func() {})
+	if d.Len() != 1 || d.Source >= limiter.SourceFallbackOpen {
+		return -1
+	}
+	most := int(c.Key(0).Rule.Limits[0].Limit())
+	if v := n.core.View(); 2*len(v.Members) <= v.Recent && k.rule.OnUnreachable == limiter.UnreachableLocal {
+		most = max(1, most*len(v.Members)/v.Recent) // a minority's share
+	}
+	return most - int(d.Limit(0).Remaining)
+}
+
+// noteSides notes what every owner has counted before a split ends.
+func (w *World) noteSides() {
+	for _, k := range w.keys {
+		if k.rule.OnUnreachable == limiter.UnreachableOpen || k.pair != nil {
+			continue // what is withheld or reserved may be a lot
+		}
+		for _, n := range w.live() {
+			k.side = max(k.side, min(n.used(k), k.least))
+		}
+	}
+}
+
+// merged: what each side of a split counted still counts, but for what was
+// withheld.
+func (w *World) merged() error {
+	for _, k := range w.keys {
+		used := -1
+		for _, n := range w.live() {
+			used = max(used, n.used(k))
+		}
+		if least := k.side - 2*k.d - 12; used < least {
+			return fmt.Errorf("%s (partition %d): %d counted after the split, at least %d of a side's %d", k.rule.Name, k.part, used, least, k.side)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Kind is a kind of run: which faults it has, and so which bound it must keep.
+type Kind int
+
+// The kinds.
+const (
+	// Graceful: joins, leaves, rolling restarts.
+	Graceful Kind = iota
+	// Crash: one crash, pause, broken or slow connection at a time.
+	Crash
+	// Split: the network falls apart, also in one direction only.
+	Split
+	// Chaos: all of it at any time.
+	Chaos
+	Kinds
+)
+
+// String returns the kind's name.
+func (k Kind) String() string { return [...]string{"graceful", "crash", "split", "chaos"}[k] }
+
+// Run is one run: it returns what was violated, if anything.
+func Run(kind Kind, seed uint64, tracing bool) (*World, error) {
+	w := newWorld(seed*uint64(Kinds) + uint64(kind))
+	w.tracing = tracing
+	return w, w.play(kind, seed)
+}
+
+// play is one run in a new world.
+func (w *World) play(kind Kind, seed uint64) (err error) {
+	tracing := w.tracing
+	if tracing {
+		w.watchPart, _ = strconv.Atoi(os.Getenv("WEIR_SIM_PART"))
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v seed %d: panic: %v", kind, seed, r)
+			if tracing {
+				panic(r)
+			}
+		}
+	}()
+	rules := w.newKeys()
+	size := 3 + w.rng.IntN(3)
+	switch few := w.rng.IntN(20); {
+	case few < 2:
+		size = 2
+	case few == 2:
+		size = 6 + w.rng.IntN(4)
+	}
+	w.size = size
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}[:size]
+	fresh := w.rng.IntN(3)
+	for i, name := range names {
+		w.after(limiter.Tick(i)*w.between(0, 400*ms), func() { w.start(name, i == 0, rules, size) })
+	}
+	if fresh == 0 {
+		w.demand(2*limiter.Second, 60*ms)
+	}
+	settle := 6 * limiter.Second
+	if err := w.run(settle, w.invariants); err != nil {
+		return err
+	}
+	if err := w.settled(); err != nil {
+		return fmt.Errorf("%v seed %d: at the start: %w", kind, seed, err)
+	}
+	span := 8 * limiter.Second
+	w.demand(span, w.between(20*ms, 200*ms))
+	w.split = kind >= Split
+	b := w.faults(kind, span, rules)
+	if err := w.run(span, w.invariants); err != nil {
+		return err
+	}
+	w.heal()
+	if err := w.run(14*limiter.Second, w.invariants); err != nil {
+		return err
+	}
+	if err := errors.Join(w.settled(), w.merged()); err != nil {
+		return fmt.Errorf("%v seed %d: at the end: %w", kind, seed, err)
+	}
+	w.demand(10*limiter.Second, 40*ms)
+	if err := w.run(32*limiter.Second, w.invariants); err != nil {
+		return err
+	}
+	if err := w.check(b); err != nil {
+		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
+	}
+	return nil
+}
+
+// faults schedules what happens in a run, and says what it may cost.
+func (w *World) faults(kind Kind, span limiter.Tick, rules map[string]*limiter.Rule) bounds {
+	switch kind {
+	case Graceful:
+		w.rolling(rules)
+		return bounds{closed: 1, local: 1, open: 1, exact: true}
+	case Crash:
+		w.after(w.between(0, 2*limiter.Second), func() { w.oneFault(rules) })
+		return bounds{fallbacks: 16, perTakeover: true, closed: 1, local: 1, open: 1}
+	case Split:
+		w.after(w.between(0, limiter.Second), w.splitUp)
+		w.after(w.between(3*limiter.Second, 8*limiter.Second), func() {
+			w.noteSides()
+			w.heal()
+		})
+		return bounds{share: true, perTakeover: true, closed: 1, local: 2, open: float64(len(w.live()))}
+	default:
+		for range 2 + w.rng.IntN(4) {
+			w.after(w.between(0, span), func() { w.anyFault(rules) })
+		}
+		return bounds{perTakeover: true, losses: true, closed: 1, local: 4, open: 6}
+	}
+}
+
+// rolling has nodes leave and come back, or others join.
+func (w *World) rolling(rules map[string]*limiter.Rule) {
+	switch w.rng.IntN(3) {
+	case 0:
+		w.start("z", false, rules, w.size)
+	case 1:
+		live := w.live()
+		n := live[w.rng.IntN(len(live))]
+		n.leave(func() { w.after(w.between(0, 2*limiter.Second), func() { w.start(n.name, false, rules, w.size) }) })
+	default:
+		slowest := min(3*limiter.Second, 14*limiter.Second/limiter.Tick(w.size))
+		for i, n := range w.live() {
+			w.after(limiter.Tick(i)*w.between(limiter.Second, slowest), func() {
+				n.leave(func() { w.after(w.between(0, 200*ms), func() { w.start(n.name, false, rules, w.size) }) })
+			})
+		}
+	}
+}
+
+// oneFault is a crash with a restart, a pause, or a broken connection.
+func (w *World) oneFault(rules map[string]*limiter.Rule) {
+	live := w.live()
+	n := live[w.rng.IntN(len(live))]
+	switch w.rng.IntN(5) {
+	case 0, 1:
+		n.crash(w.chance(70))
+		w.after(w.between(0, 4*limiter.Second), func() { w.start(n.name, false, rules, w.size) })
+	case 2:
+		n.pause()
+		w.after(w.between(20*ms, 5*limiter.Second), n.resume)
+	case 3:
+		m := live[w.rng.IntN(len(live))]
+		if m != n {
+			w.snap(pair{n.inst, m.inst}, w.between(0, 5*ms))
+			w.snap(pair{m.inst, n.inst}, w.between(0, 5*ms))
+		}
+	default:
+		// One link, in one direction or both; all the others work.
+		m := live[w.rng.IntN(len(live))]
+		if m == n || len(live) == 2 && !w.split {
+			return
+		}
+		w.sever(pair{n.inst, m.inst})
+		if w.chance(50) {
+			w.sever(pair{m.inst, n.inst})
+		}
+		w.after(w.between(100*ms, 5*limiter.Second), func() {
+			w.mend(pair{n.inst, m.inst})
+			w.mend(pair{m.inst, n.inst})
+		})
+	}
+}
+
+// splitUp cuts the nodes in two sides, wholly or in one direction.
+func (w *World) splitUp() {
+	live := w.live()
+	w.rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+	k := 1 + w.rng.IntN(len(live)-1)
+	oneWay := w.chance(20)
+	for _, a := range live[:k] {
+		for _, b := range live[k:] {
+			w.sever(pair{a.inst, b.inst})
+			if !oneWay {
+				w.sever(pair{b.inst, a.inst})
+			}
+		}
+	}
+}
+
+// anyFault is any of the faults.
+func (w *World) anyFault(rules map[string]*limiter.Rule) {
+	live := w.live()
+	switch w.rng.IntN(4) {
+	case 0:
+		if len(live) > 1 {
+			w.splitUp()
+			w.after(w.between(100*ms, 4*limiter.Second), w.heal)
+		}
+	case 1:
+		if n := live[w.rng.IntN(len(live))]; n.state != peerJoining && n.leftAt == 0 && !n.paused && len(live) > 2 {
+			n.leave(func() { w.after(w.between(0, limiter.Second), func() { w.start(n.name, false, rules, w.size) }) })
+		}
+	default:
+		if len(live) > 1 {
+			w.oneFault(rules)
+		}
+	}
+}
+
+// heal ends all cuts and pauses.
+func (w *World) heal() {
+	for _, n := range w.nodes {
+		for _, m := range w.nodes {
+			w.mend(pair{n.inst, m.inst})
+		}
+	}
+	for _, n := range w.live() {
+		n.resume()
+	}
+}

@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"os"
+	"strconv"
+	"testing"
+)
+
+// seeds returns how many seeds of each kind to run.
+func seeds(t *testing.T, def int) int {
+	s := os.Getenv("WEIR_SIM_SEEDS")
+	if s == "" && raceEnabled {
+		return max(1, def/10)
+	}
+	if s == "" {
+		return def
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestSim(t *testing.T) {
+	for kind := range Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			failed := 0
+			var sum Outcome
+			for seed := range seeds(t, 75) {
+				w, err := Run(kind, uint64(seed), false)
+				if err != nil {
+					t.Error(err)
+					if failed++; failed > 5 || os.Getenv("WEIR_SIM_FAILURES") != "" {
+						break
+					}
+				}
+				for i, n := range w.outcome.Events {
+					sum.Events[i] += n
+				}
+			}
+			t.Log(sum.Events)
+		})
+	}
+}
+
+// TestOne replays one run and prints it.
+func TestOne(t *testing.T) {
+	s := os.Getenv("WEIR_SIM_SEED")
+	if s == "" {
+		t.Skip("WEIR_SIM_SEED=KIND/SEED replays one run")
+	}
+	var kind, seed int
+	for i := range s {
+		if s[i] == '/' {
+			seed, _ = strconv.Atoi(s[i+1:])
+			for k := range Kinds {
+				if k.String() == s[:i] {
+					kind = int(k)
+				}
+			}
+		}
+	}
+	w, err := Run(Kind(kind), uint64(seed), true)
+	for _, line := range w.trace {
+		t.Log(line)
+	}
+	t.Log(err)
+}

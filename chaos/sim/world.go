@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+	"github.com/weirlimit/weir/ring"
+)
+
+// World is the virtual time, the network and the nodes of one run.
+type World struct {
+	Seed uint64
+	rng  *rand.Rand
+	now  limiter.Tick
+	seq  int
+	todo events
+
+	size  int     // of the cluster
+	nodes []*Node // every run of every node, in the order of their starts
+	conns map[pair]*conn
+	split bool          // the run has splits
+	cut   map[pair]bool // what one sends does not reach the other
+
+	rings   map[string]*ring.Ring    // by their members
+	others  map[string]*limiter.Rule // what some nodes have in place of the rules, nil: all have the same
+	keys    []*key
+	parts   []int
+	outcome Outcome
+	losses  map[int]int // how often owner and heir were lost together, by partition
+	// clock is what counters see and ruleNamed where rules come from, where a
+	// test says so.
+	clock     func() limiter.Tick
+	ruleNamed func(name string) *limiter.Rule
+	// cached has nodes refuse what owners have just refused them; refused counts
+	// how often they did.
+	cached    bool
+	refused   int
+	trace     []string
+	tracing   bool
+	watchPart int
+}
+
+// pair is a direction between two instances.
+type pair struct{ from, to peer.Instance }
+
+// event is something that happens at an instant; of several the first scheduled
+// comes first.
+type event struct {
+	at  limiter.Tick
+	seq int
+	run func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	old := *e
+	x := old[len(old)-1]
+	*e = old[:len(old)-1]
+	return x
+}
+
+const epoch = 1_700_000_000 * limiter.Second
+
+func newWorld(seed uint64) *World {
+	return &World{
+		Seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), now: epoch,
+		losses: make(map[int]int), rings: make(map[string]*ring.Ring), conns: make(map[pair]*conn), cut: make(map[pair]bool),
+	}
+}
+
+// after schedules something.
+func (w *World) after(span limiter.Tick, run func()) {
+	w.seq++
+	heap.Push(&w.todo, event{w.now + max(0, span), w.seq, run})
+}
+
+// between returns a random span.
+func (w *World) between(from, to limiter.Tick) limiter.Tick {
+	return from + limiter.Tick(w.rng.Int64N(int64(to-from)+1))
+}
+
+func (w *World) between64(from, to int64) int64 { return from + w.rng.Int64N(to-from+1) }
+
+// chance is true with the given probability in a hundred.
+func (w *World) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+// run lets the given span pass, and calls check after every event.
+func (w *World) run(span limiter.Tick, check func() error) error {
+	end := w.now + span
+	for len(w.todo) > 0 && w.todo[0].at <= end {
+		e := heap.Pop(&w.todo).(event)
+		w.now = e.at
+		e.run()
+		if w.watchPart > 0 {
+			for _, n := range w.nodes {
+				if n.alive {
+					if d := n.core.Describe(w.watchPart); d != n.lastDebug {
+						n.lastDebug = d
+						w.logf("   %s: %s", n.name, d)
+					}
+				}
+			}
+		}
+		if err := check(); err != nil {
+			return fmt.Errorf("seed %d at %v: %w", w.Seed, (w.now - epoch).Duration(), err)
+		}
+	}
+	w.now = end
+	return nil
+}
+
+func (w *World) logf(format string, args ...any) {
+	if w.tracing {
+		w.trace = append(w.trace, fmt.Sprintf("%10.3f ", float64(w.now-epoch)/1000)+fmt.Sprintf(format, args...))
+	}
+}
+
+// live returns the nodes that run, paused ones too.
+func (w *World) live() []*Node {
+	var out []*Node
+	for _, n := range w.nodes {
+		if n.alive {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (w *World) node(i peer.Instance) *Node {
+	for _, n := range w.nodes {
+		if n.inst == i {
+			return n
+		}
+	}
+	return nil
+}
