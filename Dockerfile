@@ -1,0 +1,39 @@
+# The node program (/node, what the image runs) and the operator's tool (/weir),
+# and nothing else: no shell, no libraries.
+#
+#   docker build -t weir --build-arg VERSION=v0.1.0 .
+#   docker run --rm -p 127.0.0.1:8080:8080 weir
+FROM golang:1.26 AS build
+WORKDIR /src
+
+# Where modules come from; without them Go's own defaults hold.
+ARG GOPROXY
+ARG GOSUMDB
+ARG GONOSUMDB
+
+# The modules are a layer of their own: it stays as long as go.mod does.
+COPY go.mod go.sum ./
+RUN go mod download
+
+COPY . .
+ARG VERSION=""
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false \
+      -ldflags "-s -w -X github.com/weirlimit/weir/cmd/node/internal/app.released=$VERSION -X github.com/weirlimit/weir/cmd/weir/internal/cli.released=$VERSION" \
+      -o /out/ ./cmd/node ./cmd/weir
+
+FROM scratch
+# For Redis over TLS.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/node /out/weir /
+
+# A user that no machine knows. The node writes no files.
+USER 65532:65532
+
+# In a container loopback is nobody else's, so the node listens everywhere; which
+# of it can be reached is up to whoever publishes ports. In a cluster, members
+# use 7946 (gossip, TCP and UDP) and 7947 (checks).
+ENV WEIR_HTTP_ADDR=:8080 WEIR_GRPC_ADDR=:8081
+EXPOSE 8080 8081 7946 7946/udp 7947
+
+HEALTHCHECK --interval=5s --timeout=3s --start-period=15s --retries=3 CMD ["/node", "health"]
+ENTRYPOINT ["/node"]
