@@ -8,6 +8,8 @@ FUZZTIME  ?= 10m   # per fuzz target, for `make fuzz` and `make test-long`
 WEIR_SEEDS ?= 2000 # per randomised test, for `make test-long`
 BENCH     ?= .     # which benchmarks, a regular expression
 COUNT     ?= 1     # how often each benchmark runs; 10 for benchstat
+TRIALS    ?= 2     # of each fault, for `make chaos`
+SOAK      ?= 30m   # how long `make soak` lasts
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
 .DEFAULT_GOAL := help
@@ -18,25 +20,42 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt vet lint race wire cross generated bench-module examples-module ## All that CI runs
+test: deps tidy fmt vet lint race wire cross generated bench-module examples-module compose-test ## All that CI runs
 
 .PHONY: test-long
-test-long: deps ## The tests with WEIR_SEEDS seeds, then every fuzz target for FUZZTIME (10m)
-	WEIR_SEEDS=$(strip $(WEIR_SEEDS)) $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...
+test-long: deps ## The tests with WEIR_SEEDS seeds, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m)
+	WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...
+	$(MAKE) mutate
+	$(GO) run ./chaos -only mix -trials 200
 	scripts/fuzz.sh $(strip $(FUZZTIME))
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10m), or those that match FUZZ
 	scripts/fuzz.sh $(strip $(FUZZTIME))
 
+.PHONY: mutate
+mutate: ## Each protection of the protocol taken out, and the seed that notices
+	$(GO) run ./chaos/mutate
+
+.PHONY: chaos
+chaos: deps ## Real processes in network namespaces, every fault TRIALS (2) times, the report in chaos-out; as root
+	$(GO) run ./chaos -trials $(strip $(TRIALS))
+
+.PHONY: soak
+soak: deps ## Real processes under load and random faults for SOAK (30m): nothing may grow
+	$(GO) run ./chaos -soak $(strip $(SOAK))
+
 .PHONY: race
 race: ## The tests, under the race detector
 	$(GO) test -race -timeout 15m $(TESTFLAGS) ./...
 
 .PHONY: wire
-wire: ## What the race detector hides or makes long: allocations, and conformance over each protocol
-	$(GO) test $(TESTFLAGS) -run Alloc . ./limiter/table ./rules ./metrics
+wire: ## What the race detector hides or makes long: allocations, conformance over each protocol, the simulator
+	$(GO) test $(TESTFLAGS) -run Alloc . ./limiter/table ./rules ./metrics ./cluster
 	$(GO) test -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
+	$(GO) test -timeout 10m $(TESTFLAGS) ./client
+	$(GO) test -timeout 10m $(TESTFLAGS) -run 'ThreeNodes|Leave|Owners|TopKeys|Placement' .
+	$(GO) test -timeout 10m $(TESTFLAGS) ./chaos/sim
 
 .PHONY: bench
 bench: ## The benchmarks that match BENCH, COUNT times, and the rivals beside them
@@ -72,6 +91,10 @@ lint: ## golangci-lint, at the version that scripts/golangci-lint.sh names
 	scripts/golangci-lint.sh run ./...
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
+
+.PHONY: compose-test
+compose-test: ## The image and docker-compose.yaml, where a Docker engine answers; says so where none does
+	WEIR_COMPOSE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestCompose$$' $(TESTFLAGS) ./chaos/compose
 
 .PHONY: cross
 cross: ## Code and tests compile for macOS and Windows

@@ -14,6 +14,9 @@ needs=(
 if [ "$(uname -s)" = Linux ]; then
   needs+=("ip iproute2 tests in network namespaces")
 fi
+if docker info >/dev/null 2>&1; then
+  needs+=("busybox busybox-static a stand-in for the image golang:1.26, where that cannot be pulled")
+fi
 
 PATH="$PATH:/usr/sbin:/sbin"
 packages=()
