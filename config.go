@@ -79,8 +79,10 @@ type Config struct {
 	// (default) or OverflowAllow.
 	Overflow Overflow
 	// Secret keys the hash of counters, so that nobody outside can construct two
-	// keys that share a counter; default none. Nodes of one cluster need the
-	// same. Another one starts all counters afresh.
+	// keys that share a counter; default none. Give 32 random bytes: of anything that
+	// can be guessed, a member's gossip and its peer port let anyone who reaches them
+	// try guesses elsewhere. Nodes of one cluster need the same: [Open] fails where a
+	// member that is there has another. Another one starts all counters afresh.
 	Secret []byte
 	// ClusterName is mixed into that hash; default "weir".
 	ClusterName string

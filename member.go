@@ -115,7 +115,7 @@ func (m *member) startGossip(ctx context.Context, n *Node, c *Config) (peer.Memb
 	m.advertise(&self, host)
 	m.gossip, err = gossip.Open(ctx, gossip.Config{
 		Name: self.Name, Instance: instance, ClusterName: c.ClusterName, RingConfig: ring.ConfigHash(),
-		BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
+		SecretMark: gossip.SecretMark(c.Secret, c.ClusterName), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
 		Meta: self, Logger: m.log, OnMembers: m.onMembers, // it logs who is refused
 	})
 	if err != nil {

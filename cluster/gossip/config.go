@@ -9,7 +9,9 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/hashicorp/memberlist"
@@ -24,6 +26,9 @@ var (
 	// ErrOtherRing: the other side computes owners differently, so that the two
 	// would never agree who owns what.
 	ErrOtherRing = errors.New("another ring configuration")
+	// ErrOtherSecret: the other side has another secret, so that the two would
+	// refuse to talk, and count under other hashes.
+	ErrOtherSecret = errors.New("another secret")
 	// ErrNameTaken: a live node has this node's name.
 	ErrNameTaken = errors.New("the name is taken")
 	// ErrOtherKey: the other side encrypts with another key, or one of the two
@@ -60,8 +65,8 @@ const (
 // Config says who a node is and whom it joins. Name, Instance, ClusterName,
 // BindAddr and Logger are required.
 type Config struct {
-	// Name is unique in the cluster and stays when the node restarts; at most 128
-	// bytes. A second live node of a name is refused.
+	// Name is unique in the cluster and stays when the node restarts; see
+	// [CheckName]. A second live node of a name is refused.
 	Name string
 	// Instance tells this run of the node from others.
 	Instance peer.Instance
@@ -69,6 +74,9 @@ type Config struct {
 	// most 64 bytes.
 	ClusterName string
 	RingConfig  uint64
+	// SecretMark must be the same on all nodes too: what [SecretMark] returns for
+	// the secret that they share, 0 for none.
+	SecretMark uint64
 	// BindAddr is the host:port that gossip listens on, over TCP and UDP. Port 0
 	// takes a free one. Without a host it listens on all addresses.
 	BindAddr string
@@ -112,8 +120,8 @@ type Config struct {
 func (c *Config) check() error {
 	var errs []error
 	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gossip: "+format, args...)) }
-	if err := nameError(c.Name); err != nil {
-		say("the node's name %q %w", c.Name, err)
+	if err := CheckName(c.Name); err != nil {
+		say("%w", err)
 	}
 	if c.Instance == 0 {
 		say("the node has no instance: draw one at random at each start")
@@ -138,10 +146,17 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// nameError says what is wrong with a member's name, nil if nothing is.
-func nameError(name string) error {
-	if name == "" || len(name) > maxName || !utf8.ValidString(name) {
-		return fmt.Errorf("must have 1 to %d bytes of UTF-8", maxName)
+// CheckName says what is wrong with a member's name, nil if nothing is. It has 1
+// to 128 bytes of UTF-8, of characters that can be seen, with spaces only between
+// them: people type names, and logs and lists show them.
+func CheckName(name string) error {
+	switch {
+	case name == "" || len(name) > maxName || !utf8.ValidString(name):
+		return fmt.Errorf("the name %q must have 1 to %d bytes of UTF-8", clip(name), maxName)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("the name %q has a character that cannot be seen, such as a tab or the end of a line: leave it out", name)
+	case strings.TrimSpace(name) != name:
+		return fmt.Errorf("the name %q begins or ends with a space: leave it out", name)
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ type refusal struct {
 	text       string
 }
 
-func (r refusal) Error() string { return r.text + ": " + r.kind.Error() }
+func (r refusal) Error() string { return r.kind.Error() + ": " + r.text }
 func (r refusal) Unwrap() error { return r.kind }
 
 // judge returns why a node does not belong here, nil if it does.
@@ -212,12 +212,16 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 	switch {
 	case err != nil:
 		return say(ErrForeign, "cannot be understood: %v", err)
-	case nameError(n.Name) != nil || !isAddr(addr) || n.Port == 0:
-		return say(ErrForeign, "has an impossible name or address")
+	case !isAddr(addr) || n.Port == 0:
+		return say(ErrForeign, "has an impossible address")
+	case CheckName(n.Name) != nil:
+		return say(ErrForeign, "has an impossible name: %v", CheckName(n.Name))
 	case a.cluster != g.cfg.ClusterName:
-		return say(ErrOtherCluster, "belongs to the cluster %q, this one to %q", a.cluster, g.cfg.ClusterName)
+		return say(ErrOtherCluster, "belongs to the cluster %q, this one to %q: join nodes of one cluster, or give both the same cluster name", a.cluster, g.cfg.ClusterName)
 	case a.ring != g.cfg.RingConfig:
 		return say(ErrOtherRing, "has the ring configuration %016x, this one %016x: they need one version of Weir", a.ring, g.cfg.RingConfig)
+	case a.secret != g.cfg.SecretMark:
+		return say(ErrOtherSecret, "%s: give all members the same, or none", g.secrets(a.secret))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -225,6 +229,18 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 		return say(ErrFull, "would be one more than the %d that a cluster can have", MaxMembers)
 	}
 	return nil
+}
+
+// secrets says how another's secret differs from this node's.
+func (g *Gossip) secrets(mark uint64) string {
+	switch {
+	case mark == 0:
+		return "has no secret, and this one has"
+	case g.cfg.SecretMark == 0:
+		return "has a secret, and this one has none"
+	default:
+		return "has another secret than this one"
+	}
 }
 
 // double returns a refusal if another node has this one's name, elsewhere: a
@@ -248,7 +264,9 @@ func (g *Gossip) double(n *memberlist.Node) *refusal {
 
 // note says that a node is kept out, and remembers why.
 func (g *Gossip) note(r refusal) {
-	g.log.say(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
+	g.complain(func() {
+		g.log.say(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
+	})
 	select {
 	case g.refused <- r:
 	default: // so many that one more says nothing new

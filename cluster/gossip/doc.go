@@ -12,9 +12,9 @@
 //     other of both, so that a node that joins later, or was cut off, counts the
 //     same members.
 //   - It takes in any node that speaks its protocol. Here a node says in its
-//     metadata which cluster it belongs to and how its ring is made; another
-//     cluster, another ring, and a second live node of one name are refused, and
-//     both sides say why.
+//     metadata which cluster it belongs to, how its ring is made, and a mark of
+//     its secret; another cluster, another ring, another secret, and a second live
+//     node of one name are refused, and both sides say why.
 //   - It never tries again. Here the addresses to join by, and those of members
 //     that are dead, are asked every five seconds, so that a split heals; of a
 //     name with many addresses all are asked.

@@ -36,6 +36,8 @@ type Gossip struct {
 	answered bool
 	silence  error // why the address that was silent last is
 	leaving  bool
+	opening  bool
+	held     []func() // what is to be logged unless Open fails, whose error says it
 
 	wake    chan struct{} // holds one token if members may have changed
 	changed chan struct{} // holds one token if self changed
@@ -61,10 +63,10 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan error, 16),
-		roster: newRoster(cfg.Name, cfg.Instance),
+		roster: newRoster(cfg.Name, cfg.Instance), opening: true,
 	}
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
-	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, started: uint64(time.Now().UnixMilli())}
+	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark, started: uint64(time.Now().UnixMilli())}
 	if err := g.describe(cfg.Meta); err != nil {
 		return nil, err
 	}
@@ -78,6 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	if err := g.firstRound(ctx); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
+	g.release()
 	return g, nil
 }
 

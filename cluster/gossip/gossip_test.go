@@ -260,8 +260,12 @@ func TestConfigIsChecked(t *testing.T) {
 		set  func(*Config)
 		want string
 	}{
-		{"no name", func(c *Config) { c.Name = "" }, "the node's name"},
-		{"a long name", func(c *Config) { c.Name = strings.Repeat("n", 129) }, "the node's name"},
+		{"no name", func(c *Config) { c.Name = "" }, `the name "" must have 1 to 128 bytes`},
+		{"a long name", func(c *Config) { c.Name = strings.Repeat("n", 129) }, "1 to 128 bytes"},
+		{"a name of two lines", func(c *Config) { c.Name = "a b\nc" }, `"a b\nc" has a character that cannot be seen`},
+		{"a name with a mark of direction", func(c *Config) { c.Name = "a\u202eb" }, "cannot be seen"},
+		{"a name that begins with a space", func(c *Config) { c.Name = " a" }, `" a" begins or ends with a space`},
+		{"a name that ends with a space", func(c *Config) { c.Name = "a " }, `"a " begins or ends with a space`},
 		{"no instance", func(c *Config) { c.Instance = 0 }, "no instance"},
 		{"no cluster", func(c *Config) { c.ClusterName = "" }, "the cluster's name"},
 		{"no logger", func(c *Config) { c.Logger = nil }, "no logger"},
@@ -284,6 +288,15 @@ func TestConfigIsChecked(t *testing.T) {
 				t.Errorf("got %v, want an error that says %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Names of other scripts, and of several words, are names.
+func TestNamesThatCanBe(t *testing.T) {
+	for _, name := range []string{"a", "node-1.rack_2", "a b", "узел-1", "节点", strings.Repeat("n", maxName)} {
+		if err := CheckName(name); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

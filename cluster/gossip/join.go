@@ -276,7 +276,7 @@ func (g *Gossip) failed(addr string, err error) outcome {
 	}
 	final := func(kind error, what string) outcome {
 		err := fmt.Errorf("%s: %s: %w", addr, what, kind)
-		say(slog.LevelError, "cannot join", err)
+		g.complain(func() { say(slog.LevelError, "cannot join", err) })
 		return outcome{refusals: []error{err}}
 	}
 	switch {
@@ -286,11 +286,11 @@ func (g *Gossip) failed(addr string, err error) outcome {
 			return outcome{waiting: true}
 		}
 		err := fmt.Errorf("%s: %w; it is alive: give one of them another name", addr, r)
-		say(slog.LevelError, "cannot join", err)
+		g.complain(func() { say(slog.LevelError, "cannot join", err) })
 		return outcome{refusals: []error{err}}
 	case r != nil:
 		err := fmt.Errorf("%s: %w", addr, r)
-		say(slog.LevelError, "cannot join", err)
+		g.complain(func() { say(slog.LevelError, "cannot join", err) })
 		return outcome{refusals: []error{err}}
 	case strings.Contains(text, "could decrypt the message"):
 		return final(ErrOtherKey, "it answers in another gossip key than this node's")

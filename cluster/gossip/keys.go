@@ -2,6 +2,9 @@ package gossip
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +15,20 @@ import (
 // maxKeys bounds the keys: each packet that none of them opens costs as many
 // attempts.
 const maxKeys = 8
+
+// SecretMark returns what nodes of a cluster tell each other so as to find out
+// whether they share a secret; 0 where there is none. Whoever sees it can try
+// secrets, and tell a right guess: it hides one of 16 random bytes or more, and no
+// word. It proves nothing, since anyone can repeat it: who may take part is found
+// out where nodes connect.
+func SecretMark(secret []byte, clusterName string) uint64 {
+	if len(secret) == 0 {
+		return 0
+	}
+	h := hmac.New(sha256.New, secret)
+	_, _ = h.Write([]byte("weir gossip secret mark\x00" + clusterName)) // a hash takes all
+	return max(1, binary.BigEndian.Uint64(h.Sum(nil)))
+}
 
 // checkKeys says what is wrong with keys. It never shows one.
 func checkKeys(keys [][]byte) error {

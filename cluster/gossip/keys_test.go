@@ -82,3 +82,21 @@ func TestKeysChangeUnderReaders(t *testing.T) {
 	close(stop)
 	<-done
 }
+
+// The mark tells secrets apart, and clusters, and is no mark where there is no
+// secret. It is the same in all versions.
+func TestSecretMark(t *testing.T) {
+	if got := SecretMark(nil, "weir"); got != 0 {
+		t.Errorf("no secret has the mark %x", got)
+	}
+	const golden = 0x7c843064e6c9fbf1
+	mark := SecretMark([]byte("one"), "weir")
+	if mark != golden {
+		t.Errorf("the mark is %#x, and was %#x", mark, uint64(golden))
+	}
+	for _, other := range []uint64{SecretMark([]byte("two"), "weir"), SecretMark([]byte("one"), "weir2")} {
+		if other == mark || other == 0 {
+			t.Errorf("another secret, or cluster, has the mark %#x, as the first", other)
+		}
+	}
+}

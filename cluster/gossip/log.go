@@ -91,6 +91,34 @@ func (j *journal) say(level slog.Level, kind, text string, attrs ...slog.Attr) {
 	}
 }
 
+// maxHeld bounds what is held back while a node opens; the rest is not said.
+const maxHeld = 32
+
+// complain logs a refusal, by say. While the node opens it is held back: if
+// nobody lets the node in, the error of Open says it, and once is enough.
+func (g *Gossip) complain(say func()) {
+	g.mu.Lock()
+	hold := g.opening
+	if hold && len(g.held) < maxHeld {
+		g.held = append(g.held, say)
+	}
+	g.mu.Unlock()
+	if !hold {
+		say()
+	}
+}
+
+// release logs what was held back.
+func (g *Gossip) release() {
+	g.mu.Lock()
+	held := g.held
+	g.opening, g.held = false, nil
+	g.mu.Unlock()
+	for _, say := range held {
+		say()
+	}
+}
+
 // due reports whether a kind may be said again, and how often it was not.
 func (j *journal) due(kind string) (more int, ok bool) {
 	if kind == "" {

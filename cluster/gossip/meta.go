@@ -13,9 +13,10 @@ import (
 // about is what a node tells of itself in its metadata.
 type about struct {
 	peer.Member // without Name and GossipAddr, which memberlist carries
-	// cluster and ring must be those of all members.
+	// cluster, ring and secret (its mark) must be those of all members.
 	cluster string
 	ring    uint64
+	secret  uint64
 	// started is when this run began by the node's clock, in Unix milliseconds.
 	// It tells which of two runs of one name is the later one; nothing else
 	// depends on it.
@@ -39,6 +40,7 @@ const (
 	tagRules
 	tagWire
 	tagVersion
+	tagSecret
 )
 
 var errMeta = errors.New("it is not the metadata of a Weir node")
@@ -69,6 +71,7 @@ func (a *about) encode() ([]byte, error) {
 	number(tagRules, a.RulesHash)
 	number(tagWire, uint64(a.Wire))
 	text(tagVersion, a.Version)
+	number(tagSecret, a.secret)
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("%w: %d bytes for the cluster's name, the addresses %q, %q, %q and the version, and %d are the most: shorten them",
 			ErrMeta, len(b), a.PeerAddr, a.GRPCAddr, a.HTTPAddr, memberlist.MetaMaxSize)
@@ -107,7 +110,7 @@ func (a *about) set(tag byte, field []byte) bool {
 	whole := used == len(field) && used > 0
 	text := string(field)
 	switch tag {
-	case tagRing, tagInstance, tagStarted, tagState, tagRules, tagWire:
+	case tagRing, tagInstance, tagStarted, tagState, tagRules, tagWire, tagSecret:
 		if !whole {
 			return false
 		}
@@ -139,6 +142,8 @@ func (a *about) set(tag byte, field []byte) bool {
 		a.Wire = uint16(min(number, 65535))
 	case tagVersion:
 		a.Version = text
+	case tagSecret:
+		a.secret = number
 	}
 	return true
 }

@@ -74,7 +74,7 @@ func decodeGone(b []byte, now time.Time) ([]gone, error) {
 		name, ok2 := text()
 		addr, ok3 := text()
 		meta, ok4 := text()
-		if !ok1 || !ok2 || !ok3 || !ok4 || nameError(name) != nil || !isAddr(addr) {
+		if !ok1 || !ok2 || !ok3 || !ok4 || CheckName(name) != nil || !isAddr(addr) {
 			return nil, errRecord
 		}
 		a, err := decode([]byte(meta))

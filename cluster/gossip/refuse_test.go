@@ -27,6 +27,7 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		keys   [][]byte // of who is there
+		secret string
 		set    func(*Config)
 		want   error
 		tells  []string // the error's parts
@@ -36,6 +37,12 @@ func TestRefusals(t *testing.T) {
 			tells: []string{`"a"`, `"test"`, `"beta"`}, others: []string{`\"b\"`, `\"beta\"`, "another cluster"}},
 		{name: "another ring", set: func(c *Config) { c.RingConfig = 0xabc }, want: ErrOtherRing,
 			tells: []string{`"a"`, "0000000000000abc", "0000000000000007"}, others: []string{`\"b\"`, "another ring"}},
+		{name: "another secret", secret: "s", set: func(c *Config) { c.SecretMark = SecretMark([]byte("z"), "test") }, want: ErrOtherSecret,
+			tells: []string{`"a"`, "has another secret than this one", "give all members the same"}, others: []string{`\"b\"`, "has another secret than this one"}},
+		{name: "a secret against none", set: func(c *Config) { c.SecretMark = SecretMark([]byte("z"), "test") }, want: ErrOtherSecret,
+			tells: []string{`"a"`, "has no secret, and this one has"}, others: []string{`\"b\"`, "has a secret, and this one has none"}},
+		{name: "no secret against one", secret: "s", set: func(*Config) {}, want: ErrOtherSecret,
+			tells: []string{`"a"`, "has a secret, and this one has none"}, others: []string{`\"b\"`, "has no secret, and this one has"}},
 		{name: "another key", keys: [][]byte{key(1)}, set: func(c *Config) { c.Keys = [][]byte{key(2)} }, want: ErrOtherKey,
 			tells: []string{"another gossip key"}, others: []string{textKey}},
 		{name: "a key against none", set: func(c *Config) { c.Keys = [][]byte{key(2)} }, want: ErrOtherKey,
@@ -47,7 +54,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, cfg := configure(t, "a")
-			cfg.Keys = c.keys
+			cfg.Keys, cfg.SecretMark = c.keys, SecretMark([]byte(c.secret), "test")
 			if err := a.open(cfg); err != nil {
 				t.Fatal(err)
 			}
@@ -60,6 +67,11 @@ func TestRefusals(t *testing.T) {
 			for _, part := range append(c.tells, a.addr) {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("the error does not say %q: %v", part, err)
+				}
+			}
+			for line := range strings.Lines(b.log.String()) {
+				if strings.Contains(line, c.want.Error()) && !strings.Contains(line, "level=DEBUG") {
+					t.Errorf("what the error says is logged too: %s", line)
 				}
 			}
 			a.says(c.others...)
@@ -100,25 +112,40 @@ func TestOneOfTwoRefuses(t *testing.T) {
 	b.until("OnRefused is told", func() bool {
 		return len(b.refused) > 0 && errors.Is(b.refused[0], ErrOtherCluster)
 	})
+	b.says("cannot join", "another cluster", foreign.addr)
 	foreign.sees("x")
 }
 
 // A node that is refused later, because it was there first, is told by callback.
 func TestRefusedLater(t *testing.T) {
-	a := start(t, "a")
-	b := start(t, "b") // reserves an address
-	b.crash()
-	c := start(t, "c", b.addr)
-	_, cfg := configure(t, "b")
-	cfg.ClusterName, cfg.BindAddr = "other", b.addr
-	if err := a.open(cfg); err != nil {
-		t.Fatal(err)
-	}
-	c.until("OnRefused is told", func() bool {
-		return len(c.refused) > 0 && errors.Is(c.refused[0], ErrOtherCluster)
-	})
-	if c.SeedAnswered() {
-		t.Error("who refuses counts as an answer")
+	for name, c := range map[string]struct {
+		set  func(*Config)
+		want error
+	}{
+		"another cluster": {func(c *Config) { c.ClusterName = "other" }, ErrOtherCluster},
+		"another secret":  {func(c *Config) { c.SecretMark = 5 }, ErrOtherSecret},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, "b") // reserves an address
+			b.crash()
+			alone := start(t, "c", b.addr)
+			second, cfg := configure(t, "b")
+			cfg.BindAddr = b.addr
+			c.set(&cfg)
+			if err := second.open(cfg); err != nil {
+				t.Fatal(err)
+			}
+			alone.until("OnRefused is told", func() bool {
+				return len(alone.refused) > 0 && errors.Is(alone.refused[0], c.want)
+			})
+			alone.says("cannot join", c.want.Error())
+			second.says("a node is kept out", c.want.Error())
+			if alone.SeedAnswered() || second.SeedAnswered() {
+				t.Error("who refuses counts as an answer")
+			}
+			alone.sees("c")
+			second.sees("b")
+		})
 	}
 }
 

@@ -21,7 +21,7 @@ func full() about {
 			Instance: 1<<64 - 1, State: peer.Leaving, PeerAddr: "10.1.2.3:7947", GRPCAddr: "host.example:8081",
 			HTTPAddr: "[::1]:8080", RulesHash: 12345, Wire: 3, Version: "1.2.3",
 		},
-		cluster: "prod", ring: 1 << 63, started: 1700000000000,
+		cluster: "prod", ring: 1 << 63, secret: 1<<64 - 1, started: 1700000000000,
 	}
 }
 
@@ -232,6 +232,7 @@ func TestImpossibleNodes(t *testing.T) {
 	for name, n := range map[string]memberlist.Node{
 		"no name":     {Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta},
 		"long name":   {Name: strings.Repeat("n", 500), Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta},
+		"a line":      {Name: "n\nm", Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta},
 		"no address":  {Name: "n", Port: 1, Meta: meta},
 		"odd address": {Name: "n", Addr: net.IP{1, 2, 3}, Port: 1, Meta: meta},
 		"no port":     {Name: "n", Addr: net.IPv4(127, 0, 0, 1), Meta: meta},
@@ -247,16 +248,21 @@ func TestImpossibleNodes(t *testing.T) {
 // of nodes that never asked.
 func TestWhoIsHeardOfIsJudged(t *testing.T) {
 	n := start(t, "self")
-	a := about{Member: peer.Member{Instance: 9}, cluster: "other", ring: n.cfg.RingConfig}
-	meta, err := a.encode()
-	if err != nil {
-		t.Fatal(err)
+	for want, a := range map[error]about{
+		ErrOtherCluster: {cluster: "other", ring: n.cfg.RingConfig},
+		ErrOtherSecret:  {cluster: n.cfg.ClusterName, ring: n.cfg.RingConfig, secret: 1},
+	} {
+		a.Instance = 9
+		meta, err := a.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign := &memberlist.Node{Name: "x", Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta}
+		if err := (delegate{n.Gossip}).NotifyAlive(foreign); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+		n.says("is kept out", `\"x\"`, want.Error())
 	}
-	foreign := &memberlist.Node{Name: "x", Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta}
-	if err := (delegate{n.Gossip}).NotifyAlive(foreign); !errors.Is(err, ErrOtherCluster) {
-		t.Errorf("got %v, want ErrOtherCluster", err)
-	}
-	n.says("is kept out", `\"x\"`)
 }
 
 // News of who left is passed on in packets, once; news of a death is not, nor

@@ -109,7 +109,8 @@ func pair(t *testing.T, flags ...string) []*seat {
 // A node that does not belong to a cluster does not start, and is told why; and
 // so is the cluster, which goes on.
 func TestBadNewcomers(t *testing.T) {
-	all := pair(t)
+	same := secret(t, "one")
+	all := pair(t, "--secret-file", same)
 	for name, c := range map[string]struct {
 		name  string
 		flags []string
@@ -118,13 +119,18 @@ func TestBadNewcomers(t *testing.T) {
 	}{
 		"a name that is taken": {all[0].name, nil, []string{`"the node cannot start"`, "give one of them another name", all[0].gossip}, "is kept out"},
 		"another cluster's":    {"other", []string{"--cluster-name", "beta"}, []string{`"the node cannot start"`, `belongs to the cluster \"weir\", this one to \"beta\"`}, "another cluster"},
+		"another secret's":     {"secretive", []string{"--secret-file", secret(t, "two")}, []string{`"the node cannot start"`, "has another secret than this one: give all members the same"}, "has another secret than this one"},
+		"without the secret":   {"secretless", []string{"--secret-file", ""}, []string{`"the node cannot start"`, "has a secret, and this one has none: give all members the same"}, "has no secret, and this one has"},
 		"a gossip key": {"other", []string{"--gossip-key-file", secret(t, "MDEyMzQ1Njc4OTAxMjM0NQ==\n")}, []string{`"the node cannot start"`, "gossip key"},
 			"encrypted with another key, or not at all"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newcomer(t, all, c.name, c.flags...)
+			s := newcomer(t, all, c.name, append([]string{"--secret-file", same}, c.flags...)...)
 			s.start(t)
 			s.end(1)
+			if got := strings.Count(s.log.String(), `"level":"WARN"`) + strings.Count(s.log.String(), `"level":"ERROR"`); got != 1 {
+				t.Errorf("it says why in %d records, want 1:\n%s", got, s.log)
+			}
 			for _, text := range c.told {
 				if !strings.Contains(s.log.String(), text) {
 					t.Errorf("it does not say %q:\n%s", text, s.log)
@@ -160,24 +166,33 @@ func TestOtherRing(t *testing.T) {
 	decides(t, all, "ring")
 }
 
-// A member with another secret can ask nobody, so that it decides by policy, and
-// both sides say why; the others go on.
-func TestOtherSecret(t *testing.T) {
-	all := pair(t, "--secret-file", secret(t, "one"))
-	s := newcomer(t, all, "other", "--secret-file", secret(t, "two"))
-	s.start(t)
-	s.says(t, `no connection to node \"node-1\"`, "has another secret: give both the same")
-	s.says(t, `no connection to node \"node-2\"`, "has another secret: give both the same")
-	line := all[0].until(all[0].log, "has another secret: give both the same")
-	if !strings.Contains(line, "other") {
-		t.Errorf("it does not say who: %s", line)
+// A node with another secret that was there first, alone, meets a cluster when that
+// starts to look for it: each keeps the other out, says why, and goes on.
+func TestOtherSecretMeetsLater(t *testing.T) {
+	all := places(t, 3, clusterRules)
+	alone := all[2]
+	alone.args = append(alone.args, "--secret-file", secret(t, "two"))
+	alone.start(t)
+	alone.until(alone.log, "the node is ready")
+	for _, s := range all[:2] {
+		s.args = append(s.args, "--secret-file", secret(t, "one"))
 	}
-	decides(t, all, "secret")
-	var c counts
-	c.times(t, 1, newAsker(t, []*seat{s}), "secret")
-	if c.policy != clusterKeys {
-		t.Errorf("owners or heirs gave it %d of %d answers", c.asked-c.policy, c.asked)
+	all[0].start(t)
+	all[0].end(1)
+	if !strings.Contains(all[0].log.String(), "has another secret than this one: give all members the same") {
+		t.Errorf("it does not say why:\n%s", all[0].log)
 	}
+	for _, s := range all[:2] { // these know only each other
+		s.args = append(s.args, "--join", all[0].gossip+","+all[1].gossip)
+		s.start(t)
+	}
+	settle(t, all[:2])
+	for _, s := range all[:2] {
+		s.until(s.log, "has another secret than this one")
+	}
+	alone.until(alone.log, "has another secret than this one")
+	alone.settled(t, 1)
+	decides(t, all[:2], "secret")
 }
 
 // A node that is given a wrong address to join by says so, first in /readyz and
