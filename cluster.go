@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/cluster/gossip"
 	"github.com/weirlimit/weir/peer"
 )
 
@@ -39,9 +40,9 @@ const DefaultDeadline = 300 * time.Millisecond
 // by one member, wherever it is asked for. [Config.ClusterName] and
 // [Config.Secret] must be the same on all members: who has others is refused.
 type ClusterConfig struct {
-	// Name is unique in the cluster and stays when the node restarts, at most 128
-	// bytes; default the machine's name. The ring is made of the names, so a node
-	// that comes back under its name owns the same keys.
+	// Name is unique in the cluster and stays when the node restarts; default the
+	// machine's name. See [CheckName]. The ring is made of the names, so a node that
+	// comes back under its name owns the same keys.
 	Name string
 	// PeerAddr is the host:port where other members ask this one; default
 	// 127.0.0.1:7947. Port 0 takes a free one. It is never the port that clients
@@ -90,6 +91,16 @@ const (
 	defaultGossipAddr = "127.0.0.1:7946"
 )
 
+// CheckName says what is wrong with a name for [ClusterConfig.Name], nil if nothing
+// is. It has 1 to 128 bytes of UTF-8, of characters that can be seen, with spaces
+// only between them. The error wraps [ErrInvalid].
+func CheckName(name string) error {
+	if err := gossip.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
 // withDefaults fills in what was left out, and says what cannot be.
 func (c ClusterConfig) withDefaults() (ClusterConfig, error) {
 	if c.Deadline < 0 || c.Deadline > time.Minute {
@@ -104,6 +115,9 @@ func (c ClusterConfig) withDefaults() (ClusterConfig, error) {
 			return c, fmt.Errorf("%w: Cluster.Name is empty, and the machine has no name either: %w", ErrInvalid, err)
 		}
 		c.Name = host
+	}
+	if err := CheckName(c.Name); err != nil {
+		return c, fmt.Errorf("%w (Cluster.Name)", err)
 	}
 	if c.PeerAddr == "" {
 		c.PeerAddr = defaultPeerAddr

@@ -61,8 +61,10 @@ func (o *clusterOptions) wanted(cmd *cobra.Command) bool {
 // validate says what is wrong with the flags together.
 func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	switch {
-	case cmd.Flags().Lookup("join") == nil || !o.wanted(cmd):
+	case cmd.Flags().Lookup("join") == nil:
 		return nil
+	case !o.wanted(cmd):
+		return o.alone(cmd)
 	case redis:
 		return usage(cmd, "--backend redis and the flags of a cluster are both given, but nodes that use one Redis share counters without a cluster: leave out one of them")
 	case o.peerAddr == "" || o.gossipAddr == "":
@@ -70,8 +72,21 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	case o.deadline < time.Millisecond || o.deadline > time.Minute:
 		return usage(cmd, "--deadline %v is out of range: give 1ms to 1m", o.deadline)
 	}
+	if err := weir.CheckName(o.name); o.name != "" && err != nil {
+		return usage(cmd, "--name cannot be that: %s", strings.TrimPrefix(err.Error(), weir.ErrInvalid.Error()+": "))
+	}
 	if _, _, err := net.SplitHostPort(o.advertise); err == nil {
 		return usage(cmd, "--advertise %q has a port: give the host alone; the ports are those of --peer-addr and --gossip-addr", o.advertise)
+	}
+	return nil
+}
+
+// alone says what is wrong with the flags of a node that is to be no member.
+func (o *clusterOptions) alone(cmd *cobra.Command) error {
+	for _, name := range []string{"deadline", "replication", "cached-denials"} {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
+			return usage(cmd, "--%s is for a member of a cluster: give --name or --join too", name)
+		}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (d directory) Members() []transport.Member {
 func (d directory) Forget(name string) error {
 	err := d.node.Forget(name)
 	if errors.Is(err, weir.ErrUnknownMember) {
-		return fmt.Errorf("%w: %w", limiter.ErrInvalid, err)
+		return fmt.Errorf("%w: no member %q is dead, and only a dead one can be forgotten: see who is, by weir members", limiter.ErrInvalid, name)
 	}
 	return err
 }
