@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,22 +54,60 @@ func (c *Config) usage(ctx context.Context) ([]usage, error) {
 
 // scrape reads /metrics of a server.
 func scrape(ctx context.Context, at string) (u usage, err error) {
+	err = get(ctx, "http://"+at+"/metrics", func(r io.Reader) (err error) {
+		u, err = parseMetrics(at, r)
+		return err
+	})
+	return u, err
+}
+
+// get has the answer of a server read.
+func get(ctx context.Context, url string, read func(io.Reader) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/metrics", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return u, err
+		return err
 	}
 	t := &http.Transport{DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: t}).Do(req)
 	if err != nil {
-		return u, err
+		return err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if resp.StatusCode != http.StatusOK {
-		return u, fmt.Errorf("it answers %s", resp.Status)
+		return fmt.Errorf("it answers %s", resp.Status)
 	}
-	return parseMetrics(at, io.LimitReader(resp.Body, maxScrapeSize))
+	return read(io.LimitReader(resp.Body, maxScrapeSize))
+}
+
+// names returns what the nodes are called as members of a cluster, in the order of
+// the servers; nil where they do not all tell.
+func (c *Config) names(ctx context.Context) []string {
+	if len(c.Metrics) != len(c.Servers) || len(c.Servers) < 2 {
+		return nil
+	}
+	var all []string
+	for _, at := range c.Metrics {
+		var answer struct {
+			Members []struct {
+				Name string    `json:"name"`
+				Self *struct{} `json:"self"`
+			} `json:"members"`
+		}
+		if err := get(ctx, "http://"+at+"/v1/members", func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) }); err != nil {
+			return nil // they are in no cluster
+		}
+		for _, m := range answer.Members {
+			if m.Self != nil {
+				all = append(all, m.Name)
+			}
+		}
+	}
+	if len(all) != len(c.Servers) {
+		return nil
+	}
+	return all
 }
 
 // parseMetrics reads the text format of Prometheus.

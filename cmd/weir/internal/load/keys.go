@@ -6,70 +6,91 @@ import (
 	"fmt"
 	mrand "math/rand/v2"
 	"strconv"
+	"strings"
 
 	"github.com/weirlimit/weir/limiter"
 )
 
-// limit is how many checks of a limited key are allowed in a window, which begins
-// with the key's first check and outlasts every run.
+// limit is how many checks of a limited key are allowed in a window.
 const limit = 100
 
-// The rules that decide, and the paths that they match.
+// The rules that decide, and the paths that they match: of ten rules with a regular
+// expression each, the last but one and the last.
 const (
-	openRule, openPath       = "bench-load-open", "/bench/load/open"
-	limitedRule, limitedPath = "bench-load-limited", "/bench/load/limited"
+	openRule, openPath       = "bench-load-open", "/api/resource/"
+	limitedRule, limitedPath = "bench-load-limited", "/api/metered_/"
+	others                   = 8
 )
+
+// window outlasts every run. The algorithm is the default one, which is exact in a
+// window before which nothing was counted.
+const window = "365d"
+
+// usersPerPath is how many keys have one path, where there are enough.
+const usersPerPath = 100
 
 // Rules returns the rules that nodes need, as elements of the list of rules in a
 // rules file.
 func Rules() string {
-	rule := func(name, path string, limit int64) string {
-		return fmt.Sprintf("  - name: %s\n    match: {path: \"^%s$\"}\n    limits:\n"+
-			"      - {name: l1, limit: %d, window: 1h, algorithm: fixed_window, align: first_hit}\n", name, path, limit)
+	var out strings.Builder
+	rule := func(name, path string, limit int64) {
+		fmt.Fprintf(&out, "  - name: %s\n    match: {path: \"%s\"}\n    limits: [{name: l1, limit: %d, window: %s}]\n", name, path, limit, window)
 	}
-	return rule(openRule, openPath, limiter.MaxUnits) + rule(limitedRule, limitedPath, limit)
+	for i := range others {
+		rule("bench-load-other-"+strconv.Itoa(i), fmt.Sprintf("^/bench/v%d/(items|orders)/[0-9]+$", i), limit)
+	}
+	rule(limitedRule, "^"+limitedPath+".*[0-9]$", limit)
+	rule(openRule, "^/api/.*[0-9]$", limiter.MaxUnits)
+	return out.String()
 }
 
-// keys are what a point asks for. No other point has the same ones, so that nodes
-// have not counted them yet.
+// keys are what a point asks for: key n is the user n/len(paths) of the path n
+// modulo len(paths), together 30 bytes. No other point has the same ones, so that
+// nodes have not counted them yet.
 type keys struct {
+	n       int
+	paths   []string
 	users   []string
-	limited []bool
+	limited []bool // by path
 }
 
 func newKeys(c *Config) (*keys, error) {
-	var run [6]byte
+	var run [4]byte
 	if _, err := rand.Read(run[:]); err != nil {
 		return nil, fmt.Errorf("no name for the keys can be drawn: %w", err)
 	}
-	k := &keys{users: make([]string, c.Keys), limited: make([]bool, c.Keys)}
-	for i := range k.users {
-		k.users[i] = hex.EncodeToString(run[:]) + "-" + strconv.Itoa(i)
-		// 37 has no divisor in common with 100, so that of any 100 keys in a row as
+	n := max(min(c.Keys, usersPerPath), c.Keys/usersPerPath)
+	k := &keys{n: c.Keys, paths: make([]string, n), limited: make([]bool, n), users: make([]string, (c.Keys+n-1)/n)}
+	for i := range k.paths {
+		// 37 has no divisor in common with 100, so that of any 100 paths in a row as
 		// many are limited as should be.
-		k.limited[i] = i*37%100 < c.Limited
+		path := openPath
+		if k.limited[i] = i*37%100 < c.Limited; k.limited[i] {
+			path = limitedPath
+		}
+		k.paths[i] = path + fmt.Sprintf("%05d", i)
+	}
+	for i := range k.users {
+		k.users[i] = hex.EncodeToString(run[:]) + fmt.Sprintf("%03d", i)
 	}
 	return k, nil
 }
 
-// path returns the path that is asked for with key n.
-func (k *keys) path(n uint32) string {
-	if k.limited[n] {
-		return limitedPath
-	}
-	return openPath
-}
+// isLimited tells whether key n is under a limit.
+func (k *keys) isLimited(n uint32) bool { return k.limited[int(n)%len(k.limited)] }
 
 // rule returns the rule that should decide key n.
 func (k *keys) rule(n uint32) string {
-	if k.limited[n] {
+	if k.isLimited(n) {
 		return limitedRule
 	}
 	return openRule
 }
 
 // request makes r the check of key n.
-func (k *keys) request(r *limiter.Request, n uint32) { r.Path, r.User = k.path(n), k.users[n] }
+func (k *keys) request(r *limiter.Request, n uint32) {
+	r.Path, r.User = k.paths[int(n)%len(k.paths)], k.users[int(n)/len(k.paths)]
+}
 
 // drawer draws keys for one goroutine. Of one seed it draws the same in every run.
 type drawer func() uint32

@@ -25,6 +25,7 @@ type call struct {
 	n       []uint32 // the keys, by index
 	answers []answer
 	heirs   int    // how many of them an heir gave
+	owner   string // of the key of a unary check; empty if it is not told
 	why     string // why a check failed though the call did not
 
 	decision  limiter.Decision // of a client's Check
@@ -164,6 +165,9 @@ func (s *singles) do(ctx context.Context, c *call) error {
 	if err != nil {
 		return s.failed(err)
 	}
+	if l := m.GetLimits(); len(l) > 0 {
+		c.owner = l[0].GetOwner()
+	}
 	return c.take(0, m.GetAllowed(), m.GetRule(), limiter.Source(m.GetSource()))
 }
 
@@ -211,7 +215,7 @@ func (w *wire) warm(ctx context.Context) error {
 
 // warm peeks at each path and looks at the rule that decides.
 func warm(peek func(path string) (rule string, err error)) error {
-	for path, want := range map[string]string{openPath: openRule, limitedPath: limitedRule} {
+	for path, want := range map[string]string{openPath + "00000": openRule, limitedPath + "00000": limitedRule} {
 		rule, err := peek(path)
 		switch {
 		case err != nil:

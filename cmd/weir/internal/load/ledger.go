@@ -33,7 +33,7 @@ type ledger struct {
 }
 
 func newLedger(k *keys) *ledger {
-	n := len(k.users)
+	n := k.n
 	return &ledger{keys: k, asked: make([]atomic.Uint32, n), allowed: make([]atomic.Uint32, n), open: make([]atomic.Uint32, n)}
 }
 
@@ -48,12 +48,12 @@ func (l *ledger) answer(n uint32, a answer) {
 	switch a {
 	case allowed:
 		l.granted.Add(1)
-		if now := l.allowed[n].Add(1); l.keys.limited[n] && now > limit {
+		if now := l.allowed[n].Add(1); l.keys.isLimited(n) && now > limit {
 			l.over.Add(1)
 		}
 	case denied:
 		l.refused.Add(1)
-		if !l.keys.limited[n] || l.asked[n].Load() <= limit {
+		if !l.keys.isLimited(n) || l.asked[n].Load() <= limit {
 			l.early.Add(1)
 		}
 	case policyAllowed, policyDenied:
@@ -113,7 +113,7 @@ func (l *ledger) conclude() Decisions {
 		}
 		d.KeysHit++
 		most := asked
-		if l.keys.limited[n] {
+		if l.keys.isLimited(uint32(n)) {
 			most = min(most, limit)
 		}
 		least := most - min(most, l.open[n].Load())

@@ -3,7 +3,10 @@ package load
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
 )
@@ -251,5 +255,45 @@ func TestIntendedTime(t *testing.T) {
 	}
 	if p.SentLate.P90 < float64((stall/2).Microseconds())*0.9 && p.Unsent == 0 {
 		t.Errorf("sent late: %+v", p.SentLate)
+	}
+}
+
+// Waits are told apart by who owns the key, where nodes say who they are.
+func TestOwnedAndForwarded(t *testing.T) {
+	owner := func(name string) func(int64, *limiter.Decision) error {
+		return func(_ int64, d *limiter.Decision) error {
+			d.Limit(0).Owner = name
+			return nil
+		}
+	}
+	for name, first := range map[string]string{"": "", "a": "a", "z": "a"} {
+		c := config(serve(t, allRules(), owner(first)), serve(t, allRules(), owner(first)))
+		c.Modes, c.Rates, c.Keys, c.Limited, c.Clients, c.least = []Mode{Unary}, []float64{0}, 4, 0, 2, 10
+		for i := range c.Servers {
+			own := name
+			if i > 0 && name != "" {
+				own = "b"
+			}
+			directory := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/metrics" {
+					fmt.Fprint(w, "process_cpu_seconds_total 1\n")
+					return
+				}
+				fmt.Fprintf(w, `{"members":[{"name":"other"},{"name":%q,"self":{}}]}`, own)
+			}))
+			defer directory.Close()
+			c.Metrics = append(c.Metrics, strings.TrimPrefix(directory.URL, "http://"))
+		}
+		r, err := Run(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &r.Points[0]
+		switch told := p.Owned != nil && p.Forwarded != nil; {
+		case told != (name == "a"):
+			t.Errorf("node %q, owner %q: %v, %v", name, first, p.Owned, p.Forwarded)
+		case told && (p.Owned.P50 <= 0 || p.Forwarded.P50 <= 0 || !strings.Contains(r.Text(term.Style{}), "owns the key p50")):
+			t.Errorf("%+v, %+v", p.Owned, p.Forwarded)
+		}
 	}
 }

@@ -35,7 +35,7 @@ func TestRules(t *testing.T) {
 		if m, err := set.Resolve(&r, &c); err != nil || m.Rule != k.rule(n) || c.Len() != 1 {
 			t.Fatalf("key %d: %+v, %v", n, m, err)
 		}
-		if k.limited[n] {
+		if k.isLimited(n) {
 			limited++
 		}
 	}
@@ -127,7 +127,7 @@ func TestSteps(t *testing.T) {
 }
 
 func TestLedger(t *testing.T) {
-	k := &keys{users: make([]string, 2), limited: []bool{true, false}}
+	k := &keys{n: 2, limited: []bool{true, false}}
 	for name, c := range map[string]struct {
 		do   func(*ledger)
 		want Decisions

@@ -42,6 +42,11 @@ type Point struct {
 	Seconds         float64 `json:"seconds"`
 	ChecksPerSecond float64 `json:"checks_per_second"`
 	Waits
+	// Owned are the waits of unary checks whose keys the node that was asked owns,
+	// Forwarded of those that it passed on to another; nil where it is not known who
+	// is who, as without the HTTP addresses of all nodes.
+	Owned     *Waits `json:"owned,omitempty"`
+	Forwarded *Waits `json:"forwarded,omitempty"`
 	// SentLate is how much later than intended calls were sent; nil where no rate was
 	// kept. Part of it is in the waits.
 	SentLate *Waits `json:"sent_late,omitempty"`
@@ -84,7 +89,12 @@ func newReport(c *Config) *Report {
 func (t *trial) conclude(unsent *hdrhistogram.Histogram) Point {
 	p := Point{Decisions: t.ledger.conclude()}
 	took, late, last := newHistogram(), newHistogram(), t.long
+	own, away := newHistogram(), newHistogram()
 	for _, w := range t.workers {
+		if w.own != nil {
+			own.Merge(w.own)
+			away.Merge(w.away)
+		}
 		took.Merge(w.took)
 		late.Merge(w.late)
 		last = max(last, w.finished)
@@ -101,6 +111,9 @@ func (t *trial) conclude(unsent *hdrhistogram.Histogram) Point {
 		took.Merge(unsent)
 	}
 	p.Waits = waitsOf(took)
+	if own.TotalCount() > 0 && away.TotalCount() > 0 {
+		p.Owned, p.Forwarded = new(waitsOf(own)), new(waitsOf(away))
+	}
 	return p
 }
 
@@ -155,6 +168,10 @@ func (r *Report) Text(style term.Style) string {
 		p := &r.Points[i]
 		for _, s := range p.Servers {
 			fmt.Fprintf(&b, "%s: %s used %s/check%s\n", p.title(), s.Server, term.Micros(s.CPU), s.more())
+		}
+		if p.Owned != nil {
+			fmt.Fprintf(&b, "%s: waits where the node that was asked owns the key p50 %s, p99 %s; where another does p50 %s, p99 %s\n", p.title(),
+				term.Micros(&p.Owned.P50), term.Micros(&p.Owned.P99), term.Micros(&p.Forwarded.P50), term.Micros(&p.Forwarded.P99))
 		}
 		d := &p.Decisions
 		fmt.Fprintf(&b, "%s: %s allowed, should be %s; %s denied, %s failed, %s answered by policy, %s by heirs; %s hit\n", p.title(),

@@ -68,7 +68,10 @@ type worker struct {
 	lane     lane
 	draw     drawer
 	call     call
+	self     string                  // the name of the node that is asked, if it is known
 	took     *hdrhistogram.Histogram // nanoseconds from the intended time to the answer
+	own      *hdrhistogram.Histogram // of those, where the node that was asked owns the key; nil if it is not known
+	away     *hdrhistogram.Histogram // and where another does
 	late     *hdrhistogram.Histogram // and to the sending
 	why      string                  // why something failed
 	finished time.Duration           // when the last answer came, from the start
@@ -144,6 +147,10 @@ func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
 	}
 	warming, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
+	var names []string
+	if m == Unary {
+		names = c.names(warming)
+	}
 	for i := range clients {
 		if !m.shares() || i == 0 {
 			l, err := openLane(ctx, c, m, i)
@@ -157,10 +164,14 @@ func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
 		}
 		for range depth {
 			n := t.batch
-			t.workers = append(t.workers, &worker{
+			w := &worker{
 				lane: t.lanes[len(t.lanes)-1], draw: newDrawer(c, uint64(len(t.workers))), took: newHistogram(), late: newHistogram(),
 				call: call{keys: t.keys, n: make([]uint32, n), answers: make([]answer, n)},
-			})
+			}
+			if names != nil {
+				w.self, w.own, w.away = names[i%len(names)], newHistogram(), newHistogram()
+			}
+			t.workers = append(t.workers, w)
 		}
 	}
 	t.clients = clients
@@ -263,7 +274,7 @@ func (w *worker) follow(ctx context.Context, t *trial, start time.Time, due <-ch
 // that fails does not.
 func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Duration) error {
 	c := &w.call
-	c.heirs, c.why = 0, ""
+	c.heirs, c.why, c.owner = 0, "", ""
 	for i := range c.n {
 		c.n[i], c.answers[i] = w.draw(), failed
 		t.ledger.ask(c.n[i])
@@ -280,6 +291,13 @@ func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Du
 	t.ledger.heir.Add(uint64(c.heirs))
 	if err == nil {
 		record(w.took, now-at, t.batch)
+		switch {
+		case w.self == "" || c.owner == "":
+		case c.owner == w.self:
+			record(w.own, now-at, t.batch)
+		default:
+			record(w.away, now-at, t.batch)
+		}
 		if c.why != "" {
 			w.why = c.why
 		}
