@@ -80,7 +80,8 @@ const DefaultDeadline = 300 * limiter.Millisecond
 const (
 	tickEvery    = 5 * limiter.Millisecond   // while there is anything to watch
 	batchEvery   = 10 * limiter.Millisecond  // a dirty key waits no longer for its batch
-	lateAfter    = 50 * limiter.Millisecond  // a tick that comes so late means that the node itself stood still
+	lateAfter    = 50 * limiter.Millisecond  // a tick that comes, or goes on, so late means that the node itself stood still
+	pulseEvery   = 16                        // partitions of a tick after which it looks at the time
 	easeFor      = limiter.Second            // so long after it was late a node does not hurry others
 	pingWithin   = 50 * limiter.Millisecond  // an heir acknowledges in this time, or the policy decides what may be answered
 	suspectAfter = 30 * limiter.Millisecond  // a connection so long silent is helped by a relay

@@ -41,13 +41,17 @@ type Core struct {
 	relayHand atomic.Uint32
 	events    [Events]atomic.Uint64
 
+	// pulseAt is when the tick is due, or when the one at work was last seen to go on;
+	// 0: none is. lateMu is held while it is found out that it is long ago.
+	pulseAt atomic.Int64
+	lateMu  sync.Mutex
+
 	randMu sync.Mutex
 	rand   *rand.Rand
 
 	tickMu   sync.Mutex
 	ticking  bool // a tick is due, or at work
 	rearm    bool // another is wanted after it
-	tickAt   limiter.Tick
 	watched  []*part
 	spare    []*part
 	silenced map[peer.Instance]limiter.Tick // when a member left the view
@@ -246,9 +250,46 @@ func (c *Core) arm(limiter.Tick) {
 func (c *Core) schedule() {
 	if c.ticking = !c.closed.Load(); c.ticking {
 		c.rearm = false
-		c.tickAt = c.sched.Now() + tickEvery
+		now := c.sched.Now()
+		if at := c.pulseAt.Load(); at == 0 || now-limiter.Tick(at) <= lateAfter {
+			c.pulseAt.Store(int64(now + tickEvery))
+		} // else this node stood still a moment ago, which the next turn is to find out
 		c.sched.After(tickEvery, c.tick)
 	}
+}
+
+// pulse looks whether this node stood still: the tick is long overdue, or the one at
+// work has not gone on for long. Then the silence of others says nothing: all waits
+// begin anew before anything else is done in this turn. The turn's time is now.
+func (c *Core) pulse(t *turn) {
+	at := c.pulseAt.Load()
+	if at == 0 || t.now-limiter.Tick(at) <= lateAfter {
+		return
+	}
+	c.lateMu.Lock()
+	defer c.lateMu.Unlock()
+	if !c.pulseAt.CompareAndSwap(at, int64(t.now)) {
+		return // another turn has seen to it
+	}
+	c.event(EventLate, -1)
+	c.easeUntil.Store(int64(t.now + easeFor))
+	for _, l := range c.links.Load().list {
+		l.mu.Lock()
+		l.lacksAt, l.suspect = t.now, false
+		l.mu.Unlock()
+	}
+	for _, p := range c.parts {
+		p.mu.Lock()
+		p.late(t)
+		p.mu.Unlock()
+	}
+}
+
+// goOn notes that the tick at work goes on, and looks whether it stood still.
+func (c *Core) goOn(t *turn) {
+	t.now = c.sched.Now()
+	c.pulse(t)
+	c.pulseAt.Store(int64(t.now))
 }
 
 // tick looks at everything that waits for time to pass.
@@ -257,28 +298,24 @@ func (c *Core) tick() {
 		return
 	}
 	t := c.begin()
+	c.goOn(t)
 	c.tickMu.Lock()
-	late := t.now-c.tickAt > lateAfter
 	parts := c.watched
 	c.watched, c.rearm = c.spare[:0], false
 	c.spare = nil
 	c.tickMu.Unlock()
-	if late {
-		c.event(EventLate, -1)
-		c.easeUntil.Store(int64(t.now + easeFor))
-		c.lateLinks(t)
-	}
-	for _, p := range parts {
-		p.mu.Lock()
-		if late {
-			p.late(t)
+	for i, p := range parts {
+		if i%pulseEvery == pulseEvery-1 {
+			c.goOn(t)
 		}
+		p.mu.Lock()
 		p.active = p.tick(t)
 		if p.active {
 			c.activate(p)
 		}
 		p.mu.Unlock()
 	}
+	c.goOn(t)
 	busy := c.watch(t)
 	busy = c.ops.tick(t) || busy
 	t.end()
@@ -288,6 +325,8 @@ func (c *Core) tick() {
 	c.spare, c.ticking = parts[:0], false
 	if busy || c.rearm || len(c.watched) > 0 {
 		c.schedule()
+	} else {
+		c.pulseAt.Store(0)
 	}
 }
 
@@ -299,14 +338,6 @@ func (c *Core) eased(span limiter.Tick) limiter.Tick {
 		return 8 * span
 	}
 	return span
-}
-
-func (c *Core) lateLinks(t *turn) {
-	for _, l := range c.links.Load().list {
-		l.mu.Lock()
-		l.lacksAt, l.suspect = t.now, false
-		l.mu.Unlock()
-	}
 }
 
 // link returns the link to an instance, which it makes if need be.

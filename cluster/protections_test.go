@@ -13,13 +13,23 @@ import (
 // What the simulator needs many seeds for, one step at a time: a core whose
 // neighbours are the test.
 
-// by hand: time stands still unless the test moves it.
+// by hand: time stands still unless the test moves it. At the look at the time that
+// standStill counts down to, the node has stood still for 5 s.
 type byHand struct {
-	now   limiter.Tick
-	timer []func()
+	now        limiter.Tick
+	timer      []func()
+	standStill int
 }
 
-func (h *byHand) Now() limiter.Tick              { return h.now }
+func (h *byHand) Now() limiter.Tick {
+	if h.standStill > 0 {
+		if h.standStill--; h.standStill == 0 {
+			h.now += 5 * limiter.Second
+		}
+	}
+	return h.now
+}
+
 func (h *byHand) After(_ limiter.Tick, f func()) { h.timer = append(h.timer, f) }
 func (h *byHand) Wake(peer.Instance)             {}
 func (h *byHand) Owner(int) int                  { return 0 }

@@ -26,6 +26,7 @@ func (c *Core) begin() *turn {
 	if t.at = t.now; c.config.Clock != nil {
 		t.at = c.config.Clock()
 	}
+	c.pulse(t)
 	return t
 }
 
