@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Takes the figures of checks over the wire: starts nodes on loopback, asks them with
+# `weir bench`, and ends them. Name parts for a few of them only:
+#
+#   one     one node: unary, batches, columns of 1000 and of 100, the Go client
+#   empty   the same from a server of grpc-go that decides nothing, beside a node's
+#   three   three nodes, any of them asked: unary, columns, batches
+#   ring    three nodes that share the ring, asked by the Go client
+#   idle    three nodes, one client: what it waits where the node owns the key, and where not
+#   memory  what 1,000,000 keys take in three nodes, replication off and on
+#   remote  three windows in Redis and in a node, side by side
+#   sizes   up to 10,000,000 keys in process, one at a time and in batches
+#
+#   TIME    how long each way to ask is measured (5s)
+#   ROUNDS  how often (3)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time="${TIME:-5s}"
+rounds="${ROUNDS:-3}"
+work="$(mktemp -d)"
+pids=()
+finish() {
+  for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  pids=()
+}
+trap 'finish; rm -rf "$work"' EXIT
+
+go build -o "$work/" ./cmd/node ./cmd/weir
+"$work/weir" bench --print-rules >"$work/rules.yaml"
+
+# ready HTTP: waits until a node says so.
+ready() {
+  for _ in $(seq 600); do
+    if curl -fs "http://$1/readyz" >/dev/null 2>&1; then return; fi
+    sleep 0.1
+  done
+  echo "the node at $1 is not ready: $(cat "$work"/*.log)" >&2
+  exit 1
+}
+
+# one FLAGS: one node.
+one() {
+  "$work/node" serve --rules "${RULES:-$work/rules.yaml}" --http-addr 127.0.0.1:20080 --grpc-addr 127.0.0.1:20081 "$@" 2>"$work/1.log" &
+  pids+=($!)
+  ready 127.0.0.1:20080
+}
+
+# three FLAGS: a cluster.
+three() {
+  for i in 0 1 2; do
+    "$work/node" serve --rules "$work/rules.yaml" --name "node-$i" --join 127.0.0.1:20082,127.0.0.1:20092,127.0.0.1:20102 \
+      --http-addr "127.0.0.1:$((20080 + 10 * i))" --grpc-addr "127.0.0.1:$((20081 + 10 * i))" \
+      --gossip-addr "127.0.0.1:$((20082 + 10 * i))" --peer-addr "127.0.0.1:$((20083 + 10 * i))" "$@" 2>"$work/$i.log" &
+    pids+=($!)
+  done
+  for i in 0 1 2; do ready "127.0.0.1:$((20080 + 10 * i))"; done
+}
+
+SERVERS=127.0.0.1:20081,127.0.0.1:20091,127.0.0.1:20101
+HTTP=127.0.0.1:20080,127.0.0.1:20090,127.0.0.1:20100
+
+# ask FLAGS: one measurement, 90 % of whose keys are never denied.
+ask() {
+  echo "\$ weir bench --limited 10 --duration $time $*"
+  "$work/weir" bench --limited 10 --duration "$time" "$@"
+}
+
+# resident: bytes of all nodes together.
+resident() {
+  local sum=0 kb
+  for p in "${pids[@]}"; do
+    kb=$(awk '/^VmRSS:/ {print $2}' "/proc/$p/status")
+    sum=$((sum + kb * 1024))
+  done
+  echo "$sum"
+}
+
+part() {
+  echo "== $1"
+  case "$1" in
+    one)
+      one
+      for _ in $(seq "$rounds"); do
+        ask --mode unary,batch,stream,client --server 127.0.0.1:20081 --server-http 127.0.0.1:20080
+        ask --mode stream --batch 100 --server 127.0.0.1:20081 --server-http 127.0.0.1:20080
+      done
+      ;;
+    empty) go test -run '^$' -bench BenchmarkServer -benchtime 1000000x -count "$rounds" ./transport ;;
+    three)
+      three
+      for _ in $(seq "$rounds"); do
+        ask --mode unary,stream,batch --server $SERVERS --server-http $HTTP
+      done
+      ;;
+    ring)
+      three --share-ring
+      for _ in $(seq "$rounds"); do
+        ask --mode client,client-batch --server $SERVERS --server-http $HTTP
+      done
+      ;;
+    idle)
+      three
+      for _ in $(seq "$rounds"); do
+        ask --mode unary --clients 1 --server $SERVERS --server-http $HTTP
+      done
+      ;;
+    memory)
+      for replication in off lag; do
+        three --replication "$replication"
+        before=$(resident)
+        echo "replication $replication"
+        "$work/weir" bench --mode stream --clients 3 --limited 0 --keys 1000000 --duration 30s --server $SERVERS --server-http $HTTP
+        echo "bytes of resident memory per key, all three nodes: $((($(resident) - before) / 1000000))"
+        curl -s http://127.0.0.1:20080/metrics | grep -E '^(weir_keys|weir_table_|go_memstats_(heap_inuse|heap_sys)_bytes|process_resident)' || true
+        finish
+      done
+      ;;
+    remote)
+      (cd bench && go build -o "$work/remote" ./cmd/remote)
+      "$work/remote" -print-rules >"$work/remote.yaml"
+      redis-server --port 0 --unixsocket "$work/redis.sock" --save "" >/dev/null &
+      pids+=($!)
+      RULES="$work/remote.yaml" one
+      "$work/remote" -redis "$work/redis.sock" -server 127.0.0.1:20081 -rounds "$rounds" | sort -s -k1,1
+      ;;
+    sizes) go test -run '^$' -bench BenchmarkSizes -count "$rounds" ./limiter/table ;;
+    *)
+      echo "there is no part $1: it is one, empty, three, ring, idle, memory, remote or sizes" >&2
+      exit 2
+      ;;
+  esac
+  finish
+}
+
+if [ $# -eq 0 ]; then
+  set -- one empty three ring idle memory remote sizes
+fi
+for p in "$@"; do part "$p"; done
