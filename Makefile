@@ -54,7 +54,7 @@ wire: ## What the race detector hides or makes long: allocations, conformance ov
 	$(GO) test $(TESTFLAGS) -run Alloc . ./limiter/table ./rules ./metrics ./cluster
 	$(GO) test -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
 	$(GO) test -timeout 10m $(TESTFLAGS) ./client
-	$(GO) test -timeout 10m $(TESTFLAGS) -run 'ThreeNodes|Leave|Owners|TopKeys|Placement' .
+	$(GO) test -timeout 10m $(TESTFLAGS) -run 'ThreeNodes|Leave|Owners|TopKeys|Placement|ContextsEnd|NobodyAnswers' .
 	$(GO) test -timeout 10m $(TESTFLAGS) ./chaos/sim
 
 .PHONY: bench

@@ -12,6 +12,12 @@ func namer(set *rules.Set, r *Request, c *limiter.Charge) func(dst []byte, i, k 
 	return func(dst []byte, _, k int) []byte { return set.AppendKeyName(dst, r, c.Key(k), nil) }
 }
 
+// namerOf names the i-th key of one request.
+func (n *Node) namerOf(r *Request, c *limiter.Charge) func(i int) string {
+	set := n.rules.Load()
+	return func(i int) string { return string(set.AppendKeyName(nil, r, c.Key(i), nil)) }
+}
+
 // decideThere has the backend decide a request.
 func (n *Node) decideThere(ctx context.Context, set *rules.Set, now limiter.Tick, r *Request, d *Decision, peek bool) error {
 	var c limiter.Charge

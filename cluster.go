@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cluster/gossip"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/peer"
 )
 
@@ -32,6 +33,11 @@ var ErrNoCluster = errors.New("weir: the node is in no cluster: open it with Con
 // ErrUnknownMember is wrapped by the error of [Node.Forget] for a name that is
 // not that of a dead member.
 var ErrUnknownMember = errors.New("weir: no dead member of that name")
+
+// ErrUnanswered is wrapped by the errors of [Node.Reset] and [Node.Refund] in a
+// cluster, where nobody who holds the keys has answered within
+// [ClusterConfig.Deadline].
+var ErrUnanswered = limiter.ErrUnanswered
 
 // DefaultDeadline is [ClusterConfig.Deadline] where that is 0.
 const DefaultDeadline = 300 * time.Millisecond

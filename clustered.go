@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cluster/gossip"
@@ -28,7 +30,7 @@ func (m *member) enter() error {
 }
 
 // decideTogether has the cluster decide a request.
-func (n *Node) decideTogether(set *rules.Set, r *Request, d *Decision, peek bool) error {
+func (n *Node) decideTogether(ctx context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
 	m := n.member
 	if err := m.enter(); err != nil {
 		return n.refused(err)
@@ -40,7 +42,9 @@ func (n *Node) decideTogether(set *rules.Set, r *Request, d *Decision, peek bool
 		return n.refused(err)
 	}
 	c.Peek = peek
-	m.core.Check(c, d)
+	if err := m.core.Check(ctx, c, d); err != nil {
+		return n.refused(notAwaited(err, "the check may have been counted"))
+	}
 	n.decidedTogether(set, r, c, match, d)
 	return nil
 }
@@ -61,7 +65,7 @@ func (n *Node) decidedTogether(set *rules.Set, r *Request, c *limiter.Charge, ma
 
 // batchTogether has the cluster decide those requests of a batch that can be
 // decided. Those of one owner travel together.
-func (n *Node) batchTogether(set *rules.Set, rs []Request, ds []Decision) error {
+func (n *Node) batchTogether(ctx context.Context, set *rules.Set, rs []Request, ds []Decision) error {
 	m := n.member
 	if err := m.enter(); err != nil {
 		return n.refused(err)
@@ -78,38 +82,85 @@ func (n *Node) batchTogether(set *rules.Set, rs []Request, ds []Decision) error 
 			charges[i].Clear() // then nothing is asked
 		}
 	}
-	m.core.CheckMany(charges, ds)
-	at := 0
+	undecided := m.core.CheckMany(ctx, charges, ds)
+	var all BatchError
 	for i := range rs {
-		if at < len(bad.Index) && bad.Index[at] == i {
-			ds[i].Allowed = false
-			at++
-			continue
+		switch {
+		case len(bad.Index) > 0 && bad.Index[0] == i:
+			all.add(i, &ds[i], bad.Errs[0])
+			bad.Index, bad.Errs = bad.Index[1:], bad.Errs[1:]
+		case len(undecided) > 0 && undecided[0] == i:
+			all.add(i, &ds[i], n.refused(notAwaited(ctx.Err(), "the check may have been counted")))
+			undecided = undecided[1:]
+		default:
+			n.decidedTogether(set, &rs[i], &charges[i], matches[i], &ds[i])
 		}
-		n.decidedTogether(set, &rs[i], &charges[i], matches[i], &ds[i])
 	}
-	return bad.orNil()
+	return all.orNil()
 }
 
-func (m *member) refund(c *limiter.Charge, r Receipt) error {
+// notAwaited is the error where the context ended before the answer was there.
+func notAwaited(err error, unknown string) error {
+	return fmt.Errorf("weir: nobody waits for the answer any more, and %s: %w", unknown, err)
+}
+
+func (m *member) refund(ctx context.Context, c *limiter.Charge, r Receipt, name func(i int) string) error {
 	if err := m.enter(); err != nil {
 		return err
 	}
 	defer m.closing.RUnlock()
-	done := make(chan struct{})
-	m.core.Refund(c, r, func() { close(done) })
-	<-done // the deadline bounds it
-	return nil
+	done := make(chan cluster.Outcome, 1)
+	m.core.Refund(c, r, func(o cluster.Outcome) { done <- o })
+	select {
+	case o := <-done: // the deadline bounds it
+		return m.unanswered(c, o, "refund", "asked again, others' charges might be taken back; left alone, at most a little too much is denied", name)
+	case <-ctx.Done():
+		return notAwaited(ctx.Err(), "the refund may have been made")
+	}
 }
 
-func (m *member) reset(c *limiter.Charge) (int, error) {
+func (m *member) reset(ctx context.Context, c *limiter.Charge, name func(i int) string) (int, error) {
 	if err := m.enter(); err != nil {
 		return 0, err
 	}
 	defer m.closing.RUnlock()
-	count := make(chan int, 1)
-	m.core.Reset(c, func(n int) { count <- n })
-	return <-count, nil // the deadline bounds it
+	done := make(chan cluster.Outcome, 1)
+	m.core.Reset(c, func(o cluster.Outcome) { done <- o })
+	select {
+	case o := <-done: // the deadline bounds it
+		return o.Counters, m.unanswered(c, o, "reset", "ask again, which does no harm", name)
+	case <-ctx.Done():
+		return 0, notAwaited(ctx.Err(), "the keys may have been reset, all or some")
+	}
+}
+
+// unanswered returns the error of a reset or refund that not all who hold the keys
+// answered, nil if all did. It names those keys, and tells of which something may
+// have been done; then is what to do about those.
+func (m *member) unanswered(c *limiter.Charge, o cluster.Outcome, what, then string, name func(i int) string) error {
+	if o.Unanswered == 0 {
+		return nil
+	}
+	var not, maybe []string
+	for i := range c.Len() {
+		switch {
+		case o.Maybe>>i&1 != 0:
+			maybe = append(maybe, strconv.Quote(name(i)))
+		case o.Unanswered>>i&1 != 0:
+			not = append(not, strconv.Quote(name(i)))
+		}
+	}
+	text := ""
+	if len(maybe) > 0 {
+		text = fmt.Sprintf("; the %s may have been done or not for %s: %s", what, strings.Join(maybe, ", "), then)
+	}
+	if len(not) > 0 {
+		text += fmt.Sprintf("; there was no %s for %s: ask again", what, strings.Join(not, ", "))
+	}
+	if all := uint32(1)<<c.Len() - 1; o.Unanswered != all {
+		text += "; for the other keys it is done"
+	}
+	return fmt.Errorf("weir: %w within %v%s", ErrUnanswered, m.config.Deadline, text)
 }
 
 // ownedHere returns an error that names the owner of a charge's keys, if that is

@@ -139,7 +139,9 @@ func (n *Node) usable(ctx context.Context) error {
 //
 // The error is not nil where nothing was decided or counted: it wraps
 // [ErrInvalid] for a request that cannot be decided, is [ErrClosed], or is the
-// context's.
+// context's. One exception: if the context ends while others are asked, in a
+// cluster or with a backend, the check may have been counted; the error wraps the
+// context's and says so, and d holds no answer.
 func (n *Node) Check(ctx context.Context, r *Request, d *Decision) error {
 	return n.check(ctx, r, d, false)
 }
@@ -165,7 +167,7 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 	}
 	set := n.rules.Load()
 	if n.member != nil {
-		return n.decideTogether(set, r, d, peek)
+		return n.decideTogether(ctx, set, r, d, peek)
 	}
 	now := n.tick()
 	if n.backend != nil {
@@ -265,8 +267,9 @@ func (e *BatchError) orNil() error {
 // CheckBatch decides requests one after the other, as of one instant, into the
 // decisions of the same index. A request that cannot be decided leaves its
 // decision denied without a reason, and is in the [*BatchError] that is then
-// returned; the others are decided all the same. Any other error means that
-// none was decided.
+// returned; the others are decided all the same. Where the context ends while
+// others are asked, as for Check, its error is among those. Any other error means
+// that none was decided.
 func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) error {
 	if err := n.usable(ctx); err != nil {
 		return err
@@ -276,7 +279,7 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) erro
 	}
 	set := n.rules.Load()
 	if n.member != nil {
-		return n.batchTogether(set, rs, ds)
+		return n.batchTogether(ctx, set, rs, ds)
 	}
 	now := n.tick()
 	if n.backend != nil {
@@ -293,13 +296,18 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) erro
 // nothing, if the request has another cost or other limits by now, or its keys
 // were reset. The hit that opened a window under align: first_hit is taken back
 // only if it is alone in it.
+//
+// In a cluster a receipt is void, too, when its key has changed owners since. If
+// nobody who holds the keys answers within [ClusterConfig.Deadline], the error
+// wraps [ErrUnanswered]; if the context ends before, the context's. Either says
+// whether the refund may have been made.
 func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
 	var c limiter.Charge
 	if err := n.resolve(ctx, r, &c); err != nil {
 		return err
 	}
 	if n.member != nil {
-		return n.member.refund(&c, receipt)
+		return n.member.refund(ctx, &c, receipt, n.namerOf(r, &c))
 	}
 	if n.backend != nil {
 		return n.backend.Refund(ctx, n.tick(), &c, receipt, namer(n.rules.Load(), r, &c))
@@ -309,14 +317,18 @@ func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
 }
 
 // Reset forgets all that was counted for the keys of a request, and their
-// blocks. It returns how many counters there were.
+// blocks. It returns how many counters there were. In a cluster, if of some keys
+// nobody who holds them answers within [ClusterConfig.Deadline], the error wraps
+// [ErrUnanswered], names those keys and says whether they may have been reset, and
+// the number is that of the others; if the context ends before, the error wraps
+// the context's. To reset again does no harm.
 func (n *Node) Reset(ctx context.Context, r *Request) (int, error) {
 	var c limiter.Charge
 	if err := n.resolve(ctx, r, &c); err != nil {
 		return 0, err
 	}
 	if n.member != nil {
-		return n.member.reset(&c)
+		return n.member.reset(ctx, &c, n.namerOf(r, &c))
 	}
 	if n.backend != nil {
 		return n.backend.Reset(ctx, n.tick(), &c, namer(n.rules.Load(), r, &c))
@@ -348,7 +360,7 @@ func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
 	switch {
 	case n.member != nil:
 		if err = n.member.ownedHere(&c); err == nil {
-			err = n.decideTogether(set, r, &d, true)
+			err = n.decideTogether(ctx, set, r, &d, true)
 		}
 	case n.backend != nil:
 		err = n.decideThere(ctx, set, now, r, &d, true)

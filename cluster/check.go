@@ -1,8 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"math"
-	"sync"
+	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -10,26 +11,28 @@ import (
 )
 
 // Begin starts a check and calls done when it is decided: before Begin returns,
-// where that is possible. The charge and the decision are the core's until then.
-// until is when a policy answers, 0 for the deadline that was configured.
+// where that is possible. The decision is the core's until then, and the charge
+// is not to be used again: one that the deadline has ended may still be looked
+// at for a moment. until is when a policy answers, 0 for the deadline that was
+// configured.
 func (c *Core) Begin(charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) {
 	t := c.begin()
 	defer t.end()
-	if c.begun(t, charge, answer, until, done) {
+	if c.begun(t, charge, answer, until, done) == nil {
 		t.later = append(t.later, func(*turn) { done() })
 	}
 }
 
-// begun starts a check, and reports whether it is decided already; if it is,
-// done is not called.
-func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) bool {
+// begun starts a check, and returns what waits for its decision: nil if it is
+// decided already, and done is not called.
+func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) *op {
 	if charge.Len() == 0 {
 		answer.Clear()
-		return true
+		return nil
 	}
 	to, same := c.destination(charge)
 	if c.refusedHere(t, to, charge, answer) {
-		return true
+		return nil
 	}
 	o := c.pool.Get().(*op)
 	*o = op{c: c, charge: charge, answer: answer, until: until, begunAt: t.at, remember: c.denials.remembered(charge)}
@@ -44,17 +47,17 @@ func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, 
 		case answered:
 			o.wake = nil
 			c.pool.Put(o)
-			return true
+			return nil
 		case notOwner, overloaded:
 			o.owner = 0
 		default:
 			c.register(t, o)
-			return false
+			return o
 		}
 	}
 	o.wake = done
 	c.start(t, o)
-	return false
+	return o
 }
 
 // register numbers an operation that waits here already.
@@ -68,53 +71,79 @@ func (c *Core) register(t *turn, o *op) {
 	}
 }
 
-// Refund takes back a charge by its receipt; done is called when it is taken
-// back, or cannot be.
-func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func()) {
+// Refund takes back a charge by its receipt; done is told what came of it, at
+// the deadline at the latest. What a policy answered, or an owner before the
+// present one, is void, which is no failure. It is asked of one member, and of
+// another only where the first has surely not done it.
+func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
 	t := c.begin()
 	defer t.end()
-	c.start(t, &op{kind: opRefund, charge: charge, answer: new(limiter.Decision), receipt: r, done: func(*turn, *op) {
+	if r.Charged == 0 {
+		t.later = append(t.later, func(*turn) { done(Outcome{}) })
+		return
+	}
+	c.start(t, &op{kind: opRefund, charge: charge, answer: new(limiter.Decision), receipt: r, done: func(_ *turn, o *op) {
 		// Not before: denials from before it may still have been on their way.
 		c.denials.forget(charge)
-		done()
+		done(o.outcome)
 	}})
 }
 
-// Reset forgets the counters of a charge; done is told how many there were.
-func (c *Core) Reset(charge *limiter.Charge, done func(n int)) {
+// Reset forgets the counters of a charge, wherever they are; done is told what
+// came of it, at the deadline at the latest. It is asked of an owner and, where
+// that does not answer, of its heir: done twice it is no other than done once.
+func (c *Core) Reset(charge *limiter.Charge, done func(Outcome)) {
 	t := c.begin()
 	defer t.end()
+	if charge.Len() == 0 {
+		t.later = append(t.later, func(*turn) { done(Outcome{}) })
+		return
+	}
 	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {
 		c.denials.forget(charge)
-		done(o.count)
+		done(o.outcome)
 	}})
 }
 
 // Check decides a check and waits for the decision: not longer than the deadline
-// that was configured; then a policy answers.
-func (c *Core) Check(charge *limiter.Charge, answer *limiter.Decision) {
+// that was configured; then a policy answers. If the context ends while it
+// waits, its error is returned: then the check may be charged, nothing is written
+// into the decision any more, and the charge is not to be used again.
+func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limiter.Decision) error {
 	t := c.begin()
-	var w *waiting1
 	if c.fast(t, charge, answer) {
 		t.end()
-		return
+		return nil
 	}
-	w = c.waiters.Get().(*waiting1)
-	if c.begun(t, charge, answer, 0, w.wake) {
-		t.end()
-	} else {
-		t.end()
+	w := c.waiters.Get().(*awaited)
+	w.open.Store(1)
+	o := c.begun(t, charge, answer, 0, w.wake)
+	t.end()
+	if o != nil && ctx.Done() == nil {
 		<-w.c
+	} else if o != nil {
+		select {
+		case <-w.c:
+		case <-ctx.Done():
+			if o.abandon() {
+				c.waiters.Put(w) // nobody wakes it any more
+				return ctx.Err()
+			}
+			<-w.c // it is decided, and about to be told
+		}
 	}
 	c.waiters.Put(w)
+	return nil
 }
 
 // CheckMany decides checks, as Check does each, and waits for all. Those for one
-// member travel together.
-func (c *Core) CheckMany(charges []limiter.Charge, answers []limiter.Decision) {
+// member travel together. If the context ends meanwhile, it returns which are not
+// decided, in order, of which the same holds as of Check's.
+func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision) (undecided []int) {
 	t := c.begin()
-	var w sync.WaitGroup
-	done := w.Done
+	w := c.waiters.Get().(*awaited)
+	w.open.Store(1) // this function, until all have begun
+	var ops []*op   // of charges, where the context may end
 	for i := range min(table.Ahead, len(charges)) {
 		c.table.Prefetch(&charges[i])
 	}
@@ -125,25 +154,58 @@ func (c *Core) CheckMany(charges []limiter.Charge, answers []limiter.Decision) {
 		if c.fast(t, &charges[i], &answers[i]) {
 			continue
 		}
-		w.Add(1)
-		if c.begun(t, &charges[i], &answers[i], 0, done) {
-			done()
+		w.open.Add(1)
+		o := c.begun(t, &charges[i], &answers[i], 0, w.wake)
+		switch {
+		case o == nil:
+			w.open.Add(-1)
+		case ctx.Done() != nil:
+			if ops == nil {
+				ops = make([]*op, len(charges))
+			}
+			ops[i] = o
 		}
 	}
 	t.end()
-	w.Wait()
+	if w.open.Add(-1) > 0 {
+		select {
+		case <-w.c:
+		case <-ctx.Done():
+			undecided = w.abandon(ops)
+		}
+	}
+	c.waiters.Put(w)
+	return undecided
 }
 
-// waiting1 is somebody who waits for one check.
-type waiting1 struct {
+// awaited is somebody who waits for checks.
+type awaited struct {
 	c    chan struct{}
-	wake func()
+	open atomic.Int32 // how many are not decided
+	wake func()       // one is; whoever tells of the last one sends on c
 }
 
-func newWaiting() any {
-	w := &waiting1{c: make(chan struct{}, 1)}
-	w.wake = func() { w.c <- struct{}{} }
+func newAwaited() any {
+	w := &awaited{c: make(chan struct{}, 1)}
+	w.wake = func() {
+		if w.open.Add(-1) == 0 {
+			w.c <- struct{}{}
+		}
+	}
 	return w
+}
+
+// abandon waits no longer for what is not decided, and returns which that is.
+func (w *awaited) abandon(ops []*op) (undecided []int) {
+	for i, o := range ops {
+		if o != nil && o.abandon() {
+			undecided = append(undecided, i)
+		}
+	}
+	if n := int32(len(undecided)); n == 0 || w.open.Add(-n) > 0 {
+		<-w.c // the others are decided, and about to be told
+	}
+	return undecided
 }
 
 // fast decides a check of one key that is owned here, if its reply need not be

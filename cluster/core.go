@@ -85,7 +85,7 @@ func New(c Config) *Core {
 	core.turns.New = func() any { return new(turn) }
 	core.frames.New = func() any { return new(peer.Frame) }
 	core.pool.New = func() any { return new(op) }
-	core.waiters.New = newWaiting
+	core.waiters.New = newAwaited
 	core.links.Store(&linkSet{byID: map[peer.Instance]*link{}})
 	core.view.Store(NewView(core.self, nil, noRing{}, 0, 0))
 	core.book.rules = make(map[uint64]*limiter.Rule)

@@ -62,32 +62,6 @@ func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
 	return dst
 }
 
-// here runs an operation at this node.
-func (o *op) here(t *turn) {
-	q := parked{kind: o.kind, charge: o.charge, receipt: o.receipt, reserve: o.reserve, reply: replyTo{op: o}, until: o.until}
-	switch v, _ := o.c.handle(t, &q, o.answer, o.idle); v {
-	case answered:
-		o.decided(t, o.c.self)
-	case notOwner, overloaded:
-		o.later(t, retryEvery)
-	default:
-		o.mu.Lock()
-		o.again, o.owner = 0, o.c.self
-		o.mu.Unlock()
-	}
-}
-
-// asHeir runs an operation at this node, which is thought to be the heir.
-func (o *op) asHeir(t *turn, sent bool) {
-	q := parked{kind: o.kind, charge: o.charge, reserve: o.reserve, heir: true, sent: sent, reply: replyTo{op: o}, until: o.until}
-	switch v, _ := o.c.handle(t, &q, o.answer, o.idle); v {
-	case answered:
-		o.decided(t, o.c.self)
-	case notOwner, overloaded:
-		o.later(t, retryEvery)
-	}
-}
-
 // handle decides a request, or keeps it. It returns the first of the partitions
 // that stood in the way, for what it knows of the owner.
 func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (verdict, *part) {
@@ -109,6 +83,8 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		case p.role == peer.Owned:
 		case p.role == peer.Sealed, p.role == peer.Heir && q.heir && p.takesOver(t):
 			return p.park(t, q), p
+		case q.kind == opRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.role == peer.Owned }):
+			return answered, nil // void: one node owned them all, and some have changed hands
 		default:
 			return notOwner, p
 		}
@@ -122,9 +98,6 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		return answered, nil
 	case opReset:
 		q.count = c.table.Reset(t.at, q.charge)
-		if q.reply.op != nil {
-			q.reply.op.count = q.count
-		}
 		c.touched(t, q.charge)
 		return answered, nil
 	}
@@ -151,20 +124,6 @@ func (c *Core) touched(t *turn, k *limiter.Charge) {
 			p.charged(t, k.Key(i), 0)
 		}
 	}
-}
-
-// park keeps a request until the partition is settled.
-func (p *part) park(t *turn, q *parked) verdict {
-	if len(p.parked) >= maxParked {
-		return overloaded
-	}
-	kept := *q
-	if q.reply.op == nil {
-		kept.charge = q.charge.Clone()
-	}
-	p.parked = append(p.parked, kept)
-	p.watch(t)
-	return waiting
 }
 
 // decide decides a check whose partitions are owned here, and locked.
@@ -244,7 +203,7 @@ func changes(d *limiter.Decision, _, from, n int) (changed, admitted bool) {
 func (p *part) withhold(t *turn, h *held, q *parked, stamp uint64, answer, idle *limiter.Decision) *held {
 	own := p.own
 	if h == nil {
-		h = &held{charge: q.charge, answer: answer, idle: idle, reply: q.reply, since: t.now, until: q.until}
+		h = &held{charge: q.charge, answer: answer, idle: idle, reply: q.reply, receipt: answer.Receipt, since: t.now, until: q.until}
 		if q.reply.op == nil {
 			h.charge, h.answer = q.charge.Clone(), answer.Clone()
 			if idle != nil {
@@ -301,15 +260,6 @@ func named(k *limiter.Charge, d *limiter.Decision) {
 	}
 }
 
-// reply sends a decision to whoever asked.
-func (c *Core) reply(t *turn, r replyTo, answer, idle *limiter.Decision) {
-	if r.op != nil {
-		r.op.decided(t, c.self)
-		return
-	}
-	c.sendReply(t, r, answer, idle)
-}
-
 // refuse says that a request was not executed; p, if it is not nil, is the
 // partition that stood in the way, and locked.
 func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
@@ -356,81 +306,4 @@ func (p *part) takeOver(t *turn) {
 		return
 	}
 	p.ask(t, peer.Takeover, p.c.self, p.epoch)
-}
-
-// settleParked runs what waited, now that it is known who owns.
-func (p *part) settleParked(t *turn) {
-	if len(p.parked) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
-		return
-	}
-	all := p.parked
-	p.parked = nil
-	if p.role == peer.Owned {
-		t.later = append(t.later, func(t *turn) {
-			for i := range all {
-				p.c.rerun(t, &all[i])
-			}
-		})
-		return
-	}
-	for i := range all {
-		p.c.refuse(t, all[i].reply, peer.NotOwner, p)
-	}
-}
-
-// answerParked answers those who asked the heir in vain: the owner is alive.
-func (p *part) answerParked(t *turn, alive peer.Instance) {
-	all := p.parked
-	p.parked = nil
-	for i := range all {
-		status := peer.NotOwner
-		if all[i].sent && alive != 0 {
-			status = peer.Alive
-		}
-		p.c.refuse(t, all[i].reply, status, p)
-	}
-}
-
-// expireParked drops what nobody waits for any more.
-func (p *part) expireParked(t *turn) {
-	p.parked = slices.DeleteFunc(p.parked, func(q parked) bool { return t.now >= q.until })
-}
-
-// rerun handles a request that was parked.
-func (c *Core) rerun(t *turn, q *parked) {
-	if q.reply.over() || t.now >= q.until {
-		return
-	}
-	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
-	if q.reserve {
-		idle = new(limiter.Decision)
-	}
-	if o := q.reply.op; o != nil {
-		answer, idle = o.answer, o.idle
-	}
-	switch v, at := c.handle(t, q, answer, idle); v {
-	case answered:
-		q.answer(c, t, answer, idle)
-	case notOwner:
-		at.mu.Lock()
-		c.refuse(t, q.reply, peer.NotOwner, at)
-		at.mu.Unlock()
-	case overloaded:
-		c.refuse(t, q.reply, peer.Overloaded, nil)
-	}
-}
-
-// answer sends what came of a request.
-func (q *parked) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
-	switch {
-	case q.reply.op != nil:
-		q.reply.op.decided(t, c.self)
-	case q.kind == opCheck:
-		c.sendReply(t, q.reply, answer, idle)
-	case q.reply.id != 0:
-		n := uint32(q.count)
-		c.send(t, q.reply.to, 60, false, func(_ *link, f *peer.Frame) {
-			f.Replies = append(f.Replies, peer.Reply{ID: q.reply.id, Status: peer.Done, Count: n})
-		})
-	}
 }

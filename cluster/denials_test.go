@@ -34,7 +34,7 @@ func TestCachedDenialsAllocateNothing(t *testing.T) {
 	k := charge.Key(0)
 	c.denials.add(h.now, h.now, k, denied(k, limiter.Minute))
 	var d limiter.Decision
-	allocs := testing.AllocsPerRun(1000, func() { c.Check(charge, &d) })
+	allocs := testing.AllocsPerRun(1000, func() { c.Check(t.Context(), charge, &d) })
 	if d.Source != limiter.SourceCached || d.Allowed || d.RetryAfter != limiter.Minute || d.Limit(0).Owner != "b" {
 		t.Fatalf("%+v", d)
 	}

@@ -48,104 +48,11 @@ type op struct {
 	again    limiter.Tick     // when to route once more, 0: not now
 	attempts int
 	define   bool
+	divided  bool // its parts are asked, and end it
+	tried    bool // this node may have executed it
 
-	by    peer.Instance // who decided; 0: a policy
-	count int           // counters that a reset forgot
-}
-
-// opTable numbers the operations that wait for others.
-type opTable struct {
-	shards [16]struct {
-		mu   sync.Mutex
-		ops  []*op
-		gens []uint32
-		free []uint32
-		used int
-	}
-	next atomicCounter
-}
-
-const opShards = 16
-
-// add numbers an operation; it reports false at the bound.
-func (x *opTable) add(o *op) bool {
-	n := x.next.add()
-	s := &x.shards[n%opShards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var i uint32
-	switch k := len(s.free); {
-	case k > 0:
-		i, s.free = s.free[k-1], s.free[:k-1]
-	case len(s.ops) == maxOps/opShards:
-		return false
-	default:
-		i = uint32(len(s.ops))
-		s.ops, s.gens = append(s.ops, nil), append(s.gens, 0)
-	}
-	s.gens[i]++
-	s.ops[i] = o
-	s.used++
-	o.id = uint64(s.gens[i])<<32 | uint64(i)<<4 | n%opShards
-	return true
-}
-
-func (x *opTable) get(id uint64) *op {
-	s := &x.shards[id%opShards]
-	i := uint32(id) >> 4
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if int(i) >= len(s.ops) || s.gens[i] != uint32(id>>32) {
-		return nil
-	}
-	return s.ops[i]
-}
-
-func (x *opTable) remove(id uint64) {
-	s := &x.shards[id%opShards]
-	i := uint32(id) >> 4
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if int(i) < len(s.ops) && s.gens[i] == uint32(id>>32) && s.ops[i] != nil {
-		s.ops[i] = nil
-		s.free = append(s.free, i)
-		s.used--
-	}
-}
-
-// all returns the operations under way, in the order of their numbers.
-func (x *opTable) all() []*op {
-	var out []*op
-	for i := range x.shards {
-		s := &x.shards[i]
-		s.mu.Lock()
-		if s.used > 0 {
-			for _, o := range s.ops {
-				if o != nil {
-					out = append(out, o)
-				}
-			}
-		}
-		s.mu.Unlock()
-	}
-	return out
-}
-
-// tick looks for operations for which it is time to do something; it reports
-// whether there are any at all.
-func (x *opTable) tick(t *turn) bool {
-	all := x.all()
-	for _, o := range all {
-		o.tick(t)
-	}
-	return len(all) > 0
-}
-
-// lost tells the operations that wait for a member that it may not answer.
-func (x *opTable) lost(t *turn, i peer.Instance) {
-	for _, o := range x.all() {
-		o.unreachable(t, i)
-	}
+	by      peer.Instance // who decided; 0: a policy
+	outcome Outcome       // of a reset or refund
 }
 
 // tell tells whoever waits that it has ended.
@@ -172,17 +79,24 @@ func (c *Core) start(t *turn, o *op) {
 	o.route(t)
 }
 
-// end ends the operation, once.
-func (o *op) end(t *turn) {
-	o.mu.Lock()
-	if o.ended {
-		o.mu.Unlock()
-		return
-	}
-	o.ended = true
-	o.mu.Unlock()
+// retire has whoever waits told that the operation has ended. It is called once,
+// by whoever has set ended.
+func (o *op) retire(t *turn) {
 	o.c.ops.remove(o.id)
 	t.ended = append(t.ended, o)
+}
+
+// abandon ends the operation without telling anybody, and reports whether it had
+// not ended yet: then nothing is written any more where its caller could see it.
+func (o *op) abandon() bool {
+	o.mu.Lock()
+	was := o.ended
+	o.ended = true
+	o.mu.Unlock()
+	if !was {
+		o.c.ops.remove(o.id)
+	}
+	return !was
 }
 
 func (o *op) over() bool {
@@ -279,7 +193,8 @@ func (o *op) askHeir(t *turn) {
 	heir := peer.Instance(p.toHeir.Load())
 	v := c.view.Load()
 	o.mu.Lock()
-	if o.ended || o.kind != opCheck {
+	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried) {
+		// Somebody may have taken it back: taken back twice, it would admit too much.
 		o.mu.Unlock()
 		return
 	}
@@ -337,10 +252,10 @@ func (o *op) unreachable(t *turn, i peer.Instance) {
 // tick does what time calls for.
 func (o *op) tick(t *turn) {
 	o.mu.Lock()
-	again, asked, heir, ended, owner := o.again, o.askedAt, o.hasHeir, o.ended, o.owner
+	again, asked, heir, over, owner := o.again, o.askedAt, o.hasHeir, o.ended || o.divided, o.owner
 	o.mu.Unlock()
 	switch {
-	case ended:
+	case over:
 	case t.now >= o.until:
 		o.policy(t)
 	case again != 0 && t.now >= again:
@@ -409,15 +324,20 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 	}
 }
 
-// decided takes a decision from elsewhere.
-func (o *op) decided(t *turn, by peer.Instance) {
+// executed ends a reset or refund that was executed elsewhere.
+func (o *op) executed(t *turn, by peer.Instance, counters int) {
 	o.mu.Lock()
-	o.by = by
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	o.ended, o.by, o.outcome = true, by, Outcome{Counters: counters}
 	o.mu.Unlock()
-	o.end(t)
+	o.retire(t)
 }
 
-// policy has the rule's policy answer, because nobody else did in time.
+// policy has the rule's policy answer, because nobody else did in time. For a
+// reset or refund there is none: what is not known of it is told.
 func (o *op) policy(t *turn) {
 	o.mu.Lock()
 	if o.ended {
@@ -425,12 +345,13 @@ func (o *op) policy(t *turn) {
 		return
 	}
 	o.ended = true
+	if o.kind != opCheck {
+		o.outcome = unanswered(o.charge, len(o.sent) > 0 || o.tried)
+	}
 	o.mu.Unlock()
 	if o.kind == opCheck {
 		o.c.event(EventFallback, int(o.c.part(o.charge.Key(0)).id))
 		o.c.decideByPolicy(t, o.charge, o.answer, o.idle)
 	}
-	o.by = 0
-	o.c.ops.remove(o.id)
-	t.ended = append(t.ended, o)
+	o.retire(t)
 }

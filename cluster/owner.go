@@ -109,10 +109,12 @@ type held struct {
 	answer *limiter.Decision
 	idle   *limiter.Decision // for a reservation
 	reply  replyTo
-	since  limiter.Tick
-	until  limiter.Tick
-	waits  atomic.Int32 // partitions that withhold it still
-	over   atomic.Bool  // sent, or taken back
+	// receipt is the answer's, which a policy may write at the deadline.
+	receipt limiter.Receipt
+	since   limiter.Tick
+	until   limiter.Tick
+	waits   atomic.Int32 // partitions that withhold it still
+	over    atomic.Bool  // sent, or taken back
 }
 
 // waiter is a reply that a partition withholds.
@@ -343,7 +345,7 @@ func (p *part) admits(h waiter) bool {
 // letGo ends the wait in this partition; the reply goes with the last one.
 func (p *part) letGo(t *turn, h waiter) {
 	if h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true) {
-		p.c.reply(t, h.reply, h.answer, h.idle)
+		p.c.reply(t, h.held)
 	}
 }
 
@@ -363,7 +365,7 @@ func (p *part) takeBack(t *turn, status peer.ReplyStatus) {
 
 // undo takes the charge of a withheld reply back.
 func (p *part) undo(t *turn, h waiter) {
-	p.c.table.Refund(t.at, h.charge, h.answer.Receipt)
+	p.c.table.Refund(t.at, h.charge, h.receipt)
 	for i := range h.charge.Len() {
 		if k := h.charge.Key(i); p.c.part(k) == p {
 			p.charged(t, k, 0)

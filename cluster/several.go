@@ -40,24 +40,27 @@ func (o *op) split(t *turn) bool {
 	if !clean || o.kind == opRefund {
 		return false
 	}
-	// The parts work on memory of their own: when the deadline ends the whole, its
-	// caller has his back, and they may still be at work.
+	// The parts work on memory of their own: when its caller waits no longer for the
+	// whole, he has his back, and they may still be at work.
 	s := &several{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until}
 	s.done = func(t *turn) {
 		o.mu.Lock()
-		if !o.ended {
-			o.charge.Unnamed = s.charge.Unnamed
-			*o.answer = *s.answer
-			if o.idle != nil {
-				s.whatIf(o.idle)
-			}
-			o.count = s.count()
+		if o.ended {
+			o.mu.Unlock()
+			return
 		}
+		o.charge.Unnamed = s.charge.Unnamed
+		*o.answer = *s.answer
+		if o.idle != nil {
+			s.whatIf(o.idle)
+		}
+		o.outcome, o.by, o.ended = s.outcome(), s.by(), true
 		o.mu.Unlock()
-		o.decided(t, s.by())
+		o.retire(t)
 	}
 	o.mu.Lock()
-	o.again, o.askedAt, o.owner = 0, 0, o.c.self
+	// Its parts end it: each asks the policy at the deadline for its own keys.
+	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.self, true
 	o.mu.Unlock()
 	s.divide(o.kind)
 	s.open = len(s.parts)
@@ -223,11 +226,4 @@ func (s *several) by() peer.Instance {
 		}
 	}
 	return by
-}
-
-func (s *several) count() (n int) {
-	for _, r := range s.parts {
-		n += r.op.count
-	}
-	return n
 }

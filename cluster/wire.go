@@ -53,9 +53,17 @@ func (c *Core) relay(t *turn, f *peer.Frame) {
 		return
 	}
 	// Whoever asked may ask somebody else.
-	c.send(t, f.From, 40*len(f.Checks), false, func(_ *link, g *peer.Frame) {
+	c.send(t, f.From, 40*(len(f.Checks)+len(f.Refunds)), false, func(_ *link, g *peer.Frame) {
+		lost := func(id uint64) {
+			g.Replies = append(g.Replies, peer.Reply{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
+		}
 		for i := range f.Checks {
-			g.Replies = append(g.Replies, peer.Reply{ID: f.Checks[i].ID, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
+			lost(f.Checks[i].ID)
+		}
+		for i := range f.Refunds {
+			if f.Refunds[i].ID != 0 {
+				lost(f.Refunds[i].ID)
+			}
 		}
 	})
 }
@@ -208,7 +216,7 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		}
 		return
 	}
-	ask := parked{kind: opRefund, charge: &t.charge, reply: reply, until: t.now + c.config.Deadline, receipt: limiter.Receipt{
+	ask := parked{kind: opRefund, charge: &t.charge, heir: q.Heir, sent: q.Sent, reply: reply, until: t.now + c.config.Deadline, receipt: limiter.Receipt{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 	}}
 	if q.Kind == peer.ResetKeys {
@@ -220,8 +228,12 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		ask.answer(c, t, &t.answer, nil)
 	case q.ID == 0 || v == waiting:
 	case v == notOwner:
+		status := peer.NotOwner
+		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
+			status = peer.Alive
+		}
 		at.mu.Lock()
-		c.refuse(t, reply, peer.NotOwner, at)
+		c.refuse(t, reply, status, at)
 		at.mu.Unlock()
 	default:
 		c.refuse(t, reply, peer.Overloaded, nil)
@@ -263,7 +275,7 @@ func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
 		if o.kind == opReset {
 			kind = peer.ResetKeys
 		}
-		f.Refunds = append(f.Refunds, peer.Refund{ID: o.id, Keys: n, Kind: kind, Receipt: receiptOut(o.receipt)})
+		f.Refunds = append(f.Refunds, peer.Refund{ID: o.id, Keys: n, Kind: kind, Heir: heir, Sent: sent, Receipt: receiptOut(o.receipt)})
 		// Keys of refunds come after those of checks.
 		l.closeChecks()
 	}
@@ -341,10 +353,7 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 		case peer.Decided:
 			o.fill(t, f, r, results)
 		case peer.Done:
-			o.mu.Lock()
-			o.count = int(r.Count)
-			o.mu.Unlock()
-			o.decided(t, f.From)
+			o.executed(t, f.From, int(r.Count))
 		default:
 			o.replied(t, f.From, r)
 		}
@@ -390,8 +399,9 @@ func (o *op) fill(t *turn, f *peer.Frame, r *peer.Reply, results []peer.Result) 
 	} else if o.remember {
 		o.c.denials.add(t.at, o.begunAt, o.charge.Key(0), o.answer)
 	}
+	o.ended = true
 	o.mu.Unlock()
-	o.end(t)
+	o.retire(t)
 }
 
 // fillDecision makes a decision of the answers of its limits.

@@ -6,3 +6,7 @@ import "errors"
 // that cannot be, a cost out of range, a key that is too long. Nothing was
 // decided or counted when it is returned.
 var ErrInvalid = errors.New("invalid")
+
+// ErrUnanswered is wrapped where something was asked of whoever holds a key, and
+// nobody has answered in time. The error says whether it may have been done.
+var ErrUnanswered = errors.New("nobody who holds the keys has answered")

@@ -354,6 +354,8 @@ type Refund struct {
 	ID      uint64 // of the reply, 0 if none is wanted
 	Keys    uint8
 	Kind    RefundKind
+	Heir    bool // asked as heir: see Check
+	Sent    bool // the owner may have it
 	Receipt Receipt
 }
 

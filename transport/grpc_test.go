@@ -352,6 +352,25 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// unanswering is a decider of whose cluster nobody answers a reset in time.
+type unanswering struct{ transport.Decider }
+
+func (unanswering) Reset(context.Context, *limiter.Request) (int, error) {
+	return 0, fmt.Errorf("%w within 300ms", limiter.ErrUnanswered)
+}
+
+// A reset that nobody answered may be done: that is another code than one that
+// was refused.
+func TestResetThatNobodyAnswers(t *testing.T) {
+	s := newServer(t, fixed, func(o *transport.Options) { o.Decider = unanswering{o.Decider} })
+	if got := s.post(t, "/v1/reset", `{"user":"ada"}`); got.status != 504 || !strings.Contains(got.body, "within 300ms") {
+		t.Errorf("over HTTP: %+v", got)
+	}
+	if _, err := s.api.Reset(t.Context(), &weirv1.ResetRequest{User: "ada"}); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("over gRPC: %v", err)
+	}
+}
+
 // TestClosedNode: a node that is closed is unavailable, in each protocol's form.
 func TestClosedNode(t *testing.T) {
 	s := newServer(t, fixed, nil)

@@ -14,8 +14,9 @@ import (
 // Decider is what answers: a node, or anything that decides as one does. Its
 // methods are called from many goroutines. A refusal is a decision; an error
 // means that nothing was decided or counted. An error that wraps
-// [limiter.ErrInvalid] is the asker's to mend, the context's own are passed on,
-// and any other says that the decider cannot serve now.
+// [limiter.ErrInvalid] is the asker's to mend, and any other says that the decider
+// cannot serve now, but for two after which it may be done all the same: the
+// context's own, and one that wraps [limiter.ErrUnanswered].
 type Decider interface {
 	// Check decides a request and charges it if it is allowed.
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error

@@ -40,6 +40,8 @@ func statusCodeOf(err error) int {
 		return http.StatusBadRequest
 	case codes.PermissionDenied:
 		return http.StatusForbidden
+	case codes.DeadlineExceeded:
+		return http.StatusGatewayTimeout // it may be done
 	default:
 		return http.StatusServiceUnavailable
 	}

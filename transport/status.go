@@ -31,7 +31,7 @@ func codeOf(err error) codes.Code {
 		return codes.PermissionDenied
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, limiter.ErrUnanswered):
 		return codes.DeadlineExceeded
 	default:
 		// Nothing was decided and it is no fault of the asker's, so it may ask

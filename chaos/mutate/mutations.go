@@ -77,7 +77,7 @@ func mutations() []mutation {
 			{"cluster/relay.go", "	from := int(c.relayHand.Add(1))\n	for i := range n {\n", "	from := int(c.relayHand.Add(1))\n	for i := range n - n {\n"},
 		}},
 		{name: "heir before policy", edits: []edit{
-			{"cluster/op.go", "	if o.ended || o.kind != opCheck {\n		o.mu.Unlock()\n		return\n	}\n	if heir == 0", "	if o.ended || o.kind >= opCheck {\n		o.mu.Unlock()\n		return\n	}\n	if heir == 0"},
+			{"cluster/op.go", "	if o.ended || o.kind == opRefund &&", "	if o.ended || o.kind >= opCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
 			{"cluster/several.go", "	if undo.Charged == 0 || r.op.by == 0 {", "	if undo.Charged >= 0 || r.op.by == 0 {"},
@@ -106,7 +106,7 @@ func mutations() []mutation {
 			{"cluster/check.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
 		}},
 		{name: "a reset ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"cluster/check.go", "		c.denials.forget(charge)\n		done(o.count)\n", "		done(o.count)\n"},
+			{"cluster/check.go", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n		c.denials.forget(charge)\n", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n"},
 		}},
 		{name: "instance ids", edits: []edit{
 			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
@@ -106,9 +107,9 @@ func (s *subject) Refund(_ context.Context, r *limiter.Request, receipt limiter.
 	if _, err := s.set.Resolve(r, &c); err != nil {
 		return err
 	}
-	done := false
-	s.node().core.Refund(&c, receipt, func() { done = true })
-	return s.wait(&done)
+	done, out := false, cluster.Outcome{}
+	s.node().core.Refund(&c, receipt, func(o cluster.Outcome) { done, out = true, o })
+	return s.done(&done, &out)
 }
 
 func (s *subject) Reset(_ context.Context, r *limiter.Request) error {
@@ -116,9 +117,20 @@ func (s *subject) Reset(_ context.Context, r *limiter.Request) error {
 	if _, err := s.set.Resolve(r, &c); err != nil {
 		return err
 	}
-	done := false
-	s.node().core.Reset(&c, func(int) { done = true })
-	return s.wait(&done)
+	done, out := false, cluster.Outcome{}
+	s.node().core.Reset(&c, func(o cluster.Outcome) { done, out = true, o })
+	return s.done(&done, &out)
+}
+
+// done waits for a refund or reset.
+func (s *subject) done(done *bool, out *cluster.Outcome) error {
+	if err := s.wait(done); err != nil {
+		return err
+	}
+	if out.Unanswered != 0 {
+		return fmt.Errorf("nobody answered: %+v", *out)
+	}
+	return nil
 }
 
 func (s *subject) SetTime(t limiter.Tick) { s.clock = t }

@@ -175,6 +175,9 @@ func refundColumns() []column[peer.Refund] {
 		fixed[T, int64]{7, func(x *T) *int64 { return &x.Receipt.Time }},
 		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Receipt.Charged }},
 		fixed[T, uint64]{9, func(x *T) *uint64 { return &x.Receipt.Set }},
+		flags[T]{10,
+			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Sent, 2) },
+			func(x *T, b byte) { x.Heir, x.Sent = b&1 != 0, b&2 != 0 }},
 	}
 }
 

@@ -40,7 +40,8 @@ const (
 // A check that is denied is an answer, not an error. The status codes are
 // INVALID_ARGUMENT for what the asker must mend, PERMISSION_DENIED for what the
 // operator has not allowed, and UNAVAILABLE from a node that is stopping; in
-// each case nothing was decided or counted.
+// each case nothing was decided or counted. DEADLINE_EXCEEDED says that it may be
+// done all the same.
 type LimiterClient interface {
 	// Check decides one request.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
@@ -56,6 +57,8 @@ type LimiterClient interface {
 	CheckStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CheckColumns, DecisionColumns], error)
 	// Reset forgets all that was counted for the keys of a request, and their
 	// blocks. The operator must have allowed it with --allow-reset.
+	// DEADLINE_EXCEEDED: of some keys nobody who holds them has answered in time; the
+	// message names them, and for the others it is done.
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
 	// Ring tells which node should be asked for which counter, and how to find that out
 	// of a request. The operator must have allowed it with --share-ring. To ask another
@@ -133,7 +136,8 @@ func (c *limiterClient) Ring(ctx context.Context, in *RingRequest, opts ...grpc.
 // A check that is denied is an answer, not an error. The status codes are
 // INVALID_ARGUMENT for what the asker must mend, PERMISSION_DENIED for what the
 // operator has not allowed, and UNAVAILABLE from a node that is stopping; in
-// each case nothing was decided or counted.
+// each case nothing was decided or counted. DEADLINE_EXCEEDED says that it may be
+// done all the same.
 type LimiterServer interface {
 	// Check decides one request.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
@@ -149,6 +153,8 @@ type LimiterServer interface {
 	CheckStream(grpc.BidiStreamingServer[CheckColumns, DecisionColumns]) error
 	// Reset forgets all that was counted for the keys of a request, and their
 	// blocks. The operator must have allowed it with --allow-reset.
+	// DEADLINE_EXCEEDED: of some keys nobody who holds them has answered in time; the
+	// message names them, and for the others it is done.
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
 	// Ring tells which node should be asked for which counter, and how to find that out
 	// of a request. The operator must have allowed it with --share-ring. To ask another

@@ -198,7 +198,7 @@ func (h *httpRemote) ask(ctx context.Context, r *limiter.Request) (a limiter.Ans
 		err := json.Unmarshal(answer, &problem)
 		switch {
 		case err != nil || problem.Detail == "":
-		case resp.StatusCode == http.StatusServiceUnavailable:
+		case resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusGatewayTimeout:
 			return a, unreachable(h.server, "%s", problem.Detail)
 		default:
 			return a, fmt.Errorf("node %s: %s", h.server, problem.Detail)

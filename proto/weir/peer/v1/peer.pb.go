@@ -1813,8 +1813,10 @@ type Refunds struct {
 	Times          []int64                `protobuf:"fixed64,7,rep,packed,name=times,proto3" json:"times,omitempty"`
 	Charged        []uint64               `protobuf:"varint,8,rep,packed,name=charged,proto3" json:"charged,omitempty"`
 	Sets           []uint64               `protobuf:"fixed64,9,rep,packed,name=sets,proto3" json:"sets,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// 1 heir, 2 sent, as those of checks.
+	Flags         []byte `protobuf:"bytes,10,opt,name=flags,proto3" json:"flags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Refunds) Reset() {
@@ -1906,6 +1908,13 @@ func (x *Refunds) GetCharged() []uint64 {
 func (x *Refunds) GetSets() []uint64 {
 	if x != nil {
 		return x.Sets
+	}
+	return nil
+}
+
+func (x *Refunds) GetFlags() []byte {
+	if x != nil {
+		return x.Flags
 	}
 	return nil
 }
@@ -2356,7 +2365,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05rules\x18\x04 \x03(\rR\x05rules\x12\x14\n" +
 	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x18\n" +
 	"\aindexes\x18\x06 \x01(\fR\aindexes\x12\x14\n" +
-	"\x05costs\x18\a \x03(\rR\x05costs\"\xef\x01\n" +
+	"\x05costs\x18\a \x03(\rR\x05costs\"\x85\x02\n" +
 	"\aRefunds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x12\n" +
@@ -2366,7 +2375,9 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x0fepoch_instances\x18\x06 \x03(\x06R\x0eepochInstances\x12\x14\n" +
 	"\x05times\x18\a \x03(\x10R\x05times\x12\x18\n" +
 	"\acharged\x18\b \x03(\x04R\acharged\x12\x12\n" +
-	"\x04sets\x18\t \x03(\x06R\x04sets\"\xea\x03\n" +
+	"\x04sets\x18\t \x03(\x06R\x04sets\x12\x14\n" +
+	"\x05flags\x18\n" +
+	" \x01(\fR\x05flags\"\xea\x03\n" +
 	"\aReplies\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1a\n" +

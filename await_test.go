@@ -1,0 +1,115 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+const closedHundred = `version: 1
+defaults: {on_unreachable: closed}
+rules: [{name: towns, match: {path: "^/towns"}, limits: [{name: day, limit: 100, window: 1d, algorithm: fixed_window, align: first_hit}]}]
+`
+
+// orphans opens two members and has one crash; what that one owned nobody can take
+// over, for under closed it takes a majority. It returns the other, and a request
+// about such a key.
+func orphans(t *testing.T, deadline time.Duration) (*weir.Node, *weir.Request) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("long under the race detector; make wire runs it")
+	}
+	a := memberConfig("node-1", closedHundred)
+	a.Cluster.Deadline = deadline
+	first := open(t, a)
+	second := open(t, memberConfig("node-2", closedHundred, gossipAddr(first)))
+	together(t, []*weir.Node{first, second})
+	r := &weir.Request{Path: "/towns"}
+	var d weir.Decision
+	for u := 'a'; ; u++ {
+		r.User = string(u)
+		if err := first.Check(t.Context(), r, &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Limit(0).Owner == "node-2" {
+			break
+		}
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return first, r
+}
+
+// brief is a context that ends as soon as somebody waits for its end.
+type brief struct {
+	context.Context
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (b *brief) Done() <-chan struct{} {
+	b.once.Do(func() { close(b.ended) })
+	return b.ended
+}
+
+func (b *brief) Err() error {
+	select {
+	case <-b.ended:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// Whoever waits for an owner that is gone waits no longer than his context, and is
+// told what is not known.
+func TestContextsEndTheWait(t *testing.T) {
+	node, r := orphans(t, time.Minute)
+	var d weir.Decision
+	for name, ask := range map[string]func(ctx context.Context) error{
+		"Check": func(ctx context.Context) error { return node.Check(ctx, r, &d) },
+		"Peek":  func(ctx context.Context) error { return node.Peek(ctx, r, &d) },
+		"Refund": func(ctx context.Context) error {
+			return node.Refund(ctx, r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
+		},
+		"Reset": func(ctx context.Context) error { _, err := node.Reset(ctx, r); return err },
+		"CheckBatch": func(ctx context.Context) error {
+			ds := make([]weir.Decision, 2)
+			err := node.CheckBatch(ctx, []weir.Request{*r, {Path: "/other"}}, ds)
+			var bad *weir.BatchError
+			if !strings.Contains(err.Error(), "may have been") {
+				return err
+			}
+			if !errors.As(err, &bad) || len(bad.Index) != 1 || bad.Index[0] != 0 || ds[0].Allowed || !ds[1].Allowed {
+				t.Errorf("a batch: %v, %+v", err, ds)
+			}
+			return err
+		},
+	} {
+		ctx := &brief{Context: t.Context(), ended: make(chan struct{})}
+		if err := ask(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "may have been") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := ask(ctx); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "may have been") {
+			t.Errorf("%s with a context that has ended: %v", name, err)
+		}
+	}
+}
+
+// A reset or refund that nobody answers fails, and names its key.
+func TestResetsThatNobodyAnswers(t *testing.T) {
+	node, r := orphans(t, 100*time.Millisecond)
+	_, reset := node.Reset(t.Context(), r)
+	refund := node.Refund(t.Context(), r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
+	for what, err := range map[string]error{"reset": reset, "refund": refund} {
+		if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), `"/towns:`+r.User) {
+			t.Errorf("a %s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package cluster
+
+import "github.com/weirlimit/weir/limiter"
+
+// here runs an operation at this node.
+func (o *op) here(t *turn) {
+	q := parked{kind: o.kind, receipt: o.receipt, reserve: o.reserve, reply: replyTo{op: o}, until: o.until}
+	switch v, _ := o.run(t, &q); v {
+	case answered:
+	case notOwner, overloaded:
+		o.later(t, retryEvery)
+	default:
+		o.mu.Lock()
+		o.again, o.owner = 0, o.c.self
+		o.mu.Unlock()
+	}
+}
+
+// asHeir runs an operation at this node, which is thought to be the heir.
+func (o *op) asHeir(t *turn, sent bool) {
+	q := parked{kind: o.kind, receipt: o.receipt, reserve: o.reserve, heir: true, sent: sent, reply: replyTo{op: o}, until: o.until}
+	switch v, _ := o.run(t, &q); v {
+	case notOwner, overloaded:
+		o.later(t, retryEvery)
+	}
+}
+
+// run handles an operation at this node, in memory of its own: at the deadline a
+// policy writes the caller's, and whoever waits no longer has it back, while
+// this may be at work.
+func (o *op) run(t *turn, q *parked) (verdict, *part) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return answered, nil
+	}
+	o.tried = true
+	q.charge = o.charge.Clone()
+	o.mu.Unlock()
+	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
+	if o.idle != nil {
+		idle = new(limiter.Decision)
+	}
+	v, at := o.c.handle(t, q, answer, idle)
+	switch v {
+	case answered:
+		o.decided(t, q.charge, answer, idle, q.count)
+	case withheld:
+	default:
+		o.mu.Lock()
+		o.tried = false
+		o.mu.Unlock()
+	}
+	return v, at
+}
+
+// decided ends an operation that this node has executed.
+func (o *op) decided(t *turn, charge *limiter.Charge, answer, idle *limiter.Decision, counters int) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	o.ended, o.by, o.outcome = true, o.c.self, Outcome{Counters: counters}
+	if answer != o.answer {
+		o.charge.Unnamed = charge.Unnamed
+		*o.answer = *answer
+		if o.idle != nil && idle != nil {
+			*o.idle = *idle
+		}
+	}
+	o.mu.Unlock()
+	o.retire(t)
+}
+
+// reply sends a decision to whoever asked.
+func (c *Core) reply(t *turn, h *held) {
+	if h.reply.op != nil {
+		h.reply.op.decided(t, h.charge, h.answer, h.idle, 0)
+		return
+	}
+	c.sendReply(t, h.reply, h.answer, h.idle)
+}

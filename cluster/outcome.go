@@ -1,0 +1,38 @@
+package cluster
+
+import "github.com/weirlimit/weir/limiter"
+
+// Outcome is what came of a reset or a refund. The bits of Unanswered and Maybe
+// are those of the charge's keys, the first key's the lowest.
+type Outcome struct {
+	// Counters is how many counters a reset forgot.
+	Counters int
+	// Unanswered names the keys of which nobody who holds them answered before the
+	// deadline; 0: all is done, or is void.
+	Unanswered uint32
+	// Maybe names those of them that were asked of somebody: it may be done or not.
+	// For the others of Unanswered nothing was done.
+	Maybe uint32
+}
+
+// unanswered is the outcome where nobody answered.
+func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
+	x.Unanswered = 1<<k.Len() - 1
+	if maybe {
+		x.Maybe = x.Unanswered
+	}
+	return x
+}
+
+// outcome sums what came of the parts.
+func (s *several) outcome() (x Outcome) {
+	for _, r := range s.parts {
+		part := &r.op.outcome
+		x.Counters += part.Counters
+		for j, i := range r.keys {
+			x.Unanswered |= part.Unanswered >> j & 1 << i
+			x.Maybe |= part.Maybe >> j & 1 << i
+		}
+	}
+	return x
+}
