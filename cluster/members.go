@@ -62,24 +62,32 @@ func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
 	}
 }
 
+// count returns how many members count: all that are known, and without those
+// that have been dead for long, of which only a majority forgets by itself: of
+// those that counted, more than half were alive when the time of the dead one was
+// over, or are alive now.
 func (b *peerBook) count(now limiter.Tick) (known, recent int) {
 	live := 0
+	var dead []limiter.Tick // since when
 	for _, a := range b.known {
-		if a.live {
+		switch {
+		case a.live:
 			live++
+		case !a.gone:
+			dead = append(dead, a.since)
 		}
 	}
-	for _, a := range b.known {
-		if a.gone {
-			continue
+	slices.Sort(dead)
+	known = live + len(dead)
+	recent = known
+	for _, since := range dead {
+		over := since + staleAfter
+		later, _ := slices.BinarySearch(dead, over+1)
+		alive := live + len(dead) - later // then, or now
+		if now < over || 2*alive <= recent {
+			break
 		}
-		known++
-		if a.live || now-a.since < staleAfter {
-			recent++
-		}
-	}
-	if 2*live <= recent {
-		return known, known // only a majority forgets by itself
+		recent--
 	}
 	return known, recent
 }

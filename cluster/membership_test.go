@@ -253,6 +253,51 @@ func TestDeadAge(t *testing.T) {
 	}
 }
 
+// A minority forgets nobody by itself, however long the others are gone: what is a
+// split to it must not become a cluster of its own. Members that die one after the
+// other are forgotten in turn, as long as a majority was there each time.
+func TestOnlyAMajorityForgets(t *testing.T) {
+	everybody := []peer.Member{
+		other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active), other("e", 50, peer.Active),
+	}
+	for name, one := range map[string]struct {
+		deaths []int // how many die at once, every 20 minutes
+		recent int
+	}{
+		"a minority":                      {[]int{3}, 5},
+		"half of four":                    {[]int{1, 2}, 4},
+		"a majority":                      {[]int{2}, 3},
+		"one after the other":             {[]int{1, 1, 1}, 2},
+		"the last two":                    {[]int{1, 1, 1, 1}, 2},
+		"a minority, though not at first": {[]int{2, 2}, 3},
+	} {
+		j := newJoiner(0)
+		members := slices.Clone(everybody)
+		j.Update(members)
+		j.pass(ms)
+		gone := 0
+		for _, n := range one.deaths {
+			for range n {
+				members[gone].State = peer.Dead
+				gone++
+			}
+			j.Update(members)
+			j.pass(20 * limiter.Minute)
+		}
+		if v := j.core.View(); v.Known != 5 || v.Recent != one.recent {
+			t.Errorf("%s: %d and %d count, want 5 and %d", name, v.Known, v.Recent, one.recent)
+		}
+		for i := range members { // and who comes back counts
+			members[i].State = peer.Active
+		}
+		j.Update(members)
+		j.pass(ms)
+		if v := j.core.View(); v.Known != 5 || v.Recent != 5 {
+			t.Errorf("%s: %d and %d count after all are back", name, v.Known, v.Recent)
+		}
+	}
+}
+
 // Of changes that come while a ring is built only the last is built.
 func TestNewestWins(t *testing.T) {
 	j := newJoiner(0)
