@@ -51,6 +51,8 @@ type member struct {
 	counted  uint64                 // checks, by report only
 	reported [cluster.Events]uint64 // by report only
 
+	complaints complaints
+
 	// closing is held for reading by each check, so that none is under way when the
 	// core stops.
 	closing sync.RWMutex
@@ -234,10 +236,9 @@ type listener member
 // Event implements cluster.Observer: the core counts for itself.
 func (*listener) Event(cluster.Event, int) {}
 
-// Complain is told of what the core could not do.
-func (l *listener) Complain(what string, err error) {
-	l.log.Error("the cluster cannot do something", "what", what, "error", err)
-}
+// Complain is told of what the core could not do. It is said with the next
+// report.
+func (l *listener) Complain(what string, err error) { l.complaints.add(what, err) }
 
 // onMembers takes in who is there: who it is now, which may be news since the
 // call.
@@ -357,6 +358,7 @@ func (m *member) report() {
 			m.log.Debug("partitions changed", "what", e.String(), "times", news)
 		}
 	}
+	m.complaints.report(m.log)
 	m.sched.After(reportEvery, m.report)
 }
 
