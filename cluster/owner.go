@@ -425,9 +425,10 @@ func (p *part) expireHeld(t *turn) {
 	}
 }
 
-// source tells as what this node decides.
+// source tells as what this node decides: as heir until it has one of its own, or
+// nobody could be, for then the takeover is over.
 func (p *part) source() limiter.Source {
-	if p.own != nil && p.own.tookOver {
+	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.unguarded() {
 		return limiter.SourceHeir
 	}
 	return limiter.SourceOwner

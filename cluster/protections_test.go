@@ -294,3 +294,71 @@ func TestThePingIsSentAfterTheWaitBegan(t *testing.T) {
 		t.Errorf("%d checks are answered, want both: no ping was answered for 50 ms", answered)
 	}
 }
+
+// An heir is given up by how long it has been silent, whoever waits: the policy lets
+// replies go sooner, and each wait would begin anew. One that answered has its time
+// again.
+func TestAnHeirIsGivenUpByItsSilence(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		c, p, h, charge := single(t, limiter.UnreachableLocal)
+		own(c, p, 3)
+		answered := 0
+		ask := func() { c.Begin(charge.Clone(), new(limiter.Decision), h.now+limiter.Second, func() { answered++ }) }
+		ask() // D is 5: answered, and sent to the heir
+		h.pass(batchEvery + tickEvery)
+		sent := drain(c)[other].Batches
+		if len(sent) != 1 || answered != 1 {
+			t.Fatalf("premise: %d batches are sent, and %d checks answered", len(sent), answered)
+		}
+		h.pass(85 * limiter.Millisecond)
+		if answers {
+			c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{
+				{Partition: p.id, Epoch: p.epoch, Ping: sent[0].Ping, Seq: sent[0].Seq, Appointment: 1, Owner: p.epoch},
+			}})
+			ask()
+		}
+		ask() // it waits from now on, 100 ms after the first
+		if got := p.own.shunned; got != 0 {
+			t.Fatalf("after 100 ms %v is given up", got)
+		}
+		h.pass(40 * limiter.Millisecond)
+		renews := false
+		for _, q := range drain(c)[third].Claims {
+			renews = renews || q.Kind == peer.Renew
+		}
+		if renews == answers || (p.own.shunned == other) == answers {
+			t.Errorf("answered %t: after 140 ms %v is given up, renewal %t", answers, p.own.shunned, renews)
+		}
+	}
+}
+
+// After a takeover the answers are the heir's until it has an heir of its own, or is
+// alone; then they are the owner's.
+func TestTheSourceAfterATakeover(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	source := func() limiter.Source {
+		q, d := charge.Clone(), new(limiter.Decision)
+		q.Peek = true
+		c.Begin(q, d, 0, func() {})
+		return d.Source
+	}
+	own(c, p, 3)
+	if got := source(); got != limiter.SourceOwner {
+		t.Errorf("an owner answers as %v", got)
+	}
+	p.own.tookOver = true
+	heir := p.own.heir
+	p.own.heir = nil
+	if got := source(); got != limiter.SourceHeir {
+		t.Errorf("who has just taken over answers as %v", got)
+	}
+	p.own.heir = heir
+	if got := source(); got != limiter.SourceOwner {
+		t.Errorf("who has taken over, and has an heir, answers as %v", got)
+	}
+	p.own.heir = nil
+	c.SetView(NewView(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, 3, 1))
+	if got := source(); got != limiter.SourceOwner {
+		t.Errorf("who has taken over, and is alone, answers as %v", got)
+	}
+}

@@ -9,7 +9,8 @@ const (
 	SourceNone Source = iota
 	// SourceOwner: the owner of the counters.
 	SourceOwner
-	// SourceHeir: the owner's heir, because the owner could not be asked.
+	// SourceHeir: the owner's heir, because the owner could not be asked. It is the
+	// owner when it has an heir in turn.
 	SourceHeir
 	// SourceFallbackOpen, SourceFallbackLocal and SourceFallbackClosed: the
 	// rule's policy, because neither could be asked.
