@@ -46,3 +46,40 @@ func TestSeveralAfterTheDeadline(t *testing.T) {
 		t.Errorf("told %d times, and afterwards there are %d limits", told, answer.Len())
 	}
 }
+
+// What a part has charged is taken back whole where another part denies: each limit
+// of it, by one receipt, and nothing is waited for.
+func TestCancelsTakeBackEveryLimit(t *testing.T) {
+	c, _, h, like := single(t, limiter.UnreachableLocal)
+	short, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	like.Key(0).Rule = &limiter.Rule{Name: "two", Limits: []*limiter.Limit{like.Key(0).Rule.Limits[0], short}}
+	charge := spread(c, like, third, other)
+	answer, told := new(limiter.Decision), 0
+	c.Begin(charge, answer, h.now+limiter.Second, func() { told++ })
+	out := drain(c)
+	reply := func(from peer.Instance, allowed bool, charged uint64) {
+		r := peer.Result{Allowed: allowed, Remaining: 3}
+		c.Deliver(&peer.Frame{
+			From: from, To: self, Results: []peer.Result{r, r, r, r},
+			Replies: []peer.Reply{{ID: out[from].Checks[0].ID, Status: peer.Decided, Results: 2, Idle: true, Receipt: peer.Receipt{
+				Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: charged, Set: 5,
+			}}},
+		})
+	}
+	reply(third, true, 3)
+	reply(other, false, 0)
+	if told != 1 || answer.Allowed || answer.Receipt.Charged != 0 {
+		t.Fatalf("told %d times: %+v", told, answer)
+	}
+	want := peer.Refund{Keys: 1, Kind: peer.RefundAll, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: 3, Set: 5}}
+	after := drain(c)
+	if q := after[third].Refunds; len(q) != 1 || q[0] != want {
+		t.Errorf("taken back is %+v, want %+v", q, want)
+	}
+	if q := after[other].Refunds; len(q) != 0 {
+		t.Errorf("of who charged nothing is taken back %+v", q)
+	}
+}
