@@ -70,7 +70,7 @@ type Config struct {
 	// RulesFile names the rules in errors; default "rules". It is not opened.
 	RulesFile string
 	// MaxKeys bounds how many counters, one for each key and limit, the node
-	// holds; default 10,000,000, about 800 MB when full. More take more memory;
+	// holds; default 10,000,000, about 800 MB when full (80 bytes each). More take more memory;
 	// fewer make a flood of keys meet Overflow sooner. A counter that has not
 	// recovered is never dropped for another. A check needs as many as it has
 	// limits, for each of its keys; below that every new key is denied.

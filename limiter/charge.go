@@ -47,7 +47,7 @@ const (
 	// ReplicationStrict answers an admission only after the heir has it.
 	ReplicationStrict
 	// ReplicationOff never waits for a copy, and nothing is promised of the count
-	// after a crash.
+	// after a crash. Copies are made all the same, in batches, so most of it is there.
 	ReplicationOff
 )
 

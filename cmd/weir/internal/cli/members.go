@@ -236,7 +236,8 @@ func (a *app) topCommand() *cobra.Command {
 		Short: "List the keys that are asked for most, and denied most",
 		Long: `Lists the keys that a node, and the other members of its cluster, were asked for
 most and denied most since they started. Each member lists the keys that it owns.
-The first list is counted in a sample.
+The first list is counted in a sample. A key's name does not tell its rule: keys of
+several rules that have the same parts are added up.
 
 Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		Example: `  weir top
@@ -301,7 +302,8 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 	return &out, nil
 }
 
-// mostOf adds up what members say of one key, and keeps the n highest.
+// mostOf adds up what is said of one name, and keeps the n highest. Several members
+// may say it, or one of several rules' keys.
 func mostOf(keys []transport.TopKey, n int) []transport.TopKey {
 	at := map[string]int{}
 	out := []transport.TopKey{}
