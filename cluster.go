@@ -151,6 +151,9 @@ type MemberInfo struct {
 	// Version of its program, and the hash of its rules.
 	Version   string
 	RulesHash uint64
+	// Unreachable tells that the node that was asked sees its gossip, and has no
+	// connection to its peer port, which is a fault if it stays so; false of the dead.
+	Unreachable bool
 	// Share is the part of the partitions, 0 to 1, that it should own.
 	Share float64
 	// Self tells that it is the node that was asked. The fields that follow are
@@ -170,6 +173,9 @@ type MemberInfo struct {
 type ClusterStats struct {
 	// Members counts those that this node sees, by state, itself included.
 	Members map[string]int
+	// Unreachable counts those of them, the dead apart, to whose peer port this node
+	// has no connection.
+	Unreachable int
 	// Share is the part of the partitions that this node should own.
 	Share float64
 	// Summary is what it holds.

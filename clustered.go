@@ -192,8 +192,10 @@ func orUnknown(addr string) string {
 // Ready tells why the node should not be asked, nil if it may be. A node of a
 // cluster is ready when it has joined and holds what it should, and stays so
 // until it leaves; one that cannot get what it should hold (a minority, say) is
-// ready ten seconds after it joined, and answers by policy. The errors wrap
-// [ErrJoining], [ErrSettling] or [ErrLeaving], or are [ErrClosed].
+// ready ten seconds after it joined, and answers by policy. But a node that sees
+// others, more than a minority, and can talk to none of them is not ready before it
+// can, and does not join before. The errors wrap [ErrJoining], [ErrSettling] or
+// [ErrLeaving], or are [ErrClosed].
 func (n *Node) Ready() error {
 	switch {
 	case n.closed.Load():
@@ -271,6 +273,7 @@ func (m *member) infos(n *Node) []MemberInfo {
 		if o.State != peer.Dead {
 			info.Share = shares[o.Instance]
 		}
+		info.Unreachable = m.unreachable(o, self)
 		if o.Name == self {
 			s := m.core.Summary()
 			info.Self, info.Keys, info.Checks, info.ChecksPerSecond = true, n.table.Stats().Keys, m.checks.Load(), m.rate.Load()
@@ -279,6 +282,30 @@ func (m *member) infos(n *Node) []MemberInfo {
 		out[i] = info
 	}
 	return out
+}
+
+// unreachable tells whether a member gossips and has no connection to this node.
+func (m *member) unreachable(o *peer.Member, self string) bool {
+	return o.Name != self && o.State != peer.Dead && !m.core.Reaches(o.Instance)
+}
+
+// worry says what keeps this node from holding what it should.
+func (m *member) worry(w cluster.Worry) {
+	whom := []any{"state", w.State.String(), "unsettled", w.Unsettled, "members", w.Others, "unreached", len(w.Unreached)}
+	if len(w.Unreached) > 0 {
+		whom = append(whom, "which", cluster.NameMembers(w.Unreached))
+	}
+	switch {
+	case !w.Ready:
+		m.log.Warn("this node sees others by gossip and has no connection to any, so it does not become ready: "+cluster.CheckPeerAddr, whom...)
+	case w.Minority:
+		m.log.Warn("this node is ready although not all partitions are settled, as it sees no more than half of the members: "+
+			"policies answer until it sees more, or those that do not come back are forgotten (weir members forget)", whom...)
+	case len(w.Unreached) > 0:
+		m.log.Warn("this node is ready although not all partitions are settled, as it has no connection to some members: "+cluster.CheckPeerAddr, whom...)
+	default:
+		m.log.Warn("this node is ready although not all partitions are settled: members may have too little CPU, or not reach each other", whom...)
+	}
 }
 
 // Forget has a dead member count no more, for whatever asks for every member or
@@ -315,12 +342,17 @@ func (n *Node) ClusterStats() (ClusterStats, bool) {
 	m := n.member
 	s := ClusterStats{Members: map[string]int{}, Summary: m.core.Summary(), Events: map[string]uint64{}}
 	m.mu.Lock()
-	for _, o := range m.members() {
-		s.Members[o.State.String()]++
-	}
+	members := m.members()
 	s.RulesDiffer = m.differ != ""
 	m.mu.Unlock()
-	s.Share = m.core.View().Shares()[m.membership.Self().Instance]
+	self := m.membership.Self()
+	for i := range members {
+		s.Members[members[i].State.String()]++
+		if m.unreachable(&members[i], self.Name) {
+			s.Unreachable++
+		}
+	}
+	s.Share = m.core.View().Shares()[self.Instance]
 	for e := range cluster.Events {
 		s.Events[e.String()] = m.core.Count(e)
 	}

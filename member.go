@@ -178,7 +178,7 @@ func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
 	w.links.Store(m.links)
 	config := cluster.MembershipConfig{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Tell: m.tell, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
+		Tell: m.tell, Worry: m.worry, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
 		config.Seeds = m.gossip.JoinAddresses

@@ -79,6 +79,9 @@ func (c *Core) Partitions() []int {
 // View returns the view that is in force.
 func (c *Core) View() *View { return c.view.Load() }
 
+// Reaches tells whether there is a direct connection to a member.
+func (c *Core) Reaches(i peer.Instance) bool { return c.reachable(i) }
+
 // Settled tells whether every partition is as the view calls for: owned by its
 // owner in the ring, with its successor as heir, as far as this node has a part
 // in it.

@@ -53,6 +53,10 @@ type MembershipConfig struct {
 	// included. It is asked while the node is joining, and nil for a node that
 	// joins nobody, which is active at once.
 	Seeds func() int
+	// Worry, unless nil, is told what keeps the node from holding what it should,
+	// once for each stage that it is kept from. It is called by the scheduler, or
+	// whoever calls [Membership.Ready], and must not wait.
+	Worry func(w Worry)
 	// Complain is told of a ring that cannot be built; the old view stays in force.
 	Complain func(err error)
 }
@@ -73,6 +77,8 @@ type Membership struct {
 	began    limiter.Tick             // of this state
 	changed  limiter.Tick             // when the live ones changed last
 	settled  bool                     // once; a ready node stays so until it leaves
+	told     *Worry                   // the last that Worry was told; nil if there was none
+	empty    bool                     // it leaves and was never active, so that it holds nothing
 	leaveBy  limiter.Tick
 	left     func(whole bool)
 	closed   bool
@@ -216,23 +222,32 @@ func (m *Membership) look() {
 	}
 	now := m.config.Scheduler.Now()
 	joined := m.self.State == peer.Joining && m.joined(now)
+	var worry *Worry
+	if joined && m.cutOff(peer.Active) {
+		joined, worry = false, m.worry(0)
+	}
 	if joined {
 		m.self.State, m.began = peer.Active, now
 		m.publishLocked()
 	}
-	settling := m.self.State == peer.Active && !m.settled
+	ready := m.settled
+	long := now-m.began >= settledWithin // it may be cut off, and the dead age all the same
 	m.mu.Unlock()
+	m.say(worry)
 	if joined {
 		m.tell()
 	}
 	next := lookEvery
 	switch {
 	case joined:
-	case settling:
-		m.settle(now)
-	case m.State() == peer.Active:
+	case ready:
 		next = recountEvery
 		m.recount()
+	default:
+		m.settle(now)
+		if long {
+			m.recount()
+		}
 	}
 	m.config.Scheduler.After(next, m.look)
 }
@@ -248,17 +263,6 @@ func (m *Membership) joined(now limiter.Tick) bool {
 
 // inForce tells whether the core has the view of what is known. m.mu is held.
 func (m *Membership) inForce() bool { return !m.building }
-
-// settle notes that the node holds what it should, or has tried for long
-// enough: a minority, for one, never will.
-func (m *Membership) settle(now limiter.Tick) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.settled && m.self.State == peer.Active && m.inForce() {
-		m.settled = now-m.began >= settledWithin || m.config.Core.Settled()
-	}
-	return m.settled
-}
 
 // recount has a view with other counts built, if they changed with time.
 func (m *Membership) recount() {
@@ -307,25 +311,6 @@ func (m *Membership) Forget(name string) bool {
 	return ok
 }
 
-// Ready tells why the node is not ready to be asked, nil if it is: it is active,
-// and holds what it should, or has tried for ten seconds. Once ready it stays so
-// until it leaves. The errors wrap [ErrJoining], [ErrSettling] or [ErrLeaving].
-func (m *Membership) Ready() error {
-	m.mu.Lock()
-	state, others, since := m.self.State, len(m.others), m.began
-	m.mu.Unlock()
-	now := m.config.Scheduler.Now()
-	switch {
-	case state == peer.Leaving:
-		return ErrLeaving
-	case state == peer.Joining:
-		return fmt.Errorf("%w: it sees %d other members, since %v", ErrJoining, others, (now - since).Duration())
-	case !m.settle(now):
-		return fmt.Errorf("%w: %d of them", ErrSettling, len(m.config.Core.Unsettled(len(m.config.Core.Partitions()))))
-	}
-	return nil
-}
-
 // Leave has the node hand over what it owns, and calls left once: with true when
 // nothing depends on it any more, with false after ten seconds. Until [Membership.Close]
 // it still answers. A second call returns [ErrLeaving].
@@ -336,6 +321,7 @@ func (m *Membership) Leave(left func(whole bool)) error {
 		return ErrLeaving
 	}
 	now := m.config.Scheduler.Now()
+	m.empty = m.self.State == peer.Joining
 	m.self.State, m.began, m.leaveBy, m.left = peer.Leaving, now, now+leaveWithin, left
 	m.publishLocked()
 	m.mu.Unlock()
@@ -347,9 +333,9 @@ func (m *Membership) Leave(left func(whole bool)) error {
 // vacate waits until the node may go.
 func (m *Membership) vacate() {
 	m.mu.Lock()
-	closed, built, by := m.closed, m.inForce(), m.leaveBy
+	closed, built, by, empty := m.closed, m.inForce(), m.leaveBy, m.empty
 	m.mu.Unlock()
-	whole := built && m.config.Core.Vacated()
+	whole := built && (empty || m.config.Core.Vacated())
 	now := m.config.Scheduler.Now()
 	switch {
 	case closed || whole || now >= by:

@@ -73,6 +73,7 @@ type joiner struct {
 	rings [][]string
 	fails error // of building a ring
 	wrong []error
+	worry []cluster.Worry
 }
 
 const ms = limiter.Millisecond
@@ -100,6 +101,7 @@ func newJoiner(seeds int) *joiner {
 			return ring.New(names)
 		},
 		Tell:     func(m peer.Member) { j.told = append(j.told, m) },
+		Worry:    func(w cluster.Worry) { j.worry = append(j.worry, w) },
 		Complain: func(err error) { j.wrong = append(j.wrong, err) },
 	}
 	if seeds > 0 {
@@ -113,11 +115,11 @@ func other(name string, instance peer.Instance, state peer.State) peer.Member {
 	return peer.Member{Name: name, Instance: instance, State: state}
 }
 
-// until passes time in steps until the node has a state, and returns how long
-// that took; the longest that is waited for is a minute.
-func (j *joiner) until(state peer.State) limiter.Tick {
+// active passes time in steps until the node is active, and returns how long that
+// took; the longest that is waited for is a minute.
+func (j *joiner) active() limiter.Tick {
 	began := j.now
-	for j.State() != state && j.now-began < limiter.Minute {
+	for j.State() != peer.Active && j.now-began < limiter.Minute {
 		j.pass(10 * ms)
 	}
 	return j.now - began
@@ -149,12 +151,12 @@ func TestFirstNodeStartsAlone(t *testing.T) {
 	if err := j.Ready(); !errors.Is(err, cluster.ErrJoining) {
 		t.Errorf("while joining it says %v", err)
 	}
-	within(t, "active without anybody to join", j.until(peer.Active), 3*limiter.Second, 3100*ms)
+	within(t, "active without anybody to join", j.active(), 3*limiter.Second, 3100*ms)
 	if len(j.told) != 1 || j.told[0].State != peer.Active {
 		t.Errorf("the others were told %v", j.told)
 	}
 	j = newJoiner(3)
-	within(t, "active where nobody answers", j.until(peer.Active), 10*limiter.Second, 10100*ms)
+	within(t, "active where nobody answers", j.active(), 10*limiter.Second, 10100*ms)
 	within(t, "ready where nobody answers", func() limiter.Tick {
 		began := j.now
 		for j.Ready() != nil && j.now-began < limiter.Minute {
@@ -168,13 +170,15 @@ func TestFirstNodeStartsAlone(t *testing.T) {
 // what they hold, so it is not informed, and the longer wait counts.
 func TestViewStandsStill(t *testing.T) {
 	j := newJoiner(2)
+	j.core.Up(10)
 	j.Update([]peer.Member{other("a", 10, peer.Active), j.Self()})
 	j.pass(2 * limiter.Second)
 	j.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Joining), j.Self()})
-	within(t, "active after the view changed", j.until(peer.Active), 3*limiter.Second, 3100*ms)
+	within(t, "active after the view changed", j.active(), 3*limiter.Second, 3100*ms)
 
 	j = newJoiner(2)
 	for i := range 40 { // it never stands still
+		j.core.Up(peer.Instance(100 + i))
 		j.Update([]peer.Member{other("a", peer.Instance(100+i), peer.Active)})
 		j.pass(limiter.Second)
 	}
@@ -186,6 +190,7 @@ func TestViewStandsStill(t *testing.T) {
 // What changes of a member without changing who is there is no new view.
 func TestMetadataIsNoChange(t *testing.T) {
 	j := newJoiner(2)
+	j.core.Up(10)
 	a := other("a", 10, peer.Active)
 	j.Update([]peer.Member{a})
 	for range 30 {
@@ -353,6 +358,26 @@ func TestLeaveAlone(t *testing.T) {
 	}
 	if err := j.Ready(); !errors.Is(err, cluster.ErrLeaving) {
 		t.Errorf("while leaving it is ready: %v", err)
+	}
+	j.pass(100 * ms)
+	select {
+	case ok := <-whole:
+		if !ok {
+			t.Error("not all was handed over")
+		}
+	default:
+		t.Error("it never left")
+	}
+}
+
+// Who was never in the ring has nothing to hand over, and need not reach anybody.
+func TestLeaveWhileJoining(t *testing.T) {
+	j := newJoiner(2)
+	j.Update([]peer.Member{other("a", 10, peer.Active)})
+	j.pass(5 * limiter.Second)
+	whole := make(chan bool, 1)
+	if err := j.Leave(func(ok bool) { whole <- ok }); err != nil {
+		t.Fatal(err)
 	}
 	j.pass(100 * ms)
 	select {

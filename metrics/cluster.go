@@ -8,6 +8,9 @@ import (
 type ClusterStats struct {
 	// Members counts the members that the node sees, by state.
 	Members map[string]int
+	// Unreachable counts those of them, the dead apart, to whom there is no
+	// connection.
+	Unreachable int
 	// Share is the part of the partitions, 0 to 1, that the node should own.
 	Share float64
 	// Owned, Heirs, Copies and Sealed count partitions by what the node is to
@@ -33,7 +36,7 @@ type clusterCollector struct {
 
 	members, share, partitions, unsettled *prometheus.Desc
 	withheld, parked, lag, unacknowledged *prometheus.Desc
-	events, differ                        *prometheus.Desc
+	events, differ, unreachable           *prometheus.Desc
 }
 
 func newClusterCollector(stats func() ClusterStats) *clusterCollector {
@@ -43,6 +46,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 	return &clusterCollector{
 		stats:          stats,
 		members:        desc("members", "Members of the cluster that the node sees, by state.", "state"),
+		unreachable:    desc("members_unreachable", "Members that gossip sees alive and to whose peer port the node has no connection."),
 		share:          desc("ring_share", "Part of the partitions that the node should own, 0 to 1."),
 		partitions:     desc("partitions", "Partitions by what the node is to them: owned, heir, copy, sealed.", "state"),
 		unsettled:      desc("partitions_unsettled", "Partitions that are not as the members call for."),
@@ -58,7 +62,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 // Describe implements [prometheus.Collector].
 func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.members, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ,
+		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ,
 	} {
 		out <- d
 	}
@@ -73,6 +77,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	for _, state := range []string{"joining", "active", "leaving", "dead"} {
 		gauge(c.members, float64(s.Members[state]), state)
 	}
+	gauge(c.unreachable, float64(s.Unreachable))
 	gauge(c.share, s.Share)
 	gauge(c.partitions, float64(s.Owned), "owned")
 	gauge(c.partitions, float64(s.Heirs), "heir")

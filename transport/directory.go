@@ -27,6 +27,8 @@ type Member struct {
 	Instance string `json:"instance"`
 	// State is joining, active, leaving or dead.
 	State string `json:"state"`
+	// Unreachable: the node that is asked has no connection to it, though it gossips.
+	Unreachable bool `json:"unreachable,omitempty"`
 	// Share of the ring, 0 to 1.
 	Share     float64 `json:"share"`
 	RulesHash string  `json:"rules_hash"`

@@ -33,6 +33,9 @@ var (
 	errDismissed = errors.New("it is no member any more")
 )
 
+// checkAddr is what to do about a member that lives and cannot be connected to.
+const checkAddr = "check where it listens for peers and what it advertises (--peer-addr, --advertise), and that nothing between blocks the port"
+
 // dialled is the stream of a session at the side that dialled.
 type dialled struct {
 	grpc.ClientStream
@@ -55,7 +58,7 @@ func (l *Links) dial(ctx context.Context, r *remote, addr string) error {
 	}
 	raw, err := new(net.Dialer).DialContext(limit, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("cannot connect: %w", err)
+		return fmt.Errorf("cannot connect: %w; if it runs, %s", err, checkAddr)
 	}
 	defer func() { _ = raw.Close() }() // for the case that gRPC never took it
 	client, err := l.newClient(addr, raw)
@@ -74,7 +77,7 @@ func (l *Links) dial(ctx context.Context, r *remote, addr string) error {
 		err = l.greet(stream, r)
 	}
 	if !unlimit() && err != nil && ctx.Err() == nil {
-		return fmt.Errorf("it did not answer within %s: %w", l.config.ConnectTimeout, err)
+		return fmt.Errorf("it did not answer within %s: %w; if it runs, %s", l.config.ConnectTimeout, err, checkAddr)
 	}
 	if err != nil {
 		return err

@@ -262,6 +262,7 @@ func TestDialsAPublicPort(t *testing.T) {
 		"silence": {silent.Addr().String(), "did not answer within 500ms"},
 		"nowhere": {"", "advertises no address"},
 		"no name": {"weir.invalid:1", "cannot connect"},
+		"nobody":  {"127.0.0.1:1", "connection refused; if it runs, check where it listens for peers and what it advertises (--peer-addr, --advertise)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t, 1, "", func(c *peerlink.Config) { c.ConnectTimeout = 500 * time.Millisecond })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,8 @@ const (
 	deadMost   = 5 * time.Second
 	grace      = 200 * time.Millisecond
 	settled    = time.Second // after so long a session counts as a success
+	// maxTold bounds the kinds of failures of which each is said once.
+	maxTold = 4
 )
 
 // remote is another instance, connected or to be connected to.
@@ -45,7 +48,7 @@ type remote struct {
 	ours    bool          // and it is one that we dialled
 	since   time.Time     // when it was attached
 	changed chan struct{} // has a token when something above changed
-	told    string        // the last failure that was logged
+	told    []string      // the kinds of failures that were logged since it was connected last
 }
 
 func newRemote(l *Links, i peer.Instance) *remote {
@@ -78,7 +81,7 @@ func (r *remote) attach(s *session, ours bool) error {
 		r.mu.Lock()
 		old := r.session
 		if old == nil {
-			r.session, r.ours, r.since, r.told = s, ours, r.links.now(), ""
+			r.session, r.ours, r.since, r.told = s, ours, r.links.now(), nil
 			if ours {
 				r.dialing = false
 			}
@@ -148,14 +151,27 @@ func (r *remote) failed(err error) {
 	}
 	r.mu.Lock()
 	text := reasonOf(err)
-	news := text != r.told
-	r.told = text
+	kind := kindOf(text)
+	news := len(r.told) < maxTold && !slices.Contains(r.told, kind)
+	if news {
+		r.told = append(r.told, kind)
+	}
 	what, name, addr := r.describe(), r.member.Name, r.member.PeerAddr
 	r.mu.Unlock()
 	if news {
 		r.links.config.Logger.Warn("no connection to "+what+"; it is tried again, and this is said once",
 			"name", name, "instance", r.instance.String(), "addr", addr, "reason", text)
 	}
+}
+
+// kindOf is a reason without its digits: attempts of one kind differ by ports.
+func kindOf(reason string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, reason)
 }
 
 // keep connects to the remote, again and again, while it is wanted.

@@ -3,7 +3,9 @@ package peerlink
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -116,6 +118,52 @@ func TestProofs(t *testing.T) {
 	}
 	if err := node("", 1).verify(sideDialled, ha, hb, node("", 2).prove(sideDialled, ha, hb)); err != nil {
 		t.Errorf("two nodes without a secret: %v", err)
+	}
+}
+
+// deaf is Frames that only count how often nobody was reached.
+type deaf struct {
+	Frames
+	downs int
+}
+
+func (d *deaf) Up(peer.Instance)   {}
+func (d *deaf) Down(peer.Instance) { d.downs++ }
+
+// TestFailuresAreSaidOnce has many attempts fail, from other ports each time and by
+// turns for two reasons: each reason is said once until there was a connection, and
+// names the member and its address.
+func TestFailuresAreSaidOnce(t *testing.T) {
+	var log bytes.Buffer
+	d := &deaf{}
+	l := &Links{config: Config{Frames: d, Logger: slog.New(slog.NewTextHandler(&log, nil))}, now: time.Now}
+	r := newRemote(l, 5)
+	r.member = peer.Member{Name: "node-5", PeerAddr: "192.0.2.5:7947"}
+	fail := func() (lines int) {
+		log.Reset()
+		for i := range 1000 {
+			r.failed(fmt.Errorf("cannot connect: read tcp 192.0.2.1:%d->192.0.2.5:7947: connection reset by peer", 30000+i))
+			r.failed(errors.New("cannot connect: i/o timeout"))
+			r.failed(status.Error(codes.Aborted, "there is a connection already"))
+		}
+		return strings.Count(log.String(), "no connection to node \\\"node-5\\\" at 192.0.2.5:7947")
+	}
+	if lines := fail(); lines != 2 || strings.Count(log.String(), "\n") != 2 || d.downs != 2000 {
+		t.Errorf("%d lines for two reasons, told down %d times:\n%s", lines, d.downs, log.String())
+	}
+	for i := range 26 {
+		r.failed(errors.New("reason " + string(rune('a'+i))))
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != maxTold {
+		t.Errorf("%d lines, want %d for any number of reasons", lines, maxTold)
+	}
+	if err := r.attach(new(session), true); err != nil {
+		t.Fatal(err)
+	}
+	r.session = nil
+	r.live.Store(nil)
+	if lines := fail(); lines != 2 {
+		t.Errorf("%d lines after there was a connection:\n%s", lines, log.String())
 	}
 }
 

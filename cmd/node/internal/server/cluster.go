@@ -26,6 +26,7 @@ func (d directory) Members() []transport.Member {
 		out[i] = transport.Member{
 			Name: m.Name, Address: m.Address, Instance: m.Instance, State: m.State, Share: m.Share,
 			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, Version: m.Version,
+			Unreachable: m.Unreachable,
 		}
 		if m.Self {
 			out[i].Self = &transport.MemberSelf{
@@ -103,7 +104,7 @@ func (s *Server) top(n int) (hottest, denied []transport.TopKey) {
 func (s *Server) cluster() metrics.ClusterStats {
 	c, _ := s.node.ClusterStats()
 	return metrics.ClusterStats{
-		Members: c.Members, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
+		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
 		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked, LagSeconds: c.Lag.Duration().Seconds(),
 		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer,
 	}

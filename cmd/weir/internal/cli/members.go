@@ -200,12 +200,17 @@ func (a *app) membersText(list []transport.Member) string {
 	var t term.Table
 	head := func(s string) term.Cell { return term.Cell{Text: s, Paint: a.OutStyle.Bold} }
 	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"), head("unacked"), head("rules"))
-	hashes := map[string]bool{}
+	hashes, unreachable := map[string]bool{}, false
 	for i := range list {
 		m := &list[i]
 		row := []term.Cell{
 			{Text: term.Clean(m.Name)}, {Text: term.Clean(m.Address)}, {Text: term.Clean(m.State)},
 			{Text: fmt.Sprintf("%.1f %%", 100*m.Share)},
+		}
+		if m.Unreachable {
+			row[2].Text += ", unreachable"
+			row[2].Paint = a.OutStyle.Red
+			unreachable = true
 		}
 		if m.State == "dead" {
 			row[2].Paint = a.OutStyle.Red
@@ -223,6 +228,9 @@ func (a *app) membersText(list []transport.Member) string {
 	text := t.String()
 	if len(hashes) > 1 {
 		text += a.OutStyle.Red("Members have different rules.") + "\n"
+	}
+	if unreachable {
+		text += a.OutStyle.Red("The node that was asked has no connection to members: check their --peer-addr and --advertise.") + "\n"
 	}
 	return text
 }

@@ -114,6 +114,22 @@ func TestMembersWithDifferentRules(t *testing.T) {
 	}
 }
 
+// A member to which the node has no connection is shown as such, and pointed out.
+func TestMembersUnreachable(t *testing.T) {
+	addr, first := towns(t)
+	if _, out, _ := runAs(t, "members", "--server", addr); strings.Contains(out, "unreachable") || strings.Contains(out, "no connection") {
+		t.Error(out)
+	}
+	first.members[1].Unreachable = true
+	_, out, _ := runAs(t, "members", "--server", addr)
+	if !strings.Contains(out, "  active, unreachable  ") || !strings.Contains(out, "The node that was asked has no connection to members: check") {
+		t.Error(out)
+	}
+	if _, out, _ = runAs(t, "members", "--json", "--server", addr); strings.Count(out, `"unreachable": true`) != 1 {
+		t.Error(out)
+	}
+}
+
 func TestForget(t *testing.T) {
 	addr, first := towns(t)
 	status, out, errs := runAs(t, "members", "forget", "node-2", "--server", addr)

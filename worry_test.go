@@ -1,0 +1,39 @@
+package weir
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/peer"
+)
+
+// What keeps a node from holding what it should is one warning, which says how much
+// that is, why it may be, and what to do.
+func TestWorries(t *testing.T) {
+	far := []peer.Member{{Name: "node-2", PeerAddr: "h:1"}}
+	for _, c := range []struct {
+		worry cluster.Worry
+		says  []string
+	}{
+		{cluster.Worry{State: peer.Joining, Others: 1, Unreached: far}, []string{"does not become ready", "--advertise", "state=joining", `\"node-2\" at h:1`}},
+		{cluster.Worry{State: peer.Active, Unsettled: 9, Others: 1, Unreached: far}, []string{"does not become ready", "unsettled=9"}},
+		{cluster.Worry{State: peer.Active, Ready: true, Unsettled: 9, Minority: true}, []string{"is ready although", "no more than half", "weir members forget", "unsettled=9"}},
+		{cluster.Worry{State: peer.Active, Ready: true, Unsettled: 9, Others: 2, Unreached: far}, []string{"is ready although", "no connection to some", "unreached=1", `\"node-2\" at h:1`}},
+		{cluster.Worry{State: peer.Active, Ready: true, Unsettled: 9, Others: 2}, []string{"is ready although", "too little CPU", "unsettled=9"}},
+	} {
+		var log bytes.Buffer
+		m := &member{log: slog.New(slog.NewTextHandler(&log, nil))}
+		m.worry(c.worry)
+		if strings.Count(log.String(), "level=WARN") != 1 {
+			t.Errorf("%+v: %s", c.worry, log.String())
+		}
+		for _, text := range c.says {
+			if !strings.Contains(log.String(), text) {
+				t.Errorf("%+v does not say %q: %s", c.worry, text, log.String())
+			}
+		}
+	}
+}
