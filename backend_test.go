@@ -58,7 +58,7 @@ func (b *tableBackend) Reset(_ context.Context, now limiter.Tick, c *limiter.Cha
 
 func (b *tableBackend) Explain(_ context.Context, now limiter.Tick, c *limiter.Charge, name func([]byte, int, int) []byte) (*weir.Explanation, error) {
 	now = b.at(now)
-	return &weir.Explanation{Now: now, Limits: b.table.Explain(now, c), Commands: []string{string(name(nil, 0, 0))}}, b.err
+	return &weir.Explanation{Now: now, Limits: b.table.Explain(now, c, new(weir.Decision)), Commands: []string{string(name(nil, 0, 0))}}, b.err
 }
 
 func (b *tableBackend) Close() error {

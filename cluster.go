@@ -34,8 +34,8 @@ var ErrNoCluster = errors.New("weir: the node is in no cluster: open it with Con
 // not that of a dead member.
 var ErrUnknownMember = errors.New("weir: no dead member of that name")
 
-// ErrUnanswered is wrapped by the errors of [Node.Reset] and [Node.Refund] in a
-// cluster, where nobody who holds the keys has answered within
+// ErrUnanswered is wrapped by the errors of [Node.Reset], [Node.Refund] and
+// [Node.Explain] in a cluster, where nobody who holds the keys has answered within
 // [ClusterConfig.Deadline].
 var ErrUnanswered = limiter.ErrUnanswered
 

@@ -163,32 +163,6 @@ func (m *member) unanswered(c *limiter.Charge, o cluster.Outcome, what, then str
 	return fmt.Errorf("weir: %w within %v%s", ErrUnanswered, m.config.Deadline, text)
 }
 
-// ownedHere returns an error that names the owner of a charge's keys, if that is
-// not this node.
-func (m *member) ownedHere(c *limiter.Charge) error {
-	to, one := m.core.Owner(c)
-	switch {
-	case c.Len() == 0, one && to == m.membership.Self().Instance:
-		return nil
-	case !one:
-		return fmt.Errorf("%w: the request's keys have several owners, and none can explain all: ask for each key alone", ErrInvalid)
-	}
-	for _, o := range m.core.View().Members {
-		if o.Instance == to {
-			return fmt.Errorf("%w: only the owner of a key can explain it, which is member %q: ask there (HTTP %s, gRPC %s)",
-				ErrInvalid, o.Name, orUnknown(o.HTTPAddr), orUnknown(o.GRPCAddr))
-		}
-	}
-	return fmt.Errorf("%w: only the owner of a key can explain it, and none is known now: ask again", ErrInvalid)
-}
-
-func orUnknown(addr string) string {
-	if addr == "" {
-		return "at an address that it does not tell"
-	}
-	return addr
-}
-
 // Ready tells why the node should not be asked, nil if it may be. A node of a
 // cluster is ready when it has joined and holds what it should, and stays so
 // until it leaves; one that cannot get what it should hold (a minority, say) is

@@ -344,52 +344,6 @@ func (n *Node) resolve(ctx context.Context, r *Request, c *limiter.Charge) error
 	return err
 }
 
-// Explain tells how a request would be decided now, and why: each key, its
-// state, and the arithmetic. It charges nothing. Its errors are those of Check.
-func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
-	if err := n.usable(ctx); err != nil {
-		return nil, err
-	}
-	var c limiter.Charge
-	var d Decision
-	set, now := n.rules.Load(), n.tick()
-	m, err := set.Resolve(r, &c)
-	if err != nil {
-		return nil, n.refused(err)
-	}
-	switch {
-	case n.member != nil:
-		if err = n.member.ownedHere(&c); err == nil {
-			err = n.decideTogether(ctx, set, r, &d, true)
-		}
-	case n.backend != nil:
-		err = n.decideThere(ctx, set, now, r, &d, true)
-	default:
-		err = n.decide(set, now, r, &c, &d, true)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var e *Explanation
-	if n.backend == nil {
-		e = &Explanation{Now: now, Limits: n.table.Explain(now, &c)}
-	} else if e, err = n.backend.Explain(ctx, now, &c, namer(set, r, &c)); err != nil {
-		return nil, err
-	}
-	e.Unlimited, e.Answer = m.Unlimited, n.answer(set, r, &d)
-	if m.Rule != "" {
-		e.Rules = append(e.Rules, m.Rule)
-	}
-	for i := range e.Limits {
-		l := d.Limit(i)
-		e.Limits[i].Name, e.Limits[i].Key = e.Answer.Limits[i].Name, e.Answer.Limits[i].Key
-		if last := len(e.Rules) - 1; last < 0 || e.Rules[last] != l.Rule.Name {
-			e.Rules = append(e.Rules, l.Rule.Name)
-		}
-	}
-	return e, nil
-}
-
 // KeyName returns the name of the counter that a limit of the request's
 // decision is about, such as "/towns:ada:minute".
 func (n *Node) KeyName(r *Request, l *LimitDecision) string {

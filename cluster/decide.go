@@ -22,6 +22,8 @@ type replyTo struct {
 	rules []*limiter.Rule
 	// unnamed are the keys whose names are missing here.
 	unnamed uint32
+	// told are the reasons, nil if they were not asked for.
+	told []limiter.LimitExplanation
 }
 
 func (r *replyTo) over() bool { return r.op != nil && r.op.over() }
@@ -99,6 +101,10 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 	case opReset:
 		q.count = c.table.Reset(t.at, q.charge)
 		c.touched(t, q.charge)
+		return answered, nil
+	}
+	if q.kind == opExplain {
+		c.explain(t, q, parts, answer)
 		return answered, nil
 	}
 	if len(parts) > 0 && len(parts[0].own.held) >= maxHeld {

@@ -44,6 +44,7 @@ func (o *op) run(t *turn, q *parked) (verdict, *part) {
 	v, at := o.c.handle(t, q, answer, idle)
 	switch v {
 	case answered:
+		o.explained(q.reply.told)
 		o.decided(t, q.charge, answer, idle, q.count)
 	case withheld:
 	default:

@@ -15,6 +15,7 @@ const (
 	opCheck opKind = iota
 	opRefund
 	opReset
+	opExplain // a check that is a peek, with its reasons
 )
 
 // op is one request to the owner of some keys, from its start to its end. It
@@ -51,8 +52,9 @@ type op struct {
 	divided  bool // its parts are asked, and end it
 	tried    bool // this node may have executed it
 
-	by      peer.Instance // who decided; 0: a policy
-	outcome Outcome       // of a reset or refund
+	by      peer.Instance              // who decided; 0: a policy
+	outcome Outcome                    // of a reset or refund
+	told    []limiter.LimitExplanation // the reasons, nil if there were none
 }
 
 // tell tells whoever waits that it has ended.

@@ -88,7 +88,7 @@ func (c *Core) rerun(t *turn, q *parked) {
 // answer sends another member what came of its request.
 func (q *parked) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
 	switch {
-	case q.kind == opCheck:
+	case q.kind == opCheck || q.kind == opExplain:
 		c.sendReply(t, q.reply, answer, idle)
 	case q.reply.id != 0:
 		n := uint32(q.count)

@@ -188,6 +188,9 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 		charge: &t.charge, reserve: q.Reserve, heir: q.Heir, sent: q.Sent, reply: reply,
 		until: t.now + limiter.Tick(q.Wait),
 	}
+	if q.Explain {
+		ask.kind = opExplain
+	}
 	var idle *limiter.Decision
 	if q.Reserve {
 		idle = &t.idle
@@ -265,9 +268,9 @@ func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
 	}
 	n := uint8(o.charge.Len())
 	switch o.kind {
-	case opCheck:
+	case opCheck, opExplain:
 		f.Checks = append(f.Checks, peer.Check{
-			ID: o.id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Heir: heir, Sent: sent,
+			ID: o.id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Heir: heir, Sent: sent, Explain: o.kind == opExplain,
 			Wait: uint32(min(max(0, o.until-t.now), limiter.Minute)),
 		})
 	default:
@@ -301,7 +304,7 @@ func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
 
 // sendReply sends a decision to the member that asked.
 func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
-	c.send(t, r.to, 40+32*answer.Len(), false, func(l *link, f *peer.Frame) {
+	c.send(t, r.to, 40+32*answer.Len()+sizeOf(r.told), false, func(l *link, f *peer.Frame) {
 		out := peer.Reply{
 			ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint8(answer.Len()),
 			Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed,
@@ -317,6 +320,9 @@ func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
 		f.Results = appendResults(f.Results, answer)
 		if idle != nil {
 			f.Results = appendResults(f.Results, idle)
+		}
+		if r.told != nil {
+			f.Explained = append(f.Explained, reasonsOut(r.id, r.told))
 		}
 	})
 }
@@ -398,6 +404,9 @@ func (o *op) fill(t *turn, f *peer.Frame, r *peer.Reply, results []peer.Result) 
 		o.c.denials.forget(o.charge) // their waits are longer now
 	} else if o.remember {
 		o.c.denials.add(t.at, o.begunAt, o.charge.Key(0), o.answer)
+	}
+	if o.kind == opExplain {
+		o.told = reasonsIn(f, r)
 	}
 	o.ended = true
 	o.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 
 // Explanation is a decision with its reasons, for people.
 type Explanation struct {
-	// Now is the instant it is for, in the decider's clock.
+	// Now is the instant it is for, in the decider's clock: in a cluster that of the
+	// node that was asked.
 	Now Tick `json:"now_us"`
 	// Rules are the names of the rules that matched, in order.
 	Rules []string `json:"rules"`
@@ -17,6 +18,8 @@ type Explanation struct {
 	Unlimited bool `json:"unlimited,omitempty"`
 	// Answer is what a check would be told; nothing was charged.
 	Answer Answer `json:"answer"`
+	// Decision is what Answer was made of, nil in an explanation that came as JSON.
+	Decision *Decision `json:"-"`
 	// Limits are in the order of Answer.Limits.
 	Limits []LimitExplanation `json:"limits"`
 	// Commands are what a shell would have to run for the same decision, charging
@@ -40,6 +43,21 @@ type LimitExplanation struct {
 	Counts []WindowCount `json:"counts,omitempty"`
 	// Arithmetic is the comparison that decides, with its numbers.
 	Arithmetic string `json:"arithmetic"`
+	// Owner is the member that owns the key, as the node that was asked sees it, and
+	// ToldBy the one that told all this: another than the owner only where the heir
+	// spoke for it. Both are empty where there is no cluster.
+	Owner  string `json:"owner,omitempty"`
+	ToldBy string `json:"told_by,omitempty"`
+	// Now is the instant that it is for, in the clock of who told it.
+	Now Tick `json:"now_us"`
+}
+
+// Shorten keeps the newest counts, most of them, and says so in State.
+func (e *LimitExplanation) Shorten(most int) {
+	if n := len(e.Counts); n > most {
+		e.Counts = e.Counts[n-most:]
+		e.State = append(e.State, Field{"listed", fmt.Sprintf("the newest %d of %d", most, n)})
+	}
 }
 
 // Field is a named value in words.

@@ -39,6 +39,9 @@ type Frame struct {
 	Replies []Reply
 	Results []Result // of the replies, in their order
 
+	// Explained are the reasons of replies to checks that asked for them.
+	Explained []Explanation
+
 	// Known are the members that the sender knows by name, whatever became of
 	// them; it comes with a new connection.
 	Known []Known
@@ -75,7 +78,7 @@ func (f *Frame) Clone() *Frame {
 	}
 	g.Checks, g.Keys, g.Refunds = slices.Clone(f.Checks), slices.Clone(f.Keys), slices.Clone(f.Refunds)
 	g.Replies, g.Results, g.Known = slices.Clone(f.Replies), slices.Clone(f.Results), slices.Clone(f.Known)
-	g.Names = slices.Clone(f.Names)
+	g.Names, g.Explained = slices.Clone(f.Names), slices.Clone(f.Explained)
 	return &g
 }
 
@@ -86,7 +89,7 @@ func (f *Frame) Reset() {
 		Claims: f.Claims[:0], Answers: f.Answers[:0], Announces: f.Announces[:0], Revokes: f.Revokes[:0],
 		Batches: f.Batches[:0], Entries: clearAll(f.Entries), Acks: f.Acks[:0],
 		Checks: f.Checks[:0], Keys: f.Keys[:0], Refunds: f.Refunds[:0], Replies: f.Replies[:0], Results: f.Results[:0],
-		Known: clearAll(f.Known), Names: clearAll(f.Names),
+		Known: clearAll(f.Known), Names: clearAll(f.Names), Explained: clearAll(f.Explained),
 	}
 }
 
@@ -320,6 +323,9 @@ type Check struct {
 	// Heir asks the receiver as heir, the owner being out of reach. Sent tells
 	// that the check may have reached the owner.
 	Heir, Sent bool
+	// Explain asks for the reasons too, of a Peek of one key. A member that does not
+	// know it replies without them.
+	Explain bool
 	// Wait is how long the sender waits for the reply, in microseconds.
 	Wait uint32
 }

@@ -68,7 +68,9 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 			return x, fmt.Errorf("the value of %s cannot be read: %w", key, err)
 		}
 	}
-	return l.Explain(&found.state, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost}), nil
+	x = l.Explain(&found.state, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
+	x.Now = now
+	return x, nil
 }
 
 // shell spells a call as a command.

@@ -160,6 +160,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 	case result == noLimit || !final:
 		return result
 	default:
+		t.overflowed.Add(1)
 		t.overflowFresh(d, counters)
 		d.Settle(c.Peek)
 	}
@@ -330,7 +331,6 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 // overflowFresh decides the counters that there is no room for. How soon there
 // may be room is known from below only.
 func (t *Table) overflowFresh(d *limiter.Decision, counters []counter) {
-	t.overflowed.Add(1)
 	wait := limiter.Tick(t.expiry.Load()) - counters[0].part.clock
 	wait = min(max(wait, 1), limiter.Tick(limiter.MaxWindow/limiter.TickDuration))
 	for i := range counters {

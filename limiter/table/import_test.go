@@ -330,7 +330,7 @@ func useImported(t *testing.T, table *Table, k limiter.Key, now limiter.Tick, st
 		if d.Limit(0).Remaining > d.Limit(0).Limit.Capacity() || d.RetryAfter < 0 || d.Limit(0).ResetAfter < 0 {
 			t.Fatalf("%+v", d.Limit(0))
 		}
-		table.Explain(at, charge(1, k))
+		table.Explain(at, charge(1, k), new(limiter.Decision))
 		if i%4 == 3 && d.Receipt.Charged != 0 {
 			table.Refund(at, charge(uint32(i%3), k), d.Receipt)
 		}

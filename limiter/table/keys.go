@@ -56,31 +56,6 @@ func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
 	})
 }
 
-// Explain tells, for each limit of a charge, what a check would find and why it
-// would be allowed or denied, in the order of [limiter.Decision.Limit]. Nothing
-// is charged. The names are left to the caller.
-func (t *Table) Explain(now limiter.Tick, c *limiter.Charge) []limiter.LimitExplanation {
-	var out []limiter.LimitExplanation
-	for i := range c.Len() {
-		k := c.Key(i)
-		p := &t.parts[PartitionOf(k)]
-		p.mu.Lock()
-		at := p.advance(now)
-		for _, l := range k.Rule.Limits {
-			var none slot
-			s := &none
-			if j, found := p.slots.find(k.Hash.Hi, identity(k, l)); found {
-				if have := p.slots.at(j); t.adopt(p, have, l, at) {
-					s = have
-				}
-			}
-			out = append(out, l.Explain(&s.state, t.words(s), at, &limiter.LimitDecision{Limit: l, Cost: k.Cost}))
-		}
-		p.mu.Unlock()
-	}
-	return out
-}
-
 // SetName tells the table the name of a key, without that of a limit, after a
 // decision that asked for it by [limiter.Charge.Unnamed].
 func (t *Table) SetName(k *limiter.Key, name []byte) {

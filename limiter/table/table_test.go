@@ -411,7 +411,7 @@ func TestExplain(t *testing.T) {
 	for _, at := range []limiter.Tick{5, 20} {
 		table.Decide(start+at*limiter.Second, charge(2, k), &d)
 	}
-	e := table.Explain(start+50*limiter.Second, charge(2, k))[0]
+	e := table.Explain(start+50*limiter.Second, charge(2, k), new(limiter.Decision))[0]
 	var counts []uint32
 	for _, w := range e.Counts {
 		counts = append(counts, w.Count)
@@ -422,7 +422,7 @@ func TestExplain(t *testing.T) {
 	if e.Arithmetic != "4 counted + 2 <= 5: no" || !e.Known {
 		t.Errorf("explained as %+v", e)
 	}
-	if got := table.Explain(start, charge(1, limiter.Key{Hash: hash(2), Rule: rule}))[0]; got.Known || got.Arithmetic != "0 counted + 1 <= 5: yes" {
+	if got := table.Explain(start, charge(1, limiter.Key{Hash: hash(2), Rule: rule}), new(limiter.Decision))[0]; got.Known || got.Arithmetic != "0 counted + 1 <= 5: yes" {
 		t.Errorf("an unknown key is explained as %+v", got)
 	}
 }

@@ -137,9 +137,13 @@ func TestNamesOfFields(t *testing.T) {
 	f := &peer.Frame{
 		From: 1, To: 2, Rules: []peer.Rule{{ID: 3, OnUnreachable: 1, Replication: 2}},
 		Acks:   []peer.Ack{{Partition: 4, Epoch: peer.Epoch{Counter: 5, Instance: 6}, Owner: peer.Epoch{Counter: 7, Instance: 8}, Seq: 9, Top: 10}},
-		Checks: []peer.Check{{ID: 11, Keys: 1, Peek: true, Sent: true}}, Keys: []peer.Key{{Hi: 12, Lo: 13, Cost: 14}},
+		Checks: []peer.Check{{ID: 11, Keys: 1, Peek: true, Sent: true, Explain: true}}, Keys: []peer.Key{{Hi: 12, Lo: 13, Cost: 14}},
 		Replies: []peer.Reply{{ID: 15, Results: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 16}, Time: -17, Charged: 18, Set: 19}}},
 		Results: []peer.Result{{Never: true, Remaining: 20, RetryAfter: 21, ResetAfter: 22}},
+		Explained: []peer.Explanation{{ID: 15, Limits: []peer.LimitExplanation{{
+			Limit: "l", Known: true, State: []peer.Field{{Name: "n", Value: "v"}}, Counts: []peer.WindowCount{{Start: 23, End: 24, Count: 25}},
+			Arithmetic: "a", Now: 26,
+		}}}},
 	}
 	var got peerv1.Message
 	if err := proto.Unmarshal(c.bytes(t, &message{frame: f}), &got); err != nil {
@@ -151,7 +155,7 @@ func TestNamesOfFields(t *testing.T) {
 			Count: 1, Partitions: []uint32{4}, EpochCounters: []uint64{5}, EpochInstances: []uint64{6},
 			OwnerCounters: []uint64{7}, OwnerInstances: []uint64{8}, Seqs: []uint64{9}, Tops: []uint64{10},
 		},
-		Checks: &peerv1.Checks{Count: 1, Ids: []uint64{11}, Keys: []byte{1}, Flags: []byte{1 | 8}},
+		Checks: &peerv1.Checks{Count: 1, Ids: []uint64{11}, Keys: []byte{1}, Flags: []byte{1 | 8 | 16}},
 		Keys:   &peerv1.Keys{Count: 1, His: []uint64{12}, Los: []uint64{13}, Costs: []uint32{14}},
 		Replies: &peerv1.Replies{
 			Count: 1, Ids: []uint64{15}, Results: []byte{1}, EpochCounters: []uint64{16}, Times: []int64{-17},
@@ -160,6 +164,10 @@ func TestNamesOfFields(t *testing.T) {
 		Results: &peerv1.Results{
 			Count: 1, Flags: []byte{2}, Remaining: []uint32{20}, RetryAftersUs: []int64{21}, ResetAftersUs: []int64{22},
 		},
+		Explained: []*peerv1.Explanation{{Id: 15, Limits: []*peerv1.LimitExplanation{{
+			Limit: "l", Known: true, State: []*peerv1.Field{{Name: "n", Value: "v"}},
+			Counts: []*peerv1.WindowCount{{StartUnixUs: 23, EndUnixUs: 24, Count: 25}}, Arithmetic: "a", NowUnixUs: 26,
+		}}}},
 	}
 	if !proto.Equal(got.GetFrame(), want) {
 		t.Errorf("got  %v\nwant %v", got.GetFrame(), want)
@@ -277,16 +285,50 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 func TestFramesThatAreTooLargeAreNotSent(t *testing.T) {
 	c := testCodec{newCodec(1000)}
 	for name, f := range map[string]*peer.Frame{
-		"bytes":  {Claims: make([]peer.Claim, 1), Limits: []peer.Limit{{Name: strings.Repeat("x", 1000)}}},
-		"items":  {Claims: make([]peer.Claim, maxItems+1)},
-		"rules":  {Rules: make([]peer.Rule, maxRules+1)},
-		"names":  {Names: make([]peer.Name, maxNames+1)},
-		"limits": {Limits: make([]peer.Limit, maxLimits+1)},
+		"bytes":        {Claims: make([]peer.Claim, 1), Limits: []peer.Limit{{Name: strings.Repeat("x", 1000)}}},
+		"items":        {Claims: make([]peer.Claim, maxItems+1)},
+		"rules":        {Rules: make([]peer.Rule, maxRules+1)},
+		"names":        {Names: make([]peer.Name, maxNames+1)},
+		"limits":       {Limits: make([]peer.Limit, maxLimits+1)},
+		"explanations": {Explained: make([]peer.Explanation, maxExplained+1)},
 	} {
 		if _, err := c.Marshal(&message{frame: f}); err == nil || !strings.Contains(err.Error(), "a link takes") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
+}
+
+// TestExplanationsAreBounded: of nothing in an explanation more is taken than there
+// can be.
+func TestExplanationsAreBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		frame *peerv1.Frame
+		want  string
+	}{
+		"explanations": {&peerv1.Frame{Explained: many(maxExplained+1, &peerv1.Explanation{})}, "more than 4096 explanations"},
+		"limits": {&peerv1.Frame{Explained: []*peerv1.Explanation{{Limits: many(maxExplained+1, &peerv1.LimitExplanation{})}}},
+			"more than 4096 limits of an explanation"},
+		"fields": {&peerv1.Frame{Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{State: many(maxExplained+1, &peerv1.Field{})}}}}},
+			"more than 4096 fields of an explanation"},
+		"counts": {&peerv1.Frame{Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{Counts: many(maxExplained+1, &peerv1.WindowCount{})}}}}},
+			"more than 4096 counts of an explanation"},
+	} {
+		b, err := proto.Marshal(&peerv1.Message{Frame: test.frame})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newTestCodec().message(b); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v does not say %q", name, err, test.want)
+		}
+	}
+}
+
+func many[T any](n int, of *T) []*T {
+	out := make([]*T, n)
+	for i := range out {
+		out[i] = of
+	}
+	return out
 }
 
 func TestCutMessages(t *testing.T) {

@@ -231,6 +231,8 @@ func (d *decoder) part(x *field, in *inbox) {
 		d.fixed(x, (*uint64)(&f.Via))
 	case 22:
 		d.keyName(x, f)
+	case 23:
+		d.explanation(x, f)
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 	maxRules  = 1 << 14
 	maxKnown  = 1 << 14
 	maxNames  = 1 << 12
+
+	maxExplained = 1 << 12 // explanations, limits of each, and fields and counts of those
 )
 
 // encoder appends to b. The first thing that goes wrong stays.
@@ -92,9 +94,9 @@ func (e *encoder) frame(f *peer.Frame) {
 	e.fixed(1, uint64(f.From))
 	e.fixed(2, uint64(f.To))
 	e.bool(3, f.Relayed)
-	if len(f.Rules) > maxRules || len(f.Limits) > maxLimits || len(f.Known) > maxKnown || len(f.Names) > maxNames {
-		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members and %d names is more than a link takes",
-			len(f.Rules), len(f.Limits), len(f.Known), len(f.Names))
+	if len(f.Rules) > maxRules || len(f.Limits) > maxLimits || len(f.Known) > maxKnown || len(f.Names) > maxNames || len(f.Explained) > maxExplained {
+		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members, %d names and %d explanations is more than a link takes",
+			len(f.Rules), len(f.Limits), len(f.Known), len(f.Names), len(f.Explained))
 		return
 	}
 	for i := range f.Rules {
@@ -124,6 +126,9 @@ func (e *encoder) frame(f *peer.Frame) {
 	e.fixed(21, uint64(f.Via))
 	for i := range f.Names {
 		e.name(&f.Names[i])
+	}
+	for i := range f.Explained {
+		e.explanation(&f.Explained[i])
 	}
 }
 

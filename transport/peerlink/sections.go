@@ -144,8 +144,12 @@ func checkColumns() []column[peer.Check] {
 		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
 		octets[T, uint8]{3, func(x *T) *uint8 { return &x.Keys }},
 		flags[T]{4,
-			func(x *T) byte { return bit(x.Peek, 1) | bit(x.Reserve, 2) | bit(x.Heir, 4) | bit(x.Sent, 8) },
-			func(x *T, b byte) { x.Peek, x.Reserve, x.Heir, x.Sent = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0 }},
+			func(x *T) byte {
+				return bit(x.Peek, 1) | bit(x.Reserve, 2) | bit(x.Heir, 4) | bit(x.Sent, 8) | bit(x.Explain, 16)
+			},
+			func(x *T, b byte) {
+				x.Peek, x.Reserve, x.Heir, x.Sent, x.Explain = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0, b&16 != 0
+			}},
 		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Wait }},
 	}
 }

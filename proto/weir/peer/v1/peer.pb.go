@@ -256,8 +256,9 @@ type Frame struct {
 	Number uint64 `protobuf:"varint,19,opt,name=number,proto3" json:"number,omitempty"`
 	Got    uint64 `protobuf:"varint,20,opt,name=got,proto3" json:"got,omitempty"`
 	// Who passed it on.
-	Via           uint64  `protobuf:"fixed64,21,opt,name=via,proto3" json:"via,omitempty"`
-	Names         []*Name `protobuf:"bytes,22,rep,name=names,proto3" json:"names,omitempty"`
+	Via           uint64         `protobuf:"fixed64,21,opt,name=via,proto3" json:"via,omitempty"`
+	Names         []*Name        `protobuf:"bytes,22,rep,name=names,proto3" json:"names,omitempty"`
+	Explained     []*Explanation `protobuf:"bytes,23,rep,name=explained,proto3" json:"explained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +443,13 @@ func (x *Frame) GetVia() uint64 {
 func (x *Frame) GetNames() []*Name {
 	if x != nil {
 		return x.Names
+	}
+	return nil
+}
+
+func (x *Frame) GetExplained() []*Explanation {
+	if x != nil {
+		return x.Explained
 	}
 	return nil
 }
@@ -811,6 +819,258 @@ func (x *Name) GetText() []byte {
 	return nil
 }
 
+// Explanation gives the reasons of a reply to a check that asked for them: for
+// people, and so with instants, in the clock of the member that wrote it.
+type Explanation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the reply.
+	Id uint64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// In the order of the reply's results.
+	Limits        []*LimitExplanation `protobuf:"bytes,2,rep,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Explanation) Reset() {
+	*x = Explanation{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Explanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Explanation) ProtoMessage() {}
+
+func (x *Explanation) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
+func (*Explanation) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Explanation) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Explanation) GetLimits() []*LimitExplanation {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type LimitExplanation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         string                 `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Known         bool                   `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	State         []*Field               `protobuf:"bytes,3,rep,name=state,proto3" json:"state,omitempty"`
+	Counts        []*WindowCount         `protobuf:"bytes,4,rep,name=counts,proto3" json:"counts,omitempty"`
+	Arithmetic    string                 `protobuf:"bytes,5,opt,name=arithmetic,proto3" json:"arithmetic,omitempty"`
+	NowUnixUs     int64                  `protobuf:"varint,6,opt,name=now_unix_us,json=nowUnixUs,proto3" json:"now_unix_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitExplanation) Reset() {
+	*x = LimitExplanation{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitExplanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitExplanation) ProtoMessage() {}
+
+func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitExplanation.ProtoReflect.Descriptor instead.
+func (*LimitExplanation) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LimitExplanation) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *LimitExplanation) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *LimitExplanation) GetState() []*Field {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *LimitExplanation) GetCounts() []*WindowCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *LimitExplanation) GetArithmetic() string {
+	if x != nil {
+		return x.Arithmetic
+	}
+	return ""
+}
+
+func (x *LimitExplanation) GetNowUnixUs() int64 {
+	if x != nil {
+		return x.NowUnixUs
+	}
+	return 0
+}
+
+type Field struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Field) Reset() {
+	*x = Field{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Field) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Field) ProtoMessage() {}
+
+func (x *Field) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Field.ProtoReflect.Descriptor instead.
+func (*Field) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Field) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Field) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type WindowCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StartUnixUs   int64                  `protobuf:"varint,1,opt,name=start_unix_us,json=startUnixUs,proto3" json:"start_unix_us,omitempty"`
+	EndUnixUs     int64                  `protobuf:"varint,2,opt,name=end_unix_us,json=endUnixUs,proto3" json:"end_unix_us,omitempty"`
+	Count         uint32                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowCount) Reset() {
+	*x = WindowCount{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowCount) ProtoMessage() {}
+
+func (x *WindowCount) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowCount.ProtoReflect.Descriptor instead.
+func (*WindowCount) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WindowCount) GetStartUnixUs() int64 {
+	if x != nil {
+		return x.StartUnixUs
+	}
+	return 0
+}
+
+func (x *WindowCount) GetEndUnixUs() int64 {
+	if x != nil {
+		return x.EndUnixUs
+	}
+	return 0
+}
+
+func (x *WindowCount) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type Claims struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -825,7 +1085,7 @@ type Claims struct {
 
 func (x *Claims) Reset() {
 	*x = Claims{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1097,7 @@ func (x *Claims) String() string {
 func (*Claims) ProtoMessage() {}
 
 func (x *Claims) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1110,7 @@ func (x *Claims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claims.ProtoReflect.Descriptor instead.
 func (*Claims) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Claims) GetCount() uint32 {
@@ -919,7 +1179,7 @@ type Answers struct {
 
 func (x *Answers) Reset() {
 	*x = Answers{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1191,7 @@ func (x *Answers) String() string {
 func (*Answers) ProtoMessage() {}
 
 func (x *Answers) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1204,7 @@ func (x *Answers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answers.ProtoReflect.Descriptor instead.
 func (*Answers) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Answers) GetCount() uint32 {
@@ -1065,7 +1325,7 @@ type Announces struct {
 
 func (x *Announces) Reset() {
 	*x = Announces{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1337,7 @@ func (x *Announces) String() string {
 func (*Announces) ProtoMessage() {}
 
 func (x *Announces) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1350,7 @@ func (x *Announces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announces.ProtoReflect.Descriptor instead.
 func (*Announces) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Announces) GetCount() uint32 {
@@ -1143,7 +1403,7 @@ type Revokes struct {
 
 func (x *Revokes) Reset() {
 	*x = Revokes{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1415,7 @@ func (x *Revokes) String() string {
 func (*Revokes) ProtoMessage() {}
 
 func (x *Revokes) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1428,7 @@ func (x *Revokes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revokes.ProtoReflect.Descriptor instead.
 func (*Revokes) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Revokes) GetCount() uint32 {
@@ -1239,7 +1499,7 @@ type Batches struct {
 
 func (x *Batches) Reset() {
 	*x = Batches{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1511,7 @@ func (x *Batches) String() string {
 func (*Batches) ProtoMessage() {}
 
 func (x *Batches) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1524,7 @@ func (x *Batches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batches.ProtoReflect.Descriptor instead.
 func (*Batches) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Batches) GetCount() uint32 {
@@ -1401,7 +1661,7 @@ type Entries struct {
 
 func (x *Entries) Reset() {
 	*x = Entries{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1673,7 @@ func (x *Entries) String() string {
 func (*Entries) ProtoMessage() {}
 
 func (x *Entries) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1686,7 @@ func (x *Entries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entries.ProtoReflect.Descriptor instead.
 func (*Entries) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Entries) GetCount() uint32 {
@@ -1525,7 +1785,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1797,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1810,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Acks) GetCount() uint32 {
@@ -1637,7 +1897,7 @@ type Checks struct {
 	// How many of the items of Keys belong to each; those of refunds follow those
 	// of checks.
 	Keys []byte `protobuf:"bytes,3,opt,name=keys,proto3" json:"keys,omitempty"`
-	// 1 peek, 2 reserve, 4 heir, 8 sent.
+	// 1 peek, 2 reserve, 4 heir, 8 sent, 16 explain.
 	Flags         []byte   `protobuf:"bytes,4,opt,name=flags,proto3" json:"flags,omitempty"`
 	WaitsUs       []uint32 `protobuf:"varint,5,rep,packed,name=waits_us,json=waitsUs,proto3" json:"waits_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1646,7 +1906,7 @@ type Checks struct {
 
 func (x *Checks) Reset() {
 	*x = Checks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1918,7 @@ func (x *Checks) String() string {
 func (*Checks) ProtoMessage() {}
 
 func (x *Checks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1931,7 @@ func (x *Checks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checks.ProtoReflect.Descriptor instead.
 func (*Checks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Checks) GetCount() uint32 {
@@ -1725,7 +1985,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1997,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +2010,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Keys) GetCount() uint32 {
@@ -1821,7 +2081,7 @@ type Refunds struct {
 
 func (x *Refunds) Reset() {
 	*x = Refunds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +2093,7 @@ func (x *Refunds) String() string {
 func (*Refunds) ProtoMessage() {}
 
 func (x *Refunds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +2106,7 @@ func (x *Refunds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refunds.ProtoReflect.Descriptor instead.
 func (*Refunds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Refunds) GetCount() uint32 {
@@ -1949,7 +2209,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2221,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2234,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Replies) GetCount() uint32 {
@@ -2110,7 +2370,7 @@ type Results struct {
 
 func (x *Results) Reset() {
 	*x = Results{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2382,7 @@ func (x *Results) String() string {
 func (*Results) ProtoMessage() {}
 
 func (x *Results) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2395,7 @@ func (x *Results) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Results.ProtoReflect.Descriptor instead.
 func (*Results) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Results) GetCount() uint32 {
@@ -2195,7 +2455,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\binstance\x18\x05 \x01(\x06R\binstance\x12\x1a\n" +
 	"\bexpected\x18\x06 \x01(\x06R\bexpected\x12\x14\n" +
 	"\x05nonce\x18\a \x01(\fR\x05nonce\x12\x14\n" +
-	"\x05proof\x18\b \x01(\fR\x05proof\"\xe7\x06\n" +
+	"\x05proof\x18\b \x01(\fR\x05proof\"\xa0\a\n" +
 	"\x05Frame\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x18\n" +
@@ -2219,7 +2479,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x06number\x18\x13 \x01(\x04R\x06number\x12\x10\n" +
 	"\x03got\x18\x14 \x01(\x04R\x03got\x12\x10\n" +
 	"\x03via\x18\x15 \x01(\x06R\x03via\x12(\n" +
-	"\x05names\x18\x16 \x03(\v2\x12.weir.peer.v1.NameR\x05names\"\xd2\x01\n" +
+	"\x05names\x18\x16 \x03(\v2\x12.weir.peer.v1.NameR\x05names\x127\n" +
+	"\texplained\x18\x17 \x03(\v2\x19.weir.peer.v1.ExplanationR\texplained\"\xd2\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2253,7 +2514,26 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x02hi\x18\x01 \x01(\x06R\x02hi\x12\x0e\n" +
 	"\x02lo\x18\x02 \x01(\x06R\x02lo\x12\x16\n" +
 	"\x06closed\x18\x03 \x01(\bR\x06closed\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\fR\x04text\"\x9c\x01\n" +
+	"\x04text\x18\x04 \x01(\fR\x04text\"U\n" +
+	"\vExplanation\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x126\n" +
+	"\x06limits\x18\x02 \x03(\v2\x1e.weir.peer.v1.LimitExplanationR\x06limits\"\xdc\x01\n" +
+	"\x10LimitExplanation\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\x12)\n" +
+	"\x05state\x18\x03 \x03(\v2\x13.weir.peer.v1.FieldR\x05state\x121\n" +
+	"\x06counts\x18\x04 \x03(\v2\x19.weir.peer.v1.WindowCountR\x06counts\x12\x1e\n" +
+	"\n" +
+	"arithmetic\x18\x05 \x01(\tR\n" +
+	"arithmetic\x12\x1e\n" +
+	"\vnow_unix_us\x18\x06 \x01(\x03R\tnowUnixUs\"1\n" +
+	"\x05Field\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"g\n" +
+	"\vWindowCount\x12\"\n" +
+	"\rstart_unix_us\x18\x01 \x01(\x03R\vstartUnixUs\x12\x1e\n" +
+	"\vend_unix_us\x18\x02 \x01(\x03R\tendUnixUs\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\"\x9c\x01\n" +
 	"\x06Claims\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x1e\n" +
 	"\n" +
@@ -2421,55 +2701,63 @@ func file_weir_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_weir_peer_v1_peer_proto_rawDescData
 }
 
-var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_weir_peer_v1_peer_proto_goTypes = []any{
-	(*Message)(nil),   // 0: weir.peer.v1.Message
-	(*Hello)(nil),     // 1: weir.peer.v1.Hello
-	(*Frame)(nil),     // 2: weir.peer.v1.Frame
-	(*Rule)(nil),      // 3: weir.peer.v1.Rule
-	(*Limit)(nil),     // 4: weir.peer.v1.Limit
-	(*Known)(nil),     // 5: weir.peer.v1.Known
-	(*Name)(nil),      // 6: weir.peer.v1.Name
-	(*Claims)(nil),    // 7: weir.peer.v1.Claims
-	(*Answers)(nil),   // 8: weir.peer.v1.Answers
-	(*Announces)(nil), // 9: weir.peer.v1.Announces
-	(*Revokes)(nil),   // 10: weir.peer.v1.Revokes
-	(*Batches)(nil),   // 11: weir.peer.v1.Batches
-	(*Entries)(nil),   // 12: weir.peer.v1.Entries
-	(*Acks)(nil),      // 13: weir.peer.v1.Acks
-	(*Checks)(nil),    // 14: weir.peer.v1.Checks
-	(*Keys)(nil),      // 15: weir.peer.v1.Keys
-	(*Refunds)(nil),   // 16: weir.peer.v1.Refunds
-	(*Replies)(nil),   // 17: weir.peer.v1.Replies
-	(*Results)(nil),   // 18: weir.peer.v1.Results
+	(*Message)(nil),          // 0: weir.peer.v1.Message
+	(*Hello)(nil),            // 1: weir.peer.v1.Hello
+	(*Frame)(nil),            // 2: weir.peer.v1.Frame
+	(*Rule)(nil),             // 3: weir.peer.v1.Rule
+	(*Limit)(nil),            // 4: weir.peer.v1.Limit
+	(*Known)(nil),            // 5: weir.peer.v1.Known
+	(*Name)(nil),             // 6: weir.peer.v1.Name
+	(*Explanation)(nil),      // 7: weir.peer.v1.Explanation
+	(*LimitExplanation)(nil), // 8: weir.peer.v1.LimitExplanation
+	(*Field)(nil),            // 9: weir.peer.v1.Field
+	(*WindowCount)(nil),      // 10: weir.peer.v1.WindowCount
+	(*Claims)(nil),           // 11: weir.peer.v1.Claims
+	(*Answers)(nil),          // 12: weir.peer.v1.Answers
+	(*Announces)(nil),        // 13: weir.peer.v1.Announces
+	(*Revokes)(nil),          // 14: weir.peer.v1.Revokes
+	(*Batches)(nil),          // 15: weir.peer.v1.Batches
+	(*Entries)(nil),          // 16: weir.peer.v1.Entries
+	(*Acks)(nil),             // 17: weir.peer.v1.Acks
+	(*Checks)(nil),           // 18: weir.peer.v1.Checks
+	(*Keys)(nil),             // 19: weir.peer.v1.Keys
+	(*Refunds)(nil),          // 20: weir.peer.v1.Refunds
+	(*Replies)(nil),          // 21: weir.peer.v1.Replies
+	(*Results)(nil),          // 22: weir.peer.v1.Results
 }
 var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: weir.peer.v1.Message.hello:type_name -> weir.peer.v1.Hello
 	2,  // 1: weir.peer.v1.Message.frame:type_name -> weir.peer.v1.Frame
 	3,  // 2: weir.peer.v1.Frame.rules:type_name -> weir.peer.v1.Rule
 	4,  // 3: weir.peer.v1.Frame.limits:type_name -> weir.peer.v1.Limit
-	7,  // 4: weir.peer.v1.Frame.claims:type_name -> weir.peer.v1.Claims
-	8,  // 5: weir.peer.v1.Frame.answers:type_name -> weir.peer.v1.Answers
-	9,  // 6: weir.peer.v1.Frame.announces:type_name -> weir.peer.v1.Announces
-	10, // 7: weir.peer.v1.Frame.revokes:type_name -> weir.peer.v1.Revokes
-	11, // 8: weir.peer.v1.Frame.batches:type_name -> weir.peer.v1.Batches
-	12, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
-	13, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
-	14, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
-	15, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
-	16, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
-	17, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
-	18, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
+	11, // 4: weir.peer.v1.Frame.claims:type_name -> weir.peer.v1.Claims
+	12, // 5: weir.peer.v1.Frame.answers:type_name -> weir.peer.v1.Answers
+	13, // 6: weir.peer.v1.Frame.announces:type_name -> weir.peer.v1.Announces
+	14, // 7: weir.peer.v1.Frame.revokes:type_name -> weir.peer.v1.Revokes
+	15, // 8: weir.peer.v1.Frame.batches:type_name -> weir.peer.v1.Batches
+	16, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
+	17, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
+	18, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
+	19, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
+	20, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
+	21, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
+	22, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
 	5,  // 16: weir.peer.v1.Frame.known:type_name -> weir.peer.v1.Known
 	6,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
-	4,  // 18: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
-	0,  // 19: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
-	0,  // 20: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
-	20, // [20:21] is the sub-list for method output_type
-	19, // [19:20] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	7,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
+	4,  // 19: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
+	8,  // 20: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
+	9,  // 21: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
+	10, // 22: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
+	0,  // 23: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
+	0,  // 24: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
+	24, // [24:25] is the sub-list for method output_type
+	23, // [23:24] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_weir_peer_v1_peer_proto_init() }
@@ -2484,7 +2772,7 @@ func file_weir_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_peer_v1_peer_proto_rawDesc), len(file_weir_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,128 @@
+package weir_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimit/weir"
+)
+
+const explainable = `version: 1
+rules:
+  - {name: login, match: {path: ^/login}, keys: [[ip], [user]], limits: [{name: day, limit: 9, window: 1d, algorithm: fixed_window}]}
+  - {name: slow, match: {path: ^/slow}, on_unreachable: closed, limits: [{name: log, limit: 3, window: 1h, algorithm: sliding_log}]}
+  - {name: free, match: {path: ^/free}, unlimited: true}
+`
+
+// Any member explains any request, of one owner or of several, in the same words,
+// says who owns each key, and counts nothing.
+func TestAnyMemberExplains(t *testing.T) {
+	nodes := three(t, explainable)
+	ctx := t.Context()
+	several, owners := 0, map[string]int{}
+	for u := range 20 {
+		r := weir.Request{Path: "/login", IP: fmt.Sprint("192.0.2.", u), User: fmt.Sprint("user", u)}
+		for range 2 {
+			check(t, nodes[u%3], r)
+		}
+		first, err := nodes[0].Explain(ctx, &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(first.Limits) != 2 || first.Answer.Source != "owner" || !first.Answer.Allowed || len(first.Rules) != 1 || first.Rules[0] != "login" {
+			t.Fatalf("%+v", first)
+		}
+		for i, l := range first.Limits {
+			if l.Owner == "" || l.ToldBy != l.Owner || l.Owner != first.Answer.Limits[i].Owner || l.Now == 0 ||
+				l.Arithmetic != "2 counted + 1 <= 9: yes" || !strings.HasSuffix(l.Key, ":day") || l.Name != "login/day" {
+				t.Errorf("user %d: %+v", u, l)
+			}
+			owners[l.Owner]++
+		}
+		if first.Limits[0].Owner != first.Limits[1].Owner {
+			several++
+		}
+		for i, n := range nodes[1:] {
+			e, err := n.Explain(ctx, &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j := range e.Limits {
+				e.Limits[j].Now = first.Limits[j].Now // it is another instant
+			}
+			if diff := cmp.Diff(first.Limits, e.Limits); diff != "" {
+				t.Errorf("node %d explains otherwise:\n%s", i+2, diff)
+			}
+		}
+	}
+	if len(owners) != 3 || several == 0 {
+		t.Errorf("owners %v, %d requests of several", owners, several)
+	}
+	r := weir.Request{Path: "/slow", User: "ada"}
+	for i := range 5 {
+		check(t, nodes[i%3], r)
+	}
+	for i, n := range nodes {
+		e, err := n.Explain(ctx, &r)
+		if err != nil || e.Answer.Allowed || e.Answer.BlockedBy != "slow/log" || e.Limits[0].Arithmetic != "3 counted + 1 <= 3: no" || len(e.Limits[0].Counts) != 3 {
+			t.Errorf("node %d: %+v, %v", i+1, e, err)
+		}
+		for path, want := range map[string]string{"/free": `"rules":["free"],"unlimited":true,`, "/": `"rules":[],`} {
+			e, err := n.Explain(ctx, &weir.Request{Path: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := json.Marshal(e); err != nil || !strings.Contains(string(text), want) || !strings.HasSuffix(string(text), `"limits":[]}`) {
+				t.Errorf("node %d, %s: %s, %v", i+1, path, text, err)
+			}
+		}
+		if _, err := n.Explain(ctx, &weir.Request{Path: "/slow", User: strings.Repeat("u", 300)}); !errors.Is(err, weir.ErrInvalid) {
+			t.Errorf("node %d, an invalid request: %v", i+1, err)
+		}
+	}
+}
+
+// Where nobody who holds a key is left, the error says who owns it; the context's end
+// is not waited beyond. A node that closed says so.
+func TestNobodyExplains(t *testing.T) {
+	nodes := three(t, explainable)
+	ctx := t.Context()
+	var r weir.Request
+	owned := func(n *weir.Node) string {
+		for u := 0; ; u++ {
+			r = weir.Request{Path: "/slow", User: fmt.Sprint("user", u)}
+			e, err := nodes[0].Explain(ctx, &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Limits[0].Owner == ownName(n) {
+				return e.Limits[0].Owner
+			}
+		}
+	}
+	owner := owned(nodes[1])
+	ended, end := context.WithCancel(ctx)
+	end()
+	if _, err := nodes[0].Explain(ended, &r); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	for _, n := range nodes[1:] {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The first may have a copy. It takes over nothing without a majority.
+	e, err := nodes[0].Explain(ctx, &r)
+	if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), `"/slow:`+r.User+`"`) || !strings.Contains(err.Error(), owner) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := nodes[1].Explain(ctx, &r); !errors.Is(err, weir.ErrClosed) {
+		t.Errorf("a closed node: %v", err)
+	}
+}

@@ -1,0 +1,122 @@
+package table
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Explain decides a charge as a peek, whatever its Peek says, overwrites d with the
+// decision, and returns, for each limit in the order of [limiter.Decision.Limit],
+// what a check would find and why it would be allowed or denied. Names and members
+// are left to the caller.
+//
+// Nothing changes by it: no counter, also not one whose limit is another by now, no
+// list of top keys and no statistic. (What has recovered may be dropped where the
+// table is full, which is the same as no entry.) It allocates, and lists at most 100
+// entries of a log.
+func (t *Table) Explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) []limiter.LimitExplanation {
+	out, full := t.explain(now, c, d, false)
+	if full {
+		t.reclaim(now)
+		out, _ = t.explain(now, c, d, true)
+	}
+	return out
+}
+
+// explain explains a charge under the locks of its partitions. It reports true where
+// the table is full, unless final tells that this is the answer then.
+func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) (out []limiter.LimitExplanation, full bool) {
+	d.Clear()
+	if c.Len() == 0 {
+		return nil, false
+	}
+	d.Source = limiter.SourceOwner
+	var locked [limiter.MaxKeys]int
+	parts := partitions(c, locked[:0])
+	for _, i := range parts {
+		p := &t.parts[i]
+		p.mu.Lock()
+		now = p.advance(now)
+	}
+	for _, i := range parts {
+		t.parts[i].clock = now
+	}
+	defer func() {
+		for _, i := range parts {
+			t.parts[i].mu.Unlock()
+		}
+	}()
+	counters := t.looked(now, c)
+	d.Grow(len(counters))
+	fresh, n := int64(0), 0
+	for i := range c.Len() {
+		for _, l := range c.Key(i).Rule.Limits {
+			k, at := &counters[n], d.Limit(n)
+			begin(at, c.Key(i), i, l)
+			k.used = l.Probe(&k.slot().state, k.words, now, at)
+			if k.found == nil {
+				fresh++
+			}
+			n++
+		}
+	}
+	d.Settle(true)
+	if d.Allowed && fresh > 0 && t.keys.Load()+fresh-t.copied.Load() > t.maxKeys {
+		if !final {
+			return nil, true
+		}
+		t.overflowFresh(d, counters)
+		d.Settle(true)
+	}
+	for i := range counters {
+		k, at := &counters[i], d.Limit(i)
+		at.Limit.Report(&k.slot().state, k.words, now, k.used, 0, !d.Allowed, at)
+		x := at.Limit.Explain(&k.slot().state, k.words, now, at)
+		x.Now = now
+		if at.Overflow {
+			x.Arithmetic += "; but the key is new, and the table is full"
+		}
+		out = append(out, x)
+	}
+	d.Conclude()
+	return out, false
+}
+
+// looked finds the counters of a charge. One that another limit made is replaced by
+// a copy that is as this one would make it.
+func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
+	var out []counter
+	for i := range c.Len() {
+		key := c.Key(i)
+		p := &t.parts[PartitionOf(key)]
+		for _, l := range key.Rule.Limits {
+			k := counter{part: p}
+			if at, found := p.slots.find(key.Hash.Hi, identity(key, l)); found {
+				k.found = p.slots.at(at)
+				k.words = t.words(k.found)
+				if old := t.registry.limit(k.found.limit); !old.Equal(l) {
+					adopted := *k.found
+					k.found, k.words = &adopted, adoptedWords(l, old, &adopted.state, slices.Clone(k.words), now)
+				}
+			}
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// adoptedWords makes a state of old's one of l, and returns its words.
+func adoptedWords(l, old *limiter.Limit, s *limiter.State, words []uint64, now limiter.Tick) []uint64 {
+	charge, fresh := l.Adopt(old, s, words, now)
+	if !fresh {
+		return words
+	}
+	l.Roll(s, nil, now)
+	if charge == 0 {
+		return nil
+	}
+	words = make([]uint64, l.Words(s, now, charge))
+	l.Charge(s, words, now, charge)
+	return words
+}

@@ -1,0 +1,121 @@
+package table
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// told is what a decision tells, without what only its decider needs.
+func told(d *limiter.Decision) (out []limiter.LimitDecision, all [5]any) {
+	for i := range d.Len() {
+		l := *d.Limit(i)
+		l.Rule, l.Limit = nil, nil
+		out = append(out, l)
+	}
+	return out, [5]any{d.Allowed, d.Never, d.ShadowDenied, d.RetryAfter, d.Source}
+}
+
+func sameAnswer(t *testing.T, what string, got, want *limiter.Decision) {
+	t.Helper()
+	gotLimits, gotAll := told(got)
+	wantLimits, wantAll := told(want)
+	if diff := cmp.Diff(wantLimits, gotLimits); diff != "" || gotAll != wantAll {
+		t.Fatalf("%s: %v, want %v\n%s", what, gotAll, wantAll, diff)
+	}
+}
+
+// A table that explains at every step decides as one that never does, also where
+// what it explains is asked under other limits than those that count: no counter
+// becomes one of them. What it explains is what a peek would be told.
+func TestExplainChangesNothing(t *testing.T) {
+	all := specs()
+	rng := rand.New(rand.NewPCG(6, 6))
+	for trial := range 300 {
+		// Limits of one name, of any algorithms, which replace each other.
+		var versions []*limiter.Rule
+		for range 3 {
+			s := all[rng.IntN(len(all))]
+			s.Name, s.Limit, s.Window = "x", int64(3+rng.IntN(6)), time.Duration(3*(1+rng.IntN(3)))*time.Second
+			if rng.IntN(3) == 0 {
+				s.Block = time.Second
+			}
+			versions = append(versions, &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}})
+		}
+		asked, quiet := New(Config{}), New(Config{})
+		at, inForce := 1_800_000_000*limiter.Second, versions[0]
+		for step := range 60 {
+			at += limiter.Tick(rng.Int64N(int64(700 * limiter.Millisecond)))
+			if rng.IntN(12) == 0 {
+				inForce = versions[rng.IntN(len(versions))]
+			}
+			k := limiter.Key{Hash: hash(uint64(rng.IntN(3))), Rule: inForce}
+			cost := uint32(1 + rng.IntN(3))
+			var explained, peeked, got, want limiter.Decision
+			for _, r := range versions {
+				other := k
+				other.Rule = r
+				asked.Explain(at, charge(cost, other), &explained)
+			}
+			x := asked.Explain(at, charge(cost, k), &explained)
+			peek := charge(cost, k)
+			peek.Peek = true
+			if err := asked.Decide(at, peek, &peeked); err != nil {
+				t.Fatal(err)
+			}
+			sameAnswer(t, "explained, and a peek", &explained, &peeked)
+			if yes := strings.HasSuffix(x[0].Arithmetic, ": yes"); yes != explained.Limit(0).Allowed || x[0].Now != at {
+				t.Fatalf("%v is explained as %q, at %d", explained.Limit(0), x[0].Arithmetic, x[0].Now)
+			}
+			if err := asked.Decide(at, charge(cost, k), &got); err != nil {
+				t.Fatal(err)
+			}
+			if err := quiet.Decide(at, charge(cost, k), &want); err != nil {
+				t.Fatal(err)
+			}
+			if t.Failed() {
+				t.Fatalf("trial %d, step %d", trial, step)
+			}
+			sameAnswer(t, "with and without explanations", &got, &want)
+		}
+		asked.checkAll(t)
+	}
+}
+
+// What is explained is in no list of top keys, adds no key, and is explained as what
+// a new key would be told where there is no room; that is no overflow of the table's.
+func TestExplainIsNotCounted(t *testing.T) {
+	table := New(Config{MaxKeys: 1})
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
+	k := func(n uint64) limiter.Key { return limiter.Key{Hash: hash(n), Rule: rule} }
+	now := 1_800_000_000 * limiter.Second
+	var d limiter.Decision
+	for range 100 {
+		table.Explain(now, charge(2, k(1)), &d)
+	}
+	if hottest, denied := table.Top(10); len(hottest)+len(denied) != 0 || table.Stats().Keys != 0 || !d.Never {
+		t.Errorf("listed %v and %v, %+v, never %v", hottest, denied, table.Stats(), d.Never)
+	}
+	if err := table.Decide(now, charge(1, k(1)), &d); err != nil || !d.Allowed {
+		t.Fatal(err)
+	}
+	x := table.Explain(now, charge(1, k(2)), &d)
+	if d.Allowed || !d.Limit(0).Overflow || !strings.HasSuffix(x[0].Arithmetic, "yes; but the key is new, and the table is full") {
+		t.Errorf("without room: allowed %v, overflow %v, %q", d.Allowed, d.Limit(0).Overflow, x[0].Arithmetic)
+	}
+	if s := table.Stats(); s.Overflowed != 0 || s.Keys != 1 {
+		t.Errorf("%+v", s)
+	}
+	// What has recovered makes room, for an explanation as for a check.
+	if table.Explain(now+2*limiter.Hour, charge(1, k(2)), &d); !d.Allowed || d.Limit(0).Overflow {
+		t.Errorf("with room again: allowed %v", d.Allowed)
+	}
+	if x := table.Explain(now, &limiter.Charge{}, &d); x != nil || !d.Allowed || d.Source != limiter.SourceNone {
+		t.Errorf("nothing: %v, allowed %v by %v", x, d.Allowed, d.Source)
+	}
+}
