@@ -37,6 +37,7 @@ func newFront(s *service, ready func() error, o *Options) *front {
 	f.routes = map[string]route{
 		"/v1/check":       {[]string{http.MethodGet, http.MethodPost}, f.serveCheck},
 		"/v1/check/batch": {[]string{http.MethodPost}, f.serveBatch},
+		"/v1/explain":     {[]string{http.MethodGet, http.MethodPost}, f.serveExplain},
 		"/v1/reset":       {[]string{http.MethodPost}, f.serveReset},
 		"/v1/members":     {read, f.serveMembers},
 		"/v1/top":         {read, f.serveTop},

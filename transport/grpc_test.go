@@ -475,6 +475,8 @@ func TestObserver(t *testing.T) {
 	s.api.Check(ctx, &weirv1.CheckRequest{Rule: "nine"})
 	s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: make([]*weirv1.CheckRequest, 2000)})
 	s.api.Reset(ctx, &weirv1.ResetRequest{})
+	s.api.Explain(ctx, &weirv1.CheckRequest{})
+	s.api.Explain(ctx, &weirv1.CheckRequest{Rule: "nine"})
 	stream, err := s.api.CheckStream(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -493,6 +495,7 @@ func TestObserver(t *testing.T) {
 	s.do(t, "BREW", "/v1/check", "", "")
 	want := map[string]int{
 		"Check OK": 4, "Check InvalidArgument": 1, "CheckBatch InvalidArgument": 1, "Reset PermissionDenied": 1,
+		"Explain OK": 1, "Explain InvalidArgument": 1,
 		"CheckStream OK": 2, "CheckStream InvalidArgument": 1,
 		"GET /v1/check 429": 1, "GET /v1/check 200": 1, "other 404": 1, "other 405": 1,
 	}

@@ -198,6 +198,9 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 		{"POST", "/v1/check", `{"user":"bob","limits":[{"limit":1,"window":"1m","block":"10s"}],"cost":1}`},
 		{"POST", "/v1/check", `{"user":"bob","limits":[{"limit":1,"window":"1m","block":"10s"}],"cost":1}`},
 		{"POST", "/v1/check", `{`}, {"POST", "/v1/check", strings.Repeat(" ", 1<<20+1)},
+		{"GET", "/v1/explain?user=ada&cost=9", ""}, {"GET", "/v1/explain?nine=9", ""}, {"POST", "/v1/explain", `{"user":"ada"}`},
+		{"POST", "/v1/explain", `{"user":"ada","limits":[{"limit":9,"window":"1h","algorithm":"sliding_log"}]}`},
+		{"POST", "/v1/explain", `{`}, {"POST", "/v1/explain", strings.Repeat(" ", 1<<20+1)},
 		{"POST", "/v1/check/batch", `{"checks":[{"user":"ada"},{"nine":9}]}`}, {"POST", "/v1/check/batch", `[]`},
 		{"POST", "/v1/check/batch", strings.Repeat(" ", 1<<20+1)}, {"POST", "/v1/reset", strings.Repeat(" ", 1<<20+1)},
 		{"POST", "/v1/reset", `{"user":"ada"}`}, {"POST", "/v1/reset", `{`},
@@ -207,13 +210,17 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 	if err := s.node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/v1/check", "/v1/check/batch", "/v1/reset"} {
+	for _, path := range []string{"/v1/check", "/v1/explain", "/v1/check/batch", "/v1/reset"} {
 		file.holdsReply(t, "POST", path, s.post(t, path, `{}`))
 		file.holdsReply(t, "POST", path, s.do(t, "POST", path, "text/plain", `{}`))
 	}
 	shut := newServer(t, fixed, func(o *transport.Options) { o.AllowReset, o.AllowRequestLimits = false, false })
 	file.holdsReply(t, "POST", "/v1/reset", shut.post(t, "/v1/reset", `{}`))
 	file.holdsReply(t, "POST", "/v1/check", shut.post(t, "/v1/check", `{"limits":[{"limit":1}]}`))
+	file.holdsReply(t, "POST", "/v1/explain", shut.post(t, "/v1/explain", `{"limits":[{"limit":1}]}`))
+	mute := newServer(t, fixed, func(o *transport.Options) { o.Decider = dumb{o.Decider} })
+	file.holdsReply(t, "POST", "/v1/explain", mute.post(t, "/v1/explain", `{}`))
+	file.holdsReply(t, "GET", "/v1/explain", mute.get(t, "/v1/explain"))
 }
 
 // TestOpenAPIFields: the fields and parameters in the file are those that are
@@ -221,11 +228,16 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 func TestOpenAPIFields(t *testing.T) {
 	s := newServer(t, "", nil)
 	file := loadSpec(t, s)
-	for name, v := range map[string]any{"Answer": limiter.Answer{}, "LimitAnswer": limiter.LimitAnswer{}} {
+	for name, v := range map[string]any{
+		"Answer": limiter.Answer{}, "LimitAnswer": limiter.LimitAnswer{}, "Explanation": limiter.Explanation{},
+		"LimitExplanation": limiter.LimitExplanation{}, "ExplainedField": limiter.Field{}, "ExplainedCount": limiter.WindowCount{},
+	} {
 		var fields []string
 		for i := range reflect.TypeOf(v).NumField() {
 			field, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
-			fields = append(fields, field)
+			if field != "-" {
+				fields = append(fields, field)
+			}
 		}
 		slices.Sort(fields)
 		if listed := slices.Sorted(maps.Keys(file.Components.Schemas[name].Properties)); !slices.Equal(fields, listed) {
@@ -261,6 +273,11 @@ func TestOpenAPIFields(t *testing.T) {
 		parameters = append(parameters, p.Name)
 	}
 	slices.Sort(parameters)
+	for i, q := range file.Paths["/v1/explain"]["get"].Parameters {
+		if p := file.Paths["/v1/check"]["get"].Parameters[i]; p.Name != q.Name || p.Schema.Type != q.Schema.Type {
+			t.Errorf("parameter %d of an explanation is %v, of a check %v", i, q, p)
+		}
+	}
 	if got := known("/v1/check?zzzzzzzzzzzzzzzz=1"); !slices.Equal(got, parameters) {
 		t.Errorf("a check takes the parameters %v, the file says %v", got, parameters)
 	}

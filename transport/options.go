@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Decider is what answers: a node, or anything that decides as one does. Its
+// Decider is what answers: a node, or anything that decides as one does. One that has
+// a method Explain, as a node does, is asked for its reasons too. Its
 // methods are called from many goroutines. A refusal is a decision; an error
 // means that nothing was decided or counted. An error that wraps
 // [limiter.ErrInvalid] is the asker's to mend, and any other says that the decider
@@ -42,8 +43,8 @@ type keyNamer interface {
 }
 
 // Observer is told of every request that was answered: which method ("Check",
-// "CheckBatch", "CheckStream" for each message of a stream, "Reset", or an HTTP
-// one such as "POST /v1/check"), with which code ("OK" and the other names of
+// "CheckBatch", "CheckStream" for each message of a stream, "Explain", "Reset",
+// "Ring", or an HTTP one such as "POST /v1/check"), with which code ("OK" and the other names of
 // gRPC, or an HTTP status such as "429"), and how long it took. Both come from
 // short lists. It is called from many goroutines and must be quick.
 type Observer interface {

@@ -42,6 +42,8 @@ func statusCodeOf(err error) int {
 		return http.StatusForbidden
 	case codes.DeadlineExceeded:
 		return http.StatusGatewayTimeout // it may be done
+	case codes.Unimplemented:
+		return http.StatusNotFound
 	default:
 		return http.StatusServiceUnavailable
 	}

@@ -29,6 +29,8 @@ func codeOf(err error) codes.Code {
 		return codes.InvalidArgument
 	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRing):
 		return codes.PermissionDenied
+	case errors.Is(err, errUnexplained):
+		return codes.Unimplemented
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, limiter.ErrUnanswered):

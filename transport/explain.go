@@ -1,0 +1,117 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// explainer is a [Decider] that tells its reasons: what Check would answer, and why,
+// without charging anything. The explanation has its Decision.
+type explainer interface {
+	Explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
+}
+
+var errUnexplained = errors.New("what decides here does not explain: ask a node")
+
+// explain asks the decider for its reasons. Who may check may ask for them. The
+// commands of a backend are left out: they have its address and the name of who logs
+// in there, which are no business of whoever may check.
+func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
+	d, ok := s.decider.(explainer)
+	if !ok {
+		return nil, errUnexplained
+	}
+	e, err := d.Explain(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	e.Commands = nil
+	return e, nil
+}
+
+// Explain implements the service.
+func (s *service) Explain(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
+	begin := s.begin()
+	out, err := s.explainMessage(ctx, m)
+	return out, s.end("Explain", begin, err)
+}
+
+func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
+	var r limiter.Request
+	if err := s.fillRequest(&r, m); err != nil {
+		return nil, err
+	}
+	r.Cost = costOf(m)
+	e, err := s.explain(ctx, &r)
+	if err != nil {
+		return nil, err
+	}
+	out := &weirv1.ExplainResponse{Decision: new(weirv1.CheckResponse), NowUnixUs: int64(e.Now), Rules: e.Rules, Unlimited: e.Unlimited}
+	if err := proto.Unmarshal(s.appendResponse(nil, &r, e.Decision), out.Decision); err != nil {
+		return nil, err
+	}
+	for i := range e.Limits {
+		out.Limits = append(out.Limits, explanationMessage(&e.Limits[i]))
+	}
+	return out, nil
+}
+
+func explanationMessage(l *limiter.LimitExplanation) *weirv1.LimitExplanation {
+	m := &weirv1.LimitExplanation{
+		Name: l.Name, Key: l.Key, Limit: l.Limit, Known: l.Known, Arithmetic: l.Arithmetic,
+		Owner: l.Owner, ToldBy: l.ToldBy, NowUnixUs: int64(l.Now),
+	}
+	for _, f := range l.State {
+		m.State = append(m.State, &weirv1.ExplainedField{Name: f.Name, Value: f.Value})
+	}
+	for _, w := range l.Counts {
+		m.Counts = append(m.Counts, &weirv1.ExplainedCount{StartUnixUs: int64(w.Start), EndUnixUs: int64(w.End), Count: w.Count})
+	}
+	return m
+}
+
+// ExplanationOf returns what a node explained in the form of its JSON, which is what
+// the node itself would answer over HTTP. It has no Decision.
+func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
+	e := &limiter.Explanation{
+		Now: limiter.Tick(m.GetNowUnixUs()), Rules: append([]string{}, m.GetRules()...), Unlimited: m.GetUnlimited(),
+		Answer: AnswerOf(m.GetDecision()), Limits: []limiter.LimitExplanation{},
+	}
+	for _, l := range m.GetLimits() {
+		x := limiter.LimitExplanation{
+			Name: l.GetName(), Key: l.GetKey(), Limit: l.GetLimit(), Known: l.GetKnown(), Arithmetic: l.GetArithmetic(),
+			Owner: l.GetOwner(), ToldBy: l.GetToldBy(), Now: limiter.Tick(l.GetNowUnixUs()),
+		}
+		for _, f := range l.GetState() {
+			x.State = append(x.State, limiter.Field{Name: f.GetName(), Value: f.GetValue()})
+		}
+		for _, w := range l.GetCounts() {
+			x.Counts = append(x.Counts, limiter.WindowCount{
+				Start: limiter.Tick(w.GetStartUnixUs()), End: limiter.Tick(w.GetEndUnixUs()), Count: w.GetCount(),
+			})
+		}
+		e.Limits = append(e.Limits, x)
+	}
+	return e
+}
+
+// serveExplain tells what a check would be answered, and why.
+func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
+	q, err := f.readQuestion(w, r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	e, err := f.explain(r.Context(), &q.request)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, e)
+}
