@@ -182,7 +182,9 @@ func (a *app) bench(cmd *cobra.Command, o *benchOptions, leftOut []bench.Mode) (
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 		o.config.Server = func(ctx context.Context, r *limiter.Request) (limiter.Answer, error) {
-			return askWithin(ctx, server, r)
+			var c checked
+			err := c.askWithin(ctx, server, r, false)
+			return c.answer, err
 		}
 	}
 	if a.ErrStyle.Terminal {

@@ -48,7 +48,9 @@ rules Redis decides, and counts, as it does for nodes with --backend redis.
 
 --explain shows, before each decision, every counter's state and the comparison
 that decides. With --json it prints that explanation, its "answer" being the
-decision. Of a check in Redis it shows the exact EVAL for redis-cli too.
+decision. With --server the node explains, and in a cluster whoever owns each
+counter, whichever node is asked. Of a check in Redis it shows the exact EVAL for
+redis-cli too.
 
 Exit status: 0 if all were allowed, 3 if one was denied, 2 if the node or Redis
 cannot be asked.`,
@@ -56,6 +58,7 @@ cannot be asked.`,
   weir check /towns --user ada --rules rules.yaml --times 7 --every 100ms
   weir check /login --ip 10.0.0.7 --method POST --rules rules.yaml --explain
   weir check /towns --user ada --server 127.0.0.1:8081
+  weir check /towns --user ada --server 127.0.0.1:8081 --explain --cost 0
   weir check /towns --user ada --rules rules.yaml --redis-addr 127.0.0.1:6379 --explain
   weir check /towns --user ada --cost 3 --at 2026-12-31T23:59:59Z --rules rules.yaml --json`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -106,19 +106,25 @@ func (w *checkWriter) notes(l *limiter.LimitAnswer) string {
 // explanation writes the state of each counter and the comparison that decides.
 func (w *checkWriter) explanation(e *limiter.Explanation) {
 	for _, l := range e.Limits {
-		w.line("%s  %s  %s", w.style.Bold(term.Clean(l.Key)), l.Name, l.Limit)
+		w.line("%s  %s  %s", w.style.Bold(term.Clean(l.Key)), term.Clean(l.Name), term.Clean(l.Limit))
+		switch {
+		case l.Owner != "" && l.ToldBy != l.Owner:
+			w.line("  owned by %s; told by %s, its heir", term.Clean(l.Owner), term.Clean(l.ToldBy))
+		case l.Owner != "":
+			w.line("  owned and told by %s", term.Clean(l.Owner))
+		}
 		if !l.Known {
 			w.line("  nothing counted yet")
 		}
 		for _, f := range l.State {
-			w.line("  %s: %s", f.Name, f.Value)
+			w.line("  %s: %s", term.Clean(f.Name), term.Clean(f.Value))
 		}
 		for _, c := range l.Counts {
 			if c.Count > 0 {
 				w.line("  %s  %d", c.Start.Time().Format("2006-01-02T15:04:05.000000Z"), c.Count)
 			}
 		}
-		w.line("  %s", l.Arithmetic)
+		w.line("  %s", term.Clean(l.Arithmetic))
 	}
 	for _, c := range e.Commands {
 		w.line("%s", w.style.Bold("the same decision, by a shell:"))

@@ -121,8 +121,7 @@ func httpServer(cmd *cobra.Command, server string) (*httpRemote, error) {
 func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, answer any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	base := strings.TrimSuffix(h.url, "/v1/check")
-	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, h.url+path, bytes.NewReader(body))
 	if err != nil {
 		return unreachable(h.server, "%w", err)
 	}

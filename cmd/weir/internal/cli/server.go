@@ -44,6 +44,7 @@ func unreachable(server, format string, args ...any) error {
 // remote is a node that is asked over the network.
 type remote interface {
 	ask(ctx context.Context, r *limiter.Request) (limiter.Answer, error)
+	explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
 	io.Closer
 }
 
@@ -53,8 +54,6 @@ func (o *checkOptions) checkServerFlags(cmd *cobra.Command) error {
 	switch {
 	case o.rules != "":
 		return usage(cmd, "--rules and --server are both given, but either a file decides or a node does")
-	case o.explain:
-		return usage(cmd, "a node does not explain its decisions over the network yet: leave out --explain, or give its file with --rules instead of --server")
 	case o.at != "":
 		return usage(cmd, "--at is for --rules: a node decides by its own clock")
 	}
@@ -88,7 +87,7 @@ func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request
 			time.Sleep(o.every)
 		}
 		c := checked{at: a.Now()}
-		if c.answer, err = askWithin(cmd.Context(), node, r); err != nil {
+		if err := c.askWithin(cmd.Context(), node, r, o.explain); err != nil {
 			return errors.Join(err, node.Close())
 		}
 		all = append(all, c)
@@ -96,10 +95,24 @@ func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request
 	return errors.Join(node.Close(), a.conclude(all, o))
 }
 
-func askWithin(ctx context.Context, node remote, r *limiter.Request) (limiter.Answer, error) {
+// askWithin asks a node, for its reasons first if they are wanted.
+func (c *checked) askWithin(ctx context.Context, node remote, r *limiter.Request, explain bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return node.ask(ctx, r)
+	if explain {
+		if c.explanation, err = node.explain(ctx, r); err != nil {
+			return err
+		}
+	}
+	if c.answer, err = node.ask(ctx, r); err == nil && explain {
+		c.explanation.Answer = c.answer
+	}
+	return err
+}
+
+// silent says that a node does not explain.
+func silent(server string) error {
+	return fmt.Errorf("node %s does not explain its decisions: it runs an older version; leave out --explain, or give its file with --rules instead of --server", server)
 }
 
 // grpcRemote is a node asked over gRPC.
@@ -132,33 +145,52 @@ func (g *grpcRemote) Close() error { return g.conn.Close() }
 
 func (g *grpcRemote) ask(ctx context.Context, r *limiter.Request) (limiter.Answer, error) {
 	m, err := weirv1.NewLimiterClient(g.conn).Check(ctx, transport.NewCheckRequest(r, false))
-	if err == nil {
-		return transport.AnswerOf(m), nil
+	if err != nil {
+		return limiter.Answer{}, g.failed(ctx, err)
 	}
+	return transport.AnswerOf(m), nil
+}
+
+func (g *grpcRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
+	m, err := weirv1.NewLimiterClient(g.conn).Explain(ctx, transport.NewCheckRequest(r, false))
+	if s := status.Convert(err); s.Code() == codes.Unimplemented && strings.Contains(s.Message(), "unknown method") {
+		return nil, silent(g.server)
+	}
+	if err != nil {
+		return nil, g.failed(ctx, err)
+	}
+	return transport.ExplanationOf(m), nil
+}
+
+// failed says why there is no answer.
+func (g *grpcRemote) failed(ctx context.Context, err error) error {
 	op := g.dialed.Load()
+	// A node may say so too, of others that it has asked.
+	deadline, _ := ctx.Deadline()
+	late := !time.Now().Before(deadline)
 	switch s := status.Convert(err); {
 	case op != nil:
-		return limiter.Answer{}, unreachable(g.server, "%w; is it running there? (node serve)", op.Err)
-	case s.Code() == codes.DeadlineExceeded:
-		return limiter.Answer{}, unreachable(g.server, "there was no answer within %v", askTimeout)
+		return unreachable(g.server, "%w; is it running there? (node serve)", op.Err)
+	case s.Code() == codes.DeadlineExceeded && late:
+		return unreachable(g.server, "there was no answer within %v", askTimeout)
 	case s.Code() == codes.Unimplemented, s.Code() == codes.Unavailable && strings.Contains(s.Message(), "HTTP/1"):
-		return limiter.Answer{}, unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server http://%s", g.server)
-	case s.Code() == codes.Unavailable:
-		return limiter.Answer{}, unreachable(g.server, "%s", s.Message())
+		return unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server http://%s", g.server)
+	case s.Code() == codes.Unavailable, s.Code() == codes.DeadlineExceeded:
+		return unreachable(g.server, "%s", s.Message())
 	default:
-		return limiter.Answer{}, fmt.Errorf("node %s: %s", g.server, s.Message())
+		return fmt.Errorf("node %s: %s", g.server, s.Message())
 	}
 }
 
 // httpRemote is a node asked over HTTP.
 type httpRemote struct {
 	server string
-	url    string
+	url    string // without a path of the API
 	client *http.Client
 }
 
 func newHTTPRemote(server string, u *url.URL) *httpRemote {
-	return &httpRemote{server: server, url: u.JoinPath("/v1/check").String(), client: &http.Client{Transport: &http.Transport{}}}
+	return &httpRemote{server: server, url: strings.TrimRight(u.String(), "/"), client: &http.Client{Transport: &http.Transport{}}}
 }
 
 // Close ends the connection.
@@ -168,28 +200,44 @@ func (h *httpRemote) Close() error {
 }
 
 func (h *httpRemote) ask(ctx context.Context, r *limiter.Request) (a limiter.Answer, err error) {
+	_, err = h.post(ctx, "/v1/check", r, func(body []byte) bool { return json.Unmarshal(body, &a) == nil && a.Source != "" })
+	return a, err
+}
+
+func (h *httpRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
+	e := new(limiter.Explanation)
+	status, err := h.post(ctx, "/v1/explain", r, func(body []byte) bool { return json.Unmarshal(body, e) == nil && e.Answer.Source != "" })
+	if err != nil && status == http.StatusNotFound && !errors.As(err, new(unreachableError)) {
+		return nil, silent(h.server)
+	}
+	return e, err
+}
+
+// post asks about a request. It returns the status of the answer, 0 if there was none;
+// read takes the answer, and reports whether it is one.
+func (h *httpRemote) post(ctx context.Context, path string, r *limiter.Request, read func(body []byte) bool) (code int, err error) {
 	body, err := json.Marshal(question(r))
 	if err != nil {
-		return a, fmt.Errorf("the request cannot be written: %w", err)
+		return 0, fmt.Errorf("the request cannot be written: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+path, bytes.NewReader(body))
 	if err != nil {
-		return a, unreachable(h.server, "%w", err)
+		return 0, unreachable(h.server, "%w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := h.client.Do(req)
 	if err != nil {
-		return a, h.failed(err)
+		return 0, h.failed(err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
-		return a, h.failed(err)
+		return resp.StatusCode, h.failed(err)
 	}
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
 	case "application/json":
-		if err := json.Unmarshal(answer, &a); err == nil && a.Source != "" {
-			return a, nil
+		if read(answer) {
+			return resp.StatusCode, nil
 		}
 	case "application/problem+json":
 		var problem struct {
@@ -199,12 +247,12 @@ func (h *httpRemote) ask(ctx context.Context, r *limiter.Request) (a limiter.Ans
 		switch {
 		case err != nil || problem.Detail == "":
 		case resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusGatewayTimeout:
-			return a, unreachable(h.server, "%s", problem.Detail)
+			return resp.StatusCode, unreachable(h.server, "%s", problem.Detail)
 		default:
-			return a, fmt.Errorf("node %s: %s", h.server, problem.Detail)
+			return resp.StatusCode, fmt.Errorf("node %s: %s", h.server, problem.Detail)
 		}
 	}
-	return a, unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
+	return resp.StatusCode, unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
 }
 
 func (h *httpRemote) failed(err error) error {

@@ -7,15 +7,18 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -95,6 +98,13 @@ func TestCheckServer(t *testing.T) {
 			"/plans --group guests --attr plan=gold",
 			"/login --user ada --times 2",
 			"/shadowy --user ada --times 2",
+			"/towns --user ada --times 3 --explain",
+			"/towns --user ada --times 3 --explain --json",
+			"/steps --user ada --times 2 --explain --json",
+			"/login --user ada --explain --json",
+			"/shadowy --user ada --times 2 --explain",
+			"/ --explain --json",
+			"/free --explain",
 		} {
 			local := person{now: at}.run(t, append([]string{"check", "--rules", rules, "--at", noon}, strings.Fields(args)...)...)
 			for form := range 3 {
@@ -143,11 +153,44 @@ func (broken) Check(context.Context, *limiter.Request, *limiter.Decision) error 
 	return errors.New("the node is stopping")
 }
 
+// mute does not explain, though it could.
+type mute struct{ *weir.Node }
+
+func (mute) Explain(context.Context, *limiter.Request) (*limiter.Explanation, error) {
+	return nil, fmt.Errorf("%w: ada", weir.ErrUnanswered)
+}
+
+// serveOld serves what knows checks and does not know of explanations.
+func serveOld(t *testing.T) (overGRPC, overHTTP string) {
+	t.Helper()
+	s := grpc.NewServer()
+	old := weirv1.Limiter_ServiceDesc
+	old.Methods = slices.DeleteFunc(slices.Clone(old.Methods), func(m grpc.MethodDesc) bool { return m.MethodName == "Explain" })
+	s.RegisterService(&old, weirv1.UnimplementedLimiterServer{})
+	l, ended := listen(t), make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintf(w, `{"type":"about:blank","title":"Not Found","status":404,"detail":"there is nothing at %s"}`, r.URL.Path)
+	}))
+	t.Cleanup(func() {
+		page.Close()
+		s.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), page.URL
+}
+
 // What one must see of a node that cannot be asked, or will not answer.
 func TestCheckServerFails(t *testing.T) {
 	node := frozen(t, time.Now)
 	overGRPC, overHTTP := serveNode(t, node)
 	brokenGRPC, brokenHTTP := serveNode(t, broken{node})
+	muteGRPC, muteHTTP := serveNode(t, mute{node})
+	oldGRPC, oldHTTP := serveOld(t)
 	closed := listen(t)
 	gone := closed.Addr().String()
 	if err := closed.Close(); err != nil {
@@ -173,7 +216,12 @@ func TestCheckServerFails(t *testing.T) {
 		"invalid over gRPC":  {"--user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 256"},
 		"invalid over HTTP":  {"--user " + long + " --server " + overHTTP, 1, "weir: node " + overHTTP + ": invalid: … 256"},
 		"rules and server":   {"--rules " + rules + " --server " + overGRPC, 2, "--rules and --server are both given"},
-		"explain":            {"--explain --server " + overGRPC, 2, "a node does not explain its decisions over the network yet"},
+		"mute over gRPC":     {"--explain --server " + muteGRPC, 2, "node " + muteGRPC + " cannot be asked: nobody who holds the keys has answered: ada"},
+		"mute over HTTP":     {"--explain --server " + muteHTTP, 2, "node " + muteHTTP + " cannot be asked: nobody who holds the keys has answered: ada"},
+		"old over gRPC":      {"--explain --server " + oldGRPC, 1, "node " + oldGRPC + " does not explain its decisions: it runs an older version; leave out --explain"},
+		"old over HTTP":      {"--explain --server " + oldHTTP, 1, "node " + oldHTTP + " does not explain its decisions: it runs an older version; leave out --explain"},
+		"a page, explained":  {"--explain --server " + page.URL, 2, "what answers there, with 200 OK, is not a node"},
+		"bad cost explained": {"--explain --user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 256"},
 		"at":                 {"--at " + noon + " --server " + overGRPC, 2, "--at is for --rules"},
 		"neither":            {"", 2, "give --rules FILE, or a running node with --server HOST:PORT"},
 		"no port":            {"--server localhost", 2, `--server "localhost" is no address: give HOST:PORT for gRPC or http://HOST:PORT; see`},
