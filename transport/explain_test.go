@@ -3,6 +3,7 @@ package transport_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -97,6 +98,13 @@ func (r redis) Explain(ctx context.Context, q *limiter.Request) (*limiter.Explan
 	return e, err
 }
 
+// lost has nobody who would explain.
+type lost struct{ *weir.Node }
+
+func (lost) Explain(context.Context, *limiter.Request) (*limiter.Explanation, error) {
+	return nil, fmt.Errorf("%w: node-3 owns it", weir.ErrUnanswered)
+}
+
 // TestExplain: who may check may ask why, no more; commands with the address of Redis
 // are for who has it anyway; and what does not explain says so.
 func TestExplain(t *testing.T) {
@@ -139,4 +147,13 @@ func TestExplain(t *testing.T) {
 	if got := without.get(t, "/v1/explain"); got.status != 404 || !strings.Contains(got.body, "does not explain") {
 		t.Errorf("over HTTP: %+v", got)
 	}
+	nobody := newServer(t, fixed, func(o *transport.Options) { o.Decider = lost{o.Decider.(*weir.Node)} })
+	if _, err := nobody.api.Explain(t.Context(), &weirv1.CheckRequest{}); status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "node-3 owns it") {
+		t.Errorf("over gRPC: %v", err)
+	}
+	got := nobody.get(t, "/v1/explain")
+	if got.status != 504 || !strings.Contains(got.body, "node-3 owns it") {
+		t.Errorf("over HTTP: %+v", got)
+	}
+	loadSpec(t, nobody).holdsReply(t, "GET", "/v1/explain", got)
 }

@@ -64,7 +64,7 @@ type LimiterClient interface {
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
 	// Explain tells what Check would answer, and why: each counter, the comparison that
 	// decides, and which node told it. Nothing is charged, and peek is ignored. Any node
-	// may be asked. UNAVAILABLE where nobody that holds a counter answers in time,
+	// may be asked. DEADLINE_EXCEEDED where nobody that holds a counter answers in time,
 	// UNIMPLEMENTED where the node does not explain.
 	Explain(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	// Ring tells which node should be asked for which counter, and how to find that out
@@ -175,7 +175,7 @@ type LimiterServer interface {
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
 	// Explain tells what Check would answer, and why: each counter, the comparison that
 	// decides, and which node told it. Nothing is charged, and peek is ignored. Any node
-	// may be asked. UNAVAILABLE where nobody that holds a counter answers in time,
+	// may be asked. DEADLINE_EXCEEDED where nobody that holds a counter answers in time,
 	// UNIMPLEMENTED where the node does not explain.
 	Explain(context.Context, *CheckRequest) (*ExplainResponse, error)
 	// Ring tells which node should be asked for which counter, and how to find that out
