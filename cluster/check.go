@@ -50,6 +50,12 @@ func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, 
 			return nil
 		case notOwner, overloaded:
 			o.owner = 0
+		case inVain:
+			c.event(EventFallback, int(c.part(charge.Key(0)).id))
+			c.decideByPolicy(t, charge, answer, nil)
+			o.wake = nil
+			c.pool.Put(o)
+			return nil
 		default:
 			c.register(t, o)
 			return o

@@ -59,7 +59,8 @@ type Core struct {
 	peersMu sync.Mutex
 	peers   peerBook
 
-	closed atomic.Bool
+	closed  atomic.Bool
+	aloneAt atomic.Int64 // since when the view has nobody else, in ticks of the scheduler; 0: it has, or always was so
 }
 
 // linkSet is all links, immutable.
@@ -175,6 +176,11 @@ func (c *Core) SetView(v *View) {
 	t := c.begin()
 	defer t.end()
 	old := c.view.Swap(v)
+	if len(v.Members) > 1 {
+		c.aloneAt.Store(0)
+	} else if len(old.Members) > 1 {
+		c.aloneAt.Store(int64(t.now))
+	}
 	if v.self >= 0 {
 		state := v.Members[v.self].State
 		if was := c.mine.Swap(uint32(state)); state == peer.Leaving && peer.State(was) != state {

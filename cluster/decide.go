@@ -50,6 +50,7 @@ const (
 	waiting
 	notOwner
 	overloaded
+	inVain // it would have to wait, for what cannot come
 )
 
 // partsOf returns the partitions of a charge, each once, in the order in which
@@ -109,6 +110,9 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 	}
 	if len(parts) > 0 && len(parts[0].own.held) >= maxHeld {
 		return overloaded, parts[0]
+	}
+	if c.stuck(t, q.charge) {
+		return inVain, parts[0]
 	}
 	return c.decide(t, q, parts, answer, idle), nil
 }

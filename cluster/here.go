@@ -47,6 +47,9 @@ func (o *op) run(t *turn, q *parked) (verdict, *part) {
 		o.explained(q.reply.told)
 		o.decided(t, q.charge, answer, idle, q.count)
 	case withheld:
+	case inVain:
+		o.policy(t)
+		return answered, nil
 	default:
 		o.mu.Lock()
 		o.tried = false

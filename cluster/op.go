@@ -112,6 +112,10 @@ func (o *op) route(t *turn) {
 	if o.over() {
 		return
 	}
+	if o.hopeless(t) {
+		o.policy(t)
+		return
+	}
 	to, same := o.c.destination(o.charge)
 	switch {
 	case !same && o.kind == opCheck && o.split(t):

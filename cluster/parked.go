@@ -80,7 +80,7 @@ func (c *Core) rerun(t *turn, q *parked) {
 		at.mu.Lock()
 		c.refuse(t, q.reply, peer.NotOwner, at)
 		at.mu.Unlock()
-	case overloaded:
+	case overloaded, inVain:
 		c.refuse(t, q.reply, peer.Overloaded, nil)
 	}
 }

@@ -206,7 +206,7 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 		at.mu.Lock()
 		c.refuse(t, reply, status, at)
 		at.mu.Unlock()
-	case overloaded:
+	case overloaded, inVain:
 		c.refuse(t, reply, peer.Overloaded, nil)
 	}
 }
