@@ -145,7 +145,7 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	}()
 	for begun := false; !begun; runtime.Gosched() {
 		o.mu.Lock()
-		begun = o.tried
+		begun = o.tried > 0
 		o.mu.Unlock()
 	}
 	tr = c.begin()

@@ -34,7 +34,7 @@ func (o *op) run(t *turn, q *parked) (verdict, *part) {
 		o.mu.Unlock()
 		return answered, nil
 	}
-	o.tried = true
+	o.tried++
 	q.charge = o.charge.Clone()
 	o.mu.Unlock()
 	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
@@ -52,7 +52,7 @@ func (o *op) run(t *turn, q *parked) (verdict, *part) {
 		return answered, nil
 	default:
 		o.mu.Lock()
-		o.tried = false
+		o.tried--
 		o.mu.Unlock()
 	}
 	return v, at

@@ -266,7 +266,7 @@ func TestOnlyAMajorityForgets(t *testing.T) {
 		other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active), other("e", 50, peer.Active),
 	}
 	for name, one := range map[string]struct {
-		deaths []int // how many die at once, every 20 minutes
+		deaths []int // how many die at once, every 11 minutes
 		recent int
 	}{
 		"a minority":                      {[]int{3}, 5},
@@ -287,7 +287,7 @@ func TestOnlyAMajorityForgets(t *testing.T) {
 				gone++
 			}
 			j.Update(members)
-			j.pass(20 * limiter.Minute)
+			j.pass(11 * limiter.Minute)
 		}
 		if v := j.core.View(); v.Known != 5 || v.Recent != one.recent {
 			t.Errorf("%s: %d and %d count, want 5 and %d", name, v.Known, v.Recent, one.recent)

@@ -50,7 +50,7 @@ type op struct {
 	attempts int
 	define   bool
 	divided  bool // its parts are asked, and end it
-	tried    bool // this node may have executed it
+	tried    int  // runs at this node that may have executed it, or may yet
 
 	by      peer.Instance              // who decided; 0: a policy
 	outcome Outcome                    // of a reset or refund
@@ -199,7 +199,7 @@ func (o *op) askHeir(t *turn) {
 	heir := peer.Instance(p.toHeir.Load())
 	v := c.view.Load()
 	o.mu.Lock()
-	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried) {
+	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried > 0) {
 		// Somebody may have taken it back: taken back twice, it would admit too much.
 		o.mu.Unlock()
 		return
@@ -352,7 +352,7 @@ func (o *op) policy(t *turn) {
 	}
 	o.ended = true
 	if o.kind != opCheck {
-		o.outcome = unanswered(o.charge, len(o.sent) > 0 || o.tried)
+		o.outcome = unanswered(o.charge, len(o.sent) > 0 || o.tried > 0)
 	}
 	o.mu.Unlock()
 	if o.kind == opCheck {
