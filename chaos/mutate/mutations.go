@@ -108,6 +108,15 @@ func mutations() []mutation {
 		{name: "a reset ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
 			{"cluster/check.go", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n		c.denials.forget(charge)\n", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n"},
 		}},
+		{name: "a refund is asked of one member", pkg: "./cluster", test: "^TestARefundIsAskedOnce$", edits: []edit{
+			{"cluster/op.go", "	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried > 0) {\n", "	if o.ended {\n"},
+		}},
+		{name: "memory of its own for what waited", pkg: "./cluster", test: "^TestTheDeadlineWhileItIsDecidedHere$", edits: []edit{
+			{"cluster/here.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
+		}},
+		{name: "a minority forgets nobody", pkg: "./cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
+			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
+		}},
 		{name: "instance ids", edits: []edit{
 			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},
 		}},
