@@ -12,7 +12,10 @@ type mutation struct {
 type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
-func mutations() []mutation {
+func mutations() []mutation { return append(ofProtocol(), ofChecks()...) }
+
+// ofProtocol returns those of who owns and who has a copy.
+func ofProtocol() []mutation {
 	return []mutation{
 		{name: "seal", edits: []edit{
 			{"cluster/decide.go", "		case p.role == peer.Owned:\n", "		case p.role == peer.Owned, p.role == peer.Sealed:\n"},
@@ -96,6 +99,12 @@ func mutations() []mutation {
 		{name: "merge, not sum", edits: []edit{
 			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},
 		}},
+	}
+}
+
+// ofChecks returns those of what becomes of one check, reset or refund.
+func ofChecks() []mutation {
+	return []mutation{
 		{name: "the end of a cached denial", pkg: "./cluster", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
 			{"cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
 		}},
