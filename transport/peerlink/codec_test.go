@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -320,6 +321,16 @@ func TestExplanationsAreBounded(t *testing.T) {
 		if _, err := newTestCodec().message(b); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v does not say %q", name, err, test.want)
 		}
+	}
+	large := new(peerv1.WindowCount)
+	large.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), math.MaxUint32+1))
+	b, err := proto.Marshal(&peerv1.Message{Frame: &peerv1.Frame{
+		Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{Counts: []*peerv1.WindowCount{large}}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newTestCodec().message(b); err == nil || !strings.Contains(err.Error(), "4294967296, which is too large") {
+		t.Errorf("a large count: %v", err)
 	}
 }
 
