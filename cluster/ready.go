@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/peer"
@@ -110,7 +111,7 @@ func (m *Membership) Ready() error {
 	case state == peer.Leaving:
 		return ErrLeaving
 	case state == peer.Joining:
-		return fmt.Errorf("%w: it sees %d other members, since %v%s", ErrJoining, others, (now - since).Duration(), why)
+		return fmt.Errorf("%w, for %v, and sees %d other members%s", ErrJoining, (now - since).Duration().Round(time.Millisecond), others, why)
 	case !m.settle(now):
 		return fmt.Errorf("%w: %d of them%s", ErrSettling, m.unsettled(), why)
 	}
