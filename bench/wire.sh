@@ -86,7 +86,7 @@ part() {
         ask --mode stream --batch 100 --server 127.0.0.1:20081 --server-http 127.0.0.1:20080
       done
       ;;
-    empty) go test -run '^$' -bench BenchmarkServer -benchtime 1000000x -count "$rounds" ./transport ;;
+    empty) go test -run '^$' -bench BenchmarkServer -benchtime 300000x -count "$rounds" ./transport ;;
     three)
       three
       for _ in $(seq "$rounds"); do
