@@ -50,18 +50,24 @@ func gossipAddr(n *weir.Node) string {
 }
 
 // three opens a cluster of three, and waits until all are ready. Under the race
-// detector it skips the test, which make wire runs without.
+// detector it skips the test, which make wire runs without. Their deadline is so long
+// that no policy speaks for want of a processor.
 func three(tb testing.TB, rules string) []*weir.Node {
 	tb.Helper()
 	if raceDetector {
 		tb.Skip("three nodes and two cores: long under the race detector; make wire runs it")
 	}
-	first := open(tb, memberConfig("node-1", rules))
+	config := func(name string, join ...string) weir.Config {
+		c := memberConfig(name, rules, join...)
+		c.Cluster.Deadline = 30 * time.Second
+		return c
+	}
+	first := open(tb, config("node-1"))
 	nodes := []*weir.Node{first, nil, nil}
 	var opening sync.WaitGroup
 	for i := 1; i < 3; i++ {
 		opening.Go(func() {
-			nodes[i] = open(tb, memberConfig(fmt.Sprintf("node-%d", i+1), rules, gossipAddr(first)))
+			nodes[i] = open(tb, config(fmt.Sprintf("node-%d", i+1), gossipAddr(first)))
 		})
 	}
 	opening.Wait()
