@@ -17,7 +17,10 @@ RUN go mod download
 
 COPY . .
 ARG VERSION=""
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false \
+# cmd/node/wire.pgo builds by a profile of the wire: a few per cent faster, and
+# minutes longer to build.
+ARG PGO=off
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -pgo="$PGO" \
       -ldflags "-s -w -X github.com/weirlimit/weir/cmd/node/internal/app.released=$VERSION -X github.com/weirlimit/weir/cmd/weir/internal/cli.released=$VERSION" \
       -o /out/ ./cmd/node ./cmd/weir
 

@@ -57,6 +57,11 @@ wire: ## What the race detector hides or makes long: allocations, conformance ov
 	$(GO) test -timeout 10m $(TESTFLAGS) -run 'ThreeNodes|Leave|Owners|TopKeys|Placement|ContextsEnd|NobodyAnswers' .
 	$(GO) test -timeout 10m $(TESTFLAGS) ./chaos/sim
 
+.PHONY: build
+build: ## bin/node and bin/weir, the node by the profile of bench/pgo.sh: a few per cent faster, minutes to compile
+	$(GO) build -trimpath -pgo=cmd/node/wire.pgo -o bin/ ./cmd/node
+	$(GO) build -trimpath -o bin/ ./cmd/weir
+
 .PHONY: bench
 bench: ## The benchmarks that match BENCH, COUNT times, and the rivals beside them
 	$(GO) test -run '^$$' -bench '$(strip $(BENCH))' -benchmem -count $(strip $(COUNT)) ./...
