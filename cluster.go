@@ -204,12 +204,18 @@ func reachable(addr, host string) string {
 // do not.
 func rulesOf(members []peer.Member) string {
 	var of []string
+	var first uint64 // hash of the first that lives
 	differ := false
 	for i := range members {
-		if m := &members[i]; m.State != peer.Dead {
-			of = append(of, fmt.Sprintf("%s %016x", m.Name, m.RulesHash))
-			differ = differ || m.RulesHash != members[0].RulesHash
+		m := &members[i]
+		if m.State == peer.Dead {
+			continue
 		}
+		if len(of) == 0 {
+			first = m.RulesHash
+		}
+		of = append(of, fmt.Sprintf("%s %016x", m.Name, m.RulesHash))
+		differ = differ || m.RulesHash != first
 	}
 	if !differ {
 		return ""

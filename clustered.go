@@ -182,8 +182,9 @@ func (n *Node) Ready() error {
 
 // HandOver is the first half of [Node.Leave]: the node hands over what it holds,
 // and goes on to take checks, which others decide. A program ends its servers
-// between HandOver and Leave, so that nobody is turned away. The errors are those
-// of Leave, and [ErrNoCluster].
+// between HandOver and Leave, so that nobody is turned away. Called while it is
+// under way it waits for the same end. The errors are those of Leave, and
+// [ErrNoCluster].
 func (n *Node) HandOver(ctx context.Context) error {
 	switch {
 	case n.closed.Load():
@@ -191,7 +192,8 @@ func (n *Node) HandOver(ctx context.Context) error {
 	case n.member == nil:
 		return ErrNoCluster
 	}
-	return n.member.handOver(ctx)
+	_, err := n.member.handOver(ctx)
+	return err
 }
 
 // Leave ends the node in good order: it hands over what it holds, says goodbye
@@ -207,9 +209,12 @@ func (n *Node) Leave(ctx context.Context) error {
 	if n.member == nil {
 		return n.Close()
 	}
-	err := n.member.handOver(ctx)
-	if errors.Is(err, ErrLeaving) {
-		err = nil // it has handed over
+	mine, err := n.member.handOver(ctx)
+	switch {
+	case errors.Is(err, ErrClosed):
+		return err
+	case !mine && ctx.Err() == nil:
+		err = nil // HandOver has said it
 	}
 	if goodbye := n.member.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
 		// As where all leave at once. Nothing is lost by it: the state was seen to

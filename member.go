@@ -57,7 +57,11 @@ type member struct {
 	// core stops.
 	closing sync.RWMutex
 	closed  bool
+	ended   chan struct{} // closed when it is to close
 	serving sync.WaitGroup
+
+	handed chan struct{} // closed when what this node holds is handed over, or cannot be
+	whole  bool          // and which of them; written before
 
 	taking sync.Mutex // held while members are taken in; taken before mu
 
@@ -70,7 +74,7 @@ type member struct {
 // openMember makes a node a member. It returns when it listens and has tried the
 // addresses to join by once.
 func openMember(ctx context.Context, n *Node, c *Config) (_ *member, err error) {
-	m := &member{}
+	m := &member{handed: make(chan struct{}), ended: make(chan struct{})}
 	if m.config, err = c.Cluster.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -362,26 +366,43 @@ func (m *member) report() {
 	m.sched.After(reportEvery, m.report)
 }
 
-// handOver hands over what this node owns. The error says that not all was in
-// time.
-func (m *member) handOver(ctx context.Context) error {
-	done := make(chan bool, 1)
-	if err := m.membership.Leave(func(whole bool) { done <- whole }); err != nil {
-		return err
-	}
+// handOver hands over what this node owns, or waits until it has where it does so
+// already: mine tells which. The error says that not all was in time.
+func (m *member) handOver(ctx context.Context) (mine bool, err error) {
+	begun := time.Now()
+	mine = m.membership.Leave(func(whole bool) {
+		m.whole = whole
+		close(m.handed)
+	}) == nil
 	select {
-	case whole := <-done:
-		if !whole {
-			return errors.New("weir: not all that this node held could be handed over in time; the others go on from their copies")
-		}
+	case <-m.handed:
+	case <-m.ended:
+		return mine, ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("weir: the time for leaving ended before all was handed over: %w", ctx.Err())
+		return mine, fmt.Errorf("weir: the time for leaving ended before all was handed over: %w", ctx.Err())
 	}
-	return nil
+	if !m.whole {
+		return mine, errors.New("weir: not all that this node held could be handed over; the others go on from their copies")
+	}
+	switch {
+	case !mine:
+	case m.stays():
+		m.log.Info("all that the node kept was handed over", "took", time.Since(begun).Round(time.Millisecond))
+	default:
+		m.log.Warn("no member stays that could take over: the counters of this node end with it")
+	}
+	return mine, nil
+}
+
+// stays tells whether another member is there that does not leave.
+func (m *member) stays() bool {
+	self := m.membership.Self().Instance
+	return slices.ContainsFunc(m.core.View().Members, func(o peer.Member) bool { return o.Instance != self && o.State != peer.Leaving })
 }
 
 // close ends the member; if it is orderly, what is under way to others is sent.
 func (m *member) close(orderly bool) error {
+	close(m.ended)
 	m.closing.Lock()
 	m.closed = true
 	m.closing.Unlock()

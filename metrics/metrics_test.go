@@ -192,10 +192,10 @@ func TestTable(t *testing.T) {
 # HELP weir_table_bytes Memory of the counters held.
 # TYPE weir_table_bytes gauge
 weir_table_bytes 4096
-# HELP weir_table_keys Counters held, one for each key and limit.
+# HELP weir_table_keys Counters held, one for each key and limit, copies of other members' included.
 # TYPE weir_table_keys gauge
 weir_table_keys 12
-# HELP weir_table_max_keys Bound on the counters held.
+# HELP weir_table_max_keys Bound on the counters held that are no copies.
 # TYPE weir_table_max_keys gauge
 weir_table_max_keys 1000
 # HELP weir_table_overflow_total Checks that needed a new counter when the bound was reached.
@@ -501,7 +501,7 @@ weir_rules_info{hash="%016x"} 1
 # TYPE weir_rules_reloads_total counter
 weir_rules_reloads_total{result="failure"} 1
 weir_rules_reloads_total{result="success"} 1
-# HELP weir_table_keys Counters held, one for each key and limit.
+# HELP weir_table_keys Counters held, one for each key and limit, copies of other members' included.
 # TYPE weir_table_keys gauge
 weir_table_keys 1
 `, n.RulesHash()), "weir_checks_total", "weir_rules_info", "weir_rules_reloads_total", "weir_table_keys")

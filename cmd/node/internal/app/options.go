@@ -65,7 +65,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`; it is followed as it changes (default none: all is allowed)")
 	o.addCommonFlags(f)
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "go on serving for so long after /readyz said no, for load balancers to notice")
-	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one a key and limit; 10 million take 700 MB")
+	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one a key and limit; 10 million take 800 MB")
 	f.Var(&o.overflow, "overflow", "decide keys beyond that by `MODE`: deny or allow")
 	o.cluster.addFlags(f)
 	o.redis.addFlags(f)

@@ -340,9 +340,6 @@ func (s *Server) Stop() error {
 	var err error
 	if c.Cluster != nil {
 		err = s.node.HandOver(ctx)
-		if err == nil {
-			c.Log.Info("all that the node kept was handed over", "took", time.Since(begun).Round(time.Millisecond))
-		}
 	}
 	err = errors.Join(err, s.wire.Shutdown(ctx))
 	if s.profiles != nil {

@@ -1,0 +1,123 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// However often a node is told to go, and by whom, all of them return.
+func TestLeaveWhileItEnds(t *testing.T) {
+	ctx := context.Background()
+	for name, end := range map[string]func(*weir.Node) error{
+		"Leave": func(n *weir.Node) error { return n.Leave(ctx) },
+		"Close": (*weir.Node).Close,
+	} {
+		n := open(t, memberConfig("alone", hundred))
+		check(t, n, weir.Request{Path: "/towns", User: "ada"})
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := n.Leave(ctx); err != nil && !errors.Is(err, weir.ErrClosed) {
+					t.Errorf("%s: Leave: %v", name, err)
+				}
+			})
+			all.Go(func() {
+				if err := n.HandOver(ctx); err != nil && !errors.Is(err, weir.ErrClosed) {
+					t.Errorf("%s: HandOver: %v", name, err)
+				}
+			})
+		}
+		if err := end(n); err != nil && !errors.Is(err, weir.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+		all.Wait()
+	}
+}
+
+// Leave waits for the end of what HandOver has begun: nothing is lost by it.
+func TestLeaveWaitsForHandOver(t *testing.T) {
+	nodes := three(t, hundred)
+	const users = 300
+	for u := range users {
+		for range 60 {
+			check(t, nodes[u%3], weir.Request{Path: "/towns", User: fmt.Sprint("user", u)})
+		}
+	}
+	handed := make(chan error, 1)
+	go func() { handed <- nodes[2].HandOver(context.Background()) }()
+	until(t, "it is leaving", func() bool { return errors.Is(nodes[2].Ready(), weir.ErrLeaving) })
+	if err := nodes[2].Leave(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-handed; err != nil {
+		t.Errorf("what was handed over while it left: %v", err)
+	}
+	for i, n := range nodes[:2] {
+		if s, _ := n.ClusterStats(); s.Events["recovered"]+s.Events["takeover"] > 0 {
+			t.Errorf("node %d went on from copies: %v", i+1, s.Events)
+		}
+	}
+	for u := range users {
+		allowed := 0
+		for range 60 {
+			if check(t, nodes[u%2], weir.Request{Path: "/towns", User: fmt.Sprint("user", u)}).Allowed {
+				allowed++
+			}
+		}
+		if allowed != 40 {
+			t.Errorf("%s: %d admitted, want the 40 that were left", fmt.Sprint("user", u), allowed)
+		}
+	}
+}
+
+// The last node says that its counters end with it, and no other does.
+func TestTheLastOneSaysSo(t *testing.T) {
+	const lost = "the counters of this node end with it"
+	logged := func(c weir.Config) (weir.Config, *syncBuffer) {
+		b := &syncBuffer{}
+		c.Cluster.Logger = slog.New(slog.NewTextHandler(b, nil))
+		return c, b
+	}
+	first := open(t, memberConfig("node-1", hundred))
+	config, log := logged(memberConfig("node-2", hundred, gossipAddr(first)))
+	last := open(t, config)
+	together(t, []*weir.Node{first, last})
+	if err := first.Leave(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	together(t, []*weir.Node{last})
+	config, others := logged(memberConfig("node-3", hundred, gossipAddr(last)))
+	third := open(t, config)
+	together(t, []*weir.Node{last, third})
+	if err := third.Leave(context.Background()); err != nil || strings.Contains(others.String(), lost) {
+		t.Errorf("%v; with another left it says %s", err, others)
+	}
+	if err := last.Leave(context.Background()); err != nil || !strings.Contains(log.String(), lost) {
+		t.Errorf("%v; the last one says %s", err, log)
+	}
+}
+
+// syncBuffer is a buffer for many goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
