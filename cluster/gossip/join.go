@@ -303,6 +303,14 @@ func (g *Gossip) failed(addr string, err error) outcome {
 		g.mu.Lock()
 		g.silence = errors.New(plain(text))
 		g.mu.Unlock()
+	case strings.Contains(text, "connection reset"):
+		// A node's peer port does so, but so may the gossip port of a node that is
+		// about to start or to end.
+		err := fmt.Errorf("%s: something answers there that ended the connection: is it a gossip address (--gossip-addr of the others)? (%s)", addr, plain(text))
+		say(slog.LevelWarn, "cannot join, and tries again", err)
+		g.mu.Lock()
+		g.silence = errors.New(plain(text))
+		g.mu.Unlock()
 	default:
 		err := fmt.Errorf("%s: %w: what listens there answers not as the gossip port of a Weir node (%s)", addr, ErrForeign, plain(text))
 		say(slog.LevelWarn, "cannot join", err)
@@ -334,7 +342,7 @@ func isSilence(text string) bool {
 	if strings.Contains(text, "dial tcp") {
 		return true
 	}
-	for _, s := range []string{"connection refused", "connection reset", "use of closed"} {
+	for _, s := range []string{"connection refused", "use of closed"} {
 		if strings.Contains(text, s) {
 			return true
 		}

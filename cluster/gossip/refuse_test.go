@@ -12,6 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 func key(b byte) []byte {
@@ -155,6 +159,17 @@ func TestJoinsThatFail(t *testing.T) {
 	mute := listen(t, func(c net.Conn) { io.Copy(io.Discard, c) })
 	shuts := listen(t, func(net.Conn) {})
 	chatty := listen(t, func(c net.Conn) { io.WriteString(c, "220 mail.example ESMTP\r\n"); io.Copy(io.Discard, c) })
+	resets := listen(t, func(c net.Conn) {
+		c.Read(make([]byte, 1))
+		c.(*net.TCPConn).SetLinger(0)
+	})
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rpc := grpc.NewServer(grpc.Creds(door{insecure.NewCredentials()}))
+	go rpc.Serve(port)
+	defer rpc.Stop()
 	for _, c := range []struct {
 		name, join string
 		says       []string
@@ -165,6 +180,8 @@ func TestJoinsThatFail(t *testing.T) {
 		{name: "a mail server", join: chatty, says: []string{"not as the gossip port"}, foreign: true},
 		{name: "who shuts the door", join: shuts, says: []string{"not as the gossip port"}, foreign: true},
 		{name: "who never answers", join: mute, says: []string{"not as the gossip port"}, foreign: true},
+		{name: "who resets", join: resets, says: []string{"level=WARN", "ended the connection", resets, "--gossip-addr"}},
+		{name: "a gRPC port", join: port.Addr().String(), says: []string{"level=WARN", "ended the connection", port.Addr().String()}},
 		{name: "nobody", join: "127.0.0.1:1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -189,6 +206,18 @@ func TestJoinsThatFail(t *testing.T) {
 			n.sees("a")
 		})
 	}
+}
+
+// door is of a gRPC server that lets in nobody who does not speak gRPC, as the
+// peer port.
+type door struct {
+	credentials.TransportCredentials
+}
+
+func (door) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	io.ReadFull(c, make([]byte, 24)) // of a preface
+	c.Close()
+	return nil, nil, errors.New("it does not speak gRPC")
 }
 
 // listen serves connections until the test ends.
