@@ -160,7 +160,9 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) error {
 		}
 		r := d.g.judge(n)
 		if r == nil {
-			r = d.g.double(n)
+			if r = d.g.double(n, nodes); r != nil {
+				d.g.suspect(r.addr)
+			}
 		}
 		if r != nil {
 			d.g.note(*r)
@@ -185,6 +187,9 @@ func (g *Gossip) mirror(nodes []*memberlist.Node) {
 // NotifyConflict is called when a node has the name of one that is alive, or has
 // not been dead for long, at another address; memberlist ignores the newcomer.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
+	if other.Name == d.g.cfg.Name {
+		d.g.suspect(addrOf(other))
+	}
 	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), text: fmt.Sprintf(
 		"node %q at %s is kept out: a node of that name is at %s, alive or dead for less than %v; give one of them another name, or wait",
 		other.Name, addrOf(other), addrOf(existing), reclaimAfter)})
@@ -197,6 +202,9 @@ type refusal struct {
 	// name and addr of the other node.
 	name, addr string
 	text       string
+	// Of a taken name: whether the other run was started before this one, and
+	// whether another member is at its address by now.
+	older, moved bool
 }
 
 func (r refusal) Error() string { return r.kind.Error() + ": " + r.text }
@@ -241,25 +249,6 @@ func (g *Gossip) secrets(mark uint64) string {
 	default:
 		return "has another secret than this one"
 	}
-}
-
-// double returns a refusal if another node has this one's name, elsewhere: a
-// second one, or a former run of this one of which the other side does not know
-// that it is gone.
-func (g *Gossip) double(n *memberlist.Node) *refusal {
-	if n.Name != g.cfg.Name || n.State == memberlist.StateLeft {
-		return nil
-	}
-	a, err := aboutNode(n)
-	g.mu.Lock()
-	own := g.self.GossipAddr
-	g.mu.Unlock()
-	if err == nil && a.Instance != g.cfg.Instance && a.GossipAddr != own {
-		return &refusal{kind: ErrNameTaken, name: n.Name, addr: a.GossipAddr, text: fmt.Sprintf(
-			"a node of the name %q, instance %s, is or was at %s; this one, instance %s, is at %s",
-			n.Name, a.Instance, a.GossipAddr, g.cfg.Instance, own)}
-	}
-	return nil
 }
 
 // note says that a node is kept out, and remembers why.

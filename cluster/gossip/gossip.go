@@ -31,8 +31,9 @@ type Gossip struct {
 	self     about
 	meta     []byte // self, encoded
 	roster   *roster
-	refusals []refusal // the latest, for finding out why a join failed
-	mirrors  int       // exchanges of views with someone who knows of this node alone
+	refusals []refusal       // the latest, for finding out why a join failed
+	twins    map[string]bool // addresses where another of this node's name may be
+	mirrors  int             // exchanges of views with someone who knows of this node alone
 	answered bool
 	silence  error // why the address that was silent last is
 	leaving  bool
@@ -54,7 +55,8 @@ type Gossip struct {
 // been tried once, or after 2 s, whichever is first; that none answers is no
 // error, because this node may be the first. It is an error, one of those of
 // this package, wrapped, if some refuse this node for a reason that does not go
-// away and none lets it in. ctx bounds the opening only.
+// away and none lets it in, or if one refuses it because a live node has its name
+// that was started before it. ctx bounds the opening only.
 //
 // The caller must call [Gossip.Close].
 func Open(ctx context.Context, cfg Config) (*Gossip, error) {
@@ -63,7 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan error, 16),
-		roster: newRoster(cfg.Name, cfg.Instance), opening: true,
+		roster: newRoster(cfg.Name, cfg.Instance), opening: true, twins: map[string]bool{},
 	}
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
 	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark, started: uint64(time.Now().UnixMilli())}

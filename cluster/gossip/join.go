@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,10 +79,13 @@ type outcome struct {
 	refusals []error // final ones: trying again will not help
 	waiting  bool    // the name is another run's, which may be gone soon
 	unheard  bool    // one answered, and does not take this node for alive yet
+	twin     error   // a live node that was started before this one has its name
 }
 
 // firstRound asks the addresses to join by once, and starts to ask them for as
-// long as the node lives. It returns the refusals if nobody let this node in.
+// long as the node lives. It returns the refusals if nobody let this node in. Of two
+// of one name that others let in, the one that was started later is refused too, so
+// that not both end.
 func (g *Gossip) firstRound(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.Background())
 	stop := g.cancel
@@ -92,6 +96,9 @@ func (g *Gossip) firstRound(ctx context.Context) error {
 	defer wait.Stop()
 	select {
 	case o := <-first:
+		if o.joined > 0 && o.twin != nil {
+			return fmt.Errorf("gossip: not all nodes let this one in: %w", o.twin)
+		}
 		if o.joined == 0 && len(o.refusals) > 0 && !g.SeedAnswered() {
 			return fmt.Errorf("gossip: no node lets this one in: %w", errors.Join(o.refusals...))
 		}
@@ -138,6 +145,7 @@ func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 			return
 		}
 		o = g.round(ctx)
+		g.askTwins()
 	}
 }
 
@@ -193,6 +201,7 @@ func (g *Gossip) round(ctx context.Context) outcome {
 		all.refusals = append(all.refusals, o.refusals...)
 		all.waiting = all.waiting || o.waiting
 		all.unheard = all.unheard || o.unheard
+		all.twin = cmp.Or(all.twin, o.twin)
 	})
 	return all
 }
@@ -281,13 +290,17 @@ func (g *Gossip) failed(addr string, err error) outcome {
 	}
 	switch {
 	case r != nil && errors.Is(r, ErrNameTaken):
-		if !g.alive(r) {
+		if !g.alive(r.addr) {
 			say(slog.LevelInfo, "waiting until this node's former run is known to be gone", r)
 			return outcome{waiting: true}
 		}
 		err := fmt.Errorf("%s: %w; it is alive: give one of them another name", addr, r)
 		g.complain(func() { say(slog.LevelError, "cannot join", err) })
-		return outcome{refusals: []error{err}}
+		o := outcome{refusals: []error{err}}
+		if r.older {
+			o.twin = err
+		}
+		return o
 	case r != nil:
 		err := fmt.Errorf("%s: %w", addr, r)
 		g.complain(func() { say(slog.LevelError, "cannot join", err) })
@@ -362,16 +375,16 @@ func (g *Gossip) refusalIn(text string) *refusal {
 	return nil
 }
 
-// alive reports whether the node of this one's name that a refusal tells of
-// answers when it is asked itself. Each keeps the other out, so neither learns
-// anything by it; a probe's answer could carry members along.
-func (g *Gossip) alive(r *refusal) bool {
-	_, err := g.ml.Join([]string{r.addr})
+// alive reports whether a node of this one's name answers at an address. Each
+// keeps the other out, so neither learns anything by it; a probe's answer could
+// carry members along.
+func (g *Gossip) alive(addr string) bool {
+	_, err := g.ml.Join([]string{addr})
 	if err == nil {
 		return false // it is another node by now
 	}
-	again := g.refusalIn(err.Error())
-	return again != nil && errors.Is(again, ErrNameTaken) && again.addr == r.addr
+	r := g.refusalIn(err.Error())
+	return r != nil && errors.Is(r, ErrNameTaken) && r.addr == addr && !r.moved
 }
 
 // knows reports whether a member that is gone was at an address.
