@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -156,7 +157,7 @@ func askMembers(ctx context.Context, h *httpRemote) ([]transport.Member, error) 
 	if err := h.do(ctx, http.MethodGet, "/v1/members", nil, &seen); err != nil {
 		return nil, err
 	}
-	eachMember(seen.Members, func(i int, m *transport.Member) {
+	eachMember(ctx, seen.Members, func(ctx context.Context, i int, m *transport.Member) {
 		if m.Self != nil {
 			return
 		}
@@ -173,8 +174,13 @@ func askMembers(ctx context.Context, h *httpRemote) ([]transport.Member, error) 
 	return seen.Members, nil
 }
 
-// eachMember calls f for those members that can be asked, some at a time.
-func eachMember(list []transport.Member, f func(i int, m *transport.Member)) {
+// memberTimeout bounds how long each member may take for what only it knows: one that
+// stands still is no reason to wait.
+const memberTimeout = time.Second
+
+// eachMember calls f for those members that can be asked, some at a time, with a
+// context that ends after memberTimeout.
+func eachMember(ctx context.Context, list []transport.Member, f func(ctx context.Context, i int, m *transport.Member)) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, askAtOnce)
 	for i := range list {
@@ -184,7 +190,9 @@ func eachMember(list []transport.Member, f func(i int, m *transport.Member)) {
 		room <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-room }()
-			f(i, &list[i])
+			ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+			defer cancel()
+			f(ctx, i, &list[i])
 		})
 	}
 	asking.Wait()
@@ -296,7 +304,7 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // of a node on its own there are none
 	}
 	var mu sync.Mutex
-	eachMember(seen.Members, func(_ int, m *transport.Member) {
+	eachMember(ctx, seen.Members, func(ctx context.Context, _ int, m *transport.Member) {
 		var more topKeys
 		if m.Self != nil || memberAt(m).do(ctx, http.MethodGet, path, nil, &more) != nil {
 			return
