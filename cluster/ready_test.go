@@ -38,7 +38,7 @@ func TestCutOffWhileJoining(t *testing.T) {
 	if err := j.Ready(); strings.Contains(err.Error(), "reaches none") {
 		t.Errorf("it complains before connections can be there: %v", err)
 	}
-	j.pass(10 * limiter.Minute)
+	j.pass(limiter.Minute)
 	j.unready(t, cluster.ErrJoining, `reaches none at its peer address: "a" at a:1, "c" at c:1; check the peer addresses`)
 	if v := j.core.View(); v.Members[1].State != peer.Joining {
 		t.Errorf("it is in the ring: %+v", v.Members)
@@ -77,7 +77,7 @@ func TestCutOffWhileActive(t *testing.T) {
 	j.Update([]peer.Member{at(other("a", 10, peer.Active), "a:1"), at(other("c", 30, peer.Active), "c:1")})
 	within(t, "active", j.active(), 3*limiter.Second, 3100*ms)
 	j.core.Down(10)
-	j.pass(5 * limiter.Minute)
+	j.pass(limiter.Minute)
 	j.unready(t, cluster.ErrSettling, "of them, and reaches none at its peer address", `"a" at a:1, "c" at c:1`)
 	if len(j.worry) != 1 || j.worry[0].State != peer.Active || j.worry[0].Unsettled != 3 || j.worry[0].Ready {
 		t.Errorf("it worried %+v", j.worry)
