@@ -17,8 +17,8 @@ RUN go mod download
 
 COPY . .
 ARG VERSION=""
-# cmd/node/wire.pgo builds by a profile of the wire: a few per cent faster, and
-# minutes longer to build.
+# With cmd/node/wire.pgo, which bench/pgo.sh takes, it builds by a profile: somewhat
+# faster, and minutes longer to build.
 ARG PGO=off
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -pgo="$PGO" \
       -ldflags "-s -w -X github.com/weirlimit/weir/cmd/node/internal/app.released=$VERSION -X github.com/weirlimit/weir/cmd/weir/internal/cli.released=$VERSION" \

@@ -58,8 +58,8 @@ wire: ## What the race detector hides or makes long: allocations, conformance ov
 	$(GO) test -timeout 10m $(TESTFLAGS) ./chaos/sim
 
 .PHONY: build
-build: ## bin/node and bin/weir, the node by the profile of bench/pgo.sh: a few per cent faster, minutes to compile
-	$(GO) build -trimpath -pgo=cmd/node/wire.pgo -o bin/ ./cmd/node
+build: ## bin/node and bin/weir; the node by a profile if bench/pgo.sh took one: somewhat faster, minutes to compile
+	$(GO) build -trimpath -pgo=$(or $(wildcard cmd/node/wire.pgo),off) -o bin/ ./cmd/node
 	$(GO) build -trimpath -o bin/ ./cmd/weir
 
 .PHONY: bench
