@@ -190,7 +190,7 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 		name := fmt.Sprintf("%s-%d", s.Name, seed)
 		r, err := s.Try(ctx, f, seed)
 		if err != nil {
-			return wrong, fmt.Errorf("%s: %w", name, err)
+			return wrong, errors.Join(fmt.Errorf("%s: %w", name, err), o.keepLogs(name, logs))
 		}
 		tell(r)
 		o.report.Add(s.Name, s.About, r)
@@ -201,13 +201,21 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 		}
 		if len(r.Violations) > 0 {
 			wrong = append(wrong, name)
-			kept := filepath.Join(o.out, name+"-logs")
-			if err := errors.Join(os.RemoveAll(kept), os.CopyFS(kept, os.DirFS(logs))); err != nil {
-				fmt.Println("  the logs cannot be kept:", err)
+			if err := o.keepLogs(name, logs); err != nil {
+				fmt.Println(" ", err)
 			}
 		}
 	}
 	return wrong, nil
+}
+
+// keepLogs copies the logs of a trial to where its history is.
+func (o *options) keepLogs(name, logs string) error {
+	kept := filepath.Join(o.out, name+"-logs")
+	if err := errors.Join(os.RemoveAll(kept), os.CopyFS(kept, os.DirFS(logs))); err != nil {
+		return fmt.Errorf("the logs of %s cannot be kept: %w", name, err)
+	}
+	return nil
 }
 
 func (o *options) write(name string, r *history.Result) error {

@@ -180,10 +180,14 @@ func (f *Fleet) StartRedis(ctx context.Context) error {
 func (f *Fleet) KillRedis() error { return f.redis.kill() }
 
 // Settled waits until the nodes given see each other and hold what they should,
-// and all of those that were not started or have ended are gone.
+// and all of those that were not started or have ended are gone. A node that has
+// ended by itself is an error, see [Node.EndedByItself].
 func (f *Fleet) Settled(ctx context.Context, within time.Duration) error {
 	var live []*Node
 	for _, n := range f.nodes {
+		if err := n.EndedByItself(); err != nil {
+			return err
+		}
 		if n.Alive() {
 			live = append(live, n)
 		}

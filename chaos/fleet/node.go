@@ -7,15 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/netlab"
 )
+
+// ErrEnded is the error where a node has ended that nobody told to.
+var ErrEnded = errors.New("has ended by itself")
 
 // Node is a place for a node: its name and its addresses stay when it restarts.
 type Node struct {
@@ -26,6 +31,7 @@ type Node struct {
 	http, grpc, gossip, peers string
 	runs                      atomic.Int32
 	now                       atomic.Pointer[process]
+	told                      atomic.Bool // it was told to end
 }
 
 // Start starts the node.
@@ -51,8 +57,29 @@ func (n *Node) Start() error {
 	if err != nil {
 		return err
 	}
+	n.told.Store(false)
 	n.now.Store(p)
 	return nil
+}
+
+// EndedByItself returns an error that wraps [ErrEnded], with the end of the node's
+// log, where the node was started and has ended without being told to.
+func (n *Node) EndedByItself() error {
+	p := n.now.Load()
+	if p == nil || !p.ended() || n.told.Load() {
+		return nil
+	}
+	return fmt.Errorf("%s, in its run %d, %w (%v); its log ends: %s", n.Name, n.Run(), ErrEnded, p.cmd.ProcessState, lastLines(p.log, 3))
+}
+
+// lastLines returns so many lines of the end of a file, or why it cannot.
+func lastLines(path string, n int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 // Alive tells whether the node runs, or is stopped by a signal.
@@ -68,7 +95,13 @@ func (n *Node) Run() int { return int(n.runs.Load()) }
 func (n *Node) PID() int { return n.now.Load().cmd.Process.Pid }
 
 // Kill ends the node without a word, as kill -9 does.
-func (n *Node) Kill() error { return n.now.Load().kill() }
+func (n *Node) Kill() error {
+	if err := n.EndedByItself(); err != nil {
+		return err
+	}
+	n.told.Store(true)
+	return n.now.Load().kill()
+}
 
 // Pause stops the node, Resume lets it go on.
 func (n *Node) Pause() error { return n.now.Load().cmd.Process.Signal(syscall.SIGSTOP) }
@@ -81,9 +114,13 @@ func (n *Node) Reload() error { return n.now.Load().cmd.Process.Signal(syscall.S
 
 // Leave ends the node in good order, and returns when it is gone.
 func (n *Node) Leave(ctx context.Context) error {
-	p := n.now.Load()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := n.EndedByItself(); err != nil {
 		return err
+	}
+	p := n.now.Load()
+	n.told.Store(true)
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

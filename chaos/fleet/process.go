@@ -15,6 +15,7 @@ import (
 // process is a program that runs, or has ended.
 type process struct {
 	cmd  *exec.Cmd
+	log  string // the path of its output
 	done chan struct{}
 }
 
@@ -30,7 +31,7 @@ func start(k *netlab.Keeper, in *netlab.Namespace, log, name string, args ...str
 	if err := k.Start(in, cmd); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s cannot be started: %w", name, err), out.Close())
 	}
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &process{cmd: cmd, log: log, done: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait() // how it ended is in its log
 		_ = out.Close()
