@@ -34,44 +34,66 @@ func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, 
 	if c.refusedHere(t, to, charge, answer) {
 		return nil
 	}
-	o := c.pool.Get().(*op)
-	*o = op{c: c, charge: charge, answer: answer, until: until, begunAt: t.at, remember: c.denials.remembered(charge)}
+	o := t.op()
+	*o = op{c: c, charge: charge, answer: answer, until: until, begunAt: t.at, remember: c.denials.remembered(charge), wake: done}
 	if o.until == 0 {
 		o.until = t.now + c.config.Deadline
 	}
 	if same && to == c.self {
 		q := parked{charge: charge, reply: replyTo{op: o}, until: o.until}
-		o.wake = done
 		o.owner = c.self
 		switch v, _ := c.handle(t, &q, answer, nil); v {
 		case answered:
-			o.wake = nil
-			c.pool.Put(o)
 			return nil
 		case notOwner, overloaded:
 			o.owner = 0
 		case inVain:
 			c.event(EventFallback, int(c.part(charge.Key(0)).id))
 			c.decideByPolicy(t, charge, answer, nil)
-			o.wake = nil
-			c.pool.Put(o)
 			return nil
 		default:
+			t.taken()
 			c.register(t, o)
 			return o
 		}
 	}
-	o.wake = done
-	c.start(t, o)
+	t.taken()
+	if !same || !c.askOwner(t, o, to) {
+		c.start(t, o)
+	}
 	return o
+}
+
+// askOwner begins a check by asking its owner, which nobody was before: what start
+// comes to where the owner can be reached. It reports false, having done nothing,
+// where it cannot.
+func (c *Core) askOwner(t *turn, o *op, to peer.Instance) bool {
+	if to == 0 || o.hopeless(t) {
+		return false
+	}
+	l := t.to(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.up {
+		return false
+	}
+	o.sent = append(o.one[:0], to)
+	o.askedAt, o.owner = t.now, to
+	if !c.ops.add(o, t) {
+		o.sent, o.askedAt, o.owner = nil, 0, 0
+		return false
+	}
+	t.arm = true
+	c.addOp(t, l, o, false, false, false)
+	return true
 }
 
 // register numbers an operation that waits here already.
 func (c *Core) register(t *turn, o *op) {
 	o.mu.Lock()
-	ok := o.ended || c.ops.add(o)
+	ok := o.ended || c.ops.add(o, t)
 	o.mu.Unlock()
-	c.arm(t.now)
+	t.arm = true
 	if !ok {
 		o.policy(t)
 	}
@@ -242,8 +264,8 @@ func (p *part) roomFor(k *limiter.Key) bool {
 		return true
 	}
 	have := uint64(k.Cost)
-	if i, ok := p.own.index[k.Hash.Hi]; ok {
-		have += p.own.dirty[i].old + p.own.dirty[i].new
+	if d := p.own.dirty.find(k.Hash.Hi); d != nil {
+		have += d.old + d.new
 	}
 	return have <= limit
 }

@@ -14,7 +14,8 @@ func (p *part) flush(t *turn) {
 	}
 	if !own.tracks() {
 		if p.unguarded() {
-			own.dirty, own.index, own.dirtyAt, own.urgent = own.dirty[:0], nil, 0, false
+			own.dirty.clear()
+			own.dirtyAt, own.urgent = 0, false
 		}
 		return
 	}
@@ -70,9 +71,16 @@ func (p *part) delta(t *turn, g *target, kind peer.BatchKind, next peer.Epoch) {
 		Appointment: g.appointment, Appointed: g.appointed, Next: next,
 	}
 	b.Ping = p.sending(t, g)
-	p.c.send(t, g.to, 100+100*len(own.dirty), true, func(l *link, f *peer.Frame) {
-		for i := range own.dirty {
-			if d := &own.dirty[i]; d.last > g.sent && d.last <= p.seq {
+	p.c.send(t, g.to, 100+100*len(own.dirty.list), true, func(l *link, f *peer.Frame) {
+		list := own.dirty.list
+		for i := range min(table.Ahead, len(list)) {
+			p.c.table.PrefetchKey(int(p.id), list[i].hi)
+		}
+		for i := range list {
+			if next := i + table.Ahead; next < len(list) {
+				p.c.table.PrefetchKey(int(p.id), list[next].hi)
+			}
+			if d := &list[i]; d.last > g.sent && d.last <= p.seq {
 				b.Keys++
 				l.addKey(t, p, f, d.hi)
 			}
@@ -165,15 +173,20 @@ func (l *link) addKey(t *turn, p *part, f *peer.Frame, hi uint64) {
 
 // limitIndex returns the index of a limit in a frame, which it adds if need be.
 func (l *link) limitIndex(f *peer.Frame, lim *limiter.Limit) uint16 {
-	if i, ok := l.draft.limits[lim]; ok {
-		return i
+	d := l.draft
+	if d.last == lim {
+		return d.lastAt
 	}
-	if l.draft.limits == nil {
-		l.draft.limits = make(map[*limiter.Limit]uint16)
+	i, ok := d.limits[lim]
+	if !ok {
+		if d.limits == nil {
+			d.limits = make(map[*limiter.Limit]uint16)
+		}
+		i = uint16(len(f.Limits))
+		f.Limits = append(f.Limits, limitToPeer(lim))
+		d.limits[lim] = i
 	}
-	i := uint16(len(f.Limits))
-	f.Limits = append(f.Limits, limitToPeer(lim))
-	l.draft.limits[lim] = i
+	d.last, d.lastAt = lim, i
 	return i
 }
 

@@ -29,7 +29,6 @@ type Core struct {
 	links     atomic.Pointer[linkSet]
 	linksMu   sync.Mutex
 	turns     sync.Pool
-	pool      sync.Pool // of op
 	waiters   sync.Pool
 	frames    sync.Pool // of peer.Frame
 	ops       opTable
@@ -85,7 +84,6 @@ func New(c Config) *Core {
 	core.mine.Store(uint32(c.Self.State))
 	core.turns.New = func() any { return new(turn) }
 	core.frames.New = func() any { return new(peer.Frame) }
-	core.pool.New = func() any { return new(op) }
 	core.waiters.New = newAwaited
 	core.links.Store(&linkSet{byID: map[peer.Instance]*link{}})
 	core.view.Store(NewView(core.self, nil, noRing{}, 0, 0))
@@ -238,10 +236,10 @@ func (c *Core) activate(p *part) {
 	c.tickMu.Unlock()
 }
 
-// arm has the next tick come. One that comes while another is at work waits for
-// its end: else a node that is too slow for its ticks would work at several at
-// once, and find all of them late.
-func (c *Core) arm(limiter.Tick) {
+// arm has the next tick come; a turn does so at its end, see [turn.arm]. One that
+// comes while another is at work waits for its end: else a node that is too slow for
+// its ticks would work at several at once, and find all of them late.
+func (c *Core) arm() {
 	c.tickMu.Lock()
 	defer c.tickMu.Unlock()
 	if c.ticking {

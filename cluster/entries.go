@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/peer"
@@ -12,10 +14,12 @@ type entries struct {
 	list []table.Entry
 }
 
-// split takes the entries of n keys.
-func split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []entries, rest []peer.Entry, ok bool) {
-	keys = make([]entries, 0, n)
-	all := make([]table.Entry, 0, entriesOf(from, n)) // in one piece of memory
+// split takes the entries of n keys. What it returns is good until the turn splits
+// again.
+func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []entries, rest []peer.Entry, ok bool) {
+	keys = t.keys[:0]
+	all := slices.Grow(t.entries[:0], entriesOf(from, n)) // in one piece of memory
+	defer func() { t.keys, t.entries = keys[:0], all[:0] }()
 	for i := range from {
 		e := &from[i]
 		if e.First {

@@ -85,7 +85,7 @@ func TestExplainingCopiesNothing(t *testing.T) {
 	}
 	h.pass(500 * limiter.Millisecond)
 	drain(c)
-	p.own.dirty, p.own.index = nil, map[uint64]int32{} // its heir has it
+	p.own.dirty = dirtyKeys{} // its heir has it
 	seq := p.seq
 	var here []Explained
 	c.Explain(charge, func(all []Explained) { here = all })
@@ -108,8 +108,8 @@ func TestExplainingCopiesNothing(t *testing.T) {
 			t.Errorf("its heir gets %+v", f.Batches[i])
 		}
 	}
-	if p.seq != seq || len(p.own.dirty) != 0 {
-		t.Errorf("%d keys are to be copied, and the state has gone from %d to %d", len(p.own.dirty), seq, p.seq)
+	if p.seq != seq || len(p.own.dirty.list) != 0 {
+		t.Errorf("%d keys are to be copied, and the state has gone from %d to %d", len(p.own.dirty.list), seq, p.seq)
 	}
 	if f.Replies[15].Unnamed|f.Replies[31].Unnamed != 0 {
 		t.Error("a name is asked for")

@@ -61,8 +61,9 @@ func (c *Core) Partition(id int) (info PartitionInfo, ok bool) {
 	if own.waitSince != 0 {
 		info.WaitedFor = c.sched.Now() - own.waitSince
 	}
-	for i := range own.dirty {
-		info.Unacknowledged = max(info.Unacknowledged, own.dirty[i].old+own.dirty[i].new)
+	for i := range own.dirty.list {
+		d := &own.dirty.list[i]
+		info.Unacknowledged = max(info.Unacknowledged, d.old+d.new)
 	}
 	return info, true
 }

@@ -75,11 +75,14 @@ func (c *Core) large(l *link, bytes int) *peer.Frame {
 type draft struct {
 	size   int // in bytes, roughly
 	limits map[*limiter.Limit]uint16
+	last   *limiter.Limit // the one that was added or looked for last
+	lastAt uint16
 }
 
 func (d *draft) begin() {
 	d.size = 0
 	clear(d.limits)
+	d.last = nil
 }
 
 func (l *link) closeBulk() {
@@ -130,9 +133,7 @@ func (c *Core) write(t *turn, to peer.Instance, asks bool, add func(l *link)) {
 	l.asks = l.asks || asks
 	t.wake(l)
 	l.mu.Unlock()
-	if asks {
-		c.arm(t.now)
-	}
+	t.arm = t.arm || asks
 }
 
 // Take returns what is to be sent to a member now, nil if there is nothing. With

@@ -73,11 +73,11 @@ func (c *Core) start(t *turn, o *op) {
 	if o.until == 0 {
 		o.until = t.now + c.config.Deadline
 	}
-	if !c.ops.add(o) {
+	if !c.ops.add(o, t) {
 		o.policy(t)
 		return
 	}
-	c.arm(t.now)
+	t.arm = true
 	o.route(t)
 }
 
@@ -156,7 +156,7 @@ func (o *op) later(t *turn, after limiter.Tick) {
 	}
 	o.again = t.now + after
 	o.askedAt, o.owner = 0, 0
-	o.c.arm(t.now)
+	t.arm = true
 }
 
 // ask sends the operation to the owner.

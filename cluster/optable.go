@@ -8,22 +8,38 @@ import (
 
 // opTable numbers the operations that wait for others.
 type opTable struct {
-	shards [16]struct {
-		mu   sync.Mutex
-		ops  []*op
-		gens []uint32
-		free []uint32
-		used int
-	}
-	next atomicCounter
+	shards [opShards]opShard
+	next   atomicCounter
 }
 
 const opShards = 16
 
-// add numbers an operation; it reports false at the bound.
-func (x *opTable) add(o *op) bool {
-	n := x.next.add()
-	s := &x.shards[n%opShards]
+// opShard is one part of them. Its lock is taken last, also under a link's.
+type opShard struct {
+	mu   sync.Mutex
+	ops  []*op
+	gens []uint32
+	free []uint32
+	used int
+}
+
+// add numbers an operation; it reports false at the bound. What begins in one turn is
+// numbered side by side while there is room.
+func (x *opTable) add(o *op, t *turn) bool {
+	if t.shard == 0 {
+		t.shard = x.next.add()
+	}
+	for range opShards {
+		if n := t.shard % opShards; x.shards[n].add(o, n) {
+			return true
+		}
+		t.shard++
+	}
+	return false
+}
+
+// add numbers an operation, as the n-th shard; it reports false at the bound.
+func (s *opShard) add(o *op, n uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var i uint32
@@ -36,10 +52,12 @@ func (x *opTable) add(o *op) bool {
 		i = uint32(len(s.ops))
 		s.ops, s.gens = append(s.ops, nil), append(s.gens, 0)
 	}
-	s.gens[i]++
+	if s.gens[i]++; s.gens[i] == 0 {
+		s.gens[i] = 1 // after 2^32: no number is 0
+	}
 	s.ops[i] = o
 	s.used++
-	o.id = uint64(s.gens[i])<<32 | uint64(i)<<4 | n%opShards
+	o.id = uint64(s.gens[i])<<32 | uint64(i)<<4 | n
 	return true
 }
 
@@ -54,15 +72,33 @@ func (x *opTable) get(id uint64) *op {
 	return s.ops[i]
 }
 
+// take is get and remove.
+func (x *opTable) take(id uint64) *op {
+	s := &x.shards[id%opShards]
+	i := uint32(id) >> 4
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if int(i) >= len(s.ops) || s.gens[i] != uint32(id>>32) || s.ops[i] == nil {
+		return nil
+	}
+	o := s.ops[i]
+	s.remove(i)
+	return o
+}
+
+func (s *opShard) remove(i uint32) {
+	s.ops[i] = nil
+	s.free = append(s.free, i)
+	s.used--
+}
+
 func (x *opTable) remove(id uint64) {
 	s := &x.shards[id%opShards]
 	i := uint32(id) >> 4
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if int(i) < len(s.ops) && s.gens[i] == uint32(id>>32) && s.ops[i] != nil {
-		s.ops[i] = nil
-		s.free = append(s.free, i)
-		s.used--
+		s.remove(i)
 	}
 }
 

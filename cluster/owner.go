@@ -23,8 +23,7 @@ type ownership struct {
 	// Changes are stamped with open, the sequence of the batch that is being
 	// collected; the partition's seq is the last one that was cut.
 	open  uint64
-	dirty []dirtyKey
-	index map[uint64]int32
+	dirty dirtyKeys
 	// dirtyAt is since when a batch is being collected, 0: nothing is in it. With
 	// urgent it does not wait for its time.
 	dirtyAt limiter.Tick
@@ -47,17 +46,6 @@ type ownership struct {
 	raised    bool
 
 	handover *handover
-}
-
-// dirtyKey is a key with changes that some copy lacks, and the cost that was
-// answered and that the heir has not acknowledged: in two parts by their
-// stamps.
-type dirtyKey struct {
-	hi       uint64
-	last     uint64 // stamp of the last change
-	oldSeq   uint64
-	newSeq   uint64
-	old, new uint64
 }
 
 // target is a member that gets a copy.
@@ -155,10 +143,16 @@ func capacity(l *limiter.Limit) uint64 {
 
 // cap returns what a key may have answered and not acknowledged now.
 func (p *part) cap(r *limiter.Rule) uint64 {
-	d := lag(r)
-	switch {
-	case p.unguarded():
+	if p.unguarded() {
 		return math.MaxUint64
+	}
+	return p.capOver(r, lag(r))
+}
+
+// capOver is the same where the owner has or could have an heir; d is the rule's
+// [lag].
+func (p *part) capOver(r *limiter.Rule, d uint64) uint64 {
+	switch {
 	case !p.own.raised || p.closed:
 		return d
 	case r.OnUnreachable == limiter.UnreachableOpen:
@@ -210,12 +204,13 @@ func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait
 		return own.open, false
 	}
 	d.new += cost
-	if guarded && d.old+d.new > p.cap(k.Rule) {
+	most := lag(k.Rule)
+	if guarded && d.old+d.new > p.capOver(k.Rule, most) {
 		d.new -= cost
 		own.hurry(t, p)
 		return own.open, true
 	}
-	if d.old+d.new >= lag(k.Rule) {
+	if d.old+d.new >= most {
 		own.hurry(t, p)
 	}
 	return own.open, false
@@ -231,24 +226,18 @@ func (o *ownership) hurry(t *turn, p *part) {
 
 // mark returns the entry of a key that changes now.
 func (o *ownership) mark(hi uint64) *dirtyKey {
-	if i, ok := o.index[hi]; ok {
-		d := &o.dirty[i]
+	if d := o.dirty.find(hi); d != nil {
 		d.last = o.open
 		return d
 	}
-	if o.index == nil {
-		o.index = make(map[uint64]int32)
-	}
-	o.index[hi] = int32(len(o.dirty))
-	o.dirty = append(o.dirty, dirtyKey{hi: hi, last: o.open})
-	return &o.dirty[len(o.dirty)-1]
+	return o.dirty.add(dirtyKey{hi: hi, last: o.open})
 }
 
 // acknowledged takes note of what the heir has, and lets replies go.
 func (p *part) acknowledged(t *turn, seq uint64) {
 	own := p.own
-	for i := range own.dirty {
-		d := &own.dirty[i]
+	for i := range own.dirty.list {
+		d := &own.dirty.list[i]
 		if d.oldSeq <= seq {
 			d.old = 0
 		}
@@ -271,18 +260,7 @@ func (p *part) forget() {
 	if own.next != nil && own.next.begun {
 		least = min(least, own.next.acked)
 	}
-	n := 0
-	for i := range own.dirty {
-		d := own.dirty[i]
-		if d.last <= least && d.old+d.new == 0 {
-			delete(own.index, d.hi)
-			continue
-		}
-		own.index[d.hi] = int32(n)
-		own.dirty[n] = d
-		n++
-	}
-	own.dirty = own.dirty[:n]
+	own.dirty.keep(func(d *dirtyKey) bool { return d.last > least || d.old+d.new > 0 })
 }
 
 // release lets those replies go that need not wait any longer.
@@ -321,8 +299,8 @@ func (p *part) admits(h waiter) bool {
 			continue
 		}
 		var have uint64
-		if j, ok := p.own.index[k.Hash.Hi]; ok {
-			have = p.own.dirty[j].old + p.own.dirty[j].new
+		if d := p.own.dirty.find(k.Hash.Hi); d != nil {
+			have = d.old + d.new
 		}
 		if limit := p.cap(k.Rule); limit != math.MaxUint64 && have+uint64(k.Cost) > limit {
 			return false
@@ -330,8 +308,10 @@ func (p *part) admits(h waiter) bool {
 	}
 	for i := range h.charge.Len() {
 		k := h.charge.Key(i)
-		if j, ok := p.own.index[k.Hash.Hi]; ok && k.Cost > 0 && p.c.part(k) == p {
-			d := &p.own.dirty[j]
+		if k.Cost == 0 || p.c.part(k) != p {
+			continue
+		}
+		if d := p.own.dirty.find(k.Hash.Hi); d != nil {
 			if d.newSeq >= h.stamp {
 				d.new += uint64(k.Cost)
 			} else {

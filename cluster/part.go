@@ -77,7 +77,7 @@ func (p *part) watch(t *turn) {
 		p.active = true
 		p.c.activate(p)
 	}
-	p.c.arm(t.now)
+	t.arm = true
 }
 
 // aim publishes whom to ask, and tells the table whether this is a copy.

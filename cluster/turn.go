@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/peer"
 )
 
 // turn is one entry into the core: what is left to do when all locks are
@@ -14,6 +16,14 @@ type turn struct {
 	parts []*part // to be flushed
 	later []func(*turn)
 	ended []*op // whose callers are to be told
+	arm   bool  // something waits for the next tick
+
+	link    *link        // the one that was looked for last
+	shard   uint64       // of the numbers of operations that begin in this turn; 0: none has
+	fresh   []op         // room for operations, in one piece of memory
+	replies replies      // to the member that asked last
+	entries []table.Entry // scratch of split
+	keys    []entries     // the same
 
 	charge limiter.Charge // scratch
 	answer limiter.Decision
@@ -32,38 +42,53 @@ func (c *Core) begin() *turn {
 
 // end does what was put off, which may put off more.
 func (t *turn) end() {
-	for len(t.later)+len(t.parts)+len(t.ended) > 0 {
-		for i := 0; i < len(t.later); { // what runs may add to it
-			f := t.later[i]
-			i++
-			f(t)
+	for len(t.later)+len(t.parts)+len(t.ended)+len(t.replies.list)+len(t.wakes) > 0 {
+		for len(t.later)+len(t.parts)+len(t.ended) > 0 {
+			t.goOn()
 		}
-		clear(t.later)
-		t.later = t.later[:0]
-		for i := 0; i < len(t.ended); {
-			o := t.ended[i]
+		t.sendReplies()
+		for i := 0; i < len(t.wakes); { // one that is down may have others woken
+			l := t.wakes[i]
 			i++
-			o.tell(t)
+			t.c.flush(t, l)
 		}
-		clear(t.ended)
-		t.ended = t.ended[:0]
-		for i := 0; i < len(t.parts); {
-			p := t.parts[i]
-			i++
-			p.mu.Lock()
-			p.flushing = false
-			p.flush(t)
-			p.mu.Unlock()
-		}
-		clear(t.parts)
-		t.parts = t.parts[:0]
+		clear(t.wakes)
+		t.wakes = t.wakes[:0]
 	}
-	for i := range t.wakes {
-		t.c.flush(t, t.wakes[i])
+	t.link, t.shard = nil, 0
+	if t.arm { // after all that may have to be looked at is where the tick looks
+		t.arm = false
+		t.c.arm()
 	}
-	clear(t.wakes)
-	t.wakes = t.wakes[:0]
 	t.c.turns.Put(t)
+}
+
+// goOn does what was put off, but for what is to be sent.
+func (t *turn) goOn() {
+	for i := 0; i < len(t.later); { // what runs may add to it
+		f := t.later[i]
+		i++
+		f(t)
+	}
+	clear(t.later)
+	t.later = t.later[:0]
+	for i := 0; i < len(t.ended); {
+		o := t.ended[i]
+		i++
+		o.tell(t)
+	}
+	clear(t.ended)
+	t.ended = t.ended[:0]
+	for i := 0; i < len(t.parts); {
+		p := t.parts[i]
+		i++
+		p.mu.Lock()
+		p.flushing = false
+		p.flush(t)
+		p.mu.Unlock()
+	}
+	clear(t.parts)
+	t.parts = t.parts[:0]
 }
 
 // flushPart has a partition's batches sent with the end of the turn.
@@ -73,6 +98,67 @@ func (c *Core) flushPart(t *turn, p *part) {
 		t.parts = append(t.parts, p)
 	}
 }
+
+// replies are decisions for one member, until they are put into a frame together.
+type replies struct {
+	to      peer.Instance
+	list    []peer.Reply
+	results []peer.Result
+}
+
+// maxReplies are put into a frame at once, at most.
+const maxReplies = 256
+
+// respond has a decision sent to a member with the end of the turn, if not before.
+func (t *turn) respond(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision) {
+	q := &t.replies
+	if q.to != to || len(q.list) == maxReplies {
+		t.sendReplies()
+		q.to = to
+	}
+	q.list = append(q.list, r)
+	q.results = appendResults(q.results, answer)
+	if idle != nil {
+		q.results = appendResults(q.results, idle)
+	}
+}
+
+// sendReplies puts the decisions that have gathered into a frame.
+func (t *turn) sendReplies() {
+	q := &t.replies
+	if len(q.list) == 0 {
+		return
+	}
+	t.c.send(t, q.to, 40*len(q.list)+32*len(q.results), false, func(_ *link, f *peer.Frame) {
+		f.Replies = append(f.Replies, q.list...)
+		f.Results = append(f.Results, q.results...)
+	})
+	clear(q.list)
+	q.list, q.results = q.list[:0], q.results[:0]
+}
+
+// to returns the link to a member, which is mostly that of the last time.
+func (t *turn) to(i peer.Instance) *link {
+	if t.link == nil || t.link.to != i {
+		t.link = t.c.link(i)
+	}
+	return t.link
+}
+
+// op returns room for an operation, not cleared, which stays the turn's until it is
+// taken.
+func (t *turn) op() *op {
+	if len(t.fresh) == 0 {
+		t.fresh = make([]op, opsAtOnce)
+	}
+	return &t.fresh[0]
+}
+
+// taken makes the operation that [turn.op] returned last its caller's.
+func (t *turn) taken() { t.fresh = t.fresh[1:] }
+
+// opsAtOnce is how many operations lie in one piece of memory.
+const opsAtOnce = 32
 
 // wake notes that there is something to send.
 func (t *turn) wake(l *link) {

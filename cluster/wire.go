@@ -120,7 +120,7 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame) {
 	for i := range f.Batches {
 		b := &f.Batches[i]
 		ahead.next(int(b.Keys))
-		keys, left, ok := split(rest, int(b.Keys), limits)
+		keys, left, ok := t.split(rest, int(b.Keys), limits)
 		if !ok {
 			return
 		}
@@ -249,14 +249,19 @@ func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
 	define := o.define
 	sent := heir && len(o.sent) > 1
 	o.mu.Unlock()
-	l := c.link(to)
+	l := t.to(to)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	c.addOp(t, l, o, heir, sent, define)
+}
+
+// addOp puts an operation into the frame for a member. l.mu is held.
+func (c *Core) addOp(t *turn, l *link, o *op, heir, sent, define bool) {
 	if l.checks != nil && len(l.checks.Checks) >= maxChecks {
 		l.closeChecks()
 	}
 	if l.checks == nil {
-		l.checks = c.frame(to)
+		l.checks = c.frame(l.to)
 	}
 	f := l.checks
 	for i := range o.charge.Len() {
@@ -304,11 +309,15 @@ func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
 
 // sendReply sends a decision to the member that asked.
 func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
+	out := peer.Reply{
+		ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint8(answer.Len()),
+		Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed,
+	}
+	if r.rules == nil && r.told == nil {
+		t.respond(r.to, out, answer, idle)
+		return
+	}
 	c.send(t, r.to, 40+32*answer.Len()+sizeOf(r.told), false, func(l *link, f *peer.Frame) {
-		out := peer.Reply{
-			ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint8(answer.Len()),
-			Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed,
-		}
 		for _, rule := range r.rules {
 			if rule == nil {
 				out.Rules = append(out.Rules, ^uint16(0))
@@ -340,6 +349,10 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 
 func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 	rest := f.Results
+	from := ""
+	if m := c.view.Load().member(f.From); m != nil && len(f.Replies) > 0 {
+		from = m.Name
+	}
 	for i := range f.Replies {
 		r := &f.Replies[i]
 		n := int(r.Results)
@@ -351,13 +364,17 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 		}
 		results := rest[:n]
 		rest = rest[n:]
+		if r.Status == peer.Decided {
+			if o := c.ops.take(r.ID); o != nil {
+				o.fill(t, f, from, r, results)
+			}
+			continue
+		}
 		o := c.ops.get(r.ID)
 		if o == nil {
 			continue
 		}
 		switch r.Status {
-		case peer.Decided:
-			o.fill(t, f, r, results)
 		case peer.Done:
 			o.executed(t, f.From, int(r.Count))
 		default:
@@ -366,8 +383,9 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 	}
 }
 
-// fill takes in a decision that another member made.
-func (o *op) fill(t *turn, f *peer.Frame, r *peer.Reply, results []peer.Result) {
+// fill takes in a decision that another member made, whose name is from. The
+// operation has no number any more.
+func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
 	o.mu.Lock()
 	if o.ended {
 		o.mu.Unlock()
@@ -380,18 +398,21 @@ func (o *op) fill(t *turn, f *peer.Frame, r *peer.Reply, results []peer.Result) 
 		n += len(rule.Limits)
 	}
 	if n != int(r.Results) {
+		// It speaks of other limits than it names: the check goes on.
+		numbered := o.c.ops.add(o, t)
 		o.mu.Unlock()
-		return // it speaks of other limits than it names
+		if !numbered {
+			o.policy(t)
+		}
+		return
 	}
 	o.by, o.charge.Unnamed = f.From, r.Unnamed
 	fillDecision(o.answer, o.charge, rules, results[:n])
 	if r.Idle && o.idle != nil {
 		fillDecision(o.idle, o.charge, rules, results[n:])
 	}
-	if m := o.c.view.Load().member(f.From); m != nil {
-		for i := range o.answer.Len() {
-			o.answer.Limit(i).Owner = m.Name
-		}
+	for i := range o.answer.Len() {
+		o.answer.Limit(i).Owner = from
 	}
 	o.answer.Source = limiter.SourceOwner
 	if r.Heir {
@@ -410,7 +431,7 @@ func (o *op) fill(t *turn, f *peer.Frame, r *peer.Reply, results []peer.Result) 
 	}
 	o.ended = true
 	o.mu.Unlock()
-	o.retire(t)
+	t.ended = append(t.ended, o)
 }
 
 // fillDecision makes a decision of the answers of its limits.

@@ -131,6 +131,9 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 		}
 	}
 	return t.replace(part, now, entries, func(p *partition) outcome {
+		if len(entries) == 1 && t.overwrite(p, &entries[0], now) {
+			return decided
+		}
 		gone := t.keep(p, hi, entries, false)
 		if result := t.importAll(p, entries, gone, now, Replace); result != decided {
 			return result
@@ -138,6 +141,33 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 		t.keep(p, hi, entries, true)
 		return decided
 	})
+}
+
+// overwrite replaces the one counter of a key by an entry for it, which is what most
+// updates are. It reports false, having changed nothing, in any other case.
+func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
+	i, found := p.slots.findKey(e.Hi)
+	if !found || len(e.Words) > 0 {
+		return false
+	}
+	have, next := p.slots.at(i), p.slots.at(i+1)
+	if have.lo != e.Lo || next.limit != 0 && next.hi == e.Hi {
+		return false
+	}
+	in := slot{hi: e.Hi, lo: e.Lo, state: e.State, limit: t.registry.id(e.Limit)}
+	if in.limit == 0 {
+		return false
+	}
+	now = p.advance(now)
+	e.Limit.Import(&in.state, nil, now)
+	at := e.Limit.EmptyAt(&in.state, nil)
+	if at <= now {
+		return false
+	}
+	t.free(have)
+	*have = in
+	t.expiresAt(p, at)
+	return true
 }
 
 // replace checks entries and runs one import under the partition's lock, again
