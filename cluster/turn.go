@@ -18,10 +18,10 @@ type turn struct {
 	ended []*op // whose callers are to be told
 	arm   bool  // something waits for the next tick
 
-	link    *link        // the one that was looked for last
-	shard   uint64       // of the numbers of operations that begin in this turn; 0: none has
-	fresh   []op         // room for operations, in one piece of memory
-	replies replies      // to the member that asked last
+	link    *link         // the one that was looked for last
+	shard   uint64        // of the numbers of operations that begin in this turn; 0: none has
+	fresh   []op          // room for operations, in one piece of memory
+	replies replies       // to the member that asked last
 	entries []table.Entry // scratch of split
 	keys    []entries     // the same
 
