@@ -31,28 +31,47 @@ func (t *Table) PrefetchKey(partition int, hi uint64) {
 }
 
 func (t *Table) prefetch(partition int, hi uint64) {
+	fetch(unsafe.Pointer(&t.parts[partition])) // its lock
 	l := t.layouts[partition].Load()
 	if l == nil {
 		return
 	}
-	i := l.home(hi) + 1
-	n, at := i>>blockBits, i&(blockSlots-1)
-	if n >= len(l.blocks) || at >= len(l.blocks[n]) {
-		return
+	if s := unsafe.Pointer(l.near(hi)); s != nil {
+		fetch(s)
+		fetch(unsafe.Add(s, slotBytes-1)) // a slot may lie in two lines
 	}
-	s := unsafe.Pointer(&l.blocks[n][at])
-	fetch(s)
-	fetch(unsafe.Add(s, slotBytes-1)) // a slot may lie in two lines
 }
 
 // layout is where the slots of a partition lie. It is immutable and read without
 // the lock, so what it says may be out of date: it is good for hints.
 type layout struct {
 	homes  uint64
+	first  [4]*[blockSlots]slot // the first blocks, in the same line of memory; nil for a smaller one
 	blocks [][]slot
 }
 
-func (l *layout) home(hi uint64) int { return homeOf(hi, l.homes) }
+func newLayout(s *slots) *layout {
+	l := &layout{homes: s.homes, blocks: slices.Clone(s.blocks)}
+	for i := range min(len(l.first), len(l.blocks)) {
+		if len(l.blocks[i]) == blockSlots {
+			l.first[i] = (*[blockSlots]slot)(l.blocks[i])
+		}
+	}
+	return l
+}
+
+// near returns the slot where the search for a key begins, nil if there is none.
+func (l *layout) near(hi uint64) *slot {
+	i := homeOf(hi, l.homes) + 1
+	n, at := i>>blockBits, i&(blockSlots-1)
+	switch {
+	case n < len(l.first) && l.first[n] != nil:
+		return &l.first[n][at]
+	case n < len(l.blocks) && at < len(l.blocks[n]):
+		return &l.blocks[n][at]
+	}
+	return nil
+}
 
 // publish tells where the slots of a locked partition lie now.
 func (t *Table) publish(p *partition) {
@@ -61,6 +80,6 @@ func (t *Table) publish(p *partition) {
 	case now.homes == 0:
 		t.layouts[p.number].Store(nil)
 	case have == nil || have.homes != now.homes || len(have.blocks) != len(now.blocks) || &have.blocks[0][0] != &now.blocks[0][0]:
-		t.layouts[p.number].Store(&layout{homes: now.homes, blocks: slices.Clone(now.blocks)})
+		t.layouts[p.number].Store(newLayout(now))
 	}
 }
