@@ -17,6 +17,8 @@ type link struct {
 	asking []*peer.Frame // full ones of checks and refunds
 	open   *peer.Frame   // all but checks and refunds
 	checks *peer.Frame   // checks and refunds
+	rule   *limiter.Rule // of the last check put into checks, nil: none
+	ruleAt uint16        // its index there
 	bulk   *peer.Frame   // snapshots and the like, which checks do not wait for
 	bulks  []*peer.Frame // full ones
 	drafts [2]draft      // of open and bulk

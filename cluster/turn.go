@@ -22,6 +22,7 @@ type turn struct {
 	shard   uint64        // of the numbers of operations that begin in this turn; 0: none has
 	fresh   []op          // room for operations, in one piece of memory
 	replies replies       // to the member that asked last
+	rule    namedRule     // that the last check of a frame was of
 	entries []table.Entry // scratch of split
 	keys    []entries     // the same
 
@@ -97,6 +98,13 @@ func (c *Core) flushPart(t *turn, p *part) {
 		p.flushing = true
 		t.parts = append(t.parts, p)
 	}
+}
+
+// namedRule is what a frame names by an index, and whether it is what it was there.
+type namedRule struct {
+	index        uint16
+	closed, same bool
+	rule         *limiter.Rule // nil: it is not known
 }
 
 // replies are decisions for one member, until they are put into a frame together.

@@ -131,6 +131,7 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame) {
 
 func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
 	rest := f.Keys
+	t.rule = namedRule{}
 	c.prefetch(rest, 0, table.Ahead)
 	for i := range f.Checks {
 		q := &f.Checks[i]
@@ -160,7 +161,12 @@ func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limit
 		if int(k.Rule) >= len(f.Rules) {
 			return nil, false
 		}
-		r, same := c.ruleOf(&f.Rules[k.Rule], k.Closed)
+		if have := &t.rule; have.rule == nil || have.index != k.Rule || have.closed != k.Closed {
+			// Most checks of a frame are of the rule of the one before.
+			r, same := c.ruleOf(&f.Rules[k.Rule], k.Closed)
+			*have = namedRule{index: k.Rule, closed: k.Closed, rule: r, same: same}
+		}
+		r, same := t.rule.rule, t.rule.same
 		if r == nil {
 			return nil, false
 		}
@@ -262,12 +268,13 @@ func (c *Core) addOp(t *turn, l *link, o *op, heir, sent, define bool) {
 	}
 	if l.checks == nil {
 		l.checks = c.frame(l.to)
+		l.rule = nil
 	}
 	f := l.checks
 	for i := range o.charge.Len() {
 		k := o.charge.Key(i)
 		f.Keys = append(f.Keys, peer.Key{
-			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: ruleIndex(f, k.Rule, define),
+			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: l.ruleIndex(f, k.Rule, define),
 			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost,
 		})
 	}
@@ -291,6 +298,17 @@ func (c *Core) addOp(t *turn, l *link, o *op, heir, sent, define bool) {
 	t.wake(l)
 }
 
+// ruleIndex is ruleIndex for the frame of checks. l.mu is held.
+func (l *link) ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
+	if define {
+		return ruleIndex(f, r, true)
+	}
+	if l.rule != r {
+		l.rule, l.ruleAt = r, ruleIndex(f, r, false)
+	}
+	return l.ruleAt
+}
+
 func receiptOut(r limiter.Receipt) peer.Receipt {
 	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
 }
@@ -305,152 +323,4 @@ func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
 	}
 	f.Rules = append(f.Rules, ruleToPeer(r, id, define))
 	return uint16(len(f.Rules) - 1)
-}
-
-// sendReply sends a decision to the member that asked.
-func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
-	out := peer.Reply{
-		ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint8(answer.Len()),
-		Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed,
-	}
-	if r.rules == nil && r.told == nil {
-		t.respond(r.to, out, answer, idle)
-		return
-	}
-	c.send(t, r.to, 40+32*answer.Len()+sizeOf(r.told), false, func(l *link, f *peer.Frame) {
-		for _, rule := range r.rules {
-			if rule == nil {
-				out.Rules = append(out.Rules, ^uint16(0))
-				continue
-			}
-			out.Rules = append(out.Rules, ruleIndex(f, rule, true))
-		}
-		f.Replies = append(f.Replies, out)
-		f.Results = appendResults(f.Results, answer)
-		if idle != nil {
-			f.Results = appendResults(f.Results, idle)
-		}
-		if r.told != nil {
-			f.Explained = append(f.Explained, reasonsOut(r.id, r.told))
-		}
-	})
-}
-
-func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
-	for i := range d.Len() {
-		l := d.Limit(i)
-		out = append(out, peer.Result{
-			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
-			Remaining: l.Remaining, RetryAfter: int64(l.RetryAfter), ResetAfter: int64(l.ResetAfter),
-		})
-	}
-	return out
-}
-
-func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
-	rest := f.Results
-	from := ""
-	if m := c.view.Load().member(f.From); m != nil && len(f.Replies) > 0 {
-		from = m.Name
-	}
-	for i := range f.Replies {
-		r := &f.Replies[i]
-		n := int(r.Results)
-		if r.Idle {
-			n *= 2
-		}
-		if n > len(rest) {
-			return
-		}
-		results := rest[:n]
-		rest = rest[n:]
-		if r.Status == peer.Decided {
-			if o := c.ops.take(r.ID); o != nil {
-				o.fill(t, f, from, r, results)
-			}
-			continue
-		}
-		o := c.ops.get(r.ID)
-		if o == nil {
-			continue
-		}
-		switch r.Status {
-		case peer.Done:
-			o.executed(t, f.From, int(r.Count))
-		default:
-			o.replied(t, f.From, r)
-		}
-	}
-}
-
-// fill takes in a decision that another member made, whose name is from. The
-// operation has no number any more.
-func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
-	o.mu.Lock()
-	if o.ended {
-		o.mu.Unlock()
-		return
-	}
-	var few [4]*limiter.Rule
-	rules := o.c.book.applied(few[:0], f, r, o.charge)
-	n := 0
-	for _, rule := range rules {
-		n += len(rule.Limits)
-	}
-	if n != int(r.Results) {
-		// It speaks of other limits than it names: the check goes on.
-		numbered := o.c.ops.add(o, t)
-		o.mu.Unlock()
-		if !numbered {
-			o.policy(t)
-		}
-		return
-	}
-	o.by, o.charge.Unnamed = f.From, r.Unnamed
-	fillDecision(o.answer, o.charge, rules, results[:n])
-	if r.Idle && o.idle != nil {
-		fillDecision(o.idle, o.charge, rules, results[n:])
-	}
-	for i := range o.answer.Len() {
-		o.answer.Limit(i).Owner = from
-	}
-	o.answer.Source = limiter.SourceOwner
-	if r.Heir {
-		o.answer.Source = limiter.SourceHeir
-	}
-	o.answer.Receipt = limiter.Receipt{
-		Epoch: r.Receipt.Epoch.Counter, Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
-	}
-	if o.answer.Receipt.Charged != 0 {
-		o.c.denials.forget(o.charge) // their waits are longer now
-	} else if o.remember {
-		o.c.denials.add(t.at, o.begunAt, o.charge.Key(0), o.answer)
-	}
-	if o.kind == opExplain {
-		o.told = reasonsIn(f, r)
-	}
-	o.ended = true
-	o.mu.Unlock()
-	t.ended = append(t.ended, o)
-}
-
-// fillDecision makes a decision of the answers of its limits.
-func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule, results []peer.Result) {
-	d.Clear()
-	d.Grow(len(results))
-	n := 0
-	for i := range k.Len() {
-		key := k.Key(i)
-		for _, l := range rules[i].Limits {
-			r := &results[n]
-			*d.Limit(n) = limiter.LimitDecision{
-				Rule: rules[i], Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost,
-				Allowed: r.Allowed, Never: r.Never, Blocked: r.Blocked, Overflow: r.Overflow,
-				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter), ResetAfter: limiter.Tick(r.ResetAfter),
-			}
-			n++
-		}
-	}
-	d.Settle(k.Peek)
-	d.Conclude()
 }
