@@ -8,7 +8,7 @@ FUZZTIME  ?= 10m   # per fuzz target, for `make fuzz` and `make test-long`
 WEIR_SEEDS ?= 2000 # per randomised test, for `make test-long`
 BENCH     ?= .     # which benchmarks, a regular expression
 COUNT     ?= 1     # how often each benchmark runs; 10 for benchstat
-TRIALS    ?= 2     # of each fault, for `make chaos`
+TRIALS    ?= 2     # of each fault, for `make chaos` and `make chaos-docker`
 SOAK      ?= 30m   # how long `make soak` lasts
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
@@ -17,7 +17,7 @@ TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
 .PHONY: help
 help: ## This list
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
 test: deps tidy fmt vet lint race wire cross generated bench-module examples-module compose-test ## All that CI runs
@@ -40,6 +40,10 @@ mutate: ## Each protection of the protocol taken out, and the seed that notices
 .PHONY: chaos
 chaos: deps ## Real processes in network namespaces, every fault TRIALS (2) times, the report in chaos-out; as root
 	$(GO) run ./chaos -trials $(strip $(TRIALS))
+
+.PHONY: chaos-docker
+chaos-docker: ## The same on the containers of docker-compose.yaml, for those of the faults that they allow; as root
+	$(GO) run ./chaos -on docker -trials $(strip $(TRIALS))
 
 .PHONY: soak
 soak: deps ## Real processes under load and random faults for SOAK (30m): nothing may grow

@@ -1,13 +1,16 @@
-// Command chaos starts real node processes in network namespaces, breaks them and
-// the network between them, and holds what clients saw against what is promised.
+// Command chaos starts real nodes, as processes in network namespaces or as the
+// containers of docker-compose.yaml, breaks them and the network between them, and
+// holds what clients saw against what is promised.
 // It prints what it does, keeps the history of each trial that went wrong, and
 // exits with 1 if there was one.
 //
 //	go run ./chaos
 //	go run ./chaos -only split -trials 5 -seed 7
 //	go run ./chaos -judge chaos-out/split-7.history
+//	go run ./chaos -on docker
 //
-// It needs root and iproute2; without, it runs what loopback allows.
+// It needs root and iproute2; without, it runs what loopback allows. With a Docker
+// engine it runs on containers what they allow.
 package main
 
 import (
@@ -16,7 +19,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -26,7 +28,6 @@ import (
 
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
-	"github.com/weirlimit/weir/chaos/netlab"
 	"github.com/weirlimit/weir/chaos/report"
 	"github.com/weirlimit/weir/chaos/scenario"
 )
@@ -38,6 +39,9 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first trial; the others follow")
 	flag.StringVar(&o.out, "out", "chaos-out", "directory for histories, logs and the report")
 	flag.StringVar(&o.binary, "node", "", "the node program; empty: it is built")
+	flag.StringVar(&o.on, "on", "", "where nodes run: namespaces, loopback or docker; empty: namespaces, or loopback where there are none")
+	flag.StringVar(&o.image, "image", "", "with -on docker, an image that is there; empty: it is built by the Dockerfile")
+	flag.BoolVar(&o.standIn, "stand-in", false, "with -on docker, build with this machine's own Go where golang:1.26 cannot be pulled")
 	flag.StringVar(&o.judge, "judge", "", "judge this history again, and run nothing")
 	flag.BoolVar(&o.keep, "keep", false, "keep the history of every trial, not only of those that went wrong")
 	flag.DurationVar(&o.soak, "soak", 0, "mix faults for so long instead, and see whether anything grows")
@@ -54,10 +58,12 @@ func main() {
 
 type options struct {
 	only, out, binary, judge string
+	on, image                string
+	standIn                  bool
+	ground                   fleet.Ground
 	trials                   int
 	seed                     uint64
 	keep                     bool
-	loopback                 bool
 	soak                     time.Duration
 	report                   report.Report
 }
@@ -75,7 +81,7 @@ func (o *options) summary() {
 	fmt.Println("\nThe report is", page)
 }
 
-func (o *options) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context) (err error) {
 	if o.judge != "" {
 		return judge(o.judge)
 	}
@@ -87,29 +93,23 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if o.binary == "" {
-		o.binary = filepath.Join(dir, "node")
-		build := exec.CommandContext(ctx, "go", "build", "-o", o.binary, "./cmd/node")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			return fmt.Errorf("the node program cannot be built, is this the module's root? %w", err)
-		}
+	release, err := o.find(ctx, dir)
+	if err != nil {
+		return err
 	}
-	if err := netlab.Usable(); err != nil {
-		fmt.Printf("No namespaces, since %v: on loopback, and only what that allows.\n", err)
-		o.loopback = true
-	}
+	defer func() { err = errors.Join(err, release()) }()
 	defer o.summary()
 	if o.soak > 0 {
 		return o.soaks(ctx, dir)
 	}
-	var bad, left []string
+	var bad []string
+	var left leftOut
 	for _, s := range scenario.All() {
 		if !o.wants(s.Name) {
 			continue
 		}
-		if o.loopback && !s.Loopback {
-			left = append(left, s.Name)
+		if why := o.ground.Lacks(s.Needs); why != "" {
+			left.add(s.Name, why)
 			continue
 		}
 		wrong, err := o.scenario(ctx, &s, dir)
@@ -118,9 +118,7 @@ func (o *options) run(ctx context.Context) error {
 		}
 		bad = append(bad, wrong...)
 	}
-	if len(left) > 0 {
-		fmt.Println("Left out, since they need namespaces:", strings.Join(left, ", "))
-	}
+	left.tell()
 	if len(bad) > 0 {
 		return fmt.Errorf("%d trials went wrong; their histories are in %s: %s", len(bad), o.out, strings.Join(bad, ", "))
 	}
@@ -129,12 +127,12 @@ func (o *options) run(ctx context.Context) error {
 
 // soaks has one fleet go through mixes for long.
 func (o *options) soaks(ctx context.Context, dir string) (err error) {
-	if o.loopback {
-		return errors.New("a soak needs namespaces")
+	if why := o.ground.Lacks(fleet.Cuts); why != "" {
+		return fmt.Errorf("a soak mixes faults of processes and links, but %s", why)
 	}
 	fmt.Printf("\nsoak: mixes for %v\n", o.soak)
 	s := scenario.Scenario{Name: "soak"}
-	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Binary: o.binary, Dir: dir})
+	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: dir})
 	if err != nil {
 		return err
 	}
@@ -180,7 +178,7 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Binary: o.binary, Dir: logs, Loopback: o.loopback})
+	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: logs})
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +188,7 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 		name := fmt.Sprintf("%s-%d", s.Name, seed)
 		r, err := s.Try(ctx, f, seed)
 		if err != nil {
-			return wrong, errors.Join(fmt.Errorf("%s: %w", name, err), o.keepLogs(name, logs))
+			return wrong, errors.Join(fmt.Errorf("%s: %w", name, err), o.keepLogs(f, name, logs))
 		}
 		tell(r)
 		o.report.Add(s.Name, s.About, r)
@@ -201,7 +199,7 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 		}
 		if len(r.Violations) > 0 {
 			wrong = append(wrong, name)
-			if err := o.keepLogs(name, logs); err != nil {
+			if err := o.keepLogs(f, name, logs); err != nil {
 				fmt.Println(" ", err)
 			}
 		}
@@ -210,12 +208,34 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 }
 
 // keepLogs copies the logs of a trial to where its history is.
-func (o *options) keepLogs(name, logs string) error {
+func (o *options) keepLogs(f *fleet.Fleet, name, logs string) error {
 	kept := filepath.Join(o.out, name+"-logs")
-	if err := errors.Join(os.RemoveAll(kept), os.CopyFS(kept, os.DirFS(logs))); err != nil {
+	if err := errors.Join(f.Keep(context.Background()), os.RemoveAll(kept), os.CopyFS(kept, os.DirFS(logs))); err != nil {
 		return fmt.Errorf("the logs of %s cannot be kept: %w", name, err)
 	}
 	return nil
+}
+
+// leftOut is scenarios that the ground does not allow, by the reason.
+type leftOut struct {
+	whys []string
+	of   map[string][]string
+}
+
+func (l *leftOut) add(name, why string) {
+	if l.of == nil {
+		l.of = make(map[string][]string)
+	}
+	if l.of[why] == nil {
+		l.whys = append(l.whys, why)
+	}
+	l.of[why] = append(l.of[why], name)
+}
+
+func (l *leftOut) tell() {
+	for _, why := range l.whys {
+		fmt.Printf("\nLeft out, since %s: %s\n", why, strings.Join(l.of[why], ", "))
+	}
 }
 
 func (o *options) write(name string, r *history.Result) error {

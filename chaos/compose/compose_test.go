@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/chaos/docker"
 )
 
 const (
@@ -26,6 +26,7 @@ func TestCompose(t *testing.T) {
 	e.image(t)
 	t.Run("cluster", e.testCluster)
 	t.Run("redis", e.testRedis)
+	t.Run("chaos", e.testChaos)
 }
 
 // Three nodes count together; one of them is killed, the others go on; it comes
@@ -75,7 +76,7 @@ func (e *engine) testCluster(t *testing.T) {
 
 // Two nodes of the profile redis count in one Redis.
 func (e *engine) testRedis(t *testing.T) {
-	e.base(t, "redis:7", redisStandIn)
+	e.base(t, docker.RedisImage)
 	p := e.project(t, "redis")
 	p.compose("up", "-d", "--no-build", "redis-node-1", "redis-node-2")
 	p.allReady("redis-node-1", "redis-node-2")
@@ -97,65 +98,47 @@ func (e *engine) testRedis(t *testing.T) {
 
 // project is docker-compose.yaml at work, under a name and on ports of its own.
 type project struct {
-	t     *testing.T
-	e     *engine
-	dir   string
-	name  string
-	flags []string
-	env   []string
-	addr  map[string]string // of HTTP, by service
+	*docker.Project
+	t    *testing.T
+	e    *engine
+	addr map[string]string // of HTTP, by service
 }
 
 // project unpacks the clean tree and chooses ports. At the end of the test
 // nothing is left of it.
 func (e *engine) project(t *testing.T, profiles ...string) *project {
 	t.Helper()
-	p := &project{t: t, e: e, dir: e.tree(t), addr: map[string]string{}}
-	p.name = fmt.Sprintf("weirtest%d%s", os.Getpid(), strings.Join(profiles, ""))
-	p.env = append(os.Environ(), "WEIR_IMAGE="+e.tag())
-	for _, name := range profiles {
-		p.flags = append(p.flags, "--profile", name)
+	p := &project{t: t, e: e, addr: map[string]string{}}
+	p.Project = &docker.Project{
+		Engine: e.Engine, Dir: e.tree(t), Name: fmt.Sprintf("weirtest%d%s", os.Getpid(), strings.Join(profiles, "")),
+		Profiles: profiles, Env: []string{"WEIR_IMAGE=" + e.tag()},
 	}
 	for _, s := range []string{"node-1", "node-2", "node-3", "redis-node-1", "redis-node-2"} {
-		free := freePorts(t, 2)
-		p.addr[s] = free[0]
+		free, err := docker.Ports(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.addr[s] = "127.0.0.1:" + free[0]
 		upper := strings.ToUpper(strings.ReplaceAll(s, "-", "_"))
-		p.env = append(p.env, "WEIR_PORT_"+upper+"="+port(free[0]), "WEIR_GRPC_PORT_"+upper+"="+port(free[1]))
+		p.Env = append(p.Env, "WEIR_PORT_"+upper+"="+free[0], "WEIR_GRPC_PORT_"+upper+"="+free[1])
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := p.command("logs", "--no-color", "--tail", "60") // more to read, if there is
+			out, _ := p.Command(context.Background(), "logs", "--no-color", "--tail", "60") // more to read, if there is
 			t.Log(out)
 		}
-		if out, err := p.command("down", "-v", "--timeout", "1"); err != nil {
-			t.Errorf("down: %v\n%s", err, out)
+		if err := p.Down(context.Background()); err != nil {
+			t.Error(err)
 		}
 	})
 	return p
 }
 
-func port(addr string) string {
-	_, p, _ := net.SplitHostPort(addr)
-	return p
-}
-
-// command runs docker-compose, also after the test's context has ended.
-func (p *project) command(args ...string) (string, error) {
-	all := append([]string{}, p.e.compose...)
-	all = append(append(append(all, "-p", p.name), p.flags...), args...)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
-	cmd.Dir, cmd.Env = p.dir, p.env
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
 func (p *project) compose(args ...string) string {
 	p.t.Helper()
-	out, err := p.command(args...)
+	out, err := p.Command(context.Background(), args...)
 	if err != nil {
-		p.t.Fatalf("%v: %v\n%s", args, err, out)
+		p.t.Fatal(err)
 	}
 	return out
 }
@@ -163,9 +146,9 @@ func (p *project) compose(args ...string) string {
 // id is the container of a service.
 func (p *project) id(service string) string {
 	p.t.Helper()
-	id := strings.TrimSpace(p.compose("ps", "-q", service))
-	if len(strings.Fields(id)) != 1 {
-		p.t.Fatalf("%s has the containers %q", service, id)
+	id, err := p.ID(context.Background(), service)
+	if err != nil {
+		p.t.Fatal(err)
 	}
 	return id
 }
@@ -278,16 +261,4 @@ func (p *project) gauge(name string) float64 {
 		sum += v
 	}
 	return sum
-}
-
-// tree unpacks what is committed: HEAD, or the tree that WEIR_COMPOSE_TREE names.
-func (e *engine) tree(t *testing.T) string {
-	t.Helper()
-	rev := os.Getenv("WEIR_COMPOSE_TREE")
-	if rev == "" {
-		rev = "HEAD"
-	}
-	dir := t.TempDir()
-	shell(t, `git archive "$1" | tar -C "$2" -xf -`, rev, dir)
-	return dir
 }

@@ -7,177 +7,149 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/netlab"
 )
 
-// The ports of a node in a namespace.
-const (
-	PortHTTP   = 8080
-	PortGRPC   = 8081
-	PortGossip = 7946
-	PortPeers  = 7947
-	PortRedis  = 6379
-)
-
 // Config says what a fleet is.
 type Config struct {
+	// Ground is where the nodes run.
+	Ground Ground
 	// Nodes is how many places there are; the last Spare of them are not started,
 	// for those who join later.
 	Nodes, Spare int
 	// Seed is what the network draws from.
 	Seed uint64
-	// Binary is the node program, Dir an existing directory for rules and logs.
-	Binary, Dir string
+	// Dir is an existing directory for rules and logs.
+	Dir string
 	// Rules is the contents of the rules file.
 	Rules string
-	// Loopback: all nodes are in this process's own network, on loopback.
-	Loopback bool
 	// Redis: counters are kept in a redis-server, which is one more place.
 	Redis bool
 	// Clock is how far each node's clock is off; those that are missing are right.
 	Clock []time.Duration
 }
 
-// Fleet is a cluster of processes. Its methods are safe for concurrent use, those
-// of one node by one goroutine at a time.
-type Fleet struct {
-	// Lab is the network; nil on loopback.
-	Lab *netlab.Lab
+// rulesFile is what the nodes follow. It has a directory to itself, which
+// containers mount.
+func (c *Config) rulesFile() string { return filepath.Join(c.Dir, "rules", "rules.yaml") }
 
+// clock is the flags of a node whose clock is off.
+func (c *Config) clock(node int) []string {
+	if node >= len(c.Clock) || c.Clock[node] == 0 {
+		return nil
+	}
+	return []string{"--test-clock-offset", c.Clock[node].String()}
+}
+
+// Fleet is a cluster of nodes. Its methods are safe for concurrent use, those of
+// one node by one goroutine at a time.
+type Fleet struct {
 	config Config
-	keeper *netlab.Keeper
+	site   site
 	client *http.Client
 	nodes  []*Node
-	redis  *process
 }
 
 // New makes the network and starts the nodes. Close ends all of it.
 func New(ctx context.Context, c Config) (_ *Fleet, err error) {
-	f := &Fleet{config: c, keeper: netlab.NewKeeper()}
+	f := &Fleet{config: c}
+	if err := f.SetRules(c.Rules); err != nil {
+		return nil, err
+	}
+	if f.site, err = c.Ground.open(ctx, &f.config); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	dial := new(net.Dialer).DialContext
-	if !c.Loopback {
-		places := c.Nodes
-		if c.Redis {
-			places++
-		}
-		if f.Lab, err = netlab.New(ctx, places, c.Seed); err != nil {
-			return nil, err
-		}
-		dial = f.Lab.Clients().Dial
-	}
-	f.client = &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
-	if err := f.SetRules(c.Rules); err != nil {
-		return nil, err
-	}
-	if c.Redis {
-		if err := f.StartRedis(ctx); err != nil {
-			return nil, err
-		}
-	}
+	f.client = &http.Client{Transport: &http.Transport{DialContext: f.site.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
 	for i := range c.Nodes {
-		n, err := f.place(ctx, i)
-		if err != nil {
+		n := &Node{Index: i, Name: "node-" + strconv.Itoa(i+1), fleet: f}
+		if err := f.site.place(ctx, n); err != nil {
 			return nil, err
 		}
 		f.nodes = append(f.nodes, n)
 	}
 	for i := range c.Nodes - c.Spare {
-		if err := f.nodes[i].Start(); err != nil {
+		if err := f.nodes[i].Start(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-// place gives a node its addresses.
-func (f *Fleet) place(ctx context.Context, i int) (*Node, error) {
-	n := &Node{Index: i, Name: "node-" + strconv.Itoa(i+1), fleet: f}
-	if f.Lab != nil {
-		n.http = net.JoinHostPort(f.Lab.ClientHost(i), strconv.Itoa(PortHTTP))
-		n.grpc = net.JoinHostPort(f.Lab.ClientHost(i), strconv.Itoa(PortGRPC))
-		n.gossip = net.JoinHostPort(f.Lab.PeerHost(i), strconv.Itoa(PortGossip))
-		n.peers = net.JoinHostPort(f.Lab.PeerHost(i), strconv.Itoa(PortPeers))
-		return n, nil
-	}
-	for _, at := range []*string{&n.http, &n.grpc, &n.gossip, &n.peers} {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Close() }() // not before all four are found
-		*at = l.Addr().String()
-	}
-	return n, nil
-}
+// Lacks says why the fleet's ground has not all of what is needed, "" where it
+// has.
+func (f *Fleet) Lacks(n Need) string { return f.config.Ground.Lacks(n) }
 
 // Nodes returns all places, in order.
 func (f *Fleet) Nodes() []*Node { return f.nodes }
 
-// rulesFile is what the nodes follow.
-func (f *Fleet) rulesFile() string { return filepath.Join(f.config.Dir, "rules.yaml") }
-
-// SetRules replaces the rules file, which the nodes notice.
+// SetRules replaces the rules file, which the nodes notice. Containers read it as
+// a user of their own.
 func (f *Fleet) SetRules(rules string) error {
-	next := f.rulesFile() + ".next"
-	if err := os.WriteFile(next, []byte(rules), 0o600); err != nil {
+	file := f.config.rulesFile()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return os.Rename(next, f.rulesFile())
-}
-
-// join is where the gossip of all places is.
-func (f *Fleet) join() string {
-	var out []string
-	for i := range f.config.Nodes {
-		if f.Lab != nil {
-			out = append(out, net.JoinHostPort(f.Lab.PeerHost(i), strconv.Itoa(PortGossip)))
-		} else {
-			out = append(out, f.nodes[i].gossip)
-		}
+	next := file + ".next"
+	if err := os.WriteFile(next, []byte(rules), 0o644); err != nil {
+		return err
 	}
-	return strings.Join(out, ",")
+	return os.Rename(next, file)
 }
 
-// RedisPlace is the station of the redis-server.
-func (f *Fleet) RedisPlace() int { return f.config.Nodes }
+// Set says what happens from now on to what one node sends another.
+func (f *Fleet) Set(ctx context.Context, from, to int, l netlab.Link) error {
+	return f.site.set(ctx, from, to, l)
+}
 
-// StartRedis starts the redis-server, empty.
+// Heal makes all links whole.
+func (f *Fleet) Heal(ctx context.Context) error { return f.site.heal(ctx) }
+
+// errNoRedis: only processes in namespaces have one.
+var errNoRedis = errors.New("the fleet has no Redis")
+
+// SetRedis says what happens to what Redis and the nodes send each other.
+func (f *Fleet) SetRedis(ctx context.Context, l netlab.Link) error {
+	s, ok := f.site.(*processes)
+	if !ok || s.redis == nil {
+		return errNoRedis
+	}
+	var err error
+	for i := range f.nodes {
+		err = errors.Join(err, s.set(ctx, i, s.redisPlace(), l), s.set(ctx, s.redisPlace(), i, l))
+	}
+	return err
+}
+
+// StartRedis starts the redis-server again, empty.
 func (f *Fleet) StartRedis(ctx context.Context) error {
-	if f.Lab == nil {
-		return errors.New("on loopback there is no place for Redis")
+	if s, ok := f.site.(*processes); ok && s.redis != nil {
+		return s.startRedis(ctx)
 	}
-	place := f.config.Nodes
-	p, err := start(f.keeper, f.Lab.Node(place), filepath.Join(f.config.Dir, "redis.log"), "redis-server",
-		"--bind", f.Lab.PeerHost(place), "--port", strconv.Itoa(PortRedis), "--save", "", "--appendonly", "no", "--protected-mode", "no")
-	if err != nil {
-		return err
-	}
-	f.redis = p
-	return until(ctx, 10*time.Second, "redis-server did not start", func() error {
-		c, err := f.Lab.Node(place).Dial(ctx, "tcp", net.JoinHostPort(f.Lab.PeerHost(place), strconv.Itoa(PortRedis)))
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	})
+	return errNoRedis
 }
 
 // KillRedis kills the redis-server, with all that it counted.
-func (f *Fleet) KillRedis() error { return f.redis.kill() }
+func (f *Fleet) KillRedis() error {
+	if s, ok := f.site.(*processes); ok && s.redis != nil {
+		return s.redis.kill()
+	}
+	return errNoRedis
+}
+
+// Keep sees to it that the nodes' logs so far are in the fleet's directory.
+func (f *Fleet) Keep(ctx context.Context) error { return f.site.keep(ctx) }
 
 // Settled waits until the nodes given see each other and hold what they should,
 // and all of those that were not started or have ended are gone. A node that has
@@ -185,7 +157,7 @@ func (f *Fleet) KillRedis() error { return f.redis.kill() }
 func (f *Fleet) Settled(ctx context.Context, within time.Duration) error {
 	var live []*Node
 	for _, n := range f.nodes {
-		if err := n.EndedByItself(); err != nil {
+		if err := n.EndedByItself(ctx); err != nil {
 			return err
 		}
 		if n.Alive() {
@@ -205,23 +177,10 @@ func (f *Fleet) Settled(ctx context.Context, within time.Duration) error {
 
 // Close kills whatever still runs and takes the network away.
 func (f *Fleet) Close() error {
-	var err error
-	for _, n := range f.nodes {
-		if n.Alive() {
-			err = errors.Join(err, n.Kill())
-		}
-	}
-	if f.redis != nil {
-		err = errors.Join(err, f.redis.kill())
-	}
 	if f.client != nil {
 		f.client.CloseIdleConnections()
 	}
-	if f.Lab != nil {
-		err = errors.Join(err, f.Lab.Close())
-	}
-	f.keeper.Close()
-	return err
+	return f.site.close()
 }
 
 // get asks a node for a page.

@@ -7,16 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
-	"time"
-
-	"github.com/weirlimit/weir/chaos/netlab"
 )
 
 // ErrEnded is the error where a node has ended that nobody told to.
@@ -27,115 +21,71 @@ type Node struct {
 	Index int
 	Name  string
 
-	fleet                     *Fleet
-	http, grpc, gossip, peers string
-	runs                      atomic.Int32
-	now                       atomic.Pointer[process]
-	told                      atomic.Bool // it was told to end
+	fleet *Fleet
+	body  body
+	url   string
+	runs  atomic.Int32
 }
 
 // Start starts the node.
-func (n *Node) Start() error {
-	f := n.fleet
-	run := n.runs.Add(1)
-	args := []string{"serve", "--rules", f.rulesFile(), "--http-addr", n.http, "--grpc-addr", n.grpc, "--max-keys", "100000"}
-	if f.config.Redis {
-		args = append(args, "--backend", "redis", "--redis-addr", fmt.Sprintf("%s:%d", f.Lab.PeerHost(f.config.Nodes), PortRedis),
-			"--redis-nodes", strconv.Itoa(f.config.Nodes))
-	} else {
-		args = append(args, "--name", n.Name, "--peer-addr", n.peers, "--gossip-addr", n.gossip, "--join", f.join())
-	}
-	if n.Index < len(f.config.Clock) {
-		args = append(args, "--test-clock-offset", f.config.Clock[n.Index].String())
-	}
-	var in *netlab.Namespace
-	if f.Lab != nil {
-		in = f.Lab.Node(n.Index)
-	}
-	log := filepath.Join(f.config.Dir, fmt.Sprintf("%s-%d.log", n.Name, run))
-	p, err := start(f.keeper, in, log, f.config.Binary, args...)
-	if err != nil {
-		return err
-	}
-	n.told.Store(false)
-	n.now.Store(p)
-	return nil
-}
-
-// EndedByItself returns an error that wraps [ErrEnded], with the end of the node's
-// log, where the node was started and has ended without being told to.
-func (n *Node) EndedByItself() error {
-	p := n.now.Load()
-	if p == nil || !p.ended() || n.told.Load() {
-		return nil
-	}
-	return fmt.Errorf("%s, in its run %d, %w (%v); its log ends: %s", n.Name, n.Run(), ErrEnded, p.cmd.ProcessState, lastLines(p.log, 3))
-}
-
-// lastLines returns so many lines of the end of a file, or why it cannot.
-func lastLines(path string, n int) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+func (n *Node) Start(ctx context.Context) error {
+	return n.body.start(ctx, int(n.runs.Add(1)))
 }
 
 // Alive tells whether the node runs, or is stopped by a signal.
-func (n *Node) Alive() bool {
-	p := n.now.Load()
-	return p != nil && !p.ended()
-}
+func (n *Node) Alive() bool { return n.body.alive() }
 
 // Run is how often the node was started.
 func (n *Node) Run() int { return int(n.runs.Load()) }
 
-// PID is the process's.
-func (n *Node) PID() int { return n.now.Load().cmd.Process.Pid }
+// EndedByItself returns an error that wraps [ErrEnded], with the end of the node's
+// log, where the node was started and has ended without being told to.
+func (n *Node) EndedByItself(ctx context.Context) error {
+	log, err := n.body.ended(ctx)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s, in its run %d, %w; its log ends: %s", n.Name, n.Run(), err, log)
+}
+
+// lastLines returns so many lines of the end of a text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
 
 // Kill ends the node without a word, as kill -9 does.
-func (n *Node) Kill() error {
-	if err := n.EndedByItself(); err != nil {
+func (n *Node) Kill(ctx context.Context) error {
+	if err := n.EndedByItself(ctx); err != nil {
 		return err
 	}
-	n.told.Store(true)
-	return n.now.Load().kill()
+	return n.body.kill(ctx)
 }
 
 // Pause stops the node, Resume lets it go on.
-func (n *Node) Pause() error { return n.now.Load().cmd.Process.Signal(syscall.SIGSTOP) }
+func (n *Node) Pause(ctx context.Context) error { return n.body.pause(ctx) }
 
-// Resume lets a node go on that was paused.
-func (n *Node) Resume() error { return n.now.Load().cmd.Process.Signal(syscall.SIGCONT) }
-
-// Reload has the node read its rules again.
-func (n *Node) Reload() error { return n.now.Load().cmd.Process.Signal(syscall.SIGHUP) }
+// Resume lets a node go on that was paused, also when the run is over.
+func (n *Node) Resume(ctx context.Context) error { return n.body.resume(context.WithoutCancel(ctx)) }
 
 // Leave ends the node in good order, and returns when it is gone.
 func (n *Node) Leave(ctx context.Context) error {
-	if err := n.EndedByItself(); err != nil {
+	if err := n.EndedByItself(ctx); err != nil {
 		return err
 	}
-	p := n.now.Load()
-	n.told.Store(true)
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := n.body.leave(ctx); err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	select {
-	case <-p.done:
-		return nil
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("%s did not end within 20 s of SIGTERM", n.Name), p.kill())
-	}
+	return nil
 }
 
-// URL is where clients ask the node.
-func (n *Node) URL() string { return "http://" + n.http }
+// Starve leaves the node a fifth of a processor, in slices, for about 3 s.
+func (n *Node) Starve(ctx context.Context) error { return n.body.starve(ctx, 30) }
 
-// Client asks nodes, from the namespace of clients.
+// URL is where clients ask the node.
+func (n *Node) URL() string { return n.url }
+
+// Client asks nodes, over the way that clients have.
 func (f *Fleet) Client() *http.Client { return f.client }
 
 // settled returns why the node is not settled among so many members.

@@ -109,3 +109,15 @@ func onThread(f func() error) error {
 	}()
 	return <-done
 }
+
+// Of returns the namespace that a process is in. Close lets go of it.
+func Of(pid int) (*Namespace, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, err
+	}
+	return &Namespace{file: f}, nil
+}
+
+// Close lets go of the namespace, which lives on where processes are in it.
+func (n *Namespace) Close() error { return n.file.Close() }

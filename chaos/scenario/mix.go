@@ -60,8 +60,8 @@ func (s *stage) mix() fault {
 				doing.Go(func() { errs[i] = s.do(ctx, f, busy) })
 			}
 			doing.Wait()
-			s.Lab.Heal() // two faults of one link may have mended each other's
-			return errors.Join(errs...)
+			// Two faults of one link may have mended each other's.
+			return errors.Join(errors.Join(errs...), s.Heal(ctx))
 		},
 	}
 }
@@ -89,19 +89,20 @@ func (s *stage) do(ctx context.Context, f single, busy []sync.Mutex) error {
 func (s *stage) single() single {
 	n := s.any()
 	f := single{node: n.Index, after: s.between(0, mixSpan), hold: s.between(100*time.Millisecond, 3*time.Second)}
-	kill := func(context.Context) error { return n.Kill() }
-	start := func(context.Context) error { return n.Start() }
 	draw := s.rng.IntN(7)
 	if n.Index == s.spared && (draw == 0 || draw == 2) {
 		draw = 1
 	}
+	if (draw == 4 || draw == 5) && s.Lacks(fleet.Shapes) != "" {
+		draw = 3
+	}
 	switch draw {
 	case 0:
-		f.what, f.breaks, f.mends = "kill "+n.Name, kill, start
+		f.what, f.breaks, f.mends = "kill "+n.Name, n.Kill, n.Start
 	case 1:
-		f.what, f.breaks, f.mends = "pause "+n.Name, func(context.Context) error { return n.Pause() }, func(context.Context) error { return n.Resume() }
+		f.what, f.breaks, f.mends = "pause "+n.Name, n.Pause, n.Resume
 	case 2:
-		f.what, f.breaks, f.mends = "leave "+n.Name, n.Leave, start
+		f.what, f.breaks, f.mends = "leave "+n.Name, n.Leave, n.Start
 	case 3:
 		return s.mixLinks(f, "cut off "+n.Name, netlab.Link{Cut: true}, n)
 	case 4:
@@ -115,24 +116,20 @@ func (s *stage) single() single {
 		to := (n.Index + 1 + s.rng.IntN(s.size-1)) % s.size
 		f.node = -1
 		f.what = fmt.Sprintf("nothing from %s reaches node-%d", n.Name, to+1)
-		f.breaks = func(context.Context) error { s.Lab.Set(n.Index, to, netlab.Link{Cut: true}); return nil }
-		f.mends = func(context.Context) error { s.Lab.Set(n.Index, to, netlab.Link{}); return nil }
+		f.breaks = func(ctx context.Context) error { return s.Set(ctx, n.Index, to, netlab.Link{Cut: true}) }
+		f.mends = func(ctx context.Context) error { return s.Set(ctx, n.Index, to, netlab.Link{}) }
 	}
 	return f
 }
 
 // mixLinks is a fault of all links of one node.
 func (s *stage) mixLinks(f single, what string, l netlab.Link, n *fleet.Node) single {
-	set := func(l netlab.Link) {
-		s.eachLink(func(from, to int) {
-			if from == n.Index || to == n.Index {
-				s.Lab.Set(from, to, l)
-			}
-		})
+	set := func(ctx context.Context, l netlab.Link) error {
+		return s.set(ctx, func(from, to int) (netlab.Link, bool) { return l, from == n.Index || to == n.Index })
 	}
 	f.node, f.what = -1, what
-	f.breaks = func(context.Context) error { set(l); return nil }
-	f.mends = func(context.Context) error { set(netlab.Link{}); return nil }
+	f.breaks = func(ctx context.Context) error { return set(ctx, l) }
+	f.mends = func(ctx context.Context) error { return set(ctx, netlab.Link{}) }
 	return f
 }
 

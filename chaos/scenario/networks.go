@@ -14,32 +14,25 @@ import (
 // networks returns what is done to the network between nodes.
 func networks() []Scenario {
 	return []Scenario{
-		{Name: "split", About: "one node cut off from the others, both ways, for 3 to 6 s", make: (*stage).split},
-		{Name: "split-30s", About: "one node cut off from the others for 30 s", make: (*stage).longSplit},
-		{Name: "shattered", About: "every link cut for 2 to 4 s", make: (*stage).shattered},
-		{Name: "one-link", About: "one link cut, both ways", make: (*stage).oneLink},
-		{Name: "one-way", About: "one direction of one link cut", make: (*stage).oneWay},
-		{Name: "deaf", About: "one node hears nothing, and is heard", make: (*stage).deaf},
-		{Name: "loss", About: "1 to 30 % of all frames lost", make: (*stage).loss},
-		{Name: "delay", About: "50 to 500 ms of delay on all links", make: (*stage).delay},
-		{Name: "disorder", About: "a fifth of the frames twice, a third in another order", make: (*stage).disorder},
-		{Name: "narrow", About: "200 kB/s on all links", make: (*stage).narrow},
-		{Name: "gossip-blocked", About: "the gossip of one node blocked, the peers' streams open", make: (*stage).gossipBlocked},
-		{Name: "peers-blocked", About: "the peers' streams of one node blocked, gossip open", make: (*stage).peersBlocked},
+		{Name: "split", About: "one node cut off from the others, both ways, for 3 to 6 s", Needs: fleet.Cuts, make: (*stage).split},
+		{Name: "split-30s", About: "one node cut off from the others for 30 s", Needs: fleet.Cuts, make: (*stage).longSplit},
+		{Name: "shattered", About: "every link cut for 2 to 4 s", Needs: fleet.Cuts, make: (*stage).shattered},
+		{Name: "one-link", About: "one link cut, both ways", Needs: fleet.Cuts, make: (*stage).oneLink},
+		{Name: "one-way", About: "one direction of one link cut", Needs: fleet.Cuts, make: (*stage).oneWay},
+		{Name: "deaf", About: "one node hears nothing, and is heard", Needs: fleet.Cuts, make: (*stage).deaf},
+		{Name: "loss", About: "1 to 30 % of all frames lost", Needs: fleet.Shapes, make: (*stage).loss},
+		{Name: "delay", About: "50 to 500 ms of delay on all links", Needs: fleet.Shapes, make: (*stage).delay},
+		{Name: "disorder", About: "a fifth of the frames twice, a third in another order", Needs: fleet.Shapes, make: (*stage).disorder},
+		{Name: "narrow", About: "200 kB/s on all links", Needs: fleet.Shapes, make: (*stage).narrow},
+		{Name: "gossip-blocked", About: "the gossip of one node blocked, the peers' streams open", Needs: fleet.Cuts, make: (*stage).gossipBlocked},
+		{Name: "peers-blocked", About: "the peers' streams of one node blocked, gossip open", Needs: fleet.Cuts, make: (*stage).peersBlocked},
 	}
 }
 
 // links is a fault of the links: set is asked for each direction.
 func (s *stage) links(f fault, set func(from, to int) (netlab.Link, bool)) fault {
-	f.breaks = func(context.Context) error {
-		s.eachLink(func(from, to int) {
-			if l, ok := set(from, to); ok {
-				s.Lab.Set(from, to, l)
-			}
-		})
-		return nil
-	}
-	f.mends = func(context.Context) error { s.Lab.Heal(); return nil }
+	f.breaks = func(ctx context.Context) error { return s.set(ctx, set) }
+	f.mends = func(ctx context.Context) error { return s.Heal(ctx) }
 	return f
 }
 

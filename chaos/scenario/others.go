@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/netlab"
 )
 
@@ -13,11 +14,11 @@ import (
 func others() []Scenario {
 	wrong := []time.Duration{5 * time.Second, -5 * time.Second, 0, 2 * time.Second}
 	return []Scenario{
-		{Name: "clocks", About: "clocks 5 s ahead and 5 s behind, and a rolling restart", Loopback: true, Clock: wrong, make: (*stage).rolling},
-		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Loopback: true, Clock: wrong, make: (*stage).kill},
-		{Name: "redis-cut", About: "counters in Redis, which no node reaches for 1 to 3 s", Redis: true, make: (*stage).redisCut},
-		{Name: "redis-kill", About: "counters in Redis, which is killed and starts empty", Redis: true, make: (*stage).redisKill},
-		{Name: "mix", About: "two to five of the faults at any time, also at once", make: (*stage).mix},
+		{Name: "clocks", About: "clocks 5 s ahead and 5 s behind, and a rolling restart", Clock: wrong, make: (*stage).rolling},
+		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Clock: wrong, make: (*stage).kill},
+		{Name: "redis-cut", About: "counters in Redis, which no node reaches for 1 to 3 s", Needs: fleet.Redis, make: (*stage).redisCut},
+		{Name: "redis-kill", About: "counters in Redis, which is killed and starts empty", Needs: fleet.Redis, make: (*stage).redisKill},
+		{Name: "mix", About: "two to five of the faults at any time, also at once", Needs: fleet.Cuts, make: (*stage).mix},
 	}
 }
 
@@ -31,16 +32,10 @@ func (s *stage) everyone() []int {
 }
 
 func (s *stage) redisCut() fault {
-	set := func(l netlab.Link) {
-		for i := range s.size {
-			s.Lab.Set(i, s.RedisPlace(), l)
-			s.Lab.Set(s.RedisPlace(), i, l)
-		}
-	}
 	return fault{
 		what: "Redis cut off", allows: crash(), nodes: s.everyone(), hold: s.between(time.Second, 3*time.Second),
-		breaks: func(context.Context) error { set(netlab.Link{Cut: true}); return nil },
-		mends:  func(context.Context) error { set(netlab.Link{}); return nil },
+		breaks: func(ctx context.Context) error { return s.SetRedis(ctx, netlab.Link{Cut: true}) },
+		mends:  func(ctx context.Context) error { return s.SetRedis(ctx, netlab.Link{}) },
 	}
 }
 

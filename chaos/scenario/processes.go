@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
@@ -18,18 +19,18 @@ const settleWithin = 40 * time.Second
 // processes returns what is done to processes.
 func processes() []Scenario {
 	return []Scenario{
-		{Name: "nothing", About: "no fault", Loopback: true, make: (*stage).nothing},
-		{Name: "kill", About: "kill -9 of one node, started again 0.5 to 3 s later", Loopback: true, make: (*stage).kill},
-		{Name: "kill-hot", About: "kill -9 of one node, whose copies lag by 20 ms, while keys are used up faster than that", make: (*stage).killHot},
-		{Name: "pause-hot", About: "SIGSTOP of one node, whose copies lag by 20 ms, while keys are used up faster than that", make: (*stage).pauseHot},
-		{Name: "quick-restart", About: "kill -9 of one node, started again at once", Loopback: true, make: (*stage).quickRestart},
-		{Name: "pause", About: "SIGSTOP of one node for 1 to 10 s, then SIGCONT", Loopback: true, make: (*stage).pause},
-		{Name: "starved", About: "one node gets a fifth of its processor time, in slices", Loopback: true, make: (*stage).starved},
-		{Name: "leave", About: "SIGTERM of one node, started again", Loopback: true, make: (*stage).leave},
-		{Name: "join", About: "a fourth node joins, and leaves again", Loopback: true, make: (*stage).join},
-		{Name: "rolling-restart", About: "all nodes in turn, SIGTERM and start", Loopback: true, make: (*stage).rolling},
-		{Name: "whole-restart", About: "kill -9 of all nodes at once, and start", Loopback: true, make: (*stage).whole},
-		{Name: "reload", About: "rules reloaded, a bad file among them, while a node is killed", Loopback: true, make: (*stage).reload},
+		{Name: "nothing", About: "no fault", make: (*stage).nothing},
+		{Name: "kill", About: "kill -9 of one node, started again 0.5 to 3 s later", make: (*stage).kill},
+		{Name: "kill-hot", About: "kill -9 of one node while keys are used up faster than copies come, which are 20 ms late where links can be", make: (*stage).killHot},
+		{Name: "pause-hot", About: "SIGSTOP of one node while keys are used up faster than copies come, which are 20 ms late where links can be", make: (*stage).pauseHot},
+		{Name: "quick-restart", About: "kill -9 of one node, started again at once", make: (*stage).quickRestart},
+		{Name: "pause", About: "SIGSTOP of one node for 1 to 10 s, then SIGCONT", make: (*stage).pause},
+		{Name: "starved", About: "one node gets a fifth of its processor time, in slices", make: (*stage).starved},
+		{Name: "leave", About: "SIGTERM of one node, started again", make: (*stage).leave},
+		{Name: "join", About: "a fourth node joins, and leaves again", make: (*stage).join},
+		{Name: "rolling-restart", About: "all nodes in turn, SIGTERM and start", make: (*stage).rolling},
+		{Name: "whole-restart", About: "kill -9 of all nodes at once, and start", make: (*stage).whole},
+		{Name: "reload", About: "rules reloaded, a bad file among them, while a node is killed", make: (*stage).reload},
 	}
 }
 
@@ -41,21 +42,25 @@ func (s *stage) kill() fault {
 	n := s.any()
 	return fault{
 		what: "kill -9 " + n.Name, allows: crash(), nodes: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
-		breaks: func(context.Context) error { return n.Kill() },
-		mends:  func(context.Context) error { return n.Start() },
+		breaks: n.Kill,
+		mends:  n.Start,
 	}
 }
 
-// lagging has copies come late, and keys used up before they do.
+// lagging has keys used up before their copies come, and copies come late where
+// links can be.
 func (s *stage) lagging(f fault) fault {
-	f.hot, f.allows.Raised = true, true
-	f.what += ", copies 20 ms late"
-	s.eachLink(func(from, to int) { s.Lab.Set(from, to, netlab.Link{Delay: 20 * time.Millisecond}) })
-	mends := f.mends
-	f.mends = func(ctx context.Context) error {
-		s.Lab.Heal()
-		return mends(ctx)
+	f.hot = true
+	if s.Lacks(fleet.Shapes) != "" {
+		return f
 	}
+	f.allows.Raised = true
+	f.what += ", copies 20 ms late"
+	f.first = func(ctx context.Context) error {
+		return s.set(ctx, func(int, int) (netlab.Link, bool) { return netlab.Link{Delay: 20 * time.Millisecond}, true })
+	}
+	mends := f.mends
+	f.mends = func(ctx context.Context) error { return errors.Join(s.Heal(ctx), mends(ctx)) }
 	return f
 }
 
@@ -67,7 +72,7 @@ func (s *stage) quickRestart() fault {
 	n := s.any()
 	return fault{
 		what: "restart " + n.Name, allows: crash(), nodes: []int{n.Index},
-		breaks: func(context.Context) error { return errors.Join(n.Kill(), n.Start()) },
+		breaks: func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) },
 		mends:  nothing,
 	}
 }
@@ -77,8 +82,8 @@ func (s *stage) pause() fault {
 	hold := s.between(time.Second, 10*time.Second)
 	return fault{
 		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: crash(), nodes: []int{n.Index}, hold: hold,
-		breaks: func(context.Context) error { return n.Pause() },
-		mends:  func(context.Context) error { return n.Resume() },
+		breaks: n.Pause,
+		mends:  n.Resume,
 	}
 }
 
@@ -86,15 +91,8 @@ func (s *stage) starved() fault {
 	n := s.any()
 	return fault{
 		what: "starve " + n.Name, allows: crash(), nodes: []int{n.Index},
-		breaks: func(ctx context.Context) error {
-			for range 30 {
-				if err := errors.Join(n.Pause(), wait(ctx, 80*time.Millisecond), n.Resume(), wait(ctx, 20*time.Millisecond)); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		mends: nothing,
+		breaks: n.Starve,
+		mends:  nothing,
 	}
 }
 
@@ -103,7 +101,7 @@ func (s *stage) leave() fault {
 	return fault{
 		what: "SIGTERM " + n.Name, allows: exactly(), nodes: []int{n.Index}, hold: time.Second,
 		breaks: n.Leave,
-		mends:  func(context.Context) error { return n.Start() },
+		mends:  n.Start,
 	}
 }
 
@@ -112,7 +110,7 @@ func (s *stage) join() fault {
 	return fault{
 		what: n.Name + " joins and leaves", allows: exactly(), nodes: []int{n.Index}, hold: time.Second,
 		breaks: func(ctx context.Context) error {
-			return errors.Join(n.Start(), s.Settled(ctx, settleWithin))
+			return errors.Join(n.Start(ctx), s.Settled(ctx, settleWithin))
 		},
 		mends: n.Leave,
 	}
@@ -127,7 +125,7 @@ func (s *stage) rolling() fault {
 		what: "a rolling restart", allows: exactly(), nodes: all,
 		breaks: func(ctx context.Context) error {
 			for _, n := range s.Nodes()[:s.size] {
-				if err := errors.Join(n.Leave(ctx), n.Start(), s.Settled(ctx, settleWithin)); err != nil {
+				if err := errors.Join(n.Leave(ctx), n.Start(ctx), s.Settled(ctx, settleWithin)); err != nil {
 					return err
 				}
 			}
@@ -142,17 +140,19 @@ func (s *stage) whole() fault {
 	for i := range s.size {
 		all = append(all, i)
 	}
-	each := func(f func(*fleet.Node) error) error {
-		var err error
-		for _, n := range s.Nodes()[:s.size] {
-			err = errors.Join(err, f(n))
+	each := func(ctx context.Context, f func(*fleet.Node, context.Context) error) error {
+		errs := make([]error, s.size)
+		var doing sync.WaitGroup
+		for i, n := range s.Nodes()[:s.size] {
+			doing.Go(func() { errs[i] = f(n, ctx) })
 		}
-		return err
+		doing.Wait()
+		return errors.Join(errs...)
 	}
 	return fault{
 		what: "kill -9 of all nodes", allows: loss(), nodes: all, hold: 500 * time.Millisecond,
-		breaks: func(context.Context) error { return each((*fleet.Node).Kill) },
-		mends:  func(context.Context) error { return each((*fleet.Node).Start) },
+		breaks: func(ctx context.Context) error { return each(ctx, (*fleet.Node).Kill) },
+		mends:  func(ctx context.Context) error { return each(ctx, (*fleet.Node).Start) },
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *stage) reload() fault {
 	return fault{
 		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), nodes: []int{n.Index},
 		breaks: func(ctx context.Context) error {
-			err := n.Kill()
+			err := n.Kill(ctx)
 			for i := range 4 {
 				text := yaml(s.rules, fmt.Sprintf("file %d", i))
 				if i == 1 {
@@ -171,6 +171,6 @@ func (s *stage) reload() fault {
 			}
 			return err
 		},
-		mends: func(context.Context) error { return n.Start() },
+		mends: n.Start,
 	}
 }

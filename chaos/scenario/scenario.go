@@ -7,6 +7,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -14,15 +15,14 @@ import (
 
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
+	"github.com/weirlimit/weir/chaos/netlab"
 )
 
 // Scenario is a kind of fault.
 type Scenario struct {
 	Name, About string
-	// Loopback: it needs no network of its own.
-	Loopback bool
-	// Redis: the counters are kept there.
-	Redis bool
+	// Needs is what the ground must have.
+	Needs fleet.Need
 	// Clock is how far the nodes' clocks are off.
 	Clock []time.Duration
 	// make draws a fault.
@@ -35,7 +35,8 @@ type fault struct {
 	allows history.Allows
 	nodes  []int // that are touched
 	hold   time.Duration
-	hot    bool // clients use up keys faster than a copy can be told
+	hot    bool                            // clients use up keys faster than a copy can be told
+	first  func(ctx context.Context) error // before clients ask; nil: nothing
 	breaks func(ctx context.Context) error
 	mends  func(ctx context.Context) error
 }
@@ -83,6 +84,17 @@ func (s *stage) eachLink(f func(from, to int)) {
 			}
 		}
 	}
+}
+
+// set breaks links, as f says of each direction.
+func (s *stage) set(ctx context.Context, f func(from, to int) (netlab.Link, bool)) error {
+	var err error
+	s.eachLink(func(from, to int) {
+		if l, ok := f(from, to); ok {
+			err = errors.Join(err, s.Set(ctx, from, to, l))
+		}
+	})
+	return err
 }
 
 // All returns every scenario, in the order in which they are run.

@@ -30,13 +30,14 @@ func TestPromises(t *testing.T) {
 		t.Skip("it takes a minute")
 	}
 	names := []string{"kill", "leave", "split", "one-way", "loss"}
-	c := fleet.Config{Seed: 1, Binary: built(t), Dir: t.TempDir()}
+	binary := built(t)
+	c := fleet.Config{Seed: 1, Ground: fleet.Namespaces{Binary: binary}, Dir: t.TempDir()}
 	if err := netlab.Usable(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("CI must be able to make namespaces: %v", err)
 		}
 		t.Logf("on loopback: %v", err)
-		c.Loopback, names = true, []string{"kill", "leave", "pause"}
+		c.Ground, names = fleet.Loopback{Binary: binary}, []string{"kill", "leave", "pause"}
 	}
 	all := All()
 	var f *fleet.Fleet

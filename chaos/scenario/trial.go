@@ -24,7 +24,7 @@ const (
 // Fleet starts the processes that a scenario needs, and waits until they are one
 // cluster.
 func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
-	c.Nodes, c.Spare, c.Redis, c.Clock = places, places-size, s.Redis, s.Clock
+	c.Nodes, c.Spare, c.Redis, c.Clock = places, places-size, s.Needs&fleet.Redis != 0, s.Clock
 	c.Rules = yaml(rules(), "rules of "+s.Name)
 	f, err := fleet.New(ctx, c)
 	if err != nil {
@@ -42,6 +42,11 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules()}
 	broken := s.make(st)
 	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Allows: broken.allows, Rules: st.rules}
+	if broken.first != nil {
+		if err := broken.first(ctx); err != nil {
+			return nil, err
+		}
+	}
 	late := f.Late(ctx)
 	l := load.Start(ctx, f, st.rules, fmt.Sprintf("%s-%d", s.Name, seed), seed, pause)
 	if broken.hot {

@@ -1,0 +1,155 @@
+//go:build linux
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/weirlimit/weir/chaos/docker"
+	"github.com/weirlimit/weir/chaos/netlab"
+)
+
+// Containers is the nodes of docker-compose.yaml, and a fourth like them for who
+// joins later. Clients ask at ports of loopback.
+type Containers struct {
+	Engine *docker.Engine
+	// Image is what they run, Root the directory of docker-compose.yaml.
+	Image, Root string
+	// Project is what containers and networks are called by.
+	Project string
+}
+
+// Lacks implements [Ground].
+func (g Containers) Lacks(n Need) string {
+	if n&Redis != 0 {
+		return "docker-compose.yaml has two nodes that count in Redis, which make compose-test asks"
+	}
+	if n&Shapes != 0 {
+		return "between containers the kernel carries the frames, and delays none"
+	}
+	if n&Cuts == 0 {
+		return ""
+	}
+	if os.Geteuid() != 0 {
+		return "to enter the network of a container takes root"
+	}
+	if _, err := exec.LookPath("iptables-restore"); err != nil {
+		return "to cut what containers say to each other takes iptables-restore, of the package iptables"
+	}
+	return ""
+}
+
+// overlay is what a run puts on top of docker-compose.yaml: its rules for each
+// node, and the fourth.
+func (g Containers) overlay(c *Config) (string, error) {
+	rules, err := filepath.Abs(filepath.Dir(c.rulesFile()))
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("services:\n")
+	for i := range c.Nodes {
+		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q]\n", i+1, rules+":/etc/weir:ro")
+		if flags := c.clock(i); len(flags) > 0 {
+			fmt.Fprintf(&b, "    command: [serve, %q, %q]\n", flags[0], flags[1])
+		}
+		if i < c.Nodes-c.Spare {
+			continue
+		}
+		fmt.Fprintf(&b, "    image: ${WEIR_IMAGE}\n    restart: unless-stopped\n    stop_grace_period: 20s\n    environment: "+
+			"{WEIR_RULES: /etc/weir/rules.yaml, WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_NAME: node-%d, WEIR_ADVERTISE: node-%d}\n"+
+			"    ports: [\"127.0.0.1:${WEIR_PORT_NODE_%d}:8080\"]\n",
+			"node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers), i+1, i+1, i+1)
+	}
+	return b.String(), nil
+}
+
+func (g Containers) open(ctx context.Context, c *Config) (_ site, err error) {
+	if c.Redis {
+		return nil, errors.New(g.Lacks(Redis))
+	}
+	text, err := g.overlay(c)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(c.Dir, "compose.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	s := &containers{config: c, engine: g.Engine, wishes: make(map[[2]int]netlab.Link)}
+	s.project = &docker.Project{
+		Engine: g.Engine, Dir: g.Root, Name: g.Project, Files: []string{filepath.Join(g.Root, "docker-compose.yaml"), file},
+		Env: []string{"WEIR_IMAGE=" + g.Image},
+	}
+	ports, err := docker.Ports(ctx, 2*c.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range c.Nodes {
+		names = append(names, fmt.Sprintf("node-%d", i+1))
+		s.ports = append(s.ports, ports[2*i])
+		s.project.Env = append(s.project.Env, fmt.Sprintf("WEIR_PORT_NODE_%d=%s", i+1, ports[2*i]), fmt.Sprintf("WEIR_GRPC_PORT_NODE_%d=%s", i+1, ports[2*i+1]))
+	}
+	if _, err := s.project.Command(ctx, append([]string{"up", "--no-start", "--no-build"}, names...)...); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// containers is where nodes are containers.
+type containers struct {
+	config  *Config
+	engine  *docker.Engine
+	project *docker.Project
+	ports   []string
+	nodes   []*container
+
+	mu     sync.Mutex
+	wishes map[[2]int]netlab.Link // what is wrong with the links from one to another
+}
+
+func (s *containers) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, address)
+}
+
+func (s *containers) place(ctx context.Context, n *Node) error {
+	id, err := s.project.ID(ctx, n.Name)
+	if err != nil {
+		return err
+	}
+	b := &container{at: s, index: n.Index, name: n.Name, id: id}
+	s.nodes = append(s.nodes, b)
+	n.body, n.url = b, "http://127.0.0.1:"+s.ports[n.Index]
+	return nil
+}
+
+// keep writes what each container has said so far.
+func (s *containers) keep(ctx context.Context) error {
+	var err error
+	for _, b := range s.nodes {
+		out, e := s.engine.Run(ctx, "logs", b.id)
+		err = errors.Join(err, e, os.WriteFile(filepath.Join(s.config.Dir, b.name+".log"), []byte(out), 0o600))
+	}
+	return err
+}
+
+// close also says whether the engine had to start a node again by itself.
+func (s *containers) close() error {
+	ctx := context.Background() // each command has its bound
+	var err error
+	for _, b := range s.nodes {
+		if log, e := b.ended(ctx); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s %w; its log ends: %s", b.name, e, log))
+		}
+	}
+	return errors.Join(err, s.project.Down(ctx))
+}

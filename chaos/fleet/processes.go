@@ -1,0 +1,285 @@
+//go:build linux
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/netlab"
+)
+
+// The ports of a node in a namespace or container.
+const (
+	PortHTTP   = 8080
+	PortGRPC   = 8081
+	PortGossip = 7946
+	PortPeers  = 7947
+	PortRedis  = 6379
+)
+
+// Namespaces is processes of the node program, each in a network namespace of its
+// own. It takes root.
+type Namespaces struct {
+	Binary string
+}
+
+// Lacks implements [Ground].
+func (Namespaces) Lacks(Need) string { return "" }
+
+func (g Namespaces) open(ctx context.Context, c *Config) (site, error) {
+	return newProcesses(ctx, c, g.Binary, true)
+}
+
+// Loopback is processes of the node program in this process's own network.
+type Loopback struct {
+	Binary string
+}
+
+// Lacks implements [Ground].
+func (Loopback) Lacks(n Need) string {
+	if n != 0 {
+		return "on loopback there is no link between nodes to break, and no Redis"
+	}
+	return ""
+}
+
+func (g Loopback) open(ctx context.Context, c *Config) (site, error) {
+	return newProcesses(ctx, c, g.Binary, false)
+}
+
+// processes is where nodes are processes of this machine.
+type processes struct {
+	config *Config
+	binary string
+	keeper *netlab.Keeper
+	lab    *netlab.Lab // nil on loopback
+	nodes  []*program
+	redis  *process
+}
+
+func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*processes, error) {
+	s := &processes{config: c, binary: binary, keeper: netlab.NewKeeper()}
+	if apart {
+		places := c.Nodes
+		if c.Redis {
+			places++
+		}
+		var err error
+		if s.lab, err = netlab.New(ctx, places, c.Seed); err != nil {
+			s.keeper.Close()
+			return nil, err
+		}
+	}
+	if c.Redis {
+		if err := s.startRedis(ctx); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	return s, nil
+}
+
+// program is a node that is a process.
+type program struct {
+	at                        *processes
+	index                     int
+	name                      string
+	http, grpc, gossip, peers string
+	now                       atomic.Pointer[process]
+	told                      atomic.Bool // it was told to end
+}
+
+func (s *processes) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.lab != nil {
+		return s.lab.Clients().Dial(ctx, network, address)
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
+}
+
+// place gives a node its addresses.
+func (s *processes) place(ctx context.Context, n *Node) error {
+	p := &program{at: s, index: n.Index, name: n.Name}
+	if s.lab != nil {
+		p.http = net.JoinHostPort(s.lab.ClientHost(n.Index), strconv.Itoa(PortHTTP))
+		p.grpc = net.JoinHostPort(s.lab.ClientHost(n.Index), strconv.Itoa(PortGRPC))
+		p.gossip = net.JoinHostPort(s.lab.PeerHost(n.Index), strconv.Itoa(PortGossip))
+		p.peers = net.JoinHostPort(s.lab.PeerHost(n.Index), strconv.Itoa(PortPeers))
+	} else {
+		for _, at := range []*string{&p.http, &p.grpc, &p.gossip, &p.peers} {
+			l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = l.Close() }() // not before all four are found
+			*at = l.Addr().String()
+		}
+	}
+	s.nodes = append(s.nodes, p)
+	n.body, n.url = p, "http://"+p.http
+	return nil
+}
+
+func (s *processes) set(_ context.Context, from, to int, l netlab.Link) error {
+	if s.lab == nil {
+		return errors.New("on loopback there are no links")
+	}
+	s.lab.Set(from, to, l)
+	return nil
+}
+
+func (s *processes) heal(context.Context) error {
+	if s.lab != nil {
+		s.lab.Heal()
+	}
+	return nil
+}
+
+// keep has nothing to do: processes write their logs themselves.
+func (*processes) keep(context.Context) error { return nil }
+
+func (s *processes) close() error {
+	var err error
+	for _, p := range s.nodes {
+		if p.alive() {
+			err = errors.Join(err, p.now.Load().kill())
+		}
+	}
+	if s.redis != nil {
+		err = errors.Join(err, s.redis.kill())
+	}
+	if s.lab != nil {
+		err = errors.Join(err, s.lab.Close())
+	}
+	s.keeper.Close()
+	return err
+}
+
+// join is where the gossip of all places is.
+func (s *processes) join() string {
+	var out []string
+	for _, p := range s.nodes {
+		out = append(out, p.gossip)
+	}
+	return strings.Join(out, ",")
+}
+
+// redisPlace is the station of the redis-server.
+func (s *processes) redisPlace() int { return s.config.Nodes }
+
+// startRedis starts the redis-server, empty.
+func (s *processes) startRedis(ctx context.Context) error {
+	if s.lab == nil {
+		return errors.New("on loopback there is no place for Redis")
+	}
+	place := s.redisPlace()
+	p, err := start(s.keeper, s.lab.Node(place), filepath.Join(s.config.Dir, "redis.log"), "redis-server",
+		"--bind", s.lab.PeerHost(place), "--port", strconv.Itoa(PortRedis), "--save", "", "--appendonly", "no", "--protected-mode", "no")
+	if err != nil {
+		return err
+	}
+	s.redis = p
+	return until(ctx, 10*time.Second, "redis-server did not start", func() error {
+		c, err := s.lab.Node(place).Dial(ctx, "tcp", net.JoinHostPort(s.lab.PeerHost(place), strconv.Itoa(PortRedis)))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+func (p *program) start(_ context.Context, run int) error {
+	s := p.at
+	args := []string{"serve", "--rules", s.config.rulesFile(), "--http-addr", p.http, "--grpc-addr", p.grpc, "--max-keys", "100000"}
+	if s.config.Redis {
+		args = append(args, "--backend", "redis", "--redis-addr", fmt.Sprintf("%s:%d", s.lab.PeerHost(s.redisPlace()), PortRedis),
+			"--redis-nodes", strconv.Itoa(s.config.Nodes))
+	} else {
+		args = append(args, "--name", p.name, "--peer-addr", p.peers, "--gossip-addr", p.gossip, "--join", s.join())
+	}
+	args = append(args, s.config.clock(p.index)...)
+	var in *netlab.Namespace
+	if s.lab != nil {
+		in = s.lab.Node(p.index)
+	}
+	now, err := start(s.keeper, in, filepath.Join(s.config.Dir, fmt.Sprintf("%s-%d.log", p.name, run)), s.binary, args...)
+	if err != nil {
+		return err
+	}
+	p.told.Store(false)
+	p.now.Store(now)
+	return nil
+}
+
+func (p *program) alive() bool {
+	now := p.now.Load()
+	return now != nil && !now.ended()
+}
+
+func (p *program) ended(context.Context) (log string, err error) {
+	now := p.now.Load()
+	if now == nil || !now.ended() || p.told.Load() {
+		return "", nil
+	}
+	text, err := os.ReadFile(now.log)
+	return lastLines(string(text), 3), errors.Join(fmt.Errorf("%w (%v)", ErrEnded, now.cmd.ProcessState), err)
+}
+
+func (p *program) kill(context.Context) error {
+	p.told.Store(true)
+	return p.now.Load().kill()
+}
+
+func (p *program) pause(context.Context) error {
+	return p.now.Load().cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+func (p *program) resume(context.Context) error {
+	return p.now.Load().cmd.Process.Signal(syscall.SIGCONT)
+}
+
+func (p *program) leave(ctx context.Context) error {
+	now := p.now.Load()
+	p.told.Store(true)
+	if err := now.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	select {
+	case <-now.done:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(errors.New("it did not end within 20 s of SIGTERM"), now.kill())
+	}
+}
+
+func (p *program) starve(ctx context.Context, slices int) error {
+	for range slices {
+		err := errors.Join(p.pause(ctx), sleep(ctx, 80*time.Millisecond), p.resume(ctx), sleep(ctx, 20*time.Millisecond))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sleep waits, unless the run is over before.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("interrupted: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/weirlimit/weir/chaos/docker"
+	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/netlab"
+)
+
+// find chooses where nodes run, and builds what they run there. What is built is
+// gone when release was called.
+func (o *options) find(ctx context.Context, dir string) (release func() error, err error) {
+	switch o.on {
+	case "", "namespaces", "loopback":
+	case "docker":
+		return o.containers(ctx)
+	default:
+		return nil, fmt.Errorf("-on %s is none: give namespaces, loopback or docker, or leave it out", o.on)
+	}
+	if o.image != "" || o.standIn {
+		return nil, errors.New("-image and -stand-in are of containers: give -on docker too")
+	}
+	why := netlab.Usable()
+	if o.on == "namespaces" && why != nil {
+		return nil, fmt.Errorf("no namespaces, since %w", why)
+	}
+	if o.binary == "" {
+		o.binary = filepath.Join(dir, "node")
+		build := exec.CommandContext(ctx, "go", "build", "-o", o.binary, "./cmd/node")
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return nil, fmt.Errorf("the node program cannot be built, is this the module's root? %w", err)
+		}
+	}
+	o.ground = fleet.Namespaces{Binary: o.binary}
+	if o.on == "loopback" || why != nil {
+		if o.on == "" {
+			fmt.Printf("No namespaces, since %v: on loopback, and only what that allows.\n", why)
+		}
+		o.ground = fleet.Loopback{Binary: o.binary}
+	}
+	return func() error { return nil }, nil
+}
+
+// containers has nodes run as docker-compose.yaml says.
+func (o *options) containers(ctx context.Context) (release func() error, err error) {
+	if o.binary != "" {
+		return nil, errors.New("-node is of processes: containers run an image, which -image names")
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(root, "docker-compose.yaml")); err != nil {
+		return nil, fmt.Errorf("there is no docker-compose.yaml, is this the module's root? %w", err)
+	}
+	engine, err := docker.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g := fleet.Containers{Engine: engine, Image: o.image, Root: root, Project: fmt.Sprintf("weirchaos%d", os.Getpid())}
+	o.ground = g
+	if o.image != "" {
+		if _, err := engine.Output(ctx, "image", "inspect", o.image); err != nil {
+			return nil, fmt.Errorf("the image of -image is not there: %w", err)
+		}
+		guard, err := docker.Watch(g.Project)
+		if err != nil {
+			return nil, err
+		}
+		return guard.Release, nil
+	}
+	g.Image = fmt.Sprintf("weirchaos:%d", os.Getpid())
+	o.ground = g
+	made := []string{g.Image}
+	said := ""
+	missing := engine.Have(ctx, docker.GoImage)
+	if missing != nil {
+		if !o.standIn {
+			return nil, fmt.Errorf("%w; it is what the Dockerfile builds with.\nBring it here (docker save and docker load), or name an image that is built with -image, "+
+				"or have one made of this machine's own Go with -stand-in", missing)
+		}
+		made = append(made, docker.GoImage)
+	}
+	guard, err := docker.Watch(g.Project, made...)
+	if err != nil {
+		return nil, err
+	}
+	release = func() error {
+		err := engine.Forget(context.Background(), g.Image, said)
+		if missing != nil {
+			err = errors.Join(err, engine.Remove(context.Background(), docker.GoImage))
+		}
+		return errors.Join(err, guard.Release())
+	}
+	if missing != nil {
+		fmt.Printf("%v: a stand-in is made of this machine's own Go.\n", missing)
+		if err := engine.StandIn(ctx, docker.GoImage); err != nil {
+			return nil, errors.Join(err, guard.Release())
+		}
+	}
+	fmt.Println("The image is built by the Dockerfile, which takes a minute or more.")
+	if said, err = engine.Build(ctx, root, g.Image, "v0.0.0-chaos"); err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return release, nil
+}
