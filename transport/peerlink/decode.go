@@ -94,6 +94,18 @@ func (d *decoder) is(f *field, kind protowire.Type) bool {
 	return f.kind == kind
 }
 
+// more reports whether a field is one more message of a kind of which there are n
+// already, and may be most; what names several of them.
+func (d *decoder) more(f *field, n, most int, what string) bool {
+	if !d.is(f, protowire.BytesType) {
+		return false
+	}
+	if n >= most {
+		d.fail("the frame has more than %d %s", most, what)
+	}
+	return n < most
+}
+
 // uint, fixed, bool, octet and text take the value of a field.
 func (d *decoder) uint(f *field, to *uint64) {
 	if d.is(f, protowire.VarintType) {

@@ -10,11 +10,7 @@ import (
 // are few, and hold text.
 
 func (d *decoder) rule(x *field, f *peer.Frame) {
-	if !d.is(x, protowire.BytesType) {
-		return
-	}
-	if len(f.Rules) >= maxRules {
-		d.fail("the frame has more than %d rules", maxRules)
+	if !d.more(x, len(f.Rules), maxRules, "rules") {
 		return
 	}
 	d.section = "a rule"
@@ -44,11 +40,7 @@ func (d *decoder) rule(x *field, f *peer.Frame) {
 
 // keyName takes the name of a key.
 func (d *decoder) keyName(x *field, f *peer.Frame) {
-	if !d.is(x, protowire.BytesType) {
-		return
-	}
-	if len(f.Names) >= maxNames {
-		d.fail("the frame has more than %d names", maxNames)
+	if !d.more(x, len(f.Names), maxNames, "names") {
 		return
 	}
 	d.section = "a name"
@@ -72,11 +64,7 @@ func (d *decoder) keyName(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) known(x *field, f *peer.Frame) {
-	if !d.is(x, protowire.BytesType) {
-		return
-	}
-	if len(f.Known) >= maxKnown {
-		d.fail("the frame has more than %d known members", maxKnown)
+	if !d.more(x, len(f.Known), maxKnown, "known members") {
 		return
 	}
 	d.section = "a known member"
@@ -96,13 +84,10 @@ func (d *decoder) known(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {
-	if !d.is(x, protowire.BytesType) {
+	if !d.more(x, d.limits, maxLimits, "limits") {
 		return to
 	}
-	if d.limits++; d.limits > maxLimits {
-		d.fail("the frame has more than %d limits", maxLimits)
-		return to
-	}
+	d.limits++
 	d.section = "a limit"
 	var l peer.Limit
 	b := x.data

@@ -49,23 +49,11 @@ func (d *decoder) own(f *field, to *string) {
 	}
 }
 
-// more reports whether one more item of an explanation may be taken, where there are n.
-func (d *decoder) more(x *field, n int, what string) bool {
-	if !d.is(x, protowire.BytesType) {
-		return false
-	}
-	if n >= maxExplained {
-		d.fail("there are more than %d %s", maxExplained, what)
-		return false
-	}
-	d.section = "an explanation"
-	return true
-}
-
 func (d *decoder) explanation(x *field, f *peer.Frame) {
-	if !d.more(x, len(f.Explained), "explanations") {
+	if !d.more(x, len(f.Explained), maxExplained, "explanations") {
 		return
 	}
+	d.section = "an explanation"
 	var e peer.Explanation
 	b := x.data
 	for d.next(&b, x) {
@@ -80,7 +68,7 @@ func (d *decoder) explanation(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
-	if !d.more(x, len(e.Limits), "limits of an explanation") {
+	if !d.more(x, len(e.Limits), maxExplained, "limits of an explanation") {
 		return
 	}
 	var l peer.LimitExplanation
@@ -92,11 +80,11 @@ func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
 		case 2:
 			d.bool(x, &l.Known)
 		case 3:
-			if d.more(x, len(l.State), "fields of an explanation") {
+			if d.more(x, len(l.State), maxExplained, "fields of an explanation") {
 				l.State = append(l.State, d.explainedField(x))
 			}
 		case 4:
-			if d.more(x, len(l.Counts), "counts of an explanation") {
+			if d.more(x, len(l.Counts), maxExplained, "counts of an explanation") {
 				l.Counts = append(l.Counts, d.windowCount(x))
 			}
 		case 5:
