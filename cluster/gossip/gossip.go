@@ -381,19 +381,6 @@ func (g *Gossip) Leave(timeout time.Duration) error {
 	return nil
 }
 
-// tellAll sends a message to all live members, by TCP, eight at a time, and
-// starts no more at the deadline.
-func (g *Gossip) tellAll(message []byte, deadline time.Time) {
-	each(8, g.ml.Members(), func(n *memberlist.Node) {
-		if n.Name == g.cfg.Name || time.Now().After(deadline) {
-			return
-		}
-		if err := g.ml.SendReliable(n, message); err != nil {
-			g.log.say(slog.LevelDebug, "", "a member could not be told who is gone", slog.String("member", n.Name), slog.Any("error", err))
-		}
-	})
-}
-
 // Close ends gossip and returns when no callback runs any more, some seconds
 // later at most. Without [Gossip.Leave] before, the others hold this node for
 // dead. Further calls do nothing.

@@ -1,0 +1,41 @@
+package gossip
+
+import (
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// tellAll sends a message to all live members, by TCP, eight at a time, and
+// starts no more at the deadline.
+func (g *Gossip) tellAll(message []byte, deadline time.Time) {
+	g.mu.Lock()
+	live := slices.Collect(maps.Values(g.roster.live))
+	g.mu.Unlock()
+	each(8, live, func(a about) {
+		if time.Now().After(deadline) {
+			return
+		}
+		n, err := nodeAt(&a)
+		if err == nil {
+			err = g.ml.SendReliable(n, message)
+		}
+		if err != nil {
+			g.log.say(slog.LevelDebug, "", "a member could not be told who is gone", slog.String("member", a.Name), slog.Any("error", err))
+		}
+	})
+}
+
+// nodeAt makes a node to send to. Those that memberlist has are its own: it writes to
+// them whenever it hears something, and only its callbacks may read them.
+func nodeAt(a *about) (*memberlist.Node, error) {
+	at, err := netip.ParseAddrPort(a.GossipAddr)
+	if err != nil {
+		return nil, err
+	}
+	return &memberlist.Node{Name: a.Name, Addr: at.Addr().AsSlice(), Port: at.Port()}, nil
+}
