@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/spelling"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -80,7 +81,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (f *front) noPath(w http.ResponseWriter, path string) {
 	text := "there is nothing at " + quote(path) + "; see /openapi.yaml"
-	if near := nearest(path, f.paths); near != "" {
+	if near := spelling.Nearest(path, f.paths); near != "" {
 		text = "there is nothing at " + quote(path) + "; did you mean " + near + "?"
 	}
 	writeProblem(w, http.StatusNotFound, text)

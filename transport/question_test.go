@@ -96,14 +96,3 @@ func FuzzQuery(f *testing.F) {
 		}
 	})
 }
-
-func TestNearest(t *testing.T) {
-	known := []string{"path", "user", "ip", "attr.NAME"}
-	for got, want := range map[string]string{
-		"pth": "path", "PATH": "path", "suer": "user", "users": "user", "pi": "ip", "colour": "", "": "", "attr.name": "",
-	} {
-		if s := nearest(got, known); s != want {
-			t.Errorf("near %q is %q, want %q", got, s, want)
-		}
-	}
-}

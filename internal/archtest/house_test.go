@@ -43,6 +43,7 @@ func house() []row {
 			no(imports, "the wire outlives any one version of the code, so it follows none of its types", "ours"),
 		)},
 
+		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
 		{path: "limiter/table", floor: 1, knows: "many keys: partition locks, slots, memory bound; now is passed in", never: join(
 			clocks("now is passed in, read once by the outermost line"),
 			no(spawns, "everything is done by the caller's goroutine, under one partition's lock", ""),

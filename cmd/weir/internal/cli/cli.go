@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -227,6 +228,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return usage(cmd, "%w", err)
+	}
+	if name := strings.ToUpper(unknown.GetSpecifiedName()); slices.Contains(strings.Fields(cmd.Use), name) {
+		return usage(cmd, "there is no flag --%s: %s is given as it is, as in %s", unknown.GetSpecifiedName(), name, cmd.CommandPath()+strings.TrimPrefix(cmd.Use, cmd.Name()))
 	}
 	// The flags are dressed as commands, for which the library knows how to
 	// find the one that was meant.
