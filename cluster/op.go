@@ -23,34 +23,34 @@ const (
 type op struct {
 	c       *Core
 	kind    opKind
+	reserve bool
+	// remember tells that a denial may be given again.
+	remember bool
+
 	charge  *limiter.Charge
 	answer  *limiter.Decision
 	idle    *limiter.Decision // reservations: what holds if another part denies
 	receipt limiter.Receipt   // of a refund
-	reserve bool
 	until   limiter.Tick
-	// begunAt is when it began, in the counters' time; remember tells that a denial
-	// may be given again.
-	begunAt  limiter.Tick
-	remember bool
+	begunAt limiter.Tick // in the counters' time
 	// wake is called when it has ended; done, for those who need more.
 	wake func()
 	done func(*turn, *op)
 
 	mu       sync.Mutex
-	id       uint64
 	ended    bool
+	hasHeir  bool // the heir was asked, or cannot be
+	define   bool
+	divided  bool // its parts are asked, and end it
+	id       uint64
 	sent     []peer.Instance  // who may have executed it
 	one      [2]peer.Instance // room for them
 	askedAt  limiter.Tick     // when the owner was asked; 0: it was not
 	owner    peer.Instance    // who was asked as owner
 	heirs    []peer.Instance  // who was asked as heir
-	hasHeir  bool             // the heir was asked, or cannot be
 	again    limiter.Tick     // when to route once more, 0: not now
 	attempts int
-	define   bool
-	divided  bool // its parts are asked, and end it
-	tried    int  // runs at this node that may have executed it, or may yet
+	tried    int // runs at this node that may have executed it, or may yet
 
 	by      peer.Instance              // who decided; 0: a policy
 	outcome Outcome                    // of a reset or refund
