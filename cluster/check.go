@@ -173,11 +173,11 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 	w.open.Store(1) // this function, until all have begun
 	var ops []*op   // of charges, where the context may end
 	for i := range min(table.Ahead, len(charges)) {
-		c.table.Prefetch(&charges[i])
+		c.prefetchOwned(&charges[i])
 	}
 	for i := range charges {
 		if next := i + table.Ahead; next < len(charges) {
-			c.table.Prefetch(&charges[next])
+			c.prefetchOwned(&charges[next])
 		}
 		if c.fast(t, &charges[i], &answers[i]) {
 			continue

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/peer"
 )
@@ -42,6 +43,17 @@ func (l *lookahead) next(keys int) {
 		keys--
 		l.left--
 		l.table.PrefetchKey(int(l.frame.Batches[l.batch].Partition), e.Hi)
+	}
+}
+
+// prefetchOwned has the memory of the counters of a check fetched that this node is
+// going to decide.
+func (c *Core) prefetchOwned(charge *limiter.Charge) {
+	for i := range charge.Len() {
+		k := charge.Key(i)
+		if id := table.PartitionOf(k); c.byID[id] != nil && peer.Instance(c.byID[id].to.Load()) == c.self {
+			c.table.PrefetchKey(id, k.Hash.Hi)
+		}
 	}
 }
 
