@@ -45,13 +45,13 @@ func (n *Node) decideTogether(ctx context.Context, set *rules.Set, r *Request, d
 	if err := m.core.Check(ctx, c, d); err != nil {
 		return n.refused(notAwaited(err, "the check may have been counted"))
 	}
+	m.checks.Add(1)
 	n.decidedTogether(set, r, c, match, d)
 	return nil
 }
 
 // decidedTogether completes a decision of the core's.
 func (n *Node) decidedTogether(set *rules.Set, r *Request, c *limiter.Charge, match rules.Match, d *Decision) {
-	n.member.checks.Add(1)
 	if d.Rule == "" {
 		d.Rule = match.Rule
 	}
@@ -83,6 +83,7 @@ func (n *Node) batchTogether(ctx context.Context, set *rules.Set, rs []Request, 
 		}
 	}
 	undecided := m.core.CheckMany(ctx, charges, ds)
+	m.checks.Add(uint64(len(rs) - len(bad.Index) - len(undecided)))
 	var all BatchError
 	for i := range rs {
 		switch {
