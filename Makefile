@@ -23,9 +23,10 @@ help: ## This list
 test: deps tidy fmt vet lint race wire cross generated bench-module examples-module compose-test ## All that CI runs
 
 .PHONY: test-long
-test-long: deps ## The tests with WEIR_SEEDS seeds, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m)
+test-long: deps ## The tests with WEIR_SEEDS seeds, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m)
 	WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...
 	$(MAKE) mutate
+	$(MAKE) mutate-real
 	$(GO) run ./chaos -only mix -trials 200
 	scripts/fuzz.sh $(strip $(FUZZTIME))
 
@@ -36,6 +37,10 @@ fuzz: ## Every fuzz target for FUZZTIME (10m), or those that match FUZZ
 .PHONY: mutate
 mutate: ## Each protection of the protocol taken out, and the seed that notices
 	$(GO) run ./chaos/mutate
+
+.PHONY: mutate-real
+mutate-real: deps ## The same on real processes, where their clients can notice: up to an hour; as root
+	$(GO) run ./chaos/mutate -real
 
 .PHONY: chaos
 chaos: deps ## Real processes in network namespaces, every fault TRIALS (2) times, the report in chaos-out; as root

@@ -28,6 +28,7 @@ import (
 
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
+	"github.com/weirlimit/weir/chaos/netlab"
 	"github.com/weirlimit/weir/chaos/report"
 	"github.com/weirlimit/weir/chaos/scenario"
 )
@@ -47,7 +48,7 @@ func main() {
 	flag.DurationVar(&o.soak, "soak", 0, "mix faults for so long instead, and see whether anything grows")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	beEager()
+	netlab.BeEager()
 	err := o.run(ctx)
 	stop()
 	if err != nil {

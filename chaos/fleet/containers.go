@@ -58,8 +58,8 @@ func (g Containers) overlay(c *Config) (string, error) {
 	b.WriteString("services:\n")
 	for i := range c.Nodes {
 		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q]\n", i+1, rules+":/etc/weir:ro")
-		if flags := c.clock(i); len(flags) > 0 {
-			fmt.Fprintf(&b, "    command: [serve, %q, %q]\n", flags[0], flags[1])
+		if flags := c.more(i); len(flags) > 0 {
+			fmt.Fprintf(&b, "    command: [serve, %s]\n", `"`+strings.Join(flags, `", "`)+`"`)
 		}
 		if i < c.Nodes-c.Spare {
 			continue

@@ -34,18 +34,20 @@ type Config struct {
 	Redis bool
 	// Clock is how far each node's clock is off; those that are missing are right.
 	Clock []time.Duration
+	// Args are more arguments of the node program.
+	Args []string
 }
 
 // rulesFile is what the nodes follow. It has a directory to itself, which
 // containers mount.
 func (c *Config) rulesFile() string { return filepath.Join(c.Dir, "rules", "rules.yaml") }
 
-// clock is the flags of a node whose clock is off.
-func (c *Config) clock(node int) []string {
+// more is the flags of a node beyond those that all fleets have.
+func (c *Config) more(node int) []string {
 	if node >= len(c.Clock) || c.Clock[node] == 0 {
-		return nil
+		return c.Args
 	}
-	return []string{"--test-clock-offset", c.Clock[node].String()}
+	return append([]string{"--test-clock-offset", c.Clock[node].String()}, c.Args...)
 }
 
 // Fleet is a cluster of nodes. Its methods are safe for concurrent use, those of
@@ -155,12 +157,18 @@ func (f *Fleet) Keep(ctx context.Context) error { return f.site.keep(ctx) }
 // and all of those that were not started or have ended are gone. A node that has
 // ended by itself is an error, see [Node.EndedByItself].
 func (f *Fleet) Settled(ctx context.Context, within time.Duration) error {
+	return f.SettledWithout(ctx, within, nil)
+}
+
+// SettledWithout is Settled where one node runs and is out of reach, so that the
+// others must have given it up; nil: none is.
+func (f *Fleet) SettledWithout(ctx context.Context, within time.Duration, away *Node) error {
 	var live []*Node
 	for _, n := range f.nodes {
 		if err := n.EndedByItself(ctx); err != nil {
 			return err
 		}
-		if n.Alive() {
+		if n.Alive() && n != away {
 			live = append(live, n)
 		}
 	}

@@ -205,7 +205,7 @@ func (p *program) start(_ context.Context, run int) error {
 	} else {
 		args = append(args, "--name", p.name, "--peer-addr", p.peers, "--gossip-addr", p.gossip, "--join", s.join())
 	}
-	args = append(args, s.config.clock(p.index)...)
+	args = append(args, s.config.more(p.index)...)
 	var in *netlab.Namespace
 	if s.lab != nil {
 		in = s.lab.Node(p.index)

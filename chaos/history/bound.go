@@ -157,7 +157,7 @@ func (h *History) takeovers(r *Rule, key string, ops []Op) int {
 // each is what a takeover may cost.
 func (h *History) each(r *Rule) int {
 	if h.Allows.Raised && r.Policy != "closed" {
-		return max(r.D(), r.Share(h.Nodes))
+		return max(r.D(), r.Share(h.Nodes-h.Left))
 	}
 	return r.D()
 }
@@ -187,9 +187,9 @@ func (h *History) policies() []error {
 				}
 			}
 			share := *r
-			share.Limit, share.Burst = max(1, r.Limit/h.Nodes), 0
+			share.Limit, share.Burst = max(1, r.Limit/(h.Nodes-h.Left)), 0
 			if r.Burst > 0 {
-				share.Burst = r.Share(h.Nodes)
+				share.Burst = r.Share(h.Nodes - h.Left)
 			}
 			if r.Policy == "open" {
 				share = *r

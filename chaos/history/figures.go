@@ -121,7 +121,7 @@ func (h *History) used(r *Rule, key string, ops []Op) error {
 		case o.Counted():
 			refusals++
 		case o.Outcome == Unknown || o.ByPolicy():
-			perhaps++
+			perhaps += h.times()
 		}
 		if o.Counted() && h.twice(o, over) {
 			perhaps++
@@ -157,7 +157,8 @@ func (h *History) Merged() []error {
 	f := &h.Faults[0]
 	for i := range h.Rules {
 		r := &h.Rules[i]
-		if !r.Once || h.Allows.Lost {
+		// Beyond two counters of a key one side may have begun twice.
+		if !r.Once || h.Allows.Lost || h.Allows.Of(r.Policy) > 2 {
 			continue
 		}
 		for key, ops := range h.byKey(r.Name) {
@@ -192,10 +193,22 @@ func (h *History) near(o *Op) bool {
 	return !h.graceful() && slices.ContainsFunc(h.Faults, func(f Fault) bool { return meets(f.At) || meets(f.Until) })
 }
 
+// times is how often a check may have been counted whose answer nobody knows: by
+// an owner, and by its heir.
+func (h *History) times() int {
+	if h.graceful() {
+		return 1
+	}
+	return 2
+}
+
+// askedTwice is how long an owner may be silent before its heir is asked too.
+const askedTwice = Micros(80_000)
+
 // twice tells that a check may have been counted twice: it was under way when its
 // owner changed, as its answers show or, where the old owner answered nothing of
-// this key, as the fault lets expect.
+// this key, as the fault lets expect; or it took so long that the heir was asked.
 func (h *History) twice(o *Op, over []takeover) bool {
-	return h.near(o) || !h.graceful() &&
-		slices.ContainsFunc(over, func(t takeover) bool { return o.Call <= t.before && o.Return >= t.after })
+	return h.near(o) || !h.graceful() && (o.Return-o.Call >= askedTwice ||
+		slices.ContainsFunc(over, func(t takeover) bool { return o.Call <= t.before && o.Return >= t.after }))
 }

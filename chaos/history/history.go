@@ -42,6 +42,8 @@ const (
 	SourceOwner = "owner"
 	SourceHeir  = "heir"
 	SourceRedis = "redis"
+	// SourceCached: a node gave an owner's denial again.
+	SourceCached = "cached"
 )
 
 // Op is one check of one unit as its client saw it.
@@ -62,9 +64,14 @@ type Op struct {
 	Owners []string `json:"owners,omitempty"`
 }
 
-// Counted tells that an owner or heir, or Redis, decided the check.
+// Counted tells that an owner or heir, or Redis, decided the check, or the one
+// before that a node gives again.
 func (o *Op) Counted() bool {
-	return (o.Outcome == Allowed || o.Outcome == Denied) && (o.Source == SourceOwner || o.Source == SourceHeir || o.Source == SourceRedis)
+	switch o.Source {
+	case SourceOwner, SourceHeir, SourceRedis, SourceCached:
+		return o.Outcome == Allowed || o.Outcome == Denied
+	}
+	return false
 }
 
 // ByPolicy tells that a policy answered the check.
@@ -137,12 +144,15 @@ func (r *Rule) most() int {
 
 // History is one run.
 type History struct {
-	Scenario string  `json:"scenario"`
-	Seed     uint64  `json:"seed"`
-	Nodes    int     `json:"nodes"`
-	Allows   Allows  `json:"allows"`
-	Rules    []Rule  `json:"rules"`
-	Faults   []Fault `json:"faults"`
+	Scenario string `json:"scenario"`
+	Seed     uint64 `json:"seed"`
+	Nodes    int    `json:"nodes"`
+	// Left is how many of them may have left in good order at a time: those do not
+	// count, and the shares of the others are larger.
+	Left   int     `json:"left,omitempty"`
+	Allows Allows  `json:"allows"`
+	Rules  []Rule  `json:"rules"`
+	Faults []Fault `json:"faults"`
 	// End is when the clients stopped.
 	End Micros `json:"end"`
 	// Stalls are times in which the machine let the recorder itself wait for 50 ms
@@ -173,6 +183,8 @@ type Allows struct {
 	Raised bool `json:"raised,omitempty"`
 	// Lost: counters may be lost altogether.
 	Lost bool `json:"lost,omitempty"`
+	// ByPolicy is how many checks of a key policies may answer; 0: any number.
+	ByPolicy int `json:"by_policy,omitempty"`
 }
 
 // Of returns the multiple for a policy.
@@ -208,8 +220,8 @@ func Read(r io.Reader) (*History, error) {
 	if err := d.Decode(h); err != nil {
 		return nil, fmt.Errorf("this is no history: %w", err)
 	}
-	if h.Nodes < 1 {
-		return nil, fmt.Errorf("this is no history: it has %d nodes", h.Nodes)
+	if h.Nodes < 1 || h.Left < 0 || h.Left >= h.Nodes {
+		return nil, fmt.Errorf("this is no history: it has %d nodes, of which %d leave", h.Nodes, h.Left)
 	}
 	for i := range h.Rules {
 		if r := &h.Rules[i]; r.Limit < 1 || r.Window < 1 || r.Burst < 0 {

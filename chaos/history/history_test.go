@@ -65,7 +65,7 @@ func (p *plant) wrong() []string {
 	_, out := p.Bounds()
 	_, bad := p.Linearizable(10 * time.Second)
 	var text []string
-	for _, err := range slices.Concat(out, bad, p.Conserved(), p.Merged()) {
+	for _, err := range slices.Concat(out, bad, p.Conserved(), p.Merged(), p.Answered(), p.Owed()) {
 		text = append(text, err.Error())
 	}
 	return text

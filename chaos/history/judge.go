@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// linearEach bounds the search for an order of the checks of one key.
-const linearEach = 5 * time.Second
+// linearEach bounds the search for an order of the checks of one key, linearAll
+// that of all: those that are left then are undecided.
+const (
+	linearEach = 5 * time.Second
+	linearAll  = time.Minute
+)
 
 // Result is what is concluded from a history.
 type Result struct {
@@ -46,6 +50,6 @@ func Judge(h *History) *Result {
 	r.Worst, r.Violations = h.Bounds()
 	var bad []error
 	r.Linear, bad = h.Linearizable(linearEach)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged())
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed())
 	return r
 }

@@ -77,14 +77,23 @@ func (h *hot) now() string {
 	return h.key
 }
 
-// burst asks a node for one key, often, and records each answer.
+// burst asks a node for the key of the moment, and goes on to another when that
+// is used up.
 func (l *Load) burst(ctx context.Context, n *fleet.Node, rule string, h *hot) {
 	key := h.now()
+	if l.batch(ctx, n, rule, key) > 0 {
+		h.next(rule, l.plan.prefix, key)
+	}
+}
+
+// batch asks a node for one key, often, and records each answer. It returns how
+// many were denials.
+func (l *Load) batch(ctx context.Context, n *fleet.Node, rule, key string) (denied int) {
 	op := history.Op{Node: n.Index, Run: n.Run(), Rule: rule, Keys: []string{key}, Call: l.Now()}
 	answers, err := l.postBatch(context.WithoutCancel(ctx), n, question{Path: "/" + rule, User: key})
 	op.Return = l.Now()
-	denied := 0
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i := range hotBatch {
 		one := op
 		if err != nil {
@@ -99,10 +108,7 @@ func (l *Load) burst(ctx context.Context, n *fleet.Node, rule string, h *hot) {
 			l.ops = append(l.ops, one)
 		}
 	}
-	l.mu.Unlock()
-	if denied > 0 {
-		h.next(rule, l.plan.prefix, key)
-	}
+	return denied
 }
 
 // postBatch asks a node often at once.

@@ -7,6 +7,12 @@
 //
 //	go run ./chaos/mutate
 //	go run ./chaos/mutate -only fence -seeds 2000
+//
+// With -real it does so with the node program, in the scenarios of chaos, and only
+// what clients saw counts. What those cannot show is listed, with the reason.
+//
+//	go run ./chaos/mutate -real
+//	go run ./chaos/mutate -real -only relay -trials 5
 package main
 
 import (
@@ -23,10 +29,21 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "a part of the names of the protections to take out; empty: all")
+	only := flag.String("only", "", "a part of the names of the protections to take out, with -real a regular expression; empty: all")
 	seeds := flag.Int("seeds", 400, "seeds of each kind of run")
+	var r reality
+	onReal := flag.Bool("real", false, "on real processes instead, judged by what their clients saw; as root")
+	flag.IntVar(&r.trials, "trials", 0, "with -real: try so many seeds of each, and count those that notice; 0: until one does")
+	flag.StringVar(&r.scenarios, "scenarios", "", "with -real: names of the scenarios to try, with commas; empty: that which is known to notice")
+	flag.Uint64Var(&r.seed, "seed", 0, "with -real: the first seed; 0: that which is known to notice")
+	flag.StringVar(&r.out, "out", "", "with -real: a directory for the histories that show something; empty: none is kept")
 	flag.Parse()
-	if err := run(context.Background(), *only, *seeds); err != nil {
+	r.only = *only
+	try := func(ctx context.Context) error { return run(ctx, *only, *seeds) }
+	if *onReal {
+		try = r.run
+	}
+	if err := try(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

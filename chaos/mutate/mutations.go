@@ -29,7 +29,7 @@ func ofProtocol() []mutation {
 	if p.unpushed`},
 		}},
 		{name: "withholding beyond D", edits: []edit{
-			{"cluster/owner.go", "	if guarded && d.old+d.new > p.cap(k.Rule) {", "	if false && guarded && d.old+d.new > p.cap(k.Rule) {"},
+			{"cluster/owner.go", "	if guarded && d.old+d.new > p.capOver(k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(k.Rule, most) {"},
 			{"cluster/check.go", "	return have <= limit\n", "	return have > 0\n"},
 		}},
 		{name: "revoke before appoint", edits: []edit{
@@ -109,7 +109,7 @@ func ofChecks() []mutation {
 			{"cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
 		}},
 		{name: "a charge ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"cluster/wire.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
+			{"cluster/replies.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
 		}},
 		{name: "a refund ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
 			{"cluster/check.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},

@@ -51,8 +51,12 @@ func (s *stage) mix() fault {
 		all = append(all, f)
 		what = append(what, f.what)
 	}
+	gone := 0
+	if left {
+		gone = 1
+	}
 	return fault{
-		what: strings.Join(what, "; "), allows: allows, nodes: s.everyone(), mends: nothing,
+		what: strings.Join(what, "; "), allows: allows, gone: gone, nodes: s.everyone(), mends: nothing,
 		breaks: func(ctx context.Context) error {
 			errs := make([]error, len(all))
 			var doing sync.WaitGroup

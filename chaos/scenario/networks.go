@@ -62,7 +62,7 @@ func (s *stage) shattered() fault {
 func (s *stage) oneLink() fault {
 	a, b := s.two()
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: crash(), nodes: []int{a, b},
+		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: found(), nodes: []int{a, b},
 		hold: s.between(2*time.Second, 5*time.Second),
 	}, func(from, to int) (netlab.Link, bool) {
 		return netlab.Link{Cut: true}, from == a && to == b || from == b && to == a
@@ -72,7 +72,7 @@ func (s *stage) oneLink() fault {
 func (s *stage) oneWay() fault {
 	a, b := s.two()
 	return s.links(fault{
-		what: fmt.Sprintf("nothing from node-%d reaches node-%d", a+1, b+1), allows: crash(), nodes: []int{a, b},
+		what: fmt.Sprintf("nothing from node-%d reaches node-%d", a+1, b+1), allows: found(), nodes: []int{a, b},
 		hold: s.between(2*time.Second, 5*time.Second),
 	}, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == a && to == b })
 }

@@ -41,7 +41,7 @@ func (s *stage) nothing() fault {
 func (s *stage) kill() fault {
 	n := s.any()
 	return fault{
-		what: "kill -9 " + n.Name, allows: crash(), nodes: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
+		what: "kill -9 " + n.Name, allows: found(), nodes: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
 		breaks: n.Kill,
 		mends:  n.Start,
 	}
@@ -50,7 +50,7 @@ func (s *stage) kill() fault {
 // lagging has keys used up before their copies come, and copies come late where
 // links can be.
 func (s *stage) lagging(f fault) fault {
-	f.hot = true
+	f.hot, f.allows.ByPolicy = true, 0
 	if s.Lacks(fleet.Shapes) != "" {
 		return f
 	}
@@ -71,7 +71,7 @@ func (s *stage) pauseHot() fault { return s.lagging(s.pause()) }
 func (s *stage) quickRestart() fault {
 	n := s.any()
 	return fault{
-		what: "restart " + n.Name, allows: crash(), nodes: []int{n.Index},
+		what: "restart " + n.Name, allows: found(), nodes: []int{n.Index},
 		breaks: func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) },
 		mends:  nothing,
 	}
@@ -99,7 +99,7 @@ func (s *stage) starved() fault {
 func (s *stage) leave() fault {
 	n := s.any()
 	return fault{
-		what: "SIGTERM " + n.Name, allows: exactly(), nodes: []int{n.Index}, hold: time.Second,
+		what: "SIGTERM " + n.Name, allows: exactly(), nodes: []int{n.Index}, gone: 1, hold: time.Second,
 		breaks: n.Leave,
 		mends:  n.Start,
 	}
@@ -122,7 +122,7 @@ func (s *stage) rolling() fault {
 		all = append(all, i)
 	}
 	return fault{
-		what: "a rolling restart", allows: exactly(), nodes: all,
+		what: "a rolling restart", allows: exactly(), nodes: all, gone: 1,
 		breaks: func(ctx context.Context) error {
 			for _, n := range s.Nodes()[:s.size] {
 				if err := errors.Join(n.Leave(ctx), n.Start(ctx), s.Settled(ctx, settleWithin)); err != nil {

@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
+	"github.com/weirlimit/weir/chaos/load"
 	"github.com/weirlimit/weir/chaos/netlab"
 )
 
@@ -25,6 +27,8 @@ type Scenario struct {
 	Needs fleet.Need
 	// Clock is how far the nodes' clocks are off.
 	Clock []time.Duration
+	// Args are more arguments of the nodes.
+	Args []string
 	// make draws a fault.
 	make func(s *stage) fault
 }
@@ -36,7 +40,10 @@ type fault struct {
 	nodes  []int // that are touched
 	hold   time.Duration
 	hot    bool                            // clients use up keys faster than a copy can be told
+	cold   bool                            // there are keys that are left alone while it lasts
+	gone   int                             // how many nodes may have left in good order at a time
 	first  func(ctx context.Context) error // before clients ask; nil: nothing
+	away   *fleet.Node                     // which first leaves out of reach
 	breaks func(ctx context.Context) error
 	mends  func(ctx context.Context) error
 }
@@ -50,6 +57,7 @@ type stage struct {
 	spared int
 	rules  []history.Rule
 	now    func() history.Micros
+	cold   *load.Cold // nil unless the fault has such keys
 
 	mu    sync.Mutex
 	parts []history.Fault // of a mix, as they happened
@@ -61,6 +69,9 @@ func crash() history.Allows   { return history.Allows{Closed: 1, Local: 1, Open:
 func split() history.Allows   { return history.Allows{Closed: 1, Local: 2, Open: 2} }
 func loss() history.Allows    { return history.Allows{Closed: 2, Local: 2, Open: 2, Lost: true} }
 
+// found is a crash, or a broken link, that is found out soon.
+func found() history.Allows { return history.Allows{Closed: 1, Local: 1, Open: 1, ByPolicy: 16} }
+
 // between draws a duration.
 func (s *stage) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.rng.Int64N(int64(most-least)+1))
@@ -68,6 +79,11 @@ func (s *stage) between(least, most time.Duration) time.Duration {
 
 // any draws a node that runs.
 func (s *stage) any() *fleet.Node { return s.Nodes()[s.rng.IntN(s.size)] }
+
+// but is the nodes that run, without one.
+func (s *stage) but(n *fleet.Node) []*fleet.Node {
+	return slices.DeleteFunc(slices.Clone(s.Nodes()[:s.size]), func(o *fleet.Node) bool { return o == n })
+}
 
 // two draws two nodes.
 func (s *stage) two() (a, b int) {
@@ -102,6 +118,7 @@ func All() []Scenario {
 	var out []Scenario
 	out = append(out, processes()...)
 	out = append(out, networks()...)
+	out = append(out, sequences()...)
 	out = append(out, others()...)
 	return out
 }

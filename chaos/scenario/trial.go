@@ -21,10 +21,15 @@ const (
 	places = size + 1                // one is free to join
 )
 
+// ErrUnsettled is among the violations of a trial after which the nodes did not
+// become one cluster again. No client saw it.
+var ErrUnsettled = errors.New("after all was mended")
+
 // Fleet starts the processes that a scenario needs, and waits until they are one
 // cluster.
 func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
 	c.Nodes, c.Spare, c.Redis, c.Clock = places, places-size, s.Needs&fleet.Redis != 0, s.Clock
+	c.Args = s.Args
 	c.Rules = yaml(rules(), "rules of "+s.Name)
 	f, err := fleet.New(ctx, c)
 	if err != nil {
@@ -41,7 +46,10 @@ func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, err
 func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*history.Result, error) {
 	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules()}
 	broken := s.make(st)
-	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Allows: broken.allows, Rules: st.rules}
+	if f.Lacks(fleet.Shapes) != "" {
+		broken.allows.ByPolicy = 0 // only in namespaces is it known how soon a fault is felt
+	}
+	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules}
 	if broken.first != nil {
 		if err := broken.first(ctx); err != nil {
 			return nil, err
@@ -59,6 +67,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		if err := wait(ctx, warm); err != nil {
 			return err
 		}
+		if broken.cold {
+			st.cold = l.Cold(ctx, st.but(broken.away))
+		}
 		fault.At = l.Now()
 		if err := errors.Join(broken.breaks(ctx), wait(ctx, broken.hold)); err != nil {
 			return err
@@ -70,6 +81,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		}
 		if unsettled = f.Settled(ctx, settleWithin); unsettled == nil {
 			fault.Settled = l.Now()
+		}
+		if broken.cold {
+			st.cold.UseUp(ctx, st.but(nil))
 		}
 		return wait(ctx, tail)
 	}()
@@ -84,7 +98,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	}
 	r := history.Judge(h)
 	if unsettled != nil {
-		r.Violations = append(r.Violations, unsettled)
+		r.Violations = append(r.Violations, fmt.Errorf("%w: %w", ErrUnsettled, unsettled))
 	}
 	return r, err
 }

@@ -1,4 +1,4 @@
-package main
+package netlab
 
 import (
 	"os"
@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beEager puts this process ahead of others, so that clients and the network are
+// BeEager puts this process ahead of others, so that clients and the network are
 // not late because of them. The kernel has it by threads; those to come inherit
 // it. Who may not do that goes on as before.
-func beEager() {
+func BeEager() {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return
