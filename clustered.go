@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,7 +75,9 @@ func (n *Node) batchTogether(ctx context.Context, set *rules.Set, rs []Request, 
 	var bad BatchError
 	// They are not used again: a check that the deadline has ended may still be
 	// looked at for a moment.
-	charges, matches := make([]limiter.Charge, len(rs)), make([]rules.Match, len(rs))
+	charges := make([]limiter.Charge, len(rs))
+	room, matches := n.roomForMatches(len(rs))
+	defer n.matches.Put(room)
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err != nil {
@@ -98,6 +101,20 @@ func (n *Node) batchTogether(ctx context.Context, set *rules.Set, rs []Request, 
 		}
 	}
 	return all.orNil()
+}
+
+// roomForMatches returns memory for the matches of a batch, which is to be given back:
+// that of an earlier batch, unless this one is larger than most.
+func (n *Node) roomForMatches(of int) (room *[]rules.Match, matches []rules.Match) {
+	const most = 1 << 12
+	if room, _ = n.matches.Get().(*[]rules.Match); room == nil {
+		room = new([]rules.Match)
+	}
+	if of > most {
+		return room, make([]rules.Match, of)
+	}
+	*room = slices.Grow((*room)[:0], of)[:of]
+	return room, *room
 }
 
 // notAwaited is the error where the context ended before the answer was there.

@@ -34,6 +34,7 @@ type Node struct {
 	closed  atomic.Bool
 
 	lookaheads sync.Pool // of *lookahead
+	matches    sync.Pool // of *[]rules.Match, for batches in a cluster
 }
 
 // Open returns a node that is ready to decide. It returns an error that wraps
