@@ -23,8 +23,8 @@ func cpu(tb testing.TB) time.Duration {
 }
 
 // BenchmarkThreeNodes asks one of three members for batches of 1,000 checks of
-// 100,000 keys. cpu-ns/op is what all three spend on one check, for each time
-// through the loop.
+// 100,000 keys. cpu-ns/op is the processor time of all three, and of asking them, for
+// one check.
 func BenchmarkThreeNodes(b *testing.B) {
 	nodes := three(b, string(benchRules("{limit: 1000000, window: 400d, algorithm: sliding_counter}")))
 	paths, users := benchParts()
