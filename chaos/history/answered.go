@@ -61,7 +61,7 @@ func (h *History) Owed() []error {
 		}
 		keys := h.byKey(r.Name)
 		for key, ops := range keys {
-			if len(takeovers(key, ops)) > 0 {
+			if len(takeovers(key, ops, nil)) > 0 {
 				delete(keys, key)
 				continue
 			}

@@ -103,9 +103,42 @@ type takeover struct {
 	from, to      string
 }
 
-// takeovers returns the changes of who decided a key that its answers show. One
-// that no answer shows admitted nothing.
-func takeovers(key string, ops []Op) []takeover {
+// changes returns the changes of who decided a key that its answers show: another
+// node, or another run of the same, as where an owner was killed and owned again when
+// it came back before anybody else did.
+func (h *History) changes(key string, ops []Op) []takeover {
+	return takeovers(key, ops, h.runAt)
+}
+
+// runAt tells which run of a node it is at an instant, as its clients saw; 0 where
+// nobody had asked it yet.
+func (h *History) runAt(node string, at Micros) int {
+	if h.runs == nil {
+		h.runs = make(map[string]map[int]Micros)
+		for i := range h.Ops {
+			o := &h.Ops[i]
+			name := fmt.Sprintf("node-%d", o.Node+1)
+			if h.runs[name] == nil {
+				h.runs[name] = make(map[int]Micros)
+			}
+			if first, seen := h.runs[name][o.Run]; !seen || o.Call < first {
+				h.runs[name][o.Run] = o.Call
+			}
+		}
+	}
+	run := 0
+	for n, first := range h.runs[node] {
+		if first <= at {
+			run = max(run, n)
+		}
+	}
+	return run
+}
+
+// takeovers returns the changes of who decided a key that its answers show; runAt,
+// if it is not nil, tells which run of a node it was. A change that no answer shows
+// admitted nothing.
+func takeovers(key string, ops []Op, runAt func(node string, at Micros) int) []takeover {
 	var decided []Op
 	for _, o := range ops {
 		if o.Counted() && owner(&o, key) != "" {
@@ -116,7 +149,7 @@ func takeovers(key string, ops []Op) []takeover {
 	var out []takeover
 	for i := 1; i < len(decided); i++ {
 		from, to := owner(&decided[i-1], key), owner(&decided[i], key)
-		if from != to {
+		if from != to || runAt != nil && runAt(from, decided[i-1].Return) != runAt(to, decided[i].Return) {
 			out = append(out, takeover{decided[i-1].Call, decided[i].Return, from, to})
 		}
 	}
@@ -132,7 +165,7 @@ func (h *History) takeovers(r *Rule, key string, ops []Op) int {
 		return 0
 	}
 	if h.Allows.Of(r.Policy) <= 1 {
-		return len(takeovers(key, ops))
+		return len(h.changes(key, ops))
 	}
 	asked := make(map[int][]Op)
 	for _, o := range ops {
@@ -141,7 +174,7 @@ func (h *History) takeovers(r *Rule, key string, ops []Op) int {
 	most := make(map[[2]string]int)
 	for _, of := range asked {
 		seen := make(map[[2]string]int)
-		for _, t := range takeovers(key, of) {
+		for _, t := range h.changes(key, of) {
 			change := [2]string{t.from, t.to}
 			seen[change]++
 			most[change] = max(most[change], seen[change])

@@ -112,7 +112,7 @@ func (h *History) Conserved() []error {
 // its owner changes.
 func (h *History) used(r *Rule, key string, ops []Op) error {
 	admitted, perhaps, refusals := 0, 0, 0
-	over := takeovers(key, ops)
+	over := h.changes(key, ops)
 	for i := range ops {
 		o := &ops[i]
 		switch {

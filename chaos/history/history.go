@@ -161,6 +161,8 @@ type History struct {
 	Stalls []Span `json:"stalls,omitempty"`
 	Late   int    `json:"late,omitempty"`
 	Ops    []Op   `json:"-"`
+
+	runs map[string]map[int]Micros // by node and run, when it was asked first
 }
 
 // Span is a time.

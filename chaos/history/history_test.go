@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const (
@@ -30,6 +31,7 @@ func rulesOfTests() []Rule {
 type plant struct {
 	History
 	now Micros
+	run int // of the node that is asked, which is node-1
 }
 
 func planted(a Allows) *plant {
@@ -42,7 +44,7 @@ func once() Allows { return Allows{Closed: 1, Local: 1, Open: 1} }
 func (p *plant) answers(n int, rule string, o Outcome, source, owner string) *plant {
 	for range n {
 		p.Ops = append(p.Ops, Op{
-			Call: p.now, Return: p.now + ms, Rule: rule, Outcome: o, Source: source, Keys: []string{"k"}, Owners: []string{owner},
+			Run: p.run, Call: p.now, Return: p.now + ms, Rule: rule, Outcome: o, Source: source, Keys: []string{"k"}, Owners: []string{owner},
 		})
 		p.now += 10 * ms
 	}
@@ -57,6 +59,9 @@ func (p *plant) allowed(n int, rule, owner string) *plant {
 func (p *plant) denied(n int, owner string) *plant {
 	return p.answers(n, "once", Denied, SourceOwner, owner)
 }
+
+// killed has node-1 killed, and started again.
+func (p *plant) killed() *plant { p.run++; return p }
 
 func (p *plant) wait(m Micros) *plant { p.now += m; return p }
 
@@ -83,6 +88,11 @@ func TestCheckersFindWhatIsPlanted(t *testing.T) {
 		{"one more in a window", planted(once()).allowed(21, "window", "a"), "21 admitted"},
 		{"one more, a takeover seen", planted(once()).allowed(15, "window", "a").allowed(6, "window", "b"), ""},
 		{"two more, a takeover seen", planted(once()).allowed(15, "window", "a").allowed(7, "window", "b"), "22 admitted"},
+		{"one more, the owner killed and owning again", planted(once()).allowed(15, "window", "node-1").killed().allowed(6, "window", "node-1"), ""},
+		{"two more, the owner killed and owning again", planted(once()).allowed(15, "window", "node-1").killed().allowed(7, "window", "node-1"), "22 admitted"},
+		{"one more, another node killed", planted(once()).allowed(15, "window", "node-2").killed().allowed(6, "window", "node-2"), "21 admitted"},
+		{"forgotten by an owner killed", planted(once()).allowed(20, "once", "node-1").denied(1, "node-1").killed().allowed(1, "once", "node-1").denied(1, "node-1"), ""},
+		{"forgotten, another node killed", planted(once()).allowed(20, "once", "node-2").denied(1, "node-2").killed().allowed(1, "once", "node-2").denied(1, "node-2"), "no order of its 23 checks"},
 		{"across two windows", planted(once()).allowed(10, "window", "a").wait(second).allowed(20, "window", "a"), "30 admitted"},
 		{"a bucket's burst and rate", planted(once()).allowed(20, "bucket", "a").wait(second).allowed(10, "bucket", "a"), ""},
 		{"a bucket over its rate", planted(once()).allowed(20, "bucket", "a").wait(second).allowed(20, "bucket", "a"), "admitted"},
@@ -191,7 +201,7 @@ func TestHistoriesAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&p.History, got); diff != "" {
+	if diff := cmp.Diff(&p.History, got, cmpopts.IgnoreUnexported(History{})); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := Read(strings.NewReader(text + "{")); err == nil || !strings.Contains(err.Error(), "check 4") {

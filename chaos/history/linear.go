@@ -122,7 +122,7 @@ func (h *History) operations(r *Rule, key string, ops []Op) []porcupine.Operatio
 	}
 	var over []takeover
 	if !h.graceful() {
-		over = takeovers(key, ops)
+		over = h.changes(key, ops)
 	}
 	for _, t := range over {
 		add(step{kind: forget}, t.after, t.before)
