@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -47,6 +48,10 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "keep the history of every trial, not only of those that went wrong")
 	flag.DurationVar(&o.soak, "soak", 0, "mix faults for so long instead, and see whether anything grows")
 	flag.Parse()
+	if err := o.check(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	netlab.BeEager()
 	err := o.run(ctx)
@@ -69,24 +74,73 @@ type options struct {
 	report                   report.Report
 }
 
+// check returns what is wrong with the flags, so that no run does nothing or less than
+// was asked for.
+func (o *options) check(args []string) error {
+	var known, unknown []string
+	for _, s := range scenario.All() {
+		known = append(known, s.Name)
+	}
+	for _, name := range o.names() {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	switch {
+	case len(args) > 0:
+		return fmt.Errorf("%q is no flag: name scenarios by -only", args[0])
+	case len(unknown) > 0:
+		return fmt.Errorf("there is no scenario %s: there are %s", strings.Join(unknown, ", "), strings.Join(known, ", "))
+	case o.trials < 1:
+		return fmt.Errorf("%d trials show nothing: -trials is 1 at least", o.trials)
+	case o.soak < 0:
+		return fmt.Errorf("a soak of %v cannot be: -soak is a span such as 30m", o.soak)
+	case o.soak > 0 && o.only != "":
+		return errors.New("a soak is of mixes: give it without -only")
+	}
+	return nil
+}
+
+// names are the scenarios to run, none for all.
+func (o *options) names() (names []string) {
+	for _, name := range strings.Split(o.only, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// writable returns why nothing can be written where the results are to go.
+func (o *options) writable() error {
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(o.out, ".writable")
+	if err != nil {
+		return fmt.Errorf("nothing can be written there, choose another -out: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // summary writes the report of what was tried.
-func (o *options) summary() {
+func (o *options) summary() error {
 	o.report.Title = "Chaos: the promises on real processes"
 	o.report.About = fmt.Sprintf("Made by `%s` with %s on %s/%s, %d processors, %s.", strings.Join(append([]string{"go run ./chaos"}, os.Args[1:]...), " "),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
 	page := filepath.Join(o.out, "report.md")
 	if err := o.report.Write(page); err != nil {
-		fmt.Println("There is no report:", err)
-		return
+		return fmt.Errorf("there is no report: %w", err)
 	}
 	fmt.Println("\nThe report is", page)
+	return nil
 }
 
 func (o *options) run(ctx context.Context) (err error) {
 	if o.judge != "" {
 		return judge(o.judge)
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := o.writable(); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "chaos")
@@ -99,7 +153,7 @@ func (o *options) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	defer o.summary()
+	defer func() { err = errors.Join(err, o.summary()) }()
 	if o.soak > 0 {
 		return o.soaks(ctx, dir)
 	}
@@ -160,15 +214,7 @@ func (o *options) soaks(ctx context.Context, dir string) (err error) {
 }
 
 func (o *options) wants(name string) bool {
-	if o.only == "" {
-		return true
-	}
-	for _, w := range strings.Split(o.only, ",") {
-		if w == name {
-			return true
-		}
-	}
-	return false
+	return len(o.names()) == 0 || slices.Contains(o.names(), name)
 }
 
 // scenario runs the trials of one scenario on one fleet, and returns those that
@@ -189,7 +235,11 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 		name := fmt.Sprintf("%s-%d", s.Name, seed)
 		r, err := s.Try(ctx, f, seed)
 		if err != nil {
-			return wrong, errors.Join(fmt.Errorf("%s: %w", name, err), o.keepLogs(f, name, logs))
+			err = errors.Join(fmt.Errorf("%s: %w", name, err), o.keepLogs(f, name, logs))
+			if r != nil {
+				err = errors.Join(err, o.write(name, r)) // as far as it came
+			}
+			return wrong, err
 		}
 		tell(r)
 		o.report.Add(s.Name, s.About, r)

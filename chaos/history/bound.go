@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Worst is the key that came nearest to its bound, or went beyond it.
+// Worst is a key that came nearest to its bound, or went beyond it, or that was admitted
+// most beyond what is promised without faults.
 type Worst struct {
 	Rule, Key string
 	// Admitted in the worst window, Promised without faults, Bound with those
@@ -17,13 +18,16 @@ type Worst struct {
 // Over is how many units more than promised without faults were admitted.
 func (w *Worst) Over() int { return max(0, w.Admitted-w.Promised) }
 
+// may is how many units more that may be.
+func (w *Worst) may() int { return w.Bound - w.Promised }
+
 // Bounds sweeps the answers of owners and heirs, key by key, for a window with
-// more than the run allows. It returns the worst of each rule, and what is beyond
-// its bound.
-func (h *History) Bounds() (worst []Worst, violations []error) {
+// more than the run allows. It returns, of each rule, the key that came nearest to its
+// bound and the one that was over by most, and what is beyond its bound.
+func (h *History) Bounds() (worst, most []Worst, violations []error) {
 	for i := range h.Rules {
 		r := &h.Rules[i]
-		var of *Worst
+		var of, over *Worst
 		for key, ops := range h.byKey(r.Name) {
 			w := h.bound(r, key, ops)
 			if w.Admitted > w.Bound {
@@ -33,12 +37,15 @@ func (h *History) Bounds() (worst []Worst, violations []error) {
 			if of == nil || w.Admitted-w.Bound > of.Admitted-of.Bound {
 				of = &w
 			}
+			if over == nil || w.Over() > over.Over() || w.Over() == over.Over() && w.may() < over.may() {
+				over = &w
+			}
 		}
 		if of != nil {
-			worst = append(worst, *of)
+			worst, most = append(worst, *of), append(most, *over)
 		}
 	}
-	return worst, append(violations, h.policies()...)
+	return worst, most, append(violations, h.policies()...)
 }
 
 // byKey returns the checks of a rule by their keys.

@@ -161,6 +161,9 @@ type History struct {
 	Stalls []Span `json:"stalls,omitempty"`
 	Late   int    `json:"late,omitempty"`
 	Ops    []Op   `json:"-"`
+	// Checks is how many there are, where the history was written: one that was cut
+	// off has fewer.
+	Checks int `json:"checks,omitempty"`
 
 	runs map[string]map[int]Micros // by node and run, when it was asked first
 }
@@ -204,6 +207,7 @@ func (a Allows) Of(policy string) float64 {
 func (h *History) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	e := json.NewEncoder(b)
+	h.Checks = len(h.Ops)
 	if err := e.Encode(h); err != nil {
 		return err
 	}
@@ -236,6 +240,9 @@ func Read(r io.Reader) (*History, error) {
 			return nil, fmt.Errorf("check %d of the history: %w", len(h.Ops), err)
 		}
 		h.Ops = append(h.Ops, o)
+	}
+	if h.Checks != 0 && h.Checks != len(h.Ops) {
+		return nil, fmt.Errorf("the history was cut off: it has %d of its %d checks", len(h.Ops), h.Checks)
 	}
 	return h, nil
 }

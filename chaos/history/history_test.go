@@ -67,7 +67,7 @@ func (p *plant) wait(m Micros) *plant { p.now += m; return p }
 
 // wrong returns all that is found.
 func (p *plant) wrong() []string {
-	_, out := p.Bounds()
+	_, _, out := p.Bounds()
 	_, bad := p.Linearizable(10 * time.Second)
 	var text []string
 	for _, err := range slices.Concat(out, bad, p.Conserved(), p.Merged(), p.Answered(), p.Owed()) {
@@ -218,8 +218,8 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		// Whatever a file says, judging it ends.
-		_, _ = h.Bounds()
+		_, _, _ = h.Bounds()
 		_, _ = h.Linearizable(time.Second)
-		_ = fmt.Sprint(h.Conserved(), h.Figures())
+		_ = fmt.Sprint(h.Conserved(), h.Figures(), h.Alive())
 	})
 }

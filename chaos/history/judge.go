@@ -16,9 +16,11 @@ const (
 // Result is what is concluded from a history.
 type Result struct {
 	*History
-	Worst   []Worst
-	Linear  Linear
-	Figures Figures
+	// Worst are the keys that came nearest to their bounds, one for each rule, Most
+	// those that were over by most.
+	Worst, Most []Worst
+	Linear      Linear
+	Figures     Figures
 	// Violations are promises that were broken.
 	Violations []error
 }
@@ -27,8 +29,8 @@ type Result struct {
 // is promised without faults, and what that key may be with those of the run.
 // Where several are over by as much, it is the one that may be the least.
 func (r *Result) Over() (over, may int) {
-	for i, w := range r.Worst {
-		if by := w.Bound - w.Promised; i == 0 || w.Over() > over || w.Over() == over && by < may {
+	for i, w := range r.Most {
+		if by := w.may(); i == 0 || w.Over() > over || w.Over() == over && by < may {
 			over, may = w.Over(), by
 		}
 	}
@@ -47,9 +49,9 @@ func (r *Result) What() string {
 // Judge draws the conclusions from a history.
 func Judge(h *History) *Result {
 	r := &Result{History: h, Figures: h.Figures()}
-	r.Worst, r.Violations = h.Bounds()
+	r.Worst, r.Most, r.Violations = h.Bounds()
 	var bad []error
 	r.Linear, bad = h.Linearizable(linearEach)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed())
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Alive())
 	return r
 }

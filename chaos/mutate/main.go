@@ -56,10 +56,12 @@ func run(ctx context.Context, only string, seeds int) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	var survived []string
+	tried := 0
 	for _, m := range mutations() {
 		if !strings.Contains(m.name, only) {
 			continue
 		}
+		tried++
 		caught, err := try(ctx, dir, m, seeds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
@@ -72,6 +74,9 @@ func run(ctx context.Context, only string, seeds int) error {
 	}
 	if len(survived) > 0 {
 		return fmt.Errorf("not noticed: %s", strings.Join(survived, "; "))
+	}
+	if tried == 0 {
+		return fmt.Errorf("no protection has %q in its name", only)
 	}
 	return nil
 }

@@ -1,0 +1,65 @@
+package history
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// A run in which nothing is decided shows nothing, whatever else it does not break.
+func TestARunMustBeAlive(t *testing.T) {
+	settled := func() *plant {
+		p := planted(once())
+		p.Faults[0].Settled = 600 * ms
+		return p
+	}
+	for _, row := range []struct {
+		name string
+		h    *plant
+		want string // part of what is found; empty: nothing is
+	}{
+		{"as it should be", settled().allowed(60, "window", "a").allowed(20, "window", "a").answers(40, "window", Denied, SourceOwner, "a"), ""},
+		{"no checks", settled(), "only 0 checks were made"},
+		{"few checks", settled().allowed(49, "window", "a"), "only 49 checks were made"},
+		{"refused from then on", settled().allowed(60, "window", "a").answers(40, "window", Refused, "", ""), "of 40 checks after all had settled owners and heirs decided only 0"},
+		{"by policy from then on", settled().allowed(60, "window", "a").answers(40, "window", Allowed, "fallback_local", ""), "decided only 0"},
+		{"denied from then on", settled().allowed(60, "window", "a").answers(40, "window", Denied, SourceOwner, "a"), "none was allowed"},
+		{"nobody asks any more", settled().allowed(60, "window", "a").wait(2 * second), "only 0 checks were made after all had settled"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.h.End = row.h.now
+			var text []string
+			for _, err := range row.h.Alive() {
+				text = append(text, err.Error())
+			}
+			if got := strings.Join(text, "; "); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+				t.Errorf("found %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+// What is over by most is told of, not what is nearest to its bound.
+func TestOverIsTheMost(t *testing.T) {
+	p := planted(once())
+	for _, owner := range []string{"a", "b", "a"} {
+		p.allowed(7, "window", owner)
+	}
+	p.wait(10 * second).Ops = append(p.Ops, planted(once()).allowed(20, "closed", "a").Ops...)
+	r := Judge(&p.History)
+	if over, may := r.Over(); over != 1 || may != 2 {
+		t.Errorf("over by %d of %d, want 1 of 2", over, may)
+	}
+}
+
+// A history that lost its end is not judged as if it were whole.
+func TestAHistoryCutOff(t *testing.T) {
+	var b bytes.Buffer
+	if err := planted(once()).allowed(60, "window", "a").Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(b.String(), "\n")
+	if _, err := Read(strings.NewReader(strings.Join(lines[:30], ""))); err == nil || !strings.Contains(err.Error(), "it has 29 of its 60 checks") {
+		t.Errorf("%v", err)
+	}
+}
