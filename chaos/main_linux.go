@@ -168,16 +168,21 @@ func (o *options) run(ctx context.Context) (err error) {
 			continue
 		}
 		wrong, err := o.scenario(ctx, &s, dir)
-		if err != nil {
-			return err
-		}
 		bad = append(bad, wrong...)
+		if err != nil {
+			return errors.Join(err, o.wentWrong(bad))
+		}
 	}
 	left.tell()
-	if len(bad) > 0 {
-		return fmt.Errorf("%d trials went wrong; their histories are in %s: %s", len(bad), o.out, strings.Join(bad, ", "))
+	return o.wentWrong(bad)
+}
+
+// wentWrong is the error of trials that went wrong, nil for none.
+func (o *options) wentWrong(bad []string) error {
+	if len(bad) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%d trials went wrong; their histories are in %s: %s", len(bad), o.out, strings.Join(bad, ", "))
 }
 
 // soaks has one fleet go through mixes for long.
@@ -229,7 +234,11 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
 	for i := range o.trials {
 		seed := o.seed + uint64(i)
 		name := fmt.Sprintf("%s-%d", s.Name, seed)
@@ -252,6 +261,16 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 			wrong = append(wrong, name)
 			if err := o.keepLogs(f, name, logs); err != nil {
 				fmt.Println(" ", err)
+			}
+		}
+		if i+1 < o.trials && slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, fleet.ErrEnded) }) {
+			// What follows begins with a whole cluster again.
+			old := f
+			if f = nil; old.Close() != nil {
+				return wrong, fmt.Errorf("%s: the nodes that are left cannot be ended: start again with -seed %d", name, seed+1)
+			}
+			if f, err = s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: logs}); err != nil {
+				return wrong, err
 			}
 		}
 	}
