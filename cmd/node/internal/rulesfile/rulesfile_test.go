@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -403,5 +404,37 @@ func TestWarnOnce(t *testing.T) {
 func TestProblems(t *testing.T) {
 	if got := problems(os.ErrInvalid); len(got) != 1 || got[0] != os.ErrInvalid.Error() {
 		t.Error(got)
+	}
+}
+
+// A directory that went and came back before it is looked at again is watched anew, and
+// what was written there meanwhile is read.
+func TestDirectoryBackAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "conf")
+	name := filepath.Join(dir, "rules.yaml")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, name, "one")
+	w := newWatch(&Config{Name: name, Log: slog.New(slog.DiscardHandler), Quiet: time.Hour, Longest: time.Hour, Net: time.Hour, Poll: time.Hour})
+	defer w.close()
+	w.settled()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.After(10 * time.Second); len(w.watcher.WatchList()) > 0; {
+		select {
+		case <-w.events():
+		case <-time.After(time.Millisecond): // the last event comes before the list is shorter
+		case <-late:
+			t.Fatal("the system does not tell that the directory is gone")
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, name, "two")
+	if w.renew(); w.first.IsZero() || !slices.Equal(w.watcher.WatchList(), []string{dir}) {
+		t.Errorf("to be read: %v; watched: %v, want true and %s", !w.first.IsZero(), w.watcher.WatchList(), dir)
 	}
 }

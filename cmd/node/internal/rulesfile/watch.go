@@ -17,7 +17,6 @@ import (
 type watch struct {
 	config  *Config
 	watcher *fsnotify.Watcher // nil: the system cannot tell
-	dirs    []string          // that are watched, or should be
 	warned  bool
 
 	poll  *time.Ticker
@@ -99,14 +98,13 @@ func (w *watch) renew() {
 			w.warn(err)
 			continue
 		}
-		if !slices.Contains(w.dirs, dir) {
-			w.touched() // it may have changed before it was watched
-		}
+		// It may have changed before it was watched, also where it was watched once: it
+		// may have gone and come back since.
+		w.touched()
 	}
 	if len(want) == 0 {
 		every = w.config.Poll
 	}
-	w.dirs = want
 	w.setPoll(every)
 }
 
