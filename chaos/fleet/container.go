@@ -161,7 +161,7 @@ func (b *container) starve(ctx context.Context, slices int) error {
 	if err := limit(ctx, period/5); err != nil {
 		return err
 	}
-	err := sleep(ctx, time.Duration(slices)*period*time.Microsecond)
+	err := Wait(ctx, time.Duration(slices)*period*time.Microsecond)
 	if e := limit(context.WithoutCancel(ctx), -1); e != nil {
 		return e
 	}

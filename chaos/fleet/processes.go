@@ -264,7 +264,7 @@ func (p *program) leave(ctx context.Context) error {
 
 func (p *program) starve(ctx context.Context, slices int) error {
 	for range slices {
-		err := errors.Join(p.pause(ctx), sleep(ctx, 80*time.Millisecond), p.resume(ctx), sleep(ctx, 20*time.Millisecond))
+		err := errors.Join(p.pause(ctx), Wait(ctx, 80*time.Millisecond), p.resume(ctx), Wait(ctx, 20*time.Millisecond))
 		if err != nil {
 			return err
 		}
@@ -272,8 +272,8 @@ func (p *program) starve(ctx context.Context, slices int) error {
 	return nil
 }
 
-// sleep waits, unless the run is over before.
-func sleep(ctx context.Context, d time.Duration) error {
+// Wait waits, unless the context ends before, which is an error.
+func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

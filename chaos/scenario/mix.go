@@ -72,7 +72,7 @@ func (s *stage) mix() fault {
 
 // do does one fault of a mix.
 func (s *stage) do(ctx context.Context, f single, busy []sync.Mutex) error {
-	if err := wait(ctx, f.after); err != nil {
+	if err := fleet.Wait(ctx, f.after); err != nil {
 		return err
 	}
 	if f.node >= 0 {
@@ -80,7 +80,7 @@ func (s *stage) do(ctx context.Context, f single, busy []sync.Mutex) error {
 		defer busy[f.node].Unlock()
 	}
 	part := history.Fault{Name: "mix", What: f.what, At: s.now(), Nodes: s.everyone()}
-	err := errors.Join(f.breaks(ctx), wait(ctx, f.hold))
+	err := errors.Join(f.breaks(ctx), fleet.Wait(ctx, f.hold))
 	err = errors.Join(err, f.mends(ctx)) // also when interrupted: nobody stays paused
 	part.Until = s.now()
 	s.mu.Lock()

@@ -167,7 +167,7 @@ func (s *stage) reload() fault {
 				if i == 1 {
 					text = "version: 1\nrules: [{name: broken"
 				}
-				err = errors.Join(err, s.SetRules(text), wait(ctx, 300*time.Millisecond))
+				err = errors.Join(err, s.SetRules(text), fleet.Wait(ctx, 300*time.Millisecond))
 			}
 			return err
 		},

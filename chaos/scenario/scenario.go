@@ -8,7 +8,6 @@ package scenario
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -121,18 +120,6 @@ func All() []Scenario {
 	out = append(out, sequences()...)
 	out = append(out, others()...)
 	return out
-}
-
-// wait waits, unless the run is over before.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("interrupted: %w", ctx.Err())
-	}
 }
 
 // nothing mends what mends itself.

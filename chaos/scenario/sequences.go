@@ -45,10 +45,10 @@ func (s *stage) stutterHot() fault {
 		breaks: func(ctx context.Context) error {
 			for _, span := range spans {
 				part := history.Fault{Name: "stutter-hot", What: "stop " + n.Name + " for " + span.Round(time.Millisecond).String(), At: s.now(), Nodes: []int{n.Index}}
-				err := errors.Join(n.Pause(ctx), wait(ctx, span), n.Resume(ctx))
+				err := errors.Join(n.Pause(ctx), fleet.Wait(ctx, span), n.Resume(ctx))
 				part.Until = s.now()
 				s.parts = append(s.parts, part)
-				if err := errors.Join(err, wait(ctx, 400*time.Millisecond)); err != nil {
+				if err := errors.Join(err, fleet.Wait(ctx, 400*time.Millisecond)); err != nil {
 					return err
 				}
 			}
@@ -124,7 +124,7 @@ func (s *stage) killSplit() fault {
 		what:   fmt.Sprintf("kill -9 %s as %s is cut off", killed.Name, s.Nodes()[b].Name),
 		allows: history.Allows{Closed: 1, Local: 3, Open: 3}, nodes: []int{a, b}, cold: true,
 		breaks: func(ctx context.Context) error {
-			if err := errors.Join(s.cut(ctx, b), killed.Kill(ctx), wait(ctx, 500*time.Millisecond), killed.Start(ctx), wait(ctx, 6*time.Second)); err != nil {
+			if err := errors.Join(s.cut(ctx, b), killed.Kill(ctx), fleet.Wait(ctx, 500*time.Millisecond), killed.Start(ctx), fleet.Wait(ctx, 6*time.Second)); err != nil {
 				return err
 			}
 			for i := range s.size {
@@ -145,7 +145,7 @@ func (s *stage) flap() fault {
 		what: n.Name + " cut off twice", allows: split(), nodes: []int{n.Index}, cold: true,
 		breaks: func(ctx context.Context) error {
 			for range 2 {
-				err := errors.Join(s.cut(ctx, n.Index), wait(ctx, 3*time.Second))
+				err := errors.Join(s.cut(ctx, n.Index), fleet.Wait(ctx, 3*time.Second))
 				s.cold.Ask(ctx, 1, n)
 				s.cold.Ask(ctx, 1, s.but(n)...)
 				if err := errors.Join(err, s.Heal(ctx), s.Settled(ctx, settleWithin)); err != nil {

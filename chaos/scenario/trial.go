@@ -64,14 +64,14 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	fault := history.Fault{Name: s.Name, What: broken.what, Nodes: broken.nodes}
 	var unsettled error
 	err := func() error {
-		if err := wait(ctx, warm); err != nil {
+		if err := fleet.Wait(ctx, warm); err != nil {
 			return err
 		}
 		if broken.cold {
 			st.cold = l.Cold(ctx, st.but(broken.away))
 		}
 		fault.At = l.Now()
-		if err := errors.Join(broken.breaks(ctx), wait(ctx, broken.hold)); err != nil {
+		if err := errors.Join(broken.breaks(ctx), fleet.Wait(ctx, broken.hold)); err != nil {
 			return err
 		}
 		err := broken.mends(ctx)
@@ -85,7 +85,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		if broken.cold {
 			st.cold.UseUp(ctx, st.but(nil))
 		}
-		return wait(ctx, tail)
+		return fleet.Wait(ctx, tail)
 	}()
 	l.Stop(h)
 	h.Late = max(0, f.Late(ctx)-late)
