@@ -23,12 +23,14 @@ help: ## This list
 test: deps tidy fmt vet lint race wire cross generated bench-module examples-module compose-test ## All that CI runs
 
 .PHONY: test-long
-test-long: deps ## The tests with WEIR_SEEDS seeds, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m)
-	WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...
-	$(MAKE) mutate
-	$(MAKE) mutate-real
-	$(GO) run ./chaos -only mix -trials 200
-	scripts/fuzz.sh $(strip $(FUZZTIME))
+test-long: deps ## The tests with WEIR_SEEDS seeds, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
+	@failed=(); trap 'exit 130' INT TERM; part() { echo "$$*"; "$$@" || failed+=("$$*"); }; \
+	part env WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...; \
+	part $(MAKE) mutate; \
+	part $(MAKE) mutate-real; \
+	part $(GO) run ./chaos -only mix -trials 200; \
+	part scripts/fuzz.sh $(strip $(FUZZTIME)); \
+	if [ $${#failed[@]} -gt 0 ]; then printf 'failed: %s\n' "$${failed[@]}"; exit 1; fi
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10m), or those that match FUZZ

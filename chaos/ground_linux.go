@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/weirlimit/weir/chaos/docker"
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/netlab"
+	"github.com/weirlimit/weir/chaos/tool"
 )
 
 // find chooses where nodes run, and builds what they run there. What is built is
 // gone when release was called.
-func (o *options) find(ctx context.Context, dir string) (release func() error, err error) {
+func (o *options) find(ctx context.Context, dir *tool.Dir) (release func() error, err error) {
 	switch o.on {
 	case "", "namespaces", "loopback":
 	case "docker":
@@ -30,13 +30,8 @@ func (o *options) find(ctx context.Context, dir string) (release func() error, e
 	if o.on == "namespaces" && why != nil {
 		return nil, fmt.Errorf("no namespaces, since %w", why)
 	}
-	if o.binary == "" {
-		o.binary = filepath.Join(dir, "node")
-		build := exec.CommandContext(ctx, "go", "build", "-o", o.binary, "./cmd/node")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			return nil, fmt.Errorf("the node program cannot be built, is this the module's root? %w", err)
-		}
+	if o.binary, err = program(ctx, dir, o.binary); err != nil {
+		return nil, err
 	}
 	o.ground = fleet.Namespaces{Binary: o.binary}
 	if o.on == "loopback" || why != nil {
@@ -46,6 +41,34 @@ func (o *options) find(ctx context.Context, dir string) (release func() error, e
 		o.ground = fleet.Loopback{Binary: o.binary}
 	}
 	return func() error { return nil }, nil
+}
+
+// program returns the absolute path of the node program, which is built unless it is
+// named.
+func program(ctx context.Context, dir *tool.Dir, named string) (string, error) {
+	if named == "" {
+		named = filepath.Join(dir.Path, "node")
+		build := dir.Go(ctx, "build", "-o", named, "./cmd/node")
+		build.Stderr = os.Stderr
+		switch err := build.Run(); {
+		case ctx.Err() != nil:
+			return "", fmt.Errorf("interrupted while the node program was built: %w", ctx.Err())
+		case err != nil:
+			return "", fmt.Errorf("the node program cannot be built, is this the module's root? %w", err)
+		}
+		return named, nil
+	}
+	path, err := filepath.Abs(named)
+	if err != nil {
+		return "", err
+	}
+	switch i, err := os.Stat(path); {
+	case err != nil:
+		return "", fmt.Errorf("there is no node program where -node says: %w", err)
+	case !i.Mode().IsRegular() || i.Mode()&0o111 == 0:
+		return "", fmt.Errorf("-node is the path of the node program, and %s is none: it is %v", path, i.Mode())
+	}
+	return path, nil
 }
 
 // containers has nodes run as docker-compose.yaml says.

@@ -19,12 +19,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
@@ -32,6 +30,7 @@ import (
 	"github.com/weirlimit/weir/chaos/netlab"
 	"github.com/weirlimit/weir/chaos/report"
 	"github.com/weirlimit/weir/chaos/scenario"
+	"github.com/weirlimit/weir/chaos/tool"
 )
 
 func main() {
@@ -52,7 +51,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := tool.Context()
 	netlab.BeEager()
 	err := o.run(ctx)
 	stop()
@@ -143,37 +142,36 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err := o.writable(); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "chaos")
+	scratch, err := tool.NewDir()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	release, err := o.find(ctx, dir)
+	defer func() { err = errors.Join(err, scratch.Remove()) }()
+	release, err := o.find(ctx, scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	defer func() { err = errors.Join(err, o.summary()) }()
 	if o.soak > 0 {
-		return o.soaks(ctx, dir)
+		return o.soaks(ctx, scratch.Path)
 	}
 	var bad []string
-	var left leftOut
 	for _, s := range scenario.All() {
 		if !o.wants(s.Name) {
 			continue
 		}
 		if why := o.ground.Lacks(s.Needs); why != "" {
-			left.add(s.Name, why)
+			o.report.LeaveOut(s.Name, why)
 			continue
 		}
-		wrong, err := o.scenario(ctx, &s, dir)
+		wrong, err := o.scenario(ctx, &s, scratch.Path)
 		bad = append(bad, wrong...)
 		if err != nil {
 			return errors.Join(err, o.wentWrong(bad))
 		}
 	}
-	left.tell()
+	o.leftOut()
 	return o.wentWrong(bad)
 }
 
@@ -208,6 +206,7 @@ func (o *options) soaks(ctx context.Context, dir string) (err error) {
 			}
 		}
 	})
+	o.report.Soak = samples
 	for _, s := range samples {
 		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f withheld\n",
 			s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Withheld)
@@ -286,25 +285,10 @@ func (o *options) keepLogs(f *fleet.Fleet, name, logs string) error {
 	return nil
 }
 
-// leftOut is scenarios that the ground does not allow, by the reason.
-type leftOut struct {
-	whys []string
-	of   map[string][]string
-}
-
-func (l *leftOut) add(name, why string) {
-	if l.of == nil {
-		l.of = make(map[string][]string)
-	}
-	if l.of[why] == nil {
-		l.whys = append(l.whys, why)
-	}
-	l.of[why] = append(l.of[why], name)
-}
-
-func (l *leftOut) tell() {
-	for _, why := range l.whys {
-		fmt.Printf("\nLeft out, since %s: %s\n", why, strings.Join(l.of[why], ", "))
+// leftOut tells what the ground did not allow.
+func (o *options) leftOut() {
+	for _, l := range o.report.Left {
+		fmt.Printf("\nLeft out, since %s: %s\n", l.Why, strings.Join(l.Names, ", "))
 	}
 }
 

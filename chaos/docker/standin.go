@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/chaos/tool"
 )
 
 // GoImage is what the Dockerfile builds with, RedisImage what docker-compose.yaml
@@ -37,16 +39,17 @@ func (e *Engine) Have(ctx context.Context, name string) error {
 
 // StandIn gives the name GoImage or RedisImage to an image that is made of what
 // this machine has. The caller removes it when it is done.
-func (e *Engine) StandIn(ctx context.Context, name string) error {
+func (e *Engine) StandIn(ctx context.Context, name string) (err error) {
 	lay, ok := map[string]func(context.Context, string) ([]string, error){GoImage: goStandIn, RedisImage: redisStandIn}[name]
 	if !ok {
 		return fmt.Errorf("there is no stand-in for %s", name)
 	}
-	dir, err := os.MkdirTemp("", "standin")
+	scratch, err := tool.NewDir()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { err = errors.Join(err, scratch.Remove()) }()
+	dir := scratch.Path
 	changes, err := lay(ctx, dir)
 	if err != nil {
 		return err

@@ -209,10 +209,10 @@ func (f *Fleet) get(ctx context.Context, url string) (int, string, error) {
 }
 
 // until tries again, 20 ms apart, until there is no error. After the time given
-// it returns the last.
+// it returns the last, and that it was interrupted where the context ends before.
 func until(ctx context.Context, within time.Duration, what string, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	late := time.NewTimer(within)
+	defer late.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -223,6 +223,8 @@ func until(ctx context.Context, within time.Duration, what string, try func() er
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			return interrupted(ctx)
+		case <-late.C:
 			return fmt.Errorf("%s within %v: %w", what, within, err)
 		}
 	}

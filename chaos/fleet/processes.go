@@ -280,6 +280,9 @@ func Wait(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("interrupted: %w", ctx.Err())
+		return interrupted(ctx)
 	}
 }
+
+// interrupted is the error of whoever waited for something when the context ended.
+func interrupted(ctx context.Context) error { return fmt.Errorf("interrupted: %w", ctx.Err()) }

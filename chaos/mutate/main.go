@@ -26,6 +26,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/weirlimit/weir/chaos/tool"
 )
 
 func main() {
@@ -43,18 +45,24 @@ func main() {
 	if *onReal {
 		try = r.run
 	}
-	if err := try(context.Background()); err != nil {
+	ctx, stop := tool.Context()
+	err := try(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, seeds int) error {
-	dir, err := os.MkdirTemp("", "mutate")
+func run(ctx context.Context, only string, seeds int) (err error) {
+	dir, err := tool.NewDir()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { err = errors.Join(err, dir.Remove()) }()
 	var survived []string
 	tried := 0
 	for _, m := range mutations() {
@@ -83,8 +91,8 @@ func run(ctx context.Context, only string, seeds int) error {
 
 // try builds and runs the test with the protection taken out; it returns what
 // noticed, or "".
-func try(ctx context.Context, dir string, m mutation, seeds int) (string, error) {
-	overlay, err := m.overlay(dir)
+func try(ctx context.Context, dir *tool.Dir, m mutation, seeds int) (string, error) {
+	overlay, err := m.overlay(dir.Path)
 	if err != nil {
 		return "", err
 	}
@@ -92,8 +100,8 @@ func try(ctx context.Context, dir string, m mutation, seeds int) (string, error)
 	if pkg == "" {
 		pkg, test = "./chaos/sim", "^TestSim$"
 	}
-	bin := filepath.Join(dir, "test")
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", bin, pkg).CombinedOutput(); err != nil {
+	bin := filepath.Join(dir.Path, "test")
+	if out, err := dir.Go(ctx, "test", "-c", "-overlay", overlay, "-o", bin, pkg).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it does not build: %w\n%s", err, out)
 	}
 	cmd := exec.CommandContext(ctx, bin, "-test.run", test, "-test.failfast", "-test.timeout", "20m")
@@ -102,6 +110,8 @@ func try(ctx context.Context, dir string, m mutation, seeds int) (string, error)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
 	case err == nil:
 		return "", nil
 	case !errors.As(err, &exit):

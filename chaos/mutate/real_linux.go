@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
 	"github.com/weirlimit/weir/chaos/scenario"
+	"github.com/weirlimit/weir/chaos/tool"
 )
 
 const (
@@ -27,23 +27,23 @@ const (
 )
 
 // run tries the protections on real processes.
-func (r *reality) run(ctx context.Context) error {
+func (r *reality) run(ctx context.Context) (err error) {
 	if err := netlab.Usable(); err != nil {
 		return fmt.Errorf("real processes need namespaces: %w", err)
 	}
 	netlab.BeEager()
-	dir, err := os.MkdirTemp("", "mutate")
+	scratch, err := tool.NewDir()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { err = errors.Join(err, scratch.Remove()) }()
 	if r.out != "" {
 		if err := os.MkdirAll(r.out, 0o755); err != nil {
 			return err
 		}
 	}
-	b := &bench{reality: r, dir: dir, whole: make(map[string]error), sound: filepath.Join(dir, "node")}
-	if err := build(ctx, b.sound); err != nil {
+	b := &bench{reality: r, scratch: scratch, dir: scratch.Path, whole: make(map[string]error), sound: filepath.Join(scratch.Path, "node")}
+	if err := b.build(ctx, b.sound); err != nil {
 		return err
 	}
 	wanted, err := regexp.Compile(r.only)
@@ -81,6 +81,7 @@ func (r *reality) run(ctx context.Context) error {
 // bench is where builds are tried.
 type bench struct {
 	*reality
+	scratch    *tool.Dir
 	dir, sound string
 	// whole is what became of the trials of the program as it is.
 	whole map[string]error
@@ -97,7 +98,7 @@ func (b *bench) show(ctx context.Context, m *mutation, s showing) (noticed bool,
 		return false, err
 	}
 	broken := filepath.Join(b.dir, "mutated")
-	if err := build(ctx, broken, "-overlay", overlay); err != nil {
+	if err := b.build(ctx, broken, "-overlay", overlay); err != nil {
 		return false, err
 	}
 	names, seed, most := []string{s.scenario}, max(s.seed, 1), mostTrials
@@ -126,6 +127,9 @@ func (b *bench) show(ctx context.Context, m *mutation, s showing) (noticed bool,
 			seen, stood, err := b.try(ctx, &all[i], broken, at)
 			if stood {
 				b.stood++
+			}
+			if ctx.Err() != nil {
+				return noticed, ctx.Err()
 			}
 			if err != nil {
 				fmt.Printf("%-46s %s, seed %d: the trial did not end: %v\n", m.name, name, at, err)
@@ -211,9 +215,9 @@ func (b *bench) keep(r *history.Result, of string) error {
 }
 
 // build builds the node program.
-func build(ctx context.Context, to string, flags ...string) error {
+func (b *bench) build(ctx context.Context, to string, flags ...string) error {
 	args := append(append([]string{"build"}, flags...), "-o", to, "./cmd/node")
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+	if out, err := b.scratch.Go(ctx, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("it does not build: %w\n%s", err, out)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/history"
@@ -18,7 +19,36 @@ import (
 type Report struct {
 	// Title, and what is to be said of machine and command.
 	Title, About string
-	rows         []*row
+	// Left is what the ground did not allow, and why.
+	Left []Left
+	// Soak is what one node needed over time, where one was soaked.
+	Soak []Sample
+	rows []*row
+}
+
+// Left is scenarios that were left out for one reason.
+type Left struct {
+	Why   string
+	Names []string
+}
+
+// LeaveOut adds a scenario that was left out.
+func (r *Report) LeaveOut(name, why string) {
+	for i := range r.Left {
+		if r.Left[i].Why == why {
+			r.Left[i].Names = append(r.Left[i].Names, name)
+			return
+		}
+	}
+	r.Left = append(r.Left, Left{Why: why, Names: []string{name}})
+}
+
+// Sample is what a node needed at an instant of a soak.
+type Sample struct {
+	At                     time.Duration
+	Goroutines, FDs, Bytes float64
+	// Parked checks and Withheld replies wait for something.
+	Parked, Withheld float64
 }
 
 // row is the trials of one scenario.
@@ -100,17 +130,41 @@ func (r *Report) page(to io.Writer, pictures string) error {
 		}
 	}
 	p.f("%d trials, %d in which a promise was broken. In %d the machine or a node had no processor time for 50 ms or more:\nwhat was slow then says little of the nodes.\n\n", trials, bad, stalled)
+	for _, l := range r.Left {
+		p.f("Left out, since %s: %s.\n\n", l.Why, strings.Join(l.Names, ", "))
+	}
+	if len(r.rows) > 0 {
+		r.table(p)
+	}
+	r.soak(p)
+	for _, w := range r.rows {
+		p.f("## %s\n\n%s. Drawn is seed %d: %s.\n\n![%s](%s/%s.svg)\n\n", w.name, w.about, w.shown.Seed, w.shown.What(), w.name, pictures, w.name)
+		w.worst(p)
+	}
+	return p.err
+}
+
+// table writes a line for each scenario.
+func (r *Report) table(p *printer) {
 	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | felt | recovered | converged | checks |\n")
 	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, w := range r.rows {
 		w.line(p)
 	}
 	p.f("\n%s\n", legend)
-	for _, w := range r.rows {
-		p.f("## %s\n\n%s. Drawn is seed %d: %s.\n\n![%s](%s/%s.svg)\n\n", w.name, w.about, w.shown.Seed, w.shown.What(), w.name, pictures, w.name)
-		w.worst(p)
+}
+
+// soak writes what a node needed over time.
+func (r *Report) soak(p *printer) {
+	if len(r.Soak) == 0 {
+		return
 	}
-	return p.err
+	p.f("## What one node needed over time\n\nA node whose process was never ended, after each mix, when all had settled and nobody asked.\n\n")
+	p.f("| after | goroutines | file descriptors | MB of memory | checks parked | replies withheld |\n|--:|--:|--:|--:|--:|--:|\n")
+	for _, s := range r.Soak {
+		p.f("| %v | %.0f | %.0f | %.1f | %.0f | %.0f |\n", s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Withheld)
+	}
+	p.f("\n")
 }
 
 const legend = `*Over by*: the most units that owners and heirs admitted to one key in one window beyond what is promised without

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/chaos/history"
 )
@@ -39,6 +40,10 @@ func result(seed uint64) *history.Result {
 func TestReport(t *testing.T) {
 	var r Report
 	r.Title, r.About = "Chaos", "A test."
+	r.LeaveOut("loss", "there is no switch")
+	r.LeaveOut("redis-cut", "there is no Redis")
+	r.LeaveOut("delay", "there is no switch")
+	r.Soak = []Sample{{At: time.Minute, Goroutines: 81, FDs: 33, Bytes: 45.67e6, Parked: 1}, {At: 2 * time.Minute, Goroutines: 82, FDs: 34, Bytes: 46e6, Withheld: 2}}
 	for seed := range uint64(3) {
 		of := result(seed)
 		if len(of.Violations) > 0 {
@@ -59,6 +64,9 @@ func TestReport(t *testing.T) {
 		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | 186 |",
 		"| r | 21 | 20 | 21 | 1 |",
 		"![kill](chaos/kill.svg)",
+		"Left out, since there is no switch: loss, delay.",
+		"Left out, since there is no Redis: redis-cut.",
+		"| 1m0s | 81 | 33 | 45.7 | 1 | 0 |\n| 2m0s | 82 | 34 | 46.0 | 0 | 2 |",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q:\n%s", want, text)

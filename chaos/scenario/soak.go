@@ -11,15 +11,8 @@ import (
 
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
+	"github.com/weirlimit/weir/chaos/report"
 )
-
-// Sample is what a node needs when nothing is broken and nobody asks.
-type Sample struct {
-	At                     time.Duration
-	Goroutines, FDs, Bytes float64
-	// Parked checks and Withheld replies wait for something; nothing should.
-	Parked, Withheld float64
-}
 
 // soakedNode is the node whose process a soak never ends, so that whatever it
 // leaks adds up.
@@ -27,9 +20,9 @@ const soakedNode = 0
 
 // Soak tries mixes, one after the other, for as long as it is told, and reports
 // each; then it says whether the node that was never ended needs more than it did.
-func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, each func(*history.Result)) ([]Sample, error) {
+func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, each func(*history.Result)) ([]report.Sample, error) {
 	s := Scenario{Name: "soak", make: (*stage).soak}
-	var samples []Sample
+	var samples []report.Sample
 	for began := time.Now(); time.Since(began) < span; seed++ {
 		r, err := s.Try(ctx, f, seed)
 		if err != nil {
@@ -40,12 +33,36 @@ func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, 
 		if err != nil {
 			return samples, fmt.Errorf("the node says nothing of itself: %w", err)
 		}
-		samples = append(samples, Sample{
-			At: time.Since(began), Goroutines: m["go_goroutines"], FDs: m["process_open_fds"], Bytes: m["process_resident_memory_bytes"],
-			Parked: m["weir_checks_parked"], Withheld: m["weir_replies_withheld"],
-		})
+		sample, err := sampleOf(m)
+		if err != nil {
+			return samples, err
+		}
+		sample.At = time.Since(began)
+		samples = append(samples, sample)
 	}
 	return samples, Grown(samples)
+}
+
+// sampleOf reads what a node says of itself. A number that it does not say is an
+// error: it would be taken for one that never grows.
+func sampleOf(metrics map[string]float64) (s report.Sample, err error) {
+	for _, of := range []struct {
+		name string
+		to   *float64
+	}{
+		{"go_goroutines", &s.Goroutines},
+		{"process_open_fds", &s.FDs},
+		{"process_resident_memory_bytes", &s.Bytes},
+		{"weir_checks_parked", &s.Parked},
+		{"weir_replies_withheld", &s.Withheld},
+	} {
+		value, said := metrics[of.name]
+		if !said {
+			err = errors.Join(err, fmt.Errorf("the node says no %s", of.name))
+		}
+		*of.to = value
+	}
+	return s, err
 }
 
 // soak is a mix that leaves one process alone, but for pauses and its links.
@@ -55,7 +72,7 @@ func (s *stage) soak() fault {
 }
 
 // Grown compares the last third of the samples with the first.
-func Grown(samples []Sample) error {
+func Grown(samples []report.Sample) error {
 	third := len(samples) / 3
 	if third < 2 {
 		return errors.New("there are too few samples to tell whether anything grows: soak for longer")
@@ -63,15 +80,15 @@ func Grown(samples []Sample) error {
 	var errs []error
 	for _, of := range []struct {
 		what  string
-		value func(*Sample) float64
+		value func(*report.Sample) float64
 		more  float64 // absolutely
 		times float64 // and relatively
 	}{
-		{"goroutines", func(s *Sample) float64 { return s.Goroutines }, 20, 1.2},
-		{"file descriptors", func(s *Sample) float64 { return s.FDs }, 20, 1.2},
-		{"bytes of memory", func(s *Sample) float64 { return s.Bytes }, 32 << 20, 1.5},
-		{"parked checks", func(s *Sample) float64 { return s.Parked }, 0, 1},
-		{"withheld replies", func(s *Sample) float64 { return s.Withheld }, 0, 1},
+		{"goroutines", func(s *report.Sample) float64 { return s.Goroutines }, 20, 1.2},
+		{"file descriptors", func(s *report.Sample) float64 { return s.FDs }, 20, 1.2},
+		{"bytes of memory", func(s *report.Sample) float64 { return s.Bytes }, 32 << 20, 1.5},
+		{"parked checks", func(s *report.Sample) float64 { return s.Parked }, 0, 1},
+		{"withheld replies", func(s *report.Sample) float64 { return s.Withheld }, 0, 1},
 	} {
 		first, last := middle(samples[:third], of.value), middle(samples[len(samples)-third:], of.value)
 		if last > first+of.more && last > first*of.times {
@@ -82,7 +99,7 @@ func Grown(samples []Sample) error {
 }
 
 // middle is the median.
-func middle(samples []Sample, value func(*Sample) float64) float64 {
+func middle(samples []report.Sample, value func(*report.Sample) float64) float64 {
 	var all []float64
 	for i := range samples {
 		all = append(all, value(&samples[i]))

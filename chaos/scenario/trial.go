@@ -79,7 +79,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		if err != nil {
 			return err
 		}
-		if unsettled = f.Settled(ctx, settleWithin); unsettled == nil {
+		if err := f.Settled(ctx, settleWithin); ctx.Err() != nil {
+			return err // which says nothing of the nodes
+		} else if unsettled = err; err == nil {
 			fault.Settled = l.Now()
 		}
 		if broken.cold {
