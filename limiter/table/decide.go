@@ -187,19 +187,13 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	p := &t.parts[PartitionOf(key)]
 	var found [inlineCounters]*slot
-	at, ok := p.slots.findKey(key.Hash.Hi)
-	if !ok {
+	if !p.slots.locate(key, limits, &found) {
 		return false
 	}
 	for i, l := range limits {
-		s := p.slots.inRun(at, i, key.Hash.Hi, identity(key, l))
-		if s == nil {
+		if have := t.registry.limit(found[i].limit); have != l && !have.Equal(l) {
 			return false
 		}
-		if have := t.registry.limit(s.limit); have != l && !have.Equal(l) {
-			return false
-		}
-		found[i] = s
 	}
 	d.Grow(len(limits))
 	var used [inlineCounters]uint64
@@ -235,6 +229,25 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	d.Conclude()
 	t.count(c, d)
+	return true
+}
+
+// locate finds the counters of a key, and reports false where one has no entry.
+func (t *slots) locate(key *limiter.Key, limits []*limiter.Limit, found *[inlineCounters]*slot) bool {
+	if len(limits) == 1 {
+		if found[0] = t.findNear(key.Hash.Hi, identity(key, limits[0])); found[0] != nil {
+			return true
+		}
+	}
+	at, ok := t.findKey(key.Hash.Hi)
+	if !ok {
+		return false
+	}
+	for i, l := range limits {
+		if found[i&(inlineCounters-1)] = t.inRun(at, i, key.Hash.Hi, identity(key, l)); found[i&(inlineCounters-1)] == nil {
+			return false
+		}
+	}
 	return true
 }
 

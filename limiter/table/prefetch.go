@@ -36,9 +36,15 @@ func (t *Table) prefetch(partition int, hi uint64) {
 	if l == nil {
 		return
 	}
-	if s := unsafe.Pointer(l.near(hi)); s != nil {
-		fetch(s)
-		fetch(unsafe.Add(s, slotBytes-1)) // a slot may lie in two lines
+	block, at := l.near(hi)
+	if block == nil {
+		return
+	}
+	s := unsafe.Pointer(&block[at])
+	fetch(s)
+	fetch(unsafe.Add(s, slotBytes-1)) // a slot may lie in two lines
+	if at > 0 {
+		fetch(unsafe.Pointer(&block[at-1])) // the home itself, where the search turns back
 	}
 }
 
@@ -60,17 +66,18 @@ func newLayout(s *slots) *layout {
 	return l
 }
 
-// near returns the slot where the search for a key begins, nil if there is none.
-func (l *layout) near(hi uint64) *slot {
+// near returns the block and the place in it where the search for a key begins, nil
+// if there is none.
+func (l *layout) near(hi uint64) (block []slot, at int) {
 	i := homeOf(hi, l.homes) + 1
 	n, at := i>>blockBits, i&(blockSlots-1)
 	switch {
 	case n < len(l.first) && l.first[n] != nil:
-		return &l.first[n][at]
+		return l.first[n][:], at
 	case n < len(l.blocks) && at < len(l.blocks[n]):
-		return &l.blocks[n][at]
+		return l.blocks[n], at
 	}
-	return nil
+	return nil, 0
 }
 
 // publish tells where the slots of a locked partition lie now.

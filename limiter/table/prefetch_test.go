@@ -42,7 +42,7 @@ func TestLayoutsAreThoseOfTheSlots(t *testing.T) {
 		for range 20 {
 			hi := rng.Uint64()
 			at := p.slots.home(hi) + 1
-			if l.near(hi) != p.slots.at(at) {
+			if block, i := l.near(hi); block == nil || &block[i] != p.slots.at(at) {
 				t.Fatalf("partition %d: the hint for %x is not slot %d", i, hi, at)
 			}
 			shared++

@@ -93,6 +93,25 @@ func (t *slots) findKey(hi uint64) (i int, found bool) {
 	return i, s.limit != 0 && s.hi == hi
 }
 
+// findNear returns the entry with that identity where it is at the place at which
+// entries of its home mostly are, or behind it, and nil where it is before it or
+// nowhere. It looks at nothing else, so what [layout.near] has fetched is mostly all
+// the memory that it touches.
+func (t *slots) findNear(hi, lo uint64) *slot {
+	if t.homes == 0 {
+		return nil
+	}
+	for i := t.home(hi) + 1; ; i++ {
+		s := t.at(i)
+		if s.limit == 0 || s.hi > hi {
+			return nil
+		}
+		if s.hi == hi && s.lo == lo {
+			return s
+		}
+	}
+}
+
 // inRun returns the entry with that identity among those of its key, of which
 // the first is at first, or nil. The one that was inserted n-th is mostly the
 // n-th.

@@ -367,6 +367,9 @@ func (t *slots) check() error {
 		if !found || t.inRun(first, 0, s.hi, s.lo) != s || first > 0 && t.at(first-1).hi == s.hi && t.at(first-1).limit != 0 {
 			return fmt.Errorf("slot %d is not found by its key, or found from %d", i, first)
 		}
+		if near := t.findNear(s.hi, s.lo); near != s && (near != nil || i > t.home(s.hi)) {
+			return fmt.Errorf("slot %d is not found behind its home", i)
+		}
 	}
 	switch {
 	case used != t.used:

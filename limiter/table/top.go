@@ -32,7 +32,9 @@ type topEntry struct {
 	named  bool
 }
 
-// add counts a key and tells whether its name is missing.
+// add counts a key and tells whether its name is missing: one that took another's
+// place is named when it is seen again, since where all keys are as frequent, hardly
+// any is before it has lost its place.
 func (t *topKeys) add(hi, lo uint64, l *limiter.Limit, n uint64) (unnamed bool) {
 	least := &t.entries[0]
 	for i := range t.entries {
@@ -46,7 +48,7 @@ func (t *topKeys) add(hi, lo uint64, l *limiter.Limit, n uint64) (unnamed bool) 
 		}
 	}
 	*least = topEntry{hi: hi, lo: lo, limit: l, count: least.count + n, err: least.count, name: least.name[:0]}
-	return true
+	return least.err == 0
 }
 
 // setName names the entries of a key.
