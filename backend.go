@@ -39,7 +39,7 @@ func (n *Node) decidedThere(m rules.Match, d *Decision) {
 		d.Rule = m.Rule
 	}
 	if n.watch != nil {
-		n.watch.Checked(d.Rule, d.Source, d.Allowed, d.ShadowDenied)
+		n.watch.Checked(1, d.Rule, d.Source, d.Allowed, d.ShadowDenied)
 	}
 }
 

@@ -34,6 +34,8 @@ func (n *Node) batchHere(set *rules.Set, now limiter.Tick, rs []Request, ds []De
 		look(i)
 	}
 	var bad BatchError
+	var alike tally
+	defer alike.tell(n.watch)
 	for i := range rs {
 		if last := i + table.Ahead - 1; last < len(rs) {
 			look(last)
@@ -41,7 +43,7 @@ func (n *Node) batchHere(set *rules.Set, now limiter.Tick, rs []Request, ds []De
 		u := &next[i%table.Ahead]
 		err := u.err
 		if err == nil {
-			err = n.decideResolved(set, now, &rs[i], &u.charge, u.match, &ds[i])
+			err = n.decideResolved(set, now, &rs[i], &u.charge, u.match, &ds[i], &alike)
 		} else {
 			err = n.refused(err)
 		}
@@ -50,4 +52,32 @@ func (n *Node) batchHere(set *rules.Set, now limiter.Tick, rs []Request, ds []De
 		}
 	}
 	return bad.orNil()
+}
+
+// tally is decisions of a batch that came after one another and are counted alike.
+type tally struct {
+	n       int
+	rule    string
+	source  limiter.Source
+	allowed bool
+	shadow  bool
+}
+
+// add counts a decision, and tells of those before it if it is not like them.
+func (t *tally) add(o Observer, d *Decision) {
+	if t.n > 0 && (d.Rule != t.rule || d.Source != t.source || d.Allowed != t.allowed || d.ShadowDenied != t.shadow) {
+		t.tell(o)
+	}
+	if t.n == 0 {
+		t.rule, t.source, t.allowed, t.shadow = d.Rule, d.Source, d.Allowed, d.ShadowDenied
+	}
+	t.n++
+}
+
+// tell has the observer know what was counted.
+func (t *tally) tell(o Observer) {
+	if t.n > 0 {
+		o.Checked(t.n, t.rule, t.source, t.allowed, t.shadow)
+		t.n = 0
+	}
 }

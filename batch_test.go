@@ -4,21 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // A batch is decided as its requests are one by one, and those that cannot be are
 // told by their places, whatever is looked at ahead.
 func TestBatchIsOneByOne(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	open := func() *weir.Node {
+	open := func(watch weir.Observer) *weir.Node {
 		n, err := weir.Open(context.Background(), weir.Config{
 			Rules: []byte("version: 1\nrules: [{name: towns, match: {path: ^/towns}, key: [user], limits: [3/minute, 5/hour]}]\n"),
-			Now:   func() time.Time { return now },
+			Now:   func() time.Time { return now }, Observer: watch,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -26,7 +28,8 @@ func TestBatchIsOneByOne(t *testing.T) {
 		return n
 	}
 	rng := rand.New(rand.NewPCG(4, 2))
-	batched, single := open(), open()
+	inBatches, alone := checked{}, checked{}
+	batched, single := open(inBatches), open(alone)
 	for range 200 {
 		n := rng.IntN(40)
 		rs, ds := make([]weir.Request, n), make([]weir.Decision, n)
@@ -59,4 +62,17 @@ func TestBatchIsOneByOne(t *testing.T) {
 		}
 		now = now.Add(time.Duration(rng.IntN(5000)) * time.Millisecond)
 	}
+	if len(alone) < 4 || !maps.Equal(inBatches, alone) {
+		t.Errorf("an observer saw %v of batches, %v one by one", inBatches, alone)
+	}
 }
+
+// checked counts what an observer is told.
+type checked map[string]int
+
+func (c checked) Checked(n int, rule string, source limiter.Source, allowed, shadow bool) {
+	c[fmt.Sprint(rule, source, allowed, shadow)] += n
+}
+
+func (c checked) Refused(error)          { c["refused"]++ }
+func (c checked) RulesSet(uint64, error) { c["rules"]++ }

@@ -47,21 +47,8 @@ func (n *Node) decideTogether(ctx context.Context, set *rules.Set, r *Request, d
 		return n.refused(notAwaited(err, "the check may have been counted"))
 	}
 	m.checks.Add(1)
-	n.decidedTogether(set, r, c, match, d)
+	n.decided(set, r, c, match, d, nil)
 	return nil
-}
-
-// decidedTogether completes a decision of the core's.
-func (n *Node) decidedTogether(set *rules.Set, r *Request, c *limiter.Charge, match rules.Match, d *Decision) {
-	if d.Rule == "" {
-		d.Rule = match.Rule
-	}
-	if c.Unnamed != 0 {
-		n.nameKeys(set, r, c)
-	}
-	if n.watch != nil {
-		n.watch.Checked(d.Rule, d.Source, d.Allowed, d.ShadowDenied)
-	}
 }
 
 // batchTogether has the cluster decide those requests of a batch that can be
@@ -88,6 +75,8 @@ func (n *Node) batchTogether(ctx context.Context, set *rules.Set, rs []Request, 
 	undecided := m.core.CheckMany(ctx, charges, ds)
 	m.checks.Add(uint64(len(rs) - len(bad.Index) - len(undecided)))
 	var all BatchError
+	var alike tally
+	defer alike.tell(n.watch)
 	for i := range rs {
 		switch {
 		case len(bad.Index) > 0 && bad.Index[0] == i:
@@ -97,7 +86,7 @@ func (n *Node) batchTogether(ctx context.Context, set *rules.Set, rs []Request, 
 			all.add(i, &ds[i], n.refused(notAwaited(ctx.Err(), "the check may have been counted")))
 			undecided = undecided[1:]
 		default:
-			n.decidedTogether(set, &rs[i], &charges[i], matches[i], &ds[i])
+			n.decided(set, &rs[i], &charges[i], matches[i], &ds[i], &alike)
 		}
 	}
 	return all.orNil()

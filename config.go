@@ -142,8 +142,9 @@ type Backend interface {
 // what they are given. Package metrics has one for Prometheus.
 type Observer interface {
 	// Checked is called for each decision, peeks included, with the rule that
-	// decided, empty if none matched.
-	Checked(rule string, source limiter.Source, allowed, shadowDenied bool)
+	// decided, empty if none matched; once for n decisions of a batch that came
+	// after one another and are alike in all of this.
+	Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool)
 	// Refused is called with each request that could not be decided.
 	Refused(err error)
 	// RulesSet is called when rules came into force, with their hash, and when

@@ -185,24 +185,34 @@ func (n *Node) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.C
 		return n.refused(err)
 	}
 	c.Peek = peek
-	return n.decideResolved(set, now, r, c, m, d)
+	return n.decideResolved(set, now, r, c, m, d, nil)
 }
 
-// decideResolved decides what a request was resolved to.
-func (n *Node) decideResolved(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision) error {
+// decideResolved decides what a request was resolved to. It is counted in a tally if
+// there is one.
+func (n *Node) decideResolved(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *tally) error {
 	if err := n.table.Decide(now, c, d); err != nil {
 		return n.refused(err)
 	}
+	n.decided(set, r, c, m, d, alike)
+	return nil
+}
+
+// decided completes a decision, and has it counted, in a tally if there is one.
+func (n *Node) decided(set *rules.Set, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *tally) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
 	if c.Unnamed != 0 {
 		n.nameKeys(set, r, c)
 	}
-	if n.watch != nil {
-		n.watch.Checked(d.Rule, d.Source, d.Allowed, d.ShadowDenied)
+	switch {
+	case n.watch == nil:
+	case alike != nil:
+		alike.add(n.watch, d)
+	default:
+		n.watch.Checked(1, d.Rule, d.Source, d.Allowed, d.ShadowDenied)
 	}
-	return nil
 }
 
 func (n *Node) refused(err error) error {

@@ -98,15 +98,15 @@ func (m *Metrics) Close() {
 	m.registered = nil
 }
 
-// Checked counts a decision by the rule that decided, by who decided, and by the
+// Checked counts n decisions by the rule that decided, by who decided, and by the
 // result: a check that is allowed only because the rule that would deny it is
 // in shadow is counted as shadow_denied.
-func (m *Metrics) Checked(rule string, source limiter.Source, allowed, shadowDenied bool) {
+func (m *Metrics) Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool) {
 	c := (*m.checks.all.Load())[rule] // not by a generic method, whose look-up is slower
 	if c == nil {
 		c = m.checks.add(rule)
 	}
-	c.shards[hint(len(c.shards))].n[checkCell(source, allowed, shadowDenied)].Add(1)
+	c.shards[hint(len(c.shards))].n[checkCell(source, allowed, shadowDenied)].Add(uint64(n))
 }
 
 // Refused counts a request that could not be decided.

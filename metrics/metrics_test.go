@@ -53,14 +53,14 @@ func want(t *testing.T, g prometheus.Gatherer, text string, names ...string) {
 func TestChecks(t *testing.T) {
 	m, r := open(t, Options{})
 	for range 3 {
-		m.Checked("towns", limiter.SourceOwner, true, false)
+		m.Checked(1, "towns", limiter.SourceOwner, true, false)
 	}
-	m.Checked("towns", limiter.SourceOwner, false, true) // denied, whatever the shadow says
-	m.Checked("towns", limiter.SourceOwner, true, true)
-	m.Checked("towns", limiter.SourceFallbackLocal, false, false)
-	m.Checked("", limiter.SourceNone, true, false)
-	m.Checked("a\"b\\\n\xff", limiter.SourceOwner, true, false)
-	m.Checked("a\"b\\\n\xff", limiter.SourceOwner, true, false)
+	m.Checked(1, "towns", limiter.SourceOwner, false, true) // denied, whatever the shadow says
+	m.Checked(1, "towns", limiter.SourceOwner, true, true)
+	m.Checked(1, "towns", limiter.SourceFallbackLocal, false, false)
+	m.Checked(1, "", limiter.SourceNone, true, false)
+	m.Checked(1, "a\"b\\\n\xff", limiter.SourceOwner, true, false)
+	m.Checked(1, "a\"b\\\n\xff", limiter.SourceOwner, true, false)
 	want(t, r, `
 # HELP weir_checks_total Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, but a shadow rule would have denied), and by who decided.
 # TYPE weir_checks_total counter
@@ -79,7 +79,7 @@ weir_checks_total{result="shadow_denied",rule="towns",source="owner"} 1
 func TestSources(t *testing.T) {
 	m, r := open(t, Options{})
 	for s := range limiter.Source(200) {
-		m.Checked("towns", s, false, false)
+		m.Checked(1, "towns", s, false, false)
 	}
 	seen := map[string]float64{}
 	for _, metric := range family(t, r, "weir_checks_total").GetMetric() {
@@ -270,7 +270,7 @@ weir_build_info{goversion=%q,version="v1.2.3"} 1
 func TestRulesAreBounded(t *testing.T) {
 	m, r := open(t, Options{})
 	for i := range 3 * maxRules {
-		m.Checked(fmt.Sprint("rule ", i), limiter.SourceOwner, true, false)
+		m.Checked(1, fmt.Sprint("rule ", i), limiter.SourceOwner, true, false)
 	}
 	rules, total, rest := map[string]bool{}, 0.0, 0.0
 	for _, metric := range family(t, r, "weir_checks_total").GetMetric() {
@@ -285,8 +285,8 @@ func TestRulesAreBounded(t *testing.T) {
 		t.Errorf("%d rules, %v checks, %v of them other", len(rules), total, rest)
 	}
 	// What is known stays known, and a rule with that name is among the others.
-	m.Checked("rule 1", limiter.SourceOwner, false, false)
-	m.Checked(other, limiter.SourceOwner, true, false)
+	m.Checked(1, "rule 1", limiter.SourceOwner, false, false)
+	m.Checked(1, other, limiter.SourceOwner, true, false)
 	for _, metric := range family(t, r, "weir_checks_total").GetMetric() {
 		l, v := labels(metric), metric.GetCounter().GetValue()
 		if l["rule"] == "rule 1" && v != 1 || l["rule"] == other && l["result"] == "allowed" && v != 2*maxRules+1 {
@@ -340,7 +340,7 @@ func TestConcurrent(t *testing.T) {
 	for g := range goroutines {
 		counting.Go(func() {
 			for i := range each {
-				m.Checked(names[(g+i)%rules], limiter.SourceOwner, i%3 > 0, false)
+				m.Checked(1, names[(g+i)%rules], limiter.SourceOwner, i%3 > 0, false)
 				m.Served("Check", "OK", time.Duration(i))
 				m.Refused(limiter.ErrInvalid)
 				if i%1000 == 0 {
@@ -428,7 +428,7 @@ func TestLint(t *testing.T) {
 
 // fill makes every metric appear.
 func fill(m *Metrics) {
-	m.Checked("towns", limiter.SourceOwner, true, false)
+	m.Checked(1, "towns", limiter.SourceOwner, true, false)
 	m.Refused(limiter.ErrInvalid)
 	m.Served("Check", "OK", time.Millisecond)
 	m.RulesSet(1, nil)
