@@ -310,7 +310,7 @@ func tell(r *history.Result) {
 	if r.Linear.Undecided > 0 {
 		fmt.Printf(" (%d undecided)", r.Linear.Undecided)
 	}
-	fmt.Println()
+	fmt.Printf("; used %d %%\n", r.LeastUsed())
 	for _, v := range r.Violations {
 		fmt.Println("  WRONG:", v)
 	}

@@ -9,41 +9,82 @@ const (
 	leastSettled = 20
 )
 
+// alive is what became of checks.
+type alive struct{ asked, decided, allowed int }
+
+func (a *alive) add(o *Op) {
+	a.asked++
+	if o.Counted() {
+		a.decided++
+		if o.Outcome == Allowed {
+			a.allowed++
+		}
+	}
+}
+
+// wrong returns what is wrong with checks after all had settled, nil if that cannot be
+// told of so few.
+func (a *alive) wrong(what string) error {
+	switch {
+	case a.asked < leastSettled:
+		return nil
+	case 2*a.decided < a.asked:
+		return fmt.Errorf("of %d checks%s after all had settled owners and heirs decided only %d", a.asked, what, a.decided)
+	case a.allowed == 0:
+		return fmt.Errorf("of %d checks%s after all had settled none was allowed", a.asked, what)
+	}
+	return nil
+}
+
 // Alive returns where nothing was decided that could be held against the promises:
 // hardly any checks were made, or once all had settled owners and heirs decided fewer
-// than half of them, or allowed none.
+// than half of them, or allowed none, of all or of those of one rule. What is allowed of
+// a rule is judged where a window has passed since, since it may have been full.
 func (h *History) Alive() []error {
 	if len(h.Ops) < leastChecks {
 		return []error{fmt.Errorf("only %d checks were made, which shows nothing: at least %d", len(h.Ops), leastChecks)}
 	}
-	settled := Micros(0)
-	for i := range h.Faults {
-		settled = max(settled, h.Faults[i].Settled)
-	}
+	settled := h.settled()
 	if settled == 0 {
 		return nil
 	}
-	asked, decided, allowed := 0, 0, 0
+	var all alive
+	of := make(map[string]*alive)
 	for i := range h.Ops {
 		o := &h.Ops[i]
 		if o.Call < settled {
 			continue
 		}
-		asked++
-		if o.Counted() {
-			decided++
-			if o.Outcome == Allowed {
-				allowed++
-			}
+		all.add(o)
+		if of[o.Rule] == nil {
+			of[o.Rule] = new(alive)
+		}
+		of[o.Rule].add(o)
+	}
+	if all.asked < leastSettled && h.End-settled >= 1_000_000 {
+		return []error{fmt.Errorf("only %d checks were made after all had settled: at least %d", all.asked, leastSettled)}
+	}
+	if err := all.wrong(""); err != nil {
+		return []error{err}
+	}
+	var out []error
+	for i := range h.Rules {
+		r := &h.Rules[i]
+		if of[r.Name] == nil || !r.Once && h.End-settled <= r.Window {
+			continue
+		}
+		if err := of[r.Name].wrong(" of " + r.Name); err != nil {
+			out = append(out, err)
 		}
 	}
-	switch {
-	case asked < leastSettled && h.End-settled >= 1_000_000:
-		return []error{fmt.Errorf("only %d checks were made after all had settled: at least %d", asked, leastSettled)}
-	case asked >= leastSettled && 2*decided < asked:
-		return []error{fmt.Errorf("of %d checks after all had settled owners and heirs decided only %d", asked, decided)}
-	case asked >= leastSettled && allowed == 0:
-		return []error{fmt.Errorf("of %d checks after all had settled none was allowed", asked)}
+	return out
+}
+
+// settled is when all that was broken had settled, 0 if that was not seen.
+func (h *History) settled() Micros {
+	settled := Micros(0)
+	for i := range h.Faults {
+		settled = max(settled, h.Faults[i].Settled)
 	}
-	return nil
+	return settled
 }

@@ -24,6 +24,11 @@ func TestARunMustBeAlive(t *testing.T) {
 		{"refused from then on", settled().allowed(60, "window", "a").answers(40, "window", Refused, "", ""), "of 40 checks after all had settled owners and heirs decided only 0"},
 		{"by policy from then on", settled().allowed(60, "window", "a").answers(40, "window", Allowed, "fallback_local", ""), "decided only 0"},
 		{"denied from then on", settled().allowed(60, "window", "a").answers(40, "window", Denied, SourceOwner, "a"), "none was allowed"},
+		{"one rule denied from then on", settled().allowed(60, "window", "a").allowed(20, "window", "a").wait(2*second).answers(40, "closed", Denied, SourceOwner, "a"),
+			"of 40 checks of closed after all had settled none was allowed"},
+		{"one rule by policy from then on", settled().allowed(60, "window", "a").allowed(60, "window", "a").wait(2*second).answers(40, "bucket", Allowed, "fallback_local", ""),
+			"of 40 checks of bucket after all had settled owners and heirs decided only 0"},
+		{"a window that may have been full", settled().allowed(60, "window", "a").allowed(20, "window", "a").answers(40, "closed", Denied, SourceOwner, "a"), ""},
 		{"nobody asks any more", settled().allowed(60, "window", "a").wait(2 * second), "only 0 checks were made after all had settled"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -41,7 +46,7 @@ func TestARunMustBeAlive(t *testing.T) {
 
 // What is over by most is told of, not what is nearest to its bound.
 func TestOverIsTheMost(t *testing.T) {
-	p := planted(once())
+	p := broken(once())
 	for _, owner := range []string{"a", "b", "a"} {
 		p.allowed(7, "window", owner)
 	}

@@ -14,17 +14,20 @@ const openFor = Micros(300_000)
 // Answered returns where policies answered more checks of a key than the run
 // allows: it takes only so many to find out that a node is gone or a link broken,
 // and who else answers. What the machine made slow is not held against the nodes.
+// Of
+// checks of several keys nothing is said: another key may be at the broken place.
 func (h *History) Answered() []error {
 	if h.Allows.ByPolicy == 0 {
 		return nil
 	}
+	c := h.court()
 	var out []error
-	for i := range h.Rules {
-		r := &h.Rules[i]
-		for key, ops := range h.byKey(r.Name) {
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		for key, ops := range c.byKey(r.Name) {
 			by := 0
 			for j := range ops {
-				if o := &ops[j]; o.ByPolicy() && !h.stood(o.Call-openFor, o.Return) {
+				if o := &ops[j]; o.ByPolicy() && !c.stalled(o.Call, o.Return) {
 					by++
 				}
 			}
@@ -36,27 +39,23 @@ func (h *History) Answered() []error {
 	return out
 }
 
-// stood tells that the machine stood still at some time in between.
-func (h *History) stood(from, until Micros) bool {
-	return slices.ContainsFunc(h.Stalls, func(s Span) bool { return s.From <= until && s.Until >= from })
-}
-
 // calm tells that nothing was broken until a check was answered, and, where there
-// are reservations, that the machine did not stand still within a window before.
-func (h *History) calm(r *Rule, o *Op) bool {
-	return !slices.ContainsFunc(h.Faults, func(f Fault) bool { return len(f.Nodes) > 0 && f.At <= o.Return }) &&
-		!(r.Several && h.stood(o.Call-r.Window-openFor, o.Return))
+// are reservations, that nothing stood still within a window before.
+func (c *court) calm(r *Rule, o *Op) bool {
+	return !slices.ContainsFunc(c.Faults, func(f Fault) bool { return len(f.Nodes) > 0 && f.At <= o.Return }) &&
+		!(r.Several && c.stalled(o.Call-r.Window-openFor, o.Return))
 }
 
-// Owed returns checks of windows that were denied while nothing was broken,
-// although there was room: all that can have been charged to each of their keys
-// within a window is less than the limit. An open reservation is consumption too.
-// Of a key that changed hands nothing is said.
+// Owed returns checks of windows and buckets that were denied while nothing was
+// broken, although there was room: all that can have been charged to each of their
+// keys within a window is less than the limit, or a bucket cannot have been so full.
+// An open reservation is consumption too. Of a key that changed hands nothing is said.
 func (h *History) Owed() []error {
 	var out []error
+	c := h.court()
 	for i := range h.Rules {
 		r := &h.Rules[i]
-		if r.Once || r.Burst > 0 {
+		if r.Once {
 			continue
 		}
 		keys := h.byKey(r.Name)
@@ -69,19 +68,11 @@ func (h *History) Owed() []error {
 		}
 		for j := range h.Ops {
 			o := &h.Ops[j]
-			if o.Rule != r.Name || o.Outcome != Denied || !o.Counted() || !h.calm(r, o) {
+			if o.Rule != r.Name || o.Outcome != Denied || !o.Counted() || !c.calm(r, o) {
 				continue
 			}
-			most := 0
-			for _, key := range o.Keys {
-				if keys[key] == nil {
-					most = r.Limit
-				}
-				most = max(most, charges(r, keys[key], o))
-			}
-			if most < r.Limit {
-				out = append(out, fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although nothing was broken and at most %d of %d can have been charged within a window",
-					r.Name, o.Keys, o.Node, o.Call.Duration(), most, r.Limit))
+			if err := owed(r, keys, o); err != nil {
+				out = append(out, err)
 				break // the others of this rule say the same
 			}
 		}
@@ -89,23 +80,73 @@ func (h *History) Owed() []error {
 	return out
 }
 
+// owed returns an error where each key of a check that was denied had room.
+func owed(r *Rule, keys map[string][]Op, o *Op) error {
+	most := 0
+	for _, key := range o.Keys {
+		switch ops := keys[key]; {
+		case ops == nil:
+			return nil // it changed hands
+		case r.Burst > 0:
+			most = max(most, level(r, ops, o))
+		default:
+			most = max(most, charges(r, ops, o))
+		}
+	}
+	switch {
+	case r.Burst > 0 && most < r.Burst:
+		return fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although nothing was broken and at most %d of the bucket's %d can have been charged and not come back",
+			r.Name, o.Keys, o.Node, o.Call.Duration(), most, r.Burst)
+	case r.Burst == 0 && most < r.Limit:
+		return fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although nothing was broken and at most %d of %d can have been charged within a window",
+			r.Name, o.Keys, o.Node, o.Call.Duration(), most, r.Limit)
+	}
+	return nil
+}
+
+// level is the highest level that a bucket can have had when a check of a key was
+// decided, rounded up: a bucket denies one unit when it is above burst-1. It has
+// risen since it was empty last, by all that may have been charged from then on, and
+// leaked all the while. ops are in the order of their returns.
+func level(r *Rule, ops []Op, o *Op) int {
+	most, n := 0, 0
+	for i := len(ops) - 1; i >= 0; i-- {
+		p := &ops[i]
+		units := p.units(r, o)
+		if units == 0 {
+			continue
+		}
+		n += units
+		// From the latest instant at which this one can have been the first.
+		leaked := int(int64(r.Limit) * int64(max(0, o.Call-p.Return)) / int64(r.Window))
+		most = max(most, n-leaked)
+	}
+	return most
+}
+
 // charges is how many of the checks of a key, in the order of their returns, may
 // count when another is decided.
 func charges(r *Rule, ops []Op, o *Op) int {
 	n := 0
 	for i := sort.Search(len(ops), func(i int) bool { return ops[i].Return >= o.Call-r.Window }); i < len(ops); i++ {
-		p := &ops[i]
-		switch {
-		case p.Call > o.Return || p.Outcome == Refused:
-		case p.Outcome == Denied && p.Counted():
-			if r.Several && p.Return+openFor >= o.Call {
-				n++ // among these is the check itself
-			}
-		case p.Outcome == Allowed && p.Counted():
-			n++
-		default: // nobody knows, and it may have been asked of two
-			n += 2
-		}
+		n += ops[i].units(r, o)
 	}
 	return n
+}
+
+// units is how many units a check may have charged when another one of its key was
+// decided.
+func (o *Op) units(r *Rule, before *Op) int {
+	switch {
+	case o.Call > before.Return || o.Outcome == Refused:
+		return 0
+	case o.Outcome == Denied && o.Counted():
+		if r.Several && o.Return+openFor >= before.Call {
+			return 1 // among these is the check itself
+		}
+		return 0
+	case o.Outcome == Allowed && o.Counted():
+		return 1
+	}
+	return 2 // nobody knows, and it may have been asked of two
 }

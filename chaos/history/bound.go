@@ -13,6 +13,9 @@ type Worst struct {
 	// Admitted in the worst window, Promised without faults, Bound with those
 	// that were seen, of which Takeovers.
 	Admitted, Promised, Bound, Takeovers int
+	// From and Until are within the worst window: all that is counted was called and
+	// answered in between.
+	From, Until Micros
 }
 
 // Over is how many units more than promised without faults were admitted.
@@ -22,30 +25,31 @@ func (w *Worst) Over() int { return max(0, w.Admitted-w.Promised) }
 func (w *Worst) may() int { return w.Bound - w.Promised }
 
 // Bounds sweeps the answers of owners and heirs, key by key, for a window with
-// more than the run allows. It returns, of each rule, the key that came nearest to its
+// more than the run allows at that time. It returns, of each rule, the key that came nearest to its
 // bound and the one that was over by most, and what is beyond its bound.
 func (h *History) Bounds() (worst, most []Worst, violations []error) {
-	for i := range h.Rules {
-		r := &h.Rules[i]
+	c := h.court()
+	for i := range c.Rules {
+		r := &c.Rules[i]
 		var of, over *Worst
-		for key, ops := range h.byKey(r.Name) {
-			w := h.bound(r, key, ops)
-			if w.Admitted > w.Bound {
-				violations = append(violations, fmt.Errorf("%s, key %s: %d admitted by owners and heirs in one window, at most %d (%d without faults, %d takeovers seen, D %d)",
-					r.Name, key, w.Admitted, w.Bound, w.Promised, w.Takeovers, h.each(r)))
+		for key, ops := range c.byKey(r.Name) {
+			near, far := c.bound(r, key, ops)
+			if near.Admitted > near.Bound {
+				violations = append(violations, fmt.Errorf("%s, key %s: %d admitted by owners and heirs in one window, from %v to %v, at most %d (%d without faults, %d takeovers explained, D %d)",
+					r.Name, key, near.Admitted, near.From.Duration(), near.Until.Duration(), near.Bound, near.Promised, near.Takeovers, c.each(r)))
 			}
-			if of == nil || w.Admitted-w.Bound > of.Admitted-of.Bound {
-				of = &w
+			if of == nil || near.Admitted-near.Bound > of.Admitted-of.Bound {
+				of = &near
 			}
-			if over == nil || w.Over() > over.Over() || w.Over() == over.Over() && w.may() < over.may() {
-				over = &w
+			if over == nil || far.Over() > over.Over() || far.Over() == over.Over() && far.may() < over.may() {
+				over = &far
 			}
 		}
 		if of != nil {
 			worst, most = append(worst, *of), append(most, *over)
 		}
 	}
-	return worst, most, append(violations, h.policies()...)
+	return worst, most, append(violations, c.policies()...)
 }
 
 // byKey returns the checks of a rule by their keys.
@@ -61,189 +65,75 @@ func (h *History) byKey(rule string) map[string][]Op {
 	return out
 }
 
-func (h *History) bound(r *Rule, key string, ops []Op) Worst {
-	var in []Op
-	for _, o := range ops {
-		if o.Outcome == Allowed && o.Counted() {
-			in = append(in, o)
+// bound returns the window of a key that came nearest to its bound, or is beyond it,
+// and the one with most beyond what is promised without faults.
+func (c *court) bound(r *Rule, key string, ops []Op) (near, far Worst) {
+	over := c.changes(key, ops)
+	near, far = Worst{Rule: r.Name, Key: key, Bound: r.most(), Promised: r.most()}, Worst{}
+	sweep(r, admissions(ops, func(o *Op) bool { return o.Counted() }), func(admitted, promised int, from, until Micros) {
+		// No bound is less than what is promised, so this window cannot be nearer.
+		if excess := admitted - promised; near.Admitted > 0 && excess <= near.Admitted-near.Bound && (excess <= 0 || excess < far.Over()) {
+			return
 		}
+		w := Worst{Rule: r.Name, Key: key, Admitted: admitted, Promised: promised, From: from, Until: until}
+		w.Takeovers = c.cost(r, over, from, until)
+		w.Bound = int(c.times(r, from, until)*float64(promised)) + w.Takeovers*c.each(r)
+		if near.Admitted == 0 || w.Admitted-w.Bound > near.Admitted-near.Bound {
+			near = w
+		}
+		if far.Admitted == 0 || w.Over() > far.Over() || w.Over() == far.Over() && w.may() < far.may() {
+			far = w
+		}
+	})
+	if far.Admitted == 0 {
+		far = near
 	}
-	times := h.Allows.Of(r.Policy)
-	w := Worst{Rule: r.Name, Key: key, Takeovers: h.takeovers(r, key, ops)}
-	w.Admitted, w.Promised = sweep(r, in)
-	w.Bound = int(times*float64(w.Promised)) + w.Takeovers*h.each(r)
-	return w
+	return near, far
 }
 
-// sweep returns the window with the largest excess over what the rule admits:
-// how much was certainly decided in it, and how much may be.
-func sweep(r *Rule, in []Op) (admitted, promised int) {
+// admissions are the checks that were allowed, of some kind.
+func admissions(ops []Op, of func(*Op) bool) (in []Op) {
+	for i := range ops {
+		if o := &ops[i]; o.Outcome == Allowed && of(o) {
+			in = append(in, *o)
+		}
+	}
+	return in
+}
+
+// sweep calls found for each window of a key: how much was certainly decided in it,
+// what the rule promises of it, and when the first was called and the last answered.
+func sweep(r *Rule, in []Op, found func(admitted, promised int, from, until Micros)) {
 	slices.SortFunc(in, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
-	promised = r.most()
+	var ends []Micros
 	for i := range in {
 		start := in[i].Call
+		if i > 0 && in[i-1].Call == start {
+			continue // those that were asked together begin one window
+		}
 		// All that was called at or after start and returned by its end was decided
 		// in between.
-		var ends []Micros
+		ends = ends[:0]
 		for j := i; j < len(in) && (r.Burst > 0 || in[j].Call-start < r.Window); j++ {
 			ends = append(ends, in[j].Return)
 		}
 		slices.Sort(ends)
 		for n, end := range ends {
-			most := r.Limit
-			if r.Burst > 0 {
-				most = r.Burst + int(int64(r.Limit)*int64(end-start)/int64(r.Window)) + 1
-			} else if end-start >= r.Window {
+			if n+1 < len(ends) && ends[n+1] == end {
+				continue
+			}
+			if r.Burst == 0 && end-start >= r.Window {
 				break
 			}
-			if n+1-most > admitted-promised {
-				admitted, promised = n+1, most
-			}
+			found(n+1, r.within(end-start), start, end)
 		}
 	}
-	return admitted, promised
 }
 
-// takeover is a change of who decides a key.
-type takeover struct {
-	after, before Micros // it came between these
-	from, to      string
-}
-
-// changes returns the changes of who decided a key that its answers show: another
-// node, or another run of the same, as where an owner was killed and owned again when
-// it came back before anybody else did.
-func (h *History) changes(key string, ops []Op) []takeover {
-	return takeovers(key, ops, h.runAt)
-}
-
-// runAt tells which run of a node it is at an instant, as its clients saw; 0 where
-// nobody had asked it yet.
-func (h *History) runAt(node string, at Micros) int {
-	if h.runs == nil {
-		h.runs = make(map[string]map[int]Micros)
-		for i := range h.Ops {
-			o := &h.Ops[i]
-			name := fmt.Sprintf("node-%d", o.Node+1)
-			if h.runs[name] == nil {
-				h.runs[name] = make(map[int]Micros)
-			}
-			if first, seen := h.runs[name][o.Run]; !seen || o.Call < first {
-				h.runs[name][o.Run] = o.Call
-			}
-		}
+// within is what is admitted in a time at most, of a window no more than its length.
+func (r *Rule) within(span Micros) int {
+	if r.Burst == 0 {
+		return r.Limit
 	}
-	run := 0
-	for n, first := range h.runs[node] {
-		if first <= at {
-			run = max(run, n)
-		}
-	}
-	return run
-}
-
-// takeovers returns the changes of who decided a key that its answers show; runAt,
-// if it is not nil, tells which run of a node it was. A change that no answer shows
-// admitted nothing.
-func takeovers(key string, ops []Op, runAt func(node string, at Micros) int) []takeover {
-	var decided []Op
-	for _, o := range ops {
-		if o.Counted() && owner(&o, key) != "" {
-			decided = append(decided, o)
-		}
-	}
-	slices.SortFunc(decided, func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
-	var out []takeover
-	for i := 1; i < len(decided); i++ {
-		from, to := owner(&decided[i-1], key), owner(&decided[i], key)
-		if from != to || runAt != nil && runAt(from, decided[i-1].Return) != runAt(to, decided[i].Return) {
-			out = append(out, takeover{decided[i-1].Call, decided[i].Return, from, to})
-		}
-	}
-	return out
-}
-
-// takeovers is how many of them may have cost D. Graceful changes cost nothing.
-// Where a key may have two owners, because a split has two sides, they answer in
-// turn without any takeover. There changes are counted as each node that was asked
-// saw them, and those that several saw once.
-func (h *History) takeovers(r *Rule, key string, ops []Op) int {
-	if h.graceful() {
-		return 0
-	}
-	if h.Allows.Of(r.Policy) <= 1 {
-		return len(h.changes(key, ops))
-	}
-	asked := make(map[int][]Op)
-	for _, o := range ops {
-		asked[o.Node] = append(asked[o.Node], o)
-	}
-	most := make(map[[2]string]int)
-	for _, of := range asked {
-		seen := make(map[[2]string]int)
-		for _, t := range h.changes(key, of) {
-			change := [2]string{t.from, t.to}
-			seen[change]++
-			most[change] = max(most[change], seen[change])
-		}
-	}
-	sum := 0
-	for _, n := range most {
-		sum += n
-	}
-	return sum
-}
-
-// each is what a takeover may cost.
-func (h *History) each(r *Rule) int {
-	if h.Allows.Raised && r.Policy != "closed" {
-		return max(r.D(), r.Share(h.Nodes-h.Left))
-	}
-	return r.D()
-}
-
-// owner returns who decided a key of a check, "" if the answer does not say.
-func owner(o *Op, key string) string {
-	if i := slices.Index(o.Keys, key); i >= 0 && i < len(o.Owners) {
-		return o.Owners[i]
-	}
-	return ""
-}
-
-// policies: what a node's policy admits by itself is its share, for each run of
-// the node, whose fallback table ends with it.
-func (h *History) policies() []error {
-	var out []error
-	type place struct {
-		node, run int
-	}
-	for i := range h.Rules {
-		r := &h.Rules[i]
-		for key, ops := range h.byKey(r.Name) {
-			by := make(map[place][]Op)
-			for _, o := range ops {
-				if o.ByPolicy() && o.Outcome == Allowed && !r.Several {
-					by[place{o.Node, o.Run}] = append(by[place{o.Node, o.Run}], o)
-				}
-			}
-			share := *r
-			share.Limit, share.Burst = max(1, r.Limit/(h.Nodes-h.Left)), 0
-			if r.Burst > 0 {
-				share.Burst = r.Share(h.Nodes - h.Left)
-			}
-			if r.Policy == "open" {
-				share = *r
-			}
-			for at, in := range by {
-				admitted, most := sweep(&share, in)
-				if r.Policy == "closed" {
-					most = 0
-				}
-				if admitted > most {
-					out = append(out, fmt.Errorf("%s, key %s: the policy of node %d admitted %d in one window by itself, at most %d", r.Name, key, at.node, admitted, most))
-				}
-			}
-		}
-	}
-	return out
+	return r.Burst + int(int64(r.Limit)*int64(span)/int64(r.Window))
 }

@@ -86,11 +86,17 @@ type Fault struct {
 	// At is when it began, Until when it was mended.
 	At    Micros `json:"at"`
 	Until Micros `json:"until"`
+	// Broken is when all that was to be broken was; 0 if that is not known.
+	Broken Micros `json:"broken,omitempty"`
 	// Settled is when every node saw every other and held what it should; 0 if
 	// that was not awaited.
 	Settled Micros `json:"settled,omitempty"`
 	// Nodes are those that were touched: of what others answer, more is expected.
 	Nodes []int `json:"nodes,omitempty"`
+	// Takeovers is how many takeovers of one key it may cause.
+	Takeovers int `json:"takeovers,omitempty"`
+	// Loses: it may take the owner of a key together with its heir.
+	Loses bool `json:"loses,omitempty"`
 }
 
 // Rule is a rule of the run.
@@ -156,16 +162,16 @@ type History struct {
 	// End is when the clients stopped.
 	End Micros `json:"end"`
 	// Stalls are times in which the machine let the recorder itself wait for 50 ms
-	// or more: what was slow then says nothing of the nodes. Late is how often
-	// nodes that nobody paused found their own timers late by as much.
+	// or more: what was slow then says nothing of the nodes. Late are times within
+	// which a node found its own timers late by as much.
 	Stalls []Span `json:"stalls,omitempty"`
-	Late   int    `json:"late,omitempty"`
-	Ops    []Op   `json:"-"`
+	Late   []Late `json:"late,omitempty"`
+	// Unsettled is why the nodes did not become one cluster again, empty if they did.
+	Unsettled string `json:"unsettled,omitempty"`
+	Ops       []Op   `json:"-"`
 	// Checks is how many there are, where the history was written: one that was cut
 	// off has fewer.
 	Checks int `json:"checks,omitempty"`
-
-	runs map[string]map[int]Micros // by node and run, when it was asked first
 }
 
 // Span is a time.
@@ -174,22 +180,40 @@ type Span struct {
 	Until Micros `json:"until"`
 }
 
-// Allows says what the faults of a run may admit, in multiples of what a key
-// admits without any, for each policy; the takeovers that are seen come on top,
-// D for each.
+// Late is a time within which a node found its own timers late.
+type Late struct {
+	// Node is its index.
+	Node int `json:"node"`
+	Span
+}
+
+// Stood tells that the machine or a node stood still at some time, so that less is
+// held against the nodes then.
+func (h *History) Stood() bool { return len(h.Stalls) > 0 || len(h.Late) > 0 }
+
+// Allows says what the faults of a run may admit while they last, in multiples of
+// what a key admits without any, for each policy; the takeovers that are seen and
+// that something explains come on top, D for each.
 type Allows struct {
 	Closed float64 `json:"closed"`
 	Local  float64 `json:"local"`
 	Open   float64 `json:"open"`
 	// Exact: nothing may be lost or answered by a policy.
 	Exact bool `json:"exact,omitempty"`
+	// Split: the one fault cuts the nodes into two sides and does nothing else, which
+	// is promised more exactly.
+	Split bool `json:"split,omitempty"`
 	// Raised: copies come so late that an owner may take its heir for silent, and
 	// answer up to its share without it, where the policy is not closed.
 	Raised bool `json:"raised,omitempty"`
-	// Lost: counters may be lost altogether.
-	Lost bool `json:"lost,omitempty"`
+	// Losses is how often a counter may be lost altogether; the multiples have one
+	// for each.
+	Losses int `json:"losses,omitempty"`
 	// ByPolicy is how many checks of a key policies may answer; 0: any number.
 	ByPolicy int `json:"by_policy,omitempty"`
+	// Within is how long after a fault began or was mended nodes that it did not touch
+	// may still fail to answer; 0: it is not judged.
+	Within Micros `json:"within,omitempty"`
 }
 
 // Of returns the multiple for a policy.
@@ -228,6 +252,9 @@ func Read(r io.Reader) (*History, error) {
 	}
 	if h.Nodes < 1 || h.Left < 0 || h.Left >= h.Nodes {
 		return nil, fmt.Errorf("this is no history: it has %d nodes, of which %d leave", h.Nodes, h.Left)
+	}
+	if h.Allows.Losses < 0 {
+		return nil, fmt.Errorf("this is no history: it allows %d losses", h.Allows.Losses)
 	}
 	for i := range h.Rules {
 		if r := &h.Rules[i]; r.Limit < 1 || r.Window < 1 || r.Burst < 0 {

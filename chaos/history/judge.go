@@ -1,6 +1,8 @@
 package history
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,8 @@ type Result struct {
 	Worst, Most []Worst
 	Linear      Linear
 	Figures     Figures
+	// Uses are how much was admitted of each rule while nothing was broken.
+	Uses []Used
 	// Violations are promises that were broken.
 	Violations []error
 }
@@ -37,6 +41,16 @@ func (r *Result) Over() (over, may int) {
 	return over, may
 }
 
+// LeastUsed is the lowest percentage of what one counter would have admitted that was,
+// of all rules, while nothing was broken.
+func (r *Result) LeastUsed() int {
+	least := 100
+	for i := range r.Uses {
+		least = min(least, r.Uses[i].Percent())
+	}
+	return least
+}
+
 // What tells what was broken.
 func (r *Result) What() string {
 	var all []string
@@ -46,12 +60,19 @@ func (r *Result) What() string {
 	return strings.Join(all, "; ")
 }
 
+// ErrUnsettled is among the violations of a run after which the nodes did not become
+// one cluster again. No client saw it.
+var ErrUnsettled = errors.New("after all was mended")
+
 // Judge draws the conclusions from a history.
 func Judge(h *History) *Result {
-	r := &Result{History: h, Figures: h.Figures()}
+	r := &Result{History: h, Figures: h.Figures(), Uses: h.Uses()}
 	r.Worst, r.Most, r.Violations = h.Bounds()
 	var bad []error
 	r.Linear, bad = h.Linearizable(linearEach)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Alive())
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Alive(), h.Used(), h.Felt())
+	if h.Unsettled != "" {
+		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrUnsettled, h.Unsettled))
+	}
 	return r
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // counts is what a counter may be at: all from lo to hi. What a client knows
-// leaves no gaps.
-type counts struct{ lo, hi int }
+// leaves no gaps. left is how many units takeovers may still forget.
+type counts struct{ lo, hi, left int }
 
 // step is what the model is asked.
 type step struct {
@@ -34,10 +34,10 @@ const (
 // counter is one counter that only counts up to its limit, as a model: nothing in
 // it recovers, so its checks are linearizable if some order of them, each between
 // its call and its return, has every check allowed while there is room and denied
-// when there is none.
-func counter() porcupine.Model {
+// when there is none. Takeovers forget so many units at most, all together.
+func counter(forgets int) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return counts{} },
+		Init: func() any { return counts{left: forgets} },
 		Step: func(state, input, _ any) (bool, any) {
 			c, s := state.(counts), input.(step)
 			limit := s.rule.Limit
@@ -46,7 +46,7 @@ func counter() porcupine.Model {
 				if c.lo >= limit {
 					return false, c
 				}
-				return true, counts{c.lo + 1, min(c.hi, limit-1) + 1}
+				return true, counts{c.lo + 1, min(c.hi, limit-1) + 1, c.left}
 			case denied:
 				if c.hi < limit {
 					return false, c
@@ -55,11 +55,12 @@ func counter() porcupine.Model {
 				// its heir lacks, and gives it up when a policy has answered meanwhile.
 				return true, c
 			case forget:
-				return true, counts{max(0, c.lo-s.cost), c.hi}
+				n := min(s.cost, c.lo, c.left)
+				return true, counts{c.lo - n, c.hi, c.left - n}
 			case lost:
-				return true, counts{0, c.hi}
+				return true, counts{0, c.hi, c.left}
 			default:
-				return true, counts{c.lo, min(c.hi+s.add, limit)}
+				return true, counts{c.lo, min(c.hi+s.add, limit), c.left}
 			}
 		},
 		DescribeOperation: func(input, _ any) string {
@@ -80,29 +81,31 @@ type Linear struct {
 }
 
 // Linearizable holds the answers of owners and heirs about each key of the rules
-// whose limits never recover against one counter. A takeover that is seen may
-// forget D units. What was never answered, or answered by a policy, may have been
+// whose limits never recover against one counter. A takeover that is seen, and that
+// something explains, may forget D units; a fault that may take owner and heir together may
+// forget all. What was never answered, or answered by a policy, may have been
 // counted, from its call on; so may a check that was answered during a takeover
 // have been counted once more. A denial when a fault begins or ends may be owed to
-// an admission that is withheld then, and taken back. Where the run allows a multiple of the limit,
-// because owner and heir are lost or a split has two counters, this is not asked.
+// an admission that is withheld then, and taken back. Where the run allows more than one
+// counter of a key, because a split has two, this is not asked.
 func (h *History) Linearizable(each time.Duration) (Linear, []error) {
 	var found Linear
 	var violations []error
 	began := time.Now()
+	c := h.court()
 	for _, r := range h.Rules {
-		if !r.Once || h.Allows.Of(r.Policy) > 1 {
+		if !r.Once || h.Allows.Of(r.Policy)-float64(h.Allows.Losses) > 1 {
 			continue
 		}
 		for key, ops := range h.byKey(r.Name) {
-			steps := h.operations(&r, key, ops)
+			steps, forgets := c.operations(&r, key, ops)
 			found.Keys++
 			found.Checks += len(ops)
 			if time.Since(began) > linearAll {
 				found.Undecided++
 				continue
 			}
-			switch porcupine.CheckOperationsTimeout(counter(), steps, each) {
+			switch porcupine.CheckOperationsTimeout(counter(forgets), steps, each) {
 			case porcupine.Illegal:
 				violations = append(violations, fmt.Errorf("%s, key %s: no order of its %d checks is that of one counter of %d", r.Name, key, len(ops), r.Limit))
 			case porcupine.Unknown:
@@ -113,30 +116,34 @@ func (h *History) Linearizable(each time.Duration) (Linear, []error) {
 	return found, violations
 }
 
-// operations are the checks of one key, and what faults may have done to it.
-func (h *History) operations(r *Rule, key string, ops []Op) []porcupine.Operation {
-	var out []porcupine.Operation
+// operations are the checks of one key, and what faults may have done to it, with
+// how many units takeovers may have forgotten.
+func (c *court) operations(r *Rule, key string, ops []Op) (out []porcupine.Operation, forgets int) {
 	add := func(s step, call, back Micros) {
-		s.rule, s.cost = *r, h.each(r)
+		s.rule, s.cost = *r, c.each(r)
 		out = append(out, porcupine.Operation{ClientId: len(out), Input: s, Call: 2 * int64(call), Return: 2*int64(back) + 1})
 	}
-	var over []takeover
-	if !h.graceful() {
-		over = h.changes(key, ops)
-	}
+	over := slices.DeleteFunc(c.changes(key, ops), func(t takeover) bool { return !c.explained(&t) })
 	for _, t := range over {
 		add(step{kind: forget}, t.after, t.before)
+	}
+	losses := 0
+	for i := range c.Faults {
+		if f := &c.Faults[i]; f.Loses && losses < c.Allows.Losses {
+			losses++
+			add(step{kind: lost}, f.At, c.over(f))
+		}
 	}
 	for i := range ops {
 		o := &ops[i]
 		// It is as general to count it at once as later, and much less to search.
 		switch {
 		case o.Outcome == Unknown || o.ByPolicy():
-			add(step{kind: uncertain, add: h.times()}, o.Call, o.Call)
-		case o.Counted() && h.twice(o, over):
+			add(step{kind: uncertain, add: c.perhaps(o)}, o.Call, o.Call)
+		case o.Counted() && c.twice(o, over):
 			add(step{kind: uncertain, add: 1}, o.Call, o.Call)
 		}
-		if o.Counted() && (o.Outcome == Allowed || !h.near(o)) {
+		if o.Counted() && (o.Outcome == Allowed || !c.near(o)) {
 			kind := denied
 			if o.Outcome == Allowed {
 				kind = allowed
@@ -145,5 +152,5 @@ func (h *History) operations(r *Rule, key string, ops []Op) []porcupine.Operatio
 		}
 	}
 	slices.SortStableFunc(out, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	return out
+	return out, c.cost(r, over, 0, ever) * c.each(r)
 }

@@ -43,6 +43,7 @@ type Load struct {
 	mu     sync.Mutex
 	ops    []history.Op
 	stalls []history.Span
+	late   []history.Late
 }
 
 // Start has clients ask, each about once in every pause. Keys are new ones of
@@ -57,7 +58,55 @@ func Start(ctx context.Context, f *fleet.Fleet, rules []history.Rule, prefix str
 		}
 	}
 	l.asking.Go(func() { l.watch(ctx) })
+	for _, n := range f.Nodes() {
+		l.asking.Go(func() { l.watchNode(ctx, n) })
+	}
 	return l
+}
+
+// watchNode notes when a node finds its own timers late.
+func (l *Load) watchNode(ctx context.Context, n *fleet.Node) {
+	const every = 200 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var seen lateness
+	for {
+		if run := n.Run(); run > 0 {
+			asked := l.Now()
+			times, err := n.Late(ctx)
+			if span, late := seen.heard(run, times, asked, l.Now(), err); late {
+				l.mu.Lock()
+				l.late = append(l.late, history.Late{Node: n.Index, Span: span})
+				l.mu.Unlock()
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lateness is what a node has said of how often it was late.
+type lateness struct {
+	run, times int
+	at         history.Micros // when it was asked for that
+}
+
+// heard takes what a node said in its run when it was asked, and returns the time within
+// which it was late since it was asked before. A node that does not answer says nothing;
+// one that was late before it was first asked may have been since that was tried.
+func (s *lateness) heard(run, times int, asked, answered history.Micros, err error) (span history.Span, late bool) {
+	if run != s.run {
+		*s = lateness{run: run, at: asked}
+	}
+	if err != nil {
+		return span, false
+	}
+	span, late = history.Span{From: s.at, Until: answered}, times > s.times
+	s.times, s.at = times, asked
+	return span, late
 }
 
 // watch notes when the machine lets this process wait.
@@ -90,7 +139,7 @@ func (l *Load) Stop(h *history.History) {
 	l.asking.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.Ops, h.Stalls, h.End = l.ops, l.stalls, l.Now()
+	h.Ops, h.Stalls, h.Late, h.End = l.ops, l.stalls, l.late, l.Now()
 }
 
 func (l *Load) client(ctx context.Context, n *fleet.Node, rng *rand.Rand) {

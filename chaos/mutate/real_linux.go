@@ -189,9 +189,9 @@ func (b *bench) try(ctx context.Context, s *scenario.Scenario, binary string, se
 	if r == nil {
 		return "", false, err
 	}
-	stood = r.Late > 0 || len(r.Stalls) > 0
+	stood = r.Stood()
 	for _, v := range r.Violations {
-		if !errors.Is(v, scenario.ErrUnsettled) {
+		if !errors.Is(v, history.ErrUnsettled) {
 			seen = v.Error()
 			if n := len(r.Violations); n > 1 {
 				seen += fmt.Sprintf(" (and %d more)", n-1)

@@ -62,7 +62,7 @@ type row struct {
 type trial struct {
 	seed                        uint64
 	figures                     history.Figures
-	over, may                   int
+	over, may, used             int
 	worst                       []history.Worst
 	keys, undecided, violations int
 	stalled                     bool
@@ -78,7 +78,7 @@ func (r *Report) Add(name, about string, of *history.Result) {
 	w := r.rows[i]
 	t := trial{
 		seed: of.Seed, figures: of.Figures, worst: of.Worst, keys: of.Linear.Keys, undecided: of.Linear.Undecided,
-		violations: len(of.Violations), stalled: of.Late > 0 || len(of.Stalls) > 0,
+		violations: len(of.Violations), stalled: of.Stood(), used: of.LeastUsed(),
 	}
 	t.over, t.may = of.Over()
 	if w.shown == nil || t.violations > 0 {
@@ -146,8 +146,8 @@ func (r *Report) page(to io.Writer, pictures string) error {
 
 // table writes a line for each scenario.
 func (r *Report) table(p *printer) {
-	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | felt | recovered | converged | checks |\n")
-	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | felt | recovered | converged | used | checks |\n")
+	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, w := range r.rows {
 		w.line(p)
 	}
@@ -172,13 +172,14 @@ faults, and *of* how many units that key may be over by, given the faults and th
 and *refused*: checks that a policy answered (which has its own bound), that were never answered, and that a node did not
 take. *Felt*: until when after the fault's beginning a check at a node that it did not touch had no answer, or a policy's.
 *Recovered* and *converged*: until when after the fault's end any check had, and until all nodes saw each other and held
-what they should. Each is the worst of the trials, the counts are the sums.
+what they should. *Used*: what was admitted while nothing was broken, of what one counter of each key would have admitted
+of the same checks, of the rule where that is least. Each is the worst of the trials, the counts are the sums.
 `
 
 // line writes the scenario's line of the table.
 func (w *row) line(p *printer) {
 	var sum history.Figures
-	over, may, bad := 0, 0, 0
+	over, may, bad, used := 0, 0, 0, 100
 	for i := range w.trials {
 		t := &w.trials[i]
 		sum.Asked += t.figures.Asked
@@ -188,6 +189,7 @@ func (w *row) line(p *printer) {
 		sum.Felt = max(sum.Felt, t.figures.Felt)
 		sum.Recovered = max(sum.Recovered, t.figures.Recovered)
 		sum.Converged = max(sum.Converged, t.figures.Converged)
+		used = min(used, t.used)
 		if i == 0 || t.over > over || t.over == over && t.may < may {
 			over, may = t.over, t.may
 		}
@@ -195,8 +197,8 @@ func (w *row) line(p *printer) {
 			bad++
 		}
 	}
-	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
-		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), sum.Asked)
+	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %d %% | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
+		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), used, sum.Asked)
 }
 
 // worst writes, for each rule, the key that came nearest to its bound.

@@ -18,7 +18,7 @@ func result(seed uint64) *history.Result {
 	h := &history.History{
 		Scenario: "kill", Seed: seed, Nodes: 3, Allows: history.Allows{Closed: 1, Local: 1, Open: 1}, End: 1_800_000,
 		Rules:  []history.Rule{{Name: "r", Limit: 20, Window: 5_000_000, Policy: "local"}},
-		Faults: []history.Fault{{Name: "kill", What: "kill -9 <node-1>", At: 100_000, Until: 200_000, Settled: 900_000}},
+		Faults: []history.Fault{{Name: "kill", What: "kill -9 <node-1>", At: 100_000, Until: 200_000, Settled: 900_000, Nodes: []int{2}, Takeovers: 1}},
 	}
 	for i := range 21 {
 		owner := "a"
@@ -61,7 +61,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3 trials, 0 in which a promise was broken",
-		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | 186 |",
+		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | 100 % | 186 |",
 		"| r | 21 | 20 | 21 | 1 |",
 		"![kill](chaos/kill.svg)",
 		"Left out, since there is no switch: loss, delay.",

@@ -57,6 +57,9 @@ func draw(to io.Writer, r *history.Result) error {
 	for _, s := range r.Stalls {
 		p.f(`<rect x="%.1f" y="%d" width="%.1f" height="6" fill="black"/>`+"\n", x(s.From), height-bottom, max(1, x(s.Until)-x(s.From)))
 	}
+	for _, s := range r.Late {
+		p.f(`<rect x="%.1f" y="%d" width="%.1f" height="4" fill="#777"/>`+"\n", x(s.From), height-bottom+8, max(1, x(s.Until)-x(s.From)))
+	}
 	bars(p, r)
 	for i := range 6 {
 		at := end * history.Micros(i) / 5

@@ -22,7 +22,9 @@ const mixSpan = 5 * time.Second
 // single is one fault of a mix.
 type single struct {
 	what   string
-	node   int // whose process is touched; -1: none
+	node   int  // whose process is touched; -1: none
+	shaky  bool // nodes fall silent again and again while it lasts
+	loses  bool // the node takes what it counted with it, where its heir is away too
 	after  time.Duration
 	hold   time.Duration
 	breaks func(context.Context) error
@@ -32,31 +34,28 @@ type single struct {
 // mix draws two to five faults that overlap as they will. A process is touched
 // by one fault at a time.
 func (s *stage) mix() fault {
-	allows := history.Allows{Closed: 1, Local: 4, Open: 6}
 	var all []single
 	var what []string
-	left := false
+	leaves, cuts, losses := 0, 0, 0
 	busy := make([]sync.Mutex, s.size)
 	for range 2 + s.rng.IntN(4) {
 		f := s.single()
-		leave := strings.HasPrefix(f.what, "leave")
-		if strings.HasPrefix(f.what, "kill") || leave && left {
-			// Its heir may be away, or cut off, when it dies; and who leaves when the
-			// others have left too has nobody to hand over to.
-			allows.Closed++
-			allows.Local++
-			allows.Open++
+		switch {
+		case f.node < 0:
+			cuts++
+		case strings.HasPrefix(f.what, "leave"):
+			leaves++
+			f.loses = leaves > 1
 		}
-		left = left || leave
+		if f.loses {
+			losses++
+		}
 		all = append(all, f)
 		what = append(what, f.what)
 	}
-	gone := 0
-	if left {
-		gone = 1
-	}
+	gone := min(leaves, 1)
 	return fault{
-		what: strings.Join(what, "; "), allows: allows, gone: gone, nodes: s.everyone(), mends: nothing,
+		what: strings.Join(what, "; "), allows: mixed(s.size, cuts, losses), gone: gone, nodes: s.everyone(), mends: nothing,
 		breaks: func(ctx context.Context) error {
 			errs := make([]error, len(all))
 			var doing sync.WaitGroup
@@ -68,6 +67,16 @@ func (s *stage) mix() fault {
 			return errors.Join(errors.Join(errs...), s.Heal(ctx))
 		},
 	}
+}
+
+// mixed is what a mix may admit. Each fault of links may leave one counter more, but
+// there are no more of them than members that can own. When a process ends its heir may
+// be away, or cut off; and who leaves when the others have left too has nobody to hand
+// over to: then a counter begins anew. An owner whose heir is paused or cut off answers
+// up to its share without it, which a takeover then forgets.
+func mixed(size, cuts, losses int) history.Allows {
+	times := float64(min(1+cuts, size) + losses)
+	return history.Allows{Closed: float64(1 + losses), Local: times, Open: times, Losses: losses, Raised: true}
 }
 
 // do does one fault of a mix.
@@ -83,6 +92,7 @@ func (s *stage) do(ctx context.Context, f single, busy []sync.Mutex) error {
 	err := errors.Join(f.breaks(ctx), fleet.Wait(ctx, f.hold))
 	err = errors.Join(err, f.mends(ctx)) // also when interrupted: nobody stays paused
 	part.Until = s.now()
+	part.Takeovers, part.Loses = (&fault{shaky: f.shaky}).takeovers(part.Until-part.At), f.loses
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parts = append(s.parts, part)
@@ -102,7 +112,7 @@ func (s *stage) single() single {
 	}
 	switch draw {
 	case 0:
-		f.what, f.breaks, f.mends = "kill "+n.Name, n.Kill, n.Start
+		f.what, f.breaks, f.mends, f.loses = "kill "+n.Name, n.Kill, n.Start, true
 	case 1:
 		f.what, f.breaks, f.mends = "pause "+n.Name, n.Pause, n.Resume
 	case 2:
@@ -110,9 +120,11 @@ func (s *stage) single() single {
 	case 3:
 		return s.mixLinks(f, "cut off "+n.Name, netlab.Link{Cut: true}, n)
 	case 4:
+		f.shaky = true
 		l := netlab.Link{Loss: 0.01 + 0.29*s.rng.Float64(), Duplicate: 0.1, Reorder: 0.2}
 		return s.mixLinks(f, n.Name+" with "+l.String(), l, n)
 	case 5:
+		f.shaky = true
 		d := s.between(10*time.Millisecond, 200*time.Millisecond).Round(time.Millisecond)
 		l := netlab.Link{Delay: d, Jitter: d / 2}
 		return s.mixLinks(f, n.Name+" with "+l.String(), l, n)

@@ -38,8 +38,10 @@ func (s *stage) links(f fault, set func(from, to int) (netlab.Link, bool)) fault
 
 // apart cuts the links of one node.
 func (s *stage) apart(n int, hold time.Duration) fault {
+	allows := split()
+	allows.Split = true
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: split(), nodes: []int{n}, hold: hold,
+		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: allows, nodes: []int{n}, hold: hold,
 	}, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == n || to == n })
 }
 
@@ -86,7 +88,7 @@ func (s *stage) deaf() fault {
 
 // everywhere is a fault of all links alike.
 func (s *stage) everywhere(l netlab.Link) fault {
-	f := fault{what: "all links: " + l.String(), allows: split(), hold: s.between(3*time.Second, 5*time.Second)}
+	f := fault{what: "all links: " + l.String(), allows: split(), shaky: true, hold: s.between(3*time.Second, 5*time.Second)}
 	for i := range s.size {
 		f.nodes = append(f.nodes, i)
 	}

@@ -50,7 +50,7 @@ func (s *stage) kill() fault {
 // lagging has keys used up before their copies come, and copies come late where
 // links can be.
 func (s *stage) lagging(f fault) fault {
-	f.hot, f.allows.ByPolicy = true, 0
+	f.hot, f.allows.ByPolicy, f.allows.Within = true, 0, 0
 	if s.Lacks(fleet.Shapes) != "" {
 		return f
 	}
@@ -81,7 +81,7 @@ func (s *stage) pause() fault {
 	n := s.any()
 	hold := s.between(time.Second, 10*time.Second)
 	return fault{
-		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: crash(), nodes: []int{n.Index}, hold: hold,
+		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: paused(), nodes: []int{n.Index}, hold: hold,
 		breaks: n.Pause,
 		mends:  n.Resume,
 	}
@@ -90,7 +90,7 @@ func (s *stage) pause() fault {
 func (s *stage) starved() fault {
 	n := s.any()
 	return fault{
-		what: "starve " + n.Name, allows: crash(), nodes: []int{n.Index},
+		what: "starve " + n.Name, allows: crash(), shaky: true, nodes: []int{n.Index},
 		breaks: n.Starve,
 		mends:  nothing,
 	}

@@ -40,6 +40,8 @@ type fault struct {
 	hold   time.Duration
 	hot    bool                            // clients use up keys faster than a copy can be told
 	cold   bool                            // there are keys that are left alone while it lasts
+	shaky  bool                            // nodes fall silent again and again while it lasts
+	parts  int                             // how many times something is broken; 0: once
 	gone   int                             // how many nodes may have left in good order at a time
 	first  func(ctx context.Context) error // before clients ask; nil: nothing
 	away   *fleet.Node                     // which first leaves out of reach
@@ -66,10 +68,40 @@ type stage struct {
 func exactly() history.Allows { return history.Allows{Closed: 1, Local: 1, Open: 1, Exact: true} }
 func crash() history.Allows   { return history.Allows{Closed: 1, Local: 1, Open: 1} }
 func split() history.Allows   { return history.Allows{Closed: 1, Local: 2, Open: 2} }
-func loss() history.Allows    { return history.Allows{Closed: 2, Local: 2, Open: 2, Lost: true} }
+func loss() history.Allows    { return history.Allows{Closed: 2, Local: 2, Open: 2, Losses: 1} }
 
 // found is a crash, or a broken link, that is found out soon.
-func found() history.Allows { return history.Allows{Closed: 1, Local: 1, Open: 1, ByPolicy: 16} }
+func found() history.Allows {
+	return history.Allows{Closed: 1, Local: 1, Open: 1, ByPolicy: 16, Within: within}
+}
+
+// paused is a crash whose clients wait for as long as it lasts.
+func paused() history.Allows { return history.Allows{Closed: 1, Local: 1, Open: 1, Within: within} }
+
+// within is how long nodes that a crash, a pause or a broken link does not touch may still
+// fail to answer. An heir is asked after 80 ms and claims within 100 ms; who is neither
+// owner nor heir is in the ring for 2.4 s at worst, until gossip knows, and then each
+// view owner asks and claims once more. The last check ends at its deadline of 300 ms.
+const within = history.Micros(3 * time.Second / time.Microsecond)
+
+// How many takeovers of one key something that breaks may cause. Its heir takes over
+// when the owner is gone, silent or cut off, and whoever comes back is handed the key in
+// good order; but what comes back at once, or is mended, may be taken for gone by
+// some once more. Where nodes fall silent again and again, each takeover needs 80 ms of silence, a
+// claim of up to 100 ms and a new heir with a whole copy.
+const (
+	takeoversEach      = 2
+	takeoversPerSecond = 4
+)
+
+// takeovers is how many takeovers of one key a fault that lasted so long may cause.
+func (f *fault) takeovers(lasted history.Micros) int {
+	n := takeoversEach * max(1, f.parts)
+	if f.shaky {
+		n += int(takeoversPerSecond * lasted.Duration().Seconds())
+	}
+	return n
+}
 
 // between draws a duration.
 func (s *stage) between(least, most time.Duration) time.Duration {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
 )
 
@@ -83,5 +84,40 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("%q (%q) cannot be a scenario's name", s.Name, s.About)
 		}
 		seen[s.Name] = true
+	}
+}
+
+// TestTakeoversOfAFault: what is broken once costs a key little, however long it lasts.
+func TestTakeoversOfAFault(t *testing.T) {
+	for _, row := range []struct {
+		f     fault
+		lasts history.Micros
+		want  int
+	}{
+		{fault{}, 30_000_000, takeoversEach},
+		{fault{parts: 2}, 1_000_000, 2 * takeoversEach},
+		{fault{shaky: true}, 3_000_000, takeoversEach + 3*takeoversPerSecond},
+	} {
+		if got := row.f.takeovers(row.lasts); got != row.want {
+			t.Errorf("%+v: %d, want %d", row.f, got, row.want)
+		}
+	}
+}
+
+// TestMixesAllowNoMoreThanTheirFaults do.
+func TestMixesAllowNoMoreThanTheirFaults(t *testing.T) {
+	for _, row := range []struct {
+		cuts, losses int
+		want         history.Allows
+	}{
+		{0, 0, history.Allows{Closed: 1, Local: 1, Open: 1}},
+		{0, 2, history.Allows{Closed: 3, Local: 3, Open: 3, Losses: 2}},
+		{1, 0, history.Allows{Closed: 1, Local: 2, Open: 2}},
+		{5, 1, history.Allows{Closed: 2, Local: 4, Open: 4, Losses: 1}},
+	} {
+		row.want.Raised = true
+		if got := mixed(3, row.cuts, row.losses); got != row.want {
+			t.Errorf("%d cuts, %d losses: %+v, want %+v", row.cuts, row.losses, got, row.want)
+		}
 	}
 }

@@ -21,10 +21,6 @@ const (
 	places = size + 1                // one is free to join
 )
 
-// ErrUnsettled is among the violations of a trial after which the nodes did not
-// become one cluster again. No client saw it.
-var ErrUnsettled = errors.New("after all was mended")
-
 // Fleet starts the processes that a scenario needs, and waits until they are one
 // cluster.
 func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
@@ -47,7 +43,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules()}
 	broken := s.make(st)
 	if f.Lacks(fleet.Shapes) != "" {
-		broken.allows.ByPolicy = 0 // only in namespaces is it known how soon a fault is felt
+		broken.allows.ByPolicy, broken.allows.Within = 0, 0 // only in namespaces is it known how soon a fault is felt
 	}
 	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules}
 	if broken.first != nil {
@@ -55,7 +51,6 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 			return nil, err
 		}
 	}
-	late := f.Late(ctx)
 	l := load.Start(ctx, f, st.rules, fmt.Sprintf("%s-%d", s.Name, seed), seed, pause)
 	if broken.hot {
 		l.Heat(ctx)
@@ -71,10 +66,12 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 			st.cold = l.Cold(ctx, st.but(broken.away))
 		}
 		fault.At = l.Now()
-		if err := errors.Join(broken.breaks(ctx), fleet.Wait(ctx, broken.hold)); err != nil {
+		err := broken.breaks(ctx)
+		fault.Broken = l.Now()
+		if err := errors.Join(err, fleet.Wait(ctx, broken.hold)); err != nil {
 			return err
 		}
-		err := broken.mends(ctx)
+		err = broken.mends(ctx)
 		fault.Until = l.Now()
 		if err != nil {
 			return err
@@ -83,6 +80,8 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 			return err // which says nothing of the nodes
 		} else if unsettled = err; err == nil {
 			fault.Settled = l.Now()
+		} else {
+			h.Unsettled = unsettled.Error()
 		}
 		if broken.cold {
 			st.cold.UseUp(ctx, st.but(nil))
@@ -90,17 +89,19 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		return fleet.Wait(ctx, tail)
 	}()
 	l.Stop(h)
-	h.Late = max(0, f.Late(ctx)-late)
 	if len(st.parts) > 0 { // the last of a mix is followed by peace
 		last := &st.parts[len(st.parts)-1]
 		last.Settled = fault.Settled
 		h.Faults = st.parts
 	} else {
+		fault.Takeovers, fault.Loses = broken.takeovers(fault.Until-fault.At), broken.allows.Losses > 0
 		h.Faults = append(h.Faults, fault)
 	}
 	r := history.Judge(h)
-	if unsettled != nil {
-		r.Violations = append(r.Violations, fmt.Errorf("%w: %w", ErrUnsettled, unsettled))
+	for i, v := range r.Violations {
+		if errors.Is(v, history.ErrUnsettled) { // with what is behind its text
+			r.Violations[i] = fmt.Errorf("%w: %w", history.ErrUnsettled, unsettled)
+		}
 	}
 	return r, err
 }

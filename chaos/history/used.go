@@ -1,0 +1,158 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+const (
+	// leastUsed is the part of what one counter would admit of the same checks that a
+	// cluster must admit of them, in percent. What is missing are checks that arrived
+	// in another order than they returned in.
+	leastUsed = 95
+	// leastUsedSeveral is that of checks of several keys, which reservations of others
+	// deny for a moment.
+	leastUsedSeveral = 85
+	// leastDemand is how many units that must be, for a part of them to mean something.
+	leastDemand = 40
+)
+
+// Used is what was admitted of a rule while nothing was broken.
+type Used struct {
+	Rule    string
+	Several bool
+	// Admitted by owners and heirs, and by One counter for each key, of the same checks.
+	Admitted, One int
+}
+
+// Percent is what was admitted of what one counter would have, 100 where it would
+// have admitted too little to tell.
+func (u *Used) Percent() int {
+	if u.One < leastDemand {
+		return 100
+	}
+	return 100 * u.Admitted / u.One
+}
+
+// least is what Percent must be.
+func (u *Used) least() int {
+	if u.Several {
+		return leastUsedSeveral
+	}
+	return leastUsed
+}
+
+// Used returns rules of which too little was admitted while nothing was broken: a
+// limiter that denies too much breaks no bound.
+func (h *History) Used() []error {
+	var out []error
+	for _, u := range h.Uses() {
+		if least := u.least(); u.Percent() < least {
+			out = append(out, fmt.Errorf("%s: %d admitted while nothing was broken, %d %% of the %d that one counter of each key admits of the same checks: at least %d %%",
+				u.Rule, u.Admitted, u.Percent(), u.One, least))
+		}
+	}
+	return out
+}
+
+// Uses returns for each rule what was admitted while nothing was broken: before the
+// first fault, and from when all had settled after the last. Times in which something
+// stood still, or shortly after, are left out.
+func (h *History) Uses() []Used {
+	c := h.court()
+	var calm []Span
+	began := h.End
+	for i := range c.troubles {
+		if t := &c.troubles[i]; t.fault != nil {
+			began = min(began, t.From)
+		}
+	}
+	calm = append(calm, Span{0, began})
+	if settled := h.settled(); settled > began {
+		calm = append(calm, Span{settled, h.End})
+	}
+	out := make([]Used, len(h.Rules))
+	for i := range h.Rules {
+		out[i].Rule, out[i].Several = h.Rules[i].Name, h.Rules[i].Several
+	}
+	for _, s := range calm {
+		if c.stalled(s.From, s.Until) {
+			continue
+		}
+		for i := range h.Rules {
+			admitted, one := h.replay(&h.Rules[i], s)
+			out[i].Admitted += admitted
+			out[i].One += one
+		}
+	}
+	return out
+}
+
+// replay returns what was admitted of a rule in a time, and what one counter of each
+// key admits of the same checks in the order in which they returned, after all that
+// may have been charged before.
+func (h *History) replay(r *Rule, in Span) (admitted, one int) {
+	var ops []*Op
+	for i := range h.Ops {
+		if o := &h.Ops[i]; o.Rule == r.Name && o.Return < in.Until && o.Outcome != Refused {
+			ops = append(ops, o)
+		}
+	}
+	slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Return, b.Return) })
+	counters := make(map[string]*tally)
+	for _, o := range ops {
+		room := true
+		for _, key := range o.Keys {
+			if counters[key] == nil {
+				counters[key] = new(tally)
+			}
+			room = counters[key].room(r, o.Return) && room
+		}
+		units := 0
+		switch {
+		case !o.Counted():
+			units = 2 // nobody knows, and it may have been asked of two
+		case o.Call < in.From && o.Outcome == Allowed:
+			units = 1
+		case o.Call >= in.From && room:
+			units = 1
+			one++
+		}
+		if o.Call >= in.From && o.Counted() && o.Outcome == Allowed {
+			admitted++
+		}
+		for _, key := range o.Keys {
+			counters[key].charge(r, o.Return, units)
+		}
+	}
+	return admitted, one
+}
+
+// tally is one counter.
+type tally struct {
+	log   []Micros // of a window: when units were charged, the oldest first
+	level int64    // of a bucket, in units times its window
+	at    Micros   // when that was so
+}
+
+// room tells whether one more unit is admitted at an instant.
+func (t *tally) room(r *Rule, at Micros) bool {
+	if r.Burst > 0 {
+		t.level = max(0, t.level-int64(r.Limit)*int64(at-t.at))
+		t.at = at
+		return t.level+int64(r.Window) <= int64(r.Burst)*int64(r.Window)
+	}
+	for len(t.log) > 0 && t.log[0] <= at-r.Window {
+		t.log = t.log[1:]
+	}
+	return len(t.log) < r.Limit
+}
+
+// charge charges units at the instant at which was asked for room.
+func (t *tally) charge(r *Rule, at Micros, units int) {
+	t.level += int64(units) * int64(r.Window)
+	for range units {
+		t.log = append(t.log, at)
+	}
+}

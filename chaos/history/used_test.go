@@ -1,0 +1,148 @@
+package history
+
+import (
+	"strings"
+	"testing"
+)
+
+// asks adds checks of a rule for so long, 10 ms apart, of which one in every so many
+// that one counter would admit is denied all the same; 0: none is.
+func (p *plant) asks(rule string, span Micros, denied int, keys ...string) *plant {
+	i := 0
+	for p.Rules[i].Name != rule {
+		i++
+	}
+	counters := make([]tally, len(keys))
+	given := 0
+	for end := p.now + span; p.now < end; p.now += 10 * ms {
+		o := Op{Call: p.now, Return: p.now + ms, Rule: rule, Outcome: Denied, Source: SourceOwner, Keys: keys, Owners: make([]string, len(keys))}
+		room := true
+		for j := range counters {
+			o.Owners[j] = "a"
+			room = counters[j].room(&p.Rules[i], o.Return) && room
+		}
+		if room {
+			given++
+			if denied == 0 || given%denied != 0 {
+				o.Outcome = Allowed
+			}
+			for j := range counters {
+				counters[j].charge(&p.Rules[i], o.Return, 1)
+			}
+		}
+		p.Ops = append(p.Ops, o)
+	}
+	p.End = p.now
+	return p
+}
+
+// TestALimitIsUsedUp: where more is asked for than a limit admits, and nothing is broken,
+// nearly all of it is admitted.
+func TestALimitIsUsedUp(t *testing.T) {
+	for _, rule := range []string{"window", "bucket", "closed"} {
+		for denied, want := range map[int]int{0: 0, 30: 0, 10: 1} {
+			p := planted(once()).asks(rule, 6*second, denied, "k")
+			if got := p.Used(); len(got) != want || want > 0 && !strings.Contains(got[0].Error(), rule+": ") {
+				t.Errorf("%s, one in %d denied: found %v", rule, denied, got)
+			}
+		}
+	}
+	// Several keys are denied a little more often, by the reservations of others.
+	for denied, want := range map[int]int{10: 0, 5: 1} {
+		p := planted(once())
+		p.Rules = append(p.Rules, Rule{Name: "several", Limit: 20, Window: 2 * second, Policy: "closed", Several: true})
+		if got := p.asks("several", 6*second, denied, "k", "l").Used(); len(got) != want {
+			t.Errorf("several, one in %d denied: found %v", denied, got)
+		}
+	}
+}
+
+// TestOnlyCalmTimesAreUsedUp: what is denied while something is broken or stands still says
+// nothing, and what was charged before counts.
+func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		make func(p *plant)
+		want int
+	}{
+		{"nothing is broken", func(*plant) {}, 1},
+		{"something is, from the beginning", func(p *plant) { p.Faults[0] = Fault{At: 0, Until: second, Nodes: []int{1}} }, 0},
+		{"something was", func(p *plant) { p.Faults[0] = Fault{At: 0, Until: ms, Settled: 2 * ms, Nodes: []int{1}} }, 1},
+		{"the machine stood still", func(p *plant) { p.Stalls = []Span{{second, second + 60*ms}} }, 0},
+		{"a node stood still", func(p *plant) { p.Late = []Late{{Node: 1, Span: Span{second, second + 60*ms}}} }, 0},
+	} {
+		p := planted(once()).asks("window", 6*second, 5, "k")
+		row.make(p)
+		if got := p.Used(); len(got) != row.want {
+			t.Errorf("%s: found %v", row.name, got)
+		}
+	}
+	// A window that was used up before all had settled has no room after it.
+	p := planted(once()).allowed(20, "window", "a")
+	p.Faults[0] = Fault{At: 0, Until: ms, Settled: p.now, Nodes: []int{1}}
+	p.answers(100, "window", Denied, SourceOwner, "a")
+	p.End = p.now
+	if u := p.Uses()[0]; u.One != 0 {
+		t.Errorf("%d would be admitted of a window that is full", u.One)
+	}
+}
+
+// TestABucketIsExact: not one unit more than its burst and its rate, and no denial
+// of one that cannot be full.
+func TestABucketIsExact(t *testing.T) {
+	for n, want := range map[int]string{1: "", 2: "22 admitted"} {
+		// The first and the last are 100 to 102 ms apart: one unit comes back.
+		p := planted(once()).allowed(20, "bucket", "a")
+		p.now = 100 * ms
+		for i := range p.Ops {
+			p.Ops[i].Call, p.Ops[i].Return = 0, ms
+		}
+		p.allowed(n, "bucket", "a")
+		p.Ops[len(p.Ops)-1].Call, p.Ops[len(p.Ops)-1].Return = 100*ms, 101*ms
+		if got := told(p); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%d more: found %q, want %q", n, got, want)
+		}
+	}
+	for wait, want := range map[Micros]string{0: "", 95 * ms: "", 105 * ms: "at most 19 of the bucket's 20"} {
+		p := planted(once()).allowed(20, "bucket", "a")
+		for i := range p.Ops {
+			p.Ops[i].Call, p.Ops[i].Return = 0, ms
+		}
+		p.now = ms + wait
+		if got := told(p.answers(1, "bucket", Denied, SourceOwner, "a")); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("denied after %v: found %q, want %q", wait.Duration(), got, want)
+		}
+	}
+}
+
+// TestSeveralByPolicy: a check of several keys is denied under `closed` as soon as one of them
+// cannot be asked for; else each node's share is all that comes on top.
+func TestSeveralByPolicy(t *testing.T) {
+	with := func(policy string, byPolicy, byOwner int) *plant {
+		p := planted(once())
+		p.Rules = []Rule{{Name: "several", Limit: 20, Window: 2 * second, Policy: policy, Several: true}}
+		for i := range byPolicy + byOwner {
+			source := SourceOwner
+			if i < byPolicy {
+				source = "fallback_local"
+			}
+			p.Ops = append(p.Ops, Op{Call: p.now, Return: p.now + ms, Rule: "several", Outcome: Allowed, Source: source, Keys: []string{"ip x", "user y"}})
+			p.now += 10 * ms
+		}
+		return p
+	}
+	for _, row := range []struct {
+		policy            string
+		byPolicy, byOwner int
+		want              string
+	}{
+		{"closed", 0, 20, ""},
+		{"closed", 1, 0, "the policy of node 0 admitted 1"},
+		{"local", 10, 16, ""}, // of the ten the owners counted four
+		{"local", 10, 17, "27 admitted by owners, heirs and policies"},
+	} {
+		if got := told(with(row.policy, row.byPolicy, row.byOwner)); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+			t.Errorf("%s, %d by policy, %d by owners: found %q, want %q", row.policy, row.byPolicy, row.byOwner, got, row.want)
+		}
+	}
+}
