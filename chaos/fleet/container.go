@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,17 +156,45 @@ func (b *container) leave(ctx context.Context) error {
 
 // starve bounds the container's processor time by its cgroup: a fifth of each
 // 100 ms.
-func (b *container) starve(ctx context.Context, slices int) error {
+func (b *container) starve(ctx context.Context, periods int) (doubt, err error) {
 	const period = 100_000 // microseconds
 	limit := func(ctx context.Context, quota int) error {
 		return b.do(ctx, "update", "--cpu-period", strconv.Itoa(period), "--cpu-quota", strconv.Itoa(quota))
 	}
+	pid, _ := b.process()
+	before, doubt := throttled(pid)
 	if err := limit(ctx, period/5); err != nil {
-		return err
+		return nil, err
 	}
-	err := Wait(ctx, time.Duration(slices)*period*time.Microsecond)
-	if e := limit(context.WithoutCancel(ctx), -1); e != nil {
-		return e
+	err = Wait(ctx, time.Duration(periods)*period*time.Microsecond)
+	after, again := throttled(pid)
+	if doubt == nil {
+		doubt = again
 	}
-	return err
+	if doubt == nil && after == before {
+		doubt = errors.New("the kernel never let it wait for its quota")
+	}
+	return doubt, errors.Join(err, limit(context.WithoutCancel(ctx), -1))
+}
+
+// throttled is how often the cgroup of a process had no processor time left.
+func throttled(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		of := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		if len(of) < 3 || of[1] != "" && !slices.Contains(strings.Split(of[1], ","), "cpu") {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", of[1], of[2], "cpu.stat"))
+		if err != nil {
+			continue // of a hierarchy that has no such controller
+		}
+		if m := regexp.MustCompile(`(?m)^nr_throttled (\d+)$`).FindSubmatch(stat); m != nil {
+			return strconv.Atoi(string(m[1]))
+		}
+	}
+	return 0, errors.New("the kernel does not say how often its cgroup had no processor time left")
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,6 +85,7 @@ func (s *containers) table(to int) string {
 				fmt.Fprintf(&b, "-A INPUT -s %s -p %s --sport %d -j DROP\n", host, over, port)
 			}
 		}
+		fmt.Fprintf(&b, "-A INPUT -s %s -j ACCEPT\n", host) // which the kernel counts
 	}
 	b.WriteString("COMMIT\n")
 	return b.String()
@@ -107,7 +110,60 @@ func (b *container) filter(ctx context.Context) error {
 	return err
 }
 
+// restore tells the kernel what is dropped from now on.
 func (b *container) restore(ctx context.Context, pid int) error {
+	return b.within(pid, func() error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "iptables-restore")
+		cmd.Stdin = strings.NewReader(b.at.table(b.index))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("iptables-restore in the network of %s: %w: %s", b.name, err, out)
+		}
+		return nil
+	})
+}
+
+// counts asks the kernel of who was to hear less how many packets it dropped since it
+// was told to, and how many not.
+func (s *containers) counts(ctx context.Context, from, to int) (c netlab.Counts, err error) {
+	b := s.nodes[to]
+	_, host := s.nodes[from].process()
+	pid, _ := b.process()
+	if pid == 0 || host == "" {
+		return c, nil
+	}
+	b.filtering.Lock()
+	defer b.filtering.Unlock()
+	err = b.within(pid, func() error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, "iptables-save", "-c", "-t", "filter").Output()
+		if err != nil {
+			return fmt.Errorf("iptables-save in the network of %s: %w", b.name, err)
+		}
+		c, err = counted(string(out), host)
+		return err
+	})
+	return c, err
+}
+
+// counted reads, of what iptables-save -c says, what became of the packets of a host.
+func counted(saved, host string) (c netlab.Counts, err error) {
+	for _, m := range regexp.MustCompile(`(?m)^\[(\d+):\d+\] -A INPUT -s `+regexp.QuoteMeta(host)+`(?:/32)? .*-j (DROP|ACCEPT)$`).FindAllStringSubmatch(saved, -1) {
+		n, e := strconv.ParseUint(m[1], 10, 64)
+		err = errors.Join(err, e)
+		if m[2] == "DROP" {
+			c.Dropped += n
+		} else {
+			c.Carried += n
+		}
+	}
+	return c, err
+}
+
+// within calls f in the network of a container's process.
+func (b *container) within(pid int, f func() error) error {
 	// An engine of another machine, or in a virtual one, has other processes.
 	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
@@ -120,14 +176,5 @@ func (b *container) restore(ctx context.Context, pid int) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(space.Do(func() error {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, "iptables-restore")
-		cmd.Stdin = strings.NewReader(b.at.table(b.index))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("iptables-restore in the network of %s: %w: %s", b.name, err, out)
-		}
-		return nil
-	}), space.Close())
+	return errors.Join(space.Do(f), space.Close())
 }

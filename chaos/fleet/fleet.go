@@ -57,6 +57,7 @@ type Fleet struct {
 	site   site
 	client *http.Client
 	nodes  []*Node
+	notes  notes
 }
 
 // New makes the network and starts the nodes. Close ends all of it.
@@ -112,11 +113,17 @@ func (f *Fleet) SetRules(rules string) error {
 
 // Set says what happens from now on to what one node sends another.
 func (f *Fleet) Set(ctx context.Context, from, to int, l netlab.Link) error {
+	f.said(from, to, l)
 	return f.site.set(ctx, from, to, l)
 }
 
 // Heal makes all links whole.
-func (f *Fleet) Heal(ctx context.Context) error { return f.site.heal(ctx) }
+func (f *Fleet) Heal(ctx context.Context) error {
+	f.notes.mu.Lock()
+	clear(f.notes.links)
+	f.notes.mu.Unlock()
+	return f.site.heal(ctx)
+}
 
 // errNoRedis: only processes in namespaces have one.
 var errNoRedis = errors.New("the fleet has no Redis")
@@ -129,10 +136,13 @@ func (f *Fleet) SetRedis(ctx context.Context, l netlab.Link) error {
 	}
 	var err error
 	for i := range f.nodes {
-		err = errors.Join(err, s.set(ctx, i, s.redisPlace(), l), s.set(ctx, s.redisPlace(), i, l))
+		err = errors.Join(err, f.Set(ctx, i, s.redisPlace(), l), f.Set(ctx, s.redisPlace(), i, l))
 	}
 	return err
 }
+
+// RedisPlace is the number that Redis has among the links.
+func (f *Fleet) RedisPlace() int { return f.config.Nodes }
 
 // StartRedis starts the redis-server again, empty.
 func (f *Fleet) StartRedis(ctx context.Context) error {

@@ -44,6 +44,8 @@ type site interface {
 	// whole.
 	set(ctx context.Context, from, to int, l netlab.Link) error
 	heal(ctx context.Context) error
+	// counts tells what became of what one node sent another.
+	counts(ctx context.Context, from, to int) (netlab.Counts, error)
 	// keep writes the nodes' logs to the fleet's directory, unless they are there.
 	keep(ctx context.Context) error
 	// close takes all of it away, also nodes that still run.
@@ -64,6 +66,7 @@ type body interface {
 	resume(ctx context.Context) error
 	// leave ends it by SIGTERM, and returns when it is gone.
 	leave(ctx context.Context) error
-	// starve leaves it a fifth of one processor for about so many slices of 100 ms.
-	starve(ctx context.Context, slices int) error
+	// starve leaves it a fifth of one processor for about so many slices of 100 ms. A
+	// doubt is why that cannot be seen of the processor time that it got.
+	starve(ctx context.Context, slices int) (doubt, err error)
 }

@@ -29,6 +29,7 @@ type Node struct {
 
 // Start starts the node.
 func (n *Node) Start(ctx context.Context) error {
+	n.fleet.up(n.Index)
 	return n.body.start(ctx, int(n.runs.Add(1)))
 }
 
@@ -54,19 +55,28 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// Kill ends the node without a word, as kill -9 does.
+// Kill ends the node without a word, as kill -9 does, and returns when it is gone.
 func (n *Node) Kill(ctx context.Context) error {
 	if err := n.EndedByItself(ctx); err != nil {
 		return err
 	}
-	return n.body.kill(ctx)
+	err := n.body.kill(ctx)
+	n.fleet.down(n.Index, "killed")
+	return err
 }
 
 // Pause stops the node, Resume lets it go on.
-func (n *Node) Pause(ctx context.Context) error { return n.body.pause(ctx) }
+func (n *Node) Pause(ctx context.Context) error {
+	err := n.body.pause(ctx)
+	n.fleet.down(n.Index, "paused")
+	return err
+}
 
 // Resume lets a node go on that was paused, also when the run is over.
-func (n *Node) Resume(ctx context.Context) error { return n.body.resume(context.WithoutCancel(ctx)) }
+func (n *Node) Resume(ctx context.Context) error {
+	n.fleet.up(n.Index)
+	return n.body.resume(context.WithoutCancel(ctx))
+}
 
 // Leave ends the node in good order, and returns when it is gone.
 func (n *Node) Leave(ctx context.Context) error {
@@ -76,11 +86,18 @@ func (n *Node) Leave(ctx context.Context) error {
 	if err := n.body.leave(ctx); err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
+	n.fleet.down(n.Index, "told to leave")
 	return nil
 }
 
 // Starve leaves the node a fifth of a processor, in slices, for about 3 s.
-func (n *Node) Starve(ctx context.Context) error { return n.body.starve(ctx, 30) }
+func (n *Node) Starve(ctx context.Context) error {
+	doubt, err := n.body.starve(ctx, 30)
+	if doubt != nil {
+		n.fleet.Doubt(fmt.Errorf("%s was to be starved: %w", n.Name, doubt))
+	}
+	return err
+}
 
 // URL is where clients ask the node.
 func (n *Node) URL() string { return n.url }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"time"
 
 	"github.com/weirlimit/weir/chaos/netlab"
 )
@@ -56,4 +58,21 @@ func (p *process) kill() error {
 	}
 	<-p.done
 	return nil
+}
+
+// cpuTime is how long the threads of a process have had a processor, 0 where the
+// kernel does not say.
+func cpuTime(pid int) (sum time.Duration) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is right
+	for _, t := range tasks {
+		text, err := os.ReadFile(t)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		var ns int64
+		if _, err := fmt.Sscan(string(text), &ns); err == nil {
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
 }

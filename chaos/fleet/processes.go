@@ -143,6 +143,13 @@ func (s *processes) heal(context.Context) error {
 	return nil
 }
 
+func (s *processes) counts(_ context.Context, from, to int) (netlab.Counts, error) {
+	if s.lab == nil {
+		return netlab.Counts{}, errors.New("on loopback there are no links")
+	}
+	return s.lab.Counts(from, to), nil
+}
+
 // keep has nothing to do: processes write their logs themselves.
 func (*processes) keep(context.Context) error { return nil }
 
@@ -262,14 +269,28 @@ func (p *program) leave(ctx context.Context) error {
 	}
 }
 
-func (p *program) starve(ctx context.Context, slices int) error {
+// mostStolen is which part of the time in which a program was stopped it may have
+// had a processor.
+const mostStolen = 0.05
+
+func (p *program) starve(ctx context.Context, slices int) (doubt, err error) {
+	var still, got time.Duration // how long it was stopped, and what processor time it got then
 	for range slices {
-		err := errors.Join(p.pause(ctx), Wait(ctx, 80*time.Millisecond), p.resume(ctx), Wait(ctx, 20*time.Millisecond))
-		if err != nil {
-			return err
+		if err := p.pause(ctx); err != nil {
+			return nil, err
+		}
+		began, had := time.Now(), cpuTime(p.now.Load().cmd.Process.Pid)
+		err := Wait(ctx, 80*time.Millisecond)
+		got += cpuTime(p.now.Load().cmd.Process.Pid) - had
+		still += time.Since(began)
+		if err := errors.Join(err, p.resume(ctx), Wait(ctx, 20*time.Millisecond)); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	if float64(got) > mostStolen*float64(still) {
+		doubt = fmt.Errorf("it was stopped for %v and had a processor for %v of it", still, got)
+	}
+	return doubt, nil
 }
 
 // Wait waits, unless the context ends before, which is an error.

@@ -159,6 +159,11 @@ type History struct {
 	Allows Allows  `json:"allows"`
 	Rules  []Rule  `json:"rules"`
 	Faults []Fault `json:"faults"`
+	// Downs are when nodes were not to answer, Wants the sources of answers that were
+	// to be seen, and Doubts is what cannot be seen to have happened of what was to.
+	Downs  []Down   `json:"downs,omitempty"`
+	Wants  []string `json:"wants,omitempty"`
+	Doubts []string `json:"doubts,omitempty"`
 	// End is when the clients stopped.
 	End Micros `json:"end"`
 	// Stalls are times in which the machine let the recorder itself wait for 50 ms

@@ -100,13 +100,21 @@ func TestLabCarriesDelaysAndCuts(t *testing.T) {
 	if _, ok := answered(t, c, patience); !ok {
 		t.Fatal("a whole link carries nothing")
 	}
+	before := l.Counts(0, 1)
 	l.Set(0, 1, Link{Delay: 60 * time.Millisecond})
 	if took, ok := answered(t, c, patience); !ok || took < 60*time.Millisecond {
 		t.Errorf("answered %v after %v, want no sooner than the delay of 60 ms", ok, took)
 	}
+	if did := l.Counts(0, 1).Since(before); did.Carried == 0 || did.Dropped > 0 || did.Held < time.Duration(did.Carried)*60*time.Millisecond {
+		t.Errorf("the switch counted %+v of frames that are 60 ms late", did)
+	}
+	before = l.Counts(0, 1)
 	l.Set(0, 1, Link{Blocked: []uint16{7000}})
 	if _, ok := answered(t, c, silence); ok {
 		t.Error("a blocked port is reached")
+	}
+	if did := l.Counts(0, 1).Since(before); did.Dropped == 0 {
+		t.Errorf("the switch counted %+v, and a port is blocked", did)
 	}
 	if _, ok := answered(t, other, patience); !ok {
 		t.Error("a port beside the blocked one is not reached")

@@ -57,9 +57,26 @@ const (
 // direction is one direction of a link as it is used. The switch's lock guards
 // it.
 type direction struct {
-	link Link
-	rng  *rand.Rand
-	free time.Time // when the bandwidth has room again
+	link   Link
+	rng    *rand.Rand
+	free   time.Time // when the bandwidth has room again
+	sent   uint64    // frames that were to be carried, twice or not
+	latest uint64    // of them, which arrived
+	counts Counts
+}
+
+// carried notes that a frame arrives.
+func (d *direction) carried(w *waiting) {
+	d.counts.Carried++
+	d.counts.Bytes += uint64(len(w.frame))
+	d.counts.Held += time.Since(w.came)
+	if w.again {
+		d.counts.Twice++
+	}
+	if w.nth < d.latest {
+		d.counts.Overtaken++
+	}
+	d.latest = max(d.latest, w.nth)
 }
 
 // fate returns when a frame of so many bytes arrives, each time that it does.

@@ -13,9 +13,26 @@ import (
 // counted.
 const mostQueued = 8192
 
-// Counts tells what a switch did with frames.
+// Counts tells what a switch did with the frames of one direction of a link.
 type Counts struct {
-	Carried, Dropped, Overflowed uint64
+	// Carried frames arrived, of which Twice a second time, and Overtaken after one
+	// that was sent later.
+	Carried, Twice, Overtaken uint64
+	// Dropped frames were lost, cut off or blocked, or found no bandwidth; Overflowed
+	// ones found no room in the switch.
+	Dropped, Overflowed uint64
+	// Bytes is the size of those that arrived, Held how long they were under way, in
+	// all.
+	Bytes uint64
+	Held  time.Duration
+}
+
+// Since returns what was done since there were so many.
+func (c Counts) Since(before Counts) Counts {
+	return Counts{
+		Carried: c.Carried - before.Carried, Twice: c.Twice - before.Twice, Overtaken: c.Overtaken - before.Overtaken,
+		Dropped: c.Dropped - before.Dropped, Overflowed: c.Overflowed - before.Overflowed, Bytes: c.Bytes - before.Bytes, Held: c.Held - before.Held,
+	}
 }
 
 // Switch carries frames between stations. It learns nothing: it is told which
@@ -25,7 +42,6 @@ type Switch struct {
 	seed     uint64
 	stations []*station
 	links    map[[2]int]*direction
-	counts   Counts
 	serving  sync.WaitGroup
 }
 
@@ -81,11 +97,11 @@ func (s *Switch) Heal() {
 	}
 }
 
-// Counts returns what was done so far.
-func (s *Switch) Counts() Counts {
+// Counts returns what was done so far to frames from one station to another.
+func (s *Switch) Counts(from, to int) Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.counts
+	return s.direction(from, to).counts
 }
 
 // Close closes the stations' devices and returns when nothing runs any more.
@@ -147,20 +163,22 @@ func (s *Switch) carry(from int, f *flow, frame []byte) {
 	if to < 0 {
 		return
 	}
-	at, times := s.direction(from, to).fate(now, len(frame), f)
+	d := s.direction(from, to)
+	at, times := d.fate(now, len(frame), f)
 	if times == 0 {
-		s.counts.Dropped++
+		d.counts.Dropped++
 		return
 	}
+	d.sent++
 	st := s.stations[to]
 	kept := append([]byte(nil), frame...)
 	for i := range times {
 		if len(st.queue) >= mostQueued {
-			s.counts.Overflowed++
+			d.counts.Overflowed++
 			return
 		}
 		st.sent++
-		heap.Push(&st.queue, waiting{at: at[i], order: st.sent, from: from, to: to, frame: kept})
+		heap.Push(&st.queue, waiting{at: at[i], order: st.sent, from: from, to: to, frame: kept, came: now, nth: d.sent, again: i > 0})
 	}
 	select {
 	case st.wake <- struct{}{}:
@@ -198,11 +216,12 @@ func (s *Switch) next(st *station) ([]byte, time.Duration) {
 			return nil, wait
 		}
 		heap.Pop(&st.queue)
-		if s.direction(w.from, w.to).link.Cut {
-			s.counts.Dropped++
+		d := s.direction(w.from, w.to)
+		if d.link.Cut {
+			d.counts.Dropped++
 			continue
 		}
-		s.counts.Carried++
+		d.carried(&w)
 		return w.frame, 0
 	}
 	return nil, time.Hour
@@ -214,6 +233,9 @@ type waiting struct {
 	order    uint64
 	from, to int
 	frame    []byte
+	came     time.Time
+	nth      uint64 // of its direction
+	again    bool   // it is the second of its kind
 }
 
 // queue is a heap of frames by when they are due, in the order of sending among

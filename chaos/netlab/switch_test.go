@@ -77,6 +77,19 @@ func frame(from, to uint16) []byte {
 	return b
 }
 
+// What arrives again, and what arrives after what was sent later, is counted.
+func TestCarried(t *testing.T) {
+	d := &direction{}
+	came := time.Now().Add(-time.Second)
+	for _, w := range []waiting{{nth: 1}, {nth: 3}, {nth: 3, again: true}, {nth: 2}, {nth: 4}} {
+		w.came = came
+		d.carried(&w)
+	}
+	if c := d.counts; c.Carried != 5 || c.Twice != 1 || c.Overtaken != 1 || c.Held < 5*time.Second {
+		t.Errorf("counted %+v, want 5, one of them twice, one overtaken, each a second under way", c)
+	}
+}
+
 func TestParse(t *testing.T) {
 	f, ok := parse(frame(40000, 7946))
 	if !ok || f.to != [6]byte{2, 0, 0, 0, 0, 2} {

@@ -130,22 +130,33 @@ func (s *stage) single() single {
 		return s.mixLinks(f, n.Name+" with "+l.String(), l, n)
 	default:
 		to := (n.Index + 1 + s.rng.IntN(s.size-1)) % s.size
-		f.node = -1
 		f.what = fmt.Sprintf("nothing from %s reaches node-%d", n.Name, to+1)
-		f.breaks = func(ctx context.Context) error { return s.Set(ctx, n.Index, to, netlab.Link{Cut: true}) }
-		f.mends = func(ctx context.Context) error { return s.Set(ctx, n.Index, to, netlab.Link{}) }
+		return s.setAndBack(f, netlab.Link{Cut: true}, func(a, b int) bool { return a == n.Index && b == to })
 	}
 	return f
 }
 
 // mixLinks is a fault of all links of one node.
 func (s *stage) mixLinks(f single, what string, l netlab.Link, n *fleet.Node) single {
-	set := func(ctx context.Context, l netlab.Link) error {
-		return s.set(ctx, func(from, to int) (netlab.Link, bool) { return l, from == n.Index || to == n.Index })
+	f.what = what
+	return s.setAndBack(f, l, func(from, to int) bool { return from == n.Index || to == n.Index })
+}
+
+// setAndBack is a fault of some links, which touches no process.
+func (s *stage) setAndBack(f single, l netlab.Link, which func(from, to int) bool) single {
+	f.node = -1
+	var w *watch
+	f.breaks = func(ctx context.Context) (err error) {
+		w, err = s.set(ctx, false, func(from, to int) (netlab.Link, bool) { return l, which(from, to) })
+		return err
 	}
-	f.node, f.what = -1, what
-	f.breaks = func(ctx context.Context) error { return set(ctx, l) }
-	f.mends = func(ctx context.Context) error { return set(ctx, netlab.Link{}) }
+	f.mends = func(ctx context.Context) error {
+		if w != nil {
+			s.Doubt(s.shown(ctx, w))
+		}
+		_, err := s.set(ctx, false, func(from, to int) (netlab.Link, bool) { return netlab.Link{}, which(from, to) })
+		return err
+	}
 	return f
 }
 

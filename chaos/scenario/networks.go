@@ -23,7 +23,7 @@ func networks() []Scenario {
 		{Name: "loss", About: "1 to 30 % of all frames lost", Needs: fleet.Shapes, make: (*stage).loss},
 		{Name: "delay", About: "50 to 500 ms of delay on all links", Needs: fleet.Shapes, make: (*stage).delay},
 		{Name: "disorder", About: "a fifth of the frames twice, a third in another order", Needs: fleet.Shapes, make: (*stage).disorder},
-		{Name: "narrow", About: "200 kB/s on all links", Needs: fleet.Shapes, make: (*stage).narrow},
+		{Name: "narrow", About: "20 to 100 kB/s on all links, of which nodes need 60 or so", Needs: fleet.Shapes, make: (*stage).narrow},
 		{Name: "gossip-blocked", About: "the gossip of one node blocked, the peers' streams open", Needs: fleet.Cuts, make: (*stage).gossipBlocked},
 		{Name: "peers-blocked", About: "the peers' streams of one node blocked, gossip open", Needs: fleet.Cuts, make: (*stage).peersBlocked},
 	}
@@ -31,8 +31,8 @@ func networks() []Scenario {
 
 // links is a fault of the links: set is asked for each direction.
 func (s *stage) links(f fault, set func(from, to int) (netlab.Link, bool)) fault {
-	f.breaks = func(ctx context.Context) error { return s.set(ctx, set) }
-	f.mends = func(ctx context.Context) error { return s.Heal(ctx) }
+	f.breaks = func(ctx context.Context) error { return s.breakLinks(ctx, true, set) }
+	f.mends = s.heal
 	return f
 }
 
@@ -111,7 +111,7 @@ func (s *stage) disorder() fault {
 }
 
 func (s *stage) narrow() fault {
-	return s.everywhere(netlab.Link{Bandwidth: 200_000})
+	return s.everywhere(netlab.Link{Bandwidth: 20_000 + s.rng.IntN(80_001)})
 }
 
 // blocked blocks a port of one node.

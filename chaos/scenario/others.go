@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
 )
 
@@ -14,8 +15,8 @@ import (
 func others() []Scenario {
 	wrong := []time.Duration{5 * time.Second, -5 * time.Second, 0, 2 * time.Second}
 	return []Scenario{
-		{Name: "clocks", About: "clocks 5 s ahead and 5 s behind, and a rolling restart", Clock: wrong, make: (*stage).rolling},
-		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Clock: wrong, make: (*stage).kill},
+		{Name: "clocks", About: "clocks 5 s ahead and 5 s behind, and a rolling restart", Clock: wrong, make: (*stage).clocks},
+		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Clock: wrong, make: (*stage).clocksKill},
 		{Name: "redis-cut", About: "counters in Redis, which no node reaches for 1 to 3 s", Needs: fleet.Redis, make: (*stage).redisCut},
 		{Name: "redis-kill", About: "counters in Redis, which is killed and starts empty", Needs: fleet.Redis, make: (*stage).redisKill},
 		{Name: "mix", About: "two to five of the faults at any time, also at once", Needs: fleet.Cuts, make: (*stage).mix},
@@ -31,17 +32,45 @@ func (s *stage) everyone() []int {
 	return all
 }
 
+// clocks is a rolling restart with wrong clocks, which are seen to be.
+func (s *stage) clocks() fault {
+	f := s.rolling()
+	f.first = func(ctx context.Context) error { s.Doubt(s.off(ctx)); return nil }
+	return f
+}
+
+func (s *stage) clocksKill() fault {
+	f := s.kill()
+	f.first = func(ctx context.Context) error { s.Doubt(s.off(ctx)); return nil }
+	return f
+}
+
 func (s *stage) redisCut() fault {
 	return fault{
 		what: "Redis cut off", allows: crash(), nodes: s.everyone(), hold: s.between(time.Second, 3*time.Second),
-		breaks: func(ctx context.Context) error { return s.SetRedis(ctx, netlab.Link{Cut: true}) },
-		mends:  func(ctx context.Context) error { return s.SetRedis(ctx, netlab.Link{}) },
+		wants: []string{history.SourcePolicy},
+		breaks: func(ctx context.Context) error {
+			l := netlab.Link{Cut: true}
+			if err := s.SetRedis(ctx, l); err != nil {
+				return err
+			}
+			links := make(map[[2]int]netlab.Link)
+			for i := range s.size {
+				links[[2]int{i, s.RedisPlace()}] = l
+			}
+			w, err := s.watch(ctx, links, true)
+			s.watches = append(s.watches, w)
+			return err
+		},
+		shown: func(ctx context.Context) error { s.seen(ctx); return nil },
+		mends: func(ctx context.Context) error { return s.SetRedis(ctx, netlab.Link{}) },
 	}
 }
 
 func (s *stage) redisKill() fault {
 	return fault{
 		what: "Redis killed", allows: loss(), nodes: s.everyone(), hold: s.between(500*time.Millisecond, 2*time.Second),
+		wants:  []string{history.SourcePolicy},
 		breaks: func(context.Context) error { return s.KillRedis() },
 		mends:  func(ctx context.Context) error { return s.StartRedis(ctx) },
 	}

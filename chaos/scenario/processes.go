@@ -30,7 +30,8 @@ func processes() []Scenario {
 		{Name: "join", About: "a fourth node joins, and leaves again", make: (*stage).join},
 		{Name: "rolling-restart", About: "all nodes in turn, SIGTERM and start", make: (*stage).rolling},
 		{Name: "whole-restart", About: "kill -9 of all nodes at once, and start", make: (*stage).whole},
-		{Name: "reload", About: "rules reloaded, a bad file among them, while a node is killed", make: (*stage).reload},
+		{Name: "reload", About: "rules reloaded five times, a bad file among them: one limit grows and shrinks, the others stay", make: (*stage).reload},
+		{Name: "reload-kill", About: "the same while a node is killed", make: (*stage).reloadKill},
 	}
 }
 
@@ -57,10 +58,10 @@ func (s *stage) lagging(f fault) fault {
 	f.allows.Raised = true
 	f.what += ", copies 20 ms late"
 	f.first = func(ctx context.Context) error {
-		return s.set(ctx, func(int, int) (netlab.Link, bool) { return netlab.Link{Delay: 20 * time.Millisecond}, true })
+		return s.breakLinks(ctx, false, func(int, int) (netlab.Link, bool) { return netlab.Link{Delay: 20 * time.Millisecond}, true })
 	}
 	mends := f.mends
-	f.mends = func(ctx context.Context) error { return errors.Join(s.Heal(ctx), mends(ctx)) }
+	f.mends = func(ctx context.Context) error { return errors.Join(s.heal(ctx), mends(ctx)) }
 	return f
 }
 
@@ -156,20 +157,39 @@ func (s *stage) whole() fault {
 	}
 }
 
+// reloads has nodes follow five files, of which one is no rules: the limit that
+// nobody asks about grows and shrinks, and the counters of all others are to stay.
+func (s *stage) reloads(ctx context.Context, nodes ...*fleet.Node) error {
+	for i, limit := range []int{3 * unaskedLimit, unaskedLimit / 2, 0, 2 * unaskedLimit, unaskedLimit} {
+		if limit == 0 {
+			s.Doubt(s.refuse(ctx, "version: 1\nrules: [{name: broken", nodes...))
+			continue
+		}
+		if err := s.SetRules(yaml(rules(), limit, fmt.Sprintf("file %d", i))); err != nil {
+			return err
+		}
+		s.Doubt(s.serve(ctx, limit, nodes...))
+		if err := fleet.Wait(ctx, 300*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *stage) reload() fault {
+	return fault{
+		what: "rules reloaded", allows: exactly(), nodes: s.everyone(), cold: true,
+		breaks: func(ctx context.Context) error { return s.reloads(ctx, s.Nodes()[:s.size]...) },
+		mends:  nothing,
+	}
+}
+
+func (s *stage) reloadKill() fault {
 	n := s.any()
 	return fault{
-		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), nodes: []int{n.Index},
+		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), nodes: []int{n.Index}, cold: true,
 		breaks: func(ctx context.Context) error {
-			err := n.Kill(ctx)
-			for i := range 4 {
-				text := yaml(s.rules, fmt.Sprintf("file %d", i))
-				if i == 1 {
-					text = "version: 1\nrules: [{name: broken"
-				}
-				err = errors.Join(err, s.SetRules(text), fleet.Wait(ctx, 300*time.Millisecond))
-			}
-			return err
+			return errors.Join(n.Kill(ctx), s.reloads(ctx, s.but(n)...))
 		},
 		mends: n.Start,
 	}

@@ -28,10 +28,11 @@ func rules() []history.Rule {
 	}
 }
 
-// yaml writes rules as a rules file.
-func yaml(rules []history.Rule, comment string) string {
+// yaml writes rules as a rules file, and the unasked one with a limit.
+func yaml(rules []history.Rule, limit int, comment string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\nversion: 1\nrules:\n", comment)
+	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: 1h, algorithm: fixed_window}]}\n", unasked, unasked, limit)
 	for i := range rules {
 		r := &rules[i]
 		limit := fmt.Sprintf("{limit: %d, window: %dms, algorithm: sliding_log}", r.Limit, r.Window/1000)

@@ -46,7 +46,11 @@ type fault struct {
 	first  func(ctx context.Context) error // before clients ask; nil: nothing
 	away   *fleet.Node                     // which first leaves out of reach
 	breaks func(ctx context.Context) error
-	mends  func(ctx context.Context) error
+	// shown returns why it cannot be seen to have happened, before it is mended; nil:
+	// what nodes that are down answer, and what links did, tells.
+	shown func(ctx context.Context) error
+	wants []string // sources of answers that must be seen
+	mends func(ctx context.Context) error
 }
 
 // stage is what a fault is drawn for.
@@ -57,11 +61,13 @@ type stage struct {
 	// spared is the node whose process a mix does not end, -1 for none.
 	spared int
 	rules  []history.Rule
+	clock  []time.Duration // how far the nodes' clocks are to be off
 	now    func() history.Micros
 	cold   *load.Cold // nil unless the fault has such keys
 
-	mu    sync.Mutex
-	parts []history.Fault // of a mix, as they happened
+	mu      sync.Mutex
+	parts   []history.Fault // of a mix, as they happened
+	watches []*watch        // of links that are to be healed
 }
 
 // The bounds of the promises, in multiples of what a key admits.
@@ -133,15 +139,32 @@ func (s *stage) eachLink(f func(from, to int)) {
 	}
 }
 
-// set breaks links, as f says of each direction.
-func (s *stage) set(ctx context.Context, f func(from, to int) (netlab.Link, bool)) error {
+// set breaks links, as f says of each direction, and watches what they do.
+func (s *stage) set(ctx context.Context, each bool, f func(from, to int) (netlab.Link, bool)) (*watch, error) {
 	var err error
+	set := make(map[[2]int]netlab.Link)
 	s.eachLink(func(from, to int) {
 		if l, ok := f(from, to); ok {
+			set[[2]int{from, to}] = l
 			err = errors.Join(err, s.Set(ctx, from, to, l))
 		}
 	})
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return s.watch(ctx, set, each)
+}
+
+// breakLinks is set until the links are healed.
+func (s *stage) breakLinks(ctx context.Context, each bool, f func(from, to int) (netlab.Link, bool)) error {
+	w, err := s.set(ctx, each, f)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches = append(s.watches, w)
+	return nil
 }
 
 // All returns every scenario, in the order in which they are run.

@@ -24,13 +24,19 @@ func sequences() []Scenario {
 		{Name: "pause-asked", About: "one node paused until the others do without it; as it goes on, it is asked what they were asked meanwhile", make: (*stage).pauseAsked},
 		{Name: "kill-split", About: "kill -9 of one node as another is cut off; the first comes back before the second", Needs: fleet.Cuts, make: (*stage).killSplit},
 		{Name: "flap", About: "one node cut off twice, for 3 s each, and both sides asked for the same keys each time", Needs: fleet.Cuts, make: (*stage).flap},
-		{Name: "cached-denials", About: "no fault, and nodes that give denials again", Args: []string{"--cached-denials"}, make: (*stage).nothing},
+		{Name: "cached-denials", About: "no fault, and nodes that give denials again", Args: []string{"--cached-denials"}, make: (*stage).cachedDenials},
 	}
 }
 
 func (s *stage) rollingHot() fault {
 	f := s.lagging(s.rolling())
 	f.cold = true
+	return f
+}
+
+func (s *stage) cachedDenials() fault {
+	f := s.nothing()
+	f.wants = []string{history.SourceCached}
 	return f
 }
 
@@ -134,7 +140,7 @@ func (s *stage) killSplit() fault {
 			}
 			return nil
 		},
-		mends: func(ctx context.Context) error { return s.Heal(ctx) },
+		mends: s.heal,
 	}
 }
 
@@ -148,7 +154,7 @@ func (s *stage) flap() fault {
 				err := errors.Join(s.cut(ctx, n.Index), fleet.Wait(ctx, 3*time.Second))
 				s.cold.Ask(ctx, 1, n)
 				s.cold.Ask(ctx, 1, s.but(n)...)
-				if err := errors.Join(err, s.Heal(ctx), s.Settled(ctx, settleWithin)); err != nil {
+				if err := errors.Join(err, s.heal(ctx), s.Settled(ctx, settleWithin)); err != nil {
 					return err
 				}
 			}
@@ -160,5 +166,5 @@ func (s *stage) flap() fault {
 
 // cut cuts the links of one node.
 func (s *stage) cut(ctx context.Context, n int) error {
-	return s.set(ctx, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == n || to == n })
+	return s.breakLinks(ctx, false, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == n || to == n })
 }

@@ -26,7 +26,7 @@ const (
 func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
 	c.Nodes, c.Spare, c.Redis, c.Clock = places, places-size, s.Needs&fleet.Redis != 0, s.Clock
 	c.Args = s.Args
-	c.Rules = yaml(rules(), "rules of "+s.Name)
+	c.Rules = yaml(rules(), unaskedLimit, "rules of "+s.Name)
 	f, err := fleet.New(ctx, c)
 	if err != nil {
 		return nil, err
@@ -40,12 +40,13 @@ func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, err
 // Try breaks a fleet once, as the seed says, and judges what clients saw. An
 // error says that the trial itself could not be made.
 func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*history.Result, error) {
-	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules()}
+	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules(), clock: s.Clock}
 	broken := s.make(st)
 	if f.Lacks(fleet.Shapes) != "" {
 		broken.allows.ByPolicy, broken.allows.Within = 0, 0 // only in namespaces is it known how soon a fault is felt
 	}
-	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules}
+	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants}
+	_, _ = f.Notes() // what was noted before is of another trial
 	if broken.first != nil {
 		if err := broken.first(ctx); err != nil {
 			return nil, err
@@ -71,6 +72,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		if err := errors.Join(err, fleet.Wait(ctx, broken.hold)); err != nil {
 			return err
 		}
+		if broken.shown != nil {
+			f.Doubt(broken.shown(ctx))
+		}
 		err = broken.mends(ctx)
 		fault.Until = l.Now()
 		if err != nil {
@@ -88,6 +92,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		}
 		return fleet.Wait(ctx, tail)
 	}()
+	st.noted(h)
 	l.Stop(h)
 	if len(st.parts) > 0 { // the last of a mix is followed by peace
 		last := &st.parts[len(st.parts)-1]
@@ -104,6 +109,19 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		}
 	}
 	return r, err
+}
+
+// noted puts into a history what the fleet remembers of what was done to it.
+func (s *stage) noted(h *history.History) {
+	start := time.Now().Add(-s.now().Duration())
+	at := func(t time.Time) history.Micros { return history.Micros(t.Sub(start).Microseconds()) }
+	downs, doubts := s.Notes()
+	for _, d := range downs {
+		h.Downs = append(h.Downs, history.Down{Node: d.Node, How: d.How, From: at(d.From), Until: at(d.Until)})
+	}
+	if doubts != nil {
+		h.Doubts = append(h.Doubts, doubts.Error())
+	}
 }
 
 // hash makes seeds of different scenarios differ.

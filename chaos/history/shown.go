@@ -1,0 +1,69 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrUnshown is among the violations of a run of which nothing shows that what was to
+// be broken was. It says nothing of the nodes, and the run shows nothing of them.
+var ErrUnshown = errors.New("the fault is not seen to have happened")
+
+// SourcePolicy stands for all sources of answers by a policy.
+const SourcePolicy = "policy"
+
+// Down is a time in which a node was not to answer.
+type Down struct {
+	Node  int    `json:"node"`
+	How   string `json:"how"`
+	From  Micros `json:"from"`
+	Until Micros `json:"until"`
+}
+
+// leastDown is how long a node must be down for its clients to notice for certain:
+// each has a few, who ask again within milliseconds.
+const leastDown Micros = 200_000
+
+// Shown returns why the run's faults may not have happened: a node answered what it was
+// asked while it was killed or paused, or nobody asked it; no answer came from a source
+// that was to answer; or whoever broke something saw no effect.
+func (h *History) Shown() (out []error) {
+	for _, d := range h.Downs {
+		asked := 0
+		for i := range h.Ops {
+			o := &h.Ops[i]
+			if o.Node != d.Node || o.Return < d.From || o.Call > d.Until {
+				continue
+			}
+			asked++
+			if (o.Outcome == Allowed || o.Outcome == Denied) && o.Call > d.From && o.Return < d.Until {
+				out = append(out, fmt.Errorf("%w: node-%d was %s at %v and answered at %v what it was asked at %v, before it went on at %v",
+					ErrUnshown, d.Node+1, d.How, d.From.Duration(), o.Return.Duration(), o.Call.Duration(), d.Until.Duration()))
+				break
+			}
+		}
+		if asked == 0 && d.Until-d.From >= leastDown {
+			out = append(out, fmt.Errorf("%w: nobody asked node-%d from %v to %v, when it was %s",
+				ErrUnshown, d.Node+1, d.From.Duration(), d.Until.Duration(), d.How))
+		}
+	}
+	for _, source := range h.Wants {
+		if !h.saw(source) {
+			out = append(out, fmt.Errorf("%w: no answer is from the source %q", ErrUnshown, source))
+		}
+	}
+	for _, doubt := range h.Doubts {
+		out = append(out, fmt.Errorf("%w: %s", ErrUnshown, doubt))
+	}
+	return out
+}
+
+// saw tells whether an answer came from a source.
+func (h *History) saw(source string) bool {
+	for i := range h.Ops {
+		if o := &h.Ops[i]; source == SourcePolicy && o.ByPolicy() || source != "" && o.Source == source {
+			return true
+		}
+	}
+	return false
+}

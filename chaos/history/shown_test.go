@@ -1,0 +1,67 @@
+package history
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// paused is a run in which node-2 is paused from 1 s to 3 s, and asked meanwhile.
+func paused() *History {
+	h := &History{Nodes: 3, Downs: []Down{{Node: 1, How: "paused", From: 1_000_000, Until: 3_000_000}}}
+	for _, o := range []Op{
+		{Node: 0, Call: 1_100_000, Return: 1_101_000, Outcome: Allowed, Source: SourceOwner},   // another node
+		{Node: 1, Call: 999_000, Return: 1_001_000, Outcome: Allowed, Source: SourceOwner},     // its answer was under way
+		{Node: 1, Call: 1_500_000, Return: 2_500_000, Outcome: Unknown},                        // no answer
+		{Node: 1, Call: 1_600_000, Return: 1_600_500, Outcome: Refused},                        // nor here
+		{Node: 1, Call: 2_999_000, Return: 3_001_000, Outcome: Denied, Source: SourceOwner},    // as it went on
+		{Node: 1, Call: 3_100_000, Return: 3_101_000, Outcome: Allowed, Source: "closed-down"}, // and later
+	} {
+		o.Keys = []string{"k"}
+		h.Ops = append(h.Ops, o)
+	}
+	return h
+}
+
+func TestShown(t *testing.T) {
+	if wrong := paused().Shown(); wrong != nil {
+		t.Errorf("a pause that happened: %v", wrong)
+	}
+	for what, of := range map[string]struct {
+		with func(h *History)
+		says string
+	}{
+		"an answer in the pause": {func(h *History) {
+			h.Ops = append(h.Ops, Op{Node: 1, Call: 1_200_000, Return: 1_300_000, Outcome: Denied, Source: SourceHeir})
+		}, "node-2 was paused at 1s and answered at 1.3s"},
+		"nobody asks": {func(h *History) {
+			h.Ops = slices.DeleteFunc(h.Ops, func(o Op) bool { return o.Node == 1 })
+		}, "nobody asked node-2"},
+		"no denial is given again": {func(h *History) { h.Wants = []string{SourceCached} }, `no answer is from the source "cached"`},
+		"no policy answers": {func(h *History) {
+			h.Wants = []string{SourcePolicy}
+			h.Ops = h.Ops[:5]
+		}, `no answer is from the source "policy"`},
+		"a doubt": {func(h *History) { h.Doubts = []string{"all frames were carried"} }, "all frames were carried"},
+	} {
+		h := paused()
+		of.with(h)
+		wrong := h.Shown()
+		if len(wrong) != 1 || !errors.Is(wrong[0], ErrUnshown) || !strings.Contains(wrong[0].Error(), of.says) {
+			t.Errorf("%s: %v, want one that says %q", what, wrong, of.says)
+		}
+		if r := Judge(h); !slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, ErrUnshown) }) {
+			t.Errorf("%s: the judge says only %v", what, r.Violations)
+		}
+	}
+	h := paused()
+	h.Wants = []string{SourcePolicy, SourceOwner}
+	if wrong := h.Shown(); wrong != nil {
+		t.Errorf("what was to be seen was: %v", wrong)
+	}
+	h = &History{Nodes: 3, Downs: []Down{{Node: 1, How: "killed", From: 1_000_000, Until: 1_050_000}}}
+	if wrong := h.Shown(); wrong != nil {
+		t.Errorf("a restart that is over before anybody asks: %v", wrong)
+	}
+}
