@@ -169,7 +169,10 @@ type question struct {
 type answer struct {
 	Allowed bool
 	Source  string
-	Limits  []struct{ Owner string }
+	Limits  []struct {
+		Owner    string
+		Overflow bool // there was no room for the counter: nothing was counted
+	}
 }
 
 // ask asks once and records what came of it.
@@ -202,6 +205,9 @@ func record(op *history.Op, a answer, err error) {
 	op.Source = a.Source
 	for _, limit := range a.Limits {
 		op.Owners = append(op.Owners, limit.Owner)
+		if limit.Overflow {
+			op.Outcome = history.Refused
+		}
 	}
 }
 

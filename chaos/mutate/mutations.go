@@ -126,6 +126,9 @@ func ofChecks() []mutation {
 		{name: "a minority forgets nobody", pkg: "./cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
+		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
+			{"limiter/table/table.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.hi%4 == 0 {\n"},
+		}},
 		{name: "instance ids", edits: []edit{
 			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},
 		}},

@@ -33,6 +33,7 @@ func showings() map[string]showing {
 		"all or nothing":                       {scenario: "nothing", seed: 1},
 		"fallback survives reconnection":       {scenario: "flap", seed: 1},
 		"the end of a cached denial":           {scenario: "cached-denials", seed: 1},
+		"no live counter makes room":           {scenario: "full", seed: 1},
 
 		"fence: a promoted heir acknowledges": {why: "one that was paused should hear of its successor before it can have an acknowledgement; not tried to the end"},
 		"the giver as first heir":             {why: "without it the receiver withholds for two round trips more, which is less than the deadline; not noticed in 2 trials of leave-kill"},

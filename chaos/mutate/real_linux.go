@@ -191,6 +191,9 @@ func (b *bench) try(ctx context.Context, s *scenario.Scenario, binary string, se
 	}
 	stood = r.Stood()
 	for _, v := range r.Violations {
+		if errors.Is(v, history.ErrUnshown) { // so nothing else shows anything either
+			return "", stood, v
+		}
 		if !errors.Is(v, history.ErrUnsettled) {
 			seen = v.Error()
 			if n := len(r.Violations); n > 1 {

@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
@@ -19,6 +20,7 @@ func others() []Scenario {
 		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Clock: wrong, make: (*stage).clocksKill},
 		{Name: "redis-cut", About: "counters in Redis, which no node reaches for 1 to 3 s", Needs: fleet.Redis, make: (*stage).redisCut},
 		{Name: "redis-kill", About: "counters in Redis, which is killed and starts empty", Needs: fleet.Redis, make: (*stage).redisKill},
+		{Name: "full", About: "a flood of fresh keys at nodes that hold few, while keys are used up that never recover", Args: []string{"--max-keys", strconv.Itoa(fullKeys)}, make: (*stage).full},
 		{Name: "mix", About: "two to five of the faults at any time, also at once", Needs: fleet.Cuts, make: (*stage).mix},
 	}
 }

@@ -28,11 +28,12 @@ func rules() []history.Rule {
 	}
 }
 
-// yaml writes rules as a rules file, and the unasked one with a limit.
+// yaml writes rules as a rules file, the unasked one with a limit, and that of floods.
 func yaml(rules []history.Rule, limit int, comment string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\nversion: 1\nrules:\n", comment)
 	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: 1h, algorithm: fixed_window}]}\n", unasked, unasked, limit)
+	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: 10, window: %dms, algorithm: sliding_log}]}\n", fresh, fresh, freshWindow.Milliseconds())
 	for i := range rules {
 		r := &rules[i]
 		limit := fmt.Sprintf("{limit: %d, window: %dms, algorithm: sliding_log}", r.Limit, r.Window/1000)

@@ -1,0 +1,38 @@
+//go:build linux
+
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/weirlimit/weir/chaos/history"
+)
+
+// What a client knows of a check: a key for which a node has no room was not counted,
+// so its denial says nothing of a limit.
+func TestRecord(t *testing.T) {
+	for text, want := range map[string]history.Outcome{
+		`{"allowed": true, "source": "owner", "limits": [{"owner": "node-1"}]}`:                                    history.Allowed,
+		`{"allowed": false, "source": "owner", "limits": [{"owner": "node-1", "retry_after_ms": 5}]}`:              history.Denied,
+		`{"allowed": false, "source": "owner", "limits": [{"owner": "node-1"}, {"overflow": true}]}`:               history.Refused,
+		`{"allowed": true, "source": "owner", "limits": [{"owner": "node-1", "overflow": true, "remaining": 10}]}`: history.Refused,
+	} {
+		var a answer
+		if err := json.Unmarshal([]byte(text), &a); err != nil {
+			t.Fatal(err)
+		}
+		var op history.Op
+		if record(&op, a, nil); op.Outcome != want || len(op.Owners) == 0 || op.Owners[0] != "node-1" {
+			t.Errorf("%s is recorded as %+v, want %s", text, op, want)
+		}
+	}
+	var op history.Op
+	if record(&op, answer{}, errRefused); op.Outcome != history.Refused {
+		t.Errorf("what was refused is %s", op.Outcome)
+	}
+	if record(&op, answer{}, errors.New("no answer")); op.Outcome != history.Unknown {
+		t.Errorf("what was not answered is %s", op.Outcome)
+	}
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/chaos/fleet"
+)
+
+const (
+	// fullKeys is how many counters a node of the scenario holds at most: a trial's own
+	// are a few hundred, so that a few dozen trials find room.
+	fullKeys = 5000
+	// fresh is the rule of the flood, freshWindow its window, so that there is room
+	// again soon.
+	fresh       = "fresh"
+	freshWindow = 3 * time.Second
+	// freshBatch is how many fresh keys come at once, and freshClients how many
+	// clients ask each node for them.
+	freshBatch   = 100
+	freshClients = 2
+	// turnedAway is how many fresh keys each node must have found no room for.
+	turnedAway = 1000
+	// fullWithin is how long the flood may need for that.
+	fullWithin = 30 * time.Second
+)
+
+// full is a flood of fresh keys, for which there is no room in the end, while others
+// are used up whose limits never recover: none of those may make room.
+func (s *stage) full() fault {
+	var before []float64
+	run := time.Now().UnixNano() // the keys of no other trial
+	nodes := s.Nodes()[:s.size]
+	return fault{
+		what: fmt.Sprintf("a flood of fresh keys, at nodes that hold %d", fullKeys), allows: exactly(), nodes: s.everyone(), cold: true,
+		first: func(ctx context.Context) (err error) {
+			before, err = s.turned(ctx, nodes)
+			return err
+		},
+		breaks: func(ctx context.Context) error {
+			flooding, stop := context.WithCancel(ctx)
+			var clients sync.WaitGroup
+			for i, n := range nodes {
+				for c := range freshClients {
+					clients.Go(func() { s.flood(flooding, n, fmt.Sprintf("%d-%d-%d", run, i, c)) })
+				}
+			}
+			defer func() { stop(); clients.Wait() }()
+			err := s.untilFull(ctx, nodes, before)
+			s.cold.Ask(ctx, 3, nodes...)
+			return err
+		},
+		// Until there is room again for the keys of all clients.
+		mends: func(ctx context.Context) error { return fleet.Wait(ctx, freshWindow+freshWindow/2) },
+	}
+}
+
+// flood asks a node about fresh keys only, until the context ends.
+func (s *stage) flood(ctx context.Context, n *fleet.Node, prefix string) {
+	type check struct {
+		Path string `json:"path"`
+		User string `json:"user"`
+	}
+	for made := 0; ctx.Err() == nil; {
+		var batch struct {
+			Checks []check `json:"checks"`
+		}
+		for range freshBatch {
+			made++
+			batch.Checks = append(batch.Checks, check{"/" + fresh, prefix + "-" + strconv.Itoa(made)})
+		}
+		body, err := json.Marshal(&batch)
+		if err != nil {
+			s.Doubt(err)
+			return
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL()+"/v1/check/batch", bytes.NewReader(body))
+		if err != nil {
+			s.Doubt(err)
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := s.Client().Do(req)
+		if err != nil {
+			continue // untilFull says so if it stays like that
+		}
+		_, _ = io.Copy(io.Discard, resp.Body) // what comes of them shows in the nodes' metrics
+		_ = resp.Body.Close()
+	}
+}
+
+// turned is how many keys each node has found no room for.
+func (s *stage) turned(ctx context.Context, nodes []*fleet.Node) (out []float64, err error) {
+	const name = "weir_table_overflow_total"
+	for _, n := range nodes {
+		m, err := n.Metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v, said := m[name]
+		if !said {
+			return nil, fmt.Errorf("%s says no %s", n.Name, name)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// untilFull waits until each node has turned away enough; that it did not is a doubt.
+func (s *stage) untilFull(ctx context.Context, nodes []*fleet.Node, before []float64) error {
+	for began := time.Now(); ; {
+		now, err := s.turned(ctx, nodes)
+		least := float64(turnedAway)
+		for i := range now {
+			least = min(least, now[i]-before[i])
+		}
+		switch {
+		case err == nil && least >= turnedAway:
+			return nil
+		case time.Since(began) > fullWithin:
+			if err == nil {
+				err = fmt.Errorf("one of the nodes found room for all but %.0f keys within %v", least, fullWithin)
+			}
+			s.Doubt(err)
+			return nil
+		}
+		if err := fleet.Wait(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
