@@ -19,7 +19,7 @@ func (o *options) find(ctx context.Context, dir *tool.Dir) (release func() error
 	switch o.on {
 	case "", "namespaces", "loopback":
 	case "docker":
-		return o.containers(ctx)
+		return o.containers(ctx, dir)
 	default:
 		return nil, fmt.Errorf("-on %s is none: give namespaces, loopback or docker, or leave it out", o.on)
 	}
@@ -72,7 +72,7 @@ func program(ctx context.Context, dir *tool.Dir, named string) (string, error) {
 }
 
 // containers has nodes run as docker-compose.yaml says.
-func (o *options) containers(ctx context.Context) (release func() error, err error) {
+func (o *options) containers(ctx context.Context, dir *tool.Dir) (release func() error, err error) {
 	if o.binary != "" {
 		return nil, errors.New("-node is of processes: containers run an image, which -image names")
 	}
@@ -93,7 +93,7 @@ func (o *options) containers(ctx context.Context) (release func() error, err err
 		if _, err := engine.Output(ctx, "image", "inspect", o.image); err != nil {
 			return nil, fmt.Errorf("the image of -image is not there: %w", err)
 		}
-		guard, err := docker.Watch(g.Project)
+		guard, err := docker.Watch(g.Project, os.DevNull)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ func (o *options) containers(ctx context.Context) (release func() error, err err
 	g.Image = fmt.Sprintf("weirchaos:%d", os.Getpid())
 	o.ground = g
 	made := []string{g.Image}
-	said := ""
+	log := filepath.Join(dir.Path, "build.log")
 	missing := engine.Have(ctx, docker.GoImage)
 	if missing != nil {
 		if !o.standIn {
@@ -111,12 +111,12 @@ func (o *options) containers(ctx context.Context) (release func() error, err err
 		}
 		made = append(made, docker.GoImage)
 	}
-	guard, err := docker.Watch(g.Project, made...)
+	guard, err := docker.Watch(g.Project, log, made...)
 	if err != nil {
 		return nil, err
 	}
 	release = func() error {
-		err := engine.Forget(context.Background(), g.Image, said)
+		err := engine.Forget(context.Background(), g.Image, log)
 		if missing != nil {
 			err = errors.Join(err, engine.Remove(context.Background(), docker.GoImage))
 		}
@@ -129,7 +129,7 @@ func (o *options) containers(ctx context.Context) (release func() error, err err
 		}
 	}
 	fmt.Println("The image is built by the Dockerfile, which takes a minute or more.")
-	if said, err = engine.Build(ctx, root, g.Image, "v0.0.0-chaos"); err != nil {
+	if err := engine.Build(ctx, root, g.Image, "v0.0.0-chaos", log); err != nil {
 		return nil, errors.Join(err, release())
 	}
 	return release, nil

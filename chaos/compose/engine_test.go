@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -73,12 +74,13 @@ func (e *engine) image(t *testing.T) {
 	t.Helper()
 	e.base(t, docker.GoImage)
 	began := time.Now()
-	said, err := e.Build(t.Context(), e.tree(t), e.tag(), "v0.0.0-test")
+	log := filepath.Join(t.TempDir(), "build.log")
 	t.Cleanup(func() {
-		if err := e.Forget(context.Background(), e.tag(), said); err != nil {
+		if err := e.Forget(context.Background(), e.tag(), log); err != nil {
 			t.Error(err)
 		}
 	})
+	err := e.Build(t.Context(), e.tree(t), e.tag(), "v0.0.0-test", log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,12 +44,47 @@ func TestHave(t *testing.T) {
 	}
 }
 
+// said is what a build says that was interrupted in its last step.
+const said = `Step 1/4 : FROM golang:1.26 AS build
+ ---> aaaaaaaaaaaa
+Step 2/4 : RUN go mod download
+ ---> Running in 111111111111
+ ---> Removed intermediate container 111111111111
+ ---> bbbbbbbbbbbb
+Step 3/4 : COPY . .
+ ---> cccccccccccc
+Step 4/4 : RUN go build
+ ---> Running in 222222222222
+`
+
+// left is docker for which one project, its network, and the layers of a build are
+// still there, of which the first has a name.
+const left = `case "$1 $2 $3" in "ps -aq --filter") echo c1;; "network ls -q") echo n1;; "image inspect "*) case "$*" in *aaaaaaaaaaaa) echo 1;; *) echo 0;; esac;; esac`
+
+// inOrder fails the test unless a text has the lines, in their order.
+func inOrder(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	at := 0
+	for _, line := range lines {
+		i := strings.Index(text[at:], line+"\n")
+		if i < 0 {
+			t.Errorf("docker was asked\n%swithout %q where it is due", text, line)
+			return
+		}
+		at += i + len(line)
+	}
+}
+
 // When the process that holds a guard is gone, what it left is removed; when it
 // let go of the guard, nothing is.
 func TestGuard(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "build.log")
+	if err := os.WriteFile(log, []byte(said), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, killed := range []bool{true, false} {
-		asked := fake(t, `case "$1 $2 $3" in "ps -aq --filter") echo c1;; "network ls -q") echo n1;; esac`)
-		g, err := Watch("weirchaos1", "weirchaos:1")
+		asked := fake(t, left)
+		g, err := Watch("weirchaos1", log, "weirchaos:1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,10 +103,37 @@ func TestGuard(t *testing.T) {
 			}
 			continue
 		}
-		for _, want := range []string{"label=com.docker.compose.project=weirchaos1", "rm -fv c1\n", "network rm n1\n", "image rm weirchaos:1\n"} {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("docker was asked\n%swithout %q", text, want)
-			}
+		if !strings.Contains(string(text), "label=com.docker.compose.project=weirchaos1") {
+			t.Errorf("docker was asked\n%snot of the project", text)
+		}
+		inOrder(t, string(text), "rm -fv c1", "network rm n1", "rm -fv 222222222222", "image rm weirchaos:1", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
+		if strings.Contains(string(text), "image rm aaaaaaaaaaaa") {
+			t.Error("an image that has a name is removed")
+		}
+	}
+}
+
+// What a build left that was interrupted is removed, and not what has a name.
+func TestForget(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "build.log")
+	if err := new(Engine).Forget(t.Context(), "weirchaos:1", log); err != nil {
+		t.Errorf("what was never built: %v", err)
+	}
+	if err := os.WriteFile(log, []byte(said), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := fake(t, `case "$3" in weirchaos:1) exit 1;; esac; `+left)
+	if err := new(Engine).Forget(t.Context(), "weirchaos:1", log); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inOrder(t, string(text), "rm -fv 222222222222", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
+	for _, named := range []string{"image rm aaaaaaaaaaaa", "image rm weirchaos:1"} {
+		if strings.Contains(string(text), named) {
+			t.Errorf("docker was asked\n%swith %q", text, named)
 		}
 	}
 }

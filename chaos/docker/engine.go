@@ -63,8 +63,8 @@ func (e *Engine) Output(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, brief)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "docker", args...)
-	apart(cmd)
-	out, err := cmd.Output()
+	var out []byte
+	err := tied(cmd, func() (err error) { out, err = cmd.Output(); return err })
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("docker %s: it was interrupted, or took longer than %v: %w", strings.Join(args, " "), brief, ctx.Err())
 	}
@@ -75,14 +75,15 @@ func (e *Engine) Output(ctx context.Context, args ...string) (string, error) {
 }
 
 // run runs a program with a bound. A signal for this process, as ^C in a terminal,
-// does not reach it: what it is about is ended in good order.
+// does not reach it: what it is about is ended in good order. It is killed when this
+// process is.
 func run(ctx context.Context, most time.Duration, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
-	apart(cmd)
-	out, err := cmd.CombinedOutput()
+	var out []byte
+	err := tied(cmd, func() (err error) { out, err = cmd.CombinedOutput(); return err })
 	return string(out), err
 }
 
@@ -92,47 +93,69 @@ func LastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// Build builds an image by the Dockerfile of a directory, for at most 20 minutes,
-// and returns what the build said, for Forget. Modules come from where this
-// machine has them from.
-func (e *Engine) Build(ctx context.Context, dir, tag, version string) (said string, err error) {
+// Build builds an image by the Dockerfile of a directory, for at most 20 minutes. What
+// the build says goes to a file, for Forget, and for a Guard should this process be
+// killed. Modules come from where this machine has them from.
+func (e *Engine) Build(ctx context.Context, dir, tag, version, log string) (err error) {
 	args := []string{"build", "--tag", tag, "--build-arg", "VERSION=" + version, "--label", label + "=built"}
 	for _, name := range []string{"GOPROXY", "GOSUMDB", "GONOSUMDB"} {
 		value, err := run(ctx, brief, nil, "go", "env", name)
 		if err != nil {
-			return "", fmt.Errorf("go env %s: %w: %s", name, err, LastLine(value))
+			return fmt.Errorf("go env %s: %w: %s", name, err, LastLine(value))
 		}
 		if value = strings.TrimSpace(value); value != "" {
 			args = append(args, "--build-arg", name+"="+value)
 		}
 	}
-	var env []string
-	if !e.buildx {
-		env = []string{"DOCKER_BUILDKIT=0"} // the builder that every engine has
-	}
-	said, err = run(ctx, 20*time.Minute, env, "docker", append(args, dir)...)
+	to, err := os.Create(log)
 	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "docker", append(args, dir)...)
+	cmd.Stdout, cmd.Stderr = to, to
+	if !e.buildx {
+		cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0") // the builder that every engine has
+	}
+	err = errors.Join(tied(cmd, cmd.Run), to.Close())
+	if ctx.Err() != nil {
+		return fmt.Errorf("docker build: it was interrupted, or took too long: %w", ctx.Err())
+	}
+	if err != nil {
+		said, _ := os.ReadFile(log) // the error is what counts
 		err = fmt.Errorf("docker build: %w\n%s", err, said)
 	}
-	return said, err
+	return err
 }
 
-// Forget removes an image and what its build, to judge by what it said, left on
-// the way to it.
-func (e *Engine) Forget(ctx context.Context, tag, said string) error {
-	out, err := e.Run(ctx, "image", "rm", tag)
-	if err != nil {
-		err = fmt.Errorf("the image %s cannot be removed: %w: %s", tag, err, LastLine(out))
+// What a build says of what it makes on the way to the image.
+var (
+	aLayer     = regexp.MustCompile(`(?m)^ ---> ([0-9a-f]{12})$`)
+	aContainer = regexp.MustCompile(`(?m)^ ---> Running in ([0-9a-f]+)$`)
+)
+
+// Forget removes an image, if it is there, and what its build, which may have been
+// interrupted, left on the way to it, to judge by what it said.
+func (e *Engine) Forget(ctx context.Context, tag, log string) error {
+	said, err := os.ReadFile(log)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	var layers []string
-	for _, m := range regexp.MustCompile(`(?m)^ ---> ([0-9a-f]{12})$`).FindAllStringSubmatch(said, -1) {
-		layers = append(layers, m[1])
+	for _, m := range aContainer.FindAllSubmatch(said, -1) {
+		_, _ = e.Run(ctx, "rm", "-fv", string(m[1])) // mostly it is gone
 	}
+	err = nil
+	if _, missing := e.Output(ctx, "image", "inspect", tag); missing == nil {
+		err = e.Remove(ctx, tag)
+	}
+	layers := aLayer.FindAllSubmatch(said, -1)
 	// The newest first, for the others are below it; a base image that has a name
 	// stays, and so does what somebody else uses.
 	for i := len(layers) - 1; i >= 0; i-- {
-		if tags, err := e.Run(ctx, "image", "inspect", "--format", "{{len .RepoTags}}", layers[i]); err == nil && strings.TrimSpace(tags) == "0" {
-			_, _ = e.Run(ctx, "image", "rm", layers[i]) // refused for one that is in use
+		layer := string(layers[i][1])
+		if tags, err := e.Run(ctx, "image", "inspect", "--format", "{{len .RepoTags}}", layer); err == nil && strings.TrimSpace(tags) == "0" {
+			_, _ = e.Run(ctx, "image", "rm", layer) // refused for one that is in use
 		}
 	}
 	return err

@@ -40,8 +40,8 @@ func (p *Project) Command(ctx context.Context, args ...string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
 	cmd.Dir, cmd.Env = p.Dir, append(os.Environ(), p.Env...)
-	apart(cmd)
-	out, err := cmd.CombinedOutput()
+	var out []byte
+	err := tied(cmd, func() (err error) { out, err = cmd.CombinedOutput(); return err })
 	if err != nil {
 		err = fmt.Errorf("compose %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
@@ -89,7 +89,7 @@ func Ports(ctx context.Context, n int) ([]string, error) {
 	return out, nil
 }
 
-// Guard removes what projects and images of a run leave behind if the process is
+// Guard removes what projects, images and builds of a run leave behind if the process is
 // killed before it can do so itself: it is a shell that waits for the end of its
 // input. Release it when all is gone.
 type Guard struct {
@@ -97,18 +97,24 @@ type Guard struct {
 	cmd *exec.Cmd
 }
 
-// guarding removes a project by its name, $1, and images, the others.
+// guarding removes a project by its name, $1, what a build left of which $2 is the
+// log, as Forget does, and images, the others.
 const guarding = `read -r released && exit 0
-of="label=com.docker.compose.project=$1"; shift
+of="label=com.docker.compose.project=$1"; log=$2; shift 2
 for c in $(docker ps -q --filter "$of" --filter status=paused); do docker unpause "$c"; done
 for c in $(docker ps -aq --filter "$of"); do docker rm -fv "$c"; done
 for n in $(docker network ls -q --filter "$of"); do docker network rm "$n"; done
 for v in $(docker volume ls -q --filter "$of"); do docker volume rm "$v"; done
-for i in "$@"; do docker image rm "$i"; done`
+for c in $(sed -n 's/^ ---> Running in \([0-9a-f]*\)$/\1/p' "$log"); do docker rm -fv "$c"; done
+for i in "$@"; do docker image rm "$i"; done
+layers=
+for l in $(sed -n 's/^ ---> \([0-9a-f]\{12\}\)$/\1/p' "$log"); do layers="$l $layers"; done
+for l in $layers; do [ "$(docker image inspect --format '{{len .RepoTags}}' "$l")" != 0 ] || docker image rm "$l"; done`
 
-// Watch has a project and images removed should this process be killed.
-func Watch(project string, images ...string) (*Guard, error) {
-	g := &Guard{cmd: exec.CommandContext(context.Background(), "sh", append([]string{"-c", guarding, "sh", project}, images...)...)}
+// Watch has a project, images, and what a build has left whose log is given removed,
+// should this process be killed.
+func Watch(project, log string, images ...string) (*Guard, error) {
+	g := &Guard{cmd: exec.CommandContext(context.Background(), "sh", append([]string{"-c", guarding, "sh", project, log}, images...)...)}
 	apart(g.cmd)
 	var err error
 	if g.in, err = g.cmd.StdinPipe(); err != nil {
