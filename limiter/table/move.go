@@ -339,7 +339,8 @@ func (t *Table) Drop(part int) {
 		}
 	}
 	t.keys.Add(-int64(p.slots.used))
-	p.slots = slots{}
+	p.slots.drop(1)
+	p.slots = slots{arena: p.slots.arena}
 	t.publish(p)
 	p.hot, p.denied = nil, nil
 	p.expiry.Store(int64(never))

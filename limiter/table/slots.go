@@ -35,8 +35,9 @@ type slots struct {
 	first  []slot // blocks[0], one load nearer
 	homes  uint64 // slots in which a search may begin; the rest is for overhang
 	blocks [][]slot
-	size   int // slots in all blocks
-	used   int // slots taken
+	size   int    // slots in all blocks
+	used   int    // slots taken
+	arena  *arena // where blocks but the first come from
 }
 
 func (t *slots) at(i int) *slot {
@@ -242,18 +243,26 @@ func (t *slots) resize(size, n int) {
 				t.blocks = append(t.blocks, nil)
 			}
 			t.blocks[0] = first
-			clear(t.blocks[1:])
-			t.blocks = t.blocks[:1]
+			t.drop(1)
 		case size < t.size:
-			clear(t.blocks[size>>blockBits:])
-			t.blocks = t.blocks[:size>>blockBits]
+			t.drop(size >> blockBits)
 		}
 		for len(t.blocks)<<blockBits < size && size >= blockSlots {
-			t.blocks = append(t.blocks, make([]slot, blockSlots))
+			t.blocks = append(t.blocks, t.arena.block())
 		}
 		t.size, t.first = size, t.blocks[0]
 	}
 	t.homes = uint64(size - 1 - max(4, min(size/16, 24)))
+}
+
+// drop gives back all blocks but the first n, which is 1 or more.
+func (t *slots) drop(n int) {
+	if len(t.blocks) <= n {
+		return
+	}
+	t.arena.release(t.blocks[n:])
+	clear(t.blocks[n:])
+	t.blocks = t.blocks[:n]
 }
 
 // fits tells whether the first n slots, spread over their homes, leave the last

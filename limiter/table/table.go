@@ -62,6 +62,7 @@ type Table struct {
 	layouts  [2 * Partitions]atomic.Pointer[layout] // of parts, for hints
 	registry *registry
 	slab     slab
+	arena    arena
 	overflow Overflow
 	maxKeys  int64
 
@@ -101,7 +102,7 @@ func New(c Config) *Table {
 	t.expiry.Store(int64(never))
 	for i := range t.parts {
 		t.parts[i].expiry.Store(int64(never))
-		t.parts[i].number = uint16(i)
+		t.parts[i].number, t.parts[i].slots.arena = uint16(i), &t.arena
 	}
 	return t
 }

@@ -1,0 +1,109 @@
+package table
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Blocks of a large table are handed out once, free of entries, and come back; the
+// memory of those that came back is let go.
+func TestArena(t *testing.T) {
+	a := &arena{live: arenaFrom}
+	rng := rand.New(rand.NewPCG(5, 6))
+	used := make(map[*slot]bool)
+	var blocks [][]slot
+	take := func() {
+		b := a.block()
+		if len(b) != blockSlots || used[&b[0]] {
+			t.Fatalf("a block of %d slots, in use: %v", len(b), used[&b[0]])
+		}
+		for i := range b {
+			if b[i] != (slot{}) {
+				t.Fatalf("slot %d of a block is taken", i)
+			}
+			b[i].hi, b[i].limit = rng.Uint64(), 1
+		}
+		used[&b[0]] = true
+		blocks = append(blocks, b)
+	}
+	for range 3 * chunkBlocks {
+		take()
+	}
+	if len(a.chunks) != 3 {
+		t.Fatalf("%d blocks take %d chunks", len(blocks), len(a.chunks))
+	}
+	for range 20_000 {
+		if n := len(blocks); n == 0 || n < 3*chunkBlocks && rng.IntN(2) == 0 {
+			take()
+			continue
+		}
+		i := rng.IntN(len(blocks))
+		a.release(blocks[i : i+1])
+		delete(used, &blocks[i][0])
+		blocks[i] = blocks[len(blocks)-1]
+		blocks = blocks[:len(blocks)-1]
+	}
+	if len(a.chunks) != 3 || a.live != arenaFrom+len(blocks) {
+		t.Fatalf("%d chunks and %d blocks, of which %d are in use", len(a.chunks), a.live-arenaFrom, len(blocks))
+	}
+	a.release(blocks)
+	if len(a.chunks) != 1 || a.live != arenaFrom {
+		t.Errorf("%d chunks and %d blocks are kept of none", len(a.chunks), a.live-arenaFrom)
+	}
+	// What a small table gives back is none of its business.
+	if a.release([][]slot{make([]slot, blockSlots)}); a.live != arenaFrom-1 || len(a.chunks) != 1 {
+		t.Errorf("%d blocks after one of ordinary memory", a.live-arenaFrom)
+	}
+}
+
+// A table that grows beyond ordinary memory keeps its counters, and gives back what it
+// took when they expire.
+func TestLargeTable(t *testing.T) {
+	tab := New(Config{MaxKeys: 1 << 21})
+	tab.arena.live = arenaFrom // so that it is large from the first block on
+	rule := benchLimits(t, limiter.FixedWindow, time.Second)
+	const keys = 300_000
+	hashes := benchHashes(keys)
+	var c limiter.Charge
+	var d limiter.Decision
+	now := limiter.Tick(1e15)
+	for round := range 3 {
+		for i, h := range hashes {
+			c.Clear()
+			c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+			tab.Decide(now, &c, &d)
+			if want := uint32(1_000_000 - round - 1); d.Limit(0).Remaining != want {
+				t.Fatalf("round %d, key %d: %d remain, want %d", round, i, d.Limit(0).Remaining, want)
+			}
+		}
+	}
+	tab.checkAll(t)
+	if len(tab.arena.chunks) == 0 {
+		t.Fatal("no chunk was taken")
+	}
+	most := tab.arena.live - arenaFrom
+	for range keys / reclaimEnough {
+		tab.reclaim(now + 10*limiter.Second)
+	}
+	tab.checkAll(t)
+	if left := tab.arena.live - arenaFrom; left >= most/4 || len(tab.arena.chunks) > 1 {
+		t.Errorf("of %d blocks %d are left, in %d chunks", most, left, len(tab.arena.chunks))
+	}
+	for i, h := range hashes {
+		c.Clear()
+		c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+		if tab.Decide(now+20*limiter.Second, &c, &d); d.Limit(0).Remaining != 999_999 {
+			t.Fatalf("key %d: %d remain when it has expired", i, d.Limit(0).Remaining)
+		}
+	}
+	tab.checkAll(t)
+	for i := range tab.parts {
+		tab.Drop(i)
+	}
+	if tab.arena.live != arenaFrom || len(tab.arena.chunks) > 1 {
+		t.Errorf("%d blocks are in use by nobody, in %d chunks", tab.arena.live-arenaFrom, len(tab.arena.chunks))
+	}
+}
