@@ -310,7 +310,11 @@ func tell(r *history.Result) {
 	if r.Linear.Undecided > 0 {
 		fmt.Printf(" (%d undecided)", r.Linear.Undecided)
 	}
-	fmt.Printf("; used %d %%\n", r.LeastUsed())
+	fmt.Printf("; used %d %%", r.LeastUsed())
+	if f.Excused > 0 {
+		fmt.Printf("; %d %% of the time excused", f.Excused)
+	}
+	fmt.Println()
 	for _, v := range r.Violations {
 		fmt.Println("  WRONG:", v)
 	}

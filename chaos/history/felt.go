@@ -16,7 +16,7 @@ func (h *History) Felt() []error {
 	f := &c.Faults[0]
 	for i := range c.Ops {
 		o := &c.Ops[i]
-		if o.Counted() || o.Outcome == Refused || o.Return < f.At || slices.Contains(f.Nodes, o.Node) {
+		if o.Counted() || o.Outcome == Refused || slices.Contains(f.Nodes, o.Node) {
 			continue
 		}
 		since := f.At

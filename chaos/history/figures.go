@@ -14,6 +14,9 @@ type Figures struct {
 	// Converged is how long after a fault was mended every node saw every other
 	// and held what it should.
 	Converged Micros
+	// Excused is the part of the time, in percent, in which less is held against the
+	// nodes, since the machine or one of them had stood still.
+	Excused int
 }
 
 // Figures counts.
@@ -37,12 +40,25 @@ func (h *History) Figures() Figures {
 			h.feel(&f, o)
 		}
 	}
+	f.Excused = h.excused()
 	for i := range h.Faults {
 		if t := &h.Faults[i]; t.Settled > 0 {
 			f.Converged = max(f.Converged, t.Settled-t.Until)
 		}
 	}
 	return f
+}
+
+// excused is the part of the time, in percent, in which something stood still, or had.
+func (h *History) excused() int {
+	span, at := Micros(0), Micros(0)
+	for _, t := range h.stood() {
+		if until := min(t.Until, h.End); until > max(t.From, at) {
+			span += until - max(t.From, at)
+			at = until
+		}
+	}
+	return int(100 * span / max(h.End, 1))
 }
 
 // feel attributes a check that was not decided to the latest fault before it.

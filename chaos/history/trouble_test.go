@@ -58,6 +58,29 @@ func TestAFaultMakesItsNodeLate(t *testing.T) {
 	}
 }
 
+// TestAFaultMakesItsNodeLateWhileItLasts: what comes later has another reason.
+func TestAFaultMakesItsNodeLateWhileItLasts(t *testing.T) {
+	p := later(second, planted(once()))
+	p.Late = []Late{{Node: 1, Span: Span{4 * second, 5 * second}}}
+	p.wait(5*second).allowed(15, "window", "a").allowed(6, "window", "b")
+	if got := told(p); got != "" {
+		t.Errorf("found %q, but the node was late again", got)
+	}
+}
+
+// TestNoMoreLossesThanAllowed: however many faults may have been the one.
+func TestNoMoreLossesThanAllowed(t *testing.T) {
+	for losses, want := range map[int]int{1: 1, 2: 0} {
+		p := planted(lossy(losses)).allowed(20, "once", "a").allowed(20, "once", "b").allowed(20, "once", "c")
+		for range 2 {
+			p.Faults = append(p.Faults, Fault{At: 0, Until: second, Settled: second, Nodes: []int{1}, Loses: true})
+		}
+		if _, got := p.Linearizable(second.Duration()); len(got) != want {
+			t.Errorf("%d losses allowed: found %v", losses, got)
+		}
+	}
+}
+
 // TestStallsThatOverlapAreOne: several nodes that stand still together explain no more
 // than one of them.
 func TestStallsThatOverlapAreOne(t *testing.T) {
@@ -134,5 +157,16 @@ func TestFelt(t *testing.T) {
 		if got := row.h.Felt(); len(got) > 0 {
 			t.Errorf("%s: found %v, but it is not judged", row.name, got)
 		}
+	}
+}
+
+// TestExcused: how much of a run is excused is told.
+func TestExcused(t *testing.T) {
+	p := planted(once())
+	p.End = 10 * second
+	p.Stalls = []Span{{2 * second, 2*second + 100*ms}, {9500 * ms, 9600 * ms}}
+	p.Late = []Late{{Node: 1, Span: Span{2500 * ms, 2600 * ms}}}
+	if got := p.Figures().Excused; got != 23 { // 1.9 to 3.6 s, and 9.4 to 10 s
+		t.Errorf("%d %%, want 23", got)
 	}
 }

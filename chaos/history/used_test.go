@@ -77,6 +77,13 @@ func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
 			t.Errorf("%s: found %v", row.name, got)
 		}
 	}
+	// What nobody knows may have been counted, and twice.
+	q := planted(once()).answers(10, "window", Unknown, "", "")
+	q.answers(100, "window", Denied, SourceOwner, "a")
+	q.End = q.now
+	if u := q.Uses()[0]; u.One != 0 {
+		t.Errorf("%d would be admitted of a window that may be full", u.One)
+	}
 	// A window that was used up before all had settled has no room after it.
 	p := planted(once()).allowed(20, "window", "a")
 	p.Faults[0] = Fault{At: 0, Until: ms, Settled: p.now, Nodes: []int{1}}
