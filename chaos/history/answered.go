@@ -39,11 +39,12 @@ func (h *History) Answered() []error {
 	return out
 }
 
-// calm tells that nothing was broken until a check was answered, and, where there
-// are reservations, that nothing stood still within a window before.
+// calm tells that nothing was broken until a check was answered, and that nothing
+// stood still within a window before: what an owner is handed late counts for longer, a
+// check that is asked of its heir too counts twice, and a cancel may be late.
 func (c *court) calm(r *Rule, o *Op) bool {
 	return !slices.ContainsFunc(c.Faults, func(f Fault) bool { return len(f.Nodes) > 0 && f.At <= o.Return }) &&
-		!(r.Several && c.stalled(o.Call-r.Window-openFor, o.Return))
+		!c.stalled(o.Call-r.Window-openFor, o.Return)
 }
 
 // Owed returns checks of windows and buckets that were denied while nothing was
@@ -145,8 +146,8 @@ func (o *Op) units(r *Rule, before *Op) int {
 			return 1 // among these is the check itself
 		}
 		return 0
-	case o.Outcome == Allowed && o.Counted():
+	case o.Outcome == Allowed && o.Counted() && o.Return-o.Call < askedTwice:
 		return 1
 	}
-	return 2 // nobody knows, and it may have been asked of two
+	return 2 // nobody knows whether it was, and it may have been asked of two
 }

@@ -48,6 +48,16 @@ func TestDeniedThoughThereIsRoom(t *testing.T) {
 			t.Errorf("%s: found %q, want %q", row.name, got, row.want)
 		}
 	}
+	slow := denial(planted(once()).allowed(19, "window", "a"))
+	slow.Ops[7].Return += askedTwice
+	if got := slow.wrong(); len(got) > 0 {
+		t.Errorf("found %q, but a check was so slow that it may have been asked of two", got)
+	}
+	stood := denial(planted(once()).allowed(19, "window", "a"))
+	stood.Late = []Late{{Node: 2, Span: Span{20 * ms, 90 * ms}}}
+	if got := stood.wrong(); len(got) > 0 {
+		t.Errorf("found %q, but a node stood still", got)
+	}
 	p := denial(planted(once()).allowed(19, "window", "a"))
 	p.Faults = []Fault{{At: 10 * ms, Until: second, Nodes: []int{1}}}
 	if got := p.wrong(); len(got) > 0 {
