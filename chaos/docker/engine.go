@@ -35,13 +35,13 @@ type Engine struct {
 // Find returns the engine that the program docker talks to. It fails where none
 // answers, or where there is no compose: neither the plugin nor docker-compose.
 func Find(ctx context.Context) (*Engine, error) {
-	if out, err := run(ctx, 30*time.Second, nil, "docker", "info"); err != nil {
+	if out, err := run(ctx, 30*time.Second, "docker", "info"); err != nil {
 		return nil, fmt.Errorf("%w: %w: %s: start one, or look whether this user may talk to it", ErrNoEngine, err, LastLine(out))
 	}
 	e := new(Engine)
-	_, err := run(ctx, 30*time.Second, nil, "docker", "buildx", "version")
+	_, err := run(ctx, 30*time.Second, "docker", "buildx", "version")
 	e.buildx = err == nil
-	if _, err := run(ctx, 30*time.Second, nil, "docker", "compose", "version"); err == nil {
+	if _, err := run(ctx, 30*time.Second, "docker", "compose", "version"); err == nil {
 		e.compose = []string{"docker", "compose"}
 		return e, nil
 	}
@@ -55,7 +55,7 @@ func Find(ctx context.Context) (*Engine, error) {
 
 // Run runs docker for at most a minute and returns what it prints, errors too.
 func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, brief, nil, "docker", args...)
+	return run(ctx, brief, "docker", args...)
 }
 
 // Output is Run without what docker prints as errors, which then are in the error.
@@ -77,11 +77,10 @@ func (e *Engine) Output(ctx context.Context, args ...string) (string, error) {
 // run runs a program with a bound. A signal for this process, as ^C in a terminal,
 // does not reach it: what it is about is ended in good order. It is killed when this
 // process is.
-func run(ctx context.Context, most time.Duration, env []string, name string, args ...string) (string, error) {
+func run(ctx context.Context, most time.Duration, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), env...)
 	var out []byte
 	err := tied(cmd, func() (err error) { out, err = cmd.CombinedOutput(); return err })
 	return string(out), err
@@ -99,7 +98,7 @@ func LastLine(text string) string {
 func (e *Engine) Build(ctx context.Context, dir, tag, version, log string) (err error) {
 	args := []string{"build", "--tag", tag, "--build-arg", "VERSION=" + version, "--label", label + "=built"}
 	for _, name := range []string{"GOPROXY", "GOSUMDB", "GONOSUMDB"} {
-		value, err := run(ctx, brief, nil, "go", "env", name)
+		value, err := run(ctx, brief, "go", "env", name)
 		if err != nil {
 			return fmt.Errorf("go env %s: %w: %s", name, err, LastLine(value))
 		}

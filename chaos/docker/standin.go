@@ -31,7 +31,7 @@ func (e *Engine) Have(ctx context.Context, name string) error {
 	if err == nil {
 		return fmt.Errorf("%s is a stand-in that another run left behind, or still uses", name)
 	}
-	if out, err := run(ctx, 5*time.Minute, nil, "docker", "pull", name); err != nil {
+	if out, err := run(ctx, 5*time.Minute, "docker", "pull", name); err != nil {
 		return fmt.Errorf("%s cannot be pulled: %s", name, LastLine(out))
 	}
 	return nil
@@ -126,7 +126,7 @@ func put(dir, from, to string) error {
 
 // shell runs a script, any part of which may fail it, and returns what it prints.
 func shell(ctx context.Context, script string, args ...string) (string, error) {
-	out, err := run(ctx, 5*time.Minute, nil, "bash", append([]string{"-euo", "pipefail", "-c", script, "bash"}, args...)...)
+	out, err := run(ctx, 5*time.Minute, "bash", append([]string{"-euo", "pipefail", "-c", script, "bash"}, args...)...)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w: %s", script, err, LastLine(out))
 	}
