@@ -116,16 +116,12 @@ func (o *options) containers(ctx context.Context, dir *tool.Dir) (release func()
 		return nil, err
 	}
 	release = func() error {
-		err := engine.Forget(context.Background(), g.Image, log)
-		if missing != nil {
-			err = errors.Join(err, engine.Remove(context.Background(), docker.GoImage))
-		}
-		return errors.Join(err, guard.Release())
+		return errors.Join(engine.Forget(context.Background(), log, made...), guard.Release())
 	}
 	if missing != nil {
 		fmt.Printf("%v: a stand-in is made of this machine's own Go.\n", missing)
 		if err := engine.StandIn(ctx, docker.GoImage); err != nil {
-			return nil, errors.Join(err, guard.Release())
+			return nil, errors.Join(err, release())
 		}
 	}
 	fmt.Println("The image is built by the Dockerfile, which takes a minute or more.")

@@ -76,7 +76,7 @@ func (e *engine) image(t *testing.T) {
 	began := time.Now()
 	log := filepath.Join(t.TempDir(), "build.log")
 	t.Cleanup(func() {
-		if err := e.Forget(context.Background(), e.tag(), log); err != nil {
+		if err := e.Forget(context.Background(), log, e.tag()); err != nil {
 			t.Error(err)
 		}
 	})

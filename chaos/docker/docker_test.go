@@ -58,8 +58,20 @@ Step 4/4 : RUN go build
 `
 
 // left is docker for which one project, its network, and the layers of a build are
-// still there, of which the first has a name.
-const left = `case "$1 $2 $3" in "ps -aq --filter") echo c1;; "network ls -q") echo n1;; "image inspect "*) case "$*" in *aaaaaaaaaaaa) echo 1;; *) echo 0;; esac;; esac`
+// still there, of which the first has a name. One more was being made when it was
+// interrupted, and another is on top of the one that has a name.
+const left = `case "$1 $2 $3" in
+"ps -aq --filter") echo c1;;
+"network ls -q") echo n1;;
+"images -aq ") printf '%s\n' cccccccccccc dddddddddddd bbbbbbbbbbbb eeeeeeeeeeee aaaaaaaaaaaa;;
+"image inspect --format") case "$4 $5" in
+  *RepoTags*aaaaaaaaaaaa) echo 1;;
+  *RepoTags*) echo 0;;
+  *dddddddddddd) echo sha256:cccccccccccc0123456789;;
+  *eeeeeeeeeeee) echo sha256:aaaaaaaaaaaa0123456789;;
+  esac;;
+"image inspect weirchaos:2") exit 1;;
+esac`
 
 // inOrder fails the test unless a text has the lines, in their order.
 func inOrder(t *testing.T, text string, lines ...string) {
@@ -84,7 +96,7 @@ func TestGuard(t *testing.T) {
 	}
 	for _, killed := range []bool{true, false} {
 		asked := fake(t, left)
-		g, err := Watch("weirchaos1", log, "weirchaos:1")
+		g, err := Watch("weirchaos1", log, "weirchaos:1", "weirchaos:2")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,34 +118,43 @@ func TestGuard(t *testing.T) {
 		if !strings.Contains(string(text), "label=com.docker.compose.project=weirchaos1") {
 			t.Errorf("docker was asked\n%snot of the project", text)
 		}
-		inOrder(t, string(text), "rm -fv c1", "network rm n1", "rm -fv 222222222222", "image rm weirchaos:1", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
-		if strings.Contains(string(text), "image rm aaaaaaaaaaaa") {
-			t.Error("an image that has a name is removed")
+		inOrder(t, string(text), "rm -fv c1", "network rm n1", "rm -fv 222222222222", "image rm weirchaos:1", "image rm dddddddddddd", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
+		spared(t, string(text))
+	}
+}
+
+// spared fails the test where what is not there, or is somebody else's, was removed.
+func spared(t *testing.T, text string) {
+	t.Helper()
+	for _, what := range []string{"image rm aaaaaaaaaaaa", "image rm eeeeeeeeeeee", "image rm weirchaos:2"} {
+		if strings.Contains(text, what) {
+			t.Errorf("docker was asked\n%swith %q", text, what)
 		}
 	}
 }
 
-// What a build left that was interrupted is removed, and not what has a name.
+// What a build left that was interrupted is removed, also what came after its last
+// word, and not what has a name.
 func TestForget(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "build.log")
-	if err := new(Engine).Forget(t.Context(), "weirchaos:1", log); err != nil {
+	asked := fake(t, left)
+	if err := new(Engine).Forget(t.Context(), log, "weirchaos:2"); err != nil {
 		t.Errorf("what was never built: %v", err)
 	}
 	if err := os.WriteFile(log, []byte(said), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	asked := fake(t, `case "$3" in weirchaos:1) exit 1;; esac; `+left)
-	if err := new(Engine).Forget(t.Context(), "weirchaos:1", log); err != nil {
+	if err := new(Engine).Forget(t.Context(), log, "weirchaos:1", "weirchaos:2"); err != nil {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inOrder(t, string(text), "rm -fv 222222222222", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
-	for _, named := range []string{"image rm aaaaaaaaaaaa", "image rm weirchaos:1"} {
-		if strings.Contains(string(text), named) {
-			t.Errorf("docker was asked\n%swith %q", text, named)
-		}
+	inOrder(t, string(text), "rm -fv 222222222222", "image rm weirchaos:1", "image rm dddddddddddd", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
+	spared(t, string(text))
+	fake(t, `case "$1 $2" in "image rm") echo "it is in use" >&2; exit 1;; esac`)
+	if err := new(Engine).Forget(t.Context(), log, "weirchaos:1"); err == nil || !strings.Contains(err.Error(), "weirchaos:1 can be removed") || !strings.Contains(err.Error(), "it is in use") {
+		t.Errorf("an image that stays: %v", err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -128,34 +127,41 @@ func (e *Engine) Build(ctx context.Context, dir, tag, version, log string) (err 
 	return err
 }
 
-// What a build says of what it makes on the way to the image.
-var (
-	aLayer     = regexp.MustCompile(`(?m)^ ---> ([0-9a-f]{12})$`)
-	aContainer = regexp.MustCompile(`(?m)^ ---> Running in ([0-9a-f]+)$`)
-)
+// forgetting removes images by their names and what a build, of which $1 is the log,
+// left on the way: its containers, and its layers that have no name, the newest first,
+// for the others are below it. What somebody uses is not removed. What the engine was
+// making of a container when the build was interrupted comes seconds later, and without
+// a word of it, but on top of a layer that is known.
+const forgetting = `log=$1; shift
+for c in $(sed -n 's/^ ---> Running in \([0-9a-f]*\)$/\1/p' "$log"); do docker rm -fv "$c" >/dev/null 2>&1; done
+failed=0
+for i in "$@"; do
+  if docker image inspect "$i" >/dev/null 2>&1; then docker image rm "$i" || failed=1; fi
+done
+nameless() { [ "$(docker image inspect --format '{{len .RepoTags}}' "$1" 2>/dev/null)" = 0 ]; }
+layers=
+for l in $(sed -n 's/^ ---> \([0-9a-f]\{12\}\)$/\1/p' "$log"); do if nameless "$l"; then layers="$l $layers"; fi; done
+left=$(grep -q '^Successfully built' "$log" || echo 20)
+while [ -n "$layers" ] && [ "${left:-0}" -gt 0 ]; do
+  for l in $(docker images -aq); do
+    below=$(docker image inspect --format '{{.Parent}}' "$l" | sed 's/^sha256:\(.\{12\}\).*/\1/')
+    case " $layers" in *" $l "*) continue;; esac
+    case " $layers" in *" ${below:-none} "*) if nameless "$l"; then layers="$l $layers"; left=1; fi;; esac
+  done
+  left=$((left - 1)); if [ "$left" -gt 0 ]; then sleep 1; fi
+done
+for l in $layers; do docker image rm "$l" >/dev/null 2>&1; done
+exit $failed`
 
-// Forget removes an image, if it is there, and what its build, which may have been
-// interrupted, left on the way to it, to judge by what it said.
-func (e *Engine) Forget(ctx context.Context, tag, log string) error {
-	said, err := os.ReadFile(log)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+// Forget removes images, if they are there, and what a build, which may have been
+// interrupted, left on the way to them, to judge by what it said.
+func (e *Engine) Forget(ctx context.Context, log string, images ...string) error {
+	if _, err := os.Stat(log); err != nil {
+		log = os.DevNull // nothing was built
 	}
-	for _, m := range aContainer.FindAllSubmatch(said, -1) {
-		_, _ = e.Run(ctx, "rm", "-fv", string(m[1])) // mostly it is gone
-	}
-	err = nil
-	if _, missing := e.Output(ctx, "image", "inspect", tag); missing == nil {
-		err = e.Remove(ctx, tag)
-	}
-	layers := aLayer.FindAllSubmatch(said, -1)
-	// The newest first, for the others are below it; a base image that has a name
-	// stays, and so does what somebody else uses.
-	for i := len(layers) - 1; i >= 0; i-- {
-		layer := string(layers[i][1])
-		if tags, err := e.Run(ctx, "image", "inspect", "--format", "{{len .RepoTags}}", layer); err == nil && strings.TrimSpace(tags) == "0" {
-			_, _ = e.Run(ctx, "image", "rm", layer) // refused for one that is in use
-		}
+	out, err := run(ctx, 2*time.Minute, "sh", append([]string{"-c", forgetting, "sh", log}, images...)...)
+	if err != nil {
+		err = fmt.Errorf("not all of the images %s can be removed: %w: %s", strings.Join(images, ", "), err, LastLine(out))
 	}
 	return err
 }

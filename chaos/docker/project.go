@@ -97,19 +97,14 @@ type Guard struct {
 	cmd *exec.Cmd
 }
 
-// guarding removes a project by its name, $1, what a build left of which $2 is the
-// log, as Forget does, and images, the others.
+// guarding removes a project by its name, $1, and then what is to be forgotten.
 const guarding = `read -r released && exit 0
-of="label=com.docker.compose.project=$1"; log=$2; shift 2
+of="label=com.docker.compose.project=$1"; shift
 for c in $(docker ps -q --filter "$of" --filter status=paused); do docker unpause "$c"; done
 for c in $(docker ps -aq --filter "$of"); do docker rm -fv "$c"; done
 for n in $(docker network ls -q --filter "$of"); do docker network rm "$n"; done
 for v in $(docker volume ls -q --filter "$of"); do docker volume rm "$v"; done
-for c in $(sed -n 's/^ ---> Running in \([0-9a-f]*\)$/\1/p' "$log"); do docker rm -fv "$c"; done
-for i in "$@"; do docker image rm "$i"; done
-layers=
-for l in $(sed -n 's/^ ---> \([0-9a-f]\{12\}\)$/\1/p' "$log"); do layers="$l $layers"; done
-for l in $layers; do [ "$(docker image inspect --format '{{len .RepoTags}}' "$l")" != 0 ] || docker image rm "$l"; done`
+` + forgetting
 
 // Watch has a project, images, and what a build has left whose log is given removed,
 // should this process be killed.
