@@ -42,7 +42,7 @@ func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api w
 		// Of a call by itself nobody knows whether the node or the connection said no.
 		tries.note(n, err)
 		tries.unknown = s.Code() != codes.Unavailable
-		if tries.count > min(len(c.nodes), 2)-1 {
+		if tries.count > min(c.known(), 2)-1 {
 			return tries.failed()
 		}
 	}

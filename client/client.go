@@ -196,12 +196,19 @@ func (t *tries) again(c *Client, b *batch, f fate, err error) bool {
 		t.begun = b.begun
 	}
 	t.note(b.node, err)
-	may := t.count <= len(c.nodes) && time.Since(t.begun) <= c.again
+	may := t.count <= c.known() && time.Since(t.begun) <= c.again
 	if f == unknown {
 		may = may && !t.unknown
 		t.unknown = true
 	}
 	return may
+}
+
+// known returns how many nodes there are to ask. The lock is not held.
+func (c *Client) known() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.nodes)
 }
 
 // failed is the error of a check that is not asked again.

@@ -3,10 +3,14 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/limiter"
@@ -15,7 +19,7 @@ import (
 
 // bench is a client without connections, with one node.
 func bench() (*Client, *node) {
-	c := &Client{config: Config{MaxMessage: 10, Window: 2, MaxPending: 10}, attempt: time.Hour, again: time.Hour}
+	c := &Client{config: Config{MaxMessage: 10, Window: 2, MaxPending: 10, Timeout: time.Hour}, attempt: time.Hour, again: time.Hour}
 	c.batches.New = func() any { return new(batch) }
 	n := &node{client: c, addr: "there", condition: up, wake: make(chan struct{}, 1)}
 	c.nodes = []*node{n}
@@ -154,6 +158,43 @@ func TestLateInTheQueue(t *testing.T) {
 	n.fail(ErrClosed)
 	if second.batch.fate != undecided || c.pending != 0 || len(n.queue) != 0 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// A check that has failed looks how many nodes there are while the ring brings others
+// and lets some go: the race detector must find nothing. Nothing but the lock orders
+// the two, so that it sees every look without it, whichever of them is first.
+func TestTriesWhileNodesChange(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c, n := bench()
+	var meeting sync.WaitGroup
+	defer func() {
+		meeting.Wait()
+		cancel()
+		c.streams.Wait()
+	}()
+	turn := func(addr string) {
+		meeting.Go(func() {
+			if _, err := c.meet(ctx, []*weirv1.RingMember{{Name: "b", GrpcAddr: addr}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	var tries tries
+	turn("127.0.0.1:1")
+	if !tries.again(c, &batch{node: n, begun: time.Now()}, undecided, errSilent) {
+		t.Error("the only node that was tried is not asked again")
+	}
+	meeting.Wait() // the next lock would order them
+	turn("127.0.0.1:2")
+	asked := 0
+	err := c.alone(ctx, func(context.Context, weirv1.LimiterClient) error {
+		asked++
+		turn(fmt.Sprint("127.0.0.1:", 2+asked))
+		return status.Error(codes.Unavailable, "not now")
+	})
+	if !errors.Is(err, ErrUnavailable) || asked < 1 || asked > 2 {
+		t.Errorf("a call by itself was made %d times: %v", asked, err)
 	}
 }
 
