@@ -22,9 +22,12 @@ const (
 	others                   = 8
 )
 
-// window outlasts every run. The algorithm is the default one, which is exact in a
-// window before which nothing was counted.
-const window = "365d"
+// window is how long keys are counted for. The algorithm is the default one, whose
+// windows begin at the same instants for all keys, so that one may end within a run;
+// then the first unit of a key comes back a limit-th of the window later. That must be
+// longer than a point can last, from its first check to the last look at its limits:
+// 21 min 36 s are. The table is rid of a key after two windows at the most.
+const window = "36h"
 
 // usersPerPath is how many keys have one path, where there are enough.
 const usersPerPath = 100

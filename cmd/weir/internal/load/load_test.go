@@ -57,7 +57,23 @@ func serve(t *testing.T, rules string, change func(int64, *limiter.Decision) err
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := transport.NewServer(transport.Options{Decider: &lying{Node: n, change: change}})
+	return serveDecider(t, n, &lying{Node: n, change: change})
+}
+
+// serveBroken does for a node that decides as a test says.
+func serveBroken(t *testing.T, decide func(*weir.Node, *limiter.Request, *limiter.Decision) error) string {
+	t.Helper()
+	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(allRules())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveDecider(t, n, &broken{n, decide})
+}
+
+// serveDecider serves what decides by a node, and closes both with the test.
+func serveDecider(t *testing.T, n *weir.Node, by transport.Decider) string {
+	t.Helper()
+	s, err := transport.NewServer(transport.Options{Decider: by})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,7 @@ type Point struct {
 	ServerCPU *float64  `json:"server_cpu_us_per_check,omitempty"`
 	Servers   []Cost    `json:"server_costs,omitempty"`
 	Decisions Decisions `json:"decisions"`
+	Limits    Limits    `json:"limits"`
 	// Why is why a check failed, if any did.
 	Why string `json:"why,omitempty"`
 }
@@ -126,6 +127,9 @@ func (r *Report) Wrong() error {
 		if err := p.Decisions.Wrong(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.title(), err))
 		}
+		if err := p.Limits.Wrong(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.title(), err))
+		}
 		if n := p.Decisions.Failed; n > 0 {
 			errs = append(errs, fmt.Errorf("%s: %s failed: %s", p.title(), term.Plural(int(n), "check"), p.Why))
 		}
@@ -177,11 +181,25 @@ func (r *Report) Text(style term.Style) string {
 		fmt.Fprintf(&b, "%s: %s allowed, should be %s; %s denied, %s failed, %s answered by policy, %s by heirs; %s hit\n", p.title(),
 			count(d.Allowed), between(d.AllowedLeast, d.AllowedMost), count(d.Denied), count(d.Failed), count(d.ByPolicy), count(d.ByHeir),
 			term.Plural(d.KeysHit, "key"))
+		fmt.Fprintf(&b, "%s: %s\n", p.title(), p.Limits.text())
 		if p.Unsent > 0 {
 			fmt.Fprintf(&b, "%s: %s were due and not sent: no client was free\n", p.title(), term.Plural(int(p.Unsent), "check"))
 		}
 	}
 	return b.String()
+}
+
+// text tells what was looked at, and whether that says anything of the limit.
+func (l *Limits) text() string {
+	if l.Hit == 0 {
+		return "the limit was not tested: no key under a limit was asked for"
+	}
+	s := fmt.Sprintf("%s under a limit hit, %s beyond it; afterwards %s peeked at, and %s asked for until the limit",
+		term.Plural(l.Hit, "key"), term.Count(l.Reached), term.Count(l.Peeked), term.Count(l.Exhausted))
+	if !l.Tested() {
+		s += "; the limit was not tested: no key reached it"
+	}
+	return s
 }
 
 func count(n uint64) string { return term.Count(int(n)) }

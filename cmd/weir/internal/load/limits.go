@@ -1,0 +1,219 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Bounds of what is looked at when a point's time is over. With many keys next to
+// none reaches its limit in a run, so that the answers alone would not tell a node
+// that denies nothing from a right one.
+const (
+	maxPeeked    = 10_000 // keys
+	maxExhausted = 50     // keys, each asked for at most limit+2 times
+	lookWithin   = 5 * time.Second
+)
+
+// Limits is what was seen of the limited keys, in the run and after it, where some of
+// them are peeked at, and a few asked for until they must be denied.
+type Limits struct {
+	// Hit is how many limited keys were asked for in the run, Reached how many of them
+	// more often than their limit.
+	Hit     int `json:"hit"`
+	Reached int `json:"reached"`
+	// Peeked keys had to have left what the run had not been allowed; Unequal had not.
+	Peeked  int `json:"peeked"`
+	Unequal int `json:"unequal"`
+	// Exhausted keys had to admit just that, and then no more; Missed did not.
+	Exhausted int `json:"exhausted"`
+	Missed    int `json:"missed"`
+	// Example tells of one that was wrong, Why why not all could be looked at.
+	Example string `json:"example,omitempty"`
+	Why     string `json:"why,omitempty"`
+}
+
+// Wrong tells what is wrong with the limits, nil if nothing was seen to be.
+func (l *Limits) Wrong() error {
+	var errs []error
+	if l.Unequal+l.Missed > 0 {
+		errs = append(errs, fmt.Errorf("counters are wrong: of %d keys peeked at after the run %d had another remainder than they should, and of %d asked for until they were denied %d allowed too many or too few; for one, %s",
+			l.Peeked, l.Unequal, l.Exhausted, l.Missed, l.Example))
+	}
+	if l.Why != "" {
+		errs = append(errs, fmt.Errorf("not all limits could be looked at after the run: %s", l.Why))
+	}
+	return errors.Join(errs...)
+}
+
+// Tested tells whether any key was asked for beyond its limit.
+func (l *Limits) Tested() bool { return l.Reached > 0 || l.Exhausted > 0 }
+
+// wrong takes note of a key that is wrong.
+func (l *Limits) wrong(count *int, format string, args ...any) {
+	if *count++; l.Example == "" {
+		l.Example = fmt.Sprintf(format, args...)
+	}
+}
+
+// left returns how many checks of limited key n must still be allowed. Checks of
+// which it is not known whether they were charged make it a range.
+func (l *ledger) left(n uint32) (least, most int) {
+	most = limit - int(min(l.allowed[n].Load(), limit))
+	return max(0, most-int(l.open[n].Load())), most
+}
+
+// hit returns the limited keys that were asked for, and how many of them beyond
+// their limit.
+func (l *ledger) hit() (all []uint32, reached int) {
+	for i := range l.asked {
+		n := uint32(i)
+		asked := l.asked[i].Load()
+		if asked == 0 || !l.keys.isLimited(n) {
+			continue
+		}
+		if all = append(all, n); asked > limit {
+			reached++
+		}
+	}
+	return all, reached
+}
+
+// sample returns up to n elements of a list, at even distances.
+func sample(list []uint32, n int) []uint32 {
+	if len(list) <= n {
+		return list
+	}
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = list[i*len(list)/n]
+	}
+	return out
+}
+
+// look looks at the limited keys when all is answered. The servers are asked in turn,
+// whichever owns the key.
+func (l *ledger) look(ctx context.Context, servers []string) (seen Limits) {
+	all, reached := l.hit()
+	seen.Hit, seen.Reached = len(all), reached
+	looking, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	if err := l.lookAt(looking, servers, all, &seen); err != nil && looking.Err() == nil {
+		seen.Why = err.Error()
+	} else if len(all) > 0 && seen.Peeked == 0 && seen.Exhausted == 0 {
+		seen.Why = fmt.Sprintf("nothing was answered by who counts within %v", lookWithin)
+	}
+	return seen
+}
+
+func (l *ledger) lookAt(ctx context.Context, servers []string, all []uint32, seen *Limits) (err error) {
+	if len(all) == 0 {
+		return nil
+	}
+	nodes := make([]wire, len(servers))
+	for i, server := range servers {
+		conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return fmt.Errorf("node %s cannot be asked: %w", server, err)
+		}
+		nodes[i] = wire{server, conn, weirv1.NewLimiterClient(conn)}
+		defer func() { err = errors.Join(err, conn.Close()) }()
+	}
+	peeked := sample(all, maxPeeked)
+	for i := 0; i < len(peeked); i += MaxBatch {
+		if err := l.peek(ctx, &nodes[i/MaxBatch%len(nodes)], peeked[i:min(i+MaxBatch, len(peeked))], seen); err != nil {
+			return err
+		}
+	}
+	for i, n := range sample(all, maxExhausted) {
+		if err := l.exhaust(ctx, &nodes[i%len(nodes)], n, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peek looks at what keys have left.
+func (l *ledger) peek(ctx context.Context, w *wire, some []uint32, seen *Limits) error {
+	decisions, err := l.askAll(ctx, w, some, true)
+	if err != nil {
+		return err
+	}
+	for i, d := range decisions {
+		if len(d.GetLimits()) == 0 || byPolicy(d) {
+			continue // who counts could not be asked
+		}
+		seen.Peeked++
+		least, most := l.left(some[i])
+		if left := int(d.GetLimits()[0].GetRemaining()); left < least || left > most {
+			seen.wrong(&seen.Unequal, "key %s has %d left of %d, and should have %s", d.GetLimits()[0].GetKey(), left, limit, between(uint64(least), uint64(most)))
+		}
+	}
+	return nil
+}
+
+// exhaust asks for a key until it must be denied, and once more.
+func (l *ledger) exhaust(ctx context.Context, w *wire, n uint32, seen *Limits) error {
+	least, most := l.left(n)
+	same := make([]uint32, most+2)
+	for i := range same {
+		same[i] = n
+	}
+	decisions, err := l.askAll(ctx, w, same, false)
+	if err != nil {
+		return err
+	}
+	got := 0
+	for _, d := range decisions {
+		if d == nil || byPolicy(d) {
+			return nil // who counts could not be asked
+		}
+		if d.GetAllowed() {
+			got++
+		}
+	}
+	seen.Exhausted++
+	if got < least || got > most {
+		seen.wrong(&seen.Missed, "key %s%s was allowed %d of %d checks more, and should have been %s", l.keys.paths[int(n)%len(l.keys.paths)],
+			":"+l.keys.users[int(n)/len(l.keys.paths)], got, len(same), between(uint64(least), uint64(most)))
+	}
+	return nil
+}
+
+func byPolicy(d *weirv1.CheckResponse) bool {
+	switch limiter.Source(d.GetSource()) {
+	case limiter.SourceFallbackOpen, limiter.SourceFallbackLocal, limiter.SourceFallbackClosed:
+		return true
+	}
+	return false
+}
+
+// askAll asks for keys in one call. A check that failed has no decision.
+func (l *ledger) askAll(ctx context.Context, w *wire, some []uint32, peek bool) ([]*weirv1.CheckResponse, error) {
+	m := &weirv1.CheckBatchRequest{Checks: make([]*weirv1.CheckRequest, len(some))}
+	var r limiter.Request
+	for i, n := range some {
+		l.keys.request(&r, n)
+		m.Checks[i] = transport.NewCheckRequest(&r, peek)
+	}
+	got, err := w.api.CheckBatch(ctx, m)
+	if err != nil {
+		return nil, w.failed(err)
+	}
+	if len(got.GetResults()) != len(some) {
+		return nil, fmt.Errorf("node %s answered %d checks of %d", w.server, len(got.GetResults()), len(some))
+	}
+	out := make([]*weirv1.CheckResponse, len(some))
+	for i, result := range got.GetResults() {
+		out[i] = result.GetDecision()
+	}
+	return out, nil
+}
