@@ -9,8 +9,9 @@ import (
 const (
 	// leastUsed is the part of what one counter would admit of the same checks that a
 	// cluster must admit of them, in percent. What is missing are checks that arrived
-	// in another order than they returned in.
-	leastUsed = 95
+	// in another order than they returned in, and what a node that was paused counts
+	// when it goes on, for clients who wait no longer.
+	leastUsed = 90
 	// leastUsedSeveral is that of checks of several keys, which reservations of others
 	// deny for a moment.
 	leastUsedSeveral = 85

@@ -40,7 +40,7 @@ func (p *plant) asks(rule string, span Micros, denied int, keys ...string) *plan
 // nearly all of it is admitted.
 func TestALimitIsUsedUp(t *testing.T) {
 	for _, rule := range []string{"window", "bucket", "closed"} {
-		for denied, want := range map[int]int{0: 0, 30: 0, 10: 1} {
+		for denied, want := range map[int]int{0: 0, 20: 0, 8: 1} {
 			p := planted(once()).asks(rule, 6*second, denied, "k")
 			if got := p.Used(); len(got) != want || want > 0 && !strings.Contains(got[0].Error(), rule+": ") {
 				t.Errorf("%s, one in %d denied: found %v", rule, denied, got)

@@ -41,7 +41,7 @@ func (s *stage) apart(n int, hold time.Duration) fault {
 	allows := split()
 	allows.Split = true
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: allows, nodes: []int{n}, hold: hold,
+		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: allows, takes: 1, nodes: []int{n}, hold: hold,
 	}, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == n || to == n })
 }
 

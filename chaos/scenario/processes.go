@@ -42,7 +42,7 @@ func (s *stage) nothing() fault {
 func (s *stage) kill() fault {
 	n := s.any()
 	return fault{
-		what: "kill -9 " + n.Name, allows: found(), nodes: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
+		what: "kill -9 " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
 		breaks: n.Kill,
 		mends:  n.Start,
 	}
@@ -72,7 +72,7 @@ func (s *stage) pauseHot() fault { return s.lagging(s.pause()) }
 func (s *stage) quickRestart() fault {
 	n := s.any()
 	return fault{
-		what: "restart " + n.Name, allows: found(), nodes: []int{n.Index},
+		what: "restart " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index},
 		breaks: func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) },
 		mends:  nothing,
 	}
@@ -82,7 +82,7 @@ func (s *stage) pause() fault {
 	n := s.any()
 	hold := s.between(time.Second, 10*time.Second)
 	return fault{
-		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: paused(), nodes: []int{n.Index}, hold: hold,
+		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: paused(), takes: 1, nodes: []int{n.Index}, hold: hold,
 		breaks: n.Pause,
 		mends:  n.Resume,
 	}
@@ -187,7 +187,7 @@ func (s *stage) reload() fault {
 func (s *stage) reloadKill() fault {
 	n := s.any()
 	return fault{
-		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), nodes: []int{n.Index}, cold: true,
+		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), takes: 1, nodes: []int{n.Index}, cold: true,
 		breaks: func(ctx context.Context) error {
 			return errors.Join(n.Kill(ctx), s.reloads(ctx, s.but(n)...))
 		},

@@ -41,7 +41,7 @@ type fault struct {
 	hot    bool                            // clients use up keys faster than a copy can be told
 	cold   bool                            // there are keys that are left alone while it lasts
 	shaky  bool                            // nodes fall silent again and again while it lasts
-	parts  int                             // how many times something is broken; 0: once
+	takes  int                             // takeovers of one key that it may cause; 0: takeoversEach
 	gone   int                             // how many nodes may have left in good order at a time
 	first  func(ctx context.Context) error // before clients ask; nil: nothing
 	away   *fleet.Node                     // which first leaves out of reach
@@ -90,11 +90,12 @@ func paused() history.Allows { return history.Allows{Closed: 1, Local: 1, Open: 
 // view owner asks and claims once more. The last check ends at its deadline of 300 ms.
 const within = history.Micros(3 * time.Second / time.Microsecond)
 
-// How many takeovers of one key something that breaks may cause. Its heir takes over
-// when the owner is gone, silent or cut off, and whoever comes back is handed the key in
-// good order; but what comes back at once, or is mended, may be taken for gone by
-// some once more. Where nodes fall silent again and again, each takeover needs 80 ms of silence, a
-// claim of up to 100 ms and a new heir with a whole copy.
+// How many takeovers of one key something that breaks may cause. Where a process ends or
+// stops, or a node is cut off, its heir takes over, once; whoever comes back is handed the key
+// in good order, and who was an owner is overtaken, and pushes what it has. These say one.
+// Of other faults some member may notice the beginning and another one the end. Where nodes
+// fall silent again and again, each takeover needs 80 ms of silence, a claim of up to
+// 100 ms and a new heir with a whole copy.
 const (
 	takeoversEach      = 2
 	takeoversPerSecond = 4
@@ -102,7 +103,10 @@ const (
 
 // takeovers is how many takeovers of one key a fault that lasted so long may cause.
 func (f *fault) takeovers(lasted history.Micros) int {
-	n := takeoversEach * max(1, f.parts)
+	n := f.takes
+	if n == 0 {
+		n = takeoversEach
+	}
 	if f.shaky {
 		n += int(takeoversPerSecond * lasted.Duration().Seconds())
 	}

@@ -95,7 +95,8 @@ func TestTakeoversOfAFault(t *testing.T) {
 		want  int
 	}{
 		{fault{}, 30_000_000, takeoversEach},
-		{fault{parts: 2}, 1_000_000, 2 * takeoversEach},
+		{fault{takes: 1}, 1_000_000, 1},
+		{fault{takes: 1, shaky: true}, 1_000_000, 1 + takeoversPerSecond},
 		{fault{shaky: true}, 3_000_000, takeoversEach + 3*takeoversPerSecond},
 	} {
 		if got := row.f.takeovers(row.lasts); got != row.want {

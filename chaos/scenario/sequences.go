@@ -50,7 +50,7 @@ func (s *stage) stutterHot() fault {
 		what: "stop " + n.Name + " ten times for 150 to 280 ms", allows: crash(), nodes: []int{n.Index},
 		breaks: func(ctx context.Context) error {
 			for _, span := range spans {
-				part := history.Fault{Name: "stutter-hot", What: "stop " + n.Name + " for " + span.Round(time.Millisecond).String(), At: s.now(), Nodes: []int{n.Index}, Takeovers: takeoversEach}
+				part := history.Fault{Name: "stutter-hot", What: "stop " + n.Name + " for " + span.Round(time.Millisecond).String(), At: s.now(), Nodes: []int{n.Index}, Takeovers: 1}
 				err := errors.Join(n.Pause(ctx), fleet.Wait(ctx, span), n.Resume(ctx))
 				part.Until = s.now()
 				s.parts = append(s.parts, part)
@@ -73,7 +73,7 @@ func (s *stage) leaveKill() fault {
 		killed = left
 	}
 	return fault{
-		what: fmt.Sprintf("kill -9 %s, after %s has left and come back", killed.Name, left.Name), allows: crash(), nodes: []int{killed.Index}, cold: true,
+		what: fmt.Sprintf("kill -9 %s, after %s has left and come back", killed.Name, left.Name), allows: crash(), takes: 1, nodes: []int{killed.Index}, cold: true,
 		first: func(ctx context.Context) error {
 			return errors.Join(left.Leave(ctx), left.Start(ctx), s.Settled(ctx, settleWithin))
 		},
@@ -92,7 +92,7 @@ func (s *stage) pauseKill() fault {
 	a, b := s.two()
 	away, killed := s.Nodes()[a], s.Nodes()[b]
 	return fault{
-		what: fmt.Sprintf("kill -9 %s as %s goes on, which was paused", killed.Name, away.Name), allows: late(), nodes: []int{a, b}, cold: true, away: away, parts: 2,
+		what: fmt.Sprintf("kill -9 %s as %s goes on, which was paused", killed.Name, away.Name), allows: late(), nodes: []int{a, b}, cold: true, away: away, takes: 2,
 		first: func(ctx context.Context) error {
 			return errors.Join(away.Pause(ctx), s.SettledWithout(ctx, settleWithin, away))
 		},
@@ -106,7 +106,7 @@ func (s *stage) pauseKill() fault {
 func (s *stage) pauseAsked() fault {
 	n := s.any()
 	return fault{
-		what: "pause " + n.Name + ", and ask it as it goes on", allows: late(), nodes: []int{n.Index}, cold: true,
+		what: "pause " + n.Name + ", and ask it as it goes on", allows: late(), takes: 1, nodes: []int{n.Index}, cold: true,
 		breaks: func(ctx context.Context) error {
 			if err := errors.Join(n.Pause(ctx), s.SettledWithout(ctx, settleWithin, n)); err != nil {
 				return errors.Join(err, n.Resume(ctx))
@@ -128,7 +128,7 @@ func (s *stage) killSplit() fault {
 	killed := s.Nodes()[a]
 	return fault{
 		what:   fmt.Sprintf("kill -9 %s as %s is cut off", killed.Name, s.Nodes()[b].Name),
-		allows: history.Allows{Closed: 1, Local: 3, Open: 3}, nodes: []int{a, b}, cold: true, parts: 2,
+		allows: history.Allows{Closed: 1, Local: 3, Open: 3}, nodes: []int{a, b}, cold: true, takes: 2,
 		breaks: func(ctx context.Context) error {
 			if err := errors.Join(s.cut(ctx, b), killed.Kill(ctx), fleet.Wait(ctx, 500*time.Millisecond), killed.Start(ctx), fleet.Wait(ctx, 6*time.Second)); err != nil {
 				return err
@@ -148,7 +148,7 @@ func (s *stage) killSplit() fault {
 func (s *stage) flap() fault {
 	n := s.any()
 	return fault{
-		what: n.Name + " cut off twice", allows: split(), nodes: []int{n.Index}, cold: true, parts: 2,
+		what: n.Name + " cut off twice", allows: split(), nodes: []int{n.Index}, cold: true, takes: 2,
 		breaks: func(ctx context.Context) error {
 			for range 2 {
 				err := errors.Join(s.cut(ctx, n.Index), fleet.Wait(ctx, 3*time.Second))
