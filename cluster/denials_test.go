@@ -79,6 +79,20 @@ func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 	}
 }
 
+// Who has become the owner decides, whatever the last one has refused: its counters are
+// here, and may have been reset or refunded meanwhile.
+func TestAnOwnerHasNoCachedDenials(t *testing.T) {
+	c, h, charge := rememberer(t)
+	k := charge.Key(0)
+	c.denials.add(h.now, h.now, k, denied(k, limiter.Minute))
+	own(c, c.parts[0], 3)
+	var d limiter.Decision
+	c.Begin(charge, &d, 0, func() {})
+	if d.Source != limiter.SourceOwner || !d.Allowed {
+		t.Errorf("%v, allowed %t", d.Source, d.Allowed)
+	}
+}
+
 // A denial is not remembered where asking again could be told something else, or
 // would be charged.
 func TestDenialsThatAreNotRemembered(t *testing.T) {
