@@ -173,7 +173,7 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 	n := 0
 	for i := range q.charge.Len() {
 		k := q.charge.Key(i)
-		changed, admitted := changes(answer, i, n, len(k.Rule.Limits))
+		changed, admitted := changes(answer, n, len(k.Rule.Limits))
 		n += len(k.Rule.Limits)
 		if !changed {
 			continue
@@ -195,13 +195,11 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 
 // changes tells whether a decision changed a counter of a key, and whether it
 // admitted something there. The key's limits are n, beginning with that of index
-// from.
-func changes(d *limiter.Decision, _, from, n int) (changed, admitted bool) {
+// from. A denial that charges nothing changes nothing, so that who is denied and goes
+// on asking costs no copies: a block is copied when it begins.
+func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	for j := from; j < from+n; j++ {
-		if d.Receipt.Has(j) {
-			changed = true
-		}
-		if l := d.Limit(j); l.Blocked {
+		if d.Receipt.Has(j) || d.BlockBegan() && d.Limit(j).Blocked {
 			changed = true
 		}
 	}

@@ -104,7 +104,7 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 			d.Charged(i, now)
 		}
 		if block {
-			l.Block(&k.state, now, d.Limit(i))
+			d.Block(i, &k.state, now)
 		}
 	}
 	for i, l := range c.limits {

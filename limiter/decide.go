@@ -65,10 +65,11 @@ func (d *Decision) Charges(i int) (charge, block bool) {
 	return charge, !l.Allowed && !l.Blocked && l.Limit.block > 0
 }
 
-// Block begins the limit's block at now.
-func (l *Limit) Block(s *State, now Tick, out *LimitDecision) {
-	s.Until = now + l.block
-	out.Blocked = true
+// Block begins the block of limit i at now.
+func (d *Decision) Block(i int, s *State, now Tick) {
+	out := d.Limit(i)
+	s.Until = now + out.Limit.block
+	out.Blocked, d.began = true, true
 }
 
 // Report fills out.Remaining, out.ResetAfter and, where the check was denied

@@ -140,6 +140,7 @@ type Decision struct {
 	Rule string
 
 	charges, shadowCharges bool // what Settle decided
+	began                  bool // a block
 
 	blocked int32 // 1 + index of the limit that denied, 0 if none
 	n       int32
@@ -151,8 +152,12 @@ type Decision struct {
 func (d *Decision) Clear() {
 	d.Allowed, d.Never, d.ShadowDenied = true, false, false
 	d.Source, d.RetryAfter, d.Receipt, d.Rule = SourceNone, 0, Receipt{}, ""
-	d.blocked, d.n, d.more = 0, 0, d.more[:0]
+	d.began, d.blocked, d.n, d.more = false, 0, 0, d.more[:0]
 }
+
+// BlockBegan tells whether this check began a block, of a limit that is Blocked. A
+// denial while one is on begins none.
+func (d *Decision) BlockBegan() bool { return d.began }
 
 // Len returns the number of limits that were decided.
 func (d *Decision) Len() int { return int(d.n) }

@@ -37,7 +37,7 @@ func (k *replica) ask(now Tick, n uint32, peek bool) LimitDecision {
 		charged = n
 	}
 	if block {
-		k.l.Block(&k.s, now, out)
+		d.Block(0, &k.s, now)
 	}
 	k.l.Report(&k.s, k.words, now, used, charged, !d.Allowed, out)
 	out.Rule = nil

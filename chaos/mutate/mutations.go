@@ -105,6 +105,15 @@ func ofProtocol() []mutation {
 // ofChecks returns those of what becomes of one check, reset or refund.
 func ofChecks() []mutation {
 	return []mutation{
+		{name: "a denial writes nothing", pkg: "./cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
+			{"cluster/decide.go", "		if !changed {\n", "		if !changed && answer.Allowed {\n"},
+		}},
+		{name: "a block is copied when it begins", pkg: "./cluster", test: "^TestABlockOutlivesItsOwner$", edits: []edit{
+			{"cluster/decide.go", " || d.BlockBegan() && d.Limit(j).Blocked {", " {"},
+		}},
+		{name: "a denial in a block writes nothing", pkg: "./cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
+			{"cluster/decide.go", "d.BlockBegan() && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
+		}},
 		{name: "the end of a cached denial", pkg: "./cluster", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
 			{"cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
 		}},

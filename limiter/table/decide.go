@@ -223,7 +223,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 			d.Charged(i, now)
 		}
 		if block {
-			l.Block(&s.state, now, out)
+			d.Block(i, &s.state, now)
 		}
 		l.Report(&s.state, words, now, used[i], charged, !d.Allowed, out)
 	}
@@ -376,7 +376,7 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 			d.Charged(i, now)
 		}
 		if block {
-			l.Block(&s.state, now, out)
+			d.Block(i, &s.state, now)
 		}
 	}
 }
