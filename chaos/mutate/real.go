@@ -21,6 +21,7 @@ func showings() map[string]showing {
 	const (
 		narrow  = "it takes two messages that cross within one round trip; the tests of cluster put them in that order; not tried"
 		clients = "the clients of chaos take nothing back and reset nothing"
+		unseen  = "a copy too many changes no answer"
 		often   = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
 	)
 	return map[string]showing{
@@ -50,6 +51,9 @@ func showings() map[string]showing {
 		"merge, not sum":                      {why: "too much counted shows only on a key that both sides hold and that is left alone; the trials of flap took too long on a machine with too much to do"},
 		"refund cap":                          {why: "a bucket must be empty between a reservation and its cancel, which takes exact instants"},
 		"the ping after the wait began":       {why: "an available owner goes to its share too early, which it may do a moment later anyway; not tried"},
+		"a denial writes nothing":             {why: unseen},
+		"a denial in a block writes nothing":  {why: unseen},
+		"a block is copied when it begins":    {why: "no rule of chaos has a block"},
 		"a charge ends cached denials":        {why: "the clients of chaos ask for one unit at a time: a denial of one is right until it ends"},
 		"a refund ends cached denials":        {why: clients},
 		"a reset ends cached denials":         {why: clients},
