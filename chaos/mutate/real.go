@@ -31,7 +31,7 @@ func showings() map[string]showing {
 		"renewal without the old heir's word":  {scenario: "pause-kill", seed: 1},
 		"merge of what an overtaken owner had": {scenario: "flap", seed: 1},
 		"every member before an empty start":   {scenario: "kill-split", seed: 1},
-		"all or nothing":                       {scenario: "nothing", seed: 1},
+		"all or nothing":                       {scenario: "several", seed: 1},
 		"fallback survives reconnection":       {scenario: "flap", seed: 1},
 		"the end of a cached denial":           {scenario: "cached-denials", seed: 1},
 		"no live counter makes room":           {scenario: "full", seed: 1},

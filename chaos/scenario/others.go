@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +21,7 @@ func others() []Scenario {
 		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Clock: wrong, make: (*stage).clocksKill},
 		{Name: "redis-cut", About: "counters in Redis, which no node reaches for 1 to 3 s", Needs: fleet.Redis, make: (*stage).redisCut},
 		{Name: "redis-kill", About: "counters in Redis, which is killed and starts empty", Needs: fleet.Redis, make: (*stage).redisKill},
+		{Name: "several", About: "no fault, and every check has two keys", make: (*stage).several},
 		{Name: "full", About: "a flood of fresh keys at nodes that hold few, while keys are used up that never recover", Args: []string{"--max-keys", strconv.Itoa(fullKeys)}, make: (*stage).full},
 		{Name: "mix", About: "two to five of the faults at any time, also at once", Needs: fleet.Cuts, make: (*stage).mix},
 	}
@@ -32,6 +34,16 @@ func (s *stage) everyone() []int {
 		all = append(all, i)
 	}
 	return all
+}
+
+// several has clients ask about two keys at a time only, of which one often denies
+// what the other one allows, and so rarely that hardly any reservation is open when
+// another check comes: what stays charged then shows.
+func (s *stage) several() fault {
+	s.rules = slices.DeleteFunc(s.rules, func(r history.Rule) bool { return !r.Several })
+	f := s.nothing()
+	f.hold, f.pause = 8*time.Second, 180*time.Millisecond
+	return f
 }
 
 // clocks is a rolling restart with wrong clocks, which are seen to be.

@@ -38,6 +38,7 @@ type fault struct {
 	allows history.Allows
 	nodes  []int // that are touched
 	hold   time.Duration
+	pause  time.Duration                   // between the checks of one client; 0: a short one
 	hot    bool                            // clients use up keys faster than a copy can be told
 	cold   bool                            // there are keys that are left alone while it lasts
 	shaky  bool                            // nodes fall silent again and again while it lasts

@@ -3,6 +3,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 			return nil, err
 		}
 	}
-	l := load.Start(ctx, f, st.rules, fmt.Sprintf("%s-%d", s.Name, seed), seed, pause)
+	l := load.Start(ctx, f, st.rules, fmt.Sprintf("%s-%d", s.Name, seed), seed, cmp.Or(broken.pause, pause))
 	if broken.hot {
 		l.Heat(ctx)
 	}
