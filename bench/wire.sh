@@ -17,6 +17,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 time="${TIME:-5s}"
 rounds="${ROUNDS:-3}"
+. bench/nodes.sh
 work="$(mktemp -d)"
 pids=()
 finish() {
@@ -29,32 +30,24 @@ trap 'finish; rm -rf "$work"' EXIT
 go build -o "$work/" ./cmd/node ./cmd/weir
 "$work/weir" bench --print-rules >"$work/rules.yaml"
 
-# ready HTTP: waits until a node says so.
-ready() {
-  for _ in $(seq 600); do
-    if curl -fs "http://$1/readyz" >/dev/null 2>&1; then return; fi
-    sleep 0.1
-  done
-  echo "the node at $1 is not ready: $(cat "$work"/*.log)" >&2
-  exit 1
-}
-
 # one FLAGS: one node.
 one() {
+  free 20080 20081
   "$work/node" serve --rules "${RULES:-$work/rules.yaml}" --http-addr 127.0.0.1:20080 --grpc-addr 127.0.0.1:20081 "$@" 2>"$work/1.log" &
   pids+=($!)
-  ready 127.0.0.1:20080
+  ready "$!" 127.0.0.1:20080 "$work/1.log"
 }
 
 # three FLAGS: a cluster.
 three() {
+  free {200{8,9},2010}{0,1,2,3}
   for i in 0 1 2; do
     "$work/node" serve --rules "$work/rules.yaml" --name "node-$i" --join 127.0.0.1:20082,127.0.0.1:20092,127.0.0.1:20102 \
       --http-addr "127.0.0.1:$((20080 + 10 * i))" --grpc-addr "127.0.0.1:$((20081 + 10 * i))" \
       --gossip-addr "127.0.0.1:$((20082 + 10 * i))" --peer-addr "127.0.0.1:$((20083 + 10 * i))" "$@" 2>"$work/$i.log" &
     pids+=($!)
   done
-  for i in 0 1 2; do ready "127.0.0.1:$((20080 + 10 * i))"; done
+  for i in 0 1 2; do ready "${pids[i]}" "127.0.0.1:$((20080 + 10 * i))" "$work/$i.log"; done
 }
 
 SERVERS=127.0.0.1:20081,127.0.0.1:20091,127.0.0.1:20101

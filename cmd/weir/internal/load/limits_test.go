@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -155,24 +156,24 @@ func TestNothingComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var d limiter.Decision
-		for range 60 {
-			if err := n.Check(t.Context(), &r, &d); err != nil || !d.Allowed {
-				t.Fatalf("%+v, %v", d, err)
+		for _, first := range []uint32{limit, limit / 2} {
+			var d limiter.Decision
+			r.User = strconv.Itoa(int(first))
+			for range first {
+				if err := n.Check(t.Context(), &r, &d); err != nil || !d.Allowed {
+					t.Fatalf("%+v, %v", d, err)
+				}
 			}
-		}
-		now = now.Add(longest)
-		if err := n.Peek(t.Context(), &r, &d); err != nil || d.Limit(0).Remaining != 40 {
-			t.Errorf("%v before the window's end: %d left, %v", before, d.Limit(0).Remaining, err)
-		}
-		for range 40 {
-			err = n.Check(t.Context(), &r, &d)
-		}
-		if err != nil || !d.Allowed {
-			t.Errorf("%+v, %v", d, err)
-		}
-		if err := n.Check(t.Context(), &r, &d); err != nil || d.Allowed {
-			t.Errorf("%v before the window's end a unit has come back: %v", before, err)
+			now = now.Add(longest)
+			if err := n.Peek(t.Context(), &r, &d); err != nil || d.Limit(0).Remaining != limit-first {
+				t.Errorf("%v before the window's end: %d left after %d, %v", before, d.Limit(0).Remaining, first, err)
+			}
+			for i := range limit - first + 1 {
+				if err := n.Check(t.Context(), &r, &d); err != nil || d.Allowed != (i < limit-first) {
+					t.Fatalf("%v before the window's end check %d is allowed: %t, %v", before, first+i, d.Allowed, err)
+				}
+			}
+			now = now.Add(-longest)
 		}
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
