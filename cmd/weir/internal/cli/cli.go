@@ -97,7 +97,31 @@ func (a *app) report(err error) int {
 
 // complain writes an error for people. Text in it may come from a file.
 func (a *app) complain(err error) {
-	a.say("weir: %s\n", term.Clean(err.Error()))
+	a.say("weir: %s\n", term.Clean(inOneLine(err)))
+}
+
+// inOneLine is what an error says, with semicolons between errors that were joined,
+// for which the library has newlines.
+func inOneLine(err error) string {
+	text := err.Error()
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			text = strings.Replace(text, inner.Error(), inOneLine(inner), 1)
+		}
+	case interface{ Unwrap() []error }:
+		var said, lines []string
+		for _, inner := range e.Unwrap() {
+			said, lines = append(said, inner.Error()), append(lines, inOneLine(inner))
+		}
+		if text == strings.Join(said, "\n") {
+			return strings.Join(lines, "; ")
+		}
+		for i := range said {
+			text = strings.Replace(text, said[i], lines[i], 1)
+		}
+	}
+	return text
 }
 
 // note writes something worth knowing that is no error.

@@ -120,25 +120,61 @@ func (a *app) load(cmd *cobra.Command, o *loadOptions, asJSON bool) error {
 	if a.ErrStyle.Terminal {
 		o.config.Progress = func(what string) { a.say("\r\x1b[K%s", what) }
 	}
+	picture, err := o.openPicture()
+	if err != nil {
+		return err
+	}
 	report, err := load.Run(ctx, o.config)
 	if a.ErrStyle.Terminal {
 		a.say("\r\x1b[K")
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted: %w", ctx.Err())
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("interrupted: %w", ctx.Err())
+	case errors.Is(err, load.ErrUnreachable):
+		err = unreachableError{err}
 	}
-	if err != nil {
-		return err
+	if report == nil || len(report.Points) == 0 {
+		return errors.Join(err, o.closePicture(picture, nil))
 	}
-	if o.svg != "" {
-		if err := os.WriteFile(o.svg, report.SVG(), 0o666); err != nil {
-			return fmt.Errorf("the picture cannot be written to %s: %w", o.svg, bare(err))
-		}
+	if errors.As(err, new(unreachableError)) {
+		err = errors.New(err.Error()) // the first points could be measured, so that it is a failure
 	}
 	if asJSON {
-		err = a.printJSON(report)
+		err = errors.Join(a.printJSON(report), err)
 	} else {
-		err = a.print([]byte(report.Text(a.OutStyle)))
+		err = errors.Join(a.print([]byte(report.Text(a.OutStyle))), err)
 	}
-	return errors.Join(err, report.Wrong())
+	return errors.Join(err, o.closePicture(picture, report), report.Wrong())
+}
+
+// openPicture opens the picture's file before anything is measured, so that one that
+// cannot be written costs nobody the time. There may be none.
+func (o *loadOptions) openPicture() (*os.File, error) {
+	if o.svg == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(o.svg, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("the picture cannot be written to %s: %w", o.svg, bare(err))
+	}
+	return f, nil
+}
+
+// closePicture draws what was measured, if anything was, and closes the file.
+func (o *loadOptions) closePicture(f *os.File, r *load.Report) error {
+	if f == nil {
+		return nil
+	}
+	info, err := f.Stat()
+	if r != nil && err == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0) // what was there before
+	}
+	if r != nil && err == nil {
+		_, err = f.Write(r.SVG())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("the picture cannot be written to %s: %w", o.svg, bare(err))
+	}
+	return nil
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +63,44 @@ func TestLoad(t *testing.T) {
 	if got.status != 1 || !strings.Contains(got.err, "decisions are wrong") || !strings.Contains(got.out, "allowed, should be 100;") {
 		t.Errorf("%+v", got)
 	}
-	if got = (person{}).run(t, asked(addr, "--mode", "stream", "--svg", t.TempDir())...); got.status != 1 || !strings.Contains(got.err, "the picture cannot be written to") {
+	// That the picture cannot be written is known before anything is measured.
+	got = person{}.run(t, asked(addr, "--mode", "stream", "--svg", t.TempDir())...)
+	if got.status != 1 || got.out != "" || !strings.Contains(got.err, "the picture cannot be written to") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What was measured before a run ends early is printed and drawn, with the status 1
+// and each reason in words of its own.
+func TestLoadKeepsFigures(t *testing.T) {
+	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(person{}.run(t, "bench", "--print-rules").out)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	addr, _ := serveNode(t, n)
+	reads := 0
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if reads++; reads > 2 {
+			http.Error(w, "no", http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write([]byte("process_cpu_seconds_total 1\n"))
+	}))
+	defer metrics.Close()
+	picture := file(t, "waits.svg", strings.Repeat("what was there ", 5000))
+	args := asked(addr, "--mode", "batch", "--rate", "1000,2000", "--json", "--svg", picture, "--server-http", strings.TrimPrefix(metrics.URL, "http://"))
+	got := person{}.run(t, args...)
+	var r load.Report
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 1 || len(r.Points) != 1 || !strings.Contains(got.err, "500 Internal Server Error") {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if svg, err := os.ReadFile(picture); err != nil || strings.Count(string(svg), "<circle") != 5 || strings.Contains(string(svg), "what was there") {
+		t.Errorf("%v: %s", err, svg)
+	}
+	wrong, _ := serveNode(t, generous{n})
+	got = person{}.run(t, asked(wrong, "--mode", "stream,batch", "--limited", "100")...)
+	if got.status != 1 || strings.Contains(got.err, `\n`) || !strings.Contains(got.err, "; batch of 100: counters are wrong: ") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -90,6 +129,12 @@ func TestLoadBadInput(t *testing.T) {
 		"duration":         {"--mode batch --server 127.0.0.1:1 --duration 1h", 2, "a duration of 1h0m0s is out of range"},
 		"rounds":           {"--mode batch --server 127.0.0.1:1 --rounds 2", 2, "--rounds is not for the modes unary, batch, stream, client and client-batch"},
 		"rate for a table": {"--mode table --rate 5", 2, "--rate is for the modes unary, batch, stream, client and client-batch: give one with --mode"},
+		"process twice":    {"--mode batch --server 127.0.0.1:1 --pid 5,6,5", 2, "the process 5 is given twice"},
+		"metrics twice":    {"--mode batch --server 127.0.0.1:1 --server-http 127.0.0.1:2,127.0.0.1:2", 2, "the metrics of 127.0.0.1:2 are given twice"},
+		"pid and metrics":  {"--mode batch --server 127.0.0.1:1 --pid 5 --server-http 127.0.0.1:2", 2, "would be counted twice: give one kind"},
+		"several faults":   {"--mode batch --server 127.0.0.1:1 --keys 0 --batch 0", 2, "give 1 to 1000; 0 keys are out of range"},
+		"rate below batch": {"--mode unary,batch --server 127.0.0.1:1 --rate 99 --batch 100", 2, "a rate of 99 checks a second is less than a batch of 100"},
+		"nobody there":     {"--mode stream --server 127.0.0.1:1", 2, "a node cannot be asked: node 127.0.0.1:1"},
 		"no process":       {"--mode batch --server 127.0.0.1:1 --pid x", 2, "--pid"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,6 +30,7 @@ type usage struct {
 	bytes   float64
 	cycles  float64
 	paused  float64 // seconds
+	began   float64 // when the process did, in seconds; 0 where that is not told
 }
 
 // usage asks about all servers that can be asked about.
@@ -117,6 +118,7 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 	wanted := map[string]*float64{
 		"process_cpu_seconds_total": &seconds, "go_memstats_mallocs_total": &u.mallocs,
 		"go_memstats_alloc_bytes_total": &u.bytes, "go_gc_duration_seconds_count": &u.cycles, "go_gc_duration_seconds_sum": &u.paused,
+		"process_start_time_seconds": &u.began,
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -139,6 +141,7 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 	if wanted["process_cpu_seconds_total"] != nil {
 		return u, errors.New("there is no process_cpu_seconds_total; is it a node's HTTP address?")
 	}
+	delete(wanted, "process_start_time_seconds") // without it a restart shows only where a count is less
 	u.cpu, u.told = time.Duration(seconds*float64(time.Second)), len(wanted) == 0
 	return u, nil
 }
@@ -147,7 +150,9 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 type Cost struct {
 	// Server is its HTTP address, or "process" and its id.
 	Server string   `json:"server"`
-	CPU    *float64 `json:"cpu_us_per_check"`
+	CPU    *float64 `json:"cpu_us_per_check"` // nil where it is not known
+	// Unknown is why it is not.
+	Unknown string `json:"unknown,omitempty"`
 	// What follows is nil unless the metrics tell it.
 	Allocations *float64 `json:"allocations_per_check,omitempty"`
 	Bytes       *float64 `json:"bytes_per_check,omitempty"`
@@ -155,10 +160,22 @@ type Cost struct {
 	PausedMs    *float64 `json:"paused_ms,omitempty"`
 }
 
+// restarted tells whether a server has begun anew since then: what it has used since
+// is then not known, nor what all have used together.
+func (u *usage) restarted(since *usage) bool {
+	return u.began != since.began || u.cpu < since.cpu || u.mallocs < since.mallocs || u.bytes < since.bytes || u.cycles < since.cycles || u.paused < since.paused
+}
+
 // cost compares what servers had used before with what they have now.
 func (p *Point) cost(before, after []usage) {
-	for i, b := range before {
-		a := after[i]
+	sum, known := 0.0, len(before) > 0
+	for i := range before {
+		b, a := &before[i], &after[i]
+		if a.restarted(b) {
+			p.Servers = append(p.Servers, Cost{Server: b.name, Unknown: "it was restarted during the run"})
+			known = false
+			continue
+		}
 		one := Cost{Server: b.name, CPU: perCheck(a.cpu-b.cpu, p.Checks)}
 		if a.told && b.told {
 			n := float64(max(p.Checks, 1))
@@ -166,10 +183,10 @@ func (p *Point) cost(before, after []usage) {
 			one.Collections, one.PausedMs = new(a.cycles-b.cycles), new((a.paused-b.paused)*1000)
 		}
 		p.Servers = append(p.Servers, one)
-		if p.ServerCPU == nil {
-			p.ServerCPU = new(float64)
-		}
-		*p.ServerCPU += *one.CPU
+		sum += *one.CPU
+	}
+	if known {
+		p.ServerCPU = &sum
 	}
 }
 

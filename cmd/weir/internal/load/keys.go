@@ -57,18 +57,35 @@ type keys struct {
 	limited []bool // by path
 }
 
+// paths is how many paths the keys have.
+func (c *Config) paths() int { return max(min(c.Keys, usersPerPath), c.Keys/usersPerPath) }
+
+// limitsPath tells whether the keys of path i are under a limit. 37 has no divisor in
+// common with 100, so that of any 100 paths in a row as many are as should be.
+func (c *Config) limitsPath(i int) bool { return i*37%100 < c.Limited }
+
+// limitedKeys is how many keys are under a limit; of a few that may be another share than
+// was wished for.
+func (c *Config) limitedKeys() int {
+	n, paths := 0, c.paths()
+	for i := range paths {
+		if c.limitsPath(i) {
+			n += (c.Keys - i + paths - 1) / paths
+		}
+	}
+	return n
+}
+
 func newKeys(c *Config) (*keys, error) {
 	var run [4]byte
 	if _, err := rand.Read(run[:]); err != nil {
 		return nil, fmt.Errorf("no name for the keys can be drawn: %w", err)
 	}
-	n := max(min(c.Keys, usersPerPath), c.Keys/usersPerPath)
+	n := c.paths()
 	k := &keys{n: c.Keys, paths: make([]string, n), limited: make([]bool, n), users: make([]string, (c.Keys+n-1)/n)}
 	for i := range k.paths {
-		// 37 has no divisor in common with 100, so that of any 100 paths in a row as
-		// many are limited as should be.
 		path := openPath
-		if k.limited[i] = i*37%100 < c.Limited; k.limited[i] {
+		if k.limited[i] = c.limitsPath(i); k.limited[i] {
 			path = limitedPath
 		}
 		k.paths[i] = path + fmt.Sprintf("%05d", i)

@@ -42,6 +42,22 @@ func TestRules(t *testing.T) {
 	if limited != 60 {
 		t.Errorf("%d of 200 keys are limited", limited)
 	}
+	// As many as are told.
+	for _, c := range []Config{{Keys: 1, Limited: 50}, {Keys: 3, Limited: 50}, {Keys: 250, Limited: 30}, {Keys: 12_345, Limited: 1}} {
+		k, err := newKeys(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := 0
+		for n := range uint32(c.Keys) {
+			if k.isLimited(n) {
+				limited++
+			}
+		}
+		if c.limitedKeys() != limited {
+			t.Errorf("%d of %d keys are limited, %d are told", limited, c.Keys, c.limitedKeys())
+		}
+	}
 }
 
 // Drawing repeats, stays in range, and by zipf the first key is drawn most.
@@ -194,7 +210,7 @@ func TestUsage(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if whole := text == exposition; err == nil && (u.told != whole || whole && u != (usage{"there", 1500 * time.Millisecond, true, 1e6, 2.5e7, 12, 0.25})) {
+		if whole := text == exposition; err == nil && (u.told != whole || whole && u != (usage{"there", 1500 * time.Millisecond, true, 1e6, 2.5e7, 12, 0.25, 0})) {
 			t.Errorf("%q: %+v", text, u)
 		}
 	}
@@ -271,19 +287,23 @@ func TestSVG(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	r := Report{ServersAt: []string{"a:1"}, Keys: 3, Points: []Point{{
+	r := Report{ServersAt: []string{"a:1"}, Keys: 3, LimitedKeys: 2, Points: []Point{{
 		Mode: Client, Ring: true, Batch: 10, Rate: new(2000.0), SentLate: &Waits{}, Unsent: 7, ServerCPU: new(1.0),
 		Servers:   []Cost{{Server: "a:2", CPU: new(1.0), Allocations: new(0.5), Bytes: new(3.0), Collections: new(2.0), PausedMs: new(1.5)}},
 		Decisions: Decisions{Allowed: 5, AllowedLeast: 4, AllowedMost: 6, Failed: 1, KeysHit: 3}, Why: "it is gone",
 	}}}
 	text := r.Text(term.Style{})
 	for _, want := range []string{
-		"1 node asked, 3 keys", "client of 10 by the ring at 2,000/s", "a:2 used 1.00µs/check, 0.50 allocations and 3 bytes/check, 2 collections",
+		"1 node asked, 3 keys, , 2 of them with a limit of 100", "client of 10 by the ring at 2,000/s", "a:2 used 1.00µs/check, 0.50 allocations and 3 bytes/check, 2 collections",
 		"5 allowed, should be 4 to 6; 0 denied, 1 failed", "7 checks were due and not sent",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
+	}
+	r.Points[0].Rate, r.Points[0].Unsent = new(0.5), 1
+	if text := r.Text(term.Style{}); !strings.Contains(text, "at 0.5/s: 1 check was due and not sent") {
+		t.Error(text)
 	}
 	if err := r.Wrong(); err == nil || !strings.Contains(err.Error(), "1 check failed: it is gone") {
 		t.Error(err)

@@ -104,13 +104,15 @@ type Config struct {
 	Limited int
 	// Processes are the process ids of servers on this machine, and Metrics the HTTP
 	// addresses of servers, host:port: either tells the processor time, and Metrics
-	// tells allocations and collections too. Both may be empty.
+	// tells allocations and collections too. Both may be empty, but not both given, as
+	// nobody could tell whether a node is in both.
 	Processes []int
 	Metrics   []string
 	// Progress is told what is done now; default nobody.
 	Progress func(what string)
 
-	least int // calls of each worker where no rate is kept, however long it takes; for tests
+	least int           // calls of each worker where no rate is kept, however long it takes; for tests
+	warm  time.Duration // how long connecting may take; default warmWithin
 }
 
 // Validate says all that is wrong with a configuration.
@@ -137,6 +139,27 @@ func (c *Config) Validate() error {
 		if !(r >= 0 && r <= MaxRate) {
 			bad("a rate of %v checks a second is out of range: give up to %d", r, MaxRate)
 		}
+	}
+	for _, r := range c.Rates {
+		for _, m := range c.Modes {
+			if b := c.batch(m); r > 0 && r < float64(b) {
+				bad("a rate of %g checks a second is less than a batch of %d: less than one would be sent each second; give a smaller batch", r, b)
+				break
+			}
+		}
+	}
+	for i, pid := range c.Processes {
+		if slices.Contains(c.Processes[:i], pid) {
+			bad("the process %d is given twice, and would be counted twice", pid)
+		}
+	}
+	for i, at := range c.Metrics {
+		if slices.Contains(c.Metrics[:i], at) {
+			bad("the metrics of %s are given twice, and would be counted twice", at)
+		}
+	}
+	if len(c.Processes) > 0 && len(c.Metrics) > 0 {
+		bad("processes and metrics are both given, and a node of both would be counted twice: give one kind for all nodes")
 	}
 	if c.Duration < time.Millisecond || c.Duration > MaxDuration {
 		bad("a duration of %v is out of range: give 1ms to %v", c.Duration, MaxDuration)

@@ -3,7 +3,9 @@ package load
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,16 +16,17 @@ import (
 
 // Report is what a run found, in the form of its JSON.
 type Report struct {
-	Go         string   `json:"go"`
-	OS         string   `json:"os"`
-	Arch       string   `json:"arch"`
-	Cores      int      `json:"cores"`
-	ServersAt  []string `json:"servers"`
-	Keys       int      `json:"keys"`
-	Dist       Dist     `json:"dist"`
-	Limited    int      `json:"limited_percent"`
-	DurationMs float64  `json:"duration_ms"`
-	Points     []Point  `json:"points"`
+	Go          string   `json:"go"`
+	OS          string   `json:"os"`
+	Arch        string   `json:"arch"`
+	Cores       int      `json:"cores"`
+	ServersAt   []string `json:"servers"`
+	Keys        int      `json:"keys"`
+	Dist        Dist     `json:"dist"`
+	Limited     int      `json:"limited_percent"` // as wished; LimitedKeys is what it comes to
+	LimitedKeys int      `json:"limited_keys"`
+	DurationMs  float64  `json:"duration_ms"`
+	Points      []Point  `json:"points"`
 }
 
 // Point is what was found of one mode at one rate. Waits are in microseconds, to 1
@@ -55,11 +58,13 @@ type Point struct {
 	Unsent uint64 `json:"unsent"`
 	// ClientCPU is processor time of this process per check, ServerCPU that of all
 	// servers' processes together; nil where it is not known. Servers are one by one.
-	ClientCPU *float64  `json:"client_cpu_us_per_check,omitempty"`
-	ServerCPU *float64  `json:"server_cpu_us_per_check,omitempty"`
-	Servers   []Cost    `json:"server_costs,omitempty"`
-	Decisions Decisions `json:"decisions"`
-	Limits    Limits    `json:"limits"`
+	ClientCPU *float64 `json:"client_cpu_us_per_check,omitempty"`
+	ServerCPU *float64 `json:"server_cpu_us_per_check,omitempty"`
+	Servers   []Cost   `json:"server_costs,omitempty"`
+	// CostUnknown is why the servers could not be asked at the end what they had used.
+	CostUnknown string    `json:"server_costs_unknown,omitempty"`
+	Decisions   Decisions `json:"decisions"`
+	Limits      Limits    `json:"limits"`
 	// Why is why a check failed, if any did.
 	Why string `json:"why,omitempty"`
 }
@@ -81,7 +86,7 @@ func waitsOf(h *hdrhistogram.Histogram) Waits {
 func newReport(c *Config) *Report {
 	return &Report{
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0),
-		ServersAt: c.Servers, Keys: c.Keys, Dist: c.Dist, Limited: c.Limited,
+		ServersAt: c.Servers, Keys: c.Keys, Dist: c.Dist, Limited: c.Limited, LimitedKeys: c.limitedKeys(),
 		DurationMs: float64(c.Duration) / float64(time.Millisecond),
 	}
 }
@@ -130,6 +135,9 @@ func (r *Report) Wrong() error {
 		if err := p.Limits.Wrong(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.title(), err))
 		}
+		if p.CostUnknown != "" {
+			errs = append(errs, fmt.Errorf("%s: what the nodes used is not known: %s", p.title(), p.CostUnknown))
+		}
 		if n := p.Decisions.Failed; n > 0 {
 			errs = append(errs, fmt.Errorf("%s: %s failed: %s", p.title(), term.Plural(int(n), "check"), p.Why))
 		}
@@ -147,16 +155,24 @@ func (p *Point) title() string {
 		how += " by the ring"
 	}
 	if p.Rate != nil {
-		how += fmt.Sprintf(" at %s/s", term.Count(int(*p.Rate)))
+		how += fmt.Sprintf(" at %s/s", rateText(*p.Rate))
 	}
 	return how
+}
+
+// rateText writes a rate, which need not be whole.
+func rateText(rate float64) string {
+	if rate == math.Trunc(rate) {
+		return term.Count(int(rate))
+	}
+	return strconv.FormatFloat(rate, 'f', -1, 64)
 }
 
 // Text is the report for people.
 func (r *Report) Text(style term.Style) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s asked, %s, %s, %d %% of them with a limit of %d; %g ms each; %s %s/%s, %s\n",
-		term.Plural(len(r.ServersAt), "node"), term.Plural(r.Keys, "key"), r.Dist, r.Limited, limit, r.DurationMs,
+	fmt.Fprintf(&b, "%s asked, %s, %s, %s of them with a limit of %d; %g ms each; %s %s/%s, %s\n",
+		term.Plural(len(r.ServersAt), "node"), term.Plural(r.Keys, "key"), r.Dist, term.Count(r.LimitedKeys), limit, r.DurationMs,
 		r.Go, r.OS, r.Arch, term.Plural(r.Cores, "core"))
 	var t term.Table
 	var head []term.Cell
@@ -171,6 +187,10 @@ func (r *Report) Text(style term.Style) string {
 	for i := range r.Points {
 		p := &r.Points[i]
 		for _, s := range p.Servers {
+			if s.Unknown != "" {
+				fmt.Fprintf(&b, "%s: what %s used is not known: %s\n", p.title(), s.Server, s.Unknown)
+				continue
+			}
 			fmt.Fprintf(&b, "%s: %s used %s/check%s\n", p.title(), s.Server, term.Micros(s.CPU), s.more())
 		}
 		if p.Owned != nil {
@@ -183,7 +203,7 @@ func (r *Report) Text(style term.Style) string {
 			term.Plural(d.KeysHit, "key"))
 		fmt.Fprintf(&b, "%s: %s\n", p.title(), p.Limits.text())
 		if p.Unsent > 0 {
-			fmt.Fprintf(&b, "%s: %s were due and not sent: no client was free\n", p.title(), term.Plural(int(p.Unsent), "check"))
+			fmt.Fprintf(&b, "%s: %s due and not sent: no client was free\n", p.title(), were(int(p.Unsent), "check"))
 		}
 	}
 	return b.String()
@@ -200,6 +220,13 @@ func (l *Limits) text() string {
 		s += "; the limit was not tested: no key reached it"
 	}
 	return s
+}
+
+func were(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " was"
+	}
+	return term.Plural(n, noun) + " were"
 }
 
 func count(n uint64) string { return term.Count(int(n)) }

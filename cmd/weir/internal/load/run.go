@@ -19,19 +19,28 @@ const (
 	grace = 10 * time.Second
 	// pause is how long a client waits after a call that failed.
 	pause = 10 * time.Millisecond
-	// slowest is the longest wait that a histogram tells from longer ones.
-	slowest = int64(time.Minute)
+	// slowest is the longest wait that there can be.
+	slowest = int64(MaxDuration + grace)
 )
 
+// ErrUnreachable is wrapped by the error of [Run] where a node could not be asked when
+// a point was to begin.
+var ErrUnreachable = errors.New("a node cannot be asked")
+
 // Run measures each mode at each rate, one after the other. It returns an error if
-// a node cannot be asked at all or has other rules, or the context ends; wrong
-// decisions and failed checks are in the report, see [Report.Wrong].
+// a node cannot be asked at all or has other rules, or the context ends; the report
+// then has the points that were measured before, and is nil where nothing is
+// measured at all. Wrong decisions and failed checks are in the report, see
+// [Report.Wrong].
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if c.Progress == nil {
 		c.Progress = func(string) {}
+	}
+	if c.warm == 0 {
+		c.warm = warmWithin
 	}
 	r := newReport(&c)
 	for _, m := range c.Modes {
@@ -42,10 +51,12 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			}
 			c.Progress(fmt.Sprintf("%s, %s", m, how))
 			p, err := measure(ctx, &c, m, rate)
-			if err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", m, how, err)
+			if p.Mode != "" {
+				r.Points = append(r.Points, p)
 			}
-			r.Points = append(r.Points, p)
+			if err != nil {
+				return r, fmt.Errorf("%s, %s: %w", m, how, err)
+			}
 		}
 	}
 	return r, nil
@@ -86,37 +97,35 @@ func record(h *hdrhistogram.Histogram, d time.Duration, n int64) {
 	_ = h.RecordValues(min(max(1, int64(d)), slowest), n)
 }
 
-// measure measures one point.
+// measure measures one point. With an error it has no mode unless it was measured.
 func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err error) {
 	t := &trial{schedule: schedule{rate: rate / float64(c.batch(m)), long: c.Duration}, batch: int64(c.batch(m)), least: max(1, c.least)}
 	if t.keys, err = newKeys(c); err != nil {
 		return Point{}, err
 	}
 	t.ledger = newLedger(t.keys)
-	ctx, cancel := context.WithTimeout(ctx, warmWithin+c.Duration+grace)
-	defer cancel()
 	defer func() {
 		for _, l := range t.lanes {
 			err = errors.Join(err, l.close())
 		}
 	}()
 	if err := t.open(ctx, c, m); err != nil {
-		return Point{}, err
+		if ctx.Err() != nil || errors.Is(err, errRules) {
+			return Point{}, err
+		}
+		return Point{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	before, err := c.usage(ctx)
 	if err != nil {
-		return Point{}, err
+		return Point{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	cpu, _ := procstat.Self()
-	unsent, err := t.run(ctx)
+	unsent, err := t.run(ctx, grace)
 	if err != nil {
 		return Point{}, err
 	}
 	used, told := procstat.Self()
-	after, err := c.usage(ctx)
-	if err != nil {
-		return Point{}, err
-	}
+	after, unknown := c.usage(ctx)
 	p := t.conclude(unsent)
 	p.Mode, p.Clients, p.Batch = m, t.clients, c.batch(m)
 	if rate > 0 {
@@ -129,8 +138,12 @@ func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err
 	if told {
 		p.ClientCPU = perCheck(used-cpu, p.Checks)
 	}
-	p.cost(before, after)
-	return p, nil
+	if unknown != nil {
+		p.CostUnknown = unknown.Error()
+	} else {
+		p.cost(before, after)
+	}
+	return p, ctx.Err()
 }
 
 // open connects all clients.
@@ -146,7 +159,7 @@ func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
 	case m == Stream:
 		depth = streamDepth
 	}
-	warming, cancel := context.WithTimeout(ctx, warmWithin)
+	warming, cancel := context.WithTimeout(ctx, c.warm)
 	defer cancel()
 	var names []string
 	if m == Unary {
@@ -179,11 +192,16 @@ func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
 	return nil
 }
 
+// errSilent ends what a node has not answered long after the time is over.
+var errSilent = errors.New("no answer came within " + grace.String() + " after the end")
+
 // run has all workers ask, and returns the waits of calls that were due and never
-// sent.
-func (t *trial) run(ctx context.Context) (*hdrhistogram.Histogram, error) {
+// sent. Calls that are not answered so long after the end have failed.
+func (t *trial) run(ctx context.Context, grace time.Duration) (*hdrhistogram.Histogram, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	ctx, release := context.WithTimeoutCause(ctx, t.long+grace, errSilent)
+	defer release()
 	errs := make([]error, len(t.workers)+1)
 	unsent := newHistogram()
 	var asking sync.WaitGroup
@@ -281,11 +299,14 @@ func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Du
 		t.ledger.ask(c.n[i])
 	}
 	err := w.lane.do(ctx, c)
-	if errors.Is(err, errRules) || ctx.Err() != nil {
+	silent := errors.Is(context.Cause(ctx), errSilent)
+	if errors.Is(err, errRules) || ctx.Err() != nil && !silent {
 		return errors.Join(err, ctx.Err())
 	}
 	now := time.Since(start)
-	w.finished = now
+	if !silent {
+		w.finished = now
+	}
 	for i, n := range c.n {
 		t.ledger.answer(n, c.answers[i])
 	}
@@ -304,13 +325,19 @@ func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Du
 		}
 		return nil
 	}
-	w.why = err.Error()
+	if w.why = err.Error(); silent {
+		w.why = errSilent.Error()
+		return nil
+	}
 	wait := time.NewTimer(pause)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
 		return nil
 	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), errSilent) {
+			return nil
+		}
 		return ctx.Err()
 	}
 }
