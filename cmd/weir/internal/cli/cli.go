@@ -104,7 +104,7 @@ func (a *app) complain(err error) {
 // for which the library has newlines.
 func inOneLine(err error) string {
 	text := err.Error()
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // what this error itself wraps is asked, not what it is
 	case interface{ Unwrap() error }:
 		if inner := e.Unwrap(); inner != nil {
 			text = strings.Replace(text, inner.Error(), inOneLine(inner), 1)
