@@ -90,6 +90,25 @@ func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 	}
 }
 
+// A check of many keys has more limits than its receipt tells of: those beyond are
+// copied too, where the check was charged.
+func TestLimitsBeyondTheReceiptAreCopied(t *testing.T) {
+	var d limiter.Decision
+	d.Grow(5 * limiter.MaxLimits)
+	d.Allowed = true
+	for i := range d.Len() {
+		*d.Limit(i) = limiter.LimitDecision{Allowed: true}
+		d.Charged(i, 1)
+	}
+	if changed, admitted := changes(&d, 4*limiter.MaxLimits, limiter.MaxLimits); !changed || !admitted {
+		t.Errorf("charged: changed %t, admitted %t", changed, admitted)
+	}
+	d.Allowed, d.Receipt = false, limiter.Receipt{}
+	if changed, _ := changes(&d, 4*limiter.MaxLimits, limiter.MaxLimits); changed {
+		t.Error("denied, and charged nothing: changed")
+	}
+}
+
 // The heir of an owner that is gone goes on with the block that a denial began there.
 func TestABlockOutlivesItsOwner(t *testing.T) {
 	blocks := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Minute, Block: time.Hour}

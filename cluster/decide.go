@@ -196,10 +196,11 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 // changes tells whether a decision changed a counter of a key, and whether it
 // admitted something there. The key's limits are n, beginning with that of index
 // from. A denial that charges nothing changes nothing, so that who is denied and goes
-// on asking costs no copies: a block is copied when it begins.
+// on asking costs no copies: a block is copied when it begins. A receipt has room for 64
+// limits; those beyond count as changed where any of these was charged.
 func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	for j := from; j < from+n; j++ {
-		if d.Receipt.Has(j) || d.BlockBegan() && d.Limit(j).Blocked {
+		if d.Receipt.Has(j) || j >= 64 && d.Receipt.Charged != 0 || d.BlockBegan() && d.Limit(j).Blocked {
 			changed = true
 		}
 	}
