@@ -96,25 +96,82 @@ const hundred = `version: 1
 rules: [{name: towns, match: {path: "^/towns"}, limits: [{name: day, limit: 100, window: 1d, algorithm: fixed_window, align: first_hit}]}]
 `
 
+// stalls are what happened to nodes while they were watched, which a machine with too
+// much to do brings about without a fault of theirs: who stands still for 80 ms is taken
+// over.
+type stalls struct {
+	nodes  []*weir.Node
+	before stallCount
+	count  stallCount // since then, once the watch has ended
+}
+
+type stallCount struct{ takeovers, late int }
+
+// watch begins to watch nodes.
+func watch(nodes ...*weir.Node) *stalls {
+	s := &stalls{nodes: nodes}
+	s.before = s.now()
+	return s
+}
+
+func (s *stalls) now() (sum stallCount) {
+	for _, n := range s.nodes {
+		c, _ := n.ClusterStats()
+		sum.takeovers += int(c.Events["takeover"])
+		sum.late += int(c.Events["late"])
+	}
+	return sum
+}
+
+// end ends the watch. Nobody may have been taken over where none has found that it
+// stood still.
+func (s *stalls) end(t *testing.T) {
+	t.Helper()
+	now := s.now()
+	s.count = stallCount{now.takeovers - s.before.takeovers, now.late - s.before.late}
+	if s.count.takeovers > 0 && s.count.late == 0 {
+		t.Errorf("%d partitions were taken over, and no node stood still", s.count.takeovers)
+	}
+}
+
+// near tells whether a key of the limit [hundred] was admitted what it should be: exactly
+// that where nobody was taken over. A takeover may cost five more, which is D, or one
+// less: a check on its way, which the owner and then the heir may have counted.
+func (s *stalls) near(got, want int) bool {
+	return got >= want-s.count.takeovers && got <= want+5*s.count.takeovers
+}
+
+// explain tells whether an error of Leave is that a second was too little for hanging
+// up, all having been handed over.
+func (s *stalls) explain(err error) bool {
+	return s.count.late > 0 && errors.Is(err, context.DeadlineExceeded)
+}
+
 // Three nodes count one counter, whichever is asked.
 //
 // E2.
 func TestThreeNodesShareCounters(t *testing.T) {
 	nodes := three(t, hundred)
-	for u := range 50 {
-		user, allowed := fmt.Sprintf("user%d", u), 0
+	stalls := watch(nodes...)
+	var allowed [50]int
+	sources := map[string]int{}
+	for u := range allowed {
 		for i := range 120 {
-			d := check(t, nodes[i%3], weir.Request{Path: "/towns", User: user})
+			d := check(t, nodes[i%3], weir.Request{Path: "/towns", User: fmt.Sprint("user", u)})
 			if d.Allowed {
-				allowed++
+				allowed[u]++
 			}
-			if s := d.Source.String(); s != "owner" {
-				t.Fatalf("%s was answered by %s", user, s)
-			}
+			sources[d.Source.String()]++
 		}
-		if allowed != 100 {
-			t.Errorf("%s: %d admitted", user, allowed)
+	}
+	stalls.end(t)
+	for u, n := range allowed {
+		if !stalls.near(n, 100) {
+			t.Errorf("user%d: %d admitted; %+v", u, n, stalls.count)
 		}
+	}
+	if heir := sources["heir"]; sources["owner"]+heir != 120*len(allowed) || heir > 0 && stalls.count.takeovers == 0 {
+		t.Errorf("answered by %v; %+v", sources, stalls.count)
 	}
 }
 
@@ -123,6 +180,7 @@ func TestThreeNodesShareCounters(t *testing.T) {
 func TestLeaveAndComeBackLosesNothing(t *testing.T) {
 	nodes := three(t, hundred)
 	ctx := context.Background()
+	first := watch(nodes...)
 	const users = 200
 	ask := func(n *weir.Node, u, times int) (allowed int) {
 		for range times {
@@ -137,9 +195,7 @@ func TestLeaveAndComeBackLosesNothing(t *testing.T) {
 			t.Fatalf("user %d: %d of 50 admitted", u, got)
 		}
 	}
-	if err := nodes[2].Leave(ctx); err != nil {
-		t.Fatal(err)
-	}
+	left := nodes[2].Leave(ctx)
 	if err := nodes[2].Leave(ctx); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("leaving twice: %v", err)
 	}
@@ -149,11 +205,22 @@ func TestLeaveAndComeBackLosesNothing(t *testing.T) {
 			t.Fatalf("user %d: %d of 20 admitted after a member left", u, got)
 		}
 	}
-	nodes[2] = open(t, memberConfig("node-3", hundred, gossipAddr(nodes[0])))
-	together(t, nodes)
-	for u := range users {
-		if got := ask(nodes[u%3], u, 60); got != 30 {
-			t.Errorf("user %d: %d admitted after a member came back, want the 30 that were left", u, got)
+	back := open(t, memberConfig("node-3", hundred, gossipAddr(nodes[0])))
+	together(t, []*weir.Node{nodes[0], nodes[1], back})
+	stalls := watch(append(nodes, back)...)
+	stalls.before = first.before
+	nodes[2] = back
+	var allowed [users]int
+	for u := range allowed {
+		allowed[u] = ask(nodes[u%3], u, 60)
+	}
+	stalls.end(t)
+	if left != nil && !stalls.explain(left) {
+		t.Errorf("Leave: %v", left)
+	}
+	for u, n := range allowed {
+		if !stalls.near(n, 30) {
+			t.Errorf("user %d: %d admitted after a member came back, want the 30 that were left; %+v", u, n, stalls.count)
 		}
 	}
 }
