@@ -133,3 +133,31 @@ func TestLongWaits(t *testing.T) {
 		}
 	}
 }
+
+// A stream that broke is opened again.
+func TestStreamAgain(t *testing.T) {
+	c := config(serve(t, allRules(), honest))
+	k, err := newKeys(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := openLane(t.Context(), &c, Stream, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, ok := l.(*columns)
+	if !ok {
+		t.Fatalf("%T", l)
+	}
+	for range 3 {
+		one := call{keys: k, n: []uint32{1}, answers: make([]answer, 1)}
+		if err := s.do(t.Context(), &one); err != nil || one.answers[0] != allowed {
+			t.Errorf("%v, %v", one.answers, err)
+		}
+		s.pipe.cancel()
+		<-s.pipe.done
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -67,7 +69,10 @@ func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
 		return openShared(c)
 	}
 	server := c.Servers[i%len(c.Servers)]
-	conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	// A node that comes back is to be asked soon.
+	soon := backoff.Config{BaseDelay: pause, Multiplier: 2, Jitter: 0.5, MaxDelay: 500 * time.Millisecond}
+	conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: warmWithin}))
 	if err != nil {
 		return nil, fmt.Errorf("node %s cannot be asked: %w", server, err)
 	}

@@ -301,6 +301,11 @@ func TestText(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
+	r.Points[0].Decisions.Under = 1
+	if err := r.Wrong(); err == nil || !strings.Contains(err.Error(), "which may be charged twice") {
+		t.Error(err)
+	}
+	r.Points[0].Decisions.Under = 0
 	r.Points[0].Rate, r.Points[0].Unsent = new(0.5), 1
 	if text := r.Text(term.Style{}); !strings.Contains(text, "at 0.5/s: 1 check was due and not sent") {
 		t.Error(text)

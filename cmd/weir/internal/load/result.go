@@ -129,11 +129,14 @@ func (r *Report) Wrong() error {
 	var errs []error
 	for i := range r.Points {
 		p := &r.Points[i]
-		if err := p.Decisions.Wrong(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.title(), err))
+		hint := ""
+		if d, l := &p.Decisions, &p.Limits; p.Mode.shares() && d.Under+d.Early+uint64(l.Unequal+l.Missed) > 0 {
+			hint = " (where a node broke off meanwhile, the client has asked again for what it did not answer, which may be charged twice)"
 		}
-		if err := p.Limits.Wrong(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.title(), err))
+		for _, err := range []error{p.Decisions.Wrong(), p.Limits.Wrong()} {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w%s", p.title(), err, hint))
+			}
 		}
 		if p.CostUnknown != "" {
 			errs = append(errs, fmt.Errorf("%s: what the nodes used is not known: %s", p.title(), p.CostUnknown))

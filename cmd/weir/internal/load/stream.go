@@ -20,10 +20,17 @@ const (
 	openDepth   = 16
 )
 
-// columns asks in columns on one stream. Replies come in the order of the
-// messages.
+// columns asks in columns on one stream, and on a new one after that has broken.
+// Who asks waits after each failure, see pause, so that not too many are opened.
 type columns struct {
 	wire
+	opening sync.Mutex // guards pipe
+	pipe    *pipe
+}
+
+// pipe is one stream. Replies come in the order of the messages.
+type pipe struct {
+	*wire
 	stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns]
 	cancel context.CancelFunc
 
@@ -40,24 +47,51 @@ type sentCall struct {
 }
 
 func openStream(ctx context.Context, w wire) (lane, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := w.api.CheckStream(ctx)
-	if err != nil {
-		cancel()
-		return nil, errors.Join(w.failed(err), w.close())
+	s := &columns{wire: w}
+	if _, err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
-	s := &columns{
-		wire: w, stream: stream, cancel: cancel,
-		waiting: make(chan *sentCall, openDepth), done: make(chan struct{}),
-	}
-	go s.receive()
 	return s, nil
 }
 
+// open returns the stream, a new one if there is none or it has broken. A new one
+// ends with the context.
+func (s *columns) open(ctx context.Context) (*pipe, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.pipe != nil {
+		select {
+		case <-s.pipe.done:
+		default:
+			return s.pipe, nil
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := s.api.CheckStream(ctx)
+	if err != nil {
+		cancel()
+		return nil, s.failed(err)
+	}
+	s.pipe = &pipe{
+		wire: &s.wire, stream: stream, cancel: cancel,
+		waiting: make(chan *sentCall, openDepth), done: make(chan struct{}),
+	}
+	go s.pipe.receive()
+	return s.pipe, nil
+}
+
 func (s *columns) close() error {
-	s.cancel()
-	<-s.done
+	s.pipe.cancel()
+	<-s.pipe.done
 	return s.wire.close()
+}
+
+func (s *columns) do(ctx context.Context, c *call) error {
+	p, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return p.do(ctx, c)
 }
 
 // fillColumns turns a call into a message.
@@ -71,7 +105,7 @@ func fillColumns(m *weirv1.CheckColumns, c *call) {
 	}
 }
 
-func (s *columns) do(ctx context.Context, c *call) error {
+func (s *pipe) do(ctx context.Context, c *call) error {
 	n := len(c.n)
 	m := weirv1.CheckColumns{
 		Keys: make([]byte, 0, 64*n), PathLengths: make([]uint32, 0, n), UserLengths: make([]uint32, 0, n),
@@ -108,7 +142,7 @@ func (s *columns) do(ctx context.Context, c *call) error {
 }
 
 // receive takes replies until the stream ends.
-func (s *columns) receive() {
+func (s *pipe) receive() {
 	defer close(s.done)
 	for {
 		m, err := s.stream.Recv()
@@ -128,7 +162,7 @@ func (s *columns) receive() {
 }
 
 // take reads a reply.
-func (s *columns) take(c *call, m *weirv1.DecisionColumns) error {
+func (s *pipe) take(c *call, m *weirv1.DecisionColumns) error {
 	if e := m.GetError(); e != nil {
 		return fmt.Errorf("node %s: %s", s.server, e.GetMessage())
 	}
