@@ -19,7 +19,7 @@ func (h *History) Conserved() []error {
 	c := h.court()
 	for i := range c.Ops {
 		// A node that ends may close a connection just as a check comes over it.
-		if o := &c.Ops[i]; (o.ByPolicy() || o.Outcome == Unknown && !c.touched(o.Node)) && c.exact(o.Call, o.Return) {
+		if o := &c.Ops[i]; (o.ByPolicy() && !c.outwaited(o) || o.Outcome == Unknown && !c.touched(o.Node)) && c.exact(o.Call, o.Return) {
 			out = append(out, fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although every change was graceful",
 				o.Rule, o.Node, o.Call.Duration(), o.Outcome, o.Source))
 			break
@@ -136,13 +136,22 @@ func (c *court) perhaps(o *Op) int {
 	return 2
 }
 
-// askedTwice is how long an owner may be silent before its heir is asked too.
-const askedTwice = Micros(80_000)
+const (
+	// askedTwice is how long an owner may be silent before its heir is asked too.
+	askedTwice = Micros(80_000)
+	// deadline is how long a node waits for owner and heir, before its policy answers.
+	deadline = Micros(300_000)
+)
+
+// outwaited tells that a policy answered because an answer came too late, where copies
+// are so late that answers may be: the owner withholds them until its heir has confirmed.
+func (c *court) outwaited(o *Op) bool { return c.Allows.Raised && o.Return-o.Call >= deadline }
 
 // twice tells that a check may have been counted twice: it was under way when its
 // owner changed, as its answers show or, where the old owner answered nothing of
 // this key, as the fault lets expect; or it took so long that the heir was asked.
 func (c *court) twice(o *Op, over []takeover) bool {
-	return c.near(o) || !c.exact(o.Call, o.Return) && (o.Return-o.Call >= askedTwice ||
+	late := o.Return-o.Call >= askedTwice
+	return c.near(o) || late && c.Allows.Raised || !c.exact(o.Call, o.Return) && (late ||
 		slices.ContainsFunc(over, func(t takeover) bool { return o.Call <= t.before && o.Return >= t.after }))
 }

@@ -102,11 +102,26 @@ func (h *History) replay(r *Rule, in Span) (admitted, one int) {
 	}
 	slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Return, b.Return) })
 	counters := make(map[string]*tally)
+	// A minority decides with a smaller bucket, of which less comes back, so after a fault
+	// nobody knows how much of one is left.
+	level := int64(0)
+	if in.From > 0 {
+		level = int64(r.Burst) * int64(r.Window)
+	}
+	began := false
 	for _, o := range ops {
+		if o.Call >= in.From && !began {
+			began = true
+			for _, t := range counters {
+				t.level, t.at = max(level, t.level), in.From
+			}
+		}
 		room := true
 		for _, key := range o.Keys {
 			if counters[key] == nil {
-				counters[key] = new(tally)
+				if counters[key] = new(tally); began {
+					counters[key].level, counters[key].at = level, in.From
+				}
 			}
 			room = counters[key].room(r, o.Return) && room
 		}

@@ -153,3 +153,74 @@ func TestSeveralByPolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestABucketAfterAFault: of a bucket that a minority decided with less nobody knows what
+// is left when all has settled, so only what comes back from then on is asked of it.
+func TestABucketAfterAFault(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		admits  Micros // one unit in so long
+		settled Micros
+		want    int
+	}{
+		{"all that comes back", 100 * ms, 2 * ms, 0},
+		{"half of it", 200 * ms, 2 * ms, 1},
+		{"and no burst, though nothing was broken", 100 * ms, 0, 1},
+	} {
+		p := planted(once())
+		p.Faults[0] = Fault{At: 0, Until: ms, Settled: row.settled, Nodes: []int{1}}
+		if row.settled == 0 {
+			p.Faults = nil
+		}
+		p.now = 10 * ms
+		for i := range 600 {
+			outcome := Denied
+			if Micros(i)*10*ms%row.admits == 0 {
+				outcome = Allowed
+			}
+			p.answers(1, "bucket", outcome, SourceOwner, "a")
+			p.now = 10*ms + Micros(i+1)*10*ms
+		}
+		p.End = p.now
+		if got := p.Used(); len(got) != row.want {
+			t.Errorf("%s: found %v, and %+v", row.name, got, p.Uses())
+		}
+	}
+}
+
+// TestLateAnswersWhereCopiesAreLate: where copies are so late that answers wait for them,
+// a policy may answer at the deadline, and a check that the heir was asked for too may
+// have been counted twice; nowhere else after graceful changes, and not sooner.
+func TestLateAnswersWhereCopiesAreLate(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		raised bool
+		took   Micros
+		policy bool
+		want   bool
+	}{
+		{"a policy at the deadline", true, 300 * ms, true, false},
+		{"a policy before it", true, 299 * ms, true, true},
+		{"a policy at the deadline, no copies late", false, 300 * ms, true, true},
+		{"a check counted twice", true, 80 * ms, false, false},
+		{"too soon for it", true, 79 * ms, false, true},
+		{"no copies late", false, 80 * ms, false, true},
+	} {
+		a := exact()
+		a.Raised = row.raised
+		p := planted(a)
+		last := func() *Op { return &p.Ops[len(p.Ops)-1] }
+		if row.policy {
+			p.answers(1, "window", Denied, "fallback_closed", "")
+			last().Return = last().Call + row.took
+		} else {
+			p.answers(1, "once", Allowed, SourceOwner, "a")
+			last().Return = last().Call + row.took
+			p.now = last().Return
+			p.allowed(18, "once", "a").answers(1, "once", Denied, SourceOwner, "a")
+		}
+		if got := p.Conserved(); (len(got) > 0) != row.want {
+			t.Errorf("%s: found %v", row.name, got)
+		}
+	}
+}
