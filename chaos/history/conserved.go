@@ -151,7 +151,6 @@ func (c *court) outwaited(o *Op) bool { return c.Allows.Raised && o.Return-o.Cal
 // owner changed, as its answers show or, where the old owner answered nothing of
 // this key, as the fault lets expect; or it took so long that the heir was asked.
 func (c *court) twice(o *Op, over []takeover) bool {
-	late := o.Return-o.Call >= askedTwice
-	return c.near(o) || late && c.Allows.Raised || !c.exact(o.Call, o.Return) && (late ||
-		slices.ContainsFunc(over, func(t takeover) bool { return o.Call <= t.before && o.Return >= t.after }))
+	return o.Return-o.Call >= askedTwice || c.near(o) || !c.exact(o.Call, o.Return) &&
+		slices.ContainsFunc(over, func(t takeover) bool { return o.Call <= t.before && o.Return >= t.after })
 }

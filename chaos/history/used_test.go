@@ -188,10 +188,10 @@ func TestABucketAfterAFault(t *testing.T) {
 	}
 }
 
-// TestLateAnswersWhereCopiesAreLate: where copies are so late that answers wait for them,
-// a policy may answer at the deadline, and a check that the heir was asked for too may
-// have been counted twice; nowhere else after graceful changes, and not sooner.
-func TestLateAnswersWhereCopiesAreLate(t *testing.T) {
+// TestLateAnswers: where copies are so late that answers wait for them, a policy may
+// answer at the deadline, and nowhere else after graceful changes. A check that the heir
+// was asked for too may have been counted twice; none that was answered sooner.
+func TestLateAnswers(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		raised bool
@@ -204,7 +204,8 @@ func TestLateAnswersWhereCopiesAreLate(t *testing.T) {
 		{"a policy at the deadline, no copies late", false, 300 * ms, true, true},
 		{"a check counted twice", true, 80 * ms, false, false},
 		{"too soon for it", true, 79 * ms, false, true},
-		{"no copies late", false, 80 * ms, false, true},
+		{"nor where they are not", false, 79 * ms, false, true},
+		{"which has nothing to do with copies", false, 80 * ms, false, false},
 	} {
 		a := exact()
 		a.Raised = row.raised
