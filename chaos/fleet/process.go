@@ -3,12 +3,14 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/netlab"
@@ -58,6 +60,39 @@ func (p *process) kill() error {
 	}
 	<-p.done
 	return nil
+}
+
+// stopWithin bounds how long the threads of a process may take to stop.
+const stopWithin = time.Second
+
+// stop pauses the process, and returns when all its threads stand still: where they wait for
+// a processor, that is when the first of them has had one.
+func (p *process) stop() error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for began := time.Now(); time.Since(began) < stopWithin; time.Sleep(time.Millisecond) {
+		if p.ended() || stands(p.cmd.Process.Pid) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d was told to stop and goes on after %v", p.cmd.Process.Pid, stopWithin)
+}
+
+// stands tells that all threads of a process are stopped.
+func stands(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is right
+	for _, t := range tasks {
+		text, err := os.ReadFile(t)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		// The state comes after the name, which is in parentheses.
+		if i := bytes.LastIndexByte(text, ')'); i >= 0 && !bytes.HasPrefix(text[i:], []byte(") T")) {
+			return false
+		}
+	}
+	return len(tasks) > 0
 }
 
 // cpuTime is how long the threads of a process have had a processor, 0 where the

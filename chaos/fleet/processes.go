@@ -246,7 +246,7 @@ func (p *program) kill(context.Context) error {
 }
 
 func (p *program) pause(context.Context) error {
-	return p.now.Load().cmd.Process.Signal(syscall.SIGSTOP)
+	return p.now.Load().stop()
 }
 
 func (p *program) resume(context.Context) error {
