@@ -2,7 +2,6 @@ package history
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -272,19 +271,4 @@ func TestHistoriesAreKept(t *testing.T) {
 	if _, err := Read(strings.NewReader(text + "{")); err == nil || !strings.Contains(err.Error(), "check 4") {
 		t.Errorf("a history that was cut off is read: %v", err)
 	}
-}
-
-func FuzzRead(f *testing.F) {
-	f.Add(`{"scenario":"kill"}` + "\n" + `{"rule":"window","keys":["k"],"outcome":"allowed","source":"owner"}`)
-	f.Add(`{"rules":[{"name":"r"}],"nodes":0}` + "\n" + `{"rule":"r","keys":["k"],"outcome":"allowed","source":"fallback_local"}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		h, err := Read(strings.NewReader(text))
-		if err != nil || len(h.Ops) > 50 || len(h.Rules) > 5 {
-			return
-		}
-		// Whatever a file says, judging it ends.
-		_, _, _ = h.Bounds()
-		_, _ = h.Linearizable(time.Second)
-		_ = fmt.Sprint(h.Conserved(), h.Figures(), h.Alive())
-	})
 }

@@ -65,11 +65,14 @@ func (r *Result) What() string {
 var ErrUnsettled = errors.New("after all was mended")
 
 // Judge draws the conclusions from a history.
-func Judge(h *History) *Result {
+func Judge(h *History) *Result { return judge(h, linearEach) }
+
+// judge gives the search for an order of the checks of one key so long.
+func judge(h *History, each time.Duration) *Result {
 	r := &Result{History: h, Figures: h.Figures(), Uses: h.Uses()}
 	r.Worst, r.Most, r.Violations = h.Bounds()
 	var bad []error
-	r.Linear, bad = h.Linearizable(linearEach)
+	r.Linear, bad = h.Linearizable(each)
 	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Alive(), h.Used(), h.Felt(), h.Shown())
 	if h.Unsettled != "" {
 		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrUnsettled, h.Unsettled))
