@@ -18,6 +18,8 @@ type key struct {
 	d      int
 	pair   *key // the key that it is always checked together with
 	second bool // of a pair
+	apart  bool // asked about first when each node saw its own side only
+	before int  // takeovers of its partition before that
 
 	asked     int
 	fallbacks int            // answered by a policy

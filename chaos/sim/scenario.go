@@ -107,7 +107,7 @@ func (w *World) faults(kind Kind, span limiter.Tick, rules map[string]*limiter.R
 		w.after(w.between(0, 2*limiter.Second), func() { w.oneFault(rules) })
 		return bounds{fallbacks: 16, perTakeover: true, closed: 1, local: 1, open: 1}
 	case Split:
-		w.after(w.between(0, limiter.Second), w.splitUp)
+		w.after(w.between(0, limiter.Second), func() { w.askApart(w.splitUp()) })
 		w.after(w.between(3*limiter.Second, 8*limiter.Second), func() {
 			w.noteSides()
 			w.heal()
@@ -171,22 +171,6 @@ func (w *World) oneFault(rules map[string]*limiter.Rule) {
 			w.mend(pair{n.inst, m.inst})
 			w.mend(pair{m.inst, n.inst})
 		})
-	}
-}
-
-// splitUp cuts the nodes in two sides, wholly or in one direction.
-func (w *World) splitUp() {
-	live := w.live()
-	w.rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
-	k := 1 + w.rng.IntN(len(live)-1)
-	oneWay := w.chance(20)
-	for _, a := range live[:k] {
-		for _, b := range live[k:] {
-			w.sever(pair{a.inst, b.inst})
-			if !oneWay {
-				w.sever(pair{b.inst, a.inst})
-			}
-		}
 	}
 }
 

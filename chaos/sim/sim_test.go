@@ -25,7 +25,7 @@ func seeds(t *testing.T, def int) int {
 func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			failed := 0
+			failed, apart := 0, 0
 			var sum Outcome
 			for seed := range seeds(t, 75) {
 				w, err := Run(kind, uint64(seed), false)
@@ -38,6 +38,14 @@ func TestSim(t *testing.T) {
 				for i, n := range w.outcome.Events {
 					sum.Events[i] += n
 				}
+				for _, k := range w.keys {
+					if k.apart {
+						apart++
+					}
+				}
+			}
+			if kind == Split && apart == 0 {
+				t.Error("in no split did each side lose sight of the other")
 			}
 			t.Log(sum.Events)
 		})
