@@ -135,6 +135,9 @@ func ofChecks() []mutation {
 		{name: "a minority forgets nobody", pkg: "./cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
+		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
+			{"cluster/decide.go", "	if !v.minority() {\n", "	if v != nil {\n"},
+		}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/table.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.hi%4 == 0 {\n"},
 		}},
