@@ -52,7 +52,7 @@ func (c *court) used(r *Rule, key string, ops []Op) error {
 			admitted++
 		case o.Counted():
 			refusals++
-		case o.Outcome == Unknown || o.ByPolicy():
+		case o.lost() || o.ByPolicy():
 			perhaps += c.perhaps(o)
 		}
 		if o.Counted() && c.twice(o, over) {

@@ -25,7 +25,7 @@ func (h *History) Figures() Figures {
 	for i := range h.Ops {
 		o := &h.Ops[i]
 		switch {
-		case o.Outcome == Unknown:
+		case o.lost():
 			f.Unknown++
 		case o.Outcome == Refused:
 			f.Refused++

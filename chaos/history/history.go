@@ -35,6 +35,9 @@ const (
 	Refused Outcome = "refused"
 	// Unknown: asked, and never answered. It may have been counted, or will be.
 	Unknown Outcome = "unknown"
+	// Error: the node answered neither with a decision nor with a refusal that says why
+	// it does not serve. It may have been counted, and is wrong whenever it happens.
+	Error Outcome = "error"
 )
 
 // The sources of answers that are not a policy's.
@@ -62,7 +65,12 @@ type Op struct {
 	// answer says so.
 	Keys   []string `json:"keys"`
 	Owners []string `json:"owners,omitempty"`
+	// Says is what an error said.
+	Says string `json:"says,omitempty"`
 }
+
+// lost tells that no decision came of a check that may have been counted.
+func (o *Op) lost() bool { return o.Outcome == Unknown || o.Outcome == Error }
 
 // Counted tells that an owner or heir, or Redis, decided the check, or the one
 // before that a node gives again.

@@ -138,7 +138,7 @@ func (c *court) operations(r *Rule, key string, ops []Op) (out []porcupine.Opera
 		o := &ops[i]
 		// It is as general to count it at once as later, and much less to search.
 		switch {
-		case o.Outcome == Unknown || o.ByPolicy():
+		case o.lost() || o.ByPolicy():
 			add(step{kind: uncertain, add: c.perhaps(o)}, o.Call, o.Call)
 		case o.Counted() && c.twice(o, over):
 			add(step{kind: uncertain, add: 1}, o.Call, o.Call)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -95,24 +96,30 @@ func (l *Load) batch(ctx context.Context, n *fleet.Node, rule, key string) (deni
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range hotBatch {
-		one := op
+		o := op
 		if err != nil {
-			record(&one, answer{}, err)
+			record(&o, answer{}, err)
 		} else {
-			record(&one, answers[i], nil)
+			record(&o, answers[i].answer, answers[i].err)
 		}
-		if one.Counted() && one.Outcome == history.Denied {
+		if o.Counted() && o.Outcome == history.Denied {
 			denied++
 		}
 		if len(l.ops) < mostOps {
-			l.ops = append(l.ops, one)
+			l.ops = append(l.ops, o)
 		}
 	}
 	return denied
 }
 
+// one is what a node answered to one check of a batch.
+type one struct {
+	answer answer
+	err    error
+}
+
 // postBatch asks a node often at once.
-func (l *Load) postBatch(ctx context.Context, n *fleet.Node, q question) ([]answer, error) {
+func (l *Load) postBatch(ctx context.Context, n *fleet.Node, q question) ([]one, error) {
 	var batch struct {
 		Checks []question `json:"checks"`
 	}
@@ -123,18 +130,34 @@ func (l *Load) postBatch(ctx context.Context, n *fleet.Node, q question) ([]answ
 	if err != nil {
 		return nil, err
 	}
+	return answersOf(status, text)
+}
+
+// answersOf reads what a node answered to a batch. It may have begun to stop in the
+// middle of it.
+func answersOf(status int, text []byte) ([]one, error) {
 	var got struct {
-		Results []struct{ Answer answer }
+		Detail  string
+		Results []struct {
+			Answer answer
+			Error  struct {
+				Status int
+				Detail string
+			}
+		}
 	}
 	if err := json.Unmarshal(text, &got); err != nil {
-		return nil, err
+		return nil, problem(http.StatusOK, fmt.Sprintf("with status %d, %v: %s", status, err, text))
 	}
-	if len(got.Results) != hotBatch || got.Results[0].Answer.Source == "" {
-		return nil, fmt.Errorf("%w: %s %s", errRefused, status, text)
+	if len(got.Results) != hotBatch {
+		return nil, problem(status, got.Detail)
 	}
-	answers := make([]answer, hotBatch)
-	for i, r := range got.Results {
-		answers[i] = r.Answer
+	out := make([]one, hotBatch)
+	for i := range got.Results {
+		r := &got.Results[i]
+		if out[i].answer = r.Answer; r.Answer.Source == "" {
+			out[i].err = problem(r.Error.Status, r.Error.Detail)
+		}
 	}
-	return answers, nil
+	return out, nil
 }

@@ -14,6 +14,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -165,8 +167,10 @@ type question struct {
 	IP   string `json:"ip,omitempty"`
 }
 
-// answer is what of a node's answer counts here.
+// answer is what of a node's answer counts here. Without a Source it is a problem,
+// whose Detail says why.
 type answer struct {
+	Detail  string
 	Allowed bool
 	Source  string
 	Limits  []struct {
@@ -199,6 +203,8 @@ func record(op *history.Op, a answer, err error) {
 		op.Outcome = history.Denied
 	case errors.Is(err, errRefused):
 		op.Outcome = history.Refused
+	case errors.Is(err, errWrong):
+		op.Outcome, op.Says = history.Error, err.Error()
 	default:
 		op.Outcome = history.Unknown
 	}
@@ -211,8 +217,26 @@ func record(op *history.Op, a answer, err error) {
 	}
 }
 
-// errRefused: the node did not take the check.
-var errRefused = errors.New("refused")
+var (
+	// errRefused: the node did not take the check.
+	errRefused = errors.New("refused")
+	// errWrong: the node answered what it never should.
+	errWrong = errors.New("no decision, and no refusal")
+)
+
+// problem is the error of an answer without a decision: only a node that says that it
+// comes or goes has refused the check.
+func problem(status int, says string) error {
+	// What a node says that takes no checks.
+	refusals := []string{"the node is joining", "partitions are not settled", "the node is leaving", "the node is stopping", "is closed"}
+	if status == http.StatusServiceUnavailable && slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(says, r) }) {
+		return fmt.Errorf("%w: %d %s", errRefused, status, says)
+	}
+	return fmt.Errorf("%w: %d %s", errWrong, status, says[:min(len(says), mostSays)])
+}
+
+// mostSays is how many bytes of a wrong answer are kept.
+const mostSays = 200
 
 // post asks a node once.
 func (l *Load) post(ctx context.Context, n *fleet.Node, q question) (a answer, err error) {
@@ -220,37 +244,42 @@ func (l *Load) post(ctx context.Context, n *fleet.Node, q question) (a answer, e
 	if err != nil {
 		return a, err
 	}
+	return answerOf(status, text)
+}
+
+// answerOf reads what a node answered to one check.
+func answerOf(status int, text []byte) (a answer, err error) {
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, err
+		return answer{}, problem(http.StatusOK, fmt.Sprintf("with status %d, %v: %s", status, err, text))
 	}
-	if a.Source == "" { // no decision: the node is joining or stopping
-		return a, fmt.Errorf("%w: %s %s", errRefused, status, text)
+	if a.Source == "" {
+		return a, problem(status, a.Detail)
 	}
 	return a, nil
 }
 
 // send posts JSON to a node. It is a POST, which the client's library never
 // repeats by itself.
-func (l *Load) send(ctx context.Context, n *fleet.Node, path string, what any) (status string, text []byte, err error) {
+func (l *Load) send(ctx context.Context, n *fleet.Node, path string, what any) (status int, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, giveUp)
 	defer cancel()
 	body, err := json.Marshal(what)
 	if err != nil {
-		return "", nil, err
+		return 0, nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL()+path, bytes.NewReader(body))
 	if err != nil {
-		return "", nil, err
+		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := l.fleet.Client().Do(req)
 	if err != nil {
 		if of := (*net.OpError)(nil); errors.As(err, &of) && of.Op == "dial" {
-			return "", nil, fmt.Errorf("%w: %w", errRefused, err)
+			return 0, nil, fmt.Errorf("%w: %w", errRefused, err)
 		}
-		return "", nil, err
+		return 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	return resp.Status, text, err
+	return resp.StatusCode, text, err
 }

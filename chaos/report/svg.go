@@ -26,7 +26,7 @@ func series() []struct{ name, color string } {
 
 func seriesOf(o *history.Op) int {
 	switch {
-	case o.Outcome == history.Unknown:
+	case o.Outcome == history.Unknown, o.Outcome == history.Error:
 		return 3
 	case o.Outcome == history.Refused:
 		return 4
