@@ -227,6 +227,11 @@ type Allows struct {
 	// Within is how long after a fault began or was mended nodes that it did not touch
 	// may still fail to answer; 0: it is not judged.
 	Within Micros `json:"within,omitempty"`
+	// Unfelt: owners and heirs decide every check, while it lasts too.
+	Unfelt bool `json:"unfelt,omitempty"`
+	// Converged is how long after all was mended the nodes may need to settle; 0: it is
+	// not judged.
+	Converged Micros `json:"converged,omitempty"`
 }
 
 // Of returns the multiple for a policy.

@@ -25,8 +25,12 @@ func (h *History) Served() []error {
 // maybeAway tells that the node that was asked may have been away: it was down, or a
 // fault touched it and was felt still.
 func (c *court) maybeAway(o *Op) bool {
-	return slices.ContainsFunc(c.Downs, func(d Down) bool { return d.Node == o.Node && o.Call <= d.Until && o.Return >= d.From }) ||
-		slices.ContainsFunc(c.Faults, func(f Fault) bool {
-			return slices.Contains(f.Nodes, o.Node) && o.Return >= f.At && o.Call <= c.over(&f)
-		})
+	return c.down(o) || slices.ContainsFunc(c.Faults, func(f Fault) bool {
+		return slices.Contains(f.Nodes, o.Node) && o.Return >= f.At && o.Call <= c.over(&f)
+	})
+}
+
+// down tells that the node that was asked was not to answer then.
+func (c *court) down(o *Op) bool {
+	return slices.ContainsFunc(c.Downs, func(d Down) bool { return d.Node == o.Node && o.Call <= d.Until && o.Return >= d.From })
 }

@@ -104,14 +104,21 @@ func (s *stage) delay() fault {
 	return s.everywhere(netlab.Link{Delay: d, Jitter: d / 4})
 }
 
+// unfelt is a fault of links that carry what owners and heirs say soon enough: no policy
+// answers, and no check is lost.
+func unfelt(f fault) fault {
+	f.allows.Unfelt = true
+	return f
+}
+
 func (s *stage) disorder() fault {
-	return s.everywhere(netlab.Link{
+	return unfelt(s.everywhere(netlab.Link{
 		Delay: time.Millisecond, Jitter: 2 * time.Millisecond, Duplicate: 0.2, Reorder: 0.3, ReorderBy: 20 * time.Millisecond,
-	})
+	}))
 }
 
 func (s *stage) narrow() fault {
-	return s.everywhere(netlab.Link{Bandwidth: 20_000 + s.rng.IntN(80_001)})
+	return unfelt(s.everywhere(netlab.Link{Bandwidth: 20_000 + s.rng.IntN(80_001)}))
 }
 
 // blocked blocks a port of one node.
@@ -124,6 +131,6 @@ func (s *stage) blocked(port uint16, what string) fault {
 	})
 }
 
-func (s *stage) gossipBlocked() fault { return s.blocked(fleet.PortGossip, "gossip") }
+func (s *stage) gossipBlocked() fault { return unfelt(s.blocked(fleet.PortGossip, "gossip")) }
 
 func (s *stage) peersBlocked() fault { return s.blocked(fleet.PortPeers, "the peers' streams") }

@@ -122,3 +122,23 @@ func TestMixesAllowNoMoreThanTheirFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestUnfelt: of which faults no client is to notice anything.
+func TestUnfelt(t *testing.T) {
+	f, err := fleet.New(t.Context(), fleet.Config{Nodes: places, Spare: places, Ground: fleet.Loopback{}, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, s := range All() {
+		st := &stage{Fleet: f, rng: rngOf(s.Name, 1), size: size, spared: -1, rules: rules()}
+		want := slices.Contains([]string{"gossip-blocked", "disorder", "narrow"}, s.Name)
+		if got := s.make(st).allows.Unfelt; got != want {
+			t.Errorf("%s: %v, want %v", s.Name, got, want)
+		}
+	}
+}

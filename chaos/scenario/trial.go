@@ -43,8 +43,9 @@ func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, err
 func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*history.Result, error) {
 	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules(), clock: s.Clock}
 	broken := s.make(st)
-	if f.Lacks(fleet.Shapes) != "" {
-		broken.allows.ByPolicy, broken.allows.Within = 0, 0 // only in namespaces is it known how soon a fault is felt
+	broken.allows.Converged = convergedWithin
+	if f.Lacks(fleet.Shapes) != "" { // only in namespaces is it known how soon a fault is felt
+		broken.allows.ByPolicy, broken.allows.Within, broken.allows.Unfelt, broken.allows.Converged = 0, 0, false, 0
 	}
 	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants}
 	_, _ = f.Notes() // what was noted before is of another trial

@@ -1,0 +1,53 @@
+package history
+
+import "fmt"
+
+// Recovered returns a check that a policy answered, or nobody, although all had settled
+// a second before: whoever answers checks at all then asks owners and heirs. It excuses
+// what something that stood still delays, and what waited for its whole deadline where
+// that may be. It returns too where the nodes needed longer to settle than they may.
+func (h *History) Recovered() (out []error) {
+	settled := h.settled()
+	if settled == 0 {
+		return nil
+	}
+	c := h.court()
+	for i := range c.Ops {
+		o := &c.Ops[i]
+		if o.Call < settled+afterFault || !c.undecided(o) {
+			continue
+		}
+		out = append(out, fmt.Errorf("a check of %s at node %d was %s %s %v after all had settled, and nothing stood still",
+			o.Rule, o.Node, o.Outcome, o.Source, (o.Call-settled).Duration()))
+		break
+	}
+	for i := range c.Faults {
+		f := &c.Faults[i]
+		if most := c.Allows.Converged; most > 0 && f.Settled-f.Until > most && !c.stalled(f.Until, f.Settled) {
+			out = append(out, fmt.Errorf("the nodes needed %v to settle after all was mended, and nothing stood still: at most %v",
+				(f.Settled-f.Until).Duration(), most.Duration()))
+		}
+	}
+	return out
+}
+
+// Undisturbed returns a check that a policy answered, or nobody, in a run whose fault no
+// client is to notice.
+func (h *History) Undisturbed() []error {
+	if !h.Allows.Unfelt {
+		return nil
+	}
+	c := h.court()
+	for i := range c.Ops {
+		if o := &c.Ops[i]; c.undecided(o) {
+			return []error{fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although no client was to notice what was broken, and nothing stood still",
+				o.Rule, o.Node, o.Call.Duration(), o.Outcome, o.Source)}
+		}
+	}
+	return nil
+}
+
+// undecided tells that no owner or heir decided a check that they should have.
+func (c *court) undecided(o *Op) bool {
+	return (o.ByPolicy() && !c.outwaited(o) || o.Outcome == Unknown && !c.down(o)) && !c.stalled(o.Call, o.Return)
+}

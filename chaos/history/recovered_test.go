@@ -1,0 +1,103 @@
+package history
+
+import (
+	"strings"
+	"testing"
+)
+
+// found is what some checker returned, as one text.
+func found(errs []error) string {
+	var text []string
+	for _, err := range errs {
+		text = append(text, err.Error())
+	}
+	return strings.Join(text, "; ")
+}
+
+// TestRecovered: from a second after all has settled owners and heirs decide every check
+// at nodes that run.
+func TestRecovered(t *testing.T) {
+	of := func(at Micros, o Outcome, source string) *plant {
+		p := later(second, planted(once())) // settled at 3 s
+		return p.wait(at).answers(1, "closed", o, source, "")
+	}
+	const late = "1.1s after all had settled"
+	for _, row := range []struct {
+		name string
+		h    *plant
+		want string
+	}{
+		{"an owner's answer", of(4100*ms, Denied, SourceOwner), ""},
+		{"a policy's answer while it was felt", of(3900*ms, Denied, "fallback_closed"), ""},
+		{"a policy's answer", of(4100*ms, Denied, "fallback_closed"), late},
+		{"no answer", of(4100*ms, Unknown, ""), late},
+	} {
+		if got := found(row.h.Recovered()); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+			t.Errorf("%s: found %q, want %q", row.name, got, row.want)
+		}
+		if got := found(Judge(&row.h.History).Violations); row.want != "" && !strings.Contains(got, row.want) {
+			t.Errorf("%s: the judge says %q", row.name, got)
+		}
+		row.h.Stalls = []Span{{3200 * ms, 3300 * ms}}
+		if got := found(row.h.Recovered()); got != "" {
+			t.Errorf("%s: found %q, but something stood still", row.name, got)
+		}
+	}
+	p := of(4100*ms, Unknown, "")
+	p.Downs = []Down{{Node: 0, From: 4 * second, Until: 5 * second}}
+	if got := found(p.Recovered()); got != "" {
+		t.Errorf("found %q, but the node was down", got)
+	}
+	p = of(4100*ms, Denied, "fallback_closed")
+	p.Ops[0].Return = p.Ops[0].Call + deadline
+	if p.Allows.Raised = true; found(p.Recovered()) != "" {
+		t.Errorf("found %q, but copies were late and it waited for its deadline", p.Recovered())
+	}
+	if p.Allows.Raised = false; !strings.Contains(found(p.Recovered()), late) {
+		t.Errorf("found %q, and no copies were late", p.Recovered())
+	}
+	p = of(4100*ms, Denied, "fallback_closed")
+	if p.Faults[0].Settled = 0; found(p.Recovered()) != "" {
+		t.Errorf("found %q, but they never settled", p.Recovered())
+	}
+}
+
+// TestConverged: the nodes settle within a time, unless something stood still.
+func TestConverged(t *testing.T) {
+	p := later(second, planted(Allows{Closed: 1, Local: 1, Open: 1, Converged: 5 * second})) // mended at 2 s
+	if p.Faults[0].Settled = 7 * second; found(p.Recovered()) != "" {
+		t.Errorf("found %q, and it took as long as it may", p.Recovered())
+	}
+	p.Faults[0].Settled++
+	if got := found(p.Recovered()); !strings.Contains(got, "to settle after all was mended") {
+		t.Errorf("found %q, and it took longer than it may", got)
+	}
+	p.Late = []Late{{Node: 2, Span: Span{4 * second, 4100 * ms}}}
+	if got := found(p.Recovered()); got != "" {
+		t.Errorf("found %q, but a node stood still", got)
+	}
+	p.Late, p.Allows.Converged = nil, 0
+	if got := found(p.Recovered()); got != "" {
+		t.Errorf("found %q, but it is not judged", got)
+	}
+}
+
+// TestUndisturbed: where no client is to notice a fault, owners and heirs decide all
+// checks while it lasts.
+func TestUndisturbed(t *testing.T) {
+	for _, o := range []Op{{Outcome: Denied, Source: "fallback_local"}, {Outcome: Unknown}} {
+		p := broken(Allows{Closed: 1, Local: 2, Open: 2, Unfelt: true}).wait(3*second).answers(1, "window", o.Outcome, o.Source, "")
+		const want = "no client was to notice"
+		if got := found(Judge(&p.History).Violations); !strings.Contains(got, want) {
+			t.Errorf("%s %s: the judge says %q", o.Outcome, o.Source, got)
+		}
+		p.Stalls = []Span{{2500 * ms, 2600 * ms}}
+		if got := found(p.Undisturbed()); got != "" {
+			t.Errorf("%s %s: found %q, but something stood still", o.Outcome, o.Source, got)
+		}
+		p.Stalls, p.Allows.Unfelt = nil, false
+		if got := found(p.Undisturbed()); got != "" {
+			t.Errorf("%s %s: found %q, but clients may notice", o.Outcome, o.Source, got)
+		}
+	}
+}
