@@ -44,6 +44,9 @@ func (h *History) Alive() []error {
 	if len(h.Ops) < leastChecks {
 		return []error{fmt.Errorf("only %d checks were made, which shows nothing: at least %d", len(h.Ops), leastChecks)}
 	}
+	if err := h.unasked(); err != nil {
+		return []error{err}
+	}
 	settled := h.settled()
 	if settled == 0 {
 		return nil
@@ -78,6 +81,27 @@ func (h *History) Alive() []error {
 		}
 	}
 	return out
+}
+
+// leastEach is how many checks of each rule there must be on average for all rules to be
+// asked about: clients draw each time which.
+const leastEach = 50
+
+// unasked returns that nobody asked about a rule, of which nothing is shown then.
+func (h *History) unasked() error {
+	if len(h.Ops) < leastEach*len(h.Rules) {
+		return nil
+	}
+	asked := make(map[string]bool)
+	for i := range h.Ops {
+		asked[h.Ops[i].Rule] = true
+	}
+	for i := range h.Rules {
+		if name := h.Rules[i].Name; !asked[name] {
+			return fmt.Errorf("none of %d checks was of %s, of which nothing is shown", len(h.Ops), name)
+		}
+	}
+	return nil
 }
 
 // settled is when all that was broken had settled, 0 if that was not seen.

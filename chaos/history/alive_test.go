@@ -2,6 +2,8 @@ package history
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,5 +68,75 @@ func TestAHistoryCutOff(t *testing.T) {
 	lines := strings.SplitAfter(b.String(), "\n")
 	if _, err := Read(strings.NewReader(strings.Join(lines[:30], ""))); err == nil || !strings.Contains(err.Error(), "it has 29 of its 60 checks") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A rule that no client asks about breaks no promise, and shows nothing.
+func TestEveryRuleIsAsked(t *testing.T) {
+	p := planted(once())
+	for i := range p.Rules {
+		p.answers(leastEach, p.Rules[i].Name, Unknown, "", "")
+	}
+	if got := p.Alive(); got != nil {
+		t.Errorf("found %v, and every rule was asked about", got)
+	}
+	for i := range p.Ops {
+		if p.Ops[i].Rule == "bucket" {
+			p.Ops[i].Rule = "once"
+		}
+	}
+	if got := found(p.Alive()); !strings.Contains(got, "none of 200 checks was of bucket") {
+		t.Errorf("found %q, and nobody asked about the bucket", got)
+	}
+	if p.Ops = p.Ops[1:]; found(p.Alive()) != "" {
+		t.Errorf("found %v of so few checks that it may be chance", p.Alive())
+	}
+}
+
+// What no checker would look at is not judged as if it were right.
+func TestAHistoryOfNothing(t *testing.T) {
+	read := func(with func(p *plant)) error {
+		p := planted(once()).allowed(60, "window", "a")
+		with(p)
+		var b bytes.Buffer
+		if err := p.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Read(&b)
+		return err
+	}
+	for want, with := range map[string]func(p *plant){
+		"it has no rules":            func(p *plant) { p.Rules = nil },
+		`there is no rule "other"`:   func(p *plant) { p.Ops[7].Rule = "other" },
+		`check 8 of the history: ""`: func(p *plant) { p.Ops[8].Outcome = "" },
+		`"maybe" is no outcome`:      func(p *plant) { p.Ops[9].Outcome = "maybe" },
+	} {
+		if err := read(with); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, o := range []Outcome{Allowed, Denied, Refused, Unknown, Error} {
+		if err := read(func(p *plant) { p.Ops[0].Outcome = o }); err != nil {
+			t.Errorf("%s: %v", o, err)
+		}
+	}
+}
+
+// A trial that was interrupted is not judged as right, also when it is judged again.
+func TestInterrupted(t *testing.T) {
+	p := planted(once()).allowed(60, "window", "a")
+	p.Interrupted = "somebody said so"
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	h, err := Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Judge(h).Violations; !slices.ContainsFunc(got, func(err error) bool {
+		return errors.Is(err, ErrInterrupted) && strings.Contains(err.Error(), "somebody said so")
+	}) {
+		t.Errorf("the judge says %v", got)
 	}
 }

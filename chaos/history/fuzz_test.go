@@ -23,6 +23,9 @@ func shown() []*plant {
 	heirs := broken(Allows{Closed: 1, Local: 1, Open: 1, Within: second, ByPolicy: 2})
 	heirs.allowed(15, "window", "node-1").killed().answers(4, "window", Allowed, SourceHeir, "node-2").answers(6, "window", Denied, "fallback_local", "").
 		answers(2, "closed", Unknown, "", "").wait(11*second).answers(40, "window", Refused, "", "").allowed(25, "bucket", "node-2")
+	heirs.answers(1, "closed", Error, "", "").answers(1, "closed", Unknown, "", "")
+	heirs.Again, heirs.Joins, heirs.Interrupted = []int{0, 1}, []int{2}, "somebody said so"
+	heirs.Allows.Unfelt, heirs.Allows.Converged = true, 100*ms
 	heirs.End = heirs.now + second
 	heirs.Downs = []Down{{Node: 0, How: "killed", From: 100 * ms, Until: 400 * ms}, {Node: 2, How: "paused", From: second, Until: 2 * second}}
 	heirs.Wants, heirs.Doubts, heirs.Unsettled = []string{SourceHeir, SourcePolicy, SourceRedis}, []string{"no frame was lost"}, "node-2 is gone"
@@ -100,6 +103,11 @@ func (h *History) cut() {
 		o.Keys = o.Keys[:min(len(o.Keys), mostElse)]
 	}
 	h.Rules = h.Rules[:min(len(h.Rules), mostElse)]
+	h.Ops = slices.DeleteFunc(h.Ops, func(o Op) bool { // of no rule that is left
+		return !slices.ContainsFunc(h.Rules, func(r Rule) bool { return r.Name == o.Rule })
+	})
+	h.Again = h.Again[:min(len(h.Again), mostElse)]
+	h.Joins = h.Joins[:min(len(h.Joins), mostElse)]
 	h.Faults = h.Faults[:min(len(h.Faults), mostElse)]
 	h.Downs = h.Downs[:min(len(h.Downs), mostElse)]
 	h.Wants = h.Wants[:min(len(h.Wants), mostElse)]

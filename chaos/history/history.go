@@ -12,6 +12,7 @@ package history
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -172,6 +173,10 @@ type History struct {
 	Downs  []Down   `json:"downs,omitempty"`
 	Wants  []string `json:"wants,omitempty"`
 	Doubts []string `json:"doubts,omitempty"`
+	// Again are the nodes that the fault was to start again, and Joins those that were to
+	// join and decide.
+	Again []int `json:"again,omitempty"`
+	Joins []int `json:"joins,omitempty"`
 	// End is when the clients stopped.
 	End Micros `json:"end"`
 	// Stalls are times in which the machine let the recorder itself wait for 50 ms
@@ -181,7 +186,9 @@ type History struct {
 	Late   []Late `json:"late,omitempty"`
 	// Unsettled is why the nodes did not become one cluster again, empty if they did.
 	Unsettled string `json:"unsettled,omitempty"`
-	Ops       []Op   `json:"-"`
+	// Interrupted is why the trial was not made to its end, empty if it was.
+	Interrupted string `json:"interrupted,omitempty"`
+	Ops         []Op   `json:"-"`
 	// Checks is how many there are, where the history was written: one that was cut
 	// off has fewer.
 	Checks int `json:"checks,omitempty"`
@@ -261,6 +268,19 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
+// check returns why nothing can be concluded from a check: no checker would look at it.
+func (o *Op) check(rules map[string]bool) error {
+	switch o.Outcome {
+	case Allowed, Denied, Refused, Unknown, Error:
+	default:
+		return fmt.Errorf("%q is no outcome", o.Outcome)
+	}
+	if !rules[o.Rule] {
+		return fmt.Errorf("there is no rule %q", o.Rule)
+	}
+	return nil
+}
+
 // Read reads what Write wrote.
 func Read(r io.Reader) (*History, error) {
 	d := json.NewDecoder(bufio.NewReader(r))
@@ -274,14 +294,23 @@ func Read(r io.Reader) (*History, error) {
 	if h.Allows.Losses < 0 {
 		return nil, fmt.Errorf("this is no history: it allows %d losses", h.Allows.Losses)
 	}
+	if len(h.Rules) == 0 {
+		return nil, errors.New("this is no history: it has no rules, so that nothing could be held against it")
+	}
+	known := make(map[string]bool)
 	for i := range h.Rules {
-		if r := &h.Rules[i]; r.Limit < 1 || r.Window < 1 || r.Burst < 0 {
+		r := &h.Rules[i]
+		if r.Limit < 1 || r.Window < 1 || r.Burst < 0 {
 			return nil, fmt.Errorf("rule %q of the history has no limit", r.Name)
 		}
+		known[r.Name] = true
 	}
 	for d.More() {
 		var o Op
 		if err := d.Decode(&o); err != nil {
+			return nil, fmt.Errorf("check %d of the history: %w", len(h.Ops), err)
+		}
+		if err := o.check(known); err != nil {
 			return nil, fmt.Errorf("check %d of the history: %w", len(h.Ops), err)
 		}
 		h.Ops = append(h.Ops, o)

@@ -64,6 +64,10 @@ func (r *Result) What() string {
 // one cluster again. No client saw it.
 var ErrUnsettled = errors.New("after all was mended")
 
+// ErrInterrupted is among the violations of a trial that was not made to its end, of
+// which nothing else that is found, or is not, says much.
+var ErrInterrupted = errors.New("the trial was not made to its end")
+
 // Judge draws the conclusions from a history.
 func Judge(h *History) *Result { return judge(h, linearEach) }
 
@@ -76,6 +80,9 @@ func judge(h *History, each time.Duration) *Result {
 	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Alive(), h.Used(), h.Felt(), h.Served(), h.Recovered(), h.Undisturbed(), h.Shown())
 	if h.Unsettled != "" {
 		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrUnsettled, h.Unsettled))
+	}
+	if h.Interrupted != "" {
+		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrInterrupted, h.Interrupted))
 	}
 	return r
 }

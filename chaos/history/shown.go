@@ -25,7 +25,8 @@ type Down struct {
 const leastDown Micros = 200_000
 
 // Shown returns why the run's faults may not have happened: a node answered what it was
-// asked while it was killed or paused, or nobody asked it; no answer came from a source
+// asked while it was killed or paused, or nobody asked it; it did
+// not start again, or join and decide anything; no answer came from a source
 // that was to answer; or whoever broke something saw no effect.
 func (h *History) Shown() (out []error) {
 	for _, d := range h.Downs {
@@ -47,6 +48,7 @@ func (h *History) Shown() (out []error) {
 				ErrUnshown, d.Node+1, d.From.Duration(), d.Until.Duration(), d.How))
 		}
 	}
+	out = append(out, h.cameBack()...)
 	for _, source := range h.Wants {
 		if !h.saw(source) {
 			out = append(out, fmt.Errorf("%w: no answer is from the source %q", ErrUnshown, source))
@@ -66,4 +68,37 @@ func (h *History) saw(source string) bool {
 		}
 	}
 	return false
+}
+
+// cameBack returns why nodes that were to be started again, or to join, may not have:
+// nobody got an answer of a later run, or of theirs.
+func (h *History) cameBack() (out []error) {
+	if len(h.Faults) == 0 {
+		return nil
+	}
+	at := h.Faults[0].At
+	before, after := make(map[int]int), make(map[int]int)
+	decided := make(map[string]bool)
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		if o.Call < at {
+			before[o.Node] = max(before[o.Node], o.Run)
+		} else if o.Outcome == Allowed || o.Outcome == Denied {
+			after[o.Node] = max(after[o.Node], o.Run)
+			for _, owner := range o.Owners {
+				decided[owner] = true
+			}
+		}
+	}
+	for _, n := range h.Again {
+		if after[n] <= before[n] {
+			out = append(out, fmt.Errorf("%w: node-%d was to start again, and answered nothing in a later run than %d", ErrUnshown, n+1, before[n]))
+		}
+	}
+	for _, n := range h.Joins {
+		if name := fmt.Sprintf("node-%d", n+1); !decided[name] {
+			out = append(out, fmt.Errorf("%w: %s was to join, and decided nothing", ErrUnshown, name))
+		}
+	}
+	return out
 }

@@ -65,3 +65,39 @@ func TestShown(t *testing.T) {
 		t.Errorf("a restart that is over before anybody asks: %v", wrong)
 	}
 }
+
+// TestCameBack: a node that was to start again answers in a later run, and one that was
+// to join decides.
+func TestCameBack(t *testing.T) {
+	restarted := func() *History {
+		h := &History{Nodes: 3, Faults: []Fault{{At: 1_000_000}}, Again: []int{0, 1}, Joins: []int{3}}
+		for _, o := range []Op{
+			{Node: 0, Run: 1, Call: 500_000, Outcome: Allowed, Source: SourceOwner, Owners: []string{"node-1"}},
+			{Node: 1, Run: 4, Call: 500_000, Outcome: Refused},
+			{Node: 0, Run: 2, Call: 2_000_000, Outcome: Allowed, Source: SourceOwner, Owners: []string{"node-1"}},
+			{Node: 1, Run: 5, Call: 2_000_000, Outcome: Denied, Source: SourceOwner, Owners: []string{"node-1", "node-4"}},
+		} {
+			o.Keys, o.Return = []string{"k"}, o.Call+1000
+			h.Ops = append(h.Ops, o)
+		}
+		return h
+	}
+	if wrong := restarted().Shown(); wrong != nil {
+		t.Errorf("they came back: %v", wrong)
+	}
+	for what, of := range map[string]struct {
+		with func(h *History)
+		says string
+	}{
+		"no later run":               {func(h *History) { h.Ops[2].Run = 1 }, "node-1 was to start again, and answered nothing in a later run than 1"},
+		"no answer in the later run": {func(h *History) { h.Ops[3].Outcome, h.Joins = Refused, nil }, "node-2 was to start again"},
+		"it owns nothing":            {func(h *History) { h.Ops[3].Owners = nil }, "node-4 was to join, and decided nothing"},
+		"it owned before":            {func(h *History) { h.Ops[0].Owners, h.Ops[3].Owners = h.Ops[3].Owners, nil }, "node-4 was to join, and decided nothing"},
+	} {
+		h := restarted()
+		of.with(h)
+		if wrong := h.Shown(); len(wrong) != 1 || !errors.Is(wrong[0], ErrUnshown) || !strings.Contains(wrong[0].Error(), of.says) {
+			t.Errorf("%s: %v, want one that says %q", what, wrong, of.says)
+		}
+	}
+}

@@ -194,7 +194,7 @@ func (b *bench) try(ctx context.Context, s *scenario.Scenario, binary string, se
 		if errors.Is(v, history.ErrUnshown) { // so nothing else shows anything either
 			return "", stood, v
 		}
-		if !errors.Is(v, history.ErrUnsettled) {
+		if !errors.Is(v, history.ErrUnsettled) && !errors.Is(v, history.ErrInterrupted) {
 			seen = v.Error()
 			if n := len(r.Violations); n > 1 {
 				seen += fmt.Sprintf(" (and %d more)", n-1)

@@ -42,7 +42,7 @@ func (s *stage) nothing() fault {
 func (s *stage) kill() fault {
 	n := s.any()
 	return fault{
-		what: "kill -9 " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
+		what: "kill -9 " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index}, again: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
 		breaks: n.Kill,
 		mends:  n.Start,
 	}
@@ -72,7 +72,7 @@ func (s *stage) pauseHot() fault { return s.lagging(s.pause()) }
 func (s *stage) quickRestart() fault {
 	n := s.any()
 	return fault{
-		what: "restart " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index},
+		what: "restart " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index}, again: []int{n.Index},
 		breaks: func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) },
 		mends:  nothing,
 	}
@@ -100,7 +100,7 @@ func (s *stage) starved() fault {
 func (s *stage) leave() fault {
 	n := s.any()
 	return fault{
-		what: "SIGTERM " + n.Name, allows: exactly(), nodes: []int{n.Index}, gone: 1, hold: time.Second,
+		what: "SIGTERM " + n.Name, allows: exactly(), nodes: []int{n.Index}, again: []int{n.Index}, gone: 1, hold: time.Second,
 		breaks: n.Leave,
 		mends:  n.Start,
 	}
@@ -109,7 +109,7 @@ func (s *stage) leave() fault {
 func (s *stage) join() fault {
 	n := s.Nodes()[s.size]
 	return fault{
-		what: n.Name + " joins and leaves", allows: exactly(), nodes: []int{n.Index}, hold: time.Second,
+		what: n.Name + " joins and leaves", allows: exactly(), nodes: []int{n.Index}, joins: []int{n.Index}, hold: time.Second,
 		breaks: func(ctx context.Context) error {
 			return errors.Join(n.Start(ctx), s.Settled(ctx, settleWithin))
 		},
@@ -123,7 +123,7 @@ func (s *stage) rolling() fault {
 		all = append(all, i)
 	}
 	return fault{
-		what: "a rolling restart", allows: exactly(), nodes: all, gone: 1,
+		what: "a rolling restart", allows: exactly(), nodes: all, again: all, gone: 1,
 		breaks: func(ctx context.Context) error {
 			for _, n := range s.Nodes()[:s.size] {
 				if err := errors.Join(n.Leave(ctx), n.Start(ctx), s.Settled(ctx, settleWithin)); err != nil {
@@ -151,7 +151,7 @@ func (s *stage) whole() fault {
 		return errors.Join(errs...)
 	}
 	return fault{
-		what: "kill -9 of all nodes", allows: loss(), nodes: all, hold: 500 * time.Millisecond,
+		what: "kill -9 of all nodes", allows: loss(), nodes: all, again: all, hold: 500 * time.Millisecond,
 		breaks: func(ctx context.Context) error { return each(ctx, (*fleet.Node).Kill) },
 		mends:  func(ctx context.Context) error { return each(ctx, (*fleet.Node).Start) },
 	}

@@ -52,6 +52,8 @@ type fault struct {
 	shown func(ctx context.Context) error
 	wants []string // sources of answers that must be seen
 	mends func(ctx context.Context) error
+	again []int // nodes that are to answer in a later run
+	joins []int // nodes that are to join, and to decide
 }
 
 // stage is what a fault is drawn for.

@@ -123,7 +123,8 @@ func TestMixesAllowNoMoreThanTheirFaults(t *testing.T) {
 	}
 }
 
-// TestUnfelt: of which faults no client is to notice anything.
+// TestUnfelt: of which faults no client is to notice anything, and which are to start
+// nodes again or to have one join.
 func TestUnfelt(t *testing.T) {
 	f, err := fleet.New(t.Context(), fleet.Config{Nodes: places, Spare: places, Ground: fleet.Loopback{}, Dir: t.TempDir()})
 	if err != nil {
@@ -137,8 +138,21 @@ func TestUnfelt(t *testing.T) {
 	for _, s := range All() {
 		st := &stage{Fleet: f, rng: rngOf(s.Name, 1), size: size, spared: -1, rules: rules()}
 		want := slices.Contains([]string{"gossip-blocked", "disorder", "narrow"}, s.Name)
-		if got := s.make(st).allows.Unfelt; got != want {
+		f := s.make(st)
+		if got := f.allows.Unfelt; got != want {
 			t.Errorf("%s: %v, want %v", s.Name, got, want)
+		}
+		again, joins := 0, 0
+		switch s.Name {
+		case "rolling-restart", "rolling-hot", "whole-restart", "clocks":
+			again = size
+		case "kill", "kill-hot", "clocks-kill", "quick-restart", "leave":
+			again = 1
+		case "join":
+			joins = 1
+		}
+		if len(f.again) != again || len(f.joins) != joins {
+			t.Errorf("%s: %d are to start again and %d to join, want %d and %d", s.Name, len(f.again), len(f.joins), again, joins)
 		}
 	}
 }

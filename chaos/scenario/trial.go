@@ -47,7 +47,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	if f.Lacks(fleet.Shapes) != "" { // only in namespaces is it known how soon a fault is felt
 		broken.allows.ByPolicy, broken.allows.Within, broken.allows.Unfelt, broken.allows.Converged = 0, 0, false, 0
 	}
-	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants}
+	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants, Again: broken.again, Joins: broken.joins}
 	_, _ = f.Notes() // what was noted before is of another trial
 	if broken.first != nil {
 		if err := broken.first(ctx); err != nil {
@@ -103,6 +103,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	} else {
 		fault.Takeovers, fault.Loses = broken.takeovers(fault.Until-fault.At), broken.allows.Losses > 0
 		h.Faults = append(h.Faults, fault)
+	}
+	if err != nil {
+		h.Interrupted = err.Error()
 	}
 	r := history.Judge(h)
 	for i, v := range r.Violations {
