@@ -157,6 +157,7 @@ func (o *options) run(ctx context.Context) (err error) {
 		return o.soaks(ctx, scratch.Path)
 	}
 	var bad []string
+	tried := false
 	for _, s := range scenario.All() {
 		if !o.wants(s.Name) {
 			continue
@@ -165,6 +166,7 @@ func (o *options) run(ctx context.Context) (err error) {
 			o.report.LeaveOut(s.Name, why)
 			continue
 		}
+		tried = true
 		wrong, err := o.scenario(ctx, &s, scratch.Path)
 		bad = append(bad, wrong...)
 		if err != nil {
@@ -172,6 +174,9 @@ func (o *options) run(ctx context.Context) (err error) {
 		}
 	}
 	o.leftOut()
+	if !tried {
+		return errors.New("nothing was tried: all that -only names was left out")
+	}
 	return o.wentWrong(bad)
 }
 
