@@ -211,7 +211,9 @@ func TestUnsure(t *testing.T) {
 			}
 			return nil
 		}, func(r *Report, d *Decisions) bool {
-			return d.Failed > 0 && d.Over+d.Under+d.Early == 0 && strings.Contains(r.Wrong().Error(), "node 127.0.0.1:") &&
+			// The client asks again where an answer is late, and then a check may count twice.
+			twice := r.Points[0].Mode.shares()
+			return d.Failed > 0 && d.Over+d.Early == 0 && (d.Under == 0 || twice) && strings.Contains(r.Wrong().Error(), "node 127.0.0.1:") &&
 				strings.Contains(r.Wrong().Error(), errPlanted.Error())
 		}},
 	} {
