@@ -55,7 +55,12 @@ func TestServed(t *testing.T) {
 			check(row.name+", and something stood still", wrong)
 		}
 	}
-	p := of(500*ms, 0, Error)
+	p := of(4100*ms, 1, Refused)
+	p.Faults[0].Until, p.Faults[0].Settled, p.End = 0, 0, 5*second
+	if got := p.Served(); len(got) > 0 {
+		t.Errorf("found %v, but the trial ended before the fault was mended", got)
+	}
+	p = of(500*ms, 0, Error)
 	p.Ops[0].Says = "500 no"
 	text := ""
 	for _, err := range Judge(&p.History).Violations {

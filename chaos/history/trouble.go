@@ -69,8 +69,8 @@ func (h *History) over(f *Fault) Micros {
 			settled = max(settled, h.Faults[i].Settled)
 		}
 	}
-	if settled < f.Until {
-		return max(h.End, f.Until) + afterFault // it never settled
+	if settled == 0 || settled < f.Until {
+		return max(h.End, f.Until) + afterFault // it never settled, or was not even mended
 	}
 	return settled + afterFault
 }

@@ -106,9 +106,6 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	}
 	if err != nil {
 		h.Interrupted = err.Error()
-		if fault.Until == 0 {
-			fault.Until = l.Now() // what was broken still is
-		}
 	}
 	r := history.Judge(h)
 	for i, v := range r.Violations {
