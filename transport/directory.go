@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net"
@@ -105,16 +104,18 @@ func (f *front) serveForget(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	var q struct {
-		Name string `json:"name"`
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if len(body) > maxForgetBytes || d.Decode(&q) != nil || q.Name == "" {
+	name := ""
+	err = eachField(body, func(field string, raw json.RawMessage) error {
+		if field != "name" {
+			return errForget
+		}
+		return json.Unmarshal(raw, &name)
+	})
+	if len(body) > maxForgetBytes || err != nil || name == "" {
 		writeProblem(w, http.StatusBadRequest, errForget.Error())
 		return
 	}
-	if err := f.directory.Forget(q.Name); err != nil {
+	if err := f.directory.Forget(name); err != nil {
 		writeError(w, err)
 		return
 	}

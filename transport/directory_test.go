@@ -53,6 +53,8 @@ func TestDirectory(t *testing.T) {
 		{"POST", "/v1/members/forget", `{"name":"c"}`, 400, "no such member"},
 		{"POST", "/v1/members/forget", `{"nam":"b"}`, 400, "the body must be"},
 		{"POST", "/v1/members/forget", `{}`, 400, "the body must be"},
+		{"POST", "/v1/members/forget", `{"name":"b"} {}`, 400, "the body must be"},
+		{"POST", "/v1/members/forget", `{"name":"a","name":"b"}`, 400, "the body must be"},
 	} {
 		got := s.do(t, c.method, c.path, "application/json", c.body)
 		file.holdsReply(t, c.method, c.path, got)
