@@ -18,6 +18,8 @@ import (
 const (
 	scrapeWithin  = 5 * time.Second
 	maxScrapeSize = 16 << 20
+	mostMetric    = 1e18 // of anything that is counted, bytes too
+	mostSeconds   = 9e9  // of processor time, which are 285 years: a duration holds no more
 )
 
 // usage is what the process of a server has used so far. Only the metrics tell
@@ -131,6 +133,10 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil {
 			return u, fmt.Errorf("%s is %q, which is no number", name, value)
+		}
+		// Results are written as JSON, which has neither NaN nor infinity.
+		if !(n >= 0 && n <= mostMetric) || to == &seconds && n > mostSeconds {
+			return u, fmt.Errorf("%s is %q, which cannot be", name, value)
 		}
 		*to = n
 		delete(wanted, name)
