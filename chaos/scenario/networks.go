@@ -118,7 +118,7 @@ func (s *stage) disorder() fault {
 }
 
 func (s *stage) narrow() fault {
-	return unfelt(s.everywhere(netlab.Link{Bandwidth: 20_000 + s.rng.IntN(80_001)}))
+	return s.everywhere(netlab.Link{Bandwidth: 20_000 + s.rng.IntN(80_001)})
 }
 
 // blocked blocks a port of one node.

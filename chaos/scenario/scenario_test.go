@@ -137,7 +137,7 @@ func TestUnfelt(t *testing.T) {
 	}()
 	for _, s := range All() {
 		st := &stage{Fleet: f, rng: rngOf(s.Name, 1), size: size, spared: -1, rules: rules()}
-		want := slices.Contains([]string{"gossip-blocked", "disorder", "narrow"}, s.Name)
+		want := slices.Contains([]string{"gossip-blocked", "disorder"}, s.Name)
 		f := s.make(st)
 		if got := f.allows.Unfelt; got != want {
 			t.Errorf("%s: %v, want %v", s.Name, got, want)

@@ -94,8 +94,8 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		}
 		return fleet.Wait(ctx, tail)
 	}()
-	st.noted(h)
 	l.Stop(h)
+	st.noted(h)            // after the last check: who is still down then was so for all of them
 	if len(st.parts) > 0 { // the last of a mix is followed by peace
 		last := &st.parts[len(st.parts)-1]
 		last.Settled = fault.Settled
