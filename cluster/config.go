@@ -82,7 +82,7 @@ const (
 	batchEvery   = 10 * limiter.Millisecond  // a dirty key waits no longer for its batch
 	lateAfter    = 50 * limiter.Millisecond  // a tick that comes, or goes on, so late means that the node itself stood still
 	pulseEvery   = 16                        // partitions of a tick after which it looks at the time
-	easeFor      = limiter.Second            // so long after it was late a node does not hurry others
+	easeFor      = limiter.Second            // so long after it was late a node does not hurry others, nor take a heir's silence for its loss
 	pingWithin   = 50 * limiter.Millisecond  // an heir acknowledges in this time, or the policy decides what may be answered
 	suspectAfter = 30 * limiter.Millisecond  // a connection so long silent is helped by a relay
 	probeEvery   = 20 * limiter.Millisecond  // a connection that seems broken is tried so often

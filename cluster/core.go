@@ -44,6 +44,10 @@ type Core struct {
 	// 0: none is. lateMu is held while it is found out that it is long ago.
 	pulseAt atomic.Int64
 	lateMu  sync.Mutex
+	// awakeAt is since when it is known that this node has not stood still, and
+	// awakePing the last ping that was sent before.
+	awakeAt   atomic.Int64
+	awakePing atomic.Uint32
 
 	randMu sync.Mutex
 	rand   *rand.Rand
@@ -53,6 +57,7 @@ type Core struct {
 	rearm    bool // another is wanted after it
 	watched  []*part
 	spare    []*part
+	idleAt   limiter.Tick                   // since when no tick is due
 	silenced map[peer.Instance]limiter.Tick // when a member left the view
 
 	peersMu sync.Mutex
@@ -77,6 +82,7 @@ func New(c Config) *Core {
 	core := &Core{
 		self: c.Self.Instance, config: c, table: c.Table, fallback: c.Fallback, sched: c.Scheduler, net: c.Network,
 		byID: make([]*part, 2*table.Partitions), rand: c.Rand, silenced: make(map[peer.Instance]limiter.Tick),
+		idleAt: c.Scheduler.Now(),
 	}
 	if c.CachedDenials {
 		core.denials = new(denials)
@@ -255,7 +261,11 @@ func (c *Core) schedule() {
 	if c.ticking = !c.closed.Load(); c.ticking {
 		c.rearm = false
 		now := c.sched.Now()
-		if at := c.pulseAt.Load(); at == 0 || now-limiter.Tick(at) <= lateAfter {
+		at := c.pulseAt.Load()
+		if at == 0 && now-c.idleAt > lateAfter {
+			c.wakeUp(now) // nobody looked
+		}
+		if at == 0 || now-limiter.Tick(at) <= lateAfter {
 			c.pulseAt.Store(int64(now + tickEvery))
 		} // else this node stood still a moment ago, which the next turn is to find out
 		c.sched.After(tickEvery, c.tick)
@@ -276,6 +286,7 @@ func (c *Core) pulse(t *turn) {
 		return // another turn has seen to it
 	}
 	c.event(EventLate, -1)
+	c.wakeUp(t.now)
 	c.easeUntil.Store(int64(t.now + easeFor))
 	for _, l := range c.links.Load().list {
 		l.mu.Lock()
@@ -287,6 +298,18 @@ func (c *Core) pulse(t *turn) {
 		p.late(t)
 		p.mu.Unlock()
 	}
+}
+
+// wakeUp notes that this node may have stood still until now.
+func (c *Core) wakeUp(now limiter.Tick) {
+	c.awakePing.Store(c.pings.Load())
+	c.awakeAt.Store(int64(now))
+}
+
+// awake returns since when it is known that this node has not stood still, and the
+// last ping that was sent before.
+func (c *Core) awake() (limiter.Tick, uint32) {
+	return limiter.Tick(c.awakeAt.Load()), c.awakePing.Load()
 }
 
 // goOn notes that the tick at work goes on, and looks whether it stood still.
@@ -331,6 +354,7 @@ func (c *Core) tick() {
 		c.schedule()
 	} else {
 		c.pulseAt.Store(0)
+		c.idleAt = t.now
 	}
 }
 

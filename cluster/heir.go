@@ -344,6 +344,7 @@ func (p *part) ackNext(t *turn, g *target, a *peer.Ack) {
 		p.own.raised = false
 		p.announce(t, 0)
 		p.dismiss(t)
+		p.own.heard = a.Ping
 		p.acknowledged(t, g.acked)
 	case a.Status == peer.Refused:
 		if a.Top > p.epoch.Counter {
@@ -372,6 +373,7 @@ func (p *part) ackHeir(t *turn, g *target, a *peer.Ack) {
 	}
 	switch {
 	case a.Appointment == g.appointment:
+		p.own.heard = a.Ping
 		p.acknowledged(t, g.acked)
 	case a.Status == peer.Refused && a.Top > p.epoch.Counter:
 		// It is heir no more, and something was granted since.

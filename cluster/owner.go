@@ -44,6 +44,7 @@ type ownership struct {
 	held      []waiter // replies that are withheld, in the order of their stamps
 	waitSince limiter.Tick
 	raised    bool
+	heard     uint32 // the latest ping that an heir answered
 
 	handover *handover
 }
@@ -373,9 +374,14 @@ func (p *part) tickOwner(t *turn) {
 
 // silentHeir tells whether replies have waited for so long that the policy
 // decides: no ping that was sent after they began to wait was answered in time.
+// Where this node may have stood still, the heir may own by now, and its word be late,
+// since what piled up for both comes first: that is waited for longer.
 func (p *part) silentHeir(t *turn) bool {
 	own := p.own
 	h := own.heir
+	if since, ping := p.c.awake(); t.now-since < easeFor && int32(own.heard-ping) <= 0 {
+		return false
+	}
 	if h == nil {
 		return t.now-own.waitSince >= pingWithin
 	}

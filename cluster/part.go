@@ -154,7 +154,7 @@ func (p *part) become(t *turn, e peer.Epoch, tookOver bool) {
 	p.staged = nil
 	p.round, p.seekAt, p.seekIn = nil, 0, 0
 	p.disown()
-	p.own = &ownership{open: p.seq + 1, first: e.Counter, since: t.now, tookOver: tookOver}
+	p.own = &ownership{open: p.seq + 1, first: e.Counter, since: t.now, tookOver: tookOver, heard: p.c.pings.Load()}
 	if tookOver {
 		// It was just found silent: another becomes heir meanwhile.
 		p.own.shunned, p.own.shunUntil = before, t.now+shunFor
