@@ -27,7 +27,7 @@ func (h *History) Conserved() []error {
 	}
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		if !r.Once {
+		if !r.Once || r.Several { // of those another key may have denied
 			continue
 		}
 		for key, ops := range c.byKey(r.Name) {

@@ -32,7 +32,9 @@ type Cold struct {
 
 type coldKey struct {
 	rule, key string
-	quiet     bool
+	quiet     bool   // it is left alone until all is mended
+	fresh     bool   // it was first asked about while something was broken
+	owner     string // who decided it last, as far as is known
 }
 
 // Cold makes such keys, and has each asked about once, of the nodes given in turn.
@@ -41,8 +43,8 @@ func (l *Load) Cold(ctx context.Context, nodes []*fleet.Node) *Cold {
 	for i := range l.plan.rules {
 		r := &l.plan.rules[i]
 		for k := range coldKeys {
-			if r.Once {
-				c.keys = append(c.keys, coldKey{r.Name, fmt.Sprintf("%s-cold-%s-%d", l.plan.prefix, r.Name, k), k%2 == 0})
+			if r.Once && !r.Several {
+				c.keys = append(c.keys, coldKey{rule: r.Name, key: fmt.Sprintf("%s-cold-%s-%d", l.plan.prefix, r.Name, k), quiet: k%2 == 0})
 			}
 		}
 	}
@@ -61,18 +63,20 @@ func (c *Cold) UseUp(ctx context.Context, nodes []*fleet.Node) {
 }
 
 func (c *Cold) ask(ctx context.Context, nodes []*fleet.Node, times int, which func(*coldKey) bool) {
+	var keys []*coldKey
+	for i := range c.keys {
+		if k := &c.keys[i]; which(k) {
+			keys = append(keys, k)
+		}
+	}
 	room := make(chan struct{}, coldAtOnce)
 	var asking sync.WaitGroup
-	for i := range c.keys {
-		k := &c.keys[i]
-		if !which(k) {
-			continue
-		}
+	for i, k := range keys {
 		room <- struct{}{} // each check ends by itself, so there will be room
 		asking.Go(func() {
 			for j := range times {
 				if ctx.Err() == nil {
-					c.load.batch(context.WithoutCancel(ctx), nodes[(i+j)%len(nodes)], k.rule, k.key)
+					c.batch(ctx, nodes[(i+j)%len(nodes)], k)
 				}
 			}
 			<-room

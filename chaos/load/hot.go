@@ -90,26 +90,33 @@ func (l *Load) burst(ctx context.Context, n *fleet.Node, rule string, h *hot) {
 // batch asks a node for one key, often, and records each answer. It returns how
 // many were denials.
 func (l *Load) batch(ctx context.Context, n *fleet.Node, rule, key string) (denied int) {
-	op := history.Op{Node: n.Index, Run: n.Run(), Rule: rule, Keys: []string{key}, Call: l.Now()}
-	answers, err := l.postBatch(context.WithoutCancel(ctx), n, question{Path: "/" + rule, User: key})
-	op.Return = l.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range hotBatch {
-		o := op
-		if err != nil {
-			record(&o, answer{}, err)
-		} else {
-			record(&o, answers[i].answer, answers[i].err)
-		}
+	for _, o := range l.many(ctx, n, rule, []string{key}, question{User: key}) {
 		if o.Counted() && o.Outcome == history.Denied {
 			denied++
 		}
-		if len(l.ops) < mostOps {
-			l.ops = append(l.ops, o)
-		}
 	}
 	return denied
+}
+
+// many asks a node the same question of a rule, often, and records each answer.
+func (l *Load) many(ctx context.Context, n *fleet.Node, rule string, keys []string, q question) []history.Op {
+	q.Path = "/" + rule
+	op := history.Op{Node: n.Index, Run: n.Run(), Rule: rule, Keys: keys, Call: l.Now()}
+	answers, err := l.postBatch(context.WithoutCancel(ctx), n, q)
+	op.Return = l.Now()
+	out := make([]history.Op, hotBatch)
+	for i := range out {
+		out[i] = op
+		if err != nil {
+			record(&out[i], answer{}, err)
+		} else {
+			record(&out[i], answers[i].answer, answers[i].err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ops = append(l.ops, out[:min(len(out), max(0, mostOps-len(l.ops)))]...)
+	return out
 }
 
 // one is what a node answered to one check of a batch.

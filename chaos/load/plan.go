@@ -25,6 +25,7 @@ const (
 // plan says what is asked about.
 type plan struct {
 	rules  []history.Rule
+	drawn  []history.Rule // which clients draw from: pairs that never recover have their own
 	prefix string
 
 	mu     sync.Mutex
@@ -44,6 +45,10 @@ type target struct {
 func newPlan(rules []history.Rule, prefix string) *plan {
 	p := &plan{rules: rules, prefix: prefix, keys: make(map[string][]string), denied: make(map[string]int), used: make(map[string][]string)}
 	for _, r := range rules {
+		if r.Once && r.Several {
+			continue
+		}
+		p.drawn = append(p.drawn, r)
 		for range keysPerRule {
 			p.keys[r.Name] = append(p.keys[r.Name], p.another())
 		}
@@ -59,7 +64,7 @@ func (p *plan) another() string {
 
 // pick chooses a check.
 func (p *plan) pick(rng *rand.Rand) target {
-	r := &p.rules[rng.IntN(len(p.rules))]
+	r := &p.drawn[rng.IntN(len(p.drawn))]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := p.keys[r.Name][rng.IntN(keysPerRule)]

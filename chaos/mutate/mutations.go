@@ -98,6 +98,7 @@ func ofProtocol() []mutation {
 		}},
 		{name: "merge, not sum", edits: []edit{
 			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},
+			{"limiter/merge.go", "	if l.p.align == AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)\n", "	if l.p.align == AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), into.A+from.A\n"},
 		}},
 	}
 }
@@ -143,6 +144,7 @@ func ofChecks() []mutation {
 		}},
 		{name: "instance ids", edits: []edit{
 			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},
+			{"member.go", "	instance, err := newInstance()\n", "	_, err := newInstance()\n	instance := peer.Instance(0x1000 + uint64(m.config.Name[len(m.config.Name)-1]))\n"},
 		}},
 	}
 }

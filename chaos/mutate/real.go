@@ -35,6 +35,9 @@ func showings() map[string]showing {
 		"fallback survives reconnection":       {scenario: "flap", seed: 1},
 		"the end of a cached denial":           {scenario: "cached-denials", seed: 1},
 		"no live counter makes room":           {scenario: "full", seed: 1},
+		"merge, not sum":                       {scenario: "split-asked", seed: 1},
+		"a minority's share":                   {scenario: "split-asked", seed: 1},
+		"instance ids":                         {scenario: "quick-restart", seed: 1},
 
 		"fence: a promoted heir acknowledges": {why: "noticed in 1 of 1 trial of pause-asked, by 80 admitted of 60, and in 0 of 1 of flap: too few to be held to it"},
 		"the giver as first heir":             {why: "without it the receiver withholds for two round trips more, which is less than the deadline; not noticed in 2 trials of leave-kill"},
@@ -48,7 +51,6 @@ func showings() map[string]showing {
 		"the probe before reopening":          {why: "it costs D units at a handoff, and only where the network is slow, which makes nodes take each other for dead as well; not noticed in one trial each of flap and pause-asked"},
 		"relay":                               {why: often},
 		"heir before policy":                  {why: often},
-		"merge, not sum":                      {why: "too much counted shows only on a key that both sides hold and that is left alone; not noticed in one trial each of flap and pause-asked, beside which the machine stood still"},
 		"refund cap":                          {why: "a bucket must be empty between a reservation and its cancel, which takes exact instants"},
 		"the ping after the wait began":       {why: "an available owner goes to its share too early, which it may do a moment later anyway; not tried"},
 		"a denial writes nothing":             {why: unseen},
@@ -60,7 +62,5 @@ func showings() map[string]showing {
 		"a refund is asked of one member":     {why: clients},
 		"memory of its own for what waited":   {why: "two goroutines must write one answer at the same moment"},
 		"a minority forgets nobody":           {why: "it takes a split of ten minutes"},
-		"a minority's share":                  {why: "not noticed in one trial of split-30s, beside which the machine stood still"},
-		"instance ids":                        {why: "the edit is of the simulator: a real node draws its number itself"},
 	}
 }

@@ -38,11 +38,17 @@ func (s *stage) everyone() []int {
 
 // several has clients ask about two keys at a time only, of which one often denies
 // what the other one allows, and so rarely that hardly any reservation is open when
-// another check comes: what stays charged then shows.
+// another check comes: what stays charged then shows. Of the pairs that never recover it
+// shows on any machine: they are asked about when all reservations must be over.
 func (s *stage) several() fault {
-	s.rules = slices.DeleteFunc(s.rules, func(r history.Rule) bool { return !r.Several })
+	s.rules = append(slices.DeleteFunc(s.rules, func(r history.Rule) bool { return !r.Several }), paired())
 	f := s.nothing()
-	f.hold, f.pause = 8*time.Second, 180*time.Millisecond
+	f.pause = 180 * time.Millisecond
+	f.hold = 4 * time.Second
+	f.breaks = func(ctx context.Context) error {
+		s.load.Pairs(ctx, s.but(nil))
+		return nil
+	}
 	return f
 }
 

@@ -39,8 +39,9 @@ func (s *stage) nothing() fault {
 	return fault{what: "nothing is broken", allows: exactly(), hold: 2 * time.Second, breaks: nothing, mends: nothing}
 }
 
-func (s *stage) kill() fault {
-	n := s.any()
+func (s *stage) kill() fault { return s.killOf(s.any()) }
+
+func (s *stage) killOf(n *fleet.Node) fault {
 	return fault{
 		what: "kill -9 " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index}, again: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
 		breaks: n.Kill,
@@ -65,7 +66,22 @@ func (s *stage) lagging(f fault) fault {
 	return f
 }
 
-func (s *stage) killHot() fault { return s.lagging(s.kill()) }
+// killHot ends a node when it has just admitted what its copies cannot know yet: where
+// links can be cut, what it sent is lost on the way, as when its machine is lost.
+func (s *stage) killHot() fault {
+	n := s.any()
+	f := s.killOf(n)
+	f.cold = true
+	f.breaks = func(ctx context.Context) error {
+		return s.cold.Rush(ctx, n, func() error {
+			if s.Lacks(fleet.Shapes) != "" {
+				return n.Kill(ctx)
+			}
+			return errors.Join(s.cut(ctx, n.Index), n.Kill(ctx))
+		})
+	}
+	return s.lagging(f)
+}
 
 func (s *stage) pauseHot() fault { return s.lagging(s.pause()) }
 
@@ -165,7 +181,7 @@ func (s *stage) reloads(ctx context.Context, nodes ...*fleet.Node) error {
 			s.Doubt(s.refuse(ctx, "version: 1\nrules: [{name: broken", nodes...))
 			continue
 		}
-		if err := s.SetRules(yaml(rules(), limit, fmt.Sprintf("file %d", i))); err != nil {
+		if err := s.SetRules(yaml(served(), limit, fmt.Sprintf("file %d", i))); err != nil {
 			return err
 		}
 		s.Doubt(s.serve(ctx, limit, nodes...))

@@ -28,6 +28,15 @@ func rules() []history.Rule {
 	}
 }
 
+// paired is the rule of pairs of keys that never recover, which are asked about where a
+// scenario says so.
+func paired() history.Rule {
+	return history.Rule{Name: "pairs", Limit: 60, Window: history.Micros(24 * time.Hour / time.Microsecond), Policy: "closed", Several: true, Once: true}
+}
+
+// served is all rules that clients may ask about.
+func served() []history.Rule { return append(rules(), paired()) }
+
 // yaml writes rules as a rules file, the unasked one with a limit, and that of floods.
 func yaml(rules []history.Rule, limit int, comment string) string {
 	var b strings.Builder
@@ -40,7 +49,7 @@ func yaml(rules []history.Rule, limit int, comment string) string {
 		switch {
 		case r.Burst > 0:
 			limit = fmt.Sprintf("{limit: %d, window: %dms, algorithm: token_bucket, burst: %d}", r.Limit, r.Window/1000, r.Burst)
-		case r.Once:
+		case r.Once && !r.Several: // whose first hit could not be taken back
 			limit = fmt.Sprintf("{limit: %d, window: %dms, algorithm: fixed_window, align: first_hit}", r.Limit, r.Window/1000)
 		}
 		keys, replication := "key: [user]", "lag"

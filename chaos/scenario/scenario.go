@@ -66,6 +66,7 @@ type stage struct {
 	rules  []history.Rule
 	clock  []time.Duration // how far the nodes' clocks are to be off
 	now    func() history.Micros
+	load   *load.Load // clients who ask while it is broken
 	cold   *load.Cold // nil unless the fault has such keys
 
 	mu      sync.Mutex

@@ -24,6 +24,7 @@ func sequences() []Scenario {
 		{Name: "pause-asked", About: "one node paused until the others do without it; as it goes on, it is asked what they were asked meanwhile", make: (*stage).pauseAsked},
 		{Name: "kill-split", About: "kill -9 of one node as another is cut off; the first comes back before the second", Needs: fleet.Cuts, make: (*stage).killSplit},
 		{Name: "flap", About: "one node cut off twice, for 3 s each, and both sides asked for the same keys each time", Needs: fleet.Cuts, make: (*stage).flap},
+		{Name: "split-asked", About: "one node cut off until both sides have given each other up, and asked for keys that are new to both", Needs: fleet.Cuts, make: (*stage).splitAsked},
 		{Name: "cached-denials", About: "no fault, and nodes that give denials again", Args: []string{"--cached-denials"}, make: (*stage).cachedDenials},
 	}
 }
@@ -162,6 +163,32 @@ func (s *stage) flap() fault {
 		},
 		mends: nothing,
 	}
+}
+
+// splitAsked: each side is asked for keys that nobody has asked about, once it has given
+// the other one up: a minority has its share of them. And what both sides know of a key
+// that is left alone counts once when they meet again.
+func (s *stage) splitAsked() fault {
+	n := s.any()
+	f := s.apart(n.Index, 0)
+	f.what, f.cold = n.Name+" cut off until both sides have given each other up, and asked", true
+	f.mends = func(ctx context.Context) error {
+		err := errors.Join(s.SettledWithout(ctx, settleWithin, n), s.alone(ctx, n))
+		s.cold.Fresh(ctx, "local", s.but(n), []*fleet.Node{n})
+		return errors.Join(err, s.heal(ctx))
+	}
+	return f
+}
+
+// alone waits until a node sees no other.
+func (s *stage) alone(ctx context.Context, n *fleet.Node) error {
+	return s.within(ctx, func() error {
+		m, err := n.Metrics(ctx)
+		if active := m[`weir_members{state="active"}`]; err == nil && active != 1 {
+			err = fmt.Errorf("%s is cut off from all others, and sees %.0f active members", n.Name, active)
+		}
+		return err
+	})
 }
 
 // cut cuts the links of one node.

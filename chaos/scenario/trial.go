@@ -14,6 +14,10 @@ import (
 	"github.com/weirlimit/weir/chaos/load"
 )
 
+// apart is how long after the mending keys that were left alone are asked about: what is
+// asked sooner may have been counted twice.
+const apart = history.Micros(600 * time.Millisecond / time.Microsecond)
+
 const (
 	warm   = time.Second             // clients ask before anything is broken
 	tail   = 2500 * time.Millisecond // and after all is mended: a window, and more
@@ -27,7 +31,7 @@ const (
 func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
 	c.Nodes, c.Spare, c.Redis, c.Clock = places, places-size, s.Needs&fleet.Redis != 0, s.Clock
 	c.Args = s.Args
-	c.Rules = yaml(rules(), unaskedLimit, "rules of "+s.Name)
+	c.Rules = yaml(served(), unaskedLimit, "rules of "+s.Name)
 	f, err := fleet.New(ctx, c)
 	if err != nil {
 		return nil, err
@@ -58,7 +62,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	if broken.hot {
 		l.Heat(ctx)
 	}
-	st.now = l.Now
+	st.now, st.load = l.Now, l
 	fault := history.Fault{Name: s.Name, What: broken.what, Nodes: broken.nodes}
 	var unsettled error
 	err := func() error {
@@ -90,6 +94,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 			h.Unsettled = unsettled.Error()
 		}
 		if broken.cold {
+			if err := fleet.Wait(ctx, (fault.Until + apart - l.Now()).Duration()); err != nil {
+				return err
+			}
 			st.cold.UseUp(ctx, st.but(nil))
 		}
 		return fleet.Wait(ctx, tail)
