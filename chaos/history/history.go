@@ -236,6 +236,8 @@ type Allows struct {
 	Within Micros `json:"within,omitempty"`
 	// Unfelt: owners and heirs decide every check, while it lasts too.
 	Unfelt bool `json:"unfelt,omitempty"`
+	// Kept: no key changes hands.
+	Kept bool `json:"kept,omitempty"`
 	// Converged is how long after all was mended the nodes may need to settle; 0: it is
 	// not judged.
 	Converged Micros `json:"converged,omitempty"`

@@ -77,7 +77,7 @@ func judge(h *History, each time.Duration) *Result {
 	r.Worst, r.Most, r.Violations = h.Bounds()
 	var bad []error
 	r.Linear, bad = h.Linearizable(each)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Whole(), h.Alive(), h.Used(), h.Felt(), h.Served(), h.Recovered(), h.Undisturbed(), h.Shown())
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Whole(), h.Kept(), h.Alive(), h.Used(), h.Felt(), h.Served(), h.Recovered(), h.Undisturbed(), h.Shown())
 	if h.Unsettled != "" {
 		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrUnsettled, h.Unsettled))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
 )
 
@@ -61,10 +62,18 @@ func (s *stage) shattered() fault {
 	return s.links(f, func(int, int) (netlab.Link, bool) { return netlab.Link{Cut: true}, true })
 }
 
+// kept is a broken link whose nodes hear each other through a third: it changes nothing of
+// who decides.
+func kept() history.Allows {
+	allows := found()
+	allows.Kept = true
+	return allows
+}
+
 func (s *stage) oneLink() fault {
 	a, b := s.two()
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: found(), nodes: []int{a, b},
+		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: kept(), nodes: []int{a, b},
 		hold: s.between(2*time.Second, 5*time.Second),
 	}, func(from, to int) (netlab.Link, bool) {
 		return netlab.Link{Cut: true}, from == a && to == b || from == b && to == a
