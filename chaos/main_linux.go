@@ -315,7 +315,9 @@ func tell(r *history.Result) {
 	if r.Linear.Undecided > 0 {
 		fmt.Printf(" (%d undecided)", r.Linear.Undecided)
 	}
-	fmt.Printf("; used %d %%", r.LeastUsed())
+	if used, judged := r.LeastUsed(); judged {
+		fmt.Printf("; used %d %%", used)
+	}
 	if f.Excused > 0 {
 		fmt.Printf("; %d %% of the time excused", f.Excused)
 	}

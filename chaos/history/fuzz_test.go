@@ -119,7 +119,8 @@ func (h *History) cut() {
 func verdict(h *History) (wrong []string, decided bool) {
 	r := judge(h, mostEach)
 	_, _ = r.Over()
-	_, _ = r.LeastUsed(), r.What()
+	_, _ = r.LeastUsed()
+	_ = r.What()
 	for _, v := range r.Violations {
 		wrong = append(wrong, v.Error())
 	}

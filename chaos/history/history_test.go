@@ -31,6 +31,8 @@ type plant struct {
 	History
 	now Micros
 	run int // of the node that is asked, which is node-1
+	// counters are those that asks was given, by rule and key.
+	counters map[string]*tally
 }
 
 func planted(a Allows) *plant {

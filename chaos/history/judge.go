@@ -42,13 +42,17 @@ func (r *Result) Over() (over, may int) {
 }
 
 // LeastUsed is the lowest percentage of what one counter would have admitted that was,
-// of all rules, while nothing was broken.
-func (r *Result) LeastUsed() int {
-	least := 100
+// of the rules of which that could be judged, while nothing was broken; and whether it
+// could, of half of them at least.
+func (r *Result) LeastUsed() (percent int, judged bool) {
+	percent, of := 100, 0
 	for i := range r.Uses {
-		least = min(least, r.Uses[i].Percent())
+		if u := &r.Uses[i]; u.Judged() {
+			percent = min(percent, u.Percent())
+			of++
+		}
 	}
-	return least
+	return percent, of > 0 && 2*of >= len(r.Uses)
 }
 
 // What tells what was broken.

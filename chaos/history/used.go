@@ -17,6 +17,9 @@ const (
 	leastUsedSeveral = 85
 	// leastDemand is how many units that must be, for a part of them to mean something.
 	leastDemand = 40
+	// leastCalm is how long a part of a calm time must last: in a shorter one checks that
+	// were under way as it began or ended are too many of them.
+	leastCalm = Micros(500_000)
 )
 
 // Used is what was admitted of a rule while nothing was broken.
@@ -27,10 +30,13 @@ type Used struct {
 	Admitted, One int
 }
 
-// Percent is what was admitted of what one counter would have, 100 where it would
-// have admitted too little to tell.
+// Judged tells that one counter would have admitted enough to tell.
+func (u *Used) Judged() bool { return u.One >= leastDemand }
+
+// Percent is what was admitted of what one counter would have, 100 where that is not
+// judged.
 func (u *Used) Percent() int {
-	if u.One < leastDemand {
+	if !u.Judged() {
 		return 100
 	}
 	return 100 * u.Admitted / u.One
@@ -59,30 +65,27 @@ func (h *History) Used() []error {
 
 // Uses returns for each rule what was admitted while nothing was broken: before the
 // first fault, and from when all had settled after the last. Times in which something
-// stood still, or shortly after, are left out.
+// stood still, or shortly after, are left out, and what remains is judged in parts.
 func (h *History) Uses() []Used {
 	c := h.court()
-	var calm []Span
 	began := h.End
 	for i := range c.troubles {
 		if t := &c.troubles[i]; t.fault != nil {
 			began = min(began, t.From)
 		}
 	}
-	calm = append(calm, Span{0, began})
+	parts := c.unstalled(Span{0, began})
 	if settled := h.settled(); settled > began {
-		calm = append(calm, Span{settled, h.End})
+		parts = append(parts, c.unstalled(Span{settled, h.End})...)
 	}
 	out := make([]Used, len(h.Rules))
 	for i := range h.Rules {
 		out[i].Rule, out[i].Several = h.Rules[i].Name, h.Rules[i].Several
 	}
-	for _, s := range calm {
-		if c.stalled(s.From, s.Until) {
-			continue
-		}
-		for i := range h.Rules {
-			admitted, one := h.replay(&h.Rules[i], s)
+	for i := range h.Rules {
+		ops := c.answered(&h.Rules[i])
+		for _, s := range parts {
+			admitted, one := c.replay(&h.Rules[i], ops, s)
 			out[i].Admitted += admitted
 			out[i].One += one
 		}
@@ -90,17 +93,58 @@ func (h *History) Uses() []Used {
 	return out
 }
 
-// replay returns what was admitted of a rule in a time, and what one counter of each
-// key admits of the same checks in the order in which they returned, after all that
-// may have been charged before.
-func (h *History) replay(r *Rule, in Span) (admitted, one int) {
-	var ops []*Op
+// answered returns the checks of a rule that a node took, in the order in which they
+// returned.
+func (h *History) answered(r *Rule) (ops []*Op) {
 	for i := range h.Ops {
-		if o := &h.Ops[i]; o.Rule == r.Name && o.Return < in.Until && o.Outcome != Refused {
+		if o := &h.Ops[i]; o.Rule == r.Name && o.Outcome != Refused {
 			ops = append(ops, o)
 		}
 	}
 	slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Return, b.Return) })
+	return ops
+}
+
+// unstalled returns the parts of a time in which nothing stood still, or had shortly
+// before, as far as they are long enough.
+func (c *court) unstalled(of Span) (out []Span) {
+	add := func(until Micros) {
+		if part := (Span{of.From, min(until, of.Until)}); part.Until-part.From >= leastCalm {
+			out = append(out, part)
+		}
+	}
+	for i := range c.troubles { // in their order
+		if t := &c.troubles[i]; t.fault == nil {
+			add(t.From)
+			of.From = max(of.From, t.Until)
+		}
+	}
+	add(of.Until)
+	return out
+}
+
+// later returns at which instant a charge may count that was made before a part of a
+// calm time: what was under way between nodes while something stood still counts for as
+// much longer.
+func (c *court) later(part Span) func(at Micros) Micros {
+	var last *trouble
+	for i := range c.troubles {
+		if t := &c.troubles[i]; t.fault == nil && t.end <= part.From {
+			last = t
+		}
+	}
+	if last == nil {
+		return func(at Micros) Micros { return at }
+	}
+	most := last.end + openFor
+	return func(at Micros) Micros { return max(at, min(at+most-last.From, most)) }
+}
+
+// replay returns what was admitted of a rule in a time, and what one counter of each
+// key admits of the same checks in the order in which they returned, after all that
+// may have been charged before.
+func (c *court) replay(r *Rule, ops []*Op, in Span) (admitted, one int) {
+	later := c.later(in)
 	counters := make(map[string]*tally)
 	// A minority decides with a smaller bucket, of which less comes back, so after a fault
 	// nobody knows how much of one is left.
@@ -110,6 +154,9 @@ func (h *History) replay(r *Rule, in Span) (admitted, one int) {
 	}
 	began := false
 	for _, o := range ops {
+		if o.Return >= in.Until {
+			break
+		}
 		if o.Call >= in.From && !began {
 			began = true
 			for _, t := range counters {
@@ -129,17 +176,22 @@ func (h *History) replay(r *Rule, in Span) (admitted, one int) {
 		switch {
 		case !o.Counted():
 			units = 2 // nobody knows, and it may have been asked of two
-		case o.Call < in.From && o.Outcome == Allowed:
+		case o.Call < in.From && o.Outcome == Allowed, o.Call >= in.From && room:
 			units = 1
-		case o.Call >= in.From && room:
-			units = 1
-			one++
+			if o.Return-o.Call >= askedTwice {
+				units = 2
+			}
 		}
-		if o.Call >= in.From && o.Counted() && o.Outcome == Allowed {
-			admitted++
+		if o.Counted() && o.Call >= in.From {
+			if room {
+				one++
+			}
+			if o.Outcome == Allowed {
+				admitted++
+			}
 		}
 		for _, key := range o.Keys {
-			counters[key].charge(r, o.Return, units)
+			counters[key].charge(r, later(o.Return), units)
 		}
 	}
 	return admitted, one
@@ -165,7 +217,8 @@ func (t *tally) room(r *Rule, at Micros) bool {
 	return len(t.log) < r.Limit
 }
 
-// charge charges units at the instant at which was asked for room.
+// charge charges units that count from an instant on, which is none before that of
+// another charge.
 func (t *tally) charge(r *Rule, at Micros, units int) {
 	t.level += int64(units) * int64(r.Window)
 	for range units {

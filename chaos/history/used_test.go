@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,8 +13,17 @@ func (p *plant) asks(rule string, span Micros, denied int, keys ...string) *plan
 	for p.Rules[i].Name != rule {
 		i++
 	}
-	counters := make([]tally, len(keys))
 	given := 0
+	if p.counters == nil {
+		p.counters = make(map[string]*tally)
+	}
+	var counters []*tally
+	for _, key := range keys {
+		if p.counters[rule+key] == nil {
+			p.counters[rule+key] = new(tally)
+		}
+		counters = append(counters, p.counters[rule+key])
+	}
 	for end := p.now + span; p.now < end; p.now += 10 * ms {
 		o := Op{Call: p.now, Return: p.now + ms, Rule: rule, Outcome: Denied, Source: SourceOwner, Keys: keys, Owners: make([]string, len(keys))}
 		room := true
@@ -68,8 +78,14 @@ func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
 		{"nothing is broken", func(*plant) {}, 1},
 		{"something is, from the beginning", func(p *plant) { p.Faults[0] = Fault{At: 0, Until: second, Nodes: []int{1}} }, 0},
 		{"something was", func(p *plant) { p.Faults[0] = Fault{At: 0, Until: ms, Settled: 2 * ms, Nodes: []int{1}} }, 1},
-		{"the machine stood still", func(p *plant) { p.Stalls = []Span{{second, second + 60*ms}} }, 0},
-		{"a node stood still", func(p *plant) { p.Late = []Late{{Node: 1, Span: Span{second, second + 60*ms}}} }, 0},
+		{"the machine stood still", func(p *plant) { p.Stalls = []Span{{second, second + 60*ms}} }, 1},
+		{"the machine stood still again and again", func(p *plant) {
+			for at := second; at < 6*second; at += second {
+				p.Stalls = append(p.Stalls, Span{at, at + 60*ms})
+			}
+		}, 0},
+		{"a node stood still", func(p *plant) { p.Late = []Late{{Node: 1, Span: Span{second, second + 60*ms}}} }, 1},
+		{"a node stood still for long", func(p *plant) { p.Late = []Late{{Node: 1, Span: Span{second, 2 * second}}} }, 0},
 	} {
 		p := planted(once()).asks("window", 6*second, 5, "k")
 		row.make(p)
@@ -91,6 +107,72 @@ func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
 	p.End = p.now
 	if u := p.Uses()[0]; u.One != 0 {
 		t.Errorf("%d would be admitted of a window that is full", u.One)
+	}
+}
+
+// TestPartsOfACalmTimeAreUsedUp: what is denied near a stall says nothing, and what is
+// denied before it and later does. What was charged before it counts after it.
+func TestPartsOfACalmTimeAreUsedUp(t *testing.T) {
+	stood := Span{4 * second, 4*second + 60*ms}
+	for _, rule := range []string{"window", "bucket", "once"} {
+		for _, row := range []struct {
+			name                string
+			before, near, after int // one in so many is denied though there is room
+			want                int
+		}{
+			{"nothing denied", 0, 0, 0, 0},
+			{"denied near it", 0, 2, 0, 0},
+			{"denied before it", 3, 0, 0, 1},
+			{"denied later", 0, 0, 2, 1},
+		} {
+			p := planted(once())
+			p.Rules[1].Limit = 700
+			p.asks(rule, 3900*ms, row.before, "k").asks(rule, 1250*ms, row.near, "k").asks(rule, 6*second, row.after, "k")
+			p.Stalls = []Span{stood}
+			if got := p.Used(); len(got) != row.want {
+				t.Errorf("%s, %s: found %v, of %+v", rule, row.name, got, p.Uses())
+			}
+		}
+	}
+	// Three parts, of which one is too short.
+	p := planted(once())
+	p.End = 8 * second
+	p.Stalls = []Span{stood, {5500 * ms, 5550 * ms}}
+	if got, want := p.court().unstalled(Span{0, p.End}), []Span{{0, 3900 * ms}, {6550 * ms, 8 * second}}; !slices.Equal(got, want) {
+		t.Errorf("parts are %v, want %v", got, want)
+	}
+	// What nodes told each other as the machine stood still counts for as much longer: it
+	// was charged at 2.6 s, and may count until 5.05 s and not 4.6 s.
+	for from, want := range map[Micros]int{5040 * ms: 0, 5060 * ms: 1} {
+		p := planted(once()).wait(2600*ms).allowed(20, "window", "a")
+		for i := range p.Ops {
+			p.Ops[i].Call, p.Ops[i].Return = 2599*ms, 2600*ms
+		}
+		p.now = from
+		p.answers(1, "window", Denied, SourceOwner, "a")
+		p.End = 6 * second
+		p.Stalls = []Span{{2700 * ms, 2700*ms + 50*ms}}
+		_, one := p.court().replay(&p.Rules[0], p.answered(&p.Rules[0]), Span{4 * second, p.End})
+		if one != want {
+			t.Errorf("at %v %d are admitted, want %d", from.Duration(), one, want)
+		}
+	}
+}
+
+// TestASlowCheckFillsAWindowTwice: one that took so long that its heir was asked too.
+func TestASlowCheckFillsAWindowTwice(t *testing.T) {
+	for took, want := range map[Micros]int{askedTwice - ms: 10, askedTwice: 0} {
+		p := planted(once())
+		for range 10 {
+			p.allowed(1, "window", "a")
+			p.Ops[len(p.Ops)-1].Return = p.now - 10*ms + took
+		}
+		p.now = second
+		p.answers(20, "window", Denied, SourceOwner, "a")
+		p.End = p.now
+		if _, one := p.court().replay(&p.Rules[0], p.answered(&p.Rules[0]), Span{900 * ms, p.End}); one != want {
+			t.Errorf("after checks that took %v %d are admitted, want %d", took.Duration(), one, want)
+		}
 	}
 }
 

@@ -63,6 +63,7 @@ type trial struct {
 	seed                        uint64
 	figures                     history.Figures
 	over, may, used             int
+	useJudged                   bool
 	worst                       []history.Worst
 	keys, undecided, violations int
 	stalled                     bool
@@ -78,8 +79,9 @@ func (r *Report) Add(name, about string, of *history.Result) {
 	w := r.rows[i]
 	t := trial{
 		seed: of.Seed, figures: of.Figures, worst: of.Worst, keys: of.Linear.Keys, undecided: of.Linear.Undecided,
-		violations: len(of.Violations), stalled: of.Stood(), used: of.LeastUsed(),
+		violations: len(of.Violations), stalled: of.Stood(),
 	}
+	t.used, t.useJudged = of.LeastUsed()
 	t.over, t.may = of.Over()
 	if w.shown == nil || t.violations > 0 {
 		w.shown = of
@@ -173,13 +175,15 @@ and *refused*: checks that a policy answered (which has its own bound), that wer
 take. *Felt*: until when after the fault's beginning a check at a node that it did not touch had no answer, or a policy's.
 *Recovered* and *converged*: until when after the fault's end any check had, and until all nodes saw each other and held
 what they should. *Used*: what was admitted while nothing was broken, of what one counter of each key would have admitted
-of the same checks, of the rule where that is least. Each is the worst of the trials, the counts are the sums.
+of the same checks, of the rule where that is least, and in how many trials enough was asked for to tell of half of the
+rules, if not in all; "-" if in none. Each is the worst of the trials, the counts are the sums.
 `
 
 // line writes the scenario's line of the table.
 func (w *row) line(p *printer) {
 	var sum history.Figures
-	over, may, bad, used := 0, 0, 0, 100
+	over, may, bad := 0, 0, 0
+	used, judged := 100, 0
 	for i := range w.trials {
 		t := &w.trials[i]
 		sum.Asked += t.figures.Asked
@@ -189,7 +193,10 @@ func (w *row) line(p *printer) {
 		sum.Felt = max(sum.Felt, t.figures.Felt)
 		sum.Recovered = max(sum.Recovered, t.figures.Recovered)
 		sum.Converged = max(sum.Converged, t.figures.Converged)
-		used = min(used, t.used)
+		if t.useJudged {
+			used = min(used, t.used)
+			judged++
+		}
 		if i == 0 || t.over > over || t.over == over && t.may < may {
 			over, may = t.over, t.may
 		}
@@ -197,8 +204,15 @@ func (w *row) line(p *printer) {
 			bad++
 		}
 	}
-	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %d %% | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
-		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), used, sum.Asked)
+	of := "-"
+	switch {
+	case judged == len(w.trials):
+		of = fmt.Sprintf("%d %%", used)
+	case judged > 0:
+		of = fmt.Sprintf("%d %% in %d", used, judged)
+	}
+	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %s | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
+		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), of, sum.Asked)
 }
 
 // worst writes, for each rule, the key that came nearest to its bound.

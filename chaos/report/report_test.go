@@ -61,7 +61,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3 trials, 0 in which a promise was broken",
-		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | 100 % | 186 |",
+		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | - | 186 |",
 		"| r | 21 | 20 | 21 | 1 |",
 		"![kill](chaos/kill.svg)",
 		"Left out, since there is no switch: loss, delay.",
@@ -93,5 +93,37 @@ func TestReport(t *testing.T) {
 	}
 	if !strings.Contains(said.String(), "kill -9 <node-1>") {
 		t.Errorf("the picture does not say what was broken: %q", said.String())
+	}
+}
+
+// TestUsed: what was not judged is no hundred percent.
+func TestUsed(t *testing.T) {
+	for _, row := range []struct {
+		used []history.Used // one trial each, of two rules
+		want string
+	}{
+		{[]history.Used{{}, {}}, " - "},
+		{[]history.Used{{Admitted: 39, One: 39}, {Admitted: 10, One: 39}}, " - "},
+		{[]history.Used{{Admitted: 97, One: 100}, {}}, " 97 % in 1 "},
+		{[]history.Used{{Admitted: 97, One: 100}, {Admitted: 40, One: 40}}, " 97 % "},
+	} {
+		var r Report
+		for seed, used := range row.used {
+			of := result(uint64(seed))
+			of.Uses = []history.Used{used, {}}
+			r.Add("kill", "one node is killed", of)
+		}
+		var b strings.Builder
+		if err := r.page(&b, "chaos"); err != nil {
+			t.Fatal(err)
+		}
+		if want := "| 700ms |" + row.want + "| 124 |"; !strings.Contains(b.String(), want) {
+			t.Errorf("%+v: there is no %q in\n%s", row.used, want, b.String())
+		}
+	}
+	of := result(1)
+	of.Uses = []history.Used{{Admitted: 97, One: 100}, {}, {}}
+	if used, judged := of.LeastUsed(); judged {
+		t.Errorf("%d %% of one rule of three are taken for all", used)
 	}
 }
