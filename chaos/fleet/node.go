@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // ErrEnded is the error where a node has ended that nobody told to.
@@ -29,7 +30,7 @@ type Node struct {
 
 // Start starts the node.
 func (n *Node) Start(ctx context.Context) error {
-	n.fleet.up(n.Index)
+	n.fleet.started(n.Index, n.Run()+1)
 	return n.body.start(ctx, int(n.runs.Add(1)))
 }
 
@@ -60,15 +61,17 @@ func (n *Node) Kill(ctx context.Context) error {
 	if err := n.EndedByItself(ctx); err != nil {
 		return err
 	}
+	told := time.Now()
 	err := n.body.kill(ctx)
-	n.fleet.down(n.Index, "killed")
+	n.fleet.down(n.Index, "killed", told)
 	return err
 }
 
 // Pause stops the node, Resume lets it go on.
 func (n *Node) Pause(ctx context.Context) error {
+	told := time.Now()
 	err := n.body.pause(ctx)
-	n.fleet.down(n.Index, "paused")
+	n.fleet.down(n.Index, "paused", told)
 	return err
 }
 
@@ -83,10 +86,11 @@ func (n *Node) Leave(ctx context.Context) error {
 	if err := n.EndedByItself(ctx); err != nil {
 		return err
 	}
+	told := time.Now()
 	if err := n.body.leave(ctx); err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
-	n.fleet.down(n.Index, "told to leave")
+	n.fleet.down(n.Index, "told to leave", told)
 	return nil
 }
 

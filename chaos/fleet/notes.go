@@ -16,8 +16,15 @@ type Down struct {
 	Node int
 	// How it was brought to that: killed, paused, or told to leave.
 	How string
-	// From is when it was done, Until when it was about to be undone; zero: not yet.
-	From, Until time.Time
+	// Told is when that was about to be done, From when it was, Until when it was about to
+	// be undone; zero: not yet.
+	Told, From, Until time.Time
+}
+
+// Start is when a node was about to be started, for which run.
+type Start struct {
+	Node, Run int
+	At        time.Time
 }
 
 // notes is what a fleet remembers of what was done to it, to be held against what was
@@ -25,6 +32,7 @@ type Down struct {
 type notes struct {
 	mu     sync.Mutex
 	downs  []Down
+	starts []Start
 	doubts []error
 	links  map[[2]int]netlab.Link
 }
@@ -32,11 +40,19 @@ type notes struct {
 // stopped is how long a signal may take to stop all threads of a node.
 const stopped = 10 * time.Millisecond
 
-// down notes that a node was ended or paused just now.
-func (f *Fleet) down(node int, how string) {
+// down notes that a node was ended or paused just now, which was begun when it was told.
+func (f *Fleet) down(node int, how string, told time.Time) {
 	f.notes.mu.Lock()
 	defer f.notes.mu.Unlock()
-	f.notes.downs = append(f.notes.downs, Down{Node: node, How: how, From: time.Now().Add(stopped)})
+	f.notes.downs = append(f.notes.downs, Down{Node: node, How: how, Told: told, From: time.Now().Add(stopped)})
+}
+
+// started notes that a node is about to be started.
+func (f *Fleet) started(node, run int) {
+	f.up(node)
+	f.notes.mu.Lock()
+	defer f.notes.mu.Unlock()
+	f.notes.starts = append(f.notes.starts, Start{Node: node, Run: run, At: time.Now()})
 }
 
 // up notes that a node is about to go on.
@@ -61,11 +77,21 @@ func (f *Fleet) Doubt(err error) {
 	f.notes.doubts = append(f.notes.doubts, err)
 }
 
-// Notes returns the times in which nodes were down, and the doubts, since it was
-// called before. Who is down still is so until now.
-func (f *Fleet) Notes() (downs []Down, doubts error) {
+// Noted is what a fleet remembers of a time.
+type Noted struct {
+	// Downs are the times in which nodes were down: who is down still is so until now.
+	Downs []Down
+	// Starts are those that were made.
+	Starts []Start
+	// Doubts are joined, nil if there are none.
+	Doubts error
+}
+
+// Notes returns what happened since it was called before.
+func (f *Fleet) Notes() Noted {
 	f.notes.mu.Lock()
 	defer f.notes.mu.Unlock()
+	var out Noted
 	now := time.Now()
 	var open []Down
 	for _, d := range f.notes.downs {
@@ -73,13 +99,14 @@ func (f *Fleet) Notes() (downs []Down, doubts error) {
 			open = append(open, d)
 			d.Until = now
 		}
-		if d.From.Before(d.Until) {
-			downs = append(downs, d)
+		if d.From.After(d.Until) {
+			d.From = d.Until
 		}
+		out.Downs = append(out.Downs, d)
 	}
-	doubts = errors.Join(f.notes.doubts...)
-	f.notes.downs, f.notes.doubts = open, nil
-	return downs, doubts
+	out.Starts, out.Doubts = f.notes.starts, errors.Join(f.notes.doubts...)
+	f.notes.downs, f.notes.starts, f.notes.doubts = open, nil, nil
+	return out
 }
 
 // Link is what was last said of what one node sends another.

@@ -41,6 +41,9 @@ const (
 	Error Outcome = "error"
 )
 
+// NoRoom is what a refusal says where a node had no room for the counter.
+const NoRoom = "no room"
+
 // The sources of answers that are not a policy's.
 const (
 	SourceOwner = "owner"
@@ -66,7 +69,7 @@ type Op struct {
 	// answer says so.
 	Keys   []string `json:"keys"`
 	Owners []string `json:"owners,omitempty"`
-	// Says is what an error said.
+	// Says is what an error said, or a refusal.
 	Says string `json:"says,omitempty"`
 }
 
@@ -168,8 +171,9 @@ type History struct {
 	Allows Allows  `json:"allows"`
 	Rules  []Rule  `json:"rules"`
 	Faults []Fault `json:"faults"`
-	// Downs are when nodes were not to answer, Wants the sources of answers that were
+	// Starts are those that were made. Downs are when nodes were not to answer, Wants the sources of answers that were
 	// to be seen, and Doubts is what cannot be seen to have happened of what was to.
+	Starts []Start  `json:"starts,omitempty"`
 	Downs  []Down   `json:"downs,omitempty"`
 	Wants  []string `json:"wants,omitempty"`
 	Doubts []string `json:"doubts,omitempty"`
@@ -234,6 +238,8 @@ type Allows struct {
 	// Within is how long after a fault began or was mended nodes that it did not touch
 	// may still fail to answer; 0: it is not judged.
 	Within Micros `json:"within,omitempty"`
+	// Full: nodes may find no room for a counter while it lasts.
+	Full bool `json:"full,omitempty"`
 	// Unfelt: owners and heirs decide every check, while it lasts too.
 	Unfelt bool `json:"unfelt,omitempty"`
 	// Kept: no key changes hands.

@@ -14,10 +14,19 @@ const SourcePolicy = "policy"
 
 // Down is a time in which a node was not to answer.
 type Down struct {
-	Node  int    `json:"node"`
-	How   string `json:"how"`
+	Node int    `json:"node"`
+	How  string `json:"how"`
+	// Told is when it was about to be brought to that: it may refuse from then on.
+	Told  Micros `json:"told"`
 	From  Micros `json:"from"`
 	Until Micros `json:"until"`
+}
+
+// Start is when a node was about to be started, for which run.
+type Start struct {
+	Node int    `json:"node"`
+	Run  int    `json:"run"`
+	At   Micros `json:"at"`
 }
 
 // leastDown is how long a node must be down for its clients to notice for certain:

@@ -47,6 +47,7 @@ type court struct {
 	*History
 	troubles []trouble
 	runs     map[string]map[int]Micros // by node and run, when it was asked first
+	first    map[place]Micros          // when it answered first
 }
 
 func (h *History) court() *court {

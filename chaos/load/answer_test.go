@@ -37,7 +37,7 @@ func TestNoDecision(t *testing.T) {
 		var op history.Op
 		a, err := answerOf(row.status, []byte(row.text))
 		record(&op, a, err)
-		if op.Outcome != row.want || (op.Says == "") != (row.want != history.Error) {
+		if op.Outcome != row.want || (op.Says == "") != (row.want == history.Allowed || row.want == history.Denied) {
 			t.Errorf("%d %s is %s %q, want %s", row.status, row.text, op.Outcome, op.Says, row.want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestNoDecisionInABatch(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]error{
-		`{"status": 503, "detail": "the node is leaving"}`: errRefused,
+		`{"status": 503, "detail": "the node is leaving"}`: refusal("the node is leaving"),
 		`{"status": 503, "detail": "no"}`:                  errWrong,
 		`{"results": []}`:                                  errWrong,
 		`gone`:                                             errWrong,

@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -201,8 +200,8 @@ func record(op *history.Op, a answer, err error) {
 		op.Outcome = history.Allowed
 	case err == nil:
 		op.Outcome = history.Denied
-	case errors.Is(err, errRefused):
-		op.Outcome = history.Refused
+	case errors.As(err, new(refusal)):
+		op.Outcome, op.Says = history.Refused, err.Error()
 	case errors.Is(err, errWrong):
 		op.Outcome, op.Says = history.Error, err.Error()
 	default:
@@ -212,25 +211,27 @@ func record(op *history.Op, a answer, err error) {
 	for _, limit := range a.Limits {
 		op.Owners = append(op.Owners, limit.Owner)
 		if limit.Overflow {
-			op.Outcome = history.Refused
+			op.Outcome, op.Says = history.Refused, history.NoRoom
 		}
 	}
 }
 
-var (
-	// errRefused: the node did not take the check.
-	errRefused = errors.New("refused")
-	// errWrong: the node answered what it never should.
-	errWrong = errors.New("no decision, and no refusal")
-)
+// refusal is why a node did not take a check. There are few, and many checks of each.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// errWrong: the node answered what it never should.
+var errWrong = errors.New("no decision, and no refusal")
 
 // problem is the error of an answer without a decision: only a node that says that it
 // comes or goes has refused the check.
 func problem(status int, says string) error {
 	// What a node says that takes no checks.
-	refusals := []string{"the node is joining", "partitions are not settled", "the node is leaving", "the node is stopping", "is closed"}
-	if status == http.StatusServiceUnavailable && slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(says, r) }) {
-		return fmt.Errorf("%w: %d %s", errRefused, status, says)
+	for _, r := range []refusal{"the node is joining", "partitions are not settled", "the node is leaving", "the node is stopping", "is closed"} {
+		if status == http.StatusServiceUnavailable && strings.Contains(says, string(r)) {
+			return r
+		}
 	}
 	return fmt.Errorf("%w: %d %s", errWrong, status, says[:min(len(says), mostSays)])
 }
@@ -275,7 +276,7 @@ func (l *Load) send(ctx context.Context, n *fleet.Node, path string, what any) (
 	resp, err := l.fleet.Client().Do(req)
 	if err != nil {
 		if of := (*net.OpError)(nil); errors.As(err, &of) && of.Op == "dial" {
-			return 0, nil, fmt.Errorf("%w: %w", errRefused, err)
+			return 0, nil, refusal("no connection")
 		}
 		return 0, nil, err
 	}

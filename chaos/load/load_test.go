@@ -24,12 +24,12 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		var op history.Op
-		if record(&op, a, nil); op.Outcome != want || len(op.Owners) == 0 || op.Owners[0] != "node-1" {
+		if record(&op, a, nil); op.Outcome != want || (op.Says == history.NoRoom) != (want == history.Refused) || len(op.Owners) == 0 || op.Owners[0] != "node-1" {
 			t.Errorf("%s is recorded as %+v, want %s", text, op, want)
 		}
 	}
 	var op history.Op
-	if record(&op, answer{}, errRefused); op.Outcome != history.Refused {
+	if record(&op, answer{}, refusal("gone")); op.Outcome != history.Refused {
 		t.Errorf("what was refused is %s", op.Outcome)
 	}
 	if record(&op, answer{}, errors.New("no answer")); op.Outcome != history.Unknown {

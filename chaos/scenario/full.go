@@ -40,8 +40,10 @@ func (s *stage) full() fault {
 	var before []float64
 	run := time.Now().UnixNano() // the keys of no other trial
 	nodes := s.Nodes()[:s.size]
+	allows := exactly()
+	allows.Full = true
 	return fault{
-		what: fmt.Sprintf("a flood of fresh keys, at nodes that hold %d", fullKeys), allows: exactly(), nodes: s.everyone(), cold: true,
+		what: fmt.Sprintf("a flood of fresh keys, at nodes that hold %d", fullKeys), allows: allows, nodes: s.everyone(), cold: true,
 		first: func(ctx context.Context) (err error) {
 			before, err = s.turned(ctx, nodes)
 			return err

@@ -52,7 +52,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		broken.allows.ByPolicy, broken.allows.Within, broken.allows.Unfelt, broken.allows.Converged = 0, 0, false, 0
 	}
 	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants, Again: broken.again, Joins: broken.joins}
-	_, _ = f.Notes() // what was noted before is of another trial
+	f.Notes() // what was noted before is of another trial
 	if broken.first != nil {
 		if err := broken.first(ctx); err != nil {
 			return nil, err
@@ -127,12 +127,15 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 func (s *stage) noted(h *history.History) {
 	start := time.Now().Add(-s.now().Duration())
 	at := func(t time.Time) history.Micros { return history.Micros(t.Sub(start).Microseconds()) }
-	downs, doubts := s.Notes()
-	for _, d := range downs {
-		h.Downs = append(h.Downs, history.Down{Node: d.Node, How: d.How, From: at(d.From), Until: at(d.Until)})
+	noted := s.Notes()
+	for _, d := range noted.Downs {
+		h.Downs = append(h.Downs, history.Down{Node: d.Node, How: d.How, Told: at(d.Told), From: at(d.From), Until: at(d.Until)})
 	}
-	if doubts != nil {
-		h.Doubts = append(h.Doubts, doubts.Error())
+	for _, n := range noted.Starts {
+		h.Starts = append(h.Starts, history.Start{Node: n.Node, Run: n.Run, At: at(n.At)})
+	}
+	if noted.Doubts != nil {
+		h.Doubts = append(h.Doubts, noted.Doubts.Error())
 	}
 }
 
