@@ -43,7 +43,7 @@ func (h *History) Conserved() []error {
 // been counted without the client's knowing. A check may be charged twice when
 // its owner changes.
 func (c *court) used(r *Rule, key string, ops []Op) error {
-	admitted, perhaps, refusals := 0, 0, 0
+	admitted, perhaps, refusals, least := 0, 0, 0, r.Limit
 	over := c.changes(key, ops)
 	for i := range ops {
 		o := &ops[i]
@@ -52,6 +52,7 @@ func (c *court) used(r *Rule, key string, ops []Op) error {
 			admitted++
 		case o.Counted():
 			refusals++
+			least = min(least, c.least(r, o))
 		case o.lost() || o.ByPolicy():
 			perhaps += c.perhaps(o)
 		}
@@ -59,23 +60,10 @@ func (c *court) used(r *Rule, key string, ops []Op) error {
 			perhaps++
 		}
 	}
-	least := r.Limit
-	if c.Allows.Of(r.Policy) > 1 && r.Policy == "local" && c.whileApart(ops) {
-		least = r.Share(c.Nodes) // of the side that had it
-	}
 	if least -= perhaps; refusals > 0 && admitted < least {
 		return fmt.Errorf("%s, key %s: denied although only %d of %d were admitted, and %d more may have been", r.Name, key, admitted, r.Limit, perhaps)
 	}
 	return nil
-}
-
-// whileApart tells that some check was asked before the nodes saw each other again.
-func (h *History) whileApart(ops []Op) bool {
-	return slices.ContainsFunc(ops, func(o Op) bool {
-		return slices.ContainsFunc(h.Faults, func(f Fault) bool {
-			return o.Call >= f.At && (o.Call <= f.Settled || f.Settled == 0)
-		})
-	})
 }
 
 // Merged returns where a fault that had two counters of one key, as a split may,

@@ -109,6 +109,8 @@ type Fault struct {
 	Takeovers int `json:"takeovers,omitempty"`
 	// Loses: it may take the owner of a key together with its heir.
 	Loses bool `json:"loses,omitempty"`
+	// Holds is when it may hold up what nodes tell each other.
+	Holds Holds `json:"holds,omitempty"`
 }
 
 // Rule is a rule of the run.

@@ -24,6 +24,7 @@ type single struct {
 	what   string
 	node   int  // whose process is touched; -1: none
 	shaky  bool // nodes fall silent again and again while it lasts
+	holds  history.Holds
 	loses  bool // the node takes what it counted with it, where its heir is away too
 	after  time.Duration
 	hold   time.Duration
@@ -88,7 +89,7 @@ func (s *stage) do(ctx context.Context, f single, busy []sync.Mutex) error {
 		busy[f.node].Lock()
 		defer busy[f.node].Unlock()
 	}
-	part := history.Fault{Name: "mix", What: f.what, At: s.now(), Nodes: s.everyone()}
+	part := history.Fault{Name: "mix", What: f.what, At: s.now(), Nodes: s.everyone(), Holds: f.holds}
 	err := errors.Join(f.breaks(ctx), fleet.Wait(ctx, f.hold))
 	err = errors.Join(err, f.mends(ctx)) // also when interrupted: nobody stays paused
 	part.Until = s.now()
@@ -112,12 +113,13 @@ func (s *stage) single() single {
 	}
 	switch draw {
 	case 0:
-		f.what, f.breaks, f.mends, f.loses = "kill "+n.Name, n.Kill, n.Start, true
+		f.what, f.breaks, f.mends, f.loses, f.holds = "kill "+n.Name, n.Kill, n.Start, true, history.HoldsNothing
 	case 1:
-		f.what, f.breaks, f.mends = "pause "+n.Name, n.Pause, n.Resume
+		f.what, f.breaks, f.mends, f.holds = "pause "+n.Name, n.Pause, n.Resume, history.HoldsBack
 	case 2:
-		f.what, f.breaks, f.mends = "leave "+n.Name, n.Leave, n.Start
+		f.what, f.breaks, f.mends, f.holds = "leave "+n.Name, n.Leave, n.Start, history.HoldsNothing
 	case 3:
+		f.holds = history.HoldsBack
 		return s.mixLinks(f, "cut off "+n.Name, netlab.Link{Cut: true}, n)
 	case 4:
 		f.shaky = true

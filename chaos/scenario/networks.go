@@ -42,7 +42,7 @@ func (s *stage) apart(n int, hold time.Duration) fault {
 	allows := split()
 	allows.Split = true
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: allows, takes: 1, nodes: []int{n}, hold: hold,
+		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: allows, takes: 1, holds: history.HoldsBack, nodes: []int{n}, hold: hold,
 	}, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == n || to == n })
 }
 
@@ -54,7 +54,7 @@ func (s *stage) longSplit() fault { return s.apart(s.any().Index, 30*time.Second
 
 func (s *stage) shattered() fault {
 	hold := s.between(2*time.Second, 4*time.Second)
-	f := fault{what: "every link cut for " + hold.Round(time.Millisecond).String(), allows: split(), hold: hold}
+	f := fault{what: "every link cut for " + hold.Round(time.Millisecond).String(), allows: split(), holds: history.HoldsBack, hold: hold}
 	f.allows.Open = float64(s.size)
 	for i := range s.size {
 		f.nodes = append(f.nodes, i)
@@ -73,7 +73,7 @@ func kept() history.Allows {
 func (s *stage) oneLink() fault {
 	a, b := s.two()
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: kept(), nodes: []int{a, b},
+		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: kept(), holds: history.HoldsBack, nodes: []int{a, b},
 		hold: s.between(2*time.Second, 5*time.Second),
 	}, func(from, to int) (netlab.Link, bool) {
 		return netlab.Link{Cut: true}, from == a && to == b || from == b && to == a

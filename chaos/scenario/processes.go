@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
+	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
 )
 
@@ -36,14 +37,14 @@ func processes() []Scenario {
 }
 
 func (s *stage) nothing() fault {
-	return fault{what: "nothing is broken", allows: exactly(), hold: 2 * time.Second, breaks: nothing, mends: nothing}
+	return fault{what: "nothing is broken", allows: exactly(), holds: history.HoldsNothing, hold: 2 * time.Second, breaks: nothing, mends: nothing}
 }
 
 func (s *stage) kill() fault { return s.killOf(s.any()) }
 
 func (s *stage) killOf(n *fleet.Node) fault {
 	return fault{
-		what: "kill -9 " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index}, again: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
+		what: "kill -9 " + n.Name, allows: found(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index}, again: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
 		breaks: n.Kill,
 		mends:  n.Start,
 	}
@@ -88,7 +89,7 @@ func (s *stage) pauseHot() fault { return s.lagging(s.pause()) }
 func (s *stage) quickRestart() fault {
 	n := s.any()
 	return fault{
-		what: "restart " + n.Name, allows: found(), takes: 1, nodes: []int{n.Index}, again: []int{n.Index},
+		what: "restart " + n.Name, allows: found(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index}, again: []int{n.Index},
 		breaks: func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) },
 		mends:  nothing,
 	}
@@ -98,7 +99,7 @@ func (s *stage) pause() fault {
 	n := s.any()
 	hold := s.between(time.Second, 10*time.Second)
 	return fault{
-		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: paused(), takes: 1, nodes: []int{n.Index}, hold: hold,
+		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: paused(), takes: 1, holds: history.HoldsBack, nodes: []int{n.Index}, hold: hold,
 		breaks: n.Pause,
 		mends:  n.Resume,
 	}
@@ -116,7 +117,7 @@ func (s *stage) starved() fault {
 func (s *stage) leave() fault {
 	n := s.any()
 	return fault{
-		what: "SIGTERM " + n.Name, allows: exactly(), nodes: []int{n.Index}, again: []int{n.Index}, gone: 1, hold: time.Second,
+		what: "SIGTERM " + n.Name, allows: exactly(), holds: history.HoldsNothing, nodes: []int{n.Index}, again: []int{n.Index}, gone: 1, hold: time.Second,
 		breaks: n.Leave,
 		mends:  n.Start,
 	}
@@ -125,7 +126,7 @@ func (s *stage) leave() fault {
 func (s *stage) join() fault {
 	n := s.Nodes()[s.size]
 	return fault{
-		what: n.Name + " joins and leaves", allows: exactly(), nodes: []int{n.Index}, joins: []int{n.Index}, hold: time.Second,
+		what: n.Name + " joins and leaves", allows: exactly(), holds: history.HoldsNothing, nodes: []int{n.Index}, joins: []int{n.Index}, hold: time.Second,
 		breaks: func(ctx context.Context) error {
 			return errors.Join(n.Start(ctx), s.Settled(ctx, settleWithin))
 		},
@@ -139,7 +140,7 @@ func (s *stage) rolling() fault {
 		all = append(all, i)
 	}
 	return fault{
-		what: "a rolling restart", allows: exactly(), nodes: all, again: all, gone: 1,
+		what: "a rolling restart", allows: exactly(), holds: history.HoldsNothing, nodes: all, again: all, gone: 1,
 		breaks: func(ctx context.Context) error {
 			for _, n := range s.Nodes()[:s.size] {
 				if err := errors.Join(n.Leave(ctx), n.Start(ctx), s.Settled(ctx, settleWithin)); err != nil {
@@ -167,7 +168,7 @@ func (s *stage) whole() fault {
 		return errors.Join(errs...)
 	}
 	return fault{
-		what: "kill -9 of all nodes", allows: loss(), nodes: all, again: all, hold: 500 * time.Millisecond,
+		what: "kill -9 of all nodes", allows: loss(), holds: history.HoldsNothing, nodes: all, again: all, hold: 500 * time.Millisecond,
 		breaks: func(ctx context.Context) error { return each(ctx, (*fleet.Node).Kill) },
 		mends:  func(ctx context.Context) error { return each(ctx, (*fleet.Node).Start) },
 	}
@@ -194,7 +195,7 @@ func (s *stage) reloads(ctx context.Context, nodes ...*fleet.Node) error {
 
 func (s *stage) reload() fault {
 	return fault{
-		what: "rules reloaded", allows: exactly(), nodes: s.everyone(), cold: true,
+		what: "rules reloaded", allows: exactly(), holds: history.HoldsNothing, nodes: s.everyone(), cold: true,
 		breaks: func(ctx context.Context) error { return s.reloads(ctx, s.Nodes()[:s.size]...) },
 		mends:  nothing,
 	}
@@ -203,7 +204,7 @@ func (s *stage) reload() fault {
 func (s *stage) reloadKill() fault {
 	n := s.any()
 	return fault{
-		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), takes: 1, nodes: []int{n.Index}, cold: true,
+		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index}, cold: true,
 		breaks: func(ctx context.Context) error {
 			return errors.Join(n.Kill(ctx), s.reloads(ctx, s.but(n)...))
 		},

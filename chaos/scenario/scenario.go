@@ -42,6 +42,7 @@ type fault struct {
 	hot    bool                            // clients use up keys faster than a copy can be told
 	cold   bool                            // there are keys that are left alone while it lasts
 	shaky  bool                            // nodes fall silent again and again while it lasts
+	holds  history.Holds                   // when what nodes tell each other may be held up
 	takes  int                             // takeovers of one key that it may cause; 0: takeoversEach
 	gone   int                             // how many nodes may have left in good order at a time
 	first  func(ctx context.Context) error // before clients ask; nil: nothing

@@ -74,7 +74,7 @@ func (s *stage) leaveKill() fault {
 		killed = left
 	}
 	return fault{
-		what: fmt.Sprintf("kill -9 %s, after %s has left and come back", killed.Name, left.Name), allows: crash(), takes: 1, nodes: []int{killed.Index}, cold: true,
+		what: fmt.Sprintf("kill -9 %s, after %s has left and come back", killed.Name, left.Name), allows: crash(), takes: 1, holds: history.HoldsNothing, nodes: []int{killed.Index}, cold: true,
 		first: func(ctx context.Context) error {
 			return errors.Join(left.Leave(ctx), left.Start(ctx), s.Settled(ctx, settleWithin))
 		},

@@ -63,7 +63,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		l.Heat(ctx)
 	}
 	st.now, st.load = l.Now, l
-	fault := history.Fault{Name: s.Name, What: broken.what, Nodes: broken.nodes}
+	fault := history.Fault{Name: s.Name, What: broken.what, Nodes: broken.nodes, Holds: broken.holds}
 	var unsettled error
 	err := func() error {
 		if err := fleet.Wait(ctx, warm); err != nil {
