@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -205,17 +206,27 @@ func (f *Fleet) Close() error {
 func (f *Fleet) get(ctx context.Context, url string) (int, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	status, text, err := f.do(ctx, http.MethodGet, url, nil)
+	return status, string(text), err
+}
+
+// do asks a node once, over the way that clients have: neither is a POST repeated by the
+// library, nor is any answer followed by more than its status and 1 MB of text.
+func (f *Fleet) do(ctx context.Context, method, url string, body []byte) (status int, text []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return 0, "", err
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return 0, "", err
+		return 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	return resp.StatusCode, string(body), err
+	text, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, text, err
 }
 
 // until tries again, 20 ms apart, until there is no error. After the time given

@@ -5,6 +5,10 @@ package fleet
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -47,5 +51,42 @@ func TestNotes(t *testing.T) {
 	}
 	if n := f.Notes(); n.Downs != nil || n.Starts != nil || n.Doubts != nil {
 		t.Errorf("what was told before is told again: %+v", n)
+	}
+}
+
+// TestPost: a node is asked once, and where it is not there it was not asked at all.
+func TestPost(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		text, err := io.ReadAll(r.Body)
+		if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/check" || r.Header.Get("Content-Type") != "application/json" || string(text) != `{"a":1}` {
+			t.Errorf("%s %s %q %v, %v", r.Method, r.URL, text, r.Header, err)
+		}
+		if asked == 2 {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil { // which resets it
+				t.Error(err)
+			}
+			return
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, "no")
+	}))
+	n := &Node{fleet: &Fleet{client: server.Client()}, url: server.URL}
+	post := func() (int, []byte, error) { return n.Post(t.Context(), "/v1/check", map[string]int{"a": 1}) }
+	if status, text, err := post(); status != http.StatusTooManyRequests || string(text) != "no" || err != nil {
+		t.Errorf("%d %q %v", status, text, err)
+	}
+	if _, _, err := post(); err == nil || errors.Is(err, ErrAway) || asked != 2 {
+		t.Errorf("a connection that broke after %d checks: %v", asked, err)
+	}
+	server.Close()
+	if _, _, err := post(); !errors.Is(err, ErrAway) {
+		t.Errorf("nobody is there: %v", err)
 	}
 }

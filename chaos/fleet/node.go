@@ -4,8 +4,10 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -106,8 +108,23 @@ func (n *Node) Starve(ctx context.Context) error {
 // URL is where clients ask the node.
 func (n *Node) URL() string { return n.url }
 
-// Client asks nodes, over the way that clients have.
-func (f *Fleet) Client() *http.Client { return f.client }
+// ErrAway is the error where nothing could be asked, since there is no connection to
+// the node.
+var ErrAway = errors.New("no connection")
+
+// Post posts something to the node as JSON, once, and returns what it answers. It waits
+// for as long as the context lets it.
+func (n *Node) Post(ctx context.Context, path string, what any) (status int, text []byte, err error) {
+	body, err := json.Marshal(what)
+	if err != nil {
+		return 0, nil, err
+	}
+	status, text, err = n.fleet.do(ctx, http.MethodPost, n.URL()+path, body)
+	if of := (*net.OpError)(nil); errors.As(err, &of) && of.Op == "dial" {
+		err = fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return status, text, err
+}
 
 // settled returns why the node is not settled among so many members.
 func (n *Node) settled(ctx context.Context, members int) error {

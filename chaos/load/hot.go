@@ -102,7 +102,7 @@ func (l *Load) batch(ctx context.Context, n *fleet.Node, rule, key string) (deni
 func (l *Load) many(ctx context.Context, n *fleet.Node, rule string, keys []string, q question) []history.Op {
 	q.Path = "/" + rule
 	op := history.Op{Node: n.Index, Run: n.Run(), Rule: rule, Keys: keys, Call: l.Now()}
-	answers, err := l.postBatch(context.WithoutCancel(ctx), n, q)
+	answers, err := postBatch(context.WithoutCancel(ctx), n, q)
 	op.Return = l.Now()
 	out := make([]history.Op, hotBatch)
 	for i := range out {
@@ -126,14 +126,14 @@ type one struct {
 }
 
 // postBatch asks a node often at once.
-func (l *Load) postBatch(ctx context.Context, n *fleet.Node, q question) ([]one, error) {
+func postBatch(ctx context.Context, n *fleet.Node, q question) ([]one, error) {
 	var batch struct {
 		Checks []question `json:"checks"`
 	}
 	for range hotBatch {
 		batch.Checks = append(batch.Checks, q)
 	}
-	status, text, err := l.send(ctx, n, "/v1/check/batch", &batch)
+	status, text, err := send(ctx, n, "/v1/check/batch", &batch)
 	if err != nil {
 		return nil, err
 	}

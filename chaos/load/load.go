@@ -5,14 +5,11 @@
 package load
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -182,7 +179,7 @@ type answer struct {
 func (l *Load) ask(ctx context.Context, n *fleet.Node, t target) {
 	op := history.Op{Node: n.Index, Run: n.Run(), Rule: t.rule, Keys: t.keys, Call: l.Now()}
 	// What has begun is awaited when the run ends, too.
-	a, err := l.post(context.WithoutCancel(ctx), n, t.question)
+	a, err := post(context.WithoutCancel(ctx), n, t.question)
 	op.Return = l.Now()
 	record(&op, a, err)
 	l.plan.answered(&op)
@@ -240,8 +237,8 @@ func problem(status int, says string) error {
 const mostSays = 200
 
 // post asks a node once.
-func (l *Load) post(ctx context.Context, n *fleet.Node, q question) (a answer, err error) {
-	status, text, err := l.send(ctx, n, "/v1/check", q)
+func post(ctx context.Context, n *fleet.Node, q question) (a answer, err error) {
+	status, text, err := send(ctx, n, "/v1/check", q)
 	if err != nil {
 		return a, err
 	}
@@ -259,28 +256,13 @@ func answerOf(status int, text []byte) (a answer, err error) {
 	return a, nil
 }
 
-// send posts JSON to a node. It is a POST, which the client's library never
-// repeats by itself.
-func (l *Load) send(ctx context.Context, n *fleet.Node, path string, what any) (status int, text []byte, err error) {
+// send posts to a node, and gives up after a while.
+func send(ctx context.Context, n *fleet.Node, path string, what any) (status int, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, giveUp)
 	defer cancel()
-	body, err := json.Marshal(what)
-	if err != nil {
-		return 0, nil, err
+	status, text, err = n.Post(ctx, path, what)
+	if errors.Is(err, fleet.ErrAway) {
+		err = refusal(fleet.ErrAway.Error())
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL()+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := l.fleet.Client().Do(req)
-	if err != nil {
-		if of := (*net.OpError)(nil); errors.As(err, &of) && of.Op == "dial" {
-			return 0, nil, refusal("no connection")
-		}
-		return 0, nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	return resp.StatusCode, text, err
+	return status, text, err
 }

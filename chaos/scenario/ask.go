@@ -3,12 +3,9 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -25,6 +22,12 @@ const unaskedLimit = 1000
 // noticeWithin is how long nodes may take to follow a rules file.
 const noticeWithin = 10 * time.Second
 
+// check is one as a node is asked for it.
+type check struct {
+	Path string `json:"path"`
+	User string `json:"user"`
+}
+
 // answered is what of an answer about the unasked rule counts here.
 type answered struct {
 	Limits []struct {
@@ -35,22 +38,15 @@ type answered struct {
 }
 
 // asks asks a node about the unasked rule.
-func (s *stage) asks(ctx context.Context, n *fleet.Node, user string) (a answered, err error) {
+func asks(ctx context.Context, n *fleet.Node, user string) (a answered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	body := fmt.Sprintf(`{"path": "/%s", "user": %q}`, unasked, user)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL()+"/v1/check", bytes.NewReader([]byte(body)))
+	status, text, err := n.Post(ctx, "/v1/check", check{"/" + unasked, user})
 	if err != nil {
 		return a, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.Client().Do(req)
-	if err != nil {
-		return a, err
-	}
-	err = errors.Join(json.NewDecoder(resp.Body).Decode(&a), resp.Body.Close())
-	if err == nil && len(a.Limits) != 1 {
-		err = fmt.Errorf("%s answers %s about %d limits, where one is asked about", n.Name, resp.Status, len(a.Limits))
+	if err = json.Unmarshal(text, &a); err == nil && len(a.Limits) != 1 {
+		err = fmt.Errorf("%s answers %d about %d limits, where one is asked about", n.Name, status, len(a.Limits))
 	}
 	return a, err
 }
@@ -84,7 +80,7 @@ func (s *stage) serve(ctx context.Context, limit int, nodes ...*fleet.Node) erro
 	return s.within(ctx, func() error {
 		hash := ""
 		for _, n := range nodes {
-			a, err := s.asks(ctx, n, "reload")
+			a, err := asks(ctx, n, "reload")
 			if err != nil {
 				return err
 			}
@@ -157,7 +153,7 @@ func (s *stage) off(ctx context.Context) error {
 	const hour = time.Hour
 	seen := make(map[string]bool)
 	for i := 0; len(seen) < s.size && i < 60*s.size; i++ {
-		a, err := s.asks(ctx, s.Nodes()[i%s.size], fmt.Sprintf("clock-%d", i))
+		a, err := asks(ctx, s.Nodes()[i%s.size], fmt.Sprintf("clock-%d", i))
 		if err != nil {
 			return err
 		}

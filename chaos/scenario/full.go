@@ -3,12 +3,8 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -53,7 +49,7 @@ func (s *stage) full() fault {
 			var clients sync.WaitGroup
 			for i, n := range nodes {
 				for c := range freshClients {
-					clients.Go(func() { s.flood(flooding, n, fmt.Sprintf("%d-%d-%d", run, i, c)) })
+					clients.Go(func() { flood(flooding, n, fmt.Sprintf("%d-%d-%d", run, i, c)) })
 				}
 			}
 			defer func() { stop(); clients.Wait() }()
@@ -67,11 +63,7 @@ func (s *stage) full() fault {
 }
 
 // flood asks a node about fresh keys only, until the context ends.
-func (s *stage) flood(ctx context.Context, n *fleet.Node, prefix string) {
-	type check struct {
-		Path string `json:"path"`
-		User string `json:"user"`
-	}
+func flood(ctx context.Context, n *fleet.Node, prefix string) {
 	for made := 0; ctx.Err() == nil; {
 		var batch struct {
 			Checks []check `json:"checks"`
@@ -80,23 +72,10 @@ func (s *stage) flood(ctx context.Context, n *fleet.Node, prefix string) {
 			made++
 			batch.Checks = append(batch.Checks, check{"/" + fresh, prefix + "-" + strconv.Itoa(made)})
 		}
-		body, err := json.Marshal(&batch)
-		if err != nil {
-			s.Doubt(err)
-			return
+		// What comes of them shows in the nodes' metrics, and untilFull says so if none comes.
+		if _, _, err := n.Post(ctx, "/v1/check/batch", &batch); err != nil {
+			_ = fleet.Wait(ctx, 10*time.Millisecond) // which ends early as the flood does
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.URL()+"/v1/check/batch", bytes.NewReader(body))
-		if err != nil {
-			s.Doubt(err)
-			return
-		}
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := s.Client().Do(req)
-		if err != nil {
-			continue // untilFull says so if it stays like that
-		}
-		_, _ = io.Copy(io.Discard, resp.Body) // what comes of them shows in the nodes' metrics
-		_ = resp.Body.Close()
 	}
 }
 

@@ -399,6 +399,35 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// A key that takes another's place is named when it is seen again: where all are as
+// frequent, hardly any is before it has lost its place.
+func TestNewcomersAreNamedLate(t *testing.T) {
+	var top topKeys
+	add := func(i int) bool { h := hash(uint64(i)); return top.add(h.Hi, h.Lo, nil, 1) }
+	for i := range topPerPartition {
+		if !add(i) {
+			t.Errorf("key %d found a place, and is not to be named", i)
+		}
+	}
+	if add(topPerPartition) {
+		t.Error("a key that took another's place is named at once")
+	}
+	if got := top.list(nil); len(got) != 0 {
+		t.Errorf("keys without names are listed: %+v", got)
+	}
+	if !add(topPerPartition) {
+		t.Error("it was seen again, and is not to be named")
+	}
+	h := hash(topPerPartition)
+	top.setName(h.Hi, h.Lo, []byte("/new"))
+	if got, want := top.list(nil), []TopKey{{Name: "/new", Count: 3, Error: 1}}; !slices.Equal(got, want) {
+		t.Errorf("listed are %+v, want %+v", got, want)
+	}
+	if add(topPerPartition) {
+		t.Error("a key that has a name is to be named again")
+	}
+}
+
 // B8, A10: what a key has used can be read, and why it is denied.
 func TestExplain(t *testing.T) {
 	table := New(Config{})
