@@ -91,7 +91,7 @@ type keyed struct {
 func (k *keyed) most(of int) int {
 	if k.units == nil {
 		for i := range k.ops {
-			k.units = append(k.units, k.charged(&k.ops[i]))
+			k.units = append(k.units, k.mayCharge(&k.ops[i]))
 		}
 	}
 	o := &k.ops[of]
@@ -129,7 +129,7 @@ func (k *keyed) since(o *Op) Micros {
 		case HoldsNothing:
 			continue
 		case HoldsBack:
-			held = f.Until
+			held = f.Until - afterFault // which is when the mending was done
 		}
 		if o.Return >= held && o.Call <= k.over(f)+k.rule.Window+underWay {
 			from = min(from, f.At-k.rule.Window-underWay)
@@ -138,8 +138,8 @@ func (k *keyed) since(o *Op) Micros {
 	return from
 }
 
-// charged is how many units a check may have charged.
-func (k *keyed) charged(o *Op) int {
+// mayCharge is how many units a check may have charged.
+func (k *keyed) mayCharge(o *Op) int {
 	switch {
 	case o.Outcome == Refused:
 		return 0

@@ -41,6 +41,7 @@ func TestAnHeirThatDeniesEverything(t *testing.T) {
 		{"it may count still, as it is held up", used(HoldsAlways).wait(2700*ms).heirs(5, "window"), ""},
 		{"a closed rule", failing(HoldsNothing).wait(second).allowed(20, "closed", "a").wait(2700*ms).heirs(5, "closed"), "closed, key k: denied at node 0 by its heir"},
 		{"a policy denies", used(HoldsNothing).wait(2700*ms).answers(5, "window", Denied, "fallback_closed", ""), ""},
+		{"it is coming back, late", used(HoldsBack).wait(7*second).heirs(1, "window"), ""},
 		{"it comes back, late", used(HoldsBack).wait(8*second).heirs(5, "window"), ""},
 		{"it comes back, and nothing is late", used(HoldsNothing).wait(8*second).heirs(5, "window"), "at most 1 of 20"},
 		{"what came back late counts no more", used(HoldsBack).wait(12500*ms).heirs(5, "window"), "at most 1 of 20"},
