@@ -38,12 +38,12 @@ func showings() map[string]showing {
 		"merge, not sum":                       {scenario: "split-asked", seed: 1},
 		"a minority's share":                   {scenario: "split-asked", seed: 1},
 		"instance ids":                         {scenario: "quick-restart", seed: 1},
+		"a live holder's answer ends a claim":  {scenario: "one-link", seed: 21},
 
 		"fence: a promoted heir acknowledges": {why: "noticed in 1 of 1 trial of pause-asked, by 80 admitted of 60, and in 0 of 1 of flap: too few to be held to it"},
 		"the giver as first heir":             {why: "without it the receiver withholds for two round trips more, which is less than the deadline; not noticed in 2 trials of leave-kill"},
 		"a counter granted to one claimant":   {why: narrow},
 		"a grant that binds":                  {why: narrow},
-		"a live holder's answer ends a claim": {why: "it costs a takeover, of D units, which the answers then show, so that they are allowed; not tried"},
 		"silence of a fresh instance":         {why: narrow},
 		"kept copies":                         {why: "the next heir has a whole copy before the old one is asked to go: that is left as the last resort; not tried"},
 		"taking back when overtaken":          {why: "noticed in 1 of 2 trials of stutter-hot, by 3 units: most who waited have given up before the pause ends"},
