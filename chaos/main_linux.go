@@ -213,8 +213,8 @@ func (o *options) soaks(ctx context.Context, dir string) (err error) {
 	})
 	o.report.Soak = samples
 	for _, s := range samples {
-		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f withheld\n",
-			s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Withheld)
+		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f withheld, %.0f waiting, %.0f queued, %.0f unacknowledged, %.0f sealed, %.0f counters, %.0f of policies\n",
+			s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Withheld, s.Waiting, s.Queued, s.Unacknowledged, s.Sealed, s.Keys, s.Fallback)
 	}
 	if bad > 0 {
 		err = errors.Join(err, fmt.Errorf("%d mixes went wrong; their histories are in %s", bad, o.out))

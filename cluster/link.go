@@ -45,6 +45,19 @@ type link struct {
 	awake     bool
 }
 
+// queued is how many frames wait until the member takes them.
+func (l *link) queued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.frames) + len(l.asking) + len(l.bulks) + len(l.relayed) + len(l.carried)
+	for _, f := range []*peer.Frame{l.open, l.checks, l.bulk} {
+		if f != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // control returns the frame for everything but checks and refunds; l.mu is held.
 func (c *Core) control(l *link, bytes int) *peer.Frame {
 	if l.open != nil && l.drafts[0].size+bytes > maxFrame {

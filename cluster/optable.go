@@ -102,6 +102,17 @@ func (x *opTable) remove(id uint64) {
 	}
 }
 
+// waiting is how many there are.
+func (x *opTable) waiting() (n int) {
+	for i := range x.shards {
+		s := &x.shards[i]
+		s.mu.Lock()
+		n += s.used
+		s.mu.Unlock()
+	}
+	return n
+}
+
 // all returns the operations under way, in the order of their numbers.
 func (x *opTable) all() []*op {
 	var out []*op

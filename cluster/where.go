@@ -21,6 +21,9 @@ type Summary struct {
 	// Withheld are replies that wait for an heir, Parked checks that wait for a
 	// partition to be settled.
 	Withheld, Parked int
+	// Waiting are checks and other operations that wait for other members, Queued
+	// frames that wait until one takes them, and Fallback the counters of policies.
+	Waiting, Queued, Fallback int
 	// Lag is how long the oldest withheld reply has waited. Unacknowledged is the
 	// largest cost that a key has answered and its heir not acknowledged.
 	Lag            limiter.Tick
@@ -50,6 +53,13 @@ func (c *Core) Summary() (s Summary) {
 		s.Parked += info.Parked
 		s.Lag = max(s.Lag, info.WaitedFor)
 		s.Unacknowledged = max(s.Unacknowledged, info.Unacknowledged)
+	}
+	s.Waiting = c.ops.waiting()
+	for _, l := range c.links.Load().list {
+		s.Queued += l.queued()
+	}
+	if c.fallback != nil {
+		s.Fallback = c.fallback.Stats().Keys
 	}
 	return s
 }

@@ -19,6 +19,9 @@ type ClusterStats struct {
 	// Withheld are answers that wait for a copy, Parked checks that wait for a
 	// partition.
 	Withheld, Parked int
+	// Waiting are checks and other operations that wait for other members, Queued
+	// frames that wait until one takes them, Fallback the counters of policies.
+	Waiting, Queued, Fallback int
 	// LagSeconds is how long the oldest answer has waited for its copy,
 	// Unacknowledged the largest cost of a key that was answered and has none yet.
 	LagSeconds     float64
@@ -37,6 +40,7 @@ type clusterCollector struct {
 	members, share, partitions, unsettled *prometheus.Desc
 	withheld, parked, lag, unacknowledged *prometheus.Desc
 	events, differ, unreachable           *prometheus.Desc
+	waiting, queued, fallback             *prometheus.Desc
 }
 
 func newClusterCollector(stats func() ClusterStats) *clusterCollector {
@@ -52,6 +56,9 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 		unsettled:      desc("partitions_unsettled", "Partitions that are not as the members call for."),
 		withheld:       desc("replies_withheld", "Answers that wait until a copy has what they admit."),
 		parked:         desc("checks_parked", "Checks that wait for a partition to be settled."),
+		waiting:        desc("operations_waiting", "Checks and other operations that wait for other members."),
+		queued:         desc("frames_queued", "Frames that wait until a member takes them."),
+		fallback:       desc("fallback_keys", "Counters held of what policies decided without owner and heir."),
 		lag:            desc("replication_lag_seconds", "How long the oldest withheld answer has waited for its copy."),
 		unacknowledged: desc("replication_unacknowledged_cost", "Largest cost of one key that was answered and has no copy yet."),
 		events:         desc("partition_events_total", "What happened to partitions, by event.", "event"),
@@ -63,6 +70,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ,
+		c.waiting, c.queued, c.fallback,
 	} {
 		out <- d
 	}
@@ -86,6 +94,9 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.unsettled, float64(s.Unsettled))
 	gauge(c.withheld, float64(s.Withheld))
 	gauge(c.parked, float64(s.Parked))
+	gauge(c.waiting, float64(s.Waiting))
+	gauge(c.queued, float64(s.Queued))
+	gauge(c.fallback, float64(s.Fallback))
 	gauge(c.lag, s.LagSeconds)
 	gauge(c.unacknowledged, float64(s.Unacknowledged))
 	for event, n := range s.Events {

@@ -47,8 +47,12 @@ func (r *Report) LeaveOut(name, why string) {
 type Sample struct {
 	At                     time.Duration
 	Goroutines, FDs, Bytes float64
-	// Parked checks and Withheld replies wait for something.
-	Parked, Withheld float64
+	// Parked checks, Withheld replies, Waiting operations and Queued frames wait for
+	// something, as do the Unacknowledged cost of a key and Sealed partitions.
+	Parked, Withheld, Waiting, Queued, Unacknowledged, Sealed float64
+	// Keys are all counters, copies included, Fallback those of policies. They grow with
+	// each mix, whose keys last for a day.
+	Keys, Fallback float64
 }
 
 // row is the trials of one scenario.
@@ -162,9 +166,11 @@ func (r *Report) soak(p *printer) {
 		return
 	}
 	p.f("## What one node needed over time\n\nA node whose process was never ended, after each mix, when all had settled and nobody asked.\n\n")
-	p.f("| after | goroutines | file descriptors | MB of memory | checks parked | replies withheld |\n|--:|--:|--:|--:|--:|--:|\n")
+	p.f("| after | goroutines | file descriptors | MB of memory | checks parked | replies withheld | operations waiting | frames queued | unacknowledged | sealed | counters | of policies |\n")
+	p.f("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, s := range r.Soak {
-		p.f("| %v | %.0f | %.0f | %.1f | %.0f | %.0f |\n", s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Withheld)
+		p.f("| %v | %.0f | %.0f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6,
+			s.Parked, s.Withheld, s.Waiting, s.Queued, s.Unacknowledged, s.Sealed, s.Keys, s.Fallback)
 	}
 	p.f("\n")
 }

@@ -43,7 +43,7 @@ func TestReport(t *testing.T) {
 	r.LeaveOut("loss", "there is no switch")
 	r.LeaveOut("redis-cut", "there is no Redis")
 	r.LeaveOut("delay", "there is no switch")
-	r.Soak = []Sample{{At: time.Minute, Goroutines: 81, FDs: 33, Bytes: 45.67e6, Parked: 1}, {At: 2 * time.Minute, Goroutines: 82, FDs: 34, Bytes: 46e6, Withheld: 2}}
+	r.Soak = []Sample{{At: time.Minute, Goroutines: 81, FDs: 33, Bytes: 45.67e6, Parked: 1, Waiting: 3, Queued: 4, Unacknowledged: 5, Sealed: 6, Keys: 7, Fallback: 8}, {At: 2 * time.Minute, Goroutines: 82, FDs: 34, Bytes: 46e6, Withheld: 2}}
 	for seed := range uint64(3) {
 		of := result(seed)
 		if len(of.Violations) > 0 {
@@ -66,7 +66,7 @@ func TestReport(t *testing.T) {
 		"![kill](chaos/kill.svg)",
 		"Left out, since there is no switch: loss, delay.",
 		"Left out, since there is no Redis: redis-cut.",
-		"| 1m0s | 81 | 33 | 45.7 | 1 | 0 |\n| 2m0s | 82 | 34 | 46.0 | 0 | 2 |",
+		"| 1m0s | 81 | 33 | 45.7 | 1 | 0 | 3 | 4 | 5 | 6 | 7 | 8 |\n| 2m0s | 82 | 34 | 46.0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 |",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q:\n%s", want, text)

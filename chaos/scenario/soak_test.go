@@ -3,6 +3,7 @@
 package scenario
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,11 @@ import (
 func TestSampleOf(t *testing.T) {
 	all := map[string]float64{
 		"go_goroutines": 50, "process_open_fds": 30, "process_resident_memory_bytes": 2e7, "weir_checks_parked": 0, "weir_replies_withheld": 1,
+		"weir_operations_waiting": 2, "weir_frames_queued": 3, "weir_replication_unacknowledged_cost": 4, `weir_partitions{state="sealed"}`: 5,
+		"weir_table_keys": 6, "weir_fallback_keys": 7,
 	}
-	if s, err := sampleOf(all); err != nil || s != (report.Sample{Goroutines: 50, FDs: 30, Bytes: 2e7, Withheld: 1}) {
+	want := report.Sample{Goroutines: 50, FDs: 30, Bytes: 2e7, Withheld: 1, Waiting: 2, Queued: 3, Unacknowledged: 4, Sealed: 5, Keys: 6, Fallback: 7}
+	if s, err := sampleOf(all); err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for name, value := range all {
@@ -44,5 +48,46 @@ func TestGrown(t *testing.T) {
 	}
 	if Grown(same[:5]) == nil {
 		t.Error("five samples are taken for enough")
+	}
+}
+
+// soaked is a soak of 142 mixes, as one was measured: 39 MB after the first, 45 after the
+// last, and in between a few more or less each time.
+func soaked() []report.Sample {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var out []report.Sample
+	for i := range 142 {
+		out = append(out, report.Sample{
+			At: time.Duration(i) * 13 * time.Second, Goroutines: float64(45 + rng.IntN(7)), FDs: float64(17 + rng.IntN(5)),
+			Bytes: (39 + 6*float64(i)/141 + 6*rng.Float64() - 3) * 1e6, Keys: float64(100 * i), Fallback: float64(10 * i),
+		})
+	}
+	return out
+}
+
+// TestALeakIsNoticed: of 128 kB with each mix, of one of whatever may wait in half an hour,
+// and of a goroutine or a file descriptor in every tenth mix or so.
+func TestALeakIsNoticed(t *testing.T) {
+	if err := Grown(soaked()); err != nil {
+		t.Errorf("nothing leaks: %v", err)
+	}
+	for what, leak := range map[string]func(s *report.Sample, i int){
+		"bytes of memory":      func(s *report.Sample, i int) { s.Bytes += 128 << 10 * float64(i) },
+		"goroutines":           func(s *report.Sample, i int) { s.Goroutines += float64(i / 8) },
+		"file descriptors":     func(s *report.Sample, i int) { s.FDs += float64(i / 12) },
+		"parked checks":        func(s *report.Sample, i int) { s.Parked += float64(i / 70) },
+		"withheld replies":     func(s *report.Sample, i int) { s.Withheld += float64(i / 70) },
+		"waiting operations":   func(s *report.Sample, i int) { s.Waiting += float64(i / 70) },
+		"queued frames":        func(s *report.Sample, i int) { s.Queued += float64(i / 70) },
+		"units without a copy": func(s *report.Sample, i int) { s.Unacknowledged += float64(i / 70) },
+		"sealed partitions":    func(s *report.Sample, i int) { s.Sealed += float64(i / 70) },
+	} {
+		samples := soaked()
+		for i := range samples {
+			leak(&samples[i], i)
+		}
+		if err := Grown(samples); err == nil || !strings.Contains(err.Error(), " "+what+" within") || strings.Count(err.Error(), "within") != 1 {
+			t.Errorf("%s leak: %v", what, err)
+		}
 	}
 }

@@ -105,7 +105,8 @@ func (s *Server) cluster() metrics.ClusterStats {
 	c, _ := s.node.ClusterStats()
 	return metrics.ClusterStats{
 		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
-		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked, LagSeconds: c.Lag.Duration().Seconds(),
+		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
+		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Duration().Seconds(),
 		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer,
 	}
 }
