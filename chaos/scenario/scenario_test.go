@@ -123,8 +123,8 @@ func TestMixesAllowNoMoreThanTheirFaults(t *testing.T) {
 	}
 }
 
-// TestUnfelt: of which faults no client is to notice anything, and which are to start
-// nodes again or to have one join.
+// TestUnfelt: of which faults no client is to notice anything, which hold up what nodes
+// tell each other, and which are to start nodes again or to have one join.
 func TestUnfelt(t *testing.T) {
 	f, err := fleet.New(t.Context(), fleet.Config{Nodes: places, Spare: places, Ground: fleet.Loopback{}, Dir: t.TempDir()})
 	if err != nil {
@@ -141,6 +141,20 @@ func TestUnfelt(t *testing.T) {
 		f := s.make(st)
 		if got := f.allows.Unfelt; got != want {
 			t.Errorf("%s: %v, want %v", s.Name, got, want)
+		}
+		holds := history.HoldsAlways
+		switch s.Name {
+		case "nothing", "kill", "kill-hot", "quick-restart", "leave", "join", "rolling-restart", "rolling-hot", "whole-restart", "reload", "reload-kill",
+			"clocks", "clocks-kill", "leave-kill", "several", "cached-denials":
+			holds = history.HoldsNothing
+		case "pause", "pause-hot", "split", "split-30s", "split-asked", "shattered", "one-link":
+			holds = history.HoldsBack
+		}
+		if f.holds != holds {
+			t.Errorf("%s: it holds up %q, want %q", s.Name, f.holds, holds)
+		}
+		if f.allows.Full != (s.Name == "full") {
+			t.Errorf("%s: nodes may have no room: %v", s.Name, f.allows.Full)
 		}
 		again, joins := 0, 0
 		switch s.Name {
