@@ -79,7 +79,7 @@ func (s *stage) soak() fault {
 
 // mostGrown is how many bytes of memory more a node may need at the end of a soak: what
 // was measured differed by 6 MB between the first mix and the last of 142, and by 11 MB
-// between any two; and each mix leaves some 100 counters behind that last for a day.
+// between any two; and each mix leaves some 20 counters behind that last for a day.
 const mostGrown = 10 << 20
 
 // Grown compares the last third of the samples with the first.

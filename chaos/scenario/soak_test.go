@@ -59,7 +59,7 @@ func soaked() []report.Sample {
 	for i := range 142 {
 		out = append(out, report.Sample{
 			At: time.Duration(i) * 13 * time.Second, Goroutines: float64(45 + rng.IntN(7)), FDs: float64(17 + rng.IntN(5)),
-			Bytes: (39 + 6*float64(i)/141 + 6*rng.Float64() - 3) * 1e6, Keys: float64(100 * i), Fallback: float64(10 * i),
+			Bytes: (39 + 6*float64(i)/141 + 6*rng.Float64() - 3) * 1e6, Keys: float64(20 * i), Fallback: float64(3 * i),
 		})
 	}
 	return out
