@@ -88,6 +88,8 @@ func (o *options) check(args []string) error {
 	switch {
 	case len(args) > 0:
 		return fmt.Errorf("%q is no flag: name scenarios by -only", args[0])
+	case o.only != "" && len(o.names()) == 0:
+		return fmt.Errorf("-only %q names no scenario: leave it out for all", o.only)
 	case len(unknown) > 0:
 		return fmt.Errorf("there is no scenario %s: there are %s", strings.Join(unknown, ", "), strings.Join(known, ", "))
 	case o.trials < 1:
@@ -96,8 +98,16 @@ func (o *options) check(args []string) error {
 		return fmt.Errorf("a soak of %v cannot be: -soak is a span such as 30m", o.soak)
 	case o.soak > 0 && o.only != "":
 		return errors.New("a soak is of mixes: give it without -only")
+	case o.judge != "" && others("judge"):
+		return errors.New("-judge runs nothing: give it without other flags")
 	}
 	return nil
+}
+
+// others tells whether any flag but this one was given.
+func others(than string) (given bool) {
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name != than })
+	return given
 }
 
 // names are the scenarios to run, none for all.
@@ -122,8 +132,12 @@ func (o *options) writable() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// summary writes the report of what was tried.
-func (o *options) summary() error {
+// summary writes the report of what was tried, unless that is nothing: what a run
+// before it reported stays.
+func (o *options) summary(ended error) error {
+	if o.report.Empty() && ended != nil {
+		return nil
+	}
 	o.report.Title = "Chaos: the promises on real processes"
 	o.report.About = fmt.Sprintf("Made by `%s` with %s on %s/%s, %d processors, %s.", strings.Join(append([]string{"go run ./chaos"}, os.Args[1:]...), " "),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
@@ -152,16 +166,14 @@ func (o *options) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	defer func() { err = errors.Join(err, o.summary()) }()
+	defer func() { err = errors.Join(err, o.summary(err)) }()
 	if o.soak > 0 {
 		return o.soaks(ctx, scratch.Path)
 	}
 	var bad []string
 	tried := false
-	for _, s := range scenario.All() {
-		if !o.wants(s.Name) {
-			continue
-		}
+	all := slices.DeleteFunc(scenario.All(), func(s scenario.Scenario) bool { return !o.wants(s.Name) })
+	for i, s := range all {
 		if why := o.ground.Lacks(s.Needs); why != "" {
 			o.report.LeaveOut(s.Name, why)
 			continue
@@ -170,6 +182,10 @@ func (o *options) run(ctx context.Context) (err error) {
 		wrong, err := o.scenario(ctx, &s, scratch.Path)
 		bad = append(bad, wrong...)
 		if err != nil {
+			o.report.Ended = err.Error()
+			for _, s := range all[i:] {
+				o.report.Missed = append(o.report.Missed, s.Name)
+			}
 			return errors.Join(err, o.wentWrong(bad))
 		}
 	}
@@ -195,7 +211,8 @@ func (o *options) soaks(ctx context.Context, dir string) (err error) {
 	}
 	fmt.Printf("\nsoak: mixes for %v\n", o.soak)
 	s := scenario.Scenario{Name: "soak"}
-	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: dir})
+	logs := filepath.Join(dir, s.Name)
+	f, err := o.start(ctx, &s, logs)
 	if err != nil {
 		return err
 	}
@@ -203,14 +220,24 @@ func (o *options) soaks(ctx context.Context, dir string) (err error) {
 	bad := 0
 	samples, err := scenario.Soak(ctx, f, o.seed, o.soak, func(r *history.Result) {
 		tell(r)
-		o.report.Add("soak", "mixes of faults, one after the other, on one cluster", r)
-		if len(r.Violations) > 0 {
+		o.report.Add(s.Name, "mixes of faults, one after the other, on one cluster", r)
+		name, wrong := fmt.Sprintf("%s-%d", s.Name, r.Seed), len(r.Violations) > 0
+		if wrong {
 			bad++
-			if err := o.write(fmt.Sprintf("soak-%d", r.Seed), r); err != nil {
+			if err := o.keepLogs(f, name, logs); err != nil {
+				fmt.Println(" ", err)
+			}
+		}
+		if wrong || o.keep {
+			if err := o.write(name, r); err != nil {
 				fmt.Println("  the history cannot be kept:", err)
 			}
 		}
 	})
+	if err != nil {
+		o.report.Ended = err.Error()
+		err = errors.Join(err, o.keepLogs(f, s.Name, logs))
+	}
 	o.report.Soak = samples
 	for _, s := range samples {
 		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f withheld, %.0f waiting, %.0f queued, %.0f unacknowledged, %.0f sealed, %.0f counters, %.0f of policies\n",
@@ -226,15 +253,25 @@ func (o *options) wants(name string) bool {
 	return len(o.names()) == 0 || slices.Contains(o.names(), name)
 }
 
+// start starts the nodes of a scenario, whose logs are kept if they do not become one
+// cluster.
+func (o *options) start(ctx context.Context, s *scenario.Scenario, logs string) (*fleet.Fleet, error) {
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: logs})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s cannot begin: %w", s.Name, err), o.keepLogs(nil, s.Name+"-start", logs))
+	}
+	return f, nil
+}
+
 // scenario runs the trials of one scenario on one fleet, and returns those that
 // went wrong.
 func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string) (wrong []string, err error) {
 	fmt.Printf("\n%s: %s\n", s.Name, s.About)
 	logs := filepath.Join(dir, s.Name)
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, err
-	}
-	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: logs})
+	f, err := o.start(ctx, s, logs)
 	if err != nil {
 		return nil, err
 	}
@@ -267,13 +304,13 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 				fmt.Println(" ", err)
 			}
 		}
-		if i+1 < o.trials && slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, fleet.ErrEnded) }) {
+		if i+1 < o.trials && slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, history.ErrUnsettled) }) {
 			// What follows begins with a whole cluster again.
 			old := f
 			if f = nil; old.Close() != nil {
 				return wrong, fmt.Errorf("%s: the nodes that are left cannot be ended: start again with -seed %d", name, seed+1)
 			}
-			if f, err = s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: logs}); err != nil {
+			if f, err = o.start(ctx, s, logs); err != nil {
 				return wrong, err
 			}
 		}
@@ -281,10 +318,15 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 	return wrong, nil
 }
 
-// keepLogs copies the logs of a trial to where its history is.
+// keepLogs copies the logs of a trial to where its history is. There is no fleet where
+// it did not start.
 func (o *options) keepLogs(f *fleet.Fleet, name, logs string) error {
 	kept := filepath.Join(o.out, name+"-logs")
-	if err := errors.Join(f.Keep(context.Background()), os.RemoveAll(kept), os.CopyFS(kept, os.DirFS(logs))); err != nil {
+	var err error
+	if f != nil {
+		err = f.Keep(context.Background())
+	}
+	if err := errors.Join(err, os.RemoveAll(kept), os.CopyFS(kept, os.DirFS(logs))); err != nil {
 		return fmt.Errorf("the logs of %s cannot be kept: %w", name, err)
 	}
 	return nil

@@ -164,6 +164,9 @@ func (f *Fleet) KillRedis() error {
 // Keep sees to it that the nodes' logs so far are in the fleet's directory.
 func (f *Fleet) Keep(ctx context.Context) error { return f.site.keep(ctx) }
 
+// ErrUnsettled is the error where nodes did not become one cluster in time.
+var ErrUnsettled = errors.New("the nodes did not settle")
+
 // Settled waits until the nodes given see each other and hold what they should,
 // and all of those that were not started or have ended are gone. A node that has
 // ended by itself is an error, see [Node.EndedByItself].
@@ -183,7 +186,7 @@ func (f *Fleet) SettledWithout(ctx context.Context, within time.Duration, away *
 			live = append(live, n)
 		}
 	}
-	return until(ctx, within, fmt.Sprintf("the %d nodes did not settle", len(live)), func() error {
+	err := until(ctx, within, fmt.Sprintf("all %d of them", len(live)), func() error {
 		errs := make([]error, len(live))
 		var asking sync.WaitGroup
 		for i, n := range live {
@@ -192,6 +195,10 @@ func (f *Fleet) SettledWithout(ctx context.Context, within time.Duration, away *
 		asking.Wait()
 		return errors.Join(errs...)
 	})
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnsettled, err)
 }
 
 // Close kills whatever still runs and takes the network away.

@@ -244,6 +244,8 @@ type Allows struct {
 	Full bool `json:"full,omitempty"`
 	// Unfelt: owners and heirs decide every check, while it lasts too.
 	Unfelt bool `json:"unfelt,omitempty"`
+	// Cut: links were cut, so that connections may end for that, also soon after.
+	Cut bool `json:"cut,omitempty"`
 	// Kept: no key changes hands.
 	Kept bool `json:"kept,omitempty"`
 	// Converged is how long after all was mended the nodes may need to settle; 0: it is

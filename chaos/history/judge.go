@@ -64,9 +64,9 @@ func (r *Result) What() string {
 	return strings.Join(all, "; ")
 }
 
-// ErrUnsettled is among the violations of a run after which the nodes did not become
-// one cluster again. No client saw it.
-var ErrUnsettled = errors.New("after all was mended")
+// ErrUnsettled is among the violations of a run after or in which the nodes did not become
+// one cluster again, or one of them ended by itself. No client saw it.
+var ErrUnsettled = errors.New("not one cluster again")
 
 // ErrInterrupted is among the violations of a trial that was not made to its end, of
 // which nothing else that is found, or is not, says much.
@@ -81,7 +81,10 @@ func judge(h *History, each time.Duration) *Result {
 	r.Worst, r.Most, r.Violations = h.Bounds()
 	var bad []error
 	r.Linear, bad = h.Linearizable(each)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Whole(), h.Kept(), h.Alive(), h.Used(), h.Felt(), h.Served(), h.Recovered(), h.Undisturbed(), h.Shown())
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Whole(), h.Kept(), h.Alive(), h.Used(), h.Felt(), h.Served(), h.Recovered(), h.Undisturbed())
+	if h.Unsettled == "" || h.Interrupted == "" { // else the nodes kept the fault from being made
+		r.Violations = append(r.Violations, h.Shown()...)
+	}
 	if h.Unsettled != "" {
 		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrUnsettled, h.Unsettled))
 	}

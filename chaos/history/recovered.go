@@ -2,20 +2,38 @@ package history
 
 import "fmt"
 
+// The kernel ends a connection of which nothing was confirmed for 5 s, and does not try
+// it again before if its last try was half as long ago: up to so long after a link is
+// mended. What is on its way then, within a moment of it, is lost.
+const (
+	endsWithin = Micros(5_500_000)
+	endsAtOnce = Micros(100_000)
+)
+
 // Recovered returns a check that a policy answered, or nobody, although all had settled
 // a second before: whoever answers checks at all then asks owners and heirs. It excuses
 // what something that stood still delays, and what waited for its whole deadline where
-// that may be. It returns too where the nodes needed longer to settle than they may.
+// that may be, and where links were cut what one connection after another of each two nodes
+// loses that ends for it. It returns too where the nodes needed longer to settle than they may.
 func (h *History) Recovered() (out []error) {
 	settled := h.settled()
 	if settled == 0 {
 		return nil
 	}
 	c := h.court()
+	ends, since := 0, Micros(0)
 	for i := range c.Ops {
 		o := &c.Ops[i]
 		if o.Call < settled+afterFault || !c.undecided(o) {
 			continue
+		}
+		if h.Allows.Cut && o.Call < settled+endsWithin {
+			if ends == 0 || o.Call > since+endsAtOnce {
+				ends, since = ends+1, o.Call
+			}
+			if ends <= h.Nodes*(h.Nodes-1)/2 {
+				continue
+			}
 		}
 		out = append(out, fmt.Errorf("a check of %s at node %d was %s %s %v after all had settled, and nothing stood still",
 			o.Rule, o.Node, o.Outcome, o.Source, (o.Call-settled).Duration()))

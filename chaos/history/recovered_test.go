@@ -56,6 +56,27 @@ func TestRecovered(t *testing.T) {
 	if p.Allows.Raised = false; !strings.Contains(found(p.Recovered()), late) {
 		t.Errorf("found %q, and no copies were late", p.Recovered())
 	}
+	cut := func(ends ...Micros) string { // each moment loses two checks
+		p := later(second, planted(once()))
+		p.Allows.Cut = true
+		for _, at := range ends {
+			p.now = at
+			p.answers(1, "closed", Denied, "fallback_closed", "").wait(90*ms).answers(1, "closed", Denied, "fallback_closed", "")
+		}
+		return found(p.Recovered())
+	}
+	for _, row := range []struct {
+		ends []Micros
+		want string
+	}{
+		{[]Micros{4100 * ms, 5 * second, 8 * second}, ""}, // of three nodes each two have a connection
+		{[]Micros{4100 * ms, 5 * second, 6 * second, 8 * second}, "5s after all had settled"},
+		{[]Micros{8600 * ms}, "5.6s after all had settled"},
+	} {
+		if got := cut(row.ends...); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+			t.Errorf("links were cut, and checks lost at %v: found %q, want %q", row.ends, got, row.want)
+		}
+	}
 	p = of(4100*ms, Denied, "fallback_closed")
 	if p.Faults[0].Settled = 0; found(p.Recovered()) != "" {
 		t.Errorf("found %q, but they never settled", p.Recovered())

@@ -23,8 +23,15 @@ type Report struct {
 	Left []Left
 	// Soak is what one node needed over time, where one was soaked.
 	Soak []Sample
-	rows []*row
+	// Ended is why the run was not made to its end, empty if it was, and Missed are the
+	// scenarios that were not, or not wholly, tried then.
+	Ended  string
+	Missed []string
+	rows   []*row
 }
+
+// Empty tells that there is nothing to report.
+func (r *Report) Empty() bool { return len(r.rows) == 0 && len(r.Soak) == 0 && r.Ended == "" }
 
 // Left is scenarios that were left out for one reason.
 type Left struct {
@@ -70,6 +77,7 @@ type trial struct {
 	useJudged                   bool
 	worst                       []history.Worst
 	keys, undecided, violations int
+	wrong                       []string // the first of the violations
 	stalled                     bool
 }
 
@@ -86,6 +94,9 @@ func (r *Report) Add(name, about string, of *history.Result) {
 		violations: len(of.Violations), stalled: of.Stood(),
 	}
 	t.used, t.useJudged = of.LeastUsed()
+	for _, v := range of.Violations[:min(mostTold, len(of.Violations))] {
+		t.wrong = append(t.wrong, v.Error())
+	}
 	t.over, t.may = of.Over()
 	if w.shown == nil || t.violations > 0 {
 		w.shown = of
@@ -123,25 +134,20 @@ func toFile(name string, write func(io.Writer) error) error {
 func (r *Report) page(to io.Writer, pictures string) error {
 	p := &printer{to: to}
 	p.f("# %s\n\n%s\n\n", r.Title, r.About)
-	trials, bad, stalled := 0, 0, 0
-	for _, w := range r.rows {
-		for _, t := range w.trials {
-			trials++
-			if t.violations > 0 {
-				bad++
-			}
-			if t.stalled {
-				stalled++
-			}
-		}
+	if r.Ended != "" {
+		p.f("**The run was not made to its end**: %s.\n\n", oneLine(r.Ended))
 	}
-	p.f("%d trials, %d in which a promise was broken. In %d the machine or a node had no processor time for 50 ms or more:\nwhat was slow then says little of the nodes.\n\n", trials, bad, stalled)
+	if len(r.Missed) > 0 {
+		p.f("Not, or not wholly, tried: %s.\n\n", strings.Join(r.Missed, ", "))
+	}
+	r.sums(p)
 	for _, l := range r.Left {
 		p.f("Left out, since %s: %s.\n\n", l.Why, strings.Join(l.Names, ", "))
 	}
 	if len(r.rows) > 0 {
 		r.table(p)
 	}
+	r.broken(p)
 	r.soak(p)
 	for _, w := range r.rows {
 		p.f("## %s\n\n%s. Drawn is seed %d: %s.\n\n![%s](%s/%s.svg)\n\n", w.name, w.about, w.shown.Seed, w.shown.What(), w.name, pictures, w.name)
@@ -150,10 +156,71 @@ func (r *Report) page(to io.Writer, pictures string) error {
 	return p.err
 }
 
+// sums writes what the trials came to, and how much they can tell.
+func (r *Report) sums(p *printer) {
+	var trials, bad, stalled, mostly, keys, undecided int
+	for _, w := range r.rows {
+		for i := range w.trials {
+			t := &w.trials[i]
+			trials++
+			keys += t.keys
+			undecided += t.undecided
+			if t.violations > 0 {
+				bad++
+			}
+			if t.stalled {
+				stalled++
+			}
+			if t.figures.Excused > 50 {
+				mostly++
+			}
+		}
+	}
+	p.f("%d trials, %d in which a promise was broken. In %d the machine or a node had no processor time for 50 ms or more,\nwhat was slow then is excused; in %d of them "+
+		"that is more than half of the time, and they show little but bounds.\nThe checks of %d keys have an order that one counter could have decided in", trials, bad, stalled, mostly, keys)
+	if undecided > 0 {
+		p.f("; those of %d others were too many to tell", undecided)
+	}
+	p.f(".\n\n")
+}
+
+// mostTold is how many broken promises of one trial are written out.
+const mostTold = 8
+
+// broken writes what was, with the names of the histories.
+func (r *Report) broken(p *printer) {
+	first := true
+	for _, w := range r.rows {
+		for i := range w.trials {
+			t := &w.trials[i]
+			if t.violations == 0 {
+				continue
+			}
+			if first {
+				p.f("## What was broken\n\nThe histories and logs are beside this page, by these names.\n\n")
+				first = false
+			}
+			p.f("- `%s-%d`\n", w.name, t.seed)
+			for _, v := range t.wrong {
+				p.f("  - %s\n", oneLine(v))
+			}
+			if n := t.violations - len(t.wrong); n > 0 {
+				p.f("  - and %d more, which `-judge` tells\n", n)
+			}
+		}
+	}
+	if !first {
+		p.f("\n")
+	}
+}
+
+// oneLine makes a line of a text of several.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 // table writes a line for each scenario.
 func (r *Report) table(p *printer) {
-	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | felt | recovered | converged | used | checks |\n")
-	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | felt | recovered | converged | used | excused | checks |\n")
+	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, w := range r.rows {
 		w.line(p)
 	}
@@ -182,7 +249,8 @@ take. *Felt*: until when after the fault's beginning a check at a node that it d
 *Recovered* and *converged*: until when after the fault's end any check had, and until all nodes saw each other and held
 what they should. *Used*: what was admitted while nothing was broken, of what one counter of each key would have admitted
 of the same checks, of the rule where that is least, and in how many trials enough was asked for to tell of half of the
-rules, if not in all; "-" if in none. Each is the worst of the trials, the counts are the sums.
+rules, if not in all; "-" if in none. *Excused*: the part of the time in which less is held against the nodes, since
+they or the machine stood still, in the trial where it is most. Each is the worst of the trials, the counts are the sums.
 `
 
 // line writes the scenario's line of the table.
@@ -199,6 +267,7 @@ func (w *row) line(p *printer) {
 		sum.Felt = max(sum.Felt, t.figures.Felt)
 		sum.Recovered = max(sum.Recovered, t.figures.Recovered)
 		sum.Converged = max(sum.Converged, t.figures.Converged)
+		sum.Excused = max(sum.Excused, t.figures.Excused)
 		if t.useJudged {
 			used = min(used, t.used)
 			judged++
@@ -217,8 +286,8 @@ func (w *row) line(p *printer) {
 	case judged > 0:
 		of = fmt.Sprintf("%d %% in %d", used, judged)
 	}
-	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %s | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
-		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), of, sum.Asked)
+	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %s | %d %% | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
+		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), of, sum.Excused, sum.Asked)
 }
 
 // worst writes, for each rule, the key that came nearest to its bound.

@@ -61,7 +61,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3 trials, 0 in which a promise was broken",
-		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | - | 186 |",
+		"| [kill](#kill) | 3 | 0 | 1 | 1 | 0 | 3 | 0 | 0s | 1.1s | 700ms | - | 0 % | 186 |",
 		"| r | 21 | 20 | 21 | 1 |",
 		"![kill](chaos/kill.svg)",
 		"Left out, since there is no switch: loss, delay.",
@@ -117,7 +117,7 @@ func TestUsed(t *testing.T) {
 		if err := r.page(&b, "chaos"); err != nil {
 			t.Fatal(err)
 		}
-		if want := "| 700ms |" + row.want + "| 124 |"; !strings.Contains(b.String(), want) {
+		if want := "| 700ms |" + row.want + "| 0 % | 124 |"; !strings.Contains(b.String(), want) {
 			t.Errorf("%+v: there is no %q in\n%s", row.used, want, b.String())
 		}
 	}

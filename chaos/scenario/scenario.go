@@ -73,6 +73,7 @@ type stage struct {
 	mu      sync.Mutex
 	parts   []history.Fault // of a mix, as they happened
 	watches []*watch        // of links that are to be healed
+	cut     bool            // something was kept from arriving
 }
 
 // The bounds of the promises, in multiples of what a key admits.
@@ -157,16 +158,21 @@ func (s *stage) eachLink(f func(from, to int)) {
 // set breaks links, as f says of each direction, and watches what they do.
 func (s *stage) set(ctx context.Context, each bool, f func(from, to int) (netlab.Link, bool)) (*watch, error) {
 	var err error
+	cut := false
 	set := make(map[[2]int]netlab.Link)
 	s.eachLink(func(from, to int) {
 		if l, ok := f(from, to); ok {
 			set[[2]int{from, to}] = l
+			cut = cut || l.Cut || l.Loss > 0 || len(l.Blocked) > 0
 			err = errors.Join(err, s.Set(ctx, from, to, l))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	s.cut = s.cut || cut
+	s.mu.Unlock()
 	return s.watch(ctx, set, each)
 }
 

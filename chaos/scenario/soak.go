@@ -25,10 +25,15 @@ func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, 
 	var samples []report.Sample
 	for began := time.Now(); time.Since(began) < span; seed++ {
 		r, err := s.Try(ctx, f, seed)
+		if r != nil {
+			each(r) // as far as it came
+		}
 		if err != nil {
 			return samples, err
 		}
-		each(r)
+		if slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, history.ErrUnsettled) }) {
+			return samples, errors.New("the nodes are no cluster any more: the soak cannot go on")
+		}
 		m, err := f.Nodes()[soakedNode].Metrics(ctx)
 		if err != nil {
 			return samples, fmt.Errorf("the node says nothing of itself: %w", err)

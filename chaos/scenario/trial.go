@@ -43,7 +43,9 @@ func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, err
 }
 
 // Try breaks a fleet once, as the seed says, and judges what clients saw. An
-// error says that the trial itself could not be made.
+// error says that the trial itself could not be made. Nodes that do not become one
+// cluster, or end by themselves, break a promise: a result that says so is of a fleet
+// that is of no more use.
 func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*history.Result, error) {
 	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules(), clock: s.Clock}
 	broken := s.make(st)
@@ -102,6 +104,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		return fleet.Wait(ctx, tail)
 	}()
 	l.Stop(h)
+	h.Allows.Cut = st.cut
 	st.noted(h)            // after the last check: who is still down then was so for all of them
 	if len(st.parts) > 0 { // the last of a mix is followed by peace
 		last := &st.parts[len(st.parts)-1]
@@ -113,6 +116,10 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	}
 	if err != nil {
 		h.Interrupted = err.Error()
+	}
+	if errors.Is(err, fleet.ErrUnsettled) || errors.Is(err, fleet.ErrEnded) {
+		// So it was in the middle: the nodes' doing, and no fault of the trial.
+		h.Unsettled, unsettled, err = err.Error(), err, nil
 	}
 	r := history.Judge(h)
 	for i, v := range r.Violations {
