@@ -41,6 +41,12 @@ func main() {
 	flag.StringVar(&r.out, "out", "", "with -real: a directory for the histories that show something; empty: none is kept")
 	flag.Parse()
 	r.only = *only
+	given := make(map[string]bool)
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if err := check(flag.Args(), given, *seeds, &r); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	try := func(ctx context.Context) error { return run(ctx, *only, *seeds) }
 	if *onReal {
 		try = r.run
@@ -57,6 +63,28 @@ func main() {
 	}
 }
 
+// check returns what is wrong with the flags, so that no run does other or less than
+// was asked for.
+func check(args []string, given map[string]bool, seeds int, r *reality) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is no flag: name protections by -only", args[0])
+	}
+	for _, name := range []string{"trials", "scenarios", "seed", "out"} {
+		if given[name] && !given["real"] {
+			return fmt.Errorf("-%s is of real processes: give -real too", name)
+		}
+	}
+	switch {
+	case given["seeds"] && given["real"]:
+		return errors.New("-seeds is of simulated runs: with -real give -seed and -trials")
+	case seeds < 1:
+		return fmt.Errorf("%d seeds show nothing: -seeds is 1 at least", seeds)
+	case r.trials < 0:
+		return fmt.Errorf("-trials is 1 at least, or 0 for as many as one needs: %d is given", r.trials)
+	}
+	return nil
+}
+
 func run(ctx context.Context, only string, seeds int) (err error) {
 	dir, err := tool.NewDir()
 	if err != nil {
@@ -65,11 +93,15 @@ func run(ctx context.Context, only string, seeds int) (err error) {
 	defer func() { err = errors.Join(err, dir.Remove()) }()
 	var survived []string
 	tried := 0
+	sound := make(map[test]bool) // tests that the program as it is passes
 	for _, m := range mutations() {
 		if !strings.Contains(m.name, only) {
 			continue
 		}
 		tried++
+		if err := passes(ctx, dir, m, seeds, sound); err != nil {
+			return err
+		}
 		caught, err := try(ctx, dir, m, seeds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
@@ -88,6 +120,24 @@ func run(ctx context.Context, only string, seeds int) (err error) {
 	}
 	return nil
 }
+
+// passes returns an error where the program as it is does not pass the test of a
+// mutation: whatever fails then says nothing of the protection.
+func passes(ctx context.Context, dir *tool.Dir, m mutation, seeds int, sound map[test]bool) error {
+	of := test{m.pkg, m.test}
+	if sound[of] {
+		return nil
+	}
+	wrong, err := try(ctx, dir, mutation{pkg: m.pkg, test: m.test}, seeds)
+	if err == nil && wrong != "" {
+		err = fmt.Errorf("the program as it is does not pass: %s", wrong)
+	}
+	sound[of] = err == nil
+	return err
+}
+
+// test is what a mutation is tried with.
+type test struct{ pkg, name string }
 
 // try builds and runs the test with the protection taken out; it returns what
 // noticed, or "".

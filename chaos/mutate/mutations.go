@@ -136,6 +136,9 @@ func ofChecks() []mutation {
 		{name: "a minority forgets nobody", pkg: "./cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
+		{name: "patience after standing still", pkg: "./cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
+			{"cluster/owner.go", "t.now-since < easeFor && int32(own.heard-ping) <= 0 {", "t.now < since && int32(own.heard-ping) <= 0 {"},
+		}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
 			{"cluster/decide.go", "	if !v.minority() {\n", "	if v != nil {\n"},
 		}},

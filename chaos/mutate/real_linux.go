@@ -28,6 +28,10 @@ const (
 
 // run tries the protections on real processes.
 func (r *reality) run(ctx context.Context) (err error) {
+	wanted, err := r.wanted()
+	if err != nil {
+		return err
+	}
 	if err := netlab.Usable(); err != nil {
 		return fmt.Errorf("real processes need namespaces: %w", err)
 	}
@@ -44,10 +48,6 @@ func (r *reality) run(ctx context.Context) (err error) {
 	}
 	b := &bench{reality: r, scratch: scratch, dir: scratch.Path, whole: make(map[string]error), sound: filepath.Join(scratch.Path, "node")}
 	if err := b.build(ctx, b.sound); err != nil {
-		return err
-	}
-	wanted, err := regexp.Compile(r.only)
-	if err != nil {
 		return err
 	}
 	var survived, left []string
@@ -79,6 +79,24 @@ func (r *reality) run(ctx context.Context) (err error) {
 		err = errors.Join(err, fmt.Errorf("the program as it is does not pass %s", strings.Join(b.flawed, "; ")))
 	}
 	return err
+}
+
+// wanted returns which protections are to be tried, of which there must be one, and
+// looks whether the scenarios exist.
+func (r *reality) wanted() (*regexp.Regexp, error) {
+	wanted, err := regexp.Compile(r.only)
+	if err != nil {
+		return nil, fmt.Errorf("-only is a regular expression with -real: %w", err)
+	}
+	if !slices.ContainsFunc(mutations(), func(m mutation) bool { return wanted.MatchString(m.name) }) {
+		return nil, fmt.Errorf("no protection has a name that %q matches", r.only)
+	}
+	for _, name := range strings.Split(r.scenarios, ",") {
+		if r.scenarios != "" && !slices.ContainsFunc(scenario.All(), func(s scenario.Scenario) bool { return s.Name == name }) {
+			return nil, fmt.Errorf("there is no scenario %q", name)
+		}
+	}
+	return wanted, nil
 }
 
 // bench is where builds are tried.

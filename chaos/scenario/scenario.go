@@ -73,7 +73,7 @@ type stage struct {
 	mu      sync.Mutex
 	parts   []history.Fault // of a mix, as they happened
 	watches []*watch        // of links that are to be healed
-	cut     bool            // something was kept from arriving
+	severed bool            // something was kept from arriving
 }
 
 // The bounds of the promises, in multiples of what a key admits.
@@ -171,7 +171,7 @@ func (s *stage) set(ctx context.Context, each bool, f func(from, to int) (netlab
 		return nil, err
 	}
 	s.mu.Lock()
-	s.cut = s.cut || cut
+	s.severed = s.severed || cut
 	s.mu.Unlock()
 	return s.watch(ctx, set, each)
 }

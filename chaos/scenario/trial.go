@@ -104,7 +104,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		return fleet.Wait(ctx, tail)
 	}()
 	l.Stop(h)
-	h.Allows.Cut = st.cut
+	h.Allows.Cut = st.severed
 	st.noted(h)            // after the last check: who is still down then was so for all of them
 	if len(st.parts) > 0 { // the last of a mix is followed by peace
 		last := &st.parts[len(st.parts)-1]
