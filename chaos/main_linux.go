@@ -132,12 +132,8 @@ func (o *options) writable() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// summary writes the report of what was tried, unless that is nothing: what a run
-// before it reported stays.
-func (o *options) summary(ended error) error {
-	if o.report.Empty() && ended != nil {
-		return nil
-	}
+// summary writes the report of what was tried.
+func (o *options) summary() error {
 	o.report.Title = "Chaos: the promises on real processes"
 	o.report.About = fmt.Sprintf("Made by `%s` with %s on %s/%s, %d processors, %s.", strings.Join(append([]string{"go run ./chaos"}, os.Args[1:]...), " "),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
@@ -166,7 +162,11 @@ func (o *options) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	defer func() { err = errors.Join(err, o.summary(err)) }()
+	defer func() {
+		if err == nil || !o.report.Empty() { // else what a run before it reported stays
+			err = errors.Join(err, o.summary())
+		}
+	}()
 	if o.soak > 0 {
 		return o.soaks(ctx, scratch.Path)
 	}

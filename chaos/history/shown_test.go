@@ -101,3 +101,22 @@ func TestCameBack(t *testing.T) {
 		}
 	}
 }
+
+// TestUnsettledInTheMiddle: where the nodes kept a fault from being made, it is they who
+// are wrong, and not who should have made it.
+func TestUnsettledInTheMiddle(t *testing.T) {
+	p := planted(once())
+	p.Doubts = []string{"nobody was cut off"}
+	if got := found(Judge(&p.History).Violations); !strings.Contains(got, ErrUnshown.Error()) {
+		t.Fatalf("found %q", got)
+	}
+	p.Unsettled, p.Interrupted = "the nodes did not settle", "the nodes did not settle"
+	got := found(Judge(&p.History).Violations)
+	if !strings.Contains(got, ErrUnsettled.Error()) || !strings.Contains(got, ErrInterrupted.Error()) || strings.Contains(got, ErrUnshown.Error()) {
+		t.Errorf("found %q", got)
+	}
+	p.Interrupted = "" // the fault was made, and they did not settle after it
+	if got := found(Judge(&p.History).Violations); !strings.Contains(got, ErrUnshown.Error()) {
+		t.Errorf("found %q", got)
+	}
+}

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -93,6 +94,44 @@ func TestReport(t *testing.T) {
 	}
 	if !strings.Contains(said.String(), "kill -9 <node-1>") {
 		t.Errorf("the picture does not say what was broken: %q", said.String())
+	}
+}
+
+// TestReportOfWhatWentWrong: the page of a run that ended early, or in which a promise was
+// broken, says so, which, and where to look.
+func TestReportOfWhatWentWrong(t *testing.T) {
+	var r Report
+	if !r.Empty() {
+		t.Error("a report of nothing is not empty")
+	}
+	of := result(7)
+	for i := range mostTold + 2 {
+		of.Violations = append(of.Violations, fmt.Errorf("promise %d\n  was broken", i))
+	}
+	of.Figures.Excused = 60
+	of.Linear.Keys, of.Linear.Undecided = 5, 2
+	r.Add("kill", "one node is killed", of)
+	r.Ended, r.Missed = "interrupted:\nby hand", []string{"split", "mix"}
+	if r.Empty() {
+		t.Error("the report is empty")
+	}
+	var b strings.Builder
+	if err := r.page(&b, "chaos"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"**The run was not made to its end**: interrupted: by hand.",
+		"Not, or not wholly, tried: split, mix.",
+		"1 trials, 1 in which a promise was broken.",
+		"in 1 of them that is more than half of the time",
+		"of 5 keys have an order that one counter could have decided in; those of 2 others were too many to tell.",
+		"- `kill-7`\n  - promise 0 was broken\n",
+		"  - promise 7 was broken\n  - and 2 more,",
+		"| 60 % |",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, b.String())
+		}
 	}
 }
 
