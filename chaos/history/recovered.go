@@ -65,7 +65,30 @@ func (h *History) Undisturbed() []error {
 	return nil
 }
 
+// Where so many checks at two nodes or more are decided so late, the processors have too much to
+// do, and another may come to its deadline.
+const (
+	busyChecks = 3
+	busyAfter  = deadline / 4
+)
+
+// busy tells that a check waited for its whole deadline while others, at two nodes or more,
+// were decided late too.
+func (c *court) busy(o *Op) bool {
+	if o.Return-o.Call < deadline {
+		return false
+	}
+	late, at := 0, make(map[int]bool)
+	for i := range c.Ops {
+		if by := &c.Ops[i]; by.Counted() && by.Return-by.Call >= busyAfter && by.Return >= o.Call && by.Call <= o.Return {
+			late++
+			at[by.Node] = true
+		}
+	}
+	return late >= busyChecks && len(at) > 1
+}
+
 // undecided tells that no owner or heir decided a check that they should have.
 func (c *court) undecided(o *Op) bool {
-	return (o.ByPolicy() && !c.outwaited(o) || o.Outcome == Unknown && !c.down(o)) && !c.stalled(o.Call, o.Return)
+	return (o.ByPolicy() && !c.outwaited(o) && !c.busy(o) || o.Outcome == Unknown && !c.down(o)) && !c.stalled(o.Call, o.Return)
 }

@@ -56,6 +56,30 @@ func TestRecovered(t *testing.T) {
 	if p.Allows.Raised = false; !strings.Contains(found(p.Recovered()), late) {
 		t.Errorf("found %q, and no copies were late", p.Recovered())
 	}
+	busy := func(late Micros, nodes ...int) string {
+		p := later(second, planted(once()))
+		p.wait(4100 * ms)
+		for _, n := range nodes {
+			p.Ops = append(p.Ops, Op{Node: n, Call: p.now, Return: p.now + late, Rule: "closed", Outcome: Denied, Source: SourceOwner, Keys: []string{"j"}, Owners: []string{"a"}})
+		}
+		p.answers(1, "closed", Denied, "fallback_closed", "")
+		p.Ops[len(p.Ops)-1].Return += deadline
+		return found(p.Recovered())
+	}
+	for _, row := range []struct {
+		late  Micros
+		nodes []int
+		want  string
+	}{
+		{75 * ms, []int{0, 0, 1}, ""},
+		{74 * ms, []int{0, 0, 1}, late},
+		{75 * ms, []int{0, 1}, late},
+		{75 * ms, []int{1, 1, 1}, late},
+	} {
+		if got := busy(row.late, row.nodes...); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+			t.Errorf("others took %v at nodes %v: found %q, want %q", row.late.Duration(), row.nodes, got, row.want)
+		}
+	}
 	cut := func(ends ...Micros) string { // each moment loses two checks
 		p := later(second, planted(once()))
 		p.Allows.Cut = true
