@@ -293,7 +293,7 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 		}
 		tell(r)
 		o.report.Add(s.Name, s.About, r)
-		if o.keep || len(r.Violations) > 0 {
+		if o.keep || r.Void != "" || len(r.Violations) > 0 {
 			if err := o.write(name, r); err != nil {
 				return wrong, err
 			}
@@ -304,7 +304,7 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 				fmt.Println(" ", err)
 			}
 		}
-		if i+1 < o.trials && slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, history.ErrUnsettled) }) {
+		if i+1 < o.trials && scenario.Spent(r) {
 			// What follows begins with a whole cluster again.
 			old := f
 			if f = nil; old.Close() != nil {
@@ -364,6 +364,9 @@ func tell(r *history.Result) {
 		fmt.Printf("; %d %% of the time excused", f.Excused)
 	}
 	fmt.Println()
+	if r.Void != "" {
+		fmt.Println("  VOID:", r.Void)
+	}
 	for _, v := range r.Violations {
 		fmt.Println("  WRONG:", v)
 	}

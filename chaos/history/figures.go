@@ -50,15 +50,18 @@ func (h *History) Figures() Figures {
 }
 
 // excused is the part of the time, in percent, in which something stood still, or had.
-func (h *History) excused() int {
-	span, at := Micros(0), Micros(0)
+func (h *History) excused() int { return h.stoodSince(0) }
+
+// stoodSince is the same of the time from then on.
+func (h *History) stoodSince(from Micros) int {
+	span, at := Micros(0), max(0, from)
 	for _, t := range h.stood() {
 		if until := min(t.Until, h.End); until > max(t.From, at) {
 			span += until - max(t.From, at)
 			at = until
 		}
 	}
-	return int(100 * span / max(h.End, 1))
+	return int(100 * span / max(h.End-max(0, from), 1))
 }
 
 // feel attributes a check that was not decided to the latest fault before it.

@@ -192,6 +192,9 @@ type History struct {
 	Late   []Late `json:"late,omitempty"`
 	// Unsettled is why the nodes did not become one cluster again, empty if they did.
 	Unsettled string `json:"unsettled,omitempty"`
+	// Waited is for how long, until the end or shortly before, nodes were waited for that did
+	// not settle; 0 where they did, or one ended by itself.
+	Waited Micros `json:"waited,omitempty"`
 	// Interrupted is why the trial was not made to its end, empty if it was.
 	Interrupted string `json:"interrupted,omitempty"`
 	Ops         []Op   `json:"-"`

@@ -27,6 +27,9 @@ type Result struct {
 	Uses []Used
 	// Violations are promises that were broken.
 	Violations []error
+	// Void is why the trial shows little, empty if it does not: the nodes did not settle, and
+	// the machine gave them no time to.
+	Void string
 }
 
 // Over is the most that any key was admitted by owners and heirs beyond what it
@@ -72,6 +75,10 @@ var ErrUnsettled = errors.New("not one cluster again")
 // which nothing else that is found, or is not, says much.
 var ErrInterrupted = errors.New("the trial was not made to its end")
 
+// mostlyStood is for which part of a time, in percent, something stood still where nodes that
+// did not settle in it are not to blame.
+const mostlyStood = 90
+
 // Judge draws the conclusions from a history.
 func Judge(h *History) *Result { return judge(h, linearEach) }
 
@@ -84,6 +91,10 @@ func judge(h *History, each time.Duration) *Result {
 	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.Owed(), h.Whole(), h.Kept(), h.Alive(), h.Used(), h.Felt(), h.Served(), h.Recovered(), h.Undisturbed())
 	if h.Unsettled == "" || h.Interrupted == "" { // else the nodes kept the fault from being made
 		r.Violations = append(r.Violations, h.Shown()...)
+	}
+	if stood := h.stoodSince(h.End - h.Waited); h.Unsettled != "" && h.Waited > 0 && stood >= mostlyStood {
+		r.Void = fmt.Sprintf("%s, and for %d %% of that time the machine or a node stood still, or just had", h.Unsettled, stood)
+		return r
 	}
 	if h.Unsettled != "" {
 		r.Violations = append(r.Violations, fmt.Errorf("%w: %s", ErrUnsettled, h.Unsettled))

@@ -102,6 +102,31 @@ func TestCameBack(t *testing.T) {
 	}
 }
 
+// TestVoid: nodes that do not settle are not to blame where something stood still for nearly
+// all of the time that they had; a node that ended by itself is.
+func TestVoid(t *testing.T) {
+	of := func(waited, stood Micros) *Result {
+		p := planted(once())
+		p.Unsettled, p.Interrupted, p.Waited, p.End = "they did not settle", "they did not settle", waited, 100*second
+		p.Stalls = []Span{{p.End - stood, p.End}}
+		return Judge(&p.History)
+	}
+	for _, row := range []struct {
+		waited, stood Micros
+		void          bool
+	}{
+		{40 * second, 38 * second, true},
+		{40 * second, 30 * second, false},
+		{0, 90 * second, false},
+	} {
+		r := of(row.waited, row.stood)
+		wrong := found(r.Violations)
+		if (r.Void != "") != row.void || strings.Contains(wrong, ErrUnsettled.Error()) == row.void || strings.Contains(wrong, ErrInterrupted.Error()) == row.void {
+			t.Errorf("waited %v, stood still for %v: void %q, found %q", row.waited.Duration(), row.stood.Duration(), r.Void, wrong)
+		}
+	}
+}
+
 // TestUnsettledInTheMiddle: where the nodes kept a fault from being made, it is they who
 // are wrong, and not who should have made it.
 func TestUnsettledInTheMiddle(t *testing.T) {

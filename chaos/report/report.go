@@ -78,6 +78,7 @@ type trial struct {
 	worst                       []history.Worst
 	keys, undecided, violations int
 	wrong                       []string // the first of the violations
+	void                        string
 	stalled                     bool
 }
 
@@ -97,6 +98,7 @@ func (r *Report) Add(name, about string, of *history.Result) {
 	for _, v := range of.Violations[:min(mostTold, len(of.Violations))] {
 		t.wrong = append(t.wrong, v.Error())
 	}
+	t.void = of.Void
 	t.over, t.may = of.Over()
 	if w.shown == nil || t.violations > 0 {
 		w.shown = of
@@ -182,6 +184,13 @@ func (r *Report) sums(p *printer) {
 		p.f("; those of %d others were too many to tell", undecided)
 	}
 	p.f(".\n\n")
+	for _, w := range r.rows {
+		for i := range w.trials {
+			if t := &w.trials[i]; t.void != "" {
+				p.f("Void is `%s-%d`, of which little is shown: %s.\n\n", w.name, t.seed, oneLine(t.void))
+			}
+		}
+	}
 }
 
 // mostTold is how many broken promises of one trial are written out.

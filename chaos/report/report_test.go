@@ -108,7 +108,7 @@ func TestReportOfWhatWentWrong(t *testing.T) {
 	for i := range mostTold + 2 {
 		of.Violations = append(of.Violations, fmt.Errorf("promise %d\n  was broken", i))
 	}
-	of.Figures.Excused = 60
+	of.Figures.Excused, of.Void = 60, "it did not\nsettle"
 	of.Linear.Keys, of.Linear.Undecided = 5, 2
 	r.Add("kill", "one node is killed", of)
 	r.Ended, r.Missed = "interrupted:\nby hand", []string{"split", "mix"}
@@ -128,6 +128,7 @@ func TestReportOfWhatWentWrong(t *testing.T) {
 		"- `kill-7`\n  - promise 0 was broken\n",
 		"  - promise 7 was broken\n  - and 2 more,",
 		"| 60 % |",
+		"Void is `kill-7`, of which little is shown: it did not settle.",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, b.String())

@@ -31,7 +31,7 @@ func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, 
 		if err != nil {
 			return samples, err
 		}
-		if slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, history.ErrUnsettled) }) {
+		if Spent(r) {
 			return samples, errors.New("the nodes are no cluster any more: the soak cannot go on")
 		}
 		m, err := f.Nodes()[soakedNode].Metrics(ctx)

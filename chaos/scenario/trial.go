@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
@@ -44,8 +45,8 @@ func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, err
 
 // Try breaks a fleet once, as the seed says, and judges what clients saw. An
 // error says that the trial itself could not be made. Nodes that do not become one
-// cluster, or end by themselves, break a promise: a result that says so is of a fleet
-// that is of no more use.
+// cluster, or end by themselves, break a promise, or the trial is void: then the fleet
+// is of no more use.
 func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*history.Result, error) {
 	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules(), clock: s.Clock}
 	broken := s.make(st)
@@ -121,6 +122,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		// So it was in the middle: the nodes' doing, and no fault of the trial.
 		h.Unsettled, unsettled, err = err.Error(), err, nil
 	}
+	if errors.Is(unsettled, fleet.ErrUnsettled) {
+		h.Waited = history.Micros(settleWithin.Microseconds())
+	}
 	r := history.Judge(h)
 	for i, v := range r.Violations {
 		if errors.Is(v, history.ErrUnsettled) { // with what is behind its text
@@ -128,6 +132,11 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		}
 	}
 	return r, err
+}
+
+// Spent tells that the fleet of a trial is of no more use: its nodes are not one cluster.
+func Spent(r *history.Result) bool {
+	return r.Void != "" || slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, history.ErrUnsettled) })
 }
 
 // noted puts into a history what the fleet remembers of what was done to it.
