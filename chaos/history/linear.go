@@ -19,6 +19,7 @@ type step struct {
 	rule Rule
 	add  int // of uncertain: how many units may have been counted
 	cost int // of a takeover: how many units may be forgotten
+	owed int // of a denial: how many units are owed before it
 }
 
 type stepKind int
@@ -48,7 +49,7 @@ func counter(forgets int) porcupine.Model {
 				}
 				return true, counts{c.lo + 1, min(c.hi, limit-1) + 1, c.left}
 			case denied:
-				if c.hi < limit {
+				if c.hi < s.owed {
 					return false, c
 				}
 				// What may have been counted may be taken back: an owner withholds what
@@ -86,7 +87,8 @@ type Linear struct {
 // forget all. What was never answered, or answered by a policy, may have been
 // counted, from its call on; so may a check that was answered during a takeover
 // have been counted once more. A denial when a fault begins or ends may be owed to
-// an admission that is withheld then, and taken back. Where the run allows more than one
+// an admission that is withheld then, and taken back; and where a side may be too small for
+// the whole limit, only its share is owed. Where the run allows more than one
 // counter of a key, because a split has two, this is not asked.
 func (h *History) Linearizable(each time.Duration) (Linear, []error) {
 	var found Linear
@@ -144,11 +146,11 @@ func (c *court) operations(r *Rule, key string, ops []Op) (out []porcupine.Opera
 			add(step{kind: uncertain, add: 1}, o.Call, o.Call)
 		}
 		if o.Counted() && (o.Outcome == Allowed || !c.near(o)) {
-			kind := denied
+			s := step{kind: denied, owed: c.least(r, o)}
 			if o.Outcome == Allowed {
-				kind = allowed
+				s.kind = allowed
 			}
-			add(step{kind: kind}, o.Call, o.Return)
+			add(s, o.Call, o.Return)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })

@@ -170,3 +170,26 @@ func TestExcused(t *testing.T) {
 		t.Errorf("%d %%, want 23", got)
 	}
 }
+
+// TestLinearizableInAMinority: who is left alone by two faults at once decides with its share
+// of the limit, and once all is well again with the whole.
+func TestLinearizableInAMinority(t *testing.T) {
+	for _, row := range []struct {
+		share, faults int
+		wrong         bool
+	}{
+		{5, 2, false}, // of 20, of three nodes and one that may be joining
+		{4, 2, true},
+		{5, 1, true},
+	} {
+		p := planted(Allows{Closed: 1, Local: 1, Open: 1})
+		p.Faults = nil
+		for range row.faults {
+			p.Faults = append(p.Faults, Fault{At: 0, Until: 5 * second, Settled: 5 * second, Nodes: []int{1}})
+		}
+		p.wait(2500*ms).allowed(row.share, "once", "a").denied(2, "a").wait(6*second).allowed(20-row.share, "once", "a").denied(1, "a")
+		if _, got := p.Linearizable(second.Duration()); (len(got) > 0) != row.wrong {
+			t.Errorf("denied after %d of 20 in %d faults: found %v", row.share, row.faults, got)
+		}
+	}
+}
