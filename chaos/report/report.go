@@ -179,9 +179,9 @@ func (r *Report) sums(p *printer) {
 		}
 	}
 	p.f("%d trials, %d in which a promise was broken. In %d the machine or a node had no processor time for 50 ms or more,\nwhat was slow then is excused; in %d of them "+
-		"that is more than half of the time, and they show little but bounds.\nThe checks of %d keys have an order that one counter could have decided in", trials, bad, stalled, mostly, keys)
+		"that is more than half of the time, and they show little but bounds.\nAn order in which one counter could have decided them was looked for of the checks of %d keys", trials, bad, stalled, mostly, keys)
 	if undecided > 0 {
-		p.f("; those of %d others were too many to tell", undecided)
+		p.f("; of %d that took too long to tell", undecided)
 	}
 	p.f(".\n\n")
 	for _, w := range r.rows {

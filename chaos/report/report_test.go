@@ -124,7 +124,7 @@ func TestReportOfWhatWentWrong(t *testing.T) {
 		"Not, or not wholly, tried: split, mix.",
 		"1 trials, 1 in which a promise was broken.",
 		"in 1 of them that is more than half of the time",
-		"of 5 keys have an order that one counter could have decided in; those of 2 others were too many to tell.",
+		"was looked for of the checks of 5 keys; of 2 that took too long to tell.",
 		"- `kill-7`\n  - promise 0 was broken\n",
 		"  - promise 7 was broken\n  - and 2 more,",
 		"| 60 % |",
