@@ -58,6 +58,7 @@ const (
 // it.
 type direction struct {
 	link   Link
+	set    time.Time // when it was last told so
 	rng    *rand.Rand
 	free   time.Time // when the bandwidth has room again
 	sent   uint64    // frames that were to be carried, twice or not
@@ -65,8 +66,15 @@ type direction struct {
 	counts Counts
 }
 
-// carried notes that a frame arrives.
+// become sets the link.
+func (d *direction) become(l Link) { d.link, d.set = l, time.Now() }
+
+// carried notes that a frame arrives. One that was under way when the link was set was
+// carried by what the link was before, and is not counted.
 func (d *direction) carried(w *waiting) {
+	if w.came.Before(d.set) {
+		return
+	}
 	d.counts.Carried++
 	d.counts.Bytes += uint64(len(w.frame))
 	d.counts.Held += time.Since(w.came)

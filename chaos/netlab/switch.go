@@ -78,7 +78,7 @@ func (s *Switch) Attach(mac [6]byte, dev io.ReadWriteCloser) int {
 func (s *Switch) Set(from, to int, l Link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.direction(from, to).link = l
+	s.direction(from, to).become(l)
 }
 
 // Get returns what happens to frames from one station to another.
@@ -93,7 +93,7 @@ func (s *Switch) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.links {
-		d.link = Link{}
+		d.become(Link{})
 	}
 }
 

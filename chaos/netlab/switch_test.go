@@ -88,6 +88,16 @@ func TestCarried(t *testing.T) {
 	if c := d.counts; c.Carried != 5 || c.Twice != 1 || c.Overtaken != 1 || c.Held < 5*time.Second {
 		t.Errorf("counted %+v, want 5, one of them twice, one overtaken, each a second under way", c)
 	}
+	// What was under way when the link was set was no matter of the new one.
+	d.become(Link{Delay: time.Minute})
+	d.carried(&waiting{nth: 5, came: came})
+	if d.counts.Carried != 5 {
+		t.Error("a frame from before the link was set counts")
+	}
+	d.carried(&waiting{nth: 6, came: time.Now()})
+	if d.counts.Carried != 6 {
+		t.Error("a frame from after the link was set counts not")
+	}
 }
 
 func TestParse(t *testing.T) {
