@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -56,14 +57,14 @@ func TestNotes(t *testing.T) {
 
 // TestPost: a node is asked once, and where it is not there it was not asked at all.
 func TestPost(t *testing.T) {
-	asked := 0
+	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		nth := asked.Add(1)
 		text, err := io.ReadAll(r.Body)
 		if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/check" || r.Header.Get("Content-Type") != "application/json" || string(text) != `{"a":1}` {
 			t.Errorf("%s %s %q %v, %v", r.Method, r.URL, text, r.Header, err)
 		}
-		if asked == 2 {
+		if nth == 2 {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				t.Error(err)
@@ -82,8 +83,8 @@ func TestPost(t *testing.T) {
 	if status, text, err := post(); status != http.StatusTooManyRequests || string(text) != "no" || err != nil {
 		t.Errorf("%d %q %v", status, text, err)
 	}
-	if _, _, err := post(); err == nil || errors.Is(err, ErrAway) || asked != 2 {
-		t.Errorf("a connection that broke after %d checks: %v", asked, err)
+	if _, _, err := post(); err == nil || errors.Is(err, ErrAway) || asked.Load() != 2 {
+		t.Errorf("a connection that broke after %d checks: %v", asked.Load(), err)
 	}
 	server.Close()
 	if _, _, err := post(); !errors.Is(err, ErrAway) {
