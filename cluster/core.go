@@ -345,7 +345,8 @@ func (c *Core) tick() {
 	c.goOn(t)
 	busy := c.watch(t)
 	busy = c.ops.tick(t) || busy
-	t.end()
+	now := t.now
+	t.end() // it is another's from here on
 	c.tickMu.Lock()
 	defer c.tickMu.Unlock()
 	clear(parts)
@@ -354,7 +355,7 @@ func (c *Core) tick() {
 		c.schedule()
 	} else {
 		c.pulseAt.Store(0)
-		c.idleAt = t.now
+		c.idleAt = now
 	}
 }
 
