@@ -97,6 +97,7 @@ const (
 	goneAfter    = limiter.Second            // an owner out of view is given up after so long a silence
 	askSlowest   = limiter.Second            // questions are repeated at least so often
 	backAfter    = 500 * limiter.Millisecond // a partition does not go back to its giver sooner
+	forgetAfter  = limiter.Minute            // nothing is kept of an instance that is so long out of view and reach
 	retryEvery   = 5 * limiter.Millisecond   // a check that found no owner tries again
 )
 

@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"cmp"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -27,7 +25,8 @@ type Core struct {
 	view  atomic.Pointer[View]
 
 	links     atomic.Pointer[linkSet]
-	linksMu   sync.Mutex
+	linksMu   sync.Mutex // held where links are made, forgotten, or come up
+	numbered  uint64     // the highest number of a frame to anybody whose link is forgotten
 	turns     sync.Pool
 	waiters   sync.Pool
 	frames    sync.Pool // of peer.Frame
@@ -65,12 +64,6 @@ type Core struct {
 
 	closed  atomic.Bool
 	aloneAt atomic.Int64 // since when the view has nobody else, in ticks of the scheduler; 0: it has, or always was so
-}
-
-// linkSet is all links, immutable.
-type linkSet struct {
-	byID map[peer.Instance]*link
-	list []*link // by instance
 }
 
 // New returns a core that knows nobody but itself. It decides nothing before
@@ -201,6 +194,7 @@ func (c *Core) SetView(v *View) {
 		delete(c.silenced, v.Members[i].Instance)
 	}
 	c.tickMu.Unlock()
+	c.forgetEnded(t.now, v)
 	for _, p := range c.parts {
 		p.mu.Lock()
 		p.viewChanged(t)
@@ -367,28 +361,6 @@ func (c *Core) eased(span limiter.Tick) limiter.Tick {
 		return 8 * span
 	}
 	return span
-}
-
-// link returns the link to an instance, which it makes if need be.
-func (c *Core) link(to peer.Instance) *link {
-	if l, ok := c.links.Load().byID[to]; ok {
-		return l
-	}
-	c.linksMu.Lock()
-	defer c.linksMu.Unlock()
-	have := c.links.Load()
-	if l, ok := have.byID[to]; ok {
-		return l
-	}
-	l := &link{to: to}
-	next := &linkSet{byID: make(map[peer.Instance]*link, len(have.byID)+1), list: append(slices.Clone(have.list), l)}
-	for i, h := range have.byID {
-		next.byID[i] = h
-	}
-	next.byID[to] = l
-	slices.SortFunc(next.list, func(a, b *link) int { return cmp.Compare(a.to, b.to) })
-	c.links.Store(next)
-	return l
 }
 
 // Close ends the core: nothing is sent or decided any more.

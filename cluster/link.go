@@ -27,7 +27,8 @@ type link struct {
 	relayed []*peer.Frame // of others, to be passed on to this member
 	carried []*peer.Frame // to others, to be passed on by this member
 
-	up bool
+	up     bool
+	downAt limiter.Tick // since when it is not
 	// leaving: the member said so. It passes nothing on for long.
 	leaving bool
 	// suspect: what is sent does not seem to arrive.
@@ -51,7 +52,7 @@ func (l *link) queued() int {
 	defer l.mu.Unlock()
 	n := len(l.frames) + len(l.asking) + len(l.bulks) + len(l.relayed) + len(l.carried)
 	for _, f := range []*peer.Frame{l.open, l.checks, l.bulk} {
-		if f != nil {
+		if f != nil && !f.Empty() {
 			n++
 		}
 	}
@@ -241,10 +242,12 @@ func (c *Core) frame(to peer.Instance) *peer.Frame {
 func (c *Core) Up(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
-	l := c.link(i)
+	c.linksMu.Lock() // so that it is not forgotten meanwhile
+	l := c.linkLocked(i)
 	l.mu.Lock()
 	l.up, l.suspect, l.lacks, l.asks = true, false, 0, false
 	l.mu.Unlock()
+	c.linksMu.Unlock()
 	c.introduce(t, i)
 	for _, p := range c.parts {
 		p.mu.Lock()
@@ -263,10 +266,19 @@ func (c *Core) Down(i peer.Instance) {
 	was := l.up
 	l.up = false
 	l.snapshots = 0
+	carried, relayed := l.carried, l.relayed
+	l.carried, l.relayed = nil, nil
 	if was {
+		l.downAt = t.now
 		t.wake(l)
 	}
 	l.mu.Unlock()
+	for _, f := range carried { // which it has not been given: another may pass it on
+		c.carry(t, c.relays(c.link(f.To)), []*peer.Frame{f})
+	}
+	for _, f := range relayed {
+		c.sendLost(t, f)
+	}
 	c.ops.lost(t, i)
 }
 

@@ -59,19 +59,26 @@ func (c *Core) carry(t *turn, relays []*link, frames []*peer.Frame) {
 			c.event(EventRelayed, -1)
 			continue
 		}
-		for i := range f.Checks {
-			if o := c.ops.get(f.Checks[i].ID); o != nil {
+		lost := func(id uint64) {
+			if o := c.ops.get(id); o != nil {
 				o.replied(t, f.To, &peer.Reply{Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
 			}
+		}
+		for i := range f.Checks {
+			lost(f.Checks[i].ID)
+		}
+		for i := range f.Refunds {
+			lost(f.Refunds[i].ID) // 0: nobody waits
 		}
 	}
 }
 
-// carry has this member pass a frame on; it returns 0 where there is no room.
+// carry has this member pass a frame on; it returns 0 where there is no room, or no
+// connection any more.
 func (l *link) carry(f *peer.Frame) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.carried) >= maxRelayed {
+	if !l.up || len(l.carried) >= maxRelayed {
 		return 0
 	}
 	l.carried = append(l.carried, f)

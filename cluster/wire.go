@@ -49,10 +49,17 @@ func (c *Core) relay(t *turn, f *peer.Frame) {
 		t.wake(l)
 	}
 	l.mu.Unlock()
-	if ok || len(f.Checks)+len(f.Refunds) == 0 {
+	if !ok {
+		c.sendLost(t, f)
+	}
+}
+
+// sendLost tells whoever asked something in a frame that it was not passed on, so
+// that somebody else can be asked.
+func (c *Core) sendLost(t *turn, f *peer.Frame) {
+	if len(f.Checks)+len(f.Refunds) == 0 {
 		return
 	}
-	// Whoever asked may ask somebody else.
 	c.send(t, f.From, 40*(len(f.Checks)+len(f.Refunds)), false, func(_ *link, g *peer.Frame) {
 		lost := func(id uint64) {
 			g.Replies = append(g.Replies, peer.Reply{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})

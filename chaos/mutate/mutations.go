@@ -136,6 +136,15 @@ func ofChecks() []mutation {
 		{name: "a minority forgets nobody", pkg: "./cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
+		{name: "nothing is left on a link that is down", edits: []edit{
+			{"cluster/link.go", "	l.carried, l.relayed = nil, nil\n", "	carried, relayed = nil, nil\n"},
+		}},
+		{name: "ended instances are forgotten", pkg: "./cluster", test: "^TestEndedInstancesAreForgotten$", edits: []edit{
+			{"cluster/core.go", "	c.forgetEnded(t.now, v)\n", ""},
+		}},
+		{name: "numbers of frames go on", pkg: "./cluster", test: "^TestNumbersOfFramesGoOn$", edits: []edit{
+			{"cluster/links.go", "number: c.numbered, ", ""},
+		}},
 		{name: "patience after standing still", pkg: "./cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
 			{"cluster/owner.go", "t.now-since < easeFor && int32(own.heard-ping) <= 0 {", "t.now < since && int32(own.heard-ping) <= 0 {"},
 		}},

@@ -103,6 +103,18 @@ func (w *World) settled() error {
 	return nil
 }
 
+// idle: a while after the last check nothing waits for anybody at any node.
+func (w *World) idle() error {
+	var errs []error
+	for _, n := range w.live() {
+		if s := n.core.Summary(); s.Queued+s.Waiting+s.Parked+s.Withheld > 0 {
+			errs = append(errs, fmt.Errorf("%s has frames queued %d, operations waiting %d, checks parked %d, replies withheld %d and nothing to do",
+				n.name, s.Queued, s.Waiting, s.Parked, s.Withheld))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // bounds says what a run may admit beyond the limit.
 type bounds struct {
 	perTakeover bool    // D for each takeover and recovery

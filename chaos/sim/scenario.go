@@ -91,7 +91,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
-	if err := w.check(b); err != nil {
+	if err := errors.Join(w.check(b), w.idle()); err != nil {
 		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
 	}
 	return nil
