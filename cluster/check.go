@@ -77,14 +77,15 @@ func (c *Core) askOwner(t *turn, o *op, to peer.Instance) bool {
 	if !l.up {
 		return false
 	}
-	o.sent = append(o.one[:0], to)
+	o.sent, o.tries = o.one[:0], 0
+	o.asks(to)
 	o.askedAt, o.owner = t.now, to
 	if !c.ops.add(o, t) {
-		o.sent, o.askedAt, o.owner = nil, 0, 0
+		o.sent, o.tries, o.askedAt, o.owner = nil, 0, 0, 0
 		return false
 	}
 	t.arm = true
-	c.addOp(t, l, o, false, false, false)
+	c.addOp(t, l, o, o.id, false, false, false)
 	return true
 }
 

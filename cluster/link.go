@@ -261,7 +261,11 @@ func (c *Core) Up(i peer.Instance) {
 func (c *Core) Down(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
-	l := c.link(i)
+	l := c.links.Load().byID[i]
+	if l == nil { // attempts go on to reach who is gone for long, and need no link
+		c.ops.lost(t, i)
+		return
+	}
 	l.mu.Lock()
 	was := l.up
 	l.up = false
@@ -273,18 +277,19 @@ func (c *Core) Down(i peer.Instance) {
 		t.wake(l)
 	}
 	l.mu.Unlock()
-	for _, f := range carried { // which it has not been given: another may pass it on
-		c.carry(t, c.relays(c.link(f.To)), []*peer.Frame{f})
-	}
+	c.ops.lost(t, i)
+	c.carryOn(t, carried)
 	for _, f := range relayed {
 		c.sendLost(t, f)
 	}
-	c.ops.lost(t, i)
 }
 
 // reachable tells whether there is a direct connection that is not silent.
 func (c *Core) reachable(i peer.Instance) bool {
-	l := c.link(i)
+	l := c.links.Load().byID[i]
+	if l == nil {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.up

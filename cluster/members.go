@@ -9,11 +9,16 @@ import (
 )
 
 // staleAfter is how long a dead member counts for partitions that are not
-// closed.
-const staleAfter = 10 * limiter.Minute
+// closed, and keepGone how long it is known of one that left, or was forgotten, that it
+// did: others may not have heard of it.
+const (
+	staleAfter = 10 * limiter.Minute
+	keepGone   = 24 * 60 * limiter.Minute
+)
 
 // peerBook remembers by name who is a member, also those that are dead: they
-// count until they leave, or are forgotten.
+// count until they leave, or are forgotten. No name is refused that is live; of others
+// there are maxPeers at most, live ones included, and those that do not count make room.
 type peerBook struct {
 	known map[string]*acquaintance
 }
@@ -32,13 +37,17 @@ func (c *Core) SetMembers(members []peer.Member, left []peer.Known) (known, rece
 	now := c.sched.Now()
 	c.peersMu.Lock()
 	defer c.peersMu.Unlock()
-	for _, a := range c.peers.known {
-		if a.live {
+	for name, a := range c.peers.known {
+		switch {
+		case a.live:
 			a.live, a.since = false, now
+		case a.gone && now-a.since >= keepGone:
+			delete(c.peers.known, name)
 		}
 	}
 	for i := range members {
 		m := &members[i]
+		c.peers.room(m.Name)
 		c.peers.known[m.Name] = &acquaintance{instance: m.Instance, live: true, gone: false}
 	}
 	for _, k := range left {
@@ -51,7 +60,7 @@ func (c *Core) SetMembers(members []peer.Member, left []peer.Known) (known, rece
 func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
 	have := b.known[k.Name]
 	switch {
-	case have == nil && len(b.known) < maxPeers:
+	case have == nil && b.room(k.Name):
 		b.known[k.Name] = &acquaintance{instance: k.Instance, gone: k.Gone, since: now}
 	case have == nil || have.live:
 	case have.instance == k.Instance:
@@ -60,6 +69,22 @@ func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
 		// Another run of it, of which it is not known that it left.
 		*have = acquaintance{instance: k.Instance, since: now}
 	}
+}
+
+// room makes room for a name, and reports whether there is any: at the bound, who is
+// gone for longest goes.
+func (b *peerBook) room(name string) bool {
+	if _, ok := b.known[name]; ok || len(b.known) < maxPeers {
+		return true
+	}
+	oldest, at := "", limiter.Tick(0)
+	for name, a := range b.known {
+		if a.gone && !a.live && (oldest == "" || a.since < at || a.since == at && name < oldest) {
+			oldest, at = name, a.since
+		}
+	}
+	delete(b.known, oldest)
+	return oldest != ""
 }
 
 // count returns how many members count: all that are known, and without those

@@ -43,18 +43,43 @@ type op struct {
 	define   bool
 	divided  bool // its parts are asked, and end it
 	id       uint64
-	sent     []peer.Instance  // who may have executed it
-	one      [2]peer.Instance // room for them
-	askedAt  limiter.Tick     // when the owner was asked; 0: it was not
-	owner    peer.Instance    // who was asked as owner
-	heirs    []peer.Instance  // who was asked as heir
-	again    limiter.Tick     // when to route once more, 0: not now
+	sent     []inquiry       // who may have executed it
+	one      [2]inquiry      // room for them
+	tries    uint16          // how often anybody was asked, see inquiry
+	askedAt  limiter.Tick    // when the owner was asked; 0: it was not
+	owner    peer.Instance   // who was asked as owner
+	heirs    []peer.Instance // who was asked as heir
+	again    limiter.Tick    // when to route once more, 0: not now
 	attempts int
 	tried    int // runs at this node that may have executed it, or may yet
 
 	by      peer.Instance              // who decided; 0: a policy
 	outcome Outcome                    // of a reset or refund
 	told    []limiter.LimitExplanation // the reasons, nil if there were none
+}
+
+// inquiry is that a member was asked. Replies bear its number: what a member said of an
+// earlier asking says nothing of this one, and may come late, and twice.
+type inquiry struct {
+	of  peer.Instance
+	try uint16
+}
+
+// asks notes that a member is asked. o.mu is held.
+func (o *op) asks(to peer.Instance) {
+	o.sent = append(o.sent, inquiry{to, o.tries})
+	o.tries = (o.tries + 1) & maxTry
+}
+
+// asked returns the index in sent of a member, -1 if it was not asked, or has said
+// that it did nothing. o.mu is held.
+func (o *op) asked(i peer.Instance) int {
+	for at := range o.sent {
+		if o.sent[at].of == i {
+			return at
+		}
+	}
+	return -1
 }
 
 // tell tells whoever waits that it has ended.
@@ -166,7 +191,7 @@ func (o *op) ask(t *turn, to peer.Instance) {
 		o.mu.Unlock()
 		return
 	}
-	if slices.Contains(o.sent, to) {
+	if o.asked(to) >= 0 {
 		// It may have executed it; only its reply, or the heir's, can help.
 		o.mu.Unlock()
 		o.later(t, retryEvery)
@@ -175,7 +200,7 @@ func (o *op) ask(t *turn, to peer.Instance) {
 	if !o.c.reachable(to) {
 		if o.hasHeir {
 			// The heir has spoken: the owner is alive. The check takes the other way.
-			o.sent = append(o.sent, to)
+			o.asks(to)
 			o.askedAt, o.owner, o.again = t.now, to, 0
 			o.mu.Unlock()
 			o.c.sendOp(t, o, to, false)
@@ -186,7 +211,7 @@ func (o *op) ask(t *turn, to peer.Instance) {
 		o.askHeir(t)
 		return
 	}
-	o.sent = append(o.sent, to)
+	o.asks(to)
 	o.askedAt, o.owner, o.again = t.now, to, 0
 	o.mu.Unlock()
 	o.c.sendOp(t, o, to, false)
@@ -207,13 +232,13 @@ func (o *op) askHeir(t *turn) {
 	if heir == 0 || slices.Contains(o.heirs, heir) {
 		heir = 0
 		for _, m := range append([]peer.Instance{v.successor(p.id), v.owner(p.id)}, instances(v)...) {
-			if m != 0 && m != o.owner && !slices.Contains(o.heirs, m) && !slices.Contains(o.sent, m) {
+			if m != 0 && m != o.owner && !slices.Contains(o.heirs, m) && o.asked(m) < 0 {
 				heir = m
 				break
 			}
 		}
 	}
-	if heir == 0 || slices.Contains(o.sent, heir) {
+	if heir == 0 || o.asked(heir) >= 0 {
 		o.heirs = nil
 		o.mu.Unlock()
 		o.later(t, retryEvery)
@@ -221,9 +246,9 @@ func (o *op) askHeir(t *turn) {
 	}
 	o.heirs = append(o.heirs, heir)
 	o.hasHeir = true
-	sent := slices.Contains(o.sent, o.owner)
+	sent := o.asked(o.owner) >= 0
 	if heir != c.self {
-		o.sent = append(o.sent, heir)
+		o.asks(heir)
 	}
 	o.again = 0
 	if !sent {
@@ -248,7 +273,7 @@ func instances(v *View) []peer.Instance {
 // unreachable tells that a member may not answer any more.
 func (o *op) unreachable(t *turn, i peer.Instance) {
 	o.mu.Lock()
-	mine := !o.ended && slices.Contains(o.sent, i) && (o.owner == i || slices.Contains(o.heirs, i))
+	mine := !o.ended && o.asked(i) >= 0 && (o.owner == i || slices.Contains(o.heirs, i))
 	o.mu.Unlock()
 	if mine {
 		o.askHeir(t)
@@ -281,8 +306,8 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 	if r.Status == peer.Lost {
 		who = r.Owner.Instance
 	}
-	i := slices.Index(o.sent, who)
-	if i < 0 {
+	i := o.asked(who)
+	if i < 0 || tryOf(r.ID) != o.sent[i].try {
 		// It was said before: replies may travel two ways, and what followed the
 		// first must not be done twice.
 		o.mu.Unlock()

@@ -14,6 +14,22 @@ type opTable struct {
 
 const opShards = 16
 
+// A number has the generation of its place in the upper half, so that it is not used
+// again soon; then how often anybody was asked before, see [inquiry]; and the place: its
+// index in the shard, and the shard.
+const (
+	indexBits = 13
+	tryShift  = 4 + indexBits
+	maxTry    = 1<<(32-tryShift) - 1
+	_         = uint(1<<indexBits - maxOps/opShards) // there is room for all indices
+)
+
+func indexOf(id uint64) uint32 { return uint32(id) >> 4 & (1<<indexBits - 1) }
+
+// tryOf returns which asking a number is of, and numbered the number of one.
+func tryOf(id uint64) uint16                { return uint16(uint32(id) >> tryShift) }
+func numbered(id uint64, try uint16) uint64 { return id | uint64(try)<<tryShift }
+
 // opShard is one part of them. Its lock is taken last, also under a link's.
 type opShard struct {
 	mu   sync.Mutex
@@ -63,7 +79,7 @@ func (s *opShard) add(o *op, n uint64) bool {
 
 func (x *opTable) get(id uint64) *op {
 	s := &x.shards[id%opShards]
-	i := uint32(id) >> 4
+	i := indexOf(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if int(i) >= len(s.ops) || s.gens[i] != uint32(id>>32) {
@@ -75,7 +91,7 @@ func (x *opTable) get(id uint64) *op {
 // take is get and remove.
 func (x *opTable) take(id uint64) *op {
 	s := &x.shards[id%opShards]
-	i := uint32(id) >> 4
+	i := indexOf(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if int(i) >= len(s.ops) || s.gens[i] != uint32(id>>32) || s.ops[i] == nil {
@@ -94,7 +110,7 @@ func (s *opShard) remove(i uint32) {
 
 func (x *opTable) remove(id uint64) {
 	s := &x.shards[id%opShards]
-	i := uint32(id) >> 4
+	i := indexOf(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if int(i) < len(s.ops) && s.gens[i] == uint32(id>>32) && s.ops[i] != nil {

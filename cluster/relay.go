@@ -51,38 +51,95 @@ func (c *Core) carry(t *turn, relays []*link, frames []*peer.Frame) {
 			most = 1
 		}
 		sent := 0
-		for _, r := range relays[:min(most, len(relays))] {
-			sent += r.carry(f)
-			c.net.Wake(r.to)
+		for _, r := range relays {
+			if r.carry(f) {
+				sent++
+				c.net.Wake(r.to)
+			}
+			if sent == most {
+				break
+			}
 		}
 		if sent > 0 {
 			c.event(EventRelayed, -1)
 			continue
 		}
-		lost := func(id uint64) {
+		lost := func(id uint64) { // 0: nobody waits
 			if o := c.ops.get(id); o != nil {
-				o.replied(t, f.To, &peer.Reply{Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
+				o.replied(t, f.To, &peer.Reply{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
 			}
 		}
 		for i := range f.Checks {
 			lost(f.Checks[i].ID)
 		}
 		for i := range f.Refunds {
-			lost(f.Refunds[i].ID) // 0: nobody waits
+			lost(f.Refunds[i].ID)
 		}
 	}
 }
 
-// carry has this member pass a frame on; it returns 0 where there is no room, or no
-// connection any more.
-func (l *link) carry(f *peer.Frame) int {
+// carry has this member pass a frame on; it returns false where there is no room, or
+// no connection any more.
+func (l *link) carry(f *peer.Frame) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.up || len(l.carried) >= maxRelayed {
-		return 0
+	switch {
+	case !l.up:
+		return false
+	case slices.Contains(l.carried, f): // it was asked to before another was, which failed
+		return true
+	case len(l.carried) >= maxRelayed:
+		return false
 	}
 	l.carried = append(l.carried, f)
-	return 1
+	return true
+}
+
+// carryOn gives frames on that a member was to pass on and has not been given: to
+// those that they are for, if they are in reach again, else to other members.
+func (c *Core) carryOn(t *turn, frames []*peer.Frame) {
+	for _, f := range frames {
+		if c.over(f) {
+			continue
+		}
+		to := c.link(f.To)
+		relays := c.relays(to)
+		to.mu.Lock()
+		direct := to.up && (!to.suspect || len(relays) == 0) && to.accept(f)
+		if direct {
+			t.wake(to)
+		}
+		to.mu.Unlock()
+		if !direct {
+			c.carry(t, relays, []*peer.Frame{f})
+		}
+	}
+}
+
+// accept takes over a frame that somebody else was to pass on; it returns false where
+// there is no room. l.mu is held.
+func (l *link) accept(f *peer.Frame) bool {
+	q := &l.frames
+	if asks := len(f.Checks)+len(f.Refunds) > 0; asks {
+		q = &l.asking
+	} else {
+		f = f.Clone() // others may have it too
+	}
+	if len(*q) >= maxFrames {
+		return false
+	}
+	*q = append(*q, f)
+	return true
+}
+
+// over tells whether nobody waits any more for what a frame asks.
+func (c *Core) over(f *peer.Frame) bool {
+	for i := range f.Checks {
+		if c.ops.get(f.Checks[i].ID) != nil {
+			return false
+		}
+	}
+	return len(f.Checks) > 0 && len(f.Refunds) == 0
 }
 
 // relays returns the links that may pass something on: those that are up and

@@ -261,15 +261,20 @@ func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
 	o.mu.Lock()
 	define := o.define
 	sent := heir && len(o.sent) > 1
+	id := o.id
+	if i := o.asked(to); i >= 0 {
+		id = numbered(id, o.sent[i].try)
+	}
 	o.mu.Unlock()
 	l := t.to(to)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.addOp(t, l, o, heir, sent, define)
+	c.addOp(t, l, o, id, heir, sent, define)
 }
 
-// addOp puts an operation into the frame for a member. l.mu is held.
-func (c *Core) addOp(t *turn, l *link, o *op, heir, sent, define bool) {
+// addOp puts an operation into the frame for a member, by the number of this asking.
+// l.mu is held.
+func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool) {
 	if l.checks != nil && len(l.checks.Checks) >= maxChecks {
 		l.closeChecks()
 	}
@@ -289,7 +294,7 @@ func (c *Core) addOp(t *turn, l *link, o *op, heir, sent, define bool) {
 	switch o.kind {
 	case opCheck, opExplain:
 		f.Checks = append(f.Checks, peer.Check{
-			ID: o.id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Heir: heir, Sent: sent, Explain: o.kind == opExplain,
+			ID: id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Heir: heir, Sent: sent, Explain: o.kind == opExplain,
 			Wait: uint32(min(max(0, o.until-t.now), limiter.Minute)),
 		})
 	default:
@@ -297,7 +302,7 @@ func (c *Core) addOp(t *turn, l *link, o *op, heir, sent, define bool) {
 		if o.kind == opReset {
 			kind = peer.ResetKeys
 		}
-		f.Refunds = append(f.Refunds, peer.Refund{ID: o.id, Keys: n, Kind: kind, Heir: heir, Sent: sent, Receipt: receiptOut(o.receipt)})
+		f.Refunds = append(f.Refunds, peer.Refund{ID: id, Keys: n, Kind: kind, Heir: heir, Sent: sent, Receipt: receiptOut(o.receipt)})
 		// Keys of refunds come after those of checks.
 		l.closeChecks()
 	}
