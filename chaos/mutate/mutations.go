@@ -145,6 +145,9 @@ func ofChecks() []mutation {
 		{name: "numbers of frames go on", pkg: "./cluster", test: "^TestNumbersOfFramesGoOn$", edits: []edit{
 			{"cluster/links.go", "number: c.numbered, ", ""},
 		}},
+		{name: "word of an earlier asking", pkg: "./cluster", test: "^TestWordOfAnEarlierAsking$", edits: []edit{
+			{"cluster/op.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
+		}},
 		{name: "patience after standing still", pkg: "./cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
 			{"cluster/owner.go", "t.now-since < easeFor && int32(own.heard-ping) <= 0 {", "t.now < since && int32(own.heard-ping) <= 0 {"},
 		}},

@@ -63,6 +63,7 @@ func showings() map[string]showing {
 		"memory of its own for what waited":      {why: "two goroutines must write one answer at the same moment"},
 		"nothing is left on a link that is down": {why: "no count changes; a soak of half an hour sees the frames that stay"},
 		"ended instances are forgotten":          {why: "no count changes; only the memory of a node that others join and leave for days"},
+		"word of an earlier asking":              {why: "a message that takes two ways has to come late on one, by two round trips and within the deadline of a refund"},
 		"numbers of frames go on":                {why: "two nodes have to be apart for a minute, and the connection silent in one direction afterwards, before as many frames as there were before"},
 		"patience after standing still":          {why: "it takes a machine with so much to do that an heir answers 50 ms late after a pause; TestPausedOwner of cmd/node noticed it in one of ten tries beside three others"},
 		"a minority forgets nobody":              {why: "it takes a split of ten minutes"},
