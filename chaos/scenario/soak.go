@@ -22,10 +22,22 @@ const soakedNode = 0
 // each; then it says whether the node that was never ended needs more than it did.
 func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, each func(*history.Result)) ([]report.Sample, error) {
 	s := Scenario{Name: "soak", make: (*stage).soak}
+	try := func(seed uint64) (*history.Result, error) { return s.Try(ctx, f, seed) }
+	return mixes(ctx, seed, span, try, each, func() (report.Sample, error) {
+		m, err := f.Nodes()[soakedNode].Metrics(ctx)
+		if err != nil {
+			return report.Sample{}, fmt.Errorf("the node says nothing of itself: %w", err)
+		}
+		return sampleOf(m)
+	})
+}
+
+// mixes tries one mix after the other, and looks at a node after each.
+func mixes(ctx context.Context, seed uint64, span time.Duration, try func(seed uint64) (*history.Result, error), each func(*history.Result), look func() (report.Sample, error)) ([]report.Sample, error) {
 	var samples []report.Sample
 	for began := time.Now(); time.Since(began) < span; seed++ {
-		r, err := s.Try(ctx, f, seed)
-		if r != nil {
+		r, err := try(seed)
+		if r != nil && ctx.Err() == nil { // else the end of the run ended it, which breaks nothing
 			each(r) // as far as it came
 		}
 		if err != nil {
@@ -34,11 +46,7 @@ func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, 
 		if Spent(r) {
 			return samples, errors.New("the nodes are no cluster any more: the soak cannot go on")
 		}
-		m, err := f.Nodes()[soakedNode].Metrics(ctx)
-		if err != nil {
-			return samples, fmt.Errorf("the node says nothing of itself: %w", err)
-		}
-		sample, err := sampleOf(m)
+		sample, err := look()
 		if err != nil {
 			return samples, err
 		}

@@ -3,11 +3,14 @@
 package scenario
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/report"
 )
 
@@ -88,6 +91,33 @@ func TestALeakIsNoticed(t *testing.T) {
 		}
 		if err := Grown(samples); err == nil || !strings.Contains(err.Error(), " "+what+" within") || strings.Count(err.Error(), "within") != 1 {
 			t.Errorf("%s leak: %v", what, err)
+		}
+	}
+}
+
+// A mix that ends because the run is ended is none; one that fails is told as far as it
+// came.
+func TestTheLastMixOfASoak(t *testing.T) {
+	for _, interrupted := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		told := 0
+		samples, err := mixes(ctx, 1, time.Hour, func(seed uint64) (*history.Result, error) {
+			r := &history.Result{History: new(history.History)}
+			if seed < 3 {
+				return r, nil
+			}
+			if interrupted {
+				cancel()
+			}
+			return r, errors.New("it went no further")
+		}, func(*history.Result) { told++ }, func() (report.Sample, error) { return report.Sample{}, nil })
+		cancel()
+		want := 3
+		if interrupted {
+			want = 2
+		}
+		if told != want || len(samples) != 2 || err == nil {
+			t.Errorf("interrupted %v: %d mixes told, %d looks, %v; want %d, 2 and an error", interrupted, told, len(samples), err, want)
 		}
 	}
 }
