@@ -314,3 +314,39 @@ func TestText(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// mute is a lane that never answers.
+type mute struct{ deadlines int }
+
+func (m *mute) warm(context.Context) error { return nil }
+func (m *mute) close() error               { return nil }
+
+func (m *mute) do(ctx context.Context, _ *call) error {
+	if _, ok := ctx.Deadline(); ok {
+		m.deadlines++
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A call that is not answered is given up here, and the node is not told when: it would
+// end it a moment before, and that would be an answer.
+func TestNodesAreToldOfNoDeadline(t *testing.T) {
+	c := config("127.0.0.1:1")
+	k, err := newKeys(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := new(mute)
+	w := &worker{
+		lane: m, draw: newDrawer(&c, 0), took: newHistogram(), late: newHistogram(),
+		call: call{keys: k, n: make([]uint32, 1), answers: make([]answer, 1)},
+	}
+	tr := &trial{schedule: schedule{long: time.Millisecond}, batch: 1, least: 1, keys: k, ledger: newLedger(k), workers: []*worker{w}}
+	if _, err := tr.run(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if m.deadlines != 0 || w.finished != 0 || w.why != errSilent.Error() {
+		t.Errorf("%d calls had a deadline; the last answer came after %v, and what went wrong is %q", m.deadlines, w.finished, w.why)
+	}
+}
