@@ -26,9 +26,9 @@ const (
 
 func indexOf(id uint64) uint32 { return uint32(id) >> 4 & (1<<indexBits - 1) }
 
-// tryOf returns which asking a number is of, and numbered the number of one.
-func tryOf(id uint64) uint16                { return uint16(uint32(id) >> tryShift) }
-func numbered(id uint64, try uint16) uint64 { return id | uint64(try)<<tryShift }
+// tryOf returns which asking a number is of, and withTry the number of one.
+func tryOf(id uint64) uint16               { return uint16(uint32(id) >> tryShift) }
+func withTry(id uint64, try uint16) uint64 { return id | uint64(try)<<tryShift }
 
 // opShard is one part of them. Its lock is taken last, also under a link's.
 type opShard struct {

@@ -263,7 +263,7 @@ func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
 	sent := heir && len(o.sent) > 1
 	id := o.id
 	if i := o.asked(to); i >= 0 {
-		id = numbered(id, o.sent[i].try)
+		id = withTry(id, o.sent[i].try)
 	}
 	o.mu.Unlock()
 	l := t.to(to)
