@@ -22,19 +22,23 @@ ARG VERSION=""
 ARG PGO=off
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -pgo="$PGO" \
       -ldflags "-s -w -X github.com/weirlimit/weir/cmd/node/internal/app.released=$VERSION -X github.com/weirlimit/weir/cmd/weir/internal/cli.released=$VERSION" \
-      -o /out/ ./cmd/node ./cmd/weir
+      -o /out/ ./cmd/node ./cmd/weir && mkdir /keys
 
 FROM scratch
 # For Redis over TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/node /out/weir /
 
-# A user that no machine knows. The node writes no files.
+# Where a volume for a cluster's keys is mounted: it gets this owner from here.
+COPY --from=build --chown=65532:65532 /keys /keys
+
+# A user that no machine knows. The node writes no files, but for "node keys".
 USER 65532:65532
 
 # In a container loopback is nobody else's, so the node listens everywhere; which
 # of it can be reached is up to whoever publishes ports. In a cluster, members
-# use 7946 (gossip, TCP and UDP) and 7947 (checks).
+# use 7946 (gossip, TCP and UDP) and 7947 (checks). Administration (8082) and health
+# (8083) stay on loopback, for commands that run in the container.
 ENV WEIR_HTTP_ADDR=:8080 WEIR_GRPC_ADDR=:8081
 EXPOSE 8080 8081 7946 7946/udp 7947
 

@@ -10,6 +10,7 @@ BENCH     ?= .     # which benchmarks, a regular expression
 COUNT     ?= 1     # how often each benchmark runs; 10 for benchstat
 TRIALS    ?= 2     # of each fault, for `make chaos` and `make chaos-docker`
 SOAK      ?= 30m   # how long `make soak` lasts
+ATTACK    ?= 1h    # how long `make attack` lasts
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
 .DEFAULT_GOAL := help
@@ -29,6 +30,7 @@ test-long: deps ## The tests with WEIR_SEEDS seeds, the protections taken out, 2
 	part $(MAKE) mutate; \
 	part $(MAKE) mutate-real; \
 	part $(GO) run ./chaos -only mix -trials 200; \
+	part $(MAKE) attack; \
 	part scripts/fuzz.sh $(strip $(FUZZTIME)); \
 	if [ $${#failed[@]} -gt 0 ]; then printf 'failed: %s\n' "$${failed[@]}"; exit 1; fi
 
@@ -55,6 +57,10 @@ chaos-docker: ## The same on the containers of docker-compose.yaml, for those of
 .PHONY: soak
 soak: deps ## Real processes under load and random faults for SOAK (30m): nothing may grow
 	$(GO) run ./chaos -soak $(strip $(SOAK))
+
+.PHONY: attack
+attack: ## Three nodes on loopback attacked in every way for ATTACK (1h) while clients ask: no promise may break
+	$(GO) run ./chaos -attack $(strip $(ATTACK))
 
 .PHONY: race
 race: ## The tests, under the race detector

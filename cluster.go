@@ -68,8 +68,13 @@ type ClusterConfig struct {
 	// found out that it is the first), and checks return [ErrJoining].
 	Join []string
 	// GossipKeys encrypt gossip, each of 16, 24 or 32 bytes: the first encrypts,
-	// all decrypt. Default none: whoever reaches the port can join.
+	// all decrypt. Default none: whoever reaches the port can join. They are required,
+	// as is [Config.Secret] of at least [MinSecretBytes], where PeerAddr, GossipAddr or
+	// Advertise is not a loopback address: [Open] returns an [*InsecureError].
 	GossipKeys [][]byte
+	// Insecure permits a member beyond loopback without them. The log then warns once
+	// a minute.
+	Insecure bool
 	// Deadline is how long a check waits for the key's owner, or its heir, before
 	// the policy of its rule answers; default [DefaultDeadline]. Lower answers
 	// faster while a member is down, and by policy more often.
@@ -85,6 +90,10 @@ type ClusterConfig struct {
 	// the others and to [Node.Members]; default empty. Nothing is served there by
 	// the node itself. A host that means every address is replaced by Advertise.
 	GRPCAddr, HTTPAddr string
+	// AdminAddr is where operators ask this node, as host:port, told in the same way;
+	// default empty. One of loopback is told only if other members reach this one by
+	// loopback too.
+	AdminAddr string
 	// Version of the program, told to people.
 	Version string
 	// Logger is told who comes and goes, and what happens to partitions; default
@@ -148,6 +157,8 @@ type MemberInfo struct {
 	State string
 	// GRPCAddr and HTTPAddr are where clients ask it, empty if it does not say.
 	GRPCAddr, HTTPAddr string
+	// AdminAddr is where operators ask it, empty if it does not say.
+	AdminAddr string
 	// Version of its program, and the hash of its rules.
 	Version   string
 	RulesHash uint64
@@ -198,6 +209,22 @@ func reachable(addr, host string) string {
 		return net.JoinHostPort(host, port)
 	}
 	return addr
+}
+
+// reachableAdmin is as reachable, and empty for an address of loopback that is told to
+// others who reach this member by another: they would ask themselves there.
+func reachableAdmin(addr, host string) string {
+	addr = reachable(addr, host)
+	if h, _, err := net.SplitHostPort(addr); err == nil && local(h) && host != "" && !local(host) {
+		return ""
+	}
+	return addr
+}
+
+// local reports whether a host is this machine, wherever it is said.
+func local(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // rulesOf describes which rules members have, where they differ; "" where they

@@ -54,12 +54,18 @@ func gossipAddr(n *weir.Node) string {
 // that no policy speaks for want of a processor.
 func three(tb testing.TB, rules string) []*weir.Node {
 	tb.Helper()
+	return threeAt(tb, rules, nil)
+}
+
+// threeAt is three with a clock for counters; nil: their own.
+func threeAt(tb testing.TB, rules string, now func() time.Time) []*weir.Node {
+	tb.Helper()
 	if raceDetector {
 		tb.Skip("three nodes and two cores: long under the race detector; make wire runs it")
 	}
 	config := func(name string, join ...string) weir.Config {
 		c := memberConfig(name, rules, join...)
-		c.Cluster.Deadline = 30 * time.Second
+		c.Cluster.Deadline, c.Now = 30*time.Second, now
 		return c
 	}
 	first := open(tb, config("node-1"))

@@ -254,7 +254,7 @@ func (m *member) infos(n *Node) []MemberInfo {
 		o := &members[i]
 		info := MemberInfo{
 			Name: o.Name, Address: o.GossipAddr, Instance: o.Instance.String(), State: o.State.String(),
-			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, Version: o.Version, RulesHash: o.RulesHash,
+			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, AdminAddr: o.AdminAddr, Version: o.Version, RulesHash: o.RulesHash,
 		}
 		if o.State != peer.Dead {
 			info.Share = shares[o.Instance]

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -34,6 +35,8 @@ type (
 	TopKey = table.TopKey
 	// Stats tells how much a node holds.
 	Stats = table.Stats
+	// Share is what the counters of a rule with a max_share take.
+	Share = table.Share
 )
 
 // How new keys are decided when the node holds [Config.MaxKeys].
@@ -75,14 +78,23 @@ type Config struct {
 	// recovered is never dropped for another. A check needs as many as it has
 	// limits, for each of its keys; below that every new key is denied.
 	MaxKeys int
-	// Overflow decides requests with new keys at that bound: OverflowDeny
+	// MaxBytes bounds the memory of counters, with what logs and sub-windows take beside
+	// their 80 bytes; default 256 bytes for each of MaxKeys, so 2.56 GB, and 64 MiB at
+	// least; a negative number for no bound. At the bound new keys are decided by
+	// Overflow, and a log that would have to grow denies, whatever Overflow says: what it
+	// does not count it cannot admit. The least is 8 MiB.
+	MaxBytes int64
+	// Overflow decides requests with new keys at those bounds: OverflowDeny
 	// (default) or OverflowAllow.
 	Overflow Overflow
 	// Secret keys the hash of counters, so that nobody outside can construct two
-	// keys that share a counter; default none. Give 32 random bytes: of anything that
+	// keys that share a counter, or many that share a partition. A node of its own
+	// draws one when it is opened, if none is given; for members of a cluster and
+	// nodes with a backend the default is none. Give 32 random bytes: of anything that
 	// can be guessed, a member's gossip and its peer port let anyone who reaches them
 	// try guesses elsewhere. Nodes of one cluster need the same: [Open] fails where a
-	// member that is there has another. Another one starts all counters afresh.
+	// member that is there has another. Another one starts all counters afresh. A member
+	// beyond loopback needs one, see [ClusterConfig.GossipKeys].
 	Secret []byte
 	// ClusterName is mixed into that hash; default "weir".
 	ClusterName string
@@ -102,6 +114,10 @@ type Config struct {
 	// default nil: the node decides in memory. The node closes it when it is
 	// closed itself. Package redisstore has one.
 	Backend Backend
+	// Logger is told what deserves an operator's attention in the rules that come into
+	// force: each of [rules.Set.Warnings], and rules that the file no longer has.
+	// Default that of Cluster; nil: nobody is told.
+	Logger *slog.Logger
 	// Cluster makes the node a member of a cluster; default nil: it is on its own,
 	// runs no goroutine and listens nowhere. It excludes Backend.
 	Cluster *ClusterConfig
@@ -109,9 +125,13 @@ type Config struct {
 	// nothing.
 	Observer Observer
 	// Now is the clock, for tests and for replaying the past; default the wall
-	// clock at Open plus the monotonic time since, which never steps. An instant
-	// before one that a counter has seen is taken as that one. It is called once
-	// for each check or batch, from many goroutines.
+	// clock at Open plus the monotonic time since, which never steps. If it goes back,
+	// a counter that was charged later keeps that: an instant before its last charge
+	// (of windows, before the window or sub-window of that) is taken as that one, and
+	// its waits are reckoned from the instant given. Other counters notice nothing,
+	// but those that had recovered by the latest instant may be forgotten. It is the
+	// same in memory, in a cluster and in Redis. Now is called once for each check or
+	// batch, from many goroutines.
 	Now func() time.Time
 }
 

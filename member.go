@@ -52,6 +52,7 @@ type member struct {
 	reported [cluster.Events]uint64 // by report only
 
 	complaints complaints
+	open       *InsecureError // what strangers may come in by, nil: nothing
 
 	// closing is held for reading by each check, so that none is under way when the
 	// core stops.
@@ -63,12 +64,18 @@ type member struct {
 	handed chan struct{} // closed when what this node holds is handed over, or cannot be
 	whole  bool          // and which of them; written before
 
-	taking sync.Mutex // held while members are taken in; taken before mu
+	vouching atomic.Pointer[cluster.Core] // core, for gossip; nil before it is there
+
+	taking  sync.Mutex // held while members are taken in; taken before listing
+	listing sync.Mutex // held while those that count are told to links; taken before mu
 
 	mu     sync.Mutex
 	ready  bool          // everything above is there
-	all    []peer.Member // of the last update
+	at     string        // where this node's gossip is
+	all    []peer.Member // all others that are known, of a name the one that counts
 	differ string        // how the rules of members differ, "" if they do not
+	// differed is what the last report said of that.
+	differed string
 }
 
 // openMember makes a node a member. It returns when it listens and has tried the
@@ -79,6 +86,9 @@ func openMember(ctx context.Context, n *Node, c *Config) (_ *member, err error) 
 		return nil, err
 	}
 	m.log = m.config.Logger
+	if m.open = m.config.insecure(ctx, c.Secret); m.open != nil && !m.config.Insecure {
+		return nil, m.open
+	}
 	m.sched = &scheduler{opened: n.opened, start: n.start}
 	if m.peers, err = new(net.ListenConfig).Listen(ctx, "tcp", m.config.PeerAddr); err != nil {
 		return nil, fmt.Errorf("weir: cannot listen for other members on Cluster.PeerAddr %q: %w", m.config.PeerAddr, err)
@@ -111,7 +121,7 @@ func (m *member) startGossip(ctx context.Context, n *Node, c *Config) (peer.Memb
 	}
 	self := peer.Member{
 		Name: m.config.Name, Instance: instance, State: peer.Active,
-		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr,
+		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr, AdminAddr: m.config.AdminAddr,
 		RulesHash: n.RulesHash(), Wire: peerlink.Wire, Version: m.config.Version,
 	}
 	if len(m.config.Join) > 0 {
@@ -123,6 +133,7 @@ func (m *member) startGossip(ctx context.Context, n *Node, c *Config) (peer.Memb
 		Name: self.Name, Instance: instance, ClusterName: c.ClusterName, RingConfig: ring.ConfigHash(),
 		SecretMark: gossip.SecretMark(c.Secret, c.ClusterName), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
 		Meta: self, Logger: m.log, OnMembers: m.onMembers, // it logs who is refused
+		Vouched: func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 	})
 	if err != nil {
 		return self, err
@@ -147,6 +158,7 @@ func (m *member) advertise(self *peer.Member, host string) {
 	}
 	self.PeerAddr = reachable(self.PeerAddr, host)
 	self.GRPCAddr, self.HTTPAddr = reachable(self.GRPCAddr, host), reachable(self.HTTPAddr, host)
+	self.AdminAddr = reachableAdmin(self.AdminAddr, host)
 }
 
 func newInstance() (peer.Instance, error) {
@@ -164,7 +176,7 @@ func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
 	if n.now != nil {
 		clock = n.tick // for counters only: what nodes wait for is real
 	}
-	m.fallback = table.New(table.Config{MaxKeys: c.MaxKeys, Overflow: c.Overflow})
+	m.fallback = table.New(table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow})
 	m.core = cluster.New(cluster.Config{
 		Self: self, Table: n.table, Fallback: m.fallback, Scheduler: m.sched, Network: w,
 		Rand:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
@@ -172,6 +184,7 @@ func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
 		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m), Clock: clock,
 		CachedDenials: m.config.CachedDenials,
 	})
+	m.vouching.Store(m.core)
 	var err error
 	m.links, err = peerlink.New(peerlink.Config{
 		Self: self, ClusterName: c.ClusterName, RingConfig: ring.ConfigHash(), Secret: c.Secret, Frames: m.core, Logger: m.log,
@@ -182,7 +195,7 @@ func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
 	w.links.Store(m.links)
 	config := cluster.MembershipConfig{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Tell: m.tell, Worry: m.worry, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
+		Tell: m.tell, Worry: m.worry, Changed: m.listed, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
 		config.Seeds = m.gossip.JoinAddresses
@@ -198,6 +211,9 @@ func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
 	m.mu.Unlock()
 	m.onMembers(nil)
 	m.sched.After(reportEvery, m.report)
+	if m.open != nil {
+		m.admonish()
+	}
 	return nil
 }
 
@@ -243,63 +259,6 @@ func (*listener) Event(cluster.Event, int) {}
 // Complain is told of what the core could not do. It is said with the next
 // report.
 func (l *listener) Complain(what string, err error) { l.complaints.add(what, err) }
-
-// onMembers takes in who is there: who it is now, which may be news since the
-// call.
-func (m *member) onMembers([]peer.Member) {
-	m.mu.Lock()
-	ready := m.ready
-	m.mu.Unlock()
-	if !ready {
-		return // it is called again when all is there
-	}
-	m.taking.Lock()
-	defer m.taking.Unlock()
-	members := m.gossip.Members()
-	m.links.SetMembers(members)
-	m.membership.Update(members)
-	m.mu.Lock()
-	m.all = slices.Clone(members)
-	m.mu.Unlock()
-	m.compareRules()
-}
-
-// compareRules says, when that changes, whether members have different rules.
-func (m *member) compareRules() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	differ := rulesOf(m.members())
-	switch {
-	case differ == m.differ:
-		return
-	case differ != "":
-		m.log.Warn("members have different rules: each decides by its own for the keys that it owns; give all the same", "hashes", differ)
-	default:
-		m.log.Info("all members have the same rules")
-	}
-	m.differ = differ
-}
-
-// members returns all that are known, with this node as it is now. m.mu is held.
-func (m *member) members() []peer.Member {
-	self := m.membership.Self()
-	out := slices.DeleteFunc(slices.Clone(m.all), func(o peer.Member) bool { return o.Name == self.Name })
-	for i := range m.all {
-		if m.all[i].Name == self.Name {
-			self.GossipAddr = m.all[i].GossipAddr
-		}
-	}
-	i, _ := slices.BinarySearchFunc(out, self.Name, func(o peer.Member, name string) int {
-		switch {
-		case o.Name < name:
-			return -1
-		case o.Name > name:
-			return 1
-		}
-		return 0
-	})
-	return slices.Insert(out, i, self)
-}
 
 // setRules tells the others which rules are in force here.
 func (m *member) setRules(hash uint64) {
@@ -363,6 +322,7 @@ func (m *member) report() {
 		}
 	}
 	m.complaints.report(m.log)
+	m.reportRules()
 	m.sched.After(reportEvery, m.report)
 }
 

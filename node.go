@@ -2,8 +2,10 @@ package weir
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,10 @@ import (
 // ErrClosed is returned by the methods of a [Node] after Close.
 var ErrClosed = errors.New("weir: the node is closed")
 
+// minBytes is the least of [Config.MaxBytes]: an empty table, and a chunk for words of
+// each size, take some three million.
+const minBytes = 8 << 20
+
 // Node decides checks. It is safe for concurrent use.
 type Node struct {
 	table   *table.Table
@@ -28,6 +34,7 @@ type Node struct {
 	options rules.Options
 	file    string
 	watch   Observer         // nil: nobody
+	log     *slog.Logger     // nil: nobody
 	now     func() time.Time // nil: the node's own clock
 	opened  time.Time
 	start   limiter.Tick // opened, in ticks
@@ -47,6 +54,9 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.MaxKeys < 0 {
 		return nil, fmt.Errorf("%w: MaxKeys %d is negative; give the number of counters to hold, or 0 for %d", ErrInvalid, c.MaxKeys, table.DefaultMaxKeys)
 	}
+	if c.MaxBytes > 0 && c.MaxBytes < minBytes {
+		return nil, fmt.Errorf("%w: MaxBytes %d is too little for a table: give %d or more, 0 for 256 bytes for each of MaxKeys, or a negative number for no bound", ErrInvalid, c.MaxBytes, minBytes)
+	}
 	if c.Overflow > OverflowAllow {
 		return nil, fmt.Errorf("%w: there is no Overflow number %d; give OverflowDeny or OverflowAllow", ErrInvalid, c.Overflow)
 	}
@@ -59,14 +69,24 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.RulesFile == "" {
 		c.RulesFile = "rules"
 	}
+	if len(c.Secret) == 0 && c.Cluster == nil && c.Backend == nil {
+		// Nobody else has to find this node's counters, so nobody needs to be able to
+		// search for keys that share one, or a partition.
+		c.Secret = make([]byte, 32)
+		_, _ = rand.Read(c.Secret) // which never fails
+	}
 	n := &Node{
-		table:   table.New(table.Config{MaxKeys: c.MaxKeys, Overflow: c.Overflow}),
+		table:   table.New(table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}),
 		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication},
 		backend: c.Backend,
 		file:    c.RulesFile,
 		watch:   c.Observer,
+		log:     c.Logger,
 		now:     c.Now,
 		opened:  time.Now(),
+	}
+	if n.log == nil && c.Cluster != nil {
+		n.log = c.Cluster.Logger
 	}
 	n.start = limiter.TickOf(n.opened)
 	if len(c.Rules) == 0 {
@@ -86,7 +106,8 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 // SetRules replaces the rules by the contents of a rules file. Limits whose rule,
 // key and name stay keep what was consumed, whatever else of them changes. If
 // the file is invalid, the error wraps [ErrInvalid] and says all that is wrong,
-// and the old rules stay in force. Checks go on meanwhile.
+// and the old rules stay in force. Checks go on meanwhile. [Config.Logger] is told of
+// warnings and of rules that are gone.
 func (n *Node) SetRules(file []byte) error {
 	if n.closed.Load() {
 		return ErrClosed
@@ -99,7 +120,9 @@ func (n *Node) SetRules(file []byte) error {
 		return err
 	}
 	n.text.Store(&ruleText{set, slices.Clone(file)})
-	n.rules.Store(set)
+	if before := n.rules.Swap(set); n.log != nil {
+		n.logRules(before, set)
+	}
 	if n.member != nil {
 		n.member.setRules(set.Hash())
 	}
@@ -380,6 +403,10 @@ func (n *Node) answer(set *rules.Set, r *Request, d *Decision) Answer {
 
 // Stats returns how many counters the node holds and what they take.
 func (n *Node) Stats() Stats { return n.table.Stats() }
+
+// Shares returns what the counters of rules with a max_share take, in the order of their
+// names.
+func (n *Node) Shares() []Share { return n.table.Shares() }
 
 // Top returns the n keys that were checked most and the n counters that denied
 // most, the most first. The first is counted in a sample of one check in 16.

@@ -22,7 +22,7 @@ serve() {
   local at="127.0.0.1:20$1" n="$1"
   shift
   free "20${n}80" "20${n}81" "20${n}82" "20${n}83" "20${n}84"
-  "$work/node" serve --rules "$work/rules.yaml" --http-addr "${at}80" --grpc-addr "${at}81" --pprof-addr "${at}84" "$@" 2>"$work/$n.log" &
+  "$work/node" serve --rules "$work/rules.yaml" --http-addr "${at}80" --grpc-addr "${at}81" --admin-addr "${at}84" --health-addr off "$@" 2>"$work/$n.log" &
   pids+=($!)
 }
 

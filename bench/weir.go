@@ -70,7 +70,7 @@ type tableLimiter struct {
 
 func newTable(k *Keys, a limiter.Algorithm, windows []time.Duration) (Limiter, error) {
 	t := &tableLimiter{
-		table: table.New(table.Config{MaxKeys: k.Len() * len(windows)}), rule: limiter.Rule{Name: "bench"},
+		table: table.New(table.Config{MaxKeys: k.Len() * len(windows), MaxBytes: -1}), rule: limiter.Rule{Name: "bench"},
 		opened: time.Now(),
 	}
 	t.start = limiter.TickOf(t.opened)
@@ -163,7 +163,7 @@ func newNode(k *Keys, limits string) (Limiter, error) {
 		fmt.Fprintf(&b, "  - {name: r%d, match: {path: \"^/v%d/(items|orders)/[0-9]+\"}, limits: [5/second]}\n", i, i)
 	}
 	fmt.Fprintf(&b, "  - {name: last, match: {path: \"^/api/.*[0-9]$\"}, limits: [%s]}\n", limits)
-	node, err := weir.Open(context.Background(), weir.Config{Rules: []byte(b.String()), MaxKeys: k.Len() * n.limits})
+	node, err := weir.Open(context.Background(), weir.Config{Rules: []byte(b.String()), MaxKeys: k.Len() * n.limits, MaxBytes: -1})
 	if err != nil {
 		return nil, err
 	}

@@ -32,26 +32,27 @@ go build -o "$work/" ./cmd/node ./cmd/weir
 
 # one FLAGS: one node.
 one() {
-  free 20080 20081
-  "$work/node" serve --rules "${RULES:-$work/rules.yaml}" --http-addr 127.0.0.1:20080 --grpc-addr 127.0.0.1:20081 "$@" 2>"$work/1.log" &
+  free 20080 20081 20084
+  "$work/node" serve --rules "${RULES:-$work/rules.yaml}" --http-addr 127.0.0.1:20080 --grpc-addr 127.0.0.1:20081 --admin-addr 127.0.0.1:20084 --health-addr off "$@" 2>"$work/1.log" &
   pids+=($!)
   ready "$!" 127.0.0.1:20080 "$work/1.log"
 }
 
 # three FLAGS: a cluster.
 three() {
-  free {200{8,9},2010}{0,1,2,3}
+  free {200{8,9},2010}{0,1,2,3,4}
   for i in 0 1 2; do
     "$work/node" serve --rules "$work/rules.yaml" --name "node-$i" --join 127.0.0.1:20082,127.0.0.1:20092,127.0.0.1:20102 \
       --http-addr "127.0.0.1:$((20080 + 10 * i))" --grpc-addr "127.0.0.1:$((20081 + 10 * i))" \
-      --gossip-addr "127.0.0.1:$((20082 + 10 * i))" --peer-addr "127.0.0.1:$((20083 + 10 * i))" "$@" 2>"$work/$i.log" &
+      --gossip-addr "127.0.0.1:$((20082 + 10 * i))" --peer-addr "127.0.0.1:$((20083 + 10 * i))" \
+      --admin-addr "127.0.0.1:$((20084 + 10 * i))" --health-addr off "$@" 2>"$work/$i.log" &
     pids+=($!)
   done
   for i in 0 1 2; do ready "${pids[i]}" "127.0.0.1:$((20080 + 10 * i))" "$work/$i.log"; done
 }
 
 SERVERS=127.0.0.1:20081,127.0.0.1:20091,127.0.0.1:20101
-HTTP=127.0.0.1:20080,127.0.0.1:20090,127.0.0.1:20100
+ADMIN=127.0.0.1:20084,127.0.0.1:20094,127.0.0.1:20104
 
 # ask FLAGS: one measurement, 90 % of whose keys are never denied.
 ask() {
@@ -75,27 +76,27 @@ part() {
     one)
       one
       for _ in $(seq "$rounds"); do
-        ask --mode unary,batch,stream,client --server 127.0.0.1:20081 --server-http 127.0.0.1:20080
-        ask --mode stream --batch 100 --server 127.0.0.1:20081 --server-http 127.0.0.1:20080
+        ask --mode unary,batch,stream,client --server 127.0.0.1:20081 --server-admin 127.0.0.1:20084
+        ask --mode stream --batch 100 --server 127.0.0.1:20081 --server-admin 127.0.0.1:20084
       done
       ;;
     empty) go test -run '^$' -bench BenchmarkServer -benchtime 300000x -count "$rounds" ./transport ;;
     three)
       three
       for _ in $(seq "$rounds"); do
-        ask --mode unary,stream,batch --server $SERVERS --server-http $HTTP
+        ask --mode unary,stream,batch --server $SERVERS --server-admin $ADMIN
       done
       ;;
     ring)
       three --share-ring
       for _ in $(seq "$rounds"); do
-        ask --mode client,client-batch --server $SERVERS --server-http $HTTP
+        ask --mode client,client-batch --server $SERVERS --server-admin $ADMIN
       done
       ;;
     idle)
       three
       for _ in $(seq "$rounds"); do
-        ask --mode unary --clients 1 --server $SERVERS --server-http $HTTP
+        ask --mode unary --clients 1 --server $SERVERS --server-admin $ADMIN
       done
       ;;
     memory)
@@ -103,9 +104,9 @@ part() {
         three --replication "$replication"
         before=$(resident)
         echo "replication $replication"
-        "$work/weir" bench --mode stream --clients 3 --limited 0 --keys 1000000 --duration 30s --server $SERVERS --server-http $HTTP
+        "$work/weir" bench --mode stream --clients 3 --limited 0 --keys 1000000 --duration 30s --server $SERVERS --server-admin $ADMIN
         echo "bytes of resident memory per key, all three nodes: $((($(resident) - before) / 1000000))"
-        curl -s http://127.0.0.1:20080/metrics | grep -E '^(weir_keys|weir_table_|go_memstats_(heap_inuse|heap_sys)_bytes|process_resident)' || true
+        curl -s http://127.0.0.1:20084/metrics | grep -E '^(weir_keys|weir_table_|go_memstats_(heap_inuse|heap_sys)_bytes|process_resident)' || true
         finish
       done
       ;;

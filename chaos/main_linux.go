@@ -25,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/chaos/attack"
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
@@ -45,6 +46,8 @@ func main() {
 	flag.BoolVar(&o.standIn, "stand-in", false, "with -on docker, build with this machine's own Go where golang:1.26 cannot be pulled")
 	flag.StringVar(&o.judge, "judge", "", "judge this history again, and run nothing")
 	flag.BoolVar(&o.keep, "keep", false, "keep the history of every trial, not only of those that went wrong")
+	flag.DurationVar(&o.attack, "attack", 0, "attack a cluster on loopback for so long instead, while clients ask, and see whether they notice")
+	attacker := flag.Bool(strings.TrimPrefix(attack.Flag, "-"), false, "be the attacker of -attack, who is told on standard input whom to attack")
 	flag.DurationVar(&o.soak, "soak", 0, "mix faults for so long instead, and see whether anything grows")
 	flag.Parse()
 	if err := o.check(flag.Args()); err != nil {
@@ -52,8 +55,13 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := tool.Context()
-	netlab.BeEager()
-	err := o.run(ctx)
+	var err error
+	if *attacker {
+		err = attack.Serve(ctx, os.Stdin, os.Stdout)
+	} else {
+		netlab.BeEager()
+		err = o.run(ctx)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -69,7 +77,7 @@ type options struct {
 	trials                   int
 	seed                     uint64
 	keep                     bool
-	soak                     time.Duration
+	soak, attack             time.Duration
 	report                   report.Report
 }
 
@@ -96,6 +104,10 @@ func (o *options) check(args []string) error {
 		return fmt.Errorf("%d trials show nothing: -trials is 1 at least", o.trials)
 	case o.soak < 0:
 		return fmt.Errorf("a soak of %v cannot be: -soak is a span such as 30m", o.soak)
+	case o.attack < 0:
+		return fmt.Errorf("attacks for %v cannot be: -attack is a span such as 1m", o.attack)
+	case o.attack > 0 && (o.soak > 0 || o.only != "" || o.on == "docker" || o.on == "namespaces"):
+		return errors.New("attacks are made on loopback and by themselves: give -attack without -soak, -only and -on")
 	case o.soak > 0 && o.only != "":
 		return errors.New("a soak is of mixes: give it without -only")
 	case o.judge != "" && others("judge"):
@@ -167,8 +179,11 @@ func (o *options) run(ctx context.Context) (err error) {
 			err = errors.Join(err, o.summary())
 		}
 	}()
-	if o.soak > 0 {
+	switch {
+	case o.soak > 0:
 		return o.soaks(ctx, scratch.Path)
+	case o.attack > 0:
+		return o.attacks(ctx, scratch.Path)
 	}
 	var bad []string
 	tried := false

@@ -170,7 +170,7 @@ func fateOf(code uint32, message string) (fate, error) {
 		return answered, &nodeError{message, ErrInvalid}
 	case codes.PermissionDenied:
 		return answered, &nodeError{message, ErrDenied}
-	case codes.Unavailable:
+	case codes.Unavailable, codes.ResourceExhausted: // it has no room for the message, and has not looked at it
 		return undecided, &nodeError{message, ErrUnavailable}
 	}
 	return unknown, &nodeError{message, ErrUnanswered}

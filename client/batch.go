@@ -83,10 +83,10 @@ func (b *batch) attribute(name string) int {
 // sizeOf returns how many bytes of strings a request has, or says why it can go in
 // no message. Nodes would refuse it for the same reason.
 func sizeOf(r *limiter.Request) (int, error) {
-	size := len(r.Path) + len(r.User) + len(r.IP) + len(r.Group) + len(r.Method)
-	if len(r.Attributes) > MaxAttributes {
-		return 0, fmt.Errorf("%w: the request has %d attributes; at most %d are allowed", ErrInvalid, len(r.Attributes), MaxAttributes)
+	if err := r.CheckSize(); err != nil {
+		return 0, err
 	}
+	size := len(r.Path) + len(r.User) + len(r.IP) + len(r.Group) + len(r.Method)
 	for name, value := range r.Attributes {
 		size += len(name) + len(value)
 		if !utf8.ValidString(name) {

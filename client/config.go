@@ -44,7 +44,7 @@ const (
 	// that has more by itself is invalid.
 	MaxMessageBytes = 64 << 10
 	// MaxAttributes is how many attributes a request may have.
-	MaxAttributes = 16
+	MaxAttributes = limiter.MaxAttributes
 
 	defaultTimeout = time.Second
 	defaultPending = 65536

@@ -227,6 +227,18 @@ func TestCheckBatch(t *testing.T) {
 	}
 }
 
+// fill returns a request of n bytes in all, in attributes.
+func fill(n int) *limiter.Request {
+	r := &limiter.Request{Cost: limiter.Units(0), Attributes: map[string]string{}}
+	for i := 0; n > 0; i++ {
+		name := string(rune('a' + i))
+		size := min(n-len(name), limiter.MaxFieldBytes)
+		r.Attributes[name] = strings.Repeat("v", size)
+		n -= len(name) + size
+	}
+	return r
+}
+
 // What nodes would refuse for the whole message is refused for the one request.
 func TestInvalid(t *testing.T) {
 	c := open(t, client.Config{Addrs: []string{serve(t, newNode(t, hour), "", nil).addr}, Timeout: long})
@@ -240,7 +252,8 @@ func TestInvalid(t *testing.T) {
 		"attribute name": {Attributes: map[string]string{"\xff": "v"}},
 		"rule name":      {Rule: "\xff"},
 		"no such rule":   {Rule: "none"},
-		"size":           {Path: strings.Repeat("/", client.MaxMessageBytes+1)},
+		"size of all":    fill(client.MaxMessageBytes + 1),
+		"size of one":    {Path: strings.Repeat("/", limiter.MaxFieldBytes+1)},
 		"cost":           {Cost: limiter.Units(1 << 40)},
 		"key too long":   {User: strings.Repeat("u", 5000)},
 	} {
@@ -251,7 +264,7 @@ func TestInvalid(t *testing.T) {
 	if err := c.Check(t.Context(), request("\xff\x00"), &d); err != nil || !d.Allowed {
 		t.Errorf("bytes that are no UTF-8: %v", err)
 	}
-	large := &limiter.Request{Path: strings.Repeat("/", client.MaxMessageBytes), Cost: limiter.Units(0)}
+	large := fill(client.MaxMessageBytes)
 	if err := c.Check(t.Context(), large, &d); err != nil {
 		t.Errorf("as large as may be: %v", err)
 	}

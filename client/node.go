@@ -78,7 +78,7 @@ func (n *node) notify() {
 func (n *node) keep(ctx context.Context) {
 	failures := 0
 	for {
-		replies, err := n.serve(ctx)
+		worked, err := n.serve(ctx)
 		if ctx.Err() != nil {
 			n.client.mu.Lock()
 			why := n.why // it is let go
@@ -90,7 +90,7 @@ func (n *node) keep(ctx context.Context) {
 			return
 		}
 		failures++
-		if replies > 0 && !errors.Is(err, errSilent) {
+		if worked && !errors.Is(err, errSilent) {
 			// It did its work until now: checks may wait for the next attempt, which is
 			// made at once.
 			failures = 0
@@ -111,9 +111,10 @@ func (n *node) keep(ctx context.Context) {
 	}
 }
 
-// serve has one stream to the node until it ends, and returns how many replies came
-// and why it ended. When it returns nothing is in flight.
-func (n *node) serve(ctx context.Context) (replies int, err error) {
+// serve has one stream to the node until it ends, and returns why it ended, and whether
+// it worked until then: replies came, or the node, which nobody asked, ended it in good
+// order, as it does when a stream is old. When it returns nothing is in flight.
+func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	c := n.client
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -122,7 +123,7 @@ func (n *node) serve(ctx context.Context) (replies int, err error) {
 	defer patience.Stop()
 	stream, err := n.api.CheckStream(ctx)
 	if err != nil {
-		return 0, n.reason(ctx, err)
+		return false, n.reason(ctx, err)
 	}
 	// That there is a stream says nothing of the node: it must answer a message
 	// without checks first.
@@ -132,9 +133,10 @@ func (n *node) serve(ctx context.Context) (replies int, err error) {
 		err = stream.RecvMsg(&first)
 	}
 	if err != nil {
-		return 0, n.reason(ctx, err)
+		return false, n.reason(ctx, err)
 	}
 	patience.Stop()
+	began := time.Now()
 	c.mu.Lock()
 	n.condition, n.why, n.hangUp = up, nil, cancel
 	c.mu.Unlock()
@@ -145,13 +147,15 @@ func (n *node) serve(ctx context.Context) (replies int, err error) {
 		n.send(ctx, stream)
 	}()
 	n.notify()
-	replies, err = n.receive(stream)
+	replies, err := n.receive(stream)
 	err = n.reason(ctx, err)
 	cancel(nil)
 	<-sent
 	// The node says so where it has not looked at what it does not answer.
-	n.land(err, len(stream.Trailer().Get(weirv1.TrailerUndecided)) > 0)
-	return replies, err
+	undecided := len(stream.Trailer().Get(weirv1.TrailerUndecided)) > 0
+	n.land(err, undecided)
+	// One that ends every stream at once is not asked without pause.
+	return replies > 0 || undecided && time.Since(began) >= retryMost, err
 }
 
 var (

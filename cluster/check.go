@@ -251,7 +251,7 @@ func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) b
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.role != peer.Owned || !charge.Peek && k.Cost > 0 && !p.roomFor(k) {
+	if p.role != peer.Owned || len(p.own.unsettled) > 0 || !charge.Peek && k.Cost > 0 && !p.roomFor(k) {
 		return false
 	}
 	q := parked{charge: charge}

@@ -62,6 +62,9 @@ type Config struct {
 	// CachedDenials has the node refuse by itself, for a second at most, what the
 	// owner of a key has just refused it: see [limiter.SourceCached].
 	CachedDenials bool
+	// RefuseResets has this node refuse the resets that other members pass on. Its own
+	// are asked of the others all the same.
+	RefuseResets bool
 	// Seeds is the number of addresses that this node joins by, itself included,
 	// 0 for a node that joins nobody. While it is joining, there are at least so
 	// many members.
@@ -103,20 +106,25 @@ const (
 
 // The bounds.
 const (
-	maxOps        = 1 << 17 // checks under way to one member
-	maxParked     = 1 << 14 // checks that wait for a partition to be settled
-	maxHeld       = 1 << 14 // replies that one partition withholds
-	maxFrame      = 192 << 10
-	maxBulk       = 48 << 10 // bytes of a frame of snapshots
-	maxChecks     = 1000     // in one frame
-	maxFrames     = 1 << 12  // that wait for one member
-	maxRelays     = 3        // that are tried at once
-	maxRelayed    = 256      // that wait to be passed on to one member
-	maxKept       = 1 << 13  // entries that a frame has room for when it is used again
-	maxSnapshots  = 16       // on their way to one member
-	maxForeign    = 4096     // definitions of other nodes' rules
+	maxOps     = 1 << 17 // checks under way to one member
+	maxParked  = 1 << 14 // checks that wait for a partition to be settled
+	maxHeld    = 1 << 14 // replies that one partition withholds
+	maxFrame   = 192 << 10
+	maxBulk    = 48 << 10 // bytes of a frame of snapshots
+	maxChecks  = 1000     // in one frame
+	maxFrames  = 1 << 12  // that wait for one member
+	maxRelays  = 3        // that are tried at once
+	maxRelayed = 256      // that wait to be passed on to one member
+	maxLinks   = 1024     // to instances that are not connected
+
+	maxRelayedSize = 32 << 20 // bytes of those
+
+	maxKept       = 1 << 13 // entries that a frame has room for when it is used again
+	maxSnapshots  = 16      // on their way to one member
+	maxForeign    = 4096    // definitions of other nodes' rules
 	maxScaled     = 4096
 	maxAttempts   = 64 // of one check
+	maxRefusals   = 20 // of an appointment, before its epoch ends
 	maxPeers      = 1024
 	forgetGranted = 8
 )

@@ -245,6 +245,8 @@ func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
 		p.staged = append(p.staged, k.list...)
 	}
 	if !b.Last {
+		// The frame is the link's again before the next part comes.
+		keepWords(p.staged[len(p.staged)-entriesIn(keys):])
 		return false
 	}
 	if p.epoch == b.Epoch && p.seq >= b.Seq {

@@ -61,6 +61,7 @@ type Core struct {
 
 	peersMu sync.Mutex
 	peers   peerBook
+	onWord  atomic.Pointer[func()] // called when a link tells something of members
 
 	closed  atomic.Bool
 	aloneAt atomic.Int64 // since when the view has nobody else, in ticks of the scheduler; 0: it has, or always was so

@@ -24,6 +24,8 @@ type replyTo struct {
 	unnamed uint32
 	// told are the reasons, nil if they were not asked for.
 	told []limiter.LimitExplanation
+	// provisional tells that the answer is not to be given again.
+	provisional bool
 }
 
 func (r *replyTo) over() bool { return r.op != nil && r.op.over() }
@@ -34,11 +36,16 @@ type parked struct {
 	charge  *limiter.Charge
 	receipt limiter.Receipt
 	reserve bool
+	settles bool // the asker says when the reservation ends
+	ends    bool // a refund that ends a reservation
+	last    bool // it waits no more for charges to be settled
 	heir    bool // asked as heir
 	sent    bool // the owner may have it
 	reply   replyTo
 	until   limiter.Tick
 	count   int // of counters that a reset forgot
+	// waitsUntil is when it waits no longer for charges to be settled, 0 before it does.
+	waitsUntil limiter.Tick
 }
 
 // verdict is what came of a request at this node.
@@ -84,6 +91,7 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 	for _, p := range parts {
 		switch {
 		case p.role == peer.Owned:
+		case q.ends && p.role != peer.Sealed: // what is here of it is ended
 		case p.role == peer.Sealed, p.role == peer.Heir && q.heir && p.takesOver(t):
 			return p.park(t, q), p
 		case q.kind == opRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.role == peer.Owned }):
@@ -94,7 +102,9 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 	}
 	switch q.kind {
 	case opRefund:
-		if c.current(parts, q.receipt) {
+		if q.ends {
+			c.settle(t, q)
+		} else if c.current(parts, q.receipt) {
 			c.table.Refund(t.at, q.charge, q.receipt)
 			c.touched(t, q.charge)
 		}
@@ -139,17 +149,18 @@ func (c *Core) touched(t *turn, k *limiter.Charge) {
 // decide decides a check whose partitions are owned here, and locked.
 func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) verdict {
 	charge := c.shareOf(q.charge)
-	if idle != nil {
-		peek := charge.Peek
-		charge.Peek = true
-		err := c.table.Decide(t.at, charge, idle)
-		charge.Peek = peek
-		if err != nil {
+	switch p := c.doubtful(t, parts, charge, answer); {
+	case p == nil:
+		if !c.charge(t, charge, answer, idle) {
 			return overloaded
 		}
-	}
-	if err := c.table.Decide(t.at, charge, answer); err != nil {
-		return overloaded
+	case p.contend(t, q):
+		return waiting
+	default:
+		c.provisional(t, q, charge, answer)
+		if idle != nil {
+			*idle = *answer.Clone()
+		}
 	}
 	if charge != q.charge {
 		named(q.charge, answer)
@@ -165,6 +176,9 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 	if len(parts) > 0 {
 		answer.Source = parts[0].source()
 		answer.Receipt.Epoch = parts[0].epoch.Counter
+	}
+	if q.settles && answer.Receipt.Charged != 0 {
+		c.reserved(t, q, answer)
 	}
 	if answer.Allowed && answer.Receipt.Charged == 0 {
 		return answered
@@ -191,6 +205,53 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 		return withheld
 	}
 	return answered
+}
+
+// charge has the table decide a check, and reports false where it cannot. Of a
+// reservation idle says what holds if another part denies: of a limit whose charge is
+// taken back then what was there before, of one that counts rejected checks what is
+// there now, and the wait of an asker who was denied.
+func (c *Core) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) bool {
+	if idle == nil {
+		return c.table.Decide(t.at, k, answer) == nil
+	}
+	peek := k.Peek
+	defer func() { k.Peek = peek }()
+	k.Peek = true
+	if c.table.Decide(t.at, k, idle) != nil {
+		return false
+	}
+	k.Peek = peek
+	if c.table.Decide(t.at, k, answer) != nil {
+		return false
+	}
+	if !countsRejected(k) || !answer.Allowed {
+		return true
+	}
+	var after limiter.Decision
+	k.Peek = true
+	if c.table.Decide(t.at, k, &after) != nil {
+		return false
+	}
+	for i := range idle.Len() {
+		if l := idle.Limit(i); l.Limit.CountRejected() != limiter.CountNone && answer.Receipt.Has(i) {
+			now := after.Limit(i)
+			l.Remaining, l.ResetAfter, l.RetryAfter = now.Remaining, now.ResetAfter, now.RetryAfter
+		}
+	}
+	return true
+}
+
+// countsRejected reports whether a limit of a charge counts rejected checks.
+func countsRejected(k *limiter.Charge) bool {
+	for i := range k.Len() {
+		for _, l := range k.Key(i).Rule.Limits {
+			if l.CountRejected() != limiter.CountNone {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // changes tells whether a decision changed a counter of a key, and whether it
@@ -272,6 +333,9 @@ func named(k *limiter.Charge, d *limiter.Decision) {
 // refuse says that a request was not executed; p, if it is not nil, is the
 // partition that stood in the way, and locked.
 func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
+	if r.op == nil && r.id == 0 {
+		return // nobody waits
+	}
 	out := peer.Reply{ID: r.id, Status: status}
 	if p != nil {
 		out.Owner, out.Partition = p.owner, p.id
@@ -283,6 +347,10 @@ func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
 	t.later = append(t.later, func(t *turn) {
 		if status == peer.Alive {
 			return // its owner has it
+		}
+		if status == peer.Contested {
+			r.op.contest(t)
+			return
 		}
 		if status == peer.NotOwner && out.Owner.Instance != 0 && out.Owner.Instance != c.self {
 			r.op.route(t)

@@ -47,6 +47,28 @@ func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []
 	return keys, nil, len(keys) == n
 }
 
+// entriesIn returns how many entries keys have.
+func entriesIn(keys []entries) (n int) {
+	for i := range keys {
+		n += len(keys[i].list)
+	}
+	return n
+}
+
+// keepWords gives entries words of their own, in one piece of memory.
+func keepWords(list []table.Entry) {
+	n := 0
+	for i := range list {
+		n += len(list[i].Words)
+	}
+	words := make([]uint64, 0, n)
+	for i := range list {
+		from := len(words)
+		words = append(words, list[i].Words...)
+		list[i].Words = words[from:len(words):len(words)]
+	}
+}
+
 // entriesOf returns how many of the entries are those of the first n keys.
 func entriesOf(from []peer.Entry, n int) int {
 	for i := range from {

@@ -102,7 +102,7 @@ func (p *part) receive(t *turn, from peer.Instance, b *peer.Batch) {
 }
 
 func (p *part) take(t *turn, giver peer.Instance, b *peer.Batch) {
-	p.role, p.epoch, p.owner, p.heir = peer.Owned, b.Next, b.Next, giver
+	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
 	p.top = max(p.top, b.Next.Counter)
 	p.appointment, p.round, p.seekAt, p.seekIn = 0, nil, 0, 0
 	p.own = &ownership{

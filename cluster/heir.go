@@ -171,6 +171,9 @@ func (p *part) disown() {
 	if own := p.own; own != nil {
 		p.uncount(own.heir)
 		p.uncount(own.next)
+		for i := range own.contenders {
+			p.parked = append(p.parked, own.contenders[i].parked)
+		}
 	}
 	p.own = nil
 }
@@ -246,6 +249,12 @@ func (p *part) onAck(t *turn, from peer.Instance, a *peer.Ack) {
 	}
 	if p.epoch.Before(a.Owner) && a.Owner.Instance != p.c.self {
 		p.learn(t, a.Owner, 0)
+	}
+	if p.own != nil && a.Owner.Instance == p.c.self && p.epoch.Before(a.Owner) && p.own.handover == nil {
+		// It takes this node for an owner that it never was, and nothing lower counts there.
+		p.top = max(p.top, a.Owner.Counter)
+		p.own.renew = true
+		p.watch(t)
 	}
 	if p.own == nil || a.Epoch != p.epoch {
 		if p.own != nil {
@@ -347,11 +356,17 @@ func (p *part) ackNext(t *turn, g *target, a *peer.Ack) {
 		p.own.heard = a.Ping
 		p.acknowledged(t, g.acked)
 	case a.Status == peer.Refused:
-		if a.Top > p.epoch.Counter {
-			// Granted elsewhere: renew above it.
-			p.own.renew = true
-		}
+		p.refusedBy(g, a)
 		g.sentAt = t.now // try again later, where it is not
+	}
+}
+
+// refusedBy renews where a member does not accept its appointment: something was granted
+// elsewhere since, or it goes on refusing for another reason, which ends with the epoch.
+func (p *part) refusedBy(g *target, a *peer.Ack) {
+	if g.refusals++; a.Top > p.epoch.Counter || g.refusals >= maxRefusals {
+		g.refusals = 0
+		p.own.renew = true
 	}
 }
 
@@ -373,11 +388,11 @@ func (p *part) ackHeir(t *turn, g *target, a *peer.Ack) {
 	}
 	switch {
 	case a.Appointment == g.appointment:
+		g.refusals = 0
 		p.own.heard = a.Ping
 		p.acknowledged(t, g.acked)
-	case a.Status == peer.Refused && a.Top > p.epoch.Counter:
-		// It is heir no more, and something was granted since.
-		p.own.renew = true
+	case a.Status == peer.Refused: // it is heir no more
+		p.refusedBy(g, a)
 	}
 }
 
@@ -392,7 +407,7 @@ func (p *part) renewed(t *turn, e peer.Epoch) {
 	if own.next != nil {
 		own.next.appointment, own.next.sentAt = 0, 0
 	}
-	p.epoch, p.owner, p.heir = e, e, 0
+	p.epoch, p.owner, p.mine, p.heir = e, e, e, 0
 	p.announce(t, 0)
 	p.forget()
 	p.release(t)

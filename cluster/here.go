@@ -4,7 +4,7 @@ import "github.com/weirlimit/weir/limiter"
 
 // here runs an operation at this node.
 func (o *op) here(t *turn) {
-	q := parked{kind: o.kind, receipt: o.receipt, reserve: o.reserve, reply: replyTo{op: o}, until: o.until}
+	q := parked{kind: o.kind, receipt: o.receipt, reserve: o.reserve, settles: o.reserve, reply: replyTo{op: o}, until: o.until}
 	switch v, _ := o.run(t, &q); v {
 	case answered:
 	case notOwner, overloaded:
@@ -18,7 +18,10 @@ func (o *op) here(t *turn) {
 
 // asHeir runs an operation at this node, which is thought to be the heir.
 func (o *op) asHeir(t *turn, sent bool) {
-	q := parked{kind: o.kind, receipt: o.receipt, reserve: o.reserve, heir: true, sent: sent, reply: replyTo{op: o}, until: o.until}
+	q := parked{
+		kind: o.kind, receipt: o.receipt, reserve: o.reserve, settles: o.reserve, heir: true, sent: sent,
+		reply: replyTo{op: o}, until: o.until,
+	}
 	switch v, _ := o.run(t, &q); v {
 	case notOwner, overloaded:
 		o.later(t, retryEvery)

@@ -24,8 +24,9 @@ type link struct {
 	drafts [2]draft      // of open and bulk
 	draft  *draft        // the one that is written to
 
-	relayed []*peer.Frame // of others, to be passed on to this member
-	carried []*peer.Frame // to others, to be passed on by this member
+	relayed     []*peer.Frame // of others, to be passed on to this member
+	relayedSize int           // in bytes, roughly
+	carried     []*peer.Frame // to others, to be passed on by this member
 
 	up     bool
 	downAt limiter.Tick // since when it is not
@@ -40,6 +41,10 @@ type link struct {
 	lacksAt  limiter.Tick  // when it was sent
 	asks     bool          // an answer is expected
 	probedAt limiter.Tick  // when it was asked whether it is in reach
+	heardAt  limiter.Tick  // when a frame came from it directly
+	// challengedAt is when it was asked whether it is alive, as gossip says that it is not;
+	// lookedAt is when an answer was last looked for, and awaited for how long one was.
+	challengedAt, lookedAt, awaited limiter.Tick
 
 	rtt       limiter.Tick // of a message and its answer, smoothed
 	snapshots int          // on their way
@@ -174,7 +179,9 @@ func (l *link) take(checks bool) *peer.Frame {
 	case len(l.carried) > 0:
 		return shift(&l.carried)
 	case len(l.relayed) > 0:
-		return shift(&l.relayed)
+		f := shift(&l.relayed)
+		l.relayedSize -= weight(f)
+		return f
 	case len(l.frames) > 0:
 		return shift(&l.frames)
 	case l.open != nil && !l.open.Empty():
@@ -246,6 +253,7 @@ func (c *Core) Up(i peer.Instance) {
 	l := c.linkLocked(i)
 	l.mu.Lock()
 	l.up, l.suspect, l.lacks, l.asks = true, false, 0, false
+	l.got = 0 // whoever was connected before: it is told what comes from now on
 	l.mu.Unlock()
 	c.linksMu.Unlock()
 	c.introduce(t, i)
@@ -271,12 +279,15 @@ func (c *Core) Down(i peer.Instance) {
 	l.up = false
 	l.snapshots = 0
 	carried, relayed := l.carried, l.relayed
-	l.carried, l.relayed = nil, nil
+	l.carried, l.relayed, l.relayedSize = nil, nil, 0
 	if was {
 		l.downAt = t.now
 		t.wake(l)
 	}
 	l.mu.Unlock()
+	if was {
+		c.word()
+	}
 	c.ops.lost(t, i)
 	c.carryOn(t, carried)
 	for _, f := range relayed {
@@ -315,12 +326,20 @@ func (c *Core) watch(t *turn) (busy bool) {
 		}
 		busy = busy || l.up && l.suspect
 		l.mu.Unlock()
-		if probe && len(c.parts) > 0 && c.view.Load().has(l.to) {
-			q := peer.Claim{Partition: c.parts[0].id, Kind: peer.Ask}
-			c.send(t, l.to, 40, false, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, q) })
+		if probe && c.view.Load().has(l.to) {
+			c.probe(t, l.to)
 		}
 	}
 	return busy
+}
+
+// probe asks a member something that it answers whatever it is.
+func (c *Core) probe(t *turn, to peer.Instance) {
+	if len(c.parts) == 0 {
+		return
+	}
+	q := peer.Claim{Partition: c.parts[0].id, Kind: peer.Ask}
+	c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, q) })
 }
 
 // measured takes note of how long an answer took.

@@ -15,13 +15,19 @@ type linkSet struct {
 	list []*link // by instance
 }
 
-// link returns the link to an instance, which it makes if need be.
+// link returns the link to an instance, which it makes if need be. That to one which is
+// not in the view, and never was connected, is not kept: what is to be sent to it goes out
+// with the end of the turn, by a relay, and nothing stays. So whoever invents instances
+// leaves nothing here.
 func (c *Core) link(to peer.Instance) *link {
 	if l, ok := c.links.Load().byID[to]; ok {
 		return l
 	}
 	c.linksMu.Lock()
 	defer c.linksMu.Unlock()
+	if c.links.Load().byID[to] == nil && !c.view.Load().has(to) {
+		return &link{to: to, number: c.numbered, downAt: c.sched.Now()}
+	}
 	return c.linkLocked(to)
 }
 

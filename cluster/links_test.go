@@ -239,9 +239,14 @@ func TestEndedInstancesAreForgotten(t *testing.T) {
 		t.Error("a failed attempt to reach who is forgotten makes a link")
 	}
 	c.link(third)
+	if c.links.Load().byID[third] != nil {
+		t.Error("the link to somebody who is neither in view nor connected is kept")
+	}
+	c.Up(third)
+	c.Down(third)
 	c.SetView(without)
 	if c.links.Load().byID[third] == nil {
-		t.Error("the link to a member that is just met, and not in view yet, is forgotten")
+		t.Error("the link to a member that was just connected, and is not in view yet, is forgotten")
 	}
 }
 
@@ -300,7 +305,7 @@ func TestNamesHaveABound(t *testing.T) {
 		}
 		h.now += limiter.Second
 	}
-	c.hearOfMembers(other, []peer.Known{{Name: "e", Instance: 0xe}})
+	c.hearOfMembers(c.begin(), other, []peer.Known{{Name: "e", Instance: 0xe}})
 	if known, _ := c.Recount(); known != 4 {
 		t.Errorf("%d count, want the one too that another member knows of", known)
 	}
@@ -313,7 +318,7 @@ func TestNamesHaveABound(t *testing.T) {
 	for n := range maxPeers {
 		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
 	}
-	c.hearOfMembers(other, dead)
+	c.hearOfMembers(c.begin(), other, dead)
 	if known, _ := c.SetMembers(base, nil); known != maxPeers || !c.peers.known["c"].live {
 		t.Errorf("%d count, want no more than the bound, and who is live", known)
 	}

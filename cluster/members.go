@@ -28,6 +28,28 @@ type acquaintance struct {
 	gone     bool         // left, or forgotten
 	live     bool         // in the view
 	since    limiter.Tick // when it was found dead
+
+	// runs are the latest instances that links have told of under this name, the newest
+	// first, and leaves is the one that links have said leaves, left or is forgotten.
+	runs   [maxRuns]peer.Instance
+	leaves peer.Instance
+}
+
+// maxRuns is how many instances of a name are remembered as told of by links. Two may
+// be there at a time: the one that ends and the one that starts.
+const maxRuns = 4
+
+// told takes note of what a link says of an instance of this name. It reports whether
+// that is news.
+func (a *acquaintance) told(k peer.Known) (news bool) {
+	if !slices.Contains(a.runs[:], k.Instance) {
+		copy(a.runs[1:], a.runs[:])
+		a.runs[0], news = k.Instance, true
+	}
+	if k.Gone && a.leaves != k.Instance {
+		a.leaves, news = k.Instance, true
+	}
+	return news
 }
 
 // SetMembers takes note of the members that are joining, active or leaving, this
@@ -48,7 +70,11 @@ func (c *Core) SetMembers(members []peer.Member, left []peer.Known) (known, rece
 	for i := range members {
 		m := &members[i]
 		c.peers.room(m.Name)
-		c.peers.known[m.Name] = &acquaintance{instance: m.Instance, live: true, gone: false}
+		next := acquaintance{instance: m.Instance, live: true}
+		if a := c.peers.known[m.Name]; a != nil {
+			next.runs, next.leaves = a.runs, a.leaves
+		}
+		c.peers.known[m.Name] = &next
 	}
 	for _, k := range left {
 		c.peers.hear(k, now)
@@ -56,7 +82,7 @@ func (c *Core) SetMembers(members []peer.Member, left []peer.Known) (known, rece
 	return c.peers.count(now)
 }
 
-// hear takes note of what is said of a member.
+// hear takes note of what is said of a member, by this node's membership or over a link.
 func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
 	have := b.known[k.Name]
 	switch {
@@ -67,7 +93,7 @@ func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
 		have.gone = have.gone || k.Gone
 	case have.gone && !k.Gone:
 		// Another run of it, of which it is not known that it left.
-		*have = acquaintance{instance: k.Instance, since: now}
+		have.instance, have.gone, have.since = k.Instance, false, now
 	}
 }
 
@@ -117,16 +143,21 @@ func (b *peerBook) count(now limiter.Tick) (known, recent int) {
 	return known, recent
 }
 
-// Forget has a dead member count no more. It reports whether there was one of
-// that name.
+// Forget has a dead member count no more, and tells those in reach. It reports whether
+// there was one of that name.
 func (c *Core) Forget(name string) bool {
 	c.peersMu.Lock()
-	defer c.peersMu.Unlock()
 	a := c.peers.known[name]
 	if a == nil || a.live || a.gone {
+		c.peersMu.Unlock()
 		return false
 	}
-	a.gone = true
+	a.gone, a.leaves = true, a.instance
+	word := peer.Known{Name: name, Instance: a.instance, Gone: true}
+	c.peersMu.Unlock()
+	t := c.begin()
+	defer t.end()
+	c.pass(t, 0, []peer.Known{word})
 	return true
 }
 
@@ -167,6 +198,9 @@ func (c *Core) acquaintances() []peer.Known {
 // introduce tells a member whom this node knows.
 func (c *Core) introduce(t *turn, to peer.Instance) {
 	known := c.acquaintances()
+	if self := c.config.Self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
+		known = append(known, peer.Known{Name: self, Instance: c.self})
+	}
 	c.send(t, to, 64*len(known), false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, known...) })
 }
 
@@ -181,18 +215,23 @@ func (c *Core) leave(t *turn, v *View) {
 
 // hearOfMembers takes note of whom another member knows. What it says of itself
 // is that it leaves, which is not to have left.
-func (c *Core) hearOfMembers(from peer.Instance, known []peer.Known) {
-	now := c.sched.Now()
+func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known) {
+	now := t.now
+	var news []peer.Known
 	c.peersMu.Lock()
 	for _, k := range known {
-		if k.Instance == from && k.Gone {
+		leaves := k.Instance == from && k.Gone
+		if leaves {
 			l := c.link(from)
 			l.mu.Lock()
 			l.leaving = true
 			l.mu.Unlock()
-			continue
+		} else {
+			c.peers.hear(k, now)
 		}
-		c.peers.hear(k, now)
+		if a := c.peers.known[k.Name]; a != nil && a.told(k) && !leaves {
+			news = append(news, k)
+		}
 	}
 	n, recent := c.peers.count(now)
 	c.peersMu.Unlock()
@@ -201,6 +240,10 @@ func (c *Core) hearOfMembers(from peer.Instance, known []peer.Known) {
 		next := *v
 		next.Known, next.Recent = max(n, len(v.Members)), max(recent, len(v.Members))
 		c.view.CompareAndSwap(v, &next)
+	}
+	if c.onWord.Load() != nil {
+		c.pass(t, from, news)
+		c.word()
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	lookEvery       = 50 * limiter.Millisecond  // while joining or settling
 	vacatedEvery    = 10 * limiter.Millisecond  // while leaving
 	recountEvery    = 2 * limiter.Second        // the dead count for a while only
+	reviewEvery     = 100 * limiter.Millisecond // while gossip and links disagree
 )
 
 var (
@@ -59,6 +60,9 @@ type MembershipConfig struct {
 	Worry func(w Worry)
 	// Complain is told of a ring that cannot be built; the old view stays in force.
 	Complain func(err error)
+	// Changed, unless nil, is called by the scheduler when [Membership.Listed] may have
+	// changed without an Update.
+	Changed func()
 }
 
 // Membership turns what gossip tells into the views of a core, and takes a node
@@ -70,20 +74,20 @@ type Membership struct {
 
 	mu       sync.Mutex
 	self     peer.Member
-	others   []peer.Member            // live, by name
-	dead     []peer.Known             // not live, and neither left nor forgotten
-	named    map[string]peer.Instance // all of the last update
-	departed []peer.Known             // left or forgotten, and the core does not know yet
-	began    limiter.Tick             // of this state
-	changed  limiter.Tick             // when the live ones changed last
-	settled  bool                     // once; a ready node stays so until it leaves
-	told     *Worry                   // the last that Worry was told; nil if there was none
-	empty    bool                     // it leaves and was never active, so that it holds nothing
+	roll     roll
+	others   []peer.Member // that count as live, by name
+	departed []peer.Known  // left or forgotten, and the core does not know yet
+	began    limiter.Tick  // of this state
+	changed  limiter.Tick  // when the live ones changed last
+	settled  bool          // once; a ready node stays so until it leaves
+	told     *Worry        // the last that Worry was told; nil if there was none
+	empty    bool          // it leaves and was never active, so that it holds nothing
 	leaveBy  limiter.Tick
 	left     func(whole bool)
 	closed   bool
 
 	building, again bool
+	reviewing       bool     // a review is due
 	names           []string // of ring
 	ring            Ring
 }
@@ -92,63 +96,64 @@ type Membership struct {
 // and gives the core its first view soon.
 func NewMembership(c MembershipConfig) *Membership {
 	now := c.Scheduler.Now()
-	m := &Membership{config: c, self: c.Self, began: now, changed: now, named: make(map[string]peer.Instance)}
+	m := &Membership{config: c, self: c.Self, began: now, changed: now}
 	m.self.State = peer.Active
 	if c.Seeds != nil {
 		m.self.State = peer.Joining
 	}
 	m.publish()
+	c.Core.OnWord(m.review)
 	c.Scheduler.After(lookEvery, m.look)
 	return m
 }
 
-// Update takes in all members: those that are live, and the dead, which count
-// until they leave or are forgotten. Who was in the last update and is not in
-// this one has left, or is forgotten. This node itself may be in it.
+// Update takes in all members as gossip has them: those that are live, and the dead.
+// This node itself may be in it. What of it counts is up to links, see roll.
 func (m *Membership) Update(members []peer.Member) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	named := make(map[string]peer.Instance, len(members))
-	var others []peer.Member
-	var dead []peer.Known
-	for i := range members {
-		switch o := &members[i]; {
-		case o.Name == m.self.Name:
-		case o.State == peer.Dead:
-			named[o.Name] = o.Instance
-			dead = append(dead, peer.Known{Name: o.Name, Instance: o.Instance})
-		default:
-			named[o.Name] = o.Instance
-			others = append(others, *o)
-		}
+	m.roll.hear(m.self.Name, members)
+	m.mu.Unlock()
+	m.review()
+}
+
+// review judges anew who counts, and has a view built if that changed.
+func (m *Membership) review() {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
 	}
-	slices.SortFunc(others, func(a, b peer.Member) int { return compareNames(&a, &b) })
-	for name, instance := range m.named {
-		if _, ok := named[name]; !ok {
-			m.departed = append(m.departed, peer.Known{Name: name, Instance: instance, Gone: true})
-		}
-	}
-	same := slices.EqualFunc(others, m.others, func(a, b peer.Member) bool {
+	now := m.config.Scheduler.Now()
+	before := len(m.roll.sighted)
+	next, gone := m.roll.judge(m.config.Core, m.others)
+	m.departed = append(m.departed, gone...)
+	same := slices.EqualFunc(next, m.others, func(a, b peer.Member) bool {
 		return a.Name == b.Name && a.Instance == b.Instance && a.State == b.State
 	})
-	unchanged := same && len(m.departed) == 0 && slices.Equal(dead, m.dead)
-	m.others, m.dead, m.named = others, dead, named
-	if !same {
-		m.changed = m.config.Scheduler.Now()
+	m.others = next
+	if !same || len(m.roll.sighted) != before {
+		m.changed = now
 	}
-	if !unchanged {
+	if !same || len(gone) > 0 {
 		m.publishLocked()
+	}
+	again := m.roll.contested && !m.reviewing
+	m.reviewing = m.reviewing || again
+	m.mu.Unlock()
+	if again {
+		m.config.Scheduler.After(reviewEvery, m.reviewAgain)
+	}
+	if m.config.Changed != nil {
+		m.config.Changed()
 	}
 }
 
-func compareNames(a, b *peer.Member) int {
-	switch {
-	case a.Name < b.Name:
-		return -1
-	case a.Name > b.Name:
-		return 1
-	}
-	return 0
+// reviewAgain judges anew while gossip and links disagree.
+func (m *Membership) reviewAgain() {
+	m.mu.Lock()
+	m.reviewing = false
+	m.mu.Unlock()
+	m.review()
 }
 
 // publish has the core get a view of what is known now.
@@ -183,8 +188,7 @@ func (m *Membership) build() {
 		}
 		m.again = false
 		members := append(slices.Clone(m.others), m.self)
-		gone := append(slices.Clone(m.dead), m.departed...)
-		told := len(m.departed)
+		gone := slices.Clone(m.departed)
 		names, r := RingNames(members), m.ring
 		fresh := r == nil || !slices.Equal(names, m.names)
 		m.mu.Unlock()
@@ -202,14 +206,17 @@ func (m *Membership) build() {
 
 		m.mu.Lock()
 		if err == nil {
-			m.names, m.ring, m.departed = names, r, m.departed[told:]
+			m.names, m.ring, m.departed = names, r, m.departed[len(gone):]
 		}
-		if !m.again {
-			m.building = false
-			m.mu.Unlock()
+		again := m.again
+		m.building = again
+		m.mu.Unlock()
+		if m.config.Changed != nil {
+			m.config.Changed() // the core knows now who is dead
+		}
+		if !again {
 			return
 		}
-		m.mu.Unlock()
 	}
 }
 
@@ -255,10 +262,11 @@ func (m *Membership) look() {
 // joined tells whether a joining node should become active. m.mu is held.
 func (m *Membership) joined(now limiter.Tick) bool {
 	since, still := now-m.began, now-m.changed
-	if len(m.others) == 0 {
+	if len(m.others)+len(m.roll.sighted) == 0 {
 		return since >= unansweredAfter || since >= aloneAfter && m.config.Seeds() <= 1
 	}
-	return still >= informedWithin || since >= joinedWithin || still >= stillFor && m.inForce() && m.config.Core.Informed()
+	return still >= informedWithin || since >= joinedWithin ||
+		still >= stillFor && len(m.roll.sighted) == 0 && m.inForce() && m.config.Core.Informed()
 }
 
 // inForce tells whether the core has the view of what is known. m.mu is held.

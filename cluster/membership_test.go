@@ -84,13 +84,19 @@ type joiner struct {
 	fails error // of building a ring
 	wrong []error
 	worry []cluster.Worry
+	// listed is what the list was when it was last said to have changed.
+	listed []peer.Member
 }
 
 const ms = limiter.Millisecond
 
 // newJoiner starts a node that joins by so many addresses, itself included; 0
 // for one that joins nobody.
-func newJoiner(seeds int) *joiner {
+func newJoiner(seeds int) *joiner { return newJoinerOf(seeds, []int{1, 2, 1030}) }
+
+// newJoinerOf is the same, of a node that looks after some partitions; of none it is
+// informed at once.
+func newJoinerOf(seeds int, partitions []int) *joiner {
 	j := &joiner{moments: &moments{now: 1_700_000_000 * limiter.Second}}
 	self := peer.Member{Name: "b", Instance: 20, State: peer.Active}
 	if seeds > 0 {
@@ -99,7 +105,7 @@ func newJoiner(seeds int) *joiner {
 	j.core = cluster.New(cluster.Config{
 		Self: self, Table: table.New(table.Config{}), Fallback: table.New(table.Config{}),
 		Scheduler: j.moments, Network: nowhere{}, Rand: rand.New(rand.NewPCG(1, 1)), Seeds: seeds,
-		Rule: func(string) *limiter.Rule { return nil }, Partitions: []int{1, 2, 1030},
+		Rule: func(string) *limiter.Rule { return nil }, Partitions: partitions,
 	})
 	c := cluster.MembershipConfig{
 		Core: j.core, Self: self, Scheduler: j.moments,
@@ -113,12 +119,38 @@ func newJoiner(seeds int) *joiner {
 		Tell:     func(m peer.Member) { j.told = append(j.told, m) },
 		Worry:    func(w cluster.Worry) { j.worry = append(j.worry, w) },
 		Complain: func(err error) { j.wrong = append(j.wrong, err) },
+		Changed: func() {
+			if j.Membership != nil {
+				j.listed = j.Listed()
+			}
+		},
 	}
 	if seeds > 0 {
 		c.Seeds = func() int { return seeds }
 	}
 	j.Membership = cluster.NewMembership(c)
 	return j
+}
+
+// meet has links tell of members, as they do when they come up.
+func (j *joiner) meet(members ...peer.Member) {
+	for _, m := range members {
+		if m.Name != "b" {
+			j.says(m.Instance, peer.Known{Name: m.Name, Instance: m.Instance})
+		}
+	}
+}
+
+// says has the link to an instance tell something of members.
+func (j *joiner) says(from peer.Instance, known ...peer.Known) {
+	j.core.Deliver(&peer.Frame{From: from, To: 20, Known: known})
+}
+
+// Update has gossip tell who is there, after links have told the same. Of gossip alone
+// see [cluster.Membership.Update].
+func (j *joiner) Update(members []peer.Member) {
+	j.meet(members...)
+	j.Membership.Update(members)
 }
 
 func other(name string, instance peer.Instance, state peer.State) peer.Member {
@@ -233,7 +265,8 @@ func TestViewsOfMembers(t *testing.T) {
 	if got := len(j.core.Dead()); got != 2 {
 		t.Errorf("%d dead, want 2", got)
 	}
-	// c left or was forgotten, by way of gossip; d is forgotten here.
+	// c left or was forgotten, which a link says too; d is forgotten here.
+	j.says(10, peer.Known{Name: "c", Instance: 30, Gone: true})
 	j.Update([]peer.Member{other("a", 10, peer.Active), other("d", 40, peer.Dead)})
 	j.pass(ms)
 	if v = j.core.View(); v.Known != 3 {

@@ -23,7 +23,8 @@ const (
 type op struct {
 	c       *Core
 	kind    opKind
-	reserve bool
+	reserve bool // part of a check over several owners, which ends it
+	ends    bool // a refund that ends a reservation, asked once of who made it
 	// remember tells that a denial may be given again.
 	remember bool
 
@@ -39,6 +40,7 @@ type op struct {
 
 	mu       sync.Mutex
 	ended    bool
+	contests bool // it ended because charges were not settled in time
 	hasHeir  bool // the heir was asked, or cannot be
 	define   bool
 	divided  bool // its parts are asked, and end it
@@ -143,7 +145,9 @@ func (o *op) route(t *turn) {
 	}
 	to, same := o.c.destination(o.charge)
 	switch {
-	case !same && o.kind == opCheck && o.split(t):
+	case !same && o.reserve && o.clean():
+		o.contest(t) // its keys have come apart: the whole check is divided anew
+	case !same && o.kind == opCheck && !o.reserve && o.split(t):
 	case !same && o.kind == opReset:
 		o.split(t)
 	case to == o.c.self:
@@ -270,9 +274,38 @@ func instances(v *View) []peer.Instance {
 	return out
 }
 
+// contest ends a part of a check that was not executed, so that the whole check is
+// tried again.
+func (o *op) contest(t *turn) {
+	if !o.reserve || t.now >= o.until {
+		o.later(t, retryEvery) // the policy answers, if it is time
+		return
+	}
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	o.ended, o.contests = true, true
+	o.mu.Unlock()
+	o.retire(t)
+}
+
+// clean reports whether nobody can have executed the operation.
+func (o *op) clean() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.sent) == 0 && o.tried == 0 && !o.ended
+}
+
 // unreachable tells that a member may not answer any more.
 func (o *op) unreachable(t *turn, i peer.Instance) {
 	o.mu.Lock()
+	if o.ends && o.asked(i) >= 0 {
+		o.mu.Unlock()
+		o.policy(t) // it may be lost: nobody else is asked
+		return
+	}
 	mine := !o.ended && o.asked(i) >= 0 && (o.owner == i || slices.Contains(o.heirs, i))
 	o.mu.Unlock()
 	if mine {
@@ -326,6 +359,14 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 	if ended {
 		return
 	}
+	if o.ends {
+		o.policy(t) // it is void, or lost
+		return
+	}
+	if r.Status == peer.Contested && o.reserve {
+		o.contest(t)
+		return
+	}
 	if r.Status == peer.Lost {
 		if heir {
 			o.later(t, retryEvery)
@@ -335,7 +376,11 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 		return
 	}
 	if r.Owner.Instance != 0 {
-		o.c.at(r.Partition, func(p *part) { p.learn(t, r.Owner, 0) })
+		o.c.at(r.Partition, func(p *part) {
+			if p.learn(t, r.Owner, 0); r.Status == peer.NotOwner && r.Owner.Before(p.owner) {
+				p.doubt(t)
+			}
+		})
 	}
 	switch {
 	case r.Status == peer.Alive:
@@ -357,12 +402,22 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 
 // executed ends a reset or refund that was executed elsewhere.
 func (o *op) executed(t *turn, by peer.Instance, counters int) {
+	o.concludedBy(t, by, Outcome{Counters: counters})
+}
+
+// forbidden ends a reset that a member does not take from others.
+func (o *op) forbidden(t *turn, by peer.Instance) {
+	o.concludedBy(t, by, Outcome{Forbidden: 1<<o.charge.Len() - 1})
+}
+
+// concludedBy ends a reset or refund as a member says, if that was asked.
+func (o *op) concludedBy(t *turn, by peer.Instance, x Outcome) {
 	o.mu.Lock()
-	if o.ended {
+	if o.ended || o.asked(by) < 0 || o.kind != opReset && o.kind != opRefund {
 		o.mu.Unlock()
 		return
 	}
-	o.ended, o.by, o.outcome = true, by, Outcome{Counters: counters}
+	o.ended, o.by, o.outcome = true, by, x
 	o.mu.Unlock()
 	o.retire(t)
 }
@@ -380,6 +435,7 @@ func (o *op) policy(t *turn) {
 		o.outcome = unanswered(o.charge, len(o.sent) > 0 || o.tried > 0)
 	}
 	o.mu.Unlock()
+	o.c.doubtOwner(t, o.c.part(o.charge.Key(0)))
 	if o.kind == opCheck {
 		o.c.event(EventFallback, int(o.c.part(o.charge.Key(0)).id))
 		o.c.decideByPolicy(t, o.charge, o.answer, o.idle)

@@ -2,8 +2,8 @@ package cluster
 
 import "github.com/weirlimit/weir/limiter"
 
-// Outcome is what came of a reset or a refund. The bits of Unanswered and Maybe
-// are those of the charge's keys, the first key's the lowest.
+// Outcome is what came of a reset or a refund. The bits of Unanswered, Maybe and
+// Forbidden are those of the charge's keys, the first key's the lowest.
 type Outcome struct {
 	// Counters is how many counters a reset forgot.
 	Counters int
@@ -13,6 +13,9 @@ type Outcome struct {
 	// Maybe names those of them that were asked of somebody: it may be done or not.
 	// For the others of Unanswered nothing was done.
 	Maybe uint32
+	// Forbidden names those that whoever holds them does not have reset by other
+	// members. They are none of Unanswered.
+	Forbidden uint32
 }
 
 // unanswered is the outcome where nobody answered.
@@ -32,6 +35,7 @@ func (s *several) outcome() (x Outcome) {
 		for j, i := range r.keys {
 			x.Unanswered |= part.Unanswered >> j & 1 << i
 			x.Maybe |= part.Maybe >> j & 1 << i
+			x.Forbidden |= part.Forbidden >> j & 1 << i
 		}
 	}
 	return x

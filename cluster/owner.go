@@ -41,6 +41,9 @@ type ownership struct {
 	shunUntil  limiter.Tick
 	appointing uint32 // the last appointment's number within the epoch
 
+	unsettled  []unsettled // charges of reservations, in the order in which they were made
+	contenders []contender // requests that wait for those
+
 	held      []waiter // replies that are withheld, in the order of their stamps
 	waitSince limiter.Tick
 	raised    bool
@@ -69,6 +72,7 @@ type target struct {
 	ping, mutePing, quietPing uint32
 	muteAt, quietAt           limiter.Tick
 	tries                     int  // how often it was sent again in vain
+	refusals                  int  // of its appointment, in a row
 	counted                   bool // among the link's snapshots
 }
 
@@ -114,7 +118,7 @@ type waiter struct {
 
 // busy tells whether the ownership needs looking after.
 func (o *ownership) busy() bool {
-	return o.shunned != 0 || o.dirtyAt != 0 || len(o.held) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
+	return o.shunned != 0 || o.dirtyAt != 0 || len(o.held)+len(o.unsettled)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
 		o.heir != nil && o.heir.sent > o.heir.acked
 }
 
@@ -359,6 +363,7 @@ func (p *part) undo(t *turn, h waiter) {
 func (p *part) tickOwner(t *turn) {
 	own := p.own
 	p.expireHeld(t)
+	p.tickUnsettled(t)
 	if own.waitSince != 0 && !own.raised && !p.closed && p.silentHeir(t) {
 		own.raised = true
 		p.c.event(EventRaised, int(p.id))

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -48,6 +49,8 @@ type part struct {
 	grantFor  peer.Instance
 	grantKind peer.ClaimKind
 	fresh     bool
+	mine      peer.Epoch   // the highest under which this node owned
+	disproved []peer.Epoch // that nobody ever owned under
 
 	// What is going on.
 	round    *round
@@ -62,6 +65,9 @@ type part struct {
 	lent     bool         // the table counts it as a copy
 	flushing bool         // to be flushed with the end of a turn
 	active   bool         // on the core's list of partitions to look at
+	doubtAt  limiter.Tick // the owner is not doubted before
+	doubtOf  peer.Epoch   // who was doubted last
+	doubtIn  limiter.Tick // and the back-off of that
 }
 
 // lostOwner is an owner or heir that is out of view and silent, for the last
@@ -105,6 +111,9 @@ func (p *part) aim() {
 // than what is known. Whoever owned under a lower epoch stops here.
 func (p *part) learn(t *turn, owner peer.Epoch, heir peer.Instance) {
 	p.top = max(p.top, owner.Counter)
+	if owner.Instance == p.c.self && p.owner.Before(owner) || slices.Contains(p.disproved, owner) {
+		return // the owner itself would have been the first to know
+	}
 	switch owner.Compare(p.owner) {
 	case -1:
 		return
@@ -148,7 +157,7 @@ func (p *part) overtaken(t *turn) {
 // become makes this node the owner under an epoch.
 func (p *part) become(t *turn, e peer.Epoch, tookOver bool) {
 	before := p.owner.Instance
-	p.role, p.epoch, p.owner, p.heir = peer.Owned, e, e, 0
+	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
 	p.top = max(p.top, e.Counter)
 	p.appointment, p.fresh, p.unpushed = 0, false, false
 	p.staged = nil
@@ -186,6 +195,9 @@ func (p *part) onAnnounce(t *turn, from peer.Instance, a peer.Announce) {
 	if a.Epoch.Before(p.owner) {
 		// Whoever says so has been overtaken and does not know.
 		p.tell(t, from)
+		if from == p.owner.Instance {
+			p.doubt(t)
+		}
 		return
 	}
 	p.learn(t, a.Epoch, a.Heir)
@@ -278,6 +290,9 @@ func (p *part) tick(t *turn) bool {
 		p.pushes++
 		p.pushedTo = 0
 		p.push(t)
+		if p.pushes >= doubtAfter {
+			p.doubt(t)
+		}
 	}
 	p.expireParked(t)
 	p.manage(t)

@@ -28,11 +28,13 @@ type Worry struct {
 // unreached returns how many of the others have some state or are on the way to
 // it, and those of them to whom there is no connection. m.mu is held.
 func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
-	for i := range m.others {
-		if o := &m.others[i]; o.State == peer.Active || o.State == from {
-			n++
-			if !m.config.Core.Reaches(o.Instance) {
-				list = append(list, *o)
+	for _, of := range [][]peer.Member{m.others, m.roll.sighted} {
+		for i := range of {
+			if o := &of[i]; o.State == peer.Active || o.State == from {
+				n++
+				if !m.config.Core.Reaches(o.Instance) {
+					list = append(list, *o)
+				}
 			}
 		}
 	}
@@ -101,7 +103,7 @@ func (m *Membership) unsettled() int {
 func (m *Membership) Ready() error {
 	now := m.config.Scheduler.Now()
 	m.mu.Lock()
-	state, others, since := m.self.State, len(m.others), m.began
+	state, others, since := m.self.State, len(m.others)+len(m.roll.sighted), m.began
 	why := ""
 	if now-since >= informedWithin {
 		why = m.whyCutOff()

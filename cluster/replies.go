@@ -8,19 +8,22 @@ import (
 // sendReply sends a decision to the member that asked.
 func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
 	out := peer.Reply{
-		ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint8(answer.Len()),
-		Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed,
+		ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint16(answer.Len()),
+		Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed, Provisional: r.provisional,
 	}
 	if r.rules == nil && r.told == nil {
 		t.respond(r.to, out, answer, idle)
 		return
 	}
-	c.send(t, r.to, 40+32*answer.Len()+sizeOf(r.told), false, func(l *link, f *peer.Frame) {
+	bytes := 40 + 32*answer.Len() + sizeOf(r.told)
+	if idle != nil {
+		bytes += 32 * idle.Len()
+	}
+	for _, rule := range r.rules {
+		bytes += 40 + 64*len(rule.Limits)
+	}
+	c.send(t, r.to, bytes, false, func(_ *link, f *peer.Frame) {
 		for _, rule := range r.rules {
-			if rule == nil {
-				out.Rules = append(out.Rules, ^uint16(0))
-				continue
-			}
 			out.Rules = append(out.Rules, ruleIndex(f, rule, true))
 		}
 		f.Replies = append(f.Replies, out)
@@ -51,6 +54,10 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 	if m := c.view.Load().member(f.From); m != nil && len(f.Replies) > 0 {
 		from = m.Name
 	}
+	var may credible
+	if len(f.Replies) > 0 {
+		may = c.credible(t.now)
+	}
 	for i := range f.Replies {
 		r := &f.Replies[i]
 		n := int(r.Results)
@@ -62,30 +69,32 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 		}
 		results := rest[:n]
 		rest = rest[n:]
-		if r.Status == peer.Decided {
-			if o := c.ops.take(r.ID); o != nil {
-				o.fill(t, f, from, r, results)
-			}
-			continue
-		}
 		o := c.ops.get(r.ID)
 		if o == nil {
 			continue
 		}
+		if !may.reply(r) {
+			c.distrust(f.From, "a reply")
+			continue
+		}
 		switch r.Status {
+		case peer.Decided:
+			o.fill(t, f, from, r, results)
 		case peer.Done:
 			o.executed(t, f.From, int(r.Count))
+		case peer.Forbidden:
+			o.forbidden(t, f.From)
 		default:
 			o.replied(t, f.From, r)
 		}
 	}
 }
 
-// fill takes in a decision that another member made, whose name is from. The
-// operation has no number any more.
+// fill takes in a decision that another member made, whose name is from. Only one that
+// was asked can have made it.
 func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
 	o.mu.Lock()
-	if o.ended {
+	if o.ended || o.asked(f.From) < 0 || o.kind != opCheck && o.kind != opExplain {
 		o.mu.Unlock()
 		return
 	}
@@ -97,11 +106,7 @@ func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []
 	}
 	if n != int(r.Results) {
 		// It speaks of other limits than it names: the check goes on.
-		numbered := o.c.ops.add(o, t)
 		o.mu.Unlock()
-		if !numbered {
-			o.policy(t)
-		}
 		return
 	}
 	o.by, o.charge.Unnamed = f.From, r.Unnamed
@@ -121,7 +126,7 @@ func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []
 	}
 	if o.answer.Receipt.Charged != 0 {
 		o.c.denials.forget(o.charge) // their waits are longer now
-	} else if o.remember {
+	} else if o.remember && !r.Provisional {
 		o.c.denials.add(t.at, o.begunAt, o.charge.Key(0), o.answer)
 	}
 	if o.kind == opExplain {
@@ -129,7 +134,7 @@ func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []
 	}
 	o.ended = true
 	o.mu.Unlock()
-	t.ended = append(t.ended, o)
+	o.retire(t)
 }
 
 // fillDecision makes a decision of the answers of its limits.

@@ -14,6 +14,7 @@ type round struct {
 	counter uint64
 	owner   peer.Instance // for whom it is claimed
 	base    peer.Epoch    // an owner above this ends a claim
+	doubts  peer.Epoch    // of a question, the owner that it is about; else zero
 	started limiter.Tick
 	sentAt  limiter.Tick
 	sends   int          // how often it was sent
@@ -185,6 +186,10 @@ func (r *round) evaluate(t *turn, p *part) {
 	if p.round != r || r.retryAt != 0 {
 		return
 	}
+	if r.doubts.Instance != 0 {
+		p.doubted(t, r)
+		return
+	}
 	if r.kind == peer.Ask {
 		p.asked(t, r)
 		return
@@ -199,7 +204,7 @@ func (r *round) evaluate(t *turn, p *part) {
 		case !holder && a.Role >= peer.Sealed:
 			p.abandon(t, r.whom[i])
 			return
-		case r.base.Before(a.Owner) && a.Owner.Instance != p.c.self, p.supersedes(r, a):
+		case r.base.Before(a.Owner) && a.Owner.Instance != p.c.self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):
 			p.abandon(t, 0)
 			return
 		case !a.Granted && !a.Fresh && (a.Grant >= r.counter || a.Owner.Counter >= r.counter):

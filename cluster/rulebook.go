@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,23 +32,30 @@ func (b *rulebook) learn(rules []peer.Rule) {
 		if !r.Defined {
 			continue
 		}
-		b.mu.Lock()
-		_, have := b.rules[r.ID]
-		b.mu.Unlock()
-		if have {
-			continue
-		}
-		rule, err := b.rule(r)
-		if err != nil || rule.ID() != r.ID {
-			continue
-		}
-		b.mu.Lock()
-		if len(b.rules) >= maxForeign {
-			clear(b.rules)
-		}
-		b.rules[r.ID] = rule
-		b.mu.Unlock()
+		b.defined(r)
 	}
+}
+
+// defined returns the rule that another node names, nil if it is not known and is not
+// defined there, or the definition is not that of its ID.
+func (b *rulebook) defined(r *peer.Rule) *limiter.Rule {
+	b.mu.Lock()
+	have := b.rules[r.ID]
+	b.mu.Unlock()
+	if have != nil || !r.Defined {
+		return have
+	}
+	rule, err := b.rule(r)
+	if err != nil || rule.ID() != r.ID {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.rules) >= maxForeign {
+		clear(b.rules)
+	}
+	b.rules[r.ID] = rule
+	return rule
 }
 
 // rule makes a rule of its definition.
@@ -63,6 +71,9 @@ func (b *rulebook) rule(r *peer.Rule) (*limiter.Rule, error) {
 		l, err := b.limit(&r.Limits[i])
 		if err != nil {
 			return nil, err
+		}
+		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool { return have.NameID() == l.NameID() }) {
+			return nil, fmt.Errorf("%w: rule %q of another node has two limits of one name", limiter.ErrInvalid, r.Name)
 		}
 		out.Limits = append(out.Limits, l)
 	}
@@ -110,11 +121,10 @@ func (b *rulebook) applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, 
 		if i >= len(r.Rules) || int(r.Rules[i]) >= len(f.Rules) {
 			continue
 		}
-		b.mu.Lock()
-		if foreign := b.rules[f.Rules[r.Rules[i]].ID]; foreign != nil {
+		// Those that were learned may be forgotten since.
+		if foreign := b.defined(&f.Rules[r.Rules[i]]); foreign != nil {
 			rules[i] = foreign
 		}
-		b.mu.Unlock()
 	}
 	return rules
 }
@@ -130,7 +140,7 @@ func (b *rulebook) share(r *limiter.Rule, num, den uint64) *limiter.Rule {
 	if len(b.scaled) >= maxScaled {
 		clear(b.scaled)
 	}
-	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication}
+	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication, MaxShare: r.MaxShare}
 	for _, l := range r.Limits {
 		s.Limits = append(s.Limits, l.Scaled(num, den))
 	}

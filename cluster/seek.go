@@ -49,8 +49,19 @@ func (p *part) asked(t *turn, r *round) {
 		return
 	}
 	holder, heir := r.holders()
+	if !holder && p.role == peer.Copy && p.owner == p.epoch && p.owner == p.mine {
+		// It stopped deciding for somebody who never owned. Its heir waits for it.
+		p.lastResort(t, r)
+		return
+	}
 	if holder || heir {
-		// The holder pushes; an heir takes over when its owner is gone.
+		// The holder pushes; an heir takes over when its owner is gone. One that does not
+		// know of a later owner must, for its own may have stopped for that.
+		for i, w := range r.whom {
+			if a := &r.answers[i]; a.has && a.Role >= peer.Heir && a.Owner.Before(p.owner) {
+				p.tell(t, w)
+			}
+		}
 		p.round = nil
 		p.seekLater(t)
 		return

@@ -1,10 +1,10 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 )
 
 // several is a check over keys that several nodes own. A part of the check goes
@@ -17,9 +17,12 @@ type several struct {
 	until  limiter.Tick
 	done   func(*turn)
 
+	// again has the whole check begun anew.
+	again func(*turn)
+
 	mu    sync.Mutex
 	parts []*reservation
-	open  int
+	open  int // parts, and then reservations, whose end is awaited
 }
 
 // reservation is the part of a check over several owners that one of them has.
@@ -34,10 +37,7 @@ type reservation struct {
 // split makes parts of an operation whose keys have several owners. It is called
 // before anything of it was executed.
 func (o *op) split(t *turn) bool {
-	o.mu.Lock()
-	clean := len(o.sent) == 0 && !o.ended
-	o.mu.Unlock()
-	if !clean || o.kind == opRefund {
+	if !o.clean() || o.kind == opRefund {
 		return false
 	}
 	// The parts work on memory of their own: when its caller waits no longer for the
@@ -51,12 +51,17 @@ func (o *op) split(t *turn) bool {
 		}
 		o.charge.Unnamed = s.charge.Unnamed
 		*o.answer = *s.answer
-		if o.idle != nil {
-			s.whatIf(o.idle)
-		}
-		o.outcome, o.by, o.ended = s.outcome(), s.by(), true
+		o.outcome, o.ended = s.outcome(), true
 		o.mu.Unlock()
 		o.retire(t)
+	}
+	s.again = func(t *turn) {
+		// Who met the others' reservations at the same time must not again.
+		after := 1 + s.c.random(2*retryEvery)
+		o.mu.Lock()
+		o.divided, o.again = false, t.now+after
+		o.mu.Unlock()
+		t.arm = true
 	}
 	o.mu.Lock()
 	// Its parts end it: each asks the policy at the deadline for its own keys.
@@ -70,60 +75,104 @@ func (o *op) split(t *turn) bool {
 	return true
 }
 
-// divide makes the parts, by who owns the keys now.
+// divide makes the parts, by who owns the keys now. What can never be allowed charges
+// nothing anywhere, so the parts only ask; of a rule in shadow that is so for the keys
+// in shadow.
 func (s *several) divide(kind opKind) {
+	peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)
 	for i := range s.charge.Len() {
 		k := *s.charge.Key(i)
 		to := s.c.part(&k).to.Load()
+		peek := s.charge.Peek || peeks || shadowPeeks && k.Rule.Shadow
 		var r *reservation
 		for _, have := range s.parts {
-			if s.c.part(have.charge.Key(0)).to.Load() == to {
+			if s.c.part(have.charge.Key(0)).to.Load() == to && have.charge.Peek == peek {
 				r = have
 			}
 		}
 		if r == nil {
 			r = &reservation{}
-			r.op = op{kind: kind, charge: &r.charge, answer: &r.answer, idle: &r.idle, reserve: true, until: s.until, done: s.partDone}
+			r.op = op{kind: kind, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}
+			if kind == opCheck && !peek {
+				r.op.reserve, r.op.idle = true, &r.idle
+			}
+			r.charge.Peek = peek
 			s.parts = append(s.parts, r)
 		}
-		r.charge.Peek = s.charge.Peek
 		r.charge.Add(k)
 		r.keys = append(r.keys, i)
 	}
 }
 
+// never reports whether a check can never be allowed, or not by its rules in shadow.
+func never(k *limiter.Charge, shadow bool) bool {
+	for i := range k.Len() {
+		key := k.Key(i)
+		for _, l := range key.Rule.Limits {
+			if key.Rule.Shadow == shadow && key.Cost > l.Capacity() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (s *several) partDone(t *turn, _ *op) {
-	s.mu.Lock()
-	s.open--
-	last := s.open == 0
-	s.mu.Unlock()
-	if last {
-		s.conclude(t)
+	if !s.closed() {
+		return
+	}
+	switch r := s.parts[0]; {
+	case r.op.kind == opReset:
 		s.done(t)
+	case slices.ContainsFunc(s.parts, func(r *reservation) bool { return r.op.contests }):
+		s.retreat(t)
+	default:
+		s.conclude(t)
 	}
 }
 
-// conclude makes one decision of the parts', and cancels the charges that it
-// does not make.
+// closed takes note that one thing less is awaited, and reports whether it was the
+// last.
+func (s *several) closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	return s.open == 0
+}
+
+// conclude makes one decision of the parts', and ends the reservations. The answer
+// waits until what the whole check does not charge is taken back: who is told of a
+// denial finds at every owner what was there before.
 func (s *several) conclude(t *turn) {
-	if s.parts[0].op.kind == opReset {
-		return
-	}
 	s.gather(s.answer)
 	s.gatherUnnamed()
-	if s.charge.Peek {
-		return
-	}
+	s.open = 1                       // this function
 	n := make([]int, s.charge.Len()) // index of each key's first limit
 	for i, at := 0, 0; i < len(n); i++ {
 		n[i] = at
 		at += s.limits(i)
 	}
 	for _, r := range s.parts {
-		s.cancel(t, r, n)
+		s.settle(t, r, s.cancelled(r, n))
 	}
 	s.answer.Conclude()
 	s.answer.Receipt = limiter.Receipt{}
+	if s.closed() {
+		s.done(t)
+	}
+}
+
+// retreat takes back every reservation, because others' were met that may be taken
+// back too, and then has the check begin anew.
+func (s *several) retreat(t *turn) {
+	s.done = s.again
+	s.open = 1
+	for _, r := range s.parts {
+		s.settle(t, r, r.answer.Receipt.Charged)
+	}
+	if s.closed() {
+		s.done(t)
+	}
 }
 
 // gather copies the parts' answers into one decision, and settles it.
@@ -177,53 +226,66 @@ func (s *several) find(i int) (*reservation, int) {
 	return nil, 0
 }
 
-// cancel takes back what a part charged and the whole check does not charge, and
-// has the decision say what holds then.
-func (s *several) cancel(t *turn, r *reservation, first []int) {
-	undo := r.answer.Receipt
-	undo.Charged = 0
+// cancelled returns what a part charged and the whole check does not charge, and has
+// the decision say what holds then.
+func (s *several) cancelled(r *reservation, first []int) (undo uint64) {
 	at := make([]int, len(r.keys)) // limits of each key seen so far
 	for k := range r.answer.Len() {
 		l := r.answer.Limit(k)
 		i := first[r.keys[l.Key]] + at[l.Key]
 		at[l.Key]++
-		if charge, _ := s.answer.Charges(i); charge || !r.answer.Receipt.Has(k) {
+		if !r.answer.Receipt.Has(k) {
 			continue
 		}
-		undo.Charged |= 1 << k
-		if k < r.idle.Len() {
-			was := s.answer.Limit(i)
-			idle := *r.idle.Limit(k)
-			was.Remaining, was.ResetAfter, was.RetryAfter = idle.Remaining, idle.ResetAfter, idle.RetryAfter
+		is := s.answer.Limit(i)
+		charge, _ := s.answer.Charges(i)
+		if !charge {
+			undo |= 1 << k
+		}
+		if k >= r.idle.Len() {
+			continue
+		}
+		switch idle := r.idle.Limit(k); {
+		case !charge:
+			is.Remaining, is.ResetAfter, is.RetryAfter = idle.Remaining, idle.ResetAfter, idle.RetryAfter
+		case !s.answer.Allowed:
+			// The part alone would have been allowed, so its answer has no wait.
+			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)
 		}
 	}
-	if undo.Charged == 0 || r.op.by == 0 {
-		return
-	}
-	s.c.cancel(t, &r.charge, undo, r.op.by)
+	return undo
 }
 
-// cancel takes a reservation back where it was made, once.
-func (c *Core) cancel(t *turn, k *limiter.Charge, undo limiter.Receipt, at peer.Instance) {
-	if at == c.self {
-		q := parked{kind: opRefund, charge: k, receipt: undo, until: t.now}
+// settle ends a part's reservation where it was made, and takes back what undo names.
+// Nothing is awaited unless something is taken back. What is lost on the way leaves
+// its charge behind, nothing else.
+func (s *several) settle(t *turn, r *reservation, undo uint64) {
+	if r.op.by == 0 || r.answer.Receipt.Charged == 0 {
+		return
+	}
+	receipt := r.answer.Receipt
+	receipt.Charged = undo
+	c := s.c
+	if r.op.by == c.self {
+		q := parked{kind: opRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}
 		c.handle(t, &q, nil, nil)
 		return
 	}
-	o := &op{c: c, kind: opRefund, charge: k, receipt: undo, until: t.now}
-	c.sendOp(t, o, at, false)
-}
-
-// whatIf fills what holds if the whole check, itself a part, is cancelled.
-func (s *several) whatIf(d *limiter.Decision) { *d = *s.answer.Clone() }
-
-// by returns who decided, if that was one.
-func (s *several) by() peer.Instance {
-	by := s.parts[0].op.by
-	for _, r := range s.parts {
-		if r.op.by != by {
-			return 0
+	o := &op{c: c, kind: opRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}
+	o.sent = o.one[:0]
+	if undo != 0 && t.now < s.until && c.ops.add(o, t) {
+		s.mu.Lock()
+		s.open++
+		s.mu.Unlock()
+		o.done = func(t *turn, _ *op) {
+			if s.closed() {
+				s.done(t)
+			}
 		}
+		o.mu.Lock()
+		o.asks(r.op.by)
+		o.mu.Unlock()
+		t.arm = true
 	}
-	return by
+	c.sendOp(t, o, r.op.by, false)
 }

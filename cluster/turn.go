@@ -114,13 +114,17 @@ type replies struct {
 	results []peer.Result
 }
 
-// maxReplies are put into a frame at once, at most.
-const maxReplies = 256
+// maxReplies are put into a frame at once, at most, and replies with maxResults at
+// least are no longer gathered: a link takes 65536 of a frame.
+const (
+	maxReplies = 256
+	maxResults = 4096
+)
 
 // respond has a decision sent to a member with the end of the turn, if not before.
 func (t *turn) respond(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision) {
 	q := &t.replies
-	if q.to != to || len(q.list) == maxReplies {
+	if q.to != to || len(q.list) == maxReplies || len(q.results) >= maxResults {
 		t.sendReplies()
 		q.to = to
 	}

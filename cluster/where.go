@@ -24,6 +24,8 @@ type Summary struct {
 	// Waiting are checks and other operations that wait for other members, Queued
 	// frames that wait until one takes them, and Fallback the counters of policies.
 	Waiting, Queued, Fallback int
+	// Links counts the instances for which something is kept that is to be said to them.
+	Links int
 	// Lag is how long the oldest withheld reply has waited. Unacknowledged is the
 	// largest cost that a key has answered and its heir not acknowledged.
 	Lag            limiter.Tick
@@ -55,7 +57,9 @@ func (c *Core) Summary() (s Summary) {
 		s.Unacknowledged = max(s.Unacknowledged, info.Unacknowledged)
 	}
 	s.Waiting = c.ops.waiting()
-	for _, l := range c.links.Load().list {
+	links := c.links.Load().list
+	s.Links = len(links)
+	for _, l := range links {
 		s.Queued += l.queued()
 	}
 	if c.fallback != nil {

@@ -17,11 +17,16 @@ func (c *Core) Deliver(f *peer.Frame) {
 		c.relay(t, f)
 		return
 	}
+	if f.From == 0 || f.From == c.self {
+		return // nobody's, or it took a detour home
+	}
 	l := c.link(f.From)
 	l.mu.Lock()
 	l.confirmed(f, t.now)
 	if f.Relayed {
 		l.via = f.Via
+	} else {
+		l.heardAt = t.now
 	}
 	l.mu.Unlock()
 	c.book.learn(f.Rules)
@@ -29,7 +34,7 @@ func (c *Core) Deliver(f *peer.Frame) {
 	c.deliverChecks(t, f)
 	c.deliverReplies(t, f)
 	if len(f.Known) > 0 {
-		c.hearOfMembers(f.From, f.Known)
+		c.hearOfMembers(t, f.From, f.Known)
 	}
 	c.deliverNames(f)
 }
@@ -39,19 +44,45 @@ func (c *Core) relay(t *turn, f *peer.Frame) {
 	if f.Relayed {
 		return
 	}
-	l := c.link(f.To)
-	l.mu.Lock()
-	ok := l.up && !l.suspect && len(l.relayed) < maxRelayed
-	if ok {
-		g := f.Clone()
-		g.Relayed, g.Via = true, c.self
-		l.relayed = append(l.relayed, g)
-		t.wake(l)
+	ok := false
+	if l := c.links.Load().byID[f.To]; l != nil {
+		l.mu.Lock()
+		size := weight(f)
+		ok = l.up && !l.suspect && len(l.relayed) < maxRelayed && l.relayedSize+size <= maxRelayedSize
+		if ok {
+			g := f.Clone()
+			g.Relayed, g.Via = true, c.self
+			l.relayed = append(l.relayed, g)
+			l.relayedSize += size
+			t.wake(l)
+		}
+		l.mu.Unlock()
 	}
-	l.mu.Unlock()
 	if !ok {
 		c.sendLost(t, f)
 	}
+}
+
+// weight is about how many bytes of memory a frame takes.
+func weight(f *peer.Frame) int {
+	n := 1<<10 + 128*(len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
+		len(f.Checks)+len(f.Keys)+len(f.Refunds)+len(f.Replies)+len(f.Results)+len(f.Limits)+len(f.Known)+len(f.Entries))
+	for i := range f.Entries {
+		n += 8 * len(f.Entries[i].Words)
+	}
+	for i := range f.Rules {
+		n += 128 * (1 + len(f.Rules[i].Limits))
+	}
+	for i := range f.Names {
+		n += 64 + len(f.Names[i].Text)
+	}
+	for i := range f.Explained {
+		for j := range f.Explained[i].Limits {
+			l := &f.Explained[i].Limits[j]
+			n += 128 + len(l.Arithmetic) + 64*len(l.State) + 24*len(l.Counts)
+		}
+	}
+	return n
 }
 
 // sendLost tells whoever asked something in a frame that it was not passed on, so
@@ -87,30 +118,51 @@ func (c *Core) at(id uint16, f func(*part)) {
 }
 
 func (c *Core) deliverControl(t *turn, f *peer.Frame) {
+	may := c.credible(t.now)
 	for i := range f.Announces {
 		a := f.Announces[i]
+		if !may.announce(&a) {
+			c.distrust(f.From, "an announcement")
+			continue
+		}
 		c.at(a.Partition, func(p *part) { p.onAnnounce(t, f.From, a) })
 	}
 	for i := range f.Claims {
 		k := f.Claims[i]
+		if !may.claim(&k) {
+			c.distrust(f.From, "a claim")
+			continue
+		}
 		c.at(k.Partition, func(p *part) { p.onClaim(t, f.From, k) })
 	}
 	for i := range f.Answers {
 		a := f.Answers[i]
+		if !may.answer(&a) {
+			c.distrust(f.From, "an answer")
+			continue
+		}
 		c.at(a.Partition, func(p *part) { p.onAnswer(t, f.From, a) })
 	}
 	for i := range f.Revokes {
 		r := f.Revokes[i]
+		if !may.revoke(f.From, &r) {
+			c.distrust(f.From, "a revocation")
+			continue
+		}
 		c.at(r.Partition, func(p *part) { p.onRevoke(t, f.From, r) })
 	}
-	c.deliverBatches(t, f)
+	c.deliverBatches(t, f, &may)
 	for i := range f.Acks {
 		a := &f.Acks[i]
+		if !may.ack(a) {
+			c.distrust(f.From, "an acknowledgement")
+			continue
+		}
 		c.at(a.Partition, func(p *part) { p.onAck(t, f.From, a) })
 	}
 }
 
-func (c *Core) deliverBatches(t *turn, f *peer.Frame) {
+func (c *Core) deliverBatches(t *turn, f *peer.Frame, may *credible) {
 	if len(f.Batches) == 0 {
 		return
 	}
@@ -132,6 +184,10 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame) {
 			return
 		}
 		rest = left
+		if !may.batch(f.From, b) || !may.entries(b.Partition, keys) {
+			c.distrust(f.From, "a batch")
+			continue
+		}
 		c.at(b.Partition, func(p *part) { p.onBatch(t, f.From, b, keys) })
 	}
 }
@@ -139,28 +195,40 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame) {
 func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
 	rest := f.Keys
 	t.rule = namedRule{}
+	var may credible
 	c.prefetch(rest, 0, table.Ahead)
 	for i := range f.Checks {
 		q := &f.Checks[i]
 		if int(q.Keys) > len(rest) {
 			return
 		}
+		keys := rest[:q.Keys]
 		c.prefetch(rest, table.Ahead, table.Ahead+int(q.Keys))
-		c.onCheck(t, f, q, rest[:q.Keys])
 		rest = rest[q.Keys:]
+		if !may.check(q) || !may.keys(keys) {
+			c.distrust(f.From, "a check")
+			continue
+		}
+		c.onCheck(t, f, q, keys)
 	}
 	for i := range f.Refunds {
 		q := &f.Refunds[i]
 		if int(q.Keys) > len(rest) {
 			return
 		}
-		c.onRefund(t, f, q, rest[:q.Keys])
+		keys := rest[:q.Keys]
 		rest = rest[q.Keys:]
+		if !may.refund(q) || !may.keys(keys) {
+			c.distrust(f.From, "a refund")
+			continue
+		}
+		c.onRefund(t, f, q, keys)
 	}
 }
 
-// chargeOf makes a charge of the keys of a check; same tells that the rules are
-// those that were asked for, known that all of them are known.
+// chargeOf makes a charge of the keys of a check. It returns the rule of each key
+// where one of them is not the one that was asked for, else none; known tells that all
+// of them are known.
 func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limiter.Rule, known bool) {
 	t.charge.Clear()
 	for i := range keys {
@@ -178,11 +246,14 @@ func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limit
 			return nil, false
 		}
 		if !same && rules == nil {
-			rules = make([]*limiter.Rule, len(keys))
+			rules = make([]*limiter.Rule, 0, len(keys))
+			for j := range i {
+				rules = append(rules, t.charge.Key(j).Rule)
+			}
 		}
 		t.charge.Add(limiter.Key{Hash: limiter.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index})
-		if !same {
-			rules[i] = r
+		if rules != nil {
+			rules = append(rules, r)
 		}
 	}
 	return rules, true
@@ -198,14 +269,14 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 	reply.rules = rules
 	t.charge.Peek = q.Peek
 	ask := parked{
-		charge: &t.charge, reserve: q.Reserve, heir: q.Heir, sent: q.Sent, reply: reply,
-		until: t.now + limiter.Tick(q.Wait),
+		charge: &t.charge, reserve: q.Reserve && !q.Explain, settles: q.Settles, heir: q.Heir, sent: q.Sent, reply: reply,
+		until: t.now + min(limiter.Tick(q.Wait), limiter.Minute),
 	}
 	if q.Explain {
 		ask.kind = opExplain
 	}
 	var idle *limiter.Decision
-	if q.Reserve {
+	if ask.reserve {
 		idle = &t.idle
 	}
 	switch v, at := c.handle(t, &ask, &t.answer, idle); v {
@@ -232,11 +303,20 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		}
 		return
 	}
+	if q.Kind == peer.ResetKeys && c.config.RefuseResets {
+		if q.ID != 0 {
+			c.refuse(t, reply, peer.Forbidden, nil)
+		}
+		return
+	}
 	ask := parked{kind: opRefund, charge: &t.charge, heir: q.Heir, sent: q.Sent, reply: reply, until: t.now + c.config.Deadline, receipt: limiter.Receipt{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 	}}
-	if q.Kind == peer.ResetKeys {
+	switch q.Kind {
+	case peer.ResetKeys:
 		ask.kind = opReset
+	case peer.RefundReserved:
+		ask.ends = true
 	}
 	v, at := c.handle(t, &ask, &t.answer, nil)
 	switch {
@@ -294,13 +374,16 @@ func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool
 	switch o.kind {
 	case opCheck, opExplain:
 		f.Checks = append(f.Checks, peer.Check{
-			ID: id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Heir: heir, Sent: sent, Explain: o.kind == opExplain,
+			ID: id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: heir, Sent: sent, Explain: o.kind == opExplain,
 			Wait: uint32(min(max(0, o.until-t.now), limiter.Minute)),
 		})
 	default:
 		kind := peer.RefundAll
-		if o.kind == opReset {
+		switch {
+		case o.kind == opReset:
 			kind = peer.ResetKeys
+		case o.ends:
+			kind = peer.RefundReserved
 		}
 		f.Refunds = append(f.Refunds, peer.Refund{ID: id, Keys: n, Kind: kind, Heir: heir, Sent: sent, Receipt: receiptOut(o.receipt)})
 		// Keys of refunds come after those of checks.

@@ -1,20 +1,43 @@
 package limiter
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // token_bucket, continuous leaky_bucket and gcra are one arithmetic: the level
 // of a leaky bucket is what a token bucket lacks of its burst, and both are the
 // theoretical arrival time of GCRA less now, in units of T = window/limit
 // (ATM Forum, Traffic Management 4.0, 4.4.2: virtual scheduling and continuous
 // leaky bucket decide alike). The state is that time: whole ticks, and a
-// fraction in 1/limit ticks, so that nothing is ever rounded.
+// fraction in 1/limit ticks, so that nothing is ever rounded. B is how long before
+// that time the bucket was charged last, see [Limit.chargedAt].
+
+// chargedAt returns the instant of the last charge of a bucket, or one that is up to
+// a grain earlier; an instant before all where it is not known. It matters where the
+// clock goes back: a bucket leaks nothing meanwhile, and gains nothing.
+func (l *Limit) chargedAt(s *State) Tick {
+	if s.B == 0 {
+		return math.MinInt64
+	}
+	return s.Time - Tick(s.B)*l.grain
+}
+
+// noteCharged has a bucket remember that it was charged at now.
+func (l *Limit) noteCharged(s *State, now Tick) {
+	s.B = 0
+	if n := uint64(s.Time-now+l.grain-1) / uint64(l.grain); s.Time > now && n <= math.MaxUint32 {
+		s.B = uint32(n)
+	}
+}
 
 // debt returns (TAT - now) * limit in 1/limit ticks as 128 bits, 0 if negative.
 func (l *Limit) debt(s *State, now Tick) (hi, lo uint64) {
+	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		return 0, 0
 	}
-	hi, lo = bits.Mul64(uint64(s.Time-now), l.limit)
+	hi, lo = bits.Mul64(uint64(min(s.Time-now, l.longest)), l.limit)
 	lo, carry := bits.Add64(lo, uint64(s.A), 0)
 	return hi + carry, lo
 }
@@ -31,6 +54,7 @@ func (l *Limit) bucketUsed(s *State, now Tick) uint64 {
 }
 
 func (l *Limit) chargeBucket(s *State, now Tick, n uint64) {
+	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		s.Time, s.A = now, 0
 	}
@@ -40,6 +64,7 @@ func (l *Limit) chargeBucket(s *State, now Tick, n uint64) {
 		part %= l.limit
 	}
 	s.Time, s.A = s.Time+Tick(whole), uint32(part)
+	l.noteCharged(s, now)
 	if l.p.count == CountAll {
 		l.capDebt(s, now)
 	}
@@ -62,8 +87,10 @@ func (l *Limit) aboveMost(s *State, now Tick) bool {
 
 // setDebt makes the level hi:lo, in 1/limit ticks.
 func (l *Limit) setDebt(s *State, now Tick, hi, lo uint64) {
+	now = max(now, l.chargedAt(s))
 	q, r := bits.Div64(hi, lo, l.limit)
 	s.Time, s.A = now+Tick(q), uint32(r)
+	l.noteCharged(s, now)
 }
 
 // bucketAdmitsAt returns the least t with (TAT - t) * limit <= (burst-n) *
@@ -96,6 +123,7 @@ func (l *Limit) refundBucket(s *State, now, at Tick, n uint32) {
 // rescale carries a level from the limit old over to l, in units and rounded
 // up. It expects a state rolled by old.
 func (l *Limit) rescale(old *Limit, s *State, now Tick) {
+	s.B = 0 // counted in the other's grains
 	if l.window == old.window && l.limit == old.limit {
 		return
 	}
@@ -110,6 +138,7 @@ func (l *Limit) rescale(old *Limit, s *State, now Tick) {
 	hi, lo = bits.Mul64(units, uint64(l.window))
 	lo, c := bits.Add64(lo, quo(rh+carry, rl, uint64(old.window)), 0)
 	l.setDebt(s, now, hi+c, lo)
+	s.B = 0
 }
 
 // leaky_bucket by interval: whole units leak at the multiples of window/limit

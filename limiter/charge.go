@@ -69,7 +69,13 @@ type Rule struct {
 	OnUnreachable Unreachable
 	// Replication is how the counters are copied.
 	Replication Replication
+	// MaxShare bounds the part of a table that the rule's counters may take, in
+	// thousandths; 0: no bound but the table's.
+	MaxShare uint16
 }
+
+// WholeShare is the [Rule.MaxShare] of a rule that may take all.
+const WholeShare = 1000
 
 // Class returns the class of partitions that the rule's counters live in.
 func (r *Rule) Class() Class {

@@ -49,7 +49,7 @@ func (c *Counter) Reset() {
 }
 
 // Check decides cost units at now and overwrites d. Cost 0 peeks, as cost 1.
-// An instant before the latest one seen is taken as that one.
+// Instants may go back, see [State].
 func (c *Counter) Check(now Tick, cost uint32, d *Decision) { c.decide(now, cost, false, d) }
 
 // Peek tells what Check would say, and charges nothing.
@@ -59,7 +59,7 @@ func (c *Counter) Peek(now Tick, cost uint32, d *Decision) { c.decide(now, cost,
 // that it was charged to. A receipt of other limits, of another cost, or from
 // before the last Reset is void.
 func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
-	now = c.advance(now)
+	c.latest = max(c.latest, now)
 	var set uint64
 	for _, l := range c.limits {
 		set = setHash(set, l, cost)
@@ -76,13 +76,8 @@ func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
 	}
 }
 
-func (c *Counter) advance(now Tick) Tick {
-	c.latest = max(c.latest, now)
-	return c.latest
-}
-
 func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
-	now = c.advance(now)
+	c.latest = max(c.latest, now)
 	d.Clear()
 	d.Source, d.Rule = SourceOwner, c.rule.Name
 	d.Grow(len(c.limits))

@@ -51,7 +51,9 @@ func (l *Limit) ParamsID() uint64 { return l.paramsID }
 
 // ID returns a hash of the rule: its name, its limits in their order, and how
 // it is treated. It is the same in every process, so that nodes can tell by it
-// whether they have the same rule. It takes some nanoseconds for each limit.
+// whether they have the same rule. MaxShare is no part of it: it changes no answer but
+// of a table that is full, and each owner holds to its own. It takes some nanoseconds for
+// each limit.
 func (r *Rule) ID() uint64 {
 	m := mixer(1).text(r.Name)
 	flags := uint64(r.OnUnreachable)<<8 | uint64(r.Replication)<<16

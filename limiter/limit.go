@@ -193,6 +193,10 @@ type Limit struct {
 	// keepsWords: sliding_log and sliding_window.
 	keepsWords bool
 	shared     bool // token bucket, continuous leaky bucket and GCRA: one arithmetic
+	// Of those: longest is how long a level can take to leak, in ticks; grain is what
+	// the time of the last charge is counted in, one tick unless a full bucket takes
+	// more than an hour to leak.
+	longest, grain Tick
 }
 
 // params is the comparable part of a limit: two limits with equal params decide
@@ -284,6 +288,11 @@ func (l *Limit) precompute() {
 			q, _ := bits.Div64(hi, lo, uint64(l.window))
 			l.most = min(q, MaxUnits)
 		}
+		hi, lo = bits.Mul64(l.most, uint64(l.window))
+		q, _ := bits.Div64(hi, lo, l.limit)
+		l.longest = Tick(q) + 1
+		hi, lo = bits.Mul64(l.cap, uint64(l.window))
+		l.grain = Tick(quo(hi, lo, l.limit))>>32 + 1
 	}
 }
 

@@ -161,8 +161,13 @@ func shiftLog(s *State, words []uint64, by Tick) {
 	}
 }
 
-// refundLog takes back up to n units of the entries at the tick at.
-func refundLog(s *State, words []uint64, at Tick, n uint32) {
+// refundLog takes back up to n units of the entries at the tick at. A charge at an
+// instant before the newest entry has come to that one: if there is none at that tick,
+// the next later one is taken, which stops counting no later than the charge.
+func (l *Limit) refundLog(s *State, words []uint64, now, at Tick, n uint32) {
+	if l.p.count != CountAll && at > now-l.window { // else the charge may have been let go
+		at = nextInLog(s, words, at)
+	}
 	if s.B == 1 {
 		if at == s.Time {
 			s.A -= min(s.A, n)
@@ -186,6 +191,23 @@ func refundLog(s *State, words []uint64, at Tick, n uint32) {
 		removeLog(s, words, i, cost)
 		n -= cost
 	}
+}
+
+// nextInLog returns the tick of the first entry that is not before at, or at if there
+// is none.
+func nextInLog(s *State, words []uint64, at Tick) Tick {
+	if s.B <= 1 {
+		return max(at, s.Time)
+	}
+	next := at
+	for i := int(s.B) - 1; i >= 0; i-- {
+		tick, _ := logAt(s, words, i)
+		if tick < at {
+			break
+		}
+		next = tick
+	}
+	return next
 }
 
 // removeLog removes entry i and closes the gap.

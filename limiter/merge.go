@@ -19,6 +19,19 @@ import "math"
 // early to the oldest window that they keep. In that they may differ by the
 // order in which three states meet, above the largest of them.
 
+// MergeMost returns how many words [Limit.MergeWords] can ask for at most, of states
+// that have so many.
+func (l *Limit) MergeMost(into, from int) int {
+	switch l.p.algorithm {
+	case SlidingWindow:
+		return subWords(l.subs)
+	case SlidingLog:
+		return into + from + 2*logParts(MaxLogLimit)
+	default:
+		return 0
+	}
+}
+
 // MergeWords returns how many words a state needs that is to be merged with
 // another by [Limit.Merge].
 func (l *Limit) MergeWords(into, from *State) int {
@@ -58,7 +71,7 @@ func (l *Limit) Merge(into *State, intoWords []uint64, from *State, fromWords []
 		l.mergeSubs(into, intoWords, from, fromWords)
 	case l.shared:
 		if from.Time > into.Time || from.Time == into.Time && from.A > into.A {
-			into.Time, into.A = from.Time, from.A
+			into.Time, into.A, into.B = from.Time, from.A, from.B
 		}
 	default:
 		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)

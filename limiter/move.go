@@ -42,6 +42,8 @@ func (l *Limit) Export(s *State, words []uint64, now Tick) {
 		shiftLog(s, words, -now)
 	case l.p.algorithm == LeakyBucket && !l.shared:
 		s.Time = l.lastDrip(s.Time)
+	case l.shared:
+		s.B = 0 // of this clock
 	}
 	s.Time -= now
 }

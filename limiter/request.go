@@ -2,6 +2,15 @@ package limiter
 
 import "fmt"
 
+// Bounds of a request.
+const (
+	// MaxFieldBytes is how long each string of a request may be, in bytes: the path,
+	// the user, the name or the value of an attribute.
+	MaxFieldBytes = 8 << 10
+	// MaxAttributes is how many attributes a request may have.
+	MaxAttributes = 16
+)
+
 // Request is what a front door knows of one check. Strings are taken as they
 // are: no part is trimmed, lowered or decoded here.
 type Request struct {
@@ -30,6 +39,43 @@ type Request struct {
 	// file: the request needs no rule, and its counters are per path and user
 	// under the rule name [RequestRule]. Rule must be empty. The slice is read, never kept.
 	Limits []*Limit
+}
+
+// CheckSize returns an error that wraps [ErrInvalid] if a string of the request is
+// longer than [MaxFieldBytes], or if it has more than [MaxAttributes] attributes.
+func (r *Request) CheckSize() error {
+	// No string is as long as the bound if all lengths together lack its bit and
+	// those above it.
+	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes && len(r.Attributes) == 0 {
+		return nil
+	}
+	return r.checkSize()
+}
+
+func (r *Request) checkSize() error {
+	for _, f := range [...]struct{ name, value string }{
+		{"path", r.Path}, {"method", r.Method}, {"user", r.User}, {"ip", r.IP}, {"group", r.Group}, {"rule", r.Rule},
+	} {
+		if len(f.value) > MaxFieldBytes {
+			return fieldTooLong("the "+f.name, len(f.value))
+		}
+	}
+	if n := len(r.Attributes); n > MaxAttributes {
+		return fmt.Errorf("%w: the request has %d attributes; at most %d are allowed", ErrInvalid, n, MaxAttributes)
+	}
+	for name, value := range r.Attributes {
+		switch {
+		case len(name) > MaxFieldBytes:
+			return fieldTooLong("the name of an attribute", len(name))
+		case len(value) > MaxFieldBytes:
+			return fieldTooLong(fmt.Sprintf("attribute %.100q", name), len(value))
+		}
+	}
+	return nil
+}
+
+func fieldTooLong(what string, n int) error {
+	return fmt.Errorf("%w: %s has %d bytes; at most %d are allowed", ErrInvalid, what, n, MaxFieldBytes)
 }
 
 // RequestRule is the rule name under which limits that come with a request are

@@ -7,7 +7,10 @@ package limiter
 // see [Limit.Words].
 //
 // The methods of [Limit] that take a State must be given one that was made by
-// the same limit, or by [Limit.Adopt], and instants that do not go back.
+// the same limit, or by [Limit.Adopt]. Instants may go back: one before the window,
+// sub-window or hit that was charged last is taken as that one, and a bucket neither
+// leaks nor gains until its last charge. Waits are reckoned from the instant that was
+// given. So what a counter has counted stays, and what it admits is bounded as ever.
 type State struct {
 	// Time is the start of the current window (fixed_window, sliding_counter)
 	// or the newest charged sub-window (sliding_window), the newest hit (sliding_log), the
@@ -22,8 +25,31 @@ type State struct {
 	// and the previous one (sliding_counter); units and entries (sliding_log);
 	// units before the newest sub-window that was charged, and in it
 	// (sliding_window); the fraction of the theoretical arrival time in 1/limit
-	// ticks and nothing; the level and nothing (leaky_bucket by interval).
+	// ticks, and how long before that time the last charge was, 0 if that is not
+	// known; the level and nothing (leaky_bucket by interval).
 	A, B uint32
+}
+
+// NotBefore returns now, or, where the clock has gone back since the last charge, the
+// instant of that one, as far as the state tells it: what [Limit.Export] is to be given.
+// That a window lies ahead by no more than its length may come from a clock elsewhere.
+func (l *Limit) NotBefore(s *State, now Tick) Tick {
+	length := l.window
+	switch {
+	case l.shared:
+		if now = max(now, l.chargedAt(s)); s.Time-now > l.longest {
+			now = s.Time - l.longest + 1
+		}
+		return now
+	case l.p.algorithm == SlidingWindow:
+		length = l.sub
+	case l.p.algorithm == SlidingLog, l.p.algorithm == FixedWindow && l.p.align == AlignFirstHit:
+		length = 0
+	}
+	if s.Time-now > length {
+		return s.Time
+	}
+	return now
 }
 
 // Roll forgets what no longer counts at now. It changes no answer, now or
@@ -192,7 +218,7 @@ func (l *Limit) Refund(s *State, words []uint64, now, at Tick, n uint32) {
 	case SlidingWindow:
 		l.refundSubs(s, words, at, n)
 	case SlidingLog:
-		refundLog(s, words, at, n)
+		l.refundLog(s, words, now, at, n)
 	default:
 		if l.shared {
 			l.refundBucket(s, now, at, n)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -13,8 +14,9 @@ import (
 type collector struct {
 	m *Metrics
 
-	checks, errors, duration              *prometheus.Desc
-	keys, bytes, maxKeys, overflow        *prometheus.Desc
+	checks, errors, duration, panics      *prometheus.Desc
+	keys, bytes, maxKeys, maxBytes        *prometheus.Desc
+	overflow, ruleKeys, ruleBytes         *prometheus.Desc
 	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
 	build                                 *prometheus.Desc
 }
@@ -30,10 +32,14 @@ func newCollector(m *Metrics) *collector {
 			"rule", "result", "source"),
 		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
 		duration:    desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
+		panics:      desc("panics_total", "Defects that ended a request or a connection, by where they were recovered from.", "place"),
 		keys:        desc("table_keys", "Counters held, one for each key and limit, copies of other members' included."),
 		bytes:       desc("table_bytes", "Memory of the counters held."),
 		maxKeys:     desc("table_max_keys", "Bound on the counters held that are no copies."),
-		overflow:    desc("table_overflow_total", "Checks that needed a new counter when the bound was reached."),
+		maxBytes:    desc("table_max_bytes", "Bound on the memory of the counters held that are no copies, 0 if there is none."),
+		ruleKeys:    desc("table_rule_keys", "Counters of a rule that has a max_share.", "rule"),
+		ruleBytes:   desc("table_rule_bytes", "Memory of the logs and sub-windows of a rule that has a max_share.", "rule"),
+		overflow:    desc("table_overflow_total", "Checks that needed a new counter, or a longer log, when a bound was reached."),
 		rules:       desc("rules_info", "The rules in force: always 1, the hash is what they mean.", "hash"),
 		reloads:     desc("rules_reloads_total", "Rules files read, the first included.", "result"),
 		reloadOK:    desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
@@ -45,14 +51,14 @@ func newCollector(m *Metrics) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.checks, c.errors, c.duration, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build,
+		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build,
 	} {
 		out <- d
 	}
 	if c.m.options.Table == nil {
 		return
 	}
-	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.overflow} {
+	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.maxBytes, c.ruleKeys, c.ruleBytes, c.overflow} {
 		out <- d
 	}
 }
@@ -63,6 +69,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.collectChecks(out, r)
 	}
 	c.collectRefused(out)
+	for i, place := range append(guard.Places(), other) {
+		send(out, c.panics, prometheus.CounterValue, float64(c.m.panics[i].Load()), place)
+	}
 	for _, l := range *c.m.served.all.Load() {
 		c.collectLatency(out, l)
 	}
@@ -71,6 +80,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		send(out, c.keys, prometheus.GaugeValue, float64(s.Keys))
 		send(out, c.bytes, prometheus.GaugeValue, float64(s.Bytes))
 		send(out, c.maxKeys, prometheus.GaugeValue, float64(s.MaxKeys))
+		send(out, c.maxBytes, prometheus.GaugeValue, float64(s.MaxBytes))
+		for _, r := range s.Shares {
+			send(out, c.ruleKeys, prometheus.GaugeValue, float64(r.Keys), r.Rule)
+			send(out, c.ruleBytes, prometheus.GaugeValue, float64(r.Bytes), r.Rule)
+		}
 		send(out, c.overflow, prometheus.CounterValue, float64(s.Overflowed))
 	}
 	c.collectRules(out)

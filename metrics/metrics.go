@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -36,10 +39,21 @@ type Options struct {
 type TableStats struct {
 	// Keys is the number of counters held, MaxKeys their bound.
 	Keys, MaxKeys int
-	// Bytes is the memory they take.
-	Bytes int64
+	// Bytes is the memory they take, MaxBytes the bound of what are no copies, 0 if there
+	// is none.
+	Bytes, MaxBytes int64
 	// Overflowed is how many checks met the bound so far.
 	Overflowed int64
+	// Shares are those of rules that have a share of the table.
+	Shares []RuleShare
+}
+
+// RuleShare is what the counters of a rule with a share of the table take.
+type RuleShare struct {
+	// Rule is the rule's name.
+	Rule string
+	// Keys is the number of its counters, Bytes the memory of their logs and sub-windows.
+	Keys, Bytes int64
 }
 
 // Metrics counts what a node tells it. Its methods are safe for concurrent use;
@@ -53,7 +67,11 @@ type Metrics struct {
 	served  bounded[request, latency]
 	refused []refusedShard
 	rules   rulesState
+	panics  [places + 1]atomic.Uint64 // by place, as guard lists them; the last: elsewhere
 }
+
+// places is how many places of panics are told apart.
+const places = 5
 
 // New registers the metrics with r. It fails if r has some of the same names
 // already, and leaves r as it was then.
@@ -126,6 +144,16 @@ func (m *Metrics) Served(method, code string, d time.Duration) {
 	s := &l.shards[hint(len(l.shards))]
 	s.buckets[bucketOf(d)].Add(1)
 	s.nanoseconds.Add(uint64(max(0, d)))
+}
+
+// Panicked counts a panic that was recovered from, by place: "grpc", "http",
+// "cluster", "link" or "gossip"; any other is counted as "other".
+func (m *Metrics) Panicked(place string) {
+	i := slices.Index(guard.Places(), place)
+	if i < 0 {
+		i = places
+	}
+	m.panics[i].Add(1)
 }
 
 // RulesSet notes that rules came into force, or, with an error, that a file was

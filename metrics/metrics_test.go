@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -137,6 +138,27 @@ weir_check_errors_total{reason="other"} 1
 `, "weir_check_errors_total")
 }
 
+func TestPanicked(t *testing.T) {
+	if n := len(guard.Places()); n != places {
+		t.Fatalf("there are %d places and room for %d", n, places)
+	}
+	m, r := open(t, Options{})
+	m.Panicked(guard.GRPC)
+	m.Panicked(guard.Gossip)
+	m.Panicked(guard.Gossip)
+	m.Panicked("elsewhere")
+	want(t, r, `
+# HELP weir_panics_total Defects that ended a request or a connection, by where they were recovered from.
+# TYPE weir_panics_total counter
+weir_panics_total{place="cluster"} 0
+weir_panics_total{place="gossip"} 2
+weir_panics_total{place="grpc"} 1
+weir_panics_total{place="http"} 0
+weir_panics_total{place="link"} 0
+weir_panics_total{place="other"} 1
+`, "weir_panics_total")
+}
+
 func TestServed(t *testing.T) {
 	m, r := open(t, Options{})
 	m.Served("Check", "OK", 0)
@@ -186,7 +208,7 @@ func TestTable(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Table: func() TableStats {
 		calls++
-		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, Overflowed: 3}
+		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 3, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
 	}})
 	want(t, r, `
 # HELP weir_table_bytes Memory of the counters held.
@@ -195,13 +217,24 @@ weir_table_bytes 4096
 # HELP weir_table_keys Counters held, one for each key and limit, copies of other members' included.
 # TYPE weir_table_keys gauge
 weir_table_keys 12
+# HELP weir_table_max_bytes Bound on the memory of the counters held that are no copies, 0 if there is none.
+# TYPE weir_table_max_bytes gauge
+weir_table_max_bytes 9000
 # HELP weir_table_max_keys Bound on the counters held that are no copies.
 # TYPE weir_table_max_keys gauge
 weir_table_max_keys 1000
-# HELP weir_table_overflow_total Checks that needed a new counter when the bound was reached.
+# HELP weir_table_overflow_total Checks that needed a new counter, or a longer log, when a bound was reached.
 # TYPE weir_table_overflow_total counter
 weir_table_overflow_total 3
-`, "weir_table_bytes", "weir_table_keys", "weir_table_max_keys", "weir_table_overflow_total")
+# HELP weir_table_rule_bytes Memory of the logs and sub-windows of a rule that has a max_share.
+# TYPE weir_table_rule_bytes gauge
+weir_table_rule_bytes{rule="a"} 64
+weir_table_rule_bytes{rule="b"} 0
+# HELP weir_table_rule_keys Counters of a rule that has a max_share.
+# TYPE weir_table_rule_keys gauge
+weir_table_rule_keys{rule="a"} 2
+weir_table_rule_keys{rule="b"} 1
+`, "weir_table_bytes", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
 	if calls != 1 {
 		t.Errorf("the table was asked %d times for one scrape", calls)
 	}
@@ -543,7 +576,7 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, r := open(t, Options{
-		Table:   func() TableStats { return TableStats{} },
+		Table:   func() TableStats { return TableStats{Shares: []RuleShare{{Rule: "a"}}} },
 		Cluster: func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
 	})
 	fill(m)

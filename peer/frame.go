@@ -326,6 +326,10 @@ type Check struct {
 	// Explain asks for the reasons too, of a Peek of one key. A member that does not
 	// know it replies without them.
 	Explain bool
+	// Settles tells that a RefundReserved follows once the sender knows what became of
+	// the whole check of a Reserve. A member that does not know it takes the charge for
+	// settled.
+	Settles bool
 	// Wait is how long the sender waits for the reply, in microseconds.
 	Wait uint32
 }
@@ -348,8 +352,9 @@ type RefundKind uint8
 const (
 	// RefundAll takes back the whole charge.
 	RefundAll RefundKind = iota
-	// RefundReserved takes back a reservation because another place denied:
-	// limits that count rejected checks keep their charge.
+	// RefundReserved ends a reservation: what Receipt.Charged names is taken back,
+	// which may be nothing. A member that does not know it takes it for RefundAll,
+	// which comes to the same.
 	RefundReserved
 	// ResetKeys forgets the counters.
 	ResetKeys
@@ -393,6 +398,11 @@ const (
 	Lost
 	// Done: a refund or reset was carried out; Count tells how many counters.
 	Done
+	// Contested: not executed; part of a check that Settles would be denied, perhaps
+	// by a charge that may yet be taken back.
+	Contested
+	// Forbidden: not executed; the receiver takes no resets from other members.
+	Forbidden
 )
 
 // Reply answers a Check, or a Refund that asked for it.
@@ -404,15 +414,18 @@ type Reply struct {
 	// Idle tells that Results has a second set: what holds if the reservation is
 	// cancelled.
 	Idle bool
+	// Provisional tells of a denial that a charge may have caused which may yet be
+	// taken back. It is not to be given again.
+	Provisional bool
 	// Results is how many there are in one set.
-	Results uint8
+	Results uint16
 	// Owner of Partition, as far as the sender knows, where it is not the owner.
 	Owner     Epoch
 	Partition uint16
 	Receipt   Receipt
 	Count     uint32
 	// Rules, one for each key, name by index into Frame.Rules the rules that were
-	// applied; empty where they were those of the check.
+	// applied; empty where all of them were those of the check.
 	Rules []uint16
 	// Unnamed has a bit for each key of the check, the lowest for the first, whose
 	// name the sender would like to have.

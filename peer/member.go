@@ -52,6 +52,9 @@ type Member struct {
 	// GossipAddr, PeerAddr, GRPCAddr and HTTPAddr are host:port; those of the
 	// public ports may be empty.
 	GossipAddr, PeerAddr, GRPCAddr, HTTPAddr string
+	// AdminAddr is where operators on other machines ask it, as host:port; empty if
+	// they cannot.
+	AdminAddr string
 	// RulesHash is the hash of the rules that it has in force.
 	RulesHash uint64
 	// Wire is the version of the frames that it speaks.

@@ -68,7 +68,10 @@ const faultTimeout = 50 * time.Millisecond
 func newPatient(tb testing.TB, c redisstore.Config) *patient {
 	tb.Helper()
 	p := &patient{tb: tb, log: &journal{}}
-	c.Timeout, c.Log = faultTimeout, slog.New(slog.NewJSONHandler(p.log, nil))
+	if c.Timeout == 0 {
+		c.Timeout = faultTimeout
+	}
+	c.Log = slog.New(slog.NewJSONHandler(p.log, nil))
 	p.Node = newNode(tb, openStore(tb, c), policyRules)
 	return p
 }

@@ -15,7 +15,10 @@ import (
 
 // health tells whether a server takes calls. While it does not, nobody waits for
 // it but the one goroutine that finds out when it does again.
-type health struct{ outage atomic.Pointer[outage] }
+type health struct {
+	outage    atomic.Pointer[outage]
+	suspected atomic.Bool // a probe is under way that decides whether there is one
+}
 
 type outage struct {
 	since    time.Time
@@ -33,6 +36,24 @@ func (h *health) policy() {
 
 // probeEvery is how long to wait between two attempts to write.
 const probeEvery = 100 * time.Millisecond
+
+// suspect has a server probed after a call to it failed, and begins an outage if the
+// probe fails too. One slow call or lost connection is no outage: all others would be
+// decided by their policies. While the probe is under way checks are still sent, and
+// none waits longer than it may.
+func (s *Store) suspect(h *health, route string, err error) {
+	if h.down() || !h.suspected.CompareAndSwap(false, true) {
+		return
+	}
+	s.spawn(func() {
+		defer h.suspected.Store(false)
+		if failed := s.probe(route); failed != nil {
+			s.fail(h, route, err)
+			return
+		}
+		s.complain(route, err)
+	})
+}
 
 // fail notes that the server of a key cannot be used, says so once, and begins to
 // look for when it can.
@@ -165,12 +186,12 @@ func reason(err error) string {
 const complainEvery = time.Minute
 
 // complain logs an error that is of one call, once in a while.
-func (s *Store) complain(c *call, err error) {
+func (s *Store) complain(route string, err error) {
 	now := time.Now().UnixNano()
 	last := s.complained.Load()
 	if last != 0 && now-last < int64(complainEvery) || !s.complained.CompareAndSwap(last, now) {
 		return
 	}
 	s.config.Log.LogAttrs(context.Background(), slog.LevelError, "a check was not decided by redis: the rule's policy answered",
-		slog.String("key", c.route), slog.String("error", err.Error()))
+		slog.String("key", route), slog.String("error", err.Error()))
 }

@@ -62,7 +62,7 @@ func (l *lane) submit(calls []*call) *job {
 		case l.queue <- j:
 		default:
 			j.fail(errBusy)
-			l.store.complain(calls[0], errBusy)
+			l.store.complain(calls[0].route, errBusy)
 		}
 	}
 	return j
@@ -159,9 +159,9 @@ func (l *lane) make(ctx context.Context, calls []*call) {
 		if c.err != nil && err == nil {
 			err = c.err
 			if isDown(err) {
-				l.store.fail(&l.health, c.route, err)
+				l.store.suspect(&l.health, c.route, err)
 			} else {
-				l.store.complain(c, err)
+				l.store.complain(c.route, err)
 			}
 		}
 	}

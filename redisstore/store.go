@@ -134,7 +134,7 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	client, err := s.cluster.MasterForKey(ctx, route)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.fail(&s.routing, route, err)
+			s.suspect(&s.routing, route, err)
 		}
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -103,6 +104,26 @@ func (d *decoder) boolean(name string, out *bool) field {
 	}}
 }
 
+// share is a field whose value is a percentage, of at most one decimal.
+func (d *decoder) share(name string, out *uint16) field {
+	return field{name, func(_, v *node) {
+		if !d.scalar(v, name) {
+			return
+		}
+		digits, percent := strings.CutSuffix(v.text, "%")
+		whole, tenth, point := strings.Cut(digits, ".")
+		if !point {
+			tenth = "0"
+		}
+		n, err := strconv.ParseUint(whole+tenth, 10, 16)
+		if !percent || err != nil || len(tenth) != 1 || n < 1 || n > limiter.WholeShare {
+			d.add(v, "%s %s is not a share of the table: give 0.1%% to 100%%, such as 20%%", name, quote(v.text))
+			return
+		}
+		*out = uint16(n)
+	}}
+}
+
 // choice is a field whose value is one of the names of an enumeration.
 func choice[T interface {
 	~uint8
@@ -136,9 +157,10 @@ func (d *decoder) text(n *node, what string) (string, bool) {
 
 // file reads a whole file.
 func (d *decoder) file(root *node) {
-	var defaults, list *node
+	var defaults, list, count *node
 	d.mapping(root, "a rules file", []field{
 		{"version", d.version},
+		{"rules_count", func(_, v *node) { count = v }},
 		{"defaults", func(_, v *node) { defaults = v }},
 		{"rules", func(_, v *node) { list = v }},
 	}, nil)
@@ -162,6 +184,25 @@ func (d *decoder) file(root *node) {
 		}
 	case root.kind == kindMapping && !d.reported(root, "rules"):
 		d.add(root, `the file has no rules: add "rules:", or "rules: []" for none at all`)
+	}
+	if count != nil && list != nil {
+		d.count(count, list)
+	}
+}
+
+// count compares the number of rules with what the file says it is. The end of a
+// file may be missing and the rest be valid: rules_count is how that is noticed.
+func (d *decoder) count(n, list *node) {
+	if !d.scalar(n, "rules_count") {
+		return
+	}
+	want, bad := integer(n.text)
+	switch {
+	case bad != "":
+		d.add(n, "rules_count: %s", bad)
+	case list.kind == kindSequence && want != int64(len(list.items)):
+		d.add(n, "rules_count is %d, but the number of rules in the file is %d: if the file is whole, write %d; else restore what is missing",
+			want, len(list.items), len(list.items))
 	}
 }
 

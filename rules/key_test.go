@@ -52,6 +52,69 @@ func slowHash(k *key, r *limiter.Request) (limiter.Hash, outcome) {
 	return limiter.Hash{Hi: hi, Lo: lo}, keyHashed
 }
 
+// No two requests share a counter by how their values are spelled: each value is hashed
+// behind its length, and what stands in for another says so.
+func TestKeysAreLengthPrefixed(t *testing.T) {
+	values := []string{"", "a", "b", "ab", "ba", "a\x00", "\x00a", "\x00", "\x01\x00a", "a\x01\x00b", "ab\x00\x00", ":", "a:", ":a", "a:b", "/", "%3A", strings.Repeat("a", 60), strings.Repeat("a", 61)}
+	for name, c := range map[string]struct {
+		parts   []part
+		request func(x, y, z string) *limiter.Request
+	}{
+		"path, user": {[]part{{kind: partPath}, {kind: partUser}}, func(x, y, _ string) *limiter.Request {
+			return &limiter.Request{Path: x, User: y + "u"}
+		}},
+		"user, or ip in its place": {[]part{{kind: partUser}}, func(x, y, _ string) *limiter.Request {
+			if x == "" {
+				return &limiter.Request{IP: y}
+			}
+			return &limiter.Request{User: y}
+		}},
+		"path, group, attribute": {[]part{{kind: partPath}, {kind: partGroup}, {kind: partAttribute, name: "plan"}}, func(x, y, z string) *limiter.Request {
+			return &limiter.Request{Path: x, Group: y + "g", Attributes: map[string]string{"plan": z}}
+		}},
+		"attributes": {[]part{{kind: partAttribute, name: "a"}, {kind: partAttribute, name: "b"}, {kind: partIP}}, func(x, y, z string) *limiter.Request {
+			return &limiter.Request{Attributes: map[string]string{"a": x, "b": y}, IP: z}
+		}},
+	} {
+		k := newKey(&Options{ClusterName: "c"}, "r", c.parts, false)
+		seen := map[limiter.Hash]string{}
+		for _, x := range values {
+			for _, y := range values {
+				for _, z := range values {
+					r := c.request(x, y, z)
+					id := fmt.Sprintf("%q %q %q %q %q", r.Path, r.User, r.IP, r.Group, r.Attributes)
+					h, o := k.hash(r)
+					if o != keyHashed {
+						t.Fatalf("%s: %s has outcome %d", name, id, o)
+					}
+					if other, ok := seen[h]; ok && other != id {
+						t.Fatalf("%s: %s and %s share a counter", name, id, other)
+					}
+					seen[h] = id
+				}
+			}
+		}
+	}
+	// Likewise what the hash itself is keyed by: the cluster, the rule and the parts.
+	keyed := map[[2]uint64]string{}
+	zeros := strings.Repeat("\x00", 8)
+	for _, cluster := range []string{"a", "ab", "abc", "a" + zeros + "b"} {
+		for _, rule := range []string{"c", "bc", "b", "user", "path", "b" + zeros + "c"} {
+			for _, parts := range [][]part{
+				{{kind: partUser}}, {{kind: partPath}}, {{kind: partPath}, {kind: partUser}}, {{kind: partUser}, {kind: partPath}},
+				{{kind: partAttribute, name: "user"}}, {{kind: partAttribute, name: "a"}, {kind: partAttribute, name: "b"}}, {{kind: partAttribute, name: "aattr:b"}},
+			} {
+				k := newKey(&Options{ClusterName: cluster}, rule, parts, false)
+				id := fmt.Sprint(cluster, " ", rule, " ", parts)
+				if other, ok := keyed[[2]uint64{k.k0, k.k1}]; ok {
+					t.Fatalf("%s and %s have one hash", id, other)
+				}
+				keyed[[2]uint64{k.k0, k.k1}] = id
+			}
+		}
+	}
+}
+
 // Keys of every length, around the end of the short buffer and of what is
 // allowed.
 func TestHashOfEveryLength(t *testing.T) {

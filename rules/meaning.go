@@ -41,6 +41,9 @@ func writeDefinition(w io.Writer, r *definition) {
 	for _, m := range r.costs.methods {
 		fmt.Fprintf(w, " %q=%d", m.method, m.cost)
 	}
+	if r.share > 0 { // a file without shares has the hash that it had before there were any
+		fmt.Fprintf(w, " share %d", r.share)
+	}
 	for _, l := range r.limits {
 		writeLimit(w, l.Spec())
 	}

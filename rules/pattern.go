@@ -28,6 +28,10 @@ type pattern struct {
 	need string
 	// re has the last word where the rest does not decide; else it is nil.
 	re *regexp.Regexp
+	// paths is how many paths match, counted from above and at most endless; folds
+	// tells that letters match in upper and lower case.
+	paths int
+	folds bool
 }
 
 // beginning is text that a path begins with, and what that proves.
@@ -85,6 +89,7 @@ func newPattern(text string) (p *pattern, size int, err error) {
 		return nil, size, nil
 	}
 	p = &pattern{text: text}
+	p.paths, p.folds = paths(tree)
 	if p.dissect(trimHead(trimTail(strip(tree.Simplify())))) {
 		p.re, err = regexp.Compile(text)
 	}

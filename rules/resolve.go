@@ -28,8 +28,9 @@ type Match struct {
 // the like. If the request has limits of its own, rules are not consulted: it
 // counts by path and user under the name [limiter.RequestRule].
 //
-// The errors wrap [limiter.ErrInvalid] and leave the charge empty: a cost out
-// of range, the values of a key above [limiter.MaxKeyBytes], a rule whose keys
+// The errors wrap [limiter.ErrInvalid] and leave the charge empty: a request that is
+// too large (see [limiter.Request.CheckSize]), which is found out before any pattern
+// sees it, a cost out of range, the values of a key above [limiter.MaxKeyBytes], a rule whose keys
 // are all skipped because the request lacks a part of each, more than
 // [limiter.MaxKeys] counters, a named rule that does not exist, or own limits
 // that are too many, nil, of one name or beside a named rule. A shadow rule is an experiment and makes no request invalid: those of
@@ -39,6 +40,9 @@ type Match struct {
 // the cache has, unless the request has limits of its own.
 func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	c.Clear()
+	if err := r.CheckSize(); err != nil {
+		return Match{}, err
+	}
 	if len(r.Limits) > 0 {
 		return s.resolveOwn(r, c)
 	}

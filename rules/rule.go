@@ -13,8 +13,10 @@ type level struct {
 	settings    []setting // of limits; the last one of a name wins
 	unreachable limiter.Unreachable
 	replication limiter.Replication
+	share       uint16 // of the table, in thousandths; 0: all
 	shadow      bool
 	keys        [][]part
+	keyGiven    bool // the file says what is counted by
 	skip        bool // a key that lacks a part is skipped (keys, not key)
 	costs       costs
 }
@@ -36,6 +38,7 @@ func (d *decoder) levelFields(l *level) []field {
 				return
 			}
 			given = k
+			l.keyGiven = true
 			if parts, skip := read(v); parts != nil {
 				l.keys, l.skip = parts, skip
 			}
@@ -44,6 +47,7 @@ func (d *decoder) levelFields(l *level) []field {
 	return append(fields,
 		choice(d, "on_unreachable", &l.unreachable),
 		choice(d, "replication", &l.replication),
+		d.share("max_share", &l.share),
 		d.boolean("shadow", &l.shadow),
 		field{"key", keys(d.key)},
 		field{"keys", keys(d.keys)},
@@ -81,6 +85,7 @@ func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field
 type definition struct {
 	level
 	line      int
+	at        *node // the pattern, or else the rule: where a warning points
 	name      string
 	match     matcher
 	limits    []*limiter.Limit
@@ -89,11 +94,16 @@ type definition struct {
 }
 
 func (d *decoder) rule(n *node, outer level) {
-	r := definition{level: outer, line: n.line}
+	r := definition{level: outer, line: n.line, at: n}
 	var name, limits, unlimited, more *node
 	fields := append(d.levelFields(&r.level),
 		field{"name", func(_, v *node) { name = v }},
-		field{"match", func(_, v *node) { d.match(v, &r.match) }},
+		field{"match", func(_, v *node) {
+			d.match(v, &r.match)
+			if at := v.at("path"); at != nil {
+				r.at = at
+			}
+		}},
 		field{"limits", func(_, v *node) { limits = v }},
 		field{"unlimited", func(k, v *node) { unlimited = v; d.boolean("unlimited", &r.unlimited).read(k, v) }},
 		field{"continue", func(k, v *node) { more = k; d.boolean("continue", &r.more).read(k, v) }},

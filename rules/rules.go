@@ -47,6 +47,8 @@ type Set struct {
 	own    key                 // for limits that come with a request
 	copied limiter.Replication // likewise
 	hash   uint64
+
+	warnings []Warning
 }
 
 // rule is a rule as Resolve needs it.
@@ -95,6 +97,8 @@ func newSet(definitions []definition, o Options) *Set {
 		own:    newKey(&o, limiter.RequestRule, baseLevel().keys[0], false),
 		copied: o.Replication,
 		hash:   hashDefinitions(definitions),
+
+		warnings: warnings(definitions),
 	}
 	for i := range definitions {
 		s.rules[i] = newRule(&definitions[i], &o)
@@ -109,7 +113,7 @@ func newRule(def *definition, o *Options) rule {
 		plain: def.match.plain(), more: def.more, match: def.match, costs: def.costs, line: def.line,
 		limiter: &limiter.Rule{
 			Name: def.name, Limits: def.limits, Shadow: def.shadow,
-			OnUnreachable: def.unreachable, Replication: def.replication,
+			OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
 		},
 	}
 	if !def.unlimited {

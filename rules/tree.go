@@ -41,6 +41,16 @@ type node struct {
 	line, column int     // from 1
 }
 
+// at returns the value of a field, or nil if n has no such field.
+func (n *node) at(field string) *node {
+	for i, k := range n.keys {
+		if k.text == field {
+			return n.items[i]
+		}
+	}
+	return nil
+}
+
 // readTree parses a file. It returns nil when there is nothing to look at; what
 // is wrong has then been reported.
 func readTree(data []byte, p *problems) *node {

@@ -120,9 +120,9 @@ func FuzzForget(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		g := new(gone)
-		h := newFront(newService(Options{Decider: new(stub)}), nil, &Options{Directory: g})
+		h := NewAdmin(AdminOptions{Directory: g}).Handler()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/members/forget", strings.NewReader(string(body)))
-		r.RemoteAddr = "127.0.0.1:9"
+		r.RemoteAddr, r.Host = "127.0.0.1:9", "localhost"
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

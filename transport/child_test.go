@@ -67,7 +67,7 @@ func serveChild(kind string) (err error) {
 	var stop func() error
 	switch kind {
 	case "weir":
-		s, err := transport.NewServer(transport.Options{Decider: node})
+		s, err := transport.NewServer(transport.Options{Decider: node, MaxConnectionsPerAddress: -1})
 		if err != nil {
 			return err
 		}

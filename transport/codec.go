@@ -8,11 +8,18 @@ import (
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that this one rests on
 	"google.golang.org/grpc/mem"
+
+	"github.com/weirlimit/weir/internal/guard"
 )
 
 // wireReader is a message that reads itself. The text is the message's to keep.
 type wireReader interface {
 	readWire(text string) error
+}
+
+// bytesReader is a message that reads itself and keeps nothing of the bytes.
+type bytesReader interface {
+	readBytes(data []byte) error
 }
 
 // wireWriter is a message that writes itself, once.
@@ -24,15 +31,18 @@ type wireWriter interface {
 // write themselves: the same bytes, without memory for each check of a message.
 type codec struct {
 	encoding.CodecV2
+	guard *guard.Guard
 }
 
 // forceCodec returns the option that makes a server speak by codec.
-func forceCodec() grpc.ServerOption {
-	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")})
+func forceCodec(g *guard.Guard) grpc.ServerOption {
+	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto"), g})
 }
 
-// Marshal implements [encoding.CodecV2].
-func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+// Marshal implements [encoding.CodecV2]. No handler is around it any more: a panic ends
+// the call here.
+func (c codec) Marshal(v any) (out mem.BufferSlice, err error) {
+	defer c.guard.Recover(guard.GRPC, func(e error) { out, err = nil, e })
 	if w, ok := v.(wireWriter); ok {
 		return w.wire(), nil
 	}
@@ -43,6 +53,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(wireReader)
 	if !ok {
+		if b, ok := v.(bytesReader); ok {
+			buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+			defer buf.Free()
+			return b.readBytes(buf.ReadOnlyData())
+		}
 		return c.CodecV2.Unmarshal(data, v)
 	}
 	if len(data) == 1 {

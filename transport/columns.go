@@ -13,7 +13,7 @@ type column struct {
 // columnsLen returns how many checks a message has.
 func columnsLen(m *weirv1.CheckColumns) (int, error) {
 	if n := len(m.Attributes); n > MaxAttributes {
-		return 0, invalid("the message has %d columns of attributes; at most %d are allowed", n, MaxAttributes)
+		return 0, tooManyColumns(n)
 	}
 	n, first := 0, ""
 	agree := func(name string, length int) error {

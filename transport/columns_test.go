@@ -297,12 +297,30 @@ func FuzzColumns(f *testing.F) {
 	add(&weirv1.CheckColumns{Id: 7, Keys: []byte("/townsada/townsbob"), PathLengths: []uint32{6, 6}, UserLengths: []uint32{3, 3}, EveryLimit: true})
 	add(&weirv1.CheckColumns{Keys: []byte("gold"), Attributes: []*weirv1.AttributeColumn{{Name: "plan", Lengths: []uint32{4, 0}}}, Costs: []int64{1, 2}, RuleCosts: []uint32{1}, Peek: true})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var m weirv1.CheckColumns
-		if proto.Unmarshal(raw, &m) != nil {
+		in := columnsMessage{hold: hold{room: &room{most: defaultDecoding}}}
+		var read error
+		bytes := allocated(func() { read = in.readBytes(raw) })
+		if bound := 16*len(raw) + slack; bytes > bound {
+			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(raw), bound)
+		}
+		var stock weirv1.CheckColumns
+		if unread := proto.Unmarshal(raw, &stock); in.refused == nil && (read == nil) != (unread == nil) {
+			t.Fatalf("%v, protobuf says %v", read, unread)
+		}
+		if read != nil {
 			return
 		}
+		m := &in.columns
 		var tn turn
-		n, err := tn.fillColumns(&m)
+		if in.refused != nil {
+			// What is refused before it is read would be refused after that, too, but for
+			// rule_costs, of which a check has one at most.
+			if _, err := tn.fillColumns(&stock); err == nil && len(stock.RuleCosts) <= MaxBatch {
+				t.Fatalf("refused: %v", in.refused)
+			}
+			return
+		}
+		n, err := tn.fillColumns(m)
 		if err != nil {
 			if !errors.Is(err, limiter.ErrInvalid) {
 				t.Fatalf("%v wraps no ErrInvalid", err)
@@ -320,7 +338,7 @@ func FuzzColumns(f *testing.F) {
 			t.Fatalf("%d requests spell %q of the keys %q", n, all, m.Keys)
 		}
 		s := newService(Options{Decider: &stub{}})
-		if err := s.decideColumns(t.Context(), &tn, &m); err != nil {
+		if err := s.decideColumns(t.Context(), &tn, m); err != nil {
 			t.Fatal(err)
 		}
 		if len(tn.reply.Flags) != n {

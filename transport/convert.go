@@ -27,18 +27,9 @@ func (s *service) fillRequest(r *limiter.Request, m asked) error {
 		Path: m.GetPath(), Method: m.GetMethod(), User: m.GetUser(), IP: m.GetIp(), Group: m.GetGroup(),
 		Attributes: m.GetAttributes(), Rule: m.GetRule(),
 	}
-	if n := len(r.Attributes); n > MaxAttributes {
-		return tooMany("attributes", n, MaxAttributes)
-	}
 	limits := m.GetLimits()
-	if len(limits) == 0 {
-		return nil
-	}
-	if !s.allowLimits {
-		return errRequestLimits
-	}
-	if len(limits) > limiter.MaxLimits {
-		return tooMany("limits", len(limits), limiter.MaxLimits)
+	if err := s.permit(parts{len(r.Attributes), len(limits)}); err != nil || len(limits) == 0 {
+		return err
 	}
 	r.Limits = make([]*limiter.Limit, len(limits))
 	for i, l := range limits {
@@ -50,7 +41,30 @@ func (s *service) fillRequest(r *limiter.Request, m asked) error {
 	return nil
 }
 
-func tooMany(what string, n, most int) error { //nolint:unparam // the two bounds happen to be equal
+// fillFull turns a message that protobuf's own code has read into a request.
+func (s *service) fillFull(r *limiter.Request, m *fullRequest) error {
+	if m.message == nil {
+		return s.permit(m.parts)
+	}
+	err := s.fillRequest(r, m.message)
+	r.Cost = costOf(m.message)
+	return err
+}
+
+// permit says what is wrong with how many parts a request has.
+func (s *service) permit(p parts) error {
+	switch {
+	case p.attributes > MaxAttributes:
+		return tooMany("attributes", p.attributes, MaxAttributes)
+	case p.limits > 0 && !s.allowLimits:
+		return errRequestLimits
+	case p.limits > limiter.MaxLimits:
+		return tooMany("limits", p.limits, limiter.MaxLimits)
+	}
+	return nil
+}
+
+func tooMany(what string, n, most int) error {
 	return invalid("the request has %d %s; at most %d are allowed", n, what, most)
 }
 

@@ -2,8 +2,6 @@ package transport_test
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -33,12 +31,9 @@ func (h *hall) Forget(name string) error {
 // from the machine itself only.
 func TestDirectory(t *testing.T) {
 	h := &hall{}
-	s := newServer(t, fixed, func(o *transport.Options) {
-		o.Directory = h
-		o.Top = func(n int) (hottest, denied []transport.TopKey) {
-			return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
-		}
-	})
+	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Directory: h, Top: func(n int) (hottest, denied []transport.TopKey) {
+		return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
+	}}))
 	file := loadSpec(t, s)
 	for _, c := range []struct {
 		method, path, body string
@@ -64,26 +59,5 @@ func TestDirectory(t *testing.T) {
 	}
 	if len(h.forgot) != 1 {
 		t.Errorf("forgotten: %v", h.forgot)
-	}
-}
-
-func TestForgetFromElsewhere(t *testing.T) {
-	h := &hall{}
-	s, err := transport.NewServer(transport.Options{Decider: newServer(t, fixed, nil).node, Directory: h})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for from, want := range map[string]int{"192.0.2.1:5": 403, "[2001:db8::1]:5": 403, "": 403, "127.0.0.1:5": 200, "[::1]:5": 200} {
-		r := httptest.NewRequest(http.MethodPost, "/v1/members/forget", strings.NewReader(`{"name":"b"}`))
-		r.RemoteAddr = from
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("from %q: %d %s", from, w.Code, w.Body)
-		}
-	}
-	if len(h.forgot) != 2 {
-		t.Errorf("%d were forgotten, 2 from loopback", len(h.forgot))
 	}
 }

@@ -35,6 +35,20 @@ func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Exp
 	return e, nil
 }
 
+// serveExplain is the method Explain.
+func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any, error) {
+	m := new(weirv1.CheckRequest)
+	c := fullCall{message: m}
+	if err := decode(&c); err != nil {
+		return nil, err
+	}
+	begin := s.begin()
+	if err := s.permit(c.parts); err != nil {
+		return nil, s.end("Explain", begin, err)
+	}
+	return s.Explain(ctx, m)
+}
+
 // Explain implements the service.
 func (s *service) Explain(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
 	begin := s.begin()
@@ -103,7 +117,9 @@ func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 
 // serveExplain tells what a check would be answered, and why.
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
-	q, err := f.readQuestion(w, r)
+	h := hold{room: &f.room}
+	defer h.release()
+	q, err := f.readQuestion(w, r, &h)
 	if err != nil {
 		writeError(w, err)
 		return

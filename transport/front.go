@@ -4,12 +4,8 @@ import (
 	_ "embed"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
-	"time"
 
-	"github.com/weirlimit/weir/internal/spelling"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -19,96 +15,34 @@ var openAPI []byte
 // front is the HTTP side. It is safe for concurrent use.
 type front struct {
 	*service
-	ready     func() error
-	directory Directory // nil: no cluster
-	top       func(n int) (hottest, denied []TopKey)
-	routes    map[string]route
-	paths     []string // of routes, sorted
-}
-
-// route is what is served at one path.
-type route struct {
-	methods []string
-	serve   http.HandlerFunc
+	*site
 }
 
 func newFront(s *service, ready func() error, o *Options) *front {
-	f := &front{service: s, ready: ready, directory: o.Directory, top: o.Top}
-	read := []string{http.MethodGet, http.MethodHead}
-	f.routes = map[string]route{
-		"/v1/check":       {[]string{http.MethodGet, http.MethodPost}, f.serveCheck},
-		"/v1/check/batch": {[]string{http.MethodPost}, f.serveBatch},
-		"/v1/explain":     {[]string{http.MethodGet, http.MethodPost}, f.serveExplain},
-		"/v1/reset":       {[]string{http.MethodPost}, f.serveReset},
-		"/v1/members":     {read, f.serveMembers},
-		"/v1/top":         {read, f.serveTop},
-		"/healthz":        {read, serveHealthy},
-		"/readyz":         {read, f.serveReady},
-		"/openapi.yaml":   {read, serveOpenAPI},
-	}
-	f.routes["/v1/members/forget"] = route{[]string{http.MethodPost}, f.serveForget}
-	if o.Metrics != nil {
-		f.routes["/metrics"] = route{read, o.Metrics.ServeHTTP}
-	}
-	for p := range f.routes {
-		f.paths = append(f.paths, p)
-	}
-	slices.Sort(f.paths)
+	f := &front{service: s}
+	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
+	f.site = newSite(map[string]route{
+		"/v1/check":       {methods: asking, serve: f.serveCheck},
+		"/v1/check/batch": {methods: posting, serve: f.serveBatch},
+		"/v1/explain":     {methods: asking, serve: f.serveExplain},
+		"/v1/reset":       {methods: posting, serve: f.serveReset},
+		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
+		"/readyz":         {methods: reading(), serve: serveReady(ready), open: true},
+		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
+	}, o.Observer, s.guard)
 	return f
 }
 
-// ServeHTTP implements [http.Handler].
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begin := f.begin()
-	name := "other" // so that nobody makes names of his own
-	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-	route, known := f.routes[r.URL.Path]
-	switch {
-	case !known:
-		f.noPath(seen, r.URL.Path)
-	case !slices.Contains(route.methods, r.Method):
-		allow := strings.Join(route.methods, ", ")
-		seen.Header().Set("Allow", allow)
-		writeProblem(seen, http.StatusMethodNotAllowed, "the methods of "+r.URL.Path+" are "+allow+", not "+quote(r.Method))
-	default:
-		name = r.Method + " " + r.URL.Path
-		route.serve(seen, r)
-	}
-	if f.observer != nil {
-		f.observer.Served(name, strconv.Itoa(seen.status), time.Since(begin))
-	}
-}
-
-func (f *front) noPath(w http.ResponseWriter, path string) {
-	text := "there is nothing at " + quote(path) + "; see /openapi.yaml"
-	if near := spelling.Nearest(path, f.paths); near != "" {
-		text = "there is nothing at " + quote(path) + "; did you mean " + near + "?"
-	}
-	writeProblem(w, http.StatusNotFound, text)
-}
-
-// statusWriter remembers the status.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets [http.ResponseController] find the writer underneath.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 func serveHealthy(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") }
 
-func (f *front) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if err := f.ready(); err != nil {
-		writeProblem(w, http.StatusServiceUnavailable, err.Error())
-		return
+func serveReady(ready func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			writeProblem(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		writeText(w, http.StatusOK, "ready")
 	}
-	writeText(w, http.StatusOK, "ready")
 }
 
 func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
@@ -118,7 +52,9 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 
 // serveCheck decides one request.
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
-	q, err := f.readQuestion(w, r)
+	h := hold{room: &f.room}
+	defer h.release()
+	q, err := f.readQuestion(w, r, &h)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -147,11 +83,11 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, a)
 }
 
-func (f *front) readQuestion(w http.ResponseWriter, r *http.Request) (*question, error) {
+func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold) (*question, error) {
 	if r.Method == http.MethodGet {
 		return parseQuery(r.URL.RawQuery)
 	}
-	body, err := readBody(w, r)
+	body, err := readBody(w, r, h)
 	if err != nil {
 		return nil, err
 	}
@@ -170,12 +106,17 @@ type batchResults struct {
 
 // serveBatch decides several requests.
 func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
-	body, err := readBody(w, r)
+	h := hold{room: &f.room}
+	defer h.release()
+	body, err := readBody(w, r, &h)
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	raw, err := parseChecks(body)
+	if err == nil {
+		err = h.add(int64(len(raw)) * weightOfJSONCheck)
+	}
 	if err != nil {
 		writeError(w, err)
 		return
@@ -222,7 +163,9 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errReset)
 		return
 	}
-	body, err := readBody(w, r)
+	h := hold{room: &f.room}
+	defer h.release()
+	body, err := readBody(w, r, &h)
 	if err != nil {
 		writeError(w, err)
 		return

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -9,7 +11,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -20,6 +24,7 @@ type service struct {
 
 	decider     Decider
 	observer    Observer // nil: nobody
+	guard       *guard.Guard
 	allowLimits bool
 	allowReset  bool
 	ring        Ring // nil: it is not told
@@ -27,6 +32,7 @@ type service struct {
 	// appendKeyName is the decider's, if it has one that makes no string.
 	appendKeyName func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
 
+	room    room      // of large messages
 	checks  sync.Pool // of *check
 	buffers bufferPool
 	turns   sync.Pool // of *turn
@@ -34,10 +40,11 @@ type service struct {
 
 func newService(o Options) *service {
 	s := &service{
-		decider: o.Decider, observer: o.Observer,
+		decider: o.Decider, observer: o.Observer, guard: o.guard(),
 		allowLimits: o.AllowRequestLimits, allowReset: o.AllowReset, ring: o.Ring,
 		turns: sync.Pool{New: func() any { return new(turn) }},
 	}
+	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	s.checks.New = func() any { return &check{service: s} }
 	if n, ok := o.Decider.(keyNamer); ok {
 		s.appendKeyName = n.AppendKeyName
@@ -53,18 +60,23 @@ func (s *service) description() *grpc.ServiceDesc {
 	for i := range desc.Methods {
 		switch m := &desc.Methods[i]; m.MethodName {
 		case "Check":
-			m.Handler = ignoring(s.serveCheck)
+			m.Handler = s.guarded(s.serveCheck)
 		case "CheckBatch":
-			m.Handler = ignoring(s.serveBatch)
+			m.Handler = s.guarded(s.serveBatch)
+		case "Explain":
+			m.Handler = s.guarded(s.serveExplain)
+		case "Reset":
+			m.Handler = s.guarded(s.serveReset)
 		}
 	}
 	return &desc
 }
 
-// ignoring makes a handler of a function of the service: the server has no
-// interceptors of such calls.
-func ignoring(serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
-	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+// guarded makes a handler of a function of the service. It needs no interceptor: a panic
+// ends the call here.
+func (s *service) guarded(serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
+		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
 		return serve(ctx, decode)
 	}
 }
@@ -74,7 +86,7 @@ type check struct {
 	service  *service
 	request  limiter.Request
 	peek     bool
-	full     *weirv1.CheckRequest // where the request takes more to understand
+	full     *fullRequest // where the request takes more to understand
 	decision limiter.Decision
 }
 
@@ -111,10 +123,9 @@ func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, 
 
 func (s *service) check(ctx context.Context, c *check) error {
 	if c.full != nil {
-		if err := s.fillRequest(&c.request, c.full); err != nil {
+		if err := s.fillFull(&c.request, c.full); err != nil {
 			return err
 		}
-		c.request.Cost = costOf(c.full)
 	}
 	ask := s.decider.Check
 	if c.peek {
@@ -127,13 +138,18 @@ func (s *service) check(ctx context.Context, c *check) error {
 type batchCall struct {
 	service *service
 	*turn
-	n   int
-	out *[]byte
+	n    int
+	hold hold
+	full bool // there was no room for it
+	out  *[]byte
 }
 
 // readWire implements wireReader.
 func (c *batchCall) readWire(text string) (err error) {
-	c.n, err = c.readBatch(text)
+	c.n, err = c.readBatch(text, &c.hold)
+	if c.full = errors.Is(err, errRoom); c.full {
+		return nil // else it would be taken for a message that cannot be read
+	}
 	return err
 }
 
@@ -144,13 +160,15 @@ func (c *batchCall) wire() mem.BufferSlice {
 
 // serveBatch is the method CheckBatch.
 func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, error) {
-	c := &batchCall{service: s, turn: s.turns.Get().(*turn)}
-	defer s.turns.Put(c.turn)
-	if err := decode(c); err != nil {
-		return nil, err
+	c := &batchCall{service: s, turn: s.turns.Get().(*turn), hold: hold{room: &s.room}}
+	defer c.hold.release()
+	err := decode(c)
+	if err == nil {
+		begin := s.begin()
+		err = s.end("CheckBatch", begin, s.checkBatch(ctx, c))
 	}
-	begin := s.begin()
-	if err := s.end("CheckBatch", begin, s.checkBatch(ctx, c)); err != nil {
+	s.turns.Put(c.turn) // not after a panic, which leaves it as nobody knows
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -158,8 +176,11 @@ func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, 
 
 // checkBatch decides a batch and writes the reply.
 func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
-	if c.n > MaxBatch {
+	switch {
+	case c.n > MaxBatch:
 		return tooLarge(c.n)
+	case c.full:
+		return errRoom
 	}
 	n := s.fillFulls(c)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
@@ -183,11 +204,9 @@ func (s *service) fillFulls(c *batchCall) (n int) {
 	c.refused = c.refused[:0]
 	for _, f := range c.fulls {
 		r := &c.requests[f.at]
-		if err := s.fillRequest(r, f.message); err != nil {
+		if err := s.fillFull(r, f.fullRequest); err != nil {
 			c.refused = append(c.refused, refusal{f.at, err})
-			continue
 		}
-		r.Cost = costOf(f.message)
 	}
 	if len(c.refused) == 0 {
 		return c.n
@@ -254,6 +273,34 @@ func tooLarge(n int) error {
 
 func checkError(err error) *weirv1.CheckError {
 	return &weirv1.CheckError{Code: uint32(codeOf(err)), Message: err.Error()}
+}
+
+// fullCall is a call whose request protobuf's own code reads.
+type fullCall struct {
+	message proto.Message
+	parts   parts
+}
+
+// readWire implements wireReader.
+func (c *fullCall) readWire(text string) (err error) {
+	if c.parts, err = countParts(bytesOf(text)); err != nil || c.parts.tooMany() {
+		return err
+	}
+	return unmarshal(bytesOf(text), c.message)
+}
+
+// serveReset is the method Reset.
+func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, error) {
+	m := new(weirv1.ResetRequest)
+	c := fullCall{message: m}
+	if err := decode(&c); err != nil {
+		return nil, err
+	}
+	begin := s.begin()
+	if err := s.permit(c.parts); err != nil {
+		return nil, s.end("Reset", begin, err)
+	}
+	return s.Reset(ctx, m)
 }
 
 // Reset implements the service.

@@ -152,7 +152,7 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 		{"POST", "/v1/check", "application/json", `{"attributes":["a"]}`, 400, "an object of strings"},
 		{"POST", "/v1/check", "application/json", `{"limits":[{"limit":1,"window":"1m"}]}`, 403, "--allow-request-limits"},
 		{"POST", "/v1/check", "application/json", `{"user":"` + strings.Repeat("u", 1<<20) + `"}`, 413, "larger than 1 MiB"},
-		{"POST", "/v1/check/batch", "application/json", `{"checks":[` + strings.Repeat("{},", 1000) + `{}]}`, 400, "1001 checks; at most 1000"},
+		{"POST", "/v1/check/batch", "application/json", `{"checks":[` + strings.Repeat("{},", 1000) + `{}]}`, 400, "more than 1000 checks; at most 1000"},
 		{"POST", "/v1/check/batch", "application/json", `{"check":[]}`, 400, `did you mean "checks"?`},
 		{"POST", "/v1/check/batch", "application/json", `{"checks":7}`, 400, "an array of checks"},
 		{"POST", "/v1/check/batch", "application/x-www-form-urlencoded", `{"checks":[]}`, 415, "application/json"},
@@ -243,7 +243,7 @@ func TestLimitsInJSON(t *testing.T) {
 		`[{"limit":1,"window":"1m","weight":2}]`:                  "weight 2 is out of range",
 		`[{"limit":0,"window":"1m"}]`:                             "limit 0 is out of range",
 		`[{"limit":1,"window":"1m"},{"limit":2,"window":"1m"}]`:   `two limits of the request are named "minute"`,
-		`[` + strings.Repeat(`{"limit":1},`, 16) + `{"limit":1}]`: "17 limits; at most 16",
+		`[` + strings.Repeat(`{"limit":1},`, 16) + `{"limit":1}]`: "more than 16 limits; at most 16",
 		`[{"limit":1,"limit":2,"window":"1m"}]`:                   `field "limit" is given twice`,
 		`[{"limit":1,"window":"1m"}],"rule":"x"`:                  "give one of the two",
 	} {
@@ -275,8 +275,8 @@ func TestResetOverHTTP(t *testing.T) {
 	}
 }
 
-// TestProbesAndMetrics: what an orchestrator and Prometheus ask for.
-func TestProbesAndMetrics(t *testing.T) {
+// TestProbes: what an orchestrator asks for, of the server and apart from it.
+func TestProbes(t *testing.T) {
 	var down atomic.Bool
 	s := newServer(t, fixed, func(o *transport.Options) {
 		o.Ready = func() error {
@@ -285,22 +285,29 @@ func TestProbesAndMetrics(t *testing.T) {
 			}
 			return nil
 		}
-		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "weir_up 1\n") })
 	})
-	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "weir_up 1\n"} {
-		if got := s.get(t, path); got.status != 200 || got.body != want {
-			t.Errorf("%s: %+v", path, got)
-		}
-		if got := s.do(t, http.MethodHead, path, "", ""); got.status != 200 || got.body != "" {
-			t.Errorf("HEAD %s: %+v", path, got)
+	both := []*server{s, serveApart(t, s.Health())}
+	for _, s := range both {
+		for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n"} {
+			if got := s.get(t, path); got.status != 200 || got.body != want {
+				t.Errorf("%s: %+v", path, got)
+			}
+			if got := s.do(t, http.MethodHead, path, "", ""); got.status != 200 || got.body != "" {
+				t.Errorf("HEAD %s: %+v", path, got)
+			}
 		}
 	}
 	down.Store(true)
-	if got := s.get(t, "/readyz"); got.status != 503 || !strings.Contains(got.body, "no rules are loaded") {
-		t.Errorf("a node that is not ready: %+v", got)
+	for _, s := range both {
+		if got := s.get(t, "/readyz"); got.status != 503 || !strings.Contains(got.body, "no rules are loaded") {
+			t.Errorf("a node that is not ready: %+v", got)
+		}
+		if got := s.get(t, "/healthz"); got.status != 200 {
+			t.Errorf("a node that is not ready is alive, but: %+v", got)
+		}
 	}
-	if got := s.get(t, "/healthz"); got.status != 200 {
-		t.Errorf("a node that is not ready is alive, but: %+v", got)
+	if got := both[1].get(t, "/v1/check"); got.status != 404 {
+		t.Errorf("checks are decided where probes ask: %+v", got)
 	}
 }
 

@@ -37,15 +37,15 @@ func limitFields() []string {
 
 // parseLimits reads the limits that come with a request, if they are allowed.
 func parseLimits(raw json.RawMessage, allowed bool) ([]*limiter.Limit, error) {
+	if !allowed && hasMore(raw, 0) {
+		return nil, errRequestLimits
+	}
+	if hasMore(raw, limiter.MaxLimits) {
+		return nil, moreThan("request", "limits", limiter.MaxLimits)
+	}
 	var objects []json.RawMessage
 	if err := decode("limits", raw, &objects, "an array of limits"); err != nil {
 		return nil, err
-	}
-	if len(objects) > 0 && !allowed {
-		return nil, errRequestLimits
-	}
-	if len(objects) > limiter.MaxLimits {
-		return nil, tooMany("limits", len(objects), limiter.MaxLimits)
 	}
 	out := make([]*limiter.Limit, len(objects))
 	for i, o := range objects {

@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
+	"time"
 )
 
-// Listen opens a TCP listener for a server. The error of an address that cannot
-// be had names the flag that chose it, such as "--grpc-addr".
+// Listen opens a listener for a server, at host:port, or at a socket if the address
+// is "unix:" and a path. The error of an address that cannot be had names the flag that
+// chose it, such as "--grpc-addr".
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return listenSocket(ctx, flag, path)
+	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case err == nil:
@@ -33,40 +40,99 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 // once. (Left waiting in the kernel's queue they would find out by a timeout.)
 type boundedListener struct {
 	net.Listener
-	most int64
-	open atomic.Int64
+	most, mostFrom int // negative: no bound
+	log            *slog.Logger
+
+	mu     sync.Mutex
+	open   int
+	from   map[netip.Prefix]int // open connections, by where they come from
+	logged time.Time            // when a connection was refused and it was logged
 }
 
-// bound bounds the open connections of a listener; negative for no bound.
-func bound(l net.Listener, most int) net.Listener {
-	if most < 0 {
-		return l
-	}
-	return &boundedListener{Listener: l, most: int64(most)}
+// logRefusedEvery is how long the log is silent about connections that are refused, after
+// it was told of one.
+const logRefusedEvery = time.Minute
+
+// bound bounds the open connections of a listener, and those from one address; negative
+// for no bound.
+func bound(l net.Listener, most, mostFrom int, log *slog.Logger) net.Listener {
+	return &boundedListener{Listener: l, most: most, mostFrom: mostFrom, log: log, from: make(map[netip.Prefix]int)}
 }
 
+// Accept implements [net.Listener].
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.most {
-			return &boundedConn{Conn: c, from: l}, nil
+		from := origin(c.RemoteAddr())
+		if l.enter(from) {
+			return &boundedConn{Conn: c, of: l, from: from}, nil
 		}
-		l.open.Add(-1)
 		_ = c.Close() // the other end will notice, whatever the error
 	}
+}
+
+// origin returns what connections of one client have in common: the address, of IPv6 the
+// network of 64 bits that a site has; the zero value if there is none, as for sockets.
+func origin(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	p, err := ip.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{} // not reached: all addresses have as many bits
+	}
+	return p
+}
+
+// enter counts a connection, unless there are as many as may be.
+func (l *boundedListener) enter(from netip.Prefix) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	reason := ""
+	switch {
+	case l.most >= 0 && l.open >= l.most:
+		reason = "there are as many as the listener takes: see --max-connections"
+	case l.mostFrom >= 0 && from.IsValid() && l.from[from] >= l.mostFrom:
+		reason = "there are as many as it takes from one address: see --max-connections-per-ip"
+	}
+	if reason == "" {
+		l.open++
+		l.from[from]++
+		return true
+	}
+	if now := time.Now(); l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery {
+		l.logged = now
+		l.log.Warn("connection refused", "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there", l.from[from], "reason", reason)
+	}
+	return false
 }
 
 // boundedConn gives its place back when it is closed.
 type boundedConn struct {
 	net.Conn
-	from *boundedListener
+	of   *boundedListener
+	from netip.Prefix
 	once sync.Once
 }
 
+// Close implements [net.Conn].
 func (c *boundedConn) Close() error {
-	c.once.Do(func() { c.from.open.Add(-1) })
+	c.once.Do(func() {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.of.open--
+		if c.of.from[c.from]--; c.of.from[c.from] == 0 {
+			delete(c.of.from, c.from)
+		}
+	})
 	return c.Conn.Close()
 }

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -84,6 +85,21 @@ func newServer(tb testing.TB, rules string, change func(*transport.Options)) *se
 		}
 	})
 	return s
+}
+
+// serveApart serves what is served apart from a server, until the test ends. Only its
+// addresses are set.
+func serveApart(tb testing.TB, a *transport.Apart) *server {
+	tb.Helper()
+	l := listen(tb)
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(l) }()
+	tb.Cleanup(func() {
+		if err := errors.Join(a.Close(), <-served); err != nil {
+			tb.Error(err)
+		}
+	})
+	return &server{http: l.Addr().String(), url: "http://" + l.Addr().String()}
 }
 
 func listen(tb testing.TB) net.Listener {

@@ -32,8 +32,9 @@ type operation struct {
 		Name   string `yaml:"name"`
 		Schema schema `yaml:"schema"`
 	} `yaml:"parameters"`
-	RequestBody *response           `yaml:"requestBody"`
-	Responses   map[string]response `yaml:"responses"`
+	Servers     []struct{ URL string } `yaml:"servers"`
+	RequestBody *response              `yaml:"requestBody"`
+	Responses   map[string]response    `yaml:"responses"`
 }
 
 type response struct {
@@ -163,14 +164,22 @@ func (s *spec) holdsReply(t *testing.T, method, path string, got reply) {
 // TestOpenAPIIsWhatIsServed: every path, method, status and field of the file is
 // the server's, and every one of the server's is in the file.
 func TestOpenAPIIsWhatIsServed(t *testing.T) {
-	s := newServer(t, fixed, func(o *transport.Options) {
-		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
-			io.WriteString(w, "up 1\n")
-		})
-	})
-	file := loadSpec(t, s)
+	public := newServer(t, fixed, nil)
+	admin := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		io.WriteString(w, "up 1\n")
+	})}))
+	file := loadSpec(t, public)
 	for path, methods := range file.Paths {
+		s, other := public, admin
+		for _, op := range methods {
+			if len(op.Servers) > 0 {
+				s, other = admin, public
+			}
+		}
+		if got := other.get(t, path).status; got != 404 && path != "/openapi.yaml" {
+			t.Errorf("%s is served at both listeners: %d", path, got)
+		}
 		wrong := s.do(t, "BREW", path, "", "")
 		if wrong.status != 405 {
 			t.Errorf("%s is in the file, and answers %d", path, wrong.status)
@@ -191,6 +200,7 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 			}
 		}
 	}
+	s := public
 	// What else the server can say, from all the bad requests and some good ones.
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/v1/check?user=ada&cost=9", ""}, {"GET", "/v1/check?nine=9", ""},

@@ -1,13 +1,14 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -46,9 +47,19 @@ type keyNamer interface {
 // "CheckBatch", "CheckStream" for each message of a stream, "Explain", "Reset",
 // "Ring", or an HTTP one such as "POST /v1/check"), with which code ("OK" and the other names of
 // gRPC, or an HTTP status such as "429"), and how long it took. Both come from
-// short lists. It is called from many goroutines and must be quick.
+// short lists. It is called from many goroutines and must be quick. One that has a method
+// Panicked(place string) is told of each panic that ended a request, of "grpc" or "http".
 type Observer interface {
 	Served(method, code string, d time.Duration)
+}
+
+// guard returns what records panics for the observer and the log.
+func (o *Options) guard() *guard.Guard {
+	count := func(string) {}
+	if p, ok := o.Observer.(interface{ Panicked(place string) }); ok {
+		count = p.Panicked
+	}
+	return guard.New(o.Logger, count)
 }
 
 // Options configures a [Server]. Only Decider is needed.
@@ -71,30 +82,40 @@ type Options struct {
 	// of it. While the server is shutting down it is not ready, whatever this
 	// says.
 	Ready func() error
-	// Directory tells of the members at /v1/members, and forgets dead ones at
-	// /v1/members/forget, for those on the same machine; default nil: the node is in
-	// no cluster, and both answer 404.
-	Directory Directory
-	// Top returns the n keys that are asked for most and the n that are denied
-	// most, for /v1/top; default nil: it answers 404.
-	Top func(n int) (hottest, denied []TopKey)
-	// Metrics is served at /metrics; default none, and then there is no such path.
-	Metrics http.Handler
 	// Observer is told of every request; default nobody, which costs nothing.
 	Observer Observer
 	// Logger gets what the HTTP server has to say of broken connections;
 	// default nowhere.
 	Logger *slog.Logger
 	// MaxConnections bounds the open connections of each listener; default
-	// 16384, negative for no bound. One more is closed as soon as it is
+	// 16384, or less where the process may have fewer files open; negative for no bound. One more is closed as soon as it is
 	// accepted. An idle connection takes up to 80 KiB and a file descriptor.
 	MaxConnections int
+	// MaxConnectionsPerAddress bounds those of each listener that come from one address,
+	// of IPv6 from one network of 64 bits; default 4096, negative for no bound. Clients
+	// behind a proxy share its address.
+	MaxConnectionsPerAddress int
+	// MaxConnectionAge is how long a gRPC connection takes new calls, up to a tenth more
+	// or less; then its client is told to open another one, and after as long again it
+	// is closed. Streams end between two messages when they are so old or half as old,
+	// and say that what is not answered is not decided. Default 30 minutes.
+	MaxConnectionAge time.Duration
+	// ClientTimeout is how long a client may take to send the rest of a message, or to
+	// read an answer; default 30 s, at least 1 s. A stream that takes longer is reset, and
+	// a connection on which nothing moves is closed. HTTP has a shorter bound of its own.
+	ClientTimeout time.Duration
 	// MaxStreams bounds the calls that one gRPC connection may have open at
-	// once; default 1000. More wait at the client.
+	// once; default 100. More wait at the client.
 	MaxStreams int
-	// MaxMessageBytes bounds a message that is received over gRPC; default 4
-	// MiB. A larger one is refused with RESOURCE_EXHAUSTED before it is read.
+	// MaxMessageBytes bounds a message that is received over gRPC, after it is
+	// decompressed; default 1 MiB. A larger one is refused with RESOURCE_EXHAUSTED
+	// before it is read.
 	MaxMessageBytes int
+	// MaxDecodingBytes bounds what messages of more than a few checks take together,
+	// by estimate, from when they are decoded until they are answered; default 256
+	// MiB. Beyond it they are refused at once, with RESOURCE_EXHAUSTED or 503, and
+	// nothing of them is decided.
+	MaxDecodingBytes int64
 }
 
 // Bounds that are not for the operator to choose.
@@ -105,11 +126,15 @@ const (
 	MaxBodyBytes = 1 << 20
 	// MaxAttributes is how many attributes a request may have, and how many
 	// columns of them a message.
-	MaxAttributes = 16
+	MaxAttributes = limiter.MaxAttributes
 
 	defaultConnections  = 16384
-	defaultStreams      = 1000
-	defaultMessageBytes = 4 << 20
+	defaultFromAddress  = 4096
+	defaultAge          = 30 * time.Minute
+	defaultPatience     = 30 * time.Second
+	defaultStreams      = 100
+	defaultMessageBytes = 1 << 20
+	defaultDecoding     = 256 << 20
 )
 
 // withDefaults fills in what was left out, and says what cannot be.
@@ -122,6 +147,19 @@ func (o Options) withDefaults() (Options, error) {
 	case o.MaxMessageBytes < 0:
 		return o, fmt.Errorf("transport: MaxMessageBytes %d is negative: give the number of bytes, or 0 for %d", o.MaxMessageBytes, defaultMessageBytes)
 	}
+	if o.MaxConnectionAge < 0 || o.ClientTimeout < 0 || o.ClientTimeout > 0 && o.ClientTimeout < time.Second {
+		return o, fmt.Errorf("transport: MaxConnectionAge %v or ClientTimeout %v is out of range: give 1s or more, or 0 for %v and %v",
+			o.MaxConnectionAge, o.ClientTimeout, defaultAge, defaultPatience)
+	}
+	o.MaxConnectionsPerAddress = cmp.Or(o.MaxConnectionsPerAddress, defaultFromAddress)
+	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, defaultAge)
+	o.ClientTimeout = cmp.Or(o.ClientTimeout, defaultPatience)
+	if o.MaxDecodingBytes < 0 {
+		return o, fmt.Errorf("transport: MaxDecodingBytes %d is negative: give the number of bytes, or 0 for %d", o.MaxDecodingBytes, defaultDecoding)
+	}
+	if o.MaxDecodingBytes == 0 {
+		o.MaxDecodingBytes = defaultDecoding
+	}
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}
@@ -129,7 +167,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.MaxConnections == 0 {
-		o.MaxConnections = defaultConnections
+		o.MaxConnections = connectionsWithin(openFiles())
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = defaultStreams

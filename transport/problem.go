@@ -7,6 +7,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
+	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -49,7 +52,12 @@ func statusCodeOf(err error) int {
 	}
 }
 
-func writeError(w http.ResponseWriter, err error) { writeProblem(w, statusCodeOf(err), err.Error()) }
+func writeError(w http.ResponseWriter, err error) {
+	if errors.Is(err, errRoom) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(retryRoom/time.Second)))
+	}
+	writeProblem(w, statusCodeOf(err), err.Error())
+}
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {
 	write(w, status, "application/problem+json", newProblem(status, detail))
@@ -81,22 +89,47 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	io.WriteString(w, text+"\n")
 }
 
-// readBody reads a body of JSON, at most [MaxBodyBytes] of it.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads a body of JSON, at most [MaxBodyBytes] of it, as far as there is room
+// for what has come, and for what JSON of that size takes while it is decoded.
+func readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, invalid("parameters in the address of a %s are not read: put them into the body", r.Method)
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, errMediaType
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	body, err := readAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes), h)
 	switch tooLarge := (*http.MaxBytesError)(nil); {
 	case errors.As(err, &tooLarge):
 		return nil, errBodySize
+	case errors.Is(err, errRoom):
+		return nil, err
 	case err != nil:
 		return nil, invalid("the body could not be read to its end: %v", err)
 	case !utf8.Valid(body):
 		return nil, invalid("the body is not UTF-8, as JSON must be")
 	}
 	return body, nil
+}
+
+// readAll reads a body to its end and takes room for it as it comes: whoever only
+// announces bytes has none.
+func readAll(from io.Reader, h *hold) ([]byte, error) {
+	body := make([]byte, 0, 512)
+	for {
+		if len(body) == cap(body) {
+			if err := h.add(int64(cap(body)) * weightOfByte); err != nil {
+				return nil, err
+			}
+			body = slices.Grow(body, cap(body)) // twice as much
+		}
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if errors.Is(err, io.EOF) {
+			return body, h.add(int64(len(body)) * weightOfJSON)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }

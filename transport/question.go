@@ -59,11 +59,10 @@ func (s *service) resetFields() []field {
 		text("method", func(q *question) *string { return &q.request.Method }),
 		text("rule", func(q *question) *string { return &q.request.Rule }),
 		{"attributes", func(q *question, raw json.RawMessage) error {
-			err := decode("attributes", raw, &q.request.Attributes, "an object of strings")
-			if n := len(q.request.Attributes); err == nil && n > MaxAttributes {
-				err = tooMany("attributes", n, MaxAttributes)
+			if hasMore(raw, MaxAttributes) {
+				return moreThan("request", "attributes", MaxAttributes)
 			}
-			return err
+			return decode("attributes", raw, &q.request.Attributes, "an object of strings")
 		}},
 		{"limits", func(q *question, raw json.RawMessage) (err error) {
 			q.request.Limits, err = parseLimits(raw, s.allowLimits)
@@ -78,6 +77,31 @@ func decode(name string, raw json.RawMessage, to any, wanted string) error {
 		return invalid("%s is %s; it must be %s", name, shorten(raw), wanted)
 	}
 	return nil
+}
+
+// hasMore reports whether an object has more than most fields, or an array more than most
+// elements, before anything is built of them. Anything else, and what is not JSON, has
+// none.
+func hasMore(raw json.RawMessage, most int) bool {
+	n := 0
+	d := json.NewDecoder(bytes.NewReader(raw))
+	t, err := d.Token()
+	in, _ := t.(json.Delim)
+	var value json.RawMessage // its memory is used again
+	for ; n <= most && err == nil && d.More(); n++ {
+		if in == '{' {
+			_, err = d.Token() // the name
+		}
+		if err == nil {
+			err = d.Decode(&value)
+		}
+	}
+	return n > most
+}
+
+// moreThan refuses what has more parts than it may.
+func moreThan(who, what string, most int) error {
+	return invalid("the %s has more than %d %s; at most %d are allowed", who, most, what, most)
 }
 
 // shorten shows the beginning of a value.
@@ -164,11 +188,11 @@ func parseChecks(body []byte) ([]json.RawMessage, error) {
 		if name != "checks" {
 			return unknown("field", name, []string{"checks"})
 		}
+		if hasMore(raw, MaxBatch) {
+			return moreThan("batch", "checks", MaxBatch)
+		}
 		return decode(name, raw, &checks, "an array of checks")
 	})
-	if err == nil && len(checks) > MaxBatch {
-		err = tooLarge(len(checks))
-	}
 	return checks, err
 }
 

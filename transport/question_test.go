@@ -24,7 +24,12 @@ func FuzzCheckJSON(f *testing.F) {
 	s := &service{allowLimits: true}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = parseChecks(body)
-		q, err := parseQuestion(body, s.checkFields())
+		var q *question
+		var err error
+		bytes := allocated(func() { q, err = parseQuestion(body, s.checkFields()) })
+		if bound := (weightOfByte+weightOfJSON)*len(body) + slack; bytes > bound {
+			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(body), bound)
+		}
 		if err != nil {
 			if !errors.Is(err, limiter.ErrInvalid) {
 				t.Fatalf("%v wraps no ErrInvalid", err)
@@ -63,7 +68,12 @@ func FuzzQuery(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		q, err := parseQuery(raw)
+		var q *question
+		var err error
+		bytes := allocated(func() { q, err = parseQuery(raw) })
+		if bound := 256*len(raw) + slack; bytes > bound { // addresses are short, see maxHeaderBytes
+			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(raw), bound)
+		}
 		if err != nil {
 			if !errors.Is(err, limiter.ErrInvalid) {
 				t.Fatalf("%v wraps no ErrInvalid", err)

@@ -15,14 +15,15 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/weirlimit/weir/internal/guard"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // Bounds of time and size for those who send slowly, or nothing, or too much.
 const (
 	handshakeTimeout = 5 * time.Second  // from a connection to its first request's header
-	readTimeout      = 10 * time.Second // for a whole HTTP request
-	writeTimeout     = 20 * time.Second // for an HTTP answer
+	readTimeout      = 10 * time.Second // for a whole HTTP request, and at most ClientTimeout
+	writeTimeout     = 20 * time.Second // for an HTTP answer, and at most ClientTimeout
 	idleTimeout      = 2 * time.Minute  // between two HTTP requests
 	maxHeaderBytes   = 16 << 10
 
@@ -30,6 +31,11 @@ const (
 	keepaliveTime    = time.Minute      // a silent one is asked whether it lives
 	keepaliveTimeout = 20 * time.Second // and closed without an answer
 	keepaliveMinTime = 10 * time.Second // those who ask us more often are sent away
+
+	// The windows of gRPC do not grow: a stream has as many bytes here that nobody has
+	// looked at, beside the message that is read.
+	streamWindow = 128 << 10
+	connWindow   = 1 << 20
 )
 
 // Server serves a [Decider] over gRPC and HTTP. Its methods may be called from
@@ -56,15 +62,15 @@ func NewServer(o Options) (*Server, error) {
 	s.health = &healthService{Server: health.NewServer(), ready: s.ready}
 	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
 	service := newService(o)
-	s.grpc = newGRPC(s.draining, o)
+	s.grpc = newGRPC(s.draining, service.guard, o)
 	s.grpc.RegisterService(service.description(), service)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.http = &http.Server{
 		Handler:           newFront(service, s.ready, &o),
 		ReadHeaderTimeout: handshakeTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
+		ReadTimeout:       min(readTimeout, o.ClientTimeout),
+		WriteTimeout:      min(writeTimeout, o.ClientTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
@@ -72,21 +78,35 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-func newGRPC(draining context.Context, o Options) *grpc.Server {
+func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 	return grpc.NewServer(
-		forceCodec(),
+		forceCodec(g),
 		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: keepaliveIdle, Time: keepaliveTime, Timeout: keepaliveTimeout,
+			// gRPC adds up to a tenth more or less. Streams end by themselves before the
+			// grace does: see endStreams.
+			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.MaxConnectionAge + graceBeyondStreams,
 		}),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: keepaliveMinTime, PermitWithoutStream: true,
 		}),
-		grpc.StreamInterceptor(endStreams(draining)),
+		grpc.StreamInterceptor(endStreams(draining, o.MaxConnectionAge, g)),
+		grpc.UnaryInterceptor(guardCalls(g)),
 	)
+}
+
+// guardCalls ends calls that panic, of those methods whose handlers are gRPC's own.
+func guardCalls(g *guard.Guard) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (out any, err error) {
+		defer g.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
+		return handle(ctx, in)
+	}
 }
 
 // Handler is what the server serves over HTTP, for those who serve it otherwise.
@@ -101,11 +121,13 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 	serving := 0
 	if grpcListener != nil {
 		serving++
-		go func() { ended <- wrap("gRPC", s.grpc.Serve(bound(grpcListener, s.options.MaxConnections))) }()
+		watched, stop := watch(s.bound(grpcListener), &s.options)
+		defer stop()
+		go func() { ended <- wrap("gRPC", s.grpc.Serve(watched)) }()
 	}
 	if httpListener != nil {
 		serving++
-		go func() { ended <- wrap("HTTP", s.http.Serve(bound(httpListener, s.options.MaxConnections))) }()
+		go func() { ended <- wrap("HTTP", s.http.Serve(s.bound(httpListener))) }()
 	}
 	var first error
 	for range serving {
@@ -115,6 +137,11 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 		}
 	}
 	return first
+}
+
+// bound bounds the connections of a listener.
+func (s *Server) bound(l net.Listener) net.Listener {
+	return bound(l, s.options.MaxConnections, s.options.MaxConnectionsPerAddress, s.options.Logger)
 }
 
 // wrap says of which protocol an error is; the end of a server is none.

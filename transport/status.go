@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -19,16 +21,24 @@ var (
 	errStopping      = errors.New("the node is stopping: ask another one, or again in a moment")
 )
 
+// internalError is why a request ended that panicked. Nobody knows whether it was
+// decided.
+type internalError struct{ error }
+
 // codeOf returns the status code of an error of the decider's or of this
 // package.
 func codeOf(err error) codes.Code {
 	switch {
 	case err == nil:
 		return codes.OK
+	case errors.As(err, &internalError{}):
+		return codes.Internal
 	case errors.Is(err, limiter.ErrInvalid):
 		return codes.InvalidArgument
 	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRing):
 		return codes.PermissionDenied
+	case errors.Is(err, errRoom):
+		return codes.ResourceExhausted
 	case errors.Is(err, errUnexplained):
 		return codes.Unimplemented
 	case errors.Is(err, context.Canceled):
@@ -47,7 +57,13 @@ func statusOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	return status.Error(codeOf(err), err.Error())
+	s := status.New(codeOf(err), err.Error())
+	if errors.Is(err, errRoom) {
+		if told, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryRoom)}); err == nil {
+			s = told
+		}
+	}
+	return s.Err()
 }
 
 // invalid returns an error that wraps ErrInvalid.

@@ -17,7 +17,8 @@ import (
 // message is received, decided by one call and answered, and no check costs a
 // goroutine, a channel or an allocation.
 func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
-	var in weirv1.CheckColumns
+	in := columnsMessage{hold: hold{room: &s.room}}
+	defer in.hold.release() // after a panic
 	for {
 		err := stream.RecvMsg(&in)
 		if errors.Is(err, io.EOF) {
@@ -26,25 +27,59 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		if err != nil {
 			return err
 		}
-		if err := s.answerColumns(stream, &in); err != nil {
+		err = s.answerColumns(stream, &in)
+		in.hold.release()
+		if err != nil {
 			return err
 		}
-		in.Reset() // while it waits a stream keeps nothing
+		in.columns.Reset() // while it waits a stream keeps nothing
 	}
 }
 
+// columnsMessage is a message of a stream as it is received.
+type columnsMessage struct {
+	columns weirv1.CheckColumns
+	hold    hold
+	refused error // why columns has nothing but its id; nil: it is read
+}
+
+// readBytes implements bytesReader.
+func (m *columnsMessage) readBytes(data []byte) error {
+	n, err := countColumns(data)
+	if errors.Is(err, errWire) {
+		return err
+	}
+	if m.refused = err; err == nil {
+		m.refused = m.hold.add(weightOf(len(data), n.checks, n.values))
+	}
+	if m.refused == nil {
+		return unmarshal(data, &m.columns)
+	}
+	m.columns.Id = n.id // the answer names it
+	return nil
+}
+
 // answerColumns decides one message and sends the reply.
-func (s *service) answerColumns(stream grpc.ServerStream, in *weirv1.CheckColumns) error {
+func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) error {
 	begin := s.begin()
 	t := s.turns.Get().(*turn)
+	err := s.answerTurn(stream, in, t, begin)
 	// SendMsg has made bytes of the reply when it returns, and nobody else looks
-	// at it: the server has no tracing and no handler of statistics.
-	defer s.turns.Put(t)
-	if err := s.decideColumns(stream.Context(), t, in); err != nil {
+	// at it: the server has no tracing and no handler of statistics. After a panic it is
+	// as nobody knows, and not used again.
+	s.turns.Put(t)
+	return err
+}
+
+// answerTurn decides one message in the memory of a turn and sends the reply.
+func (s *service) answerTurn(stream grpc.ServerStream, in *columnsMessage, t *turn, begin time.Time) error {
+	if in.refused != nil {
+		t.refuse(in.refused)
+	} else if err := s.decideColumns(stream.Context(), t, &in.columns); err != nil {
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", begin, err)
 	}
-	t.reply.Id, t.reply.View = in.Id, s.view()
+	t.reply.Id, t.reply.View = in.columns.Id, s.view()
 	if s.observer != nil {
 		s.observer.Served("CheckStream", t.code().String(), time.Since(begin))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,13 +232,20 @@ func FuzzReadBatch(f *testing.F) {
 	f.Add(protowire.AppendTag(nil, 1, protowire.StartGroupType))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var turn turn
-		n, err := turn.readBatch(string(in))
+		var n int
+		var err error
+		h := hold{room: &room{most: defaultDecoding}}
+		bytes := allocated(func() { n, err = turn.readBatch(string(in), &h) })
+		if bound := 4*int(h.weight) + slack; bytes > bound {
+			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(in), bound)
+		}
 		m := new(weirv1.CheckBatchRequest)
-		stock := proto.Unmarshal(in, m)
-		if (err == nil) != (stock == nil) {
+		stock := unmarshal(in, m)
+		unread := slices.ContainsFunc(turn.fulls, func(f fullCheck) bool { return f.message == nil })
+		if (err == nil) != (stock == nil) && !unread {
 			t.Fatalf("%v, protobuf says %v", err, stock)
 		}
-		if err != nil || n > MaxBatch {
+		if err != nil || n > MaxBatch || unread {
 			return
 		}
 		if n != len(m.Checks) {

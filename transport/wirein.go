@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -32,9 +31,16 @@ var (
 	errUTF8 = errors.New("a string is not valid UTF-8")
 )
 
+// fullRequest is a request that protobuf's own code has read. Its message is nil where
+// it has too many parts to be read at all.
+type fullRequest struct {
+	message *weirv1.CheckRequest
+	parts   parts
+}
+
 // readCheck reads a CheckRequest. Its strings are parts of text. full is the
 // message where it takes more than that to understand it; then r is not filled.
-func readCheck(text string, r *limiter.Request) (peek bool, full *weirv1.CheckRequest, err error) {
+func readCheck(text string, r *limiter.Request) (peek bool, full *fullRequest, err error) {
 	*r = limiter.Request{}
 	for data := bytesOf(text); len(data) > 0; {
 		field, kind, n := protowire.ConsumeTag(data)
@@ -83,12 +89,16 @@ func readCheck(text string, r *limiter.Request) (peek bool, full *weirv1.CheckRe
 	return peek, nil, nil
 }
 
-func readFull(text string) (peek bool, full *weirv1.CheckRequest, err error) {
-	full = new(weirv1.CheckRequest)
-	if err := proto.Unmarshal([]byte(text), full); err != nil {
+func readFull(text string) (peek bool, full *fullRequest, err error) {
+	full = new(fullRequest)
+	if full.parts, err = countParts(bytesOf(text)); err != nil || full.parts.tooMany() {
+		return false, full, err
+	}
+	full.message = new(weirv1.CheckRequest)
+	if err := unmarshal(bytesOf(text), full.message); err != nil {
 		return false, nil, err
 	}
-	return full.GetPeek(), full, nil
+	return full.message.GetPeek(), full, nil
 }
 
 // bytesOf and stringOf change the type and copy nothing: protowire reads bytes,
@@ -97,11 +107,15 @@ func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)
 
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// readBatch reads a CheckBatchRequest into the requests of a turn. It returns how
-// many checks there are; of more than MaxBatch it reads none.
-func (t *turn) readBatch(text string) (n int, err error) {
+// readBatch reads a CheckBatchRequest into the requests of a turn, as far as there is
+// room for it; else the error is errRoom. It returns how many checks there are; of more
+// than MaxBatch it reads none.
+func (t *turn) readBatch(text string, h *hold) (n int, err error) {
 	t.peeks, t.fulls = t.peeks[:0], t.fulls[:0]
 	if err := eachCheck(text, func(string) error { n++; return nil }); err != nil || n > MaxBatch {
+		return n, err
+	}
+	if err := h.add(weightOf(len(text), n, 0)); err != nil {
 		return n, err
 	}
 	t.grow(n)
@@ -113,6 +127,9 @@ func (t *turn) readBatch(text string) (n int, err error) {
 		}
 		if full != nil {
 			t.fulls = append(t.fulls, fullCheck{at, full})
+			if err == nil {
+				err = h.add(full.parts.weight())
+			}
 		}
 		at++
 		return err
@@ -148,6 +165,6 @@ func eachCheck(text string, f func(one string) error) error {
 
 // fullCheck is a check of a batch that protobuf's own code has read.
 type fullCheck struct {
-	at      int
-	message *weirv1.CheckRequest
+	at int
+	*fullRequest
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -99,29 +100,42 @@ func (e *engine) testRedis(t *testing.T) {
 // project is docker-compose.yaml at work, under a name and on ports of its own.
 type project struct {
 	*docker.Project
-	t    *testing.T
-	e    *engine
-	addr map[string]string // of HTTP, by service
+	t     *testing.T
+	e     *engine
+	addr  map[string]string // of HTTP, by service
+	admin map[string]string // of administration, of the members
 }
 
 // project unpacks the clean tree and chooses ports. At the end of the test
 // nothing is left of it.
 func (e *engine) project(t *testing.T, profiles ...string) *project {
 	t.Helper()
-	p := &project{t: t, e: e, addr: map[string]string{}}
+	p := &project{t: t, e: e, addr: map[string]string{}, admin: map[string]string{}}
 	p.Project = &docker.Project{
 		Engine: e.Engine, Dir: e.tree(t), Name: fmt.Sprintf("weirtest%d%s", os.Getpid(), strings.Join(profiles, "")),
 		Profiles: profiles, Env: []string{"WEIR_IMAGE=" + e.tag()},
 	}
+	// Metrics are for the network of the containers, so the test has them published.
+	published := new(strings.Builder)
+	published.WriteString("services:\n")
 	for _, s := range []string{"node-1", "node-2", "node-3", "redis-node-1", "redis-node-2"} {
-		free, err := docker.Ports(t.Context(), 2)
+		free, err := docker.Ports(t.Context(), 3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.addr[s] = "127.0.0.1:" + free[0]
 		upper := strings.ToUpper(strings.ReplaceAll(s, "-", "_"))
+		if strings.HasPrefix(s, "node-") {
+			p.admin[s] = "127.0.0.1:" + free[2]
+			fmt.Fprintf(published, "  %s: {ports: [\"%s:8082\"]}\n", s, p.admin[s])
+		}
 		p.Env = append(p.Env, "WEIR_PORT_"+upper+"="+free[0], "WEIR_GRPC_PORT_"+upper+"="+free[1])
 	}
+	overlay := filepath.Join(t.TempDir(), "admin.yaml")
+	if err := os.WriteFile(overlay, []byte(published.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Files = []string{filepath.Join(p.Dir, "docker-compose.yaml"), overlay}
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, _ := p.Command(context.Background(), "logs", "--no-color", "--tail", "60") // more to read, if there is
@@ -178,6 +192,13 @@ func (p *project) tools() {
 		if out := p.compose("exec", "-T", "node-1", program, "version"); !strings.HasPrefix(out, want) {
 			p.t.Errorf("%s version says %q, want %q first", program, out, want)
 		}
+	}
+	// The tool asks the node of its container, and the others across the network.
+	if out := p.compose("exec", "-T", "node-1", "/weir", "members"); strings.Count(out, " active ") != 3 || strings.Contains(out, "not asked") {
+		p.t.Errorf("/weir members says %s", out)
+	}
+	if out := p.compose("exec", "-T", "node-1", "/weir", "top"); !strings.Contains(out, "exports:user-") || strings.Contains(out, "not asked") {
+		p.t.Errorf("/weir top says %s", out)
 	}
 	if user := strings.TrimSpace(p.e.run(p.t, "inspect", "--format", "{{.Config.User}}", p.id("node-1"))); user != "65532:65532" {
 		p.t.Errorf("the node runs as %q", user)
@@ -247,7 +268,7 @@ func (p *project) exhaust(nodes []string, user int) (byPolicy int) {
 func (p *project) gauge(name string) float64 {
 	sum := 0.0
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
-		resp, err := (&http.Client{Timeout: 3 * time.Second}).Get("http://" + p.addr[node] + "/metrics")
+		resp, err := (&http.Client{Timeout: 3 * time.Second}).Get("http://" + p.admin[node] + "/metrics")
 		if err != nil {
 			return -1
 		}

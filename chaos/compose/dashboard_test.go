@@ -195,7 +195,7 @@ func (e exposed) add(name string, m *dto.Metric) {
 }
 
 // cluster runs three nodes as processes, asks each of them a little, and returns
-// where they serve HTTP. They have the rules that docker-compose.yaml mounts.
+// where their administration is. They have the rules that docker-compose.yaml mounts.
 func cluster(t *testing.T) []string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "node")
@@ -204,14 +204,14 @@ func cluster(t *testing.T) []string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	ports := freePorts(t, 12)
-	join := strings.Join([]string{ports[0], ports[4], ports[8]}, ",")
+	ports := freePorts(t, 15)
+	join := strings.Join([]string{ports[0], ports[5], ports[10]}, ",")
 	for i := range 3 {
-		p := ports[4*i:]
+		p := ports[5*i:]
 		start(t, program, "--name", fmt.Sprintf("node-%d", i+1), "--join", join, "--gossip-addr", p[0], "--peer-addr", p[1],
-			"--grpc-addr", p[2], "--http-addr", p[3], "--rules", filepath.Join(root, "deploy", "weir", "rules.yaml"))
+			"--grpc-addr", p[2], "--http-addr", p[3], "--admin-addr", p[4], "--health-addr", "off", "--rules", filepath.Join(root, "deploy", "weir", "rules.yaml"))
 	}
-	addrs := []string{ports[3], ports[7], ports[11]}
+	addrs := []string{ports[3], ports[8], ports[13]}
 	for _, a := range addrs {
 		eventually(t, a+" is ready", func() bool { return status("http://"+a+"/readyz") == http.StatusOK })
 	}
@@ -220,7 +220,7 @@ func cluster(t *testing.T) []string {
 			t.Fatalf("%s answers %d", a, got)
 		}
 	}
-	return addrs
+	return []string{ports[4], ports[9], ports[14]}
 }
 
 func start(t *testing.T, program string, args ...string) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,8 +22,23 @@ type service struct {
 	Image       string            `yaml:"image"`
 	Profiles    []string          `yaml:"profiles"`
 	Environment map[string]string `yaml:"environment"`
+	Command     any               `yaml:"command"`
 	Ports       []string          `yaml:"ports"`
 	Volumes     []string          `yaml:"volumes"`
+	// DependsOn is a list of names, or says for each what is waited for.
+	DependsOn dependencies `yaml:"depends_on"`
+}
+
+// dependencies is what a service waits for; the short form is not read.
+type dependencies map[string]struct{ Condition string }
+
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (d *dependencies) UnmarshalYAML(decode func(any) error) error {
+	var short []string
+	if decode(&short) == nil {
+		return nil
+	}
+	return decode((*map[string]struct{ Condition string })(d))
 }
 
 // services reads docker-compose.yaml.
@@ -46,8 +62,8 @@ func readYAML(t *testing.T, name string, into any) {
 	}
 }
 
-// Without a profile there are three nodes and nothing else; each lists all of
-// them, under its own name.
+// Without a profile there are three nodes, what makes their keys, and nothing else; each
+// node lists all of them, under its own name, and has the keys.
 func TestThreeNodes(t *testing.T) {
 	var plain []string
 	for name, s := range services(t) {
@@ -55,6 +71,16 @@ func TestThreeNodes(t *testing.T) {
 			continue
 		}
 		plain = append(plain, name)
+		if name == "keys" {
+			if !slices.Contains(s.Volumes, "keys:/keys") || !reflect.DeepEqual(s.Command, []any{"keys", "/keys"}) || len(s.Ports) > 0 {
+				t.Errorf("keys: %+v", s)
+			}
+			continue
+		}
+		if s.Environment["WEIR_SECRET_FILE"] != "/keys/secret" || s.Environment["WEIR_GOSSIP_KEY_FILE"] != "/keys/gossip.key" ||
+			!slices.Contains(s.Volumes, "keys:/keys:ro") || s.DependsOn["keys"].Condition != "service_completed_successfully" {
+			t.Errorf("%s is open to anyone in its network: %+v", name, s)
+		}
 		if s.Environment["WEIR_NAME"] != name || s.Environment["WEIR_ADVERTISE"] != name {
 			t.Errorf("%s calls itself %q, at %q", name, s.Environment["WEIR_NAME"], s.Environment["WEIR_ADVERTISE"])
 		}
@@ -63,7 +89,7 @@ func TestThreeNodes(t *testing.T) {
 		}
 	}
 	slices.Sort(plain)
-	if want := []string{"node-1", "node-2", "node-3"}; !slices.Equal(plain, want) {
+	if want := []string{"keys", "node-1", "node-2", "node-3"}; !slices.Equal(plain, want) {
 		t.Errorf("services without a profile: %v, want %v", plain, want)
 	}
 }
@@ -153,8 +179,8 @@ func TestScrapedTargets(t *testing.T) {
 		}
 	}
 	for name, s := range services(t) {
-		if strings.Contains(s.Image, "WEIR_IMAGE") {
-			want = append(want, name+":8080")
+		if strings.Contains(s.Image, "WEIR_IMAGE") && name != "keys" {
+			want = append(want, name+":8082") // where administration is
 		}
 	}
 	slices.Sort(scraped)

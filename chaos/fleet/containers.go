@@ -50,14 +50,19 @@ func (g Containers) Lacks(n Need) string {
 // overlay is what a run puts on top of docker-compose.yaml: its rules for each
 // node, and the fourth.
 func (g Containers) overlay(c *Config) (string, error) {
-	rules, err := filepath.Abs(filepath.Dir(c.rulesFile()))
-	if err != nil {
-		return "", err
-	}
 	var b strings.Builder
 	b.WriteString("services:\n")
 	for i := range c.Nodes {
-		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q]\n", i+1, rules+":/etc/weir:ro")
+		rules, err := filepath.Abs(filepath.Dir(c.rulesFile(i)))
+		if err != nil {
+			return "", err
+		}
+		more := ""
+		if i >= c.Nodes-c.Spare {
+			more = fmt.Sprintf(`, "127.0.0.1:${WEIR_PORT_NODE_%d}:8080"`, i+1)
+		}
+		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q, \"keys:/keys:ro\"]\n", i+1, rules+":/etc/weir:ro")
+		fmt.Fprintf(&b, "    ports: [\"127.0.0.1:${WEIR_ADMIN_PORT_NODE_%d}:8082\"%s]\n", i+1, more)
 		if flags := c.more(i); len(flags) > 0 {
 			fmt.Fprintf(&b, "    command: [serve, %s]\n", `"`+strings.Join(flags, `", "`)+`"`)
 		}
@@ -65,9 +70,8 @@ func (g Containers) overlay(c *Config) (string, error) {
 			continue
 		}
 		fmt.Fprintf(&b, "    image: ${WEIR_IMAGE}\n    restart: unless-stopped\n    stop_grace_period: 20s\n    environment: "+
-			"{WEIR_RULES: /etc/weir/rules.yaml, WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_NAME: node-%d, WEIR_ADVERTISE: node-%d}\n"+
-			"    ports: [\"127.0.0.1:${WEIR_PORT_NODE_%d}:8080\"]\n",
-			"node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers), i+1, i+1, i+1)
+			"{WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_ADMIN_ADDR: %q, WEIR_NAME: node-%d, WEIR_ADVERTISE: node-%d}\n",
+			"node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers), fmt.Sprintf(":%d", PortAdmin), i+1, i+1)
 	}
 	return b.String(), nil
 }
@@ -89,15 +93,23 @@ func (g Containers) open(ctx context.Context, c *Config) (_ site, err error) {
 		Engine: g.Engine, Dir: g.Root, Name: g.Project, Files: []string{filepath.Join(g.Root, "docker-compose.yaml"), file},
 		Env: []string{"WEIR_IMAGE=" + g.Image},
 	}
-	ports, err := docker.Ports(ctx, 2*c.Nodes)
+	ports, err := docker.Ports(ctx, 3*c.Nodes)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for i := range c.Nodes {
 		names = append(names, fmt.Sprintf("node-%d", i+1))
-		s.ports = append(s.ports, ports[2*i])
-		s.project.Env = append(s.project.Env, fmt.Sprintf("WEIR_PORT_NODE_%d=%s", i+1, ports[2*i]), fmt.Sprintf("WEIR_GRPC_PORT_NODE_%d=%s", i+1, ports[2*i+1]))
+		p := ports[3*i:]
+		s.ports, s.admins = append(s.ports, p[0]), append(s.admins, p[2])
+		s.project.Env = append(s.project.Env, fmt.Sprintf("WEIR_PORT_NODE_%d=%s", i+1, p[0]), fmt.Sprintf("WEIR_GRPC_PORT_NODE_%d=%s", i+1, p[1]),
+			fmt.Sprintf("WEIR_ADMIN_PORT_NODE_%d=%s", i+1, p[2]))
+	}
+	// Nodes are started one by one, without what compose would start before them.
+	// Compose waits for the container of the keys that it knows to have ended, also where
+	// it only makes the nodes; another one that run makes would not do.
+	if _, err := s.project.Command(ctx, "up", "--no-build", "keys"); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	if _, err := s.project.Command(ctx, append([]string{"up", "--no-start", "--no-build"}, names...)...); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -110,7 +122,8 @@ type containers struct {
 	config  *Config
 	engine  *docker.Engine
 	project *docker.Project
-	ports   []string
+	ports   []string // of HTTP
+	admins  []string // of administration
 	nodes   []*container
 
 	mu     sync.Mutex
@@ -128,7 +141,7 @@ func (s *containers) place(ctx context.Context, n *Node) error {
 	}
 	b := &container{at: s, index: n.Index, name: n.Name, id: id}
 	s.nodes = append(s.nodes, b)
-	n.body, n.url = b, "http://127.0.0.1:"+s.ports[n.Index]
+	n.body, n.url, n.admin = b, "http://127.0.0.1:"+s.ports[n.Index], "http://127.0.0.1:"+s.admins[n.Index]
 	return nil
 }
 

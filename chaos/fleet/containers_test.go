@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestOverlay(t *testing.T) {
 		t.Errorf("there are %d services, want the four nodes:\n%s", len(over.Services), made)
 	}
 	for name, s := range over.Services {
-		if len(s.Volumes) != 1 || s.Volumes[0] != "/run-of-chaos/rules:/etc/weir:ro" {
+		if !slices.Equal(s.Volumes, []string{"/run-of-chaos/rules-" + strings.TrimPrefix(name, "node-") + ":/etc/weir:ro", "keys:/keys:ro"}) {
 			t.Errorf("%s mounts %v", name, s.Volumes)
 		}
 		if wrong := strings.Join(s.Command, " "); (wrong == "serve --test-clock-offset 5s") != (name == "node-1") {
@@ -99,7 +100,8 @@ func TestOverlay(t *testing.T) {
 	if !maps.Equal(fourth.Environment, want) {
 		t.Errorf("node-4 has the environment %v, want that of node-3, %v", fourth.Environment, want)
 	}
-	if fourth.Restart != third.Restart || fourth.Grace != third.Grace || len(third.Volumes) != 1 || !strings.HasSuffix(third.Volumes[0], ":/etc/weir:ro") {
+	if fourth.Restart != third.Restart || fourth.Grace != third.Grace || len(third.Volumes) != 2 ||
+		!strings.HasSuffix(third.Volumes[0], ":/etc/weir:ro") || third.Volumes[1] != fourth.Volumes[1] {
 		t.Errorf("node-4 is %+v, and node-3 %+v", fourth, third)
 	}
 }

@@ -35,13 +35,17 @@ type Config struct {
 	Redis bool
 	// Clock is how far each node's clock is off; those that are missing are right.
 	Clock []time.Duration
+	// Keyless: the nodes have neither secret nor gossip key, as on loopback they may.
+	Keyless bool
 	// Args are more arguments of the node program.
 	Args []string
 }
 
-// rulesFile is what the nodes follow. It has a directory to itself, which
-// containers mount.
-func (c *Config) rulesFile() string { return filepath.Join(c.Dir, "rules", "rules.yaml") }
+// rulesFile is what a node follows. It has a directory to itself, which a container
+// mounts.
+func (c *Config) rulesFile(node int) string {
+	return filepath.Join(c.Dir, "rules-"+strconv.Itoa(node+1), "rules.yaml")
+}
 
 // more is the flags of a node beyond those that all fleets have.
 func (c *Config) more(node int) []string {
@@ -98,10 +102,20 @@ func (f *Fleet) Lacks(n Need) string { return f.config.Ground.Lacks(n) }
 // Nodes returns all places, in order.
 func (f *Fleet) Nodes() []*Node { return f.nodes }
 
-// SetRules replaces the rules file, which the nodes notice. Containers read it as
-// a user of their own.
+// SetRules replaces the rules files of all nodes, which notice.
 func (f *Fleet) SetRules(rules string) error {
-	file := f.config.rulesFile()
+	for i := range f.config.Nodes {
+		if err := f.SetRulesOf(i, rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetRulesOf replaces the rules file of one node. Containers read it as a user of
+// their own.
+func (f *Fleet) SetRulesOf(node int, rules string) error {
+	file := f.config.rulesFile(node)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}

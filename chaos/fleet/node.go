@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir/chaos/attack"
 )
 
 // ErrEnded is the error where a node has ended that nobody told to.
@@ -27,6 +29,7 @@ type Node struct {
 	fleet *Fleet
 	body  body
 	url   string
+	admin string // as url
 	runs  atomic.Int32
 }
 
@@ -105,6 +108,15 @@ func (n *Node) Starve(ctx context.Context) error {
 	return err
 }
 
+// Target is where the node can be attacked. It must be a process.
+func (n *Node) Target() (attack.Target, error) {
+	p, ok := n.body.(*program)
+	if !ok {
+		return attack.Target{}, errors.New("only processes are attacked")
+	}
+	return attack.Target{Name: n.Name, HTTP: p.http, GRPC: p.grpc, Gossip: p.gossip, Peer: p.peers}, nil
+}
+
 // URL is where clients ask the node.
 func (n *Node) URL() string { return n.url }
 
@@ -149,7 +161,7 @@ func (n *Node) settled(ctx context.Context, members int) error {
 // reads no more of the metrics than that, so that it can be asked often.
 func (n *Node) Late(ctx context.Context) (int, error) {
 	const name = `weir_partition_events_total{event="late"} `
-	status, body, err := n.fleet.get(ctx, n.URL()+"/metrics")
+	status, body, err := n.fleet.get(ctx, n.admin+"/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -164,7 +176,7 @@ func (n *Node) Late(ctx context.Context) (int, error) {
 
 // Metrics returns the node's metrics by name and labels.
 func (n *Node) Metrics(ctx context.Context) (map[string]float64, error) {
-	status, body, err := n.fleet.get(ctx, n.URL()+"/metrics")
+	status, body, err := n.fleet.get(ctx, n.admin+"/metrics")
 	if err != nil {
 		return nil, err
 	}

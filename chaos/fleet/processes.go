@@ -4,6 +4,8 @@ package fleet
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +24,7 @@ import (
 const (
 	PortHTTP   = 8080
 	PortGRPC   = 8081
+	PortAdmin  = 8082
 	PortGossip = 7946
 	PortPeers  = 7947
 	PortRedis  = 6379
@@ -69,6 +72,14 @@ type processes struct {
 
 func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*processes, error) {
 	s := &processes{config: c, binary: binary, keeper: netlab.NewKeeper()}
+	for _, name := range []string{"secret", "gossip.key"} {
+		// Made from the seed, so that a fleet of one seed has the same hashes each time.
+		key := sha256.Sum256(fmt.Appendf(nil, "fleet %d %s", c.Seed, name))
+		if err := os.WriteFile(s.keyFile(name), []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600); err != nil {
+			s.keeper.Close()
+			return nil, err
+		}
+	}
 	if apart {
 		places := c.Nodes
 		if c.Redis {
@@ -90,13 +101,16 @@ func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*p
 
 // program is a node that is a process.
 type program struct {
-	at                        *processes
-	index                     int
-	name                      string
-	http, grpc, gossip, peers string
-	now                       atomic.Pointer[process]
-	told                      atomic.Bool // it was told to end
+	at                               *processes
+	index                            int
+	name                             string
+	http, grpc, gossip, peers, admin string
+	now                              atomic.Pointer[process]
+	told                             atomic.Bool // it was told to end
 }
+
+// keyFile is where the nodes' secret or gossip key is.
+func (s *processes) keyFile(name string) string { return filepath.Join(s.config.Dir, name) }
 
 func (s *processes) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.lab != nil {
@@ -111,20 +125,21 @@ func (s *processes) place(ctx context.Context, n *Node) error {
 	if s.lab != nil {
 		p.http = net.JoinHostPort(s.lab.ClientHost(n.Index), strconv.Itoa(PortHTTP))
 		p.grpc = net.JoinHostPort(s.lab.ClientHost(n.Index), strconv.Itoa(PortGRPC))
+		p.admin = net.JoinHostPort(s.lab.ClientHost(n.Index), strconv.Itoa(PortAdmin))
 		p.gossip = net.JoinHostPort(s.lab.PeerHost(n.Index), strconv.Itoa(PortGossip))
 		p.peers = net.JoinHostPort(s.lab.PeerHost(n.Index), strconv.Itoa(PortPeers))
 	} else {
-		for _, at := range []*string{&p.http, &p.grpc, &p.gossip, &p.peers} {
+		for _, at := range []*string{&p.http, &p.grpc, &p.gossip, &p.peers, &p.admin} {
 			l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 			if err != nil {
 				return err
 			}
-			defer func() { _ = l.Close() }() // not before all four are found
+			defer func() { _ = l.Close() }() // not before all are found
 			*at = l.Addr().String()
 		}
 	}
 	s.nodes = append(s.nodes, p)
-	n.body, n.url = p, "http://"+p.http
+	n.body, n.url, n.admin = p, "http://"+p.http, "http://"+p.admin
 	return nil
 }
 
@@ -205,12 +220,16 @@ func (s *processes) startRedis(ctx context.Context) error {
 
 func (p *program) start(_ context.Context, run int) error {
 	s := p.at
-	args := []string{"serve", "--rules", s.config.rulesFile(), "--http-addr", p.http, "--grpc-addr", p.grpc, "--max-keys", "100000"}
+	args := []string{"serve", "--rules", s.config.rulesFile(p.index), "--http-addr", p.http, "--grpc-addr", p.grpc,
+		"--admin-addr", p.admin, "--health-addr", "off", "--max-keys", "100000"}
 	if s.config.Redis {
 		args = append(args, "--backend", "redis", "--redis-addr", fmt.Sprintf("%s:%d", s.lab.PeerHost(s.redisPlace()), PortRedis),
 			"--redis-nodes", strconv.Itoa(s.config.Nodes))
 	} else {
 		args = append(args, "--name", p.name, "--peer-addr", p.peers, "--gossip-addr", p.gossip, "--join", s.join())
+		if !s.config.Keyless {
+			args = append(args, "--secret-file", s.keyFile("secret"), "--gossip-key-file", s.keyFile("gossip.key"))
+		}
 	}
 	args = append(args, s.config.more(p.index)...)
 	var in *netlab.Namespace

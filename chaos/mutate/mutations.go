@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // mutation takes one protection out.
 type mutation struct {
 	name  string
@@ -12,7 +14,7 @@ type mutation struct {
 type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
-func mutations() []mutation { return append(ofProtocol(), ofChecks()...) }
+func mutations() []mutation { return slices.Concat(ofProtocol(), ofSeveral(), ofChecks()) }
 
 // ofProtocol returns those of who owns and who has a copy.
 func ofProtocol() []mutation {
@@ -83,7 +85,7 @@ func ofProtocol() []mutation {
 			{"cluster/op.go", "	if o.ended || o.kind == opRefund &&", "	if o.ended || o.kind >= opCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
-			{"cluster/several.go", "	if undo.Charged == 0 || r.op.by == 0 {", "	if undo.Charged >= 0 || r.op.by == 0 {"},
+			{"cluster/several.go", "	if r.op.by == 0 || r.answer.Receipt.Charged == 0 {", "	if r.op.by == 0 || r.answer.Receipt.Charged >= 0 {"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
 			{"limiter/bucket.go", "bits.Sub64(lo, leakedLo, 0)", "bits.Sub64(lo, leakedLo&0, 0)"},
@@ -137,13 +139,13 @@ func ofChecks() []mutation {
 			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
 		{name: "nothing is left on a link that is down", edits: []edit{
-			{"cluster/link.go", "	l.carried, l.relayed = nil, nil\n", "	carried, relayed = nil, nil\n"},
+			{"cluster/link.go", "	l.carried, l.relayed, l.relayedSize = nil, nil, 0\n", "	carried, relayed = nil, nil\n"},
 		}},
 		{name: "ended instances are forgotten", pkg: "./cluster", test: "^TestEndedInstancesAreForgotten$", edits: []edit{
 			{"cluster/core.go", "	c.forgetEnded(t.now, v)\n", ""},
 		}},
 		{name: "numbers of frames go on", pkg: "./cluster", test: "^TestNumbersOfFramesGoOn$", edits: []edit{
-			{"cluster/links.go", "number: c.numbered, ", ""},
+			{"cluster/links.go", "	l := &link{to: to, number: c.numbered, ", "	l := &link{to: to, "},
 		}},
 		{name: "word of an earlier asking", pkg: "./cluster", test: "^TestWordOfAnEarlierAsking$", edits: []edit{
 			{"cluster/op.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
@@ -155,7 +157,7 @@ func ofChecks() []mutation {
 			{"cluster/decide.go", "	if !v.minority() {\n", "	if v != nil {\n"},
 		}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
-			{"limiter/table/table.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.hi%4 == 0 {\n"},
+			{"limiter/table/sweep.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.place%4 == 0 {\n"},
 		}},
 		{name: "instance ids", edits: []edit{
 			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},

@@ -19,10 +19,12 @@ type showing struct {
 // showings returns one for each mutation, by its name.
 func showings() map[string]showing {
 	const (
-		narrow  = "it takes two messages that cross within one round trip; the tests of cluster put them in that order; not tried"
-		clients = "the clients of chaos take nothing back and reset nothing"
-		unseen  = "a copy too many changes no answer"
-		often   = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
+		narrow   = "it takes two messages that cross within one round trip; the tests of cluster put them in that order; not tried"
+		clients  = "the clients of chaos take nothing back and reset nothing"
+		unseen   = "a copy too many changes no answer"
+		clocks   = "a node's clock never steps"
+		settling = "what a reservation denies too much for a moment is within what a scenario allows"
+		often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
 	)
 	return map[string]showing{
 		"seal":                                 {scenario: "rolling-hot", seed: 1},
@@ -40,32 +42,50 @@ func showings() map[string]showing {
 		"instance ids":                         {scenario: "quick-restart", seed: 1},
 		"a live holder's answer ends a claim":  {scenario: "one-link", seed: 21},
 
-		"fence: a promoted heir acknowledges":    {why: "noticed in 1 of 1 trial of pause-asked, by 80 admitted of 60, and in 0 of 1 of flap: too few to be held to it"},
-		"the giver as first heir":                {why: "without it the receiver withholds for two round trips more, which is less than the deadline; not noticed in 2 trials of leave-kill"},
-		"a counter granted to one claimant":      {why: narrow},
-		"a grant that binds":                     {why: narrow},
-		"silence of a fresh instance":            {why: narrow},
-		"kept copies":                            {why: "the next heir has a whole copy before the old one is asked to go: that is left as the last resort; not tried"},
-		"taking back when overtaken":             {why: "noticed in 1 of 2 trials of stutter-hot, by 3 units: most who waited have given up before the pause ends"},
-		"taking back before merging":             {why: "it costs D units at a takeover, which may cost as much; not tried"},
-		"the probe before reopening":             {why: "it costs D units at a handoff, and only where the network is slow, which makes nodes take each other for dead as well; not noticed in one trial each of flap and pause-asked"},
-		"relay":                                  {why: often},
-		"heir before policy":                     {why: often},
-		"refund cap":                             {why: "a bucket must be empty between a reservation and its cancel, which takes exact instants"},
-		"the ping after the wait began":          {why: "an available owner goes to its share too early, which it may do a moment later anyway; not tried"},
-		"a denial writes nothing":                {why: unseen},
-		"a denial in a block writes nothing":     {why: unseen},
-		"a block is copied when it begins":       {why: "no rule of chaos has a block"},
-		"a charge ends cached denials":           {why: "the clients of chaos ask for one unit at a time: a denial of one is right until it ends"},
-		"a refund ends cached denials":           {why: clients},
-		"a reset ends cached denials":            {why: clients},
-		"a refund is asked of one member":        {why: clients},
-		"memory of its own for what waited":      {why: "two goroutines must write one answer at the same moment"},
-		"nothing is left on a link that is down": {why: "no count changes; a soak of half an hour sees the frames that stay"},
-		"ended instances are forgotten":          {why: "no count changes; only the memory of a node that others join and leave for days"},
-		"word of an earlier asking":              {why: "a message that takes two ways has to come late on one, by two round trips and within the deadline of a refund"},
-		"numbers of frames go on":                {why: "two nodes have to be apart for a minute, and the connection silent in one direction afterwards, before as many frames as there were before"},
-		"patience after standing still":          {why: "it takes a machine with so much to do that an heir answers 50 ms late after a pause; TestPausedOwner of cmd/node noticed it in one of ten tries beside three others"},
-		"a minority forgets nobody":              {why: "it takes a split of ten minutes"},
+		"fence: a promoted heir acknowledges":                   {why: "noticed in 1 of 1 trial of pause-asked, by 80 admitted of 60, and in 0 of 1 of flap: too few to be held to it"},
+		"the giver as first heir":                               {why: "without it the receiver withholds for two round trips more, which is less than the deadline; not noticed in 2 trials of leave-kill"},
+		"a counter granted to one claimant":                     {why: narrow},
+		"a grant that binds":                                    {why: narrow},
+		"silence of a fresh instance":                           {why: narrow},
+		"kept copies":                                           {why: "the next heir has a whole copy before the old one is asked to go: that is left as the last resort; not tried"},
+		"taking back when overtaken":                            {why: "noticed in 1 of 2 trials of stutter-hot, by 3 units: most who waited have given up before the pause ends"},
+		"taking back before merging":                            {why: "it costs D units at a takeover, which may cost as much; not tried"},
+		"the probe before reopening":                            {why: "it costs D units at a handoff, and only where the network is slow, which makes nodes take each other for dead as well; not noticed in one trial each of flap and pause-asked"},
+		"relay":                                                 {why: often},
+		"heir before policy":                                    {why: often},
+		"refund cap":                                            {why: "a bucket must be empty between a reservation and its cancel, which takes exact instants"},
+		"the ping after the wait began":                         {why: "an available owner goes to its share too early, which it may do a moment later anyway; not tried"},
+		"a counter's own time":                                  {why: clocks},
+		"a bucket remembers its last charge":                    {why: clocks},
+		"a bucket in Redis remembers its last charge":           {why: clocks},
+		"what is exported by a clock that went back":            {why: clocks},
+		"a refund finds what came to a later entry":             {why: clocks},
+		"a level that is bounded":                               {why: clocks},
+		"a denial writes nothing":                               {why: unseen},
+		"a denial waits for the cancel":                         {why: settling},
+		"no denial by what may be taken back":                   {why: settling},
+		"an owner is told that a reservation stands":            {why: settling},
+		"a part waits for a moment only":                        {why: settling},
+		"a contested check is taken back":                       {why: settling},
+		"a provisional denial begins no block":                  {why: settling},
+		"a provisional denial is not remembered":                {why: settling},
+		"a reservation is taken back once":                      {why: settling},
+		"charges over epochs are taken back":                    {why: settling},
+		"the wait after what denials charge":                    {why: settling},
+		"what is never allowed charges nothing":                 {why: settling},
+		"what is never allowed in shadow charges nothing there": {why: settling},
+		"a denial in a block writes nothing":                    {why: unseen},
+		"a block is copied when it begins":                      {why: "no rule of chaos has a block"},
+		"a charge ends cached denials":                          {why: "the clients of chaos ask for one unit at a time: a denial of one is right until it ends"},
+		"a refund ends cached denials":                          {why: clients},
+		"a reset ends cached denials":                           {why: clients},
+		"a refund is asked of one member":                       {why: clients},
+		"memory of its own for what waited":                     {why: "two goroutines must write one answer at the same moment"},
+		"nothing is left on a link that is down":                {why: "no count changes; a soak of half an hour sees the frames that stay"},
+		"ended instances are forgotten":                         {why: "no count changes; only the memory of a node that others join and leave for days"},
+		"word of an earlier asking":                             {why: "a message that takes two ways has to come late on one, by two round trips and within the deadline of a refund"},
+		"numbers of frames go on":                               {why: "two nodes have to be apart for a minute, and the connection silent in one direction afterwards, before as many frames as there were before"},
+		"patience after standing still":                         {why: "it takes a machine with so much to do that an heir answers 50 ms late after a pause; TestPausedOwner of cmd/node noticed it in one of ten tries beside three others"},
+		"a minority forgets nobody":                             {why: "it takes a split of ten minutes"},
 	}
 }

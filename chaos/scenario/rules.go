@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/chaos/attack"
 	"github.com/weirlimit/weir/chaos/history"
 )
 
@@ -36,6 +37,23 @@ func paired() history.Rule {
 
 // served is all rules that clients may ask about.
 func served() []history.Rule { return append(rules(), paired()) }
+
+// crowdedRule and steppedRules are what attacks ask about: counters that are made to
+// collide, and a check by two rules of which one differs between the nodes.
+func crowdedRule() string {
+	return fmt.Sprintf("  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [100/hour]}\n", attack.CrowdedRule, attack.CrowdedRule)
+}
+
+func steppedRules(limit int) string {
+	path := attack.SteppedPath
+	return fmt.Sprintf("  - {name: stepped-all, match: {path: \"^%s$\"}, key: [rule], limits: [%d/hour], continue: true}\n"+
+		"  - {name: stepped-user, match: {path: \"^%s$\"}, key: [user], limits: [1000/second]}\n", path, limit, path)
+}
+
+// attackedRules are the rules of every run and those that attacks ask about.
+func attackedRules(steppedLimit int) string {
+	return yaml(served(), unaskedLimit, "rules under attack") + crowdedRule() + steppedRules(steppedLimit)
+}
 
 // yaml writes rules as a rules file, the unasked one with a limit, and that of floods.
 func yaml(rules []history.Rule, limit int, comment string) string {

@@ -14,12 +14,16 @@ type key struct {
 	hash   limiter.Hash
 	part   int
 	limit  int
-	least  int // the smallest that a node's rules give it
+	least  int // the smallest that a node's rules give it; limit is the largest
 	d      int
-	pair   *key // the key that it is always checked together with
-	second bool // of a pair
-	apart  bool // asked about first when each node saw its own side only
-	before int  // takeovers of its partition before that
+	pair   *key                // the key that it is always checked together with
+	second bool                // of a pair
+	turned *key                // what it is under the rules that are rolled out, nil: the same
+	form   bool                // of another key, which is asked about
+	seldom bool                // perhaps asked about too seldom to be denied
+	policy limiter.Unreachable // the widest of its rule's versions
+	apart  bool                // asked about first when each node saw its own side only
+	before int                 // takeovers of its partition before that
 
 	asked     int
 	fallbacks int            // answered by a policy
@@ -61,7 +65,7 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 		rules[name] = r
 		var out []*key
 		for range keys {
-			k := &key{rule: r, limit: units, least: units, d: max(1, (units*5+99)/100), byPolicy: make(map[string]int)}
+			k := &key{rule: r, limit: units, least: units, d: max(1, (units*5+99)/100), policy: policy, byPolicy: make(map[string]int)}
 			if mode == limiter.ReplicationStrict {
 				k.d = 0
 			}
@@ -84,11 +88,16 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 		add("open", limiter.UnreachableOpen, limiter.ReplicationLag, 1)
 	}
 	if w.chance(50) {
-		pair := add("pair", limiter.UnreachableClosed, limiter.ReplicationLag, 2)
+		// One rule that counts by two keys, or two rules that match one request.
+		of := 1 + w.rng.IntN(2)
+		pair := add("pair", limiter.UnreachableClosed, limiter.ReplicationLag, of)
+		if of == 1 {
+			pair = append(pair, add("mate", limiter.UnreachableClosed, limiter.ReplicationLag, 1)...)
+		}
 		pair[0].pair, pair[1].pair, pair[1].second = pair[1], pair[0], true
 	}
-	if w.chance(20) {
-		w.differing(rules)
+	if w.chance(60) {
+		w.roll(rules)
 	}
 	seen := map[int]bool{}
 	for _, k := range w.keys {
@@ -100,64 +109,49 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 	return rules
 }
 
-// differing makes other versions of some rules, with a smaller limit, which
-// some nodes will have: as while a change of the file is rolled out.
-func (w *World) differing(rules map[string]*limiter.Rule) {
-	w.others = make(map[string]*limiter.Rule)
-	for _, k := range w.keys {
-		name := k.rule.Name
-		if w.others[name] == nil {
-			w.others[name] = rules[name]
-			if w.chance(50) {
-				spec := rules[name].Limits[0].Spec()
-				spec.Limit -= max(1, spec.Limit/w.between64(3, 10))
-				l, err := limiter.NewLimit(spec)
-				if err != nil {
-					panic(err)
-				}
-				other := *rules[name]
-				other.Limits = []*limiter.Limit{l}
-				w.others[name] = &other
-			}
-		}
-		k.least = int(w.others[name].Limits[0].Limit())
-	}
-}
-
 // key returns the key as a node asks about it.
 func (k *key) key(n *Node, cost uint32) limiter.Key {
 	r := k.rule
-	if n != nil && n.rules[r.Name] != nil {
+	if n != nil && n.rules[r.Name] != nil && n.rules[r.Name].Class() == r.Class() {
 		r = n.rules[r.Name]
 	}
 	return limiter.Key{Hash: k.hash, Rule: r, Cost: cost}
 }
 
 // ask has a client ask a node about a key, and about the other of a pair with it
-// unless it is asked about alone.
+// unless it is asked about alone: about those of them that the node's rules have.
 func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 	var c limiter.Charge
-	c.Add(k.key(n, cost))
-	pair := k.pair
-	if alone {
-		pair = nil
+	var keys []*key
+	for _, about := range []*key{k, k.pair} {
+		if about == nil || alone && about != k {
+			continue
+		}
+		if about = about.at(n); about != nil {
+			keys = append(keys, about)
+			c.Add(about.key(n, cost))
+		}
 	}
-	if pair != nil {
-		c.Add(pair.key(n, cost))
+	if len(keys) == 0 {
+		return
 	}
 	d := new(limiter.Decision)
-	k.asked++
-	k.openOps++
+	for _, about := range keys {
+		about.asked++
+		about.openOps++
+	}
 	n.asked++
 	answered := false
+	over := func(each func(*key)) {
+		answered = true
+		for _, about := range keys {
+			about.openOps--
+			each(about)
+		}
+	}
 	gone := func() {
 		if !answered && !n.alive {
-			answered = true
-			k.openOps--
-			k.lost += int(cost)
-			if pair != nil {
-				pair.lost += int(cost)
-			}
+			over(func(about *key) { about.lost += int(cost) })
 		}
 	}
 	w.after(20*limiter.Second, gone)
@@ -166,13 +160,8 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 			if answered || !n.alive {
 				return
 			}
-			answered = true
 			n.asked--
-			k.openOps--
-			k.answered(n, d, int(cost))
-			if pair != nil {
-				pair.answered(n, d, int(cost))
-			}
+			over(func(about *key) { about.answered(n, d, int(cost)) })
 		})
 	})
 }
@@ -202,6 +191,9 @@ func (k *key) answered(n *Node, d *limiter.Decision, cost int) {
 func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
 	end := w.now + span
 	for _, k := range w.keys {
+		if k.form {
+			continue
+		}
 		var next func()
 		next = func() {
 			if w.now >= end {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -59,18 +60,28 @@ func (s *subject) node() *Node {
 	return live[s.turn%len(live)]
 }
 
-// wait lets time pass until done.
+// errDone ends a run at the event that brought the answer.
+var errDone = errors.New("done")
+
+// wait lets time pass until done, and no event longer: what the answer should have
+// waited for is still under way when the next request begins.
 func (s *subject) wait(done *bool) error {
-	for range 2000 {
-		if *done {
-			// Until a cancelled reservation is taken back it counts.
-			return s.w.run(70*ms, func() error { return nil })
-		}
-		if err := s.w.run(ms, func() error { return nil }); err != nil {
-			return err
-		}
+	if *done {
+		return nil
 	}
-	return fmt.Errorf("no answer came")
+	err := s.w.run(2*limiter.Second, func() error {
+		if *done {
+			return errDone
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDone):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("no answer came")
 }
 
 func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error {

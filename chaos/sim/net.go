@@ -10,7 +10,7 @@ type conn struct {
 	up   bool
 	gen  int
 	last limiter.Tick // when the last frame arrives
-	held []*peer.Frame
+	held [][]byte
 }
 
 func (w *World) conn(p pair) *conn {
@@ -85,15 +85,15 @@ func (w *World) snapOne(p pair, notice limiter.Tick) {
 	})
 }
 
-// send puts a frame on its way.
-func (w *World) send(n *Node, to peer.Instance, f *peer.Frame) {
+// send puts the bytes of a frame on their way.
+func (w *World) send(n *Node, to peer.Instance, b []byte) {
 	p := pair{n.inst, to}
 	c := w.conn(p)
 	if !c.up {
 		return
 	}
 	if w.cut[p] {
-		c.held = append(c.held, f)
+		c.held = append(c.held, b)
 		return
 	}
 	c.last = max(c.last, w.now+w.latency())
@@ -103,14 +103,11 @@ func (w *World) send(n *Node, to peer.Instance, f *peer.Frame) {
 			return
 		}
 		if w.cut[p] {
-			c.held = append(c.held, f)
+			c.held = append(c.held, b)
 			return
 		}
 		if m := w.node(to); m.alive {
-			if w.watchPart > 0 {
-				w.logf("      %s -> %s: for %s relayed %v n %d got %d checks %d replies %d batches %d acks %d claims %d", n.name, m.name, w.node(f.To).name, f.Relayed, f.Number, f.Got, len(f.Checks), len(f.Replies), len(f.Batches), len(f.Acks), len(f.Claims))
-			}
-			m.do(func() { m.core.Deliver(f) })
+			m.do(func() { w.deliver(m, n.inst, b) })
 		}
 	})
 }
@@ -150,8 +147,8 @@ func (w *World) mend(p pair) {
 	}
 	held := c.held
 	c.held = nil
-	for _, f := range held {
-		w.send(w.node(p.from), p.to, f)
+	for _, b := range held {
+		w.send(w.node(p.from), p.to, b)
 	}
 }
 

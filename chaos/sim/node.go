@@ -47,8 +47,8 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		state: peer.Joining, contact: make(map[peer.Instance]limiter.Tick), patient: make(map[peer.Instance]limiter.Tick),
 		changed: w.now,
 	}
-	if w.others != nil && w.chance(50) {
-		n.rules = w.others
+	if w.rolled != nil && w.chance(50) {
+		n.rules = w.rolled
 	}
 	if w.chance(50) {
 		n.skew = w.between(-500*ms, 500*ms)
@@ -58,8 +58,8 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 	}
 	n.core = cluster.New(cluster.Config{
 		Self:      n.self(),
-		Table:     table.New(table.Config{}),
-		Fallback:  table.New(table.Config{}),
+		Table:     table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 2)}),
+		Fallback:  table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 3)}),
 		Scheduler: n,
 		Network:   n,
 		Rand:      rand.New(rand.NewPCG(w.rng.Uint64(), 1)),
@@ -108,8 +108,12 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	n.w.outcome.happened(e, partition)
 }
 
-// Complain must not be needed.
+// Complain must not be needed, but where somebody sends what cannot be.
 func (n *Node) Complain(what string, err error) {
+	if n.w.lenient {
+		n.w.logf("%s: %s: %v", n.name, what, err)
+		return
+	}
 	panic(fmt.Sprintf("seed %d: %s: %s: %v", n.w.Seed, n.name, what, err))
 }
 
@@ -134,7 +138,8 @@ func (n *Node) pump(to peer.Instance) {
 		if f == nil {
 			return
 		}
-		n.w.send(n, to, f.Clone())
+		n.w.send(n, to, n.w.encode(n, f))
+		n.core.Release(f)
 	}
 }
 

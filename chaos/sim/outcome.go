@@ -131,7 +131,7 @@ func (w *World) check(b bounds) error {
 	var errs []error
 	for _, k := range w.keys {
 		times := b.closed
-		switch k.rule.OnUnreachable {
+		switch k.policy {
 		case limiter.UnreachableLocal:
 			times = b.local
 		case limiter.UnreachableOpen:
@@ -160,6 +160,9 @@ func (w *World) check(b bounds) error {
 		if !b.exact {
 			least -= 4 // a check in flight at a crash may be charged twice
 		}
+		if k.seldom && !b.exact && k.policy == limiter.UnreachableLocal {
+			least -= k.least - k.least/w.size // perhaps asked for only where a minority denies beyond its share
+		}
 		if k.denied > 0 && k.admitted < least && k.pair == nil {
 			errs = append(errs, fmt.Errorf("%s %v (partition %d): %d admitted, at least %d of %d (lost %d)",
 				k.rule.Name, k.rule.Limits[0].Algorithm(), k.part, k.admitted, least, k.least, k.lost))
@@ -168,7 +171,7 @@ func (w *World) check(b bounds) error {
 			errs = append(errs, err)
 		}
 		for n, units := range k.byPolicy {
-			if b.share && k.rule.OnUnreachable == limiter.UnreachableLocal && units > max(1, k.limit/w.size) {
+			if b.share && k.policy == limiter.UnreachableLocal && units > max(1, k.limit/w.size) {
 				errs = append(errs, fmt.Errorf("%s: %s admitted %d by policy, its share of %d is %d", k.rule.Name, n, units, k.limit, k.limit/w.size))
 			}
 		}
@@ -178,14 +181,14 @@ func (w *World) check(b bounds) error {
 		if b.exact && k.lost > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d units answered by a policy or lost", k.rule.Name, k.lost))
 		}
-		if k.denied == 0 {
+		if k.denied == 0 && !k.seldom {
 			errs = append(errs, fmt.Errorf("%s: never denied by an owner, %d asked, %d admitted, %d lost", k.rule.Name, k.asked, k.admitted, k.lost))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func closed(k *key) bool { return k.rule.OnUnreachable == limiter.UnreachableClosed }
+func closed(k *key) bool { return k.policy == limiter.UnreachableClosed }
 
 // noteLosses counts the partitions that a crash leaves without the owner of the
 // highest epoch and without its heir.
@@ -240,11 +243,11 @@ func (n *Node) used(k *key) int {
 	c.Peek = true
 	d := new(limiter.Decision)
 	n.core.Begin(&c, d, 0, func() {})
-	if d.Len() != 1 || d.Source >= limiter.SourceFallbackOpen {
+	if d.Len() != len(c.Key(0).Rule.Limits) || d.Source >= limiter.SourceFallbackOpen {
 		return -1
 	}
 	most := int(c.Key(0).Rule.Limits[0].Limit())
-	if v := n.core.View(); 2*len(v.Members) <= v.Recent && k.rule.OnUnreachable == limiter.UnreachableLocal {
+	if v := n.core.View(); 2*len(v.Members) <= v.Recent && c.Key(0).Rule.OnUnreachable == limiter.UnreachableLocal {
 		most = max(1, most*len(v.Members)/v.Recent) // a minority's share
 	}
 	return most - int(d.Limit(0).Remaining)
@@ -253,7 +256,7 @@ func (n *Node) used(k *key) int {
 // noteSides notes what every owner has counted before a split ends.
 func (w *World) noteSides() {
 	for _, k := range w.keys {
-		if k.rule.OnUnreachable == limiter.UnreachableOpen || k.pair != nil {
+		if k.policy == limiter.UnreachableOpen || k.pair != nil {
 			continue // what is withheld or reserved may be a lot
 		}
 		for _, n := range w.live() {

@@ -77,6 +77,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	w.demand(span, w.between(20*ms, 200*ms))
 	w.split = kind >= Split
 	b := w.faults(kind, span, rules)
+	w.rollOut(span, rules)
 	if err := w.run(span, w.invariants); err != nil {
 		return err
 	}

@@ -36,12 +36,12 @@ func (w *World) askApart(sides [2][]*Node) {
 		return
 	}
 	for _, like := range w.keys {
-		if like.rule.OnUnreachable != limiter.UnreachableLocal || like.pair != nil {
+		if like.policy != limiter.UnreachableLocal || like.pair != nil || like.seldom {
 			continue
 		}
 		k := &key{
 			rule: like.rule, hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: like.hash.Lo + 100}, part: like.part,
-			limit: like.limit, least: like.least, d: like.d, byPolicy: make(map[string]int),
+			limit: like.limit, least: like.least, d: like.d, policy: like.policy, byPolicy: make(map[string]int),
 			apart: true, before: w.outcome.takeovers(like.part),
 		}
 		w.keys = append(w.keys, k)

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/peer"
 	"github.com/weirlimit/weir/ring"
+	"github.com/weirlimit/weir/transport/peerlink"
 )
 
 // World is the virtual time, the network and the nodes of one run.
@@ -25,7 +26,7 @@ type World struct {
 	cut   map[pair]bool // what one sends does not reach the other
 
 	rings   map[string]*ring.Ring    // by their members
-	others  map[string]*limiter.Rule // what some nodes have in place of the rules, nil: all have the same
+	rolled  map[string]*limiter.Rule // the changed rules file that is rolled out, nil: there is none
 	keys    []*key
 	parts   []int
 	outcome Outcome
@@ -38,6 +39,11 @@ type World struct {
 	// how often they did.
 	cached    bool
 	refused   int
+	codec     *peerlink.Codec
+	buffers   [][]byte // of frames, to be used again
+	failed    error    // what no bound has room for
+	lenient   bool     // nodes may complain
+	looked    int      // how often it was looked at what holds at any moment
 	trace     []string
 	tracing   bool
 	watchPart int
@@ -74,7 +80,7 @@ const epoch = 1_700_000_000 * limiter.Second
 func newWorld(seed uint64) *World {
 	return &World{
 		Seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), now: epoch,
-		losses: make(map[int]int), rings: make(map[string]*ring.Ring), conns: make(map[pair]*conn), cut: make(map[pair]bool),
+		codec: peerlink.NewCodec(), losses: make(map[int]int), rings: make(map[string]*ring.Ring), conns: make(map[pair]*conn), cut: make(map[pair]bool),
 	}
 }
 
@@ -111,7 +117,11 @@ func (w *World) run(span limiter.Tick, check func() error) error {
 				}
 			}
 		}
-		if err := check(); err != nil {
+		err := check()
+		if w.failed != nil {
+			err = w.failed
+		}
+		if err != nil {
 			return fmt.Errorf("seed %d at %v: %w", w.Seed, (w.now - epoch).Duration(), err)
 		}
 	}

@@ -104,6 +104,11 @@ type Config struct {
 	// while it runs, changes gather and come together. A node that restarted is
 	// the same name with another instance. It must not call [Gossip.Close].
 	OnMembers func([]peer.Member)
+	// Vouched, unless nil, reports whether what is said of a member that is not live may
+	// be believed: that it is one, or, where it is gone, that it left or was forgotten.
+	// Of what is not, nothing is remembered or passed on. Nil believes everybody. It is
+	// called under locks, so it must be quick and must not call the Gossip.
+	Vouched func(peer.Known) bool
 	// OnRefused, unless nil, is told why an address to join by, or a node that
 	// wants to join, is refused; the error is one of those above, wrapped. It is
 	// called by the goroutine that joins, once a minute for each reason.

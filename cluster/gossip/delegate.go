@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/memberlist"
+	"github.com/weirlimit/weir/peer"
 )
 
 // delegate is what memberlist calls. The methods that tell of nodes are called
@@ -50,9 +52,15 @@ func (g *Gossip) hear(b []byte) {
 		g.log.say(slog.LevelWarn, "list", "another node sent a list that cannot be read: it may be of another version", slog.Any("error", err))
 		return
 	}
+	list = slices.DeleteFunc(list, func(r gone) bool { return !g.vouched(&r) })
 	for _, r := range g.merge(list, now) {
 		g.spread(r, now)
 	}
+}
+
+// vouched reports whether a record of a member that is gone may be believed.
+func (g *Gossip) vouched(r *gone) bool {
+	return g.cfg.Vouched == nil || g.cfg.Vouched(peer.Known{Name: r.Name, Instance: r.Instance, Gone: r.fate != dead})
 }
 
 // merge takes in a list, and returns what others should hear of without waiting
@@ -108,7 +116,7 @@ func (d delegate) NotifyUpdate(n *memberlist.Node) { d.g.seen(n) }
 func (d delegate) NotifyLeave(n *memberlist.Node) {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
-	if d.g.roster.lost(n.Name, time.Now()) {
+	if d.g.roster.lost(n.Name, time.Now(), d.g.vouched) {
 		signal(d.g.wake)
 	}
 }
@@ -140,11 +148,21 @@ func addrOf(n *memberlist.Node) string {
 // NotifyAlive keeps out nodes that do not belong here, however they are heard of.
 func (d delegate) NotifyAlive(n *memberlist.Node) error {
 	r := d.g.judge(n)
+	if r == nil && d.g.strange(n.Name) {
+		r = &refusal{kind: ErrFull, name: "", addr: addrOf(n), text: fmt.Sprintf(
+			"node %q comes after %d others in a minute that no member knows: something invents members, and a gossip key keeps it out", clip(n.Name), maxNames)}
+	}
 	if r == nil {
 		return nil
 	}
 	d.g.note(*r)
 	return r
+}
+
+func (g *Gossip) strange(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.roster.strange(name, time.Now())
 }
 
 // NotifyMerge keeps out a node that wants to join, and keeps this one out of
@@ -172,8 +190,12 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) error {
 	return nil
 }
 
-// mirror counts views that show this node alone.
+// mirror counts views that show this node alone. One that shows nobody is of a node that
+// is just starting, and does not know itself yet.
 func (g *Gossip) mirror(nodes []*memberlist.Node) {
+	if len(nodes) == 0 {
+		return
+	}
 	for _, n := range nodes {
 		if a, err := decode(n.Meta); err != nil || a.Instance != g.cfg.Instance {
 			return
@@ -217,6 +239,9 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 		return &refusal{kind: kind, name: n.Name, addr: addr, text: fmt.Sprintf("node %q at %s ", clip(n.Name), addr) + fmt.Sprintf(format, args...)}
 	}
 	a, err := decode(n.Meta)
+	if len(n.Meta) > memberlist.MetaMaxSize {
+		err = errMeta
+	}
 	switch {
 	case err != nil:
 		return say(ErrForeign, "cannot be understood: %v", err)

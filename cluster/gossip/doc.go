@@ -18,6 +18,9 @@
 //   - It never tries again. Here the addresses to join by, and those of members
 //     that are dead, are asked every five seconds, so that a split heals; of a
 //     name with many addresses all are asked.
+//   - It allocates what a message announces, and believes what it says. Here messages
+//     are looked at before memberlist gets them, streams and names have bounds, and
+//     of those who are gone only what [Config.Vouched] confirms is remembered.
 //   - It logs as if everything were unexpected. Here each source of trouble is
 //     named once a minute, in words.
 package gossip

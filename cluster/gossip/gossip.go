@@ -120,9 +120,10 @@ func (g *Gossip) start(ctx context.Context) error {
 	if port == 0 {
 		conf.AdvertisePort = conf.BindPort
 	}
-	conf.Transport = transport
+	guarded := newGuard(transport, g.ring == nil, g.log)
+	conf.Transport = guarded
 	if g.cfg.wrap != nil {
-		conf.Transport = g.cfg.wrap(transport)
+		conf.Transport = g.cfg.wrap(guarded)
 	}
 	addr, err := g.ownAddr(transport, conf)
 	if err == nil {
@@ -131,7 +132,7 @@ func (g *Gossip) start(ctx context.Context) error {
 		g.ml, err = memberlist.Create(conf)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("gossip: cannot start on %q: %w", g.cfg.BindAddr, err), abandon(transport))
+		return errors.Join(fmt.Errorf("gossip: cannot start on %q: %w", g.cfg.BindAddr, err), abandon(guarded))
 	}
 	run, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
@@ -143,7 +144,7 @@ func (g *Gossip) start(ctx context.Context) error {
 
 // abandon closes a transport that nobody reads: its shutdown waits until what
 // has arrived is taken.
-func abandon(t *memberlist.NetTransport) error {
+func abandon(t memberlist.Transport) error {
 	done := make(chan error, 1)
 	go func() { done <- t.Shutdown() }()
 	for {
@@ -273,7 +274,7 @@ func (g *Gossip) logChanges(before, after []peer.Member) {
 		was[m.Name] = m
 	}
 	say := func(text string, m peer.Member) {
-		g.log.say(slog.LevelInfo, "", text, slog.String("member", m.Name), slog.String("address", m.GossipAddr), slog.String("instance", m.Instance.String()))
+		g.log.tell(text, slog.String("member", m.Name), slog.String("address", m.GossipAddr), slog.String("instance", m.Instance.String()))
 	}
 	for _, m := range after {
 		old, known := was[m.Name]

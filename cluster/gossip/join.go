@@ -139,7 +139,7 @@ func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 		}
 		g.mu.Lock()
 		over := g.leaving
-		g.roster.expire(time.Now())
+		g.roster.expire(time.Now(), g.vouched)
 		g.mu.Unlock()
 		if over {
 			return

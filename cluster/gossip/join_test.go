@@ -258,10 +258,13 @@ func TestResolvedAddressesStay(t *testing.T) {
 // Nodes that are started together find each other without anyone being first.
 func TestAllAtOnce(t *testing.T) {
 	var addrs []string
+	var before []*node
 	for _, name := range []string{"x", "y", "z"} {
 		n := start(t, name)
+		before, addrs = append(before, n), append(addrs, n.addr)
+	}
+	for _, n := range before { // all were there at once: they have had ports of their own
 		n.crash()
-		addrs = append(addrs, n.addr)
 	}
 	nodes := make([]*node, 3)
 	var wg sync.WaitGroup
@@ -298,5 +301,28 @@ func TestOpenIsCancelled(t *testing.T) {
 	}
 	if _, err := Open(ctx, cfg); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that it was cancelled", err)
+	}
+}
+
+// A node that is just starting answers before it knows itself. Its address is another's
+// all the same: taken for this node's own, it would never be asked again.
+func TestWhoShowsNobodyIsNotThisNode(t *testing.T) {
+	g := start(t, "a").Gossip
+	exchanged := func(nodes ...*memberlist.Node) int {
+		g.mu.Lock()
+		before := g.mirrors
+		g.mu.Unlock()
+		if err := (delegate{g}).NotifyMerge(nodes); err != nil {
+			t.Fatal(err)
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.mirrors - before
+	}
+	if got := exchanged(); got != 0 {
+		t.Error("a view of nobody is taken for this node's own")
+	}
+	if got := exchanged(g.ml.LocalNode()); got != 1 {
+		t.Error("a view of this node alone is not taken for its own")
 	}
 }

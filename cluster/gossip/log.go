@@ -16,6 +16,9 @@ const (
 	maxLines, maxKinds, maxText = 256, 512, 300
 	// quietFor is how long a kind of line is silent after it was said.
 	quietFor = time.Minute
+	// maxNews is how many lines of who comes and goes are said in that time: as many as
+	// a cluster of the largest size needs that starts and ends.
+	maxNews = 2 * MaxMembers
 )
 
 // journal passes lines on to a logger. Whoever has a line to say may hold a
@@ -30,6 +33,7 @@ type journal struct {
 	closed  bool
 	dropped int
 	said    map[string]saying
+	news    saying // of who comes and goes: since when, and how much
 }
 
 type line struct {
@@ -89,6 +93,21 @@ func (j *journal) say(level slog.Level, kind, text string, attrs ...slog.Attr) {
 	default:
 		j.dropped++
 	}
+}
+
+// tell passes on a line of who comes and goes, of which so many are said in a minute.
+func (j *journal) tell(text string, attrs ...slog.Attr) {
+	kind := ""
+	j.mu.Lock()
+	now := j.now()
+	if now.Sub(j.news.at) >= quietFor {
+		j.news = saying{at: now}
+	}
+	if j.news.more++; j.news.more > maxNews {
+		kind, text, attrs = "news", "so many members come and go that not all of it is said", nil
+	}
+	j.mu.Unlock()
+	j.say(slog.LevelInfo, kind, text, attrs...)
 }
 
 // maxHeld bounds what is held back while a node opens; the rest is not said.

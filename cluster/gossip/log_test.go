@@ -126,3 +126,30 @@ func TestKindsAreBounded(t *testing.T) {
 		t.Errorf("a minute later %d kinds are remembered, want the new one", len(j.said))
 	}
 }
+
+// However many come and go, a minute has so many lines of it, and one that says so.
+func TestNewsHaveABound(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(1, 0)
+	j := newJournal(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
+	drain := func() int {
+		for len(j.lines) > 0 {
+			l := <-j.lines
+			j.out.LogAttrs(t.Context(), l.level, l.text, l.attrs...)
+		}
+		n := strings.Count(out.String(), "\n")
+		return n
+	}
+	for range 3 * maxNews {
+		j.tell("a member joined")
+		drain()
+	}
+	if n := drain(); n != maxNews+1 || !strings.Contains(out.String(), "not all of it is said") {
+		t.Errorf("%d lines, want %d", n, maxNews+1)
+	}
+	now = now.Add(quietFor)
+	j.tell("a member joined")
+	if n := drain(); n != maxNews+2 {
+		t.Errorf("a minute later nothing is said: %d lines", n)
+	}
+}

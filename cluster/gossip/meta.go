@@ -41,6 +41,7 @@ const (
 	tagWire
 	tagVersion
 	tagSecret
+	tagAdminAddr
 )
 
 var errMeta = errors.New("it is not the metadata of a Weir node")
@@ -72,9 +73,10 @@ func (a *about) encode() ([]byte, error) {
 	number(tagWire, uint64(a.Wire))
 	text(tagVersion, a.Version)
 	number(tagSecret, a.secret)
+	text(tagAdminAddr, a.AdminAddr)
 	if len(b) > memberlist.MetaMaxSize {
-		return nil, fmt.Errorf("%w: %d bytes for the cluster's name, the addresses %q, %q, %q and the version, and %d are the most: shorten them",
-			ErrMeta, len(b), a.PeerAddr, a.GRPCAddr, a.HTTPAddr, memberlist.MetaMaxSize)
+		return nil, fmt.Errorf("%w: %d bytes for the cluster's name, the addresses %q, %q, %q, %q and the version, and %d are the most: shorten them",
+			ErrMeta, len(b), a.PeerAddr, a.GRPCAddr, a.HTTPAddr, a.AdminAddr, memberlist.MetaMaxSize)
 	}
 	return b, nil
 }
@@ -114,7 +116,7 @@ func (a *about) set(tag byte, field []byte) bool {
 		if !whole {
 			return false
 		}
-	case tagCluster, tagPeerAddr, tagGRPCAddr, tagHTTPAddr, tagVersion:
+	case tagCluster, tagPeerAddr, tagGRPCAddr, tagHTTPAddr, tagVersion, tagAdminAddr:
 		if !utf8.ValidString(text) {
 			return false
 		}
@@ -136,6 +138,8 @@ func (a *about) set(tag byte, field []byte) bool {
 		a.GRPCAddr = text
 	case tagHTTPAddr:
 		a.HTTPAddr = text
+	case tagAdminAddr:
+		a.AdminAddr = text
 	case tagRules:
 		a.RulesHash = number
 	case tagWire:

@@ -56,10 +56,44 @@ type roster struct {
 	name string
 	live map[string]about
 	gone map[string]gone
+	// ghosts are names that came and went without anybody vouching for them, and when:
+	// memberlist keeps them for half a minute.
+	ghosts map[string]time.Time
+}
+
+// maxNames bounds the names that memberlist may have at a time, and keepGhost is for how
+// long one counts that nobody vouched for.
+const (
+	maxNames  = 2 * MaxMembers
+	keepGhost = time.Minute
+)
+
+// strange reports whether a name is one more than there may be: it is not live, nor known
+// to be a member's, and there are too many like it.
+func (r *roster) strange(name string, now time.Time) bool {
+	if _, ok := r.live[name]; ok || name == r.name {
+		return false
+	}
+	if _, ok := r.gone[name]; ok {
+		return false
+	}
+	if _, ok := r.ghosts[name]; ok || len(r.live)+len(r.ghosts) < maxNames {
+		return false
+	}
+	r.layGhosts(now)
+	return len(r.live)+len(r.ghosts) >= maxNames
+}
+
+func (r *roster) layGhosts(now time.Time) {
+	for name, at := range r.ghosts {
+		if now.Sub(at) >= keepGhost {
+			delete(r.ghosts, name)
+		}
+	}
 }
 
 func newRoster(name string, self peer.Instance) *roster {
-	return &roster{self: self, name: name, live: map[string]about{}, gone: map[string]gone{}}
+	return &roster{self: self, name: name, live: map[string]about{}, gone: map[string]gone{}, ghosts: map[string]time.Time{}}
 }
 
 // alive takes in that a member is live, or says something else of itself. It
@@ -79,14 +113,19 @@ func (r *roster) alive(a about) bool {
 	return !was || old != a
 }
 
-// lost takes in that memberlist holds a member for dead, or gone.
-func (r *roster) lost(name string, now time.Time) bool {
+// lost takes in that memberlist holds a member for dead, or gone. One that nobody vouches
+// for is not remembered.
+func (r *roster) lost(name string, now time.Time, vouched func(*gone) bool) bool {
 	a, ok := r.live[name]
 	if !ok {
 		return false
 	}
 	delete(r.live, name)
-	r.keep(gone{about: a, fate: dead, since: now})
+	if g := (gone{about: a, fate: dead, since: now}); vouched(&g) {
+		r.keep(g)
+	} else {
+		r.ghosts[name] = now
+	}
 	return true
 }
 
@@ -153,10 +192,12 @@ func (r *roster) stale(g *gone, now time.Time) bool {
 	return g.fate == forgotten && age > keepForgotten || g.fate == left && age > keepLeft
 }
 
-// expire drops what need not be remembered any longer.
-func (r *roster) expire(now time.Time) {
+// expire drops what need not be remembered any longer, and the dead for whom nobody
+// vouches any more.
+func (r *roster) expire(now time.Time, vouched func(*gone) bool) {
+	r.layGhosts(now)
 	for name, g := range r.gone {
-		if r.stale(&g, now) {
+		if r.stale(&g, now) || g.fate == dead && !vouched(&g) {
 			delete(r.gone, name)
 		}
 	}

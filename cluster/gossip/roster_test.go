@@ -21,6 +21,8 @@ func departed(name string, n uint64, f fate) gone {
 	return gone{about: run(name, n), fate: f, since: someday}
 }
 
+func believed(*gone) bool { return true }
+
 func (r *roster) show() string { return show(r.members(peer.Member{Name: "self", State: peer.Active})) }
 
 func TestRoster(t *testing.T) {
@@ -34,7 +36,7 @@ func TestRoster(t *testing.T) {
 		return func(r *roster) bool { return r.alive(run(name, n)) }
 	}
 	lost := func(name string) func(*roster) bool {
-		return func(r *roster) bool { return r.lost(name, someday) }
+		return func(r *roster) bool { return r.lost(name, someday, believed) }
 	}
 	told := func(name string, n uint64, f fate) func(*roster) bool {
 		return func(r *roster) bool { return r.merge(departed(name, n, f), someday) }
@@ -162,7 +164,7 @@ func TestWhatIsRememberedForHowLong(t *testing.T) {
 		after time.Duration
 		want  int
 	}{{keepForgotten, 3}, {keepForgotten + 1, 2}, {keepLeft, 2}, {keepLeft + 1, 1}, {1000 * keepLeft, 1}} {
-		r.expire(someday.Add(c.after))
+		r.expire(someday.Add(c.after), believed)
 		if len(r.gone) != c.want {
 			t.Errorf("after %v %d are remembered, want %d", c.after, len(r.gone), c.want)
 		}

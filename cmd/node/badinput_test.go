@@ -141,7 +141,7 @@ func TestBadNewcomers(t *testing.T) {
 		})
 	}
 	for _, s := range all {
-		if _, body := get(t, http.DefaultClient, "http://"+s.http+"/metrics"); !strings.Contains(body, "weir_members{state=\"active\"} 2\n") {
+		if _, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics"); !strings.Contains(body, "weir_members{state=\"active\"} 2\n") {
 			t.Errorf("%s has other members than at first", s.name)
 		}
 	}

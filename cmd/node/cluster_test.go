@@ -21,13 +21,13 @@ const (
 
 const clusterRules = `version: 1
 rules:
-  - {name: keys, match: {path: "^/k"}, limits: [{limit: 100, window: 1d, algorithm: fixed_window, align: first_hit}]}
+  - {name: keys, match: {path: "^/k"}, key: [path, user], limits: [{limit: 100, window: 1d, algorithm: fixed_window, align: first_hit}]}
 `
 
 // seat is a place for a node: its name and addresses stay when it restarts.
 type seat struct {
-	name, http, grpc, peers, gossip string
-	args                            []string // the node's, all of them
+	name, http, grpc, peers, gossip, admin string
+	args                                   []string // the node's, all of them
 	*process
 }
 
@@ -65,25 +65,25 @@ func freePorts(t *testing.T, n int) []string {
 func places(t *testing.T, n int, rules string, flags ...string) []*seat {
 	t.Helper()
 	file := write(t, rules)
-	ports := freePorts(t, 4*n)
+	ports := freePorts(t, 5*n)
 	var out []*seat
 	var gossips []string
 	for i := range n {
-		p := ports[4*i:]
-		out = append(out, &seat{name: fmt.Sprintf("node-%d", i+1), http: p[0], grpc: p[1], peers: p[2], gossip: p[3]})
+		p := ports[5*i:]
+		out = append(out, &seat{name: fmt.Sprintf("node-%d", i+1), http: p[0], grpc: p[1], peers: p[2], gossip: p[3], admin: p[4]})
 		gossips = append(gossips, p[3])
 	}
 	for _, s := range out {
-		s.args = append([]string{"serve", "--rules", file, "--http-addr", s.http, "--grpc-addr", s.grpc, "--name", s.name,
+		s.args = append([]string{"serve", "--rules", file, "--http-addr", s.http, "--grpc-addr", s.grpc, "--admin-addr", s.admin, "--name", s.name,
 			"--peer-addr", s.peers, "--gossip-addr", s.gossip, "--join", strings.Join(gossips, ",")}, flags...)
 	}
 	return out
 }
 
-// seats returns three places, with a node on each.
-func seats(t *testing.T, rules string, flags ...string) []*seat {
+// seats returns three places, with a node on each, which have clusterRules.
+func seats(t *testing.T, flags ...string) []*seat {
 	t.Helper()
-	all := places(t, 3, rules, flags...)
+	all := places(t, 3, clusterRules, flags...)
 	for _, s := range all {
 		s.start(t)
 	}
@@ -133,7 +133,7 @@ func (s *seat) settled(t *testing.T, members int) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		status, body := get(t, http.DefaultClient, "http://"+s.http+"/metrics")
+		status, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics")
 		if status == http.StatusOK && strings.Contains(body, want[0]) && strings.Contains(body, want[1]) {
 			return
 		}
@@ -150,7 +150,7 @@ func (s *seat) settled(t *testing.T, members int) {
 func events(t *testing.T, all []*seat, names ...string) (n int) {
 	t.Helper()
 	for _, s := range all {
-		_, body := get(t, http.DefaultClient, "http://"+s.http+"/metrics")
+		_, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics")
 		for _, name := range names {
 			_, value, _ := strings.Cut(body, "weir_partition_events_total{event=\""+name+"\"} ")
 			value, _, _ = strings.Cut(value, "\n")

@@ -5,7 +5,6 @@ package main
 import (
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,7 +25,7 @@ func (s *seat) elsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.args = append(s.args, "--gossip-addr", "0.0.0.0:"+port, "--advertise", host)
+	s.args = append(s.args, "--gossip-addr", "0.0.0.0:"+port, "--advertise", host, "--insecure")
 	s.gossip = host + ":" + port
 }
 
@@ -48,20 +47,17 @@ func TestCutOff(t *testing.T) {
 	for i, s := range all {
 		s.says(t, `no connection to node \"node-`+string(rune('2'-i))+`\" at 127.0.0.2:`, "--peer-addr, --advertise")
 	}
-	_, body := get(t, http.DefaultClient, "http://"+first.http+"/metrics")
+	_, body := get(t, http.DefaultClient, "http://"+first.admin+"/metrics")
 	for _, line := range []string{`weir_members{state="joining"} 1`, "weir_members_unreachable 1", "weir_ring_share 1", "weir_partitions_unsettled 0"} {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("the metrics lack %q", line)
 		}
 	}
-	tool := filepath.Join(t.TempDir(), "weir")
-	if out, err := command(t, "../weir", nil, "go", "build", "-o", tool, "."); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if text, err := command(t, ".", nil, tool, "members", "--server", first.http); err != nil || !strings.Contains(text, "joining, unreachable") {
+	tool := tool(t)
+	if text, err := command(t, ".", nil, tool, "members", "--server", first.admin); err != nil || !strings.Contains(text, "joining, unreachable") {
 		t.Errorf("weir members: %v\n%s", err, text)
 	}
-	if text, err := command(t, ".", nil, tool, "members", "forget", "node-3", "--server", first.http); err == nil ||
+	if text, err := command(t, ".", nil, tool, "members", "forget", "node-3", "--server", first.admin); err == nil ||
 		strings.Count(text, "weir: ") != 1 || !strings.Contains(text, `no member "node-3" is dead`) {
 		t.Errorf("weir members forget: %v\n%s", err, text)
 	}

@@ -12,7 +12,7 @@ import (
 // demo starts the demo on free ports.
 func demo(t *testing.T) *process {
 	t.Helper()
-	p := launch(t, "demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0")
+	p := launch(t, "demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0")
 	p.until(p.out, "What is decided")
 	return p
 }
@@ -46,6 +46,10 @@ func TestDemoWithCurl(t *testing.T) {
 	}
 	if allowed == 0 || denied == 0 {
 		t.Errorf("%d allowed, %d denied", allowed, denied)
+	}
+	line = p.said("curl -s")
+	if out, err := command(t, "", nil, "sh", "-c", line); err != nil || strings.Count(out, `"state":"active"`) != 3 {
+		t.Errorf("%s: %v\n%s", line, err, out)
 	}
 	p.until(p.out, "   1s   ada ")
 	p.signal(os.Interrupt)

@@ -222,7 +222,7 @@ func (d *demand) answered(t *testing.T, members int) {
 
 // An owner that is killed under full demand costs at most D for each key.
 func TestKilledOwner(t *testing.T) {
-	all := seats(t, clusterRules)
+	all := seats(t)
 	d := demand{group: "dead", within: patience}
 	d.start(t, all, 2)
 	d.strike(t, func() { all[2].signal(syscall.SIGKILL) })
@@ -236,7 +236,7 @@ func TestKilledOwner(t *testing.T) {
 // An owner that stands still for 5 s under full demand, and goes on, costs no
 // more than one that dies.
 func TestPausedOwner(t *testing.T) {
-	all := seats(t, clusterRules)
+	all := seats(t)
 	d := demand{group: "slow", within: patience}
 	d.start(t, all, 2)
 	d.strike(t, func() { all[2].signal(syscall.SIGSTOP) })
@@ -252,7 +252,7 @@ func TestPausedOwner(t *testing.T) {
 // Where owner and heir stand still, policies answer, and each node admits its
 // share of a limit and no more.
 func TestPausedPair(t *testing.T) {
-	all := seats(t, clusterRules, "--deadline", "30ms") // policies answer soon
+	all := seats(t, "--deadline", "30ms") // policies answer soon
 	d := demand{group: "pair", within: soon}
 	d.start(t, all[:1], -1)
 	d.strike(t, func() {

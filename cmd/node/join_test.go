@@ -32,7 +32,7 @@ func joinKeys(t *testing.T) int {
 // logged.
 func TestFourthNodeJoins(t *testing.T) {
 	n := joinKeys(t)
-	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, limits: [{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n", 1000)
+	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path, user], limits: [{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n", 1000)
 	all := places(t, 4, rules)
 	for _, s := range all[:3] {
 		s.start(t)

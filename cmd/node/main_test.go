@@ -93,8 +93,14 @@ func (l *lines) String() string {
 // launch starts the program.
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
+	return launchBy(t, exec.CommandContext(t.Context(), program, args...))
+}
+
+// launchBy starts the program by a command.
+func launchBy(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{
-		t: t, cmd: exec.CommandContext(t.Context(), program, args...), done: make(chan struct{}),
+		t: t, cmd: cmd, done: make(chan struct{}),
 		out: &lines{more: make(chan struct{})}, log: &lines{more: make(chan struct{})},
 	}
 	out, err := p.cmd.StdoutPipe()
@@ -105,6 +111,8 @@ func launch(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Where a test does not say otherwise, what is served apart takes free ports.
+	p.cmd.Env = append(os.Environ(), "WEIR_ADMIN_ADDR=127.0.0.1:0", "WEIR_HEALTH_ADDR=127.0.0.1:0")
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +189,21 @@ func serve(t *testing.T, args ...string) (p *process, overHTTP, overGRPC string)
 	return p, ready.HTTP, ready.GRPC
 }
 
+// at returns where the node is asked, as "admin" or "health", by what it logged when it
+// was ready.
+func (p *process) at(what string) string {
+	p.t.Helper()
+	var ready map[string]any
+	if err := json.Unmarshal([]byte(p.until(p.log, "the node is ready")), &ready); err != nil {
+		p.t.Fatal(err)
+	}
+	addr, ok := ready[what].(string)
+	if !ok {
+		p.t.Fatalf("the node does not say where %q is: %v", what, ready)
+	}
+	return addr
+}
+
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rules.yaml")
@@ -221,7 +244,7 @@ func get(t *testing.T, c *http.Client, url string) (status int, body string) {
 
 const townRules = `version: 1
 rules:
-  - {name: towns, match: {path: "^/towns"}, limits: [{limit: 2, window: 1d, algorithm: fixed_window, align: first_hit}]}
+  - {name: towns, match: {path: "^/towns"}, key: [path, user], limits: [{limit: 2, window: 1d, algorithm: fixed_window, align: first_hit}]}
 `
 
 // A node starts, is ready, decides, takes new rules by itself and by SIGHUP, and

@@ -133,7 +133,7 @@ func TestThousandReloads(t *testing.T) {
 	l := startLoad(t, overHTTP, overGRPC)
 	c := &http.Client{}
 	state := func() (hash string, failures int) {
-		_, text := get(t, c, "http://"+overHTTP+"/metrics")
+		_, text := get(t, c, "http://"+p.at("admin")+"/metrics")
 		failures, err := strconv.Atoi(find(t, text, failureLine))
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestThousandReloads(t *testing.T) {
 	if l.failed.Load() > 0 || l.allowed.Load() < reloads {
 		t.Errorf("%d requests failed, %d were allowed", l.failed.Load(), l.allowed.Load())
 	}
-	_, text := get(t, c, "http://"+overHTTP+"/metrics")
+	_, text := get(t, c, "http://"+p.at("admin")+"/metrics")
 	if got, err := strconv.ParseFloat(find(t, text, countedLine), 64); err != nil || int64(got) != l.allowed.Load() {
 		t.Errorf("%v checks were counted by the metrics, %d were answered: %v", got, l.allowed.Load(), err)
 	}

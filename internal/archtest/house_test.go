@@ -43,6 +43,8 @@ func house() []row {
 			no(imports, "the wire outlives any one version of the code, so it follows none of its types", "ours"),
 		)},
 
+		{path: "internal/guard", floor: 0, knows: "panics that were recovered from: counted, logged once a minute"},
+		{path: "internal/smallfile", floor: 0, knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
 		{path: "limiter/table", floor: 1, knows: "many keys: partition locks, slots, memory bound; now is passed in", never: join(
 			clocks("now is passed in, read once by the outermost line"),
@@ -130,8 +132,8 @@ func libraries() []library {
 		{"github.com/hashicorp/memberlist", []string{"cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
-		{"google.golang.org/grpc", []string{"proto", "transport", "client", "middleware/grpclimit", "cmd/weir"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "client", "middleware/grpclimit"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
 		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit"}, "a denial in gRPC has details that any client can read"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},

@@ -125,6 +125,7 @@ func TestSuiteFindsPlantedFaults(t *testing.T) {
 		{"ChangedLimitsBounds", "some denials pass"},
 		{"UnchangedRules", "new rules begin afresh"},
 		{"Peeks", "peeks are charged"},
+		{"CostZeroOnlyPeeks", "peeks are charged"},
 		{"Resets", "resets do nothing"},
 		{"KeysApart", "users are folded"},
 		{"InvalidRequests", "costs are clamped"},

@@ -15,8 +15,8 @@ type Subject interface {
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 	// Reset forgets the counters of a request, and their blocks.
 	Reset(ctx context.Context, r *limiter.Request) error
-	// SetTime moves the clock. The suite never moves it back, and moves it to
-	// [Start] or later before it asks anything.
+	// SetTime moves the clock, mostly on, and in one part of the suite back. The suite
+	// moves it to [Start] or later before it asks anything.
 	SetTime(t limiter.Tick)
 	// SetRules replaces the rules in force, or returns an error and leaves them.
 	SetRules(yaml string) error

@@ -37,9 +37,11 @@ func Run(t *testing.T, f Factory) {
 		{"ChangedLimitsBounds", changedLimitsBounds},
 		{"UnchangedRules", unchangedRules},
 		{"Peeks", peeks},
+		{"CostZeroOnlyPeeks", costZeroOnlyPeeks},
 		{"Resets", resets},
 		{"KeysApart", keysApart},
 		{"InvalidRequests", invalidRequests},
+		{"ClockGoesBack", clockGoesBack},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, f) })
 	}
@@ -258,6 +260,33 @@ func peeks(t *testing.T, f Factory) {
 			}
 		}
 	}
+}
+
+// costZeroOnlyPeeks: however often a cost of 0 is asked for, with room, without, and
+// where denials count and begin blocks, nothing is charged and nothing begins.
+func costZeroOnlyPeeks(t *testing.T, f Factory) {
+	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
+		file := new(rulesFile)
+		file.add("r", limiter.Spec{Algorithm: a, Limit: 3, Window: time.Hour, CountRejected: limiter.CountAll, Block: time.Hour})
+		ask := newAsker(t, f, file.String())
+		for used := range uint32(4) {
+			for range 50 {
+				d := ask.check("r", "peeks", 0)
+				if l := d.Limit(0); d.Allowed != (used < 3) || l.Remaining != 3-used || l.Blocked {
+					t.Fatalf("after %d of 3 units a cost of 0 is told: %v", used, describe(d))
+				}
+			}
+			if used < 3 && !ask.check("r", "peeks", 1).Allowed {
+				t.Fatalf("unit %d of 3 is denied after peeks", used+1)
+			}
+		}
+		if d := ask.check("r", "peeks", 1); d.Allowed {
+			t.Fatalf("the fourth unit of 3 is allowed: %v", describe(d))
+		}
+		if d := ask.check("r", "peeks", 0); !d.Limit(0).Blocked { // by that denial, and no peek
+			t.Fatalf("a denial began no block: %v", describe(d))
+		}
+	})
 }
 
 // resets: after a reset a key is as new, blocks included.

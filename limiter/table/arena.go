@@ -2,6 +2,7 @@ package table
 
 import (
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -29,6 +30,7 @@ type arena struct {
 	mu     sync.Mutex
 	live   int // blocks in use, those of ordinary memory included
 	chunks []*chunk
+	held   atomic.Int64 // bytes of chunks and of ordinary memory, also of blocks that are no whole ones
 }
 
 // chunk is memory for blocks, which begins with a large page.
@@ -49,6 +51,7 @@ func (a *arena) block() []slot {
 	a.live++
 	if a.live <= arenaFrom {
 		a.mu.Unlock()
+		a.ordinary(blockSlots)
 		return make([]slot, blockSlots)
 	}
 	c := a.room()
@@ -74,6 +77,7 @@ func (a *arena) room() *chunk {
 		}
 	}
 	c := newChunk()
+	a.held.Add(chunkBytes)
 	a.chunks = append(a.chunks, c)
 	return c
 }
@@ -87,15 +91,34 @@ func (a *arena) release(blocks [][]slot) {
 	defer a.mu.Unlock()
 	for _, b := range blocks {
 		a.live--
-		for i, c := range a.chunks {
-			if n, ours := c.index(b); ours {
-				c.free = append(c.free, n)
-				if c.used() == 0 {
-					a.drop(i)
-				}
-				break
-			}
+		at, n := a.find(b)
+		if at < 0 {
+			a.ordinary(-len(b))
+			continue
 		}
+		c := a.chunks[at]
+		c.free = append(c.free, n)
+		if c.used() == 0 {
+			a.drop(at)
+		}
+	}
+}
+
+// find returns which chunk a block is of, and its number there; -1 for one of ordinary
+// memory.
+func (a *arena) find(b []slot) (at, n int) {
+	for i, c := range a.chunks {
+		if n, ours := c.index(b); ours {
+			return i, n
+		}
+	}
+	return -1, 0
+}
+
+// ordinary counts so many slots more of ordinary memory.
+func (a *arena) ordinary(slots int) {
+	if a != nil {
+		a.held.Add(int64(slots) * slotBytes)
 	}
 }
 
@@ -104,6 +127,7 @@ func (a *arena) drop(i int) {
 	for j, c := range a.chunks {
 		if j != i && c.used() == 0 {
 			a.chunks = append(a.chunks[:i], a.chunks[i+1:]...)
+			a.held.Add(-chunkBytes)
 			return
 		}
 	}

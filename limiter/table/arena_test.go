@@ -24,7 +24,7 @@ func TestArena(t *testing.T) {
 			if b[i] != (slot{}) {
 				t.Fatalf("slot %d of a block is taken", i)
 			}
-			b[i].hi, b[i].limit = rng.Uint64(), 1
+			b[i].place, b[i].limit = rng.Uint64(), 1
 		}
 		used[&b[0]] = true
 		blocks = append(blocks, b)

@@ -128,7 +128,7 @@ func TestFreedNumbers(t *testing.T) {
 	for i, want := range map[uint64]*limiter.Rule{2: other, 3: old} {
 		k := limiter.Key{Hash: hash(i), Rule: want}
 		p := &table.parts[PartitionOf(&k)]
-		at, found := p.slots.find(k.Hash.Hi, identity(&k, want.Limits[0]))
+		at, found := p.slots.find(table.order.of(k.Hash.Hi), identity(&k, want.Limits[0]))
 		if !found || !table.registry.limit(p.slots.at(at).limit).Equal(want.Limits[0]) {
 			t.Errorf("key %d is kept under another limit than its own", i)
 		}
@@ -159,7 +159,7 @@ func TestWordsAreTakenLate(t *testing.T) {
 			t.Errorf("%v: %d remain", c.limit, got)
 		}
 		p := &table.parts[PartitionOf(&k)]
-		i, _ := p.slots.findKey(k.Hash.Hi)
+		i, _ := p.slots.findKey(table.order.of(k.Hash.Hi))
 		if n := len(table.words(p.slots.at(i))); int64(n) != c.words {
 			t.Errorf("%v: %d words, want %d", c.limit, n, c.words)
 		}
@@ -169,27 +169,15 @@ func TestWordsAreTakenLate(t *testing.T) {
 	}
 }
 
-// The halves of lines that large blocks leave are used by small ones.
-func TestHalvesOfLinesAreUsed(t *testing.T) {
-	var s slab
-	for range chunkUnits / 4 {
-		s.get(4) // half a line
-		s.get(8) // a line, after the half that is left
-		s.get(4) // which this takes
-	}
-	if got := s.bytes(); got != chunkWords*8 {
-		t.Errorf("%d bytes, want %d", got, chunkWords*8)
-	}
-}
-
-// Blocks of a line and more begin with one, whatever was cut before.
+// Blocks of a line and more begin with one, whatever was cut before, none overlaps
+// another, and each is empty.
 func TestBlocksBeginWithLines(t *testing.T) {
 	var s slab
 	seen := map[uint32]bool{}
 	for i := range 20_000 {
 		words := []int{3, 4, 5, 3, 9, 4, 40}[i%7]
-		ref, class := s.get(words)
-		if n := classWords(class); n < words || n > 4 && ref%lineUnits != 0 {
+		ref, class, ok := s.get(words, 1<<40)
+		if n := classWords(class); !ok || n < words || n > 4 && ref%2 != 0 {
 			t.Fatalf("%d words at unit %d for %d", n, ref, words)
 		}
 		for u := range uint32(classWords(class) / unitWords) {

@@ -14,6 +14,9 @@ type counter struct {
 	words []uint64
 	fresh slot
 	added bool // fresh was charged, and is to be inserted
+	crowd bool // its key has maxPerKey counters
+	full  bool // it is to overflow by itself: its key has too many, or its rule its share
+	own   bool // it did
 
 	used    uint64 // before the decision charges
 	charged uint32
@@ -35,6 +38,7 @@ const (
 	decided outcome = iota
 	noRoom          // new keys, and the table is full
 	noLimit         // the registry is full
+	crowded         // a key of an import has more counters than a table takes
 )
 
 // Decide decides a check and overwrites d. All limits of all keys admit it, and
@@ -65,13 +69,12 @@ func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 		switch {
 		case result == noRoom:
 			// What recovers from here on came too late for this check.
-			t.reclaim(now)
+			t.reclaimFor(now, c)
 			final = true
-		case collected:
+		case collected || !t.collectLimits(now):
 			d.Clear()
 			return ErrTooManyLimits
 		default:
-			t.collectLimits(now)
 			collected = true
 		}
 		result = t.attempt(now, c, d, final)
@@ -96,31 +99,34 @@ func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.
 	return nil
 }
 
-// attempt decides a check under the locks of its partitions. final tells that
-// new keys overflow if there is no room for them.
+// attempt decides a check under the locks of its partitions, of which a panic leaves none
+// locked. final tells that new keys overflow if there is no room for them.
 func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
 	if c.Len() == 1 {
 		p := &t.parts[PartitionOf(c.Key(0))]
 		p.mu.Lock()
-		result := t.decide(p.advance(now), c, d, final)
-		p.mu.Unlock()
-		return result
+		defer p.mu.Unlock()
+		p.advance(now)
+		return t.decide(now, c, d, final)
 	}
+	return t.attemptSeveral(now, c, d, final)
+}
+
+// attemptSeveral is attempt for a check of several keys.
+func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
 	var locked [limiter.MaxKeys]int
 	parts := partitions(c, locked[:0])
 	for _, i := range parts {
 		p := &t.parts[i]
 		p.mu.Lock()
-		now = p.advance(now)
+		p.advance(now)
 	}
-	for _, i := range parts {
-		t.parts[i].clock = now
-	}
-	result := t.decide(now, c, d, final)
-	for _, i := range parts {
-		t.parts[i].mu.Unlock()
-	}
-	return result
+	defer func() {
+		for _, i := range parts {
+			t.parts[i].mu.Unlock()
+		}
+	}()
+	return t.decide(now, c, d, final)
 }
 
 // partitions returns the partitions of a charge in the order in which they are
@@ -155,14 +161,24 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		return noLimit
 	}
 	d.Settle(c.Peek)
-	switch result := t.reserveKeys(d, counters, c.Peek); {
-	case result == decided:
-	case result == noLimit || !final:
-		return result
-	default:
-		t.overflowed.Add(1)
-		t.overflowFresh(d, counters)
+	overflowed := false
+	for !t.reserveWords(now, c.Peek, d, counters) {
+		if !final {
+			return noRoom
+		}
+		overflowed = true
 		d.Settle(c.Peek)
+	}
+	for result := t.reserveKeys(d, counters, c.Peek); result != decided; result = t.reserveKeys(d, counters, c.Peek) {
+		if result == noLimit || !final {
+			return result
+		}
+		overflowed = true
+		t.overflowFresh(now, d, counters)
+		d.Settle(c.Peek)
+	}
+	if overflowed {
+		t.overflowed.Add(1)
 	}
 	t.charge(now, d, counters)
 	for i := range counters {
@@ -187,7 +203,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	p := &t.parts[PartitionOf(key)]
 	var found [inlineCounters]*slot
-	if !p.slots.locate(key, limits, &found) {
+	if !p.slots.locate(t.order.of(key.Hash.Hi), key, limits, &found) {
 		return false
 	}
 	for i, l := range limits {
@@ -197,16 +213,22 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	d.Grow(len(limits))
 	var used [inlineCounters]uint64
+	grows := false
 	for i, l := range limits {
 		out := d.Limit(i)
 		begin(out, key, 0, l)
-		var words []uint64
-		if l.KeepsWords() {
-			words = t.words(found[i])
+		if !l.KeepsWords() {
+			used[i] = l.Probe(&found[i].state, nil, now, out)
+			continue
 		}
+		words := t.words(found[i])
 		used[i] = l.Probe(&found[i].state, words, now, out)
+		grows = grows || l.Words(&found[i].state, now, max(out.Cost, 1)) > len(words)
 	}
 	d.Settle(c.Peek)
+	if grows && !t.reserveFound(p, now, c, d, &found) {
+		return false
+	}
 	if d.Allowed && !d.ShadowDenied {
 		t.admit(now, c, d, &found, &used)
 		d.Conclude()
@@ -218,7 +240,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 		words, charged := t.words(s), uint32(0)
 		charge, block := d.Charges(i)
 		if charge {
-			words, charged = t.reserve(l, s, words, now, out.Cost), out.Cost
+			charged = out.Cost
 			l.Charge(&s.state, words, now, charged)
 			d.Charged(i, now)
 		}
@@ -233,18 +255,18 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 }
 
 // locate finds the counters of a key, and reports false where one has no entry.
-func (t *slots) locate(key *limiter.Key, limits []*limiter.Limit, found *[inlineCounters]*slot) bool {
+func (t *slots) locate(place uint64, key *limiter.Key, limits []*limiter.Limit, found *[inlineCounters]*slot) bool {
 	if len(limits) == 1 {
-		if found[0] = t.findNear(key.Hash.Hi, identity(key, limits[0])); found[0] != nil {
+		if found[0] = t.findNear(place, identity(key, limits[0])); found[0] != nil {
 			return true
 		}
 	}
-	at, ok := t.findKey(key.Hash.Hi)
+	at, ok := t.findKey(place)
 	if !ok {
 		return false
 	}
 	for i, l := range limits {
-		if found[i&(inlineCounters-1)] = t.inRun(at, i, key.Hash.Hi, identity(key, l)); found[i&(inlineCounters-1)] == nil {
+		if found[i&(inlineCounters-1)] = t.inRun(at, i, place, identity(key, l)); found[i&(inlineCounters-1)] == nil {
 			return false
 		}
 	}
@@ -263,9 +285,6 @@ func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 		var words []uint64
 		if l.KeepsWords() {
 			words = t.words(s)
-			if cost > 0 {
-				words = t.reserve(l, s, words, now, cost)
-			}
 		}
 		if cost > 0 {
 			l.Charge(&s.state, words, now, cost)
@@ -288,74 +307,27 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 	n := 0
 	for i := range c.Len() {
 		key := c.Key(i)
-		p := &t.parts[PartitionOf(key)]
+		p, place := &t.parts[PartitionOf(key)], t.order.of(key.Hash.Hi)
 		for _, l := range key.Rule.Limits {
 			k, out := &counters[n], d.Limit(n)
 			n++
 			begin(out, key, i, l)
 			k.part = p
 			lo := identity(key, l)
-			if at, found := p.slots.find(key.Hash.Hi, lo); found {
+			if at, found := p.slots.find(place, lo); found {
 				k.found = p.slots.at(at)
-				if t.registry.limit(k.found.limit) != l && !t.adopt(p, k.found, l, now) {
+				if t.registry.limit(k.found.limit) != l && !t.adopt(p, k.found, l, key.Rule, now) {
 					return false
 				}
 				k.words = t.words(k.found)
 			} else {
-				k.fresh.hi, k.fresh.lo = key.Hash.Hi, lo
+				k.fresh.place, k.fresh.lo = place, lo
+				k.crowd = p.slots.crowded(at, maxPerKey, place)
 			}
 			k.used = l.Probe(&k.slot().state, k.words, now, out)
 		}
 	}
 	return true
-}
-
-// reserveKeys numbers the limits of the keys that the decision will add and
-// counts them; it counts nothing if they do not fit. Keys that are only asked
-// about are not counted, but must fit as well.
-func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) outcome {
-	n, asked := int64(0), int64(0)
-	for i := range counters {
-		k := &counters[i]
-		if k.found != nil {
-			continue
-		}
-		if charge, block := d.Charges(i); !charge && !block {
-			if d.Allowed && (peek || d.Limit(i).Cost == 0) {
-				asked++
-			}
-			continue
-		}
-		if k.fresh.limit = t.registry.id(d.Limit(i).Limit); k.fresh.limit == 0 {
-			return noLimit
-		}
-		n++
-	}
-	switch {
-	case n+asked == 0:
-		return decided
-	case t.keys.Add(n)+asked-t.copied.Load() <= t.maxKeys:
-		return decided
-	}
-	t.keys.Add(-n)
-	return noRoom
-}
-
-// overflowFresh decides the counters that there is no room for. How soon there
-// may be room is known from below only.
-func (t *Table) overflowFresh(d *limiter.Decision, counters []counter) {
-	wait := limiter.Tick(t.expiry.Load()) - counters[0].part.clock
-	wait = min(max(wait, 1), limiter.Tick(limiter.MaxWindow/limiter.TickDuration))
-	for i := range counters {
-		if counters[i].found != nil {
-			continue
-		}
-		out := d.Limit(i)
-		out.Overflow = true
-		if t.overflow == OverflowDeny && !out.Never {
-			out.Allowed, out.RetryAfter = false, wait
-		}
-	}
 }
 
 // charge makes the charges and blocks that the decision calls for. The keys
@@ -370,7 +342,6 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		s, l := k.slot(), out.Limit
 		k.added = k.found == nil
 		if charge {
-			k.words = t.reserve(l, s, k.words, now, out.Cost)
 			l.Charge(&s.state, k.words, now, out.Cost)
 			k.charged = out.Cost
 			d.Charged(i, now)

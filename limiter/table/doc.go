@@ -8,7 +8,8 @@
 // in order.
 //
 // The counters lie in pointer-free slots of 48 bytes, which the garbage
-// collector never scans, ordered by the hash of their key. A slot whose counter
+// collector never scans, in an order of their keys' hashes that is private to the
+// process: whoever can choose hashes cannot choose where they lie. A slot whose counter
 // has fully recovered equals no slot: it is reused where it lies, or swept when
 // its partition runs full, so there is no expiry queue and nothing runs in the
 // background. Growing adds a block of slots and spreads the others in place, so
@@ -18,6 +19,7 @@
 // [Table.Import] takes them in under another clock, in place of what is there or
 // merged with it.
 //
-// Time is passed in. Within a partition it never goes back: an instant before
-// the latest one seen there is taken as that one.
+// Time is passed in, and may go back, for a counter as [limiter.State] says; other
+// counters notice nothing. But what had recovered by the latest instant may have been
+// forgotten. What a partition is as a whole, for other nodes, is of its latest instant.
 package table

@@ -18,7 +18,7 @@ import (
 func (t *Table) Explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) []limiter.LimitExplanation {
 	out, full := t.explain(now, c, d, false)
 	if full {
-		t.reclaim(now)
+		t.reclaimFor(now, c)
 		out, _ = t.explain(now, c, d, true)
 	}
 	return out
@@ -37,10 +37,7 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 	for _, i := range parts {
 		p := &t.parts[i]
 		p.mu.Lock()
-		now = p.advance(now)
-	}
-	for _, i := range parts {
-		t.parts[i].clock = now
+		p.advance(now)
 	}
 	defer func() {
 		for _, i := range parts {
@@ -49,24 +46,27 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 	}()
 	counters := t.looked(now, c)
 	d.Grow(len(counters))
-	fresh, n := int64(0), 0
+	n := 0
 	for i := range c.Len() {
 		for _, l := range c.Key(i).Rule.Limits {
 			k, at := &counters[n], d.Limit(n)
 			begin(at, c.Key(i), i, l)
 			k.used = l.Probe(&k.slot().state, k.words, now, at)
-			if k.found == nil {
-				fresh++
-			}
 			n++
 		}
 	}
 	d.Settle(true)
-	if d.Allowed && fresh > 0 && t.keys.Load()+fresh-t.copied.Load() > t.maxKeys {
+	for !t.reserveWords(now, true, d, counters) {
 		if !final {
 			return nil, true
 		}
-		t.overflowFresh(d, counters)
+		d.Settle(true)
+	}
+	for t.reserveKeys(d, counters, true) != decided {
+		if !final {
+			return nil, true
+		}
+		t.overflowFresh(now, d, counters)
 		d.Settle(true)
 	}
 	for i := range counters {
@@ -74,7 +74,12 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		at.Limit.Report(&k.slot().state, k.words, now, k.used, 0, !d.Allowed, at)
 		x := at.Limit.Explain(&k.slot().state, k.words, now, at)
 		x.Now = now
-		if at.Overflow {
+		switch {
+		case at.Overflow && k.found != nil:
+			x.Arithmetic += "; but there is no memory for more of it"
+		case at.Overflow && k.own:
+			x.Arithmetic += "; but the key is new, and the rule has its share of the table, or the key too many limits"
+		case at.Overflow:
 			x.Arithmetic += "; but the key is new, and the table is full"
 		}
 		out = append(out, x)
@@ -92,13 +97,15 @@ func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
 		p := &t.parts[PartitionOf(key)]
 		for _, l := range key.Rule.Limits {
 			k := counter{part: p}
-			if at, found := p.slots.find(key.Hash.Hi, identity(key, l)); found {
+			if at, found := p.slots.find(t.order.of(key.Hash.Hi), identity(key, l)); found {
 				k.found = p.slots.at(at)
 				k.words = t.words(k.found)
 				if old := t.registry.limit(k.found.limit); !old.Equal(l) {
 					adopted := *k.found
 					k.found, k.words = &adopted, adoptedWords(l, old, &adopted.state, slices.Clone(k.words), now)
 				}
+			} else {
+				k.crowd = p.slots.crowded(at, maxPerKey, t.order.of(key.Hash.Hi))
 			}
 			out = append(out, k)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -250,13 +251,15 @@ func TestImportOfManyLimits(t *testing.T) {
 		k := limiter.Key{Hash: h, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}}}
 		return PartitionOf(&k), []Entry{{Hi: h.Hi, Lo: identity(&k, l), Limit: l, State: limiter.State{A: 1}}}
 	}
-	for i := range maxLimits {
+	for i := range maxForeignLimits {
 		part, e := one(i)
 		if err := table.Import(part, hourStart, e, Replace); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	part, e := one(maxLimits)
+	// A rule's own has room.
+	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1 << 40), Rule: window(t, 5, time.Hour)}))
+	part, e := one(maxForeignLimits)
 	if err := table.Import(part, hourStart, e, Replace); !errors.Is(err, ErrTooManyLimits) {
 		t.Errorf("a limit too many: %v", err)
 	}
@@ -289,17 +292,20 @@ func FuzzImport(f *testing.F) {
 			for _, w := range e.Words {
 				data = binary.LittleEndian.AppendUint64(data, w)
 			}
-			f.Add(uint8(i), uint8(i+1), int64(e.State.Time), int64(e.State.Until), e.State.A, e.State.B, int64(7_000), data, uint16(63))
+			f.Add(uint8(i), uint8(i+1), int64(e.State.Time), int64(e.State.Until), e.State.A, e.State.B, int64(7_000), data, uint16(63), uint64(1), uint16(1))
 		})
-		f.Add(uint8(i), uint8(i), int64(-5), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(20))
-		f.Add(uint8(i), uint8(i+3), int64(400_000), int64(5), uint32(3), uint32(2), int64(-300_000), make([]byte, 24), uint16(20))
+		f.Add(uint8(i), uint8(i), int64(-5), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(20), uint64(math.MaxUint64), uint16(300))
+		f.Add(uint8(i), uint8(i+3), int64(400_000), int64(5), uint32(3), uint32(2), int64(-300_000), make([]byte, 24), uint16(20), uint64(1)<<63, uint16(2000))
 	}
-	f.Fuzz(func(t *testing.T, which, then uint8, at, until int64, a, b uint32, skew int64, data []byte, steps uint16) {
+	// One key, or keys beside each other, with many counters of a hash that is extreme.
+	f.Add(uint8(0), uint8(1), int64(0), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(1|8), uint64(math.MaxUint64), uint16(1500))
+	f.Add(uint8(0), uint8(1), int64(0), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(2|16), uint64(math.MaxUint64), uint16(900))
+	f.Fuzz(func(t *testing.T, which, then uint8, at, until int64, a, b uint32, skew int64, data []byte, steps uint16, hi uint64, many uint16) {
 		words := make([]uint64, len(data)/8)
 		for i := range words {
 			words[i] = binary.LittleEndian.Uint64(data[8*i:])
 		}
-		k := limiter.Key{Hash: hash(1)}
+		k := limiter.Key{Hash: limiter.Hash{Hi: hi, Lo: hash(1).Lo}}
 		l := all[int(which)%len(all)]
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
 		k.Rule = rule
@@ -307,12 +313,31 @@ func FuzzImport(f *testing.F) {
 		e := Entry{Hi: k.Hash.Hi, Lo: identity(&k, l), Limit: l, Words: words,
 			State: limiter.State{Time: limiter.Tick(at), Until: limiter.Tick(until), A: a, B: b}}
 		now := limiter.Tick(1767614400e6)
-		table := New(Config{})
+		table := New(Config{MaxBytes: []int64{0, 4 << 20}[steps>>2&1]})
 		if steps&1 == 0 {
-			decide(t, table, now, charge(1, limiter.Key{Hash: k.Hash, Rule: &limiter.Rule{Limits: []*limiter.Limit{all[int(then)%len(all)]}}}))
+			before := &limiter.Rule{Limits: []*limiter.Limit{all[int(then)%len(all)]}, MaxShare: steps >> 6 % (limiter.WholeShare + 1)}
+			if steps>>5&1 == 0 {
+				before.Name = limiter.RequestRule
+			}
+			decide(t, table, now, charge(1, limiter.Key{Hash: k.Hash, Rule: before}))
 		}
-		if err := table.Import(part, now+limiter.Tick(skew%1e15), []Entry{e, e}, ImportMode(steps>>1&1)); err != nil {
-			if !errors.Is(err, limiter.ErrInvalid) {
+		entries := []Entry{e, e}
+		for i := range uint64(many % 2048) {
+			next := e
+			if steps>>3&1 == 1 {
+				next.Lo ^= i + 1 // another limit's
+			} else {
+				next.Hi -= i + 1
+			}
+			entries = append(entries, next)
+		}
+		err := table.Import(part, now+limiter.Tick(skew%1e15), entries, ImportMode(steps>>1&1))
+		if steps>>4&1 == 1 && err == nil {
+			err = table.ReplaceKey(part, hi, now, entries[:1])
+		}
+		table.checkAll(t)
+		if err != nil {
+			if !errors.Is(err, limiter.ErrInvalid) && !errors.Is(err, ErrFull) {
 				t.Fatal(err)
 			}
 			return

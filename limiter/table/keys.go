@@ -4,23 +4,24 @@ import "github.com/weirlimit/weir/limiter"
 
 // each calls f for every counter of a charge that has an entry, the n-th of the
 // charge's limits, under the lock of its partition. f returns false to have the entry removed.
-func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool) (seen int) {
+func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool) (seen int) {
 	n := -1
 	for i := range c.Len() {
 		k := c.Key(i)
 		p := &t.parts[PartitionOf(k)]
 		p.mu.Lock()
-		at := p.advance(now)
+		p.advance(now)
+		place := t.order.of(k.Hash.Hi)
 		for _, l := range k.Rule.Limits {
 			n++
-			j, found := p.slots.find(k.Hash.Hi, identity(k, l))
+			j, found := p.slots.find(place, identity(k, l))
 			if !found {
 				continue
 			}
 			seen++
 			s := p.slots.at(j)
-			if !f(p, n, k, l, s, at) {
-				t.free(s)
+			if !f(p, n, k, l, s) {
+				t.discard(p, s)
 				p.slots.remove(j)
 				t.keys.Add(-1)
 			}
@@ -33,8 +34,8 @@ func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, n
 // Reset forgets the counters of a charge, and blocks with them. It returns how
 // many there were. Cost and Peek are ignored.
 func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
-	return t.each(now, c, func(p *partition, _ int, _ *limiter.Key, _ *limiter.Limit, _ *slot, now limiter.Tick) bool {
-		p.reset = now + 1
+	return t.each(now, c, func(p *partition, _ int, _ *limiter.Key, _ *limiter.Limit, _ *slot) bool {
+		p.reset = p.clock + 1
 		return false
 	})
 }
@@ -47,8 +48,8 @@ func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
 	if !c.Fits(r) {
 		return
 	}
-	t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot, now limiter.Tick) bool {
-		if k.Cost > 0 && r.Has(n) && r.Time >= p.reset && t.adopt(p, s, l, now) {
+	t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
+		if k.Cost > 0 && r.Has(n) && r.Time >= p.reset && t.adopt(p, s, l, k.Rule, now) {
 			l.Refund(&s.state, t.words(s), now, r.Time, k.Cost)
 			t.expiresAt(p, 0)
 		}

@@ -34,11 +34,32 @@ const (
 )
 
 // ErrFull is returned by Import and ReplaceKey when the table would hold more
-// than three times [Config.MaxKeys]. Nothing was imported.
-var ErrFull = errors.New("the table holds three times its max_keys counters, the bound for copies of other nodes' counters: raise max_keys, or add nodes")
+// than three times [Config.MaxKeys] or [Config.MaxBytes]. Nothing was imported.
+var ErrFull = errors.New("the table holds three times its max_keys counters or max_bytes, the bound for copies of other nodes' counters: raise them, or add nodes")
 
-// replicaFactor times MaxKeys bounds the counters that imports may bring to.
+// replicaFactor times MaxKeys and MaxBytes bounds the counters that imports may bring to.
 const replicaFactor = 3
+
+// maxImportedPerKey bounds the counters of one key that are there, or come with one
+// import. It is above what two owners can have under maxPerKey, with a check's last
+// ones, and their merger.
+const maxImportedPerKey = 4 * maxPerKey
+
+var errManyOfOneKey = fmt.Errorf("%w: a key has more than %d counters", limiter.ErrInvalid, maxImportedPerKey)
+
+// tooManyOfOneKey reports whether entries have more of one key than a table takes.
+func tooManyOfOneKey(entries []Entry) bool {
+	if len(entries) <= maxImportedPerKey {
+		return false
+	}
+	n := make(map[uint64]uint16, len(entries))
+	for i := range entries {
+		if n[entries[i].Hi]++; n[entries[i].Hi] > maxImportedPerKey {
+			return true
+		}
+	}
+	return false
+}
 
 // partition returns a partition by number, or an error that wraps
 // [limiter.ErrInvalid].
@@ -58,7 +79,7 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now = p.advance(now)
+	p.advance(now)
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
 			t.export(s, now, visit)
@@ -75,12 +96,13 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now = p.advance(now)
-	i, found := p.slots.findKey(hi)
+	p.advance(now)
+	place := t.order.of(hi)
+	i, found := p.slots.findKey(place)
 	if !found {
 		return
 	}
-	for s := p.slots.at(i); s.limit != 0 && s.hi == hi; s = p.slots.at(i) {
+	for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
 		t.export(s, now, visit)
 		i++
 	}
@@ -88,11 +110,12 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 
 func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
 	l, words := t.registry.limit(s.limit), t.words(s)
+	now = l.NotBefore(&s.state, now)
 	l.Roll(&s.state, words, now)
 	if l.EmptyAt(&s.state, words) <= now {
 		return
 	}
-	e := Entry{Hi: s.hi, Lo: s.lo, Limit: l, State: s.state}
+	e := Entry{Hi: t.order.hash(s.place), Lo: s.lo, Limit: l, State: s.state}
 	switch held := l.Held(&s.state); {
 	case held == 0:
 	case l.Algorithm() == limiter.SlidingLog:
@@ -112,8 +135,8 @@ func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
 // [limiter.ErrInvalid]. The words are copied.
 //
 // The limit of an entry becomes the counter's, as if a check had come with it.
-// Imported counters are not held to [Config.MaxKeys], but to three times as
-// many: beyond, the error is [ErrFull]. [ErrTooManyLimits] is returned as by
+// Imported counters are not held to [Config.MaxKeys] and [Config.MaxBytes], but to three
+// times as much: beyond, the error is [ErrFull]. They are in no rule's share. [ErrTooManyLimits] is returned as by
 // Decide. After an error nothing has changed.
 func (t *Table) Import(part int, now limiter.Tick, entries []Entry, mode ImportMode) error {
 	return t.replace(part, now, entries, func(p *partition) outcome {
@@ -146,25 +169,25 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 // overwrite replaces the one counter of a key by an entry for it, which is what most
 // updates are. It reports false, having changed nothing, in any other case.
 func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
-	i, found := p.slots.findKey(e.Hi)
+	place := t.order.of(e.Hi)
+	i, found := p.slots.findKey(place)
 	if !found || len(e.Words) > 0 {
 		return false
 	}
 	have, next := p.slots.at(i), p.slots.at(i+1)
-	if have.lo != e.Lo || next.limit != 0 && next.hi == e.Hi {
+	if have.lo != e.Lo || next.limit != 0 && next.place == place {
 		return false
 	}
-	in := slot{hi: e.Hi, lo: e.Lo, state: e.State, limit: t.registry.id(e.Limit)}
-	if in.limit == 0 {
+	if !t.registry.limit(have.limit).Equal(e.Limit) {
 		return false
 	}
-	now = p.advance(now)
+	in := slot{place: place, lo: e.Lo, state: e.State, limit: have.limit}
 	e.Limit.Import(&in.state, nil, now)
 	at := e.Limit.EmptyAt(&in.state, nil)
 	if at <= now {
 		return false
 	}
-	t.free(have)
+	t.free(p, have)
 	*have = in
 	t.expiresAt(p, at)
 	return true
@@ -182,6 +205,9 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
 	}
+	if tooManyOfOneKey(entries) {
+		return errManyOfOneKey
+	}
 	reclaimed, collected := false, false
 	for {
 		p.mu.Lock()
@@ -192,15 +218,16 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 		switch {
 		case result == decided:
 			return nil
+		case result == crowded:
+			return errManyOfOneKey
 		case result == noRoom && reclaimed:
 			return ErrFull
 		case result == noRoom:
 			t.reclaim(now)
 			reclaimed = true
-		case collected:
+		case collected || !t.collectLimits(now):
 			return ErrTooManyLimits
 		default:
-			t.collectLimits(now)
 			collected = true
 		}
 	}
@@ -216,114 +243,6 @@ func checkEntry(part int, e *Entry) error {
 	return e.Limit.CheckExported(&e.State, e.Words)
 }
 
-// importAll imports entries into a partition that is locked, all or none. gone
-// is how many counters the caller will remove.
-func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter.Tick, mode ImportMode) outcome {
-	now = p.advance(now)
-	fresh := int64(0)
-	for i := range entries {
-		if t.registry.id(entries[i].Limit) == 0 {
-			return noLimit
-		}
-		if _, found := p.slots.find(entries[i].Hi, entries[i].Lo); !found {
-			fresh++
-		}
-	}
-	if t.keys.Add(fresh)-gone > replicaFactor*t.maxKeys {
-		t.keys.Add(-fresh)
-		return noRoom
-	}
-	for i := range entries {
-		if t.importOne(p, &entries[i], now, mode) {
-			fresh--
-		}
-	}
-	t.keys.Add(-fresh) // two entries were the same, or one counted nothing
-	return decided
-}
-
-// importOne imports one entry, and reports whether it added a slot.
-func (t *Table) importOne(p *partition, e *Entry, now limiter.Tick, mode ImportMode) bool {
-	l := e.Limit
-	in := slot{hi: e.Hi, lo: e.Lo, state: e.State, limit: t.registry.id(l)}
-	if len(e.Words) > 0 {
-		in.words, in.class = t.slab.get(len(e.Words))
-		copy(t.words(&in), e.Words)
-	}
-	l.Import(&in.state, t.words(&in), now)
-	at := l.EmptyAt(&in.state, t.words(&in))
-	i, found := p.slots.find(e.Hi, e.Lo)
-	switch {
-	case at <= now:
-		t.free(&in)
-		if found && mode == Replace {
-			t.remove(p, i)
-		}
-		return false
-	case !found:
-		t.insert(p, in, now)
-		return true
-	}
-	have := p.slots.at(i)
-	if mode == Merge {
-		t.merge(p, have, &in, l, now)
-		t.free(&in)
-		return false
-	}
-	t.free(have)
-	*have = in
-	t.expiresAt(p, at)
-	return false
-}
-
-// merge merges a slot that is not in the table into one that is. Both have the
-// same key; the limit is that of in.
-func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limiter.Tick) {
-	t.adopt(p, into, l, now) // which numbers no limit: in has a number
-	words := t.words(into)
-	l.Roll(&into.state, words, now)
-	words = t.room(l, into, words, l.MergeWords(&into.state, &in.state))
-	l.Merge(&into.state, words, &in.state, t.words(in), now) // which recovers no sooner
-}
-
-// keep counts the counters of a key that are not among entries, and removes
-// them if it is told to.
-func (t *Table) keep(p *partition, hi uint64, entries []Entry, remove bool) (others int64) {
-	i, found := p.slots.findKey(hi)
-	if !found {
-		return 0
-	}
-	for s := p.slots.at(i); s.limit != 0 && s.hi == hi; s = p.slots.at(i) {
-		switch {
-		case has(entries, s.lo):
-			i++
-		case remove:
-			t.remove(p, i)
-			others++
-		default:
-			i++
-			others++
-		}
-	}
-	return others
-}
-
-func has(entries []Entry, lo uint64) bool {
-	for i := range entries {
-		if entries[i].Lo == lo {
-			return true
-		}
-	}
-	return false
-}
-
-// remove forgets the counter in slot i.
-func (t *Table) remove(p *partition, i int) {
-	t.free(p.slots.at(i))
-	p.slots.remove(i)
-	t.keys.Add(-1)
-}
-
 // Drop forgets all counters of a partition, and what was checked most there.
 // Receipts that were issued there before are void.
 func (t *Table) Drop(part int) {
@@ -335,11 +254,12 @@ func (t *Table) Drop(part int) {
 	defer p.mu.Unlock()
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
-			t.free(s)
+			t.discard(p, s)
 		}
 	}
 	t.keys.Add(-int64(p.slots.used))
 	p.slots.drop(1)
+	t.arena.ordinary(-len(p.slots.first))
 	p.slots = slots{arena: p.slots.arena}
 	t.publish(p)
 	p.hot, p.denied = nil, nil
@@ -350,13 +270,15 @@ func (t *Table) Drop(part int) {
 
 // copied is a partition's part in the counters that are copies.
 type copied struct {
-	on bool
-	n  int
+	on    bool
+	n     int
+	bytes int64
+	words int64 // bytes of words that the partition has, copy or not
 }
 
 // SetCopy says whether a partition is a copy of another node's. Counters of
-// copies do not count against [Config.MaxKeys], which bounds new keys of checks,
-// but against three times as much, with all others.
+// copies do not count against [Config.MaxKeys] and [Config.MaxBytes], which bound new
+// keys of checks, but against three times as much, with all others.
 func (t *Table) SetCopy(part int, on bool) {
 	p, err := t.partition(part)
 	if err != nil {
@@ -372,13 +294,17 @@ func (t *Table) SetCopy(part int, on bool) {
 // which is locked.
 func (t *Table) tally(p *partition) {
 	c := &t.copies[p.number]
-	n := 0
+	n, bytes := 0, int64(0)
 	if c.on {
-		n = p.slots.used
+		n, bytes = p.slots.used, int64(p.slots.bytes())+c.words
 	}
 	if n != c.n {
 		t.copied.Add(int64(n - c.n))
 		c.n = n
+	}
+	if bytes != c.bytes {
+		t.lent.Add(bytes - c.bytes)
+		c.bytes = bytes
 	}
 }
 

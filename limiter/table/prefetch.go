@@ -36,7 +36,7 @@ func (t *Table) prefetch(partition int, hi uint64) {
 	if l == nil {
 		return
 	}
-	block, at := l.near(hi)
+	block, at := l.near(t.order.of(hi))
 	if block == nil {
 		return
 	}
@@ -68,8 +68,8 @@ func newLayout(s *slots) *layout {
 
 // near returns the block and the place in it where the search for a key begins, nil
 // if there is none.
-func (l *layout) near(hi uint64) (block []slot, at int) {
-	i := homeOf(hi, l.homes) + 1
+func (l *layout) near(place uint64) (block []slot, at int) {
+	i := homeOf(place, l.homes) + 1
 	n, at := i>>blockBits, i&(blockSlots-1)
 	switch {
 	case n < len(l.first) && l.first[n] != nil:

@@ -5,28 +5,42 @@ import (
 	"sync/atomic"
 )
 
-// slab keeps the words of logs and sub-windows in blocks of 4 to 2^20 words,
-// each a power of two. Blocks of 8 and more begin with a cache line. Small blocks are cut from chunks, a large one is a chunk
-// of its own. Taking and giving back blocks takes the slab's lock; reading one
-// takes none, but that of the partition whose slot refers to it.
+// slab keeps the words of logs and sub-windows in blocks of 4 to 2^20 words, each a
+// power of two. Small blocks are cut from chunks, all blocks of a chunk of one size; a
+// large one is a chunk of its own. A chunk of which no block is used is given to the
+// collector, but for one of each size. Blocks of 8 words and more begin with a cache
+// line.
+//
+// Taking and giving back blocks takes the slab's lock; reading one takes none, but that
+// of the partition whose slot refers to it.
 type slab struct {
 	mu     sync.Mutex
 	chunks atomic.Pointer[[][]uint64]
-	free   [slabClasses][]uint32 // references
-	spare  []uint32              // chunks given back
-	cut    uint32                // the next unit of the last chunk for small blocks
-	words  int                   // in all chunks
+	about  []chunkInfo           // of chunks
+	open   [slabClasses][]uint32 // chunks with a free block
+	spare  []uint32              // numbers of chunks that were given back
+	held   atomic.Int64          // bytes of all chunks
+}
+
+// chunkInfo is what a slab knows of a chunk of small blocks.
+type chunkInfo struct {
+	free   uint32 // 1 + the first of its free blocks, whose first words name the next; 0: none
+	cut    uint32 // blocks that were used at least once
+	used   uint32 // blocks
+	opened int    // where it is in the list of those with a free block, if it has one
 }
 
 // A reference is the number of a unit of 4 words, counted through all chunks
 // as if each were chunkUnits long; 0 is no block.
 const (
 	unitWords   = 4
-	lineUnits   = 2 // a cache line of 64 bytes
 	chunkBits   = 12
 	chunkUnits  = 1 << chunkBits
 	chunkWords  = chunkUnits * unitWords
 	slabClasses = 19
+	mostChunks  = 1 << (32 - chunkBits)
+
+	wordBytes = 8
 )
 
 func classWords(class uint8) int { return unitWords << class }
@@ -39,6 +53,9 @@ func classFor(words int) uint8 {
 	return class
 }
 
+// blockBytesFor returns how many bytes a block of at least so many words has.
+func blockBytesFor(words int) int64 { return int64(classWords(classFor(words))) * wordBytes }
+
 // block returns the words of a reference, nil for 0.
 func (s *slab) block(ref uint32, class uint8) []uint64 {
 	if ref == 0 {
@@ -48,36 +65,62 @@ func (s *slab) block(ref uint32, class uint8) []uint64 {
 	return (*s.chunks.Load())[ref>>chunkBits][from : from+n : from+n]
 }
 
-// get returns a block of at least so many words, all zero.
-func (s *slab) get(words int) (ref uint32, class uint8) {
+// numbers returns how many chunks there can be more, whatever their memory.
+func (s *slab) numbers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := 1 // chunk 0
+	if p := s.chunks.Load(); p != nil {
+		have = len(*p)
+	}
+	return mostChunks - have + len(s.spare)
+}
+
+// fits reports whether get would return a block.
+func (s *slab) fits(words int, left int64) bool {
+	class := classFor(words)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return classWords(class) <= chunkWords/2 && len(s.open[class]) > 0 ||
+		int64(max(chunkWords, classWords(class)))*wordBytes <= left
+}
+
+// get returns a block of at least so many words, all zero, and false if it would take
+// more than left bytes of new memory.
+func (s *slab) get(words int, left int64) (ref uint32, class uint8, ok bool) {
 	class = classFor(words)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.free[class]); n > 0 {
-		ref = s.free[class][n-1]
-		s.free[class] = s.free[class][:n-1]
-		clear(s.block(ref, class))
-		return ref, class
-	}
 	if classWords(class) > chunkWords/2 {
-		return s.newChunk(classWords(class)) << chunkBits, class
+		n, ok := s.newChunk(classWords(class), left)
+		return n << chunkBits, class, ok
 	}
-	units := uint32(1) << class
-	if units >= lineUnits && s.cut%lineUnits != 0 {
-		s.free[0] = append(s.free[0], s.cut) // the half of a line that is left
-		s.cut++
-		if s.cut&(chunkUnits-1) == 0 {
-			s.cut = 0
+	if len(s.open[class]) == 0 {
+		n, ok := s.newChunk(chunkWords, left)
+		if !ok {
+			return 0, 0, false
 		}
+		s.about[n] = chunkInfo{}
+		s.reopen(class, n)
 	}
-	if s.cut&(chunkUnits-1)+units > chunkUnits || s.cut == 0 {
-		s.cut = s.newChunk(chunkWords) << chunkBits
+	n := s.open[class][0]
+	c := &s.about[n]
+	at := c.cut // its number in the chunk
+	if c.free != 0 {
+		at = c.free - 1
+	} else {
+		c.cut++
 	}
-	ref = s.cut
-	if s.cut += units; s.cut&(chunkUnits-1) == 0 {
-		s.cut = 0 // the chunk is used up
+	ref = n<<chunkBits | at<<class
+	b := s.block(ref, class)
+	if c.free != 0 {
+		c.free = uint32(b[0])
+		clear(b)
 	}
-	return ref, class
+	if c.used++; c.used == chunkUnits>>class {
+		s.close(class, n)
+	}
+	return ref, class, true
 }
 
 // put gives a block back. A large one goes to the collector.
@@ -87,20 +130,44 @@ func (s *slab) put(ref uint32, class uint8) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if classWords(class) <= chunkWords/2 {
-		s.free[class] = append(s.free[class], ref)
+	n := ref >> chunkBits
+	if classWords(class) > chunkWords/2 {
+		s.drop(n)
 		return
 	}
-	chunks := *s.chunks.Load()
-	s.words -= len(chunks[ref>>chunkBits])
-	chunks[ref>>chunkBits] = nil
-	s.spare = append(s.spare, ref>>chunkBits)
+	c := &s.about[n]
+	if c.used == chunkUnits>>class {
+		s.reopen(class, n)
+	}
+	s.block(ref, class)[0] = uint64(c.free)
+	c.free = 1 + ref&(chunkUnits-1)>>class
+	if c.used--; c.used == 0 && len(s.open[class]) > 1 {
+		s.close(class, n)
+		s.drop(n)
+	}
+}
+
+// reopen lists a chunk among those with a free block.
+func (s *slab) reopen(class uint8, n uint32) {
+	s.about[n].opened = len(s.open[class])
+	s.open[class] = append(s.open[class], n)
+}
+
+// close takes a chunk from that list.
+func (s *slab) close(class uint8, n uint32) {
+	list, at := s.open[class], s.about[n].opened
+	last := list[len(list)-1]
+	list[at], s.about[last].opened = last, at
+	s.open[class] = list[:len(list)-1]
 }
 
 // newChunk returns the number of a new chunk. Chunk 0 is never used, so that no
 // reference is 0.
-func (s *slab) newChunk(words int) uint32 {
-	s.words += words
+func (s *slab) newChunk(words int, left int64) (uint32, bool) {
+	bytes := int64(words) * wordBytes
+	if bytes > left {
+		return 0, false
+	}
 	var have [][]uint64
 	if p := s.chunks.Load(); p != nil {
 		have = *p
@@ -108,20 +175,29 @@ func (s *slab) newChunk(words int) uint32 {
 	if n := len(s.spare); n > 0 {
 		i := s.spare[n-1]
 		s.spare = s.spare[:n-1]
+		s.held.Add(bytes)
 		have[i] = make([]uint64, words)
-		return i
+		return i, true
+	}
+	if len(have) == mostChunks {
+		return 0, false
 	}
 	if len(have) == 0 {
-		have = append(have, nil)
+		have, s.about = append(have, nil), append(s.about, chunkInfo{})
 	}
-	have = append(have, make([]uint64, words))
+	s.held.Add(bytes)
+	have, s.about = append(have, make([]uint64, words)), append(s.about, chunkInfo{})
 	s.chunks.Store(&have)
-	return uint32(len(have) - 1)
+	return uint32(len(have) - 1), true
+}
+
+// drop gives a chunk to the collector.
+func (s *slab) drop(n uint32) {
+	chunks := *s.chunks.Load()
+	s.held.Add(-int64(len(chunks[n])) * wordBytes)
+	chunks[n] = nil
+	s.spare = append(s.spare, n)
 }
 
 // bytes returns the memory of all chunks.
-func (s *slab) bytes() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return int64(s.words) * 8
-}
+func (s *slab) bytes() int64 { return s.held.Load() }

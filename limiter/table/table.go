@@ -3,7 +3,9 @@ package table
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -38,6 +40,16 @@ func (o Overflow) String() string {
 // DefaultMaxKeys is used where [Config.MaxKeys] is 0: about 800 MB when full.
 const DefaultMaxKeys = 10_000_000
 
+// DefaultMaxBytes returns what is used where [Config.MaxBytes] is 0: 256 bytes for
+// each of maxKeys, so that all of them may be sliding_window with 10 sub-windows, and
+// 64 MiB at least.
+func DefaultMaxBytes(maxKeys int) int64 {
+	if maxKeys <= 0 {
+		maxKeys = DefaultMaxKeys
+	}
+	return max(64<<20, 256*int64(maxKeys))
+}
+
 // Config configures a table. The zero value is good.
 type Config struct {
 	// MaxKeys bounds the counters held, one for each key and limit; 0 means
@@ -47,32 +59,53 @@ type Config struct {
 	// by Overflow; a counter that has not recovered is never dropped. Counters
 	// that are imported are taken up to three times as many, and count.
 	MaxKeys int
+	// MaxBytes bounds the memory of counters, with the words of logs and sub-windows;
+	// 0 means [DefaultMaxBytes] of MaxKeys, a negative number no bound. At the bound new
+	// keys are decided by Overflow, and a log or ring of sub-windows that would have to
+	// grow denies. Memory of copies of other nodes' counters does not count, but all
+	// together is at most three times as much. A charge that many goroutines make at the
+	// same time may exceed it by what each adds.
+	MaxBytes int64
 	// Overflow decides new keys at the bound.
 	Overflow Overflow
+	// Order is where the order of counters in memory is drawn from; nil, the
+	// default, is the system's source of random numbers. Another is for simulations,
+	// which repeat: whoever knows the order can have searches take longer.
+	Order rand.Source
 }
 
-// ErrTooManyLimits is returned by Decide when 65535 different limits have live
-// counters, which only limits that come with requests can bring about. Nothing
-// was decided; it passes as counters recover.
-var ErrTooManyLimits = errors.New("the table holds counters of 65535 different limits, its bound: send fewer different limits with requests")
+// maxPerKey bounds the counters of one key, which lie together and are passed by
+// every search for one of them. New ones beyond are decided by Overflow. A rule has 16
+// limits at most, so only limits that come with requests can bring so many about, or
+// many reloads that each rename all limits.
+const maxPerKey = 256
+
+// ErrTooManyLimits is returned by Decide when 4096 different limits that came with
+// requests have live counters, or 65535 limits of any kind. Nothing was decided; it
+// passes as counters recover, which is looked at once a second.
+var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come with requests, and 65535 in all: send fewer different limits with requests")
 
 // Table holds the counters of many keys. It is safe for concurrent use.
 type Table struct {
 	parts    [2 * Partitions]partition
 	layouts  [2 * Partitions]atomic.Pointer[layout] // of parts, for hints
+	order    order
 	registry *registry
-	slab     slab
-	arena    arena
 	overflow Overflow
 	maxKeys  int64
+	maxBytes int64
+	slab     slab
+	arena    arena
 
 	copies [2 * Partitions]copied // by partition, under its lock
 	copied atomic.Int64           // slots taken in partitions that are copies
+	lent   atomic.Int64           // bytes of those partitions
 
 	keys       atomic.Int64 // slots taken, recovered ones too until swept
 	expiry     atomic.Int64 // no counter recovers before: see reclaim
 	overflowed atomic.Int64 // checks that met the bound
 	collect    sync.Mutex
+	collected  limiter.Tick // when limits were collected last; under collect
 	reclaiming sync.Mutex
 	hand       int // the partition where the next reclaim begins
 	counters   sync.Pool
@@ -92,12 +125,29 @@ type partition struct {
 	reset  limiter.Tick // receipts from before are void
 }
 
+// unbounded is a bound of bytes that nothing reaches, and that can be multiplied by
+// replicaFactor.
+const unbounded = math.MaxInt64 / replicaFactor
+
 // New returns an empty table.
 func New(c Config) *Table {
 	if c.MaxKeys <= 0 {
 		c.MaxKeys = DefaultMaxKeys
 	}
-	t := &Table{registry: newRegistry(), overflow: c.Overflow, maxKeys: int64(c.MaxKeys)}
+	switch {
+	case c.MaxBytes == 0:
+		c.MaxBytes = DefaultMaxBytes(c.MaxKeys)
+	case c.MaxBytes < 0:
+		c.MaxBytes = unbounded
+	}
+	t := &Table{
+		registry: newRegistry(), overflow: c.Overflow, maxKeys: int64(c.MaxKeys),
+		maxBytes: min(c.MaxBytes, unbounded), collected: -never,
+	}
+	if c.Order == nil {
+		c.Order = systemRandom{}
+	}
+	t.order = newOrder(c.Order)
 	t.counters.New = func() any { return new([]counter) }
 	t.expiry.Store(int64(never))
 	for i := range t.parts {
@@ -125,11 +175,9 @@ func PartitionOfHash(lo uint64, closed bool) int {
 // identity returns the low half of the identity of a key's counter for l.
 func identity(k *limiter.Key, l *limiter.Limit) uint64 { return k.Hash.Lo ^ l.NameID() }
 
-// advance returns now, or the latest instant seen if that is later.
-func (p *partition) advance(now limiter.Tick) limiter.Tick {
-	p.clock = max(p.clock, now)
-	return p.clock
-}
+// advance takes note of an instant. Counters are given the instants of their own
+// checks; the latest of all is for what is of the partition as a whole, such as resets.
+func (p *partition) advance(now limiter.Tick) { p.clock = max(p.clock, now) }
 
 // words returns the words of a slot, nil if it has none.
 func (t *Table) words(s *slot) []uint64 {
@@ -139,51 +187,85 @@ func (t *Table) words(s *slot) []uint64 {
 	return t.slab.block(s.words, s.class)
 }
 
-// reserve makes room in the slab for a charge of n units at now, beside the
-// words that the slot has.
-func (t *Table) reserve(l *limiter.Limit, s *slot, words []uint64, now limiter.Tick, n uint32) []uint64 {
-	return t.room(l, s, words, l.Words(&s.state, now, n))
-}
-
-// room makes sure that a slot has need words, beside those that it has.
-func (t *Table) room(l *limiter.Limit, s *slot, words []uint64, need int) []uint64 {
+// room makes sure that a slot has need words, with those that it has. It reports false,
+// having changed nothing, where that would take more than left bytes of new memory.
+func (t *Table) room(p *partition, l *limiter.Limit, s *slot, words []uint64, need int, left int64) ([]uint64, bool) {
 	if need <= len(words) {
-		return words
+		return words, true
 	}
-	ref, class := t.slab.get(need)
+	ref, class, ok := t.slab.get(need, left)
+	if !ok {
+		return words, false
+	}
 	more := t.slab.block(ref, class)
 	l.Move(more, words, &s.state)
-	t.free(s)
+	t.free(p, s)
+	t.give(p, s, ref, class)
+	return more, true
+}
+
+// give gives a slot that has no words a block of them.
+func (t *Table) give(p *partition, s *slot, ref uint32, class uint8) {
 	s.words, s.class = ref, class
-	return more
+	t.countWords(p, s.limit, int64(classWords(class))*wordBytes)
 }
 
 // free gives the words of a slot back.
-func (t *Table) free(s *slot) {
+func (t *Table) free(p *partition, s *slot) {
 	if s.words != 0 {
 		t.slab.put(s.words, s.class)
 		s.words = 0
+		t.countWords(p, s.limit, -int64(classWords(s.class))*wordBytes)
 	}
 }
 
-// adopt makes a slot one of l, if it is one of an equal or a changed limit.
-func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, now limiter.Tick) bool {
+// countWords counts bytes of words of a limit's counters, or takes them back.
+func (t *Table) countWords(p *partition, limit uint16, bytes int64) {
+	t.copies[p.number].words += bytes
+	if c := t.registry.count(limit); c != nil {
+		c.share.add(0, bytes)
+	}
+}
+
+// discard gives back all that belongs to a slot.
+func (t *Table) discard(p *partition, s *slot) {
+	t.free(p, s)
+	t.registry.release(s.limit, 1)
+}
+
+// relabel gives a slot another number of a limit, and returns the one that it had.
+func (t *Table) relabel(p *partition, s *slot, id uint16) (had uint16) {
+	had = s.limit
+	if s.words != 0 {
+		bytes := int64(classWords(s.class)) * wordBytes
+		t.countWords(p, had, -bytes)
+		t.countWords(p, id, bytes)
+	}
+	s.limit = id
+	return had
+}
+
+// adopt makes a slot one of l, if it is one of an equal or a changed limit. rule is
+// l's, nil for an import.
+func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rule, now limiter.Tick) bool {
 	old := t.registry.limit(s.limit)
 	if old.Equal(l) {
 		t.registry.prefer(s.limit, l)
 		return true
 	}
-	id := t.registry.id(l)
+	id := t.registry.id(l, rule)
 	if id == 0 {
 		return false
 	}
 	charge, fresh := l.Adopt(old, &s.state, t.words(s), now)
-	s.limit = id
 	if fresh {
-		t.free(s)
+		t.free(p, s)
+	}
+	t.registry.release(t.relabel(p, s, id), 1)
+	if fresh {
 		l.Roll(&s.state, nil, now)
 		if charge > 0 {
-			l.Charge(&s.state, t.reserve(l, s, nil, now, charge), now, charge)
+			l.Charge(&s.state, nil, now, charge) // at one instant, which needs no words
 		}
 	}
 	t.expiresAt(p, 0) // it may recover sooner than before
@@ -197,10 +279,10 @@ func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 		t.sweep(p, now)
 	}
 	for {
-		i, found := p.slots.find(e.hi, e.lo)
+		i, found := p.slots.find(e.place, e.lo)
 		if found {
 			// Two keys of one check were the same: see Charge.Add.
-			t.free(&e)
+			t.discard(p, &e)
 			t.keys.Add(-1)
 			return
 		}
@@ -212,123 +294,51 @@ func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 			swept = true
 			continue
 		}
-		p.slots.grow()
+		p.slots.extend()
 		t.publish(p)
 	}
 	t.expiresAt(p, t.registry.limit(e.limit).EmptyAt(&e.state, t.words(&e)))
 }
 
-// sweep drops the counters of a partition that have recovered, and gives it the
-// room that the others need. It returns how many it dropped.
-func (t *Table) sweep(p *partition, now limiter.Tick) int {
-	first, before := never, p.slots.used
-	p.slots.rebuild(func(s *slot) bool {
-		at := t.registry.limit(s.limit).EmptyAt(&s.state, t.words(s))
-		if at <= now {
-			t.free(s)
-			return false
-		}
-		first = min(first, at)
-		return true
-	})
-	p.expiry.Store(int64(first))
-	t.keys.Add(int64(p.slots.used - before))
-	t.publish(p)
-	t.tally(p)
-	return before - p.slots.used
-}
+// left returns how many bytes of new memory checks may take.
+func (t *Table) left() int64 { return t.maxBytes - t.memory() + t.lent.Load() }
 
-// expiresAt notes that a counter of p recovers at the given instant.
-func (t *Table) expiresAt(p *partition, at limiter.Tick) {
-	if int64(at) < p.expiry.Load() {
-		p.expiry.Store(int64(at))
-	}
-	t.lowerExpiry(at)
-}
-
-// reclaim drops counters that have recovered, wherever they are. It must be called without a partition's lock. It
-// looks only where an entry can have recovered, so at the bound, with nothing
-// to drop, it costs one comparison.
-func (t *Table) reclaim(now limiter.Tick) {
-	if int64(now) < t.expiry.Load() {
-		return
-	}
-	t.reclaiming.Lock()
-	defer t.reclaiming.Unlock()
-	// What is noted from here on counts as news; what was noted before is found
-	// in the partitions.
-	t.expiry.Store(int64(never))
-	first, dropped := never, 0
-	for range t.parts {
-		p := &t.parts[t.hand]
-		if p.expiry.Load() <= int64(now) && dropped < reclaimEnough {
-			p.mu.Lock()
-			dropped += t.sweep(p, p.advance(now))
-			p.mu.Unlock()
-		}
-		first = min(first, limiter.Tick(p.expiry.Load()))
-		t.hand = (t.hand + 1) % len(t.parts)
-	}
-	t.lowerExpiry(first)
-}
-
-// reclaimEnough is how many dropped counters end a search for more.
-const reclaimEnough = 1024
-
-func (t *Table) lowerExpiry(at limiter.Tick) {
-	for {
-		have := t.expiry.Load()
-		if int64(at) >= have || t.expiry.CompareAndSwap(have, int64(at)) {
-			return
-		}
-	}
-}
-
-// collectLimits forgets the limits that no counter refers to that still counts
-// at now.
-func (t *Table) collectLimits(now limiter.Tick) {
-	t.collect.Lock()
-	defer t.collect.Unlock()
-	used := make(map[uint16]bool)
-	for i := range t.parts {
-		p := &t.parts[i]
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.slots.used > 0 {
-			t.sweep(p, p.advance(now))
-		}
-		for j := range p.slots.size {
-			if s := p.slots.at(j); s.limit != 0 {
-				used[s.limit] = true
-			}
-		}
-	}
-	t.registry.retain(used)
-}
+// memory returns the memory of counters and their words.
+func (t *Table) memory() int64 { return t.slab.bytes() + t.arena.held.Load() }
 
 // Stats tells the size of a table.
 type Stats struct {
 	// Keys is the number of counters held. Those that have recovered count until
 	// they are swept.
 	Keys int
-	// Bytes is the memory of counters and their words.
-	Bytes int64
+	// Bytes is the memory of counters and their words, MaxBytes the bound of what is no
+	// copy of other nodes' counters, 0 if there is none.
+	Bytes, MaxBytes int64
 	// Overflowed is how many checks met the bound of keys so far.
 	Overflowed int64
 }
 
 // Stats returns the size of the table. It may be called at any time, from any
-// goroutine; it takes each partition's lock once.
+// goroutine.
 func (t *Table) Stats() Stats {
-	s := Stats{Keys: int(t.keys.Load()), Bytes: t.slab.bytes(), Overflowed: t.overflowed.Load()}
-	for i := range t.parts {
-		p := &t.parts[i]
-		p.mu.Lock()
-		s.Bytes += int64(p.slots.bytes())
-		p.mu.Unlock()
+	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes, Overflowed: t.overflowed.Load()}
+	if t.maxBytes == unbounded {
+		s.MaxBytes = 0
 	}
 	return s
 }
+
+// Share is what the counters of a rule with a [limiter.Rule.MaxShare] take.
+type Share struct {
+	// Rule is the rule's name.
+	Rule string
+	// Keys is the number of its counters, Bytes the memory of their words.
+	Keys, Bytes int64
+}
+
+// Shares returns what the counters of rules with a share take, in the order of their
+// names. Rules that have none are left out. Counters that were imported are in no share.
+func (t *Table) Shares() []Share { return t.registry.all() }
 
 // check verifies the invariants of a partition, for tests.
 func (t *Table) check(p *partition) error {
@@ -357,18 +367,18 @@ func (t *slots) check() error {
 			continue
 		}
 		used++
-		if s.hi < last {
+		if s.place < last {
 			return fmt.Errorf("slot %d is out of order", i)
 		}
-		last = s.hi
-		if at, found := t.find(s.hi, s.lo); !found || at != i {
+		last = s.place
+		if at, found := t.find(s.place, s.lo); !found || at != i {
 			return fmt.Errorf("slot %d is not found, or found at %d", i, at)
 		}
-		first, found := t.findKey(s.hi)
-		if !found || t.inRun(first, 0, s.hi, s.lo) != s || first > 0 && t.at(first-1).hi == s.hi && t.at(first-1).limit != 0 {
+		first, found := t.findKey(s.place)
+		if !found || t.inRun(first, 0, s.place, s.lo) != s || first > 0 && t.at(first-1).place == s.place && t.at(first-1).limit != 0 {
 			return fmt.Errorf("slot %d is not found by its key, or found from %d", i, first)
 		}
-		if near := t.findNear(s.hi, s.lo); near != s && (near != nil || i > t.home(s.hi)) {
+		if near := t.findNear(s.place, s.lo); near != s && (near != nil || i > t.home(s.place)) {
 			return fmt.Errorf("slot %d is not found behind its home", i)
 		}
 	}
@@ -377,6 +387,8 @@ func (t *slots) check() error {
 		return fmt.Errorf("%d slots are taken, %d are counted", used, t.used)
 	case t.size > 0 && t.at(t.size-1).limit != 0:
 		return errors.New("the last slot is taken")
+	case t.size > blockSlots && t.size > t.even()+limitFor(t.even())+blockSlots:
+		return fmt.Errorf("%d slots, of which %d are for entries that are spread evenly", t.size, t.even())
 	}
 	return nil
 }

@@ -51,12 +51,8 @@ func (t *Table) checkAll(tb testing.TB) {
 	if int64(taken) != t.keys.Load() {
 		tb.Fatalf("%d slots are taken, %d keys are counted", taken, t.keys.Load())
 	}
-	for class, free := range t.slab.free {
-		seen := slices.Clone(free)
-		slices.Sort(seen)
-		if len(slices.Compact(seen)) != len(free) {
-			tb.Fatalf("class %d: a block is free twice", class)
-		}
+	if err := t.checkCounts(); err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -97,10 +93,22 @@ func compareWithCounters(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := specs()
 	limits := 1 + r.IntN(6)
+	// What is left of a sliding_counter may be rounded to nothing, and its entry be
+	// dropped or not, as it happens. A limit that rounds it up would see the difference,
+	// so all limits of a name round alike.
+	var like [6]limiter.Spec
+	for i := range like {
+		for like[i] = all[r.IntN(len(all))]; like[i].Algorithm != limiter.SlidingCounter; {
+			like[i] = all[r.IntN(len(all))]
+		}
+	}
 	randomRule := func() *limiter.Rule {
 		rule := &limiter.Rule{Name: "r"}
 		for i := range limits {
 			s := all[r.IntN(len(all))]
+			if s.Algorithm == limiter.SlidingCounter {
+				s.Rounding, s.Weight = like[i].Rounding, like[i].Weight
+			}
 			s.Name, s.Limit = fmt.Sprint("l", i), 1+r.Int64N(8)
 			s.Window = time.Duration(1+r.IntN(4)) * 6 * time.Millisecond
 			if r.IntN(4) == 0 {
@@ -111,7 +119,7 @@ func compareWithCounters(t *testing.T, seed uint64) {
 		return rule
 	}
 	rule := randomRule()
-	table := New(Config{})
+	table := New(Config{Order: rand.NewPCG(seed, 2)})
 	keys := make([]limiter.Key, 400)
 	counters := make([]*limiter.Counter, len(keys))
 	for i := range keys {
@@ -492,18 +500,18 @@ func TestSlotsGrowAndShrinkInPlace(t *testing.T) {
 	var live []slot
 	for round := range 40 {
 		for range 200 {
-			e := slot{hi: r.Uint64(), lo: r.Uint64(), limit: 1}
+			e := slot{place: r.Uint64(), lo: r.Uint64(), limit: 1}
 			if round%3 == 0 {
-				e.hi |= 0xfff << 52 // a crowd at the end of the table
+				e.place |= 0xfff << 52 // a crowd at the end of the table
 			}
 			if s.full() {
-				s.rebuild(func(*slot) bool { return true })
+				s.rebuild(nil, false)
 			}
 			for {
-				if i, _ := s.find(e.hi, e.lo); s.insert(i, e) {
+				if i, _ := s.find(e.place, e.lo); s.insert(i, e) {
 					break
 				}
-				s.grow()
+				s.extend()
 			}
 			live = append(live, e)
 		}
@@ -511,7 +519,7 @@ func TestSlotsGrowAndShrinkInPlace(t *testing.T) {
 		for range r.IntN(2 * 200) {
 			e := live[len(live)-1]
 			live = live[:len(live)-1]
-			i, found := s.find(e.hi, e.lo)
+			i, found := s.find(e.place, e.lo)
 			if !found {
 				t.Fatal("an entry is lost")
 			}
@@ -528,43 +536,9 @@ func TestSlotsGrowAndShrinkInPlace(t *testing.T) {
 		}
 	}
 	size := s.size
-	s.rebuild(func(e *slot) bool { return e.hi%50 == 0 })
+	s.rebuild(func(e *slot) bool { return e.place%50 == 0 }, false)
 	if err := s.check(); err != nil || s.size >= size/2 {
 		t.Errorf("after dropping 98 of 100: %v, size %d of %d", err, s.size, size)
-	}
-}
-
-// Time never goes back in a partition, and a check over several keys takes
-// place at one instant in all of their partitions: its receipt finds all of its
-// charges, and no later check comes before it.
-func TestTimeNeverGoesBack(t *testing.T) {
-	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Hour})}}
-	a, b := limiter.Key{Hash: hash(1), Rule: rule}, limiter.Key{Hash: hash(2), Rule: rule}
-	if PartitionOf(&a) == PartitionOf(&b) {
-		t.Fatal("premise: two partitions")
-	}
-	table := New(Config{})
-	at := func(now limiter.Tick, cost uint32, ks ...limiter.Key) *limiter.Decision {
-		var d limiter.Decision
-		if err := table.Decide(now, charge(cost, ks...), &d); err != nil || !d.Allowed {
-			t.Fatal(d, err)
-		}
-		return &d
-	}
-	const start, ahead = limiter.Tick(1e15), 1e15 + 10*limiter.Second
-	at(ahead, 1, b)
-	both := at(start, 2, a, b)
-	if both.Receipt.Time != ahead {
-		t.Errorf("decided at %d, want %d: one partition is that far already", both.Receipt.Time, ahead)
-	}
-	if d := at(start, 1, a); d.Receipt.Time != ahead {
-		t.Errorf("a later check was decided at %d, before %d", d.Receipt.Time, ahead)
-	}
-	table.Refund(start, charge(2, a, b), both.Receipt)
-	for _, k := range []limiter.Key{a, b} {
-		if left := at(start, 0, k).Limit(0).Remaining; left != 4 {
-			t.Errorf("%d left after the refund, want 4", left)
-		}
 	}
 }
 

@@ -18,11 +18,14 @@
 //
 // A request is counted by the rules of the decider. What they see of it:
 //
-//   - Path: the path with "//" made "/" and without a slash at the end, percent
-//     decoded but for "%2F", so that no other spelling of a path has a counter
-//     of its own. A path with "." or ".." segments, however they are encoded, is
-//     refused: nobody knows which handler a router behind will choose for it.
-//     See [Path] for other ways.
+//   - Path: the path with "//" made "/", without a slash at the end and without
+//     parameters (";v=1"), percent decoded but for "%2F", so that no other
+//     spelling of a path has a counter of its own. Status 400 answers a path that
+//     a server behind may read as another one: with "." or ".." segments, a
+//     backslash, a control character or an overlong character, however often they
+//     are encoded; and with a slash that is encoded twice. See [Path] for other
+//     ways. An encoded slash is counted as "%2F": a rule for "^/a/b$" does not
+//     match "/a%2Fb", so a guard of a server that decodes it needs a rule for both.
 //   - Method: as it came. A rule for GET is not one for HEAD, which most routers
 //     answer by the same handler: name both.
 //   - IP: the address of the connection, unless [TrustedProxies] are named; an
@@ -35,7 +38,8 @@
 //   - Attributes and cost: see [Attribute], [CostByMethod] and [CostFunc].
 //
 // A part that is too long to be counted (limiter.MaxKeyBytes) does not escape
-// either: the request is refused with status 400.
+// either: the request is refused with status 400. A path longer than
+// limiter.MaxFieldBytes is refused with status 414.
 //
 // # What the response says
 //

@@ -180,6 +180,9 @@ func (l *Limiter) fill(r *http.Request, c *check) error {
 		}
 		q.Path = path
 	}
+	if len(q.Path) > limiter.MaxFieldBytes {
+		return errPathLength
+	}
 	q.IP = l.addresses.Text(l.client(r))
 	for _, from := range l.identify {
 		from(r, q)

@@ -194,7 +194,8 @@ func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Opt
 // caller's making (a path of 300 bytes): what lets it go on lets callers go on
 // without a limit. So does letting one go on whose own context has ended.
 //
-// By default such a request is answered 400, and any other 503.
+// By default such a request is answered 400 (414 for a path that is too long), and
+// any other 503.
 func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 	return func(l *Limiter) error {
 		if f == nil {

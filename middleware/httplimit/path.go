@@ -8,25 +8,39 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// normalPath returns the one spelling of a request's path that is counted.
+// errPathLength says that a path is longer than the decider takes. It is answered
+// with 414.
+var errPathLength = fmt.Errorf("%w: the path is longer than %d bytes", limiter.ErrInvalid, limiter.MaxFieldBytes)
+
+// normalPath returns the one spelling of a request's path that is counted, or an
+// error for a path that what is behind may read in several ways.
 //
 // Routers disagree on what "/a/../b" is, so any answer here would let a caller
 // be counted as one path and served as another; no client but an attacker's
 // sends it. An encoded slash stays encoded, since it does not part segments for
-// a router, and decoding it would let "/a/..%2Fb" and the like in again.
+// a router. Parameters ("/login;v=1") are left out: some routers serve "/login".
 func normalPath(r *http.Request) (string, error) {
 	path := r.URL.Path
-	if r.URL.RawPath != "" {
-		path = decodeButSlash(r.URL.EscapedPath())
+	var why string
+	if r.URL.RawPath == "" && strings.IndexByte(path, '%') < 0 {
+		why = trick(path) // there is nothing to decode
+		path = withoutParameters(path)
+	} else {
+		raw := r.URL.EscapedPath()
+		if len(raw) > 3*limiter.MaxFieldBytes { // decoded it is a third at least
+			return "", errPathLength
+		}
+		why = hiddenTrick(raw)
+		path = decodeButSlash(withoutParameters(raw))
+	}
+	if why != "" {
+		return "", fmt.Errorf("%w: the path %s, which may mean another path to what is behind", limiter.ErrInvalid, why)
 	}
 	if path == "" {
 		return "/", nil // CONNECT, or a URL that is a host alone
 	}
 	if !clean(path) {
 		path = squeeze(path)
-	}
-	if hasDots(path) {
-		return "", fmt.Errorf("%w: the path has \".\" or \"..\" segments, which may mean another path to what is behind", limiter.ErrInvalid)
 	}
 	return path, nil
 }
@@ -50,26 +64,25 @@ func squeeze(path string) string {
 	return string(b)
 }
 
-// hasDots reports whether a segment is "." or "..", where a slash that is still
-// encoded, and a backslash, which some file servers take for a slash, part
-// segments too.
-func hasDots(path string) bool {
-	for at := 0; ; {
-		i := strings.IndexByte(path[at:], '.')
-		if i < 0 {
-			return false
+// withoutParameters removes from each segment what follows a semicolon.
+func withoutParameters(path string) string {
+	if strings.IndexByte(path, ';') < 0 {
+		return path
+	}
+	b := make([]byte, 0, len(path))
+	skip := false
+	for i := range len(path) {
+		switch path[i] {
+		case ';':
+			skip = true
+		case '/':
+			skip = false
 		}
-		from := at + i
-		for at = from; at < len(path) && path[at] == '.'; {
-			at++
-		}
-		before, after := path[:from], path[at:]
-		if at-from <= 2 &&
-			(before == "" || strings.HasSuffix(before, "/") || strings.HasSuffix(before, `\`) || strings.HasSuffix(before, "%2F")) &&
-			(after == "" || strings.HasPrefix(after, "/") || strings.HasPrefix(after, `\`) || strings.HasPrefix(after, "%2F")) {
-			return true
+		if !skip {
+			b = append(b, path[i])
 		}
 	}
+	return string(b)
 }
 
 // decodeButSlash decodes percent encoding, but not of a slash, which becomes
@@ -78,11 +91,10 @@ func decodeButSlash(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c == '%' && i+2 < len(s) {
-			hi, lo := unhex(s[i+1]), unhex(s[i+2])
-			if hi >= 0 && lo >= 0 {
+		if c == '%' {
+			if decoded, ok := hexByte(s[i+1:]); ok {
 				i += 2
-				if c = byte(hi<<4 | lo); c == '/' {
+				if c = decoded; c == '/' {
 					b = append(b, "%2F"...)
 					continue
 				}

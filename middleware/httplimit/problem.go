@@ -48,7 +48,11 @@ func writeFailure(w http.ResponseWriter, err error) {
 		Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
 		Detail: "The limits cannot be looked up now, and without them nothing is let through.",
 	}
-	if errors.Is(err, limiter.ErrInvalid) {
+	switch {
+	case errors.Is(err, errPathLength):
+		p.Title, p.Status = http.StatusText(http.StatusRequestURITooLong), http.StatusRequestURITooLong
+		p.Detail = "The path is too long to be counted against its limits."
+	case errors.Is(err, limiter.ErrInvalid):
 		p.Title, p.Status = http.StatusText(http.StatusBadRequest), http.StatusBadRequest
 		p.Detail = "The request cannot be counted against its limits: its path or what names its sender is not valid or too long, or something is missing from it."
 	}

@@ -54,9 +54,9 @@ func claims(change ...any) jwt.MapClaims {
 	return c
 }
 
-func rsaKey(t testing.TB, bits int) *rsa.PrivateKey {
+func rsaKey(t testing.TB) *rsa.PrivateKey {
 	t.Helper()
-	k, err := rsa.GenerateKey(rand.Reader, bits)
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func rsaKey(t testing.TB, bits int) *rsa.PrivateKey {
 }
 
 func TestTokens(t *testing.T) {
-	rsaKey := rsaKey(t, 2048)
+	rsaKey := rsaKey(t)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestTokensRefused(t *testing.T) {
-	rsaKey := rsaKey(t, 2048)
+	rsaKey := rsaKey(t)
 	public, err := x509.MarshalPKIXPublicKey(&rsaKey.PublicKey)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestClaimsText(t *testing.T) {
 }
 
 func TestTokensThatCannotBe(t *testing.T) {
-	small := &rsaKey(t, 2048).PublicKey
+	small := &rsaKey(t).PublicKey
 	small.N.Rsh(small.N, 1024)
 	var noKey crypto.PublicKey = (*rsa.PublicKey)(nil)
 	for name, c := range map[string]identity.TokenConfig{

@@ -61,6 +61,7 @@ adopt = function(s, v)
   end
   if not over and alike(p, old) then
     if f == 5 then
+      s.b = 0
       rescale(s, p, old)
     elseif f == 6 then
       s.t = now

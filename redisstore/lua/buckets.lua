@@ -1,28 +1,54 @@
 -- token_bucket, continuous leaky_bucket and gcra (5), which are one arithmetic:
--- t and a are the theoretical arrival time, in ticks and 1/limit ticks.
+-- t and a are the theoretical arrival time, in ticks and 1/limit ticks, and b is how
+-- long before it the last charge was, in grains, rounded up; 0 if that is not known. It
+-- matters where instants go back: until the last charge nothing leaks. A value of an
+-- earlier version has no b.
+
+-- grain returns what b is counted in.
+local function grain(p)
+  return floor(muldiv(p[3], p[4], p[2]) / 4294967296) + 1
+end
+
+-- notBefore returns now, or the instant of the last charge if that is later.
+local function notBefore(s)
+  if s.b > 0 then
+    local at = s.t - s.b * grain(s.p)
+    return at > now and at or now
+  end
+  return now
+end
+
+-- noted notes that the last charge was at an instant.
+local function noted(s, at)
+  local g = grain(s.p)
+  local n = s.t > at and floor((s.t - at + g - 1) / g) or 0
+  s.b = n <= MOST and n or 0
+end
 
 F[5] = {
   load = function(s, v, i)
     if v then
       s.t, s.u, s.a = unpack('<I7I7I4', v, i)
+      s.b = #v >= i + 21 and unpack('<I4', v, i + 18) or 0
     end
   end,
   used = function(s)
-    if s.t < now then
+    local at = notBefore(s)
+    if s.t < at then
       return 0
     end
     local window = s.p[3]
-    local q, r = muldiv(s.t - now, s.p[2], window)
+    local q, r = muldiv(s.t - at, s.p[2], window)
     return q + floor((r + s.a + window - 1) / window)
   end,
   charge = function(s, n)
     local p = s.p
-    local limit = p[2]
-    if s.t < now then
-      s.t, s.a = now, 0
+    local limit, at = p[2], notBefore(s)
+    if s.t < at then
+      s.t, s.a = at, 0
     end
     local q, r = muldiv(p[3], n, limit)
-    local ahead, part = s.t - now + q, s.a + r
+    local ahead, part = s.t - at + q, s.a + r
     if part >= limit then
       ahead, part = ahead + 1, part - limit
     end
@@ -32,7 +58,8 @@ F[5] = {
         ahead, part = q, r
       end
     end
-    s.t, s.a = now + ahead, part
+    s.t, s.a = at + ahead, part
+    noted(s, at)
   end,
   empty = function(s)
     return s.a > 0 and s.t + 1 or s.t
@@ -46,6 +73,6 @@ F[5] = {
     return s.t - q
   end,
   save = function(s)
-    return pack('<I7I7I4', s.t, s.u, s.a)
+    return pack('<I7I7I4I4', s.t, s.u, s.a, s.b)
   end,
 }

@@ -40,6 +40,9 @@ refund[3] = function(s, at, n)
     return
   end
   local t, sum = entry(s, i)
+  if s.p[1] == 3 and s.p[5] ~= 2 and at > now - s.p[3] then
+    at = t -- a charge at an instant before the newest came to that one
+  end
   local before, was = s.base, 0
   local previous
   if i > 0 then
@@ -72,9 +75,9 @@ refund[5] = function(s, at, n)
   if q < elapsed then
     return
   end
-  local ahead, part = 0, 0
-  if s.t >= now then
-    ahead, part = s.t - now - (q - elapsed), s.a - r
+  local ahead, part, at = 0, 0, notBefore(s)
+  if s.t >= at then
+    ahead, part = s.t - at - (q - elapsed), s.a - r
     if part < 0 then
       ahead, part = ahead - 1, part + s.p[2]
     end
@@ -82,7 +85,8 @@ refund[5] = function(s, at, n)
       ahead, part = 0, 0
     end
   end
-  s.t, s.a = now + ahead, part
+  s.t, s.a = at + ahead, part
+  noted(s, at)
 end
 
 refund[6] = function(s, at, n)

@@ -111,6 +111,58 @@ func TestTheWireIsThatOfTheProtoFile(t *testing.T) {
 	}
 }
 
+// TestFewBytesStandForLittle has sections say that they have items of which there is
+// nothing, and names that nothing needs to be so long for.
+func TestFewBytesStandForLittle(t *testing.T) {
+	c := newTestCodec()
+	long := strings.Repeat("x", maxName+1)
+	told := &peerv1.Frame{}
+	for range 3 {
+		e := &peerv1.Explanation{Limits: make([]*peerv1.LimitExplanation, 0, maxExplained)}
+		for range 3 {
+			l := &peerv1.LimitExplanation{}
+			for range maxExplained {
+				l.State, l.Counts = append(l.State, &peerv1.Field{}), append(l.Counts, &peerv1.WindowCount{})
+			}
+			e.Limits = append(e.Limits, l)
+		}
+		told.Explained = append(told.Explained, e)
+	}
+	for want, f := range map[string]*peerv1.Frame{
+		"65 answers are said to be there, and no column has so many":   {Answers: &peerv1.Answers{Count: bareItems + 1}},
+		"65536 checks are said to be there, and no column has so many": {Checks: &peerv1.Checks{Count: maxItems, Keys: make([]byte, maxItems-1)}},
+		"a name in a rule has 256 bytes":                               {Rules: []*peerv1.Rule{{Name: long}}},
+		"a name in a known member has 256 bytes":                       {Known: []*peerv1.Known{{Name: long}}},
+		"the explanations of the frame have more than 65536 parts":     told,
+	} {
+		b, err := proto.Marshal(&peerv1.Message{Frame: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.message(b); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+	// What is all zero is written so that it can be read.
+	f := &peer.Frame{
+		Claims: make([]peer.Claim, 100), Answers: make([]peer.Answer, 100), Announces: make([]peer.Announce, 100),
+		Revokes: make([]peer.Revoke, 100), Batches: make([]peer.Batch, 100), Acks: make([]peer.Ack, 100),
+		Checks: make([]peer.Check, 100), Refunds: make([]peer.Refund, 100), Replies: make([]peer.Reply, 200),
+		Results: make([]peer.Result, 100), Rules: []peer.Rule{{}},
+	}
+	for i := range 100 {
+		f.Checks[i].Keys, f.Replies[i].Results = 1, 1
+		f.Keys = append(f.Keys, peer.Key{})
+	}
+	got, err := c.message(c.bytes(t, &message{frame: f}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(f, &got.in.frame, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the frame came back otherwise (-want +got):\n%s", diff)
+	}
+}
+
 // known fails if a message or one in it has a field that the proto file does not.
 func known(t *testing.T, m protoreflect.Message) {
 	t.Helper()

@@ -17,12 +17,14 @@ type column[T any] interface {
 	number() protowire.Number
 	// write appends the column, or nothing if it is zero for every item.
 	write(e *encoder, items []T)
+	// zeros appends the column of so many items that are zero.
+	zeros(e *encoder, items int)
 	// read fills in the field of every item; what is wrong goes to d.
 	read(d *decoder, data []byte, items []T)
 }
 
 // maxFields is above the numbers of all fields of a section.
-const maxFields = 18
+const maxFields = 19
 
 // integer is what a varint may hold.
 type integer interface {
@@ -48,6 +50,8 @@ func (c varints[T, V]) write(e *encoder, items []T) {
 	e.b = b
 	e.close(mark, any != 0)
 }
+
+func (c varints[T, V]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
 func (c varints[T, V]) read(d *decoder, data []byte, items []T) {
 	for i := range items {
@@ -88,6 +92,8 @@ func (c zigzags[T]) write(e *encoder, items []T) {
 	e.close(mark, any != 0)
 }
 
+func (c zigzags[T]) zeros(e *encoder, items int) { e.extend(c.field, items) }
+
 func (c zigzags[T]) read(d *decoder, data []byte, items []T) {
 	for i := range items {
 		u, n := consumeVarint(data)
@@ -127,6 +133,8 @@ func (c fixed[T, V]) write(e *encoder, items []T) {
 	}
 }
 
+func (c fixed[T, V]) zeros(e *encoder, items int) { e.extend(c.field, 8*items) }
+
 func (c fixed[T, V]) read(d *decoder, data []byte, items []T) {
 	if len(data) != 8*len(items) {
 		d.badColumn(c.field)
@@ -158,6 +166,8 @@ func (c octets[T, V]) write(e *encoder, items []T) {
 		e.b = e.b[:start]
 	}
 }
+
+func (c octets[T, V]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
 func (c octets[T, V]) read(d *decoder, data []byte, items []T) {
 	if len(data) != len(items) {
@@ -191,6 +201,8 @@ func (c flags[T]) write(e *encoder, items []T) {
 		e.b = e.b[:start]
 	}
 }
+
+func (c flags[T]) zeros(e *encoder, items int) { e.extend(c.field, items) }
 
 func (c flags[T]) read(d *decoder, data []byte, items []T) {
 	if len(data) != len(items) {

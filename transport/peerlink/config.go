@@ -12,7 +12,10 @@ import (
 
 // Wire is the version of the wire that this package speaks. It understands the
 // versions beside it.
-const Wire = 1
+const Wire = 2
+
+// maxMessage is the default of [Config.MaxMessageBytes].
+const maxMessage = 16 << 20
 
 // Frames is what links carry. Its methods are called from many goroutines, those
 // about one member's connection in order: Up, then Deliver, then Down.
@@ -47,9 +50,9 @@ type Config struct {
 	// owners.
 	RingConfig uint64
 	// Secret, if there is one, must be the same on all nodes: each proves to the
-	// other that it has it, without sending it. It guards who takes part, and not
-	// what can be read or changed on the way. Default none: whoever reaches the
-	// port can take part.
+	// other that it has it, and who and where it is, without sending it. It guards who
+	// takes part, and not what can be read or changed on the way. Default none: whoever
+	// reaches the port can take part as any member.
 	Secret []byte
 	// Frames has what is to be sent, and gets what came.
 	Frames Frames
@@ -63,8 +66,10 @@ type Config struct {
 	// which the largest counter, a log of a million units, needs. A larger one
 	// ends the connection.
 	MaxMessageBytes int
-	// MaxConnections bounds the connections that others have open to this node;
-	// default 1024. One more is closed as soon as it is accepted.
+	// MaxConnections bounds the connections that others have open to this node and that
+	// have proved who they are; default 1024. One more is closed. Others are closed after
+	// twice ConnectTimeout; there are 256 of them at most, and at that bound an address
+	// with the most of them loses one.
 	MaxConnections int
 	// Window is how many frames with checks or refunds may be under way to a
 	// member before one is acknowledged; default 2. What comes up meanwhile is
@@ -72,7 +77,7 @@ type Config struct {
 	// where the way is long.
 	Window int
 	// ConnectTimeout bounds an attempt to connect, up to the end of the hellos;
-	// default 1 s.
+	// default 1 s. Who is dialled waits twice as long.
 	ConnectTimeout time.Duration
 	// StallTimeout is how long a member may take nothing of what is sent to it
 	// before the connection is given up; default 10 s. It is for the dead: who
@@ -110,7 +115,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Rand == nil {
 		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	}
-	setDefault(&c.MaxMessageBytes, 16<<20)
+	setDefault(&c.MaxMessageBytes, maxMessage)
 	setDefault(&c.MaxConnections, 1024)
 	setDefault(&c.Window, 2)
 	setDefault(&c.ConnectTimeout, time.Second)

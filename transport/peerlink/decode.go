@@ -18,6 +18,7 @@ type decoder struct {
 	names    map[string]string // of rules and limits, so that each is one string
 	section  string            // that is being read, for errors
 	limits   int               // that the frame has so far
+	told     int               // parts of explanations that it has
 	err      error
 }
 
@@ -152,6 +153,10 @@ func (d *decoder) text(f *field, to *string) {
 	if !d.is(f, protowire.BytesType) {
 		return
 	}
+	if len(f.data) > maxName {
+		d.fail("a name in %s has %d bytes, and at most %d are taken", d.section, len(f.data), maxName)
+		return
+	}
 	name, known := d.names[string(f.data)]
 	if !known {
 		name = string(f.data)
@@ -166,7 +171,7 @@ func (d *decoder) text(f *field, to *string) {
 // frame reads a frame into the memory of in, and checks that its parts fit
 // together.
 func (d *decoder) frame(b []byte, in *inbox) error {
-	d.section, d.limits, d.err = "the frame", 0, nil
+	d.section, d.limits, d.told, d.err = "the frame", 0, 0, nil
 	f := &in.frame
 	f.Reset()
 	var seen uint32 // sections, of which there may be one each
@@ -272,6 +277,9 @@ func readSection[T any](d *decoder, name string, b []byte, columns []column[T], 
 	if count > maxItems {
 		d.fail("%d %s are more than a link takes: at most %d", count, name, maxItems)
 	}
+	if count > bareItems && !p.hold(count) {
+		d.fail("%d %s are said to be there, and no column has so many", count, name)
+	}
 	if d.err != nil {
 		return items[:0], p
 	}
@@ -283,6 +291,17 @@ func readSection[T any](d *decoder, name string, b []byte, columns []column[T], 
 		}
 	}
 	return items, p
+}
+
+// hold reports whether some column has room for so many items, each of which takes a
+// byte at least: a few bytes do not stand for much memory.
+func (p *parts) hold(count uint64) bool {
+	for _, data := range p {
+		if uint64(len(data)) >= count {
+			return true
+		}
+	}
+	return false
 }
 
 // resize returns a slice of n elements, in the memory of s if it is enough.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/peer"
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 )
 
@@ -50,7 +51,8 @@ func (d *dialled) hangUp(error) { d.cancel() }
 // Every attempt is a connection of its own, so that whoever refuses is known at
 // once: a gRPC client that reconnects by itself hides it, and has its own idea
 // of when to try again.
-func (l *Links) dial(ctx context.Context, r *remote, addr string) error {
+func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) error {
+	addr := to.PeerAddr
 	limit, cancel := context.WithTimeout(ctx, l.config.ConnectTimeout)
 	defer cancel()
 	if addr == "" {
@@ -61,7 +63,8 @@ func (l *Links) dial(ctx context.Context, r *remote, addr string) error {
 		return fmt.Errorf("cannot connect: %w; if it runs, %s", err, checkAddr)
 	}
 	defer func() { _ = raw.Close() }() // for the case that gRPC never took it
-	client, err := l.newClient(addr, raw)
+	early := newConn(raw, l.config.StallTimeout)
+	client, err := l.newClient(addr, early)
 	if err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func (l *Links) dial(ctx context.Context, r *remote, addr string) error {
 	stream, err := client.NewStream(streamCtx, &peerv1.Links_ServiceDesc.Streams[0], peerv1.Links_Connect_FullMethodName,
 		grpc.ForceCodecV2(l.codec), grpc.MaxCallRecvMsgSize(l.config.MaxMessageBytes))
 	if err == nil {
-		err = l.greet(stream, r)
+		err = l.greet(stream, early, to)
 	}
 	if !unlimit() && err != nil && ctx.Err() == nil {
 		return fmt.Errorf("it did not answer within %s: %w; if it runs, %s", l.config.ConnectTimeout, err, checkAddr)
@@ -89,11 +92,11 @@ func (l *Links) dial(ctx context.Context, r *remote, addr string) error {
 }
 
 // newClient returns a client over a connection that is there.
-func (l *Links) newClient(addr string, raw net.Conn) (*grpc.ClientConn, error) {
+func (l *Links) newClient(addr string, raw *conn) (*grpc.ClientConn, error) {
 	var once sync.Once
 	take := func(context.Context, string) (net.Conn, error) {
 		c, err := net.Conn(nil), errors.New("the connection broke")
-		once.Do(func() { c, err = &conn{Conn: raw, stall: l.config.StallTimeout, closed: func() {}}, nil })
+		once.Do(func() { c, err = raw, nil })
 		return c, err
 	}
 	return grpc.NewClient("passthrough:///"+addr,
@@ -109,30 +112,30 @@ func (l *Links) newClient(addr string, raw net.Conn) (*grpc.ClientConn, error) {
 	)
 }
 
-// greet exchanges hellos, as the side that dialled.
-func (l *Links) greet(stream grpc.ClientStream, r *remote) error {
+// greet exchanges hellos, as the side that dialled. Frames may come when it returns.
+func (l *Links) greet(stream grpc.ClientStream, c *conn, to peer.Member) error {
 	g := &l.greeter
-	mine := g.hello(r.instance)
+	mine := g.hello(to)
 	if err := stream.SendMsg(&message{hello: mine}); err != nil {
 		return causeOf(stream, err)
 	}
-	var m message
+	m := message{early: true}
 	if err := stream.RecvMsg(&m); err != nil {
 		return err
 	}
-	l.codec.release(&m)
 	if m.bad != nil {
 		return fmt.Errorf("its hello makes no sense: %w", m.bad)
 	}
 	if err := g.judge(m.hello); err != nil {
 		return err
 	}
-	if m.hello.GetInstance() != uint64(r.instance) {
-		return fmt.Errorf("another instance answers there: %q", short(m.hello.GetName()))
+	if err := g.judgeDialled(m.hello, to); err != nil {
+		return err
 	}
 	if err := g.verify(sideDialled, mine, m.hello, m.hello.GetProof()); err != nil {
 		return err
 	}
+	c.admit()
 	if err := stream.SendMsg(&message{proof: g.prove(sideDialler, mine, m.hello)}); err != nil {
 		return causeOf(stream, err)
 	}

@@ -7,9 +7,13 @@
 // wants to ask itself travel in one message, and a forwarded check costs one
 // message each way. A stream for each direction would cost a third one, for the
 // acknowledgement. The node with the smaller instance dials; the other does when
-// nobody has come for a while, as the first may not know of it yet, or have no
-// way to it. Where both dialled at once, both keep the one that the smaller
+// nobody has come for a while, as the first may have no way to it. Where both dialled at once, both keep the one that the smaller
 // instance dialled.
+//
+// Who dials must be a member that this node knows, and say whom it dials and where; one
+// that is refused because news of it has not come yet tries again soon. Until a
+// connection has proved who is there, next to nothing is read of it, no frame is, and it
+// can be closed to make room for others.
 //
 // Batches make themselves: a frame with checks leaves at once while fewer than
 // two are under way, else when one is acknowledged, and until then the checks

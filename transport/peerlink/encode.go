@@ -12,6 +12,7 @@ import (
 // Bounds of a frame, for both who writes and who reads it.
 const (
 	maxItems  = 1 << 16 // in one section
+	bareItems = 1 << 6  // of those that are zero in all columns
 	maxLimits = 1 << 14 // definitions of limits
 	maxRules  = 1 << 14
 	maxKnown  = 1 << 14
@@ -144,8 +145,12 @@ func writeSection[T any](e *encoder, field protowire.Number, columns []column[T]
 	}
 	mark := e.open(field)
 	e.uint(1, uint64(len(items)))
+	bare := len(e.b)
 	for _, c := range columns {
 		c.write(e, items)
+	}
+	if len(items) > bareItems && len(e.b) == bare {
+		columns[0].zeros(e, len(items))
 	}
 	if more != nil {
 		more(e, items)

@@ -42,6 +42,15 @@ func (e *encoder) limitExplanation(l *peer.LimitExplanation) {
 	e.close(mark, true)
 }
 
+// tells is more, for the parts of explanations, which are bounded together too.
+func (d *decoder) tells(f *field, n int, what string) bool {
+	if d.told++; d.told > maxItems {
+		d.fail("the explanations of the frame have more than %d parts", maxItems)
+		return false
+	}
+	return d.more(f, n, maxExplained, what)
+}
+
 // own takes a text of its own.
 func (d *decoder) own(f *field, to *string) {
 	if d.is(f, protowire.BytesType) {
@@ -50,7 +59,7 @@ func (d *decoder) own(f *field, to *string) {
 }
 
 func (d *decoder) explanation(x *field, f *peer.Frame) {
-	if !d.more(x, len(f.Explained), maxExplained, "explanations") {
+	if !d.tells(x, len(f.Explained), "explanations") {
 		return
 	}
 	d.section = "an explanation"
@@ -68,7 +77,7 @@ func (d *decoder) explanation(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
-	if !d.more(x, len(e.Limits), maxExplained, "limits of an explanation") {
+	if !d.tells(x, len(e.Limits), "limits of an explanation") {
 		return
 	}
 	var l peer.LimitExplanation
@@ -80,11 +89,11 @@ func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
 		case 2:
 			d.bool(x, &l.Known)
 		case 3:
-			if d.more(x, len(l.State), maxExplained, "fields of an explanation") {
+			if d.tells(x, len(l.State), "fields of an explanation") {
 				l.State = append(l.State, d.explainedField(x))
 			}
 		case 4:
-			if d.more(x, len(l.Counts), maxExplained, "counts of an explanation") {
+			if d.tells(x, len(l.Counts), "counts of an explanation") {
 				l.Counts = append(l.Counts, d.windowCount(x))
 			}
 		case 5:

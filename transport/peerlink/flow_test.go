@@ -182,9 +182,11 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 		"seen by who was dialled": func(p *proxy) []net.Conn { return p.far },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := start(t, 1, "", nil), start(t, 2, "", nil)
-			p := newProxy(t, b.member.PeerAddr)
-			b.member.PeerAddr = p.Addr().String()
+			var p *proxy
+			a, b := start(t, 1, "", nil), start(t, 2, "", func(c *peerlink.Config) {
+				p = newProxy(t, c.Self.PeerAddr)
+				c.Self.PeerAddr = p.Addr().String()
+			})
 			introduce(a, b)
 			a.waitUp(t, 2)
 			b.waitUp(t, 1)

@@ -249,6 +249,7 @@ func startWith(tb testing.TB, instance peer.Instance, frames peerlink.Frames, ad
 	}
 	if change != nil {
 		change(&c)
+		n.member.PeerAddr = c.Self.PeerAddr
 	}
 	if n.Links, err = peerlink.New(c); err != nil {
 		tb.Fatal(err)

@@ -18,6 +18,9 @@ import (
 const (
 	nonceBytes = 16
 	maxName    = 255 // bytes of a name of a node or cluster that is shown
+
+	// bindingWire is the first version of the wire whose hellos name both addresses.
+	bindingWire = 2
 )
 
 // greeter makes and judges hellos.
@@ -28,13 +31,15 @@ type greeter struct {
 	secret  []byte
 }
 
-// hello returns a new hello; expected is 0 from the side that was dialled.
-func (g *greeter) hello(expected peer.Instance) *peerv1.Hello {
+// hello returns a new hello. to is who is dialled; the side that was dialled expects
+// nobody in particular, and gives the zero value.
+func (g *greeter) hello(to peer.Member) *peerv1.Hello {
 	nonce := make([]byte, nonceBytes)
 	_, _ = rand.Read(nonce) // it does not fail: it ends the program instead
 	return &peerv1.Hello{
 		Wire: uint32(g.self.Wire), Cluster: g.cluster, RingConfig: g.ring,
-		Name: g.self.Name, Instance: uint64(g.self.Instance), Expected: uint64(expected), Nonce: nonce,
+		Name: g.self.Name, Instance: uint64(g.self.Instance), Address: g.self.PeerAddr, Nonce: nonce,
+		Expected: uint64(to.Instance), ExpectedName: to.Name, ExpectedAddress: to.PeerAddr,
 	}
 }
 
@@ -59,6 +64,40 @@ func (g *greeter) judge(h *peerv1.Hello) error {
 	case h.GetExpected() != 0 && h.GetExpected() != uint64(g.self.Instance):
 		return status.Errorf(codes.NotFound, "instance %s does not run here: this is %q, instance %s",
 			peer.Instance(h.GetExpected()), short(g.self.Name), g.self.Instance)
+	case wire < bindingWire && len(g.secret) > 0:
+		return g.refuse("the other speaks version %d of the peer wire, whose proofs name no addresses, and this node has a secret: upgrade the other", wire)
+	}
+	return nil
+}
+
+// judgeDialler says why the hello of a side that dialled does not fit: it must mean this
+// node, at the address that this node advertises. Otherwise somebody at another address
+// passes on what the two say. Versions before [bindingWire] say neither.
+func (g *greeter) judgeDialler(h *peerv1.Hello) error {
+	switch {
+	case h.GetWire() < bindingWire:
+	case h.GetExpected() == 0:
+		return status.Error(codes.InvalidArgument, "the hello names no instance that is meant")
+	case h.GetExpectedName() != g.self.Name:
+		return status.Errorf(codes.NotFound, "node %q does not run here: this is %q", short(h.GetExpectedName()), short(g.self.Name))
+	case h.GetExpectedAddress() != g.self.PeerAddr:
+		return g.refuse("the other dialled %q, and this node advertises %q for peers: whoever told it the other address may stand in between; "+
+			"if there is a proxy, give its host to --advertise, and the port that it listens on to --peer-addr", short(h.GetExpectedAddress()), short(g.self.PeerAddr))
+	}
+	return nil
+}
+
+// judgeDialled says why the hello of the side that was dialled does not fit: it must be
+// of who was meant, and at the address that was dialled.
+func (g *greeter) judgeDialled(h *peerv1.Hello, to peer.Member) error {
+	switch {
+	case h.GetInstance() != uint64(to.Instance):
+		return fmt.Errorf("another instance answers there: %q", short(h.GetName()))
+	case h.GetWire() < bindingWire:
+	case h.GetName() != to.Name:
+		return fmt.Errorf("another node answers there: %q", short(h.GetName()))
+	case h.GetAddress() != to.PeerAddr:
+		return fmt.Errorf("it advertises another address for peers than was dialled: %q", short(h.GetAddress()))
 	}
 	return nil
 }
@@ -69,8 +108,8 @@ func (g *greeter) refuse(format string, args ...any) error {
 }
 
 // prove returns the proof that this side has the secret; nil if there is none.
-// Both hellos are in it, so it is good for nothing else, and the side, so that
-// it cannot be sent back.
+// Both hellos are in it, and so the names, instances and addresses of both sides: it is
+// good for this link only. The side is in it so that it cannot be sent back.
 func (g *greeter) prove(side string, dialler, dialled *peerv1.Hello) []byte {
 	if len(g.secret) == 0 {
 		return nil
@@ -78,7 +117,7 @@ func (g *greeter) prove(side string, dialler, dialled *peerv1.Hello) []byte {
 	h := hmac.New(sha256.New, g.secret)
 	part(h, "weir peer link", side)
 	for _, x := range []*peerv1.Hello{dialler, dialled} {
-		part(h, x.GetCluster(), x.GetName(), string(x.GetNonce()))
+		part(h, x.GetCluster(), x.GetName(), string(x.GetNonce()), x.GetAddress(), x.GetExpectedName(), x.GetExpectedAddress())
 		for _, n := range []uint64{uint64(x.GetWire()), x.GetRingConfig(), x.GetInstance(), x.GetExpected()} {
 			_ = binary.Write(h, binary.BigEndian, n) // a hash takes all
 		}

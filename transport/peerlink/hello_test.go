@@ -18,7 +18,7 @@ import (
 func FuzzHello(f *testing.F) {
 	c := newTestCodec()
 	node := func(i peer.Instance) *greeter {
-		return &greeter{self: peer.Member{Name: "n", Instance: i, Wire: Wire}, cluster: "towns", ring: 7, secret: []byte("secret")}
+		return &greeter{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "towns", ring: 7, secret: []byte("secret")}
 	}
 	here, there := node(1), node(2)
 	for _, change := range []func(h *peerv1.Hello){
@@ -30,10 +30,13 @@ func FuzzHello(f *testing.F) {
 		func(h *peerv1.Hello) { h.Instance = 0 },
 		func(h *peerv1.Hello) { h.Instance = 1 },
 		func(h *peerv1.Hello) { h.Expected = 3 },
-		func(h *peerv1.Hello) { h.Expected, h.Name = 0, strings.Repeat("x", 400) },
-		func(h *peerv1.Hello) { h.Proof = there.prove(sideDialler, h, here.hello(0)) },
+		func(h *peerv1.Hello) { h.Name = strings.Repeat("x", 400) },
+		func(h *peerv1.Hello) { h.ExpectedName = strings.Repeat("x", 400) },
+		func(h *peerv1.Hello) { h.ExpectedAddress = strings.Repeat("é", 400) },
+		func(h *peerv1.Hello) { h.Wire = bindingWire - 1 },
+		func(h *peerv1.Hello) { h.Proof = there.prove(sideDialler, h, here.hello(peer.Member{})) },
 	} {
-		h := there.hello(1)
+		h := there.hello(here.self)
 		h.Nonce = bytes.Repeat([]byte{5}, nonceBytes) // seeds are alike in every run
 		change(h)
 		f.Add(c.bytes(f, &message{hello: h}))
@@ -46,13 +49,17 @@ func FuzzHello(f *testing.F) {
 		}
 		defer c.release(m)
 		theirs := m.hello
-		if err := here.judge(theirs); err != nil {
+		err = here.judge(theirs)
+		if err == nil {
+			err = here.judgeDialler(theirs)
+		}
+		if err != nil {
 			if text := status.Convert(err).Message(); len(text) > 4*maxName+512 || !utf8.ValidString(text) {
 				t.Errorf("it is refused in %d bytes: %q", len(text), text)
 			}
 			return
 		}
-		mine := here.hello(0)
+		mine := here.hello(peer.Member{})
 		good := there.prove(sideDialler, theirs, mine)
 		if err := here.verify(sideDialler, theirs, mine, good); err != nil {
 			t.Fatalf("a good proof is refused: %v", err)
@@ -70,6 +77,9 @@ func FuzzHello(f *testing.F) {
 			"configuration": func(h *peerv1.Hello) { h.RingConfig++ },
 			"instance":      func(h *peerv1.Hello) { h.Instance++ },
 			"expectation":   func(h *peerv1.Hello) { h.Expected++ },
+			"address":       func(h *peerv1.Hello) { h.Address += "0" },
+			"name expected": func(h *peerv1.Hello) { h.ExpectedName += "x" },
+			"goal":          func(h *peerv1.Hello) { h.ExpectedAddress += "0" },
 		} {
 			other := proto.Clone(theirs).(*peerv1.Hello)
 			change(other)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/peer"
 )
@@ -137,23 +139,28 @@ func (r *remote) dismiss() {
 	r.change()
 }
 
-// pin returns the remote of an instance for who unpins it later, and makes it if
-// need be; nil if the links are closed.
-func (l *Links) pin(i peer.Instance) *remote {
+// pin returns the remote of a member for who unpins it later. The error is for who says
+// that it is that member.
+func (l *Links) pin(i peer.Instance, name string) (*remote, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil
+		return nil, errStopping
 	}
 	r := (*l.remotes.Load())[i]
-	if r == nil {
-		r = newRemote(l, i)
-		next := maps.Clone(*l.remotes.Load())
-		next[i] = r
-		l.remotes.Store(&next)
+	if r == nil || !r.is(name) {
+		return nil, status.Errorf(codes.PermissionDenied, "node %q, instance %s, is no member that %q knows, or not yet",
+			short(name), i, short(l.config.Self.Name))
 	}
 	l.pins[r]++
-	return r
+	return r, nil
+}
+
+// is reports whether this is a member, by that name.
+func (r *remote) is(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted && r.member.Name == name
 }
 
 // unpin gives a remote back. Nobody needs one that is no member and unpinned.

@@ -58,17 +58,47 @@ func TestThreeNodes(t *testing.T) {
 	}
 }
 
-// TestOneSideKnows has the node that is not to dial know the other, which does
-// not know it: it dials after all.
+// TestOneSideKnows has a node dial another that does not know it yet: it is refused, and
+// comes again until it is known. That is said once where it is refused, and not at all by
+// who dials.
 func TestOneSideKnows(t *testing.T) {
+	for name, ids := range map[string][2]peer.Instance{"it is to dial": {1, 2}, "the other is": {2, 1}} {
+		t.Run(name, func(t *testing.T) {
+			a, b := start(t, ids[0], "", nil), start(t, ids[1], "", nil)
+			a.SetMembers([]peer.Member{a.member, b.member})
+			a.waitMore(t, "down "+b.self.String(), 3)
+			if n := a.tally("up " + b.self.String()); n != 0 || b.tally("up "+a.self.String()) != 0 {
+				t.Errorf("it is up %d times with a node that does not know it", n)
+			}
+			if a, b := a.log.String(), b.log.String(); a != "" || strings.Count(b, "no member here") != 1 || strings.Contains(b, "WARN") {
+				t.Errorf("a start is no trouble, and logged as:\n%s\n%s", a, b)
+			}
+			impostor := a.member
+			impostor.Name = "somebody"
+			b.SetMembers([]peer.Member{impostor, b.member}) // who must not be taken for a
+			a.waitMore(t, "down "+b.self.String(), 6)
+			if n := a.tally("up " + b.self.String()); n != 0 {
+				t.Error("it is up under another name than its own")
+			}
+			b.SetMembers([]peer.Member{a.member, b.member})
+			a.waitUp(t, b.self)
+			b.waitUp(t, a.self)
+			a.send(b.self, checks(1, 1))
+			b.send(a.self, checks(1, 1))
+			a.wait(t, "a check", func() bool { return len(a.got) == 1 })
+			b.wait(t, "a check", func() bool { return len(b.got) == 1 })
+		})
+	}
+}
+
+// TestAStrangerIsToldInTheEnd has a node not known for long, which somebody should see to.
+func TestAStrangerIsToldInTheEnd(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
-	b.SetMembers([]peer.Member{a.member, b.member})
-	a.waitUp(t, 2)
-	b.waitUp(t, 1)
-	a.send(2, checks(1, 1))
-	b.send(1, checks(1, 1))
-	a.wait(t, "a check", func() bool { return len(a.got) == 1 })
-	b.wait(t, "a check", func() bool { return len(b.got) == 1 })
+	a.SetMembers([]peer.Member{a.member, b.member})
+	a.log.wait(t, "is no member that")
+	if n := a.tally("down " + b.self.String()); n < 10 {
+		t.Errorf("it is told after %d attempts", n)
+	}
 }
 
 // TestBothDial has many pairs meet at once from both sides: each ends with one
@@ -124,7 +154,7 @@ func TestRestart(t *testing.T) {
 	if n := a.tally("up " + again.self.String()); n != 0 {
 		t.Errorf("the new instance is up %d times before anybody spoke of it", n)
 	}
-	a.SetMembers([]peer.Member{a.member, again.member})
+	introduce(a, again)
 	a.waitUp(t, 3)
 	a.send(3, checks(1, 1))
 	again.wait(t, "a check", func() bool { return len(again.got) == 1 })
@@ -138,7 +168,7 @@ func TestDeadMemberComesBack(t *testing.T) {
 	a.SetMembers([]peer.Member{dead})
 	a.waitMore(t, "down "+b.self.String(), 0) // slowly, but it is tried
 	again := start(t, 2, b.member.PeerAddr, nil)
-	a.SetMembers([]peer.Member{again.member})
+	introduce(a, again)
 	a.waitUp(t, 2)
 }
 
@@ -152,7 +182,7 @@ func TestDismissed(t *testing.T) {
 	a.wait(t, "down", func() bool { return a.last(2) == "down" })
 	b.wait(t, "down", func() bool { return b.last(1) == "down" })
 	a.Wake(2) // of nobody
-	a.SetMembers([]peer.Member{b.member})
+	introduce(a, b)
 	a.waitUp(t, 2)
 	b.waitUp(t, 1)
 }
@@ -165,9 +195,11 @@ func TestRefusedHellos(t *testing.T) {
 		a, b func(*peerlink.Config)
 		want string
 	}{
-		"cluster":        {nil, func(c *peerlink.Config) { c.ClusterName = "prod" }, `of cluster \"prod\", and the other of \"test\"`},
-		"ring":           {nil, func(c *peerlink.Config) { c.RingConfig = 8 }, "ring configuration is 0000000000000008"},
-		"wire":           {nil, func(c *peerlink.Config) { c.Self.Wire = 3 }, "speaks version 3 of the peer wire, and the other 1"},
+		"cluster": {nil, func(c *peerlink.Config) { c.ClusterName = "prod" }, `of cluster \"prod\", and the other of \"test\"`},
+		"ring":    {nil, func(c *peerlink.Config) { c.RingConfig = 8 }, "ring configuration is 0000000000000008"},
+		"wire":    {nil, func(c *peerlink.Config) { c.Self.Wire = 4 }, "speaks version 4 of the peer wire, and the other 2"},
+		"old wire": {secret("x"), func(c *peerlink.Config) { secret("x")(c); c.Self.Wire = 1 },
+			"whose proofs name no addresses, and this node has a secret"},
 		"other secrets":  {secret("x"), secret("y"), "another secret"},
 		"secret dialler": {secret("x"), nil, "the other node has no secret"},
 		"secret dialled": {nil, secret("x"), "this node has no secret"},
@@ -175,6 +207,9 @@ func TestRefusedHellos(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := start(t, 1, "", test.a), start(t, 2, "", test.b)
 			a.SetMembers([]peer.Member{b.member})
+			quiet := a.member
+			quiet.State = peer.Dead // so that b does not dial
+			b.SetMembers([]peer.Member{quiet})
 			a.waitMore(t, "down "+b.self.String(), 4)
 			if n := strings.Count(a.log.String(), test.want); n != 1 {
 				t.Errorf("the log says %q %d times, not once:\n%s", test.want, n, a.log)
@@ -182,7 +217,7 @@ func TestRefusedHellos(t *testing.T) {
 			if a.tally("up "+b.self.String())+b.tally("up "+a.self.String()) != 0 {
 				t.Error("there was a link")
 			}
-			if !strings.HasPrefix(name, "secret") && !strings.HasPrefix(name, "other") && strings.Count(b.log.String(), "was refused") != 1 {
+			if !strings.HasPrefix(name, "secret") && !strings.HasPrefix(name, "other") && name != "old wire" && strings.Count(b.log.String(), "was refused") != 1 {
 				t.Errorf("the node that refused does not say so once:\n%s", b.log)
 			}
 		})
@@ -198,6 +233,15 @@ func TestSecretsAndNeighbouringVersions(t *testing.T) {
 	b.waitUp(t, 1)
 	b.send(1, checks(1, 1))
 	a.wait(t, "a check", func() bool { return len(a.got) == 1 })
+}
+
+// TestAnOldNeighbour has a node of the version before, whose hellos name no addresses: it
+// is linked to where there is no secret.
+func TestAnOldNeighbour(t *testing.T) {
+	a, b := start(t, 1, "", nil), start(t, 2, "", func(c *peerlink.Config) { c.Self.Wire = 1 })
+	introduce(a, b)
+	a.waitUp(t, 2)
+	b.waitUp(t, 1)
 }
 
 // TestItself has a node told that it is somebody else.

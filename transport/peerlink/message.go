@@ -22,6 +22,10 @@ type message struct {
 	end       string
 	frame     *peer.Frame // to be sent
 
+	// early is set by who receives before the hellos are done: then no frame is taken,
+	// nor anything larger than earlyBytes.
+	early bool
+
 	in  *inbox // the frame that came; nil if none did
 	bad error  // what is wrong with a message that came
 }
@@ -84,8 +88,11 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // read reads a message.
 func (c *codec) read(d *decoder, b []byte, m *message) error {
-	*m = message{in: m.in}
+	*m = message{in: m.in, early: m.early}
 	d.section, d.err = "the message", nil
+	if m.early && len(b) > earlyBytes {
+		d.fail("it has %d bytes, and at most %d may come before the hellos are done", len(b), earlyBytes)
+	}
 	var frame []byte
 	var acks uint64
 	var x field
@@ -106,7 +113,10 @@ func (c *codec) read(d *decoder, b []byte, m *message) error {
 				m.end = string(x.data[:min(len(x.data), maxReason)])
 			}
 		case 6:
-			if frame != nil {
+			switch {
+			case m.early:
+				d.fail("a frame came before the hellos were done")
+			case frame != nil:
 				d.fail("the message has two frames")
 			}
 			if d.is(&x, protowire.BytesType) {

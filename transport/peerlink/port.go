@@ -2,36 +2,26 @@ package peerlink
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	peerinfo "google.golang.org/grpc/peer"
 )
 
 // preface is what every connection of HTTP/2, and so of gRPC, begins with.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // door looks at connections before gRPC does, as its credentials: it turns away
-// those that speak something else, in a way that they understand, and those
-// above the bound.
+// those that speak something else, in a way that they understand, and has the port
+// watch over the others.
 type door struct {
 	credentials.TransportCredentials
 	port *port
-}
-
-// port is what the door must know.
-type port struct {
-	most    int64
-	stall   time.Duration
-	open    atomic.Int64
-	refused func(from net.Addr, reason string)
-	notice  string // what port this is
 }
 
 func newDoor(p *port) door { return door{insecure.NewCredentials(), p} }
@@ -45,12 +35,9 @@ func (d door) Clone() credentials.TransportCredentials {
 // set a deadline for it.
 func (d door) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	p := d.port
-	if p.open.Add(1) > p.most {
-		p.open.Add(-1)
-		return nil, nil, p.turnAway(raw, fmt.Sprintf("there are %d connections already, which is the bound", p.most))
-	}
-	c := &conn{Conn: raw, stall: p.stall, closed: func() { p.open.Add(-1) }}
-	begin, err := readPreface(raw)
+	c := newConn(raw, p.stall)
+	p.enter(c)
+	begin, err := readPreface(c)
 	if err != nil {
 		_ = c.Close() // it is refused, whatever comes of closing it
 		return nil, nil, err
@@ -59,14 +46,30 @@ func (d door) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, err
 		reason := "it does not speak gRPC"
 		if isHTTP(begin) {
 			reason = "it speaks HTTP/1"
-			p.answerHTTP(raw)
+			p.answerHTTP(c)
 		}
 		err := p.turnAway(raw, reason)
 		_ = c.Close()
 		return nil, nil, err
 	}
 	c.begin = bytes.NewReader(begin)
-	return d.TransportCredentials.ServerHandshake(c)
+	return c, arrival{c}, nil
+}
+
+// arrival is what gRPC keeps of a connection for its streams.
+type arrival struct{ conn *conn }
+
+// AuthType implements credentials.AuthInfo.
+func (arrival) AuthType() string { return "weir" }
+
+// arrivalOf returns the connection of a stream, nil if it did not come by the door.
+func arrivalOf(ctx context.Context) *conn {
+	p, ok := peerinfo.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	a, _ := p.AuthInfo.(arrival)
+	return a.conn
 }
 
 // answerHTTP tells a client of HTTP/1 where it is.
@@ -106,39 +109,4 @@ func isHTTP(b []byte) bool {
 		}
 	}
 	return false
-}
-
-// conn is a connection that nobody can hold up: a write that the other side does
-// not take ends it.
-type conn struct {
-	net.Conn
-	begin  *bytes.Reader // was read by the door; nil if nothing was
-	stall  time.Duration
-	once   sync.Once
-	closed func()
-}
-
-// Read implements net.Conn.
-func (c *conn) Read(b []byte) (int, error) {
-	if c.begin != nil {
-		if c.begin.Len() > 0 {
-			return c.begin.Read(b)
-		}
-		c.begin = nil
-	}
-	return c.Conn.Read(b)
-}
-
-// Write implements net.Conn.
-func (c *conn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
-}
-
-// Close implements net.Conn.
-func (c *conn) Close() error {
-	c.once.Do(c.closed)
-	return c.Conn.Close()
 }

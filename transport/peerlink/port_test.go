@@ -25,7 +25,7 @@ import (
 func alive(t *testing.T, n *node) {
 	t.Helper()
 	other := start(t, 1<<40, "", nil)
-	introduce(n, other)
+	introduce(n, other) // and nobody else
 	n.waitUp(t, other.self)
 	got := 0
 	n.wait(t, "nothing", func() bool { got = len(n.got); return true })
@@ -141,25 +141,40 @@ func TestPublicClientOnThePort(t *testing.T) {
 	}
 }
 
-// hello is what a node that is expected would say.
-func hello() *peerv1.Hello {
-	return &peerv1.Hello{Wire: peerlink.Wire, Cluster: "test", RingConfig: 7, Name: "stock", Instance: 99, Nonce: make([]byte, 16)}
+// stock is a member that tests play over stock gRPC. Its instance is the smaller one, so
+// nodes leave the dialling to it.
+const stock peer.Instance = 99
+
+// expectStock starts a node that knows stock.
+func expectStock(t *testing.T, change func(*peerlink.Config)) *node {
+	t.Helper()
+	n := start(t, 1000, "", change)
+	n.SetMembers([]peer.Member{{Name: "stock", Instance: stock, State: peer.Dead}})
+	return n
+}
+
+// hello is what a node that is expected would say to another.
+func hello(to *node) *peerv1.Hello {
+	return &peerv1.Hello{
+		Wire: peerlink.Wire, Cluster: "test", RingConfig: 7, Name: "stock", Instance: uint64(stock), Nonce: make([]byte, 16),
+		Expected: uint64(to.self), ExpectedName: to.member.Name, ExpectedAddress: to.member.PeerAddr,
+	}
 }
 
 // TestStockProtobufLinksUp has code that is generated from peer.proto, over
 // stock gRPC, link up and speak.
 func TestStockProtobufLinksUp(t *testing.T) {
-	n := start(t, 1, "", nil)
+	n := expectStock(t, nil)
 	_, s := dialRaw(t, n.member.PeerAddr)
-	must(t, s.Send(&peerv1.Message{Hello: hello()}))
+	must(t, s.Send(&peerv1.Message{Hello: hello(n)}))
 	m, err := s.Recv()
-	if err != nil || m.GetHello().GetInstance() != 1 || m.GetHello().GetName() != "node-1" {
+	if err != nil || m.GetHello().GetInstance() != 1000 || m.GetHello().GetName() != "node-1000" {
 		t.Fatalf("the hello is %v, %v", m, err)
 	}
 	must(t, s.Send(&peerv1.Message{}))
-	n.waitUp(t, 99)
+	n.waitUp(t, stock)
 	must(t, s.Send(&peerv1.Message{AckWanted: true, Frame: &peerv1.Frame{
-		From: 99, To: 1, Rules: []*peerv1.Rule{{Id: 1}},
+		From: 99, To: 1000, Rules: []*peerv1.Rule{{Id: 1}},
 		Checks: &peerv1.Checks{Count: 1, Keys: []byte{1}}, Keys: &peerv1.Keys{Count: 1, His: []uint64{5}},
 	}}))
 	if m, err = s.Recv(); err != nil || m.GetAcks() != 1 {
@@ -178,10 +193,10 @@ func must(t *testing.T, err error) {
 // TestNonsenseOnAStream says things that make no sense, before and after the
 // hellos: each ends the stream with its reason, and nothing else.
 func TestNonsenseOnAStream(t *testing.T) {
-	n := start(t, 1, "", func(c *peerlink.Config) { c.ConnectTimeout = 500 * time.Millisecond })
-	good := &peerv1.Message{Hello: hello()}
+	n := expectStock(t, func(c *peerlink.Config) { c.ConnectTimeout = 500 * time.Millisecond })
+	good := &peerv1.Message{Hello: hello(n)}
 	bad := func(change func(*peerv1.Hello)) *peerv1.Message {
-		h := hello()
+		h := hello(n)
 		change(h)
 		return &peerv1.Message{Hello: h}
 	}
@@ -193,20 +208,27 @@ func TestNonsenseOnAStream(t *testing.T) {
 		"no hello":         {[]*peerv1.Message{{Acks: 1}}, "the first message is no hello"},
 		"no nonce":         {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Nonce = nil })}, "no nonce"},
 		"no instance":      {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Instance = 0 })}, "no instance"},
-		"our own instance": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Instance = 1 })}, "this node itself"},
+		"our own instance": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Instance = 1000 })}, "this node itself"},
 		"another expected": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Expected = 5 })}, "does not run here"},
-		"a long cluster": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Cluster = strings.Repeat("c", 1<<20) })},
-			"(1048576 bytes)"},
-		"only a hello":       {[]*peerv1.Message{good}, "there was no hello in time"},
-		"a proof":            {[]*peerv1.Message{good, {Proof: []byte("p")}}, "this node has no secret"},
-		"a second hello":     {[]*peerv1.Message{good, {}, good}, "there was a second hello"},
-		"too many acks":      {[]*peerv1.Message{good, {}, {Acks: 1}}, "more frames were acknowledged"},
-		"far too many acks":  {[]*peerv1.Message{good, {}, {Acks: 1 << 31}}, "more than there can be"},
-		"somebody's frame":   {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98}}}, "says that 0000000000000062 sent it"},
-		"somebody's relay":   {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98, Relayed: true, Via: 97}}}, "sent it"},
-		"keys that miss":     {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{Checks: &peerv1.Checks{Count: 1, Keys: []byte{3}}}}}, "have 3 keys"},
-		"four billion items": {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{Acks: &peerv1.Acks{Count: 1<<32 - 1}}}}, "more than a link takes"},
-		"an end":             {[]*peerv1.Message{good, {}, {End: "enough"}}, "enough"},
+		"a long cluster": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Cluster = strings.Repeat("c", 3000) })},
+			"(3000 bytes)"},
+		"a frame at once":      {[]*peerv1.Message{{Hello: hello(n), Frame: &peerv1.Frame{}}}, "a frame came before the hellos were done"},
+		"a frame, no proof":    {[]*peerv1.Message{good, {Frame: &peerv1.Frame{}}}, "a frame came before the hellos were done"},
+		"nobody in particular": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Expected = 0 })}, "names no instance"},
+		"another name":         {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.ExpectedName = "x" })}, `node "x" does not run here`},
+		"another address":      {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.ExpectedAddress = "x:1" })}, `the other dialled "x:1"`},
+		"no member":            {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Instance = 5 })}, "is no member that"},
+		"no member's name":     {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Name = "x" })}, "is no member that"},
+		"only a hello":         {[]*peerv1.Message{good}, "there was no hello in time"},
+		"a proof":              {[]*peerv1.Message{good, {Proof: []byte("p")}}, "this node has no secret"},
+		"a second hello":       {[]*peerv1.Message{good, {}, good}, "there was a second hello"},
+		"too many acks":        {[]*peerv1.Message{good, {}, {Acks: 1}}, "more frames were acknowledged"},
+		"far too many acks":    {[]*peerv1.Message{good, {}, {Acks: 1 << 31}}, "more than there can be"},
+		"somebody's frame":     {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98}}}, "says that 0000000000000062 sent it"},
+		"somebody's relay":     {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98, Relayed: true, Via: 97}}}, "sent it"},
+		"keys that miss":       {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{Checks: &peerv1.Checks{Count: 1, Keys: []byte{3}}}}}, "have 3 keys"},
+		"four billion items":   {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{Acks: &peerv1.Acks{Count: 1<<32 - 1}}}}, "more than a link takes"},
+		"an end":               {[]*peerv1.Message{good, {}, {End: "enough"}}, "enough"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, s := dialRaw(t, n.member.PeerAddr)
@@ -229,17 +251,14 @@ func TestNonsenseOnAStream(t *testing.T) {
 }
 
 func TestBoundOfConnections(t *testing.T) {
-	n := start(t, 1, "", func(c *peerlink.Config) { c.MaxConnections = 1 })
-	_, s := dialRaw(t, n.member.PeerAddr)
-	must(t, s.Send(&peerv1.Message{Hello: hello()}))
-	if _, err := s.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", n.member.PeerAddr)
-	must(t, err)
-	defer c.Close()
-	if n, err := io.Copy(io.Discard, c); n != 0 {
-		t.Errorf("a connection above the bound gets %d bytes, %v", n, err)
+	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
+	n := start(t, 3, "", func(c *peerlink.Config) { c.MaxConnections = 1 })
+	introduce(n, a)
+	n.waitUp(t, 1)
+	introduce(n, a, b) // b is the smaller, so it dials
+	b.log.wait(t, "there are 1 connections already")
+	if n.tally("up "+b.self.String()) != 0 {
+		t.Error("a connection above the bound is up")
 	}
 	n.log.wait(t, "there are 1 connections already")
 }

@@ -81,7 +81,9 @@ func fitReplies(r *rand.Rand, f *peer.Frame) {
 	f.Results = nil
 	for i := range f.Replies {
 		p := &f.Replies[i]
-		p.Results = uint8(r.IntN(4))
+		if p.Results = uint16(r.IntN(4)); r.IntN(20) == 0 {
+			p.Results += 255 // more than a byte holds
+		}
 		n := int(p.Results)
 		if p.Idle {
 			n *= 2

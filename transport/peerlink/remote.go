@@ -18,8 +18,7 @@ import (
 )
 
 // Waits between attempts to connect. The side that is not to dial does so all
-// the same when nobody has dialled it for a while: the other may not know of it
-// yet, or have no way to it.
+// the same when nobody has dialled it for a while: the other may have no way to it.
 const (
 	retryFirst = 20 * time.Millisecond
 	retryMost  = 500 * time.Millisecond
@@ -29,6 +28,9 @@ const (
 	settled    = time.Second // after so long a session counts as a success
 	// maxTold bounds the kinds of failures of which each is said once.
 	maxTold = 4
+	// So often in a row, for about two seconds, a member may answer that this node is no
+	// member before that is said: news of a node that starts takes its time to spread.
+	strangerOften = 12
 )
 
 // remote is another instance, connected or to be connected to.
@@ -49,6 +51,7 @@ type remote struct {
 	since   time.Time     // when it was attached
 	changed chan struct{} // has a token when something above changed
 	told    []string      // the kinds of failures that were logged since it was connected last
+	strange int           // how often in a row it did not know this node
 }
 
 func newRemote(l *Links, i peer.Instance) *remote {
@@ -81,7 +84,7 @@ func (r *remote) attach(s *session, ours bool) error {
 		r.mu.Lock()
 		old := r.session
 		if old == nil {
-			r.session, r.ours, r.since, r.told = s, ours, r.links.now(), nil
+			r.session, r.ours, r.since, r.told, r.strange = s, ours, r.links.now(), nil, 0
 			if ours {
 				r.dialing = false
 			}
@@ -152,7 +155,12 @@ func (r *remote) failed(err error) {
 	r.mu.Lock()
 	text := reasonOf(err)
 	kind := kindOf(text)
-	news := len(r.told) < maxTold && !slices.Contains(r.told, kind)
+	if status.Code(err) == codes.PermissionDenied {
+		r.strange++
+	} else {
+		r.strange = 0
+	}
+	news := len(r.told) < maxTold && !slices.Contains(r.told, kind) && (r.strange == 0 || r.strange >= strangerOften)
 	if news {
 		r.told = append(r.told, kind)
 	}
@@ -179,12 +187,12 @@ func (r *remote) keep(ctx context.Context) {
 	defer r.links.unpin(r)
 	failures := 0
 	for {
-		addr, ok := r.await(ctx, failures)
+		to, ok := r.await(ctx, failures)
 		if !ok {
 			return
 		}
 		begin := r.links.now()
-		err := r.links.dial(ctx, r, addr)
+		err := r.links.dial(ctx, r, to)
 		r.mu.Lock()
 		r.dialing = false
 		r.mu.Unlock()
@@ -200,15 +208,15 @@ func (r *remote) keep(ctx context.Context) {
 	}
 }
 
-// await waits until it is time to dial, and returns the address; false if it is
-// not wanted any more.
-func (r *remote) await(ctx context.Context, failures int) (addr string, ok bool) {
+// await waits until it is time to dial, and returns whom; false if it is not wanted
+// any more.
+func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bool) {
 	for {
 		r.mu.Lock()
 		if !r.wanted || ctx.Err() != nil {
 			r.keeping = false
 			r.mu.Unlock()
-			return "", false
+			return peer.Member{}, false
 		}
 		state, connected := r.member.State, r.session != nil
 		r.mu.Unlock()
@@ -228,11 +236,11 @@ func (r *remote) await(ctx context.Context, failures int) (addr string, ok bool)
 		ready := r.wanted && r.session == nil
 		if ready {
 			r.dialing = true
-			addr = r.member.PeerAddr
+			to = r.member
 		}
 		r.mu.Unlock()
 		if ready && ctx.Err() == nil {
-			return addr, true
+			return to, true
 		}
 	}
 }

@@ -93,10 +93,10 @@ func TestWhichOfTwoSessionsStays(t *testing.T) {
 // TestProofs shows that a proof is good for one side of one link.
 func TestProofs(t *testing.T) {
 	node := func(secret string, i peer.Instance) *greeter {
-		return &greeter{self: peer.Member{Name: "n", Instance: i, Wire: Wire}, cluster: "c", secret: []byte(secret)}
+		return &greeter{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "c", secret: []byte(secret)}
 	}
 	a, b := node("secret", 1), node("secret", 2)
-	ha, hb := a.hello(2), b.hello(0)
+	ha, hb := a.hello(b.self), b.hello(peer.Member{})
 	if bytes.Equal(ha.GetNonce(), hb.GetNonce()) {
 		t.Error("two nonces are alike")
 	}
@@ -106,8 +106,8 @@ func TestProofs(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"of the other side":  a.verify(sideDialler, ha, hb, good),
-		"of another link":    a.verify(sideDialled, a.hello(2), hb, good),
-		"of another answer":  a.verify(sideDialled, ha, b.hello(0), good),
+		"of another link":    a.verify(sideDialled, a.hello(b.self), hb, good),
+		"of another answer":  a.verify(sideDialled, ha, b.hello(peer.Member{}), good),
 		"of another secret":  a.verify(sideDialled, ha, hb, node("guess", 2).prove(sideDialled, ha, hb)),
 		"none":               a.verify(sideDialled, ha, hb, nil),
 		"one, and no secret": node("", 1).verify(sideDialled, ha, hb, good),

@@ -145,10 +145,10 @@ func checkColumns() []column[peer.Check] {
 		octets[T, uint8]{3, func(x *T) *uint8 { return &x.Keys }},
 		flags[T]{4,
 			func(x *T) byte {
-				return bit(x.Peek, 1) | bit(x.Reserve, 2) | bit(x.Heir, 4) | bit(x.Sent, 8) | bit(x.Explain, 16)
+				return bit(x.Peek, 1) | bit(x.Reserve, 2) | bit(x.Heir, 4) | bit(x.Sent, 8) | bit(x.Explain, 16) | bit(x.Settles, 32)
 			},
 			func(x *T, b byte) {
-				x.Peek, x.Reserve, x.Heir, x.Sent, x.Explain = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0, b&16 != 0
+				x.Peek, x.Reserve, x.Heir, x.Sent, x.Explain, x.Settles = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0, b&16 != 0, b&32 != 0
 			}},
 		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Wait }},
 	}
@@ -191,9 +191,11 @@ func replyColumns() []column[peer.Reply] {
 		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
 		octets[T, peer.ReplyStatus]{3, func(x *T) *peer.ReplyStatus { return &x.Status }},
 		flags[T]{4,
-			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Idle, 2) },
-			func(x *T, b byte) { x.Heir, x.Idle = b&1 != 0, b&2 != 0 }},
-		octets[T, uint8]{5, func(x *T) *uint8 { return &x.Results }},
+			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Idle, 2) | bit(x.Provisional, 4) },
+			func(x *T, b byte) { x.Heir, x.Idle, x.Provisional = b&1 != 0, b&2 != 0, b&4 != 0 }},
+		flags[T]{5,
+			func(x *T) byte { return byte(x.Results) },
+			func(x *T, b byte) { x.Results |= uint16(b) }},
 		varints[T, uint64]{6, func(x *T) *uint64 { return &x.Owner.Counter }},
 		fixed[T, peer.Instance]{7, func(x *T) *peer.Instance { return &x.Owner.Instance }},
 		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Receipt.Epoch.Counter }},
@@ -204,6 +206,9 @@ func replyColumns() []column[peer.Reply] {
 		varints[T, uint32]{13, func(x *T) *uint32 { return &x.Count }},
 		varints[T, uint16]{16, func(x *T) *uint16 { return &x.Partition }},
 		varints[T, uint32]{17, func(x *T) *uint32 { return &x.Unnamed }},
+		flags[T]{18,
+			func(x *T) byte { return byte(x.Results >> 8) },
+			func(x *T, b byte) { x.Results |= uint16(b) << 8 }},
 	}
 }
 

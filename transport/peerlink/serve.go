@@ -21,14 +21,16 @@ import (
 )
 
 const (
-	handshakeTimeout = 5 * time.Second  // from a connection to its first stream's header
-	idleTimeout      = 10 * time.Second // a connection without a stream is closed
-	maxHeaderBytes   = 16 << 10
-	maxStreams       = 4 // of one connection; a node has one
+	idleTimeout    = 10 * time.Second // a connection without a stream is closed
+	maxHeaderBytes = 16 << 10
+	maxStreams     = 2 // of one connection; a node has one
 
 	sideDialler = "dialler"
 	sideDialled = "dialled"
 )
+
+// errStranger is how a refusal is logged for which names are not needed.
+var errStranger = errors.New("it is not known, or not yet")
 
 // accepted is the stream of a session at the side that was dialled. The handler
 // of gRPC waits until it is hung up, and its return is what ends the stream.
@@ -53,17 +55,18 @@ type service struct {
 }
 
 func (l *Links) newServer() *grpc.Server {
-	p := &port{most: int64(l.config.MaxConnections), stall: l.config.StallTimeout, notice: l.notice(),
-		refused: func(from net.Addr, reason string) {
-			l.notices.say(slog.LevelWarn, "a connection to the peer port was refused", from, reason)
-		}}
+	p := newPort(l.config)
+	p.notice = l.notice()
+	p.refused = func(from net.Addr, reason string) {
+		l.notices.say(slog.LevelWarn, "a connection to the peer port was refused", from, reason)
+	}
 	s := grpc.NewServer(
 		grpc.Creds(newDoor(p)),
 		grpc.ForceServerCodecV2(l.codec),
 		grpc.MaxRecvMsgSize(l.config.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ConnectionTimeout(p.within),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(codes.Unimplemented, l.notice()) }),
@@ -116,55 +119,69 @@ func (l *Links) welcome(a *accepted) error {
 		a.hangUp(status.Error(codes.DeadlineExceeded, "there was no hello in time"))
 	})
 	defer late.Stop()
-	var m message
-	theirs, err := l.receiveHello(a, &m)
+	c := arrivalOf(a.Context())
+	if c == nil {
+		return status.Error(codes.Internal, "the connection did not come by the peer port")
+	}
+	theirs, err := l.receiveHello(a)
 	if err != nil {
 		l.refused(a, theirs, err)
 		return err
 	}
-	r := l.pin(peer.Instance(theirs.GetInstance()))
-	if r == nil {
-		return errStopping
+	r, err := l.pin(peer.Instance(theirs.GetInstance()), theirs.GetName())
+	if err != nil {
+		l.refused(a, nil, err)
+		return err
 	}
 	defer l.unpin(r)
 	if err := r.admits(); err != nil {
 		return err
 	}
-	mine := l.greeter.hello(0)
+	mine := l.greeter.hello(peer.Member{})
 	mine.Proof = l.greeter.prove(sideDialled, theirs, mine)
+	c.greet()
 	if err := a.SendMsg(&message{hello: mine}); err != nil {
 		return err
 	}
-	if err := receive(a, &m, l.codec); err != nil {
-		return err
+	proof, err := receive(a)
+	if err == nil {
+		err = l.greeter.verify(sideDialler, theirs, mine, proof.proof)
 	}
-	if err := l.greeter.verify(sideDialler, theirs, mine, m.proof); err != nil {
+	if err == nil {
+		err = c.settle()
+	}
+	if err != nil {
 		l.refused(a, theirs, err)
 		return err
 	}
+	defer c.retire()
 	if !late.Stop() {
 		return errors.New("the hello took too long")
 	}
 	return l.carry(r, a, false)
 }
 
-func (l *Links) receiveHello(a *accepted, m *message) (*peerv1.Hello, error) {
-	if err := receive(a, m, l.codec); err != nil {
+func (l *Links) receiveHello(a *accepted) (*peerv1.Hello, error) {
+	m, err := receive(a)
+	if err != nil {
 		return nil, err
 	}
-	return m.hello, l.greeter.judge(m.hello)
+	if err := l.greeter.judge(m.hello); err != nil {
+		return m.hello, err
+	}
+	return m.hello, l.greeter.judgeDialler(m.hello)
 }
 
-// receive receives a message without a frame.
-func receive(a *accepted, m *message, c *codec) error {
+// receive receives a message before the hellos are done, which has no frame.
+func receive(a *accepted) (*message, error) {
+	m := &message{early: true}
 	if err := a.RecvMsg(m); err != nil {
-		return err
+		return nil, err
 	}
-	c.release(m)
 	if m.bad != nil {
-		return status.Errorf(codes.InvalidArgument, "the message makes no sense: %v", m.bad)
+		return nil, status.Errorf(codes.InvalidArgument, "the message makes no sense: %v", m.bad)
 	}
-	return nil
+	return m, nil
 }
 
 // refused logs why somebody was refused.
@@ -176,11 +193,15 @@ func (l *Links) refused(a *accepted, theirs *peerv1.Hello, err error) {
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		return // it left by itself
 	}
-	who := "a connection to the peer port"
+	who, level := "a connection to the peer port", slog.LevelWarn
+	if status.Code(err) == codes.PermissionDenied {
+		// Mostly it starts, and gossip has not told of it yet: then it comes again.
+		who, level, err = "a node that is no member here", slog.LevelInfo, errStranger
+	}
 	if theirs != nil {
 		who = fmt.Sprintf("the node %q", short(theirs.GetName()))
 	}
-	l.notices.say(slog.LevelWarn, who+" was refused", from, reasonOf(err))
+	l.notices.say(level, who+" was refused", from, reasonOf(err))
 }
 
 // statusOf returns what a handler returns for the end of a session.

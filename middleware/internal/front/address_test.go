@@ -97,6 +97,37 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// The chain of proxies is read from the right, where the nearest proxy wrote: however much
+// a caller writes on the left, in one field or several, he is counted as one address.
+func TestForwardedForIsReadFromTheRight(t *testing.T) {
+	trusted := networks(t, "10.0.0.0/8")
+	for _, c := range []struct {
+		chain Chain
+		wrap  func(string) string
+	}{{ForwardedFor, func(s string) string { return s }}, {Forwarded, func(s string) string { return "for=" + s }}} {
+		a := Addresses{Trusted: trusted, Chain: c.chain}
+		for i := range 50 {
+			lies := []string{fmt.Sprintf("198.51.100.%d", i), fmt.Sprintf("10.9.9.%d", i), "198.51.100.7:80"}
+			for _, lie := range lies {
+				for _, values := range [][]string{
+					{c.wrap(lie) + ", " + c.wrap("203.0.113.9")},
+					{c.wrap(lie), c.wrap("203.0.113.9")},
+					{c.wrap(lie) + "," + c.wrap(lie) + "," + c.wrap("203.0.113.9") + ", " + c.wrap("10.2.2.2")},
+					{c.wrap(lie) + ", " + c.wrap("203.0.113.9"), c.wrap("10.2.2.2") + ", " + c.wrap("10.3.3.3")},
+				} {
+					if got := a.Client(netip.MustParseAddr("10.1.1.1"), values).String(); got != "203.0.113.9" {
+						t.Fatalf("%q is counted as %s, want 203.0.113.9", values, got)
+					}
+					// Who does not come from a proxy has no word in it.
+					if got := a.Client(netip.MustParseAddr("203.0.113.77"), values).String(); got != "203.0.113.77" {
+						t.Fatalf("%q from elsewhere is counted as %s", values, got)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestClientByOtherFields(t *testing.T) {
 	trusted := networks(t, "10.0.0.0/8")
 	for _, c := range []struct {

@@ -41,9 +41,13 @@ const (
 //
 // A check that is denied is an answer, not an error. The status codes are
 // INVALID_ARGUMENT for what the asker must mend, PERMISSION_DENIED for what the
-// operator has not allowed, and UNAVAILABLE from a node that is stopping; in
-// each case nothing was decided or counted. DEADLINE_EXCEEDED says that it may be
-// done all the same.
+// operator has not allowed, UNAVAILABLE from a node that is stopping, and
+// RESOURCE_EXHAUSTED where a message is too large, or the node has no memory for it
+// now; in each case nothing was decided or counted. DEADLINE_EXCEEDED says that it may
+// be done all the same. INTERNAL is a defect of the node's.
+//
+// Each string of a request has at most 8 KiB. A stream whose client sends no message,
+// half of one, or does not read its replies, is reset after a while.
 type LimiterClient interface {
 	// Check decides one request.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
@@ -152,9 +156,13 @@ func (c *limiterClient) Ring(ctx context.Context, in *RingRequest, opts ...grpc.
 //
 // A check that is denied is an answer, not an error. The status codes are
 // INVALID_ARGUMENT for what the asker must mend, PERMISSION_DENIED for what the
-// operator has not allowed, and UNAVAILABLE from a node that is stopping; in
-// each case nothing was decided or counted. DEADLINE_EXCEEDED says that it may be
-// done all the same.
+// operator has not allowed, UNAVAILABLE from a node that is stopping, and
+// RESOURCE_EXHAUSTED where a message is too large, or the node has no memory for it
+// now; in each case nothing was decided or counted. DEADLINE_EXCEEDED says that it may
+// be done all the same. INTERNAL is a defect of the node's.
+//
+// Each string of a request has at most 8 KiB. A stream whose client sends no message,
+// half of one, or does not read its replies, is reset after a while.
 type LimiterServer interface {
 	// Check decides one request.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)

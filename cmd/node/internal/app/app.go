@@ -143,7 +143,7 @@ Exit status: 0 stopped in good order, 1 failed, 2 wrong usage.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.serveCommand(), a.demoCommand(), a.healthCommand(), a.versionCommand())
+	root.AddCommand(a.serveCommand(), a.demoCommand(), a.healthCommand(), a.keysCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root

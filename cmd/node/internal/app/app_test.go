@@ -113,12 +113,12 @@ func file(t *testing.T, name, text string) string {
 
 const townRules = `version: 1
 rules:
-  - {name: towns, match: {path: "^/towns"}, limits: [2/minute]}
+  - {name: towns, match: {path: "^/towns"}, key: [path, user], limits: [2/minute]}
 `
 
 // free are the flags of a node on free ports.
 func free(more ...string) []string {
-	return append([]string{"serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0"}, more...)
+	return append([]string{"serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"}, more...)
 }
 
 // What one must see of a command line or an environment that makes no sense.
@@ -165,7 +165,13 @@ func TestBadUsage(t *testing.T) {
 		"port too large":        {"", "--grpc-addr 127.0.0.1:65536", 2, "give HOST:PORT"},
 		"port by name":          {"", "--grpc-addr 127.0.0.1:http", 2, "give HOST:PORT"},
 		"no address":            {"", "--http-addr= --grpc-addr=127.0.0.1:0", 2, "--http-addr and --grpc-addr must not be empty"},
+		"admin port alone":      {"", "--admin-addr 8082", 2, `"8082" … --admin-addr … give HOST:PORT, such as 127.0.0.1:8082, unix:PATH, or off`},
+		"admin at no path":      {"WEIR_ADMIN_ADDR=unix:", "", 2, "give unix:PATH, such as"},
+		"health at a socket":    {"", "--health-addr unix:/x", 2, "--health-addr … give HOST:PORT, such as 127.0.0.1:8083, or off"},
 		"max-keys zero":         {"", "--max-keys 0", 2, "--max-keys … give a whole number above 0"},
+		"max-bytes too small":   {"", "--max-bytes 7MiB", 2, "--max-bytes … give a size of 8MiB or more, such as 512MiB"},
+		"max-bytes too large":   {"", "--max-bytes 9999999TB", 2, "give a size of 8MiB or more"},
+		"max-bytes a word":      {"", "--max-bytes much", 2, "or none for no bound"},
 		"max-keys a word":       {"", "--max-keys many", 2, "give a whole number above 0"},
 		"overflow":              {"", "--overflow drop", 2, "--overflow … give one of deny, allow"},
 		"log level":             {"", "--log-level loud", 2, "--log-level … give one of debug, info, warn, error"},
@@ -178,12 +184,12 @@ func TestBadUsage(t *testing.T) {
 		"bad variable for demo": {"WEIR_HTTP_ADDR=x", "demo", 2, `WEIR_HTTP_ADDR="x" in the environment: … give HOST:PORT`},
 		"bad boolean":           {"WEIR_ALLOW_RESET=maybe", "", 2, `WEIR_ALLOW_RESET="maybe" in the environment`},
 		"bad duration":          {"WEIR_SHUTDOWN_DELAY=5", "", 2, `WEIR_SHUTDOWN_DELAY="5" in the environment`},
-		"no secret":             {"", "--secret-file none", 1, "secret file none cannot be read: no such file"},
+		"no secret":             {"", "--secret-file none", 1, "secret file none cannot be opened: no such file"},
 		"empty secret":          {"", "--secret-file " + file(t, "s", "\r\n"), 1, "is empty"},
-		"big secret":            {"", "--secret-file " + big, 1, "has more than 64 KiB"},
-		"secret a directory":    {"", "--secret-file " + t.TempDir(), 1, "is not a regular file"},
+		"big secret":            {"", "--secret-file " + big, 1, "is larger than 64 KiB"},
+		"secret a directory":    {"", "--secret-file " + t.TempDir(), 1, "is a directory; name a regular file"},
 		"port in use":           {"", strings.Join(free("--http-addr", used), " "), 1, "cannot listen on " + used + ": another program has that port; stop it, or choose another address with --http-addr"},
-		"demo, port in use":     {"", "demo --http-addr 127.0.0.1:0 --grpc-addr " + used, 1, "cannot listen on " + used + " … with --grpc-addr … node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0"},
+		"demo, port in use":     {"", "demo --http-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0 --grpc-addr " + used, 1, "cannot listen on " + used + " … with --grpc-addr … node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0"},
 		"backend":               {"", "--backend disk", 2, "--backend … give one of memory, redis"},
 		"redis without address": {"", "--backend redis", 2, "--backend redis needs --redis-addr: give HOST:PORT, such as 127.0.0.1:6379"},
 		"redis address only":    {"WEIR_REDIS_ADDR=r:1", "", 2, "--redis-addr is given, but counters are kept in memory: give --backend redis too"},
@@ -195,7 +201,7 @@ func TestBadUsage(t *testing.T) {
 		"redis-timeout":         {"", "--backend redis --redis-addr a:1 --redis-timeout 0", 2, "--redis-timeout 0s is out of range: give 1ms to 1m"},
 		"redis-ca-file":         {"", "--backend redis --redis-addr a:1 --redis-ca-file x", 2, "--redis-ca-file is for --redis-tls"},
 		"redis-nodes":           {"", "--redis-nodes 0", 2, "--redis-nodes … give a whole number above 0"},
-		"redis password file":   {"", "--backend redis --redis-addr a:1 --redis-password-file none", 1, "password file none cannot be read: no such file"},
+		"redis password file":   {"", "--backend redis --redis-addr a:1 --redis-password-file none", 1, "password file none cannot be opened: no such file"},
 		"redis certificates":    {"", "--backend redis --redis-addr a:1 --redis-tls --redis-ca-file " + file(t, "ca", "x"), 1, "has no certificate in PEM form"},
 		"no rules file":         {"", strings.Join(free("--rules", "none.yaml"), " "), 1, "rules file none.yaml cannot be opened: no such file"},
 	} {
@@ -342,12 +348,12 @@ func TestLoggedDurations(t *testing.T) {
 func TestServe(t *testing.T) {
 	for _, args := range [][]string{free(), free()[1:]} {
 		rules := file(t, "rules.yaml", townRules)
-		r := begin(t, World{}, append(args, "--rules", rules, "--pprof-addr", "127.0.0.1:0", "--secret-file", file(t, "secret", "s3cret\n"))...)
+		r := begin(t, World{}, append(args, "--rules", rules, "--secret-file", file(t, "secret", "s3cret\n"))...)
 		r.until("the node is ready")
 		all := records(t, r.err.String())
 		ready := all[len(all)-1]
 		address, ok := ready["http"].(string)
-		if !ok || ready["grpc"] == "" || ready["pprof"] == "" || ready["rules"] != 1.0 || ready["version"] != build() || len(all) != 1 {
+		if !ok || ready["grpc"] == nil || ready["admin"] == nil || ready["health"] == nil || ready["rules"] != 1.0 || ready["version"] != build() || len(all) != 1 {
 			t.Fatalf("%v", all)
 		}
 		for i := range 3 {
@@ -395,7 +401,7 @@ func TestServeOnATerminal(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	r := begin(t, World{}, "demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0")
+	r := begin(t, World{}, "demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0")
 	r.until("   1s   ada ")
 	r.signals <- syscall.SIGHUP // changes nothing
 	r.until("   2s   ada ")
@@ -409,7 +415,7 @@ func TestDemo(t *testing.T) {
 // The end of the context ends a node as a signal does, and a reload meanwhile is
 // no second signal.
 func TestEndOfContext(t *testing.T) {
-	for name, args := range map[string][]string{"serve": free(), "demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0"}} {
+	for name, args := range map[string][]string{"serve": free(), "demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			r := beginUnder(ctx, t, World{}, args...)
@@ -453,13 +459,14 @@ func TestEnvironment(t *testing.T) {
 // those of the library.
 func TestOptions(t *testing.T) {
 	values := map[string]string{
-		"rules": "r.yaml", "http-addr": "h:1", "grpc-addr": "g:2", "pprof-addr": "p:3", "log-level": "DEBUG",
-		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "overflow": "allow", "allow-request-limits": "true",
+		"rules": "r.yaml", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "health-addr": "Off", "log-level": "DEBUG",
+		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow", "allow-request-limits": "true",
+		"max-connections": "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
 		"allow-reset": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
 		"backend": "redis", "redis-addr": "a:1,/b", "redis-cluster": "true", "redis-sentinel-master": "m", "redis-db": "4",
 		"redis-username": "u", "redis-password-file": file(t, "password", "p\r\n"), "redis-tls": "true", "redis-ca-file": "",
 		"redis-timeout": "15ms", "redis-nodes": "3",
-		"name": "n", "join": "j:1, k:2", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true",
+		"name": "n", "join": "j:1, k:2", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
 		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
 	}
 	o := newOptions()
@@ -475,13 +482,16 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c, err := o.config(nil)
-	if err != nil || c.RulesFile != "r.yaml" || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.PprofAddr != "p:3" ||
-		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.Overflow != weir.OverflowAllow ||
+	if err != nil || c.RulesFile != "r.yaml" || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || c.HealthAddr != "" ||
+		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
 	}
+	if c.MaxConnections != 11 || c.MaxConnectionsPerAddress != 12 || c.MaxConnectionAge != 13*time.Second || c.ClientTimeout != 14*time.Second {
+		t.Errorf("%+v", c)
+	}
 	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "k:2"}) || m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
-		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 {
+		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || !m.Insecure || len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 {
 		t.Errorf("%+v", m)
 	}
 	if r := c.Redis; r == nil || !slices.Equal(r.Addrs, []string{"a:1", "/b"}) || !r.Cluster || r.SentinelMaster != "m" || r.DB != 4 ||
@@ -529,5 +539,25 @@ func TestManual(t *testing.T) {
 	})
 	if got := strings.Count(string(manual), "\n| `--"); got != rows {
 		t.Errorf("the manual has %d flags, the program %d", got, rows)
+	}
+}
+
+// A size may be given in any of the usual units.
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{"auto": 0, "none": -1, "8388608": 8 << 20, "9000000B": 9e6, "512MiB": 512 << 20, "2GB": 2e9, "1TiB": 1 << 40, "9000KB": 9e6, "9000KiB": 9000 << 10} {
+		var s size
+		if err := s.Set(text); err != nil || int64(s) != want {
+			t.Errorf("%s is %d: %v", text, s, err)
+		}
+		var again size
+		if err := again.Set(s.String()); err != nil || again != s {
+			t.Errorf("%s is shown as %s", text, s.String())
+		}
+	}
+	for _, text := range []string{"", "0", "-8MiB", "8 MiB", "8mib", "1.5GiB", "GiB", "8388607", "2000TiB", "99999999999999999999"} {
+		var s size
+		if s.Set(text) == nil {
+			t.Errorf("%q is taken as %d", text, s)
+		}
 	}
 }

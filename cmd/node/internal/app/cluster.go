@@ -27,6 +27,7 @@ type clusterOptions struct {
 	deadline             time.Duration
 	replication          choice
 	cachedDenials        bool
+	insecure             bool
 }
 
 func newClusterOptions() clusterOptions {
@@ -41,6 +42,7 @@ func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.gossipAddr, "gossip-addr", "gossip with other members at `HOST:PORT`, in a cluster")
 	f.StringVar(&o.advertise, "advertise", "", "have other members reach this one at `HOST` (default as --peer-addr)")
 	f.StringVar(&o.gossipKeyFile, "gossip-key-file", "", "encrypt gossip by the keys in `FILE`, in base64, one a line")
+	f.BoolVar(&o.insecure, "insecure", false, "be a member beyond loopback without a secret and a gossip key: anyone can take part")
 	f.DurationVar(&o.deadline, "deadline", o.deadline, "let policies decide when a key's owner has not answered after so long")
 	f.Var(&o.replication, "replication", "copy counters by `MODE`, where rules do not say: lag, strict or off")
 	f.BoolVar(&o.cachedDenials, "cached-denials", false, "refuse here, for a second at most, what a key's owner has just refused")
@@ -83,7 +85,7 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 
 // alone says what is wrong with the flags of a node that is to be no member.
 func (o *clusterOptions) alone(cmd *cobra.Command) error {
-	for _, name := range []string{"deadline", "replication", "cached-denials"} {
+	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
 			return usage(cmd, "--%s is for a member of a cluster: give --name or --join too", name)
 		}
@@ -98,7 +100,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*weir.ClusterCon
 	}
 	c := &weir.ClusterConfig{
 		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
-		Join: o.join, Deadline: o.deadline, CachedDenials: o.cachedDenials, Version: build(), Logger: log,
+		Join: o.join, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: build(), Logger: log,
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()
@@ -110,7 +112,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*weir.ClusterCon
 	if o.gossipKeyFile == "" {
 		return c, nil
 	}
-	text, err := readSecret("gossip key file", o.gossipKeyFile)
+	text, err := readSecret(log, "gossip key file", o.gossipKeyFile)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ turn, shows what they decide, and says how to ask them with curl, grpcurl and Go
 The addresses are the first node's; the ports of the others are 100 and 200 above.
 Ctrl-C ends it.`,
 		Example: `  node demo
-  node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0`,
+  node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd, o) },
 	}
@@ -62,7 +63,7 @@ func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 	var nodes []demo.Node
 	failed := make(chan error, len(servers))
 	for _, s := range servers {
-		nodes = append(nodes, demo.Node{Checker: s.Node(), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr()})
+		nodes = append(nodes, demo.Node{Checker: s.Node(), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr(), AdminAddr: s.AdminAddr()})
 		go func() {
 			select {
 			case err := <-s.Failed():
@@ -114,6 +115,10 @@ func startDemo(ctx context.Context, c server.Config) (demoServers, error) {
 	for i := range demoNodes {
 		each := c
 		each.HTTPAddr, each.GRPCAddr = portsAway(c.HTTPAddr, i*demoStep), portsAway(c.GRPCAddr, i*demoStep)
+		each.AdminAddr, each.HealthAddr = portsAway(c.AdminAddr, i*demoStep), "" // nothing probes a demo
+		if i > 0 && strings.HasPrefix(c.AdminAddr, "unix:") {
+			each.AdminAddr = "" // the socket is the first's
+		}
 		each.Cluster = &weir.ClusterConfig{
 			Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Version: c.Version,
 		} // without a logger: who comes and goes is no news here
@@ -161,7 +166,7 @@ func portsAway(addr string, by int) string {
 // portsTaken says how to have the demo elsewhere.
 func portsTaken(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w\nFree ports, whichever they are: node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0", err)
+		return fmt.Errorf("%w\nFree ports, whichever they are: node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0", err)
 	}
 	return err
 }

@@ -16,24 +16,24 @@ import (
 
 // healthOptions say which node is asked, and how long it may take.
 type healthOptions struct {
-	httpAddr address
-	timeout  time.Duration
+	at      apartAddress
+	timeout time.Duration
 }
 
 // healthCommand asks a node whether it serves, for images without a shell: what
 // checks the health of a container runs inside it, where there is nothing but
 // this program.
 func (a *app) healthCommand() *cobra.Command {
-	o := healthOptions{httpAddr: newOptions().httpAddr, timeout: 2 * time.Second}
+	o := healthOptions{at: newOptions().healthAddr, timeout: 2 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask the node of this machine whether it serves",
-		Long: `Asks /healthz of the node that serves HTTP at --http-addr, or at WEIR_HTTP_ADDR.
-Where that is every address, it asks at loopback.
+		Long: `Asks /healthz of the node that lets probes ask at --health-addr, or at
+WEIR_HEALTH_ADDR. Where that is every address, it asks at loopback.
 
 Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
 		Example: `  node health
-  node health --http-addr 127.0.0.1:9080 --timeout 500ms`,
+  node health --health-addr 127.0.0.1:9083 --timeout 500ms`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := readEnvironment(cmd, a.Environ, settings()); err != nil {
@@ -43,27 +43,27 @@ Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().Var(&o.httpAddr, "http-addr", "ask the node that serves HTTP at `HOST:PORT`")
+	cmd.Flags().Var(&o.at, "health-addr", "ask the node that lets probes ask at `HOST:PORT`")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "wait so long for the answer")
 	completeFlags(cmd)
 	return cmd
 }
 
 func (a *app) health(cmd *cobra.Command, o healthOptions) error {
-	_, port, _ := net.SplitHostPort(string(o.httpAddr)) // the flag takes nothing else
+	_, port, _ := net.SplitHostPort(o.at.text) // empty where the flag says nowhere
 	switch {
 	case port == "" || strings.Trim(port, "0") == "":
-		return usage(cmd, "--http-addr %q has no port that could be asked: give that of the node, such as 127.0.0.1:8080", o.httpAddr)
+		return usage(cmd, "--health-addr %q has no port that could be asked: give that of the node, such as 127.0.0.1:8083", o.at.text)
 	case o.timeout < time.Millisecond || o.timeout > time.Minute:
 		return usage(cmd, "--timeout %v is out of range: give 1ms to 1m", o.timeout)
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
-	if err := askHealth(ctx, nearby(string(o.httpAddr))); err != nil {
+	if err := askHealth(ctx, nearby(o.at.text)); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer within %v", o.timeout)
 		}
-		return fmt.Errorf("the node at %s does not serve: %w", nearby(string(o.httpAddr)), err)
+		return fmt.Errorf("the node at %s does not serve: %w", nearby(o.at.text), err)
 	}
 	return a.print("it serves\n")
 }

@@ -20,13 +20,13 @@ func TestHealth(t *testing.T) {
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r := begin(t, World{}, "serve", "--http-addr", ":"+port, "--grpc-addr", "127.0.0.1:0")
+	r := begin(t, World{}, free("--health-addr", ":"+port)...)
 	r.until("the node is ready")
 	for name, c := range map[string]struct{ environ, args []string }{
-		"flag":        {nil, []string{"health", "--http-addr", "127.0.0.1:" + port}},
-		"everywhere":  {nil, []string{"health", "--http-addr", ":" + port}},
-		"IPv6":        {nil, []string{"health", "--http-addr", "[::]:" + port}},
-		"environment": {[]string{"WEIR_HTTP_ADDR=0.0.0.0:" + port, "WEIR_NAME=node-1"}, []string{"health"}},
+		"flag":        {nil, []string{"health", "--health-addr", "127.0.0.1:" + port}},
+		"everywhere":  {nil, []string{"health", "--health-addr", ":" + port}},
+		"IPv6":        {nil, []string{"health", "--health-addr", "[::]:" + port}},
+		"environment": {[]string{"WEIR_HEALTH_ADDR=0.0.0.0:" + port, "WEIR_NAME=node-1"}, []string{"health"}},
 	} {
 		if status, out, err := run(t, c.environ, c.args...); status != ExitOK || out != "it serves\n" || err != "" {
 			t.Errorf("%s: status %d, %s%s", name, status, out, err)
@@ -34,7 +34,7 @@ func TestHealth(t *testing.T) {
 	}
 	r.signals <- os.Interrupt
 	r.end(ExitOK)
-	status, out, said := run(t, nil, "health", "--http-addr", "127.0.0.1:"+port)
+	status, out, said := run(t, nil, "health", "--health-addr", "127.0.0.1:"+port)
 	if status != ExitFailed || out != "" || !strings.HasPrefix(said, "node: the node at 127.0.0.1:"+port+" does not serve: ") {
 		t.Errorf("ended: status %d, %s%s", status, out, said)
 	}
@@ -57,7 +57,7 @@ func TestHealthOfWhatIsNotWell(t *testing.T) {
 		{silent.URL, "20ms", "no answer within 20ms"},
 	} {
 		addr := strings.TrimPrefix(c.url, "http://")
-		status, out, said := run(t, nil, "health", "--http-addr", addr, "--timeout", c.timeout)
+		status, out, said := run(t, nil, "health", "--health-addr", addr, "--timeout", c.timeout)
 		if want := "node: the node at " + addr + " does not serve: " + c.want + "\n"; status != ExitFailed || out != "" || said != want {
 			t.Errorf("status %d, %s%s, want %s", status, out, said, want)
 		}
@@ -66,9 +66,10 @@ func TestHealthOfWhatIsNotWell(t *testing.T) {
 
 func TestHealthUsage(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{
-		{"--http-addr", "127.0.0.1:0", "has no port that could be asked"},
-		{"--http-addr", "", "has no port that could be asked"},
-		{"--http-addr", "nowhere", "give HOST:PORT"},
+		{"--health-addr", "127.0.0.1:0", "has no port that could be asked"},
+		{"--health-addr", "", "has no port that could be asked"},
+		{"--health-addr", "off", "has no port that could be asked"},
+		{"--health-addr", "nowhere", "give HOST:PORT"},
 		{"--timeout", "0s", "is out of range"},
 		{"--timeout", "2h", "is out of range"},
 	} {
@@ -76,7 +77,7 @@ func TestHealthUsage(t *testing.T) {
 			t.Errorf("%s %q: status %d, %s", c.flag, c.value, status, said)
 		}
 	}
-	if status, _, said := run(t, []string{"WEIR_HTTP_ADDR=nowhere"}, "health"); status != ExitUsage || !strings.Contains(said, "WEIR_HTTP_ADDR") {
+	if status, _, said := run(t, []string{"WEIR_HEALTH_ADDR=nowhere"}, "health"); status != ExitUsage || !strings.Contains(said, "WEIR_HEALTH_ADDR") {
 		t.Errorf("status %d, %s", status, said)
 	}
 }

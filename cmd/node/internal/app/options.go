@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/node/internal/server"
+	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 // defaultMaxKeys is that of weir.Config, spelled out for the help.
@@ -24,9 +24,12 @@ const defaultMaxKeys = 10_000_000
 
 // options are what flags and environment say.
 type options struct {
-	grpcAddr, httpAddr, pprofAddr  address
+	grpcAddr, httpAddr             address
+	adminAddr, healthAddr          apartAddress
+	adminHosts                     string
 	rules                          string
 	maxKeys                        positive
+	maxBytes                       size
 	overflow                       choice
 	secretFile                     string
 	clusterName                    string
@@ -36,18 +39,21 @@ type options struct {
 	logLevel                       choice
 	redis                          redisOptions
 	cluster                        clusterOptions
+	bounds                         boundOptions
 	member                         bool // of a cluster
 	clockOffset                    time.Duration
 }
 
 func newOptions() *options {
 	return &options{
-		grpcAddr: "127.0.0.1:8081", httpAddr: "127.0.0.1:8080", maxKeys: defaultMaxKeys, clusterName: "weir",
+		grpcAddr: "127.0.0.1:8081", httpAddr: "127.0.0.1:8080",
+		adminAddr: apartAddress{"127.0.0.1:8082", true}, healthAddr: apartAddress{"127.0.0.1:8083", false}, maxKeys: defaultMaxKeys, clusterName: "weir",
 		overflow:        choice{"deny", []string{"deny", "allow"}},
 		logLevel:        choice{"info", []string{"debug", "info", "warn", "error"}},
 		shutdownTimeout: 15 * time.Second,
 		redis:           newRedisOptions(),
 		cluster:         newClusterOptions(),
+		bounds:          newBoundOptions(),
 	}
 }
 
@@ -56,6 +62,7 @@ func (o *options) addCommonFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.Var(&o.httpAddr, "http-addr", "serve HTTP at `HOST:PORT`; port 0 takes a free one")
 	f.Var(&o.grpcAddr, "grpc-addr", "serve gRPC at `HOST:PORT`")
+	f.Var(&o.adminAddr, "admin-addr", "serve operators at `HOST:PORT`, unix:PATH or off")
 	f.Var(&o.logLevel, "log-level", "log what is as grave as `LEVEL`: debug, info, warn or error")
 	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", o.shutdownTimeout, "be gone so long after SIGTERM, whatever is still being answered")
 }
@@ -66,7 +73,9 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	o.addCommonFlags(f)
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "go on serving for so long after /readyz said no, for load balancers to notice")
 	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one a key and limit; 10 million take 800 MB")
+	f.Var(&o.maxBytes, "max-bytes", "hold them in at most `SIZE`, such as 2GiB, or in 256 bytes for each")
 	f.Var(&o.overflow, "overflow", "decide keys beyond that by `MODE`: deny or allow")
+	o.bounds.addFlags(f)
 	o.cluster.addFlags(f)
 	o.redis.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "let requests bring limits of their own")
@@ -74,7 +83,8 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member to ask, with the rules and what keys the hash of counters")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` that keeps the counters of clusters apart")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
-	f.Var(&o.pprofAddr, "pprof-addr", "serve profiles at `HOST:PORT` (default nowhere)")
+	f.Var(&o.healthAddr, "health-addr", "serve /healthz and /readyz at `HOST:PORT` too, or off")
+	f.StringVar(&o.adminHosts, "admin-host", "", "let operators ask by this `NAME` too; several with commas")
 }
 
 // addTestFlags adds what is for tests of clusters alone: no help shows it, and no
@@ -118,6 +128,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	case o.clusterName == "":
 		return usage(cmd, "--cluster-name must not be empty")
 	}
+	if err := o.bounds.validate(cmd); err != nil {
+		return err
+	}
 	o.member = cmd.Flags().Lookup("join") != nil && o.cluster.wanted(cmd)
 	if err := o.cluster.validate(cmd, o.redis.backend.value == "redis"); err != nil {
 		return err
@@ -131,8 +144,8 @@ func (o *options) validate(cmd *cobra.Command) error {
 // config is what the server is to be.
 func (o *options) config(log *slog.Logger) (server.Config, error) {
 	c := server.Config{
-		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), PprofAddr: string(o.pprofAddr), RulesFile: o.rules,
-		MaxKeys: int(o.maxKeys), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
+		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), AdminAddr: o.adminAddr.text, AdminHosts: strings.FieldsFunc(o.adminHosts, func(r rune) bool { return r == ',' || r == ' ' }), HealthAddr: o.healthAddr.text, RulesFile: o.rules,
+		MaxKeys: int(o.maxKeys), MaxBytes: int64(o.maxBytes), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
 		Replication:        o.cluster.copying(),
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, ShareRing: o.shareRing,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
@@ -141,6 +154,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	if o.overflow.value == "allow" {
 		c.Overflow = weir.OverflowAllow
 	}
+	o.bounds.fill(&c)
 	var err error
 	if c.Cluster, err = o.cluster.config(log, o.member); err != nil {
 		return c, err
@@ -148,27 +162,25 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	if c.Redis, err = o.redis.config(log); err != nil || o.secretFile == "" {
 		return c, err
 	}
-	c.Secret, err = readSecret("secret file", o.secretFile)
+	c.Secret, err = readSecret(log, "secret file", o.secretFile)
 	return c, err
 }
 
-// readSecret reads a file without the end of its last line, which editors add.
-func readSecret(kind, name string) ([]byte, error) {
-	const most = 64 << 10
-	info, err := os.Stat(name)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s %s is not a regular file", kind, name)
-	case err == nil && info.Size() > most:
-		return nil, fmt.Errorf("%s %s has more than %d KiB; is it another file?", kind, name, most>>10)
-	}
-	data, err := os.ReadFile(name)
+// readSecret reads a file without the end of its last line, which editors add, and logs
+// it if others may read it.
+func readSecret(log *slog.Logger, kind, name string) ([]byte, error) {
+	data, warning, err := smallfile.ReadSecret(kind, name, smallfile.MaxSecret)
 	if err != nil {
-		if p := (*os.PathError)(nil); errors.As(err, &p) {
-			err = p.Err
-		}
-		return nil, fmt.Errorf("%s %s cannot be read: %w", kind, name, err)
+		return nil, err
 	}
+	if warning != "" {
+		log.Warn(warning)
+	}
+	return lastLine(kind, name, data)
+}
+
+// lastLine drops the end of the last line.
+func lastLine(kind, name string, data []byte) ([]byte, error) {
 	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	if text == "" {
 		return nil, fmt.Errorf("%s %s is empty", kind, name)
@@ -192,6 +204,32 @@ func (a *address) Set(text string) error {
 	return nil
 }
 
+// apartAddress is a flag that holds where something is served apart from checks:
+// host:port, and unix:PATH where a socket may be, or "" for nowhere.
+type apartAddress struct {
+	text   string
+	socket bool
+}
+
+func (a *apartAddress) String() string { return a.text }
+func (a *apartAddress) Type() string   { return "ADDRESS" }
+func (a *apartAddress) Set(text string) error {
+	path, isSocket := strings.CutPrefix(text, "unix:")
+	switch {
+	case strings.EqualFold(text, "off"):
+		text = "" // an empty variable of the environment counts as none
+	case a.socket && isSocket && path == "":
+		return errors.New("give unix:PATH, such as unix:/run/weir/admin.sock")
+	case a.socket && isSocket:
+	case new(address).Set(text) != nil && a.socket:
+		return errors.New("give HOST:PORT, such as 127.0.0.1:8082, unix:PATH, or off")
+	case new(address).Set(text) != nil:
+		return errors.New("give HOST:PORT, such as 127.0.0.1:8083, or off")
+	}
+	a.text = text
+	return nil
+}
+
 // positive is a flag that holds a number above 0.
 type positive int
 
@@ -203,6 +241,49 @@ func (p *positive) Set(text string) error {
 		return errors.New("give a whole number above 0")
 	}
 	*p = positive(n)
+	return nil
+}
+
+// size is a flag that holds a number of bytes; 0 is auto, and -1 none.
+type size int64
+
+// minSize is the least that a node takes.
+const minSize = 8 << 20
+
+func (s *size) String() string {
+	switch {
+	case *s == 0:
+		return "auto"
+	case *s < 0:
+		return "none"
+	}
+	return strconv.FormatInt(int64(*s), 10)
+}
+func (s *size) Type() string { return "SIZE" }
+func (s *size) Set(text string) error {
+	switch text {
+	case "auto":
+		*s = 0
+		return nil
+	case "none":
+		*s = -1
+		return nil
+	}
+	number, unit := text, int64(1)
+	for _, u := range []struct {
+		name string
+		unit int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}} {
+		if n, ok := strings.CutSuffix(text, u.name); ok {
+			number, unit = n, u.unit
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || n > 1<<50/unit || n*unit < minSize {
+		return errors.New("give a size of 8MiB or more, such as 512MiB or 2GB, auto for 256 bytes for each of --max-keys, or none for no bound")
+	}
+	*s = size(n * unit)
 	return nil
 }
 

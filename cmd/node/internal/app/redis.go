@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -82,7 +83,7 @@ func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
 		Timeout: o.timeout, Nodes: int(o.nodes), Log: log,
 	}
 	if o.passwordFile != "" {
-		password, err := readSecret("password file", o.passwordFile)
+		password, err := readSecret(log, "password file", o.passwordFile)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +94,7 @@ func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
 	}
 	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.caFile != "" {
-		text, err := readSecret("certificate file", o.caFile)
+		text, err := smallfile.ReadTrusted("certificate file", o.caFile, smallfile.MaxCertificates)
 		if err != nil {
 			return nil, err
 		}

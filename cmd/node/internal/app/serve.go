@@ -20,9 +20,11 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve checks over gRPC and HTTP (the default)",
-		Long: `Serves weir.v1.Limiter over gRPC, and over HTTP /v1/check, /healthz, /readyz and
-/metrics. Every flag can also be given by the environment: --http-addr as
-WEIR_HTTP_ADDR, and so on; the flag wins.
+		Long: `Serves weir.v1.Limiter over gRPC, and over HTTP /v1/check and its like. Operators ask
+at --admin-addr, by default on this machine only: /metrics, /v1/members, /v1/top and
+/debug/pprof/. Probes ask /healthz and /readyz at --health-addr, or where clients do.
+Every flag can also be given by the environment: --http-addr as WEIR_HTTP_ADDR, and
+so on; the flag wins.
 
 The rules file is read again when it changes and on SIGHUP; a bad one is
 refused, and the old rules stay in force. SIGTERM and SIGINT end the node after
@@ -39,7 +41,8 @@ you trust.`,
   node serve --rules rules.yaml --max-keys 1000000 --overflow allow
   node serve --rules rules.yaml --name node-1
   node serve --rules rules.yaml --name node-2 --join 127.0.0.1:7946 --peer-addr 127.0.0.1:7957 \
-    --gossip-addr 127.0.0.1:7956 --http-addr 127.0.0.1:8180 --grpc-addr 127.0.0.1:8181
+    --gossip-addr 127.0.0.1:7956 --http-addr 127.0.0.1:8180 --grpc-addr 127.0.0.1:8181 \
+    --admin-addr 127.0.0.1:8182 --health-addr 127.0.0.1:8183
   node serve --rules rules.yaml --backend redis --redis-addr 127.0.0.1:6379
   WEIR_RULES=/etc/weir/rules.yaml WEIR_LOG_LEVEL=debug node serve`,
 		Args: noArgs,
@@ -77,8 +80,11 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if c.Redis != nil {
 		args = append(args, "redis", o.redis.addrs.String())
 	}
-	if at := s.PprofAddr(); at != "" {
-		args = append(args, "pprof", at)
+	if at := s.AdminAddr(); at != "" {
+		args = append(args, "admin", at)
+	}
+	if at := s.HealthAddr(); at != "" {
+		args = append(args, "health", at)
 	}
 	if c.Cluster == nil {
 		log.Info("the node is ready", args...)

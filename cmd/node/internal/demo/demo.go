@@ -34,6 +34,8 @@ type Node struct {
 	Checker
 	// HTTPAddr and GRPCAddr are where others can ask it.
 	HTTPAddr, GRPCAddr string
+	// AdminAddr is where operators can, "" if they cannot.
+	AdminAddr string
 }
 
 // Config says what to show, and where.
@@ -118,8 +120,8 @@ func introduction(nodes []Node) string {
 	say("Ask yourself, any of them; more than five times a second, and the answer is no:\n")
 	say("  curl -i 'http://%s/v1/check?path=/towns&user=you'", nodes[0].HTTPAddr)
 	say(`  grpcurl -plaintext -d '{"path": "/towns", "user": "you"}' %s weir.v1.Limiter/Check`, nodes[0].GRPCAddr)
-	if len(nodes) > 1 {
-		say("  curl -s http://%s/v1/members", nodes[len(nodes)-1].HTTPAddr)
+	if last := nodes[len(nodes)-1].AdminAddr; len(nodes) > 1 && last != "" && !strings.HasPrefix(last, "unix:") {
+		say("  curl -s http://%s/v1/members", last)
 	}
 	say("\nOr in Go; in a clone of Weir, save this as ask/main.go and say: go run ./ask\n")
 	say("%s", indent(strings.Replace(program, "ADDRESS", nodes[0].GRPCAddr, 1)))

@@ -35,7 +35,7 @@ func node(t *testing.T) Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Node{n, "127.0.0.1:8080", "127.0.0.1:8081"}
+	return Node{n, "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8082"}
 }
 
 // In 20 seconds of the demo's traffic everyone gets what the rules say.
@@ -115,7 +115,7 @@ func TestSeveralNodes(t *testing.T) {
 		var asked [3]atomic.Int32
 		var nodes []Node
 		for i := range asked {
-			nodes = append(nodes, Node{one{n: &asked[i]}, fmt.Sprintf("127.0.0.1:8%d80", i), "127.0.0.1:8081"})
+			nodes = append(nodes, Node{one{n: &asked[i]}, fmt.Sprintf("127.0.0.1:8%d80", i), "127.0.0.1:8081", "127.0.0.1:8082"})
 		}
 		got := show(t, time.Minute, Config{Nodes: nodes})
 		for i := range asked {
@@ -160,7 +160,7 @@ func TestOutputFails(t *testing.T) {
 
 // What it says is what runs: the rules, and addresses in every way to ask.
 func TestIntroduction(t *testing.T) {
-	got := introduction([]Node{{nil, "127.0.0.1:1234", "127.0.0.1:5678"}})
+	got := introduction([]Node{{nil, "127.0.0.1:1234", "127.0.0.1:5678", ""}})
 	for _, want := range []string{
 		"\n  HTTP at 127.0.0.1:1234, gRPC at 127.0.0.1:5678\n",
 		"\n    - {name: admins, match: {group: admin}, unlimited: true}\n",

@@ -7,46 +7,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 	"time"
 
+	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/rules"
 )
 
-// MaxBytes bounds a rules file: hundreds of rules take some 100 KB.
-const MaxBytes = 16 << 20
-
-// Read reads a rules file, of at most [MaxBytes].
-func Read(name string) (data []byte, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("rules file %s cannot be opened: %w", name, bare(err))
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("rules file %s is not a regular file; name a file", name)
-	}
-	data, err = io.ReadAll(io.LimitReader(f, MaxBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("rules file %s cannot be read: %w", name, bare(err))
-	case len(data) > MaxBytes:
-		return nil, fmt.Errorf("rules file %s is larger than %d MiB, which no rules file needs; is it another file?", name, MaxBytes>>20)
-	}
-	return data, nil
-}
-
-// bare drops the operation and the path from a file's error: the message names
-// the file already.
-func bare(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
+// Read reads a rules file, of at most [smallfile.MaxRules] bytes.
+func Read(name string) ([]byte, error) {
+	return smallfile.Read("rules file", name, smallfile.MaxRules)
 }
 
 // Config says what to follow.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -368,19 +368,19 @@ func TestRead(t *testing.T) {
 	if got, err := Read(name); err != nil || string(got) != "one" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := os.Truncate(name, MaxBytes); err != nil {
+	if err := os.Truncate(name, smallfile.MaxRules); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Read(name); err != nil || len(got) != MaxBytes {
+	if got, err := Read(name); err != nil || len(got) != smallfile.MaxRules {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if err := os.Truncate(name, MaxBytes+1); err != nil {
+	if err := os.Truncate(name, smallfile.MaxRules+1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(name); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
 		t.Error(err)
 	}
-	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") && runtime.GOOS != "windows" {
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Error(err)
 	}
 	if _, err := Read(name + ".none"); err == nil || strings.Count(err.Error(), name) != 1 {

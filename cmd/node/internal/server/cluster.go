@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -25,7 +26,7 @@ func (d directory) Members() []transport.Member {
 		m := &infos[i]
 		out[i] = transport.Member{
 			Name: m.Name, Address: m.Address, Instance: m.Instance, State: m.State, Share: m.Share,
-			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, Version: m.Version,
+			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, AdminAddr: m.AdminAddr, Version: m.Version,
 			Unreachable: m.Unreachable,
 		}
 		if m.Self {
@@ -111,8 +112,16 @@ func (s *Server) cluster() metrics.ClusterStats {
 	}
 }
 
-// portHelp names the flags of an address that cannot be had.
-func portHelp(err error, c *weir.ClusterConfig) error {
+// clusterHelp names the flags that mend what a member cannot be opened for.
+func clusterHelp(err error, c *weir.ClusterConfig) error {
+	var open *weir.InsecureError
+	if errors.As(err, &open) {
+		flag := map[string]string{"PeerAddr": "peer-addr", "GossipAddr": "gossip-addr", "Advertise": "advertise"}[open.Setting]
+		return fmt.Errorf("--%s %q can be reached from other machines, and %s: anyone who reaches the ports could take part in the cluster. "+
+			`Run "node keys DIR", or "openssl rand -base64 32 >DIR/secret" and "openssl rand -base64 32 >DIR/gossip.key", give all members the same two files, `+
+			"and start each with --secret-file DIR/secret --gossip-key-file DIR/gossip.key; or give --insecure on a network where every machine is trusted",
+			flag, open.Addr, strings.Join(open.Lacks, " and "))
+	}
 	if c != nil && (errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EACCES)) {
 		return fmt.Errorf("%w; choose other addresses with --peer-addr and --gossip-addr", err)
 	}

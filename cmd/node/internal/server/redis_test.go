@@ -30,7 +30,7 @@ func TestRedis(t *testing.T) {
 			t.Errorf("check %d: %d %s", i, status, body)
 		}
 	}
-	_, text := get(t, "http://"+nodes[0].HTTPAddr()+"/metrics")
+	_, text := get(t, "http://"+nodes[0].AdminAddr()+"/metrics")
 	if strings.Contains(text, "weir_table_keys") || !strings.Contains(text, `source="redis"`) {
 		t.Errorf("the metrics are not those of a node that counts in Redis:\n%s", text)
 	}

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/http/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,14 +26,18 @@ type Config struct {
 	// GRPCAddr and HTTPAddr are the addresses to listen on, as host:port. Port 0
 	// takes a free one.
 	GRPCAddr, HTTPAddr string
-	// PprofAddr is where profiles are served; empty for nowhere.
-	PprofAddr string
+	// AdminAddr is where operators ask, as host:port or unix:PATH, and AdminHosts are
+	// names by which they may, besides those of [transport.NewAdmin] and the host of
+	// AdminAddr; HealthAddr is where probes ask. Empty: nowhere.
+	AdminAddr, HealthAddr string
+	AdminHosts            []string
 	// RulesFile is read, and followed as it changes. Empty: Rules, which may be
 	// empty too, stay in force.
 	RulesFile string
 	Rules     []byte
-	// MaxKeys, Overflow, Secret and ClusterName are those of [weir.Config].
+	// MaxKeys, MaxBytes, Overflow, Secret and ClusterName are those of [weir.Config].
 	MaxKeys     int
+	MaxBytes    int64
 	Overflow    weir.Overflow
 	Secret      []byte
 	ClusterName string
@@ -47,8 +49,11 @@ type Config struct {
 	// Cluster, if not nil, makes the node a member of a cluster. The addresses of
 	// clients' ports are filled in.
 	Cluster *weir.ClusterConfig
-	// AllowRequestLimits and AllowReset are those of [transport.Options].
-	AllowRequestLimits, AllowReset bool
+	// AllowRequestLimits and AllowReset are those of [transport.Options], and so are the
+	// bounds of clients, which may be left out.
+	AllowRequestLimits, AllowReset           bool
+	MaxConnections, MaxConnectionsPerAddress int
+	MaxConnectionAge, ClientTimeout          time.Duration
 	// ShareRing tells clients which member to ask for which counter, and so also the
 	// rules and what keys the hash of counters.
 	ShareRing bool
@@ -76,8 +81,8 @@ type Server struct {
 	wire     *transport.Server
 	follower *rulesfile.Follower // nil: there is no file to follow
 
-	grpc, http, pprof net.Listener // pprof is nil if there is none
-	profiles          *http.Server
+	grpc, http    net.Listener
+	admin, health aside
 
 	stopping   atomic.Bool
 	unfollow   context.CancelFunc
@@ -88,7 +93,7 @@ type Server struct {
 // Start starts a node and returns when it takes requests. If it cannot, nothing
 // is left of it. The context is for starting only.
 func Start(ctx context.Context, c Config) (*Server, error) {
-	s := &Server{config: c, failed: make(chan error, 2)}
+	s := &Server{config: c, failed: make(chan error, 3)}
 	if err := s.readRules(); err != nil {
 		return nil, err
 	}
@@ -126,8 +131,8 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	config := weir.Config{
-		RulesFile: c.RulesFile, MaxKeys: c.MaxKeys, Overflow: c.Overflow,
-		Secret: c.Secret, ClusterName: c.ClusterName, Replication: c.Replication, Observer: s.metrics,
+		RulesFile: c.RulesFile, MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow,
+		Secret: c.Secret, ClusterName: c.ClusterName, Replication: c.Replication, Observer: s.metrics, Logger: c.Log,
 	}
 	if c.ClockOffset != 0 {
 		began := time.Now()
@@ -135,7 +140,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	if c.Cluster != nil {
 		member := *c.Cluster
-		member.HTTPAddr, member.GRPCAddr = s.HTTPAddr(), s.GRPCAddr()
+		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = s.HTTPAddr(), s.GRPCAddr(), s.tcpAdminAddr()
 		config.Cluster, config.Rules = &member, c.Rules // the others are told which it has
 	}
 	if c.Redis != nil {
@@ -144,7 +149,7 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	}
 	if s.node, err = weir.Open(ctx, config); err != nil {
-		return errors.Join(portHelp(err, c.Cluster), closeBackend(config.Backend))
+		return errors.Join(clusterHelp(err, c.Cluster), closeBackend(config.Backend))
 	}
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
 		// Not by Open, to which an empty file is no file.
@@ -154,21 +159,18 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	o := transport.Options{
 		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset,
-		Ready: s.ready, Metrics: metrics.Handler(registry), Observer: s.metrics, Logger: c.Log,
+		Ready: s.ready, Observer: s.metrics, Logger: c.Log,
+		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+		MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
 	}
-	if c.Cluster != nil {
-		o.Directory = directory{s.node}
-		if c.ShareRing {
-			o.Ring = &ring{node: s.node}
-		}
-	}
-	if c.Redis == nil {
-		o.Top = s.top
+	if c.Cluster != nil && c.ShareRing {
+		o.Ring = &ring{node: s.node}
 	}
 	s.wire, err = transport.NewServer(o)
 	if err != nil {
 		return errors.Join(err, s.node.Close())
 	}
+	s.admin.site, s.health.site = s.administration(metrics.Handler(registry)), s.wire.Health()
 	return nil
 }
 
@@ -196,7 +198,10 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	for _, l := range []struct {
 		flag, address string
 		to            *net.Listener
-	}{{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http}, {"--pprof-addr", c.PprofAddr, &s.pprof}} {
+	}{
+		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
+		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
+	} {
 		if l.address == "" {
 			continue
 		}
@@ -210,7 +215,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 func (s *Server) closeListeners() error {
 	var err error
-	for _, l := range []net.Listener{s.grpc, s.http, s.pprof} {
+	for _, l := range []net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener} {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -233,11 +238,10 @@ func (s *Server) run(ctx context.Context) {
 			s.failed <- err
 		}
 	})
-	if s.pprof != nil {
-		s.profiles = &http.Server{Handler: profiles(), ReadHeaderTimeout: 5 * time.Second}
+	for _, a := range []*aside{&s.admin, &s.health} {
 		s.background.Go(func() {
-			if err := s.profiles.Serve(s.pprof); !errors.Is(err, http.ErrServerClosed) {
-				s.failed <- fmt.Errorf("serving profiles: %w", err)
+			if err := a.serve(); err != nil {
+				s.failed <- err
 			}
 		})
 	}
@@ -251,18 +255,6 @@ func (s *Server) run(ctx context.Context) {
 	}
 }
 
-// profiles serves what net/http/pprof has, whose own paths are on a mux that
-// everything in the program shares.
-func profiles() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
-}
-
 func (s *Server) apply(data []byte) error {
 	if err := s.node.SetRules(data); err != nil {
 		return err
@@ -274,7 +266,11 @@ func (s *Server) apply(data []byte) error {
 // table tells the metrics how much the node holds.
 func (s *Server) table() metrics.TableStats {
 	t := s.node.Stats()
-	return metrics.TableStats{Keys: t.Keys, MaxKeys: s.config.MaxKeys, Bytes: t.Bytes, Overflowed: t.Overflowed}
+	out := metrics.TableStats{Keys: t.Keys, MaxKeys: s.config.MaxKeys, Bytes: t.Bytes, MaxBytes: t.MaxBytes, Overflowed: t.Overflowed}
+	for _, r := range s.node.Shares() {
+		out.Shares = append(out.Shares, metrics.RuleShare(r))
+	}
+	return out
 }
 
 func (s *Server) ready() error {
@@ -292,14 +288,6 @@ func (s *Server) GRPCAddr() string { return s.grpc.Addr().String() }
 
 // HTTPAddr returns the address at which HTTP is served.
 func (s *Server) HTTPAddr() string { return s.http.Addr().String() }
-
-// PprofAddr returns the address at which profiles are served, "" if they are not.
-func (s *Server) PprofAddr() string {
-	if s.pprof == nil {
-		return ""
-	}
-	return s.pprof.Addr().String()
-}
 
 // RulesHash returns the hash of the rules in force, as metrics spell it.
 func (s *Server) RulesHash() string { return fmt.Sprintf("%016x", s.node.RulesHash()) }
@@ -341,10 +329,7 @@ func (s *Server) Stop() error {
 	if c.Cluster != nil {
 		err = s.node.HandOver(ctx)
 	}
-	err = errors.Join(err, s.wire.Shutdown(ctx))
-	if s.profiles != nil {
-		err = errors.Join(err, s.profiles.Close())
-	}
+	err = errors.Join(err, s.wire.Shutdown(ctx), s.admin.close(), s.health.close())
 	s.background.Wait()
 	s.metrics.Close()
 	return errors.Join(err, s.node.Leave(ctx))

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const townRules = `version: 1
 rules:
-  - {name: towns, match: {path: "^/towns"}, limits: [{limit: 3, window: 1d, algorithm: fixed_window, align: first_hit}]}
+  - {name: towns, match: {path: "^/towns"}, key: [path, user], limits: [{limit: 3, window: 1d, algorithm: fixed_window, align: first_hit}]}
 `
 
 // journal is a log that may be read while it is written.
@@ -59,7 +60,7 @@ func (j *journal) String() string {
 func plain() (Config, *journal) {
 	j := &journal{}
 	return Config{
-		GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", MaxKeys: 1000, ClusterName: "weir",
+		GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0", MaxKeys: 1000, ClusterName: "weir",
 		ShutdownTimeout: 10 * time.Second, Version: "v0", Log: slog.New(slog.NewTextHandler(j, nil)),
 	}, j
 }
@@ -177,17 +178,23 @@ func TestServes(t *testing.T) {
 		t.Errorf("%v, %v", h, err)
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if status, body := get(t, "http://"+s.HTTPAddr()+path); status != http.StatusOK {
-			t.Errorf("%s: %d %s", path, status, body)
+		for _, at := range []string{s.HTTPAddr(), s.HealthAddr()} {
+			if status, body := get(t, "http://"+at+path); status != http.StatusOK {
+				t.Errorf("%s: %d %s", path, status, body)
+			}
 		}
 	}
-	if status, _ := get(t, "http://"+s.HTTPAddr()+"/debug/pprof/"); status != http.StatusNotFound || s.PprofAddr() != "" {
-		t.Errorf("profiles are served unasked: %d", status)
+	for _, path := range []string{"/debug/pprof/", "/metrics", "/v1/top"} {
+		for at, want := range map[string]int{s.HTTPAddr(): http.StatusNotFound, s.HealthAddr(): http.StatusNotFound, s.AdminAddr(): http.StatusOK} {
+			if status, body := get(t, "http://"+at+path); status != want {
+				t.Errorf("%s at %s: %d %s", path, at, status, body)
+			}
+		}
 	}
 	if log.String() != "" {
 		t.Errorf("there is nothing to tell: %s", log)
 	}
-	_, text := get(t, "http://"+s.HTTPAddr()+"/metrics")
+	_, text := get(t, "http://"+s.AdminAddr()+"/metrics")
 	metrics := families(t, text)
 	for name, want := range map[string]float64{
 		`weir_checks_total{result="allowed",rule="towns",source="owner"}`:        3,
@@ -197,6 +204,7 @@ func TestServes(t *testing.T) {
 		`weir_request_duration_seconds_count{code="OK",method="Check"}`:          1,
 		`weir_table_keys`:                                     1,
 		`weir_table_max_keys`:                                 1000,
+		`weir_table_max_bytes`:                                64 << 20,
 		`weir_rules_reloads_total{result="success"}`:          1,
 		`weir_rules_info{hash="` + s.RulesHash() + `"}`:       1,
 		`weir_rules_last_reload_successful`:                   1,
@@ -248,10 +256,10 @@ func families(t *testing.T, text string) map[string]float64 {
 // What is asked of the config reaches the node.
 func TestConfig(t *testing.T) {
 	c, log := plain()
-	c.Rules, c.PprofAddr, c.AllowRequestLimits, c.AllowReset, c.MaxKeys = []byte(townRules), "127.0.0.1:0", true, true, 1
+	c.Rules, c.AllowRequestLimits, c.AllowReset, c.MaxKeys, c.AdminAddr, c.HealthAddr = []byte(townRules), true, true, 1, "", ""
 	s := start(t, c)
-	if status, body := get(t, "http://"+s.PprofAddr()+"/debug/pprof/"); status != http.StatusOK || !strings.Contains(body, "goroutine") {
-		t.Errorf("no profiles: %d %s", status, body)
+	if s.AdminAddr() != "" || s.HealthAddr() != "" {
+		t.Errorf("it serves apart, unasked, at %q and %q", s.AdminAddr(), s.HealthAddr())
 	}
 	asker := weirv1.NewLimiterClient(dial(t, s.GRPCAddr()))
 	if a, err := asker.Check(t.Context(), &weirv1.CheckRequest{Path: "/x", User: "ada", Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e9}}}); err != nil || !a.GetAllowed() {
@@ -283,6 +291,19 @@ func TestOverflowAllow(t *testing.T) {
 	}
 }
 
+// Operators ask by the names that the configuration knows.
+func TestAdminHosts(t *testing.T) {
+	c := Config{AdminAddr: "ops-1:8082", AdminHosts: []string{"ops.example"}, Cluster: &weir.ClusterConfig{Advertise: "node-1"}}
+	h := (&Server{config: c}).administration(http.NotFoundHandler()).Handler()
+	for host, want := range map[string]int{"ops-1": 200, "ops.example:80": 200, "node-1:8082": 200, "localhost": 200, "ops-2": 403, "node-2:8082": 403} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/openapi.yaml", nil)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%s: %d %s", host, w.Code, w.Body)
+		}
+	}
+}
+
 func TestCannotStart(t *testing.T) {
 	taken := listen(t)
 	used := taken.Addr().String()
@@ -290,14 +311,15 @@ func TestCannotStart(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"gRPC port in use":  {func(c *Config) { c.GRPCAddr = used }, "cannot listen on " + used + ": another program has that port; stop it, or choose another address with --grpc-addr"},
-		"HTTP port in use":  {func(c *Config) { c.HTTPAddr = used }, "--http-addr"},
-		"pprof port in use": {func(c *Config) { c.PprofAddr = used }, "--pprof-addr"},
-		"no such address":   {func(c *Config) { c.HTTPAddr = "192.0.2.1:80" }, "--http-addr"},
-		"no rules file":     {func(c *Config) { c.RulesFile = "none.yaml" }, "rules file none.yaml cannot be opened"},
-		"bad rules":         {func(c *Config) { c.Rules = []byte("version: 2") }, "version"},
-		"empty file":        {func(c *Config) { c.RulesFile = file(t, "") }, "rules.yaml:1:1: "},
-		"negative max keys": {func(c *Config) { c.MaxKeys = -1 }, "MaxKeys -1"},
+		"gRPC port in use":   {func(c *Config) { c.GRPCAddr = used }, "cannot listen on " + used + ": another program has that port; stop it, or choose another address with --grpc-addr"},
+		"HTTP port in use":   {func(c *Config) { c.HTTPAddr = used }, "--http-addr"},
+		"admin port in use":  {func(c *Config) { c.AdminAddr = used }, "--admin-addr"},
+		"health port in use": {func(c *Config) { c.HealthAddr = used }, "--health-addr"},
+		"no such address":    {func(c *Config) { c.HTTPAddr = "192.0.2.1:80" }, "--http-addr"},
+		"no rules file":      {func(c *Config) { c.RulesFile = "none.yaml" }, "rules file none.yaml cannot be opened"},
+		"bad rules":          {func(c *Config) { c.Rules = []byte("version: 2") }, "version"},
+		"empty file":         {func(c *Config) { c.RulesFile = file(t, "") }, "rules.yaml:1:1: "},
+		"negative max keys":  {func(c *Config) { c.MaxKeys = -1 }, "MaxKeys -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, _ := plain()
@@ -376,7 +398,7 @@ func TestReload(t *testing.T) {
 	eventually(t, "the old rules are back", func() bool { return s.RulesHash() == first })
 	s.Reload()
 	reloads := func(result string) float64 {
-		_, text := get(t, "http://"+s.HTTPAddr()+"/metrics")
+		_, text := get(t, "http://"+s.AdminAddr()+"/metrics")
 		return families(t, text)[`weir_rules_reloads_total{result="`+result+`"}`]
 	}
 	eventually(t, "four loads", func() bool { return reloads("success") == 4 })
@@ -386,6 +408,22 @@ func TestReload(t *testing.T) {
 	if status, body := get(t, "http://"+s.HTTPAddr()+"/readyz"); status != http.StatusOK {
 		t.Errorf("%d %s", status, body)
 	}
+}
+
+// Warnings of the rules, and rules that a reload takes away, are in the node's log: at the
+// start once, and at each reload.
+func TestRulesAreWarnedOf(t *testing.T) {
+	const open = "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n"
+	c, log := plain()
+	c.RulesFile = file(t, open+"  - {name: rest, key: [ip], limits: [5/second]}\n")
+	start(t, c)
+	const warning = `line=3 column=33 rule=towns warning=`
+	if got := log.String(); strings.Count(got, warning) != 1 || !strings.Contains(got, `instead="key: [rule, user]"`) {
+		t.Errorf("at the start: %s", got)
+	}
+	replace(t, c.RulesFile, open) // as if it had been cut off
+	eventually(t, "the missing rule is named", func() bool { return strings.Contains(log.String(), "gone=1 names=[rest] rules=1") })
+	eventually(t, "the reload is warned of", func() bool { return strings.Count(log.String(), warning) == 2 })
 }
 
 // Rules that change under load lose no count and fail no check. (In a process of

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"math"
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
@@ -38,7 +39,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		trace := NewTrace(most)
+		trace := NewTrace(most, math.MaxInt64)
 		st, err := trace.Read(src, nil)
 		if err == nil && trace.Len() == 0 || errors.Is(err, ErrNoLog) && trace.Len() > 0 {
 			t.Errorf("%d requests, and %v", trace.Len(), err)

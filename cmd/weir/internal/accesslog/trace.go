@@ -16,6 +16,10 @@ import (
 // trace may hold.
 var ErrFull = errors.New("too many lines")
 
+// ErrMemory is returned by [Trace.Read] when the requests take more memory than the
+// trace may hold.
+var ErrMemory = errors.New("too many bytes")
+
 // ErrNoLog is wrapped by the errors of [Trace.Read] for a file that holds no
 // line that counts.
 var ErrNoLog = errors.New("not an access log")
@@ -30,6 +34,8 @@ const MaxTraceLines = math.MaxInt32
 // host, user, method and path once.
 type Trace struct {
 	most    int
+	room    int64 // bytes that may yet be taken
+	bytes   int64
 	n       int
 	first   limiter.Tick
 	last    limiter.Tick
@@ -51,10 +57,17 @@ type record struct {
 // grows without ever being copied, and a chunk is sorted within the cache.
 const chunkRecords = 1 << 16
 
+// What a trace takes in memory, about: a record; and beside its bytes a distinct
+// string, with its share of the empty room that maps keep and of growing.
+const (
+	recordBytes = 24
+	stringBytes = 128
+)
+
 // NewTrace returns an empty trace for at most `most` requests, 1 to
-// [MaxTraceLines].
-func NewTrace(most int) *Trace {
-	t := &Trace{most: most}
+// [MaxTraceLines], that take at most about so many bytes of memory.
+func NewTrace(most int, bytes int64) *Trace {
+	t := &Trace{most: most, room: bytes}
 	for _, p := range []*pool{&t.hosts, &t.users, &t.methods, &t.paths} {
 		p.ids = make(map[string]uint32)
 	}
@@ -63,6 +76,9 @@ func NewTrace(most int) *Trace {
 
 // Len returns the number of requests.
 func (t *Trace) Len() int { return t.n }
+
+// Bytes returns about how much memory the trace takes.
+func (t *Trace) Bytes() int64 { return t.bytes }
 
 // Span returns the times of the earliest and the latest request, 0 and 0 if
 // there is none.
@@ -84,8 +100,8 @@ type FileStats struct {
 const excerptBytes = 100
 
 // Read adds the requests of src. Now and then it calls tick, if that is not
-// nil. Its error wraps [ErrNoLog] if no line counts, or [ErrFull] if there are
-// more than the trace may hold.
+// nil. Its error wraps [ErrNoLog] if no line counts, [ErrFull] if there are more
+// requests than the trace may hold, or [ErrMemory] if they take more memory.
 func (t *Trace) Read(src *Source, tick func()) (FileStats, error) {
 	var st FileStats
 	before := t.n
@@ -109,8 +125,11 @@ func (t *Trace) Read(src *Source, tick func()) (FileStats, error) {
 			st.skip(line)
 			continue
 		}
-		if !t.Add(e) {
+		if t.n >= t.most {
 			return st, ErrFull
+		}
+		if !t.Add(e) {
+			return st, ErrMemory
 		}
 	}
 	if t.n > before {
@@ -142,9 +161,11 @@ func (st *FileStats) noLog() error {
 // Add appends one request, whose strings are copied. It reports false, and adds
 // nothing, when the trace is full.
 func (t *Trace) Add(e Entry) bool {
-	if t.n >= t.most {
+	need := int64(recordBytes) + t.hosts.needs(e.Host) + t.users.needs(e.User) + t.methods.needs(e.Method) + t.paths.needs(e.Path)
+	if t.n >= t.most || t.bytes+need > t.room {
 		return false
 	}
+	t.bytes += need
 	if t.n == 0 {
 		t.first, t.last = e.Time, e.Time
 	}
@@ -177,6 +198,14 @@ func (t *Trace) sort() {
 type pool struct {
 	ids map[string]uint32
 	all []string
+}
+
+// needs is about how many bytes it takes to add a string.
+func (p *pool) needs(b []byte) int64 {
+	if _, ok := p.ids[string(b)]; ok {
+		return 0
+	}
+	return stringBytes + int64(len(b))
 }
 
 func (p *pool) id(b []byte) uint32 {

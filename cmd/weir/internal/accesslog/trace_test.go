@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -42,7 +43,7 @@ func read(t *testing.T, data []byte) (*Trace, FileStats, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace := NewTrace(MaxTraceLines)
+	trace := NewTrace(MaxTraceLines, math.MaxInt64)
 	st, err := trace.Read(src, nil)
 	return trace, st, err
 }
@@ -83,7 +84,7 @@ func TestCursorMergesChunksStably(t *testing.T) {
 		path string
 	}
 	var all []item
-	trace := NewTrace(n)
+	trace := NewTrace(n, math.MaxInt64)
 	add := func(count int) {
 		for range count {
 			it := item{limiter.Tick(rng.IntN(5000)), fmt.Sprintf("/%d", len(all))}
@@ -233,9 +234,43 @@ func TestReadStopsAtTheBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace := NewTrace(2)
+	trace := NewTrace(2, math.MaxInt64)
 	if _, err := trace.Read(src, nil); !errors.Is(err, ErrFull) {
 		t.Errorf("error %v, want %v", err, ErrFull)
+	}
+}
+
+// The bound in bytes counts records and every distinct string once.
+func TestReadStopsAtTheBoundOfBytes(t *testing.T) {
+	const same = recordBytes
+	path := strings.Repeat("x", 60_000)
+	fresh := int64(recordBytes + stringBytes + 1 + len(path) + 2) // and "/" and two digits
+	read := func(bytes int64, text string) (*Trace, error) {
+		src, err := Open(Stdin, strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trace := NewTrace(1000, bytes)
+		_, err = trace.Read(src, nil)
+		return trace, err
+	}
+	first, err := read(math.MaxInt64, line(1, "/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trace, err := read(first.Bytes()+10*same, strings.Repeat(line(1, "/a"), 11)); err != nil || trace.Len() != 11 {
+		t.Errorf("the same eleven times: %d, %v", trace.Len(), err)
+	}
+	if trace, err := read(first.Bytes()+10*same-1, strings.Repeat(line(1, "/a"), 11)); !errors.Is(err, ErrMemory) || trace.Len() != 10 {
+		t.Errorf("with a byte less: %d, %v", trace.Len(), err)
+	}
+	text := line(1, "/a")
+	for i := range 50 {
+		text += line(2, fmt.Sprintf("/%s%02d", path, i))
+	}
+	trace, err := read(first.Bytes()+20*fresh, text)
+	if !errors.Is(err, ErrMemory) || trace.Len() != 21 || trace.Bytes() != first.Bytes()+20*fresh {
+		t.Errorf("long paths: %d, %d bytes, %v", trace.Len(), trace.Bytes(), err)
 	}
 }
 
@@ -251,7 +286,7 @@ func TestOpenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticks := 0
-	if _, err := NewTrace(MaxTraceLines).Read(src, func() { ticks++ }); err != nil {
+	if _, err := NewTrace(MaxTraceLines, math.MaxInt64).Read(src, func() { ticks++ }); err != nil {
 		t.Fatal(err)
 	}
 	if src.Size() != int64(len(text)) || src.Consumed() != src.Size() || ticks == 0 {
@@ -280,7 +315,7 @@ func TestReadReportsAFailingDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = NewTrace(9).Read(src, nil)
+	_, err = NewTrace(9, math.MaxInt64).Read(src, nil)
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("error %v", err)
 	}
@@ -303,7 +338,7 @@ func BenchmarkRead(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := NewTrace(lines).Read(src, nil); err != nil {
+		if _, err := NewTrace(lines, math.MaxInt64).Read(src, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -70,7 +70,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, or the node cannot be asked.`,
   weir bench --mode table,cluster --rules-shape log --keys 10000 --json
   weir bench --print-rules >bench.yaml; node serve --rules bench.yaml &
   weir bench --mode table,server --server 127.0.0.1:8081
-  weir bench --mode unary,batch,stream --server 127.0.0.1:8081 --server-http 127.0.0.1:8080
+  weir bench --mode unary,batch,stream --server 127.0.0.1:8081 --server-admin 127.0.0.1:8082
   weir bench --mode stream --server 127.0.0.1:8081,127.0.0.1:8181,127.0.0.1:8281 --dist zipf
   weir bench --mode unary --server 127.0.0.1:8081 --rate 1000,5000,10000,20000 --svg waits.svg`,
 		Args: noArgs,

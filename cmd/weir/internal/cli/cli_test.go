@@ -58,7 +58,7 @@ func file(t *testing.T, name, text string) string {
 
 const townRules = `version: 1
 rules:
-  - {name: towns, match: {path: "^/towns"}, limits: [{limit: 2, window: 1m, algorithm: fixed_window}]}
+  - {name: towns, match: {path: "^/towns"}, key: [path, user], limits: [{limit: 2, window: 1m, algorithm: fixed_window}]}
   - {name: admins, match: {group: admin}, unlimited: true}
 `
 
@@ -256,7 +256,7 @@ func TestValidateJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if diff := cmp.Diff(jsonValidity{File: good, Valid: true, Rules: 2, Limits: 1, Problems: []jsonProblem{}}, one); diff != "" {
+	if diff := cmp.Diff(jsonValidity{File: good, Valid: true, Rules: 2, Limits: 1, Problems: []jsonProblem{}, Warnings: []jsonWarning{}}, one); diff != "" {
 		t.Error(diff)
 	}
 	bad := file(t, "bad.yaml", "version: 2\n")
@@ -270,6 +270,29 @@ func TestValidateJSON(t *testing.T) {
 	}
 	if p := all[2].Problems; all[2].Valid || len(p) != 1 || !strings.Contains(p[0].Text, "cannot be opened") {
 		t.Errorf("%+v", all[2])
+	}
+}
+
+// What is valid but probably not meant is said with its place and what to write.
+func TestValidateWarns(t *testing.T) {
+	open := file(t, "open.yaml", "rules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n")
+	got := person{}.run(t, "validate", open)
+	if got.status != 0 || got.out != open+": OK: 1 rule, 1 limit, 1 warning\n" || strings.Count(got.err, "\n") != 1 ||
+		!strings.HasPrefix(got.err, open+`:2:33: warning: rule "towns" has no key, and pattern "^/towns" matches any number of paths`) ||
+		!strings.Contains(got.err, `write "key: [rule, user]"`) {
+		t.Errorf("%+v", got)
+	}
+	got = person{screen: term.Style{Terminal: true, Width: 80}}.run(t, "validate", open)
+	if !strings.Contains(got.err, "\n      - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n                                    ^\n") {
+		t.Errorf("the source line is not shown, or the mark is off:\n%s", got.err)
+	}
+	got = person{}.run(t, "validate", "--json", open)
+	var one jsonValidity
+	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 || got.err != "" || len(one.Warnings) != 1 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if w := one.Warnings[0]; !one.Valid || w.Line != 2 || w.Column != 33 || w.Rule != "towns" || w.Instead != "key: [rule, user]" || w.Text == "" {
+		t.Errorf("%+v", w)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -247,7 +248,7 @@ func replayWith(t *testing.T, log, yaml string, seen func(limiter.Tick, *limiter
 		t.Fatal(err)
 	}
 	defer finish(t, src)
-	trace := accesslog.NewTrace(accesslog.MaxTraceLines)
+	trace := accesslog.NewTrace(accesslog.MaxTraceLines, math.MaxInt64)
 	if _, err := trace.Read(src, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"unicode"
@@ -14,11 +13,9 @@ import (
 
 	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/rules"
 )
-
-// maxRulesBytes bounds a rules file: hundreds of rules take some 100 KB.
-const maxRulesBytes = 16 << 20
 
 // rulesFile is a valid rules file.
 type rulesFile struct {
@@ -51,25 +48,16 @@ func (a *app) readRules(name string) ([]byte, error) {
 	if name == accesslog.Stdin {
 		return readRulesFrom(a.In, name)
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("rules file %s cannot be opened: %w", name, bare(err))
-	}
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		err = fmt.Errorf("rules file %s is a directory; name one file in it", name)
-		return nil, errors.Join(err, f.Close())
-	}
-	data, err := readRulesFrom(f, name)
-	return data, errors.Join(err, f.Close())
+	return smallfile.Read("rules file", name, smallfile.MaxRules)
 }
 
 func readRulesFrom(in io.Reader, name string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(in, maxRulesBytes+1))
+	data, err := io.ReadAll(io.LimitReader(in, smallfile.MaxRules+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("rules file %s cannot be read: %w", name, bare(err))
-	case len(data) > maxRulesBytes:
-		return nil, fmt.Errorf("rules file %s is larger than %d MiB, which no rules file needs; is it another file?", name, maxRulesBytes>>20)
+	case len(data) > smallfile.MaxRules:
+		return nil, fmt.Errorf("rules file %s is larger than %d MiB, which no rules file needs; is it another file?", name, smallfile.MaxRules>>20)
 	}
 	return data, nil
 }
@@ -111,13 +99,29 @@ func (a *app) complainOfRules(name string, data []byte, err error) {
 	}
 	lines := strings.Split(string(data), "\n")
 	for _, p := range invalid.Problems {
-		at := fmt.Sprintf("%s:%d:%d:", name, p.Line, p.Column)
-		a.say("%s %s\n", a.ErrStyle.Bold(term.Clean(at)), term.Clean(p.Text))
-		if a.ErrStyle.Terminal && p.Line >= 1 && p.Line <= len(lines) {
-			a.say("%s", excerpt(lines[p.Line-1], p.Column, a.ErrStyle))
-		}
+		a.pointTo(name, lines, p)
 	}
 	a.complain(fmt.Errorf("rules file %s is not valid: %s", name, term.Plural(len(invalid.Problems), "problem")))
+}
+
+// warnOfRules writes a line for each warning of a valid rules file, and returns how
+// many there are.
+func (a *app) warnOfRules(f rulesFile) int {
+	lines, all := strings.Split(string(f.data), "\n"), f.set.Warnings()
+	for _, w := range all {
+		a.pointTo(f.name, lines, rules.Problem{Line: w.Line, Column: w.Column, Text: "warning: " + w.Text})
+	}
+	return len(all)
+}
+
+// pointTo writes what is said of a place in a file, and the place where a person
+// watches.
+func (a *app) pointTo(name string, lines []string, p rules.Problem) {
+	at := fmt.Sprintf("%s:%d:%d:", name, p.Line, p.Column)
+	a.say("%s %s\n", a.ErrStyle.Bold(term.Clean(at)), term.Clean(p.Text))
+	if a.ErrStyle.Terminal && p.Line >= 1 && p.Line <= len(lines) {
+		a.say("%s", excerpt(lines[p.Line-1], p.Column, a.ErrStyle))
+	}
 }
 
 // excerpt returns a source line with a mark under a column, which is counted in

@@ -25,7 +25,7 @@ type loadOptions struct {
 
 // loadFlags are their names; the others of bench are for both or for the other.
 func loadFlags() []string {
-	return []string{"rate", "clients", "batch", "dist", "limited", "pid", "server-http", "svg"}
+	return []string{"rate", "clients", "batch", "dist", "limited", "pid", "server-admin", "svg"}
 }
 
 // loadDuration is how long a point is measured unless told otherwise.
@@ -39,7 +39,7 @@ func (o *loadOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.dist, "dist", string(load.Uniform), "how keys are drawn: `uniform|zipf`")
 	f.IntVar(&c.Limited, "limited", 50, "`PERCENT` of the keys that are under a limit of 100; the others are never denied")
 	f.IntSliceVar(&c.Processes, "pid", nil, "tell the processor time of these `processes`, the nodes'")
-	f.StringSliceVar(&c.Metrics, "server-http", nil, "tell what nodes use by their metrics at these HTTP addresses, `HOST:PORT`")
+	f.StringSliceVar(&c.Metrics, "server-admin", nil, "tell what nodes use by their metrics at these addresses of their administration, `HOST:PORT`")
 	f.StringVar(&o.svg, "svg", "", "draw the waits over the load into `FILE`")
 }
 
@@ -84,7 +84,7 @@ func (o *loadOptions) complete(cmd *cobra.Command, b *benchOptions) error {
 	for _, list := range []struct {
 		flag  string
 		addrs []string
-	}{{"--server", c.Servers}, {"--server-http", c.Metrics}} {
+	}{{"--server", c.Servers}, {"--server-admin", c.Metrics}} {
 		for _, addr := range list.addrs {
 			if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
 				return usage(cmd, "%s %q is no address: give HOST:PORT, or several with commas between", list.flag, addr)

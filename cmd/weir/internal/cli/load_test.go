@@ -89,7 +89,7 @@ func TestLoadKeepsFigures(t *testing.T) {
 	}))
 	defer metrics.Close()
 	picture := file(t, "waits.svg", strings.Repeat("what was there ", 5000))
-	args := asked(addr, "--mode", "batch", "--rate", "1000,2000", "--json", "--svg", picture, "--server-http", strings.TrimPrefix(metrics.URL, "http://"))
+	args := asked(addr, "--mode", "batch", "--rate", "1000,2000", "--json", "--svg", picture, "--server-admin", strings.TrimPrefix(metrics.URL, "http://"))
 	got := person{}.run(t, args...)
 	var r load.Report
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 1 || len(r.Points) != 1 || !strings.Contains(got.err, "500 Internal Server Error") {
@@ -117,7 +117,7 @@ func TestLoadBadInput(t *testing.T) {
 		"HTTP":             {"--mode unary --server http://127.0.0.1:1", 2, `--server "http://127.0.0.1:1" is no address`},
 		"empty address":    {"--mode unary --server 127.0.0.1:1,", 2, `--server "" is no address`},
 		"elsewhere":        {"--mode unary --server 127.0.0.1:1,10.0.0.1:1", 2, "--server 10.0.0.1:1 is not on this machine: give --remote"},
-		"metrics away":     {"--mode unary --server 127.0.0.1:1 --server-http 10.0.0.1:1", 2, "--server-http 10.0.0.1:1 is not on this machine"},
+		"metrics away":     {"--mode unary --server 127.0.0.1:1 --server-admin 10.0.0.1:1", 2, "--server-admin 10.0.0.1:1 is not on this machine"},
 		"rate":             {"--mode unary --server 127.0.0.1:1 --rate 0", 2, "--rate 0 is out of range"},
 		"rate too large":   {"--mode unary --server 127.0.0.1:1 --rate 1e12", 2, "is out of range: give up to"},
 		"rates":            {"--mode unary --server 127.0.0.1:1 --rate 1" + strings.Repeat(",1", 64), 2, "are too many to measure"},
@@ -130,8 +130,8 @@ func TestLoadBadInput(t *testing.T) {
 		"rounds":           {"--mode batch --server 127.0.0.1:1 --rounds 2", 2, "--rounds is not for the modes unary, batch, stream, client and client-batch"},
 		"rate for a table": {"--mode table --rate 5", 2, "--rate is for the modes unary, batch, stream, client and client-batch: give one with --mode"},
 		"process twice":    {"--mode batch --server 127.0.0.1:1 --pid 5,6,5", 2, "the process 5 is given twice"},
-		"metrics twice":    {"--mode batch --server 127.0.0.1:1 --server-http 127.0.0.1:2,127.0.0.1:2", 2, "the metrics of 127.0.0.1:2 are given twice"},
-		"pid and metrics":  {"--mode batch --server 127.0.0.1:1 --pid 5 --server-http 127.0.0.1:2", 2, "would be counted twice: give one kind"},
+		"metrics twice":    {"--mode batch --server 127.0.0.1:1 --server-admin 127.0.0.1:2,127.0.0.1:2", 2, "the metrics of 127.0.0.1:2 are given twice"},
+		"pid and metrics":  {"--mode batch --server 127.0.0.1:1 --pid 5 --server-admin 127.0.0.1:2", 2, "would be counted twice: give one kind"},
 		"several faults":   {"--mode batch --server 127.0.0.1:1 --keys 0 --batch 0", 2, "give 1 to 1000; 0 keys are out of range"},
 		"rate below batch": {"--mode unary,batch --server 127.0.0.1:1 --rate 99 --batch 100", 2, "a rate of 99 checks a second is less than a batch of 100"},
 		"nobody there":     {"--mode stream --server 127.0.0.1:1", 2, "a node cannot be asked: node 127.0.0.1:1"},

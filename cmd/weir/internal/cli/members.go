@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	// defaultHTTPServer is where a node serves HTTP unless told otherwise.
-	defaultHTTPServer = "127.0.0.1:8080"
+	// defaultAdmin is where a node lets operators ask unless told otherwise.
+	defaultAdmin = "127.0.0.1:8082"
+	// serverHelp is how the flag of that is described.
+	serverHelp = "`ADDRESS` of a node's administration, HOST:PORT or unix:PATH"
 	// askAtOnce bounds how many members are asked at a time.
 	askAtOnce = 16
 )
@@ -35,17 +37,19 @@ func (a *app) membersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "members [--server ADDRESS]",
 		Short: "List the members of a cluster",
-		Long: `Lists the members of a cluster as one of them sees them. Keys, checks per second
-and lag are what each member says of itself: all are asked at the HTTP addresses
-that they tell, and a member that does not answer there has a - in its columns.
+		Long: `Lists the members of a cluster as one of them sees them. It asks at the address of
+a node's administration, --admin-addr of the node. Keys, checks per second and lag
+are what each member says of itself: all are asked where they say that their own
+administration is, and a member that cannot be asked has a - in its columns.
 
 Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		Example: `  weir members
-  weir members --server 127.0.0.1:8180 --json
+  weir members --server 127.0.0.1:8182 --json
+  weir members --server unix:/run/weir/admin.sock
   weir members forget node-3`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := httpServer(cmd, server)
+			h, err := adminServer(cmd, server)
 			if err != nil {
 				return err
 			}
@@ -59,7 +63,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			return a.print([]byte(a.membersText(list)))
 		},
 	}
-	cmd.PersistentFlags().StringVar(&server, "server", defaultHTTPServer, "`HOST:PORT` of a node's HTTP")
+	cmd.PersistentFlags().StringVar(&server, "server", defaultAdmin, serverHelp)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
 	cmd.AddCommand(a.forgetCommand(&server))
 	return cmd
@@ -74,7 +78,8 @@ back. Until then it counts for whatever needs a majority, or every member, such 
 a rule with the policy closed whose owner and heir are lost. If it does come back
 it is a member again.
 
-A node takes this only from its own machine: ask it by a loopback address.`,
+A node takes this only from its own machine: ask it by a loopback address, or the
+socket of its administration.`,
 		Example: "  weir members forget node-3",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
@@ -83,7 +88,7 @@ A node takes this only from its own machine: ask it by a loopback address.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := httpServer(cmd, *server)
+			h, err := adminServer(cmd, *server)
 			if err != nil {
 				return err
 			}
@@ -102,11 +107,18 @@ A node takes this only from its own machine: ask it by a loopback address.`,
 	}
 }
 
-// httpServer returns the node at HOST:PORT or http://HOST:PORT.
-func httpServer(cmd *cobra.Command, server string) (*httpRemote, error) {
+// adminServer returns the node at HOST:PORT, http://HOST:PORT or unix:PATH.
+func adminServer(cmd *cobra.Command, server string) (*httpRemote, error) {
+	if path, ok := strings.CutPrefix(server, "unix:"); ok {
+		h := newHTTPRemote(server, &url.URL{Scheme: "http", Host: "localhost"})
+		h.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}
+		return h, nil
+	}
 	if !strings.Contains(server, "://") {
 		if host, port, err := net.SplitHostPort(server); err != nil || host == "" || port == "" {
-			return nil, usage(cmd, "--server %q is no address: give HOST:PORT of a node's HTTP", server)
+			return nil, usage(cmd, "--server %q is no address: give HOST:PORT or unix:PATH of a node's administration", server)
 		}
 		server = "http://" + server
 	}
@@ -150,26 +162,34 @@ func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, a
 	return unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
 }
 
+// listed is a member as the tool lists it.
+type listed struct {
+	transport.Member
+	// Unasked is why it was not asked for what only it knows, empty if it was.
+	Unasked string `json:"unasked,omitempty"`
+}
+
 // askMembers asks a node who the members are, and each of them for what only it
 // knows.
-func askMembers(ctx context.Context, h *httpRemote) ([]transport.Member, error) {
-	var seen struct{ Members []transport.Member }
+func askMembers(ctx context.Context, h *httpRemote) ([]listed, error) {
+	var seen struct{ Members []listed }
 	if err := h.do(ctx, http.MethodGet, "/v1/members", nil, &seen); err != nil {
 		return nil, err
 	}
-	eachMember(ctx, seen.Members, func(ctx context.Context, i int, m *transport.Member) {
-		if m.Self != nil {
-			return
-		}
+	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
 		var own struct{ Members []transport.Member }
-		if memberAt(m).do(ctx, http.MethodGet, "/v1/members", nil, &own) != nil {
-			return // its columns stay empty
+		if err := memberAt(m).do(ctx, http.MethodGet, "/v1/members", nil, &own); err != nil {
+			return err // its columns stay empty
 		}
 		for _, o := range own.Members {
 			if o.Instance == m.Instance {
-				seen.Members[i].Self = o.Self
+				m.Self = o.Self
 			}
 		}
+		if m.Self == nil {
+			return fmt.Errorf("what answers at %s is another node", m.AdminAddr)
+		}
+		return nil
 	})
 	return seen.Members, nil
 }
@@ -178,13 +198,18 @@ func askMembers(ctx context.Context, h *httpRemote) ([]transport.Member, error) 
 // stands still is no reason to wait.
 const memberTimeout = time.Second
 
-// eachMember calls f for those members that can be asked, some at a time, with a
-// context that ends after memberTimeout.
-func eachMember(ctx context.Context, list []transport.Member, f func(ctx context.Context, i int, m *transport.Member)) {
+// eachMember calls f for the other members that can be asked, some at a time, with a
+// context that ends after memberTimeout, and notes why those that live were not.
+func eachMember(ctx context.Context, list []listed, f func(ctx context.Context, m *listed) error) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, askAtOnce)
 	for i := range list {
-		if list[i].HTTPAddr == "" || list[i].State == "dead" {
+		m := &list[i]
+		switch {
+		case m.Self != nil || m.State == "dead":
+			continue
+		case m.AdminAddr == "":
+			m.Unasked = "its --admin-addr is for its own machine only, or off"
 			continue
 		}
 		room <- struct{}{}
@@ -192,18 +217,46 @@ func eachMember(ctx context.Context, list []transport.Member, f func(ctx context
 			defer func() { <-room }()
 			ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 			defer cancel()
-			f(ctx, i, &list[i])
+			if err := f(ctx, m); err != nil {
+				m.Unasked = err.Error()
+			}
 		})
 	}
 	asking.Wait()
 }
 
-func memberAt(m *transport.Member) *httpRemote {
-	return newHTTPRemote(m.HTTPAddr, &url.URL{Scheme: "http", Host: m.HTTPAddr})
+func memberAt(m *listed) *httpRemote {
+	return newHTTPRemote(m.AdminAddr, &url.URL{Scheme: "http", Host: m.AdminAddr})
+}
+
+// unasked is a member that was not asked, and why.
+type unasked struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// unaskedOf returns the members that were not asked.
+func unaskedOf(list []listed) []unasked {
+	var out []unasked
+	for i := range list {
+		if m := &list[i]; m.Unasked != "" {
+			out = append(out, unasked{m.Name, m.Unasked})
+		}
+	}
+	return out
+}
+
+// unaskedText has a line for each member that was not asked.
+func unaskedText(list []unasked) string {
+	var b strings.Builder
+	for _, m := range list {
+		fmt.Fprintf(&b, "%s was not asked: %s\n", term.Clean(m.Name), term.Clean(m.Why))
+	}
+	return b.String()
 }
 
 // membersText lists members in columns.
-func (a *app) membersText(list []transport.Member) string {
+func (a *app) membersText(list []listed) string {
 	var t term.Table
 	head := func(s string) term.Cell { return term.Cell{Text: s, Paint: a.OutStyle.Bold} }
 	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"), head("unacked"), head("rules"))
@@ -239,7 +292,7 @@ func (a *app) membersText(list []transport.Member) string {
 	if unreachable {
 		text += a.OutStyle.Red("The node that was asked has no connection to members: check their --peer-addr and --advertise.") + "\n"
 	}
-	return text
+	return text + unaskedText(unaskedOf(list))
 }
 
 func (a *app) topCommand() *cobra.Command {
@@ -250,13 +303,15 @@ func (a *app) topCommand() *cobra.Command {
 		Use:   "top [--server ADDRESS]",
 		Short: "List the keys that are asked for most, and denied most",
 		Long: `Lists the keys that a node, and the other members of its cluster, were asked for
-most and denied most since they started. Each member lists the keys that it owns.
+most and denied most since they started. It asks at the address of a node's
+administration, --admin-addr of the node, and the others where they say that their
+own is; who cannot be asked is named. Each member lists the keys that it owns.
 The first list is counted in a sample. A key's name does not tell its rule: keys of
 several rules that have the same parts are added up.
 
 Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		Example: `  weir top
-  weir top --server 127.0.0.1:8180 -n 5 --json`,
+  weir top --server 127.0.0.1:8182 -n 5 --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > 1000 {
 				return usage(cmd, "-n %d is out of range: give 1 to 1000", n)
@@ -264,7 +319,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			return noArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := httpServer(cmd, server)
+			h, err := adminServer(cmd, server)
 			if err != nil {
 				return err
 			}
@@ -279,7 +334,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&server, "server", defaultHTTPServer, "`HOST:PORT` of a node's HTTP")
+	f.StringVar(&server, "server", defaultAdmin, serverHelp)
 	f.IntVarP(&n, "number", "n", 10, "list `N` keys of each kind")
 	f.BoolVar(&one, "one", false, "ask that node alone")
 	f.BoolVar(&asJSON, "json", false, "print an object")
@@ -290,6 +345,8 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 type topKeys struct {
 	Hottest []transport.TopKey `json:"hottest"`
 	Denied  []transport.TopKey `json:"denied"`
+	// Unasked are the members whose keys are missing, and why.
+	Unasked []unasked `json:"unasked,omitempty"`
 }
 
 // askTop asks a node, and unless it is to be one alone the others that it knows.
@@ -299,20 +356,22 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 	if err := h.do(ctx, http.MethodGet, path, nil, &out); err != nil {
 		return nil, err
 	}
-	var seen struct{ Members []transport.Member }
+	var seen struct{ Members []listed }
 	if !one {
 		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // of a node on its own there are none
 	}
 	var mu sync.Mutex
-	eachMember(ctx, seen.Members, func(ctx context.Context, _ int, m *transport.Member) {
+	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
 		var more topKeys
-		if m.Self != nil || memberAt(m).do(ctx, http.MethodGet, path, nil, &more) != nil {
-			return
+		if err := memberAt(m).do(ctx, http.MethodGet, path, nil, &more); err != nil {
+			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		out.Hottest, out.Denied = append(out.Hottest, more.Hottest...), append(out.Denied, more.Denied...)
+		return nil
 	})
+	out.Unasked = unaskedOf(seen.Members)
 	out.Hottest, out.Denied = mostOf(out.Hottest, n), mostOf(out.Denied, n)
 	return &out, nil
 }
@@ -356,6 +415,9 @@ func (a *app) topText(out *topKeys) string {
 			b.WriteByte('\n')
 		}
 		b.WriteString(t.String())
+	}
+	if len(out.Unasked) > 0 {
+		b.WriteString("\n" + unaskedText(out.Unasked))
 	}
 	return b.String()
 }

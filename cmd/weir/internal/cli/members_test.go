@@ -47,24 +47,21 @@ func towns(t *testing.T) (addr string, first *town) {
 	members := []transport.Member{
 		{Name: "node-1", Address: "127.0.0.1:1", Instance: "a", State: "active", Share: 0.5, RulesHash: "00aa"},
 		{Name: "node-2", Address: "127.0.0.1:2", Instance: "b", State: "active", Share: 0.5, RulesHash: "00aa"},
-		{Name: "node-3", Address: "127.0.0.1:3", Instance: "c", State: "dead", RulesHash: "00bb", HTTPAddr: "127.0.0.1:1"},
+		{Name: "node-3", Address: "127.0.0.1:3", Instance: "c", State: "dead", RulesHash: "00bb", AdminAddr: "127.0.0.1:1"},
 	}
 	nodes := []*town{{self: "node-1"}, {self: "node-2"}}
 	for i, d := range nodes {
-		s, err := transport.NewServer(transport.Options{Decider: nobody{}, Directory: d, Top: func(int) (hot, denied []transport.TopKey) {
+		s := transport.NewAdmin(transport.AdminOptions{Directory: d, Top: func(int) (hot, denied []transport.TopKey) {
 			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1))}, {Key: fmt.Sprint("/only:", i), Count: 7}}, nil
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		h := httptest.NewServer(s.Handler())
 		t.Cleanup(h.Close)
-		members[i].HTTPAddr = strings.TrimPrefix(h.URL, "http://")
+		members[i].AdminAddr = strings.TrimPrefix(h.URL, "http://")
 	}
 	for _, d := range nodes {
 		d.members = members
 	}
-	return members[0].HTTPAddr, nodes[0]
+	return members[0].AdminAddr, nodes[0]
 }
 
 // runAs runs the tool as someone without a terminal.
@@ -73,9 +70,6 @@ func runAs(t *testing.T, args ...string) (status int, out, errs string) {
 	o := person{}.run(t, args...)
 	return o.status, o.out, o.err
 }
-
-// nobody decides nothing.
-type nobody struct{ transport.Decider }
 
 func TestMembers(t *testing.T) {
 	addr, _ := towns(t)
@@ -130,6 +124,30 @@ func TestMembersUnreachable(t *testing.T) {
 	}
 }
 
+// Members that were not asked are named, with the reason.
+func TestMembersNotAsked(t *testing.T) {
+	addr, first := towns(t)
+	for why, at := range map[string]string{
+		"its --admin-addr is for its own machine only, or off": "",
+		"what answers at " + addr + " is another node":         addr,
+		"node 127.0.0.1:1 cannot be asked: ":                   "127.0.0.1:1",
+	} {
+		first.members[1].AdminAddr = at
+		for _, command := range []string{"members", "top"} {
+			status, out, errs := runAs(t, command, "--server", addr)
+			if told := strings.Contains(out, "\nnode-2 was not asked: "+why); status != ExitOK || told == (command == "top" && at == addr) {
+				t.Errorf("%s with node-2 at %q: %d %s%s", command, at, status, out, errs)
+			}
+			if strings.Contains(out, "node-3 was not asked") {
+				t.Errorf("%s names a dead member: %s", command, out)
+			}
+			if _, out, _ = runAs(t, command, "--json", "--server", addr); at == "" && !strings.Contains(out, why) {
+				t.Errorf("%s --json does not say why: %s", command, out)
+			}
+		}
+	}
+}
+
 func TestForget(t *testing.T) {
 	addr, first := towns(t)
 	status, out, errs := runAs(t, "members", "forget", "node-2", "--server", addr)
@@ -172,10 +190,7 @@ func TestTop(t *testing.T) {
 
 // A node on its own, what is no node, and nobody: each is told apart.
 func TestMembersOfNoCluster(t *testing.T) {
-	s, err := transport.NewServer(transport.Options{Decider: nobody{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := transport.NewAdmin(transport.AdminOptions{})
 	alone := httptest.NewServer(s.Handler())
 	defer alone.Close()
 	other := httptest.NewServer(http.NotFoundHandler())

@@ -16,6 +16,7 @@ type node interface {
 	replay.Decider
 	Explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
 	Answer(r *limiter.Request, d *limiter.Decision) limiter.Answer
+	Stats() weir.Stats
 	Close() error
 }
 
@@ -24,7 +25,8 @@ type node interface {
 // and would only falsify a trial.
 func openNode(ctx context.Context, f rulesFile, requests int, now func() time.Time) (node, error) {
 	n, err := weir.Open(ctx, weir.Config{
-		Rules: f.data, RulesFile: f.name, Now: now, MaxKeys: requests * countersPerRequest(f.set),
+		Rules: f.data, RulesFile: f.name, Now: now, MaxKeys: requests * countersPerRequest(f.set), MaxBytes: -1,
+		Secret: []byte("a trial"), // which repeats: nobody can search for keys here
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rules file %s: %w", f.name, err)

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -53,25 +53,26 @@ func (o *redisOptions) checkFlags(cmd *cobra.Command, c *checkOptions) error {
 	return nil
 }
 
-// readLine reads a file without the end of its last line, which editors add.
-func readLine(kind, name string) (string, error) {
+// readSecret reads a file without the end of its last line, which editors add, and notes
+// it if others may read it.
+func (a *app) readSecret(kind, name string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return "", fmt.Errorf("%s %s cannot be read: %w", kind, name, bare(err))
+	text, warning, err := smallfile.ReadSecret(kind, name, smallfile.MaxSecret)
+	if warning != "" {
+		a.note("%s", warning)
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
+	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), err
 }
 
-// open returns a node in this process that counts in Redis.
-func (o *redisOptions) open(ctx context.Context, f rulesFile) (*weir.Node, error) {
-	password, err := readLine("password file", o.passwordFile)
+// openRedis returns a node in this process that counts in Redis.
+func (a *app) openRedis(ctx context.Context, o *redisOptions, f rulesFile) (*weir.Node, error) {
+	password, err := a.readSecret("password file", o.passwordFile)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := readLine("secret file", o.secretFile)
+	secret, err := a.readSecret("secret file", o.secretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request)
 		return err
 	}
 	ctx := cmd.Context()
-	node, err := o.redis.open(ctx, files[0])
+	node, err := a.openRedis(ctx, &o.redis, files[0])
 	if err != nil {
 		return err
 	}

@@ -61,8 +61,8 @@ func TestCheckRedisBadInput(t *testing.T) {
 		"without rules": {"", 2, "no rules are named: Redis has counters, but no rules"},
 		"at":            {"--at 2026-01-01 --rules " + rules, 2, "Redis decides by its own clock"},
 		"no password":   {"--rules " + rules, 2, "redis " + socket + " cannot be used: "},
-		"password file": {"--redis-password-file " + none + " --rules " + rules, 1, "password file " + none + " cannot be read: no such file"},
-		"secret file":   {"--secret-file " + none + " --rules " + rules, 1, "secret file " + none + " cannot be read: no such file"},
+		"password file": {"--redis-password-file " + none + " --rules " + rules, 1, "password file " + none + " cannot be opened: no such file"},
+		"secret file":   {"--secret-file " + none + " --rules " + rules, 1, "secret file " + none + " cannot be opened: no such file"},
 		"database":      {"--redis-db -1 --rules " + rules, 1, "database -1"},
 		"too long":      {"--redis-password-file " + file(t, "p", "secret") + " --user " + strings.Repeat("x", 300) + " --rules " + rules, 1, "at most 256"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,19 +17,23 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// defaultMaxLines is the default of --max-lines.
-const defaultMaxLines = 10_000_000
+// The defaults of --max-lines and --max-memory.
+const (
+	defaultMaxLines  = 10_000_000
+	defaultMaxMemory = 4 << 30
+)
 
 // replayOptions are the flags of replay.
 type replayOptions struct {
 	rules    []string
 	top      int
 	maxLines int64
+	memory   bytesFlag
 	json     bool
 }
 
 func (a *app) replayCommand() *cobra.Command {
-	var o replayOptions
+	o := replayOptions{memory: defaultMaxMemory}
 	cmd := &cobra.Command{
 		Use:   "replay --rules FILE LOG...",
 		Short: "Decide an access log under rules: who would have been limited?",
@@ -44,6 +49,13 @@ as the client's address (even if it is a name), "-" as no user, and the path is
 taken without its query. Of a line longer than 64 KiB the rest is ignored. A
 request whose key is over 256 bytes, which a node refuses, is decided by a
 shortened key, and a note says how many there were.
+
+The requests, the counters and the names of keys are kept in memory. A replay
+that has more requests than --max-lines, or would take more memory than
+--max-memory, ends with an error that says so, and prints no report.
+
+"keys" is how many distinct keys a rule had. Each has limits of its own: a rule
+with as many keys as requests limits nobody.
 
 --rules may be given several times: the files are then compared side by side,
 and "newly denied" are the requests that the first file allows.
@@ -72,6 +84,7 @@ tabs between them. Exit status: 0 if a report was printed.`,
 	f.StringArrayVar(&o.rules, "rules", nil, "rules `FILE`; several are compared")
 	f.IntVar(&o.top, "top", 10, "how many of the most denied keys to print")
 	f.Int64Var(&o.maxLines, "max-lines", defaultMaxLines, "refuse logs with more requests than this")
+	f.Var(&o.memory, "max-memory", "refuse a replay that takes more memory than `SIZE`, such as 512MiB")
 	f.BoolVar(&o.json, "json", false, "print an object for one rules file, an array for several")
 	return withRulesCompletion(cmd)
 }
@@ -90,22 +103,26 @@ func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error 
 	}
 	began := a.Now()
 	progress := term.NewProgress(a.Err, a.ErrStyle, a.Now)
-	trace, skipped, err := a.readLogs(logs, o.maxLines, progress)
+	trace, skipped, err := a.readLogs(logs, o, progress)
 	progress.Clear()
 	if err != nil {
 		return err
 	}
 	reading := a.Now().Sub(began)
-	reports := make([]replay.Report, len(files))
+	reports, room := make([]replay.Report, len(files)), int64(o.memory)-trace.Bytes()
 	for i, f := range files {
 		began = a.Now()
-		r, err := a.replayOne(ctx, f, trace, len(files) > 1, func(done int) {
+		r, err := a.replayOne(ctx, f, trace, len(files) > 1, room, func(done int) {
 			progress.Show("deciding under "+f.name, int64(done), int64(trace.Len()))
 		})
 		progress.Clear()
+		if errors.Is(err, replay.ErrMemory) {
+			return fmt.Errorf("%s: %w (%s); allow more with --max-memory, or replay a part of the logs", f.name, err, &o.memory)
+		}
 		if err != nil {
 			return err
 		}
+		room -= r.Bytes
 		reports[i] = replay.Report{Result: r, SkippedLines: skipped + r.Refused, Spent: reading + a.Now().Sub(began)}
 	}
 	return a.printReplay(reports, o)
@@ -131,8 +148,8 @@ func (a *app) printReplay(reports []replay.Report, o replayOptions) error {
 
 // readLogs reads all logs into one trace and returns how many lines did not
 // count.
-func (a *app) readLogs(names []string, most int64, progress *term.Progress) (*accesslog.Trace, int, error) {
-	trace := accesslog.NewTrace(int(most))
+func (a *app) readLogs(names []string, o replayOptions, progress *term.Progress) (*accesslog.Trace, int, error) {
+	trace := accesslog.NewTrace(int(o.maxLines), int64(o.memory))
 	skipped := 0
 	for _, name := range names {
 		st, err := a.readLog(name, trace, progress)
@@ -142,7 +159,9 @@ func (a *app) readLogs(names []string, most int64, progress *term.Progress) (*ac
 			// A log that was just rotated.
 			a.note("log %s is empty", name)
 		case errors.Is(err, accesslog.ErrFull):
-			return nil, 0, fmt.Errorf("the logs have more than %d requests; allow more with --max-lines, or replay a part of them", most)
+			return nil, 0, fmt.Errorf("the logs have more than %d requests; allow more with --max-lines, or replay a part of them", o.maxLines)
+		case errors.Is(err, accesslog.ErrMemory):
+			return nil, 0, fmt.Errorf("log %s: the first %d requests take %s of memory; allow more with --max-memory, or replay a part of the logs", name, trace.Len(), &o.memory)
 		case err != nil:
 			return nil, 0, fmt.Errorf("log %s: %w%s", name, err, rulesHint(name))
 		case st.Skipped > 0:
@@ -174,12 +193,12 @@ func rulesHint(name string) string {
 }
 
 // replayOne replays the trace under one rules file.
-func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, compare bool, tick func(int)) (*replay.Result, error) {
+func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, compare bool, room int64, tick func(int)) (*replay.Result, error) {
 	run, node, err := newRun(ctx, f, trace)
 	if err != nil {
 		return nil, err
 	}
-	run.Compare, run.Tick = compare, tick
+	run.Compare, run.MaxBytes, run.Tick = compare, room, tick
 	result, err := run.Do(ctx, trace)
 	return result, errors.Join(err, node.Close())
 }
@@ -196,5 +215,11 @@ func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.R
 	return &replay.Run{
 		RulesFile: f.name, Rules: outline(f.set), Decider: n,
 		SetTime: func(t limiter.Tick) { now = t.Time() },
+		Keys: func(r *limiter.Request, c *limiter.Charge) error {
+			_, err := f.set.Resolve(r, c)
+			return err
+		},
+		Held:     func() int64 { return n.Stats().Bytes },
+		MaxBytes: math.MaxInt64,
 	}, n, nil
 }

@@ -20,9 +20,9 @@ unmatched	1
 skipped_lines	0
 first	2015-05-17T10:00:01Z
 last	2015-05-17T10:01:01Z
-rule	towns	allowed	3	denied	2
+rule	towns	allowed	3	denied	2	keys	1
 limit	towns/minute	allowed	3	denied	2
-rule	admins	allowed	0	denied	0
+rule	admins	allowed	0	denied	0	keys	0
 top_denied	/towns:ada:minute	denied	2	rule	towns
 over_time	allowed	from	2015-05-17T10:00:00Z	each	2s	most	1	█    █    █                   █
 over_time	denied	from	2015-05-17T10:00:00Z	each	2s	most	1	               █             █ 
@@ -73,8 +73,8 @@ func TestReplayJSON(t *testing.T) {
 		return map[string]any{
 			"requests": 6.0, "allowed": 6 - denied, "denied": denied, "unmatched": 1.0, "skipped_lines": 0.0, "seconds": seconds,
 			"rules": map[string]any{
-				"towns":  map[string]any{"allowed": 5 - denied, "denied": denied, "limits": map[string]any{"minute": map[string]any{"denied": denied}}},
-				"admins": map[string]any{"allowed": 0.0, "denied": 0.0, "limits": map[string]any{}},
+				"towns":  map[string]any{"allowed": 5 - denied, "denied": denied, "keys": 1.0, "limits": map[string]any{"minute": map[string]any{"denied": denied}}},
+				"admins": map[string]any{"allowed": 0.0, "denied": 0.0, "keys": 0.0, "limits": map[string]any{}},
 			},
 			"top_denied": []any{map[string]any{"key": "/towns:ada:minute", "denied": denied}},
 		}
@@ -93,6 +93,58 @@ func TestReplayJSON(t *testing.T) {
 	none["top_denied"] = []any{}
 	if diff := cmp.Diff(any(none), decode("replay", "--json", "--top", "0", "--rules", rules, log)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A prefix without a key of its own limits nobody who varies the path: the number of
+// distinct keys shows it.
+func TestReplayShowsDistinctKeys(t *testing.T) {
+	var log strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&log, "10.0.0.1 - ada [17/May/2015:10:00:00 +0000] \"GET /towns/%d HTTP/1.1\" 200 1\n", i)
+	}
+	for key, want := range map[string]string{
+		"":                      "rule\ttowns\tallowed\t20\tdenied\t0\tkeys\t20\n",
+		", key: [path, user]":   "rule\ttowns\tallowed\t20\tdenied\t0\tkeys\t20\n",
+		", key: [rule, user]":   "rule\ttowns\tallowed\t5\tdenied\t15\tkeys\t1\n",
+		", keys: [[path],[ip]]": "rule\ttowns\tallowed\t5\tdenied\t15\tkeys\t21\n",
+	} {
+		rules := file(t, "rules.yaml", "rules:\n- {name: towns, match: {path: \"^/towns\"}, limits: [5/second]"+key+"}\n")
+		got := person{stdin: log.String()}.run(t, "replay", "--rules", rules, "-")
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q: %q is not in %+v", key, want, got)
+		}
+	}
+}
+
+// Beyond --max-memory a replay ends with an error that says what to give.
+func TestReplayIsBoundedInBytes(t *testing.T) {
+	rules := file(t, "rules.yaml", "rules:\n- {name: all, key: [path], limits: [5/second]}\n")
+	log := func(requests int, path func(i int) string) string {
+		var b strings.Builder
+		for i := range requests {
+			fmt.Fprintf(&b, "10.0.0.1 - ada [17/May/2015:10:00:00 +0000] \"GET %s HTTP/1.1\" 200 1\n", path(i))
+		}
+		return b.String()
+	}
+	long := log(200, func(i int) string { return fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 50_000)) })
+	short := log(5000, func(i int) string { return fmt.Sprintf("/%d", i) })
+	for name, row := range map[string]struct{ log, memory, want string }{
+		"what is read":    {long, "5MiB", "log -: the first 104 requests take 5MiB of memory; allow more with --max-memory"},
+		"what is decided": {short, "1MiB", "the replay takes too much memory: at request 4096 of 5000 (1MiB); allow more with --max-memory"},
+	} {
+		got := person{stdin: row.log}.run(t, "replay", "--rules", rules, "--max-memory", row.memory, "-")
+		if got.status != 1 || got.out != "" || !strings.Contains(got.err, row.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got := (person{stdin: row.log}).run(t, "replay", "--rules", rules, "--max-memory", "32MiB", "-"); got.status != 0 {
+			t.Errorf("%s, with room: %+v", name, got)
+		}
+	}
+	for _, bad := range []string{"0", "-1", "1.5GiB", "GiB", "4Gi", "9999999999TiB", ""} {
+		if got := (person{}).run(t, "replay", "--rules", rules, "--max-memory", bad, "-"); got.status != 2 || !strings.Contains(got.err, "512MiB") {
+			t.Errorf("--max-memory %q: %+v", bad, got)
+		}
 	}
 }
 
@@ -124,14 +176,14 @@ func TestReplaySkips(t *testing.T) {
 	got := person{}.run(t, "replay", "--rules", rules, log)
 	want := strings.NewReplacer("requests\t6", "requests\t9", "\nallowed\t4", "\nallowed\t7", "unmatched\t1", "unmatched\t2",
 		"skipped_lines\t0", "skipped_lines\t3",
-		"towns\tallowed\t3", "towns\tallowed\t5", "towns/minute\tallowed\t3", "towns/minute\tallowed\t5",
+		"towns\tallowed\t3\tdenied\t2\tkeys\t1", "towns\tallowed\t5\tdenied\t2\tkeys\t3", "towns/minute\tallowed\t3", "towns/minute\tallowed\t5",
 		"most\t1\t█    █    █                   █", "most\t2\t▄ ▄█ ▄    ▄                   ▄").Replace(townReport)
 	if got.status != 0 || got.out != want {
 		t.Errorf("status %d\n%s", got.status, cmp.Diff(want, got.out))
 	}
 	for _, want := range []string{
 		`access.log: 3 lines skipped; the first, line 1: ""`,
-		"rules.yaml: a node refuses 2 requests, decided here by a shortened key; the first: ", "at most 256",
+		"rules.yaml: a node refuses 3 requests, decided here by a shortened key; the first: ", "at most 256",
 	} {
 		if !strings.Contains(got.err, want) {
 			t.Errorf("%q is not in:\n%s", want, got.err)
@@ -189,7 +241,7 @@ rules:
 		entry("10.0.0.1", "ada", "GET") + entry("10.0.0.1", "bob", "GET") + entry("10.0.0.1", "-", "GET")
 	got := person{stdin: log}.run(t, "replay", "--rules", rules, "-")
 	for _, want := range []string{
-		"\nrule\twrites\tallowed\t2\tdenied\t2\n", "\nrule\treads\tallowed\t1\tdenied\t2\n",
+		"\nrule\twrites\tallowed\t2\tdenied\t2\tkeys\t2\n", "\nrule\treads\tallowed\t1\tdenied\t2\tkeys\t1\n",
 		"\ntop_denied\t10.0.0.1:hour\tdenied\t2\trule\treads\n",
 		"\ntop_denied\tada:POST:hour\tdenied\t1\trule\twrites\n",
 		"\ntop_denied\tcrawler.example.org:POST:hour\tdenied\t1\trule\twrites\n",
@@ -209,7 +261,7 @@ h - ada [17/May/2015:10:00:59 +0000] "GET /towns HTTP/1.1" 200 1
 h - ada [17/May/2015:10:00:59 +0100] "GET /towns HTTP/1.1" 200 1
 `
 	got := person{stdin: log}.run(t, "replay", "--rules", rules, "-")
-	for _, want := range []string{"first\t2015-05-17T09:00:59Z\n", "last\t2015-05-17T10:00:59Z\n", "\nrule\ttowns\tallowed\t3\tdenied\t1\n"} {
+	for _, want := range []string{"first\t2015-05-17T09:00:59Z\n", "last\t2015-05-17T10:00:59Z\n", "\nrule\ttowns\tallowed\t3\tdenied\t1\tkeys\t1\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in:\n%s", want, got.out)
 		}

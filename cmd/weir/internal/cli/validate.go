@@ -18,8 +18,10 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Say whether rules files are valid, and all that is wrong",
 		Long: `Reads rules files ("-" is standard input) and says of each whether it is
 valid. Everything wrong with a file is reported at once, with line and column.
+Warnings are of what is valid but probably not meant, with the line to write
+instead.
 
-Exit status: 0 if all are valid, 1 if not.`,
+Exit status: 0 if all are valid, warnings or not, 1 if not.`,
 		Example: `  weir validate rules.yaml
   weir validate --json rules/*.yaml
   kubectl get configmap weir -o jsonpath='{.data.rules\.yaml}' | weir validate -`,
@@ -50,7 +52,11 @@ func (a *app) validate(names []string) error {
 	var out bytes.Buffer
 	for _, f := range files {
 		r, l := sizes(f.set)
-		fmt.Fprintf(&out, "%s: %s: %s, %s\n", term.Clean(f.name), a.OutStyle.Green("OK"), term.Plural(r, "rule"), term.Plural(l, "limit"))
+		fmt.Fprintf(&out, "%s: %s: %s, %s", term.Clean(f.name), a.OutStyle.Green("OK"), term.Plural(r, "rule"), term.Plural(l, "limit"))
+		if n := a.warnOfRules(f); n > 0 {
+			fmt.Fprintf(&out, ", %s", term.Plural(n, "warning"))
+		}
+		out.WriteByte('\n')
 	}
 	return errors.Join(failed, a.print(out.Bytes()))
 }
@@ -61,6 +67,15 @@ type jsonValidity struct {
 	Rules    int           `json:"rules"`
 	Limits   int           `json:"limits"`
 	Problems []jsonProblem `json:"problems"`
+	Warnings []jsonWarning `json:"warnings"`
+}
+
+type jsonWarning struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Rule    string `json:"rule"`
+	Text    string `json:"text"`
+	Instead string `json:"instead"`
 }
 
 // jsonProblem has line and column 0 where the file cannot be read.
@@ -75,12 +90,15 @@ func (a *app) validateJSON(names []string) error {
 	out := make([]jsonValidity, len(names))
 	for i, name := range names {
 		f, err := a.loadRulesFile(name)
-		out[i] = jsonValidity{File: name, Valid: err == nil, Problems: jsonProblems(err)}
+		out[i] = jsonValidity{File: name, Valid: err == nil, Problems: jsonProblems(err), Warnings: []jsonWarning{}}
 		if err != nil {
 			failed = errReported
 			continue
 		}
 		out[i].Rules, out[i].Limits = sizes(f.set)
+		for _, w := range f.set.Warnings() {
+			out[i].Warnings = append(out[i].Warnings, jsonWarning(w))
+		}
 	}
 	return errors.Join(failed, a.printJSON(oneOrAll(out)))
 }

@@ -102,8 +102,8 @@ type Config struct {
 	// Limited is the percentage of keys that are under a limit; the others are never
 	// denied.
 	Limited int
-	// Processes are the process ids of servers on this machine, and Metrics the HTTP
-	// addresses of servers, host:port: either tells the processor time, and Metrics
+	// Processes are the process ids of servers on this machine, and Metrics where
+	// the administration of servers is, host:port: either tells the processor time, and Metrics
 	// tells allocations and collections too. Both may be empty, but not both given, as
 	// nobody could tell whether a node is in both.
 	Processes []int

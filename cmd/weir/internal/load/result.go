@@ -47,7 +47,7 @@ type Point struct {
 	Waits
 	// Owned are the waits of unary checks whose keys the node that was asked owns,
 	// Forwarded of those that it passed on to another; nil where it is not known who
-	// is who, as without the HTTP addresses of all nodes.
+	// is who, as without the addresses of all nodes' administration.
 	Owned     *Waits `json:"owned,omitempty"`
 	Forwarded *Waits `json:"forwarded,omitempty"`
 	// SentLate is how much later than intended calls were sent; nil where no rate was

@@ -24,6 +24,7 @@ func compare(b *strings.Builder, reports []Report, top int, s term.Style) {
 	c.table.Row(head(s, names...)...)
 	c.totals()
 	c.rules()
+	c.distinct()
 	c.keys(top)
 	b.WriteString(reports[0].title() + c.table.String())
 	for i := range reports {
@@ -91,6 +92,29 @@ func (c *comparison) rules() {
 		c.row(name, func(r *Report) term.Cell {
 			if cell, ok := cells[name][r.Result]; ok {
 				return cell
+			}
+			return text("-")
+		})
+	}
+}
+
+// distinct adds a row for every rule of any of the files with how many keys it had.
+func (c *comparison) distinct() {
+	var names []string
+	keys := map[string]map[*Result]int{}
+	for _, r := range c.reports {
+		for _, rule := range r.Rules {
+			if keys[rule.Name] == nil {
+				names, keys[rule.Name] = append(names, rule.Name), map[*Result]int{}
+			}
+			keys[rule.Name][r.Result] = rule.Keys
+		}
+	}
+	c.section("distinct keys of")
+	for _, name := range names {
+		c.row(name, func(r *Report) term.Cell {
+			if n, ok := keys[name][r.Result]; ok {
+				return number(n)
 			}
 			return text("-")
 		})

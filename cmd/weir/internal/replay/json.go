@@ -31,6 +31,7 @@ type jsonRule struct {
 	Allowed      int                  `json:"allowed"`
 	Denied       int                  `json:"denied"`
 	ShadowDenied *int                 `json:"shadow_denied,omitempty"`
+	Keys         int                  `json:"keys"`
 	Limits       map[string]jsonLimit `json:"limits"`
 }
 
@@ -68,7 +69,7 @@ func (r *Report) json(top int) jsonReport {
 	for _, rule := range r.Rules {
 		j := jsonRule{
 			Allowed: rule.Allowed, Denied: rule.Denied, ShadowDenied: shadow(rule.Shadow, rule.ShadowDenied),
-			Limits: make(map[string]jsonLimit, len(rule.Limits)),
+			Keys: rule.Keys, Limits: make(map[string]jsonLimit, len(rule.Limits)),
 		}
 		for _, l := range rule.Limits {
 			j.Limits[l.Name] = jsonLimit{Denied: l.Denied, ShadowDenied: shadow(rule.Shadow, l.ShadowDenied)}

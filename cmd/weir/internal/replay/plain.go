@@ -68,6 +68,7 @@ func (r *Report) plainRules(b *strings.Builder) {
 		if rule.Shadow {
 			row = append(row, "shadow_denied", rule.ShadowDenied)
 		}
+		row = append(row, "keys", rule.Keys)
 		fields(b, row...)
 		for _, l := range rule.Limits {
 			row := []any{"limit", rule.Name + "/" + l.Name, "allowed", l.Allowed, "denied", l.Denied}

@@ -71,11 +71,11 @@ func (r *Report) prettySeries(b *strings.Builder, s term.Style) {
 
 func (r *Report) prettyRules(b *strings.Builder, s term.Style) {
 	var t term.Table
-	t.Row(head(s, "rule and limits", "allowed", "denied", "")...)
+	t.Row(head(s, "rule and limits", "allowed", "denied", "keys", "")...)
 	for _, rule := range r.Rules {
-		t.Row(text(rule.Name), number(rule.Allowed), alarm(rule.Denied, s), shadowNote(rule.Shadow, rule.ShadowDenied))
+		t.Row(text(rule.Name), number(rule.Allowed), alarm(rule.Denied, s), number(rule.Keys), shadowNote(rule.Shadow, rule.ShadowDenied))
 		for _, l := range rule.Limits {
-			t.Row(text("  "+l.Name), number(l.Allowed), alarm(l.Denied, s), shadowNote(rule.Shadow, l.ShadowDenied))
+			t.Row(text("  "+l.Name), number(l.Allowed), alarm(l.Denied, s), text(""), shadowNote(rule.Shadow, l.ShadowDenied))
 		}
 	}
 	b.WriteString(t.String())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,32 @@ func (s *script) Check(_ context.Context, r *limiter.Request, d *limiter.Decisio
 	return nil
 }
 
+// keys yields a key for each rule in a path, and number among its keys, of each host.
+func (s *script) keys(r *limiter.Request, c *limiter.Charge) error {
+	c.Clear()
+	n, index := map[string]uint64{}, map[string]uint64{}
+	for i, rule := range outline() {
+		index[rule.Name] = uint64(i)
+	}
+	for _, a := range strings.Split(r.Path, ",") {
+		rule, limit, ok := strings.Cut(strings.TrimRight(a, "+-"), "/")
+		if first := s.rules[rule]; !ok || limit != first.Limits[0].Name() {
+			continue
+		}
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(r.IP[0])}, Rule: s.rules[rule]})
+		n[rule]++
+	}
+	return nil
+}
+
+// run is how the script is replayed.
+func (s *script) run() Run {
+	return Run{
+		Rules: outline(), Decider: s, SetTime: func(at limiter.Tick) { s.now = at },
+		Keys: s.keys, Held: func() int64 { return 0 }, MaxBytes: math.MaxInt64,
+	}
+}
+
 func (s *script) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
 	return fmt.Sprintf("%s%s:%s", r.IP, strings.Repeat("'", l.Key), l.Limit.Name())
 }
@@ -99,7 +126,7 @@ type step struct {
 
 func traceOf(t *testing.T, steps []step) *accesslog.Trace {
 	t.Helper()
-	trace := accesslog.NewTrace(len(steps))
+	trace := accesslog.NewTrace(len(steps), math.MaxInt64)
 	for _, s := range steps {
 		e := accesslog.Entry{
 			Time: limiter.TickOf(time.Date(2015, 5, 17, 10, 0, s.second, 0, time.UTC)),
@@ -115,7 +142,8 @@ func traceOf(t *testing.T, steps []step) *accesslog.Trace {
 func replayed(t *testing.T, steps []step, file string) *Result {
 	t.Helper()
 	s := newScript(t)
-	run := Run{RulesFile: file, Rules: outline(), Decider: s, SetTime: func(at limiter.Tick) { s.now = at }, Compare: true}
+	run := s.run()
+	run.RulesFile, run.Compare = file, true
 	out, err := run.Do(t.Context(), traceOf(t, steps))
 	if err != nil {
 		t.Fatal(err)
@@ -148,10 +176,10 @@ func TestTally(t *testing.T) {
 		RulesFile: "rules.yaml", Requests: 11, Allowed: 6, Denied: 5, Unmatched: 1,
 		HasShadow: true, ShadowDenied: 2, Refused: 1,
 		Rules: []RuleResult{
-			{Name: "towns", Allowed: 2, Denied: 5, Limits: []LimitResult{
+			{Name: "towns", Allowed: 2, Denied: 5, Keys: 4, Limits: []LimitResult{
 				{Name: "second", Allowed: 3, Denied: 4}, {Name: "minute", Allowed: 5, Denied: 2},
 			}},
-			{Name: "trial", Shadow: true, Allowed: 3, ShadowDenied: 2, Limits: []LimitResult{
+			{Name: "trial", Shadow: true, Allowed: 3, ShadowDenied: 2, Keys: 1, Limits: []LimitResult{
 				{Name: "hour", Allowed: 1, ShadowDenied: 2},
 			}},
 			{Name: "free", Allowed: 1},
@@ -160,7 +188,7 @@ func TestTally(t *testing.T) {
 		Series: []Slot{{1, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {0, 0}, {0, 2}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Result{}),
-		cmpopts.IgnoreFields(Result{}, "FirstRefusal", "First", "Last", "SeriesStart", "SlotLength")); diff != "" {
+		cmpopts.IgnoreFields(Result{}, "FirstRefusal", "First", "Last", "SeriesStart", "SlotLength", "Bytes")); diff != "" {
 		t.Error(diff)
 	}
 	if !errors.Is(got.FirstRefusal, limiter.ErrInvalid) {
@@ -206,17 +234,15 @@ func TestTopTellsCountersApart(t *testing.T) {
 func TestRunDrivesTheClockAndReports(t *testing.T) {
 	s := newScript(t)
 	var seen, ticks, refused int
-	run := Run{
-		Rules: outline(), Decider: s, SetTime: func(at limiter.Tick) { s.now = at },
-		Tick: func(int) { ticks++ },
-		Seen: func(at limiter.Tick, r *limiter.Request, _ *limiter.Decision, refusal error) {
-			if refusal != nil {
-				refused++
-			}
-			if seen++; at != s.now || r.IP == "" {
-				t.Errorf("request %d at %d, the clock says %d", seen, at, s.now)
-			}
-		},
+	run := s.run()
+	run.Tick = func(int) { ticks++ }
+	run.Seen = func(at limiter.Tick, r *limiter.Request, _ *limiter.Decision, refusal error) {
+		if refusal != nil {
+			refused++
+		}
+		if seen++; at != s.now || r.IP == "" {
+			t.Errorf("request %d at %d, the clock says %d", seen, at, s.now)
+		}
 	}
 	steps := []step{{9, "b", "free"}, {3, "a", "free"}, {4, "a", "long"}}
 	out, err := run.Do(t.Context(), traceOf(t, steps))
@@ -230,10 +256,60 @@ func TestRunDrivesTheClockAndReports(t *testing.T) {
 
 func TestRunEndsWhenTheDeciderFails(t *testing.T) {
 	s := newScript(t)
-	run := Run{Rules: outline(), Decider: s, SetTime: func(limiter.Tick) {}}
+	run := s.run()
 	_, err := run.Do(t.Context(), traceOf(t, []step{{1, "a", "free"}, {2, "a", "down"}}))
 	if err == nil || !strings.Contains(err.Error(), "request 2 of 2") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The memory of a replay is bounded in bytes: of what the decider holds, of keys, of
+// the names of keys that denied, and of verdicts.
+func TestRunEndsAtTheBoundOfMemory(t *testing.T) {
+	var steps []step
+	for i := range 3 * lookEvery {
+		steps = append(steps, step{0, string(rune('a' + i%26)), "towns/second-"})
+	}
+	do := func(most int64, change func(*Run)) (*Result, error) {
+		s := newScript(t)
+		run := s.run()
+		run.MaxBytes = most
+		change(&run)
+		return run.Do(t.Context(), traceOf(t, steps))
+	}
+	all, err := do(math.MaxInt64, func(*Run) {})
+	if err != nil || all.Bytes < 26*(keyBytes+deniedBytes) || all.Bytes > 26*(keyBytes+deniedBytes+100) {
+		t.Fatalf("%v; 26 keys, all of which deny, take %d bytes", err, all.Bytes)
+	}
+	for name, row := range map[string]struct {
+		most   int64
+		change func(*Run)
+		ends   bool
+	}{
+		"just enough":         {all.Bytes, func(*Run) {}, false},
+		"a byte too few":      {all.Bytes - 1, func(*Run) {}, true},
+		"verdicts":            {all.Bytes + int64(len(steps)) - 1, func(r *Run) { r.Compare = true }, true},
+		"enough for verdicts": {all.Bytes + int64(len(steps)), func(r *Run) { r.Compare = true }, false},
+		"the decider's":       {all.Bytes + 99, func(r *Run) { r.Held = func() int64 { return 100 } }, true},
+		"only keys":           {all.Bytes, func(r *Run) { r.Keys = func(*limiter.Request, *limiter.Charge) error { return nil } }, false},
+	} {
+		_, err := do(row.most, row.change)
+		if errors.Is(err, ErrMemory) != row.ends || !row.ends && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Of each rule the distinct keys are counted, whichever of its keys they are of.
+func TestDistinctKeys(t *testing.T) {
+	r := replayed(t, story(), "")
+	got := map[string]int{}
+	for _, rule := range r.Rules {
+		got[rule.Name] = rule.Keys
+	}
+	// ada, bob and eve ask of towns, eve by two keys; bob of trial.
+	if diff := cmp.Diff(map[string]int{"towns": 4, "trial": 1, "free": 0, "idle": 0}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

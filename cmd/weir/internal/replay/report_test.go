@@ -81,7 +81,7 @@ func TestJSONFields(t *testing.T) {
 	r.Rules, r.HasShadow = r.Rules[:1], false
 	want := map[string]any{
 		"requests": 2.0, "allowed": 1.0, "denied": 1.0, "unmatched": 1.0, "skipped_lines": 1200.0, "seconds": 0.012346,
-		"rules": map[string]any{"towns": map[string]any{"allowed": 0.0, "denied": 1.0, "limits": map[string]any{
+		"rules": map[string]any{"towns": map[string]any{"allowed": 0.0, "denied": 1.0, "keys": 1.0, "limits": map[string]any{
 			"second": map[string]any{"denied": 1.0}, "minute": map[string]any{"denied": 0.0},
 		}}},
 		"top_denied": []any{map[string]any{"key": "ada:second", "denied": 1.0}},

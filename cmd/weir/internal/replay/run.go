@@ -9,6 +9,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
+// ErrMemory is wrapped by the error of [Run.Do] for a replay that takes more memory
+// than it may.
+var ErrMemory = errors.New("the replay takes too much memory")
+
 // Decider is what a replay asks: a node whose clock the replay moves.
 type Decider interface {
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
@@ -24,6 +28,14 @@ type Run struct {
 	// Decider decides; SetTime moves its clock before each request, never back.
 	Decider Decider
 	SetTime func(limiter.Tick)
+	// Keys resolves a request to its keys, so that they are counted. It is called for
+	// requests that were decided.
+	Keys func(r *limiter.Request, c *limiter.Charge) error
+	// Held is how many bytes the decider holds; MaxBytes bounds that and what the
+	// result takes together. At the bound Do ends with an error that wraps
+	// [ErrMemory]. It is looked at every few thousand requests.
+	Held     func() int64
+	MaxBytes int64
 	// Compare keeps each verdict, a byte for each request, for
 	// [Result.Since].
 	Compare bool
@@ -48,16 +60,22 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 	var (
 		r limiter.Request
 		d limiter.Decision
+		c limiter.Charge
 	)
 	asked := &r
 	name := func(l *limiter.LimitDecision) string { return run.Decider.KeyName(asked, l) }
 	cursor := trace.Cursor()
 	for i := 0; ; i++ {
 		at, ok := cursor.Next(&r)
+		if i%lookEvery == 0 || !ok {
+			if out.Bytes = int64(len(out.verdicts)) + t.bytes; out.Bytes+run.Held() > run.MaxBytes {
+				return nil, fmt.Errorf("%w: at request %d of %d", ErrMemory, i, trace.Len())
+			}
+		}
 		if !ok {
 			return out, nil
 		}
-		if run.Tick != nil && i%4096 == 0 {
+		if run.Tick != nil && i%lookEvery == 0 {
 			run.Tick(i)
 		}
 		run.SetTime(at)
@@ -73,6 +91,10 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 		switch {
 		case err == nil:
 			t.add(&d, name)
+			if err := run.Keys(asked, &c); err != nil {
+				return nil, fmt.Errorf("finding the keys of request %d of %d: %w", i+1, trace.Len(), err)
+			}
+			t.addKeys(&c)
 			out.place(i, at, d.Allowed)
 		case errors.Is(err, limiter.ErrInvalid):
 			out.refuse(err)
@@ -84,6 +106,10 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 		}
 	}
 }
+
+// lookEvery is after how many requests a run tells how far it is, and looks at its
+// memory.
+const lookEvery = 4096
 
 func (r *Result) noteLong(err error) {
 	if r.Shortened == 0 {

@@ -37,6 +37,8 @@ type Result struct {
 	Series      []Slot
 	SeriesStart limiter.Tick
 	SlotLength  limiter.Tick
+	// Bytes is about what the result takes in memory.
+	Bytes int64
 
 	denied   map[counter]int
 	verdicts []verdict
@@ -44,11 +46,13 @@ type Result struct {
 
 // RuleResult counts the requests that a rule matched. Allowed and Denied are
 // this rule's own verdict, whatever others said; a shadow rule denies none, and
-// ShadowDenied is what it would have denied.
+// ShadowDenied is what it would have denied. Keys is how many distinct keys its
+// requests had: each has limits of its own.
 type RuleResult struct {
 	Name                          string
 	Shadow                        bool
 	Allowed, Denied, ShadowDenied int
+	Keys                          int
 	Limits                        []LimitResult
 }
 
@@ -88,8 +92,17 @@ type counter struct{ rule, key string }
 type tally struct {
 	out    *Result
 	rules  map[string]*ruleTally
+	keys   map[limiter.Hash]struct{}
 	serial int
+	bytes  int64 // of keys and names, about
 }
+
+// What the parts of a tally take in memory, about: an entry of a map, and its share of
+// the empty room that maps keep and of growing.
+const (
+	keyBytes    = 64
+	deniedBytes = 160 // and the name
+)
 
 type ruleTally struct {
 	out    *RuleResult
@@ -106,7 +119,7 @@ type mark struct {
 }
 
 func newTally(out *Result) *tally {
-	t := &tally{out: out, rules: make(map[string]*ruleTally, len(out.Rules))}
+	t := &tally{out: out, rules: make(map[string]*ruleTally, len(out.Rules)), keys: make(map[limiter.Hash]struct{})}
 	out.denied = make(map[counter]int)
 	for i := range out.Rules {
 		r := &out.Rules[i]
@@ -142,7 +155,29 @@ func (t *tally) add(d *limiter.Decision, name func(*limiter.LimitDecision) strin
 			t.limit(r, l)
 		}
 		if !l.Allowed && !l.Rule.Shadow {
-			t.out.denied[counter{l.Rule.Name, name(l)}]++
+			t.deny(counter{l.Rule.Name, name(l)})
+		}
+	}
+}
+
+func (t *tally) deny(c counter) {
+	if _, ok := t.out.denied[c]; !ok {
+		t.bytes += deniedBytes + int64(len(c.key))
+	}
+	t.out.denied[c]++
+}
+
+// addKeys counts the keys of a request that are new.
+func (t *tally) addKeys(c *limiter.Charge) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		if _, ok := t.keys[k.Hash]; ok {
+			continue
+		}
+		t.keys[k.Hash] = struct{}{}
+		t.bytes += keyBytes
+		if r := t.rules[k.Rule.Name]; r != nil {
+			r.out.Keys++
 		}
 	}
 }

@@ -140,9 +140,17 @@ type Hello struct {
 	// 16 bytes, new for each link.
 	Nonce []byte `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// From the side that was dialled: HMAC-SHA256 over both hellos.
-	Proof         []byte `protobuf:"bytes,8,opt,name=proof,proto3" json:"proof,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Proof []byte `protobuf:"bytes,8,opt,name=proof,proto3" json:"proof,omitempty"`
+	// The address at which this side says that others reach it. Since version 2 of
+	// this wire, as are the next two.
+	Address string `protobuf:"bytes,9,opt,name=address,proto3" json:"address,omitempty"`
+	// The name and the address of who is meant to be reached; only from the side that
+	// dials. The other side compares them with its own, and both are in the proofs: so
+	// who passes hellos on unchanged, at an address of its own, is found out.
+	ExpectedName    string `protobuf:"bytes,10,opt,name=expected_name,json=expectedName,proto3" json:"expected_name,omitempty"`
+	ExpectedAddress string `protobuf:"bytes,11,opt,name=expected_address,json=expectedAddress,proto3" json:"expected_address,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -229,6 +237,27 @@ func (x *Hello) GetProof() []byte {
 		return x.Proof
 	}
 	return nil
+}
+
+func (x *Hello) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Hello) GetExpectedName() string {
+	if x != nil {
+		return x.ExpectedName
+	}
+	return ""
+}
+
+func (x *Hello) GetExpectedAddress() string {
+	if x != nil {
+		return x.ExpectedAddress
+	}
+	return ""
 }
 
 // Frame is what one member has to say to another.
@@ -1897,7 +1926,7 @@ type Checks struct {
 	// How many of the items of Keys belong to each; those of refunds follow those
 	// of checks.
 	Keys []byte `protobuf:"bytes,3,opt,name=keys,proto3" json:"keys,omitempty"`
-	// 1 peek, 2 reserve, 4 heir, 8 sent, 16 explain.
+	// 1 peek, 2 reserve, 4 heir, 8 sent, 16 explain, 32 settles.
 	Flags         []byte   `protobuf:"bytes,4,opt,name=flags,proto3" json:"flags,omitempty"`
 	WaitsUs       []uint32 `protobuf:"varint,5,rep,packed,name=waits_us,json=waitsUs,proto3" json:"waits_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2184,9 +2213,9 @@ type Replies struct {
 	Count    uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	Ids      []uint64               `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	Statuses []byte                 `protobuf:"bytes,3,opt,name=statuses,proto3" json:"statuses,omitempty"`
-	// 1 heir, 2 idle: there are two sets of results.
+	// 1 heir, 2 idle: there are two sets of results, 4 provisional.
 	Flags []byte `protobuf:"bytes,4,opt,name=flags,proto3" json:"flags,omitempty"`
-	// How many of the items of Results are in one set of each.
+	// How many of the items of Results are in one set of each: the lower 8 bits.
 	Results        []byte   `protobuf:"bytes,5,opt,name=results,proto3" json:"results,omitempty"`
 	OwnerCounters  []uint64 `protobuf:"varint,6,rep,packed,name=owner_counters,json=ownerCounters,proto3" json:"owner_counters,omitempty"`
 	OwnerInstances []uint64 `protobuf:"fixed64,7,rep,packed,name=owner_instances,json=ownerInstances,proto3" json:"owner_instances,omitempty"`
@@ -2202,7 +2231,9 @@ type Replies struct {
 	Rules      []uint32 `protobuf:"varint,15,rep,packed,name=rules,proto3" json:"rules,omitempty"`
 	Partitions []uint32 `protobuf:"varint,16,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
 	// Bits of the keys of the check whose names are wanted.
-	Unnamed       []uint32 `protobuf:"varint,17,rep,packed,name=unnamed,proto3" json:"unnamed,omitempty"`
+	Unnamed []uint32 `protobuf:"varint,17,rep,packed,name=unnamed,proto3" json:"unnamed,omitempty"`
+	// The higher 8 bits of results: 16 keys of 16 limits make 256.
+	MoreResults   []byte `protobuf:"bytes,18,opt,name=more_results,json=moreResults,proto3" json:"more_results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2356,6 +2387,13 @@ func (x *Replies) GetUnnamed() []uint32 {
 	return nil
 }
 
+func (x *Replies) GetMoreResults() []byte {
+	if x != nil {
+		return x.MoreResults
+	}
+	return nil
+}
+
 type Results struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -2445,7 +2483,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"ack_wanted\x18\x04 \x01(\bR\tackWanted\x12\x10\n" +
 	"\x03end\x18\x05 \x01(\tR\x03end\x12)\n" +
-	"\x05frame\x18\x06 \x01(\v2\x13.weir.peer.v1.FrameR\x05frame\"\xce\x01\n" +
+	"\x05frame\x18\x06 \x01(\v2\x13.weir.peer.v1.FrameR\x05frame\"\xb8\x02\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04wire\x18\x01 \x01(\rR\x04wire\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x1f\n" +
@@ -2455,7 +2493,11 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\binstance\x18\x05 \x01(\x06R\binstance\x12\x1a\n" +
 	"\bexpected\x18\x06 \x01(\x06R\bexpected\x12\x14\n" +
 	"\x05nonce\x18\a \x01(\fR\x05nonce\x12\x14\n" +
-	"\x05proof\x18\b \x01(\fR\x05proof\"\xa0\a\n" +
+	"\x05proof\x18\b \x01(\fR\x05proof\x12\x18\n" +
+	"\aaddress\x18\t \x01(\tR\aaddress\x12#\n" +
+	"\rexpected_name\x18\n" +
+	" \x01(\tR\fexpectedName\x12)\n" +
+	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xa0\a\n" +
 	"\x05Frame\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x18\n" +
@@ -2657,7 +2699,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\acharged\x18\b \x03(\x04R\acharged\x12\x12\n" +
 	"\x04sets\x18\t \x03(\x06R\x04sets\x12\x14\n" +
 	"\x05flags\x18\n" +
-	" \x01(\fR\x05flags\"\xea\x03\n" +
+	" \x01(\fR\x05flags\"\x8d\x04\n" +
 	"\aReplies\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1a\n" +
@@ -2679,7 +2721,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"partitions\x18\x10 \x03(\rR\n" +
 	"partitions\x12\x18\n" +
-	"\aunnamed\x18\x11 \x03(\rR\aunnamed\"\xa3\x01\n" +
+	"\aunnamed\x18\x11 \x03(\rR\aunnamed\x12!\n" +
+	"\fmore_results\x18\x12 \x01(\fR\vmoreResults\"\xa3\x01\n" +
 	"\aResults\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +

@@ -1,0 +1,132 @@
+package client_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/client"
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// counting counts the connections of a listener.
+type counting struct {
+	net.Listener
+	n atomic.Int64
+}
+
+func (c *counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.n.Add(1)
+	}
+	return conn, err
+}
+
+// TestIdleStreamEnds: where a node ends a stream that nobody has asked on, a check that
+// comes before there is another one waits for it.
+func TestIdleStreamEnds(t *testing.T) {
+	var streams atomic.Int64
+	second, let := make(chan struct{}), make(chan struct{})
+	l := play(t, func(stream weirv1.Limiter_CheckStreamServer) error {
+		n := streams.Add(1)
+		if n == 2 {
+			close(second)
+			<-let
+		}
+		for {
+			m, err := stream.Recv()
+			if err == nil {
+				err = stream.Send(allow(m))
+			}
+			if err != nil {
+				return err
+			}
+			if n == 1 {
+				time.Sleep(600 * time.Millisecond) // what ends sooner was no stream that lived
+				stream.SetTrailer(metadata.Pairs(weirv1.TrailerUndecided, "1"))
+				return status.Error(codes.Unavailable, "it is old")
+			}
+		}
+	})
+	c := open(t, client.Config{Addrs: []string{l.Addr().String()}, Timeout: long})
+	<-second
+	answer := make(chan error, 1)
+	go func() {
+		var d limiter.Decision
+		answer <- c.Check(t.Context(), request("ada"), &d)
+	}()
+	eventually(t, "the check waits, or has failed", func() bool { return c.Stats().Pending == 1 || len(answer) == 1 })
+	close(let)
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnectionsOfAnAge: a node ends streams and connections when they have reached their
+// age. A client of that one node asks on, without pause and with pauses, and no check
+// fails or is counted twice.
+func TestConnectionsOfAnAge(t *testing.T) {
+	const age, connections, askers = 300 * time.Millisecond, 4, 8
+	node := newNode(t, strings.Replace(hour, "limit: 100", "limit: 4294967295", 1))
+	s, err := transport.NewServer(transport.Options{Decider: node, MaxConnectionAge: age})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &counting{Listener: listen(t, "")}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l, nil) }()
+	c := open(t, client.Config{Addrs: []string{l.Addr().String()}, Timeout: long})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	var asked atomic.Int64
+	for i := range askers {
+		all.Go(func() {
+			var d limiter.Decision
+			for l.n.Load() < connections && ctx.Err() == nil {
+				if err := c.Check(ctx, request("ada"), &d); err != nil {
+					t.Errorf("asker %d, after %d connections: %v", i, l.n.Load(), err)
+					return
+				}
+				asked.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	// Alone, with pauses in which streams end that nobody asks on.
+	idle := l.n.Load() + connections
+	var d limiter.Decision
+	for l.n.Load() < idle && ctx.Err() == nil {
+		if err := c.Check(ctx, request("ada"), &d); err != nil {
+			t.Fatalf("after a pause, with %d connections: %v", l.n.Load(), err)
+		}
+		asked.Add(1)
+		time.Sleep(age / 3) // not for something to happen: so that nothing does
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("only %d connections were made", l.n.Load())
+	}
+	if err := c.Peek(ctx, request("ada"), &d); err != nil || int64(d.Limit(0).Limit.Limit()-d.Limit(0).Remaining) != asked.Load() {
+		t.Errorf("%d checks were made, and %d are left of %d, %v", asked.Load(), d.Limit(0).Remaining, d.Limit(0).Limit.Limit(), err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// The files that keysCommand makes, and how many random bytes each holds.
+const (
+	secretName, gossipKeyName = "secret", "gossip.key"
+	keyBytes                  = 32
+)
+
+// keysCommand makes what keeps strangers out of a cluster, for images without a shell
+// and for people without openssl.
+func (a *app) keysCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "keys DIR",
+		Short: "Make the secret and the gossip key of a cluster",
+		Long: `Writes DIR/secret and DIR/gossip.key, 32 random bytes each in base64, readable by
+this user alone. A file that is there already stays as it is, so that it does no
+harm to run this again. All members of a cluster need the same two files.
+
+Exit status: 0 both are there, 1 they cannot be made, 2 wrong usage.`,
+		Example: `  node keys /etc/weir
+  node serve --rules rules.yaml --name node-1 --peer-addr :7947 --gossip-addr :7946 \
+    --secret-file /etc/weir/secret --gossip-key-file /etc/weir/gossip.key`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usage(cmd, "give the one directory that the files are to be in")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.keys(args[0]) },
+	}
+}
+
+func (a *app) keys(dir string) error {
+	for _, name := range []string{secretName, gossipKeyName} {
+		file := filepath.Join(dir, name)
+		made, err := makeKey(file)
+		if err != nil {
+			return fmt.Errorf("%s cannot be made: %w", file, err)
+		}
+		said := "made " + file + "\n"
+		if !made {
+			said = file + " is there already, and stays\n"
+		}
+		if err := a.print(said); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeKey writes random bytes to a file unless it exists; made reports which. The file
+// appears whole or not at all: another process may make it at the same time, and this
+// one may be killed.
+func makeKey(file string) (made bool, err error) {
+	switch info, err := os.Stat(file); {
+	case err == nil && (!info.Mode().IsRegular() || info.Size() == 0):
+		return false, errors.New("something is there that is not a file with a key: remove it")
+	case err == nil:
+		return false, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key)                                                // it does not fail: it ends the program instead
+	draft, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)) // of mode 0600
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(draft.Name())) }()
+	_, err = draft.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
+	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
+		return false, err
+	}
+	if err = os.Link(draft.Name(), file); errors.Is(err, fs.ErrExist) {
+		return false, nil // another was faster, and its key is the one
+	}
+	return err == nil, err
+}

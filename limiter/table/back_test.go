@@ -1,0 +1,111 @@
+package table
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Two checks that meet may come with instants in the other order. What each charged
+// is found by its receipt all the same, also where another key of the check was seen
+// later than it.
+func TestReceiptsOfInstantsThatCross(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.SlidingCounter, limiter.SlidingWindow, limiter.FixedWindow} {
+		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: a, Limit: 5, Window: time.Hour})}}
+		one, two := limiter.Key{Hash: hash(1), Rule: rule}, limiter.Key{Hash: hash(2), Rule: rule}
+		if PartitionOf(&one) == PartitionOf(&two) {
+			t.Fatal("premise: two partitions")
+		}
+		table := New(Config{})
+		at := func(now limiter.Tick, cost uint32, ks ...limiter.Key) *limiter.Decision {
+			var d limiter.Decision
+			if err := table.Decide(now, charge(cost, ks...), &d); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			return &d
+		}
+		const start = limiter.Tick(1e15)/limiter.Hour*limiter.Hour + limiter.Minute
+		at(start+3, 1, two)
+		both := at(start, 2, one, two)
+		at(start+7, 1, one)
+		table.Refund(start+8, charge(2, one, two), both.Receipt)
+		for i, k := range []limiter.Key{one, two} {
+			if left := at(start+8, 0, k).Limit(0).Remaining; left != 4 {
+				t.Errorf("%v: %d left to key %d after the refund, want 4", a, left, i)
+			}
+		}
+	}
+}
+
+// A counter that was charged later than now is as good as any for other nodes: they
+// take it, and it keeps what it has counted.
+func TestExportsWhereTheClockWentBack(t *testing.T) {
+	for i, s := range []limiter.Spec{
+		{Algorithm: limiter.FixedWindow}, {Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit}, {Algorithm: limiter.SlidingLog},
+		{Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.SlidingCounter}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.GCRA},
+		{Algorithm: limiter.LeakyBucket}, {Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval},
+	} {
+		for _, back := range []limiter.Tick{1, limiter.Second, limiter.Minute, 10 * limiter.Minute, 90 * limiter.Day} {
+			s.Limit, s.Window, s.Block = 5, time.Minute, time.Hour
+			rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}}
+			k := limiter.Key{Hash: hash(1), Rule: rule}
+			const now = limiter.Tick(1e15)/limiter.Hour*limiter.Hour + 5*limiter.Second
+			here, there := New(Config{}), New(Config{})
+			var d limiter.Decision
+			for range 2 {
+				if err := here.Decide(now+back, charge(1, k), &d); err != nil || !d.Allowed {
+					t.Fatal(d, err)
+				}
+			}
+			var all []Entry
+			keep := func(e Entry) { e.Words = slices.Clone(e.Words); all = append(all, e) }
+			here.Export(PartitionOf(&k), now, keep)
+			here.ExportKey(PartitionOf(&k), k.Hash.Hi, now, keep)
+			if len(all) != 2 {
+				t.Fatalf("limit %d, %v back: %d entries are exported", i, back.Duration(), len(all))
+			}
+			if err := there.Import(PartitionOf(&k), now, all[:1], Replace); err != nil {
+				t.Fatalf("limit %d, %v back: %v", i, back.Duration(), err)
+			}
+			if err := there.ReplaceKey(PartitionOf(&k), k.Hash.Hi, now, all[1:]); err != nil {
+				t.Fatalf("limit %d, %v back: %v", i, back.Duration(), err)
+			}
+			for name, of := range map[string]*Table{"exporting": here, "importing": there} {
+				if err := of.Decide(now, charge(0, k), &d); err != nil || d.Limit(0).Remaining != 3 {
+					t.Errorf("limit %d, %v back: %d left to the %s table, want 3", i, back.Duration(), d.Limit(0).Remaining, name)
+				}
+			}
+		}
+	}
+}
+
+// A clock that goes back by years leads no arithmetic out of bounds.
+func TestTheClockGoesBackByYears(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.GCRA, limiter.LeakyBucket, limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingLog, limiter.SlidingWindow} {
+		for _, n := range []int64{1, 1_000_000, limiter.MaxUnits} {
+			if a == limiter.SlidingLog {
+				n = min(n, limiter.MaxLogLimit)
+			}
+			for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountAll} {
+				k := limiter.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
+					limit(t, limiter.Spec{Algorithm: a, Limit: n, Window: 10 * time.Millisecond, CountRejected: count}),
+				}}}
+				table := New(Config{})
+				now := 50 * 365 * limiter.Day
+				for _, at := range []limiter.Tick{now, 0, now / 2, 1, now} {
+					var d limiter.Decision
+					for range 2 {
+						if err := table.Decide(at, charge(1, k), &d); err != nil {
+							t.Fatal(err)
+						}
+						if l := d.Limit(0); int64(l.Remaining) > n || !d.Allowed && l.RetryAfter <= 0 {
+							t.Errorf("%v of %d at %d: %+v", a, n, at, l)
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package table
+
+import (
+	"math"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// importAll imports entries into a partition that is locked, all or none. gone
+// is how many counters the caller will remove.
+func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter.Tick, mode ImportMode) outcome {
+	var inline [limiter.MaxLimits]uint16
+	ids, fresh, result := t.reserveImport(p, entries, inline[:0], gone, mode)
+	if result != decided {
+		for _, id := range ids {
+			t.registry.release(id, 1)
+		}
+		return result
+	}
+	for i := range entries {
+		if t.importOne(p, &entries[i], ids[i], now, mode) {
+			fresh--
+		}
+	}
+	t.keys.Add(-fresh) // two entries were the same, or one counted nothing
+	return decided
+}
+
+// reserveImport numbers the limits of entries, which are the caller's then whatever the
+// outcome, and counts the new keys, if there is room for all.
+func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, mode ImportMode) (_ []uint16, fresh int64, _ outcome) {
+	bytes, blocks := int64(0), 0
+	for i := range entries {
+		e := &entries[i]
+		id := t.registry.id(e.Limit, nil)
+		if id == 0 {
+			return ids, 0, noLimit
+		}
+		ids = append(ids, id)
+		place, words := t.order.of(e.Hi), len(e.Words)
+		at, found := p.slots.find(place, e.Lo)
+		switch {
+		case !found && p.slots.crowded(at, maxImportedPerKey, place):
+			return ids, 0, crowded
+		case !found:
+			fresh++
+		case mode == Merge && e.Limit.KeepsWords():
+			// A block for both, beside that of the entry.
+			bytes += blockBytesFor(e.Limit.MergeMost(words, len(t.words(p.slots.at(at)))))
+			blocks++
+		}
+		if words > 0 {
+			bytes += blockBytesFor(words)
+			blocks++
+		}
+	}
+	bytes += p.slots.growth(int(fresh))
+	if bytes > 0 && (t.memory()+bytes > replicaFactor*t.maxBytes || t.slab.numbers() < blocks) {
+		return ids, 0, noRoom
+	}
+	if t.keys.Add(fresh)-gone > replicaFactor*t.maxKeys {
+		t.keys.Add(-fresh)
+		return ids, 0, noRoom
+	}
+	return ids, fresh, decided
+}
+
+// importOne imports one entry, whose limit has the number id, and reports whether it
+// added a slot.
+func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, mode ImportMode) bool {
+	l := e.Limit
+	in := slot{place: t.order.of(e.Hi), lo: e.Lo, state: e.State, limit: id}
+	if len(e.Words) > 0 {
+		ref, class, _ := t.slab.get(len(e.Words), math.MaxInt64)
+		t.give(p, &in, ref, class)
+		copy(t.words(&in), e.Words)
+	}
+	l.Import(&in.state, t.words(&in), now)
+	at := l.EmptyAt(&in.state, t.words(&in))
+	i, found := p.slots.find(in.place, e.Lo)
+	switch {
+	case at <= now:
+		t.discard(p, &in)
+		if found && mode == Replace {
+			t.remove(p, i)
+		}
+		return false
+	case !found:
+		t.insert(p, in, now)
+		return true
+	}
+	have := p.slots.at(i)
+	if mode == Merge {
+		t.merge(p, have, &in, l, now)
+		t.discard(p, &in)
+		return false
+	}
+	t.free(p, have)
+	if t.registry.limit(have.limit).Equal(l) {
+		have.limit = t.relabel(p, &in, have.limit) // it stays in the share that it is in
+	}
+	t.discard(p, have)
+	*have = in
+	t.expiresAt(p, at)
+	return false
+}
+
+// merge merges a slot that is not in the table into one that is. Both have the
+// same key; the limit is that of in.
+func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limiter.Tick) {
+	t.adopt(p, into, l, nil, now) // which numbers no limit: in has a number
+	words := t.words(into)
+	l.Roll(&into.state, words, now)
+	words, _ = t.room(p, l, into, words, l.MergeWords(&into.state, &in.state), math.MaxInt64)
+	l.Merge(&into.state, words, &in.state, t.words(in), now) // which recovers no sooner
+}
+
+// keep counts the counters of a key that are not among entries, and removes
+// them if it is told to.
+func (t *Table) keep(p *partition, hi uint64, entries []Entry, remove bool) (others int64) {
+	place := t.order.of(hi)
+	i, found := p.slots.findKey(place)
+	if !found {
+		return 0
+	}
+	for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
+		switch {
+		case has(entries, s.lo):
+			i++
+		case remove:
+			t.remove(p, i)
+			others++
+		default:
+			i++
+			others++
+		}
+	}
+	return others
+}
+
+func has(entries []Entry, lo uint64) bool {
+	for i := range entries {
+		if entries[i].Lo == lo {
+			return true
+		}
+	}
+	return false
+}
+
+// remove forgets the counter in slot i.
+func (t *Table) remove(p *partition, i int) {
+	t.discard(p, p.slots.at(i))
+	p.slots.remove(i)
+	t.keys.Add(-1)
+}

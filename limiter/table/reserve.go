@@ -1,0 +1,173 @@
+package table
+
+import "github.com/weirlimit/weir/limiter"
+
+// What a decision takes is reserved before anything is charged: words for logs, numbers
+// for limits, slots for new keys. Where a bound is in the way the decision is settled
+// again, with limits that overflow.
+
+// reserveFound makes room for the words that the charges of decideFound need, and
+// reports false where there is none.
+func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot) bool {
+	for i := range d.Len() {
+		if s := found[i&(inlineCounters-1)]; !t.growWords(p, now, c.Peek, d, i, s, t.words(s)) {
+			return false
+		}
+	}
+	return true
+}
+
+// reserveWords does the same for any decision. Where there is no room, the limit
+// denies, as an admission that is not counted would lift it; and the decision is to be
+// settled again.
+func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, counters []counter) bool {
+	for i := range counters {
+		k := &counters[i]
+		if k.found == nil {
+			continue // what is charged first needs no words
+		}
+		if !t.growWords(k.part, now, peek, d, i, k.found, k.words) {
+			out := d.Limit(i)
+			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.wait(now)
+			return false
+		}
+		if !peek {
+			k.words = t.words(k.found)
+		}
+	}
+	return true
+}
+
+// growWords makes room for the words that the charge of limit i needs, and reports
+// false where there is none. Where the limit is only asked, there must be room as well.
+func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot, words []uint64) bool {
+	out := d.Limit(i)
+	if out.Overflow || !out.Limit.KeepsWords() {
+		return true
+	}
+	charge, _ := d.Charges(i)
+	if !charge && (!d.Allowed || !peek && out.Cost > 0) {
+		return true
+	}
+	need := out.Limit.Words(&s.state, now, max(out.Cost, 1))
+	if need <= len(words) {
+		return true
+	}
+	if out.Rule.MaxShare > 0 {
+		_, have := t.registry.taken(out.Rule.Name)
+		if have+blockBytesFor(need)-int64(len(words))*wordBytes > shareOf(out.Rule, t.maxBytes) {
+			return false
+		}
+	}
+	if !charge {
+		return t.slab.fits(need, t.left())
+	}
+	_, ok := t.room(p, out.Limit, s, words, need, t.left())
+	return ok
+}
+
+// reserveKeys numbers the limits of the keys that the decision will add and
+// counts them; it counts nothing if they do not fit. Keys that are only asked
+// about are not counted, but must fit as well.
+func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) outcome {
+	n, asked, full := int64(0), int64(0), false
+	for i := range counters {
+		k, out := &counters[i], d.Limit(i)
+		if k.found != nil || out.Overflow {
+			continue
+		}
+		charge, block := d.Charges(i)
+		switch {
+		case charge || block:
+			if k.fresh.limit = t.registry.id(out.Limit, out.Rule); k.fresh.limit == 0 {
+				t.unreserve(counters)
+				return noLimit
+			}
+			n++
+			k.full = k.crowd || t.shareFull(out.Rule, 0)
+		case d.Allowed && (peek || out.Cost == 0):
+			asked++
+			k.full = k.crowd || t.shareFull(out.Rule, 1)
+		default:
+			continue
+		}
+		full = full || k.full
+	}
+	switch {
+	case n+asked == 0:
+		return decided
+	case full || !t.fits(counters):
+	case t.keys.Add(n)+asked-t.copied.Load() <= t.maxKeys:
+		return decided
+	default:
+		t.keys.Add(-n)
+	}
+	t.unreserve(counters)
+	return noRoom
+}
+
+// unreserve gives back the numbers that reserveKeys took.
+func (t *Table) unreserve(counters []counter) {
+	for i := range counters {
+		if k := &counters[i]; k.found == nil && k.fresh.limit != 0 {
+			t.registry.release(k.fresh.limit, 1)
+			k.fresh.limit = 0
+		}
+	}
+}
+
+// shareFull reports whether the counters of a rule are more than its share, with so
+// many more.
+func (t *Table) shareFull(rule *limiter.Rule, more int64) bool {
+	if rule.MaxShare == 0 {
+		return false
+	}
+	have, _ := t.registry.taken(rule.Name)
+	return have+more > shareOf(rule, t.maxKeys)
+}
+
+// fits reports whether there is memory for the slots of new counters.
+func (t *Table) fits(counters []counter) bool {
+	need := int64(0)
+	for i := range counters {
+		k := &counters[i]
+		if k.found != nil {
+			continue
+		}
+		n, counted := 0, false
+		for j := range counters {
+			if counters[j].found == nil && counters[j].part == k.part {
+				n, counted = n+1, counted || j < i
+			}
+		}
+		if !counted {
+			need += k.part.slots.growth(n)
+		}
+	}
+	return need == 0 || need <= t.left()
+}
+
+// overflowFresh decides the counters that there is no room for: those that overflow by
+// themselves, or else all new ones.
+func (t *Table) overflowFresh(now limiter.Tick, d *limiter.Decision, counters []counter) {
+	some := false
+	for i := range counters {
+		some = some || counters[i].full
+	}
+	for i := range counters {
+		k, out := &counters[i], d.Limit(i)
+		if k.found != nil || some && !k.full {
+			continue
+		}
+		k.own, k.full, out.Overflow = k.full, false, true
+		if t.overflow == OverflowDeny && !out.Never {
+			out.Allowed, out.RetryAfter = false, t.wait(now)
+		}
+	}
+}
+
+// wait is how soon there may be room, which is known from below only.
+func (t *Table) wait(now limiter.Tick) limiter.Tick {
+	wait := limiter.Tick(t.expiry.Load()) - now
+	return min(max(wait, 1), limiter.Tick(limiter.MaxWindow/limiter.TickDuration))
+}

@@ -1,0 +1,133 @@
+package table
+
+import "github.com/weirlimit/weir/limiter"
+
+// reclaimEnough is how many dropped counters end a search for more.
+const reclaimEnough = 1024
+
+// sweep drops the counters of a partition that have recovered, and gives it the
+// room that the others need. It returns how many it dropped.
+func (t *Table) sweep(p *partition, now limiter.Tick) int {
+	first, before := never, p.slots.used
+	gone, of := int64(0), uint16(0) // slots of one limit, which mostly go together
+	p.slots.rebuild(func(s *slot) bool {
+		at := t.registry.limit(s.limit).EmptyAt(&s.state, t.words(s))
+		if at <= now {
+			t.free(p, s)
+			if s.limit != of {
+				t.registry.release(of, gone)
+				gone, of = 0, s.limit
+			}
+			gone++
+			return false
+		}
+		first = min(first, at)
+		return true
+	}, t.left() < int64(p.slots.bytes()))
+	t.registry.release(of, gone)
+	p.expiry.Store(int64(first))
+	t.keys.Add(int64(p.slots.used - before))
+	t.publish(p)
+	t.tally(p)
+	return before - p.slots.used
+}
+
+// expiresAt notes that a counter of p recovers at the given instant.
+func (t *Table) expiresAt(p *partition, at limiter.Tick) {
+	if int64(at) < p.expiry.Load() {
+		p.expiry.Store(int64(at))
+	}
+	t.lowerExpiry(at)
+}
+
+// reclaim drops counters that have recovered, wherever they are. It must be called without a partition's lock. It
+// looks only where an entry can have recovered, so at the bound, with nothing
+// to drop, it costs one comparison.
+func (t *Table) reclaim(now limiter.Tick) {
+	if int64(now) < t.expiry.Load() {
+		return
+	}
+	t.reclaiming.Lock()
+	defer t.reclaiming.Unlock()
+	// What is noted from here on counts as news; what was noted before is found
+	// in the partitions.
+	t.expiry.Store(int64(never))
+	first, dropped := never, 0
+	for range t.parts {
+		p := &t.parts[t.hand]
+		if p.expiry.Load() <= int64(now) && dropped < reclaimEnough {
+			p.mu.Lock()
+			dropped += t.sweep(p, now)
+			p.mu.Unlock()
+		}
+		first = min(first, limiter.Tick(p.expiry.Load()))
+		t.hand = (t.hand + 1) % len(t.parts)
+	}
+	t.lowerExpiry(first)
+}
+
+// reclaimFor is reclaim, and then drops what has recovered beside the keys of a charge,
+// which is where they need room.
+func (t *Table) reclaimFor(now limiter.Tick, c *limiter.Charge) {
+	t.reclaim(now)
+	for i := range c.Len() {
+		p := &t.parts[PartitionOf(c.Key(i))]
+		if p.expiry.Load() <= int64(now) {
+			p.mu.Lock()
+			t.sweep(p, now)
+			p.mu.Unlock()
+		}
+	}
+}
+
+func (t *Table) lowerExpiry(at limiter.Tick) {
+	for {
+		have := t.expiry.Load()
+		if int64(at) >= have || t.expiry.CompareAndSwap(have, int64(at)) {
+			return
+		}
+	}
+}
+
+// collectLimits makes numbers of limits free that no counter needs any more that still
+// counts at now. It looks at most once a second, and reports whether it has looked.
+func (t *Table) collectLimits(now limiter.Tick) bool {
+	if !t.collect.TryLock() {
+		return false
+	}
+	defer t.collect.Unlock()
+	if now >= t.collected && now < t.collected+limiter.Second {
+		return false
+	}
+	t.collected = now
+	for i := range t.parts {
+		p := &t.parts[i]
+		if p.expiry.Load() > int64(now) {
+			continue
+		}
+		p.mu.Lock()
+		t.sweep(p, now)
+		p.mu.Unlock()
+	}
+	if t.registry.exhausted() {
+		t.forgetUnused()
+	}
+	return true
+}
+
+// forgetUnused makes the numbers of rules' limits free that no counter has, which are
+// not counted as those of others.
+func (t *Table) forgetUnused() {
+	used := make(map[uint16]bool)
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for j := range p.slots.size {
+			if s := p.slots.at(j); s.limit != 0 {
+				used[s.limit] = true
+			}
+		}
+	}
+	t.registry.retain(used)
+}

@@ -1,0 +1,39 @@
+package weir
+
+import (
+	"log/slog"
+
+	"github.com/weirlimit/weir/rules"
+)
+
+// maxLoggedRules bounds what is logged of one rules file: warnings, and names of rules
+// that are gone. Of more only the number is logged.
+const maxLoggedRules = 50
+
+// logRules logs what an operator should know of rules that have just come into force.
+// before is nil at the start.
+func (n *Node) logRules(before, now *rules.Set) {
+	warnings := now.Warnings()
+	for i, w := range warnings {
+		if i == maxLoggedRules {
+			n.log.Warn("the rules file has more warnings", "file", n.file, "more", len(warnings)-i)
+			break
+		}
+		n.log.Warn("the rules file probably does not do what it means",
+			slog.String("file", n.file), slog.Int("line", w.Line), slog.Int("column", w.Column), slog.String("rule", w.Rule),
+			slog.String("warning", w.Text), slog.String("instead", w.Instead))
+	}
+	if before == nil {
+		return
+	}
+	var gone []string
+	for _, r := range before.Rules() {
+		if now.Rule(r.Rule.Name) == nil {
+			gone = append(gone, r.Rule.Name)
+		}
+	}
+	if len(gone) > 0 {
+		n.log.Warn("the new rules file lacks rules that were in force: restore them if the file was cut off",
+			"file", n.file, "gone", len(gone), "names", gone[:min(len(gone), maxLoggedRules)], "rules", now.Len())
+	}
+}

@@ -1,0 +1,84 @@
+package weir_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// What is probably not meant in rules is logged when they come into force, at Open and
+// when they are replaced, with where it is and what to write.
+func TestWarningsOfRulesAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	const bad = "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n"
+	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(bad), RulesFile: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	for _, when := range []string{"at Open", "at SetRules"} {
+		for _, want := range []string{"level=WARN", "file=r.yaml", "line=3", "column=33", "rule=towns", `instead="key: [rule, user]"`} {
+			if got := log.String(); strings.Count(got, want) != 1 {
+				t.Errorf("%s the log lacks %s: %s", when, want, got)
+			}
+		}
+		if log.Reset(); when == "at Open" {
+			if err := n.SetRules([]byte(bad)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := n.SetRules([]byte(strings.Replace(bad, "limits", "key: [path, user], limits", 1))); err != nil || log.Len() > 0 {
+		t.Errorf("a key that is given: %v, logged %s", err, log.String())
+	}
+}
+
+// A file that was cut off may be valid: rules that are gone are named.
+func TestRulesThatVanishAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	file := func(from, to int) []byte {
+		text := "version: 1\nrules:\n"
+		for i := from; i < to; i++ {
+			text += fmt.Sprintf("  - {name: rule-%d, key: [ip], limits: [1/second]}\n", i)
+		}
+		return []byte(text)
+	}
+	n, err := weir.Open(t.Context(), weir.Config{Rules: file(0, 3), RulesFile: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	for _, row := range []struct {
+		from, to int
+		want     string
+	}{
+		{0, 3, ""}, {0, 5, ""}, {0, 2, `gone=3 names="[rule-2 rule-3 rule-4]" rules=2`}, {1, 3, `gone=1 names=[rule-0] rules=2`}, {0, 100, ""},
+		{0, 1, `gone=99 `},
+	} {
+		log.Reset()
+		if err := n.SetRules(file(row.from, row.to)); err != nil {
+			t.Fatal(err)
+		}
+		got := log.String()
+		if row.want == "" && got != "" || !strings.Contains(got, row.want) || strings.Count(got, "\n") > 1 || strings.Contains(got, "rule-51") {
+			t.Errorf("rules %d to %d: logged %q, want %q", row.from, row.to, got, row.want)
+		}
+	}
+	log.Reset()
+	if err := n.SetRules([]byte("rules: [{name: a")); err == nil || log.Len() > 0 {
+		t.Errorf("a file that is refused: %v, logged %s", err, log.String())
+	}
+	// Warnings are bounded too.
+	var many strings.Builder
+	many.WriteString("version: 1\nrules:\n")
+	for i := range 60 {
+		fmt.Fprintf(&many, "  - {name: rule-%d, limits: [1/second]}\n", i)
+	}
+	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 51 || !strings.Contains(log.String(), "more=10") {
+		t.Errorf("%v, logged %s", err, log.String())
+	}
+}

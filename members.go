@@ -1,0 +1,91 @@
+package weir
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/peer"
+)
+
+// onMembers takes in who is there: who it is now, which may be news since the
+// call.
+func (m *member) onMembers([]peer.Member) {
+	m.mu.Lock()
+	ready := m.ready
+	m.mu.Unlock()
+	if !ready {
+		return // it is called again when all is there
+	}
+	m.taking.Lock()
+	defer m.taking.Unlock()
+	members := m.gossip.Members()
+	for i := range members {
+		if members[i].Name == m.config.Name {
+			m.mu.Lock()
+			m.at = members[i].GossipAddr
+			m.mu.Unlock()
+		}
+	}
+	m.membership.Update(members) // which calls listed
+}
+
+// listed takes in whom the membership lists: links are kept to all of them, and this is
+// what people are told.
+func (m *member) listed() {
+	m.mu.Lock()
+	ready := m.ready
+	m.mu.Unlock()
+	if !ready {
+		return
+	}
+	m.listing.Lock()
+	defer m.listing.Unlock()
+	members := m.membership.Listed()
+	m.links.SetMembers(members)
+	m.mu.Lock()
+	m.all = slices.CompactFunc(members, func(a, b peer.Member) bool { return a.Name == b.Name })
+	m.mu.Unlock()
+	m.compareRules()
+}
+
+// compareRules notes whether members have different rules. Those that gossip tells of
+// and no link has shown are none yet.
+func (m *member) compareRules() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	self := m.config.Name
+	m.differ = rulesOf(slices.DeleteFunc(m.members(), func(o peer.Member) bool { return o.Name != self && !m.core.Met(o.Name, o.Instance) }))
+}
+
+// reportRules says, when that changed since the last report, whether members have
+// different rules.
+func (m *member) reportRules() {
+	m.mu.Lock()
+	differ := m.differ
+	same := differ == m.differed
+	m.differed = differ
+	m.mu.Unlock()
+	switch {
+	case same:
+	case differ != "":
+		m.log.Warn("members have different rules: each decides by its own for the keys that it owns; give all the same", "hashes", differ)
+	default:
+		m.log.Info("all members have the same rules")
+	}
+}
+
+// members returns all that are known, with this node as it is now. m.mu is held.
+func (m *member) members() []peer.Member {
+	self := m.membership.Self()
+	self.GossipAddr = m.at
+	out := slices.Clone(m.all)
+	i, _ := slices.BinarySearchFunc(out, self.Name, func(o peer.Member, name string) int {
+		switch {
+		case o.Name < name:
+			return -1
+		case o.Name > name:
+			return 1
+		}
+		return 0
+	})
+	return slices.Insert(out, i, self)
+}

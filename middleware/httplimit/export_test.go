@@ -1,0 +1,4 @@
+package httplimit
+
+// NormalPath is normalPath, for tests.
+var NormalPath = normalPath

@@ -1,0 +1,252 @@
+package redisstore_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// relay passes connections on to a Redis, and does to them what a test says.
+type relay struct {
+	net.Listener
+	to   string
+	trap atomic.Pointer[trap]
+
+	mu   sync.Mutex
+	open []net.Conn
+	done sync.WaitGroup
+}
+
+// trap catches what clients send, or what the server replies. It is for one message, unless it is for all: then it
+// holds up every message until it is released.
+type trap struct {
+	all     bool
+	replies bool          // of the server, which then has executed what it was sent
+	cut     bool          // the connection is closed; else the message waits
+	caught  chan struct{} // closed when the first is caught
+	once    sync.Once
+	release chan struct{}
+}
+
+func newTrap() *trap { return &trap{caught: make(chan struct{}), release: make(chan struct{})} }
+
+func startRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{Listener: l, to: to}
+	r.done.Go(r.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.mu.Lock()
+		for _, c := range r.open {
+			_ = c.Close()
+		}
+		r.mu.Unlock()
+		r.done.Wait()
+	})
+	return r
+}
+
+func (r *relay) accept() {
+	for {
+		client, err := r.Accept()
+		if err != nil {
+			return
+		}
+		server, err := new(net.Dialer).DialContext(context.Background(), "tcp", r.to)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.open = append(r.open, client, server)
+		r.mu.Unlock()
+		r.done.Go(func() { r.forward(client, server, false) })
+		r.done.Go(func() { r.forward(server, client, true) })
+	}
+}
+
+// forward passes on what one side sends: a client, or the server that replies.
+func (r *relay) forward(from, to net.Conn, replies bool) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if t := r.trap.Load(); t != nil && t.replies == replies && (t.all || r.trap.CompareAndSwap(t, nil)) {
+			t.once.Do(func() { close(t.caught) })
+			if t.cut {
+				_ = from.Close()
+				return
+			}
+			<-t.release
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// catch has a check caught, and yields who decides it in the end.
+func (p *patient) catch(r *relay, t *trap) <-chan limiter.Source {
+	p.tb.Helper()
+	decided := make(chan limiter.Source, 1)
+	r.trap.Store(t)
+	go func() {
+		var d weir.Decision
+		if err := p.Check(context.Background(), &weir.Request{Path: "/open", User: "ada"}, &d); err != nil {
+			p.tb.Error(err)
+		}
+		decided <- d.Source
+	}()
+	select {
+	case <-t.caught:
+	case <-time.After(30 * time.Second):
+		p.tb.Fatal("no check was sent")
+	}
+	return decided
+}
+
+// One connection that hangs is no outage: the check that went there is decided by its
+// policy, and all others go on in Redis, while it hangs and after.
+func TestOneStalledConnectionIsNoOutage(t *testing.T) {
+	r := startRelay(t, startServer(t).addr())
+	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: time.Second})
+	if d := p.ask("/open"); d.Source != limiter.SourceRedis {
+		t.Fatalf("before the stall %s decides", d.Source)
+	}
+	one := newTrap()
+	defer close(one.release)
+	slow := p.catch(r, one)
+	others := map[limiter.Source]int{}
+	for answered := false; !answered; {
+		others[p.ask("/local").Source]++
+		select {
+		case s := <-slow:
+			answered = true
+			if s != limiter.SourceFallbackOpen {
+				t.Errorf("the check that hangs is decided by %s", s)
+			}
+		default:
+		}
+	}
+	for range 200 {
+		others[p.ask("/local").Source]++
+	}
+	if n := others[limiter.SourceRedis]; len(others) != 1 || n < 201 {
+		t.Errorf("the others are decided by %v, want all by redis", others)
+	}
+	if p.log.count("cannot be used") != 0 {
+		t.Errorf("one connection is taken for the server:\n%s", p.log)
+	}
+	p.log.await(t, "not decided by redis") // but it is not passed over in silence
+}
+
+// await waits until a record has a text in it.
+func (j *journal) await(t *testing.T, text string) {
+	t.Helper()
+	await(t, "the log has "+text, func() bool { return j.count(text) > 0 })
+}
+
+// A connection that is cut while it is used is no outage either.
+func TestOneLostConnectionIsNoOutage(t *testing.T) {
+	r := startRelay(t, startServer(t).addr())
+	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: 3 * time.Second})
+	if d := p.ask("/open"); d.Source != limiter.SourceRedis {
+		t.Fatalf("before the cut %s decides", d.Source)
+	}
+	one := newTrap()
+	one.cut = true
+	if s := <-p.catch(r, one); s != limiter.SourceFallbackOpen { // it may have been counted
+		t.Errorf("the check that is cut off is decided by %s", s)
+	}
+	for range 100 {
+		if d := p.ask("/local"); d.Source != limiter.SourceRedis {
+			t.Fatalf("after the cut %s decides:\n%s", d.Source, p.log)
+		}
+	}
+	if p.log.count("cannot be used") != 0 {
+		t.Errorf("a connection is taken for the server:\n%s", p.log)
+	}
+}
+
+// A server that hangs is an outage, which the probe finds: then nobody waits for it.
+func TestStalledServerIsAnOutage(t *testing.T) {
+	r := startRelay(t, startServer(t).addr())
+	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}})
+	if d := p.ask("/open"); d.Source != limiter.SourceRedis {
+		t.Fatalf("before the stall %s decides", d.Source)
+	}
+	all := newTrap()
+	all.all = true
+	release := sync.OnceFunc(func() { close(all.release) })
+	defer release()
+	r.trap.Store(all)
+	asked := 0
+	await(t, "the outage is noticed", func() bool {
+		asked++
+		p.ask("/open")
+		return p.log.count("cannot be used") == 1
+	})
+	// A check that waits waits for faultTimeout, so one by one two are enough: one that
+	// fails, and one that is sent while the probe is.
+	if asked > 10 {
+		t.Errorf("%d checks waited, one after the other, until the outage was noticed", asked)
+	}
+	began := time.Now()
+	const many = 2000
+	for range many {
+		if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen {
+			t.Fatalf("during the outage %s decides", d.Source)
+		}
+	}
+	if took := time.Since(began); took > many*faultTimeout/10 {
+		t.Errorf("%d checks during the outage took %v: they wait", many, took)
+	}
+	r.trap.Store(nil)
+	release()
+	p.untilFrom("/open", limiter.SourceRedis)
+}
+
+// A script whose reply is lost, or late, has been executed, and is never sent again: it
+// would charge twice. The policy answers, and the counter has one unit more.
+func TestScriptsAreNeverRetriedBlindly(t *testing.T) {
+	srv := startServer(t)
+	for name, cut := range map[string]bool{"the reply is lost": true, "the reply is late": false} {
+		t.Run(name, func(t *testing.T) {
+			r := startRelay(t, srv.addr())
+			p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Prefix: name + ":", Timeout: time.Second})
+			if d := p.ask("/open"); d.Source != limiter.SourceRedis || d.Limit(0).Remaining != 29 {
+				t.Fatalf("%s decides, %d left", d.Source, d.Limit(0).Remaining)
+			}
+			calls := srv.calls("evalsha") + srv.calls("eval")
+			one := newTrap()
+			one.replies, one.cut = true, cut
+			release := sync.OnceFunc(func() { close(one.release) })
+			defer release()
+			if s := <-p.catch(r, one); s != limiter.SourceFallbackOpen {
+				t.Errorf("%s decides", s)
+			}
+			release()
+			if n := srv.calls("evalsha") + srv.calls("eval") - calls; n != 1 {
+				t.Errorf("the script was run %d times, want once", n)
+			}
+			// The lost one and this one.
+			if d := p.ask("/open"); d.Source != limiter.SourceRedis || d.Limit(0).Remaining != 27 {
+				t.Errorf("%s decides, and %d are left, want 27", d.Source, d.Limit(0).Remaining)
+			}
+		})
+	}
+}

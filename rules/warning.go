@@ -1,0 +1,74 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Warning is something in a valid rules file that probably does not do what its
+// author meant. It changes nothing: the file is in force as it is written.
+type Warning struct {
+	// Line and Column are where it is, counted from 1; the column counts
+	// characters.
+	Line, Column int
+	// Rule is the name of the rule that it is about.
+	Rule string
+	// Text says what the file does, and what to write instead.
+	Text string
+	// Instead is the line to write, such as "key: [rule, user]".
+	Instead string
+}
+
+// Warnings returns what is valid in the file, but probably not meant, in the
+// order of the file. The caller owns the slice.
+func (s *Set) Warnings() []Warning { return slices.Clone(s.warnings) }
+
+// warnings returns what is suspicious in rules that are valid.
+func warnings(rules []definition) (out []Warning) {
+	for i := range rules {
+		if w, ok := openEnded(&rules[i]); ok {
+			out = append(out, w)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Warning) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return out
+}
+
+// openEnded warns of a rule that matches more paths than anyone lists, and counts
+// each of them apart only because nothing else is written: /towns/1, /towns/2 and
+// so on then have a whole limit each, and whoever varies the path has no limit.
+func openEnded(r *definition) (Warning, bool) {
+	if r.unlimited || r.keyGiven || !r.countsByPath() {
+		return Warning{}, false
+	}
+	const instead = "key: [rule, user]"
+	which := "it has no pattern, so it matches every path"
+	if p := r.match.path; p != nil {
+		switch {
+		case p.paths > manyPaths:
+			which = fmt.Sprintf("pattern %s matches any number of paths", quote(p.text))
+			if p.paths != endless {
+				which = fmt.Sprintf("pattern %s matches more than %d paths", quote(p.text), manyPaths)
+			}
+		case p.folds:
+			which = fmt.Sprintf("pattern %s matches paths in upper and lower case", quote(p.text))
+		default:
+			return Warning{}, false
+		}
+	}
+	w := Warning{Line: r.at.line, Column: r.at.column, Rule: r.name, Instead: instead}
+	w.Text = fmt.Sprintf("rule %s has no key, and %s: each path has a limit of its own for each user; "+
+		"write %q to count all its paths together, or \"key: [path, user]\" to keep one counter for each path",
+		quote(r.name), which, instead)
+	return w, true
+}
+
+// countsByPath reports whether a key of the rule has the path in it.
+func (r *definition) countsByPath() bool {
+	return slices.ContainsFunc(r.keys, func(parts []part) bool {
+		return slices.ContainsFunc(parts, func(p part) bool { return p.kind == partPath })
+	})
+}

@@ -1,0 +1,78 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// oversized returns requests with one string each that is a byte too long, and one with
+// an attribute too many, by what is wrong with them.
+func oversized() map[string]weir.Request {
+	long := strings.Repeat("x", limiter.MaxFieldBytes+1)
+	many := map[string]string{}
+	for i := range limiter.MaxAttributes + 1 {
+		many[fmt.Sprint(i)] = "v"
+	}
+	return map[string]weir.Request{
+		"the path":                      {Path: long},
+		"the method":                    {Path: "/r", Method: long},
+		"the user":                      {Path: "/r", User: long},
+		"the ip":                        {Path: "/r", IP: long},
+		"the group":                     {Path: "/r", Group: long},
+		"the rule":                      {Path: "/r", Rule: long},
+		"attribute \"a\"":               {Path: "/r", Attributes: map[string]string{"a": long}},
+		"the name of an attribute":      {Path: "/r", Attributes: map[string]string{long: "v"}},
+		"17 attributes; at most 16 are": {Path: "/r", Attributes: many},
+	}
+}
+
+// TestOversizedRequests holds every method of a node to the bounds of a request: in
+// memory, with a backend as for Redis, and in a cluster.
+func TestOversizedRequests(t *testing.T) {
+	const file = "version: 1\nrules: [{name: r, match: {path: '^/r'}, key: [rule], limits: [5/minute]}]\n"
+	ctx := context.Background()
+	for mode, c := range map[string]weir.Config{
+		"memory":  {Rules: []byte(file)},
+		"backend": {Rules: []byte(file), Backend: &tableBackend{table: table.New(table.Config{})}},
+		"cluster": memberConfig("alone", file),
+	} {
+		t.Run(mode, func(t *testing.T) {
+			n, err := weir.Open(ctx, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer n.Close()
+			until(t, "the node is ready", func() bool { return n.Ready() == nil })
+			var d weir.Decision
+			for what, r := range oversized() {
+				_, explained := n.Explain(ctx, &r)
+				_, reset := n.Reset(ctx, &r)
+				batch := n.CheckBatch(ctx, []weir.Request{r, {Path: "/other"}}, make([]weir.Decision, 2))
+				for method, err := range map[string]error{
+					"Check": n.Check(ctx, &r, &d), "Peek": n.Peek(ctx, &r, &d), "CheckBatch": batch,
+					"Explain": explained, "Reset": reset, "Refund": n.Refund(ctx, &r, weir.Receipt{}),
+				} {
+					if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), what) {
+						t.Errorf("%s, %s: %v", method, what, err)
+					}
+				}
+				var some *weir.BatchError
+				if errors.As(batch, &some); some == nil || len(some.Index) != 1 || some.Index[0] != 0 {
+					t.Errorf("%s: the rest of the batch was not decided: %v", what, batch)
+				}
+			}
+			exact := strings.Repeat("x", limiter.MaxFieldBytes)
+			r := weir.Request{Path: "/r", User: exact, Method: exact, Attributes: map[string]string{exact: exact}}
+			if err := n.Check(ctx, &r, &d); err != nil {
+				t.Errorf("strings of exactly the bound: %v", err)
+			}
+		})
+	}
+}

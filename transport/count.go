@@ -1,0 +1,148 @@
+package transport
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// A message is counted before anything is built of it: two bytes on the wire may
+// stand for an object of hundreds. What has too many parts is refused unbuilt.
+
+// The repeated fields of CheckRequest, ResetRequest and CheckColumns.
+const (
+	requestAttributes = 6
+	requestLimits     = 9
+
+	columnsID           = 1
+	columnsPathLengths  = 3
+	columnsMethodLength = 7 // those between are columns of lengths too
+	columnsAttributes   = 8
+	columnsCosts        = 9
+	columnsRuleCosts    = 10
+
+	attributeLengths = 2
+)
+
+// parts is how many repeated parts a request has on the wire.
+type parts struct{ attributes, limits int }
+
+// tooMany reports whether a request has more parts than any may have.
+func (p parts) tooMany() bool { return p.attributes > MaxAttributes || p.limits > limiter.MaxLimits }
+
+// weight is that of the parts that were read.
+func (p parts) weight() int64 {
+	if p.tooMany() {
+		return 0
+	}
+	return weightOf(0, 0, p.attributes+p.limits)
+}
+
+// countParts counts the parts of a CheckRequest or a ResetRequest.
+func countParts(data []byte) (p parts, err error) {
+	err = eachWireField(data, func(field protowire.Number, _ protowire.Type, _ []byte) error {
+		switch field {
+		case requestAttributes:
+			p.attributes++
+		case requestLimits:
+			p.limits++
+		}
+		return nil
+	})
+	return p, err
+}
+
+// eachWireField calls f with each field of a message and its value, as it is on the wire.
+func eachWireField(data []byte, f func(field protowire.Number, kind protowire.Type, value []byte) error) error {
+	for len(data) > 0 {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 || field > protowire.MaxValidNumber {
+			return errWire
+		}
+		data = data[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
+			return errWire
+		}
+		if err := f(field, kind, data[:n]); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// columnsCount is what CheckColumns has on the wire.
+type columnsCount struct {
+	id         uint64
+	checks     int // elements of its longest column
+	attributes int // columns of attributes
+	values     int // elements of those
+}
+
+// countColumns counts the columns of a message and their elements. The error is errWire,
+// or wraps ErrInvalid where there are more than may be.
+func countColumns(data []byte) (c columnsCount, err error) {
+	var seen [columnsRuleCosts + 1]int
+	err = eachWireField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
+		switch {
+		case field == columnsID && kind == protowire.VarintType:
+			c.id, _ = protowire.ConsumeVarint(value)
+		case field >= columnsPathLengths && field <= columnsMethodLength, field == columnsCosts, field == columnsRuleCosts:
+			seen[field] += elements(kind, value)
+			c.checks = max(c.checks, seen[field])
+			if c.checks > MaxBatch {
+				return tooLarge(c.checks)
+			}
+		case field == columnsAttributes && kind == protowire.BytesType:
+			if c.attributes++; c.attributes > MaxAttributes {
+				return tooManyColumns(c.attributes)
+			}
+			n, err := countLengths(value)
+			c.values += n
+			c.checks = max(c.checks, n)
+			return err
+		}
+		return nil
+	})
+	return c, err
+}
+
+// countLengths counts the elements of an AttributeColumn.
+func countLengths(value []byte) (n int, err error) {
+	column, _ := protowire.ConsumeBytes(value)
+	err = eachWireField(column, func(field protowire.Number, kind protowire.Type, value []byte) error {
+		if field == attributeLengths {
+			n += elements(kind, value)
+		}
+		if n > MaxBatch {
+			return tooLarge(n)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// elements returns how many numbers a field of a repeated number has: one, or, packed,
+// one for each last byte of a varint.
+func elements(kind protowire.Type, value []byte) (n int) {
+	if kind != protowire.BytesType {
+		return 1
+	}
+	packed, _ := protowire.ConsumeBytes(value)
+	for _, b := range packed {
+		n += int(^b >> 7)
+	}
+	return n
+}
+
+// tooManyColumns refuses a message with n columns of attributes.
+func tooManyColumns(n int) error {
+	return invalid("the message has %d columns of attributes; at most %d are allowed", n, MaxAttributes)
+}
+
+// unmarshal reads a message by protobuf's own code. Fields of a newer protocol are
+// dropped: they would only take memory.
+func unmarshal(data []byte, m proto.Message) error {
+	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
+}

@@ -1,0 +1,4 @@
+package transport
+
+// ConnectionsWithin is connectionsWithin.
+func ConnectionsWithin(files int) int { return connectionsWithin(files) }

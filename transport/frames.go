@@ -1,0 +1,128 @@
+package transport
+
+import "encoding/binary"
+
+// frames reads one direction of an HTTP/2 connection as it passes by, in pieces of any
+// size, and tells of the frames of streams. It reads headers of frames and of gRPC's
+// messages and nothing else, and remembers a few bytes. The zero value is at the
+// beginning of a frame.
+type frames struct {
+	skip   int // bytes until the next frame, of a payload that is not looked at
+	head   [frameHead]byte
+	have   int // bytes of head
+	data   int // bytes of a DATA frame that are left
+	pad    int // of which the last are padding; padUnknown: the next byte tells
+	stream uint32
+	open   bool // in the middle of a block of header fields
+}
+
+const (
+	frameHead  = 9
+	padUnknown = -1
+
+	frameData, frameHeaders, frameReset, frameContinuation = 0, 1, 3, 9
+
+	flagEndStream, flagEndHeaders, flagPadded = 1, 4, 8
+)
+
+// framesTo is told what frames has read. A method that returns is done with its bytes.
+type framesTo interface {
+	// frame tells of the head of a frame of a stream.
+	frame(kind, flags byte, stream uint32)
+	// part tells of a part of the data of a stream.
+	part(stream uint32, data []byte)
+}
+
+// between reports whether the next byte begins a frame, and one of another stream may
+// come before it.
+func (f *frames) between() bool { return f.have == 0 && f.skip == 0 && f.data == 0 && !f.open }
+
+// read reads what comes next.
+func (f *frames) read(p []byte, to framesTo) {
+	for len(p) > 0 {
+		switch {
+		case f.skip > 0:
+			n := min(f.skip, len(p))
+			f.skip, p = f.skip-n, p[n:]
+		case f.data > 0:
+			p = f.readData(p, to)
+		default:
+			n := copy(f.head[f.have:], p)
+			p = p[n:]
+			if f.have += n; f.have == frameHead {
+				f.have = 0
+				f.begin(to)
+			}
+		}
+	}
+}
+
+// begin begins a frame whose head is there.
+func (f *frames) begin(to framesTo) {
+	size := int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2])
+	kind, flags := f.head[3], f.head[4]
+	f.stream = binary.BigEndian.Uint32(f.head[5:]) &^ (1 << 31)
+	switch kind {
+	case frameHeaders, frameContinuation:
+		f.open = flags&flagEndHeaders == 0
+	case frameData:
+		f.data, f.pad = size, 0
+		if flags&flagPadded != 0 {
+			f.pad = padUnknown
+		}
+		size = 0
+	}
+	f.skip = size
+	if f.stream != 0 {
+		to.frame(kind, flags, f.stream)
+	}
+}
+
+// readData reads what p has of the payload of a DATA frame and returns the rest.
+func (f *frames) readData(p []byte, to framesTo) []byte {
+	if f.pad == padUnknown {
+		f.pad = int(p[0])
+		f.data--
+		return p[1:]
+	}
+	n := min(f.data, len(p))
+	if real := min(n, f.data-f.pad); real > 0 {
+		to.part(f.stream, p[:real])
+	}
+	f.data -= n
+	return p[n:]
+}
+
+// messages counts the messages of gRPC in one direction of a stream. The zero value is at
+// the beginning of one.
+type messages struct {
+	begun int // messages, of which the last may lack its end
+	got   int // bytes of the last, its head included
+	left  int // bytes that it lacks, as far as its head has come
+	head  [messageHead]byte
+	have  int // bytes of head
+}
+
+const messageHead = 5
+
+// read reads what comes next.
+func (m *messages) read(p []byte) {
+	for len(p) > 0 {
+		if m.left > 0 {
+			n := min(m.left, len(p))
+			m.left, m.got, p = m.left-n, m.got+n, p[n:]
+			continue
+		}
+		if m.have == 0 {
+			m.begun, m.got = m.begun+1, 0
+		}
+		n := copy(m.head[m.have:], p)
+		m.got, p = m.got+n, p[n:]
+		if m.have += n; m.have == messageHead {
+			m.have, m.left = 0, int(binary.BigEndian.Uint32(m.head[1:]))
+		}
+	}
+}
+
+// half reports whether the last message lacks a part.
+func (m *messages) half() bool { return m.left > 0 || m.have > 0 }

@@ -1,0 +1,142 @@
+package transport
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/spelling"
+)
+
+// site is what is served over HTTP at one listener. It is safe for concurrent use.
+type site struct {
+	routes   map[string]route
+	paths    []string // of routes, sorted
+	observer Observer // may be nil
+	hosts    *hosts   // by which it may be asked; nil: by any
+	guard    *guard.Guard
+}
+
+// route is what is served at one path, or below it if the path ends in a slash.
+type route struct {
+	methods []string
+	serve   http.HandlerFunc
+	// open routes answer pages of other sites too: they change nothing, and tell
+	// nothing that is worth hiding.
+	open bool
+}
+
+// reading returns the methods of what is only read.
+func reading() []string { return []string{http.MethodGet, http.MethodHead} }
+
+func newSite(routes map[string]route, o Observer, g *guard.Guard) *site {
+	s := &site{routes: routes, observer: o, guard: g}
+	for p := range routes {
+		s.paths = append(s.paths, p)
+	}
+	slices.Sort(s.paths)
+	return s
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var begin time.Time
+	if s.observer != nil {
+		begin = time.Now()
+	}
+	name := "other" // so that nobody makes names of his own
+	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	route, known := s.find(r.URL.Path)
+	switch {
+	case s.hosts != nil && !s.hosts.allow(r):
+		writeProblem(seen, http.StatusForbidden, "the node is not asked by the name "+quote(r.Host)+": ask by its address, or allow the name with --admin-host")
+	case !known:
+		s.noPath(seen, r.URL.Path)
+	case !slices.Contains(route.methods, r.Method):
+		allow := strings.Join(route.methods, ", ")
+		seen.Header().Set("Allow", allow)
+		writeProblem(seen, http.StatusMethodNotAllowed, "the methods of "+r.URL.Path+" are "+allow+", not "+quote(r.Method))
+	default:
+		name = r.Method + " " + r.URL.Path
+		if problem := foreign(r); problem != "" && !route.open {
+			writeProblem(seen, http.StatusForbidden, problem)
+			break
+		}
+		s.serve(route, seen, r)
+	}
+	if s.observer != nil {
+		s.observer.Served(name, strconv.Itoa(seen.status), time.Since(begin))
+	}
+}
+
+// serve serves a route. A panic ends the request.
+func (s *site) serve(of route, w *statusWriter, r *http.Request) {
+	defer s.guard.Recover(guard.HTTP, func(err error) {
+		if !w.begun {
+			writeProblem(w, http.StatusInternalServerError, err.Error())
+		}
+	})
+	of.serve(w, r)
+}
+
+// find returns what is served at a path.
+func (s *site) find(path string) (route, bool) {
+	if r, ok := s.routes[path]; ok {
+		return r, true
+	}
+	if strings.HasPrefix(path, profilesPath) {
+		path = profilesPath
+	}
+	r, ok := s.routes[path]
+	return r, ok
+}
+
+func (s *site) noPath(w http.ResponseWriter, path string) {
+	text := "there is nothing at " + quote(path) + "; see /openapi.yaml"
+	if near := spelling.Nearest(path, s.paths); near != "" {
+		text = "there is nothing at " + quote(path) + "; did you mean " + near + "?"
+	}
+	writeProblem(w, http.StatusNotFound, text)
+}
+
+// foreign returns why a request is refused as one that a page of another site may
+// have made in a browser, "" if it is not. A page can make a browser ask any address
+// that the browser reaches, without reading the answer: an image is enough.
+//
+// Browsers send Sec-Fetch-Site only to addresses of loopback or over TLS. Where it is
+// missing, a browser that asks for an image cannot be told from a person who typed the
+// address. Browsers call themselves Mozilla, and a page cannot change that for a
+// request that needs no leave.
+func foreign(r *http.Request) string {
+	from, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	u, err := url.Parse(origin)
+	switch {
+	case from != "" && from != "same-origin" && from != "none":
+		return "a page of another site has a browser ask this (Sec-Fetch-Site: " + quote(from) + "), and may not: ask without a browser"
+	case origin != "" && (err != nil || !strings.EqualFold(u.Host, r.Host)):
+		return "a page of another site has a browser ask this (Origin: " + quote(origin) + "), and may not: ask without a browser"
+	case origin == "" && from == "" && strings.HasPrefix(r.UserAgent(), "Mozilla/"):
+		return "a browser asks this without saying for which page, so it may be one of another site: ask without a browser, such as with curl"
+	}
+	return ""
+}
+
+// statusWriter remembers the status.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	begun  bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *statusWriter) WriteHeader(status int) {
+	w.status, w.begun = status, true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets [http.ResponseController] find the writer underneath.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

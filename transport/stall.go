@@ -1,0 +1,339 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// gRPC waits for the rest of a message, and for a client to read its answers, for as long
+// as the connection lives. So connections are watched as their frames pass by: a stream
+// whose client owes the next step for too long is reset, as if the client had given it
+// up, and the others of its connection go on. (They may be of other clients, behind a
+// proxy.) A connection that stands still as a whole is closed.
+
+// stalls watches the connections of a listener.
+type stalls struct {
+	net.Listener
+	patience int64 // in ticks
+	streams  int   // which a connection may have open at once
+	most     int64 // bytes of half messages, beyond which patience is short
+
+	now  atomic.Int64 // ticks that have passed
+	half atomic.Int64 // bytes of messages that lack a part
+
+	mu    sync.Mutex
+	conns map[*watchedConn]struct{}
+}
+
+const (
+	// stallTick is how often connections are looked at.
+	stallTick = time.Second
+	// shortPatience is the patience in ticks while half messages take too much.
+	shortPatience = 2
+	// frameWeight is what a frame takes beside its data.
+	frameWeight = 64
+)
+
+// watch watches the connections of a listener until it is told to stop.
+func watch(l net.Listener, o *Options) (watched net.Listener, stop func()) {
+	s := newStalls(l, o)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		t := time.NewTicker(stallTick)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				s.tick()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return s, func() { close(done); <-ended }
+}
+
+func newStalls(l net.Listener, o *Options) *stalls {
+	return &stalls{
+		Listener: l, patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
+		conns: make(map[*watchedConn]struct{}),
+	}
+}
+
+// Accept implements [net.Listener].
+func (s *stalls) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	w := &watchedConn{Conn: c, of: s, streams: make(map[uint32]*clientStream)}
+	w.in.skip = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // with which a client begins
+	s.mu.Lock()
+	s.conns[w] = struct{}{}
+	s.mu.Unlock()
+	return w, nil
+}
+
+// tick looks at all connections.
+func (s *stalls) tick() {
+	now := s.now.Add(1)
+	patience := s.patience
+	if s.half.Load() > s.most {
+		patience = min(patience, shortPatience)
+	}
+	s.mu.Lock()
+	all := make([]*watchedConn, 0, len(s.conns))
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		c.look(now, patience)
+	}
+}
+
+// watchedConn is a connection whose frames are watched.
+type watchedConn struct {
+	net.Conn
+	of *stalls
+
+	writing atomic.Int64 // 1 + the tick in which a Write began that goes on; 0: none does
+	outMu   sync.Mutex   // held while something is written
+	out     frames
+
+	mu      sync.Mutex // guards what follows
+	in      frames
+	streams map[uint32]*clientStream // which are open
+	free    []*clientStream          // to be used again
+	reset   []uint32                 // streams that the server is to be told are reset
+	tell    []uint32                 // those of which the client is to be told, then
+	woken   bool                     // the read deadline is set to have Read look
+	heard   int64                    // the tick in which something was read last
+	closed  bool
+}
+
+// clientStream is what passed of a stream.
+type clientStream struct {
+	in, out messages
+	since   int64 // the tick since when the client owes the next step, if it does
+	half    int   // what a message takes that lacks a part; 0: none does
+	frames  int   // that it has come in
+}
+
+// owed reports whether a message is begun and not answered, or none has come yet.
+func (s *clientStream) owed() bool {
+	return s.in.begun == 0 || s.in.begun > s.out.begun || s.out.left > 0
+}
+
+// Read implements [net.Conn].
+func (c *watchedConn) Read(p []byte) (int, error) {
+	for {
+		if n := c.takeReset(p); n > 0 {
+			return n, nil
+		}
+		n, err := c.Conn.Read(p)
+		c.mu.Lock()
+		c.in.read(p[:n], inbound{c})
+		if n > 0 {
+			c.heard = c.of.now.Load()
+		}
+		again := n == 0 && c.woken && errors.Is(err, os.ErrDeadlineExceeded)
+		if again {
+			c.woken = false
+			err = c.Conn.SetReadDeadline(time.Time{})
+			again = err == nil
+		}
+		c.mu.Unlock()
+		if !again {
+			return n, err
+		}
+	}
+}
+
+// takeReset reads a frame that resets a stream, as if the client had sent it.
+func (c *watchedConn) takeReset(p []byte) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.reset) == 0 || !c.in.between() || len(p) < resetFrame {
+		return 0
+	}
+	stream := c.reset[0]
+	c.reset = c.reset[1:]
+	c.tell = append(c.tell, stream)
+	return len(appendReset(p[:0], stream))
+}
+
+const (
+	resetFrame = frameHead + 4
+	cancelCode = 8
+)
+
+func appendReset(dst []byte, stream uint32) []byte {
+	dst = append(dst, 0, 0, 4, frameReset, 0)
+	dst = binary.BigEndian.AppendUint32(dst, stream)
+	return binary.BigEndian.AppendUint32(dst, cancelCode)
+}
+
+// Write implements [net.Conn].
+func (c *watchedConn) Write(p []byte) (int, error) {
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	c.writing.Store(1 + c.of.now.Load())
+	n, err := c.Conn.Write(p)
+	c.writing.Store(0)
+	c.mu.Lock()
+	c.out.read(p[:n], outbound{c})
+	c.mu.Unlock()
+	return n, err
+}
+
+// Close implements [net.Conn].
+func (c *watchedConn) Close() error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		for id := range c.streams {
+			c.forget(id)
+		}
+	}
+	c.mu.Unlock()
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// look has streams reset whose client has owed the next step for too long.
+func (c *watchedConn) look(now, patience int64) {
+	if w := c.writing.Load(); w > 0 && now-(w-1) > patience {
+		_ = c.Close() // nothing of what is written is read; whoever uses it learns why
+		return
+	}
+	c.mu.Lock()
+	told := c.tell
+	c.tell = nil
+	for id, s := range c.streams {
+		if s.owed() && now-s.since > patience {
+			c.reset = append(c.reset, id)
+			c.forget(id)
+		}
+	}
+	between := c.in.between()
+	stuck := len(c.reset) > 0 && !between && now-c.heard > 1
+	if len(c.reset) > 0 && between {
+		c.woken = true
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // of a connection that is closed: Read fails anyway
+	}
+	c.mu.Unlock()
+	switch {
+	case stuck: // in the middle of a frame, behind which nothing else can come
+		_ = c.Close()
+	case len(told) > 0:
+		c.tellReset(told)
+	}
+}
+
+// tellReset tells the client which streams are reset, which the server has forgotten by
+// now. Where something is being written it is left out: the client is told nothing.
+func (c *watchedConn) tellReset(streams []uint32) {
+	if !c.outMu.TryLock() {
+		return
+	}
+	defer c.outMu.Unlock()
+	c.mu.Lock()
+	between := c.out.between()
+	c.mu.Unlock()
+	if !between {
+		return
+	}
+	var b []byte
+	for _, id := range streams {
+		b = appendReset(b, id)
+	}
+	c.writing.Store(1 + c.of.now.Load())
+	_, _ = c.Conn.Write(b) // whoever reads or writes next learns of an error
+	c.writing.Store(0)
+}
+
+// begin returns the memory of a stream that begins. The lock is held.
+func (c *watchedConn) begin() *clientStream {
+	var s *clientStream
+	if n := len(c.free) - 1; n >= 0 {
+		s, c.free = c.free[n], c.free[:n]
+	} else {
+		s = new(clientStream)
+	}
+	*s = clientStream{since: c.of.now.Load()}
+	return s
+}
+
+// forget forgets a stream that has ended. The lock is held.
+func (c *watchedConn) forget(id uint32) {
+	if s, ok := c.streams[id]; ok {
+		c.of.half.Add(-int64(s.half))
+		delete(c.streams, id)
+		c.free = append(c.free, s)
+	}
+}
+
+// inbound is told what a client sends, outbound what is sent to it. The lock is held.
+type (
+	inbound  struct{ *watchedConn }
+	outbound struct{ *watchedConn }
+)
+
+func (c inbound) frame(kind, _ byte, id uint32) {
+	switch kind {
+	case frameHeaders:
+		if _, known := c.streams[id]; !known && !c.closed && len(c.streams) < 2*c.of.streams {
+			c.streams[id] = c.begin()
+		}
+	case frameReset:
+		c.forget(id)
+	}
+}
+
+func (c inbound) part(id uint32, data []byte) {
+	s := c.streams[id]
+	if s == nil {
+		return
+	}
+	if !s.owed() {
+		s.since = c.of.now.Load()
+	}
+	before := s.in.begun
+	s.in.read(data)
+	if s.in.begun != before {
+		s.frames = 0
+	}
+	s.frames++
+	half := 0
+	if s.in.half() {
+		half = s.in.got + s.frames*frameWeight
+	}
+	if half != s.half {
+		c.of.half.Add(int64(half - s.half))
+		s.half = half
+	}
+}
+
+func (c outbound) frame(kind, flags byte, id uint32) {
+	if kind == frameReset || flags&flagEndStream != 0 && (kind == frameHeaders || kind == frameData) {
+		c.forget(id)
+	}
+}
+
+func (c outbound) part(id uint32, data []byte) {
+	s := c.streams[id]
+	if s == nil {
+		return
+	}
+	s.out.read(data)
+	s.since = c.of.now.Load() // it goes on
+}

@@ -1,0 +1,380 @@
+package transport
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// watchdog is how long these tests wait for what must come.
+const watchdog = 30 * time.Second
+
+// ticking is a gRPC server whose connections are watched, and looked at when the test
+// says so.
+type ticking struct {
+	*stalls
+	t       *testing.T
+	service *service
+	grpc    *grpc.Server
+}
+
+func newTicking(t *testing.T, change func(*Options)) *ticking {
+	t.Helper()
+	by := &stub{decide: func(_ *limiter.Request, d *limiter.Decision) error { d.Allowed = true; return nil }}
+	o := Options{Decider: by, ClientTimeout: 5 * time.Second}
+	if change != nil {
+		change(&o)
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(t.Context(), "--test-addr", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &ticking{t: t, stalls: newStalls(l, &o), service: newService(o)}
+	s.grpc = newGRPC(t.Context(), s.service.guard, o)
+	s.grpc.RegisterService(s.service.description(), s.service)
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := s.grpc.Serve(s.stalls); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		s.grpc.Stop()
+		served.Wait()
+		s.mu.Lock() // grpc may close a connection a second time after Stop
+		defer s.mu.Unlock()
+		if n := s.half.Load(); n != 0 || len(s.conns) != 0 {
+			t.Errorf("%d connections and %d bytes of half messages are still counted", len(s.conns), n)
+		}
+	})
+	return s
+}
+
+// pass lets ticks pass.
+func (s *ticking) pass(ticks int) {
+	for range ticks {
+		s.tick()
+	}
+}
+
+// rawClient speaks HTTP/2 frame by frame.
+type rawClient struct {
+	net.Conn
+	t      *testing.T
+	frames chan [2]uint32 // kind and stream of each that came, but for those of no stream
+}
+
+// dial opens a connection with a window for each stream.
+func (s *ticking) dial(window uint32) *rawClient {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := &rawClient{conn, s.t, make(chan [2]uint32, 1000)}
+	s.t.Cleanup(func() { conn.Close() })
+	settings := binary.BigEndian.AppendUint32([]byte{0, 4}, window)
+	c.send([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frameOf(4, 0, 0, settings))
+	go func() {
+		defer close(c.frames)
+		head := make([]byte, frameHead)
+		for {
+			if _, err := io.ReadFull(conn, head); err != nil {
+				return
+			}
+			size := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
+			if _, err := io.CopyN(io.Discard, conn, size); err != nil {
+				return
+			}
+			if stream := binary.BigEndian.Uint32(head[5:]); stream != 0 {
+				c.frames <- [2]uint32{uint32(head[3]), stream}
+			}
+		}
+	}()
+	return c
+}
+
+func (c *rawClient) send(parts ...[]byte) {
+	c.t.Helper()
+	if _, err := c.Write(slices.Concat(parts...)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// wants waits for a frame of a stream. Others may come before it.
+func (c *rawClient) wants(what string, kind, stream uint32) {
+	c.t.Helper()
+	late := time.NewTimer(watchdog)
+	defer late.Stop()
+	for {
+		select {
+		case f, open := <-c.frames:
+			if !open {
+				c.t.Fatalf("%s: the connection has ended", what)
+			}
+			if f == [2]uint32{kind, stream} {
+				return
+			}
+			if f[0] == frameReset {
+				c.t.Fatalf("%s: stream %d is reset", what, f[1])
+			}
+		case <-late.C:
+			c.t.Fatalf("%s: it never came", what)
+		}
+	}
+}
+
+// ends waits for the end of the connection.
+func (c *rawClient) ends(what string) {
+	c.t.Helper()
+	late := time.NewTimer(watchdog)
+	defer late.Stop()
+	for {
+		select {
+		case _, open := <-c.frames:
+			if !open {
+				return
+			}
+		case <-late.C:
+			c.t.Fatalf("%s: the connection is still open", what)
+		}
+	}
+}
+
+// headersOf begins a call.
+func headersOf(stream uint32, method string) []byte {
+	var block []byte
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", "/weir.v1.Limiter/" + method}, {":authority", "x"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		block = append(block, 0, byte(len(h[0])))
+		block = append(block, h[0]...)
+		block = append(block, byte(len(h[1])))
+		block = append(block, h[1]...)
+	}
+	return frameOf(frameHeaders, flagEndHeaders, stream, block)
+}
+
+// columnsOf asks about one check on a stream.
+func columnsOf(t *testing.T, stream uint32) []byte {
+	raw, err := proto.Marshal(&weirv1.CheckColumns{Costs: []int64{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frameOf(frameData, 0, stream, messageOf(len(raw), raw))
+}
+
+// opened opens the window of a stream.
+func opened(stream uint32) []byte {
+	return frameOf(8, 0, stream, binary.BigEndian.AppendUint32(nil, someWindow))
+}
+
+const someWindow = 1 << 16
+
+// stalled begins something on stream 3 that the client does not finish.
+type stalled struct {
+	window uint32
+	begin  func(t *testing.T, c *rawClient)
+}
+
+func allStalled() map[string]stalled {
+	half := frameOf(frameData, 0, 3, messageOf(100, []byte("ten bytes.")))
+	return map[string]stalled{
+		"half a message": {someWindow, func(_ *testing.T, c *rawClient) { c.send(headersOf(3, "Check"), half) }},
+		"half a head": {someWindow, func(_ *testing.T, c *rawClient) {
+			c.send(headersOf(3, "CheckBatch"), frameOf(frameData, 0, 3, []byte{0, 0}))
+		}},
+		"no message": {someWindow, func(_ *testing.T, c *rawClient) { c.send(headersOf(3, "CheckStream")) }},
+		"an answer that is not read": {0, func(t *testing.T, c *rawClient) {
+			c.send(headersOf(3, "Check"), frameOf(frameData, flagEndStream, 3, messageOf(0, nil)))
+			c.wants("what needs no window", frameHeaders, 3)
+		}},
+		"an answer of a stream that is not read": {0, func(t *testing.T, c *rawClient) {
+			c.send(headersOf(3, "CheckStream"), columnsOf(t, 3))
+			c.wants("what needs no window", frameHeaders, 3)
+		}},
+		"half a second message of a stream": {someWindow, func(t *testing.T, c *rawClient) {
+			c.send(headersOf(3, "CheckStream"), columnsOf(t, 3))
+			c.wants("the first answer", frameData, 3)
+			c.send(half)
+		}},
+	}
+}
+
+// TestStalledStreams: a stream whose client owes the next step is reset in time, and both
+// ends know it. Another on the same connection, which nobody has asked on for as long,
+// and those of another connection go on.
+func TestStalledStreams(t *testing.T) {
+	for name, c := range allStalled() {
+		t.Run(name, func(t *testing.T) {
+			s := newTicking(t, func(o *Options) { o.MaxStreams = 2 })
+			conn := s.dial(c.window)
+			conn.send(headersOf(1, "CheckStream"), opened(1), columnsOf(t, 1))
+			conn.wants("the honest stream's first answer", frameData, 1)
+			c.begin(t, conn)
+			conn.send(columnsOf(t, 1)) // what was sent before is read when it is answered
+			conn.wants("the honest stream's second answer", frameData, 1)
+			s.pass(5)
+			conn.send(columnsOf(t, 1))
+			conn.wants("within the time", frameData, 1)
+			s.pass(1)
+			s.resets(conn, 3)
+			// The server has forgotten it: there is room for another one.
+			conn.send(headersOf(5, "CheckStream"), opened(5), columnsOf(t, 5))
+			conn.wants("another stream", frameData, 5)
+			conn.send(columnsOf(t, 1))
+			conn.wants("the honest stream at the end", frameData, 1)
+		})
+	}
+}
+
+// resets lets ticks pass until the client is told that a stream is reset, which is after
+// the server has heard of it.
+func (s *ticking) resets(c *rawClient, stream uint32) {
+	s.t.Helper()
+	for begun := time.Now(); time.Since(begun) < watchdog; {
+		s.pass(1)
+		switch f, ok := c.next(); {
+		case !ok:
+		case f == [2]uint32{frameReset, stream}:
+			return
+		default:
+			s.t.Fatalf("got frame %v", f)
+		}
+	}
+	s.t.Fatalf("the client was not told that stream %d is reset", stream)
+}
+
+// next returns the next frame if one comes soon.
+func (c *rawClient) next() (f [2]uint32, ok bool) {
+	select {
+	case f, ok = <-c.frames:
+		if !ok {
+			c.t.Fatal("the connection has ended")
+		}
+		return f, true
+	case <-time.After(10 * time.Millisecond):
+		return f, false
+	}
+}
+
+// A byte now and then does not count: it is the message that must come in time.
+func TestTrickle(t *testing.T) {
+	s := newTicking(t, nil)
+	conn := s.dial(someWindow)
+	conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, nil)))
+	for i := range 6 {
+		seen := s.half.Load()
+		conn.send(frameOf(frameData, 0, 1, []byte{0}))
+		for begun := time.Now(); s.half.Load() == seen && time.Since(begun) < watchdog; { // until it has come
+			time.Sleep(time.Millisecond)
+		}
+		if i < 5 {
+			s.pass(1)
+		}
+	}
+	s.pass(1)
+	s.resets(conn, 1)
+}
+
+// A client that stops in the middle of a frame holds up all streams of its connection,
+// which is closed.
+func TestStallInAFrame(t *testing.T) {
+	s := newTicking(t, nil)
+	conn := s.dial(someWindow)
+	conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, make([]byte, 50)))[:30])
+	for begun := time.Now(); s.half.Load() == 0 && time.Since(begun) < watchdog; {
+		time.Sleep(time.Millisecond)
+	}
+	s.pass(6)
+	conn.ends("in the middle of a frame")
+}
+
+// While half messages take more than they may in all, those that are slow are given up
+// soon; what is honest goes on.
+func TestTooManyHalfMessages(t *testing.T) {
+	s := newTicking(t, func(o *Options) { o.ClientTimeout, o.MaxDecodingBytes = time.Hour, 10_000 })
+	honest := s.dial(someWindow)
+	honest.send(headersOf(1, "CheckStream"), columnsOf(t, 1))
+	honest.wants("an answer", frameData, 1)
+	var conns []*rawClient
+	for i := range 3 {
+		conn := s.dial(someWindow)
+		conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(9000, make([]byte, 4000))))
+		conns = append(conns, conn)
+		for begun := time.Now(); s.half.Load() < int64(i+1)*4000 && time.Since(begun) < watchdog; {
+			time.Sleep(time.Millisecond)
+		}
+		if i < 2 {
+			s.pass(2 * shortPatience) // there is room for two
+			if n := s.half.Load(); n < int64(i+1)*4000 {
+				t.Fatalf("%d bytes of half messages are left of %d", n, i+1)
+			}
+		}
+	}
+	s.pass(1)
+	if n := s.half.Load(); n < 4000 || n > 5000 {
+		t.Errorf("%d bytes of half messages are left, want those of the youngest", n)
+	}
+	s.resets(conns[0], 1)
+	s.resets(conns[1], 1)
+	if f, ok := conns[2].next(); ok {
+		t.Errorf("the youngest got frame %v", f)
+	}
+	honest.send(columnsOf(t, 1))
+	honest.wants("another answer", frameData, 1)
+}
+
+// deafConn is a connection whose other end reads nothing.
+type deafConn struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c *deafConn) Write([]byte) (int, error) { <-c.closed; return 0, net.ErrClosed }
+func (c *deafConn) Close() error              { close(c.closed); return nil }
+
+// A connection on which nothing can be written is closed in time.
+func TestDeafConnection(t *testing.T) {
+	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second})
+	c := &watchedConn{Conn: &deafConn{closed: make(chan struct{})}, of: s, streams: map[uint32]*clientStream{}}
+	s.conns[c] = struct{}{}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Write([]byte("x"))
+		ended <- err
+	}()
+	for begun := time.Now(); c.writing.Load() == 0 && time.Since(begun) < watchdog; {
+		time.Sleep(time.Millisecond)
+	}
+	for range 5 {
+		s.tick()
+	}
+	if len(s.conns) != 1 {
+		t.Fatal("it is closed too soon")
+	}
+	s.tick()
+	select {
+	case <-ended:
+	case <-time.After(watchdog):
+		t.Fatal("it is still open")
+	}
+	if len(s.conns) != 0 {
+		t.Error("it is still looked at")
+	}
+}
