@@ -161,6 +161,7 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 				return
 			}
 			n.asked--
+			n.w.recordAnswer(n, d)
 			over(func(about *key) { about.answered(n, d, int(cost)) })
 		})
 	})

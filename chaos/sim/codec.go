@@ -15,6 +15,7 @@ func (w *World) encode(n *Node, f *peer.Frame) []byte {
 	if k := len(w.buffers); k > 0 {
 		b, w.buffers = w.buffers[k-1], w.buffers[:k-1]
 	}
+	w.frames++
 	b, err := w.codec.Append(b[:0], f)
 	if err != nil {
 		w.fail(fmt.Errorf("%s sends a frame that cannot be encoded: %w", n.name, err))

@@ -105,6 +105,7 @@ func (n *Node) Wake(to peer.Instance) { n.w.after(0, func() { n.do(func() { n.pu
 // Event notes what happened.
 func (n *Node) Event(e cluster.Event, partition int) {
 	n.w.logf("%s: %v of %d", n.name, e, partition)
+	n.w.recordEvent(n, e, partition)
 	n.w.outcome.happened(e, partition)
 }
 
@@ -138,7 +139,9 @@ func (n *Node) pump(to peer.Instance) {
 		if f == nil {
 			return
 		}
-		n.w.send(n, to, n.w.encode(n, f))
+		b := n.w.encode(n, f)
+		n.w.recordFrame(n, to, b)
+		n.w.send(n, to, b)
 		n.core.Release(f)
 	}
 }

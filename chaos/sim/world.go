@@ -3,6 +3,7 @@ package sim
 import (
 	"container/heap"
 	"fmt"
+	"io"
 	"math/rand/v2"
 
 	"github.com/weirlimit/weir/limiter"
@@ -41,11 +42,14 @@ type World struct {
 	refused   int
 	codec     *peerlink.Codec
 	buffers   [][]byte // of frames, to be used again
+	frames    int      // that were sent
 	failed    error    // what no bound has room for
 	lenient   bool     // nodes may complain
 	looked    int      // how often it was looked at what holds at any moment
 	trace     []string
 	tracing   bool
+	record    io.Writer // takes what nodes do, nil: nobody does
+	remarks   bool      // the record has the lines of the trace too
 	watchPart int
 }
 
@@ -130,8 +134,15 @@ func (w *World) run(span limiter.Tick, check func() error) error {
 }
 
 func (w *World) logf(format string, args ...any) {
+	if !w.tracing && !w.remarks {
+		return
+	}
+	line := fmt.Sprintf("%10.3f ", float64(w.now-epoch)/1000) + fmt.Sprintf(format, args...)
 	if w.tracing {
-		w.trace = append(w.trace, fmt.Sprintf("%10.3f ", float64(w.now-epoch)/1000)+fmt.Sprintf(format, args...))
+		w.trace = append(w.trace, line)
+	}
+	if w.remarks {
+		w.recordLine("#" + line)
 	}
 }
 
