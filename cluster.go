@@ -39,6 +39,11 @@ var ErrUnknownMember = errors.New("weir: no dead member of that name")
 // [ClusterConfig.Deadline].
 var ErrUnanswered = limiter.ErrUnanswered
 
+// ErrForbidden is wrapped by the error of [Node.Reset] in a cluster, where a member that
+// holds some of the keys takes no resets from other members: see
+// [ClusterConfig.RefuseResets].
+var ErrForbidden = limiter.ErrForbidden
+
 // DefaultDeadline is [ClusterConfig.Deadline] where that is 0.
 const DefaultDeadline = 300 * time.Millisecond
 
@@ -86,6 +91,11 @@ type ClusterConfig struct {
 	// refund by way of another node may be seen up to a second late, and so may
 	// limits that were raised there.
 	CachedDenials bool
+	// RefuseResets has this node refuse resets that other members ask of it, of keys
+	// that it holds: [Node.Reset] of the other returns [ErrForbidden]. Default false: they
+	// are taken. [Node.Reset] of this node resets what it holds itself, and asks the
+	// others, who refuse or not by their own setting.
+	RefuseResets bool
 	// GRPCAddr and HTTPAddr are where clients ask this node, as host:port, told to
 	// the others and to [Node.Members]; default empty. Nothing is served there by
 	// the node itself. A host that means every address is replaced by Advertise.

@@ -135,7 +135,7 @@ func (m *member) reset(ctx context.Context, c *limiter.Charge, name func(i int) 
 	m.core.Reset(c, func(o cluster.Outcome) { done <- o })
 	select {
 	case o := <-done: // the deadline bounds it
-		return o.Counters, m.unanswered(c, o, "reset", "ask again, which does no harm", name)
+		return o.Counters, errors.Join(refusing(c, o, name), m.unanswered(c, o, "reset", "ask again, which does no harm", name))
 	case <-ctx.Done():
 		return 0, notAwaited(ctx.Err(), "the keys may have been reset, all or some")
 	}
@@ -164,10 +164,30 @@ func (m *member) unanswered(c *limiter.Charge, o cluster.Outcome, what, then str
 	if len(not) > 0 {
 		text += fmt.Sprintf("; there was no %s for %s: ask again", what, strings.Join(not, ", "))
 	}
-	if all := uint32(1)<<c.Len() - 1; o.Unanswered != all {
+	if all := uint32(1)<<c.Len() - 1; o.Unanswered|o.Forbidden != all {
 		text += "; for the other keys it is done"
 	}
 	return fmt.Errorf("weir: %w within %v%s", ErrUnanswered, m.config.Deadline, text)
+}
+
+// refusing returns the error of a reset that not all who hold the keys take from other
+// members, nil if all do. It names those keys.
+func refusing(c *limiter.Charge, o cluster.Outcome, name func(i int) string) error {
+	if o.Forbidden == 0 {
+		return nil
+	}
+	var keys []string
+	for i := range c.Len() {
+		if o.Forbidden>>i&1 != 0 {
+			keys = append(keys, strconv.Quote(name(i)))
+		}
+	}
+	text := ""
+	if all := uint32(1)<<c.Len() - 1; o.Unanswered|o.Forbidden != all {
+		text = "; for the other keys it is done"
+	}
+	return fmt.Errorf("weir: %w: %s is held by a member that takes no resets from other members: start all members with --allow-reset (Cluster.RefuseResets)%s",
+		ErrForbidden, strings.Join(keys, ", "), text)
 }
 
 // Ready tells why the node should not be asked, nil if it may be. A node of a

@@ -182,7 +182,7 @@ func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
 		Rand:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		Rule:     func(name string) *limiter.Rule { return n.rules.Load().Rule(name) },
 		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m), Clock: clock,
-		CachedDenials: m.config.CachedDenials,
+		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
 	})
 	m.vouching.Store(m.core)
 	var err error

@@ -355,7 +355,8 @@ func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
 // nobody who holds them answers within [ClusterConfig.Deadline], the error wraps
 // [ErrUnanswered], names those keys and says whether they may have been reset, and
 // the number is that of the others; if the context ends before, the error wraps
-// the context's. To reset again does no harm.
+// the context's. To reset again does no harm. If a member that holds some of the keys
+// takes no resets from others, the error wraps [ErrForbidden] and names those keys.
 func (n *Node) Reset(ctx context.Context, r *Request) (int, error) {
 	var c limiter.Charge
 	if err := n.resolve(ctx, r, &c); err != nil {

@@ -57,8 +57,15 @@ const (
 	waiting
 	notOwner
 	overloaded
-	inVain // it would have to wait, for what cannot come
+	inVain    // it would have to wait, for what cannot come
+	forbidden // this node takes no resets from other members
 )
+
+// forbids reports whether a request is a reset that another member asks of this node,
+// which takes none. It is for whoever holds the key to say: others do not know.
+func (c *Core) forbids(q *parked) bool {
+	return q.kind == opReset && q.reply.op == nil && c.config.RefuseResets
+}
 
 // partsOf returns the partitions of a charge, each once, in the order in which
 // they are locked.
@@ -92,6 +99,8 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		switch {
 		case p.role == peer.Owned:
 		case q.ends && p.role != peer.Sealed: // what is here of it is ended
+		case p.role == peer.Heir && q.heir && c.forbids(q): // no takeover for that
+			return forbidden, p
 		case p.role == peer.Sealed, p.role == peer.Heir && q.heir && p.takesOver(t):
 			return p.park(t, q), p
 		case q.kind == opRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.role == peer.Owned }):
@@ -110,6 +119,9 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		}
 		return answered, nil
 	case opReset:
+		if c.forbids(q) {
+			return forbidden, nil
+		}
 		q.count = c.table.Reset(t.at, q.charge)
 		c.touched(t, q.charge)
 		return answered, nil

@@ -405,8 +405,16 @@ func (o *op) executed(t *turn, by peer.Instance, counters int) {
 	o.concludedBy(t, by, Outcome{Counters: counters})
 }
 
-// forbidden ends a reset that a member does not take from others.
+// forbidden ends a reset that a member does not take from others, unless another one was
+// asked too, which may have done it.
 func (o *op) forbidden(t *turn, by peer.Instance) {
+	o.mu.Lock()
+	if i := o.asked(by); i >= 0 && len(o.sent) > 1 {
+		o.sent = slices.Delete(o.sent, i, i+1)
+		o.mu.Unlock()
+		return
+	}
+	o.mu.Unlock()
 	o.concludedBy(t, by, Outcome{Forbidden: 1<<o.charge.Len() - 1})
 }
 

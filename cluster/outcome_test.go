@@ -228,3 +228,102 @@ func TestAResetThatOneOwnerAnswers(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 }
+
+// resetOf asks a core for the reset of a key, as another member does, and returns the
+// reply.
+func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
+	c.Deliver(&peer.Frame{
+		From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
+		Keys:    []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},
+		Refunds: []peer.Refund{{ID: 9, Keys: 1, Kind: peer.ResetKeys, Heir: heir}},
+	})
+	var out peer.Reply
+	for _, r := range drain(c)[other].Replies {
+		out = r
+	}
+	return out
+}
+
+// A node that takes no resets from other members refuses those of keys that it holds, and
+// says of others who holds them. Its own it does.
+func TestResetsOfOthersAreRefused(t *testing.T) {
+	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	c.config.RefuseResets = true
+	k := charge.Key(0)
+	if r := resetOf(c, k, false); r.Status != peer.NotOwner || r.Owner.Instance != third {
+		t.Errorf("of a key of another member it says %+v", r)
+	}
+	own(c, p, 3)
+	if err := c.Check(t.Context(), charge, new(limiter.Decision)); err != nil {
+		t.Fatal(err)
+	}
+	if r := resetOf(c, k, false); r.Status != peer.Forbidden || r.ID != 9 || c.table.Count(int(p.id)) != 1 {
+		t.Errorf("of a key of its own it says %+v, and has %d counters", r, c.table.Count(int(p.id)))
+	}
+	var mine told
+	c.Reset(charge, mine.done)
+	if mine != (told{1, Outcome{Counters: 1}}) || c.table.Count(int(p.id)) != 0 {
+		t.Errorf("its own reset: %+v", mine)
+	}
+	c.config.RefuseResets = false
+	if r := resetOf(c, k, false); r.Status != peer.Done {
+		t.Errorf("where it takes them it says %+v", r)
+	}
+}
+
+// An heir does not take over for a reset that it would refuse, and an owner that just
+// handed over refuses what waited for that, once it owns again.
+func TestResetsThatWaitAreRefused(t *testing.T) {
+	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	c.config.RefuseResets = true
+	k := charge.Key(0)
+	p.role, p.epoch, p.appointment, p.round = peer.Heir, p.owner, 1, nil
+	p.aim()
+	if r := resetOf(c, k, true); r.Status != peer.Forbidden || p.round != nil {
+		t.Errorf("the heir says %+v, with a claim %v", r, p.round)
+	}
+	own(c, p, 3)
+	p.role = peer.Sealed
+	if r := resetOf(c, k, false); r.ID != 0 {
+		t.Errorf("while it hands over it says %+v", r)
+	}
+	tr := c.begin()
+	p.mu.Lock()
+	p.role = peer.Owned
+	p.settleParked(tr)
+	p.mu.Unlock()
+	tr.end()
+	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Forbidden {
+		t.Errorf("then it says %+v", r)
+	}
+}
+
+// Of a reset over several owners it is told which refuse it. One that the owner may have
+// done is not said to be refused because its heir does.
+func TestAResetThatOneOwnerRefuses(t *testing.T) {
+	c, p, h, like := single(t, limiter.UnreachableLocal)
+	charge := spread(c, like, third, other, third)
+	var x told
+	c.Reset(charge, x.done)
+	q := drain(c)
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[third].Refunds[0].ID, Status: peer.Forbidden}}})
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[other].Refunds[0].ID, Status: peer.Done, Count: 1}}})
+	if x != (told{1, Outcome{Counters: 1, Forbidden: 1 | 4}}) {
+		t.Errorf("%+v", x)
+	}
+	p.heir = other
+	p.aim()
+	x = told{}
+	c.Reset(like, x.done)
+	drain(c)
+	h.pass(silentAfter + tickEvery)
+	asked := drain(c)[other].Refunds
+	if len(asked) != 1 {
+		t.Fatalf("the heir is asked %+v", asked)
+	}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Forbidden}}})
+	h.pass(DefaultDeadline)
+	if x != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
+		t.Errorf("the owner was asked and the heir refuses: %+v", x)
+	}
+}

@@ -80,6 +80,8 @@ func (c *Core) rerun(t *turn, q *parked) {
 		at.mu.Lock()
 		c.refuse(t, q.reply, peer.NotOwner, at)
 		at.mu.Unlock()
+	case forbidden:
+		c.refuse(t, q.reply, peer.Forbidden, nil)
 	case overloaded, inVain:
 		c.refuse(t, q.reply, peer.Overloaded, nil)
 	}

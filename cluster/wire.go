@@ -303,12 +303,6 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		}
 		return
 	}
-	if q.Kind == peer.ResetKeys && c.config.RefuseResets {
-		if q.ID != 0 {
-			c.refuse(t, reply, peer.Forbidden, nil)
-		}
-		return
-	}
 	ask := parked{kind: opRefund, charge: &t.charge, heir: q.Heir, sent: q.Sent, reply: reply, until: t.now + c.config.Deadline, receipt: limiter.Receipt{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 	}}
@@ -331,6 +325,8 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		at.mu.Lock()
 		c.refuse(t, reply, status, at)
 		at.mu.Unlock()
+	case v == forbidden:
+		c.refuse(t, reply, peer.Forbidden, nil)
 	default:
 		c.refuse(t, reply, peer.Overloaded, nil)
 	}

@@ -371,6 +371,24 @@ func TestResetThatNobodyAnswers(t *testing.T) {
 	}
 }
 
+// forbidding is a decider in a cluster whose members take no resets from each other.
+type forbidding struct{ transport.Decider }
+
+func (forbidding) Reset(context.Context, *limiter.Request) (int, error) {
+	return 0, fmt.Errorf("%w: start them with --allow-reset", limiter.ErrForbidden)
+}
+
+// A reset that the member which holds the key refuses is for an operator to allow.
+func TestResetThatAMemberRefuses(t *testing.T) {
+	s := newServer(t, fixed, func(o *transport.Options) { o.Decider = forbidding{o.Decider} })
+	if got := s.post(t, "/v1/reset", `{"user":"ada"}`); got.status != 403 || !strings.Contains(got.body, "--allow-reset") {
+		t.Errorf("over HTTP: %+v", got)
+	}
+	if _, err := s.api.Reset(t.Context(), &weirv1.ResetRequest{User: "ada"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("over gRPC: %v", err)
+	}
+}
+
 // TestClosedNode: a node that is closed is unavailable, in each protocol's form.
 func TestClosedNode(t *testing.T) {
 	s := newServer(t, fixed, nil)

@@ -18,7 +18,8 @@ import (
 // means that nothing was decided or counted. An error that wraps
 // [limiter.ErrInvalid] is the asker's to mend, and any other says that the decider
 // cannot serve now, but for two after which it may be done all the same: the
-// context's own, and one that wraps [limiter.ErrUnanswered].
+// context's own, and one that wraps [limiter.ErrUnanswered]. One that wraps
+// [limiter.ErrForbidden] is for an operator to allow.
 type Decider interface {
 	// Check decides a request and charges it if it is allowed.
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error

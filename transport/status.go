@@ -35,7 +35,7 @@ func codeOf(err error) codes.Code {
 		return codes.Internal
 	case errors.Is(err, limiter.ErrInvalid):
 		return codes.InvalidArgument
-	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRing):
+	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRing), errors.Is(err, limiter.ErrForbidden):
 		return codes.PermissionDenied
 	case errors.Is(err, errRoom):
 		return codes.ResourceExhausted

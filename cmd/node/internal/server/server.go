@@ -141,6 +141,7 @@ func (s *Server) open(ctx context.Context) error {
 	if c.Cluster != nil {
 		member := *c.Cluster
 		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = s.HTTPAddr(), s.GRPCAddr(), s.tcpAdminAddr()
+		member.RefuseResets = !c.AllowReset
 		config.Cluster, config.Rules = &member, c.Rules // the others are told which it has
 	}
 	if c.Redis != nil {
