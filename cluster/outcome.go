@@ -1,6 +1,11 @@
 package cluster
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/peer"
+)
 
 // Outcome is what came of a reset or a refund. The bits of Unanswered, Maybe and
 // Forbidden are those of the charge's keys, the first key's the lowest.
@@ -25,6 +30,36 @@ func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
 		x.Maybe = x.Unanswered
 	}
 	return x
+}
+
+// executed ends a reset or refund that was executed elsewhere.
+func (o *op) executed(t *turn, by peer.Instance, counters int) {
+	o.concludedBy(t, by, Outcome{Counters: counters})
+}
+
+// forbidden ends a reset that a member does not take from others, unless another one was
+// asked too, which may have done it.
+func (o *op) forbidden(t *turn, by peer.Instance) {
+	o.mu.Lock()
+	if i := o.asked(by); i >= 0 && len(o.sent) > 1 {
+		o.sent = slices.Delete(o.sent, i, i+1)
+		o.mu.Unlock()
+		return
+	}
+	o.mu.Unlock()
+	o.concludedBy(t, by, Outcome{Forbidden: 1<<o.charge.Len() - 1})
+}
+
+// concludedBy ends a reset or refund as a member says, if that was asked.
+func (o *op) concludedBy(t *turn, by peer.Instance, x Outcome) {
+	o.mu.Lock()
+	if o.ended || o.asked(by) < 0 || o.kind != opReset && o.kind != opRefund {
+		o.mu.Unlock()
+		return
+	}
+	o.ended, o.by, o.outcome = true, by, x
+	o.mu.Unlock()
+	o.retire(t)
 }
 
 // outcome sums what came of the parts.
