@@ -234,7 +234,7 @@ func isTimeout(err error) bool {
 // TestAnEndedSessionIsNoConnectionForLong has a member of no secret open one session after
 // the other in place of the last: their connections are closed.
 func TestAnEndedSessionIsNoConnectionForLong(t *testing.T) {
-	n := expectStock(t, func(c *peerlink.Config) { c.MaxConnections = 4 }) // those that end take a moment
+	n := expectStock(t, func(c *peerlink.Config) { c.MaxConnections = 2 })
 	for range 20 {
 		conn, err := grpc.NewClient(n.member.PeerAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		must(t, err)

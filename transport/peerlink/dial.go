@@ -85,7 +85,7 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) error {
 	if err != nil {
 		return err
 	}
-	if err := l.carry(r, &dialled{stream, hangUp}, true); status.Code(err) != codes.Aborted {
+	if err := l.carry(r, &dialled{stream, hangUp}, true, func() {}); status.Code(err) != codes.Aborted {
 		return fmt.Errorf("%w: %w", errWasUp, err)
 	}
 	return status.Error(codes.Aborted, "there is a connection already")

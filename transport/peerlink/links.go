@@ -192,8 +192,9 @@ func (l *Links) Wake(to peer.Instance) {
 }
 
 // carry runs a session from its attachment to its end, and returns why it ended;
-// if it could not be attached, the error does not wrap errWasUp.
-func (l *Links) carry(r *remote, ch channel, ours bool) error {
+// if it could not be attached, the error does not wrap errWasUp. It calls over when
+// nothing of the session is left, before another one can take its place.
+func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
 	s := newSession(l, ch, r.instance)
 	if err := r.attach(s, ours); err != nil {
 		return err
@@ -207,6 +208,7 @@ func (l *Links) carry(r *remote, ch channel, ours bool) error {
 	r.mu.Unlock()
 	log.Info("connected to "+what, "dialled", ours)
 	err := s.run()
+	over()
 	r.detach(s)
 	level := slog.LevelWarn
 	if l.ctx.Err() != nil || errors.Is(err, errDismissed) || errors.Is(err, errReplaced) {

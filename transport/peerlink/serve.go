@@ -154,11 +154,14 @@ func (l *Links) welcome(a *accepted) error {
 		l.refused(a, theirs, err)
 		return err
 	}
-	defer c.retire()
+	// Not only at the end: whoever opens the next session in place of this one would find
+	// this one's connection counted still.
+	retire := sync.OnceFunc(c.retire)
+	defer retire()
 	if !late.Stop() {
 		return errors.New("the hello took too long")
 	}
-	return l.carry(r, a, false)
+	return l.carry(r, a, false, retire)
 }
 
 func (l *Links) receiveHello(a *accepted) (*peerv1.Hello, error) {
