@@ -11,6 +11,7 @@ COUNT     ?= 1     # how often each benchmark runs; 10 for benchstat
 TRIALS    ?= 2     # of each fault, for `make chaos` and `make chaos-docker`
 SOAK      ?= 30m   # how long `make soak` lasts
 ATTACK    ?= 1h    # how long `make attack` lasts
+SHORT     ?= -short # leaves the long tests out of `make race`; empty: all of them
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
 .DEFAULT_GOAL := help
@@ -21,11 +22,22 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt vet lint race wire cross generated bench-module examples-module compose-test ## All that CI runs
+test: deps tidy fmt vet lint race wire kill systems generated bench-module examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
+
+.PHONY: quick
+quick: vet ## go vet, and the tests that are not long: the round while you work
+	$(GO) test -short -vet=off -timeout 5m $(TESTFLAGS) ./...
 
 .PHONY: test-long
-test-long: deps ## The tests with WEIR_SEEDS seeds, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
+test-long: deps tidy fmt vet lint ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
 	@failed=(); trap 'exit 130' INT TERM; part() { echo "$$*"; "$$@" || failed+=("$$*"); }; \
+	part $(MAKE) race SHORT=; \
+	part $(MAKE) wire; \
+	part $(MAKE) cross; \
+	part $(MAKE) generated; \
+	part $(MAKE) bench-module; \
+	part $(MAKE) examples-module; \
+	part $(MAKE) compose-test; \
 	part env WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...; \
 	part $(MAKE) mutate; \
 	part $(MAKE) mutate-real; \
@@ -62,17 +74,26 @@ soak: deps ## Real processes under load and random faults for SOAK (30m): nothin
 attack: ## Three nodes on loopback attacked in every way for ATTACK (1h) while clients ask: no promise may break
 	$(GO) run ./chaos -attack $(strip $(ATTACK))
 
+# -vet=off: `make vet` looks for more than go test does.
 .PHONY: race
-race: ## The tests, under the race detector
-	$(GO) test -race -timeout 15m $(TESTFLAGS) ./...
+race: ## The tests, under the race detector; with SHORT= the long ones too
+	$(GO) test -race $(SHORT) -vet=off -timeout 30m $(TESTFLAGS) ./...
 
 .PHONY: wire
 wire: ## What the race detector hides or makes long: allocations, conformance over each protocol, the simulator
-	$(GO) test $(TESTFLAGS) -run Alloc . ./limiter/table ./rules ./metrics ./cluster
-	$(GO) test -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
-	$(GO) test -timeout 10m $(TESTFLAGS) ./client
-	$(GO) test -timeout 10m $(TESTFLAGS) -run 'ThreeNodes|Leave|Owners|TopKeys|Placement|ContextsEnd|NobodyAnswers' .
-	$(GO) test -timeout 10m $(TESTFLAGS) ./chaos/sim
+	$(GO) test -vet=off $(TESTFLAGS) -run Alloc . ./limiter/table ./rules ./metrics ./cluster
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./client
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) -run 'ThreeNodes|Leave|Owners|TopKeys|Placement|ContextsEnd|NobodyAnswers' .
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim
+
+.PHONY: kill
+kill: ## Three real processes, of which one is killed while clients ask
+	$(GO) test -vet=off -timeout 5m $(TESTFLAGS) -run '^TestKilledOwner$$' ./cmd/node
+
+.PHONY: systems
+systems: ## The type checker finds nothing wrong with code and tests for macOS and Windows
+	$(GO) test -count=1 -vet=off $(TESTFLAGS) -run '^TestOtherSystems' ./internal/archtest
 
 .PHONY: build
 build: ## bin/node and bin/weir; the node by a profile if bench/pgo.sh took one: somewhat faster, minutes to compile

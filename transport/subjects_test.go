@@ -447,7 +447,8 @@ var (
 )
 
 // C3, C4: what every decider must do, asked over each protocol, the clock of the
-// node moved by the test. Under the race detector only the transcripts are run:
+// node moved by the test. Under the race detector, and with -short, only the transcripts
+// are run:
 // the rest of the suite is arithmetic, and not this package's.
 func TestConformance(t *testing.T) {
 	for _, p := range []struct {
@@ -458,7 +459,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			if raceDetector {
+			if raceDetector || testing.Short() {
 				limitertest.Transcripts(t, p.make)
 				return
 			}

@@ -162,15 +162,15 @@ func (s *subject) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
 //
 // C3.
 func TestConformance(t *testing.T) {
-	if raceEnabled {
-		t.Skip("long under the race detector; make wire runs it")
+	if raceEnabled || testing.Short() {
+		t.Skip("long, and longer under the race detector; make wire runs it")
 	}
 	limitertest.Run(t, newSubject)
 }
 
 func TestTranscripts(t *testing.T) {
-	if raceEnabled {
-		t.Skip("long under the race detector; make wire runs it")
+	if raceEnabled || testing.Short() {
+		t.Skip("long, and longer under the race detector; make wire runs it")
 	}
 	limitertest.Transcripts(t, newSubject)
 }

@@ -9,7 +9,7 @@ import (
 // seeds returns how many seeds of each kind to run.
 func seeds(t *testing.T, def int) int {
 	s := os.Getenv("WEIR_SIM_SEEDS")
-	if s == "" && raceEnabled {
+	if s == "" && (raceEnabled || testing.Short()) {
 		return max(1, def/10)
 	}
 	if s == "" {

@@ -60,10 +60,14 @@ func freePorts(t *testing.T, n int) []string {
 	return nil
 }
 
-// places returns seats for some nodes of one cluster, which are not started.
+// places returns seats for some nodes of one cluster, which are not started. With
+// -short it skips the test.
 // More flags, if any, are for each of them.
 func places(t *testing.T, n int, rules string, flags ...string) []*seat {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a cluster of real processes is long; make kill runs one, make test-long all")
+	}
 	file := write(t, rules)
 	ports := freePorts(t, 5*n)
 	var out []*seat
