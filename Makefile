@@ -80,12 +80,12 @@ race: ## The tests, under the race detector; with SHORT= the long ones too
 	$(GO) test -race $(SHORT) -vet=off -timeout 30m $(TESTFLAGS) ./...
 
 .PHONY: wire
-wire: ## What the race detector hides or makes long: allocations, conformance over each protocol, the simulator
-	$(GO) test -vet=off $(TESTFLAGS) -run Alloc . ./limiter/table ./rules ./metrics ./cluster
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
+wire: ## What the race detector hides or makes long: allocations, nodes in one process, the whole suite over each protocol, the simulator
+	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./limiter/table ./rules ./metrics ./cluster
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) .
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./client
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) -run 'ThreeNodes|Leave|Owners|TopKeys|Placement|ContextsEnd|NobodyAnswers' .
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./limiter/limitertest
 
 .PHONY: kill
 kill: ## Three real processes, of which one is killed while clients ask

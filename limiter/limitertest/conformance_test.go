@@ -55,7 +55,12 @@ var (
 
 // C3, C4: the suite that every decider passes, over a node whose clock stands
 // still until the suite moves it.
-func TestNodeConforms(t *testing.T) { limitertest.Run(t, newNodeSubject) }
+func TestNodeConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
+	limitertest.Run(t, newNodeSubject)
+}
 
 // B4: at 250 requests/s for an hour that starts on the hour, 10/second and
 // 120/minute and 240/hour as fixed windows admit exactly 240.

@@ -106,6 +106,9 @@ func TestFaulty(t *testing.T) {
 
 // Each part of the suite finds the fault that it is there for.
 func TestSuiteFindsPlantedFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
 	for _, row := range []struct{ part, fault string }{
 		{"Transcripts", "peeks are charged"},
 		{"Transcripts", "resets do nothing"},

@@ -41,6 +41,9 @@ func (s *roundedSubject) round(d *limiter.Decision, err error) error {
 // TestRoundedSubjectConforms: a subject is not held to be finer than it says it
 // is, whatever the step.
 func TestRoundedSubjectConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
 	for _, step := range []Tick{limiter.Millisecond, 7} {
 		t.Run(span(step), func(t *testing.T) {
 			Run(t, func(tb testing.TB, yaml string) Subject {

@@ -217,4 +217,9 @@ func (s *judged) Refund(ctx context.Context, r *limiter.Request, rc limiter.Rece
 func TestTranscriptsAreRight(t *testing.T) { Transcripts(t, newJudged) }
 
 // TestTableConforms runs the suite over rules and a table, without a node.
-func TestTableConforms(t *testing.T) { Run(t, newTableSubject) }
+func TestTableConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
+	Run(t, newTableSubject)
+}
