@@ -81,11 +81,11 @@ race: ## The tests, under the race detector; with SHORT= the long ones too
 
 .PHONY: wire
 wire: ## What the race detector hides or makes long: allocations, nodes in one process, the whole suite over each protocol, the simulator
-	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./limiter/table ./rules ./metrics ./cluster
+	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./metrics ./cluster
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) .
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./client
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./limiter/limitertest
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./limiter/limitertest ./limiter/table ./rules
 
 .PHONY: kill
 kill: ## Three real processes, of which one is killed while clients ask

@@ -21,6 +21,9 @@ func parseTree(tb testing.TB, text string) *syntax.Regexp {
 
 // Stripping and trimming make another pattern that matches the same paths.
 func TestTrimmingChangesNoMatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
 	rnd := rand.New(rand.NewPCG(11, 12))
 	shorter := 0
 	for range 3000 {

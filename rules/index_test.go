@@ -75,6 +75,9 @@ func TestIndexTraps(t *testing.T) {
 
 // Random patterns, many to an index, agree with running each in turn.
 func TestIndexRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	matched, asked := 0, 0
 	for range 400 {

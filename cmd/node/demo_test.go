@@ -84,6 +84,9 @@ func findGRPCurl(t *testing.T) string {
 }
 
 func TestDemoWithGRPCurl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make test-long runs it")
+	}
 	if runtime.GOOS == "windows" {
 		t.Skip("the line is for a shell")
 	}
@@ -99,6 +102,9 @@ func TestDemoWithGRPCurl(t *testing.T) {
 // The program that the demo shows compiles and runs as it stands, in a module
 // that requires this one.
 func TestDemoWithGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make test-long runs it")
+	}
 	p := demo(t)
 	text, _, ok := strings.Cut(p.out.String(), "\n\nWhat is decided")
 	at := strings.Index(text, "  package main\n")

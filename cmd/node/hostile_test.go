@@ -79,6 +79,9 @@ func stream(ctx context.Context, conn *grpc.ClientConn, message []byte) error {
 // kind at once: of the size that a node takes, and of 4 MiB. They take next to nothing,
 // and the node decides as before.
 func TestHollowMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make test-long runs it")
+	}
 	const most = 150 // MiB
 	p, overHTTP, overGRPC := serve(t, "--rules", write(t, townRules))
 	conn := rawConn(t, overGRPC)

@@ -128,6 +128,9 @@ func find(t *testing.T, metrics string, line *regexp.Regexp) string {
 // asked, every tenth of them bad and refused with the old one in force. No
 // request fails, and no count is lost.
 func TestThousandReloads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make test-long runs it")
+	}
 	file := write(t, version(0))
 	p, overHTTP, overGRPC := serve(t, "--rules", file)
 	l := startLoad(t, overHTTP, overGRPC)

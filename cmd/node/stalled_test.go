@@ -84,6 +84,9 @@ func isReset(c net.Conn, streams int) error {
 // answers are given up; and meanwhile a client of the Go package and one over HTTP are
 // answered without a failure.
 func TestStalledClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make test-long runs it")
+	}
 	p, overHTTP, overGRPC := serve(t, "--rules", write(t, townRules), "--client-timeout", "2s")
 	c, err := client.Open(client.Config{Addrs: []string{overGRPC}, Timeout: soon})
 	if err != nil {

@@ -35,6 +35,9 @@ type listed struct {
 // see them. That finds what a compiler would, in a few seconds and not in minutes,
 // since no machine code is made; `make cross` compiles.
 func TestOtherSystems(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make systems runs it")
+	}
 	for _, system := range []string{"darwin", "windows"} {
 		t.Run(system, func(t *testing.T) {
 			own, wrong, err := typeCheck(t, "../..", system)
@@ -54,6 +57,9 @@ func TestOtherSystems(t *testing.T) {
 // TestOtherSystemsAreSeen: what only another system's compiler sees is found, in code
 // and in tests.
 func TestOtherSystemsAreSeen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make systems runs it")
+	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":        "module m\n\ngo 1.26.0\n",

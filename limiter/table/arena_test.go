@@ -62,6 +62,9 @@ func TestArena(t *testing.T) {
 // A table that grows beyond ordinary memory keeps its counters, and gives back what it
 // took when they expire.
 func TestLargeTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
 	tab := New(Config{MaxKeys: 1 << 21})
 	tab.arena.live = arenaFrom // so that it is large from the first block on
 	rule := benchLimits(t, limiter.FixedWindow, time.Second)

@@ -62,6 +62,9 @@ func TestMaxBytesOfKeys(t *testing.T) {
 // A log that cannot grow denies, whatever overflow says, and so do all limits of its
 // check; what it holds stays. Peeks and explanations say the same.
 func TestMaxBytesOfLogs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
 	const most = 3 << 20
 	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
 		table := New(Config{MaxBytes: most, Overflow: overflow})

@@ -35,6 +35,9 @@ func sameAnswer(t *testing.T, what string, got, want *limiter.Decision) {
 // what it explains is asked under other limits than those that count: no counter
 // becomes one of them. What it explains is what a peek would be told.
 func TestExplainChangesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long; make wire runs it")
+	}
 	all := specs()
 	rng := rand.New(rand.NewPCG(6, 6))
 	for trial := range 300 {

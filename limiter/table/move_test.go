@@ -49,7 +49,11 @@ func randomRule(tb testing.TB, r *rand.Rand) *limiter.Rule {
 // as a whole, key by key, into an empty table, over an older copy, and over one
 // that is merged.
 func TestPartitionMoves(t *testing.T) {
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { movePartitions(t, rand.New(rand.NewPCG(seed, 3))) })
 	}
 }

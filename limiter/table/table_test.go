@@ -81,6 +81,9 @@ func specs() []limiter.Spec {
 // counters recover.
 func TestDecidesLikeCounters(t *testing.T) {
 	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 3
+	}
 	if n, err := strconv.ParseUint(os.Getenv("WEIR_SEEDS"), 10, 64); err == nil {
 		seeds = n
 	}
