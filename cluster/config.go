@@ -118,6 +118,7 @@ const (
 	maxLinks   = 1024     // to instances that are not connected
 
 	maxRelayedSize = 32 << 20 // bytes of those
+	maxFramesSize  = 64 << 20 // bytes of control messages that wait for one member
 
 	maxKept       = 1 << 13 // entries that a frame has room for when it is used again
 	maxSnapshots  = 16      // on their way to one member

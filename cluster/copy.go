@@ -232,30 +232,31 @@ func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entrie
 // stage collects a snapshot; it reports whether it is complete.
 func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
 	if b.First {
-		p.staged, p.stagedSeq, p.stagedNext = []table.Entry{}, b.Seq, 0
+		p.beginStage(b.Seq)
 	} else if p.stagedSeq != b.Seq || p.staged == nil {
 		return false
 	}
 	if b.Base != p.stagedNext {
-		p.staged = nil // a part was lost
+		p.unstage() // a part was lost
 		return false
 	}
 	p.stagedNext++
-	for _, k := range keys {
-		p.staged = append(p.staged, k.list...)
+	if !p.stageMore(t, keys) {
+		return false
 	}
 	if !b.Last {
+		p.watch(t)
 		// The frame is the link's again before the next part comes.
 		keepWords(p.staged[len(p.staged)-entriesIn(keys):])
 		return false
 	}
 	if p.epoch == b.Epoch && p.seq >= b.Seq {
-		p.staged = nil // it was overtaken on the way
+		p.unstage() // it was overtaken on the way
 		return true
 	}
 	p.c.table.Drop(int(p.id))
 	err := p.c.table.Import(int(p.id), t.at, p.staged, table.Replace)
-	p.staged = nil
+	p.unstage()
 	if err != nil {
 		p.c.complain("a snapshot of a partition cannot be kept", err)
 		p.drop()

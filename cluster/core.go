@@ -31,6 +31,9 @@ type Core struct {
 	waiters   sync.Pool
 	frames    sync.Pool // of peer.Frame
 	ops       opTable
+	pending   atomic.Int64 // requests of other members that wait here
+	reserves  atomic.Int64 // charges that are not settled
+	staged    atomic.Int64 // bytes of snapshots that are not complete
 	book      rulebook
 	denials   *denials      // nil: none are remembered
 	mine      atomic.Uint32 // peer.State of this node

@@ -3,6 +3,9 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -109,6 +112,29 @@ func (b *credible) refund(q *peer.Refund) bool {
 
 func (b *credible) reply(r *peer.Reply) bool {
 	return r.Status <= peer.Forbidden && (r.Owner.Instance == 0 || b.part(r.Partition)) && b.epoch(r.Owner)
+}
+
+// longestWait bounds the spans of an answer: a bucket's debt ends at 100 years, and what
+// one check adds to it at as much again.
+const longestWait = 2 * 36_525 * limiter.Day
+
+// results reports whether the spans of answers may be: whoever asked reckons with them.
+func (b *credible) results(all []peer.Result) bool {
+	for i := range all {
+		if r := &all[i]; min(r.RetryAfter, r.ResetAfter) < 0 || max(r.RetryAfter, r.ResetAfter) > int64(longestWait) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxMemberName is the longest name of a member, in bytes.
+const maxMemberName = 128
+
+// crediblyKnown reports whether a member may be called so: operators read its name.
+func crediblyKnown(k *peer.Known) bool {
+	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxMemberName && utf8.ValidString(k.Name) &&
+		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // distrust says that a part of a frame was left out.

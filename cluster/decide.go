@@ -114,23 +114,26 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		if q.ends {
 			c.settle(t, q)
 		} else if c.current(parts, q.receipt) {
-			c.table.Refund(t.at, q.charge, q.receipt)
-			c.touched(t, q.charge)
+			// Of keys that are not there nothing is to be copied, whoever invents them.
+			if c.table.Refund(t.at, q.charge, q.receipt) > 0 {
+				c.touched(t, q.charge)
+			}
 		}
 		return answered, nil
 	case opReset:
 		if c.forbids(q) {
 			return forbidden, nil
 		}
-		q.count = c.table.Reset(t.at, q.charge)
-		c.touched(t, q.charge)
+		if q.count = c.table.Reset(t.at, q.charge); q.count > 0 {
+			c.touched(t, q.charge)
+		}
 		return answered, nil
 	}
 	if q.kind == opExplain {
 		c.explain(t, q, parts, answer)
 		return answered, nil
 	}
-	if len(parts) > 0 && len(parts[0].own.held) >= maxHeld {
+	if len(parts) > 0 && (len(parts[0].own.held) >= maxHeld || c.crowded(&q.reply)) {
 		return overloaded, parts[0]
 	}
 	if c.stuck(t, q.charge) {
@@ -287,6 +290,7 @@ func (p *part) withhold(t *turn, h *held, q *parked, stamp uint64, answer, idle 
 	if h == nil {
 		h = &held{charge: q.charge, answer: answer, idle: idle, reply: q.reply, receipt: answer.Receipt, since: t.now, until: q.until}
 		if q.reply.op == nil {
+			p.c.pending.Add(1)
 			h.charge, h.answer = q.charge.Clone(), answer.Clone()
 			if idle != nil {
 				h.idle = idle.Clone()

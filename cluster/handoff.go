@@ -169,9 +169,12 @@ func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries
 	p.takeBack(t, peer.NotOwner)
 	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {
 		p.c.complain("the state of an owner that was overtaken cannot be merged", err)
+		keys = nil
 	}
 	for _, k := range keys {
-		p.charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.hi}}, 0)
+		if len(k.list) > 0 {
+			p.charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.hi}}, 0)
+		}
 	}
 	if b.Last {
 		p.c.event(EventMerged, int(p.id))

@@ -171,6 +171,7 @@ func (p *part) disown() {
 	if own := p.own; own != nil {
 		p.uncount(own.heir)
 		p.uncount(own.next)
+		p.c.reserves.Add(-int64(len(own.unsettled)))
 		for i := range own.contenders {
 			p.parked = append(p.parked, own.contenders[i].parked)
 		}

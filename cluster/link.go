@@ -14,6 +14,7 @@ type link struct {
 
 	mu     sync.Mutex
 	frames []*peer.Frame // full ones, in order
+	waits  int           // bytes of those, roughly
 	asking []*peer.Frame // full ones of checks and refunds
 	open   *peer.Frame   // all but checks and refunds
 	checks *peer.Frame   // checks and refunds
@@ -32,6 +33,9 @@ type link struct {
 	downAt limiter.Tick // since when it is not
 	// leaving: the member said so. It passes nothing on for long.
 	leaving bool
+	// name is what the member said on its own connection that it is called, "" before.
+	// Nobody else can say so of it.
+	name string
 	// suspect: what is sent does not seem to arrive.
 	suspect  bool
 	via      peer.Instance // who passed something on from the member last
@@ -117,10 +121,23 @@ func (l *link) closeOpen() {
 	if l.open == nil {
 		return
 	}
-	if !l.open.Empty() && len(l.frames) < maxFrames {
-		l.frames = append(l.frames, l.open)
+	if !l.open.Empty() {
+		l.queue(l.open)
 	}
 	l.open = nil
+}
+
+// queue adds to the full frames, and reports false where there is no room: a member that
+// asks much and reads nothing makes no more wait than this. One frame there may always be,
+// however large the counter in it. l.mu is held.
+func (l *link) queue(f *peer.Frame) bool {
+	size := weight(f)
+	if n := len(l.frames); n >= maxFrames || n > 0 && l.waits+size > maxFramesSize {
+		return false
+	}
+	l.frames = append(l.frames, f)
+	l.waits += size
+	return true
 }
 
 func (l *link) closeChecks() {
@@ -183,7 +200,9 @@ func (l *link) take(checks bool) *peer.Frame {
 		l.relayedSize -= weight(f)
 		return f
 	case len(l.frames) > 0:
-		return shift(&l.frames)
+		f := shift(&l.frames)
+		l.waits -= weight(f)
+		return f
 	case l.open != nil && !l.open.Empty():
 		f := l.open
 		l.open = nil

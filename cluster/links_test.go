@@ -305,7 +305,7 @@ func TestNamesHaveABound(t *testing.T) {
 		}
 		h.now += limiter.Second
 	}
-	c.hearOfMembers(c.begin(), other, []peer.Known{{Name: "e", Instance: 0xe}})
+	c.hearOfMembers(c.begin(), other, []peer.Known{{Name: "e", Instance: 0xe}}, true)
 	if known, _ := c.Recount(); known != 4 {
 		t.Errorf("%d count, want the one too that another member knows of", known)
 	}
@@ -318,7 +318,7 @@ func TestNamesHaveABound(t *testing.T) {
 	for n := range maxPeers {
 		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
 	}
-	c.hearOfMembers(c.begin(), other, dead)
+	c.hearOfMembers(c.begin(), other, dead, true)
 	if known, _ := c.SetMembers(base, nil); known != maxPeers || !c.peers.known["c"].live {
 		t.Errorf("%d count, want no more than the bound, and who is live", known)
 	}

@@ -214,19 +214,22 @@ func (c *Core) leave(t *turn, v *View) {
 }
 
 // hearOfMembers takes note of whom another member knows. What it says of itself
-// is that it leaves, which is not to have left.
-func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known) {
+// is that it leaves, which is not to have left. direct tells that it came on the member's
+// own connection.
+func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known, direct bool) {
 	now := t.now
 	var news []peer.Known
 	c.peersMu.Lock()
 	for _, k := range known {
+		if !crediblyKnown(&k) {
+			c.distrust(from, "a member's name")
+			continue
+		}
+		if direct && k.Instance == from {
+			c.introduced(&k)
+		}
 		leaves := k.Instance == from && k.Gone
-		if leaves {
-			l := c.link(from)
-			l.mu.Lock()
-			l.leaving = true
-			l.mu.Unlock()
-		} else {
+		if !leaves {
 			c.peers.hear(k, now)
 		}
 		if a := c.peers.known[k.Name]; a != nil && a.told(k) && !leaves {
@@ -245,6 +248,14 @@ func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known) {
 		c.pass(t, from, news)
 		c.word()
 	}
+}
+
+// introduced takes note of what a member says of itself on its own connection.
+func (c *Core) introduced(k *peer.Known) {
+	l := c.link(k.Instance)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.name, l.leaving = k.Name, l.leaving || k.Gone
 }
 
 // nearby returns the members that count, are not in the view, and have a direct

@@ -330,6 +330,7 @@ func (p *part) admits(h waiter) bool {
 // letGo ends the wait in this partition; the reply goes with the last one.
 func (p *part) letGo(t *turn, h waiter) {
 	if h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true) {
+		p.c.ended(&h.reply)
 		p.c.reply(t, h.held)
 	}
 }
@@ -339,6 +340,7 @@ func (p *part) takeBack(t *turn, status peer.ReplyStatus) {
 	own := p.own
 	for _, h := range own.held {
 		if h.over.CompareAndSwap(false, true) {
+			p.c.ended(&h.reply)
 			p.undo(t, h)
 			p.c.refuse(t, h.reply, status, p)
 		}
@@ -401,6 +403,7 @@ func (p *part) expireHeld(t *turn) {
 		case h.over.Load():
 		case t.now >= h.until:
 			if h.over.CompareAndSwap(false, true) {
+				p.c.ended(&h.reply)
 				p.undo(t, h)
 				p.c.refuse(t, h.reply, peer.Overloaded, p)
 			}

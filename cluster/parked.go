@@ -9,7 +9,7 @@ import (
 
 // park keeps a request until the partition is settled.
 func (p *part) park(t *turn, q *parked) verdict {
-	if len(p.parked) >= maxParked {
+	if len(p.parked) >= maxParked || !p.c.admits(&q.reply) {
 		return overloaded
 	}
 	kept := *q
@@ -26,8 +26,7 @@ func (p *part) settleParked(t *turn) {
 	if len(p.parked) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
 		return
 	}
-	all := p.parked
-	p.parked = nil
+	all := p.unpark()
 	if p.role == peer.Owned {
 		t.later = append(t.later, func(t *turn) {
 			for i := range all {
@@ -43,8 +42,7 @@ func (p *part) settleParked(t *turn) {
 
 // answerParked answers those who asked the heir in vain: the owner is alive.
 func (p *part) answerParked(t *turn, alive peer.Instance) {
-	all := p.parked
-	p.parked = nil
+	all := p.unpark()
 	for i := range all {
 		status := peer.NotOwner
 		if all[i].sent && alive != 0 {
@@ -56,7 +54,23 @@ func (p *part) answerParked(t *turn, alive peer.Instance) {
 
 // expireParked drops what nobody waits for any more.
 func (p *part) expireParked(t *turn) {
-	p.parked = slices.DeleteFunc(p.parked, func(q parked) bool { return t.now >= q.until })
+	p.parked = slices.DeleteFunc(p.parked, func(q parked) bool {
+		over := t.now >= q.until
+		if over {
+			p.c.ended(&q.reply)
+		}
+		return over
+	})
+}
+
+// unpark returns all that is parked, which is so no more.
+func (p *part) unpark() []parked {
+	all := p.parked
+	p.parked = nil
+	for i := range all {
+		p.c.ended(&all[i].reply)
+	}
+	return all
 }
 
 // rerun handles a request that was parked.

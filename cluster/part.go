@@ -36,8 +36,10 @@ type part struct {
 	pushNext    uint64
 	staged      []table.Entry
 	stagedSeq   uint64
-	stagedNext  uint64     // the part that is to come
-	revoked     peer.Epoch // of the last revocation
+	stagedNext  uint64 // the part that is to come
+	stagedBytes int64
+	stagedAt    limiter.Tick // when the last part came
+	revoked     peer.Epoch   // of the last revocation
 	revokedN    uint32
 
 	// What is known.
@@ -160,7 +162,7 @@ func (p *part) become(t *turn, e peer.Epoch, tookOver bool) {
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
 	p.top = max(p.top, e.Counter)
 	p.appointment, p.fresh, p.unpushed = 0, false, false
-	p.staged = nil
+	p.unstage()
 	p.round, p.seekAt, p.seekIn = nil, 0, 0
 	p.disown()
 	p.own = &ownership{open: p.seq + 1, first: e.Counter, since: t.now, tookOver: tookOver, heard: p.c.pings.Load()}
@@ -223,7 +225,8 @@ func (p *part) tell(t *turn, to peer.Instance) {
 func (p *part) drop() {
 	p.c.table.Drop(int(p.id))
 	p.role, p.seq, p.appointment = peer.Nothing, 0, 0
-	p.epoch, p.staged = peer.Epoch{}, nil
+	p.epoch = peer.Epoch{}
+	p.unstage()
 }
 
 // connected does what a new connection to a member calls for.
@@ -296,7 +299,8 @@ func (p *part) tick(t *turn) bool {
 	}
 	p.expireParked(t)
 	p.manage(t)
-	return p.round != nil || p.own != nil && (p.own.busy() || p.lonely() || p.own.giver != 0 && t.now-p.own.since <= backAfter) || p.unpushed || len(p.parked) > 0 || p.seekAt != 0 || p.fresh && p.c.mayLearn()
+	staging := p.tickStage(t)
+	return staging || p.round != nil || p.own != nil && (p.own.busy() || p.lonely() || p.own.giver != 0 && t.now-p.own.since <= backAfter) || p.unpushed || len(p.parked) > 0 || p.seekAt != 0 || p.fresh && p.c.mayLearn()
 }
 
 // late tells that this node stood still for a while: what the silence of others

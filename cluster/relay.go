@@ -25,7 +25,7 @@ func (c *Core) flush(t *turn, l *link) {
 		l.closeChecks()
 		l.closeBulk()
 		carried = slices.Concat(l.frames, l.asking, l.bulks)
-		l.frames, l.asking, l.bulks = nil, nil, nil
+		l.frames, l.asking, l.bulks, l.waits = nil, nil, nil, 0
 	case suspect && len(relays) > 0:
 		carried = l.detour()
 	}
@@ -119,16 +119,13 @@ func (c *Core) carryOn(t *turn, frames []*peer.Frame) {
 // accept takes over a frame that somebody else was to pass on; it returns false where
 // there is no room. l.mu is held.
 func (l *link) accept(f *peer.Frame) bool {
-	q := &l.frames
-	if asks := len(f.Checks)+len(f.Refunds) > 0; asks {
-		q = &l.asking
-	} else {
-		f = f.Clone() // others may have it too
+	if len(f.Checks)+len(f.Refunds) == 0 {
+		return l.queue(f.Clone()) // others may have it too
 	}
-	if len(*q) >= maxFrames {
+	if len(l.asking) >= maxFrames {
 		return false
 	}
-	*q = append(*q, f)
+	l.asking = append(l.asking, f)
 	return true
 }
 

@@ -73,7 +73,7 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 		if o == nil {
 			continue
 		}
-		if !may.reply(r) {
+		if !may.reply(r) || !may.results(results) {
 			c.distrust(f.From, "a reply")
 			continue
 		}

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
@@ -84,6 +85,36 @@ func TestInventedMembersDoNotCount(t *testing.T) {
 	j.Membership.Update(list)
 	j.says(2007, peer.Known{Name: "live-7", Instance: 2007})
 	j.sees(t, "4 a/10 b/20 c/30 live-7/2007")
+}
+
+// A member tells of more runs of another's name than are remembered. The other one, which
+// is linked to this node, stays what it was, also if somebody says in its name, by a
+// relay, that it is called otherwise.
+func TestInventedRunsOfAMember(t *testing.T) {
+	j := linked()
+	list := []peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active)}
+	for i := range 10 {
+		j.says(30, peer.Known{Name: "a", Instance: peer.Instance(1000 + i)})
+	}
+	j.Membership.Update(list)
+	j.sees(t, "3 a/10 b/20 c/30")
+	j.core.Deliver(&peer.Frame{From: 10, To: 20, Relayed: true, Via: 30, Known: []peer.Known{{Name: "x", Instance: 10}}})
+	if !j.core.Met("a", 10) {
+		t.Error("who is linked to this node is not met any more")
+	}
+}
+
+// Names that could not be a member's are not taken in: operators read them.
+func TestNamesThatCannotBe(t *testing.T) {
+	j := linked()
+	for _, name := range []string{"", "two\nlines", "\x1b[2J", "\xff", strings.Repeat("x", 129)} {
+		j.says(30, peer.Known{Name: name, Instance: 77})
+	}
+	j.says(30, peer.Known{Name: "nobody"})
+	if dead := j.core.Dead(); len(dead) != 0 {
+		t.Errorf("%+v count", dead)
+	}
+	j.sees(t, "3 a/10 b/20 c/30")
 }
 
 // Whatever gossip says of a member that answers on its link, it stays, as what it was.

@@ -52,9 +52,10 @@ func (c *Core) reserved(t *turn, q *parked, d *limiter.Decision) {
 			n++
 		}
 		p := c.part(k)
-		if !charged || p == nil || len(p.own.unsettled) >= maxUnsettled {
+		if !charged || p == nil || len(p.own.unsettled) >= maxUnsettled || c.reserves.Load() >= maxPending {
 			continue
 		}
+		c.reserves.Add(1)
 		p.own.unsettled = append(p.own.unsettled, unsettled{
 			key: k.Hash, from: q.asker(), time: d.Receipt.Time, cost: k.Cost, until: min(q.until, t.now+limiter.Minute),
 		})
@@ -95,6 +96,7 @@ func (c *Core) settle(t *turn, q *parked) {
 			continue
 		}
 		own.unsettled = slices.Delete(own.unsettled, at, at+1)
+		c.reserves.Add(-1)
 		back := q.receipt.Charged & (1<<n - 1<<first)
 		here |= back
 		if back != 0 {
@@ -129,6 +131,7 @@ func (p *part) wakeContenders(t *turn, k *limiter.Key) {
 	own.contenders = slices.DeleteFunc(own.contenders, func(q contender) bool {
 		for i := range q.charge.Len() {
 			if q.charge.Key(i).Hash == k.Hash {
+				p.c.ended(&q.reply)
 				t.rerunLater(q.parked)
 				return true
 			}
@@ -200,7 +203,7 @@ func (p *part) contend(t *turn, q *parked) bool {
 	if q.waitsUntil == 0 {
 		q.waitsUntil = t.now + (q.until-t.now)/2
 	}
-	if q.last || len(own.contenders) >= maxContend || q.waitsUntil-t.now < tickEvery {
+	if q.last || len(own.contenders) >= maxContend || q.waitsUntil-t.now < tickEvery || !p.c.admits(&q.reply) {
 		return false
 	}
 	kept := contender{parked: *q, at: q.waitsUntil}
@@ -245,6 +248,7 @@ func (p *part) tickUnsettled(t *turn) {
 			continue
 		}
 		own.unsettled = slices.Delete(own.unsettled, i, i+1)
+		p.c.reserves.Add(-1)
 		p.wakeContenders(t, &limiter.Key{Hash: u.key})
 	}
 	own.contenders = slices.DeleteFunc(own.contenders, func(q contender) bool {
@@ -257,6 +261,7 @@ func (p *part) tickUnsettled(t *turn) {
 			q.last = true
 			t.rerunLater(q.parked)
 		}
+		p.c.ended(&q.reply)
 		return true
 	})
 }

@@ -24,6 +24,10 @@ type Summary struct {
 	// Waiting are checks and other operations that wait for other members, Queued
 	// frames that wait until one takes them, and Fallback the counters of policies.
 	Waiting, Queued, Fallback int
+	// Pending are requests of other members that wait here, Staged is how many bytes of
+	// snapshots are here that are not complete.
+	Pending int
+	Staged  int64
 	// Links counts the instances for which something is kept that is to be said to them.
 	Links int
 	// Lag is how long the oldest withheld reply has waited. Unacknowledged is the
@@ -57,6 +61,7 @@ func (c *Core) Summary() (s Summary) {
 		s.Unacknowledged = max(s.Unacknowledged, info.Unacknowledged)
 	}
 	s.Waiting = c.ops.waiting()
+	s.Pending, s.Staged = int(c.pending.Load()), c.staged.Load()
 	links := c.links.Load().list
 	s.Links = len(links)
 	for _, l := range links {

@@ -34,7 +34,7 @@ func (c *Core) Deliver(f *peer.Frame) {
 	c.deliverChecks(t, f)
 	c.deliverReplies(t, f)
 	if len(f.Known) > 0 {
-		c.hearOfMembers(t, f.From, f.Known)
+		c.hearOfMembers(t, f.From, f.Known, !f.Relayed)
 	}
 	c.deliverNames(f)
 }

@@ -49,8 +49,17 @@ func (c *Core) pass(t *turn, from peer.Instance, news []peer.Known) {
 }
 
 // Met reports whether an instance of a member's name has shown itself over a link, to
-// this node or to one that told it so.
+// this node or to one that told it so. Who is linked to this node stays met, whatever
+// others tell of runs of its name.
 func (c *Core) Met(name string, i peer.Instance) bool {
+	if l := c.links.Load().byID[i]; l != nil {
+		l.mu.Lock()
+		met := l.up && l.name == name
+		l.mu.Unlock()
+		if met {
+			return true
+		}
+	}
 	c.peersMu.Lock()
 	defer c.peersMu.Unlock()
 	a := c.peers.known[name]

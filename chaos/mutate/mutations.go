@@ -138,6 +138,24 @@ func ofChecks() []mutation {
 		{name: "a minority forgets nobody", pkg: "./cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
+		{name: "who is linked stays met", pkg: "./cluster", test: "^TestInventedRunsOfAMember$", edits: []edit{
+			{"cluster/word.go", "met := l.up && l.name == name", "met := l.up && l.name == name && false"},
+		}},
+		{name: "snapshots that never end are dropped", pkg: "./cluster", test: "^TestSnapshotsThatNeverEnd$", edits: []edit{
+			{"cluster/staging.go", "t.now-p.stagedAt >= stagedFor", "t.now-p.stagedAt >= 100*stagedFor"},
+		}},
+		{name: "a bound of what waits for others", pkg: "./cluster", test: "^TestWhatWaitsForOthersIsBounded$", edits: []edit{
+			{"cluster/pending.go", "c.pending.Add(1) > maxPending", "c.pending.Add(1) > 2*maxPending"},
+		}},
+		{name: "a bound of what a member does not read", pkg: "./cluster", test: "^TestAMemberThatReadsNothing$", edits: []edit{
+			{"cluster/link.go", "l.waits+size > maxFramesSize", "l.waits+size > 16*maxFramesSize"},
+		}},
+		{name: "epochs that can be", pkg: "./cluster", test: "^TestWhatCannotBeIsNotTakenIn$", edits: []edit{
+			{"cluster/credible.go", "return e.Counter <= b.counter && ", "return "},
+		}},
+		{name: "resets are the owner's to allow", pkg: "./cluster", test: "^TestResetsOfOthersAreRefused$", edits: []edit{
+			{"cluster/decide.go", "		if c.forbids(q) {\n			return forbidden, nil\n		}\n", ""},
+		}},
 		{name: "nothing is left on a link that is down", edits: []edit{
 			{"cluster/link.go", "	l.carried, l.relayed, l.relayedSize = nil, nil, 0\n", "	carried, relayed = nil, nil\n"},
 		}},

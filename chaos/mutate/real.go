@@ -24,6 +24,7 @@ func showings() map[string]showing {
 		unseen   = "a copy too many changes no answer"
 		clocks   = "a node's clock never steps"
 		settling = "what a reservation denies too much for a moment is within what a scenario allows"
+		forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
 		often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
 	)
 	return map[string]showing{
@@ -86,6 +87,12 @@ func showings() map[string]showing {
 		"word of an earlier asking":                             {why: "a message that takes two ways has to come late on one, by two round trips and within the deadline of a refund"},
 		"numbers of frames go on":                               {why: "two nodes have to be apart for a minute, and the connection silent in one direction afterwards, before as many frames as there were before"},
 		"patience after standing still":                         {why: "it takes a machine with so much to do that an heir answers 50 ms late after a pause; TestPausedOwner of cmd/node noticed it in one of ten tries beside three others"},
+		"who is linked stays met":                               {why: forging},
+		"snapshots that never end are dropped":                  {why: forging},
+		"a bound of what waits for others":                      {why: forging},
+		"a bound of what a member does not read":                {why: forging},
+		"epochs that can be":                                    {why: forging},
+		"resets are the owner's to allow":                       {why: clients},
 		"a minority forgets nobody":                             {why: "it takes a split of ten minutes"},
 	}
 }

@@ -25,7 +25,7 @@ func ofSeveral() []mutation {
 			{"cluster/replies.go", "o.remember && !r.Provisional {", "o.remember {"},
 		}},
 		{name: "a reservation is taken back once", pkg: "./cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
-			{"cluster/unsettled.go", "		own.unsettled = slices.Delete(own.unsettled, at, at+1)\n		back", "		back"},
+			{"cluster/unsettled.go", "		own.unsettled = slices.Delete(own.unsettled, at, at+1)\n		c.reserves.Add(-1)\n		back", "		back"},
 		}},
 		{name: "charges over epochs are taken back", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
 			{"cluster/decide.go", "		if q.ends {\n			c.settle(t, q)\n		} else if", "		if q.ends && c.current(parts, q.receipt) {\n			c.settle(t, q)\n		} else if !q.ends &&"},

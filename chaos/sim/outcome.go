@@ -107,9 +107,9 @@ func (w *World) settled() error {
 func (w *World) idle() error {
 	var errs []error
 	for _, n := range w.live() {
-		if s := n.core.Summary(); s.Queued+s.Waiting+s.Parked+s.Withheld > 0 {
-			errs = append(errs, fmt.Errorf("%s has frames queued %d, operations waiting %d, checks parked %d, replies withheld %d and nothing to do",
-				n.name, s.Queued, s.Waiting, s.Parked, s.Withheld))
+		if s := n.core.Summary(); s.Queued+s.Waiting+s.Parked+s.Withheld+s.Pending > 0 || s.Pending < 0 || s.Staged != 0 {
+			errs = append(errs, fmt.Errorf("%s has frames queued %d, operations waiting %d, checks parked %d, replies withheld %d, requests pending %d, bytes staged %d and nothing to do",
+				n.name, s.Queued, s.Waiting, s.Parked, s.Withheld, s.Pending, s.Staged))
 		}
 	}
 	return errors.Join(errs...)

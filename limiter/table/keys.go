@@ -43,12 +43,13 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // Refund takes back the cost of a charge whose decision had the receipt r, from
 // the limits that were charged, as far as it still counts. A receipt of another
 // cost or of other limits is void, and so is one from before a Reset of a key in
-// the same partition. A key whose cost is 0 is left alone.
-func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
+// the same partition. A key whose cost is 0 is left alone. It returns how many of the
+// counters there are.
+func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
 	if !c.Fits(r) {
-		return
+		return 0
 	}
-	t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
+	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
 		if k.Cost > 0 && r.Has(n) && r.Time >= p.reset && t.adopt(p, s, l, k.Rule, now) {
 			l.Refund(&s.state, t.words(s), now, r.Time, k.Cost)
 			t.expiresAt(p, 0)
