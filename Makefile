@@ -11,7 +11,7 @@ COUNT     ?= 1     # how often each benchmark runs; 10 for benchstat
 TRIALS    ?= 2     # of each fault, for `make chaos` and `make chaos-docker`
 SOAK      ?= 30m   # how long `make soak` lasts
 ATTACK    ?= 1h    # how long `make attack` lasts
-SHORT     ?= -short # leaves the long tests out of `make race`; empty: all of them
+SHORT     ?= -short # leaves long tests out of `make race` and two thirds of the suite out of `make wire`; empty: all of them
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
 .DEFAULT_GOAL := help
@@ -22,17 +22,17 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt vet lint race wire kill systems generated bench-module examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
+test: deps tidy fmt vet lint-built race wire kill systems generated examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
 
 .PHONY: quick
 quick: vet ## go vet, and the tests that are not long: the round while you work
-	$(GO) test -short -vet=off -timeout 5m $(TESTFLAGS) ./...
+	$(GO) test -short -skip '^TestConformance$$' -vet=off -timeout 5m $(TESTFLAGS) ./...
 
 .PHONY: test-long
 test-long: deps tidy fmt vet lint ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
 	@failed=(); trap 'exit 130' INT TERM; part() { echo "$$*"; "$$@" || failed+=("$$*"); }; \
 	part $(MAKE) race SHORT=; \
-	part $(MAKE) wire; \
+	part $(MAKE) wire SHORT=; \
 	part $(MAKE) cross; \
 	part $(MAKE) generated; \
 	part $(MAKE) bench-module; \
@@ -80,12 +80,12 @@ race: ## The tests, under the race detector; with SHORT= the long ones too
 	$(GO) test -race $(SHORT) -vet=off -timeout 30m $(TESTFLAGS) ./...
 
 .PHONY: wire
-wire: ## What the race detector hides or makes long: allocations, nodes in one process, the whole suite over each protocol, the simulator
+wire: ## What the race detector hides or makes long: allocations, nodes in one process, the suite over each protocol, the simulator; with SHORT= all of the suite
 	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./metrics ./cluster
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) .
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./client
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./limiter/limitertest ./limiter/table ./rules
+	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) ./client
+	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./chaos/attack ./limiter/limitertest ./limiter/table ./rules
 
 .PHONY: kill
 kill: ## Three real processes, of which one is killed while clients ask
@@ -134,6 +134,10 @@ lint: ## golangci-lint, at the version that scripts/golangci-lint.sh names
 	scripts/golangci-lint.sh run ./...
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
+
+.PHONY: lint-built
+lint-built: ## The same where golangci-lint is built already; where not, `make lint` builds it, for some minutes
+	@if scripts/golangci-lint.sh --is-built; then $(MAKE) lint; else echo "*** NOT linted: golangci-lint is not built on this machine; make lint builds it, once ***"; fi
 
 .PHONY: compose-test
 compose-test: ## The image and docker-compose.yaml, where a Docker engine answers; says so where none does

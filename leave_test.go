@@ -84,6 +84,9 @@ func TestLeaveWaitsForHandOver(t *testing.T) {
 
 // The last node says that its counters end with it, and no other does.
 func TestTheLastOneSaysSo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
+	}
 	const lost = "the counters of this node end with it"
 	logged := func(c weir.Config) (weir.Config, *syncBuffer) {
 		b := &syncBuffer{}

@@ -39,6 +39,9 @@ func check(tb testing.TB, n *weir.Node, r weir.Request) *weir.Decision {
 // B4, B3: at 250 requests a second for an hour that starts on the hour, three
 // fixed windows together admit exactly the 240 of the hour.
 func TestExactlyTheHoursLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
+	}
 	at := &clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}
 	n := open(t, weir.Config{Now: at.now, Rules: []byte(`
 version: 1

@@ -447,10 +447,12 @@ var (
 )
 
 // C3, C4: what every decider must do, asked over each protocol, the clock of the
-// node moved by the test. Under the race detector, and with -short, only the transcripts
-// are run:
-// the rest of the suite is arithmetic, and not this package's.
+// node moved by the test. Under the race detector only the transcripts are run, and with
+// -short none of it: the rest of the suite is arithmetic, and not this package's.
 func TestConformance(t *testing.T) {
+	if raceDetector && testing.Short() {
+		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
+	}
 	for _, p := range []struct {
 		name string
 		make limitertest.Factory
@@ -459,7 +461,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			if raceDetector || testing.Short() {
+			if raceDetector {
 				limitertest.Transcripts(t, p.make)
 				return
 			}

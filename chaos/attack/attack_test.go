@@ -33,6 +33,9 @@ func TestOnlyLoopbackIsAttacked(t *testing.T) {
 
 // The users that crowd share a partition, and stand at its end.
 func TestCrowdedUsers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
+	}
 	users, err := crowdedUsers(t.Context(), &Cluster{Rules: crowdedRules, ClusterName: "weir"})
 	if err != nil || len(users) != crowded {
 		t.Fatalf("%d users, %v", len(users), err)

@@ -124,8 +124,12 @@ type trial struct {
 	specs   []limiter.Spec
 }
 
-// newTrials makes n trials, and the rules file with a rule for each.
+// newTrials makes n trials, or a third of them with -short, and the rules file with a
+// rule for each.
 func newTrials(n int, first uint64, specs func(Choices) []limiter.Spec) ([]trial, *rulesFile) {
+	if testing.Short() {
+		n = (n + 2) / 3
+	}
 	file := new(rulesFile)
 	trials := make([]trial, n)
 	for i := range trials {
