@@ -4,29 +4,38 @@ import "github.com/weirlimit/weir/limiter"
 
 // each calls f for every counter of a charge that has an entry, the n-th of the
 // charge's limits, under the lock of its partition. f returns false to have the entry removed.
-func (t *Table) each(now limiter.Tick, c *limiter.Charge, f func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool) (seen int) {
-	n := -1
+func (t *Table) each(now limiter.Tick, c *limiter.Charge, f visit) (seen int) {
+	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		p := &t.parts[PartitionOf(k)]
-		p.mu.Lock()
-		p.advance(now)
-		place := t.order.of(k.Hash.Hi)
-		for _, l := range k.Rule.Limits {
-			n++
-			j, found := p.slots.find(place, identity(k, l))
-			if !found {
-				continue
-			}
-			seen++
-			s := p.slots.at(j)
-			if !f(p, n, k, l, s) {
-				t.discard(p, s)
-				p.slots.remove(j)
-				t.keys.Add(-1)
-			}
+		seen += t.eachOf(now, k, n, f)
+		n += len(k.Rule.Limits)
+	}
+	return seen
+}
+
+// visit is what is called for a counter, that of the n-th limit of a charge.
+type visit = func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool
+
+// eachOf is each for one key, whose limits are numbered from n on.
+func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen int) {
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	place := t.order.of(k.Hash.Hi)
+	for i, l := range k.Rule.Limits {
+		j, found := p.slots.find(place, identity(k, l))
+		if !found {
+			continue
 		}
-		p.mu.Unlock()
+		seen++
+		s := p.slots.at(j)
+		if !f(p, n+i, k, l, s) {
+			t.discard(p, s)
+			p.slots.remove(j)
+			t.keys.Add(-1)
+		}
 	}
 	return seen
 }

@@ -210,11 +210,7 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 	}
 	reclaimed, collected := false, false
 	for {
-		p.mu.Lock()
-		p.advance(now)
-		result := run(p)
-		t.tally(p)
-		p.mu.Unlock()
+		result := t.changed(p, now, run)
 		switch {
 		case result == decided:
 			return nil
@@ -233,6 +229,16 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 	}
 }
 
+// changed runs run under the lock of a partition, of which a panic does not leave it locked.
+func (t *Table) changed(p *partition, now limiter.Tick, run func(*partition) outcome) outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	result := run(p)
+	t.tally(p)
+	return result
+}
+
 func checkEntry(part int, e *Entry) error {
 	if e.Limit == nil {
 		return fmt.Errorf("%w: it has no limit", limiter.ErrInvalid)
@@ -244,7 +250,9 @@ func checkEntry(part int, e *Entry) error {
 }
 
 // Drop forgets all counters of a partition, and what was checked most there.
-// Receipts that were issued there before are void.
+// Receipts that were issued there before are void. If a counter cannot be given back
+// because something of it is broken, so that Drop panics, the partition is empty and
+// unlocked all the same.
 func (t *Table) Drop(part int) {
 	p, err := t.partition(part)
 	if err != nil {
@@ -252,11 +260,17 @@ func (t *Table) Drop(part int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer t.emptied(p)
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
 			t.discard(p, s)
 		}
 	}
+}
+
+// emptied makes a partition an empty one, which is locked. Its counters have been given
+// back.
+func (t *Table) emptied(p *partition) {
 	t.keys.Add(-int64(p.slots.used))
 	p.slots.drop(1)
 	t.arena.ordinary(-len(p.slots.first))

@@ -32,6 +32,13 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 	return before - p.slots.used
 }
 
+// sweepOne is sweep for a partition that is not locked.
+func (t *Table) sweepOne(p *partition, now limiter.Tick) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return t.sweep(p, now)
+}
+
 // expiresAt notes that a counter of p recovers at the given instant.
 func (t *Table) expiresAt(p *partition, at limiter.Tick) {
 	if int64(at) < p.expiry.Load() {
@@ -55,13 +62,11 @@ func (t *Table) reclaim(now limiter.Tick) {
 	first, dropped := never, 0
 	for range t.parts {
 		p := &t.parts[t.hand]
+		t.hand = (t.hand + 1) % len(t.parts) // now, so that a panic does not stop here again
 		if p.expiry.Load() <= int64(now) && dropped < reclaimEnough {
-			p.mu.Lock()
-			dropped += t.sweep(p, now)
-			p.mu.Unlock()
+			dropped += t.sweepOne(p, now)
 		}
 		first = min(first, limiter.Tick(p.expiry.Load()))
-		t.hand = (t.hand + 1) % len(t.parts)
 	}
 	t.lowerExpiry(first)
 }
@@ -73,9 +78,7 @@ func (t *Table) reclaimFor(now limiter.Tick, c *limiter.Charge) {
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]
 		if p.expiry.Load() <= int64(now) {
-			p.mu.Lock()
-			t.sweep(p, now)
-			p.mu.Unlock()
+			t.sweepOne(p, now)
 		}
 	}
 }
@@ -105,9 +108,7 @@ func (t *Table) collectLimits(now limiter.Tick) bool {
 		if p.expiry.Load() > int64(now) {
 			continue
 		}
-		p.mu.Lock()
-		t.sweep(p, now)
-		p.mu.Unlock()
+		t.sweepOne(p, now)
 	}
 	if t.registry.exhausted() {
 		t.forgetUnused()
