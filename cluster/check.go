@@ -25,31 +25,63 @@ func (c *Core) Begin(charge *limiter.Charge, answer *limiter.Decision, until lim
 
 // begun starts a check, and returns what waits for its decision: nil if it is
 // decided already, and done is not called.
-func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) *op {
+func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) (o *op) {
 	if charge.Len() == 0 {
 		answer.Clear()
 		return nil
 	}
+	over := false
+	defer func() {
+		if !over {
+			o = c.interrupted(t, o, charge, answer)
+		}
+	}()
+	defer t.catch()
 	to, same := c.destination(charge)
 	if c.refusedHere(t, to, charge, answer) {
+		over = true
 		return nil
 	}
-	o := t.op()
+	o = t.op()
 	*o = op{c: c, charge: charge, answer: answer, until: until, begunAt: t.at, remember: c.denials.remembered(charge), wake: done}
 	if o.until == 0 {
 		o.until = t.now + c.config.Deadline
 	}
+	o = c.beginAt(t, o, to, same)
+	over = true
+	return o
+}
+
+// interrupted returns what waits for the decision of a check that a panic interrupted: o,
+// if that is numbered, so that it is answered at its deadline, or has ended. Else the
+// policy answers.
+func (c *Core) interrupted(t *turn, o *op, charge *limiter.Charge, answer *limiter.Decision) *op {
+	if o != nil {
+		t.fresh = nil // o may be kept somewhere
+		if o.over() || o.id != 0 && c.ops.get(o.id) == o {
+			t.arm = true
+			return o
+		}
+		o.abandon()
+	}
+	c.answerByPolicy(t, charge, answer, nil)
+	return nil
+}
+
+// beginAt begins a check at whoever should decide it: at this node, or at the member to,
+// if it is the same for all its keys.
+func (c *Core) beginAt(t *turn, o *op, to peer.Instance, same bool) *op {
 	if same && to == c.self {
-		q := parked{charge: charge, reply: replyTo{op: o}, until: o.until}
+		q := parked{charge: o.charge, reply: replyTo{op: o}, until: o.until}
 		o.owner = c.self
-		switch v, _ := c.handle(t, &q, answer, nil); v {
+		switch v, _ := c.handle(t, &q, o.answer, nil); v {
 		case answered:
 			return nil
 		case notOwner, overloaded:
 			o.owner = 0
 		case inVain:
-			c.event(EventFallback, int(c.part(charge.Key(0)).id))
-			c.decideByPolicy(t, charge, answer, nil)
+			c.event(EventFallback, int(c.part(o.charge.Key(0)).id))
+			c.decideByPolicy(t, o.charge, o.answer, nil)
 			return nil
 		default:
 			t.taken()
@@ -107,6 +139,7 @@ func (c *Core) register(t *turn, o *op) {
 func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
 	t := c.begin()
 	defer t.end()
+	defer t.catch()
 	if r.Charged == 0 {
 		t.later = append(t.later, func(*turn) { done(Outcome{}) })
 		return
@@ -124,6 +157,7 @@ func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(Outco
 func (c *Core) Reset(charge *limiter.Charge, done func(Outcome)) {
 	t := c.begin()
 	defer t.end()
+	defer t.catch()
 	if charge.Len() == 0 {
 		t.later = append(t.later, func(*turn) { done(Outcome{}) })
 		return
@@ -174,11 +208,11 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 	w.open.Store(1) // this function, until all have begun
 	var ops []*op   // of charges, where the context may end
 	for i := range min(table.Ahead, len(charges)) {
-		c.prefetchOwned(&charges[i])
+		c.prefetchOwned(t, &charges[i])
 	}
 	for i := range charges {
 		if next := i + table.Ahead; next < len(charges) {
-			c.prefetchOwned(&charges[next])
+			c.prefetchOwned(t, &charges[next])
 		}
 		if c.fast(t, &charges[i], &answers[i]) {
 			continue
@@ -241,6 +275,7 @@ func (w *awaited) abandon(ops []*op) (undecided []int) {
 // withheld, without setting anything up. It reports false, having done nothing,
 // in any other case.
 func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) bool {
+	defer t.catch()
 	if charge.Len() != 1 {
 		return false
 	}
@@ -250,7 +285,8 @@ func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) b
 		return false
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.leave(t)
+	p.fault()
 	if p.role != peer.Owned || len(p.own.unsettled) > 0 || !charge.Peek && k.Cost > 0 && !p.roomFor(k) {
 		return false
 	}

@@ -74,6 +74,15 @@ type Config struct {
 	Partitions []int
 	// Observer may be nil.
 	Observer Observer
+	// Panicked is told the value of each panic that the core has recovered from, in the
+	// deferred function that did, so that the stack is the panic's. It may be called under
+	// locks, from many goroutines, and must not call back. Nil: panics are not recovered
+	// from, which is for tests.
+	Panicked func(v any)
+	// Fault, unless nil, is called under the lock of a partition, by its number, where
+	// something of it is about to be done or is half done. It is for tests, which panic
+	// there.
+	Fault func(partition int)
 }
 
 // DefaultDeadline is how long a check waits before a policy answers.
@@ -147,12 +156,14 @@ const (
 	EventRaised // a policy let more out than the heir had acknowledged
 	EventFallback
 	EventLate
-	Events // how many there are
+	EventBroken  // a panic: what was held of the partition was dropped
+	EventGivenUp // a second one within a minute: nothing is held of it for a minute
+	Events       // how many there are
 )
 
 // String returns the event's name in metrics.
 func (e Event) String() string {
-	names := [Events]string{"takeover", "renewal", "handoff", "reopened", "fenced", "merged", "recovered", "emptied", "relayed", "raised", "fallback", "late"}
+	names := [Events]string{"takeover", "renewal", "handoff", "reopened", "fenced", "merged", "recovered", "emptied", "relayed", "raised", "fallback", "late", "broken", "given_up"}
 	if e < Events {
 		return names[e]
 	}

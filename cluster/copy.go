@@ -156,6 +156,7 @@ func (p *part) sendAll(t *turn, to peer.Instance, b peer.Batch) {
 
 // addKey appends the counters of a key to a frame; l.mu is held.
 func (l *link) addKey(t *turn, p *part, f *peer.Frame, hi uint64) {
+	p.fault()
 	first := true
 	p.c.table.ExportKey(int(p.id), hi, t.at, func(e table.Entry) {
 		f.Entries = append(f.Entries, peer.Entry{
@@ -203,6 +204,12 @@ func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entrie
 	p.learn(t, b.Epoch, 0)
 	if p.unpushed || p.role >= peer.Sealed {
 		return // until the owner has merged what is here; it will ask again
+	}
+	if p.givenUp {
+		if b.Kind == peer.Handover {
+			p.ack(t, from, b, peer.Refused)
+		} // else the owner gives this node up as heir, as it does not answer
+		return
 	}
 	if p.epoch.Before(b.Epoch) && p.role == peer.Heir && b.Kind != peer.Delta {
 		p.role, p.appointment = peer.Copy, 0

@@ -176,6 +176,7 @@ func (c *Core) nextPing() uint32 {
 func (c *Core) SetView(v *View) {
 	t := c.begin()
 	defer t.end()
+	defer t.catch()
 	old := c.view.Swap(v)
 	if len(v.Members) > 1 {
 		c.aloneAt.Store(0)
@@ -200,9 +201,7 @@ func (c *Core) SetView(v *View) {
 	c.tickMu.Unlock()
 	c.forgetEnded(t.now, v)
 	for _, p := range c.parts {
-		p.mu.Lock()
-		p.viewChanged(t)
-		p.mu.Unlock()
+		c.in(t, p, func(p *part) { p.viewChanged(t) })
 	}
 	for i := range v.Members {
 		if !old.has(v.Members[i].Instance) {
@@ -217,11 +216,11 @@ func (c *Core) introduceOwned(t *turn, to peer.Instance) {
 		return
 	}
 	for _, p := range c.parts {
-		p.mu.Lock()
-		if p.own != nil {
-			p.announce(t, to)
-		}
-		p.mu.Unlock()
+		c.in(t, p, func(p *part) {
+			if p.own != nil {
+				p.announce(t, to)
+			}
+		})
 	}
 }
 
@@ -292,9 +291,7 @@ func (c *Core) pulse(t *turn) {
 		l.mu.Unlock()
 	}
 	for _, p := range c.parts {
-		p.mu.Lock()
-		p.late(t)
-		p.mu.Unlock()
+		c.in(t, p, func(p *part) { p.late(t) })
 	}
 }
 
@@ -322,10 +319,38 @@ func (c *Core) tick() {
 	if c.closed.Load() {
 		return
 	}
+	var parts []*part
+	idle, now := false, c.sched.Now()
+	defer func() { c.ticked(parts, idle, now) }()
+	defer c.catch()
 	t := c.begin()
+	parts, idle = c.tickAll(t)
+	now = t.now
+	t.end() // it is another's from here on
+}
+
+// ticked ends a tick that looked at some partitions, and has the next one come if there
+// is anything to look at; idle: there is nothing but what partitions watch.
+func (c *Core) ticked(parts []*part, idle bool, now limiter.Tick) {
+	c.tickMu.Lock()
+	defer c.tickMu.Unlock()
+	clear(parts)
+	c.spare, c.ticking = parts[:0], false
+	if !idle || c.rearm || len(c.watched) > 0 {
+		c.schedule()
+	} else {
+		c.pulseAt.Store(0)
+		c.idleAt = now
+	}
+}
+
+// tickAll does what time calls for. It returns the partitions that it looked at, and
+// idle if nothing is left to do but what they watch. A panic reports that there may be.
+func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
+	defer t.catch()
 	c.goOn(t)
 	c.tickMu.Lock()
-	parts := c.watched
+	parts = c.watched
 	c.watched, c.rearm = c.spare[:0], false
 	c.spare = nil
 	c.tickMu.Unlock()
@@ -333,28 +358,28 @@ func (c *Core) tick() {
 		if i%pulseEvery == pulseEvery-1 {
 			c.goOn(t)
 		}
-		p.mu.Lock()
-		p.active = p.tick(t)
-		if p.active {
-			c.activate(p)
-		}
-		p.mu.Unlock()
+		c.tickPart(t, p)
 	}
 	c.goOn(t)
-	busy := c.watch(t)
-	busy = c.ops.tick(t) || busy
-	now := t.now
-	t.end() // it is another's from here on
-	c.tickMu.Lock()
-	defer c.tickMu.Unlock()
-	clear(parts)
-	c.spare, c.ticking = parts[:0], false
-	if busy || c.rearm || len(c.watched) > 0 {
-		c.schedule()
-	} else {
-		c.pulseAt.Store(0)
-		c.idleAt = now
+	watching := c.watch(t)
+	return parts, !c.ops.tick(t) && !watching
+}
+
+// tickPart has a partition do what time calls for, and watches it further if need be.
+func (c *Core) tickPart(t *turn, p *part) {
+	p.mu.Lock()
+	defer p.leave(t)
+	over := false
+	defer func() {
+		if !over {
+			p.active = false // it is on no list any more, but for what leave does
+		}
+	}()
+	active := p.tick(t)
+	if p.active = active; active {
+		c.activate(p)
 	}
+	over = true
 }
 
 // eased returns how long to wait before something is sent again: longer while this

@@ -81,17 +81,17 @@ func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
 
 // handle decides a request, or keeps it. It returns the first of the partitions
 // that stood in the way, for what it knows of the owner.
-func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (verdict, *part) {
+func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (v verdict, at *part) {
 	var buf [4]*part
 	parts := c.partsOf(q.charge, buf[:0])
 	for _, p := range parts {
 		p.mu.Lock()
 	}
-	v, at := c.handleLocked(t, q, parts, answer, idle)
+	defer c.leaveAll(t, parts, &v, &at)
 	for _, p := range parts {
-		p.mu.Unlock()
+		p.fault()
 	}
-	return v, at
+	return c.handleLocked(t, q, parts, answer, idle)
 }
 
 func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) (verdict, *part) {

@@ -23,7 +23,7 @@ const (
 
 // doubt asks whether there is an owner as this node believes.
 func (p *part) doubt(t *turn) {
-	if p.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.c.self || t.now < p.doubtAt {
+	if p.givenUp || p.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.c.self || t.now < p.doubtAt {
 		return
 	}
 	if p.doubtOf != p.owner {
@@ -46,11 +46,7 @@ func (c *Core) doubtOwner(t *turn, p *part) {
 	if to := peer.Instance(p.to.Load()); to == 0 || to == c.self || c.view.Load().has(to) {
 		return
 	}
-	t.later = append(t.later, func(t *turn) {
-		p.mu.Lock()
-		p.doubt(t)
-		p.mu.Unlock()
-	})
+	t.later = append(t.later, func(t *turn) { c.in(t, p, func(p *part) { p.doubt(t) }) })
 }
 
 // doubted goes on with what a doubt brought up so far.

@@ -41,6 +41,7 @@ type Explained struct {
 func (c *Core) Explain(charge *limiter.Charge, done func([]Explained)) {
 	t := c.begin()
 	defer t.end()
+	defer t.catch()
 	out := make([]Explained, charge.Len())
 	if len(out) == 0 {
 		done(out)

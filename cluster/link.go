@@ -106,6 +106,11 @@ type draft struct {
 
 func (d *draft) begin() {
 	d.size = 0
+	d.forget()
+}
+
+// forget forgets which limits the frame has: those to come are added again.
+func (d *draft) forget() {
 	clear(d.limits)
 	d.last = nil
 }
@@ -153,24 +158,34 @@ func (l *link) closeChecks() {
 // send runs add on the frame for control messages to a member, of which it adds
 // so many bytes; asks tells that an answer is expected.
 func (c *Core) send(t *turn, to peer.Instance, bytes int, asks bool, add func(l *link, f *peer.Frame)) {
-	c.write(t, to, asks, func(l *link) { add(l, c.control(l, bytes)) })
+	c.write(t, to, asks, func(l *link) *peer.Frame { return c.control(l, bytes) }, add)
 }
 
 // sendLarge does the same on the frame for what is large.
 func (c *Core) sendLarge(t *turn, to peer.Instance, bytes int, add func(l *link, f *peer.Frame)) {
-	c.write(t, to, true, func(l *link) { add(l, c.large(l, bytes)) })
+	c.write(t, to, true, func(l *link) *peer.Frame { return c.large(l, bytes) }, add)
 }
 
-func (c *Core) write(t *turn, to peer.Instance, asks bool, add func(l *link)) {
+// write runs add on a frame for a member. If it panics, the frame is as it was.
+func (c *Core) write(t *turn, to peer.Instance, asks bool, frame func(*link) *peer.Frame, add func(*link, *peer.Frame)) {
 	if to == 0 || to == c.self {
 		return
 	}
 	l := c.link(to)
 	l.mu.Lock()
-	add(l)
+	defer l.mu.Unlock()
+	f := frame(l)
+	before, whole := *f, false
+	defer func() {
+		if !whole {
+			*f = before
+			l.draft.forget()
+		}
+	}()
+	add(l, f)
+	whole = true
 	l.asks = l.asks || asks
 	t.wake(l)
-	l.mu.Unlock()
 	t.arm = t.arm || asks
 }
 
@@ -268,6 +283,7 @@ func (c *Core) frame(to peer.Instance) *peer.Frame {
 func (c *Core) Up(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
+	defer t.catch()
 	c.linksMu.Lock() // so that it is not forgotten meanwhile
 	l := c.linkLocked(i)
 	l.mu.Lock()
@@ -277,9 +293,7 @@ func (c *Core) Up(i peer.Instance) {
 	c.linksMu.Unlock()
 	c.introduce(t, i)
 	for _, p := range c.parts {
-		p.mu.Lock()
-		p.connected(t, i)
-		p.mu.Unlock()
+		c.in(t, p, func(p *part) { p.connected(t, i) })
 	}
 }
 
@@ -288,6 +302,7 @@ func (c *Core) Up(i peer.Instance) {
 func (c *Core) Down(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
+	defer t.catch()
 	l := c.links.Load().byID[i]
 	if l == nil { // attempts go on to reach who is gone for long, and need no link
 		c.ops.lost(t, i)

@@ -48,7 +48,8 @@ func (l *lookahead) next(keys int) {
 
 // prefetchOwned has the memory of the counters of a check fetched that this node is
 // going to decide.
-func (c *Core) prefetchOwned(charge *limiter.Charge) {
+func (c *Core) prefetchOwned(t *turn, charge *limiter.Charge) {
+	defer t.catch()
 	for i := range charge.Len() {
 		k := charge.Key(i)
 		if id := table.PartitionOf(k); c.byID[id] != nil && peer.Instance(c.byID[id].to.Load()) == c.self {

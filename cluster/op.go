@@ -139,7 +139,7 @@ func (o *op) route(t *turn) {
 	if o.over() {
 		return
 	}
-	if o.hopeless(t) {
+	if o.kind == opCheck && (o.hopeless(t) || o.deserted(t)) {
 		o.policy(t)
 		return
 	}
@@ -316,10 +316,10 @@ func (o *op) unreachable(t *turn, i peer.Instance) {
 // tick does what time calls for.
 func (o *op) tick(t *turn) {
 	o.mu.Lock()
-	again, asked, heir, over, owner := o.again, o.askedAt, o.hasHeir, o.ended || o.divided, o.owner
+	again, asked, heir, over, divided, owner := o.again, o.askedAt, o.hasHeir, o.ended, o.divided, o.owner
 	o.mu.Unlock()
 	switch {
-	case over:
+	case over, divided && t.now-o.until < limiter.Second: // its parts end it, unless one was lost by a panic
 	case t.now >= o.until:
 		o.policy(t)
 	case again != 0 && t.now >= again:
@@ -376,7 +376,7 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 		return
 	}
 	if r.Owner.Instance != 0 {
-		o.c.at(r.Partition, func(p *part) {
+		o.c.at(t, r.Partition, func(p *part) {
 			if p.learn(t, r.Owner, 0); r.Status == peer.NotOwner && r.Owner.Before(p.owner) {
 				p.doubt(t)
 			}
@@ -416,7 +416,7 @@ func (o *op) policy(t *turn) {
 	o.c.doubtOwner(t, o.c.part(o.charge.Key(0)))
 	if o.kind == opCheck {
 		o.c.event(EventFallback, int(o.c.part(o.charge.Key(0)).id))
-		o.c.decideByPolicy(t, o.charge, o.answer, o.idle)
+		o.c.answerByPolicy(t, o.charge, o.answer, o.idle)
 	}
 	o.retire(t)
 }

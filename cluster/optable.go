@@ -152,7 +152,7 @@ func (x *opTable) all() []*op {
 func (x *opTable) tick(t *turn) bool {
 	all := x.all()
 	for _, o := range all {
-		o.tick(t)
+		o.tickSafely(t)
 	}
 	return len(all) > 0
 }

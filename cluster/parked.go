@@ -91,9 +91,7 @@ func (c *Core) rerun(t *turn, q *parked) {
 	}
 	switch v {
 	case notOwner:
-		at.mu.Lock()
-		c.refuse(t, q.reply, peer.NotOwner, at)
-		at.mu.Unlock()
+		c.in(t, at, func(p *part) { c.refuse(t, q.reply, peer.NotOwner, p) })
 	case forbidden:
 		c.refuse(t, q.reply, peer.Forbidden, nil)
 	case overloaded, inVain:

@@ -18,6 +18,9 @@ type part struct {
 	closed bool
 	// to and toHeir are whom to ask: read without the lock.
 	to, toHeir atomic.Uint64
+	// givenUpAt is since when the partition is given up, 0: it is not. It is read without
+	// the lock.
+	givenUpAt atomic.Int64
 
 	mu sync.Mutex
 
@@ -70,6 +73,13 @@ type part struct {
 	doubtAt  limiter.Tick // the owner is not doubted before
 	doubtOf  peer.Epoch   // who was doubted last
 	doubtIn  limiter.Tick // and the back-off of that
+
+	// After a panic, see broken.go.
+	brokeAt limiter.Tick // when it broke last, 0: never
+	givenUp bool         // it is not to be held, until giveUpFor after that
+	yields  bool         // it was owned here, under the owner that is known
+	urgeAt  limiter.Tick // when the heir is asked next to take over
+	urges   int          // how often it was
 }
 
 // lostOwner is an owner or heir that is out of view and silent, for the last
@@ -90,6 +100,11 @@ func (p *part) watch(t *turn) {
 
 // aim publishes whom to ask, and tells the table whether this is a copy.
 func (p *part) aim() {
+	p.fault()
+	p.point()
+}
+
+func (p *part) point() {
 	if lent := p.role < peer.Sealed; lent != p.lent {
 		p.lent = lent
 		p.c.table.SetCopy(int(p.id), lent)
@@ -269,6 +284,7 @@ func (p *part) viewChanged(t *turn) {
 // anything that may have changed something, and does nothing twice.
 func (p *part) manage(t *turn) {
 	switch {
+	case p.givenUp:
 	case p.role == peer.Owned:
 		p.manageHeir(t)
 	case p.role == peer.Sealed:
@@ -283,6 +299,7 @@ func (p *part) manage(t *turn) {
 
 // tick looks after what waits, and reports whether anything does.
 func (p *part) tick(t *turn) bool {
+	p.fault()
 	if p.round != nil {
 		p.round.tick(t, p)
 	}
@@ -298,9 +315,10 @@ func (p *part) tick(t *turn) bool {
 		}
 	}
 	p.expireParked(t)
+	broken := p.tickBroken(t)
 	p.manage(t)
 	staging := p.tickStage(t)
-	return staging || p.round != nil || p.own != nil && (p.own.busy() || p.lonely() || p.own.giver != 0 && t.now-p.own.since <= backAfter) || p.unpushed || len(p.parked) > 0 || p.seekAt != 0 || p.fresh && p.c.mayLearn()
+	return staging || broken || p.round != nil || p.own != nil && (p.own.busy() || p.lonely() || p.own.giver != 0 && t.now-p.own.since <= backAfter) || p.unpushed || len(p.parked) > 0 || p.seekAt != 0 || p.fresh && p.c.mayLearn()
 }
 
 // late tells that this node stood still for a while: what the silence of others

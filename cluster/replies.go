@@ -93,10 +93,18 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 // fill takes in a decision that another member made, whose name is from. Only one that
 // was asked can have made it.
 func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
+	if o.filled(t, f, from, r, results) {
+		o.retire(t)
+	}
+}
+
+// filled does the same, but for ending the operation, which is to be ended if it reports
+// true.
+func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) bool {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.ended || o.asked(f.From) < 0 || o.kind != opCheck && o.kind != opExplain {
-		o.mu.Unlock()
-		return
+		return false
 	}
 	var few [4]*limiter.Rule
 	rules := o.c.book.applied(few[:0], f, r, o.charge)
@@ -106,8 +114,7 @@ func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []
 	}
 	if n != int(r.Results) {
 		// It speaks of other limits than it names: the check goes on.
-		o.mu.Unlock()
-		return
+		return false
 	}
 	o.by, o.charge.Unnamed = f.From, r.Unnamed
 	fillDecision(o.answer, o.charge, rules, results[:n])
@@ -133,8 +140,7 @@ func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []
 		o.told = reasonsIn(f, r)
 	}
 	o.ended = true
-	o.mu.Unlock()
-	o.retire(t)
+	return true
 }
 
 // fillDecision makes a decision of the answers of its limits.

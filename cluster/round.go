@@ -158,6 +158,9 @@ func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
 	if c.Kind == peer.LastResort && c.For == p.c.self && c.Counter == 0 {
 		p.nominated(t)
 	}
+	if c.Kind == peer.Takeover && c.For == p.c.self && c.Counter == 0 {
+		p.urged(t, from)
+	}
 }
 
 // holdsAgainst tells whether this node decides, and the claim would overtake it.

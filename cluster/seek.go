@@ -232,7 +232,7 @@ func (p *part) lastResort(t *turn, r *round) {
 // nominated claims with the copy that is held here: the view owner found none
 // that is better.
 func (p *part) nominated(t *turn) {
-	if p.role != peer.Copy || p.round != nil && p.round.kind != peer.Ask || p.fresh {
+	if p.givenUp || p.role != peer.Copy || p.round != nil && p.round.kind != peer.Ask || p.fresh {
 		return
 	}
 	p.round = nil

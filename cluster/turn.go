@@ -17,6 +17,8 @@ type turn struct {
 	later []func(*turn)
 	ended []*op // whose callers are to be told
 	arm   bool  // something waits for the next tick
+	// broken: there was a panic, so its memory is not used again.
+	broken bool
 
 	link    *link         // the one that was looked for last
 	shard   uint64        // of the numbers of operations that begin in this turn; 0: none has
@@ -43,53 +45,82 @@ func (c *Core) begin() *turn {
 
 // end does what was put off, which may put off more.
 func (t *turn) end() {
-	for len(t.later)+len(t.parts)+len(t.ended)+len(t.replies.list)+len(t.wakes) > 0 {
-		for len(t.later)+len(t.parts)+len(t.ended) > 0 {
-			t.goOn()
-		}
-		t.sendReplies()
-		for i := 0; i < len(t.wakes); { // one that is down may have others woken
-			l := t.wakes[i]
-			i++
-			t.c.flush(t, l)
-		}
-		clear(t.wakes)
-		t.wakes = t.wakes[:0]
+	for !t.finish() {
 	}
 	t.link, t.shard = nil, 0
 	if t.arm { // after all that may have to be looked at is where the tick looks
 		t.arm = false
 		t.c.arm()
 	}
-	t.c.turns.Put(t)
+	if !t.broken {
+		t.c.turns.Put(t)
+	}
+}
+
+// finish does what was put off. It reports false where a panic came between: then there
+// may be more to do, without what panicked.
+func (t *turn) finish() (all bool) {
+	defer t.catch()
+	for len(t.later)+len(t.parts)+len(t.ended)+len(t.replies.list)+len(t.wakes) > 0 {
+		for len(t.later)+len(t.parts)+len(t.ended) > 0 {
+			t.goOn()
+		}
+		t.sendReplies()
+		for i := 0; i < len(t.wakes); { // one that is down may have others woken
+			l := take(t.wakes, i)
+			i++
+			if l != nil {
+				t.c.flush(t, l)
+			}
+		}
+		t.wakes = t.wakes[:0]
+	}
+	return true
+}
+
+// take takes an element out of a list, so that it is not there again after a panic.
+func take[T any](list []*T, i int) *T {
+	x := list[i]
+	list[i] = nil
+	return x
 }
 
 // goOn does what was put off, but for what is to be sent.
 func (t *turn) goOn() {
 	for i := 0; i < len(t.later); { // what runs may add to it
 		f := t.later[i]
+		t.later[i] = nil
 		i++
-		f(t)
+		if f != nil {
+			f(t)
+		}
 	}
-	clear(t.later)
 	t.later = t.later[:0]
 	for i := 0; i < len(t.ended); {
-		o := t.ended[i]
+		o := take(t.ended, i)
 		i++
-		o.tell(t)
+		if o != nil {
+			o.tell(t)
+		}
 	}
-	clear(t.ended)
 	t.ended = t.ended[:0]
 	for i := 0; i < len(t.parts); {
-		p := t.parts[i]
+		p := take(t.parts, i)
 		i++
-		p.mu.Lock()
-		p.flushing = false
-		p.flush(t)
-		p.mu.Unlock()
+		if p != nil {
+			t.c.flushNow(t, p)
+		}
 	}
-	clear(t.parts)
 	t.parts = t.parts[:0]
+}
+
+// flushNow sends what a partition has for its copies.
+func (c *Core) flushNow(t *turn, p *part) {
+	p.mu.Lock()
+	defer p.leave(t)
+	p.flushing = false
+	p.fault()
+	p.flush(t)
 }
 
 // flushPart has a partition's batches sent with the end of the turn.
@@ -141,12 +172,13 @@ func (t *turn) sendReplies() {
 	if len(q.list) == 0 {
 		return
 	}
-	t.c.send(t, q.to, 40*len(q.list)+32*len(q.results), false, func(_ *link, f *peer.Frame) {
-		f.Replies = append(f.Replies, q.list...)
-		f.Results = append(f.Results, q.results...)
+	list, results := q.list, q.results
+	q.list, q.results = q.list[:0], q.results[:0] // first: a panic does not leave them to be sent for ever
+	t.c.send(t, q.to, 40*len(list)+32*len(results), false, func(_ *link, f *peer.Frame) {
+		f.Replies = append(f.Replies, list...)
+		f.Results = append(f.Results, results...)
 	})
-	clear(q.list)
-	q.list, q.results = q.list[:0], q.results[:0]
+	clear(list)
 }
 
 // to returns the link to a member, which is mostly that of the last time.

@@ -13,6 +13,7 @@ func (c *Core) Deliver(f *peer.Frame) {
 	}
 	t := c.begin()
 	defer t.end()
+	defer t.catch()
 	if f.To != c.self {
 		c.relay(t, f)
 		return
@@ -107,14 +108,10 @@ func (c *Core) sendLost(t *turn, f *peer.Frame) {
 }
 
 // at runs f under the lock of a partition, if this node looks after it.
-func (c *Core) at(id uint16, f func(*part)) {
-	if int(id) >= len(c.byID) || c.byID[id] == nil {
-		return
+func (c *Core) at(t *turn, id uint16, f func(*part)) {
+	if int(id) < len(c.byID) && c.byID[id] != nil {
+		c.in(t, c.byID[id], f)
 	}
-	p := c.byID[id]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f(p)
 }
 
 func (c *Core) deliverControl(t *turn, f *peer.Frame) {
@@ -125,7 +122,7 @@ func (c *Core) deliverControl(t *turn, f *peer.Frame) {
 			c.distrust(f.From, "an announcement")
 			continue
 		}
-		c.at(a.Partition, func(p *part) { p.onAnnounce(t, f.From, a) })
+		c.at(t, a.Partition, func(p *part) { p.onAnnounce(t, f.From, a) })
 	}
 	for i := range f.Claims {
 		k := f.Claims[i]
@@ -133,7 +130,7 @@ func (c *Core) deliverControl(t *turn, f *peer.Frame) {
 			c.distrust(f.From, "a claim")
 			continue
 		}
-		c.at(k.Partition, func(p *part) { p.onClaim(t, f.From, k) })
+		c.at(t, k.Partition, func(p *part) { p.onClaim(t, f.From, k) })
 	}
 	for i := range f.Answers {
 		a := f.Answers[i]
@@ -141,7 +138,7 @@ func (c *Core) deliverControl(t *turn, f *peer.Frame) {
 			c.distrust(f.From, "an answer")
 			continue
 		}
-		c.at(a.Partition, func(p *part) { p.onAnswer(t, f.From, a) })
+		c.at(t, a.Partition, func(p *part) { p.onAnswer(t, f.From, a) })
 	}
 	for i := range f.Revokes {
 		r := f.Revokes[i]
@@ -149,7 +146,7 @@ func (c *Core) deliverControl(t *turn, f *peer.Frame) {
 			c.distrust(f.From, "a revocation")
 			continue
 		}
-		c.at(r.Partition, func(p *part) { p.onRevoke(t, f.From, r) })
+		c.at(t, r.Partition, func(p *part) { p.onRevoke(t, f.From, r) })
 	}
 	c.deliverBatches(t, f, &may)
 	for i := range f.Acks {
@@ -158,7 +155,7 @@ func (c *Core) deliverControl(t *turn, f *peer.Frame) {
 			c.distrust(f.From, "an acknowledgement")
 			continue
 		}
-		c.at(a.Partition, func(p *part) { p.onAck(t, f.From, a) })
+		c.at(t, a.Partition, func(p *part) { p.onAck(t, f.From, a) })
 	}
 }
 
@@ -188,7 +185,7 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame, may *credible) {
 			c.distrust(f.From, "a batch")
 			continue
 		}
-		c.at(b.Partition, func(p *part) { p.onBatch(t, f.From, b, keys) })
+		c.at(t, b.Partition, func(p *part) { p.onBatch(t, f.From, b, keys) })
 	}
 }
 
@@ -287,9 +284,7 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
 			status = peer.Alive
 		}
-		at.mu.Lock()
-		c.refuse(t, reply, status, at)
-		at.mu.Unlock()
+		c.in(t, at, func(p *part) { c.refuse(t, reply, status, p) })
 	case overloaded, inVain:
 		c.refuse(t, reply, peer.Overloaded, nil)
 	}
@@ -322,9 +317,7 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
 			status = peer.Alive
 		}
-		at.mu.Lock()
-		c.refuse(t, reply, status, at)
-		at.mu.Unlock()
+		c.in(t, at, func(p *part) { c.refuse(t, reply, status, p) })
 	case v == forbidden:
 		c.refuse(t, reply, peer.Forbidden, nil)
 	default:
@@ -359,13 +352,15 @@ func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool
 		l.rule = nil
 	}
 	f := l.checks
+	keys := f.Keys // the frame's when all are there: a panic leaves none without its check
 	for i := range o.charge.Len() {
 		k := o.charge.Key(i)
-		f.Keys = append(f.Keys, peer.Key{
+		keys = append(keys, peer.Key{
 			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: l.ruleIndex(f, k.Rule, define),
 			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost,
 		})
 	}
+	f.Keys = keys
 	n := uint8(o.charge.Len())
 	switch o.kind {
 	case opCheck, opExplain:

@@ -154,7 +154,8 @@ type Claim struct {
 	Kind      ClaimKind
 	// Round comes back in the answer.
 	Round uint32
-	// Counter of the epoch that is claimed; 0 for an Ask.
+	// Counter of the epoch that is claimed. It is 0 for an Ask, and where For is asked
+	// to claim: a LastResort by its copy, a Takeover as heir of the owner that sends this.
 	Counter uint64
 	// For is who would own.
 	For Instance

@@ -14,7 +14,7 @@ type mutation struct {
 type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
-func mutations() []mutation { return slices.Concat(ofProtocol(), ofSeveral(), ofChecks()) }
+func mutations() []mutation { return slices.Concat(ofProtocol(), ofSeveral(), ofChecks(), ofPanics()) }
 
 // ofProtocol returns those of who owns and who has a copy.
 func ofProtocol() []mutation {

@@ -25,6 +25,7 @@ func showings() map[string]showing {
 		clocks   = "a node's clock never steps"
 		settling = "what a reservation denies too much for a moment is within what a scenario allows"
 		forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
+		defect   = "no node of chaos panics: it takes a defect, which the tests inject"
 		often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
 	)
 	return map[string]showing{
@@ -94,5 +95,14 @@ func showings() map[string]showing {
 		"epochs that can be":                                    {why: forging},
 		"resets are the owner's to allow":                       {why: clients},
 		"a minority forgets nobody":                             {why: "it takes a split of ten minutes"},
+		"a panic ends at the partition":                         {why: defect},
+		"a panic ends at the partitions of a check":             {why: defect},
+		"broken state is dropped":                               {why: defect},
+		"who waits for a broken partition is told":              {why: defect},
+		"the heir of a broken owner takes over":                 {why: defect},
+		"a partition that breaks again is given up":             {why: defect},
+		"what is given up is taken up again":                    {why: defect},
+		"what was put off is done after a panic":                {why: defect},
+		"a frame is whole after a panic":                        {why: defect},
 	}
 }

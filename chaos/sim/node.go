@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 
 	"github.com/weirlimit/weir/cluster"
@@ -18,6 +20,7 @@ type Node struct {
 	name  string
 	inst  peer.Instance
 	core  *cluster.Core
+	table *table.Table
 	skew  limiter.Tick
 	alive bool
 	// paused: what comes meanwhile happens when it goes on.
@@ -56,9 +59,10 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 	if first {
 		n.state = peer.Active
 	}
-	n.core = cluster.New(cluster.Config{
+	n.table = table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 2)})
+	config := cluster.Config{
 		Self:      n.self(),
-		Table:     table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 2)}),
+		Table:     n.table,
 		Fallback:  table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 3)}),
 		Scheduler: n,
 		Network:   n,
@@ -75,7 +79,11 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		Observer:   n,
 
 		CachedDenials: w.cached,
-	})
+	}
+	if w.fault != nil {
+		config.Fault, config.Panicked = func(part int) { w.fault(n, part) }, n.panicked
+	}
+	n.core = cluster.New(config)
 	w.nodes = append(w.nodes, n)
 	n.sees = []peer.Member{n.self()}
 	w.logf("%s starts as %v", name, n.inst)
@@ -116,6 +124,18 @@ func (n *Node) Complain(what string, err error) {
 		return
 	}
 	panic(fmt.Sprintf("seed %d: %s: %s: %v", n.w.Seed, n.name, what, err))
+}
+
+// errInjected is what a run panics with, where it wants cores to panic.
+var errInjected = errors.New("injected")
+
+// panicked takes note that the core has recovered from a panic, which must be one that
+// the run wanted.
+func (n *Node) panicked(v any) {
+	n.w.logf("%s: panic: %v", n.name, v)
+	if err, ok := v.(error); !ok || !errors.Is(err, errInjected) {
+		n.w.fail(fmt.Errorf("%s panics: %v\n%s", n.name, v, debug.Stack()))
+	}
 }
 
 // do runs something at the node: now, later where it stands still, or never

@@ -38,14 +38,16 @@ type World struct {
 	ruleNamed func(name string) *limiter.Rule
 	// cached has nodes refuse what owners have just refused them; refused counts
 	// how often they did.
-	cached    bool
-	refused   int
-	codec     *peerlink.Codec
-	buffers   [][]byte // of frames, to be used again
-	frames    int      // that were sent
-	failed    error    // what no bound has room for
-	lenient   bool     // nodes may complain
-	looked    int      // how often it was looked at what holds at any moment
+	cached  bool
+	refused int
+	codec   *peerlink.Codec
+	buffers [][]byte // of frames, to be used again
+	frames  int      // that were sent
+	failed  error    // what no bound has room for
+	lenient bool     // nodes may complain
+	// fault is called where a core may panic, nil: none does. See [errInjected].
+	fault     func(n *Node, partition int)
+	looked    int // how often it was looked at what holds at any moment
 	trace     []string
 	tracing   bool
 	record    io.Writer // takes what nodes do, nil: nobody does

@@ -1,0 +1,35 @@
+package main
+
+// ofPanics returns those of what becomes of a panic in the core.
+func ofPanics() []mutation {
+	const sim, core = "./chaos/sim", "./cluster"
+	return []mutation{
+		{name: "a panic ends at the partition", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
+			{"cluster/broken.go", "	defer p.mu.Unlock()\n	if p.c.config.Panicked == nil {", "	defer p.mu.Unlock()\n	if p.c.config.Panicked != nil {"},
+		}},
+		{name: "a panic ends at the partitions of a check", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
+			{"cluster/broken.go", "	defer unlock(parts)\n	if c.config.Panicked == nil {", "	defer unlock(parts)\n	if c.config.Panicked != nil {"},
+		}},
+		{name: "broken state is dropped", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
+			{"cluster/broken.go", "	p.c.table.Drop(int(p.id))\n", ""},
+		}},
+		{name: "who waits for a broken partition is told", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
+			{"cluster/broken.go", "	defer p.refuseAll(t, own, parked)\n", ""},
+		}},
+		{name: "the heir of a broken owner takes over", pkg: sim, test: "^TestPanicsEndNothing$/^owners$", edits: []edit{
+			{"cluster/broken.go", "	p.round = nil\n	p.takeOver(t)\n", ""},
+		}},
+		{name: "a partition that breaks again is given up", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
+			{"cluster/broken.go", "	again := p.brokeAt != 0 && ", "	again := false && "},
+		}},
+		{name: "what is given up is taken up again", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
+			{"cluster/broken.go", "		p.givenUp = false\n", ""},
+		}},
+		{name: "what was put off is done after a panic", pkg: core, test: "^TestAPanicEndsOneCall$", edits: []edit{
+			{"cluster/turn.go", "	defer t.catch()\n	for len(t.later)", "	for len(t.later)"},
+		}},
+		{name: "a frame is whole after a panic", pkg: core, test: "^TestAFrameIsWholeAfterAPanic$", edits: []edit{
+			{"cluster/link.go", "			*f = before\n", ""},
+		}},
+	}
+}
