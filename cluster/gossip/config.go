@@ -113,6 +113,11 @@ type Config struct {
 	// wants to join, is refused; the error is one of those above, wrapped. It is
 	// called by the goroutine that joins, once a minute for each reason.
 	OnRefused func(error)
+	// Panicked, unless nil, is told the value of each panic that was recovered from where
+	// another node's word is taken in, in the deferred function that did, so that the stack
+	// is the panic's. It is called under locks and must not call the Gossip. Nil: panics
+	// are not recovered from.
+	Panicked func(v any)
 	// Resolve, unless nil, looks up the addresses of a host instead of the
 	// machine's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)

@@ -21,6 +21,7 @@ type delegate struct{ g *Gossip }
 
 // NodeMeta returns a copy of what this node tells of itself.
 func (d delegate) NodeMeta(int) []byte {
+	defer d.g.catch()
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	return bytes.Clone(d.g.meta)
@@ -28,21 +29,29 @@ func (d delegate) NodeMeta(int) []byte {
 
 // GetBroadcasts returns who left or was forgotten, while that is news.
 func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
+	defer d.g.catch()
 	return d.g.news.GetBroadcasts(overhead, limit)
 }
 
 // NotifyMsg takes in that a member left, or is forgotten.
-func (d delegate) NotifyMsg(b []byte) { d.g.hear(b) }
+func (d delegate) NotifyMsg(b []byte) {
+	defer d.g.catch()
+	d.g.hear(b)
+}
 
 // LocalState returns who is gone.
 func (d delegate) LocalState(bool) []byte {
+	defer d.g.catch()
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	return encodeGone(d.g.roster.departed(), time.Now())
 }
 
 // MergeRemoteState takes in who is gone in another's eyes.
-func (d delegate) MergeRemoteState(b []byte, _ bool) { d.g.hear(b) }
+func (d delegate) MergeRemoteState(b []byte, _ bool) {
+	defer d.g.catch()
+	d.g.hear(b)
+}
 
 // hear takes in a list of members that are gone.
 func (g *Gossip) hear(b []byte) {
@@ -105,15 +114,22 @@ func (n news) Message() []byte { return n.message }
 func (n news) Finished() {}
 
 // NotifyJoin, NotifyUpdate and NotifyLeave keep the roster.
-func (d delegate) NotifyJoin(n *memberlist.Node) { d.g.seen(n) }
+func (d delegate) NotifyJoin(n *memberlist.Node) {
+	defer d.g.catch()
+	d.g.seen(n)
+}
 
 // NotifyUpdate is called when a node says something else of itself, or is
 // another run of itself.
-func (d delegate) NotifyUpdate(n *memberlist.Node) { d.g.seen(n) }
+func (d delegate) NotifyUpdate(n *memberlist.Node) {
+	defer d.g.catch()
+	d.g.seen(n)
+}
 
 // NotifyLeave is called when a node died or left: memberlist knows which, and
 // does not say.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
+	defer d.g.catch()
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	if d.g.roster.lost(n.Name, time.Now(), d.g.vouched) {
@@ -146,7 +162,8 @@ func addrOf(n *memberlist.Node) string {
 }
 
 // NotifyAlive keeps out nodes that do not belong here, however they are heard of.
-func (d delegate) NotifyAlive(n *memberlist.Node) error {
+func (d delegate) NotifyAlive(n *memberlist.Node) (err error) {
+	defer d.g.catchErr(&err)
 	r := d.g.judge(n)
 	if r == nil && d.g.strange(n.Name) {
 		r = &refusal{kind: ErrFull, name: "", addr: addrOf(n), text: fmt.Sprintf(
@@ -168,7 +185,8 @@ func (g *Gossip) strange(name string) bool {
 // NotifyMerge keeps out a node that wants to join, and keeps this one out of
 // where it does not belong: both sides of a join call it with what the other
 // side knows. Not under memberlist's lock.
-func (d delegate) NotifyMerge(nodes []*memberlist.Node) error {
+func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
+	defer d.g.catchErr(&err)
 	d.g.mirror(nodes)
 	for _, n := range nodes {
 		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
@@ -209,6 +227,7 @@ func (g *Gossip) mirror(nodes []*memberlist.Node) {
 // NotifyConflict is called when a node has the name of one that is alive, or has
 // not been dead for long, at another address; memberlist ignores the newcomer.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
+	defer d.g.catch()
 	if other.Name == d.g.cfg.Name {
 		d.g.suspect(addrOf(other))
 	}

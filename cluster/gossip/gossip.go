@@ -120,7 +120,7 @@ func (g *Gossip) start(ctx context.Context) error {
 	if port == 0 {
 		conf.AdvertisePort = conf.BindPort
 	}
-	guarded := newGuard(transport, g.ring == nil, g.log)
+	guarded := newGuard(transport, g.ring == nil, g.log, g.cfg.Panicked)
 	conf.Transport = guarded
 	if g.cfg.wrap != nil {
 		conf.Transport = g.cfg.wrap(guarded)
@@ -256,16 +256,23 @@ func (g *Gossip) deliver(ctx context.Context) {
 			return
 		case <-g.wake:
 		}
-		now := g.Members()
-		if slices.Equal(now, last) {
-			continue
-		}
-		g.logChanges(last, now)
-		last = now
-		if g.cfg.OnMembers != nil {
-			g.cfg.OnMembers(slices.Clone(now))
-		}
+		last = g.deliverSince(last)
 	}
+}
+
+// deliverSince tells what changed since the members were last, and returns who they are
+// now.
+func (g *Gossip) deliverSince(last []peer.Member) (now []peer.Member) {
+	defer g.catch()
+	now = g.Members()
+	if slices.Equal(now, last) {
+		return now
+	}
+	g.logChanges(last, now)
+	if g.cfg.OnMembers != nil {
+		g.cfg.OnMembers(slices.Clone(now))
+	}
+	return now
 }
 
 func (g *Gossip) logChanges(before, after []peer.Member) {

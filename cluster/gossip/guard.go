@@ -54,21 +54,23 @@ var (
 // key is a member; their size and number are bounded as well.
 type guard struct {
 	memberlist.NodeAwareTransport
-	plain   bool // messages are not encrypted
-	log     *journal
-	packets chan *memberlist.Packet
-	streams chan net.Conn
-	done    chan struct{}
-	wg      sync.WaitGroup
+	plain bool // messages are not encrypted
+	log   *journal
+	// panicked is [Config.Panicked].
+	panicked func(any)
+	packets  chan *memberlist.Packet
+	streams  chan net.Conn
+	done     chan struct{}
+	wg       sync.WaitGroup
 
 	mu   sync.Mutex
 	open int
 	from map[string]int // how many are open, by host
 }
 
-func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *journal) *guard {
+func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *journal, panicked func(any)) *guard {
 	g := &guard{
-		NodeAwareTransport: inner, plain: plain, log: log, from: make(map[string]int),
+		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]int),
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
 	}
 	g.wg.Go(g.passPackets)
@@ -102,7 +104,7 @@ func (g *guard) DialAddressTimeout(a memberlist.Address, timeout time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	return &stream{Conn: c, plain: g.plain, left: maxStream, closed: func() {}}, nil
+	return &stream{Conn: c, plain: g.plain, panicked: g.panicked, left: maxStream, closed: func() {}}, nil
 }
 
 func (g *guard) passPackets() {
@@ -111,7 +113,7 @@ func (g *guard) passPackets() {
 		case <-g.done:
 			return
 		case p := <-g.NodeAwareTransport.PacketCh():
-			if g.plain && !soundPacket(p.Buf) {
+			if g.plain && !g.sound(p.Buf) {
 				g.log.say(slog.LevelDebug, "packet", "a packet that is no message of gossip was dropped", slog.String("from", p.From.String()))
 				continue
 			}
@@ -122,6 +124,12 @@ func (g *guard) passPackets() {
 			}
 		}
 	}
+}
+
+// sound reports whether a packet is passed on.
+func (g *guard) sound(b []byte) (ok bool) {
+	defer g.catch()
+	return soundPacket(b)
 }
 
 func (g *guard) passStreams() {
@@ -156,7 +164,7 @@ func (g *guard) admit(c net.Conn) net.Conn {
 	}
 	g.open++
 	g.from[host]++
-	return &stream{Conn: c, plain: g.plain, left: maxStream, closed: func() {
+	return &stream{Conn: c, plain: g.plain, panicked: g.panicked, left: maxStream, closed: func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.open--
@@ -169,12 +177,14 @@ func (g *guard) admit(c net.Conn) net.Conn {
 // stream is a connection of which no more is read than nodes have to say.
 type stream struct {
 	net.Conn
-	plain  bool
-	begun  bool
-	head   []byte // read, and not passed on yet
-	left   int    // how many bytes may still be read
-	once   sync.Once
-	closed func()
+	plain bool
+	// panicked is [Config.Panicked].
+	panicked func(any)
+	begun    bool
+	head     []byte // read, and not passed on yet
+	left     int    // how many bytes may still be read
+	once     sync.Once
+	closed   func()
 }
 
 // Close implements net.Conn.
@@ -204,10 +214,11 @@ func (s *stream) Read(b []byte) (int, error) {
 }
 
 // begin reads what a stream announces, and refuses it if that is too much.
-func (s *stream) begin() error {
+func (s *stream) begin() (err error) {
+	defer s.catchErr(&err)
 	b := make([]byte, 0, 128)
 	for {
-		n, err := s.Conn.Read(b[len(b):cap(b)])
+		n, failed := s.Conn.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		if len(b) > 0 {
 			left, ok, enough := announced(b)
@@ -219,8 +230,8 @@ func (s *stream) begin() error {
 				return nil
 			}
 		}
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
 		if len(b) == cap(b) {
 			return fmt.Errorf("a stream of gossip is refused: %w", errAnnounced)

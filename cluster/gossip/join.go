@@ -187,10 +187,14 @@ func (g *Gossip) tell(t told, err error) {
 
 // round asks all that should be asked once.
 func (g *Gossip) round(ctx context.Context) outcome {
-	each(atOnce, g.cfg.Join, func(seed string) { g.resolveSeed(ctx, seed) })
+	each(atOnce, g.cfg.Join, func(seed string) {
+		defer g.catch()
+		g.resolveSeed(ctx, seed)
+	})
 	var mu sync.Mutex
 	var all outcome
 	each(atOnce, g.targets(), func(addr string) {
+		defer g.catch()
 		if ctx.Err() != nil {
 			return
 		}
