@@ -59,6 +59,11 @@ type Config struct {
 	// Logger is told of links that are made, refused and lost, each reason once;
 	// default nowhere.
 	Logger *slog.Logger
+	// Panicked, unless nil, is told the value of each panic that a link has recovered
+	// from, in the deferred function that did, so that the stack is the panic's. A panic
+	// ends the connection that it came up at, which is made again as after any other end.
+	// It is called from many goroutines. Nil: panics are not recovered from.
+	Panicked func(v any)
 	// Rand spreads the attempts to connect; only this Links may use it. Default a
 	// generator with a random seed.
 	Rand *rand.Rand

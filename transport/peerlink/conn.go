@@ -30,6 +30,7 @@ type port struct {
 	within  time.Duration // a connection may wait
 	refused func(from net.Addr, reason string)
 	notice  string // what port this is
+	links   *Links
 
 	mu      sync.Mutex
 	settled int

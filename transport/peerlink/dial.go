@@ -51,7 +51,8 @@ func (d *dialled) hangUp(error) { d.cancel() }
 // Every attempt is a connection of its own, so that whoever refuses is known at
 // once: a gRPC client that reconnects by itself hides it, and has its own idea
 // of when to try again.
-func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) error {
+func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error) {
+	defer l.catch(func(defect error) { err = defect })
 	addr := to.PeerAddr
 	limit, cancel := context.WithTimeout(ctx, l.config.ConnectTimeout)
 	defer cancel()

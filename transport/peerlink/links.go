@@ -119,6 +119,7 @@ func (l *Links) want(r *remote, m peer.Member) {
 		l.all.Add(1)
 		go func() {
 			defer l.all.Done()
+			defer l.catch(func(error) {})
 			r.keep(l.ctx)
 		}()
 	}
@@ -199,6 +200,14 @@ func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
 	if err := r.attach(s, ours); err != nil {
 		return err
 	}
+	ended := false
+	defer func() {
+		if !ended { // something panics
+			s.end(errDefect, false)
+			ch.hangUp(errDefect)
+			r.detach(s)
+		}
+	}()
 	if l.ctx.Err() != nil {
 		s.drain.Store(true)
 	}
@@ -209,6 +218,7 @@ func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
 	log.Info("connected to "+what, "dialled", ours)
 	err := s.run()
 	over()
+	ended = true
 	r.detach(s)
 	level := slog.LevelWarn
 	if l.ctx.Err() != nil || errors.Is(err, errDismissed) || errors.Is(err, errReplaced) {

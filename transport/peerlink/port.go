@@ -33,8 +33,12 @@ func (d door) Clone() credentials.TransportCredentials {
 
 // ServerHandshake implements credentials.TransportCredentials. The server has
 // set a deadline for it.
-func (d door) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (d door) ServerHandshake(raw net.Conn) (conn net.Conn, info credentials.AuthInfo, err error) {
 	p := d.port
+	defer p.links.catch(func(defect error) {
+		_ = raw.Close() // it is refused, whatever comes of closing it
+		conn, info, err = nil, nil, defect
+	})
 	c := newConn(raw, p.stall)
 	p.enter(c)
 	begin, err := readPreface(c)

@@ -102,7 +102,9 @@ func (r *remote) attach(s *session, ours bool) error {
 	r.events.Lock()
 	defer r.events.Unlock()
 	r.live.Store(s)
-	r.links.config.Frames.Up(r.instance)
+	if err := r.links.up(r.instance); err != nil {
+		s.end(err, false) // as soon as it begins
+	}
 	return nil
 }
 
@@ -131,7 +133,7 @@ func (r *remote) admits() error {
 func (r *remote) detach(s *session) {
 	r.events.Lock()
 	r.live.CompareAndSwap(s, nil)
-	r.links.config.Frames.Down(r.instance)
+	r.links.down(r.instance)
 	r.events.Unlock()
 	r.mu.Lock()
 	r.session = nil
@@ -146,7 +148,7 @@ func (r *remote) failed(err error) {
 	collided := status.Code(err) == codes.Aborted
 	r.events.Lock()
 	if r.live.Load() == nil && !collided {
-		r.links.config.Frames.Down(r.instance)
+		r.links.down(r.instance)
 	}
 	r.events.Unlock()
 	if collided {

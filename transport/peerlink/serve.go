@@ -56,7 +56,7 @@ type service struct {
 
 func (l *Links) newServer() *grpc.Server {
 	p := newPort(l.config)
-	p.notice = l.notice()
+	p.links, p.notice = l, l.notice()
 	p.refused = func(from net.Addr, reason string) {
 		l.notices.say(slog.LevelWarn, "a connection to the peer port was refused", from, reason)
 	}
@@ -106,10 +106,16 @@ func (s *service) Connect(stream grpc.BidiStreamingServer[peerv1.Message, peerv1
 	a := &accepted{ServerStream: stream, hungUp: make(chan struct{})}
 	go func() {
 		defer l.all.Done()
-		a.hangUp(l.welcome(a))
+		a.hangUp(l.welcomeSafely(a))
 	}()
 	<-a.hungUp
 	return statusOf(a.reason)
+}
+
+// welcomeSafely is welcome, of which a panic is an error.
+func (l *Links) welcomeSafely(a *accepted) (err error) {
+	defer l.catch(func(defect error) { err = defect })
+	return l.welcome(a)
 }
 
 // welcome exchanges hellos as the side that was dialled, and runs the session

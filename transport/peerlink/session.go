@@ -34,6 +34,7 @@ type channel interface {
 // neither ever waits for the other: a node that cannot send goes on receiving,
 // and the acknowledgements that it gets are what makes it send again.
 type session struct {
+	links   *Links
 	frames  Frames
 	codec   *codec
 	channel channel
@@ -57,7 +58,7 @@ type session struct {
 
 func newSession(l *Links, ch channel, other peer.Instance) *session {
 	return &session{
-		frames: l.config.Frames, codec: l.codec, channel: ch, other: other,
+		links: l, frames: l.config.Frames, codec: l.codec, channel: ch, other: other,
 		window: int32(l.config.Window), stall: l.config.StallTimeout,
 		wake: make(chan struct{}, 1), ending: make(chan struct{}),
 		sent: make(chan struct{}), heard: make(chan struct{}), done: make(chan struct{}),
@@ -109,7 +110,8 @@ func (s *session) hangUpAtEnd() {
 // session, whatever ended it.
 func (s *session) receive() {
 	defer close(s.heard)
-	m := new(message)
+	defer s.links.catch(func(err error) { s.end(err, false) })
+	m := new(message) // which is dropped where there is a panic
 	for {
 		if err := s.channel.RecvMsg(m); err != nil {
 			s.end(err, false)
@@ -166,6 +168,7 @@ func (s *session) take(m *message) error {
 // send sends what there is until the session ends.
 func (s *session) send() {
 	defer close(s.sent)
+	defer s.links.catch(func(err error) { s.end(err, false) })
 	guard := time.AfterFunc(time.Hour, func() {
 		s.end(errStalled, false)
 		s.channel.hangUp(errStalled)
