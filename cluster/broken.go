@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/peer"
 )
@@ -67,33 +69,35 @@ func (p *part) fault() {
 // leave unlocks a partition. It is deferred, directly: a panic ends here, and the
 // partition is broken.
 func (p *part) leave(t *turn) {
-	defer p.mu.Unlock()
-	if p.c.config.Panicked == nil {
-		return
+	if p.c.config.Panicked != nil {
+		if v := recover(); v != nil {
+			p.c.broke(t, []*part{p}, v)
+			return
+		}
 	}
-	if v := recover(); v != nil {
-		t.broken = true
-		p.c.caught(v)
-		p.breakDown(t)
-	}
+	p.mu.Unlock()
 }
 
 // leaveAll does the same for the partitions of one request, of which it makes the verdict
 // that it was not executed.
 func (c *Core) leaveAll(t *turn, parts []*part, v *verdict, at **part) {
+	if c.config.Panicked != nil {
+		if x := recover(); x != nil {
+			if *v, *at = overloaded, nil; len(parts) > 0 {
+				*v, *at = notOwner, parts[0]
+			}
+			c.broke(t, slices.Clone(parts), x)
+			return
+		}
+	}
+	unlock(parts)
+}
+
+// broke records a panic under the locks of partitions, breaks them, and unlocks them.
+func (c *Core) broke(t *turn, parts []*part, v any) {
 	defer unlock(parts)
-	if c.config.Panicked == nil {
-		return
-	}
-	x := recover()
-	if x == nil {
-		return
-	}
 	t.broken = true
-	c.caught(x)
-	if *v, *at = overloaded, nil; len(parts) > 0 {
-		*v, *at = notOwner, parts[0]
-	}
+	c.caught(v)
 	for _, p := range parts {
 		p.breakDown(t)
 	}

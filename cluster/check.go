@@ -30,16 +30,9 @@ func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, 
 		answer.Clear()
 		return nil
 	}
-	over := false
-	defer func() {
-		if !over {
-			o = c.interrupted(t, o, charge, answer)
-		}
-	}()
-	defer t.catch()
+	defer c.catchBegun(t, charge, answer, &o)
 	to, same := c.destination(charge)
 	if c.refusedHere(t, to, charge, answer) {
-		over = true
 		return nil
 	}
 	o = t.op()
@@ -47,9 +40,20 @@ func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, 
 	if o.until == 0 {
 		o.until = t.now + c.config.Deadline
 	}
-	o = c.beginAt(t, o, to, same)
-	over = true
-	return o
+	return c.beginAt(t, o, to, same)
+}
+
+// catchBegun ends a panic of begun, and what that returns is what waits for the decision.
+// It is deferred, directly.
+func (c *Core) catchBegun(t *turn, charge *limiter.Charge, answer *limiter.Decision, o **op) {
+	if c.config.Panicked == nil {
+		return
+	}
+	if v := recover(); v != nil {
+		t.broken = true
+		c.caught(v)
+		*o = c.interrupted(t, *o, charge, answer)
+	}
 }
 
 // interrupted returns what waits for the decision of a check that a panic interrupted: o,
@@ -275,8 +279,7 @@ func (w *awaited) abandon(ops []*op) (undecided []int) {
 // withheld, without setting anything up. It reports false, having done nothing,
 // in any other case.
 func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) bool {
-	defer t.catch()
-	if charge.Len() != 1 {
+	if charge.Len() != 1 || charge.Key(0).Rule == nil {
 		return false
 	}
 	k := charge.Key(0)

@@ -110,18 +110,34 @@ func NewMembership(c MembershipConfig) *Membership {
 // Update takes in all members as gossip has them: those that are live, and the dead.
 // This node itself may be in it. What of it counts is up to links, see roll.
 func (m *Membership) Update(members []peer.Member) {
-	m.mu.Lock()
-	m.roll.hear(m.self.Name, members)
-	m.mu.Unlock()
+	m.hear(members)
 	m.review()
+}
+
+func (m *Membership) hear(members []peer.Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.roll.hear(m.self.Name, members)
 }
 
 // review judges anew who counts, and has a view built if that changed.
 func (m *Membership) review() {
+	open, again := m.judge()
+	if again {
+		m.config.Scheduler.After(reviewEvery, m.reviewAgain)
+	}
+	if open && m.config.Changed != nil {
+		m.config.Changed()
+	}
+}
+
+// judge is the part of review that is done under the lock, which a panic releases. It
+// reports whether the membership is open, and whether another review is to follow.
+func (m *Membership) judge() (open, again bool) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.closed {
-		m.mu.Unlock()
-		return
+		return false, false
 	}
 	now := m.config.Scheduler.Now()
 	before := len(m.roll.sighted)
@@ -137,15 +153,9 @@ func (m *Membership) review() {
 	if !same || len(gone) > 0 {
 		m.publishLocked()
 	}
-	again := m.roll.contested && !m.reviewing
+	again = m.roll.contested && !m.reviewing
 	m.reviewing = m.reviewing || again
-	m.mu.Unlock()
-	if again {
-		m.config.Scheduler.After(reviewEvery, m.reviewAgain)
-	}
-	if m.config.Changed != nil {
-		m.config.Changed()
-	}
+	return true, again
 }
 
 // reviewAgain judges anew while gossip and links disagree.

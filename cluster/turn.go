@@ -45,7 +45,7 @@ func (c *Core) begin() *turn {
 
 // end does what was put off, which may put off more.
 func (t *turn) end() {
-	for !t.finish() {
+	for t.pending() && !t.finish() {
 	}
 	t.link, t.shard = nil, 0
 	if t.arm { // after all that may have to be looked at is where the tick looks
@@ -57,11 +57,16 @@ func (t *turn) end() {
 	}
 }
 
+// pending reports whether something was put off.
+func (t *turn) pending() bool {
+	return len(t.later)+len(t.parts)+len(t.ended)+len(t.replies.list)+len(t.wakes) > 0
+}
+
 // finish does what was put off. It reports false where a panic came between: then there
 // may be more to do, without what panicked.
 func (t *turn) finish() (all bool) {
 	defer t.catch()
-	for len(t.later)+len(t.parts)+len(t.ended)+len(t.replies.list)+len(t.wakes) > 0 {
+	for t.pending() {
 		for len(t.later)+len(t.parts)+len(t.ended) > 0 {
 			t.goOn()
 		}

@@ -5,16 +5,16 @@ func ofPanics() []mutation {
 	const sim, core = "./chaos/sim", "./cluster"
 	return []mutation{
 		{name: "a panic ends at the partition", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
-			{"cluster/broken.go", "	defer p.mu.Unlock()\n	if p.c.config.Panicked == nil {", "	defer p.mu.Unlock()\n	if p.c.config.Panicked != nil {"},
+			{"cluster/broken.go", "	if p.c.config.Panicked != nil {", "	if p.c.config.Panicked == nil {"},
 		}},
 		{name: "a panic ends at the partitions of a check", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
-			{"cluster/broken.go", "	defer unlock(parts)\n	if c.config.Panicked == nil {", "	defer unlock(parts)\n	if c.config.Panicked != nil {"},
+			{"cluster/broken.go", "	if c.config.Panicked != nil {\n		if x := recover()", "	if c.config.Panicked == nil {\n		if x := recover()"},
 		}},
 		{name: "broken state is dropped", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
 			{"cluster/broken.go", "	p.c.table.Drop(int(p.id))\n", ""},
 		}},
 		{name: "who waits for a broken partition is told", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"cluster/broken.go", "	defer p.refuseAll(t, own, parked)\n", ""},
+			{"cluster/broken.go", "	defer p.refuseAll(t, own, parked)\n", "	defer p.refuseAll(t, nil, parked)\n"},
 		}},
 		{name: "the heir of a broken owner takes over", pkg: sim, test: "^TestPanicsEndNothing$/^owners$", edits: []edit{
 			{"cluster/broken.go", "	p.round = nil\n	p.takeOver(t)\n", ""},
@@ -26,7 +26,7 @@ func ofPanics() []mutation {
 			{"cluster/broken.go", "		p.givenUp = false\n", ""},
 		}},
 		{name: "what was put off is done after a panic", pkg: core, test: "^TestAPanicEndsOneCall$", edits: []edit{
-			{"cluster/turn.go", "	defer t.catch()\n	for len(t.later)", "	for len(t.later)"},
+			{"cluster/turn.go", "	defer t.catch()\n	for t.pending()", "	for t.pending()"},
 		}},
 		{name: "a frame is whole after a panic", pkg: core, test: "^TestAFrameIsWholeAfterAPanic$", edits: []edit{
 			{"cluster/link.go", "			*f = before\n", ""},
