@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cluster/gossip"
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/peer"
@@ -51,6 +52,7 @@ type member struct {
 	counted  uint64                 // checks, by report only
 	reported [cluster.Events]uint64 // by report only
 
+	guard      *guard.Guard // of all that other members' words can reach
 	complaints complaints
 	open       *InsecureError // what strangers may come in by, nil: nothing
 
@@ -89,7 +91,12 @@ func openMember(ctx context.Context, n *Node, c *Config) (_ *member, err error) 
 	if m.open = m.config.insecure(ctx, c.Secret); m.open != nil && !m.config.Insecure {
 		return nil, m.open
 	}
-	m.sched = &scheduler{opened: n.opened, start: n.start}
+	var count func(string)
+	if o, ok := c.Observer.(interface{ Panicked(place string) }); ok {
+		count = o.Panicked
+	}
+	m.guard = guard.New(m.log, count)
+	m.sched = &scheduler{opened: n.opened, start: n.start, guard: m.guard}
 	if m.peers, err = new(net.ListenConfig).Listen(ctx, "tcp", m.config.PeerAddr); err != nil {
 		return nil, fmt.Errorf("weir: cannot listen for other members on Cluster.PeerAddr %q: %w", m.config.PeerAddr, err)
 	}
@@ -133,7 +140,8 @@ func (m *member) startGossip(ctx context.Context, n *Node, c *Config) (peer.Memb
 		Name: self.Name, Instance: instance, ClusterName: c.ClusterName, RingConfig: ring.ConfigHash(),
 		SecretMark: gossip.SecretMark(c.Secret, c.ClusterName), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
 		Meta: self, Logger: m.log, OnMembers: m.onMembers, // it logs who is refused
-		Vouched: func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
+		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
+		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
 	})
 	if err != nil {
 		return self, err
@@ -183,11 +191,13 @@ func (m *member) assemble(n *Node, c *Config, self peer.Member) error {
 		Rule:     func(name string) *limiter.Rule { return n.rules.Load().Rule(name) },
 		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m), Clock: clock,
 		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
+		Panicked: func(v any) { m.guard.Caught(guard.Cluster, v) },
 	})
 	m.vouching.Store(m.core)
 	var err error
 	m.links, err = peerlink.New(peerlink.Config{
 		Self: self, ClusterName: c.ClusterName, RingConfig: ring.ConfigHash(), Secret: c.Secret, Frames: m.core, Logger: m.log,
+		Panicked: func(v any) { m.guard.Caught(guard.Link, v) },
 	})
 	if err != nil {
 		return err
@@ -313,6 +323,10 @@ func (m *member) report() {
 			m.log.Warn("another member has taken over partitions of this node", "partitions", news)
 		case cluster.EventHandoff:
 			m.log.Info("partitions were handed over", "partitions", news)
+		case cluster.EventBroken:
+			m.log.Error("partitions were dropped after an internal error: their heirs go on, or they start empty", "partitions", news)
+		case cluster.EventGivenUp:
+			m.log.Error("partitions had two internal errors within a minute: this node gives them up for a minute", "partitions", news)
 		case cluster.EventLate:
 			m.log.Warn("this node stood still for a while: it was paused, or has too little CPU", "times", news)
 		case cluster.EventFallback:

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -12,6 +13,7 @@ import (
 type scheduler struct {
 	opened time.Time
 	start  limiter.Tick // opened, in ticks
+	guard  *guard.Guard
 
 	mu      sync.Mutex
 	closed  bool
@@ -24,11 +26,12 @@ func (s *scheduler) Now() limiter.Tick {
 }
 
 // After implements cluster.Scheduler. What is due after [scheduler.close] is not
-// called.
+// called. A panic of what is called ends there.
 func (s *scheduler) After(span limiter.Tick, f func()) {
 	time.AfterFunc(span.Duration(), func() {
 		if s.enter() {
 			defer s.running.Done()
+			defer s.guard.Recover(guard.Cluster, nil)
 			f()
 		}
 	})
