@@ -122,7 +122,8 @@ type Config struct {
 	// runs no goroutine and listens nowhere. It excludes Backend.
 	Cluster *ClusterConfig
 	// Observer is told what the node does, for metrics; default nil, which costs
-	// nothing.
+	// nothing. One that has a method Panicked(place string) too is told of panics that a
+	// member of a cluster recovered from: place is "cluster", "link" or "gossip".
 	Observer Observer
 	// Now is the clock, for tests and for replaying the past; default the wall
 	// clock at Open plus the monotonic time since, which never steps. If it goes back,
