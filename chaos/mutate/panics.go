@@ -29,7 +29,7 @@ func ofPanics() []mutation {
 			{"cluster/turn.go", "	defer t.catch()\n	for t.pending()", "	for t.pending()"},
 		}},
 		{name: "a frame is whole after a panic", pkg: core, test: "^TestAFrameIsWholeAfterAPanic$", edits: []edit{
-			{"cluster/link.go", "			*f = before\n", ""},
+			{"cluster/link.go", "			*f = before\n", "			_ = before\n"},
 		}},
 	}
 }
