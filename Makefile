@@ -22,7 +22,7 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt vet lint-built race wire kill systems generated examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
+test: deps tidy fmt vet lint race wire kill systems generated examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
 
 .PHONY: quick
 quick: vet ## go vet, and the tests that are not long: the round while you work
@@ -81,7 +81,7 @@ race: ## The tests, under the race detector; with SHORT= the long ones too
 
 .PHONY: wire
 wire: ## What the race detector hides or makes long: allocations, nodes in one process, the suite over each protocol, the simulator; with SHORT= all of the suite
-	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./metrics ./cluster
+	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./metrics ./internal/cluster
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) .
 	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) ./client
 	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
@@ -134,10 +134,6 @@ lint: ## golangci-lint, at the version that scripts/golangci-lint.sh names
 	scripts/golangci-lint.sh run ./...
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
-
-.PHONY: lint-built
-lint-built: ## The same where golangci-lint is built already; where not, `make lint` builds it, for some minutes
-	@if scripts/golangci-lint.sh --is-built; then $(MAKE) lint; else echo "*** NOT linted: golangci-lint is not built on this machine; make lint builds it, once ***"; fi
 
 .PHONY: compose-test
 compose-test: ## The image and docker-compose.yaml, where a Docker engine answers; says so where none does

@@ -3,56 +3,79 @@ package weir
 import (
 	"context"
 
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
 )
 
-// namer names the keys of one request.
-func namer(set *rules.Set, r *Request, c *limiter.Charge) func(dst []byte, i, k int) []byte {
-	return func(dst []byte, _, k int) []byte { return set.AppendKeyName(dst, r, c.Key(k), nil) }
+// Backend keeps counters in place of a node's own table. Its methods are called
+// from many goroutines. An instant below 0 means the backend's own clock; name names
+// key k of charge i (a refund, a reset and an explanation are of charge 0).
+type Backend interface {
+	// Decide decides charges one after the other, each as [table.Table.Decide]
+	// does, and overwrites the decision of the same index. It returns an error
+	// where nothing was decided; that a server is down is no reason for one, since
+	// rules say what to do then.
+	Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
+	// Refund takes back what the receipt names, as [Node.Refund] does.
+	Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
+	// Reset forgets the counters of a charge and returns how many there were.
+	Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (int, error)
+	// Explain tells what a check would find, without charging it: the instant, the
+	// limits in their order, and whatever else it has to say. The rest of the
+	// explanation is the node's.
+	Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
+	// Close ends the backend.
+	Close() error
 }
 
-// namerOf names the i-th key of one request.
-func (n *Node) namerOf(r *Request, c *limiter.Charge) func(i int) string {
-	set := n.rules.Load()
-	return func(i int) string { return string(set.AppendKeyName(nil, r, c.Key(i), nil)) }
+// remote has a backend decide.
+type remote struct {
+	*engine.Node
+	backend Backend
 }
 
-// decideThere has the backend decide a request.
-func (n *Node) decideThere(ctx context.Context, set *rules.Set, now limiter.Tick, r *Request, d *Decision, peek bool) error {
-	var c limiter.Charge
-	m, err := set.Resolve(r, &c)
+// now is the embedder's clock, if there is one, else the backend's own, which -1
+// stands for.
+func (b *remote) now() limiter.Tick {
+	if b.Clock == nil {
+		return -1
+	}
+	return b.Now()
+}
+
+// Check implements [engine.Decider].
+func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
+	q := engine.Question{Set: set, Request: r}
+	m, err := set.Resolve(r, &q.Charge)
 	if err != nil {
-		return n.refused(err)
+		return b.Refused(err)
 	}
-	c.Peek = peek
-	if err := n.backend.Decide(ctx, now, []*limiter.Charge{&c}, []*Decision{d}, namer(set, r, &c)); err != nil {
-		return n.refused(err)
+	q.Charge.Peek = peek
+	if err := b.decide(ctx, b.now(), &q, d); err != nil {
+		return err
 	}
-	n.decidedThere(m, d)
+	b.Decided(m, d, nil)
 	return nil
 }
 
-// decidedThere completes a decision of the backend's.
-func (n *Node) decidedThere(m rules.Match, d *Decision) {
-	if d.Rule == "" {
-		d.Rule = m.Rule
+// decide decides what a request was resolved to.
+func (b *remote) decide(ctx context.Context, now limiter.Tick, q *engine.Question, d *Decision) error {
+	if err := b.backend.Decide(ctx, now, []*limiter.Charge{&q.Charge}, []*Decision{d}, q.AppendName); err != nil {
+		return b.Refused(err)
 	}
-	if n.watch != nil {
-		n.watch.Checked(1, d.Rule, d.Source, d.Allowed, d.ShadowDenied)
-	}
+	return nil
 }
 
-// batchThere has the backend decide those requests of a batch that can be decided,
-// in their order.
-func (n *Node) batchThere(ctx context.Context, set *rules.Set, now limiter.Tick, rs []Request, ds []Decision) error {
-	var bad BatchError
+// CheckBatch implements [engine.Decider].
+func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, ds []Decision) (bad engine.Undecided, _ error) {
+	now := b.now()
 	charges, matches := make([]limiter.Charge, len(rs)), make([]rules.Match, len(rs))
 	cs, out, index := make([]*limiter.Charge, 0, len(rs)), make([]*Decision, 0, len(rs)), make([]int, 0, len(rs))
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err != nil {
-			bad.add(i, &ds[i], n.refused(err))
+			bad.Add(i, &ds[i], b.Refused(err))
 			continue
 		}
 		cs, out, index = append(cs, &charges[i]), append(out, &ds[i]), append(index, i)
@@ -60,11 +83,41 @@ func (n *Node) batchThere(ctx context.Context, set *rules.Set, now limiter.Tick,
 	name := func(dst []byte, i, k int) []byte {
 		return set.AppendKeyName(dst, &rs[index[i]], cs[i].Key(k), nil)
 	}
-	if err := n.backend.Decide(ctx, now, cs, out, name); err != nil {
-		return n.refused(err)
+	if err := b.backend.Decide(ctx, now, cs, out, name); err != nil {
+		return bad, b.Refused(err)
 	}
 	for at, d := range out {
-		n.decidedThere(matches[index[at]], d)
+		b.Decided(matches[index[at]], d, nil)
 	}
-	return bad.orNil()
+	return bad, nil
 }
+
+// Refund implements [engine.Decider].
+func (b *remote) Refund(ctx context.Context, q *engine.Question, receipt Receipt) error {
+	return b.backend.Refund(ctx, b.now(), &q.Charge, receipt, q.AppendName)
+}
+
+// Reset implements [engine.Decider].
+func (b *remote) Reset(ctx context.Context, q *engine.Question) (int, error) {
+	return b.backend.Reset(ctx, b.now(), &q.Charge, q.AppendName)
+}
+
+// Explain implements [engine.Decider].
+func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (*Explanation, error) {
+	now := b.now()
+	q.Charge.Peek = true
+	if err := b.decide(ctx, now, q, d); err != nil {
+		return nil, err
+	}
+	q.Charge.Peek = false
+	return b.backend.Explain(ctx, now, &q.Charge, q.AppendName)
+}
+
+// RulesSet implements [engine.Decider].
+func (*remote) RulesSet(uint64) {}
+
+// Ready implements [engine.Decider].
+func (*remote) Ready() error { return nil }
+
+// Close implements [engine.Decider].
+func (b *remote) Close() error { return b.backend.Close() }

@@ -30,7 +30,7 @@ func (b *tableBackend) at(now limiter.Tick) limiter.Tick {
 	return now
 }
 
-func (b *tableBackend) Decide(_ context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*weir.Decision, name func([]byte, int, int) []byte) error {
+func (b *tableBackend) Decide(_ context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*weir.Decision, name limiter.KeyNamer) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -47,16 +47,16 @@ func (b *tableBackend) Decide(_ context.Context, now limiter.Tick, cs []*limiter
 	return nil
 }
 
-func (b *tableBackend) Refund(_ context.Context, now limiter.Tick, c *limiter.Charge, r weir.Receipt, _ func([]byte, int, int) []byte) error {
+func (b *tableBackend) Refund(_ context.Context, now limiter.Tick, c *limiter.Charge, r weir.Receipt, _ limiter.KeyNamer) error {
 	b.table.Refund(b.at(now), c, r)
 	return b.err
 }
 
-func (b *tableBackend) Reset(_ context.Context, now limiter.Tick, c *limiter.Charge, _ func([]byte, int, int) []byte) (int, error) {
+func (b *tableBackend) Reset(_ context.Context, now limiter.Tick, c *limiter.Charge, _ limiter.KeyNamer) (int, error) {
 	return b.table.Reset(b.at(now), c), b.err
 }
 
-func (b *tableBackend) Explain(_ context.Context, now limiter.Tick, c *limiter.Charge, name func([]byte, int, int) []byte) (*weir.Explanation, error) {
+func (b *tableBackend) Explain(_ context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*weir.Explanation, error) {
 	now = b.at(now)
 	return &weir.Explanation{Now: now, Limits: b.table.Explain(now, c, new(weir.Decision)), Commands: []string{string(name(nil, 0, 0))}}, b.err
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -25,8 +26,8 @@ func TestSecretIsDrawn(t *testing.T) {
 		return weir.Seeds(n)
 	}
 	secret := []byte("0123456789abcdef0123456789abcdef")
-	member := func() *weir.ClusterConfig {
-		return &weir.ClusterConfig{Name: "a", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}
+	member := func() *cluster.Config {
+		return &cluster.Config{Name: "a", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}
 	}
 	for name, c := range map[string]struct {
 		config func() weir.Config

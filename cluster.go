@@ -1,166 +1,90 @@
 package weir
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/weirlimit/weir/cluster"
-	"github.com/weirlimit/weir/cluster/gossip"
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 )
 
 // The reasons of [Node.Ready] and of checks that a node of a cluster does not
 // take, wrapped.
 var (
 	// ErrJoining: the node has not seen the cluster yet. Ask another one.
-	ErrJoining = cluster.ErrJoining
+	ErrJoining = limiter.ErrJoining
 	// ErrSettling: the node does not hold yet what it should; checks go on.
-	ErrSettling = cluster.ErrSettling
+	ErrSettling = limiter.ErrSettling
 	// ErrLeaving: the node hands over what it holds; checks go on until it is gone.
-	ErrLeaving = cluster.ErrLeaving
+	ErrLeaving = limiter.ErrLeaving
 )
 
-// ErrNoCluster is returned by the methods that are about a cluster, of a node
-// that was opened without [Config.Cluster].
+// ErrNoCluster is returned by what is about a cluster, of a node that was opened
+// without [Config.Cluster].
 var ErrNoCluster = errors.New("weir: the node is in no cluster: open it with Config.Cluster")
 
-// ErrUnknownMember is wrapped by the error of [Node.Forget] for a name that is
+// ErrUnknownMember is wrapped by the error of Forget of [Cluster] for a name that is
 // not that of a dead member.
 var ErrUnknownMember = errors.New("weir: no dead member of that name")
 
 // ErrUnanswered is wrapped by the errors of [Node.Reset], [Node.Refund] and
 // [Node.Explain] in a cluster, where nobody who holds the keys has answered within
-// [ClusterConfig.Deadline].
+// the cluster's deadline.
 var ErrUnanswered = limiter.ErrUnanswered
 
 // ErrForbidden is wrapped by the error of [Node.Reset] in a cluster, where a member that
-// holds some of the keys takes no resets from other members: see
-// [ClusterConfig.RefuseResets].
+// holds some of the keys takes no resets from other members: see RefuseResets of
+// cluster.Config.
 var ErrForbidden = limiter.ErrForbidden
 
-// DefaultDeadline is [ClusterConfig.Deadline] where that is 0.
-const DefaultDeadline = 300 * time.Millisecond
+// ErrUnexplained is wrapped by the error of [Node.Explain] where the member that holds
+// a key answered, and runs a version that does not explain.
+var ErrUnexplained = errors.New("weir: it is not explained")
 
-// ClusterConfig makes a node a member of a cluster, in which each key is counted
-// by one member, wherever it is asked for. [Config.ClusterName] and
-// [Config.Secret] must be the same on all members: who has others is refused.
-type ClusterConfig struct {
-	// Name is unique in the cluster and stays when the node restarts; default the
-	// machine's name. See [CheckName]. The ring is made of the names, so a node that
-	// comes back under its name owns the same keys.
-	Name string
-	// PeerAddr is the host:port where other members ask this one; default
-	// 127.0.0.1:7947. Port 0 takes a free one. It is never the port that clients
-	// ask.
-	PeerAddr string
-	// GossipAddr is the host:port, over TCP and UDP, by which members find each
-	// other; default 127.0.0.1:7946. Port 0 takes a free one.
-	GossipAddr string
-	// Advertise is the host by which the others reach this node, a name or an
-	// address; default that of PeerAddr, or, if that is every address, a private
-	// one of this machine.
-	Advertise string
-	// Join are gossip addresses, host:port, of members that may be there already;
-	// a name that has many addresses stands for all of them, and this node's own
-	// may be among them. Default none: the node starts a cluster, and waits to be
-	// joined. With some, the node is joining until it has found the others (or
-	// found out that it is the first), and checks return [ErrJoining].
-	Join []string
-	// GossipKeys encrypt gossip, each of 16, 24 or 32 bytes: the first encrypts,
-	// all decrypt. Default none: whoever reaches the port can join. They are required,
-	// as is [Config.Secret] of at least [MinSecretBytes], where PeerAddr, GossipAddr or
-	// Advertise is not a loopback address: [Open] returns an [*InsecureError].
-	GossipKeys [][]byte
-	// Insecure permits a member beyond loopback without them. The log then warns once
-	// a minute.
-	Insecure bool
-	// Deadline is how long a check waits for the key's owner, or its heir, before
-	// the policy of its rule answers; default [DefaultDeadline]. Lower answers
-	// faster while a member is down, and by policy more often.
-	Deadline time.Duration
-	// CachedDenials has the node refuse by itself what the owner of a key refused it
-	// a moment before: the same check of one key, until it could be allowed, for a
-	// second at most. Default false: the owner is asked each time. It spares the
-	// owner, and the way to it, those who go on asking. In exchange a reset or a
-	// refund by way of another node may be seen up to a second late, and so may
-	// limits that were raised there.
-	CachedDenials bool
-	// RefuseResets has this node refuse resets that other members ask of it, of keys
-	// that it holds: [Node.Reset] of the other returns [ErrForbidden]. Default false: they
-	// are taken. [Node.Reset] of this node resets what it holds itself, and asks the
-	// others, who refuse or not by their own setting.
-	RefuseResets bool
-	// GRPCAddr and HTTPAddr are where clients ask this node, as host:port, told to
-	// the others and to [Node.Members]; default empty. Nothing is served there by
-	// the node itself. A host that means every address is replaced by Advertise.
-	GRPCAddr, HTTPAddr string
-	// AdminAddr is where operators ask this node, as host:port, told in the same way;
-	// default empty. One of loopback is told only if other members reach this one by
-	// loopback too.
-	AdminAddr string
-	// Version of the program, told to people.
-	Version string
-	// Logger is told who comes and goes, and what happens to partitions; default
-	// nowhere.
-	Logger *slog.Logger
+// Clustering makes a node a member of a cluster. It is a [*cluster.Config] of package
+// github.com/weirlimit/weir/cluster, and for nobody else to implement. A program that
+// does not import that package compiles nothing of what members need: no gRPC, no
+// gossip, no DNS.
+type Clustering interface {
+	// OpenMember is called by [Open].
+	OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, Cluster, error)
 }
 
-const (
-	defaultPeerAddr   = "127.0.0.1:7947"
-	defaultGossipAddr = "127.0.0.1:7946"
-)
-
-// CheckName says what is wrong with a name for [ClusterConfig.Name], nil if nothing
-// is. It has 1 to 128 bytes of UTF-8, of characters that can be seen, with spaces
-// only between them. The error wraps [ErrInvalid].
-func CheckName(name string) error {
-	if err := gossip.CheckName(name); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return nil
+// Cluster is a node's part in a cluster, see [Node.Cluster]. It is safe for concurrent
+// use.
+type Cluster interface {
+	// Members returns the members as this node sees them, by name. Of itself it tells
+	// more than of the others.
+	Members() []Member
+	// Stats returns what the node is to the cluster; false where it is in none.
+	Stats() (ClusterStats, bool)
+	// Placement returns which member should be asked for what, as this node sees it
+	// now; nil where it knows nothing yet. It is made anew when the members or the rules
+	// have changed, and otherwise is two looks at pointers.
+	Placement() *Placement
+	// Forget has a dead member count no more, for whatever asks for every member or
+	// a majority: for one that will never come back. The others hear of it. If it
+	// does come back it is a member again. The error wraps [ErrUnknownMember] or
+	// [ErrInvalid], the latter for a live member, or is [ErrNoCluster] or
+	// [ErrClosed].
+	Forget(name string) error
+	// HandOver is the first half of Leave: the node hands over what it holds,
+	// and goes on to take checks, which others decide. A program ends its servers
+	// between HandOver and Leave, so that nobody is turned away. Called while it is
+	// under way it waits for the same end. The errors are those of Leave.
+	HandOver(ctx context.Context) error
+	// Leave ends the node in good order: it hands over what it holds, says goodbye
+	// to the other members, and closes the node. Until then checks go on. It takes a
+	// fraction of a second, and 14 seconds at most. If the context ends before, or not all
+	// could be handed over, the node is closed all the same, the others go on from
+	// the copies that they have, and the error says so. It is [ErrClosed] where the
+	// node is closed, and [ErrNoCluster] where it is in none, which is then not closed.
+	Leave(ctx context.Context) error
 }
 
-// withDefaults fills in what was left out, and says what cannot be.
-func (c ClusterConfig) withDefaults() (ClusterConfig, error) {
-	if c.Deadline < 0 || c.Deadline > time.Minute {
-		return c, fmt.Errorf("%w: Cluster.Deadline %v is out of range: give up to 1m, or 0 for %v", ErrInvalid, c.Deadline, DefaultDeadline)
-	}
-	if _, _, err := net.SplitHostPort(c.Advertise); err == nil {
-		return c, fmt.Errorf("%w: Cluster.Advertise %q has a port: give the host alone; the ports are those of PeerAddr and GossipAddr", ErrInvalid, c.Advertise)
-	}
-	if c.Name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return c, fmt.Errorf("%w: Cluster.Name is empty, and the machine has no name either: %w", ErrInvalid, err)
-		}
-		c.Name = host
-	}
-	if err := CheckName(c.Name); err != nil {
-		return c, fmt.Errorf("%w (Cluster.Name)", err)
-	}
-	if c.PeerAddr == "" {
-		c.PeerAddr = defaultPeerAddr
-	}
-	if c.GossipAddr == "" {
-		c.GossipAddr = defaultGossipAddr
-	}
-	if c.Deadline == 0 {
-		c.Deadline = DefaultDeadline
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c, nil
-}
-
-// MemberInfo is a member of the cluster as a node sees it.
-type MemberInfo struct {
+// Member is a member of the cluster as a node sees it.
+type Member struct {
 	// Name of the member, Address of its gossip, Instance of its present run.
 	Name, Address, Instance string
 	// State is "joining", "active", "leaving" or "dead".
@@ -199,8 +123,25 @@ type ClusterStats struct {
 	Unreachable int
 	// Share is the part of the partitions that this node should own.
 	Share float64
-	// Summary is what it holds.
-	cluster.Summary
+	// Owned, Heirs, Copies and Sealed count partitions by what the node is to
+	// them; it is nothing to the others.
+	Owned, Heirs, Copies, Sealed int
+	// Unsettled are those that are not as the members call for.
+	Unsettled int
+	// Withheld are replies that wait for an heir, Parked checks that wait for a
+	// partition to be settled.
+	Withheld, Parked int
+	// Waiting are checks and other operations that wait for other members, Queued
+	// frames that wait until one takes them, and Fallback the counters of policies.
+	Waiting, Queued, Fallback int
+	// Links counts the runs of members for which something is kept that is to be said
+	// to them.
+	Links int
+	// Lag is how long the oldest withheld reply has waited.
+	Lag time.Duration
+	// Unacknowledged is the largest cost that a key has answered and its heir not
+	// acknowledged.
+	Unacknowledged uint64
 	// Events counts what happened to partitions since the node was opened, by
 	// name.
 	Events map[string]uint64
@@ -208,54 +149,35 @@ type ClusterStats struct {
 	RulesDiffer bool
 }
 
-// reachable returns an address that others can be told: a host that means every
-// address is replaced.
-func reachable(addr, host string) string {
-	h, port, err := net.SplitHostPort(addr)
-	if err != nil || host == "" {
-		return addr
-	}
-	if ip := net.ParseIP(h); h == "" || ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort(host, port)
-	}
-	return addr
+// Placement is what a client needs to find out which member should be asked about a
+// request: see [Cluster]. It is shared and must not be changed.
+type Placement struct {
+	// View is a number of all that follows, not 0. Members that see the same, and have
+	// the same rules, have the same number.
+	View uint64
+	// Members are those that are joining, active or leaving, by name.
+	Members []PlacementMember
+	// Owners has, for each partition of the key space, 1 + the index in Members of
+	// the one that should own it, 0 for nobody. Partitions are counted as
+	// table.PartitionOf does, modulo their number.
+	Owners []uint16
+	// Rules is the rules file in force, and Seeds what keys the hash of its counters.
+	// Whoever has the seeds can construct two keys that share a counter.
+	Rules, Seeds []byte
 }
 
-// reachableAdmin is as reachable, and empty for an address of loopback that is told to
-// others who reach this member by another: they would ask themselves there.
-func reachableAdmin(addr, host string) string {
-	addr = reachable(addr, host)
-	if h, _, err := net.SplitHostPort(addr); err == nil && local(h) && host != "" && !local(host) {
-		return ""
-	}
-	return addr
+// PlacementMember is a member in a [Placement].
+type PlacementMember struct {
+	Name     string
+	GRPCAddr string // where clients ask it, empty if it does not say
 }
 
-// local reports whether a host is this machine, wherever it is said.
-func local(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
+// noCluster is the part in a cluster of a node that is in none.
+type noCluster struct{}
 
-// rulesOf describes which rules members have, where they differ; "" where they
-// do not.
-func rulesOf(members []peer.Member) string {
-	var of []string
-	var first uint64 // hash of the first that lives
-	differ := false
-	for i := range members {
-		m := &members[i]
-		if m.State == peer.Dead {
-			continue
-		}
-		if len(of) == 0 {
-			first = m.RulesHash
-		}
-		of = append(of, fmt.Sprintf("%s %016x", m.Name, m.RulesHash))
-		differ = differ || m.RulesHash != first
-	}
-	if !differ {
-		return ""
-	}
-	return strings.Join(of, ", ")
-}
+func (noCluster) Members() []Member               { return nil }
+func (noCluster) Stats() (s ClusterStats, _ bool) { return s, false }
+func (noCluster) Placement() *Placement           { return nil }
+func (noCluster) Forget(string) error             { return ErrNoCluster }
+func (noCluster) HandOver(context.Context) error  { return ErrNoCluster }
+func (noCluster) Leave(context.Context) error     { return ErrNoCluster }

@@ -1,7 +1,6 @@
 package weir
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -94,7 +93,7 @@ type Config struct {
 	// can be guessed, a member's gossip and its peer port let anyone who reaches them
 	// try guesses elsewhere. Nodes of one cluster need the same: [Open] fails where a
 	// member that is there has another. Another one starts all counters afresh. A member
-	// beyond loopback needs one, see [ClusterConfig.GossipKeys].
+	// beyond loopback needs one, see GossipKeys of cluster.Config.
 	Secret []byte
 	// ClusterName is mixed into that hash; default "weir".
 	ClusterName string
@@ -114,16 +113,17 @@ type Config struct {
 	// default nil: the node decides in memory. The node closes it when it is
 	// closed itself. Package redisstore has one.
 	Backend Backend
-	// Logger is told what deserves an operator's attention in the rules that come into
-	// force: each of [rules.Set.Warnings], and rules that the file no longer has.
-	// Default that of Cluster; nil: nobody is told.
+	// Logger is told what deserves an operator's attention: in the rules that come into
+	// force each of [rules.Set.Warnings], and rules that the file no longer has. Default
+	// nil: nobody is told.
 	Logger *slog.Logger
-	// Cluster makes the node a member of a cluster; default nil: it is on its own,
-	// runs no goroutine and listens nowhere. It excludes Backend.
-	Cluster *ClusterConfig
+	// Cluster makes the node a member of a cluster: a [*cluster.Config] of package
+	// github.com/weirlimit/weir/cluster. Default nil: the node is on its own, runs no
+	// goroutine and listens nowhere. It excludes Backend.
+	Cluster Clustering
 	// Observer is told what the node does, for metrics; default nil, which costs
-	// nothing. One that has a method Panicked(place string) too is told of panics that a
-	// member of a cluster recovered from: place is "cluster", "link" or "gossip".
+	// nothing. One that is a [PanicObserver] too is told of panics that a member of a
+	// cluster recovered from.
 	Observer Observer
 	// Now is the clock, for tests and for replaying the past; default the wall
 	// clock at Open plus the monotonic time since, which never steps. If it goes back,
@@ -134,28 +134,6 @@ type Config struct {
 	// same in memory, in a cluster and in Redis. Now is called once for each check or
 	// batch, from many goroutines.
 	Now func() time.Time
-}
-
-// Backend keeps counters in place of a node's own table. Its methods are called
-// from many goroutines. An instant below 0 means the backend's own clock; name
-// appends what people call key k of charge i (a refund, a reset and an explanation
-// are of charge 0), without the limit, such as /towns:ada.
-type Backend interface {
-	// Decide decides charges one after the other, each as [table.Table.Decide]
-	// does, and overwrites the decision of the same index. It returns an error
-	// where nothing was decided; that a server is down is no reason for one, since
-	// rules say what to do then.
-	Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*Decision, name func(dst []byte, i, k int) []byte) error
-	// Refund takes back what the receipt names, as [Node.Refund] does.
-	Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r Receipt, name func(dst []byte, i, k int) []byte) error
-	// Reset forgets the counters of a charge and returns how many there were.
-	Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name func(dst []byte, i, k int) []byte) (int, error)
-	// Explain tells what a check would find, without charging it: the instant, the
-	// limits in their order, and whatever else it has to say. The rest of the
-	// explanation is the node's.
-	Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name func(dst []byte, i, k int) []byte) (*Explanation, error)
-	// Close ends the backend.
-	Close() error
 }
 
 // Observer is told what a node does. Its methods are called from many
@@ -171,4 +149,13 @@ type Observer interface {
 	// RulesSet is called when rules came into force, with their hash, and when
 	// a file was refused, with the reason and the hash of those that stay.
 	RulesSet(hash uint64, err error)
+}
+
+// PanicObserver is an [Observer] that is told of panics, too, which are defects of this
+// module.
+type PanicObserver interface {
+	Observer
+	// Panicked is called when a panic was recovered from: place is "cluster", "link" or
+	// "gossip".
+	Panicked(place string)
 }

@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
@@ -25,23 +24,13 @@ const minBytes = 8 << 20
 
 // Node decides checks. It is safe for concurrent use.
 type Node struct {
-	table   *table.Table
-	backend Backend // nil: the table decides
-	member  *member // nil: there is no cluster
-	rules   atomic.Pointer[rules.Set]
-	text    atomic.Pointer[ruleText] // of the rules; nil: there are none
-	placed  atomic.Pointer[placed]
+	node    engine.Node
+	decider engine.Decider
+	cluster Cluster
 	options rules.Options
 	file    string
-	watch   Observer         // nil: nobody
-	log     *slog.Logger     // nil: nobody
-	now     func() time.Time // nil: the node's own clock
-	opened  time.Time
-	start   limiter.Tick // opened, in ticks
-	closed  atomic.Bool
-
-	lookaheads sync.Pool // of *lookahead
-	matches    sync.Pool // of *[]rules.Match, for batches in a cluster
+	watch   Observer     // nil: nobody
+	log     *slog.Logger // nil: nobody
 }
 
 // Open returns a node that is ready to decide. It returns an error that wraps
@@ -76,31 +65,43 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		_, _ = rand.Read(c.Secret) // which never fails
 	}
 	n := &Node{
-		table:   table.New(table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}),
+		cluster: noCluster{},
 		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication},
-		backend: c.Backend,
-		file:    c.RulesFile,
-		watch:   c.Observer,
-		log:     c.Logger,
-		now:     c.Now,
-		opened:  time.Now(),
+		file:    c.RulesFile, watch: c.Observer, log: c.Logger,
 	}
-	if n.log == nil && c.Cluster != nil {
-		n.log = c.Cluster.Logger
+	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}
+	n.node.Table = table.New(n.node.Tables)
+	n.node.Secret, n.node.ClusterName = c.Secret, c.ClusterName
+	n.node.Clock, n.node.Opened = c.Now, time.Now()
+	if c.Observer != nil {
+		n.node.Observer = c.Observer
 	}
-	n.start = limiter.TickOf(n.opened)
+	n.node.Log = c.Logger
+	if n.node.Log == nil {
+		n.node.Log = slog.New(slog.DiscardHandler)
+	}
 	if len(c.Rules) == 0 {
-		n.rules.Store(rules.Empty(n.options))
-	} else if err := n.SetRules(c.Rules); err != nil {
+		n.node.Rules.Store(rules.Empty(n.options))
+	} else if err := n.setRules(c.Rules); err != nil {
 		return nil, err
 	}
-	if c.Cluster != nil {
-		var err error
-		if n.member, err = openMember(ctx, n, &c); err != nil {
-			return nil, err
-		}
+	if err := n.choose(ctx, &c); err != nil {
+		return nil, err
 	}
 	return n, nil
+}
+
+// choose chooses who decides.
+func (n *Node) choose(ctx context.Context, c *Config) (err error) {
+	switch {
+	case c.Cluster != nil:
+		n.decider, n.cluster, err = c.Cluster.OpenMember(ctx, &n.node)
+	case c.Backend != nil:
+		n.decider = &remote{Node: &n.node, backend: c.Backend}
+	default:
+		n.decider = &local{Node: &n.node}
+	}
+	return err
 }
 
 // SetRules replaces the rules by the contents of a rules file. Limits whose rule,
@@ -109,22 +110,27 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 // and the old rules stay in force. Checks go on meanwhile. [Config.Logger] is told of
 // warnings and of rules that are gone.
 func (n *Node) SetRules(file []byte) error {
-	if n.closed.Load() {
+	if n.node.Closed.Load() {
 		return ErrClosed
 	}
+	if err := n.setRules(file); err != nil {
+		return err
+	}
+	n.decider.RulesSet(n.RulesHash())
+	return nil
+}
+
+func (n *Node) setRules(file []byte) error {
 	set, err := rules.Parse(n.file, file, n.options)
 	if err != nil {
-		if have := n.rules.Load(); n.watch != nil && have != nil {
+		if have := n.node.Rules.Load(); n.watch != nil && have != nil {
 			n.watch.RulesSet(have.Hash(), err)
 		}
 		return err
 	}
-	n.text.Store(&ruleText{set, slices.Clone(file)})
-	if before := n.rules.Swap(set); n.log != nil {
+	n.node.Text.Store(&engine.Text{Set: set, File: slices.Clone(file)})
+	if before := n.node.Rules.Swap(set); n.log != nil {
 		n.logRules(before, set)
-	}
-	if n.member != nil {
-		n.member.setRules(set.Hash())
 	}
 	if n.watch != nil {
 		n.watch.RulesSet(set.Hash(), nil)
@@ -133,25 +139,14 @@ func (n *Node) SetRules(file []byte) error {
 }
 
 // Rules describes the rules in force, in the order of their file.
-func (n *Node) Rules() []rules.RuleInfo { return n.rules.Load().Rules() }
+func (n *Node) Rules() []rules.RuleInfo { return n.node.Rules.Load().Rules() }
 
 // RulesHash returns a hash of what the rules mean, the same in every node that
 // has the same rules.
-func (n *Node) RulesHash() uint64 { return n.rules.Load().Hash() }
-
-// tick reads the clock. A backend has one of its own, which -1 stands for.
-func (n *Node) tick() limiter.Tick {
-	switch {
-	case n.now != nil:
-		return limiter.TickOf(n.now())
-	case n.backend != nil:
-		return -1
-	}
-	return n.start + limiter.Tick(time.Since(n.opened)/limiter.TickDuration)
-}
+func (n *Node) RulesHash() uint64 { return n.node.Rules.Load().Hash() }
 
 func (n *Node) usable(ctx context.Context) error {
-	if n.closed.Load() {
+	if n.node.Closed.Load() {
 		return ErrClosed
 	}
 	return ctx.Err()
@@ -189,75 +184,7 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 	if err := n.usable(ctx); err != nil {
 		return err
 	}
-	set := n.rules.Load()
-	if n.member != nil {
-		return n.decideTogether(ctx, set, r, d, peek)
-	}
-	now := n.tick()
-	if n.backend != nil {
-		return n.decideThere(ctx, set, now, r, d, peek)
-	}
-	var c limiter.Charge
-	return n.decide(set, now, r, &c, d, peek)
-}
-
-// decide decides in memory.
-func (n *Node) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, d *Decision, peek bool) error {
-	m, err := set.Resolve(r, c)
-	if err != nil {
-		return n.refused(err)
-	}
-	c.Peek = peek
-	return n.decideResolved(set, now, r, c, m, d, nil)
-}
-
-// decideResolved decides what a request was resolved to. It is counted in a tally if
-// there is one.
-func (n *Node) decideResolved(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *tally) error {
-	if err := n.table.Decide(now, c, d); err != nil {
-		return n.refused(err)
-	}
-	n.decided(set, r, c, m, d, alike)
-	return nil
-}
-
-// decided completes a decision, and has it counted, in a tally if there is one.
-func (n *Node) decided(set *rules.Set, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *tally) {
-	if d.Rule == "" {
-		d.Rule = m.Rule
-	}
-	if c.Unnamed != 0 {
-		n.nameKeys(set, r, c)
-	}
-	switch {
-	case n.watch == nil:
-	case alike != nil:
-		alike.add(n.watch, d)
-	default:
-		n.watch.Checked(1, d.Rule, d.Source, d.Allowed, d.ShadowDenied)
-	}
-}
-
-func (n *Node) refused(err error) error {
-	if n.watch != nil {
-		n.watch.Refused(err)
-	}
-	return err
-}
-
-// nameKeys tells the table the names of keys that entered a list of top keys.
-func (n *Node) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
-	var buf [limiter.MaxKeyBytes]byte
-	for i := range c.Len() {
-		if c.Unnamed&(1<<i) != 0 {
-			name := set.AppendKeyName(buf[:0], r, c.Key(i), nil)
-			if n.member != nil {
-				n.member.core.SetName(c.Key(i), name)
-				continue
-			}
-			n.table.SetName(c.Key(i), name)
-		}
-	}
+	return n.decider.Check(ctx, n.node.Rules.Load(), r, d, peek)
 }
 
 // BatchError is returned by CheckBatch when some of the requests could not be
@@ -283,21 +210,6 @@ func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Er
 // Unwrap returns the errors of the requests at fault.
 func (e *BatchError) Unwrap() []error { return e.Errs }
 
-// add notes that request i could not be decided.
-func (e *BatchError) add(i int, d *Decision, err error) {
-	d.Clear()
-	d.Allowed = false
-	e.Index, e.Errs = append(e.Index, i), append(e.Errs, err)
-}
-
-// orNil returns nil if all were decided.
-func (e *BatchError) orNil() error {
-	if len(e.Errs) == 0 {
-		return nil
-	}
-	return e
-}
-
 // CheckBatch decides requests one after the other, as of one instant, into the
 // decisions of the same index. A request that cannot be decided leaves its
 // decision denied without a reason, and is in the [*BatchError] that is then
@@ -311,15 +223,11 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) erro
 	if len(rs) != len(ds) {
 		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}
-	set := n.rules.Load()
-	if n.member != nil {
-		return n.batchTogether(ctx, set, rs, ds)
+	bad, err := n.decider.CheckBatch(ctx, n.node.Rules.Load(), rs, ds)
+	if err == nil && len(bad.Errs) > 0 {
+		err = &BatchError{bad.Index, bad.Errs}
 	}
-	now := n.tick()
-	if n.backend != nil {
-		return n.batchThere(ctx, set, now, rs, ds)
-	}
-	return n.batchHere(set, now, rs, ds)
+	return err
 }
 
 // Refund takes back the charge that a decision of the same request named by its
@@ -332,63 +240,51 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) erro
 // only if it is alone in it.
 //
 // In a cluster a receipt is void, too, when its key has changed owners since. If
-// nobody who holds the keys answers within [ClusterConfig.Deadline], the error
+// nobody who holds the keys answers within the cluster's deadline, the error
 // wraps [ErrUnanswered]; if the context ends before, the context's. Either says
 // whether the refund may have been made.
 func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
-	var c limiter.Charge
-	if err := n.resolve(ctx, r, &c); err != nil {
+	q, err := n.resolve(ctx, r)
+	if err != nil {
 		return err
 	}
-	if n.member != nil {
-		return n.member.refund(ctx, &c, receipt, n.namerOf(r, &c))
-	}
-	if n.backend != nil {
-		return n.backend.Refund(ctx, n.tick(), &c, receipt, namer(n.rules.Load(), r, &c))
-	}
-	n.table.Refund(n.tick(), &c, receipt)
-	return nil
+	return n.decider.Refund(ctx, q, receipt)
 }
 
 // Reset forgets all that was counted for the keys of a request, and their
 // blocks. It returns how many counters there were. In a cluster, if of some keys
-// nobody who holds them answers within [ClusterConfig.Deadline], the error wraps
+// nobody who holds them answers within the cluster's deadline, the error wraps
 // [ErrUnanswered], names those keys and says whether they may have been reset, and
 // the number is that of the others; if the context ends before, the error wraps
 // the context's. To reset again does no harm. If a member that holds some of the keys
 // takes no resets from others, the error wraps [ErrForbidden] and names those keys.
 func (n *Node) Reset(ctx context.Context, r *Request) (int, error) {
-	var c limiter.Charge
-	if err := n.resolve(ctx, r, &c); err != nil {
+	q, err := n.resolve(ctx, r)
+	if err != nil {
 		return 0, err
 	}
-	if n.member != nil {
-		return n.member.reset(ctx, &c, n.namerOf(r, &c))
-	}
-	if n.backend != nil {
-		return n.backend.Reset(ctx, n.tick(), &c, namer(n.rules.Load(), r, &c))
-	}
-	return n.table.Reset(n.tick(), &c), nil
+	return n.decider.Reset(ctx, q)
 }
 
-func (n *Node) resolve(ctx context.Context, r *Request, c *limiter.Charge) error {
+func (n *Node) resolve(ctx context.Context, r *Request) (*engine.Question, error) {
 	if err := n.usable(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := n.rules.Load().Resolve(r, c)
-	return err
+	q := &engine.Question{Set: n.node.Rules.Load(), Request: r}
+	_, err := q.Set.Resolve(r, &q.Charge)
+	return q, err
 }
 
 // KeyName returns the name of the counter that a limit of the request's
 // decision is about, such as "/towns:ada:minute".
 func (n *Node) KeyName(r *Request, l *LimitDecision) string {
-	return keyName(n.rules.Load(), r, l)
+	return keyName(n.node.Rules.Load(), r, l)
 }
 
 // AppendKeyName appends what KeyName returns to a slice, and returns the extended
 // slice.
 func (n *Node) AppendKeyName(dst []byte, r *Request, l *LimitDecision) []byte {
-	return n.rules.Load().AppendKeyName(dst, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit)
+	return n.node.Rules.Load().AppendKeyName(dst, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit)
 }
 
 func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
@@ -396,35 +292,48 @@ func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
 }
 
 // Answer returns the decision of a request in the form of its JSON.
-func (n *Node) Answer(r *Request, d *Decision) Answer { return n.answer(n.rules.Load(), r, d) }
+func (n *Node) Answer(r *Request, d *Decision) Answer { return n.answer(n.node.Rules.Load(), r, d) }
 
 func (n *Node) answer(set *rules.Set, r *Request, d *Decision) Answer {
 	return limiter.NewAnswer(d, func(i int) string { return keyName(set, r, d.Limit(i)) })
 }
 
 // Stats returns how many counters the node holds and what they take.
-func (n *Node) Stats() Stats { return n.table.Stats() }
+func (n *Node) Stats() Stats { return n.node.Table.Stats() }
 
 // Shares returns what the counters of rules with a max_share take, in the order of their
 // names.
-func (n *Node) Shares() []Share { return n.table.Shares() }
+func (n *Node) Shares() []Share { return n.node.Table.Shares() }
 
 // Top returns the n keys that were checked most and the n counters that denied
 // most, the most first. The first is counted in a sample of one check in 16.
-func (n *Node) Top(most int) (hottest, denied []TopKey) { return n.table.Top(most) }
+func (n *Node) Top(most int) (hottest, denied []TopKey) { return n.node.Table.Top(most) }
+
+// Ready tells why the node should not be asked, nil if it may be. A node of a
+// cluster is ready when it has joined and holds what it should, and stays so
+// until it leaves; one that cannot get what it should hold (a minority, say) is
+// ready ten seconds after it joined, and answers by policy. But a node that sees
+// others, more than a minority, and can talk to none of them is not ready before it
+// can, and does not join before. The errors wrap [ErrJoining], [ErrSettling] or
+// [ErrLeaving], or are [ErrClosed].
+func (n *Node) Ready() error {
+	if n.node.Closed.Load() {
+		return ErrClosed
+	}
+	return n.decider.Ready()
+}
+
+// Cluster returns the node's part in a cluster. Where the node is in none, lists are
+// empty, and what asks for a cluster returns [ErrNoCluster].
+func (n *Node) Cluster() Cluster { return n.cluster }
 
 // Close ends the node, and its backend if it has one: all that was counted in
 // memory is forgotten, and its methods return [ErrClosed]. Closing twice is no
 // error. For a cluster it is a crash: the others find out by themselves, and go
-// on from their copies; [Node.Leave] is the way out.
+// on from their copies; Leave of [Cluster] is the way out.
 func (n *Node) Close() error {
-	switch {
-	case n.closed.Swap(true):
+	if n.node.Closed.Swap(true) {
 		return nil
-	case n.member != nil:
-		return n.member.close(false)
-	case n.backend != nil:
-		return n.backend.Close()
 	}
-	return nil
+	return n.decider.Close()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
@@ -46,7 +47,7 @@ func (m *member) forget() map[string]int {
 
 // View implements [transport.Ring].
 func (m *member) View() uint64 {
-	if p := m.Node.Placement(); p != nil {
+	if p := m.Node.Cluster().Placement(); p != nil {
 		return p.View
 	}
 	return 0
@@ -54,7 +55,7 @@ func (m *member) View() uint64 {
 
 // Placement implements [transport.Ring].
 func (m *member) Placement() *weirv1.RingResponse {
-	p := m.Node.Placement()
+	p := m.Node.Cluster().Placement()
 	if p == nil {
 		return nil
 	}
@@ -73,11 +74,11 @@ func (m *member) leave(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
-	if err := m.HandOver(ctx); err != nil {
+	if err := m.Cluster().HandOver(ctx); err != nil {
 		tb.Error(err)
 	}
 	m.stop()
-	if err := m.Leave(ctx); err != nil {
+	if err := m.Cluster().Leave(ctx); err != nil {
 		tb.Error(err)
 	}
 }
@@ -97,7 +98,7 @@ func newCluster(t *testing.T, n int, rules string, share bool) []*member {
 		var err error
 		m.Node, err = weir.Open(t.Context(), weir.Config{
 			Rules: []byte(rules), ClusterName: t.Name(), Secret: []byte("a secret"),
-			Cluster: &weir.ClusterConfig{
+			Cluster: &cluster.Config{
 				Name: m.name, PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, GRPCAddr: addr, Deadline: 5 * time.Second,
 			},
 		})
@@ -118,7 +119,7 @@ func newCluster(t *testing.T, n int, rules string, share bool) []*member {
 			}
 		})
 		all = append(all, m)
-		for _, info := range all[0].Members() {
+		for _, info := range all[0].Cluster().Members() {
 			if info.Self {
 				join = []string{info.Address}
 			}
@@ -131,9 +132,9 @@ func newCluster(t *testing.T, n int, rules string, share bool) []*member {
 // settled tells whether members see the same members and hold what they should.
 func settled(all []*member, n int) bool {
 	for _, m := range all {
-		s, _ := m.ClusterStats()
-		p := m.Node.Placement()
-		if s.Members["active"] != n || s.Unsettled != 0 || m.Ready() != nil || p == nil || p.View != all[0].Node.Placement().View {
+		s, _ := m.Cluster().Stats()
+		p := m.Node.Cluster().Placement()
+		if s.Members["active"] != n || s.Unsettled != 0 || m.Ready() != nil || p == nil || p.View != all[0].Node.Cluster().Placement().View {
 			return false
 		}
 	}

@@ -1,171 +1,123 @@
 package cluster
 
 import (
-	"math/rand/v2"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
 
-	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/limiter/table"
-	"github.com/weirlimit/weir/peer"
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/cluster/gossip"
 )
 
-// Scheduler is time, as a node sees it.
-type Scheduler interface {
-	// Now returns the node's clock: it never steps back.
-	Now() limiter.Tick
-	// After calls f once, in a goroutine of its own or later in the caller's,
-	// after the given span.
-	After(span limiter.Tick, f func())
-}
+// DefaultDeadline is [Config.Deadline] where that is 0.
+const DefaultDeadline = 300 * time.Millisecond
 
-// Network carries frames. What there is for a member it takes by [Core.Take]
-// and hands to that member's [Core.Deliver].
-type Network interface {
-	// Wake says that there is something to take for a member. It must not block.
-	Wake(to peer.Instance)
-}
-
-// Ring names the owner of each partition among the active members, and who
-// would own it without that owner, by index into the names that it was made of,
-// sorted; -1 is nobody.
-type Ring interface {
-	Owner(partition int) int
-	Successor(partition int) int
-}
-
-// Observer is told what is worth counting or saying. Its methods may be called
-// from many goroutines, under a partition's lock, and must not call back.
-type Observer interface {
-	// Event tells that something happened to a partition, or, with -1, to the
-	// node.
-	Event(e Event, partition int)
-}
-
-// Config is what a [Core] needs. All fields but those that say so are required.
+// Config makes a node a member of a cluster: it is the Cluster of a [weir.Config], whose
+// ClusterName and Secret must be the same on all members: who has others is refused.
 type Config struct {
-	// Self is this node; its state is [peer.Joining] or [peer.Active].
-	Self peer.Member
-	// Table holds the counters that this node owns or has copies of, Fallback
-	// those that a policy decides by.
-	Table, Fallback *table.Table
-	// Scheduler and Network: see there.
-	Scheduler Scheduler
-	Network   Network
-	// Clock is the time that counters see, nil for the Scheduler's. Tests move it.
-	Clock func() limiter.Tick
-	// Rand is used under a lock, for pauses that must differ between nodes.
-	Rand *rand.Rand
-	// Rule returns the rule of that name in this node's rules file, or nil.
-	Rule func(name string) *limiter.Rule
-	// Deadline is how long a check waits for an owner or heir before the policy
-	// of its rule answers; 0 means [DefaultDeadline].
-	Deadline limiter.Tick
-	// CachedDenials has the node refuse by itself, for a second at most, what the
-	// owner of a key has just refused it: see [limiter.SourceCached].
+	// Name is unique in the cluster and stays when the node restarts; default the
+	// machine's name. See [CheckName]. The ring is made of the names, so a node that
+	// comes back under its name owns the same keys.
+	Name string
+	// PeerAddr is the host:port where other members ask this one; default
+	// 127.0.0.1:7947. Port 0 takes a free one. It is never the port that clients
+	// ask.
+	PeerAddr string
+	// GossipAddr is the host:port, over TCP and UDP, by which members find each
+	// other; default 127.0.0.1:7946. Port 0 takes a free one.
+	GossipAddr string
+	// Advertise is the host by which the others reach this node, a name or an
+	// address; default that of PeerAddr, or, if that is every address, a private
+	// one of this machine.
+	Advertise string
+	// Join are gossip addresses, host:port, of members that may be there already;
+	// a name that has many addresses stands for all of them, and this node's own
+	// may be among them. Default none: the node starts a cluster, and waits to be
+	// joined. With some, the node is joining until it has found the others (or
+	// found out that it is the first), and checks return [weir.ErrJoining].
+	Join []string
+	// GossipKeys encrypt gossip, each of 16, 24 or 32 bytes: the first encrypts,
+	// all decrypt. Default none: whoever reaches the port can join. They are required,
+	// as is Secret of [weir.Config] of at least [MinSecretBytes], where PeerAddr, GossipAddr or
+	// Advertise is not a loopback address: [weir.Open] returns an [*InsecureError].
+	GossipKeys [][]byte
+	// Insecure permits a member beyond loopback without them. The log then warns once
+	// a minute.
+	Insecure bool
+	// Deadline is how long a check waits for the key's owner, or its heir, before
+	// the policy of its rule answers; default [DefaultDeadline]. Lower answers
+	// faster while a member is down, and by policy more often.
+	Deadline time.Duration
+	// CachedDenials has the node refuse by itself what the owner of a key refused it
+	// a moment before: the same check of one key, until it could be allowed, for a
+	// second at most. Default false: the owner is asked each time. It spares the
+	// owner, and the way to it, those who go on asking. In exchange a reset or a
+	// refund by way of another node may be seen up to a second late, and so may
+	// limits that were raised there.
 	CachedDenials bool
-	// RefuseResets has this node refuse the resets that other members pass on. Its own
-	// are asked of the others all the same.
+	// RefuseResets has this node refuse resets that other members ask of it, of keys
+	// that it holds: [weir.Node.Reset] of the other returns [weir.ErrForbidden]. Default false: they
+	// are taken. [weir.Node.Reset] of this node resets what it holds itself, and asks the
+	// others, who refuse or not by their own setting.
 	RefuseResets bool
-	// Seeds is the number of addresses that this node joins by, itself included,
-	// 0 for a node that joins nobody. While it is joining, there are at least so
-	// many members.
-	Seeds int
-	// Partitions lists those that are looked after, nil for all. It is for
-	// simulations, in which few are enough.
-	Partitions []int
-	// Observer may be nil.
-	Observer Observer
-	// Panicked is told the value of each panic that the core has recovered from, in the
-	// deferred function that did, so that the stack is the panic's. It may be called under
-	// locks, from many goroutines, and must not call back. Nil: panics are not recovered
-	// from, which is for tests.
-	Panicked func(v any)
-	// Fault, unless nil, is called under the lock of a partition, by its number, where
-	// something of it is about to be done or is half done. It is for tests, which panic
-	// there.
-	Fault func(partition int)
+	// GRPCAddr and HTTPAddr are where clients ask this node, as host:port, told to
+	// the others and to Members of [weir.Cluster]; default empty. Nothing is served there by
+	// the node itself. A host that means every address is replaced by Advertise.
+	GRPCAddr, HTTPAddr string
+	// AdminAddr is where operators ask this node, as host:port, told in the same way;
+	// default empty. One of loopback is told only if other members reach this one by
+	// loopback too.
+	AdminAddr string
+	// Version of the program, told to people.
+	Version string
+	// Logger is told who comes and goes, and what happens to partitions; default
+	// Logger of [weir.Config].
+	Logger *slog.Logger
 }
 
-// DefaultDeadline is how long a check waits before a policy answers.
-const DefaultDeadline = 300 * limiter.Millisecond
-
-// The times of the protocol.
 const (
-	tickEvery    = 5 * limiter.Millisecond   // while there is anything to watch
-	batchEvery   = 10 * limiter.Millisecond  // a dirty key waits no longer for its batch
-	lateAfter    = 50 * limiter.Millisecond  // a tick that comes, or goes on, so late means that the node itself stood still
-	pulseEvery   = 16                        // partitions of a tick after which it looks at the time
-	easeFor      = limiter.Second            // so long after it was late a node does not hurry others, nor take a heir's silence for its loss
-	pingWithin   = 50 * limiter.Millisecond  // an heir acknowledges in this time, or the policy decides what may be answered
-	suspectAfter = 30 * limiter.Millisecond  // a connection so long silent is helped by a relay
-	probeEvery   = 20 * limiter.Millisecond  // a connection that seems broken is tried so often
-	resendAfter  = 50 * limiter.Millisecond  // what is not answered is sent again
-	shunAfter    = 120 * limiter.Millisecond // an heir so long silent, while replies wait, is given up
-	shunBroken   = 40 * limiter.Millisecond  // the same, where the connection to it is broken too
-	shunFor      = 3 * limiter.Second        // and not appointed again before
-	silentAfter  = 80 * limiter.Millisecond  // an owner so long silent is unreachable
-	claimWithin  = 100 * limiter.Millisecond // an available claim waits no longer for answers
-	claimAgain   = 200 * limiter.Millisecond // a closed claim, or a question, is repeated
-	claimPause   = 20 * limiter.Millisecond  // at most, before a refused claim tries a higher counter
-	goneAfter    = limiter.Second            // an owner out of view is given up after so long a silence
-	askSlowest   = limiter.Second            // questions are repeated at least so often
-	backAfter    = 500 * limiter.Millisecond // a partition does not go back to its giver sooner
-	forgetAfter  = limiter.Minute            // nothing is kept of an instance that is so long out of view and reach
-	retryEvery   = 5 * limiter.Millisecond   // a check that found no owner tries again
+	defaultPeerAddr   = "127.0.0.1:7947"
+	defaultGossipAddr = "127.0.0.1:7946"
 )
 
-// The bounds.
-const (
-	maxOps     = 1 << 17 // checks under way to one member
-	maxParked  = 1 << 14 // checks that wait for a partition to be settled
-	maxHeld    = 1 << 14 // replies that one partition withholds
-	maxFrame   = 192 << 10
-	maxBulk    = 48 << 10 // bytes of a frame of snapshots
-	maxChecks  = 1000     // in one frame
-	maxFrames  = 1 << 12  // that wait for one member
-	maxRelays  = 3        // that are tried at once
-	maxRelayed = 256      // that wait to be passed on to one member
-	maxLinks   = 1024     // to instances that are not connected
-
-	maxRelayedSize = 32 << 20 // bytes of those
-	maxFramesSize  = 64 << 20 // bytes of control messages that wait for one member
-
-	maxKept       = 1 << 13 // entries that a frame has room for when it is used again
-	maxSnapshots  = 16      // on their way to one member
-	maxForeign    = 4096    // definitions of other nodes' rules
-	maxScaled     = 4096
-	maxAttempts   = 64 // of one check
-	maxRefusals   = 20 // of an appointment, before its epoch ends
-	maxPeers      = 1024
-	forgetGranted = 8
-)
-
-// Event is something that happened, for counting.
-type Event uint8
-
-// The events.
-const (
-	EventTakeover Event = iota
-	EventRenewal
-	EventHandoff
-	EventReopened
-	EventFenced
-	EventMerged
-	EventRecovered // the last resort: an old copy was all there was
-	EventEmptied   // the last resort: there was nothing
-	EventRelayed
-	EventRaised // a policy let more out than the heir had acknowledged
-	EventFallback
-	EventLate
-	EventBroken  // a panic: what was held of the partition was dropped
-	EventGivenUp // a second one within a minute: nothing is held of it for a minute
-	Events       // how many there are
-)
-
-// String returns the event's name in metrics.
-func (e Event) String() string {
-	names := [Events]string{"takeover", "renewal", "handoff", "reopened", "fenced", "merged", "recovered", "emptied", "relayed", "raised", "fallback", "late", "broken", "given_up"}
-	if e < Events {
-		return names[e]
+// CheckName says what is wrong with a name for [Config.Name], nil if nothing
+// is. It has 1 to 128 bytes of UTF-8, of characters that can be seen, with spaces
+// only between them. The error wraps [weir.ErrInvalid].
+func CheckName(name string) error {
+	if err := gossip.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %w", weir.ErrInvalid, err)
 	}
-	return "unknown"
+	return nil
+}
+
+// withDefaults fills in what was left out, and says what cannot be.
+func (c Config) withDefaults() (Config, error) {
+	if c.Deadline < 0 || c.Deadline > time.Minute {
+		return c, fmt.Errorf("%w: Cluster.Deadline %v is out of range: give up to 1m, or 0 for %v", weir.ErrInvalid, c.Deadline, DefaultDeadline)
+	}
+	if _, _, err := net.SplitHostPort(c.Advertise); err == nil {
+		return c, fmt.Errorf("%w: Cluster.Advertise %q has a port: give the host alone; the ports are those of PeerAddr and GossipAddr", weir.ErrInvalid, c.Advertise)
+	}
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("%w: Cluster.Name is empty, and the machine has no name either: %w", weir.ErrInvalid, err)
+		}
+		c.Name = host
+	}
+	if err := CheckName(c.Name); err != nil {
+		return c, fmt.Errorf("%w (Cluster.Name)", err)
+	}
+	if c.PeerAddr == "" {
+		c.PeerAddr = defaultPeerAddr
+	}
+	if c.GossipAddr == "" {
+		c.GossipAddr = defaultGossipAddr
+	}
+	if c.Deadline == 0 {
+		c.Deadline = DefaultDeadline
+	}
+	return c, nil
 }

@@ -1,10 +1,8 @@
-// Package cluster decides who decides. Every partition of the key space has one
-// owner at a time, which decides in memory; its heir has a copy and takes over;
-// everybody else asks. When neither can be asked, the policy of the rule
-// answers.
+// Package cluster makes a node a member of a cluster, in which each key is counted by
+// one member, wherever it is asked for:
 //
-// The core, [Core], never waits: an operation starts and completes by callback,
-// and the [Scheduler] that it is given owns time and every timer. What it has to
-// say to another member it leaves in an outbox, from which a [Network] takes it.
-// So a program and a simulator drive the same code.
+//	node, err := weir.Open(ctx, weir.Config{
+//		Rules:   policy,
+//		Cluster: &cluster.Config{Name: "node-1", Join: []string{"node-2:7946", "node-3:7946"}},
+//	})
 package cluster

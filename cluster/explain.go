@@ -1,180 +1,71 @@
 package cluster
 
 import (
-	"slices"
-	"sync/atomic"
+	"context"
+	"fmt"
+	"time"
 
+	"github.com/weirlimit/weir"
+	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 )
 
-// maxCounts bounds the counts of one key that travel, over all its limits: so an
-// explanation takes some 16 KiB.
-const maxCounts = 640
-
-// Explained is what was said of one key of a charge, and why.
-type Explained struct {
-	// By is the member that said it; 0: none did before the deadline.
-	By peer.Instance
-	// Owner is the member that owned the key, as far as this node knew when it asked;
-	// 0: none was known. It is another than By only where that is its heir, which has
-	// taken over.
-	Owner peer.Instance
-	// Mute tells that By answered without reasons: it, or the member that passed the
-	// question on, runs a version that has none.
-	Mute bool
-	// Answer is what a check of this key alone would be told.
-	Answer limiter.Decision
-	// Limits are in the order of those of Answer. Names and members are left to the
-	// caller.
-	Limits []limiter.LimitExplanation
-}
-
-// Explain asks whoever owns each key of a charge, or its heir, what a check would be
-// told and why. done is called once, with one element for each key, when all have
-// answered or the deadline that was configured has passed. No policy answers, and
-// nothing is charged; Peek is ignored. The charge is the caller's again when Explain
-// returns.
-//
-// Each key is asked for alone, so those of one owner may be explained at slightly
-// different instants.
-func (c *Core) Explain(charge *limiter.Charge, done func([]Explained)) {
-	t := c.begin()
-	defer t.end()
-	defer t.catch()
-	out := make([]Explained, charge.Len())
-	if len(out) == 0 {
-		done(out)
-		return
+// Explain implements [engine.Decider]: it makes one decision of what the members say.
+func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Decision) (*limiter.Explanation, error) {
+	now := m.Now()
+	if err := m.enter(); err != nil {
+		return nil, err
 	}
-	var open atomic.Int64
-	open.Store(int64(len(out)))
-	for i := range out {
-		k := &limiter.Charge{Peek: true}
-		k.Add(*charge.Key(i))
-		owner, _ := c.destination(k)
-		if p := c.part(k.Key(0)); owner == 0 && p != nil {
-			owner = c.view.Load().owner(p.id)
-		}
-		c.start(t, &op{kind: opExplain, charge: k, answer: &out[i].Answer, done: func(_ *turn, o *op) {
-			o.conclude(&out[i], owner)
-			if open.Add(-1) == 0 {
-				done(out)
-			}
-		}})
+	defer m.closing.RUnlock()
+	told := make(chan []core.Explained, 1)
+	m.core.Explain(&q.Charge, func(all []core.Explained) { told <- all })
+	var all []core.Explained
+	select {
+	case all = <-told: // the deadline bounds it
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-}
-
-// explained notes the reasons that this node itself has given.
-func (o *op) explained(told []limiter.LimitExplanation) {
-	if o.kind == opExplain {
-		o.mu.Lock()
-		o.told = told
-		o.mu.Unlock()
-	}
-}
-
-// conclude tells what came of an explanation that has ended; owner is who owned the
-// key when it began.
-func (o *op) conclude(x *Explained, owner peer.Instance) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	x.By, x.Owner = o.by, owner
-	if x.By == 0 {
-		return
-	}
-	if x.Answer.Source != limiter.SourceHeir {
-		x.Owner = x.By
-	}
-	if x.Mute = len(o.told) != x.Answer.Len(); !x.Mute {
-		x.Limits = o.told
-	}
-}
-
-// explain explains a charge whose partitions are owned here, and locked.
-func (c *Core) explain(t *turn, q *parked, parts []*part, answer *limiter.Decision) {
-	charge := c.shareOf(q.charge)
-	told := c.table.Explain(t.at, charge, answer)
-	if charge != q.charge {
-		named(q.charge, answer)
-	}
-	for i := range told {
-		told[i].Shorten(maxCounts / len(told))
-		answer.Limit(i).Owner = c.config.Self.Name
-	}
-	if len(parts) > 0 {
-		answer.Source = parts[0].source()
-	}
-	q.reply.told = told
-}
-
-// sizeOf is roughly how many bytes reasons take on the wire.
-func sizeOf(told []limiter.LimitExplanation) (n int) {
-	for i := range told {
-		l := &told[i]
-		n += 64 + len(l.Limit) + len(l.Arithmetic) + 24*len(l.Counts)
-		for _, f := range l.State {
-			n += 8 + len(f.Name) + len(f.Value)
-		}
-	}
-	return n
-}
-
-func reasonsOut(id uint64, told []limiter.LimitExplanation) peer.Explanation {
-	out := peer.Explanation{ID: id}
-	for i := range told {
-		l := &told[i]
-		y := peer.LimitExplanation{Limit: l.Limit, Known: l.Known, Arithmetic: l.Arithmetic, Now: int64(l.Now)}
-		for _, f := range l.State {
-			y.State = append(y.State, peer.Field(f))
-		}
-		for _, w := range l.Counts {
-			y.Counts = append(y.Counts, peer.WindowCount{Start: int64(w.Start), End: int64(w.End), Count: w.Count})
-		}
-		out.Limits = append(out.Limits, y)
-	}
-	return out
-}
-
-// reasonsIn returns the reasons of a reply, nil if there are none.
-func reasonsIn(f *peer.Frame, r *peer.Reply) (told []limiter.LimitExplanation) {
-	i := slices.IndexFunc(f.Explained, func(e peer.Explanation) bool { return e.ID == r.ID })
-	if i < 0 {
-		return nil
-	}
-	for j := range f.Explained[i].Limits {
-		l := &f.Explained[i].Limits[j]
-		y := limiter.LimitExplanation{Limit: l.Limit, Known: l.Known, Arithmetic: l.Arithmetic, Now: limiter.Tick(l.Now)}
-		for _, s := range l.State {
-			y.State = append(y.State, limiter.Field(s))
-		}
-		for _, w := range l.Counts {
-			y.Counts = append(y.Counts, limiter.WindowCount{Start: limiter.Tick(w.Start), End: limiter.Tick(w.End), Count: w.Count})
-		}
-		told = append(told, y)
-	}
-	return told
-}
-
-// Together makes one decision of what was said of each key of a charge, and
-// overwrites d.
-func Together(all []Explained, d *limiter.Decision) {
-	d.Clear()
-	total := 0
+	var limits []limiter.LimitExplanation
 	for i := range all {
-		total += all[i].Answer.Len()
-	}
-	d.Grow(total)
-	n := 0
-	for i := range all {
-		a := &all[i].Answer
-		for j := range a.Len() {
-			*d.Limit(n) = *a.Limit(j)
-			d.Limit(n).Key = i
-			n++
+		x := &all[i]
+		owner, by := m.named(x.Owner), m.named(x.By)
+		if x.By == 0 || x.Mute {
+			return nil, unexplained(owner, by, q.Name(i), m.config.Deadline)
 		}
-		d.Source = max(d.Source, a.Source)
+		for j := range x.Limits {
+			x.Limits[j].Owner, x.Limits[j].ToldBy = owner.Name, by.Name
+		}
+		limits = append(limits, x.Limits...)
 	}
-	d.Settle(true)
-	d.Conclude()
+	core.Together(all, d)
+	return &limiter.Explanation{Now: now, Limits: limits}, nil
+}
+
+// unexplained says why there is no explanation of a key: by, if there is one, answered
+// without its reasons.
+func unexplained(owner, by peer.Member, key string, deadline time.Duration) error {
+	switch {
+	case by.Instance != 0:
+		return fmt.Errorf("%w: member %q (version %q) answered for %q without its reasons, or they were lost on the way through another member: a former version of the program has none, so upgrade all members",
+			weir.ErrUnexplained, by.Name, by.Version, key)
+	case owner.Instance == 0:
+		return fmt.Errorf("weir: %w: no member is known that owns %q: ask again, and see weir members", weir.ErrUnanswered, key)
+	default:
+		return fmt.Errorf("weir: %w: member %q, which is %v, owns %q, and neither it nor its heir has answered within %v: ask again, and see weir members",
+			weir.ErrUnanswered, owner.Name, owner.State, key, deadline)
+	}
+}
+
+// named returns the member of an instance, an empty one if it is not known.
+func (m *member) named(i peer.Instance) peer.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, o := range m.members() {
+		if o.Instance == i {
+			return o
+		}
+	}
+	return peer.Member{}
 }

@@ -1,169 +1,114 @@
-package cluster
+package cluster_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimit/weir"
 )
 
-// asking returns a core whose one partition another member owns, and the question that
-// it sends there when it is to explain the key.
-func asking(t *testing.T) (h *byHand, c *Core, told *[]Explained, q peer.Check) {
-	t.Helper()
-	c, p, h, charge := single(t, limiter.UnreachableClosed)
-	p.mu.Lock()
-	p.aim()
-	p.mu.Unlock()
-	told = new([]Explained)
-	c.Explain(charge, func(all []Explained) { *told = all })
-	f := c.Take(third, true)
-	if f == nil || len(f.Checks) != 1 {
-		t.Fatalf("sent %+v", f)
-	}
-	return h, c, told, f.Checks[0]
-}
+const explainable = `version: 1
+rules:
+  - {name: login, match: {path: ^/login}, keys: [[ip], [user]], limits: [{name: day, limit: 9, window: 1d, algorithm: fixed_window}]}
+  - {name: slow, match: {path: ^/slow}, on_unreachable: closed, limits: [{name: log, limit: 3, window: 1h, algorithm: sliding_log}]}
+  - {name: free, match: {path: ^/free}, unlimited: true}
+`
 
-// A member of the version before takes the question for a peek, and answers without
-// reasons: that is told at once, and not at the deadline.
-func TestAnOldMemberDoesNotExplain(t *testing.T) {
-	_, c, told, q := asking(t)
-	if !q.Peek || !q.Explain || q.Keys != 1 {
-		t.Fatalf("asked %+v, which an old member would charge", q)
-	}
-	reply := &peer.Frame{From: third, To: self,
-		Replies: []peer.Reply{{ID: q.ID, Results: 1}}, Results: []peer.Result{{Allowed: true, Remaining: 9}}}
-	c.Deliver(reply)
-	if x := *told; len(x) != 1 || x[0].By != third || !x[0].Mute || x[0].Limits != nil {
-		t.Errorf("told %+v", x)
-	}
-	c.Deliver(reply) // again: nobody waits any more
-}
-
-// Reasons for other limits than the reply's are none, and what comes after the
-// deadline is not heard.
-func TestExplanationsThatDoNotFit(t *testing.T) {
-	_, c, told, q := asking(t)
-	c.Deliver(&peer.Frame{From: third, To: self,
-		Replies: []peer.Reply{{ID: q.ID, Results: 1}}, Results: []peer.Result{{}},
-		Explained: []peer.Explanation{{ID: q.ID + 1, Limits: make([]peer.LimitExplanation, 1)}, {ID: q.ID, Limits: make([]peer.LimitExplanation, 2)}}})
-	if x := *told; len(x) != 1 || !x[0].Mute {
-		t.Errorf("told %+v", x)
-	}
-	h, c, told, q := asking(t)
-	h.pass(DefaultDeadline + 50*limiter.Millisecond)
-	if x := *told; len(x) != 1 || x[0].By != 0 || x[0].Owner != third {
-		t.Fatalf("after the deadline: %+v", x)
-	}
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q.ID, Results: 1}}, Results: []peer.Result{{}}})
-	if x := *told; x[0].By != 0 {
-		t.Errorf("what came too late is %+v", x)
-	}
-}
-
-// An owner that explains, to another or at home, charges nothing, copies nothing to
-// its heir, and asks for no name: also of a key that serves a block, about which a
-// peek at least would make it send one more batch.
-func TestExplainingCopiesNothing(t *testing.T) {
-	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: 24 * time.Hour, Block: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := charge.Key(0)
-	k.Rule.Limits, k.Cost = []*limiter.Limit{l}, 1
-	own(c, p, 3)
-	var d limiter.Decision
-	for range 2 {
-		c.Check(t.Context(), charge, &d)
-	}
-	if !d.Limit(0).Blocked {
-		t.Fatalf("%+v", &d)
-	}
-	h.pass(500 * limiter.Millisecond)
-	drain(c)
-	p.own.dirty = dirtyKeys{} // its heir has it
-	seq := p.seq
-	var here []Explained
-	c.Explain(charge, func(all []Explained) { here = all })
-	key := peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: 1}
-	for id := range uint64(40) { // one in 16 is looked at for the list of top keys
-		c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{{ID: k.Rule.ID(), Name: "r"}},
-			Checks: []peer.Check{{ID: id + 1, Keys: 1, Peek: true, Explain: true, Wait: 1000}}, Keys: []peer.Key{key}})
-	}
-	h.pass(500 * limiter.Millisecond)
-	var f peer.Frame
-	for g := c.Take(other, true); g != nil; g = c.Take(other, true) {
-		f.Batches, f.Replies = append(f.Batches, g.Batches...), append(f.Replies, g.Replies...)
-		f.Explained = append(f.Explained, g.Explained...)
-	}
-	if len(f.Replies) != 40 || len(f.Explained) != 40 || f.Explained[39].ID != 40 || f.Replies[39].ID != 40 {
-		t.Fatalf("%d replies, %d explanations", len(f.Replies), len(f.Explained))
-	}
-	for i := range f.Batches {
-		if f.Batches[i].Keys != 0 {
-			t.Errorf("its heir gets %+v", f.Batches[i])
+// Any member explains any request, of one owner or of several, in the same words,
+// says who owns each key, and counts nothing.
+func TestAnyMemberExplains(t *testing.T) {
+	nodes := three(t, explainable)
+	ctx := t.Context()
+	several, owners := 0, map[string]int{}
+	for u := range 20 {
+		r := weir.Request{Path: "/login", IP: fmt.Sprint("192.0.2.", u), User: fmt.Sprint("user", u)}
+		for range 2 {
+			check(t, nodes[u%3], r)
 		}
-	}
-	if p.seq != seq || len(p.own.dirty.list) != 0 {
-		t.Errorf("%d keys are to be copied, and the state has gone from %d to %d", len(p.own.dirty.list), seq, p.seq)
-	}
-	if f.Replies[15].Unnamed|f.Replies[31].Unnamed != 0 {
-		t.Error("a name is asked for")
-	}
-	if len(here) != 1 || here[0].By != self || here[0].Owner != self || !strings.HasPrefix(here[0].Limits[0].Arithmetic, "blocked until ") {
-		t.Errorf("at home: %+v", here)
-	}
-	if got, want := f.Explained[0].Limits[0].Arithmetic, here[0].Limits[0].Arithmetic; got != want {
-		t.Errorf("to another it says %q, at home %q", got, want)
-	}
-}
-
-// However many counts a key has, an explanation has the newest, says so, and takes no
-// more than 20 KiB.
-func TestExplanationsAreBounded(t *testing.T) {
-	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	var limits []*limiter.Limit
-	for i := range limiter.MaxLimits {
-		l, err := limiter.NewLimit(limiter.Spec{
-			Name: fmt.Sprint("l", i), Algorithm: limiter.SlidingWindow, Limit: 1000, Window: time.Hour, SubWindows: limiter.MaxSubWindows,
-		})
+		first, err := nodes[0].Explain(ctx, &r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		limits = append(limits, l)
-	}
-	charge.Key(0).Rule.Limits = limits
-	own(c, p, 3)
-	var d limiter.Decision
-	c.Check(t.Context(), charge, &d)
-	h.pass(10 * limiter.Second)
-	var x Explained
-	c.Explain(charge, func(all []Explained) { x = all[0] })
-	if size := sizeOf(x.Limits); len(x.Limits) != limiter.MaxLimits || size > 20<<10 {
-		t.Fatalf("%d limits in %d bytes", len(x.Limits), size)
-	}
-	for _, l := range x.Limits {
-		last := l.State[len(l.State)-1]
-		if n := len(l.Counts); n != maxCounts/limiter.MaxLimits || last.Name != "listed" || !strings.HasPrefix(last.Value, fmt.Sprintf("the newest %d of ", n)) {
-			t.Errorf("%d counts, and %q", n, last)
+		if len(first.Limits) != 2 || first.Answer.Source != "owner" || !first.Answer.Allowed || len(first.Rules) != 1 || first.Rules[0] != "login" {
+			t.Fatalf("%+v", first)
 		}
-		if l.Counts[len(l.Counts)-1].End <= h.now {
-			t.Errorf("the last count ends at %v", l.Counts[len(l.Counts)-1].End.Time())
+		for i, l := range first.Limits {
+			if l.Owner == "" || l.ToldBy != l.Owner || l.Owner != first.Answer.Limits[i].Owner || l.Now == 0 ||
+				l.Arithmetic != "2 counted + 1 <= 9: yes" || !strings.HasSuffix(l.Key, ":day") || l.Name != "login/day" {
+				t.Errorf("user %d: %+v", u, l)
+			}
+			owners[l.Owner]++
+		}
+		if first.Limits[0].Owner != first.Limits[1].Owner {
+			several++
+		}
+		for i, n := range nodes[1:] {
+			e, err := n.Explain(ctx, &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j := range e.Limits {
+				e.Limits[j].Now = first.Limits[j].Now // it is another instant
+			}
+			if diff := cmp.Diff(first.Limits, e.Limits); diff != "" {
+				t.Errorf("node %d explains otherwise:\n%s", i+2, diff)
+			}
+		}
+	}
+	if len(owners) != 3 || several == 0 {
+		t.Errorf("owners %v, %d requests of several", owners, several)
+	}
+	r := weir.Request{Path: "/slow", User: "ada"}
+	for i := range 5 {
+		check(t, nodes[i%3], r)
+	}
+	for i, n := range nodes {
+		e, err := n.Explain(ctx, &r)
+		if err != nil || e.Answer.Allowed || e.Answer.BlockedBy != "slow/log" || e.Limits[0].Arithmetic != "3 counted + 1 <= 3: no" || len(e.Limits[0].Counts) != 3 {
+			t.Errorf("node %d: %+v, %v", i+1, e, err)
+		}
+		for path, want := range map[string]string{"/free": `"rules":["free"],"unlimited":true,`, "/": `"rules":[],`} {
+			e, err := n.Explain(ctx, &weir.Request{Path: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := json.Marshal(e); err != nil || !strings.Contains(string(text), want) || !strings.HasSuffix(string(text), `"limits":[]}`) {
+				t.Errorf("node %d, %s: %s, %v", i+1, path, text, err)
+			}
+		}
+		if _, err := n.Explain(ctx, &weir.Request{Path: "/slow", User: strings.Repeat("u", 300)}); !errors.Is(err, weir.ErrInvalid) {
+			t.Errorf("node %d, an invalid request: %v", i+1, err)
 		}
 	}
 }
 
-// A request of no keys is explained at once.
-func TestNothingToExplain(t *testing.T) {
-	c, _, _, _ := single(t, limiter.UnreachableLocal)
-	told := false
-	c.Explain(&limiter.Charge{}, func(all []Explained) { told = len(all) == 0 })
-	var d limiter.Decision
-	if Together(nil, &d); !told || !d.Allowed || d.Source != limiter.SourceNone {
-		t.Errorf("told %v, allowed %v by %v", told, d.Allowed, d.Source)
+// Where nobody who holds a key is left, the error says who owns it; nobody waits beyond
+// the end of his context. A node that closed says so.
+func TestNobodyExplains(t *testing.T) {
+	node, r := cutOff(t, 100*time.Millisecond)
+	e, err := node.Explain(t.Context(), r)
+	if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), `"/towns:`+r.User+`"`) ||
+		!strings.Contains(err.Error(), `member "node-2"`) || !strings.Contains(err.Error(), "within 100ms") {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Explain(t.Context(), r); !errors.Is(err, weir.ErrClosed) {
+		t.Errorf("a closed node: %v", err)
+	}
+	node, r = cutOff(t, time.Minute)
+	ctx := &brief{Context: t.Context(), ended: make(chan struct{})}
+	for _, when := range []string{"that ends", "that has ended"} {
+		if _, err := node.Explain(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a context %s: %v", when, err)
+		}
 	}
 }

@@ -1,5 +1,6 @@
 //go:build !race
 
-package cluster
+package cluster_test
 
-const raceEnabled = false
+// raceDetector tells that the tests run under the race detector.
+const raceDetector = false

@@ -14,3 +14,13 @@ var ErrUnanswered = errors.New("nobody who holds the keys has answered")
 // ErrForbidden is wrapped where whoever holds a key refuses what was asked of it,
 // because its operator has not allowed that. Nothing was done for that key.
 var ErrForbidden = errors.New("whoever holds the keys does not allow it")
+
+// The reasons why a member of a cluster should not be asked, wrapped.
+var (
+	// ErrJoining: it has not seen the cluster yet. Ask another one.
+	ErrJoining = errors.New("the node is joining")
+	// ErrSettling: it does not hold yet what it should; checks go on.
+	ErrSettling = errors.New("partitions are not settled")
+	// ErrLeaving: it hands over what it holds; checks go on until it is gone.
+	ErrLeaving = errors.New("the node is leaving")
+)

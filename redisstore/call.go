@@ -100,7 +100,7 @@ func (w when) append(dst []byte) []byte {
 }
 
 // decision makes the call that decides the keys [first, last) of a charge.
-func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last int, name Namer) (*call, error) {
+func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last int, name limiter.KeyNamer) (*call, error) {
 	var buf [512]byte
 	out, used := &call{}, families(0)
 	head := strconv.AppendInt(append(w.append(make([]byte, 0, 64)), ','), mode, 10)
@@ -139,7 +139,7 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 
 // refund makes the call that takes back what was charged for a key at an instant
 // to the limits that charged names, a bit for each from the one numbered first.
-func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charge, i, n, first int, name Namer) *call {
+func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charge, i, n, first int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
@@ -163,7 +163,7 @@ func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charg
 }
 
 // reset makes the call that forgets the counters of a key.
-func (s *Store) reset(w when, c *limiter.Charge, n int, name Namer) *call {
+func (s *Store) reset(w when, c *limiter.Charge, n int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)

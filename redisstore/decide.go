@@ -19,13 +19,13 @@ type part struct {
 
 // Decide decides charges one after the other, each as [table.Table.Decide] does,
 // and overwrites the decision of the same index. An instant below 0 means the
-// server's clock; name tells what keys are called, see [Namer].
+// server's clock; name tells what keys are called, see [limiter.KeyNamer].
 //
 // Where Redis cannot be used the policies of the rules decide. The error is
 // [ErrClosed] or the context's; in the latter case charges may have been made.
 //
 // The rule of a decision is set for denials only, the rest is the caller's.
-func (s *Store) Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*limiter.Decision, name Namer) error {
+func (s *Store) Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
@@ -109,7 +109,7 @@ func modeOf(c *limiter.Charge) int64 {
 }
 
 // conclude makes a decision of the answers to its parts.
-func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name Namer) error {
+func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name limiter.KeyNamer) error {
 	d.Clear()
 	if len(parts) == 0 {
 		return nil

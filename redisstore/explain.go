@@ -19,7 +19,7 @@ import (
 // denied, without charging it. Commands are the calls that would decide it, for a
 // shell that has redis-cli: they do charge. Its error tells that Redis did not
 // answer, or what cannot be read there.
-func (s *Store) Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name Namer) (*limiter.Explanation, error) {
+func (s *Store) Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*limiter.Explanation, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
 	}

@@ -16,12 +16,8 @@ import (
 // one place. People read the first part; the hash keeps apart what people would
 // write alike, other secrets and other clusters.
 
-// Namer appends what people call key k of charge i, such as /towns:ada, in which
-// the characters { and } do not appear. See [rules.Set.AppendKeyName].
-type Namer = func(dst []byte, i, k int) []byte
-
 // appendTag appends the name of a key up to the closing brace.
-func appendTag(dst []byte, prefix string, k *limiter.Key, i, n int, name Namer) []byte {
+func appendTag(dst []byte, prefix string, k *limiter.Key, i, n int, name limiter.KeyNamer) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, '{')
 	dst = appendEscaped(dst, k.Rule.Name)

@@ -11,7 +11,7 @@ import (
 // receipt, as [table.Table.Refund] does, where it was made: in Redis, or by a
 // policy in this process. An error tells that Redis did not answer, so that the
 // refund may be lost, which denies a little too much and admits nothing.
-func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r limiter.Receipt, name Namer) error {
+func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r limiter.Receipt, name limiter.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
@@ -41,7 +41,7 @@ func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge,
 // Reset forgets what was counted for the keys of a charge, in Redis and by the
 // policies of this process, and returns how many counters there were. Receipts
 // from before are void. An error tells that Redis did not answer.
-func (s *Store) Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name Namer) (int, error) {
+func (s *Store) Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (int, error) {
 	if s.closed.Load() {
 		return 0, ErrClosed
 	}

@@ -12,7 +12,7 @@ import (
 // and counts for everyone. Where the parts together come to something else it is
 // cancelled. A cancellation that is lost leaves its own charge behind, nothing
 // else. One that comes late is still made, but not waited for.
-func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name Namer) error {
+func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name limiter.KeyNamer) error {
 	if w.now == serverClock {
 		w.now = s.clock()
 	}
@@ -78,7 +78,7 @@ func (s *Store) countPolicy(ctx context.Context, p *part) {
 
 // cancellations makes the calls that take back reservations, and those that ask
 // what is left in every part that was decided in Redis.
-func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, cancel uint64, at limiter.Tick, name Namer) (refunds, asks []*call) {
+func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, cancel uint64, at limiter.Tick, name limiter.KeyNamer) (refunds, asks []*call) {
 	for p := range parts {
 		part := &parts[p]
 		if part.call.err != nil {

@@ -20,10 +20,10 @@ func mutations() []mutation { return slices.Concat(ofProtocol(), ofSeveral(), of
 func ofProtocol() []mutation {
 	return []mutation{
 		{name: "seal", edits: []edit{
-			{"cluster/decide.go", "		case p.role == peer.Owned:\n", "		case p.role == peer.Owned, p.role == peer.Sealed:\n"},
+			{"internal/cluster/decide.go", "		case p.role == peer.Owned:\n", "		case p.role == peer.Owned, p.role == peer.Sealed:\n"},
 		}},
-		{name: "fence: a promoted heir acknowledges", pkg: "./cluster", test: "^TestAPromotedHeirAcknowledgesNothing$", edits: []edit{
-			{"cluster/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
+		{name: "fence: a promoted heir acknowledges", pkg: "./internal/cluster", test: "^TestAPromotedHeirAcknowledgesNothing$", edits: []edit{
+			{"internal/cluster/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
 		p.c.send(t, from, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
 		return
 	}
@@ -31,72 +31,72 @@ func ofProtocol() []mutation {
 	if p.unpushed`},
 		}},
 		{name: "withholding beyond D", edits: []edit{
-			{"cluster/owner.go", "	if guarded && d.old+d.new > p.capOver(k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(k.Rule, most) {"},
-			{"cluster/check.go", "	return have <= limit\n", "	return have > 0\n"},
+			{"internal/cluster/owner.go", "	if guarded && d.old+d.new > p.capOver(k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(k.Rule, most) {"},
+			{"internal/cluster/check.go", "	return have <= limit\n", "	return have > 0\n"},
 		}},
 		{name: "revoke before appoint", edits: []edit{
-			{"cluster/heir.go", "	default:\n		p.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
+			{"internal/cluster/heir.go", "	default:\n		p.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
 		}},
 		{name: "renewal without the old heir's word", edits: []edit{
-			{"cluster/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		p.appoint(t)\n"},
-			{"cluster/heir.go", "		// Nobody else is left, and the old heir could still take over.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n"},
-			{"cluster/heir.go", "		own.renew = own.renew || g == own.heir\n", "		if g == own.heir {\n			own.heir = nil\n		}\n"},
+			{"internal/cluster/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		p.appoint(t)\n"},
+			{"internal/cluster/heir.go", "		// Nobody else is left, and the old heir could still take over.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n"},
+			{"internal/cluster/heir.go", "		own.renew = own.renew || g == own.heir\n", "		if g == own.heir {\n			own.heir = nil\n		}\n"},
 		}},
 		{name: "the giver as first heir", edits: []edit{
-			{"cluster/handoff.go", "		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},\n", ""},
+			{"internal/cluster/handoff.go", "		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},\n", ""},
 		}},
-		{name: "a counter granted to one claimant", pkg: "./cluster", test: "^TestACounterIsGrantedToOneClaimant$", edits: []edit{
-			{"cluster/round.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
+		{name: "a counter granted to one claimant", pkg: "./internal/cluster", test: "^TestACounterIsGrantedToOneClaimant$", edits: []edit{
+			{"internal/cluster/round.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
 		}},
-		{name: "a grant that binds", pkg: "./cluster", test: "^TestAGrantBinds$", edits: []edit{
-			{"cluster/copy.go", "	case p.fresh || p.grant > b.Epoch.Counter || ", "	case p.fresh || "},
-			{"cluster/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
+		{name: "a grant that binds", pkg: "./internal/cluster", test: "^TestAGrantBinds$", edits: []edit{
+			{"internal/cluster/copy.go", "	case p.fresh || p.grant > b.Epoch.Counter || ", "	case p.fresh || "},
+			{"internal/cluster/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
 		}},
 		{name: "a live holder's answer ends a claim", edits: []edit{
-			{"cluster/round.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
+			{"internal/cluster/round.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
 		}},
-		{name: "silence of a fresh instance", pkg: "./cluster", test: "^TestAFreshInstanceHasNoSay$", edits: []edit{
-			{"cluster/round.go", "		case p.fresh:\n", "		case false:\n"},
-			{"cluster/copy.go", "	case p.fresh || p.grant", "	case p.grant"},
+		{name: "silence of a fresh instance", pkg: "./internal/cluster", test: "^TestAFreshInstanceHasNoSay$", edits: []edit{
+			{"internal/cluster/round.go", "		case p.fresh:\n", "		case false:\n"},
+			{"internal/cluster/copy.go", "	case p.fresh || p.grant", "	case p.grant"},
 		}},
-		{name: "kept copies", pkg: "./cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
-			{"cluster/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.round != nil && p.round.kind == peer.Takeover {", "		p.drop()\n		if p.round != nil && p.round.kind == peer.Takeover {"},
+		{name: "kept copies", pkg: "./internal/cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
+			{"internal/cluster/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.round != nil && p.round.kind == peer.Takeover {", "		p.drop()\n		if p.round != nil && p.round.kind == peer.Takeover {"},
 		}},
 		{name: "merge of what an overtaken owner had", edits: []edit{
-			{"cluster/handoff.go", "	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {", "	if err := p.c.table.Import(int(p.id), t.at, all[:0], table.Merge); err != nil {"},
+			{"internal/cluster/handoff.go", "	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {", "	if err := p.c.table.Import(int(p.id), t.at, all[:0], table.Merge); err != nil {"},
 		}},
 		{name: "taking back when overtaken", edits: []edit{
-			{"cluster/part.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.held {\n		p.letGo(t, h)\n	}\n	p.disown()\n"},
+			{"internal/cluster/part.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.held {\n		p.letGo(t, h)\n	}\n	p.disown()\n"},
 		}},
-		{name: "taking back before merging", pkg: "./cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
-			{"cluster/handoff.go", "	p.takeBack(t, peer.NotOwner)\n", ""},
+		{name: "taking back before merging", pkg: "./internal/cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
+			{"internal/cluster/handoff.go", "	p.takeBack(t, peer.NotOwner)\n", ""},
 		}},
 		{name: "every member before an empty start", edits: []edit{
-			{"cluster/seek.go", "	if told >= n {\n", "	if 2*told > n {\n"},
+			{"internal/cluster/seek.go", "	if told >= n {\n", "	if 2*told > n {\n"},
 		}},
 		{name: "the probe before reopening", edits: []edit{
-			{"cluster/handoff.go", "	case t.now-h.goneAt >= claimWithin && p.round == nil:\n		p.ask(t, peer.Reopen, p.c.self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.c.self})\n"},
-			{"cluster/handoff.go", "	case p.c.view.Load().has(h.next.Instance):\n		h.goneAt = 0\n", "	case p.c.view.Load().has(h.next.Instance) && t.now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
+			{"internal/cluster/handoff.go", "	case t.now-h.goneAt >= claimWithin && p.round == nil:\n		p.ask(t, peer.Reopen, p.c.self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.c.self})\n"},
+			{"internal/cluster/handoff.go", "	case p.c.view.Load().has(h.next.Instance):\n		h.goneAt = 0\n", "	case p.c.view.Load().has(h.next.Instance) && t.now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
 		{name: "relay", edits: []edit{
-			{"cluster/relay.go", "	from := int(c.relayHand.Add(1))\n	for i := range n {\n", "	from := int(c.relayHand.Add(1))\n	for i := range n - n {\n"},
+			{"internal/cluster/relay.go", "	from := int(c.relayHand.Add(1))\n	for i := range n {\n", "	from := int(c.relayHand.Add(1))\n	for i := range n - n {\n"},
 		}},
 		{name: "heir before policy", edits: []edit{
-			{"cluster/op.go", "	if o.ended || o.kind == opRefund &&", "	if o.ended || o.kind >= opCheck ||"},
+			{"internal/cluster/op.go", "	if o.ended || o.kind == opRefund &&", "	if o.ended || o.kind >= opCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
-			{"cluster/several.go", "	if r.op.by == 0 || r.answer.Receipt.Charged == 0 {", "	if r.op.by == 0 || r.answer.Receipt.Charged >= 0 {"},
+			{"internal/cluster/several.go", "	if r.op.by == 0 || r.answer.Receipt.Charged == 0 {", "	if r.op.by == 0 || r.answer.Receipt.Charged >= 0 {"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
 			{"limiter/bucket.go", "bits.Sub64(lo, leakedLo, 0)", "bits.Sub64(lo, leakedLo&0, 0)"},
 			{"limiter/bucket.go", "bits.Sub64(hi, leakedHi, borrow)", "bits.Sub64(hi, leakedHi&0, borrow)"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
-			{"cluster/link.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
+			{"internal/cluster/link.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
 		}},
-		{name: "the ping after the wait began", pkg: "./cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
-			{"cluster/owner.go", "	return h.quietAt != 0 && h.quietAt >= own.waitSince && ", "	return h.quietAt != 0 && "},
-			{"cluster/copy.go", "	if g.quietAt == 0 || g.quietAt < p.own.waitSince {", "	if g.quietAt == 0 {"},
+		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
+			{"internal/cluster/owner.go", "	return h.quietAt != 0 && h.quietAt >= own.waitSince && ", "	return h.quietAt != 0 && "},
+			{"internal/cluster/copy.go", "	if g.quietAt == 0 || g.quietAt < p.own.waitSince {", "	if g.quietAt == 0 {"},
 		}},
 		{name: "merge, not sum", edits: []edit{
 			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},
@@ -108,78 +108,78 @@ func ofProtocol() []mutation {
 // ofChecks returns those of what becomes of one check, reset or refund.
 func ofChecks() []mutation {
 	return []mutation{
-		{name: "a denial writes nothing", pkg: "./cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
-			{"cluster/decide.go", "		if !changed {\n", "		if !changed && answer.Allowed {\n"},
+		{name: "a denial writes nothing", pkg: "./internal/cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
+			{"internal/cluster/decide.go", "		if !changed {\n", "		if !changed && answer.Allowed {\n"},
 		}},
-		{name: "a block is copied when it begins", pkg: "./cluster", test: "^TestABlockOutlivesItsOwner$", edits: []edit{
-			{"cluster/decide.go", " || d.BlockBegan() && d.Limit(j).Blocked {", " {"},
+		{name: "a block is copied when it begins", pkg: "./internal/cluster", test: "^TestABlockOutlivesItsOwner$", edits: []edit{
+			{"internal/cluster/decide.go", " || d.BlockBegan() && d.Limit(j).Blocked {", " {"},
 		}},
-		{name: "a denial in a block writes nothing", pkg: "./cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
-			{"cluster/decide.go", "d.BlockBegan() && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
+		{name: "a denial in a block writes nothing", pkg: "./internal/cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
+			{"internal/cluster/decide.go", "d.BlockBegan() && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
 		}},
-		{name: "the end of a cached denial", pkg: "./cluster", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
-			{"cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
+		{name: "the end of a cached denial", pkg: "./internal/cluster", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
+			{"internal/cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
 		}},
 		{name: "a charge ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"cluster/replies.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
+			{"internal/cluster/replies.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
 		}},
 		{name: "a refund ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"cluster/check.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
+			{"internal/cluster/check.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
 		}},
 		{name: "a reset ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"cluster/check.go", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n		c.denials.forget(charge)\n", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n"},
+			{"internal/cluster/check.go", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n		c.denials.forget(charge)\n", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n"},
 		}},
-		{name: "a refund is asked of one member", pkg: "./cluster", test: "^TestARefundIsAskedOnce$", edits: []edit{
-			{"cluster/op.go", "	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried > 0) {\n", "	if o.ended {\n"},
+		{name: "a refund is asked of one member", pkg: "./internal/cluster", test: "^TestARefundIsAskedOnce$", edits: []edit{
+			{"internal/cluster/op.go", "	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried > 0) {\n", "	if o.ended {\n"},
 		}},
-		{name: "memory of its own for what waited", pkg: "./cluster", test: "^TestTheDeadlineWhileItIsDecidedHere$", edits: []edit{
-			{"cluster/here.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
+		{name: "memory of its own for what waited", pkg: "./internal/cluster", test: "^TestTheDeadlineWhileItIsDecidedHere$", edits: []edit{
+			{"internal/cluster/here.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
 		}},
-		{name: "a minority forgets nobody", pkg: "./cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
-			{"cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
+		{name: "a minority forgets nobody", pkg: "./internal/cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
+			{"internal/cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
-		{name: "who is linked stays met", pkg: "./cluster", test: "^TestInventedRunsOfAMember$", edits: []edit{
-			{"cluster/word.go", "met := l.up && l.name == name", "met := l.up && l.name == name && false"},
+		{name: "who is linked stays met", pkg: "./internal/cluster", test: "^TestInventedRunsOfAMember$", edits: []edit{
+			{"internal/cluster/word.go", "met := l.up && l.name == name", "met := l.up && l.name == name && false"},
 		}},
-		{name: "snapshots that never end are dropped", pkg: "./cluster", test: "^TestSnapshotsThatNeverEnd$", edits: []edit{
-			{"cluster/staging.go", "t.now-p.stagedAt >= stagedFor", "t.now-p.stagedAt >= 100*stagedFor"},
+		{name: "snapshots that never end are dropped", pkg: "./internal/cluster", test: "^TestSnapshotsThatNeverEnd$", edits: []edit{
+			{"internal/cluster/staging.go", "t.now-p.stagedAt >= stagedFor", "t.now-p.stagedAt >= 100*stagedFor"},
 		}},
-		{name: "a bound of what waits for others", pkg: "./cluster", test: "^TestWhatWaitsForOthersIsBounded$", edits: []edit{
-			{"cluster/pending.go", "c.pending.Add(1) > maxPending", "c.pending.Add(1) > 2*maxPending"},
+		{name: "a bound of what waits for others", pkg: "./internal/cluster", test: "^TestWhatWaitsForOthersIsBounded$", edits: []edit{
+			{"internal/cluster/pending.go", "c.pending.Add(1) > maxPending", "c.pending.Add(1) > 2*maxPending"},
 		}},
-		{name: "a bound of what a member does not read", pkg: "./cluster", test: "^TestAMemberThatReadsNothing$", edits: []edit{
-			{"cluster/link.go", "l.waits+size > maxFramesSize", "l.waits+size > 16*maxFramesSize"},
+		{name: "a bound of what a member does not read", pkg: "./internal/cluster", test: "^TestAMemberThatReadsNothing$", edits: []edit{
+			{"internal/cluster/link.go", "l.waits+size > maxFramesSize", "l.waits+size > 16*maxFramesSize"},
 		}},
-		{name: "epochs that can be", pkg: "./cluster", test: "^TestWhatCannotBeIsNotTakenIn$", edits: []edit{
-			{"cluster/credible.go", "return e.Counter <= b.counter && ", "return "},
+		{name: "epochs that can be", pkg: "./internal/cluster", test: "^TestWhatCannotBeIsNotTakenIn$", edits: []edit{
+			{"internal/cluster/credible.go", "return e.Counter <= b.counter && ", "return "},
 		}},
-		{name: "resets are the owner's to allow", pkg: "./cluster", test: "^TestResetsOfOthersAreRefused$", edits: []edit{
-			{"cluster/decide.go", "		if c.forbids(q) {\n			return forbidden, nil\n		}\n", ""},
+		{name: "resets are the owner's to allow", pkg: "./internal/cluster", test: "^TestResetsOfOthersAreRefused$", edits: []edit{
+			{"internal/cluster/decide.go", "		if c.forbids(q) {\n			return forbidden, nil\n		}\n", ""},
 		}},
 		{name: "nothing is left on a link that is down", edits: []edit{
-			{"cluster/link.go", "	l.carried, l.relayed, l.relayedSize = nil, nil, 0\n", "	carried, relayed = nil, nil\n"},
+			{"internal/cluster/link.go", "	l.carried, l.relayed, l.relayedSize = nil, nil, 0\n", "	carried, relayed = nil, nil\n"},
 		}},
-		{name: "ended instances are forgotten", pkg: "./cluster", test: "^TestEndedInstancesAreForgotten$", edits: []edit{
-			{"cluster/core.go", "	c.forgetEnded(t.now, v)\n", ""},
+		{name: "ended instances are forgotten", pkg: "./internal/cluster", test: "^TestEndedInstancesAreForgotten$", edits: []edit{
+			{"internal/cluster/core.go", "	c.forgetEnded(t.now, v)\n", ""},
 		}},
-		{name: "numbers of frames go on", pkg: "./cluster", test: "^TestNumbersOfFramesGoOn$", edits: []edit{
-			{"cluster/links.go", "	l := &link{to: to, number: c.numbered, ", "	l := &link{to: to, "},
+		{name: "numbers of frames go on", pkg: "./internal/cluster", test: "^TestNumbersOfFramesGoOn$", edits: []edit{
+			{"internal/cluster/links.go", "	l := &link{to: to, number: c.numbered, ", "	l := &link{to: to, "},
 		}},
-		{name: "word of an earlier asking", pkg: "./cluster", test: "^TestWordOfAnEarlierAsking$", edits: []edit{
-			{"cluster/op.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
+		{name: "word of an earlier asking", pkg: "./internal/cluster", test: "^TestWordOfAnEarlierAsking$", edits: []edit{
+			{"internal/cluster/op.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
 		}},
-		{name: "patience after standing still", pkg: "./cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
-			{"cluster/owner.go", "t.now-since < easeFor && int32(own.heard-ping) <= 0 {", "t.now < since && int32(own.heard-ping) <= 0 {"},
+		{name: "patience after standing still", pkg: "./internal/cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
+			{"internal/cluster/owner.go", "t.now-since < easeFor && int32(own.heard-ping) <= 0 {", "t.now < since && int32(own.heard-ping) <= 0 {"},
 		}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
-			{"cluster/decide.go", "	if !v.minority() {\n", "	if v != nil {\n"},
+			{"internal/cluster/decide.go", "	if !v.minority() {\n", "	if v != nil {\n"},
 		}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/sweep.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.place%4 == 0 {\n"},
 		}},
 		{name: "instance ids", edits: []edit{
 			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},
-			{"member.go", "	instance, err := newInstance()\n", "	_, err := newInstance()\n	instance := peer.Instance(0x1000 + uint64(m.config.Name[len(m.config.Name)-1]))\n"},
+			{"cluster/member.go", "	instance, err := newInstance()\n", "	_, err := newInstance()\n	instance := peer.Instance(0x1000 + uint64(m.config.Name[len(m.config.Name)-1]))\n"},
 		}},
 	}
 }

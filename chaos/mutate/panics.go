@@ -2,34 +2,34 @@ package main
 
 // ofPanics returns those of what becomes of a panic in the core.
 func ofPanics() []mutation {
-	const sim, core = "./chaos/sim", "./cluster"
+	const sim, core = "./chaos/sim", "./internal/cluster"
 	return []mutation{
 		{name: "a panic ends at the partition", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
-			{"cluster/broken.go", "	if p.c.config.Panicked != nil {", "	if p.c.config.Panicked == nil {"},
+			{"internal/cluster/broken.go", "	if p.c.config.Panicked != nil {", "	if p.c.config.Panicked == nil {"},
 		}},
 		{name: "a panic ends at the partitions of a check", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
-			{"cluster/broken.go", "	if c.config.Panicked != nil {\n		if x := recover()", "	if c.config.Panicked == nil {\n		if x := recover()"},
+			{"internal/cluster/broken.go", "	if c.config.Panicked != nil {\n		if x := recover()", "	if c.config.Panicked == nil {\n		if x := recover()"},
 		}},
 		{name: "broken state is dropped", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"cluster/broken.go", "	p.c.table.Drop(int(p.id))\n", ""},
+			{"internal/cluster/broken.go", "	p.c.table.Drop(int(p.id))\n", ""},
 		}},
 		{name: "who waits for a broken partition is told", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"cluster/broken.go", "	defer p.refuseAll(t, own, parked)\n", "	defer p.refuseAll(t, nil, parked)\n"},
+			{"internal/cluster/broken.go", "	defer p.refuseAll(t, own, parked)\n", "	defer p.refuseAll(t, nil, parked)\n"},
 		}},
 		{name: "the heir of a broken owner takes over", pkg: sim, test: "^TestPanicsEndNothing$/^owners$", edits: []edit{
-			{"cluster/broken.go", "	p.round = nil\n	p.takeOver(t)\n", ""},
+			{"internal/cluster/broken.go", "	p.round = nil\n	p.takeOver(t)\n", ""},
 		}},
 		{name: "a partition that breaks again is given up", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"cluster/broken.go", "	again := p.brokeAt != 0 && ", "	again := false && "},
+			{"internal/cluster/broken.go", "	again := p.brokeAt != 0 && ", "	again := false && "},
 		}},
 		{name: "what is given up is taken up again", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"cluster/broken.go", "		p.givenUp = false\n", ""},
+			{"internal/cluster/broken.go", "		p.givenUp = false\n", ""},
 		}},
 		{name: "what was put off is done after a panic", pkg: core, test: "^TestAPanicEndsOneCall$", edits: []edit{
-			{"cluster/turn.go", "	defer t.catch()\n	for t.pending()", "	for t.pending()"},
+			{"internal/cluster/turn.go", "	defer t.catch()\n	for t.pending()", "	for t.pending()"},
 		}},
 		{name: "a frame is whole after a panic", pkg: core, test: "^TestAFrameIsWholeAfterAPanic$", edits: []edit{
-			{"cluster/link.go", "			*f = before\n", "			_ = before\n"},
+			{"internal/cluster/link.go", "			*f = before\n", "			_ = before\n"},
 		}},
 	}
 }

@@ -3,41 +3,41 @@ package main
 // ofSeveral returns those of checks over several owners.
 func ofSeveral() []mutation {
 	return []mutation{
-		{name: "a denial waits for the cancel", pkg: "./cluster", test: "^TestADenialWaitsForTheCancel$", edits: []edit{
-			{"cluster/several.go", "	if undo != 0 && t.now < s.until && c.ops.add(o, t) {", "	if undo != 0 && t.now >= s.until && c.ops.add(o, t) {"},
+		{name: "a denial waits for the cancel", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheCancel$", edits: []edit{
+			{"internal/cluster/several.go", "	if undo != 0 && t.now < s.until && c.ops.add(o, t) {", "	if undo != 0 && t.now >= s.until && c.ops.add(o, t) {"},
 		}},
 		{name: "no denial by what may be taken back", pkg: "./chaos/sim", test: "^TestReservationsDenyNobodyAtTheSameTime$", edits: []edit{
-			{"cluster/decide.go", "	case p == nil:\n		if !c.charge", "	case p == nil || t.now > 0:\n		if !c.charge"},
+			{"internal/cluster/decide.go", "	case p == nil:\n		if !c.charge", "	case p == nil || t.now > 0:\n		if !c.charge"},
 		}},
-		{name: "an owner is told that a reservation stands", pkg: "./cluster", test: "^TestAnAdmissionSettlesItsReservations$", edits: []edit{
-			{"cluster/several.go", "	c.sendOp(t, o, r.op.by, false)\n", "	if undo != 0 {\n		c.sendOp(t, o, r.op.by, false)\n	}\n"},
+		{name: "an owner is told that a reservation stands", pkg: "./internal/cluster", test: "^TestAnAdmissionSettlesItsReservations$", edits: []edit{
+			{"internal/cluster/several.go", "	c.sendOp(t, o, r.op.by, false)\n", "	if undo != 0 {\n		c.sendOp(t, o, r.op.by, false)\n	}\n"},
 		}},
-		{name: "a part waits for a moment only", pkg: "./cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
-			{"cluster/unsettled.go", "		kept.at = min(kept.at, t.now+contendFor)\n", "		kept.at += 0 * contendFor\n"},
+		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
+			{"internal/cluster/unsettled.go", "		kept.at = min(kept.at, t.now+contendFor)\n", "		kept.at += 0 * contendFor\n"},
 		}},
-		{name: "a contested check is taken back", pkg: "./cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
-			{"cluster/several.go", "		s.settle(t, r, r.answer.Receipt.Charged)\n", "		s.settle(t, r, 0)\n"},
+		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
+			{"internal/cluster/several.go", "		s.settle(t, r, r.answer.Receipt.Charged)\n", "		s.settle(t, r, 0)\n"},
 		}},
-		{name: "a provisional denial begins no block", pkg: "./cluster", test: "^TestAProvisionalDenial$", edits: []edit{
-			{"cluster/decide.go", "		c.provisional(t, q, charge, answer)\n", "		c.charge(t, charge, answer, nil)\n"},
+		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
+			{"internal/cluster/decide.go", "		c.provisional(t, q, charge, answer)\n", "		c.charge(t, charge, answer, nil)\n"},
 		}},
-		{name: "a provisional denial is not remembered", pkg: "./cluster", test: "^TestAProvisionalDenialIsNotRemembered$", edits: []edit{
-			{"cluster/replies.go", "o.remember && !r.Provisional {", "o.remember {"},
+		{name: "a provisional denial is not remembered", pkg: "./internal/cluster", test: "^TestAProvisionalDenialIsNotRemembered$", edits: []edit{
+			{"internal/cluster/replies.go", "o.remember && !r.Provisional {", "o.remember {"},
 		}},
-		{name: "a reservation is taken back once", pkg: "./cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
-			{"cluster/unsettled.go", "		own.unsettled = slices.Delete(own.unsettled, at, at+1)\n		c.reserves.Add(-1)\n		back", "		back"},
+		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
+			{"internal/cluster/unsettled.go", "		own.unsettled = slices.Delete(own.unsettled, at, at+1)\n		c.reserves.Add(-1)\n		back", "		back"},
 		}},
 		{name: "charges over epochs are taken back", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"cluster/decide.go", "		if q.ends {\n			c.settle(t, q)\n		} else if", "		if q.ends && c.current(parts, q.receipt) {\n			c.settle(t, q)\n		} else if !q.ends &&"},
+			{"internal/cluster/decide.go", "		if q.ends {\n			c.settle(t, q)\n		} else if", "		if q.ends && c.current(parts, q.receipt) {\n			c.settle(t, q)\n		} else if !q.ends &&"},
 		}},
 		{name: "the wait after what denials charge", pkg: "./chaos/sim", test: "^TestRetryAfterOverOwners$", edits: []edit{
-			{"cluster/several.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
+			{"internal/cluster/several.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
 		}},
 		{name: "what is never allowed charges nothing", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"cluster/several.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := false, never(s.charge, true)\n"},
+			{"internal/cluster/several.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := false, never(s.charge, true)\n"},
 		}},
 		{name: "what is never allowed in shadow charges nothing there", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"cluster/several.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := never(s.charge, false), false\n"},
+			{"internal/cluster/several.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := never(s.charge, false), false\n"},
 		}},
 		{name: "a counter's own time", pkg: "./limiter/limitertest", test: "^TestTableConforms$/^ClockGoesBack$", edits: []edit{
 			{"limiter/table/decide.go", "		p.advance(now)\n		return t.decide(now, c, d, final)", "		return t.decide(p.advance(now), c, d, final)"},

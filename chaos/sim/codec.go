@@ -3,7 +3,7 @@ package sim
 import (
 	"fmt"
 
-	"github.com/weirlimit/weir/peer"
+	"github.com/weirlimit/weir/internal/peer"
 )
 
 // Frames travel as the bytes of a link: a frame that the real codec does not take

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"

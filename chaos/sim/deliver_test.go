@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
-	"github.com/weirlimit/weir/peer"
 )
 
 // mallory is a member that says what it likes, at its own connections and, where there is

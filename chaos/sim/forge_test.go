@@ -4,8 +4,8 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 )
 
 // source is the fuzzer's bytes, which end in zeros.

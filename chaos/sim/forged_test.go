@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 )
 
 // way is one of the ways in which nodes come to terms: the sections of a frame that it

@@ -1,8 +1,8 @@
 package sim
 
 import (
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 )
 
 // conn is what one node sends to another: in order, or the connection breaks.

@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
-	"github.com/weirlimit/weir/peer"
 	"github.com/weirlimit/weir/ring"
 )
 

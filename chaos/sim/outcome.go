@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
-	"github.com/weirlimit/weir/peer"
 )
 
 const peerJoining = peer.Joining

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
-	"github.com/weirlimit/weir/peer"
 )
 
 // TestPanicsEndNothing injects panics into the cores of nodes: under the locks of

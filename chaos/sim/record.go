@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 )
 
 // The record of a run is what nodes do, as text: every event, every frame as the

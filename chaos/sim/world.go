@@ -6,10 +6,10 @@ import (
 	"io"
 	"math/rand/v2"
 
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/peerlink"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/peer"
 	"github.com/weirlimit/weir/ring"
-	"github.com/weirlimit/weir/transport/peerlink"
 )
 
 // World is the virtual time, the network and the nodes of one run.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir/cluster/gossip"
+	"github.com/weirlimit/weir/internal/cluster/gossip"
 )
 
 // decides asks a cluster for keys of a group of its own, and wants each limit

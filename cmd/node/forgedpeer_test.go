@@ -23,12 +23,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weirlimit/weir/cluster/gossip"
-	"github.com/weirlimit/weir/peer"
+	"github.com/weirlimit/weir/internal/cluster/gossip"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/peerlink"
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/ring"
-	"github.com/weirlimit/weir/transport/peerlink"
 )
 
 // mallory speaks to a peer port, in the name of a member.

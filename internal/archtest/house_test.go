@@ -35,7 +35,7 @@ func house() []row {
 			clocks("time is a parameter, so that any trace can be replayed"),
 			no(spawns, "it is a function of state, time and cost", ""),
 		)},
-		{path: "peer", floor: 0, knows: "plain structs that nodes exchange", never: join(
+		{path: "internal/peer", floor: 0, knows: "plain structs that nodes exchange", never: join(
 			no(imports, "plain structs: both ends of a connection agree on them and on nothing else", "ours", "third-party", "sync"),
 			clocks("times travel as durations, and only the owner's clock decides"),
 		)},
@@ -66,7 +66,7 @@ func house() []row {
 			no(panics, "a ring that cannot be built is an error, and the old one stays", ""),
 		)},
 
-		{path: "cluster", floor: 2, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
+		{path: "internal/cluster", floor: 2, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
 			no(imports, "it declares the interfaces that adapters satisfy, so the simulator can satisfy them too",
 				"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/memberlist",
 				"github.com/prometheus", "github.com/redis", "./proto"),
@@ -75,21 +75,26 @@ func house() []row {
 			globalRand("randomness is passed in, so that a seed replays a run"),
 		)},
 
-		{path: "cluster/gossip", floor: 3, knows: "memberlist <-> membership events", never: join(
+		{path: "internal/cluster/gossip", floor: 3, knows: "memberlist <-> membership events", never: join(
 			no(imports, "gossip carries membership and nothing else", "./transport", "./limiter"),
 		)},
+		{path: "internal/peerlink", floor: 3, knows: "streams between members: handshake, frames, backoff", never: join(
+			no(imports, "it carries frames and decides nothing", "./internal/cluster", "./ring", "./limiter/table"),
+			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
+			no(imports, "it is watched through an observer", "github.com/prometheus"),
+		)},
 		{path: "transport", tree: true, floor: 3, knows: "connections, deadlines, wire <-> types; peers are addresses", never: join(
-			no(imports, "it carries what it is given and decides nothing", "./cluster", "./ring"),
+			no(imports, "it carries what it is given and decides nothing", "./internal/cluster", "./ring"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
 			no(imports, "it is watched through an observer", "github.com/prometheus"),
 		)},
 		{path: "client", floor: 3, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
-			no(imports, "a caller of Weir must not compile a node", "./cluster"),
+			no(imports, "a caller of Weir must not compile a node", "./internal/cluster"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
 			no(imports, "it is watched through an observer", "github.com/prometheus"),
 		)},
 		{path: "redisstore", floor: 3, knows: "one decision = one script call", never: join(
-			no(imports, "Redis is the shared state, so there is nobody to route to", "./cluster", "./ring", "./transport"),
+			no(imports, "Redis is the shared state, so there is nobody to route to", "./internal/cluster", "./ring", "./transport"),
 		)},
 		{path: "metrics", floor: 3, knows: "observer calls -> collectors on a given Registerer", never: join(
 			no(literals, "a label per key has as many values as there are callers, and a metrics server has not",
@@ -105,14 +110,18 @@ func house() []row {
 		{path: "middleware/httplimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
 		{path: "middleware/grpclimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
 
-		{path: "", floor: 4, knows: "the front door for embedders, and the only place where the real parts of a node meet", never: join(
-			no(imports, "an embedder who uses neither Redis nor Prometheus compiles neither",
-				"./redisstore", "./metrics", "github.com/redis", "github.com/prometheus"),
+		{path: "internal/engine", floor: 2, knows: "what lies between a node and the part of it that decides"},
+		{path: "", floor: 4, knows: "the front door for embedders; who decides is chosen here", never: join(
+			no(imports, "an embedder who uses no Redis, no Prometheus and no cluster compiles none of them",
+				"./redisstore", "./metrics", "./cluster", "./internal/cluster", "./internal/peerlink", "./ring",
+				"github.com/redis", "github.com/prometheus", "google.golang.org/grpc", "github.com/hashicorp/memberlist"),
 		)},
 
-		{path: "cmd/node", tree: true, floor: 5, knows: "flags, environment, files, signals", never: command()},
-		{path: "cmd/weir", tree: true, floor: 5, knows: "flags, environment, files, signals", never: command()},
-		{path: "chaos", tree: true, floor: 5, knows: "the promises under faults: virtual time with a seed, and real processes"},
+		{path: "cluster", floor: 5, knows: "a node as a member: the only place where gossip, links and the core meet"},
+
+		{path: "cmd/node", tree: true, floor: 6, knows: "flags, environment, files, signals", never: command()},
+		{path: "cmd/weir", tree: true, floor: 6, knows: "flags, environment, files, signals", never: command()},
+		{path: "chaos", tree: true, floor: 6, knows: "the promises under faults: virtual time with a seed, and real processes"},
 		{path: "internal/redistest", floor: 5, knows: "real redis-server processes, for tests"},
 		{path: "internal/archtest", floor: 5, knows: "the source itself"},
 	}
@@ -129,11 +138,11 @@ type library struct {
 func libraries() []library {
 	return []library{
 		{"github.com/buraksezer/consistent", []string{"ring"}, "who owns what must be computed in one place, the same on every node"},
-		{"github.com/hashicorp/memberlist", []string{"cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
+		{"github.com/hashicorp/memberlist", []string{"internal/cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
-		{"google.golang.org/grpc", []string{"proto", "transport", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "internal/peerlink", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
 		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit"}, "a denial in gRPC has details that any client can read"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
@@ -165,7 +174,7 @@ type general struct {
 func generals() []general {
 	const (
 		adapters = 3
-		programs = 5
+		programs = 6
 	)
 	var out []general
 	all := func(below int, bans []ban, but ...string) {
@@ -214,7 +223,7 @@ func stateAllowed() map[string]string {
 func longAllowed() map[string]string { return map[string]string{} }
 
 func middleware() []ban {
-	return no(imports, "it needs something that checks, and does not care what", "./cluster", "./transport", "./redisstore")
+	return no(imports, "it needs something that checks, and does not care what", "./internal/cluster", "./transport", "./redisstore")
 }
 
 func command() []ban {
@@ -222,7 +231,7 @@ func command() []ban {
 		no(uses, "an algorithm is chosen in a rules file and computed in limiter; a program shows its name",
 			"./limiter.SlidingCounter", "./limiter.FixedWindow", "./limiter.SlidingLog", "./limiter.SlidingWindow",
 			"./limiter.TokenBucket", "./limiter.LeakyBucket", "./limiter.GCRA"),
-		no(imports, "the parts of a node meet in the root package", "./ring", "./cluster", "./limiter/table"),
+		no(imports, "the parts of a node meet in the root package and in cluster", "./ring", "./internal/cluster", "./limiter/table"),
 	)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 )
 
 // clusterOptions say whether the node is a member of a cluster, and of which.
@@ -31,7 +32,7 @@ type clusterOptions struct {
 }
 
 func newClusterOptions() clusterOptions {
-	return clusterOptions{peerAddr: "127.0.0.1:7947", gossipAddr: "127.0.0.1:7946", deadline: weir.DefaultDeadline,
+	return clusterOptions{peerAddr: "127.0.0.1:7947", gossipAddr: "127.0.0.1:7946", deadline: cluster.DefaultDeadline,
 		replication: choice{"lag", []string{"lag", "strict", "off"}}}
 }
 
@@ -74,7 +75,7 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	case o.deadline < time.Millisecond || o.deadline > time.Minute:
 		return usage(cmd, "--deadline %v is out of range: give 1ms to 1m", o.deadline)
 	}
-	if err := weir.CheckName(o.name); o.name != "" && err != nil {
+	if err := cluster.CheckName(o.name); o.name != "" && err != nil {
 		return usage(cmd, "--name cannot be that: %s", strings.TrimPrefix(err.Error(), weir.ErrInvalid.Error()+": "))
 	}
 	if _, _, err := net.SplitHostPort(o.advertise); err == nil {
@@ -94,11 +95,11 @@ func (o *clusterOptions) alone(cmd *cobra.Command) error {
 }
 
 // config is which member the node is to be, nil for none.
-func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*weir.ClusterConfig, error) {
+func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config, error) {
 	if !wanted {
 		return nil, nil
 	}
-	c := &weir.ClusterConfig{
+	c := &cluster.Config{
 		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
 		Join: o.join, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: build(), Logger: log,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cmd/node/internal/demo"
 	"github.com/weirlimit/weir/cmd/node/internal/server"
 )
@@ -119,16 +120,17 @@ func startDemo(ctx context.Context, c server.Config) (demoServers, error) {
 		if i > 0 && strings.HasPrefix(c.AdminAddr, "unix:") {
 			each.AdminAddr = "" // the socket is the first's
 		}
-		each.Cluster = &weir.ClusterConfig{
+		each.Cluster = &cluster.Config{
 			Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Version: c.Version,
-		} // without a logger: who comes and goes is no news here
+			Logger: slog.New(slog.DiscardHandler), // who comes and goes is no news here
+		}
 		var s *server.Server
 		if s, err = server.Start(ctx, each); err != nil {
 			break
 		}
 		out = append(out, s)
 		if i == 0 {
-			join = []string{s.Node().Members()[0].Address}
+			join = []string{s.Node().Cluster().Members()[0].Address}
 		}
 	}
 	for i := 0; err == nil && i < len(out); i++ {

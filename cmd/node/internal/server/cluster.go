@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/metrics"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -20,7 +21,7 @@ type directory struct{ node *weir.Node }
 
 // Members implements [transport.Directory].
 func (d directory) Members() []transport.Member {
-	infos := d.node.Members()
+	infos := d.node.Cluster().Members()
 	out := make([]transport.Member, len(infos))
 	for i := range infos {
 		m := &infos[i]
@@ -41,7 +42,7 @@ func (d directory) Members() []transport.Member {
 
 // Forget implements [transport.Directory].
 func (d directory) Forget(name string) error {
-	err := d.node.Forget(name)
+	err := d.node.Cluster().Forget(name)
 	if errors.Is(err, weir.ErrUnknownMember) {
 		return fmt.Errorf("%w: no member %q is dead, and only a dead one can be forgotten: see who is, by weir members", limiter.ErrInvalid, name)
 	}
@@ -62,7 +63,7 @@ type ringAnswer struct {
 
 // View implements [transport.Ring].
 func (r *ring) View() uint64 {
-	if p := r.node.Placement(); p != nil {
+	if p := r.node.Cluster().Placement(); p != nil {
 		return p.View
 	}
 	return 0
@@ -70,7 +71,7 @@ func (r *ring) View() uint64 {
 
 // Placement implements [transport.Ring].
 func (r *ring) Placement() *weirv1.RingResponse {
-	p := r.node.Placement()
+	p := r.node.Cluster().Placement()
 	if p == nil {
 		return nil
 	}
@@ -103,18 +104,18 @@ func (s *Server) top(n int) (hottest, denied []transport.TopKey) {
 
 // cluster tells the metrics what the node is to its cluster.
 func (s *Server) cluster() metrics.ClusterStats {
-	c, _ := s.node.ClusterStats()
+	c, _ := s.node.Cluster().Stats()
 	return metrics.ClusterStats{
 		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
 		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
-		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Duration().Seconds(),
+		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Seconds(),
 		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer,
 	}
 }
 
 // clusterHelp names the flags that mend what a member cannot be opened for.
-func clusterHelp(err error, c *weir.ClusterConfig) error {
-	var open *weir.InsecureError
+func clusterHelp(err error, c *cluster.Config) error {
+	var open *cluster.InsecureError
 	if errors.As(err, &open) {
 		flag := map[string]string{"PeerAddr": "peer-addr", "GossipAddr": "gossip-addr", "Advertise": "advertise"}[open.Setting]
 		return fmt.Errorf("--%s %q can be reached from other machines, and %s: anyone who reaches the ports could take part in the cluster. "+

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter"
 )
 
 // Who cannot be forgotten is told in one sentence, as something that the asker has
 // to mend.
 func TestForgetNobody(t *testing.T) {
-	node, err := weir.Open(t.Context(), weir.Config{Cluster: &weir.ClusterConfig{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}})
+	node, err := weir.Open(t.Context(), weir.Config{Cluster: &cluster.Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -15,7 +15,7 @@ func TestShareRing(t *testing.T) {
 	for _, share := range []bool{true, false} {
 		c, _ := plain()
 		c.Rules, c.ShareRing = []byte(townRules), share
-		c.Cluster = &weir.ClusterConfig{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Logger: c.Log}
+		c.Cluster = &cluster.Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}
 		s := start(t, c)
 		asker, err := client.Open(client.Config{Addrs: []string{s.GRPCAddr()}, Timeout: time.Minute})
 		if err != nil {
@@ -32,7 +32,7 @@ func TestShareRing(t *testing.T) {
 		if share {
 			eventually(t, "the ring is known", func() bool {
 				ask()
-				return asker.Stats().View == s.Node().Placement().View
+				return asker.Stats().View == s.Node().Cluster().Placement().View
 			})
 		}
 		ask()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cmd/node/internal/rulesfile"
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/redisstore"
@@ -48,7 +49,7 @@ type Config struct {
 	Redis *redisstore.Config
 	// Cluster, if not nil, makes the node a member of a cluster. The addresses of
 	// clients' ports are filled in.
-	Cluster *weir.ClusterConfig
+	Cluster *cluster.Config
 	// AllowRequestLimits and AllowReset are those of [transport.Options], and so are the
 	// bounds of clients, which may be left out.
 	AllowRequestLimits, AllowReset           bool
@@ -328,10 +329,13 @@ func (s *Server) Stop() error {
 	defer cancel()
 	var err error
 	if c.Cluster != nil {
-		err = s.node.HandOver(ctx)
+		err = s.node.Cluster().HandOver(ctx)
 	}
 	err = errors.Join(err, s.wire.Shutdown(ctx), s.admin.close(), s.health.close())
 	s.background.Wait()
 	s.metrics.Close()
-	return errors.Join(err, s.node.Leave(ctx))
+	if c.Cluster != nil {
+		return errors.Join(err, s.node.Cluster().Leave(ctx))
+	}
+	return errors.Join(err, s.node.Close())
 }

@@ -26,6 +26,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/rules"
@@ -293,7 +294,7 @@ func TestOverflowAllow(t *testing.T) {
 
 // Operators ask by the names that the configuration knows.
 func TestAdminHosts(t *testing.T) {
-	c := Config{AdminAddr: "ops-1:8082", AdminHosts: []string{"ops.example"}, Cluster: &weir.ClusterConfig{Advertise: "node-1"}}
+	c := Config{AdminAddr: "ops-1:8082", AdminHosts: []string{"ops.example"}, Cluster: &cluster.Config{Advertise: "node-1"}}
 	h := (&Server{config: c}).administration(http.NotFoundHandler()).Handler()
 	for host, want := range map[string]int{"ops-1": 200, "ops.example:80": 200, "node-1:8082": 200, "localhost": 200, "ops-2": 403, "node-2:8082": 403} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/openapi.yaml", nil)

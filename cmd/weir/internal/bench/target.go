@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -104,7 +105,7 @@ func openCluster(ctx context.Context) (_ *target, err error) {
 	for i := range members {
 		c := nodeConfig()
 		c.ClusterName = "bench-" + hex.EncodeToString(name)
-		c.Cluster = &weir.ClusterConfig{
+		c.Cluster = &cluster.Config{
 			Name: fmt.Sprintf("bench-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Deadline: clusterWait,
 		}
 		n, err := weir.Open(ctx, c)
@@ -112,7 +113,7 @@ func openCluster(ctx context.Context) (_ *target, err error) {
 			return nil, err
 		}
 		nodes = append(nodes, n)
-		for _, m := range nodes[0].Members() {
+		for _, m := range nodes[0].Cluster().Members() {
 			if m.Self {
 				join = []string{m.Address}
 			}
@@ -142,7 +143,7 @@ func openCluster(ctx context.Context) (_ *target, err error) {
 // together tells whether nodes see each other and hold what they should.
 func together(nodes []*weir.Node) bool {
 	for _, n := range nodes {
-		s, _ := n.ClusterStats()
+		s, _ := n.Cluster().Stats()
 		if s.Members["active"] != len(nodes) || s.Unsettled != 0 || n.Ready() != nil {
 			return false
 		}
@@ -154,7 +155,7 @@ func together(nodes []*weir.Node) bool {
 // heir.
 func copied(nodes []*weir.Node) bool {
 	for _, n := range nodes {
-		if s, _ := n.ClusterStats(); s.Unacknowledged != 0 {
+		if s, _ := n.Cluster().Stats(); s.Unacknowledged != 0 {
 			return false
 		}
 	}

@@ -1,0 +1,27 @@
+package cluster
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A member that is open on purpose says so at the start, and once a minute until it ends.
+func TestAdmonish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		m := &member{log: slog.New(slog.NewTextHandler(&said, nil)), sched: &scheduler{opened: time.Now()},
+			open: &InsecureError{Setting: "PeerAddr", Addr: ":7947", Lacks: []string{"there is no secret"}}}
+		m.admonish()
+		time.Sleep(3*time.Minute + time.Second)
+		synctest.Wait()
+		m.sched.close()
+		time.Sleep(3 * time.Minute)
+		if n := strings.Count(said.String(), `because="PeerAddr :7947" lacks="[there is no secret]"`); n != 4 {
+			t.Errorf("said %d times in 3 minutes, and 3 after its end:\n%s", n, &said)
+		}
+	})
+}

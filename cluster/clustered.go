@@ -1,0 +1,339 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirlimit/weir"
+	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/gossip"
+	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
+)
+
+// enter begins something that the core is asked; the caller must call
+// closing.RUnlock unless there is an error.
+func (m *member) enter() error {
+	m.closing.RLock()
+	switch {
+	case m.closed:
+		m.closing.RUnlock()
+		return weir.ErrClosed
+	case m.joining.Load():
+		m.closing.RUnlock()
+		return fmt.Errorf("%w: ask another one until it is ready", weir.ErrJoining)
+	}
+	return nil
+}
+
+// Check implements [engine.Decider].
+func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, d *limiter.Decision, peek bool) error {
+	if err := m.enter(); err != nil {
+		return m.Refused(err)
+	}
+	defer m.closing.RUnlock()
+	c := new(limiter.Charge)
+	match, err := set.Resolve(r, c)
+	if err != nil {
+		return m.Refused(err)
+	}
+	c.Peek = peek
+	if err := m.core.Check(ctx, c, d); err != nil {
+		return m.Refused(notAwaited(err, "the check may have been counted"))
+	}
+	m.checks.Add(1)
+	m.decided(set, r, c, match, d, nil)
+	return nil
+}
+
+// decided completes a decision, and has the names of keys known that entered a list of
+// top keys.
+func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, match rules.Match, d *limiter.Decision, alike *engine.Tally) {
+	if c.Unnamed != 0 {
+		var buf [limiter.MaxKeyBytes]byte
+		for i := range c.Len() {
+			if c.Unnamed&(1<<i) != 0 {
+				m.core.SetName(c.Key(i), set.AppendKeyName(buf[:0], r, c.Key(i), nil))
+			}
+		}
+	}
+	m.Decided(match, d, alike)
+}
+
+// CheckBatch implements [engine.Decider]. Checks of one owner travel together.
+func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision) (all engine.Undecided, _ error) {
+	if err := m.enter(); err != nil {
+		return all, m.Refused(err)
+	}
+	defer m.closing.RUnlock()
+	var bad engine.Undecided
+	// They are not used again: a check that the deadline has ended may still be
+	// looked at for a moment.
+	charges := make([]limiter.Charge, len(rs))
+	room, matches := m.roomForMatches(len(rs))
+	defer m.matches.Put(room)
+	for i := range rs {
+		var err error
+		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err != nil {
+			bad.Add(i, &ds[i], m.Refused(err))
+			charges[i].Clear() // then nothing is asked
+		}
+	}
+	undecided := m.core.CheckMany(ctx, charges, ds)
+	m.checks.Add(uint64(len(rs) - len(bad.Index) - len(undecided)))
+	var alike engine.Tally
+	defer alike.Tell(m.Observer)
+	for i := range rs {
+		switch {
+		case len(bad.Index) > 0 && bad.Index[0] == i:
+			all.Add(i, &ds[i], bad.Errs[0])
+			bad.Index, bad.Errs = bad.Index[1:], bad.Errs[1:]
+		case len(undecided) > 0 && undecided[0] == i:
+			all.Add(i, &ds[i], m.Refused(notAwaited(ctx.Err(), "the check may have been counted")))
+			undecided = undecided[1:]
+		default:
+			m.decided(set, &rs[i], &charges[i], matches[i], &ds[i], &alike)
+		}
+	}
+	return all, nil
+}
+
+// roomForMatches returns memory for the matches of a batch, which is to be given back:
+// that of an earlier batch, unless this one is larger than most.
+func (m *member) roomForMatches(of int) (room *[]rules.Match, matches []rules.Match) {
+	const most = 1 << 12
+	if room, _ = m.matches.Get().(*[]rules.Match); room == nil {
+		room = new([]rules.Match)
+	}
+	if of > most {
+		return room, make([]rules.Match, of)
+	}
+	*room = slices.Grow((*room)[:0], of)[:of]
+	return room, *room
+}
+
+// notAwaited is the error where the context ended before the answer was there.
+func notAwaited(err error, unknown string) error {
+	return fmt.Errorf("weir: nobody waits for the answer any more, and %s: %w", unknown, err)
+}
+
+// Refund implements [engine.Decider].
+func (m *member) Refund(ctx context.Context, q *engine.Question, r limiter.Receipt) error {
+	if err := m.enter(); err != nil {
+		return err
+	}
+	defer m.closing.RUnlock()
+	done := make(chan core.Outcome, 1)
+	m.core.Refund(&q.Charge, r, func(o core.Outcome) { done <- o })
+	select {
+	case o := <-done: // the deadline bounds it
+		return m.unanswered(q, o, "refund", "asked again, others' charges might be taken back; left alone, at most a little too much is denied")
+	case <-ctx.Done():
+		return notAwaited(ctx.Err(), "the refund may have been made")
+	}
+}
+
+// Reset implements [engine.Decider].
+func (m *member) Reset(ctx context.Context, q *engine.Question) (int, error) {
+	if err := m.enter(); err != nil {
+		return 0, err
+	}
+	defer m.closing.RUnlock()
+	done := make(chan core.Outcome, 1)
+	m.core.Reset(&q.Charge, func(o core.Outcome) { done <- o })
+	select {
+	case o := <-done: // the deadline bounds it
+		return o.Counters, errors.Join(refusing(q, o), m.unanswered(q, o, "reset", "ask again, which does no harm"))
+	case <-ctx.Done():
+		return 0, notAwaited(ctx.Err(), "the keys may have been reset, all or some")
+	}
+}
+
+// unanswered returns the error of a reset or refund that not all who hold the keys
+// answered, nil if all did. It names those keys, and tells of which something may
+// have been done; then is what to do about those.
+func (m *member) unanswered(q *engine.Question, o core.Outcome, what, then string) error {
+	if o.Unanswered == 0 {
+		return nil
+	}
+	var not, maybe []string
+	for i := range q.Charge.Len() {
+		switch {
+		case o.Maybe>>i&1 != 0:
+			maybe = append(maybe, strconv.Quote(q.Name(i)))
+		case o.Unanswered>>i&1 != 0:
+			not = append(not, strconv.Quote(q.Name(i)))
+		}
+	}
+	text := ""
+	if len(maybe) > 0 {
+		text = fmt.Sprintf("; the %s may have been done or not for %s: %s", what, strings.Join(maybe, ", "), then)
+	}
+	if len(not) > 0 {
+		text += fmt.Sprintf("; there was no %s for %s: ask again", what, strings.Join(not, ", "))
+	}
+	if all := uint32(1)<<q.Charge.Len() - 1; o.Unanswered|o.Forbidden != all {
+		text += "; for the other keys it is done"
+	}
+	return fmt.Errorf("weir: %w within %v%s", weir.ErrUnanswered, m.config.Deadline, text)
+}
+
+// refusing returns the error of a reset that not all who hold the keys take from other
+// members, nil if all do. It names those keys.
+func refusing(q *engine.Question, o core.Outcome) error {
+	if o.Forbidden == 0 {
+		return nil
+	}
+	var keys []string
+	for i := range q.Charge.Len() {
+		if o.Forbidden>>i&1 != 0 {
+			keys = append(keys, strconv.Quote(q.Name(i)))
+		}
+	}
+	text := ""
+	if all := uint32(1)<<q.Charge.Len() - 1; o.Unanswered|o.Forbidden != all {
+		text = "; for the other keys it is done"
+	}
+	return fmt.Errorf("weir: %w: %s is held by a member that takes no resets from other members: start all members with --allow-reset (Cluster.RefuseResets)%s",
+		weir.ErrForbidden, strings.Join(keys, ", "), text)
+}
+
+// Ready implements [engine.Decider].
+func (m *member) Ready() error { return m.membership.Ready() }
+
+// Close implements [engine.Decider].
+func (m *member) Close() error { return m.end(false) }
+
+// HandOver implements [weir.Cluster].
+func (m *member) HandOver(ctx context.Context) error {
+	if m.Closed.Load() {
+		return weir.ErrClosed
+	}
+	_, err := m.handOver(ctx)
+	return err
+}
+
+// Leave implements [weir.Cluster].
+func (m *member) Leave(ctx context.Context) error {
+	if m.Closed.Load() {
+		return weir.ErrClosed
+	}
+	mine, err := m.handOver(ctx)
+	switch {
+	case errors.Is(err, weir.ErrClosed):
+		return err
+	case !mine && ctx.Err() == nil:
+		err = nil // HandOver has said it
+	}
+	if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
+		// As where all leave at once. Nothing is lost by it: the state was seen to
+		// be leaving, and what was kept is handed over.
+		m.log.Info("not all members have heard the goodbye", "reason", goodbye)
+	}
+	if m.Closed.Swap(true) {
+		return weir.ErrClosed
+	}
+	return errors.Join(err, m.end(true))
+}
+
+// Members implements [weir.Cluster].
+func (m *member) Members() []weir.Member {
+	m.mu.Lock()
+	members := m.members()
+	m.mu.Unlock()
+	self := m.membership.Self().Name
+	shares := m.core.View().Shares()
+	out := make([]weir.Member, len(members))
+	for i := range members {
+		o := &members[i]
+		info := weir.Member{
+			Name: o.Name, Address: o.GossipAddr, Instance: o.Instance.String(), State: o.State.String(),
+			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, AdminAddr: o.AdminAddr, Version: o.Version, RulesHash: o.RulesHash,
+		}
+		if o.State != peer.Dead {
+			info.Share = shares[o.Instance]
+		}
+		info.Unreachable = m.unreachable(o, self)
+		if o.Name == self {
+			s := m.core.Summary()
+			info.Self, info.Keys, info.Checks, info.ChecksPerSecond = true, m.Table.Stats().Keys, m.checks.Load(), m.rate.Load()
+			info.Lag, info.Unacknowledged = s.Lag.Duration(), s.Unacknowledged
+		}
+		out[i] = info
+	}
+	return out
+}
+
+// unreachable tells whether a member gossips and has no connection to this node.
+func (m *member) unreachable(o *peer.Member, self string) bool {
+	return o.Name != self && o.State != peer.Dead && !m.core.Reaches(o.Instance)
+}
+
+// worry says what keeps this node from holding what it should.
+func (m *member) worry(w core.Worry) {
+	whom := []any{"state", w.State.String(), "unsettled", w.Unsettled, "members", w.Others, "unreached", len(w.Unreached)}
+	if len(w.Unreached) > 0 {
+		whom = append(whom, "which", core.NameMembers(w.Unreached))
+	}
+	switch {
+	case !w.Ready:
+		m.log.Warn("this node sees others by gossip and has no connection to any, so it does not become ready: "+core.CheckPeerAddr, whom...)
+	case w.Minority:
+		m.log.Warn("this node is ready although not all partitions are settled, as it sees no more than half of the members: "+
+			"policies answer until it sees more, or those that do not come back are forgotten (weir members forget)", whom...)
+	case len(w.Unreached) > 0:
+		m.log.Warn("this node is ready although not all partitions are settled, as it has no connection to some members: "+core.CheckPeerAddr, whom...)
+	default:
+		m.log.Warn("this node is ready although not all partitions are settled: members may have too little CPU, or not reach each other", whom...)
+	}
+}
+
+// Forget implements [weir.Cluster].
+func (m *member) Forget(name string) error {
+	if m.Closed.Load() {
+		return weir.ErrClosed
+	}
+	err := m.gossip.Forget(name)
+	known := m.membership.Forget(name)
+	switch {
+	case err == nil || errors.Is(err, gossip.ErrUnknown) && known:
+		return nil
+	case errors.Is(err, gossip.ErrAlive):
+		return fmt.Errorf("%w: member %q is alive: have it leave, by ending it with SIGTERM", weir.ErrInvalid, name)
+	case errors.Is(err, gossip.ErrUnknown):
+		return fmt.Errorf("%w: %q", weir.ErrUnknownMember, name)
+	}
+	return err
+}
+
+// Stats implements [weir.Cluster].
+func (m *member) Stats() (weir.ClusterStats, bool) {
+	h := m.core.Summary()
+	s := weir.ClusterStats{
+		Members: map[string]int{}, Owned: h.Owned, Heirs: h.Heirs, Copies: h.Copies, Sealed: h.Sealed, Unsettled: h.Unsettled,
+		Withheld: h.Withheld, Parked: h.Parked, Waiting: h.Waiting, Queued: h.Queued, Fallback: h.Fallback, Links: h.Links,
+		Lag: h.Lag.Duration(), Unacknowledged: h.Unacknowledged, Events: map[string]uint64{},
+	}
+	m.mu.Lock()
+	members := m.members()
+	s.RulesDiffer = m.differ != ""
+	m.mu.Unlock()
+	self := m.membership.Self()
+	for i := range members {
+		s.Members[members[i].State.String()]++
+		if m.unreachable(&members[i], self.Name) {
+			s.Unreachable++
+		}
+	}
+	s.Share = m.core.View().Shares()[self.Instance]
+	for e := range core.Events {
+		s.Events[e.String()] = m.core.Count(e)
+	}
+	return s, true
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// What cannot be done a thousand times a second is said once, with how often.
+func TestComplaintsAreSummed(t *testing.T) {
+	var said strings.Builder
+	m := &member{log: slog.New(slog.NewTextHandler(&said, nil))}
+	for i := range 1000 {
+		(*listener)(m).Complain("an update of a key cannot be kept", fmt.Errorf("no room for key %d", i))
+	}
+	(*listener)(m).Complain("a snapshot of a partition cannot be kept", errors.New("no room"))
+	if said.Len() != 0 {
+		t.Errorf("before the report it says %s", said.String())
+	}
+	m.complaints.report(m.log)
+	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], `error="no room for key 999" times=1000`) || !strings.Contains(lines[1], "times=1") {
+		t.Errorf("it says %s", said.String())
+	}
+	said.Reset()
+	m.complaints.report(m.log)
+	if said.Len() != 0 {
+		t.Errorf("with nothing new it says %s", said.String())
+	}
+}
+
+// told is a writer that hands on what is written.
+type told chan string
+
+func (c told) Write(b []byte) (int, error) {
+	select {
+	case c <- string(b):
+	default: // nobody reads any more
+	}
+	return len(b), nil
+}
+
+// A member says with its reports what its core could not do.
+func TestMembersSayWhatCannotBeDone(t *testing.T) {
+	said := make(told, 100)
+	n, err := weir.Open(t.Context(), weir.Config{
+		Logger:  slog.New(slog.NewTextHandler(said, nil)),
+		Cluster: &Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	(*listener)(n.Cluster().(*member)).Complain("an update of a key cannot be kept", errors.New("no room"))
+	for line := range said { // the test's own deadline bounds it
+		if strings.Contains(line, "an update of a key cannot be kept") {
+			return
+		}
+	}
+}

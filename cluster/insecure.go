@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+const (
+	// MinSecretBytes is how long Secret of [weir.Config] must be for a member that can be
+	// reached from beyond its machine. Members show a mark of the secret, against
+	// which a short one can be guessed.
+	MinSecretBytes = 16
+	// insecureEvery is how often a node that is open on purpose says so.
+	insecureEvery = time.Minute
+	// resolveWithin bounds looking up a name to see whether it is on loopback.
+	resolveWithin = 2 * time.Second
+)
+
+// ErrInsecure is wrapped by every [*InsecureError].
+var ErrInsecure = errors.New("a member beyond loopback needs a secret and a gossip key")
+
+// InsecureError is why [weir.Open] refuses a member whose ports can be reached from
+// other machines, and which lacks what keeps strangers out. [Config.Insecure]
+// permits it.
+type InsecureError struct {
+	// Setting is the field of [Config] whose value, Addr, is not a loopback
+	// address.
+	Setting, Addr string
+	// Lacks is what is missing, in words: "there is no secret".
+	Lacks []string
+}
+
+// Error implements error.
+func (e *InsecureError) Error() string {
+	return fmt.Sprintf("weir: Cluster.%s %q can be reached from other machines, and %s: anyone who reaches the ports could take part in the core. "+
+		"Give all members the same 32 random bytes as Config.Secret, and 32 others in Cluster.GossipKeys; "+
+		"or set Cluster.Insecure on a network where every machine is trusted", e.Setting, e.Addr, strings.Join(e.Lacks, " and "))
+}
+
+// Unwrap returns ErrInsecure.
+func (*InsecureError) Unwrap() error { return ErrInsecure }
+
+// insecure returns what a member lacks that can be reached from other machines,
+// nil if it lacks nothing or is on loopback alone.
+func (c *Config) insecure(ctx context.Context, secret []byte) *InsecureError {
+	e := &InsecureError{}
+	switch n := len(secret); {
+	case n == 0:
+		e.Lacks = append(e.Lacks, "there is no secret")
+	case n < MinSecretBytes:
+		e.Lacks = append(e.Lacks, fmt.Sprintf("the secret has %d bytes of at least %d", n, MinSecretBytes))
+	}
+	if len(c.GossipKeys) == 0 {
+		e.Lacks = append(e.Lacks, "there is no gossip key")
+	}
+	if len(e.Lacks) == 0 {
+		return nil
+	}
+	for _, at := range []struct{ setting, addr string }{{"PeerAddr", c.PeerAddr}, {"GossipAddr", c.GossipAddr}, {"Advertise", c.Advertise}} {
+		host := at.addr
+		if h, _, err := net.SplitHostPort(at.addr); err == nil {
+			host = h
+		}
+		if at.setting == "Advertise" && host == "" {
+			continue // it is PeerAddr's, or one of this machine's where that is every address
+		}
+		if !onLoopback(ctx, host) {
+			e.Setting, e.Addr = at.setting, at.addr
+			return e
+		}
+	}
+	return nil
+}
+
+// onLoopback reports whether a host is reached from its own machine alone. A name is
+// if all its addresses are, and not if it cannot be resolved.
+func onLoopback(ctx context.Context, host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.Unmap().IsLoopback()
+	}
+	if host == "" {
+		return false // it is every address
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	for _, a := range addrs {
+		if !a.Unmap().IsLoopback() {
+			return false
+		}
+	}
+	return err == nil && len(addrs) > 0
+}
+
+// admonish logs that the cluster is open to anyone, now and once a minute.
+func (m *member) admonish() {
+	m.log.Warn("the cluster is open to anyone who reaches its ports, as Insecure permits: give all members a secret and a gossip key",
+		"because", m.open.Setting+" "+m.open.Addr, "lacks", m.open.Lacks)
+	m.sched.After(limiter.Tick(insecureEvery/limiter.TickDuration), m.admonish)
+}

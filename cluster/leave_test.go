@@ -1,0 +1,131 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// However often a node is told to go, and by whom, all of them return.
+func TestLeaveWhileItEnds(t *testing.T) {
+	ctx := context.Background()
+	for name, end := range map[string]func(*weir.Node) error{
+		"Leave": func(n *weir.Node) error { return n.Cluster().Leave(ctx) },
+		"Close": (*weir.Node).Close,
+	} {
+		n := open(t, memberConfig("alone", hundred))
+		check(t, n, weir.Request{Path: "/towns", User: "ada"})
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := n.Cluster().Leave(ctx); err != nil && !errors.Is(err, weir.ErrClosed) {
+					t.Errorf("%s: Leave: %v", name, err)
+				}
+			})
+			all.Go(func() {
+				if err := n.Cluster().HandOver(ctx); err != nil && !errors.Is(err, weir.ErrClosed) {
+					t.Errorf("%s: HandOver: %v", name, err)
+				}
+			})
+		}
+		if err := end(n); err != nil && !errors.Is(err, weir.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+		all.Wait()
+	}
+}
+
+// Leave waits for the end of what HandOver has begun: nothing is lost by it.
+func TestLeaveWaitsForHandOver(t *testing.T) {
+	nodes := three(t, hundred)
+	stalls := watch(nodes...)
+	const users = 300
+	for u := range users {
+		for range 60 {
+			check(t, nodes[u%3], weir.Request{Path: "/towns", User: fmt.Sprint("user", u)})
+		}
+	}
+	handed := make(chan error, 1)
+	go func() { handed <- nodes[2].Cluster().HandOver(context.Background()) }()
+	until(t, "it is leaving", func() bool { return errors.Is(nodes[2].Ready(), weir.ErrLeaving) })
+	left := nodes[2].Cluster().Leave(context.Background())
+	if err := <-handed; err != nil {
+		t.Errorf("what was handed over while it left: %v", err)
+	}
+	var allowed [users]int
+	for u := range users {
+		for range 60 {
+			if check(t, nodes[u%2], weir.Request{Path: "/towns", User: fmt.Sprint("user", u)}).Allowed {
+				allowed[u]++
+			}
+		}
+	}
+	stalls.end(t)
+	if left != nil && !stalls.explain(left) {
+		t.Errorf("Leave: %v", left)
+	}
+	for i, n := range nodes[:2] {
+		if s, _ := n.Cluster().Stats(); s.Events["recovered"] > 0 {
+			t.Errorf("node %d went on from copies: %v", i+1, s.Events)
+		}
+	}
+	for u, n := range allowed {
+		if !stalls.near(n, 40) {
+			t.Errorf("user%d: %d admitted, want the 40 that were left; %+v", u, n, stalls.count)
+		}
+	}
+}
+
+// The last node says that its counters end with it, and no other does.
+func TestTheLastOneSaysSo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
+	}
+	const lost = "the counters of this node end with it"
+	logged := func(c weir.Config) (weir.Config, *syncBuffer) {
+		b := &syncBuffer{}
+		c.Logger = slog.New(slog.NewTextHandler(b, nil))
+		return c, b
+	}
+	first := open(t, memberConfig("node-1", hundred))
+	config, log := logged(memberConfig("node-2", hundred, gossipAddr(first)))
+	last := open(t, config)
+	together(t, []*weir.Node{first, last})
+	if err := first.Cluster().Leave(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	together(t, []*weir.Node{last})
+	config, others := logged(memberConfig("node-3", hundred, gossipAddr(last)))
+	third := open(t, config)
+	together(t, []*weir.Node{last, third})
+	if err := third.Cluster().Leave(context.Background()); err != nil || strings.Contains(others.String(), lost) {
+		t.Errorf("%v; with another left it says %s", err, others)
+	}
+	if err := last.Cluster().Leave(context.Background()); err != nil || !strings.Contains(log.String(), lost) {
+		t.Errorf("%v; the last one says %s", err, log)
+	}
+}
+
+// syncBuffer is a buffer for many goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -1,0 +1,414 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir"
+	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/gossip"
+	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/peerlink"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/ring"
+	"github.com/weirlimit/weir/rules"
+)
+
+// How long the parts of an orderly end may take.
+const (
+	goodbyeWithin  = 2 * time.Second
+	hangUpWithin   = time.Second
+	reportEvery    = limiter.Second
+	preparedAlways = 64 // members up to which all successors are computed beforehand
+)
+
+// member is a node's part in a cluster: the core, and what connects it to the
+// world.
+type member struct {
+	*engine.Node
+	config     Config
+	log        *slog.Logger
+	sched      *scheduler
+	core       *core.Core
+	gossip     *gossip.Gossip
+	links      *peerlink.Links
+	membership *core.Membership
+	fallback   *table.Table
+	peers      net.Listener
+
+	joining  atomic.Bool
+	checks   atomic.Uint64
+	rate     atomic.Uint64       // of checks, in the last second
+	counted  uint64              // checks, by report only
+	reported [core.Events]uint64 // by report only
+
+	guard      *guard.Guard // of all that other members' words can reach
+	complaints complaints
+	open       *InsecureError // what strangers may come in by, nil: nothing
+
+	matches sync.Pool // of *[]rules.Match, for batches
+	placed  atomic.Pointer[placed]
+
+	// closing is held for reading by each check, so that none is under way when the
+	// core stops.
+	closing sync.RWMutex
+	closed  bool
+	ended   chan struct{} // closed when it is to close
+	serving sync.WaitGroup
+
+	handed chan struct{} // closed when what this node holds is handed over, or cannot be
+	whole  bool          // and which of them; written before
+
+	vouching atomic.Pointer[core.Core] // core, for gossip; nil before it is there
+
+	taking  sync.Mutex // held while members are taken in; taken before listing
+	listing sync.Mutex // held while those that count are told to links; taken before mu
+
+	mu     sync.Mutex
+	ready  bool          // everything above is there
+	at     string        // where this node's gossip is
+	all    []peer.Member // all others that are known, of a name the one that counts
+	differ string        // how the rules of members differ, "" if they do not
+	// differed is what the last report said of that.
+	differed string
+}
+
+// OpenMember implements [weir.Clustering]. It returns when the member listens and has
+// tried the addresses to join by once.
+func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
+	if c == nil {
+		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out", weir.ErrInvalid)
+	}
+	m, err := c.open(ctx, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, m, nil
+}
+
+func (c *Config) open(ctx context.Context, n *engine.Node) (_ *member, err error) {
+	m := &member{Node: n, handed: make(chan struct{}), ended: make(chan struct{})}
+	if m.config, err = c.withDefaults(); err != nil {
+		return nil, err
+	}
+	m.log = cmp.Or(m.config.Logger, n.Log)
+	if m.open = m.config.insecure(ctx, n.Secret); m.open != nil && !m.config.Insecure {
+		return nil, m.open
+	}
+	var count func(string)
+	if o, ok := n.Observer.(weir.PanicObserver); ok {
+		count = o.Panicked
+	}
+	m.guard = guard.New(m.log, count)
+	m.sched = &scheduler{opened: n.Opened, start: limiter.TickOf(n.Opened), guard: m.guard}
+	if m.peers, err = new(net.ListenConfig).Listen(ctx, "tcp", m.config.PeerAddr); err != nil {
+		return nil, fmt.Errorf("weir: cannot listen for other members on Cluster.PeerAddr %q: %w", m.config.PeerAddr, err)
+	}
+	self, err := m.startGossip(ctx)
+	if err != nil {
+		return nil, errors.Join(err, m.peers.Close())
+	}
+	if err := m.assemble(self); err != nil {
+		return nil, errors.Join(err, m.gossip.Close(), m.peers.Close())
+	}
+	return m, nil
+}
+
+// startGossip begins to look for others, and returns what this node says of
+// itself.
+func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
+	host := m.config.Advertise
+	if h, _, err := net.SplitHostPort(m.peers.Addr().String()); err == nil && host == "" {
+		if ip := net.ParseIP(h); ip != nil && !ip.IsUnspecified() {
+			host = h
+		}
+	}
+	instance, err := newInstance()
+	if err != nil {
+		return peer.Member{}, err
+	}
+	self := peer.Member{
+		Name: m.config.Name, Instance: instance, State: peer.Active,
+		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr, AdminAddr: m.config.AdminAddr,
+		RulesHash: m.Rules.Load().Hash(), Wire: peerlink.Wire, Version: m.config.Version,
+	}
+	if len(m.config.Join) > 0 {
+		self.State = peer.Joining
+		m.joining.Store(true)
+	}
+	m.advertise(&self, host)
+	m.gossip, err = gossip.Open(ctx, gossip.Config{
+		Name: self.Name, Instance: instance, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(),
+		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
+		Meta: self, Logger: m.log, OnMembers: m.onMembers, // it logs who is refused
+		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
+		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
+	})
+	if err != nil {
+		return self, err
+	}
+	if host == "" {
+		// It is bound to every address: gossip has chosen one for itself.
+		for _, o := range m.gossip.Members() {
+			if h, _, err := net.SplitHostPort(o.GossipAddr); err == nil && o.Name == self.Name {
+				m.advertise(&self, h)
+			}
+		}
+		return self, m.gossip.Update(self)
+	}
+	return self, nil
+}
+
+// clusterName is what keys the hash of counters beside the secret.
+func (m *member) clusterName() string { return cmp.Or(m.ClusterName, rules.DefaultClusterName) }
+
+// advertise completes the addresses that others are told.
+func (m *member) advertise(self *peer.Member, host string) {
+	if m.config.Advertise != "" {
+		_, port, _ := net.SplitHostPort(m.peers.Addr().String()) // it is one that is listened on
+		self.PeerAddr = net.JoinHostPort(host, port)
+	}
+	self.PeerAddr = reachable(self.PeerAddr, host)
+	self.GRPCAddr, self.HTTPAddr = reachable(self.GRPCAddr, host), reachable(self.HTTPAddr, host)
+	self.AdminAddr = reachableAdmin(self.AdminAddr, host)
+}
+
+func newInstance() (peer.Instance, error) {
+	var b [8]byte
+	if _, err := crand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("weir: no instance can be drawn: %w", err)
+	}
+	return peer.Instance(binary.BigEndian.Uint64(b[:]) | 1), nil // 0 is none
+}
+
+// assemble makes the core, the links and the membership, and lets them go.
+func (m *member) assemble(self peer.Member) error {
+	w := &wire{}
+	var clock func() limiter.Tick
+	if m.Clock != nil {
+		clock = m.Now // for counters only: what nodes wait for is real
+	}
+	m.fallback = table.New(m.Tables)
+	m.core = core.New(core.Config{
+		Self: self, Table: m.Table, Fallback: m.fallback, Scheduler: m.sched, Network: w,
+		Rand:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		Rule:     func(name string) *limiter.Rule { return m.Rules.Load().Rule(name) },
+		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m), Clock: clock,
+		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
+		Panicked: func(v any) { m.guard.Caught(guard.Cluster, v) },
+	})
+	m.vouching.Store(m.core)
+	var err error
+	m.links, err = peerlink.New(peerlink.Config{
+		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret, Frames: m.core, Logger: m.log,
+		Panicked: func(v any) { m.guard.Caught(guard.Link, v) },
+	})
+	if err != nil {
+		return err
+	}
+	w.links.Store(m.links)
+	config := core.MembershipConfig{
+		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
+		Tell: m.tell, Worry: m.worry, Changed: m.listed, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
+	}
+	if len(m.config.Join) > 0 {
+		config.Seeds = m.gossip.JoinAddresses
+	}
+	m.serving.Go(func() {
+		if err := m.links.Serve(m.peers); err != nil {
+			m.log.Error("other members cannot ask this node any more", "error", err)
+		}
+	})
+	m.membership = core.NewMembership(config)
+	m.mu.Lock()
+	m.ready = true
+	m.mu.Unlock()
+	m.onMembers(nil)
+	m.sched.After(reportEvery, m.report)
+	if m.open != nil {
+		m.admonish()
+	}
+	return nil
+}
+
+// seeds is how many addresses there are to join by, 0 for a node that joins
+// nobody.
+func (m *member) seeds() int {
+	if len(m.config.Join) == 0 {
+		return 0
+	}
+	return m.gossip.JoinAddresses()
+}
+
+// newRing builds a ring, with what of it takes time.
+func newRing(names []string) (core.Ring, error) {
+	r, err := ring.New(names)
+	if err != nil {
+		return nil, err
+	}
+	for i := range names[:min(len(names), preparedAlways)] {
+		r.Prepare(i)
+	}
+	return r, nil
+}
+
+// wire tells the links what the core has to send.
+type wire struct {
+	links atomic.Pointer[peerlink.Links]
+}
+
+// Wake implements core.Network.
+func (w *wire) Wake(to peer.Instance) {
+	if l := w.links.Load(); l != nil {
+		l.Wake(to)
+	}
+}
+
+// listener is told what the core complains of.
+type listener member
+
+// Event implements core.Observer: the core counts for itself.
+func (*listener) Event(core.Event, int) {}
+
+// Complain is told of what the core could not do. It is said with the next
+// report.
+func (l *listener) Complain(what string, err error) { l.complaints.add(what, err) }
+
+// RulesSet implements [engine.Decider]: the others are told which rules are in force
+// here.
+func (m *member) RulesSet(hash uint64) {
+	m.membership.SetRules(hash)
+	m.compareRules()
+}
+
+// tell tells the others what this node is now.
+func (m *member) tell(self peer.Member) {
+	if m.joining.Swap(self.State == peer.Joining) && self.State == peer.Active && !m.gossip.SeedAnswered() {
+		m.logAlone()
+	}
+	if err := m.gossip.Update(self); err != nil && !errors.Is(err, gossip.ErrClosed) {
+		m.log.Error("the others cannot be told what this node is", "error", err)
+	}
+	m.log.Info("this node is "+self.State.String(), "member", self.Name, "instance", self.Instance.String())
+}
+
+// logAlone says that this node found nobody to join. That the first node of a
+// cluster does not is as it should be.
+func (m *member) logAlone() {
+	if m.gossip.JoinAddresses() == 1 {
+		m.log.Info("no address to join by is another node's, so this node is the first", "join", m.config.Join)
+		return
+	}
+	args := []any{"join", m.config.Join}
+	if err := m.gossip.Silence(); err != nil {
+		args = append(args, "last", err)
+	}
+	m.log.Warn("no address to join by has answered: this node goes on without the others, and keeps asking; "+
+		"they must be addresses of gossip (--gossip-addr of the others)", args...)
+}
+
+// report says from time to time what happened to partitions.
+func (m *member) report() {
+	checks := m.checks.Load()
+	m.rate.Store(checks - m.counted)
+	m.counted = checks
+	for e := range core.Events {
+		n := m.core.Count(e)
+		news := n - m.reported[e]
+		if news == 0 {
+			continue
+		}
+		m.reported[e] = n
+		switch e {
+		case core.EventTakeover:
+			m.log.Warn("partitions were taken over, as their owner did not answer", "partitions", news)
+		case core.EventRecovered:
+			m.log.Warn("partitions go on from copies that may be old, as nothing better was left", "partitions", news)
+		case core.EventFenced:
+			m.log.Warn("another member has taken over partitions of this node", "partitions", news)
+		case core.EventHandoff:
+			m.log.Info("partitions were handed over", "partitions", news)
+		case core.EventBroken:
+			m.log.Error("partitions were dropped after an internal error: their heirs go on, or they start empty", "partitions", news)
+		case core.EventGivenUp:
+			m.log.Error("partitions had two internal errors within a minute: this node gives them up for a minute", "partitions", news)
+		case core.EventLate:
+			m.log.Warn("this node stood still for a while: it was paused, or has too little CPU", "times", news)
+		case core.EventFallback:
+			m.log.Warn("checks were answered by policy, as neither owner nor heir did", "checks", news)
+		default:
+			m.log.Debug("partitions changed", "what", e.String(), "times", news)
+		}
+	}
+	m.complaints.report(m.log)
+	m.reportRules()
+	m.sched.After(reportEvery, m.report)
+}
+
+// handOver hands over what this node owns, or waits until it has where it does so
+// already: mine tells which. The error says that not all was in time.
+func (m *member) handOver(ctx context.Context) (mine bool, err error) {
+	begun := time.Now()
+	mine = m.membership.Leave(func(whole bool) {
+		m.whole = whole
+		close(m.handed)
+	}) == nil
+	select {
+	case <-m.handed:
+	case <-m.ended:
+		return mine, weir.ErrClosed
+	case <-ctx.Done():
+		return mine, fmt.Errorf("weir: the time for leaving ended before all was handed over: %w", ctx.Err())
+	}
+	if !m.whole {
+		return mine, errors.New("weir: not all that this node held could be handed over; the others go on from their copies")
+	}
+	switch {
+	case !mine:
+	case m.stays():
+		m.log.Info("all that the node kept was handed over", "took", time.Since(begun).Round(time.Millisecond))
+	default:
+		m.log.Warn("no member stays that could take over: the counters of this node end with it")
+	}
+	return mine, nil
+}
+
+// stays tells whether another member is there that does not leave.
+func (m *member) stays() bool {
+	self := m.membership.Self().Instance
+	return slices.ContainsFunc(m.core.View().Members, func(o peer.Member) bool { return o.Instance != self && o.State != peer.Leaving })
+}
+
+// end ends the member; if it is orderly, what is under way to others is sent.
+func (m *member) end(orderly bool) error {
+	close(m.ended)
+	m.closing.Lock()
+	m.closed = true
+	m.closing.Unlock()
+	m.membership.Close()
+	err := m.gossip.Close()
+	if orderly {
+		ctx, cancel := context.WithTimeout(context.Background(), hangUpWithin)
+		defer cancel()
+		err = errors.Join(err, m.links.Shutdown(ctx))
+	}
+	m.links.Close()
+	m.core.Close()
+	m.sched.close()
+	m.serving.Wait()
+	return err
+}

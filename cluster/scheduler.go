@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// scheduler is time for a cluster's core: the wall clock when the node was opened
+// and what has elapsed since, which never steps, and real timers.
+type scheduler struct {
+	opened time.Time
+	start  limiter.Tick // opened, in ticks
+	guard  *guard.Guard
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+// Now implements core.Scheduler.
+func (s *scheduler) Now() limiter.Tick {
+	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration)
+}
+
+// After implements cluster.Scheduler. What is due after [scheduler.close] is not
+// called. A panic of what is called ends there.
+func (s *scheduler) After(span limiter.Tick, f func()) {
+	time.AfterFunc(span.Duration(), func() {
+		if s.enter() {
+			defer s.running.Done()
+			defer s.guard.Recover(guard.Cluster, nil)
+			f()
+		}
+	})
+}
+
+func (s *scheduler) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.running.Add(1)
+	return true
+}
+
+// close returns when nothing that was scheduled runs any more.
+func (s *scheduler) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.running.Wait()
+}

@@ -1,0 +1,248 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// decided is a reply of the third member to a check of one limit: allowed.
+func decided(id uint64) *peer.Frame {
+	return &peer.Frame{
+		From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Decided, Results: 1}},
+		Results: []peer.Result{{Allowed: true, Remaining: 7}},
+	}
+}
+
+// taken takes what is to be sent to a member until there is a check, which another
+// goroutine is about to send.
+func taken(c *Core, from peer.Instance) peer.Check {
+	for {
+		if f := c.Take(from, true); f != nil && len(f.Checks) > 0 {
+			return f.Checks[0]
+		}
+		runtime.Gosched()
+	}
+}
+
+// Who waits no longer has his memory back: a decision that comes later is written
+// nowhere.
+func TestNobodyWaitsForACheck(t *testing.T) {
+	c, _, _, charge := single(t, limiter.UnreachableLocal)
+	ctx, cancel := context.WithCancel(t.Context())
+	answer, ended := new(limiter.Decision), make(chan error)
+	go func() { ended <- c.Check(ctx, charge, answer) }()
+	q := taken(c, third)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatalf("it ends with %v", err)
+	}
+	if left := c.ops.all(); len(left) != 0 {
+		t.Errorf("%d checks are under way still", len(left))
+	}
+	c.Deliver(decided(q.ID))
+	if answer.Len() != 0 || answer.Source != limiter.SourceNone {
+		t.Errorf("afterwards there is %+v", answer)
+	}
+	// The next one waits for its own decision, and is decided although its context
+	// could end.
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- c.Check(ctx, charge, answer) }()
+	q = taken(c, third)
+	c.Deliver(decided(q.ID))
+	if err := <-ended; err != nil || answer.Source != limiter.SourceOwner || answer.Limit(0).Remaining != 7 {
+		t.Errorf("the next: %v, %+v", err, answer)
+	}
+}
+
+// A decision that came before the context ended is one.
+func TestADecidedCheckIsNotAbandoned(t *testing.T) {
+	c, _, h, charge := single(t, limiter.UnreachableLocal)
+	tr := c.begin()
+	told := 0
+	o := c.begun(tr, charge, new(limiter.Decision), 0, func() { told++ })
+	tr.end()
+	h.pass(DefaultDeadline + tickEvery)
+	if o == nil || told != 1 || o.abandon() {
+		t.Errorf("told %d times, and abandoned after its end", told)
+	}
+}
+
+// Of many checks those are told that nobody waits for any more.
+func TestNobodyWaitsForManyChecks(t *testing.T) {
+	c, p, _, like := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	var charges []limiter.Charge
+	for range 3 {
+		charges = append(charges, *spread(c, like, third))
+	}
+	charges[1] = *like.Clone()
+	charges[1].Peek = true // it is decided at once
+	answers := make([]limiter.Decision, 3)
+	for _, first := range []int{0, 1, 2} { // of those that are asked of another
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan []int)
+		go func() { ended <- c.CheckMany(ctx, charges, answers) }()
+		var qs []peer.Check
+		for len(qs) < 2 {
+			if f := c.Take(third, true); f != nil {
+				qs = append(qs, f.Checks...)
+			}
+			runtime.Gosched()
+		}
+		for _, q := range qs[:first] {
+			c.Deliver(decided(q.ID))
+		}
+		cancel()
+		want := [][]int{{0, 2}, {2}, nil}[first]
+		if got := <-ended; !slices.Equal(got, want) {
+			t.Errorf("with %d of 2 answered, %v are not decided, want %v", first, got, want)
+		}
+		for _, q := range qs {
+			c.Deliver(decided(q.ID))
+		}
+		for i := range answers {
+			if got := answers[i].Source != limiter.SourceNone; got == slices.Contains(want, i) {
+				t.Errorf("with %d of 2 answered, check %d has source %v", first, i, answers[i].Source)
+			}
+			answers[i].Clear()
+		}
+		if len(c.ops.all()) != 0 {
+			t.Error("checks are under way still")
+		}
+	}
+}
+
+// The deadline may end a check while this node decides it: what the caller has
+// then is the policy's answer, and his own memory.
+func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	p.role = peer.Sealed // it waits here
+	answer, told := new(limiter.Decision), 0
+	tr := c.begin()
+	o := c.begun(tr, charge, answer, h.now+40*limiter.Millisecond, func() { told++ })
+	tr.end()
+	if o == nil || len(p.parked) != 1 {
+		t.Fatal("premise: it does not wait for its partition")
+	}
+	p.role = peer.Owned
+	q := p.parked[0]
+	p.parked = nil
+	p.mu.Lock() // this is where it is decided
+	rerun := make(chan struct{})
+	go func() {
+		defer close(rerun)
+		tr := c.begin()
+		c.rerun(tr, &q)
+		tr.end()
+	}()
+	for begun := false; !begun; runtime.Gosched() {
+		o.mu.Lock()
+		begun = o.tried > 0
+		o.mu.Unlock()
+	}
+	tr = c.begin()
+	o.policy(tr)
+	tr.end()
+	if told != 1 || answer.Source != limiter.SourceFallbackLocal {
+		t.Fatalf("told %d times, by %v", told, answer.Source)
+	}
+	answer.Clear() // what the caller does next
+	charge.Clear()
+	p.mu.Unlock()
+	<-rerun
+	if told != 1 || answer.Len() != 0 || c.table.Count(int(p.id)) != 1 {
+		t.Errorf("told %d times, and afterwards there are %d limits, and %d counters", told, answer.Len(), c.table.Count(int(p.id)))
+	}
+}
+
+// A check that nobody waits for any more is not decided when its partition is
+// settled.
+func TestNobodyWaitsForAParkedCheck(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	p.role = peer.Sealed
+	answer := new(limiter.Decision)
+	tr := c.begin()
+	o := c.begun(tr, charge, answer, h.now+limiter.Second, func() { t.Error("somebody is told") })
+	tr.end()
+	if !o.abandon() || o.abandon() {
+		t.Error("it is not abandoned, once")
+	}
+	tr = c.begin()
+	p.mu.Lock()
+	p.role = peer.Owned
+	p.settleParked(tr)
+	p.mu.Unlock()
+	tr.end()
+	if answer.Len() != 0 || c.table.Count(int(p.id)) != 0 {
+		t.Errorf("%d limits are told, and %d counters charged", answer.Len(), c.table.Count(int(p.id)))
+	}
+}
+
+// Whoever goes away waits until those checks are told that are decided: their
+// word would be taken for another's.
+func TestWhatIsDecidedIsToldBeforeAllIsAbandoned(t *testing.T) {
+	c, _, _, _ := single(t, limiter.UnreachableLocal)
+	for _, open := range []int{0, 1} {
+		w := newAwaited().(*awaited)
+		ops := []*op{{c: c, ended: true}, nil}
+		for range open {
+			ops = append(ops, &op{c: c})
+		}
+		w.open.Store(int32(1 + open))
+		gone := make(chan []int)
+		go func() { gone <- w.abandon(ops) }()
+		w.wake()
+		if got := <-gone; len(got) != open || len(w.c) != 0 || w.open.Load() != 0 {
+			t.Errorf("%v are abandoned of %d, and %d words are left of %d", got, open, len(w.c), w.open.Load())
+		}
+	}
+}
+
+// What is withheld is taken back by the receipt of its own charge, whatever has
+// become of the caller's decision since.
+func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableClosed)
+	own(c, p, 3)
+	answers := []limiter.Decision{{}, {}}
+	for i := range answers { // D is 5: the second is withheld
+		c.Begin(charge.Clone(), &answers[i], h.now+40*limiter.Millisecond, func() {})
+	}
+	if len(p.own.held) != 1 {
+		t.Fatal("premise: nothing is withheld")
+	}
+	answers[1].Receipt = limiter.Receipt{}
+	h.pass(50 * limiter.Millisecond)
+	q, d := charge.Clone(), new(limiter.Decision)
+	q.Peek = true
+	if err := c.table.Decide(h.now, q, d); err != nil || d.Limit(0).Remaining != 95 {
+		t.Errorf("%v, %d of 100 left, want 95", err, d.Limit(0).Remaining)
+	}
+}
+
+// Where one of several owners does not answer, the policy decides for its keys
+// alone.
+func TestThePolicyDecidesForItsKeysOnly(t *testing.T) {
+	for range 20 { // operations are looked at in the order of their numbers
+		c, _, h, like := single(t, limiter.UnreachableLocal)
+		for range 7 {
+			c.ops.next.add()
+		}
+		charge := spread(c, like, third, other)
+		answer, told := new(limiter.Decision), 0
+		c.Begin(charge, answer, 0, func() { told++ })
+		c.Deliver(decided(drain(c)[third].Checks[0].ID))
+		h.pass(DefaultDeadline + tickEvery)
+		if told != 1 || answer.Len() != 2 || answer.Limit(0).Owner != "c" || answer.Limit(0).Remaining != 7 || answer.Limit(1).Owner != "" {
+			t.Fatalf("told %d times: %+v", told, answer)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// faulty has a core panic at the n-th point from now on where its partition may, and
+// again at each further point if always.
+type faulty struct {
+	left   int // 0: never
+	always bool
+	caught int
+}
+
+func (x *faulty) in(c *Core) {
+	c.config.Panicked = func(any) { x.caught++ }
+	c.config.Fault = func(int) {
+		if x.left > 0 {
+			x.left--
+			if x.left == 0 {
+				if x.always {
+					x.left = 1
+				}
+				panic("fault")
+			}
+		}
+	}
+}
+
+// An owner panics while replies wait for its heir's word: who asked is told that it was
+// not executed, the heir is to take over, and nothing stays locked.
+func TestAPanicBreaksThePartition(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	drain(c)
+	rule := ruleToPeer(charge.Key(0).Rule, charge.Key(0).Rule.ID(), true)
+	check := func(id uint64) {
+		c.Deliver(&peer.Frame{
+			From: third, To: self, Rules: []peer.Rule{rule},
+			Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 5}}, Checks: []peer.Check{{ID: id, Keys: 1, Wait: uint32(limiter.Minute)}},
+		})
+	}
+	check(1) // D units
+	check(2) // waits for the heir
+	drain(c)
+	d, told := new(limiter.Decision), 0
+	c.Begin(charge, d, 0, func() { told++ })
+	if len(p.own.held) != 2 {
+		t.Fatalf("%d replies wait, want two", len(p.own.held))
+	}
+
+	x := &faulty{left: 1}
+	x.in(c)
+	h.pass(tickEvery)
+	if x.caught != 1 || !p.mu.TryLock() {
+		t.Fatalf("%d panics were caught, want one, or the partition is locked", x.caught)
+	}
+	p.mu.Unlock()
+	if p.role != peer.Nothing || p.own != nil || c.table.Count(int(p.id)) != 0 {
+		t.Errorf("it is still held: %s, %d counters", c.Describe(int(p.id)), c.table.Count(int(p.id)))
+	}
+	h.pass(tickEvery)
+	out := drain(c)
+	if r := out[third].Replies; len(r) != 1 || r[0].ID != 2 || r[0].Status != peer.NotOwner {
+		t.Errorf("who asked is told %+v, want that the second was not executed", r)
+	}
+	urged := slices.ContainsFunc(out[other].Claims, func(q peer.Claim) bool {
+		return q.Kind == peer.Takeover && q.Counter == 0 && q.For == other
+	})
+	if !urged {
+		t.Errorf("the heir is told %+v, want to take over", out[other].Claims)
+	}
+	if told != 0 {
+		t.Error("its own check was answered before anybody could")
+	}
+	h.pass(2 * c.config.Deadline)
+	if told != 1 || d.Source != limiter.SourceFallbackLocal {
+		t.Errorf("its own check was answered %d times, by %v, want once by policy", told, d.Source)
+	}
+
+	// Another owner is heard of, and takes it for its heir: nothing is left of the old one.
+	e := peer.Epoch{Counter: 9, Instance: other}
+	snapshot := func() *peer.Frame {
+		c.Deliver(&peer.Frame{From: other, To: self, Batches: []peer.Batch{
+			{Partition: p.id, Kind: peer.Snapshot, Epoch: e, First: true, Last: true, Seq: 1},
+		}})
+		return drain(c)[other]
+	}
+	if a := lastAck(t, snapshot()); a.Status != peer.Acked || p.role != peer.Copy || p.yields && p.tickBroken(c.begin()) {
+		t.Errorf("a snapshot is answered %+v, role %v, and it yields still: %v", a, p.role, p.yields)
+	}
+
+	// It breaks again within the minute: nothing is taken in before that is over.
+	x.left = 1
+	if f := snapshot(); len(f.Acks) != 0 || p.role != peer.Nothing || !p.givenUp || c.Count(EventGivenUp) != 1 {
+		t.Errorf("after the second panic a snapshot is answered %+v, role %v", f.Acks, p.role)
+	}
+	if f := snapshot(); len(f.Acks) != 0 || x.caught != 2 {
+		t.Errorf("a partition that was given up answers a snapshot by %+v", f.Acks)
+	}
+	c.Deliver(&peer.Frame{From: other, To: self, Batches: []peer.Batch{
+		{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Base: 1, Seq: 1, Next: peer.Epoch{Counter: 10, Instance: self}},
+	}})
+	if a := lastAck(t, drain(c)[other]); a.Status != peer.Refused {
+		t.Errorf("a partition that was given up answers a handover by %+v", a)
+	}
+	h.pass(giveUpFor + 2*tickEvery)
+	if a := lastAck(t, snapshot()); a.Status != peer.Acked || p.givenUp {
+		t.Errorf("after a minute a snapshot is answered %+v", a)
+	}
+}
+
+// What this node should own and has given up is answered by policy: at the deadline, and
+// at once when everybody has had their time to take over.
+func TestGivenUpIsAnsweredByPolicy(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	x := &faulty{left: 1, always: true}
+	x.in(c)
+	h.pass(2 * tickEvery)
+	if !p.givenUp {
+		t.Fatal("it was not given up")
+	}
+	x.left = 0
+	ask := func() (d *limiter.Decision, told int) {
+		d = new(limiter.Decision)
+		c.Begin(charge.Clone(), d, 0, func() { told++ })
+		return d, told
+	}
+	if _, told := ask(); told != 0 {
+		t.Error("it was answered before the heir could take over")
+	}
+	h.pass(2 * c.config.Deadline)
+	if d, told := ask(); told != 1 || d.Source != limiter.SourceFallbackLocal {
+		t.Errorf("it was answered %d times, by %v, want at once by policy", told, d.Source)
+	}
+	if n := c.ops.waiting(); n != 0 {
+		t.Errorf("%d checks wait", n)
+	}
+}
+
+// An heir takes over when its owner says that it owns no more, and when nobody else does.
+func TestTheHeirOfABrokenOwnershipTakesOver(t *testing.T) {
+	c, p, _, _ := single(t, limiter.UnreachableLocal)
+	e := peer.Epoch{Counter: 2, Instance: third}
+	p.mu.Lock()
+	p.role, p.epoch, p.owner, p.appointment = peer.Heir, e, e, 1
+	p.mu.Unlock()
+	urge := func(from peer.Instance) bool {
+		c.Deliver(&peer.Frame{From: from, To: self, Claims: []peer.Claim{{Partition: p.id, Kind: peer.Takeover, For: self}}})
+		drain(c)
+		return p.round != nil && p.round.kind == peer.Takeover
+	}
+	if urge(other) {
+		t.Error("anybody can have it take over")
+	}
+	if !urge(third) {
+		t.Errorf("it does not take over: %s", c.Describe(int(p.id)))
+	}
+}
+
+// What panics in a turn is not done again, and everything else is done.
+func TestAPanicEndsOneCall(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	x := &faulty{}
+	x.in(c)
+	p.aim()
+	told := 0
+	begin := func(done func()) *op {
+		turn := c.begin()
+		o := c.begun(turn, charge.Clone(), new(limiter.Decision), 0, done)
+		turn.end()
+		return o
+	}
+	begin(func() { panic("callback") })
+	begin(func() { told++ })
+	o := begin(func() { told++ })
+	o.charge, o.answer = nil, nil // whatever is done with it panics
+
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: o.id}}})
+	if x.caught != 1 || !o.mu.TryLock() {
+		t.Fatalf("a reply that panics was caught %d times, or leaves the check locked", x.caught)
+	}
+	o.mu.Unlock()
+	o.charge, o.answer = charge.Clone(), new(limiter.Decision)
+	o.charge.Key(0).Rule = &limiter.Rule{Name: "broken", Limits: []*limiter.Limit{nil}}
+	h.pass(2 * c.config.Deadline)
+	if told != 2 || x.caught < 3 {
+		t.Errorf("%d of two others were told, after %d panics", told, x.caught)
+	}
+	if o.answer.Allowed || o.answer.Source != limiter.SourceFallbackClosed {
+		t.Errorf("what even the policy cannot answer is answered %+v, want a denial", o.answer)
+	}
+	if n := c.ops.waiting(); n != 0 {
+		t.Errorf("%d checks wait", n)
+	}
+	// A check that cannot even be begun.
+	broken := charge.Clone()
+	broken.Key(0).Rule = nil
+	d := new(limiter.Decision)
+	if err := c.Check(t.Context(), broken, d); err != nil || d.Allowed {
+		t.Errorf("a check that cannot be begun is answered %v, %+v", err, d)
+	}
+	charges, ds := []limiter.Charge{*broken, *charge.Clone()}, make([]limiter.Decision, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n := c.CheckMany(ctx, charges, ds); !slices.Equal(n, []int{1}) || ds[0].Allowed {
+		t.Errorf("of a batch %v is undecided, want the second; the first is answered %+v", n, ds[0])
+	}
+}
+
+// A panic while something is written to a member leaves the frame as it was, and the next
+// one finds it whole.
+func TestAFrameIsWholeAfterAPanic(t *testing.T) {
+	c, _, _, charge := single(t, limiter.UnreachableLocal)
+	x := &faulty{}
+	x.in(c)
+	lim := charge.Key(0).Rule.Limits[0]
+	write := func(panics bool) {
+		turn := c.begin()
+		defer turn.end()
+		defer turn.catch()
+		c.send(turn, other, 10, false, func(l *link, f *peer.Frame) {
+			f.Entries = append(f.Entries, peer.Entry{Hi: 7, Limit: l.limitIndex(f, lim), First: true})
+			if panics {
+				panic("half written")
+			}
+			f.Batches = append(f.Batches, peer.Batch{Keys: 1})
+		})
+	}
+	write(false)
+	write(true)
+	write(false)
+	f := c.Take(other, true)
+	if x.caught != 1 || f == nil || len(f.Entries) != 2 || len(f.Batches) != 2 {
+		t.Fatalf("after %d panics the frame is %+v", x.caught, f)
+	}
+	for _, e := range f.Entries {
+		if int(e.Limit) >= len(f.Limits) {
+			t.Errorf("an entry names limit %d of %d", e.Limit, len(f.Limits))
+		}
+	}
+}

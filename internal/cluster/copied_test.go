@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// limited returns an owner, with an heir, of a key whose rule has these limits and
+// does not wait for copies.
+func limited(t *testing.T, specs ...limiter.Spec) (*Core, *part, *byHand, *limiter.Charge) {
+	t.Helper()
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	r := charge.Key(0).Rule
+	r.Replication, r.Limits = limiter.ReplicationOff, nil
+	for _, s := range specs {
+		l, err := limiter.NewLimit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Limits = append(r.Limits, l)
+	}
+	own(c, p, 3)
+	return c, p, h, charge
+}
+
+// copies returns how many keys the heir is sent within the time of a batch, and has
+// it acknowledge them.
+func copies(c *Core, p *part, h *byHand) (keys int) {
+	h.pass(2 * batchEvery)
+	for _, b := range drain(c)[other].Batches {
+		keys += int(b.Keys)
+		c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{
+			{Partition: p.id, Epoch: p.epoch, Ping: b.Ping, Seq: b.Seq, Appointment: 1, Owner: p.epoch},
+		}})
+	}
+	return keys
+}
+
+// A denial changes nothing, so nothing is copied for it: neither where there is no
+// room, nor while a block is on, nor for a cost that can never be allowed. What it does
+// change, by count_rejected or as it begins a block, the heir is told once.
+func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
+	day := func(limit int64, block time.Duration, count limiter.CountRejected) limiter.Spec {
+		return limiter.Spec{Name: string(rune('a' + limit%26)), Algorithm: limiter.FixedWindow, Limit: limit, Window: 24 * time.Hour, Block: block, CountRejected: count}
+	}
+	const none = limiter.CountNone
+	for name, step := range map[string]struct {
+		limits []limiter.Spec
+		cost   uint32
+		peek   bool
+		want   [3]int // keys copied after the first denial, the second, and the one after the block
+	}{
+		"no room":                     {limits: []limiter.Spec{day(10, 0, none)}, cost: 5},
+		"no room in one of two":       {limits: []limiter.Spec{day(10, 0, none), day(1000, 0, none)}, cost: 5},
+		"never":                       {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 11},
+		"a block":                     {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 5, want: [3]int{1, 0, 1}},
+		"a block by one of two":       {limits: []limiter.Spec{day(10, time.Hour, none), day(1000, 0, none)}, cost: 5, want: [3]int{1, 0, 1}},
+		"a peek begins no block":      {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 5, peek: true},
+		"all is counted":              {limits: []limiter.Spec{day(10, 0, limiter.CountAll)}, cost: 5, want: [3]int{1, 1, 1}},
+		"what has room is counted":    {limits: []limiter.Spec{day(10, 0, none), day(1000, 0, limiter.CountRoom)}, cost: 5, want: [3]int{1, 1, 1}},
+		"nothing has room":            {limits: []limiter.Spec{day(10, 0, limiter.CountRoom)}, cost: 5},
+		"all is counted in the block": {limits: []limiter.Spec{day(10, time.Hour, limiter.CountAll)}, cost: 5, want: [3]int{1, 1, 1}},
+	} {
+		c, p, h, charge := limited(t, step.limits...)
+		charge.Key(0).Cost = 10
+		check := func(allowed bool) {
+			t.Helper()
+			d := new(limiter.Decision)
+			if err := c.Check(t.Context(), charge, d); err != nil || d.Allowed != allowed || d.Source != limiter.SourceOwner {
+				t.Fatalf("%s: %v, %+v, want allowed %t by the owner", name, err, d, allowed)
+			}
+		}
+		check(true)
+		if got := copies(c, p, h); got != 1 {
+			t.Errorf("%s: %d keys are copied after an admission", name, got)
+		}
+		charge.Key(0).Cost, charge.Peek = step.cost, step.peek
+		for i, want := range step.want {
+			if i == 2 {
+				h.now += 2 * limiter.Hour
+			}
+			check(false)
+			if got := copies(c, p, h); got != want {
+				t.Errorf("%s: %d keys are copied after denial %d, want %d", name, got, i+1, want)
+			}
+		}
+	}
+}
+
+// A check of many keys has more limits than its receipt tells of: those beyond are
+// copied too, where the check was charged.
+func TestLimitsBeyondTheReceiptAreCopied(t *testing.T) {
+	var d limiter.Decision
+	d.Grow(5 * limiter.MaxLimits)
+	d.Allowed = true
+	for i := range d.Len() {
+		*d.Limit(i) = limiter.LimitDecision{Allowed: true}
+		d.Charged(i, 1)
+	}
+	if changed, admitted := changes(&d, 4*limiter.MaxLimits, limiter.MaxLimits); !changed || !admitted {
+		t.Errorf("charged: changed %t, admitted %t", changed, admitted)
+	}
+	d.Allowed, d.Receipt = false, limiter.Receipt{}
+	if changed, _ := changes(&d, 4*limiter.MaxLimits, limiter.MaxLimits); changed {
+		t.Error("denied, and charged nothing: changed")
+	}
+}
+
+// The heir of an owner that is gone goes on with the block that a denial began there.
+func TestABlockOutlivesItsOwner(t *testing.T) {
+	blocks := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Minute, Block: time.Hour}
+	c, p, h, charge := limited(t, blocks)
+	charge.Key(0).Cost = 10
+	// The same partition at another member, to which the third is what this one is here.
+	heir, q, clock, like := single(t, limiter.UnreachableLocal)
+	like.Key(0).Rule = charge.Key(0).Rule
+	q.role, q.epoch = peer.Copy, peer.Epoch{Counter: 3, Instance: third}
+	q.owner = q.epoch
+	for i, what := range []string{"the admission", "the block"} {
+		if err := c.Check(t.Context(), charge, new(limiter.Decision)); err != nil {
+			t.Fatal(err)
+		}
+		h.pass(2 * batchEvery)
+		sent := 0
+		for f := c.Take(other, true); f != nil; f = c.Take(other, true) {
+			for i := range f.Batches {
+				b := &f.Batches[i]
+				sent += int(b.Keys)
+				c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{
+					{Partition: p.id, Epoch: p.epoch, Ping: b.Ping, Seq: b.Seq, Appointment: 1, Owner: p.epoch},
+				}})
+				b.Epoch.Instance, b.BaseEpoch.Instance = third, third
+			}
+			f.From, f.To = third, self
+			heir.Deliver(f)
+		}
+		if sent != 1 || q.role != peer.Heir || q.seq != uint64(i+1) {
+			t.Fatalf("%d keys are sent of %s, and the heir is %v with batch %d", sent, what, q.role, q.seq)
+		}
+	}
+	q.mu.Lock()
+	tr := heir.begin()
+	q.become(tr, peer.Epoch{Counter: 4, Instance: self}, true)
+	q.mu.Unlock()
+	tr.end()
+	clock.now += 2 * limiter.Minute // the window is over, the block is not
+	d := new(limiter.Decision)
+	if err := heir.Check(t.Context(), like, d); err != nil || d.Allowed || !d.Limit(0).Blocked || d.Source != limiter.SourceHeir {
+		t.Errorf("after the takeover: %v, %+v", err, d)
+	}
+}

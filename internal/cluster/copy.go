@@ -1,0 +1,356 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// flush sends what is due to the copies of a partition that this node owns.
+func (p *part) flush(t *turn) {
+	own := p.own
+	if own == nil || p.role != peer.Owned {
+		return
+	}
+	if !own.tracks() {
+		if p.unguarded() {
+			own.dirty.clear()
+			own.dirtyAt, own.urgent = 0, false
+		}
+		return
+	}
+	due := own.urgent || own.dirtyAt != 0 && t.now-own.dirtyAt >= batchEvery
+	if g := own.next; g != nil {
+		p.feed(t, g, due)
+	}
+	if g := own.heir; g != nil {
+		p.feed(t, g, due)
+	}
+}
+
+// feed sends a target what it lacks, one batch at a time.
+func (p *part) feed(t *turn, g *target, due bool) {
+	own := p.own
+	if g.sentAt != 0 {
+		tries := g.tries
+		if g == own.heir && g.sentAt < own.waitSince {
+			tries = 0 // a reply waits, and nothing was sent since
+		}
+		if t.now-g.sentAt < p.c.patience(g.to, p.c.eased(backedOff(resendAfter, tries))) {
+			return
+		}
+		g.tries++
+		g.again()
+	}
+	// A reply waits, and nothing was asked since: an answer tells that the heir
+	// is there.
+	pinging := g == own.heir && own.waitSince != 0 && (g.quietAt == 0 || g.quietAt < own.waitSince)
+	switch {
+	case !g.begun:
+		p.snapshot(t, g)
+	case due && own.dirtyAt != 0, g.acked < p.seq, pinging, g.appointment != 0 && g != own.heir:
+		p.cut()
+		p.delta(t, g, peer.Delta, peer.Epoch{})
+	}
+}
+
+// cut closes the batch that is being collected.
+func (p *part) cut() {
+	if own := p.own; own.dirtyAt != 0 {
+		p.seq = own.open
+		own.open++
+		own.dirtyAt, own.urgent = 0, false
+	}
+}
+
+// delta sends a target the keys that changed since what it has.
+func (p *part) delta(t *turn, g *target, kind peer.BatchKind, next peer.Epoch) {
+	own := p.own
+	b := peer.Batch{
+		Partition: p.id, Kind: kind, Epoch: p.epoch, BaseEpoch: g.base, Base: g.sent, Seq: p.seq,
+		Appointment: g.appointment, Appointed: g.appointed, Next: next,
+	}
+	b.Ping = p.sending(t, g)
+	p.c.send(t, g.to, 100+100*len(own.dirty.list), true, func(l *link, f *peer.Frame) {
+		list := own.dirty.list
+		for i := range min(table.Ahead, len(list)) {
+			p.c.table.PrefetchKey(int(p.id), list[i].hi)
+		}
+		for i := range list {
+			if next := i + table.Ahead; next < len(list) {
+				p.c.table.PrefetchKey(int(p.id), list[next].hi)
+			}
+			if d := &list[i]; d.last > g.sent && d.last <= p.seq {
+				b.Keys++
+				l.addKey(t, p, f, d.hi)
+			}
+		}
+		f.Batches = append(f.Batches, b)
+	})
+	g.sent = p.seq
+}
+
+// sending notes that something is on its way to a target that it will answer.
+func (p *part) sending(t *turn, g *target) (ping uint32) {
+	g.ping, g.sentAt = p.c.nextPing(), t.now
+	if g.muteAt == 0 {
+		g.muteAt, g.mutePing = t.now, g.ping
+	}
+	if g.quietAt == 0 || g.quietAt < p.own.waitSince {
+		g.quietAt, g.quietPing = t.now, g.ping
+	}
+	return g.ping
+}
+
+// snapshot sends a target all keys.
+func (p *part) snapshot(t *turn, g *target) {
+	l := p.c.link(g.to)
+	if !g.counted {
+		l.mu.Lock()
+		room := l.snapshots < maxSnapshots
+		if room {
+			l.snapshots++
+		}
+		l.mu.Unlock()
+		if !room {
+			return
+		}
+		g.counted = true
+	}
+	p.cut()
+	p.own.only = false
+	p.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: p.epoch, Seq: p.seq, Ping: p.sending(t, g)})
+	g.begun, g.whole, g.sent, g.acked, g.base = true, false, p.seq, 0, p.epoch
+}
+
+// sendAll sends all keys, in as many batches as it takes.
+func (p *part) sendAll(t *turn, to peer.Instance, b peer.Batch) {
+	const most = 512
+	var keys []uint64
+	p.c.table.Export(int(p.id), t.at, func(e table.Entry) {
+		if n := len(keys); n == 0 || keys[n-1] != e.Hi {
+			keys = append(keys, e.Hi)
+		}
+	})
+	b.Partition, b.First = p.id, true
+	chunks := 0
+	for {
+		n := min(len(keys), most)
+		b.Last = n == len(keys)
+		b.Base = uint64(chunks)
+		chunks++
+		p.c.sendLarge(t, to, 100+60*n, func(l *link, f *peer.Frame) {
+			b.Keys = 0
+			for _, hi := range keys[:n] {
+				b.Keys++
+				l.addKey(t, p, f, hi)
+			}
+			f.Batches = append(f.Batches, b)
+		})
+		if keys = keys[n:]; len(keys) == 0 {
+			return
+		}
+		b.First = false
+	}
+}
+
+// addKey appends the counters of a key to a frame; l.mu is held.
+func (l *link) addKey(t *turn, p *part, f *peer.Frame, hi uint64) {
+	p.fault()
+	first := true
+	p.c.table.ExportKey(int(p.id), hi, t.at, func(e table.Entry) {
+		f.Entries = append(f.Entries, peer.Entry{
+			Hi: e.Hi, Lo: e.Lo, Limit: l.limitIndex(f, e.Limit), First: first,
+			Time: int64(e.State.Time), Until: int64(e.State.Until), A: e.State.A, B: e.State.B,
+			Words: append([]uint64(nil), e.Words...),
+		})
+		l.draft.size += 8 * len(e.Words)
+		first = false
+	})
+	if first {
+		f.Entries = append(f.Entries, peer.Entry{Hi: hi, First: true, Gone: true})
+	}
+}
+
+// limitIndex returns the index of a limit in a frame, which it adds if need be.
+func (l *link) limitIndex(f *peer.Frame, lim *limiter.Limit) uint16 {
+	d := l.draft
+	if d.last == lim {
+		return d.lastAt
+	}
+	i, ok := d.limits[lim]
+	if !ok {
+		if d.limits == nil {
+			d.limits = make(map[*limiter.Limit]uint16)
+		}
+		i = uint16(len(f.Limits))
+		f.Limits = append(f.Limits, limitToPeer(lim))
+		d.limits[lim] = i
+	}
+	d.last, d.lastAt = lim, i
+	return i
+}
+
+// onBatch takes in what an owner sends.
+func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entries) {
+	if b.Kind == peer.Push {
+		p.onPush(t, from, b, keys)
+		return
+	}
+	if b.Epoch.Before(p.owner) {
+		p.ack(t, from, b, peer.Fenced)
+		return
+	}
+	p.learn(t, b.Epoch, 0)
+	if p.unpushed || p.role >= peer.Sealed {
+		return // until the owner has merged what is here; it will ask again
+	}
+	if p.givenUp {
+		if b.Kind == peer.Handover {
+			p.ack(t, from, b, peer.Refused)
+		} // else the owner gives this node up as heir, as it does not answer
+		return
+	}
+	if p.epoch.Before(b.Epoch) && p.role == peer.Heir && b.Kind != peer.Delta {
+		p.role, p.appointment = peer.Copy, 0
+	}
+	switch b.Kind {
+	case peer.Snapshot:
+		if !p.stage(t, b, keys) {
+			return
+		}
+	default:
+		if !p.apply(t, b, keys) {
+			p.ack(t, from, b, peer.Gap)
+			return
+		}
+	}
+	if b.Kind == peer.Handover {
+		p.receive(t, from, b)
+		return
+	}
+	status := peer.Acked
+	if b.Appointment != 0 && !p.accept(b) {
+		status = peer.Refused
+	}
+	p.ack(t, from, b, status)
+}
+
+// stage collects a snapshot; it reports whether it is complete.
+func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
+	if b.First {
+		p.beginStage(b.Seq)
+	} else if p.stagedSeq != b.Seq || p.staged == nil {
+		return false
+	}
+	if b.Base != p.stagedNext {
+		p.unstage() // a part was lost
+		return false
+	}
+	p.stagedNext++
+	if !p.stageMore(t, keys) {
+		return false
+	}
+	if !b.Last {
+		p.watch(t)
+		// The frame is the link's again before the next part comes.
+		keepWords(p.staged[len(p.staged)-entriesIn(keys):])
+		return false
+	}
+	if p.epoch == b.Epoch && p.seq >= b.Seq {
+		p.unstage() // it was overtaken on the way
+		return true
+	}
+	p.c.table.Drop(int(p.id))
+	err := p.c.table.Import(int(p.id), t.at, p.staged, table.Replace)
+	p.unstage()
+	if err != nil {
+		p.c.complain("a snapshot of a partition cannot be kept", err)
+		p.drop()
+		return false
+	}
+	if p.role != peer.Heir || p.epoch != b.Epoch {
+		p.role, p.appointment = peer.Copy, 0
+	}
+	p.epoch, p.seq = b.Epoch, b.Seq
+	return true
+}
+
+// apply takes in a batch of changes; it reports false where they do not build
+// on what is held.
+func (p *part) apply(t *turn, b *peer.Batch, keys []entries) bool {
+	if p.role < peer.Copy || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
+		return false
+	}
+	if p.epoch == b.Epoch && p.seq >= b.Seq && len(keys) > 0 && b.Seq != b.Base {
+		return true // again
+	}
+	for _, k := range keys {
+		if err := p.c.table.ReplaceKey(int(p.id), k.hi, t.at, k.list); err != nil {
+			p.c.complain("an update of a key cannot be kept", err)
+			return false
+		}
+	}
+	if p.epoch != b.Epoch {
+		p.epoch = b.Epoch
+		if p.role == peer.Heir {
+			p.role, p.appointment = peer.Copy, 0
+		}
+	}
+	p.seq = max(p.seq, b.Seq)
+	return true
+}
+
+// accept becomes the heir, if nothing speaks against it.
+func (p *part) accept(b *peer.Batch) bool {
+	switch {
+	case p.role == peer.Heir && p.appointment == b.Appointment:
+		return true
+	case p.fresh || p.grant > b.Epoch.Counter || p.c.state() != peer.Active && !p.c.lastHope():
+		return false
+	case p.revoked == b.Epoch && b.Appointment <= p.revokedN:
+		return false
+	case p.seq < b.Appointed || b.Appointment < p.appointment:
+		return false
+	}
+	p.role, p.appointment, p.heir = peer.Heir, b.Appointment, p.c.self
+	p.aim()
+	return true
+}
+
+func (p *part) ack(t *turn, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
+	a := peer.Ack{Partition: p.id, Status: status, Epoch: b.Epoch, Ping: b.Ping, Seq: p.seq, Owner: p.owner, Top: max(p.top, p.grant)}
+	if status == peer.Gap && (p.role < peer.Copy || p.epoch != b.Epoch && p.epoch != b.BaseEpoch) {
+		a.Seq = 0
+	}
+	if p.role == peer.Heir && p.epoch == b.Epoch {
+		a.Appointment = p.appointment
+	}
+	p.c.send(t, to, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+}
+
+// onRevoke stops being heir.
+func (p *part) onRevoke(t *turn, from peer.Instance, r peer.Revoke) {
+	p.learn(t, r.Epoch, 0)
+	if r.Epoch.Before(p.owner) {
+		p.ack(t, from, &peer.Batch{Epoch: r.Epoch}, peer.Fenced)
+		return
+	}
+	if p.revoked != r.Epoch || p.revokedN < r.Appointment {
+		p.revoked, p.revokedN = r.Epoch, r.Appointment
+	}
+	if p.role == peer.Heir && p.epoch == r.Epoch && p.appointment <= r.Appointment {
+		p.role, p.appointment = peer.Copy, 0
+		if p.round != nil && p.round.kind == peer.Takeover {
+			p.round = nil
+		}
+	}
+	if r.Drop && p.role == peer.Copy && !p.unpushed && p.epoch.Compare(r.Epoch) <= 0 {
+		p.drop()
+	}
+	if r.Appointment == 0 {
+		return
+	}
+	a := peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: r.Epoch, Appointment: r.Appointment, Seq: p.seq, Owner: p.owner}
+	p.c.send(t, from, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+}

@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// What a frame says is looked at before it is believed: another member may be broken, or
+// no member at all.
+//
+// Counters of epochs and sequences of batches only grow, and whoever names the highest is
+// believed. So a number that is too high would leave no room for the next one, for good.
+// Both have a most that grows with time, faster than the protocol can need: a partition's
+// claims follow each other after 10 ms at least, and few members claim at a time; a
+// sequence grows with each batch. It is reckoned from 1970 on and not from what is known,
+// so it holds for members that just started, and after any split; and at the most there
+// is room again a moment later. Clocks may differ by centuries before a counter that
+// nobody forged is refused.
+const (
+	counterSlack = 1 << 32
+	counterEvery = limiter.Millisecond // one more each
+	seqSlack     = 1 << 40
+	seqEvery     = 1 // ticks
+)
+
+var errNotCredible = errors.New("another member, or somebody in its name, sent what cannot be")
+
+// credible says what may be at an instant.
+type credible struct {
+	counter, seq uint64
+	self         peer.Instance
+	parts        int
+}
+
+func (c *Core) credible(now limiter.Tick) credible {
+	since := uint64(max(0, now))
+	return credible{counterSlack + since/uint64(counterEvery), seqSlack + since/seqEvery, c.self, len(c.byID)}
+}
+
+func (b *credible) part(id uint16) bool { return int(id) < b.parts }
+
+// epoch reports whether an epoch may be: none has a counter without an owner.
+func (b *credible) epoch(e peer.Epoch) bool {
+	return e.Counter <= b.counter && (e.Instance != 0 || e.Counter == 0)
+}
+
+func (b *credible) announce(a *peer.Announce) bool { return b.part(a.Partition) && b.epoch(a.Epoch) }
+
+func (b *credible) claim(k *peer.Claim) bool {
+	return b.part(k.Partition) && k.Kind <= peer.Reopen && k.Counter <= b.counter
+}
+
+func (b *credible) answer(a *peer.Answer) bool {
+	return b.part(a.Partition) && a.Role <= peer.Owned && a.GrantKind <= peer.Reopen &&
+		b.epoch(a.Epoch) && b.epoch(a.Owner) && a.Seq <= b.seq && max(a.Top, a.Grant) <= b.counter
+}
+
+// revoke reports whether a revocation may be: only the owner revokes.
+func (b *credible) revoke(from peer.Instance, r *peer.Revoke) bool {
+	return b.part(r.Partition) && b.epoch(r.Epoch) && r.Epoch.Instance == from
+}
+
+// batch reports whether a batch may be: only who owns, or owned, sends one.
+func (b *credible) batch(from peer.Instance, x *peer.Batch) bool {
+	return b.part(x.Partition) && x.Kind <= peer.Push && x.Epoch.Instance == from &&
+		b.epoch(x.Epoch) && b.epoch(x.BaseEpoch) && b.epoch(x.Next) && max(x.Base, x.Seq, x.Appointed) <= b.seq
+}
+
+// entries reports whether keys are of the partition that their batch is of.
+func (b *credible) entries(id uint16, keys []entries) bool {
+	for i := range keys {
+		for j := range keys[i].list {
+			e := &keys[i].list[j]
+			at := table.PartitionOfHash(e.Lo^e.Limit.NameID(), int(id) >= table.Partitions)
+			if e.Hi != keys[i].hi || at != int(id) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (b *credible) ack(a *peer.Ack) bool {
+	return b.part(a.Partition) && a.Status <= peer.Merged && b.epoch(a.Epoch) && b.epoch(a.Owner) && a.Seq <= b.seq && a.Top <= b.counter
+}
+
+func (b *credible) check(q *peer.Check) bool { return q.Keys > 0 && q.Keys <= limiter.MaxKeys }
+
+// keys reports whether the keys of a check are different ones: a counter that is charged
+// twice in one check has not the room for it.
+func (b *credible) keys(keys []peer.Key) bool {
+	for i := range keys {
+		for j := range i {
+			if keys[i].Hi == keys[j].Hi {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (b *credible) refund(q *peer.Refund) bool {
+	return q.Keys > 0 && q.Keys <= limiter.MaxKeys && q.Kind <= peer.ResetKeys
+}
+
+func (b *credible) reply(r *peer.Reply) bool {
+	return r.Status <= peer.Forbidden && (r.Owner.Instance == 0 || b.part(r.Partition)) && b.epoch(r.Owner)
+}
+
+// longestWait bounds the spans of an answer: a bucket's debt ends at 100 years, and what
+// one check adds to it at as much again.
+const longestWait = 2 * 36_525 * limiter.Day
+
+// results reports whether the spans of answers may be: whoever asked reckons with them.
+func (b *credible) results(all []peer.Result) bool {
+	for i := range all {
+		if r := &all[i]; min(r.RetryAfter, r.ResetAfter) < 0 || max(r.RetryAfter, r.ResetAfter) > int64(longestWait) {
+			return false
+		}
+	}
+	return true
+}
+
+// maxMemberName is the longest name of a member, in bytes.
+const maxMemberName = 128
+
+// crediblyKnown reports whether a member may be called so: operators read its name.
+func crediblyKnown(k *peer.Known) bool {
+	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxMemberName && utf8.ValidString(k.Name) &&
+		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// distrust says that a part of a frame was left out.
+func (c *Core) distrust(from peer.Instance, what string) {
+	c.complain("a part of a frame was not taken in", fmt.Errorf("%w: %s of %s", errNotCredible, what, from))
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// remote is a node whose members are gone.
+type remote struct {
+	policy limiter.Unreachable
+	owns   bool         // the key's partition
+	known  int          // members that count
+	alone  limiter.Tick // how long nobody else was in view
+	up     bool         // one of the others has a connection all the same
+	back   bool         // another is in view again
+	peek   bool
+}
+
+// ask asks a node for a key twice, and returns who answered at once.
+func (x *remote) ask(t *testing.T) (at []limiter.Source, counters int) {
+	t.Helper()
+	c, p, h, charge := single(t, x.policy)
+	if x.owns {
+		own(c, p, 3)
+	}
+	c.Down(other)
+	c.Down(third)
+	c.SetView(NewView(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, x.known, x.known))
+	h.pass(x.alone)
+	if x.up {
+		c.Up(other)
+	}
+	if x.back {
+		c.SetView(NewView(self, []peer.Member{
+			{Name: "a", Instance: self, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active},
+		}, h, x.known, x.known))
+	}
+	if !x.owns {
+		p.to.Store(uint64(third)) // whatever came of it meanwhile
+	}
+	if x.peek {
+		c.Begin(charge.Clone(), new(limiter.Decision), 0, func() {})
+	}
+	tr := c.begin()
+	if o := (&op{c: c, charge: charge}); x.owns && o.hopeless(tr) {
+		t.Errorf("a check of what is owned here is in vain: %+v", *x)
+	}
+	tr.end()
+	for range 2 {
+		d, q := new(limiter.Decision), charge.Clone()
+		q.Peek = x.peek
+		c.Begin(q, d, 0, func() { at = append(at, d.Source) })
+	}
+	return at, c.table.Count(int(p.id))
+}
+
+// Under closed nothing is waited for that cannot come: where a node is all that is
+// left of several, and what is asked takes the word of another. D of what it owns it
+// answers as ever.
+func TestNothingIsWaitedForInVain(t *testing.T) {
+	const shut, closed, owner = limiter.UnreachableClosed, limiter.SourceFallbackClosed, limiter.SourceOwner
+	for name, one := range map[string]struct {
+		remote
+		want []limiter.Source
+	}{
+		"another's key":                 {remote{policy: shut, known: 3, alone: goneAfter}, []limiter.Source{closed, closed}},
+		"its own":                       {remote{policy: shut, known: 3, alone: goneAfter, owns: true}, []limiter.Source{owner, closed}},
+		"its own, of two members":       {remote{policy: shut, known: 2, alone: goneAfter, owns: true}, []limiter.Source{owner, closed}},
+		"questions about its own":       {remote{policy: shut, known: 3, alone: goneAfter, owns: true, peek: true}, []limiter.Source{owner, owner}},
+		"less than a second":            {remote{policy: shut, known: 3, alone: goneAfter - tickEvery}, nil},
+		"its own, less than a second":   {remote{policy: shut, known: 3, alone: goneAfter - tickEvery, owns: true}, []limiter.Source{owner}},
+		"a connection is left":          {remote{policy: shut, known: 3, alone: goneAfter, up: true}, nil},
+		"its own, a connection is left": {remote{policy: shut, known: 3, alone: goneAfter, owns: true, up: true}, []limiter.Source{owner}},
+		"another is in view again":      {remote{policy: shut, known: 5, alone: goneAfter, back: true}, nil},
+		"the others left":               {remote{policy: shut, known: 1, alone: goneAfter}, []limiter.Source{owner, owner}},
+		"another policy":                {remote{policy: limiter.UnreachableLocal, known: 3, alone: goneAfter}, nil},
+	} {
+		at, counters := one.ask(t)
+		if len(at) != len(one.want) || len(at) > 0 && at[0] != one.want[0] || len(at) > 1 && at[1] != one.want[1] {
+			t.Errorf("%s: answered at once by %v, want %v", name, at, one.want)
+		}
+		if charged := len(at) > 0 && at[0] == owner; charged != (counters == 1) {
+			t.Errorf("%s: %d counters", name, counters)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// maxCounts bounds the counts of one key that travel, over all its limits: so an
+// explanation takes some 16 KiB.
+const maxCounts = 640
+
+// Explained is what was said of one key of a charge, and why.
+type Explained struct {
+	// By is the member that said it; 0: none did before the deadline.
+	By peer.Instance
+	// Owner is the member that owned the key, as far as this node knew when it asked;
+	// 0: none was known. It is another than By only where that is its heir, which has
+	// taken over.
+	Owner peer.Instance
+	// Mute tells that By answered without reasons: it, or the member that passed the
+	// question on, runs a version that has none.
+	Mute bool
+	// Answer is what a check of this key alone would be told.
+	Answer limiter.Decision
+	// Limits are in the order of those of Answer. Names and members are left to the
+	// caller.
+	Limits []limiter.LimitExplanation
+}
+
+// Explain asks whoever owns each key of a charge, or its heir, what a check would be
+// told and why. done is called once, with one element for each key, when all have
+// answered or the deadline that was configured has passed. No policy answers, and
+// nothing is charged; Peek is ignored. The charge is the caller's again when Explain
+// returns.
+//
+// Each key is asked for alone, so those of one owner may be explained at slightly
+// different instants.
+func (c *Core) Explain(charge *limiter.Charge, done func([]Explained)) {
+	t := c.begin()
+	defer t.end()
+	defer t.catch()
+	out := make([]Explained, charge.Len())
+	if len(out) == 0 {
+		done(out)
+		return
+	}
+	var open atomic.Int64
+	open.Store(int64(len(out)))
+	for i := range out {
+		k := &limiter.Charge{Peek: true}
+		k.Add(*charge.Key(i))
+		owner, _ := c.destination(k)
+		if p := c.part(k.Key(0)); owner == 0 && p != nil {
+			owner = c.view.Load().owner(p.id)
+		}
+		c.start(t, &op{kind: opExplain, charge: k, answer: &out[i].Answer, done: func(_ *turn, o *op) {
+			o.conclude(&out[i], owner)
+			if open.Add(-1) == 0 {
+				done(out)
+			}
+		}})
+	}
+}
+
+// explained notes the reasons that this node itself has given.
+func (o *op) explained(told []limiter.LimitExplanation) {
+	if o.kind == opExplain {
+		o.mu.Lock()
+		o.told = told
+		o.mu.Unlock()
+	}
+}
+
+// conclude tells what came of an explanation that has ended; owner is who owned the
+// key when it began.
+func (o *op) conclude(x *Explained, owner peer.Instance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	x.By, x.Owner = o.by, owner
+	if x.By == 0 {
+		return
+	}
+	if x.Answer.Source != limiter.SourceHeir {
+		x.Owner = x.By
+	}
+	if x.Mute = len(o.told) != x.Answer.Len(); !x.Mute {
+		x.Limits = o.told
+	}
+}
+
+// explain explains a charge whose partitions are owned here, and locked.
+func (c *Core) explain(t *turn, q *parked, parts []*part, answer *limiter.Decision) {
+	charge := c.shareOf(q.charge)
+	told := c.table.Explain(t.at, charge, answer)
+	if charge != q.charge {
+		named(q.charge, answer)
+	}
+	for i := range told {
+		told[i].Shorten(maxCounts / len(told))
+		answer.Limit(i).Owner = c.config.Self.Name
+	}
+	if len(parts) > 0 {
+		answer.Source = parts[0].source()
+	}
+	q.reply.told = told
+}
+
+// sizeOf is roughly how many bytes reasons take on the wire.
+func sizeOf(told []limiter.LimitExplanation) (n int) {
+	for i := range told {
+		l := &told[i]
+		n += 64 + len(l.Limit) + len(l.Arithmetic) + 24*len(l.Counts)
+		for _, f := range l.State {
+			n += 8 + len(f.Name) + len(f.Value)
+		}
+	}
+	return n
+}
+
+func reasonsOut(id uint64, told []limiter.LimitExplanation) peer.Explanation {
+	out := peer.Explanation{ID: id}
+	for i := range told {
+		l := &told[i]
+		y := peer.LimitExplanation{Limit: l.Limit, Known: l.Known, Arithmetic: l.Arithmetic, Now: int64(l.Now)}
+		for _, f := range l.State {
+			y.State = append(y.State, peer.Field(f))
+		}
+		for _, w := range l.Counts {
+			y.Counts = append(y.Counts, peer.WindowCount{Start: int64(w.Start), End: int64(w.End), Count: w.Count})
+		}
+		out.Limits = append(out.Limits, y)
+	}
+	return out
+}
+
+// reasonsIn returns the reasons of a reply, nil if there are none.
+func reasonsIn(f *peer.Frame, r *peer.Reply) (told []limiter.LimitExplanation) {
+	i := slices.IndexFunc(f.Explained, func(e peer.Explanation) bool { return e.ID == r.ID })
+	if i < 0 {
+		return nil
+	}
+	for j := range f.Explained[i].Limits {
+		l := &f.Explained[i].Limits[j]
+		y := limiter.LimitExplanation{Limit: l.Limit, Known: l.Known, Arithmetic: l.Arithmetic, Now: limiter.Tick(l.Now)}
+		for _, s := range l.State {
+			y.State = append(y.State, limiter.Field(s))
+		}
+		for _, w := range l.Counts {
+			y.Counts = append(y.Counts, limiter.WindowCount{Start: limiter.Tick(w.Start), End: limiter.Tick(w.End), Count: w.Count})
+		}
+		told = append(told, y)
+	}
+	return told
+}
+
+// Together makes one decision of what was said of each key of a charge, and
+// overwrites d.
+func Together(all []Explained, d *limiter.Decision) {
+	d.Clear()
+	total := 0
+	for i := range all {
+		total += all[i].Answer.Len()
+	}
+	d.Grow(total)
+	n := 0
+	for i := range all {
+		a := &all[i].Answer
+		for j := range a.Len() {
+			*d.Limit(n) = *a.Limit(j)
+			d.Limit(n).Key = i
+			n++
+		}
+		d.Source = max(d.Source, a.Source)
+	}
+	d.Settle(true)
+	d.Conclude()
+}

@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// The parts of a snapshot come in several frames, and a frame is the link's again
+// once it is delivered: what it held is overwritten before the next part comes.
+func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
+	spec := limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 10, Window: 24 * time.Hour}
+	sender, from, h, charge := limited(t, spec)
+	d := new(limiter.Decision)
+	for range 3 {
+		if err := sender.Check(t.Context(), charge, d); err != nil {
+			t.Fatal(err)
+		}
+		h.now += limiter.Millisecond
+	}
+	receiver, to, _, _ := limited(t, spec)
+	receiver.config.Rule = sender.config.Rule
+	to.role, to.epoch, to.own = peer.Nothing, peer.Epoch{}, nil
+	tn := sender.begin()
+	from.mu.Lock()
+	from.sendAll(tn, other, peer.Batch{Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7})
+	from.mu.Unlock()
+	tn.end()
+	var f *peer.Frame
+	for got := sender.Take(other, true); got != nil; got = sender.Take(other, true) {
+		if len(got.Entries) > 0 {
+			f = got
+		}
+	}
+	if f == nil || len(f.Entries) != 1 || len(f.Entries[0].Words) == 0 {
+		t.Fatalf("there is no entry with words in %+v", f)
+	}
+	f.From, f.To = third, self
+	first, second := f.Clone(), f.Clone()
+	first.Batches[0].Last = false
+	second.Batches[0].First, second.Batches[0].Base, second.Batches[0].Keys, second.Entries = false, 1, 0, nil
+	receiver.Deliver(first)
+	for i := range first.Entries[0].Words {
+		first.Entries[0].Words[i] = 0xdead_beef
+	}
+	receiver.Deliver(second)
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	if to.role != peer.Copy || to.seq != 7 {
+		t.Fatalf("the snapshot is not kept: role %v, sequence %d", to.role, to.seq)
+	}
+	want := fmt.Sprint(f.Entries[0].Words)
+	n := 0
+	tn = receiver.begin()
+	l := receiver.link(third)
+	l.mu.Lock()
+	got := receiver.large(l, 0)
+	l.addKey(tn, to, got, charge.Key(0).Hash.Hi)
+	l.mu.Unlock()
+	for _, e := range got.Entries {
+		n++
+		if fmt.Sprint(e.Words) != want {
+			t.Errorf("the log is %x, want %s", e.Words, want)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d counters are kept, want 1", n)
+	}
+	tn.end()
+}
+
+// One frame takes as many results as a link does, whoever many replies there are.
+func TestRepliesOfManyLimits(t *testing.T) {
+	c, _, _, _ := single(t, limiter.UnreachableLocal)
+	d := new(limiter.Decision)
+	d.Grow(limiter.MaxKeys * limiter.MaxLimits)
+	tn := c.begin()
+	for i := range maxReplies {
+		tn.respond(other, peer.Reply{ID: uint64(i + 1), Results: uint16(d.Len()), Idle: true}, d, d)
+	}
+	tn.end()
+	replies := 0
+	for f := c.Take(other, true); f != nil; f = c.Take(other, true) {
+		replies += len(f.Replies)
+		if len(f.Results) > 1<<16 {
+			t.Errorf("a frame has %d results, which a link does not take", len(f.Results))
+		}
+	}
+	if replies != maxReplies {
+		t.Errorf("%d replies were sent, want %d", replies, maxReplies)
+	}
+}

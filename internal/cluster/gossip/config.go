@@ -1,0 +1,312 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// The refusals. [Open] returns one, wrapped, when a node that was to be joined
+// answers so and none lets this node in; later they go to [Config.OnRefused].
+var (
+	// ErrOtherCluster: the other side belongs to a cluster of another name.
+	ErrOtherCluster = errors.New("another cluster")
+	// ErrOtherRing: the other side computes owners differently, so that the two
+	// would never agree who owns what.
+	ErrOtherRing = errors.New("another ring configuration")
+	// ErrOtherSecret: the other side has another secret, so that the two would
+	// refuse to talk, and count under other hashes.
+	ErrOtherSecret = errors.New("another secret")
+	// ErrNameTaken: a live node has this node's name.
+	ErrNameTaken = errors.New("the name is taken")
+	// ErrOtherKey: the other side encrypts with another key, or one of the two
+	// does not encrypt.
+	ErrOtherKey = errors.New("another gossip key")
+	// ErrFull: there are [MaxMembers] live nodes.
+	ErrFull = errors.New("the cluster is full")
+	// ErrForeign: what answers is no gossip port of a Weir node.
+	ErrForeign = errors.New("not a gossip port")
+)
+
+var (
+	// ErrClosed is returned by the methods of a [Gossip] that has left or is closed.
+	ErrClosed = errors.New("gossip: closed")
+	// ErrMeta is returned by [Open] and [Gossip.Update] when what a node says of
+	// itself does not fit into 512 bytes, which memberlist allows.
+	ErrMeta = errors.New("gossip: too much to say")
+	// ErrAlive is returned by [Gossip.Forget] for a live member: let it leave.
+	ErrAlive = errors.New("gossip: the member is alive")
+	// ErrUnknown is returned by [Gossip.Forget] for a name that is not known.
+	ErrUnknown = errors.New("gossip: no such member")
+)
+
+const (
+	// MaxMembers is how many live members there are at most; it is the number
+	// that a ring can have.
+	MaxMembers = 256
+	// MaxJoin is how many addresses a node may be given to join by.
+	MaxJoin = 64
+	// maxName and maxCluster bound names, in bytes.
+	maxName, maxCluster = 128, 64
+)
+
+// Config says who a node is and whom it joins. Name, Instance, ClusterName,
+// BindAddr and Logger are required.
+type Config struct {
+	// Name is unique in the cluster and stays when the node restarts; see
+	// [CheckName]. A second live node of a name is refused.
+	Name string
+	// Instance tells this run of the node from others.
+	Instance peer.Instance
+	// ClusterName and RingConfig must be the same on all nodes; ClusterName has at
+	// most 64 bytes.
+	ClusterName string
+	RingConfig  uint64
+	// SecretMark must be the same on all nodes too: what [SecretMark] returns for
+	// the secret that they share, 0 for none.
+	SecretMark uint64
+	// BindAddr is the host:port that gossip listens on, over TCP and UDP. Port 0
+	// takes a free one. Without a host it listens on all addresses.
+	BindAddr string
+	// Advertise is the host, or host:port, by which others reach this node; empty
+	// is the address it is bound to, or, if that is every address, a private one
+	// of this machine.
+	Advertise string
+	// Join are addresses, host:port, of nodes that may be there already; a host
+	// name with many addresses stands for all of them. This node's own may be
+	// among them. At most [MaxJoin]; none means to wait to be joined.
+	Join []string
+	// Keys encrypt gossip, each of 16, 24 or 32 bytes: the first encrypts, all
+	// decrypt. None means that anyone who reaches the port can join, and pretend.
+	Keys [][]byte
+	// Meta is what this node tells of itself; Name, Instance and GossipAddr are
+	// filled in.
+	Meta peer.Member
+	// Logger gets what goes wrong, and who comes and goes. It is called from a
+	// goroutine of its own and at most 256 lines wait for it; further ones are
+	// dropped and counted.
+	Logger *slog.Logger
+	// OnMembers, unless nil, gets the members whenever something about them
+	// changed: the live ones and the dead that are not forgotten, this node
+	// included, sorted by name. It is called by one goroutine that holds no lock;
+	// while it runs, changes gather and come together. A node that restarted is
+	// the same name with another instance. It must not call [Gossip.Close].
+	OnMembers func([]peer.Member)
+	// Vouched, unless nil, reports whether what is said of a member that is not live may
+	// be believed: that it is one, or, where it is gone, that it left or was forgotten.
+	// Of what is not, nothing is remembered or passed on. Nil believes everybody. It is
+	// called under locks, so it must be quick and must not call the Gossip.
+	Vouched func(peer.Known) bool
+	// OnRefused, unless nil, is told why an address to join by, or a node that
+	// wants to join, is refused; the error is one of those above, wrapped. It is
+	// called by the goroutine that joins, once a minute for each reason.
+	OnRefused func(error)
+	// Panicked, unless nil, is told the value of each panic that was recovered from where
+	// another node's word is taken in, in the deferred function that did, so that the stack
+	// is the panic's. It is called under locks and must not call the Gossip. Nil: panics
+	// are not recovered from.
+	Panicked func(v any)
+	// Resolve, unless nil, looks up the addresses of a host instead of the
+	// machine's resolver.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+
+	// wrap lets tests stand between memberlist and the network.
+	wrap func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
+}
+
+// check returns all that is wrong with a configuration.
+func (c *Config) check() error {
+	var errs []error
+	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gossip: "+format, args...)) }
+	if err := CheckName(c.Name); err != nil {
+		say("%w", err)
+	}
+	if c.Instance == 0 {
+		say("the node has no instance: draw one at random at each start")
+	}
+	if c.ClusterName == "" || len(c.ClusterName) > maxCluster || !utf8.ValidString(c.ClusterName) {
+		say("the cluster's name %q must have 1 to %d bytes of UTF-8", c.ClusterName, maxCluster)
+	}
+	if c.Logger == nil {
+		say("there is no logger")
+	}
+	if len(c.Join) > MaxJoin {
+		say("%d addresses to join by, and %d are the most: use a name that has many", len(c.Join), MaxJoin)
+	}
+	for _, j := range c.Join {
+		if _, _, err := splitAddr(j); err != nil {
+			say("cannot join %q: %w", j, err)
+		}
+	}
+	if err := checkKeys(c.Keys); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// CheckName says what is wrong with a member's name, nil if nothing is. It has 1
+// to 128 bytes of UTF-8, of characters that can be seen, with spaces only between
+// them: people type names, and logs and lists show them.
+func CheckName(name string) error {
+	switch {
+	case name == "" || len(name) > maxName || !utf8.ValidString(name):
+		return fmt.Errorf("the name %q must have 1 to %d bytes of UTF-8", clip(name), maxName)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("the name %q has a character that cannot be seen, such as a tab or the end of a line: leave it out", name)
+	case strings.TrimSpace(name) != name:
+		return fmt.Errorf("the name %q begins or ends with a space: leave it out", name)
+	}
+	return nil
+}
+
+// splitAddr takes host:port apart; the port is a number and not 0.
+func splitAddr(addr string) (host string, port uint16, err error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("it must be host:port: %w", err)
+	}
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil || n == 0 || host == "" {
+		return "", 0, errors.New("it must be host:port with a port from 1 to 65535")
+	}
+	return host, uint16(n), nil
+}
+
+// The pace of gossip. A death is known when a probe failed (up to a round of
+// 200 ms probes later) and the suspicion went unanswered (0.6 s if another
+// member confirms it or none is left to do so, 1.8 s at most).
+const (
+	probeInterval = 200 * time.Millisecond
+	pushPull      = 5 * time.Second
+	// streamTimeout bounds dialling and each exchange of views.
+	streamTimeout = time.Second
+	// reclaimAfter is how long after its death a member's name can be had by a
+	// node at another address. With the time to know of the death, and that of
+	// the next attempt to join, a node that was killed and restarted elsewhere is
+	// in again after some 5 s.
+	reclaimAfter = 2 * time.Second
+)
+
+// profile returns memberlist's configuration, but for what is particular to a
+// node.
+func profile() *memberlist.Config {
+	c := memberlist.DefaultLANConfig()
+	c.ProbeInterval, c.ProbeTimeout = probeInterval, 100*time.Millisecond
+	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 3, 3
+	// A node that is slow doubts itself, and probes up to 3 times more slowly.
+	c.AwarenessMaxMultiplier = 3
+	c.GossipInterval, c.GossipNodes = 50*time.Millisecond, 3
+	c.PushPullInterval = pushPull
+	c.DeadNodeReclaimTime = reclaimAfter
+	c.TCPTimeout = streamTimeout
+	// Packets are small, and compressing each costs more than sending it.
+	c.EnableCompression = false
+	return c
+}
+
+// listen returns what memberlist talks through, listening.
+func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (*memberlist.NetTransport, error) {
+	host, portText, err := net.SplitHostPort(c.BindAddr)
+	if err != nil {
+		return nil, fmt.Errorf("gossip: cannot listen on %q: it must be host:port: %w", c.BindAddr, err)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("gossip: cannot listen on %q: it must be host:port: %w", c.BindAddr, err)
+	}
+	ip := "0.0.0.0"
+	if host != "" {
+		addr, err := c.lookup(ctx, host)
+		if err != nil {
+			return nil, fmt.Errorf("gossip: cannot listen on %q: %w", c.BindAddr, err)
+		}
+		ip = addr.String()
+	}
+	// Of a port that the kernel chose for TCP, UDP may not be free.
+	for range 10 {
+		var t *memberlist.NetTransport
+		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{ip}, BindPort: int(port), Logger: conf.Logger})
+		if err == nil {
+			return t, nil
+		}
+		if port != 0 {
+			break
+		}
+	}
+	return nil, fmt.Errorf("gossip: cannot listen on %q: %w", c.BindAddr, err)
+}
+
+// advertised returns the address that others are told, and 0 for a port that is
+// the bound one.
+func (c *Config) advertised(ctx context.Context) (ip string, port int, err error) {
+	if c.Advertise == "" {
+		return "", 0, nil
+	}
+	host := c.Advertise
+	if h, p, err := net.SplitHostPort(c.Advertise); err == nil {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil {
+			return "", 0, fmt.Errorf("gossip: cannot advertise %q: the port is no number up to 65535", c.Advertise)
+		}
+		host, port = h, int(n)
+	}
+	addr, err := c.lookup(ctx, host)
+	if err != nil {
+		return "", 0, fmt.Errorf("gossip: cannot advertise %q: %w", c.Advertise, err)
+	}
+	if addr.IsUnspecified() {
+		return "", 0, fmt.Errorf("gossip: cannot advertise %q: nobody can reach a node there", c.Advertise)
+	}
+	return addr.String(), port, nil
+}
+
+// lookup returns the first address of a host, an IPv4 one if there is any.
+func (c *Config) lookup(ctx context.Context, host string) (netip.Addr, error) {
+	addrs, err := c.resolve(ctx, host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if i := slices.IndexFunc(addrs, netip.Addr.Is4); i >= 0 {
+		return addrs[i], nil
+	}
+	return addrs[0], nil
+}
+
+// resolve returns all addresses of a host, at least one, within 2 s.
+func (c *Config) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr.Unmap()}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	look := c.Resolve
+	if look == nil {
+		look = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	addrs, err := look(ctx, host)
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("it has no address")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot resolve %q: %w", host, err)
+	}
+	out := make([]netip.Addr, len(addrs))
+	for i, a := range addrs {
+		out[i] = a.Unmap()
+	}
+	return out, nil
+}

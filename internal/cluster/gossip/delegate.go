@@ -1,0 +1,313 @@
+package gossip
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// delegate is what memberlist calls. The methods that tell of nodes are called
+// under memberlist's lock, so they take what they are given apart, put it into
+// the roster and return; nothing here calls memberlist.
+type delegate struct{ g *Gossip }
+
+// NodeMeta returns a copy of what this node tells of itself.
+func (d delegate) NodeMeta(int) []byte {
+	defer d.g.catch()
+	d.g.mu.Lock()
+	defer d.g.mu.Unlock()
+	return bytes.Clone(d.g.meta)
+}
+
+// GetBroadcasts returns who left or was forgotten, while that is news.
+func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
+	defer d.g.catch()
+	return d.g.news.GetBroadcasts(overhead, limit)
+}
+
+// NotifyMsg takes in that a member left, or is forgotten.
+func (d delegate) NotifyMsg(b []byte) {
+	defer d.g.catch()
+	d.g.hear(b)
+}
+
+// LocalState returns who is gone.
+func (d delegate) LocalState(bool) []byte {
+	defer d.g.catch()
+	d.g.mu.Lock()
+	defer d.g.mu.Unlock()
+	return encodeGone(d.g.roster.departed(), time.Now())
+}
+
+// MergeRemoteState takes in who is gone in another's eyes.
+func (d delegate) MergeRemoteState(b []byte, _ bool) {
+	defer d.g.catch()
+	d.g.hear(b)
+}
+
+// hear takes in a list of members that are gone.
+func (g *Gossip) hear(b []byte) {
+	now := time.Now()
+	list, err := decodeGone(b, now)
+	if err != nil {
+		g.log.say(slog.LevelWarn, "list", "another node sent a list that cannot be read: it may be of another version", slog.Any("error", err))
+		return
+	}
+	list = slices.DeleteFunc(list, func(r gone) bool { return !g.vouched(&r) })
+	for _, r := range g.merge(list, now) {
+		g.spread(r, now)
+	}
+}
+
+// vouched reports whether a record of a member that is gone may be believed.
+func (g *Gossip) vouched(r *gone) bool {
+	return g.cfg.Vouched == nil || g.cfg.Vouched(peer.Known{Name: r.Name, Instance: r.Instance, Gone: r.fate != dead})
+}
+
+// merge takes in a list, and returns what others should hear of without waiting
+// for an exchange of views. Of deaths memberlist tells them.
+func (g *Gossip) merge(list []gone, now time.Time) (news []gone) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range list {
+		if g.roster.merge(r, now) {
+			signal(g.wake)
+			if r.fate != dead {
+				news = append(news, r)
+			}
+		}
+	}
+	return news
+}
+
+// spread puts what is known of a member that is gone into the packets of the
+// next rounds. Not to be called with mu held, which the queue takes.
+func (g *Gossip) spread(r gone, now time.Time) {
+	g.news.QueueBroadcast(news{r.Name, encodeGone([]gone{r}, now)})
+	g.news.Prune(maxGone)
+}
+
+// news is a message that spreads from node to node.
+type news struct {
+	about   string
+	message []byte
+}
+
+// Invalidates reports whether other is older news of the same member.
+func (n news) Invalidates(other memberlist.Broadcast) bool {
+	o, ok := other.(news)
+	return ok && o.about == n.about
+}
+
+// Message returns what is sent.
+func (n news) Message() []byte { return n.message }
+
+// Finished is called when it was sent often enough.
+func (n news) Finished() {}
+
+// NotifyJoin, NotifyUpdate and NotifyLeave keep the roster.
+func (d delegate) NotifyJoin(n *memberlist.Node) {
+	defer d.g.catch()
+	d.g.seen(n)
+}
+
+// NotifyUpdate is called when a node says something else of itself, or is
+// another run of itself.
+func (d delegate) NotifyUpdate(n *memberlist.Node) {
+	defer d.g.catch()
+	d.g.seen(n)
+}
+
+// NotifyLeave is called when a node died or left: memberlist knows which, and
+// does not say.
+func (d delegate) NotifyLeave(n *memberlist.Node) {
+	defer d.g.catch()
+	d.g.mu.Lock()
+	defer d.g.mu.Unlock()
+	if d.g.roster.lost(n.Name, time.Now(), d.g.vouched) {
+		signal(d.g.wake)
+	}
+}
+
+func (g *Gossip) seen(n *memberlist.Node) {
+	a, err := aboutNode(n)
+	if err != nil {
+		return // NotifyAlive lets no such node in
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.roster.alive(a) {
+		signal(g.wake)
+	}
+	g.answered = g.answered || len(g.roster.live) > 0
+}
+
+// aboutNode reads what a node tells of itself, and copies it.
+func aboutNode(n *memberlist.Node) (about, error) {
+	a, err := decode(n.Meta)
+	a.Name, a.GossipAddr = strings.Clone(n.Name), addrOf(n)
+	return a, err
+}
+
+func addrOf(n *memberlist.Node) string {
+	return net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
+}
+
+// NotifyAlive keeps out nodes that do not belong here, however they are heard of.
+func (d delegate) NotifyAlive(n *memberlist.Node) (err error) {
+	defer d.g.catchErr(&err)
+	r := d.g.judge(n)
+	if r == nil && d.g.strange(n.Name) {
+		r = &refusal{kind: ErrFull, name: "", addr: addrOf(n), text: fmt.Sprintf(
+			"node %q comes after %d others in a minute that no member knows: something invents members, and a gossip key keeps it out", clip(n.Name), maxNames)}
+	}
+	if r == nil {
+		return nil
+	}
+	d.g.note(*r)
+	return r
+}
+
+func (g *Gossip) strange(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.roster.strange(name, time.Now())
+}
+
+// NotifyMerge keeps out a node that wants to join, and keeps this one out of
+// where it does not belong: both sides of a join call it with what the other
+// side knows. Not under memberlist's lock.
+func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
+	defer d.g.catchErr(&err)
+	d.g.mirror(nodes)
+	for _, n := range nodes {
+		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
+			if n.Name != d.g.cfg.Name {
+				continue
+			}
+		}
+		r := d.g.judge(n)
+		if r == nil {
+			if r = d.g.double(n, nodes); r != nil {
+				d.g.suspect(r.addr)
+			}
+		}
+		if r != nil {
+			d.g.note(*r)
+			return r
+		}
+	}
+	return nil
+}
+
+// mirror counts views that show this node alone. One that shows nobody is of a node that
+// is just starting, and does not know itself yet.
+func (g *Gossip) mirror(nodes []*memberlist.Node) {
+	if len(nodes) == 0 {
+		return
+	}
+	for _, n := range nodes {
+		if a, err := decode(n.Meta); err != nil || a.Instance != g.cfg.Instance {
+			return
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mirrors++
+}
+
+// NotifyConflict is called when a node has the name of one that is alive, or has
+// not been dead for long, at another address; memberlist ignores the newcomer.
+func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
+	defer d.g.catch()
+	if other.Name == d.g.cfg.Name {
+		d.g.suspect(addrOf(other))
+	}
+	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), text: fmt.Sprintf(
+		"node %q at %s is kept out: a node of that name is at %s, alive or dead for less than %v; give one of them another name, or wait",
+		other.Name, addrOf(other), addrOf(existing), reclaimAfter)})
+}
+
+// refusal is why a node is kept out. Its text is found again in memberlist's
+// errors, which keep nothing else of it.
+type refusal struct {
+	kind error
+	// name and addr of the other node.
+	name, addr string
+	text       string
+	// Of a taken name: whether the other run was started before this one, and
+	// whether another member is at its address by now.
+	older, moved bool
+}
+
+func (r refusal) Error() string { return r.kind.Error() + ": " + r.text }
+func (r refusal) Unwrap() error { return r.kind }
+
+// judge returns why a node does not belong here, nil if it does.
+func (g *Gossip) judge(n *memberlist.Node) *refusal {
+	addr := addrOf(n)
+	say := func(kind error, format string, args ...any) *refusal {
+		return &refusal{kind: kind, name: n.Name, addr: addr, text: fmt.Sprintf("node %q at %s ", clip(n.Name), addr) + fmt.Sprintf(format, args...)}
+	}
+	a, err := decode(n.Meta)
+	if len(n.Meta) > memberlist.MetaMaxSize {
+		err = errMeta
+	}
+	switch {
+	case err != nil:
+		return say(ErrForeign, "cannot be understood: %v", err)
+	case !isAddr(addr) || n.Port == 0:
+		return say(ErrForeign, "has an impossible address")
+	case CheckName(n.Name) != nil:
+		return say(ErrForeign, "has an impossible name: %v", CheckName(n.Name))
+	case a.cluster != g.cfg.ClusterName:
+		return say(ErrOtherCluster, "belongs to the cluster %q, this one to %q: join nodes of one cluster, or give both the same cluster name", a.cluster, g.cfg.ClusterName)
+	case a.ring != g.cfg.RingConfig:
+		return say(ErrOtherRing, "has the ring configuration %016x, this one %016x: they need one version of Weir", a.ring, g.cfg.RingConfig)
+	case a.secret != g.cfg.SecretMark:
+		return say(ErrOtherSecret, "%s: give all members the same, or none", g.secrets(a.secret))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, known := g.roster.live[n.Name]; !known && n.Name != g.cfg.Name && len(g.roster.live)+1 >= MaxMembers {
+		return say(ErrFull, "would be one more than the %d that a cluster can have", MaxMembers)
+	}
+	return nil
+}
+
+// secrets says how another's secret differs from this node's.
+func (g *Gossip) secrets(mark uint64) string {
+	switch {
+	case mark == 0:
+		return "has no secret, and this one has"
+	case g.cfg.SecretMark == 0:
+		return "has a secret, and this one has none"
+	default:
+		return "has another secret than this one"
+	}
+}
+
+// note says that a node is kept out, and remembers why.
+func (g *Gossip) note(r refusal) {
+	g.complain(func() {
+		g.log.say(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
+	})
+	select {
+	case g.refused <- r:
+	default: // so many that one more says nothing new
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.refusals) >= 32 {
+		g.refusals = g.refusals[1:]
+	}
+	g.refusals = append(g.refusals, r)
+}

@@ -1,0 +1,432 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// Gossip is one node's membership. Its methods may be called by many goroutines.
+type Gossip struct {
+	cfg  Config
+	log  *journal
+	news *memberlist.TransmitLimitedQueue
+	ring *memberlist.Keyring // nil: without encryption
+	ml   *memberlist.Memberlist
+
+	keysMu sync.Mutex // held while keys are changed
+
+	// mu is taken by memberlist's delegates, under memberlist's own lock, so
+	// nothing of memberlist's is called while it is held.
+	mu       sync.Mutex
+	self     about
+	meta     []byte // self, encoded
+	roster   *roster
+	refusals []refusal       // the latest, for finding out why a join failed
+	twins    map[string]bool // addresses where another of this node's name may be
+	mirrors  int             // exchanges of views with someone who knows of this node alone
+	answered bool
+	silence  error // why the address that was silent last is
+	leaving  bool
+	opening  bool
+	held     []func() // what is to be logged unless Open fails, whose error says it
+
+	wake    chan struct{} // holds one token if members may have changed
+	changed chan struct{} // holds one token if self changed
+	refused chan error    // of nodes that wanted to join, for OnRefused
+	join    joiner
+
+	life   sync.Mutex // held by Leave and Close
+	closed bool
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// Open starts to listen and to join. It returns when each address to join by has
+// been tried once, or after 2 s, whichever is first; that none answers is no
+// error, because this node may be the first. It is an error, one of those of
+// this package, wrapped, if some refuse this node for a reason that does not go
+// away and none lets it in, or if one refuses it because a live node has its name
+// that was started before it. ctx bounds the opening only.
+//
+// The caller must call [Gossip.Close].
+func Open(ctx context.Context, cfg Config) (*Gossip, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	g := &Gossip{
+		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan error, 16),
+		roster: newRoster(cfg.Name, cfg.Instance), opening: true, twins: map[string]bool{},
+	}
+	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
+	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark, started: uint64(time.Now().UnixMilli())}
+	if err := g.describe(cfg.Meta); err != nil {
+		return nil, err
+	}
+	g.log = newJournal(cfg.Logger, time.Now)
+	g.wg.Go(g.log.run)
+	if err := g.start(ctx); err != nil {
+		g.log.close()
+		g.wg.Wait()
+		return nil, err
+	}
+	if err := g.firstRound(ctx); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	g.release()
+	return g, nil
+}
+
+// size is the number of live members.
+func (g *Gossip) size() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.roster.live) + 1
+}
+
+// start brings up memberlist and the goroutines.
+func (g *Gossip) start(ctx context.Context) error {
+	conf := profile()
+	conf.Name = g.cfg.Name
+	conf.Logger = slog.NewLogLogger(lines{g.log}, slog.LevelInfo)
+	d := delegate{g}
+	conf.Delegate, conf.Events, conf.Alive, conf.Merge, conf.Conflict = d, d, d, d, d
+	if len(g.cfg.Keys) > 0 {
+		g.ring = &memberlist.Keyring{}
+		if err := setKeys(g.ring, g.cfg.Keys); err != nil {
+			return err
+		}
+		conf.Keyring = g.ring
+	}
+	ip, port, err := g.cfg.advertised(ctx)
+	if err != nil {
+		return err
+	}
+	transport, err := g.cfg.listen(ctx, conf)
+	if err != nil {
+		return err
+	}
+	conf.BindPort = transport.GetAutoBindPort()
+	conf.AdvertiseAddr, conf.AdvertisePort = ip, port
+	if port == 0 {
+		conf.AdvertisePort = conf.BindPort
+	}
+	guarded := newGuard(transport, g.ring == nil, g.log, g.cfg.Panicked)
+	conf.Transport = guarded
+	if g.cfg.wrap != nil {
+		conf.Transport = g.cfg.wrap(guarded)
+	}
+	addr, err := g.ownAddr(transport, conf)
+	if err == nil {
+		g.self.GossipAddr = addr
+		g.join.init(g.cfg.Join, addr, g.ownAddrs(conf.BindPort))
+		g.ml, err = memberlist.Create(conf)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("gossip: cannot start on %q: %w", g.cfg.BindAddr, err), abandon(guarded))
+	}
+	run, cancel := context.WithCancel(context.Background())
+	g.cancel = cancel
+	g.wg.Go(func() { g.deliver(run) })
+	g.wg.Go(func() { g.announce(run) })
+	signal(g.wake)
+	return nil
+}
+
+// abandon closes a transport that nobody reads: its shutdown waits until what
+// has arrived is taken.
+func abandon(t memberlist.Transport) error {
+	done := make(chan error, 1)
+	go func() { done <- t.Shutdown() }()
+	for {
+		select {
+		case <-t.PacketCh():
+		case c := <-t.StreamCh():
+			_ = c.Close() // it was never used
+		case err := <-done:
+			return err
+		}
+	}
+}
+
+// ownAddr returns the address that memberlist will tell others.
+func (g *Gossip) ownAddr(t *memberlist.NetTransport, conf *memberlist.Config) (string, error) {
+	ip, port, err := t.FinalAdvertiseAddr(conf.AdvertiseAddr, conf.AdvertisePort)
+	if err != nil {
+		return "", fmt.Errorf("%w: say which address others reach this node by, as the address to advertise", err)
+	}
+	if ip.IsUnspecified() {
+		return "", errors.New("it is bound to every address: say which one others reach it by, as the address to advertise")
+	}
+	return net.JoinHostPort(ip.String(), strconv.Itoa(port)), nil
+}
+
+// ownAddrs returns where this node can be reached from this machine, so that an
+// address to join by that means itself is known.
+func (g *Gossip) ownAddrs(port int) []string {
+	host, _, err := net.SplitHostPort(g.cfg.BindAddr)
+	if err == nil && host != "" && host != "0.0.0.0" && host != "::" {
+		return []string{net.JoinHostPort(host, strconv.Itoa(port))}
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil // then it joins itself, which is found out
+	}
+	var out []string
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			out = append(out, net.JoinHostPort(n.IP.String(), strconv.Itoa(port)))
+		}
+	}
+	return out
+}
+
+// describe sets what this node tells of itself.
+func (g *Gossip) describe(m peer.Member) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.self
+	a.Member = m
+	a.Name, a.Instance, a.GossipAddr = g.cfg.Name, g.cfg.Instance, g.self.GossipAddr
+	if m.State > peer.Leaving {
+		return fmt.Errorf("gossip: no node says of itself that it is %s", m.State)
+	}
+	meta, err := a.encode()
+	if err != nil {
+		return err
+	}
+	g.self, g.meta = a, meta
+	return nil
+}
+
+// Update changes what this node tells of itself: its state, its rules' hash, its
+// addresses. Name, Instance and GossipAddr stay. It returns at once; the others
+// know a few rounds of gossip later, usually within 0.2 s. The error is
+// [ErrMeta], or [ErrClosed].
+func (g *Gossip) Update(meta peer.Member) error {
+	g.mu.Lock()
+	over := g.leaving
+	g.mu.Unlock()
+	if over {
+		return ErrClosed
+	}
+	if err := g.describe(meta); err != nil {
+		return err
+	}
+	signal(g.changed)
+	signal(g.wake)
+	return nil
+}
+
+// announce tells others that this node changed.
+func (g *Gossip) announce(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.changed:
+		}
+		g.mu.Lock()
+		over := g.leaving
+		g.mu.Unlock()
+		if over {
+			return // memberlist must not be told after it was told to leave
+		}
+		// The error is that it has not spread within the time, which nobody waits
+		// for: the next update must not wait for this one.
+		_ = g.ml.UpdateNode(time.Nanosecond)
+	}
+}
+
+// deliver tells OnMembers, and the log, what changed.
+func (g *Gossip) deliver(ctx context.Context) {
+	var last []peer.Member
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.wake:
+		}
+		last = g.deliverSince(last)
+	}
+}
+
+// deliverSince tells what changed since the members were last, and returns who they are
+// now.
+func (g *Gossip) deliverSince(last []peer.Member) (now []peer.Member) {
+	defer g.catch()
+	now = g.Members()
+	if slices.Equal(now, last) {
+		return now
+	}
+	g.logChanges(last, now)
+	if g.cfg.OnMembers != nil {
+		g.cfg.OnMembers(slices.Clone(now))
+	}
+	return now
+}
+
+func (g *Gossip) logChanges(before, after []peer.Member) {
+	was := make(map[string]peer.Member, len(before))
+	for _, m := range before {
+		was[m.Name] = m
+	}
+	say := func(text string, m peer.Member) {
+		g.log.tell(text, slog.String("member", m.Name), slog.String("address", m.GossipAddr), slog.String("instance", m.Instance.String()))
+	}
+	for _, m := range after {
+		old, known := was[m.Name]
+		delete(was, m.Name)
+		switch {
+		case m.Name == g.cfg.Name:
+		case m.State == peer.Dead && (!known || old.State != peer.Dead):
+			say("a member died", m)
+		case m.State != peer.Dead && (!known || old.State == peer.Dead):
+			say("a member joined", m)
+		case known && old.Instance != m.Instance:
+			say("a member restarted", m)
+		}
+	}
+	for _, m := range was {
+		say("a member left, or is forgotten", m)
+	}
+}
+
+// Members returns the live members and the dead that are not forgotten, this
+// node included, sorted by name. Those that left are not among them. The slice
+// is the caller's.
+func (g *Gossip) Members() []peer.Member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.roster.members(g.self.Member)
+}
+
+// SeedAnswered reports whether a node other than this one has ever been in
+// contact, by an address to join by or because it joined this one.
+func (g *Gossip) SeedAnswered() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.answered
+}
+
+// Silence returns why nobody answered at the address to join by that was silent
+// last, nil if none has been.
+func (g *Gossip) Silence() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.silence
+}
+
+// JoinAddresses returns how many distinct addresses those to join by resolve to,
+// this node's own included: at least 1. A name that cannot be resolved counts as
+// when it last could.
+func (g *Gossip) JoinAddresses() int { return g.join.count() }
+
+// Left reports whether the member of that name is known to have left gracefully,
+// within the last day, and has not come back.
+func (g *Gossip) Left(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r, ok := g.roster.gone[name]
+	return ok && r.fate == left
+}
+
+// Forget makes a dead member count no more, here and, by way of gossip, on all
+// nodes. If it comes back it is a member again. The errors are [ErrAlive],
+// [ErrUnknown] and [ErrClosed].
+func (g *Gossip) Forget(name string) error {
+	g.life.Lock()
+	defer g.life.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	now := time.Now()
+	g.mu.Lock()
+	r, err := g.roster.forget(name, now)
+	g.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%w: %q", err, name)
+	}
+	signal(g.wake)
+	g.spread(r, now)
+	g.wg.Go(func() { g.tellAll(encodeGone([]gone{r}, now), time.Now().Add(2*streamTimeout)) })
+	return nil
+}
+
+// Leave says goodbye: the others remove this node instead of holding it for
+// dead. It returns when they were told, or after timeout with an error; they
+// then find out from each other, or, if none was reached, hold it for dead. The
+// node still gossips, as one that has left, until [Gossip.Close]. The error may
+// be [ErrClosed].
+func (g *Gossip) Leave(timeout time.Duration) error {
+	g.life.Lock()
+	defer g.life.Unlock()
+	g.mu.Lock()
+	again := g.leaving
+	g.leaving = true
+	self := g.self
+	g.mu.Unlock()
+	if g.closed || again {
+		return ErrClosed
+	}
+	now := time.Now()
+	deadline := now.Add(timeout)
+	r := gone{about: self, fate: left, since: now}
+	g.spread(r, now) // for those whom this node does not know yet
+	g.tellAll(encodeGone([]gone{r}, now), deadline)
+	if err := g.ml.Leave(max(time.Until(deadline), time.Millisecond)); err != nil {
+		return fmt.Errorf("gossip: leaving %q: %w", g.cfg.ClusterName, err)
+	}
+	return nil
+}
+
+// Close ends gossip and returns when no callback runs any more, some seconds
+// later at most. Without [Gossip.Leave] before, the others hold this node for
+// dead. Further calls do nothing.
+func (g *Gossip) Close() error {
+	g.life.Lock()
+	defer g.life.Unlock()
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	g.mu.Lock()
+	g.leaving = true
+	g.mu.Unlock()
+	g.cancel()
+	err := g.ml.Shutdown()
+	g.log.close()
+	g.wg.Wait()
+	return err
+}
+
+// signal puts a token into a channel that holds one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// each calls f for every item, some at a time.
+func each[T any](atOnce int, items []T, f func(T)) {
+	var wg sync.WaitGroup
+	room := make(chan struct{}, atOnce)
+	for _, item := range items {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			f(item)
+		})
+	}
+	wg.Wait()
+}

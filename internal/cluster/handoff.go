@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// handover is an ownership on its way to the heir.
+type handover struct {
+	next   peer.Epoch
+	sentAt limiter.Tick // of the last attempt, 0: to be sent
+	goneAt limiter.Tick // since when the receiver is out of view and silent
+	seq    uint64
+}
+
+// passOn begins to hand over to the heir, where the heir should own.
+func (p *part) passOn(t *turn, v *View) {
+	own := p.own
+	if v.owner(p.id) != own.heir.to || own.heir.acked < p.seq {
+		return
+	}
+	if own.heir.to == own.giver && t.now-own.since < backAfter {
+		p.watch(t)
+		return
+	}
+	p.ask(t, peer.Transfer, own.heir.to, p.epoch)
+}
+
+// seal stops deciding and sends the last batch with the ownership.
+func (p *part) seal(t *turn, next peer.Epoch) {
+	own := p.own
+	if own.heir == nil || own.heir.to != next.Instance {
+		p.manage(t)
+		return
+	}
+	p.cut()
+	p.role = peer.Sealed
+	own.handover = &handover{next: next, seq: p.seq}
+	p.aim()
+	p.watch(t)
+	p.tickHandover(t)
+}
+
+// tickHandover repeats the handover until it is confirmed, or reopens where the
+// receiver is gone.
+func (p *part) tickHandover(t *turn) {
+	own := p.own
+	h := own.handover
+	if h == nil || p.role != peer.Sealed {
+		return
+	}
+	g := own.heir
+	if h.sentAt == 0 || t.now-h.sentAt >= p.c.patience(g.to, resendAfter) {
+		g.sent = g.acked
+		h.sentAt = t.now
+		p.delta(t, g, peer.Handover, h.next)
+	}
+	switch {
+	case p.c.view.Load().has(h.next.Instance):
+		h.goneAt = 0
+	case h.goneAt == 0:
+		// It is asked once more, and has this time to answer.
+		h.goneAt, h.sentAt = t.now, 0
+	case t.now-h.goneAt >= claimWithin && p.round == nil:
+		p.ask(t, peer.Reopen, p.c.self, p.epoch)
+	}
+}
+
+// confirmed ends a handover that the receiver has: it names the epoch.
+func (p *part) confirmed(t *turn) {
+	own := p.own
+	p.c.event(EventHandoff, int(p.id))
+	for _, h := range own.held {
+		p.letGo(t, h)
+	}
+	p.seq = own.handover.seq
+	p.disown()
+	p.round = nil
+	p.role, p.appointment = peer.Copy, 0
+	next := p.owner
+	if p.revoked != next || p.revokedN < 1 {
+		// The giver is the receiver's first heir.
+		p.role, p.appointment, p.epoch, p.heir = peer.Heir, 1, next, p.c.self
+	}
+	p.unpushed = false
+	p.aim()
+	p.settleParked(t)
+}
+
+// receive becomes owner by a handover.
+func (p *part) receive(t *turn, from peer.Instance, b *peer.Batch) {
+	switch {
+	case b.Next.Instance != p.c.self || p.fresh || p.grant > b.Next.Counter || b.Next.Compare(p.owner) <= 0:
+		p.ack(t, from, b, peer.Refused)
+		return
+	case p.role != peer.Heir || p.seq != b.Seq:
+		p.ack(t, from, b, peer.Gap)
+		return
+	}
+	p.take(t, from, b)
+}
+
+func (p *part) take(t *turn, giver peer.Instance, b *peer.Batch) {
+	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
+	p.top = max(p.top, b.Next.Counter)
+	p.appointment, p.round, p.seekAt, p.seekIn = 0, nil, 0, 0
+	p.own = &ownership{
+		open: p.seq + 1, first: b.Next.Counter, since: t.now, giver: giver, appointing: 1,
+		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},
+	}
+	p.aim()
+	p.announce(t, 0)
+	p.manage(t)
+	p.settleParked(t)
+	p.watch(t)
+}
+
+// handoverRefused goes on where the receiver says that it did not get it.
+func (p *part) handoverRefused(t *turn, a *peer.Ack) {
+	own := p.own
+	if p.round != nil || a.Status == peer.Acked || own.handover.next.Compare(a.Owner) <= 0 {
+		return
+	}
+	own.heir.heard(a.Ping)
+	p.ask(t, peer.Reopen, p.c.self, p.epoch)
+}
+
+// reopened decides again, under a new epoch.
+func (p *part) reopened(t *turn, e peer.Epoch) {
+	p.role, p.own.handover = peer.Owned, nil
+	p.renewed(t, e)
+	p.aim()
+	p.settleParked(t)
+}
+
+// push sends what this node decided upon before it was overtaken to whoever
+// owns now.
+func (p *part) push(t *turn) {
+	to := p.owner.Instance
+	if !p.unpushed || to == 0 || to == p.c.self || p.pushedTo == to {
+		return
+	}
+	p.pushedTo, p.pushedAt = to, t.now
+	p.sendAll(t, to, peer.Batch{Kind: peer.Push, Epoch: p.epoch, Seq: p.seq, Ping: p.c.nextPing()})
+	p.watch(t)
+}
+
+// onPush merges the state of an owner that was overtaken.
+func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries) {
+	if p.role != peer.Owned {
+		if !p.owner.Before(b.Epoch) {
+			p.tell(t, from)
+		}
+		return
+	}
+	if p.pushFrom != from || b.First {
+		p.pushFrom, p.pushNext = from, 0
+	}
+	if b.Base != p.pushNext {
+		return // a part was lost; it comes again
+	}
+	p.pushNext++
+	var all []table.Entry
+	for _, k := range keys {
+		all = append(all, k.list...)
+	}
+	// What waits is decided again, by whoever asked, on what is known then.
+	p.takeBack(t, peer.NotOwner)
+	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {
+		p.c.complain("the state of an owner that was overtaken cannot be merged", err)
+		keys = nil
+	}
+	for _, k := range keys {
+		if len(k.list) > 0 {
+			p.charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.hi}}, 0)
+		}
+	}
+	if b.Last {
+		p.c.event(EventMerged, int(p.id))
+		a := peer.Ack{Partition: p.id, Status: peer.Merged, Epoch: b.Epoch, Ping: b.Ping, Owner: p.owner}
+		p.c.send(t, from, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+	}
+}
+
+// pushed takes note that the later owner has merged what was decided here.
+func (p *part) pushed(t *turn, from peer.Instance, a *peer.Ack) {
+	if p.unpushed && a.Epoch == p.epoch && from == p.pushedTo {
+		p.unpushed, p.pushedTo = false, 0
+		p.manage(t)
+	}
+}

@@ -1,0 +1,417 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// manageHeir works towards the heir that the view calls for: the member that
+// should own the partition, if this node should not, else the one that would
+// own it without this node.
+func (p *part) manageHeir(t *turn) {
+	own, v := p.own, p.c.view.Load()
+	if p.round != nil || own.handover != nil {
+		return
+	}
+	want := p.wanted(v)
+	h := own.heir
+	if own.next != nil && (own.next.to != want || !v.has(own.next.to)) {
+		p.leaveOff()
+	}
+	switch {
+	case own.renew:
+		p.ask(t, peer.Renew, p.c.self, p.epoch)
+	case h != nil && h.to == want:
+		p.leaveOff()
+		p.passOn(t, v)
+	case want != 0:
+		p.prepare(t, want)
+	case h == nil:
+		p.standAlone(t, v)
+	case !v.has(h.to):
+		// Nobody else is left, and the old heir could still take over.
+		own.renew = true
+		p.manageHeir(t)
+	case v.member(h.to).State == peer.Leaving && v.owner(p.id) == p.c.self && v.joining() == 0:
+		// Nobody comes who could take its place.
+		p.revoke(t, true)
+	}
+}
+
+// lonely tells whether a closed partition has nobody who could be its heir, so
+// that its owner may decide only if nobody can take over either.
+func (p *part) lonely() bool {
+	own := p.own
+	return p.closed && !own.only && own.heir == nil && own.next == nil && !own.renew
+}
+
+// standAlone asks the other members, all of which must be in view or at least in
+// reach, whether anybody has a copy. If nobody has, nobody can take over, and
+// nothing needs to be withheld until somebody gets one.
+func (p *part) standAlone(t *turn, v *View) {
+	if !p.lonely() || t.now < p.own.aloneAt {
+		return
+	}
+	near, all := p.c.nearby(v)
+	if !all {
+		return
+	}
+	p.ask(t, peer.Ask, 0, peer.Epoch{})
+	if r := p.round; r != nil {
+		for _, i := range near {
+			if n := len(r.whom); r.add(p, i) {
+				r.ask(t, p, r.whom[n])
+			}
+		}
+	}
+}
+
+// alone takes in the answers to standAlone. Members that leave are told to drop
+// their copies.
+func (p *part) alone(t *turn, r *round) {
+	v := p.c.view.Load()
+	near, all := p.c.nearby(v)
+	all = all && p.lonely()
+	for _, i := range near {
+		all = all && slices.Contains(r.whom, i)
+	}
+	for i, w := range r.whom {
+		a, m := &r.answers[i], v.member(w)
+		switch {
+		case m == nil && !slices.Contains(near, w):
+		case !a.has:
+			p.again(t, r)
+			return
+		case a.Role != peer.Nothing:
+			all = false
+			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.lonely() {
+				q := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
+				p.c.send(t, w, 40, true, func(_ *link, f *peer.Frame) { f.Revokes = append(f.Revokes, q) })
+			}
+		}
+	}
+	p.round = nil
+	p.own.aloneAt = t.now + resendAfter
+	if all {
+		p.own.only = true
+		p.release(t)
+	}
+}
+
+// wanted returns who should be heir, 0 for nobody.
+func (p *part) wanted(v *View) peer.Instance {
+	want := v.owner(p.id)
+	if want == p.c.self || want == p.own.giver && p.c.sched.Now()-p.own.since < backAfter {
+		want = v.successor(p.id)
+	}
+	if want == p.own.shunned && p.c.sched.Now() < p.own.shunUntil {
+		want = p.c.other(v, want, int(p.id))
+	}
+	if want == p.c.self || !v.active(want) {
+		return 0
+	}
+	return want
+}
+
+// other returns an active member that is neither this node nor the given one.
+func (c *Core) other(v *View, not peer.Instance, from int) peer.Instance {
+	n := len(v.Members)
+	for i := range n {
+		m := &v.Members[(from+i)%n]
+		if m.State == peer.Active && m.Instance != not && m.Instance != c.self {
+			return m.Instance
+		}
+	}
+	return not
+}
+
+// shun gives up a member for a while that has not answered for so long that
+// replies would be late: an heir, then a new epoch is claimed, or one that was to
+// become heir. Another takes its place before the view knows what became of it.
+func (p *part) shun(t *turn) {
+	own := p.own
+	if own.handover != nil || own.renew || own.shunned != 0 {
+		return
+	}
+	for _, g := range []*target{own.heir, own.next} {
+		if g == nil || g == own.heir && own.waitSince == 0 {
+			continue
+		}
+		after := p.c.patience(g.to, shunAfter)
+		if !p.c.reachable(g.to) {
+			after = shunBroken // and no relay has brought its word since
+		}
+		if g.muteAt == 0 || t.now-g.muteAt < after || p.c.other(p.c.view.Load(), g.to, 0) == g.to {
+			continue
+		}
+		own.shunned, own.shunUntil = g.to, t.now+shunFor
+		own.renew = own.renew || g == own.heir
+		return
+	}
+}
+
+// leaveOff stops making a copy.
+func (p *part) leaveOff() {
+	if g := p.own.next; g != nil {
+		p.own.next = nil
+		p.uncount(g)
+		if g.appointment != 0 {
+			// It may have accepted: only its word, or a new epoch, ends that.
+			p.own.renew = true
+		}
+		p.forget()
+	}
+}
+
+// disown ends what this node is as an owner. Snapshots that are on their way
+// count no more, or nobody could be sent one some day.
+func (p *part) disown() {
+	if own := p.own; own != nil {
+		p.uncount(own.heir)
+		p.uncount(own.next)
+		p.c.reserves.Add(-int64(len(own.unsettled)))
+		for i := range own.contenders {
+			p.parked = append(p.parked, own.contenders[i].parked)
+		}
+	}
+	p.own = nil
+}
+
+// uncount makes room on a link where the snapshot for a target is over.
+func (p *part) uncount(g *target) {
+	if g != nil && g.counted {
+		g.counted = false
+		l := p.c.link(g.to)
+		l.mu.Lock()
+		l.snapshots = max(0, l.snapshots-1)
+		l.mu.Unlock()
+	}
+}
+
+// prepare has a member become heir: a copy first, then the old heir is revoked,
+// then the new one is appointed.
+func (p *part) prepare(t *turn, want peer.Instance) {
+	own := p.own
+	if own.next == nil {
+		own.next = &target{to: want}
+		p.watch(t)
+		p.flush(t)
+		return
+	}
+	g := own.next
+	if !g.whole || g.appointment != 0 {
+		return
+	}
+	switch {
+	case own.heir == nil:
+		p.appoint(t)
+	case !p.c.view.Load().has(own.heir.to):
+		// Without its word the owner renews.
+		own.renew = true
+		p.manageHeir(t)
+	default:
+		p.revoke(t, false)
+	}
+}
+
+// appoint appoints the copy in the making. It names everything answered so far.
+func (p *part) appoint(t *turn) {
+	own := p.own
+	own.appointing++
+	p.cut()
+	g := own.next
+	g.appointment, g.appointed = own.appointing, p.seq
+	g.sentAt = 0
+	p.watch(t)
+	p.flush(t)
+}
+
+// revoke asks the heir to be none, and perhaps to keep no copy.
+func (p *part) revoke(t *turn, drop bool) {
+	own := p.own
+	if own.revoking && t.now-own.revokeAt < p.c.patience(own.heir.to, resendAfter) {
+		return
+	}
+	own.revoking, own.revokeAt = true, t.now
+	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Appointment: own.heir.appointment, Drop: drop}
+	own.dropped = drop
+	p.c.send(t, own.heir.to, 40, true, func(_ *link, f *peer.Frame) { f.Revokes = append(f.Revokes, r) })
+	p.watch(t)
+}
+
+// onAck takes in what a copy says.
+func (p *part) onAck(t *turn, from peer.Instance, a *peer.Ack) {
+	p.top = max(p.top, a.Top)
+	if a.Status == peer.Merged {
+		p.pushed(t, from, a)
+		return
+	}
+	if p.epoch.Before(a.Owner) && a.Owner.Instance != p.c.self {
+		p.learn(t, a.Owner, 0)
+	}
+	if p.own != nil && a.Owner.Instance == p.c.self && p.epoch.Before(a.Owner) && p.own.handover == nil {
+		// It takes this node for an owner that it never was, and nothing lower counts there.
+		p.top = max(p.top, a.Owner.Counter)
+		p.own.renew = true
+		p.watch(t)
+	}
+	if p.own == nil || a.Epoch != p.epoch {
+		if p.own != nil {
+			p.heard(from, a)
+		}
+		return
+	}
+	if h := p.own.handover; h != nil && h.next.Instance == from && p.role == peer.Sealed {
+		p.handoverRefused(t, a)
+		return
+	}
+	own := p.own
+	switch {
+	case a.Status == peer.Revoked:
+		if h := own.heir; h != nil && h.to == from && a.Appointment >= h.appointment {
+			p.revoked1(t)
+		}
+	case own.next != nil && own.next.to == from:
+		p.ackNext(t, own.next, a)
+	case own.heir != nil && own.heir.to == from:
+		p.ackHeir(t, own.heir, a)
+	}
+	if p.own != nil {
+		p.manage(t)
+		p.c.flushPart(t, p)
+	}
+}
+
+// heard notes that a target answered, whatever it said.
+func (p *part) heard(from peer.Instance, a *peer.Ack) {
+	for _, g := range []*target{p.own.heir, p.own.next} {
+		if g != nil && g.to == from {
+			g.heard(a.Ping)
+		}
+	}
+}
+
+func (g *target) heard(ping uint32) {
+	if g.muteAt != 0 && int32(ping-g.mutePing) >= 0 {
+		g.muteAt, g.tries = 0, 0
+	}
+	if g.quietAt != 0 && int32(ping-g.quietPing) >= 0 {
+		g.quietAt = 0
+	}
+}
+
+// revoked1 goes on after the heir's word that it is none.
+func (p *part) revoked1(t *turn) {
+	own := p.own
+	old := own.heir
+	p.uncount(own.heir)
+	own.heir, own.revoking = nil, false
+	own.retired = old.to
+	if own.dropped && p.c.view.Load().othersLeave(p.c.self) {
+		own.only = true
+	}
+	p.forget()
+	p.release(t)
+}
+
+// reached takes note of how far a copy is.
+func (p *part) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
+	g.heard(a.Ping)
+	if a.Status == peer.Gap {
+		g.sentAt = 0
+		g.sent, g.acked = a.Seq, a.Seq
+		if a.Seq == 0 || a.Seq > p.seq {
+			g.begun, g.whole, g.sent, g.acked = false, false, 0, 0
+		}
+		return false
+	}
+	if a.Ping == g.ping && g.sentAt != 0 {
+		p.c.measured(g.to, now-g.sentAt)
+	}
+	g.base, g.acked = p.epoch, max(g.acked, min(a.Seq, p.seq))
+	if g.acked >= g.sent {
+		g.sentAt = 0
+		g.whole = g.begun
+	}
+	if g.whole {
+		p.uncount(g)
+	}
+	return true
+}
+
+// ackNext takes in the word of a copy in the making.
+func (p *part) ackNext(t *turn, g *target, a *peer.Ack) {
+	if !p.reached(g, a, t.now) {
+		return
+	}
+	switch {
+	case g.appointment == 0:
+	case a.Appointment == g.appointment:
+		p.uncount(p.own.heir)
+		p.own.heir, p.own.next = g, nil
+		p.own.raised = false
+		p.announce(t, 0)
+		p.dismiss(t)
+		p.own.heard = a.Ping
+		p.acknowledged(t, g.acked)
+	case a.Status == peer.Refused:
+		p.refusedBy(g, a)
+		g.sentAt = t.now // try again later, where it is not
+	}
+}
+
+// refusedBy renews where a member does not accept its appointment: something was granted
+// elsewhere since, or it goes on refusing for another reason, which ends with the epoch.
+func (p *part) refusedBy(g *target, a *peer.Ack) {
+	if g.refusals++; a.Top > p.epoch.Counter || g.refusals >= maxRefusals {
+		g.refusals = 0
+		p.own.renew = true
+	}
+}
+
+// dismiss tells a former heir that its copy is not needed any more.
+func (p *part) dismiss(t *turn) {
+	to := p.own.retired
+	p.own.retired = 0
+	if to == 0 || to == p.own.heir.to {
+		return
+	}
+	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
+	p.c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Revokes = append(f.Revokes, r) })
+}
+
+// ackHeir takes in the word of the heir.
+func (p *part) ackHeir(t *turn, g *target, a *peer.Ack) {
+	if !p.reached(g, a, t.now) {
+		return
+	}
+	switch {
+	case a.Appointment == g.appointment:
+		g.refusals = 0
+		p.own.heard = a.Ping
+		p.acknowledged(t, g.acked)
+	case a.Status == peer.Refused: // it is heir no more
+		p.refusedBy(g, a)
+	}
+}
+
+// renewed goes on after a renewal: no appointment of an earlier epoch counts.
+func (p *part) renewed(t *turn, e peer.Epoch) {
+	own := p.own
+	if h := own.heir; h != nil {
+		own.retired = h.to
+	}
+	p.uncount(own.heir)
+	own.heir, own.revoking, own.renew, own.appointing = nil, false, false, 0
+	if own.next != nil {
+		own.next.appointment, own.next.sentAt = 0, 0
+	}
+	p.epoch, p.owner, p.mine, p.heir = e, e, e, 0
+	p.announce(t, 0)
+	p.forget()
+	p.release(t)
+	p.manage(t)
+	p.watch(t)
+}

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// vacancy is what a view owner knows of a closed partition that nobody holds: its
+// last owner is dead, and a copy is left.
+type vacancy struct {
+	known   int           // members that count
+	role    peer.Role     // of this node
+	answers []peer.Answer // of the second member, and the third where it is in view
+	owner   peer.Instance // the last known
+	back    bool          // the third member is in view
+	deadFor limiter.Tick  // or so long out of it
+}
+
+func (x *vacancy) hopeless(t *testing.T) bool {
+	t.Helper()
+	c, p, h, _ := single(t, limiter.UnreachableClosed)
+	members := []peer.Member{{Name: "a", Instance: self, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active}}
+	if x.back {
+		members = append(members, peer.Member{Name: "c", Instance: third, State: peer.Active})
+	}
+	c.SetView(NewView(self, members, h, x.known, x.known))
+	h.now += x.deadFor // nothing else happens meanwhile
+	p.owner, p.role = peer.Epoch{Counter: 1, Instance: x.owner}, x.role
+	r := &round{kind: peer.Ask, whom: []peer.Instance{other, third}, answers: make([]answer, 2)}
+	for i, a := range x.answers {
+		r.answers[i] = answer{a, true}
+	}
+	tr := c.begin()
+	defer tr.end()
+	return p.hopelessClosed(tr, r)
+}
+
+// Under closed a copy is used when every member that counts has answered, or all but
+// the last owner, which is silent, and none of them is fresh.
+func TestTheLastResortOfClosed(t *testing.T) {
+	copied, nothing := peer.Answer{Role: peer.Copy}, peer.Answer{Role: peer.Nothing}
+	fresh, freshCopy := peer.Answer{Fresh: true}, peer.Answer{Role: peer.Copy, Fresh: true}
+	for name, one := range map[string]struct {
+		vacancy
+		want bool
+	}{
+		"all but the last owner, which is silent":   {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: goneAfter}, true},
+		"the copy is its own":                       {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{nothing}, owner: third, deadFor: goneAfter}, true},
+		"another one is missing too":                {vacancy{known: 4, answers: []peer.Answer{copied}, owner: third, deadFor: goneAfter}, false},
+		"no copy is left":                           {vacancy{known: 3, answers: []peer.Answer{nothing}, owner: third, deadFor: goneAfter}, false},
+		"who has the copy is fresh":                 {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{fresh}, owner: third, deadFor: goneAfter}, false},
+		"no owner is known":                         {vacancy{known: 3, answers: []peer.Answer{copied}, deadFor: goneAfter}, false},
+		"the owner is not silent for long":          {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: goneAfter - 1}, false},
+		"the owner is in view, and one is missing":  {vacancy{known: 4, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, false},
+		"all have answered":                         {vacancy{known: 3, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, true},
+		"all have answered, and nobody has a copy":  {vacancy{known: 3, answers: []peer.Answer{fresh, nothing}, owner: third, back: true}, true},
+		"all have answered, a fresh one has a copy": {vacancy{known: 3, answers: []peer.Answer{freshCopy, nothing}, owner: third, back: true}, false},
+	} {
+		if got := one.hopeless(t); got != one.want {
+			t.Errorf("%s: last resort %t, want %t", name, got, one.want)
+		}
+	}
+}
+
+// An owner or heir that was never seen has its second of silence too, from when it
+// was first asked; one that has answered needs none.
+func TestWhoIsGone(t *testing.T) {
+	const never peer.Instance = 0xd
+	c, p, h, _ := single(t, limiter.UnreachableLocal)
+	r := &round{kind: peer.Ask, whom: []peer.Instance{never}, answers: make([]answer, 1)}
+	gone := func() bool {
+		tr := c.begin()
+		defer tr.end()
+		return p.gone(tr, r, 0, never)
+	}
+	if gone() {
+		t.Error("it is given up when it is asked first")
+	}
+	h.pass(goneAfter - tickEvery)
+	if gone() {
+		t.Error("it is given up before a second of silence")
+	}
+	h.pass(tickEvery)
+	if !gone() {
+		t.Error("it is waited for after a second of silence")
+	}
+	p.lost[0] = lostOwner{}
+	r.answers[0].has = true
+	if !gone() {
+		t.Error("one that has answered, and holds nothing, is waited for")
+	}
+}

@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// lookahead goes through the keys that a frame updates, ahead of what is taken in,
+// and has the memory of their counters fetched.
+type lookahead struct {
+	table   *table.Table
+	frame   *peer.Frame
+	batch   int    // that entry belongs to
+	left    uint32 // keys of it that are to come
+	entry   int
+	started bool
+}
+
+// next looks at so many keys more.
+func (l *lookahead) next(keys int) {
+	if !l.started {
+		l.started = true
+		keys += table.Ahead
+		if len(l.frame.Batches) > 0 {
+			l.left = l.frame.Batches[0].Keys
+		}
+	}
+	for ; l.entry < len(l.frame.Entries); l.entry++ {
+		e := &l.frame.Entries[l.entry]
+		if !e.First {
+			continue
+		}
+		for l.left == 0 {
+			if l.batch++; l.batch >= len(l.frame.Batches) {
+				return
+			}
+			l.left = l.frame.Batches[l.batch].Keys
+		}
+		if keys == 0 {
+			return
+		}
+		keys--
+		l.left--
+		l.table.PrefetchKey(int(l.frame.Batches[l.batch].Partition), e.Hi)
+	}
+}
+
+// prefetchOwned has the memory of the counters of a check fetched that this node is
+// going to decide.
+func (c *Core) prefetchOwned(t *turn, charge *limiter.Charge) {
+	defer t.catch()
+	for i := range charge.Len() {
+		k := charge.Key(i)
+		if id := table.PartitionOf(k); c.byID[id] != nil && peer.Instance(c.byID[id].to.Load()) == c.self {
+			c.table.PrefetchKey(id, k.Hash.Hi)
+		}
+	}
+}
+
+// prefetch has the memory of the counters of a frame's keys fetched, from one
+// index to another.
+func (c *Core) prefetch(keys []peer.Key, from, to int) {
+	for i := from; i < min(to, len(keys)); i++ {
+		k := &keys[i]
+		c.table.PrefetchKey(table.PartitionOfHash(k.Lo, k.Closed), k.Hi)
+	}
+}

@@ -1,0 +1,473 @@
+package cluster_test
+
+import (
+	"container/heap"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/ring"
+)
+
+// moments is a scheduler whose time the test moves.
+type moments struct {
+	now  limiter.Tick
+	seq  int
+	todo queue
+}
+
+type moment struct {
+	at  limiter.Tick
+	seq int
+	run func()
+}
+
+type queue []moment
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)   { *q = append(*q, x.(moment)) }
+func (q *queue) Pop() any {
+	old := *q
+	x := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return x
+}
+
+func (s *moments) Now() limiter.Tick { return s.now }
+
+func (s *moments) After(span limiter.Tick, f func()) {
+	s.seq++
+	heap.Push(&s.todo, moment{s.now + span, s.seq, f})
+}
+
+// pass lets time pass.
+func (s *moments) pass(span limiter.Tick) {
+	end := s.now + span
+	for len(s.todo) > 0 && s.todo[0].at <= end {
+		m := heap.Pop(&s.todo).(moment)
+		s.now = m.at
+		m.run()
+	}
+	s.now = end
+}
+
+// skip lets time pass in which nothing happens; what was due then is due now. Tick by
+// tick minutes would take minutes.
+func (s *moments) skip(span limiter.Tick) {
+	s.now += span
+	for i := range s.todo {
+		s.todo[i].at = max(s.todo[i].at, s.now)
+	}
+	heap.Init(&s.todo)
+}
+
+type nowhere struct{}
+
+func (nowhere) Wake(peer.Instance) {}
+
+// joiner is a node whose membership is tested: its core reaches nobody.
+type joiner struct {
+	*cluster.Membership
+	*moments
+	core  *cluster.Core
+	told  []peer.Member
+	rings [][]string
+	fails error // of building a ring
+	wrong []error
+	worry []cluster.Worry
+	// listed is what the list was when it was last said to have changed.
+	listed []peer.Member
+}
+
+const ms = limiter.Millisecond
+
+// newJoiner starts a node that joins by so many addresses, itself included; 0
+// for one that joins nobody.
+func newJoiner(seeds int) *joiner { return newJoinerOf(seeds, []int{1, 2, 1030}) }
+
+// newJoinerOf is the same, of a node that looks after some partitions; of none it is
+// informed at once.
+func newJoinerOf(seeds int, partitions []int) *joiner {
+	j := &joiner{moments: &moments{now: 1_700_000_000 * limiter.Second}}
+	self := peer.Member{Name: "b", Instance: 20, State: peer.Active}
+	if seeds > 0 {
+		self.State = peer.Joining
+	}
+	j.core = cluster.New(cluster.Config{
+		Self: self, Table: table.New(table.Config{}), Fallback: table.New(table.Config{}),
+		Scheduler: j.moments, Network: nowhere{}, Rand: rand.New(rand.NewPCG(1, 1)), Seeds: seeds,
+		Rule: func(string) *limiter.Rule { return nil }, Partitions: partitions,
+	})
+	c := cluster.MembershipConfig{
+		Core: j.core, Self: self, Scheduler: j.moments,
+		Ring: func(names []string) (cluster.Ring, error) {
+			j.rings = append(j.rings, names)
+			if j.fails != nil {
+				return nil, j.fails
+			}
+			return ring.New(names)
+		},
+		Tell:     func(m peer.Member) { j.told = append(j.told, m) },
+		Worry:    func(w cluster.Worry) { j.worry = append(j.worry, w) },
+		Complain: func(err error) { j.wrong = append(j.wrong, err) },
+		Changed: func() {
+			if j.Membership != nil {
+				j.listed = j.Listed()
+			}
+		},
+	}
+	if seeds > 0 {
+		c.Seeds = func() int { return seeds }
+	}
+	j.Membership = cluster.NewMembership(c)
+	return j
+}
+
+// meet has links tell of members, as they do when they come up.
+func (j *joiner) meet(members ...peer.Member) {
+	for _, m := range members {
+		if m.Name != "b" {
+			j.says(m.Instance, peer.Known{Name: m.Name, Instance: m.Instance})
+		}
+	}
+}
+
+// says has the link to an instance tell something of members.
+func (j *joiner) says(from peer.Instance, known ...peer.Known) {
+	j.core.Deliver(&peer.Frame{From: from, To: 20, Known: known})
+}
+
+// Update has gossip tell who is there, after links have told the same. Of gossip alone
+// see [cluster.Membership.Update].
+func (j *joiner) Update(members []peer.Member) {
+	j.meet(members...)
+	j.Membership.Update(members)
+}
+
+func other(name string, instance peer.Instance, state peer.State) peer.Member {
+	return peer.Member{Name: name, Instance: instance, State: state}
+}
+
+// active passes time in steps until the node is active, and returns how long that
+// took; the longest that is waited for is a minute.
+func (j *joiner) active() limiter.Tick {
+	began := j.now
+	for j.State() != peer.Active && j.now-began < limiter.Minute {
+		j.pass(10 * ms)
+	}
+	return j.now - began
+}
+
+func within(t *testing.T, what string, got, least, most limiter.Tick) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%s after %v, want %v to %v", what, got.Duration(), least.Duration(), most.Duration())
+	}
+}
+
+func TestWhoJoinsNobodyIsActiveAtOnce(t *testing.T) {
+	j := newJoiner(0)
+	if got := j.State(); got != peer.Active {
+		t.Fatalf("it is %v", got)
+	}
+	j.pass(limiter.Second)
+	if err := j.Ready(); err != nil {
+		t.Errorf("not ready after a second: %v", err)
+	}
+	if v := j.core.View(); len(v.Members) != 1 || v.Known != 1 || v.Members[0].State != peer.Active {
+		t.Errorf("the view is %+v", v)
+	}
+}
+
+func TestFirstNodeStartsAlone(t *testing.T) {
+	j := newJoiner(1)
+	if err := j.Ready(); !errors.Is(err, cluster.ErrJoining) {
+		t.Errorf("while joining it says %v", err)
+	}
+	within(t, "active without anybody to join", j.active(), 3*limiter.Second, 3100*ms)
+	if len(j.told) != 1 || j.told[0].State != peer.Active {
+		t.Errorf("the others were told %v", j.told)
+	}
+	j = newJoiner(3)
+	within(t, "active where nobody answers", j.active(), 10*limiter.Second, 10100*ms)
+	within(t, "ready where nobody answers", func() limiter.Tick {
+		began := j.now
+		for j.Ready() != nil && j.now-began < limiter.Minute {
+			j.pass(10 * ms)
+		}
+		return j.now - began
+	}(), 0, 10100*ms)
+}
+
+// A node becomes active when its view stands still; here the others never tell
+// what they hold, so it is not informed, and the longer wait counts.
+func TestViewStandsStill(t *testing.T) {
+	j := newJoiner(2)
+	j.core.Up(10)
+	j.Update([]peer.Member{other("a", 10, peer.Active), j.Self()})
+	j.pass(2 * limiter.Second)
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Joining), j.Self()})
+	within(t, "active after the view changed", j.active(), 3*limiter.Second, 3100*ms)
+
+	j = newJoiner(2)
+	for i := range 40 { // it never stands still
+		j.core.Up(peer.Instance(100 + i))
+		j.Update([]peer.Member{other("a", peer.Instance(100+i), peer.Active)})
+		j.pass(limiter.Second)
+	}
+	if got := j.State(); got != peer.Active {
+		t.Errorf("after 40 seconds of changes it is %v", got)
+	}
+}
+
+// What changes of a member without changing who is there is no new view.
+func TestMetadataIsNoChange(t *testing.T) {
+	j := newJoiner(2)
+	j.core.Up(10)
+	a := other("a", 10, peer.Active)
+	j.Update([]peer.Member{a})
+	for range 30 {
+		j.pass(100 * ms)
+		a.RulesHash++
+		j.Update([]peer.Member{a})
+	}
+	j.pass(200 * ms)
+	if got := j.State(); got != peer.Active {
+		t.Errorf("it is %v although who is there has not changed", got)
+	}
+}
+
+func TestViewsOfMembers(t *testing.T) {
+	j := newJoiner(0)
+	j.Update([]peer.Member{other("c", 30, peer.Active), other("a", 10, peer.Active), other("d", 40, peer.Dead)})
+	j.pass(ms)
+	v := j.core.View()
+	if len(v.Members) != 3 || v.Members[0].Name != "a" || v.Members[2].Name != "c" || v.Known != 4 || v.Recent != 4 {
+		t.Fatalf("the view is %+v", v)
+	}
+	if got := j.rings[len(j.rings)-1]; !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("the ring is made of %v", got)
+	}
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Dead), other("d", 40, peer.Dead)})
+	j.pass(ms)
+	if v = j.core.View(); len(v.Members) != 2 || v.Known != 4 {
+		t.Errorf("after a death: %+v", v)
+	}
+	if got := len(j.core.Dead()); got != 2 {
+		t.Errorf("%d dead, want 2", got)
+	}
+	// c left or was forgotten, which a link says too; d is forgotten here.
+	j.says(10, peer.Known{Name: "c", Instance: 30, Gone: true})
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("d", 40, peer.Dead)})
+	j.pass(ms)
+	if v = j.core.View(); v.Known != 3 {
+		t.Errorf("after one was forgotten: %d count", v.Known)
+	}
+	if !j.Forget("d") || j.Forget("d") || j.Forget("a") || j.Forget("nobody") {
+		t.Error("only a dead member that counts can be forgotten")
+	}
+	j.pass(ms)
+	if v = j.core.View(); v.Known != 2 {
+		t.Errorf("after both were forgotten: %d count", v.Known)
+	}
+	if got := j.core.View().Shares(); len(got) != 2 || got[10]+got[20] < 0.999 {
+		t.Errorf("shares %v", got)
+	}
+}
+
+// Members that die count for available partitions for ten minutes, as long as a
+// majority is left.
+func TestDeadAge(t *testing.T) {
+	j := newJoiner(0)
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active)})
+	j.pass(ms)
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Dead)})
+	j.pass(limiter.Second)
+	j.skip(9 * limiter.Minute)
+	j.pass(5 * limiter.Second)
+	if v := j.core.View(); v.Known != 3 || v.Recent != 3 {
+		t.Errorf("after 9 minutes %d and %d count", v.Known, v.Recent)
+	}
+	j.skip(2 * limiter.Minute)
+	j.pass(5 * limiter.Second)
+	if v := j.core.View(); v.Known != 3 || v.Recent != 2 {
+		t.Errorf("after 11 minutes %d and %d count", v.Known, v.Recent)
+	}
+}
+
+// A minority forgets nobody by itself, however long the others are gone: what is a
+// split to it must not become a cluster of its own. Members that die one after the
+// other are forgotten in turn, as long as a majority was there each time.
+func TestOnlyAMajorityForgets(t *testing.T) {
+	everybody := []peer.Member{
+		other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active), other("e", 50, peer.Active),
+	}
+	for name, one := range map[string]struct {
+		deaths []int // how many die at once, every 11 minutes
+		recent int
+	}{
+		"a minority":                      {[]int{3}, 5},
+		"half of four":                    {[]int{1, 2}, 4},
+		"a majority":                      {[]int{2}, 3},
+		"one after the other":             {[]int{1, 1, 1}, 2},
+		"the last two":                    {[]int{1, 1, 1, 1}, 2},
+		"a minority, though not at first": {[]int{2, 2}, 3},
+	} {
+		j := newJoiner(0)
+		members := slices.Clone(everybody)
+		j.Update(members)
+		j.pass(ms)
+		gone := 0
+		for _, n := range one.deaths {
+			for range n {
+				members[gone].State = peer.Dead
+				gone++
+			}
+			j.Update(members)
+			j.pass(limiter.Second)
+			j.skip(11 * limiter.Minute)
+			j.pass(5 * limiter.Second)
+		}
+		if v := j.core.View(); v.Known != 5 || v.Recent != one.recent {
+			t.Errorf("%s: %d and %d count, want 5 and %d", name, v.Known, v.Recent, one.recent)
+		}
+		for i := range members { // and who comes back counts
+			members[i].State = peer.Active
+		}
+		j.Update(members)
+		j.pass(ms)
+		if v := j.core.View(); v.Known != 5 || v.Recent != 5 {
+			t.Errorf("%s: %d and %d count after all are back", name, v.Known, v.Recent)
+		}
+	}
+}
+
+// Of changes that come while a ring is built only the last is built.
+func TestNewestWins(t *testing.T) {
+	j := newJoiner(0)
+	for i := range 20 {
+		j.Update([]peer.Member{other("a", peer.Instance(100+i), peer.Active), other(string(rune('c'+i)), 30, peer.Active)})
+	}
+	j.pass(ms)
+	if len(j.rings) > 2 {
+		t.Errorf("%d rings were built for changes that came at once", len(j.rings))
+	}
+	if v := j.core.View(); len(v.Members) != 3 || v.Members[2].Name != "v" {
+		t.Errorf("the view is not the newest: %+v", v.Members)
+	}
+}
+
+// A ring that cannot be built leaves the old view in force, and is tried again
+// with the next change.
+func TestRingThatFails(t *testing.T) {
+	j := newJoiner(0)
+	j.pass(ms)
+	j.fails = errors.New("no")
+	j.Update([]peer.Member{other("a", 10, peer.Active)})
+	j.pass(ms)
+	if v := j.core.View(); len(v.Members) != 1 || len(j.wrong) != 1 {
+		t.Errorf("the view is %+v, complaints %v", v.Members, j.wrong)
+	}
+	j.fails = nil
+	j.Update([]peer.Member{other("a", 11, peer.Active)})
+	j.pass(ms)
+	if v := j.core.View(); len(v.Members) != 2 {
+		t.Errorf("the view is %+v", v.Members)
+	}
+}
+
+// Who is alone has nobody to hand over to, and leaves at once. Its own core sees
+// the state first.
+func TestLeaveAlone(t *testing.T) {
+	j := newJoiner(0)
+	j.pass(limiter.Second)
+	whole := make(chan bool, 2)
+	if err := j.Leave(func(ok bool) { whole <- ok }); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Leave(nil); !errors.Is(err, cluster.ErrLeaving) {
+		t.Errorf("leaving twice: %v", err)
+	}
+	j.pass(ms)
+	if got := j.core.View().Members[0].State; got != peer.Leaving {
+		t.Errorf("its own core sees it %v", got)
+	}
+	if got := j.told[len(j.told)-1].State; got != peer.Leaving {
+		t.Errorf("the others were told that it is %v", got)
+	}
+	if err := j.Ready(); !errors.Is(err, cluster.ErrLeaving) {
+		t.Errorf("while leaving it is ready: %v", err)
+	}
+	j.pass(100 * ms)
+	select {
+	case ok := <-whole:
+		if !ok {
+			t.Error("not all was handed over")
+		}
+	default:
+		t.Error("it never left")
+	}
+}
+
+// Who was never in the ring has nothing to hand over, and need not reach anybody.
+func TestLeaveWhileJoining(t *testing.T) {
+	j := newJoiner(2)
+	j.Update([]peer.Member{other("a", 10, peer.Active)})
+	j.pass(5 * limiter.Second)
+	whole := make(chan bool, 1)
+	if err := j.Leave(func(ok bool) { whole <- ok }); err != nil {
+		t.Fatal(err)
+	}
+	j.pass(100 * ms)
+	select {
+	case ok := <-whole:
+		if !ok {
+			t.Error("not all was handed over")
+		}
+	default:
+		t.Error("it never left")
+	}
+}
+
+// What cannot be handed over is given up after ten seconds.
+func TestLeaveIsBounded(t *testing.T) {
+	j := newJoiner(0)
+	j.pass(limiter.Second)
+	j.Update([]peer.Member{other("a", 10, peer.Active)})
+	j.pass(ms)
+	began, left := j.now, limiter.Tick(0)
+	if err := j.Leave(func(ok bool) {
+		if left = j.now; ok {
+			t.Error("it says that all was handed over, to nobody")
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	j.pass(limiter.Minute)
+	within(t, "given up", left-began, 10*limiter.Second, 10100*ms)
+}
+
+func TestRulesAreTold(t *testing.T) {
+	j := newJoiner(0)
+	j.SetRules(5)
+	j.SetRules(5)
+	if len(j.told) != 1 || j.told[0].RulesHash != 5 {
+		t.Errorf("the others were told %v", j.told)
+	}
+	j.Close()
+	views := len(j.rings)
+	j.Update([]peer.Member{other("a", 10, peer.Active)})
+	j.pass(limiter.Second)
+	if len(j.rings) != views {
+		t.Error("after Close a view was built")
+	}
+}

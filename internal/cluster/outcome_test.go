@@ -1,0 +1,329 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// receipt is of a charge in the ownership of the given counter.
+func receipt(counter uint64) limiter.Receipt {
+	return limiter.Receipt{Epoch: counter, Charged: 1, Set: 1}
+}
+
+// told is what became of a reset or refund.
+type told struct {
+	times int
+	Outcome
+}
+
+func (x *told) done(o Outcome) { x.times, x.Outcome = x.times+1, o }
+
+// spread returns a charge of one key for each of the given members, which own the
+// keys' partitions; all decide by the rule of the test's key.
+func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Charge {
+	charge := &limiter.Charge{}
+	used := map[int]bool{table.PartitionOf(like.Key(0)): true}
+	for hi := uint64(1); charge.Len() < len(owners); hi += 1 << 50 {
+		k := limiter.Key{Hash: limiter.Hash{Hi: hi, Lo: hi}, Rule: like.Key(0).Rule, Cost: 5, Index: uint8(charge.Len())}
+		id := table.PartitionOf(&k)
+		if used[id] {
+			continue
+		}
+		used[id] = true
+		if c.byID[id] == nil {
+			c.manages(id)
+		}
+		p := c.byID[id]
+		p.fresh, p.owner = false, peer.Epoch{Counter: 1, Instance: owners[charge.Len()]}
+		p.aim()
+		charge.Add(k)
+	}
+	return charge
+}
+
+// Where nobody answers a reset or refund, it says so, and whether it may have been
+// done all the same.
+func TestResetsThatNobodyAnswers(t *testing.T) {
+	for name, ask := range map[string]func(*Core, *limiter.Charge, *told){
+		"reset":  func(c *Core, k *limiter.Charge, x *told) { c.Reset(k, x.done) },
+		"refund": func(c *Core, k *limiter.Charge, x *told) { c.Refund(k, receipt(1), x.done) },
+	} {
+		c, p, h, charge := single(t, limiter.UnreachableLocal)
+		var asked told
+		ask(c, charge, &asked)
+		h.pass(DefaultDeadline + tickEvery)
+		if asked != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
+			t.Errorf("a %s that was asked of a silent owner: %+v", name, asked)
+		}
+		p.owner = peer.Epoch{} // nobody is known who could be asked
+		p.aim()
+		var alone told
+		ask(c, charge, &alone)
+		h.pass(DefaultDeadline + tickEvery)
+		if alone != (told{1, Outcome{Unanswered: 1}}) {
+			t.Errorf("a %s that nobody could be asked for: %+v", name, alone)
+		}
+		if left := c.ops.all(); len(left) != 0 {
+			t.Errorf("%s: %d operations are under way still", name, len(left))
+		}
+	}
+}
+
+// A reset that the owner does not answer is asked of the heir.
+func TestAResetIsAskedOfTheHeir(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	p.heir = other
+	p.aim()
+	var x told
+	c.Reset(charge, x.done)
+	if q := drain(c); len(q[third].Refunds) != 1 || len(q[other].Refunds) != 0 {
+		t.Fatalf("at first it is asked of %+v", q)
+	}
+	h.pass(silentAfter + tickEvery)
+	q := drain(c)[other].Refunds
+	if len(q) != 1 || q[0].Kind != peer.ResetKeys || !q[0].Heir || !q[0].Sent {
+		t.Fatalf("the heir of a silent owner is asked %+v", q)
+	}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done, Count: 3}}})
+	if x != (told{1, Outcome{Counters: 3}}) {
+		t.Errorf("%+v", x)
+	}
+}
+
+// The heir that is asked for a reset takes over, as for a check, and does it.
+func TestAnHeirTakesOverForAReset(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	var d limiter.Decision
+	if err := c.table.Decide(h.now, charge, &d); err != nil {
+		t.Fatal(err)
+	}
+	e := peer.Epoch{Counter: 2, Instance: third}
+	p.role, p.epoch, p.owner, p.appointment, p.round = peer.Heir, e, e, 1, nil
+	p.aim()
+	k := charge.Key(0)
+	c.Deliver(&peer.Frame{
+		From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
+		Keys:    []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},
+		Refunds: []peer.Refund{{ID: 9, Keys: 1, Kind: peer.ResetKeys, Heir: true}},
+	})
+	if q := drain(c)[other]; len(q.Claims) == 0 || q.Claims[0].Kind != peer.Takeover || len(q.Replies) != 0 {
+		t.Fatalf("asked as heir it says %+v", q)
+	}
+	h.pass(claimWithin + tickEvery)
+	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Done || r[0].ID != 9 || r[0].Count != 1 {
+		t.Errorf("after the takeover it says %+v", r)
+	}
+	if n := c.table.Count(int(p.id)); n != 0 {
+		t.Errorf("%d counters are left", n)
+	}
+}
+
+// A refund that somebody may have executed is asked of nobody else.
+func TestARefundIsAskedOnce(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	p.heir = other
+	p.aim()
+	var x told
+	c.Refund(charge, receipt(1), x.done)
+	drain(c)
+	p.learn(c.begin(), peer.Epoch{Counter: 2, Instance: other}, 0) // the heir has taken over
+	c.Down(third)
+	h.pass(DefaultDeadline - tickEvery)
+	if q := drain(c)[other].Refunds; len(q) != 0 {
+		t.Errorf("the heir is asked too: %+v", q)
+	}
+	h.pass(2 * tickEvery)
+	if x != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
+		t.Errorf("%+v", x)
+	}
+}
+
+// A refund that has surely not been executed is asked of the next: of the heir of
+// an owner that cannot be reached, of the owner that another one names, and where a
+// third member could not pass it on.
+func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
+	for name, first := range map[string]func(c *Core, id uint64){
+		"not the owner": func(c *Core, id uint64) {
+			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{
+				{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 2, Instance: other}, Partition: c.parts[0].id},
+			}})
+		},
+		"lost": func(c *Core, id uint64) {
+			c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{
+				{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: third}},
+			}})
+		},
+		"out of reach": nil,
+	} {
+		c, p, h, charge := single(t, limiter.UnreachableLocal)
+		p.heir = other
+		p.aim()
+		if first == nil {
+			c.Down(third)
+		}
+		var x told
+		c.Refund(charge, receipt(1), x.done)
+		if first != nil {
+			first(c, drain(c)[third].Refunds[0].ID)
+		}
+		h.pass(2 * tickEvery)
+		q := drain(c)[other].Refunds
+		if len(q) != 1 {
+			t.Fatalf("%s: the next is asked %+v", name, q)
+		}
+		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done}}})
+		if x != (told{1, Outcome{}}) {
+			t.Errorf("%s: %+v", name, x)
+		}
+	}
+}
+
+// Who cannot pass a reset or refund on says so; a cancellation, which nobody
+// waits for, has no reply.
+func TestRelaysSayWhatTheyCannotPassOn(t *testing.T) {
+	c, _, _, _ := single(t, limiter.UnreachableLocal)
+	c.Down(third)
+	c.Deliver(&peer.Frame{From: other, To: third, Refunds: []peer.Refund{{ID: 7, Kind: peer.ResetKeys}, {Kind: peer.RefundAll}}})
+	if r := drain(c)[other].Replies; len(r) != 1 || r[0].ID != 7 || r[0].Status != peer.Lost || r[0].Owner.Instance != third {
+		t.Errorf("the asker is told %+v", r)
+	}
+}
+
+// What was charged where one node owned all keys is void where not one owns all:
+// nobody is asked until the deadline for it. So is a receipt that names nothing.
+func TestRefundsThatAreVoid(t *testing.T) {
+	c, p, _, like := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	charge := spread(c, like, third)
+	charge.Add(*like.Key(0))
+	var x told
+	tr := c.begin()
+	q := parked{kind: opRefund, charge: charge, receipt: receipt(3)}
+	if v, _ := c.handle(tr, &q, nil, nil); v != answered {
+		t.Errorf("where one of two keys is owned, a refund ends with verdict %d", v)
+	}
+	tr.end()
+	c.Refund(charge, limiter.Receipt{}, x.done)
+	if x.times != 1 || x.Unanswered != 0 {
+		t.Errorf("a receipt that names nothing: %+v", x)
+	}
+}
+
+// Of a reset over several owners it is told which did not answer.
+func TestAResetThatOneOwnerAnswers(t *testing.T) {
+	c, _, h, like := single(t, limiter.UnreachableLocal)
+	charge := spread(c, like, third, other, third)
+	var x told
+	c.Reset(charge, x.done)
+	q := drain(c)[third].Refunds
+	if len(q) != 1 || q[0].Keys != 2 {
+		t.Fatalf("one of the owners is asked %+v", q)
+	}
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done, Count: 4}}})
+	h.pass(DefaultDeadline + tickEvery)
+	if x != (told{1, Outcome{Counters: 4, Unanswered: 2, Maybe: 2}}) {
+		t.Errorf("%+v", x)
+	}
+}
+
+// resetOf asks a core for the reset of a key, as another member does, and returns the
+// reply.
+func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
+	c.Deliver(&peer.Frame{
+		From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
+		Keys:    []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},
+		Refunds: []peer.Refund{{ID: 9, Keys: 1, Kind: peer.ResetKeys, Heir: heir}},
+	})
+	var out peer.Reply
+	for _, r := range drain(c)[other].Replies {
+		out = r
+	}
+	return out
+}
+
+// A node that takes no resets from other members refuses those of keys that it holds, and
+// says of others who holds them. Its own it does.
+func TestResetsOfOthersAreRefused(t *testing.T) {
+	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	c.config.RefuseResets = true
+	k := charge.Key(0)
+	if r := resetOf(c, k, false); r.Status != peer.NotOwner || r.Owner.Instance != third {
+		t.Errorf("of a key of another member it says %+v", r)
+	}
+	own(c, p, 3)
+	if err := c.Check(t.Context(), charge, new(limiter.Decision)); err != nil {
+		t.Fatal(err)
+	}
+	if r := resetOf(c, k, false); r.Status != peer.Forbidden || r.ID != 9 || c.table.Count(int(p.id)) != 1 {
+		t.Errorf("of a key of its own it says %+v, and has %d counters", r, c.table.Count(int(p.id)))
+	}
+	var mine told
+	c.Reset(charge, mine.done)
+	if mine != (told{1, Outcome{Counters: 1}}) || c.table.Count(int(p.id)) != 0 {
+		t.Errorf("its own reset: %+v", mine)
+	}
+	c.config.RefuseResets = false
+	if r := resetOf(c, k, false); r.Status != peer.Done {
+		t.Errorf("where it takes them it says %+v", r)
+	}
+}
+
+// An heir does not take over for a reset that it would refuse, and an owner that just
+// handed over refuses what waited for that, once it owns again.
+func TestResetsThatWaitAreRefused(t *testing.T) {
+	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	c.config.RefuseResets = true
+	k := charge.Key(0)
+	p.role, p.epoch, p.appointment, p.round = peer.Heir, p.owner, 1, nil
+	p.aim()
+	if r := resetOf(c, k, true); r.Status != peer.Forbidden || p.round != nil {
+		t.Errorf("the heir says %+v, with a claim %v", r, p.round)
+	}
+	own(c, p, 3)
+	p.role = peer.Sealed
+	if r := resetOf(c, k, false); r.ID != 0 {
+		t.Errorf("while it hands over it says %+v", r)
+	}
+	tr := c.begin()
+	p.mu.Lock()
+	p.role = peer.Owned
+	p.settleParked(tr)
+	p.mu.Unlock()
+	tr.end()
+	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Forbidden {
+		t.Errorf("then it says %+v", r)
+	}
+}
+
+// Of a reset over several owners it is told which refuse it. One that the owner may have
+// done is not said to be refused because its heir does.
+func TestAResetThatOneOwnerRefuses(t *testing.T) {
+	c, p, h, like := single(t, limiter.UnreachableLocal)
+	charge := spread(c, like, third, other, third)
+	var x told
+	c.Reset(charge, x.done)
+	q := drain(c)
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[third].Refunds[0].ID, Status: peer.Forbidden}}})
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[other].Refunds[0].ID, Status: peer.Done, Count: 1}}})
+	if x != (told{1, Outcome{Counters: 1, Forbidden: 1 | 4}}) {
+		t.Errorf("%+v", x)
+	}
+	p.heir = other
+	p.aim()
+	x = told{}
+	c.Reset(like, x.done)
+	drain(c)
+	h.pass(silentAfter + tickEvery)
+	asked := drain(c)[other].Refunds
+	if len(asked) != 1 {
+		t.Fatalf("the heir is asked %+v", asked)
+	}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Forbidden}}})
+	h.pass(DefaultDeadline)
+	if x != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
+		t.Errorf("the owner was asked and the heir refuses: %+v", x)
+	}
+}

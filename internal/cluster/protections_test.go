@@ -1,0 +1,364 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// What the simulator needs many seeds for, one step at a time: a core whose
+// neighbours are the test.
+
+// by hand: time stands still unless the test moves it. At the look at the time that
+// standStill counts down to, the node has stood still for 5 s.
+type byHand struct {
+	now        limiter.Tick
+	timer      []func()
+	standStill int
+}
+
+func (h *byHand) Now() limiter.Tick {
+	if h.standStill > 0 {
+		if h.standStill--; h.standStill == 0 {
+			h.now += 5 * limiter.Second
+		}
+	}
+	return h.now
+}
+
+func (h *byHand) After(_ limiter.Tick, f func()) { h.timer = append(h.timer, f) }
+func (h *byHand) Wake(peer.Instance)             {}
+func (h *byHand) Owner(int) int                  { return 0 }
+func (h *byHand) Successor(int) int              { return 1 }
+
+// pass moves the time, in steps of a tick.
+func (h *byHand) pass(span limiter.Tick) {
+	for end := h.now + span; h.now < end; {
+		h.now += tickEvery
+		due := h.timer
+		h.timer = nil
+		for _, f := range due {
+			f()
+		}
+	}
+}
+
+const (
+	self  peer.Instance = 0xa
+	other peer.Instance = 0xb
+	third peer.Instance = 0xc
+)
+
+// single returns a core that looks after one partition, and that partition: the
+// key's. It is active with two others, and owns nothing.
+func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *limiter.Charge) {
+	t.Helper()
+	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy}
+	charge := &limiter.Charge{}
+	charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: r, Cost: 5})
+	h := &byHand{now: 1_800_000_000 * limiter.Second}
+	c := New(Config{
+		Self:  peer.Member{Name: "a", Instance: self, State: peer.Active},
+		Table: table.New(table.Config{}), Fallback: table.New(table.Config{}),
+		Scheduler: h, Network: h, Rand: rand.New(rand.NewPCG(1, 1)),
+		Rule:       func(string) *limiter.Rule { return r },
+		Partitions: []int{table.PartitionOf(charge.Key(0))},
+	})
+	p := c.parts[0]
+	p.fresh = false
+	p.owner = peer.Epoch{Counter: 1, Instance: third} // somebody owns, so nothing is sought
+	members := []peer.Member{
+		{Name: "a", Instance: self, State: peer.Active},
+		{Name: "b", Instance: other, State: peer.Active},
+		{Name: "c", Instance: third, State: peer.Active},
+	}
+	c.SetView(NewView(self, members, h, 3, 3))
+	for _, i := range []peer.Instance{other, third} {
+		c.Up(i)
+	}
+	drain(c)
+	return c, p, h, charge
+}
+
+// drain takes everything that there is to send, and returns it in one frame for
+// each member.
+func drain(c *Core) map[peer.Instance]*peer.Frame {
+	out := map[peer.Instance]*peer.Frame{other: {}, third: {}}
+	for to, sum := range out {
+		for f := c.Take(to, true); f != nil; f = c.Take(to, true) {
+			sum.Answers = append(sum.Answers, f.Answers...)
+			sum.Acks = append(sum.Acks, f.Acks...)
+			sum.Batches = append(sum.Batches, f.Batches...)
+			sum.Claims = append(sum.Claims, f.Claims...)
+			sum.Revokes = append(sum.Revokes, f.Revokes...)
+			sum.Replies = append(sum.Replies, f.Replies...)
+			sum.Checks = append(sum.Checks, f.Checks...)
+			sum.Refunds = append(sum.Refunds, f.Refunds...)
+		}
+	}
+	return out
+}
+
+func lastAck(t *testing.T, f *peer.Frame) peer.Ack {
+	t.Helper()
+	if len(f.Acks) == 0 {
+		t.Fatal("nothing was acknowledged")
+	}
+	return f.Acks[len(f.Acks)-1]
+}
+
+func lastAnswer(t *testing.T, f *peer.Frame) peer.Answer {
+	t.Helper()
+	if len(f.Answers) == 0 {
+		t.Fatal("nothing was answered")
+	}
+	return f.Answers[len(f.Answers)-1]
+}
+
+// own makes the core the owner, under a counter, with other as its heir.
+func own(c *Core, p *part, counter uint64) {
+	t := c.begin()
+	p.mu.Lock()
+	p.become(t, peer.Epoch{Counter: counter, Instance: self}, false)
+	p.uncount(p.own.next)
+	p.own.next = nil
+	p.own.appointing = 1
+	p.own.heir = &target{to: other, base: p.epoch, begun: true, whole: true, appointment: 1}
+	p.mu.Unlock()
+	t.end()
+	drain(c)
+}
+
+func TestAPromotedHeirAcknowledgesNothing(t *testing.T) {
+	c, p, _, _ := single(t, limiter.UnreachableClosed)
+	own(c, p, 3)
+	before := peer.Epoch{Counter: 2, Instance: third}
+	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{
+		{Partition: p.id, Kind: peer.Delta, Epoch: before, BaseEpoch: before, Appointment: 1, Ping: 7},
+	}})
+	if a := lastAck(t, drain(c)[third]); a.Status != peer.Fenced || a.Owner != p.epoch || a.Appointment != 0 {
+		t.Errorf("an owner that was overtaken is answered %+v, want Fenced by %v", a, p.epoch)
+	}
+}
+
+func TestACounterIsGrantedToOneClaimant(t *testing.T) {
+	c, p, _, _ := single(t, limiter.UnreachableClosed)
+	claim := func(from peer.Instance, counter uint64) peer.Answer {
+		c.Deliver(&peer.Frame{From: from, To: self, Claims: []peer.Claim{
+			{Partition: p.id, Kind: peer.Renew, Round: 1, Counter: counter, For: from},
+		}})
+		return lastAnswer(t, drain(c)[from])
+	}
+	if a := claim(other, 5); !a.Granted {
+		t.Errorf("the first claim of 5 is answered %+v", a)
+	}
+	if a := claim(third, 5); a.Granted || a.Grant != 5 || a.GrantFor != other {
+		t.Errorf("the second claim of 5 is answered %+v, want a refusal that names the first", a)
+	}
+	if a := claim(third, 4); a.Granted {
+		t.Error("a counter below one that was granted is granted")
+	}
+	if a := claim(other, 5); !a.Granted {
+		t.Error("the first claimant is refused when it asks again")
+	}
+}
+
+func TestAGrantBinds(t *testing.T) {
+	c, p, _, _ := single(t, limiter.UnreachableClosed)
+	c.Deliver(&peer.Frame{From: other, To: self, Claims: []peer.Claim{
+		{Partition: p.id, Kind: peer.Takeover, Round: 1, Counter: 5, For: other},
+	}})
+	drain(c)
+	lower := peer.Epoch{Counter: 4, Instance: third}
+	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{
+		{Partition: p.id, Kind: peer.Snapshot, Epoch: lower, First: true, Last: true, Seq: 1},
+		{Partition: p.id, Kind: peer.Delta, Epoch: lower, BaseEpoch: lower, Base: 1, Seq: 1, Appointment: 1, Appointed: 1},
+	}})
+	if a := lastAck(t, drain(c)[third]); a.Status != peer.Refused || a.Top < 5 {
+		t.Errorf("an appointment under a counter below the granted one is answered %+v, want a refusal that names 5", a)
+	}
+	p.mu.Lock()
+	p.role, p.appointment = peer.Heir, 1
+	p.mu.Unlock()
+	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{
+		{Partition: p.id, Kind: peer.Handover, Epoch: lower, BaseEpoch: lower, Base: 1, Seq: 1, Next: peer.Epoch{Counter: 4, Instance: self}},
+	}})
+	if p.role == peer.Owned {
+		t.Error("a handover under a counter below the granted one is accepted")
+	}
+}
+
+func TestAFreshInstanceHasNoSay(t *testing.T) {
+	c, p, _, _ := single(t, limiter.UnreachableClosed)
+	p.mu.Lock()
+	p.fresh = true
+	p.mu.Unlock()
+	c.Deliver(&peer.Frame{From: other, To: self, Claims: []peer.Claim{
+		{Partition: p.id, Kind: peer.Takeover, Round: 1, Counter: 5, For: other},
+	}})
+	if a := lastAnswer(t, drain(c)[other]); a.Granted || !a.Fresh {
+		t.Errorf("a fresh instance answers a claim with %+v", a)
+	}
+	e := peer.Epoch{Counter: 6, Instance: third}
+	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{
+		{Partition: p.id, Kind: peer.Snapshot, Epoch: e, First: true, Last: true, Seq: 1},
+		{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: e, Base: 1, Seq: 1, Appointment: 1, Appointed: 1},
+	}})
+	if a := lastAck(t, drain(c)[third]); a.Status != peer.Refused {
+		t.Errorf("a fresh instance answers an appointment with %+v", a)
+	}
+}
+
+func TestARevokedHeirKeepsItsCopy(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableClosed)
+	var d limiter.Decision
+	if err := c.table.Decide(h.now, charge, &d); err != nil {
+		t.Fatal(err)
+	}
+	e := peer.Epoch{Counter: 2, Instance: third}
+	p.mu.Lock()
+	p.role, p.epoch, p.owner, p.appointment = peer.Heir, e, e, 1
+	p.mu.Unlock()
+	c.Deliver(&peer.Frame{From: third, To: self, Revokes: []peer.Revoke{{Partition: p.id, Epoch: e, Appointment: 1}}})
+	if a := lastAck(t, drain(c)[third]); a.Status != peer.Revoked || a.Appointment != 1 {
+		t.Errorf("a revocation is answered %+v", a)
+	}
+	if p.role != peer.Copy || c.table.Count(int(p.id)) != 1 {
+		t.Errorf("after its revocation the heir has role %d and %d counters, want its copy", p.role, c.table.Count(int(p.id)))
+	}
+	// Only when another has accepted may it go.
+	c.Deliver(&peer.Frame{From: third, To: self, Revokes: []peer.Revoke{{Partition: p.id, Epoch: e, Drop: true}}})
+	if p.role != peer.Nothing || c.table.Count(int(p.id)) != 0 {
+		t.Errorf("a copy that is not needed any more stays: role %d, %d counters", p.role, c.table.Count(int(p.id)))
+	}
+}
+
+// What is withheld is taken back before a state is merged: taken back afterwards,
+// it would be taken from what the other had admitted.
+func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	done := 0
+	for range 2 { // D is 5: the first is answered, the second withheld
+		c.Begin(charge, new(limiter.Decision), h.now+40*limiter.Millisecond, func() { done++ })
+	}
+	if done != 1 {
+		t.Fatalf("%d of 2 checks are answered, want 1", done)
+	}
+	l := limitToPeer(charge.Key(0).Rule.Limits[0])
+	key := charge.Key(0)
+	begun := int64(h.now-h.now%limiter.Day) - int64(h.now)
+	c.Deliver(&peer.Frame{From: third, To: self, Limits: []peer.Limit{l},
+		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 2, Instance: third}, First: true, Last: true, Keys: 1}},
+		Entries: []peer.Entry{{Hi: key.Hash.Hi, Lo: key.Hash.Lo ^ key.Rule.Limits[0].NameID(), First: true, Time: begun, A: 12}},
+	})
+	if a := lastAck(t, drain(c)[third]); a.Status != peer.Merged {
+		t.Fatalf("a push is answered %+v", a)
+	}
+	h.pass(100 * limiter.Millisecond) // whatever waits is given up
+	var d limiter.Decision
+	q := charge.Clone()
+	q.Peek = true
+	if err := c.table.Decide(h.now, q, &d); err != nil {
+		t.Fatal(err)
+	}
+	if left := d.Limit(0).Remaining; left > 88 {
+		t.Errorf("%d of 100 left after 12 were merged, want 88 at most", left)
+	}
+}
+
+// The policy lets replies go only when a ping that was sent after they began to
+// wait was not answered: an older silence may have another reason.
+func TestThePingIsSentAfterTheWaitBegan(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	own(c, p, 3)
+	answered := 0
+	ask := func() { c.Begin(charge, new(limiter.Decision), h.now+limiter.Second, func() { answered++ }) }
+	ask() // D is 5: answered; its batch is never acknowledged
+	h.pass(45 * limiter.Millisecond)
+	ask()
+	h.pass(30 * limiter.Millisecond)
+	if answered != 1 {
+		t.Fatal("the policy let a reply go 30 ms after it began to wait")
+	}
+	h.pass(60 * limiter.Millisecond)
+	if answered != 2 || c.Count(EventRaised) == 0 {
+		t.Errorf("%d checks are answered, want both: no ping was answered for 50 ms", answered)
+	}
+}
+
+// An heir is given up by how long it has been silent, whoever waits: the policy lets
+// replies go sooner, and each wait would begin anew. One that answered has its time
+// again.
+func TestAnHeirIsGivenUpByItsSilence(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		c, p, h, charge := single(t, limiter.UnreachableLocal)
+		own(c, p, 3)
+		answered := 0
+		ask := func() { c.Begin(charge.Clone(), new(limiter.Decision), h.now+limiter.Second, func() { answered++ }) }
+		ask() // D is 5: answered, and sent to the heir
+		h.pass(batchEvery + tickEvery)
+		sent := drain(c)[other].Batches
+		if len(sent) != 1 || answered != 1 {
+			t.Fatalf("premise: %d batches are sent, and %d checks answered", len(sent), answered)
+		}
+		h.pass(85 * limiter.Millisecond)
+		if answers {
+			c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{
+				{Partition: p.id, Epoch: p.epoch, Ping: sent[0].Ping, Seq: sent[0].Seq, Appointment: 1, Owner: p.epoch},
+			}})
+			ask()
+		}
+		ask() // it waits from now on, 100 ms after the first
+		if got := p.own.shunned; got != 0 {
+			t.Fatalf("after 100 ms %v is given up", got)
+		}
+		h.pass(40 * limiter.Millisecond)
+		renews := false
+		for _, q := range drain(c)[third].Claims {
+			renews = renews || q.Kind == peer.Renew
+		}
+		if renews == answers || (p.own.shunned == other) == answers {
+			t.Errorf("answered %t: after 140 ms %v is given up, renewal %t", answers, p.own.shunned, renews)
+		}
+	}
+}
+
+// After a takeover the answers are the heir's until it has an heir of its own, or is
+// alone; then they are the owner's.
+func TestTheSourceAfterATakeover(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	source := func() limiter.Source {
+		q, d := charge.Clone(), new(limiter.Decision)
+		q.Peek = true
+		c.Begin(q, d, 0, func() {})
+		return d.Source
+	}
+	own(c, p, 3)
+	if got := source(); got != limiter.SourceOwner {
+		t.Errorf("an owner answers as %v", got)
+	}
+	p.own.tookOver = true
+	heir := p.own.heir
+	p.own.heir = nil
+	if got := source(); got != limiter.SourceHeir {
+		t.Errorf("who has just taken over answers as %v", got)
+	}
+	p.own.heir = heir
+	if got := source(); got != limiter.SourceOwner {
+		t.Errorf("who has taken over, and has an heir, answers as %v", got)
+	}
+	p.own.heir = nil
+	c.SetView(NewView(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, 3, 1))
+	if got := source(); got != limiter.SourceOwner {
+		t.Errorf("who has taken over, and is alone, answers as %v", got)
+	}
+}

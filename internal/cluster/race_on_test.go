@@ -1,0 +1,6 @@
+//go:build race
+
+package cluster
+
+// raceEnabled: sync.Pool drops entries at random under the race detector.
+const raceEnabled = true

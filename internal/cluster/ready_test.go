@@ -1,0 +1,128 @@
+package cluster_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+func at(m peer.Member, addr string) peer.Member {
+	m.PeerAddr = addr
+	return m
+}
+
+// unready wants a node not to be ready, for a reason with all of some texts.
+func (j *joiner) unready(t *testing.T, want error, texts ...string) {
+	t.Helper()
+	err := j.Ready()
+	if !errors.Is(err, want) {
+		t.Fatalf("it says %v, want %v", err, want)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("it does not say %q: %v", text, err)
+		}
+	}
+}
+
+// A node that sees others and can talk to none of them stays out of the ring and is
+// not ready, however long it waits; it says so once. When it reaches one it joins.
+func TestCutOffWhileJoining(t *testing.T) {
+	j := newJoiner(3)
+	j.Update([]peer.Member{at(other("a", 10, peer.Active), "a:1"), at(other("c", 30, peer.Joining), "c:1")})
+	j.pass(2 * limiter.Second)
+	if err := j.Ready(); strings.Contains(err.Error(), "reaches none") {
+		t.Errorf("it complains before connections can be there: %v", err)
+	}
+	j.pass(limiter.Minute)
+	j.unready(t, cluster.ErrJoining, `reaches none at its peer address: "a" at a:1, "c" at c:1; check the peer addresses`)
+	if v := j.core.View(); v.Members[1].State != peer.Joining {
+		t.Errorf("it is in the ring: %+v", v.Members)
+	}
+	if len(j.worry) != 1 || j.worry[0].State != peer.Joining || j.worry[0].Others != 2 || len(j.worry[0].Unreached) != 2 || j.worry[0].Ready {
+		t.Errorf("it worried %+v", j.worry)
+	}
+	j.core.Up(30) // who is joining as well does not know what is held
+	j.pass(limiter.Second)
+	j.unready(t, cluster.ErrJoining)
+	j.core.Up(10)
+	within(t, "active after it reached one", j.active(), 0, 100*ms)
+	j.unready(t, cluster.ErrSettling)
+}
+
+// Nobody waits for a member that is not active, or has gone.
+func TestWhoIsNotWaitedFor(t *testing.T) {
+	for name, state := range map[string]peer.State{"joining": peer.Joining, "leaving": peer.Leaving} {
+		j := newJoiner(2)
+		j.Update([]peer.Member{other("a", 10, state)})
+		within(t, "active beside one that is "+name, j.active(), 3*limiter.Second, 3100*ms)
+	}
+	j := newJoiner(2)
+	j.Update([]peer.Member{other("a", 10, peer.Active)})
+	j.pass(20 * limiter.Second)
+	j.Update([]peer.Member{other("a", 10, peer.Dead)})
+	within(t, "active after the other died", j.active(), 0, 100*ms)
+}
+
+// An active node that does not hold what it should is ready after ten seconds, and
+// says once how much that is; but one that is cut off is not before it reaches some
+// other.
+func TestCutOffWhileActive(t *testing.T) {
+	j := newJoiner(2)
+	j.core.Up(10)
+	j.Update([]peer.Member{at(other("a", 10, peer.Active), "a:1"), at(other("c", 30, peer.Active), "c:1")})
+	within(t, "active", j.active(), 3*limiter.Second, 3100*ms)
+	j.core.Down(10)
+	j.pass(limiter.Minute)
+	j.unready(t, cluster.ErrSettling, "of them, and reaches none at its peer address", `"a" at a:1, "c" at c:1`)
+	if len(j.worry) != 1 || j.worry[0].State != peer.Active || j.worry[0].Unsettled != 3 || j.worry[0].Ready {
+		t.Errorf("it worried %+v", j.worry)
+	}
+	j.core.Up(30)
+	j.pass(100 * ms)
+	if err := j.Ready(); err != nil {
+		t.Errorf("not ready with one to talk to: %v", err)
+	}
+	if len(j.worry) != 2 || !j.worry[1].Ready || j.worry[1].Others != 2 || len(j.worry[1].Unreached) != 1 || j.worry[1].Unreached[0].Name != "a" {
+		t.Errorf("it worried %+v", j.worry)
+	}
+	j.core.Down(30)
+	j.pass(limiter.Minute)
+	if err := j.Ready(); err != nil || len(j.worry) != 2 {
+		t.Errorf("it does not stay ready: %v, %+v", err, j.worry)
+	}
+}
+
+// A node that sees a minority answers by policy, and is ready though it can talk to
+// nobody: no others serve.
+func TestCutOffInAMinority(t *testing.T) {
+	j := newJoiner(4)
+	j.Update([]peer.Member{
+		other("a", 10, peer.Active), other("c", 30, peer.Dead), other("d", 40, peer.Dead),
+	})
+	within(t, "active", j.active(), 3*limiter.Second, 3100*ms)
+	j.pass(9 * limiter.Second)
+	j.unready(t, cluster.ErrSettling)
+	j.pass(2 * limiter.Second)
+	if err := j.Ready(); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	if len(j.worry) != 1 || !j.worry[0].Minority || !j.worry[0].Ready || j.worry[0].Unsettled == 0 {
+		t.Errorf("it worried %+v", j.worry)
+	}
+}
+
+// A text names eight members at most.
+func TestNameMembers(t *testing.T) {
+	var list []peer.Member
+	for range 10 {
+		list = append(list, peer.Member{Name: "n", PeerAddr: "h:1"})
+	}
+	if got := cluster.NameMembers(list); strings.Count(got, `"n" at h:1`) != 8 || !strings.HasSuffix(got, " and 2 more") {
+		t.Error(got)
+	}
+}

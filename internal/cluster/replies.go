@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// sendReply sends a decision to the member that asked.
+func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
+	out := peer.Reply{
+		ID: r.id, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint16(answer.Len()),
+		Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed, Provisional: r.provisional,
+	}
+	if r.rules == nil && r.told == nil {
+		t.respond(r.to, out, answer, idle)
+		return
+	}
+	bytes := 40 + 32*answer.Len() + sizeOf(r.told)
+	if idle != nil {
+		bytes += 32 * idle.Len()
+	}
+	for _, rule := range r.rules {
+		bytes += 40 + 64*len(rule.Limits)
+	}
+	c.send(t, r.to, bytes, false, func(_ *link, f *peer.Frame) {
+		for _, rule := range r.rules {
+			out.Rules = append(out.Rules, ruleIndex(f, rule, true))
+		}
+		f.Replies = append(f.Replies, out)
+		f.Results = appendResults(f.Results, answer)
+		if idle != nil {
+			f.Results = appendResults(f.Results, idle)
+		}
+		if r.told != nil {
+			f.Explained = append(f.Explained, reasonsOut(r.id, r.told))
+		}
+	})
+}
+
+func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
+	for i := range d.Len() {
+		l := d.Limit(i)
+		out = append(out, peer.Result{
+			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
+			Remaining: l.Remaining, RetryAfter: int64(l.RetryAfter), ResetAfter: int64(l.ResetAfter),
+		})
+	}
+	return out
+}
+
+func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
+	rest := f.Results
+	from := ""
+	if m := c.view.Load().member(f.From); m != nil && len(f.Replies) > 0 {
+		from = m.Name
+	}
+	var may credible
+	if len(f.Replies) > 0 {
+		may = c.credible(t.now)
+	}
+	for i := range f.Replies {
+		r := &f.Replies[i]
+		n := int(r.Results)
+		if r.Idle {
+			n *= 2
+		}
+		if n > len(rest) {
+			return
+		}
+		results := rest[:n]
+		rest = rest[n:]
+		o := c.ops.get(r.ID)
+		if o == nil {
+			continue
+		}
+		if !may.reply(r) || !may.results(results) {
+			c.distrust(f.From, "a reply")
+			continue
+		}
+		switch r.Status {
+		case peer.Decided:
+			o.fill(t, f, from, r, results)
+		case peer.Done:
+			o.executed(t, f.From, int(r.Count))
+		case peer.Forbidden:
+			o.forbidden(t, f.From)
+		default:
+			o.replied(t, f.From, r)
+		}
+	}
+}
+
+// fill takes in a decision that another member made, whose name is from. Only one that
+// was asked can have made it.
+func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
+	if o.filled(t, f, from, r, results) {
+		o.retire(t)
+	}
+}
+
+// filled does the same, but for ending the operation, which is to be ended if it reports
+// true.
+func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended || o.asked(f.From) < 0 || o.kind != opCheck && o.kind != opExplain {
+		return false
+	}
+	var few [4]*limiter.Rule
+	rules := o.c.book.applied(few[:0], f, r, o.charge)
+	n := 0
+	for _, rule := range rules {
+		n += len(rule.Limits)
+	}
+	if n != int(r.Results) {
+		// It speaks of other limits than it names: the check goes on.
+		return false
+	}
+	o.by, o.charge.Unnamed = f.From, r.Unnamed
+	fillDecision(o.answer, o.charge, rules, results[:n])
+	if r.Idle && o.idle != nil {
+		fillDecision(o.idle, o.charge, rules, results[n:])
+	}
+	for i := range o.answer.Len() {
+		o.answer.Limit(i).Owner = from
+	}
+	o.answer.Source = limiter.SourceOwner
+	if r.Heir {
+		o.answer.Source = limiter.SourceHeir
+	}
+	o.answer.Receipt = limiter.Receipt{
+		Epoch: r.Receipt.Epoch.Counter, Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
+	}
+	if o.answer.Receipt.Charged != 0 {
+		o.c.denials.forget(o.charge) // their waits are longer now
+	} else if o.remember && !r.Provisional {
+		o.c.denials.add(t.at, o.begunAt, o.charge.Key(0), o.answer)
+	}
+	if o.kind == opExplain {
+		o.told = reasonsIn(f, r)
+	}
+	o.ended = true
+	return true
+}
+
+// fillDecision makes a decision of the answers of its limits.
+func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule, results []peer.Result) {
+	d.Clear()
+	d.Grow(len(results))
+	n := 0
+	for i := range k.Len() {
+		key := k.Key(i)
+		for _, l := range rules[i].Limits {
+			r := &results[n]
+			*d.Limit(n) = limiter.LimitDecision{
+				Rule: rules[i], Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost,
+				Allowed: r.Allowed, Never: r.Never, Blocked: r.Blocked, Overflow: r.Overflow,
+				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter), ResetAfter: limiter.Tick(r.ResetAfter),
+			}
+			n++
+		}
+	}
+	d.Settle(k.Peek)
+	d.Conclude()
+}

@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// roll judges, by what links say, whom of those that gossip tells of this node counts as
+// a member:
+//
+//   - a name counts once an instance of it has shown itself over a link;
+//   - who is live in the view and answers on its link stays, whatever gossip says, until
+//     the link says that it leaves;
+//   - who is not live any more has left if a link said that it leaves and gossip that it
+//     is gone; else it is dead, and counts.
+type roll struct {
+	heard []peer.Member          // live by gossip, by name, without this node
+	dead  map[string]peer.Member // dead by gossip
+	// sighted are those of heard that no link has shown yet: they are connected to.
+	sighted []peer.Member
+	// kept are in the view although gossip does not say that they are live.
+	kept []peer.Member
+	// lost were in the view, and count as dead.
+	lost map[string]peer.Member
+	// contested: gossip and links disagree, so that time may tell.
+	contested bool
+}
+
+// hear takes in what gossip says now.
+func (r *roll) hear(self string, members []peer.Member) {
+	r.heard, r.dead = nil, make(map[string]peer.Member)
+	for i := range members {
+		switch o := members[i]; {
+		case o.Name == self:
+		case o.State == peer.Dead:
+			r.dead[o.Name] = o
+		default:
+			r.heard = append(r.heard, o)
+		}
+	}
+	slices.SortFunc(r.heard, byName)
+}
+
+func byName(a, b peer.Member) int { return strings.Compare(a.Name, b.Name) }
+
+// judge returns those that count as live, given those that did so far, and whom links
+// and gossip agree to be gone.
+func (r *roll) judge(c *Core, before []peer.Member) (live []peer.Member, gone []peer.Known) {
+	was := make(map[string]peer.Member, len(before))
+	for _, o := range before {
+		was[o.Name] = o
+	}
+	if r.lost == nil {
+		r.lost = make(map[string]peer.Member)
+	}
+	r.sighted, r.kept, r.contested = nil, nil, false
+	said := make(map[string]bool, len(r.heard)) // gossip says that somebody of this name is live
+	for _, o := range r.heard {
+		said[o.Name] = true
+		old, had := was[o.Name]
+		switch another := had && old.Instance != o.Instance; {
+		case another && c.Answers(old.Instance, true):
+			r.keep(&live, old) // a name is not another's while who has it answers
+		case !c.Met(o.Name, o.Instance):
+			r.sighted = append(r.sighted, o)
+			if had {
+				r.lost[o.Name] = old
+			} else {
+				r.back(c, o.Name, &live)
+			}
+		default:
+			if had && !another && c.Reaches(o.Instance) {
+				o.State = c.statedBy(old, o)
+			}
+			live = append(live, o)
+			delete(r.lost, o.Name)
+		}
+		delete(was, o.Name)
+	}
+	for name, old := range was {
+		_, dead := r.dead[name]
+		if left := !dead && c.SaidGone(name, old.Instance); !left && c.Answers(old.Instance, true) {
+			r.keep(&live, old)
+		} else {
+			r.lost[name] = old
+		}
+	}
+	for name, old := range r.lost {
+		_, dead := r.dead[name]
+		switch _, evicted := was[name]; {
+		case said[name]:
+		case !dead && c.SaidGone(name, old.Instance):
+			gone = append(gone, peer.Known{Name: name, Instance: old.Instance, Gone: true})
+			delete(r.lost, name)
+		case evicted:
+			r.contested = r.contested || c.Reaches(old.Instance) // it may only have been paused
+		case !c.counts(name):
+			delete(r.lost, name)
+		default:
+			r.back(c, name, &live)
+		}
+	}
+	slices.SortFunc(live, byName)
+	slices.SortFunc(gone, func(a, b peer.Known) int { return strings.Compare(a.Name, b.Name) })
+	return live, gone
+}
+
+// back takes in again who was lost, if it answers: it was paused, or gossip is wrong.
+func (r *roll) back(c *Core, name string, live *[]peer.Member) {
+	old, ok := r.lost[name]
+	if !ok || !c.Reaches(old.Instance) {
+		return
+	}
+	r.contested = true
+	if c.Answers(old.Instance, false) {
+		r.keep(live, old)
+		delete(r.lost, name)
+	}
+}
+
+func (r *roll) keep(live *[]peer.Member, o peer.Member) {
+	*live = append(*live, o)
+	r.kept = append(r.kept, o)
+	r.contested = true
+}
+
+// statedBy returns the state of a member in reach that gossip says is now what next is.
+// No run goes back to joining, and whoever leaves says so on its link.
+func (c *Core) statedBy(old, next peer.Member) peer.State {
+	switch {
+	case next.State < old.State, next.State == peer.Leaving && !c.SaidGone(next.Name, next.Instance):
+		return old.State
+	default:
+		return next.State
+	}
+}
+
+// Listed returns all members that this node knows of but itself, by name: those that
+// count as live, those that gossip says are live and that no link has shown yet, and the
+// dead. They are also those to connect to: of one name there may be two, the one that
+// counts before the one that gossip tells of.
+func (m *Membership) Listed() []peer.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := slices.Concat(m.others, m.roll.sighted)
+	kept := make(map[string]bool)
+	for _, o := range m.roll.kept {
+		kept[o.Name] = true
+	}
+	for _, o := range m.roll.heard {
+		if kept[o.Name] && !slices.Contains(out, o) {
+			out = append(out, o)
+		}
+	}
+	for _, k := range m.config.Core.Dead() {
+		o, ok := m.roll.lost[k.Name]
+		if d, told := m.roll.dead[k.Name]; told && d.Instance == k.Instance {
+			o, ok = d, true
+		}
+		if !ok {
+			o = peer.Member{Name: k.Name, Instance: k.Instance}
+		}
+		o.State = peer.Dead
+		out = append(out, o)
+	}
+	slices.SortStableFunc(out, byName)
+	return out
+}

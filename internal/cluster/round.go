@@ -1,0 +1,316 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// round is a question to all members, which may be a claim.
+type round struct {
+	kind    peer.ClaimKind
+	id      uint32
+	counter uint64
+	owner   peer.Instance // for whom it is claimed
+	base    peer.Epoch    // an owner above this ends a claim
+	doubts  peer.Epoch    // of a question, the owner that it is about; else zero
+	started limiter.Tick
+	sentAt  limiter.Tick
+	sends   int          // how often it was sent
+	repeats int          // how often the question was asked before in vain
+	retryAt limiter.Tick // 0, or when a refused claim is tried again
+	whom    []peer.Instance
+	answers []answer // in the order of whom
+}
+
+type answer struct {
+	peer.Answer
+	has bool
+}
+
+// ask starts a round. Every member of the view is asked, and the last owner
+// that is known.
+func (p *part) ask(t *turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
+	p.rounds++
+	r := &round{kind: kind, id: p.rounds, owner: owner, base: base, started: t.now}
+	p.round = r
+	r.invite(p)
+	if kind != peer.Ask {
+		r.counter = max(p.top, p.grant, p.owner.Counter) + 1
+		p.top = r.counter
+		p.grant, p.grantTo, p.grantFor, p.grantKind = r.counter, p.c.self, owner, kind
+	}
+	r.send(t, p)
+	p.watch(t)
+	r.evaluate(t, p)
+}
+
+// invite lists whom to ask; those that were asked before stay.
+func (r *round) invite(p *part) {
+	v := p.c.view.Load()
+	for i := range v.Members {
+		r.add(p, v.Members[i].Instance)
+	}
+	r.add(p, p.owner.Instance)
+	if r.kind == peer.Ask {
+		r.add(p, p.heir)
+	}
+}
+
+// add has a member asked too, and reports whether it was not yet.
+func (r *round) add(p *part, i peer.Instance) bool {
+	if i == 0 || i == p.c.self || slices.Contains(r.whom, i) {
+		return false
+	}
+	r.whom, r.answers = append(r.whom, i), append(r.answers, answer{})
+	return true
+}
+
+func (r *round) send(t *turn, p *part) {
+	r.sentAt = t.now
+	r.sends++
+	for i, w := range r.whom {
+		if !r.answers[i].has || r.kind != peer.Ask && r.answers[i].Fresh {
+			r.ask(t, p, w)
+		}
+	}
+}
+
+func (r *round) ask(t *turn, p *part, to peer.Instance) {
+	c := peer.Claim{Partition: p.id, Kind: r.kind, Round: r.id, Counter: r.counter, For: r.owner}
+	p.c.send(t, to, 40, true, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, c) })
+}
+
+// lacks tells whether the answer of a member is wanted.
+func (r *round) lacks(i peer.Instance) bool {
+	for j, w := range r.whom {
+		if w == i {
+			return !r.answers[j].has
+		}
+	}
+	return false
+}
+
+func (r *round) viewChanged(t *turn, p *part) {
+	n := len(r.whom)
+	r.invite(p)
+	if r.kind == peer.LastResort && p.role < peer.Copy && p.c.view.Load().owner(p.id) != p.c.self {
+		p.round = nil // another member does this now
+		return
+	}
+	for _, w := range r.whom[n:] {
+		r.ask(t, p, w)
+	}
+	r.evaluate(t, p)
+}
+
+// restart waits anew for the answers, because this node stood still and may have
+// missed them.
+func (r *round) restart(t *turn, p *part) {
+	r.started = t.now
+	if t.now-r.sentAt >= p.c.eased(backedOff(claimAgain, r.sends-1)) {
+		r.send(t, p)
+	}
+}
+
+func (r *round) tick(t *turn, p *part) {
+	switch {
+	case r.retryAt != 0:
+		if t.now >= r.retryAt {
+			p.ask(t, r.kind, r.owner, r.base)
+		}
+		return
+	case t.now-r.sentAt >= p.c.eased(backedOff(resendAfter, r.sends-1)):
+		r.send(t, p)
+	}
+	r.evaluate(t, p)
+}
+
+// backedOff returns a span, doubled for each time that it has passed already,
+// eight times as long at most: who has much to do must not get more of it.
+func backedOff(span limiter.Tick, times int) limiter.Tick { return span << min(max(times, 0), 3) }
+
+// onClaim answers a claim or question.
+func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
+	granted := false
+	if c.Counter > 0 {
+		switch {
+		case p.fresh:
+		case c.Counter == p.grant && p.grantTo == from:
+			granted = true
+		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):
+			granted = true
+			p.grant, p.grantTo, p.grantFor, p.grantKind = c.Counter, from, c.For, c.Kind
+			if r := p.round; r != nil && r.kind != peer.Ask && r.counter < c.Counter {
+				// Its own lower claim would be refused elsewhere.
+				p.refused(t)
+			}
+		}
+	}
+	a := peer.Answer{
+		Partition: p.id, Round: c.Round, Granted: granted, Fresh: p.fresh,
+		Role: p.role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner, Heir: p.heir,
+		Top: max(p.top, p.grant), Grant: p.grant, GrantKind: p.grantKind, GrantFor: p.grantFor,
+	}
+	p.top = max(p.top, c.Counter)
+	p.c.send(t, from, 120, false, func(_ *link, f *peer.Frame) { f.Answers = append(f.Answers, a) })
+	if c.Kind == peer.LastResort && c.For == p.c.self && c.Counter == 0 {
+		p.nominated(t)
+	}
+	if c.Kind == peer.Takeover && c.For == p.c.self && c.Counter == 0 {
+		p.urged(t, from)
+	}
+}
+
+// holdsAgainst tells whether this node decides, and the claim would overtake it.
+func (p *part) holdsAgainst(c peer.Claim) bool {
+	return p.role >= peer.Sealed && (c.Kind == peer.Takeover || c.Kind == peer.LastResort)
+}
+
+func (p *part) onAnswer(t *turn, from peer.Instance, a peer.Answer) {
+	r := p.round
+	p.top = max(p.top, a.Top)
+	if r != nil && a.Round == r.id {
+		for i, w := range r.whom {
+			if w == from && (!r.answers[i].has || !r.answers[i].Granted) {
+				r.answers[i] = answer{a, true}
+			}
+		}
+	}
+	p.learn(t, a.Owner, a.Heir)
+	if p.round == r && r != nil && a.Round == r.id {
+		r.evaluate(t, p)
+	}
+}
+
+// evaluate ends the round if enough is known.
+func (r *round) evaluate(t *turn, p *part) {
+	if p.round != r || r.retryAt != 0 {
+		return
+	}
+	if r.doubts.Instance != 0 {
+		p.doubted(t, r)
+		return
+	}
+	if r.kind == peer.Ask {
+		p.asked(t, r)
+		return
+	}
+	holder := p.role >= peer.Sealed
+	for i := range r.answers {
+		a := &r.answers[i]
+		if !a.has {
+			continue
+		}
+		switch {
+		case !holder && a.Role >= peer.Sealed:
+			p.abandon(t, r.whom[i])
+			return
+		case r.base.Before(a.Owner) && a.Owner.Instance != p.c.self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):
+			p.abandon(t, 0)
+			return
+		case !a.Granted && !a.Fresh && (a.Grant >= r.counter || a.Owner.Counter >= r.counter):
+			p.refused(t)
+			return
+		}
+	}
+	if r.complete(t, p) {
+		p.claimed(t, r)
+	}
+}
+
+// supersedes tells whether an answer names a grant that a takeover must not
+// overrule: the owner was renewing or passing on, without this heir.
+func (p *part) supersedes(r *round, a *answer) bool {
+	if !p.closed || r.kind != peer.Takeover || a.Grant <= p.epoch.Counter || a.GrantFor == p.c.self {
+		return false
+	}
+	return a.GrantKind == peer.Renew || a.GrantKind == peer.Transfer || a.GrantKind == peer.Reopen
+}
+
+// complete tells whether a claim has what it takes.
+func (r *round) complete(t *turn, p *part) bool {
+	v := p.c.view.Load()
+	// The claim is also the probe: the last owner has its time to answer.
+	waited := t.now-r.started >= claimWithin
+	if p.closed {
+		granted := 1
+		for i := range r.answers {
+			if r.answers[i].has && r.answers[i].Granted && v.has(r.whom[i]) {
+				granted++
+			}
+		}
+		return 2*granted > p.c.n0(v, true) && (waited || !r.takes() || !r.lacks(p.owner.Instance))
+	}
+	if waited {
+		return true
+	}
+	for i, w := range r.whom {
+		if !r.answers[i].has && (v.has(w) || w == p.owner.Instance) && !p.gaveUp(w) {
+			return false
+		}
+	}
+	return true
+}
+
+// gaveUp tells whether a member was just found silent, by an owner whose
+// connection to it is broken too: its answer is not waited for again.
+func (p *part) gaveUp(w peer.Instance) bool {
+	return p.own != nil && p.own.shunned == w && !p.c.reachable(w)
+}
+
+// takes tells whether the claim is for an ownership that somebody else has, or
+// had.
+func (r *round) takes() bool { return r.kind == peer.Takeover || r.kind == peer.LastResort }
+
+// refused has the claim tried again, under a higher counter.
+func (p *part) refused(t *turn) {
+	// Claims that meet again and again would never end: each waits longer.
+	p.tries = min(p.tries+1, 5)
+	p.round.retryAt = t.now + claimPause/2 + p.c.random(claimPause<<p.tries)
+	p.watch(t)
+}
+
+// abandon ends a claim because it is not called for: who decides is alive, or
+// somebody else owns by now.
+func (p *part) abandon(t *turn, alive peer.Instance) {
+	r := p.round
+	p.round = nil
+	switch r.kind {
+	case peer.Takeover:
+		p.quiet = t.now + resendAfter
+		p.answerParked(t, alive)
+	case peer.LastResort:
+		p.seekLater(t)
+	}
+	p.manage(t)
+}
+
+// claimed ends a claim that succeeded.
+func (p *part) claimed(t *turn, r *round) {
+	p.round, p.tries = nil, 0
+	e := peer.Epoch{Counter: r.counter, Instance: p.c.self}
+	switch r.kind {
+	case peer.Takeover:
+		p.c.event(EventTakeover, int(p.id))
+		p.become(t, e, true)
+	case peer.LastResort:
+		empty := p.role < peer.Copy
+		if empty {
+			p.c.event(EventEmptied, int(p.id))
+		} else {
+			p.c.event(EventRecovered, int(p.id))
+		}
+		p.become(t, e, false)
+		p.own.only = empty && p.own.next == nil
+	case peer.Renew:
+		p.c.event(EventRenewal, int(p.id))
+		p.renewed(t, e)
+	case peer.Transfer:
+		p.seal(t, peer.Epoch{Counter: r.counter, Instance: r.owner})
+	case peer.Reopen:
+		p.c.event(EventReopened, int(p.id))
+		p.reopened(t, e)
+	}
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// ofLimits returns a rule of n limits that admit so many units a day.
+func ofLimits(t *testing.T, name string, n int, units int64) *limiter.Rule {
+	t.Helper()
+	r := &limiter.Rule{Name: name, Replication: limiter.ReplicationOff}
+	for i := range n {
+		l, err := limiter.NewLimit(limiter.Spec{Name: fmt.Sprint("l", i), Limit: units, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Limits = append(r.Limits, l)
+	}
+	return r
+}
+
+// askedBy delivers a frame in which another node asks about these keys, all of the
+// partition that the core looks after, and returns the frame that answers it.
+func askedBy(c *Core, keys ...*limiter.Rule) (reply *peer.Frame) {
+	ask := &peer.Frame{From: other, To: self, Checks: []peer.Check{{ID: 7, Keys: uint8(len(keys)), Reserve: true, Wait: 1000}}}
+	for i, r := range keys {
+		ask.Rules = append(ask.Rules, ruleToPeer(r, r.ID(), true))
+		ask.Keys = append(ask.Keys, peer.Key{Hi: uint64(100 + i), Lo: 2, Rule: uint16(i), Cost: 1})
+	}
+	c.Deliver(ask)
+	for f := c.Take(other, true); f != nil; f = c.Take(other, true) {
+		if len(f.Replies) > 0 {
+			return f
+		}
+	}
+	return nil
+}
+
+// An owner whose file has another version of one of two rules names the rule of every
+// key that it decided, and all that it names is in the frame. Whoever asked reads the
+// answer by those rules.
+func TestAnOwnerWithOtherRulesNamesThemAll(t *testing.T) {
+	mine := map[string]*limiter.Rule{"changed": ofLimits(t, "changed", 3, 10), "same": ofLimits(t, "same", 2, 10)}
+	c, p, _, _ := single(t, limiter.UnreachableLocal)
+	c.config.Rule = func(name string) *limiter.Rule { return mine[name] }
+	own(c, p, 3)
+	changed, same := ofLimits(t, "changed", 1, 9), ofLimits(t, "same", 2, 10)
+	for _, order := range [][]*limiter.Rule{{changed, same}, {same, changed}, {same, changed, same}} {
+		f := askedBy(c, order...)
+		if f == nil || f.Replies[0].Status != peer.Decided {
+			t.Fatalf("there is no decision: %+v", f)
+		}
+		r, limits := f.Replies[0], 0
+		for i, asked := range order {
+			if len(r.Rules) != len(order) || int(r.Rules[i]) >= len(f.Rules) {
+				t.Fatalf("%d keys are answered by the rules %v of %d", len(order), r.Rules, len(f.Rules))
+			}
+			named := f.Rules[r.Rules[i]]
+			if want := mine[asked.Name]; named.ID != want.ID() || !named.Defined {
+				t.Errorf("key %d was decided by rule %q, and %q is named, defined %t", i, want.Name, named.Name, named.Defined)
+			}
+			limits += len(mine[asked.Name].Limits)
+		}
+		if int(r.Results) != limits || len(f.Results) != 2*limits {
+			t.Errorf("%d limits are answered by %d results, %d in all", limits, r.Results, len(f.Results))
+		}
+		// And the asker makes a decision of it.
+		var charge limiter.Charge
+		for i, rule := range order {
+			charge.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(100 + i), Lo: 2}, Rule: rule, Cost: 1})
+		}
+		var book rulebook
+		book.rules = map[uint64]*limiter.Rule{}
+		d := new(limiter.Decision)
+		fillDecision(d, &charge, book.applied(nil, f, &r, &charge), f.Results[:limits])
+		if d.Len() != limits || !d.Allowed {
+			t.Errorf("the answer is read as %+v", d)
+		}
+	}
+}
+
+// Sixteen keys of sixteen limits are 256 results.
+func TestAsManyLimitsAsACheckMayHave(t *testing.T) {
+	c, p, _, _ := single(t, limiter.UnreachableLocal)
+	var all []*limiter.Rule
+	mine := map[string]*limiter.Rule{}
+	for i := range limiter.MaxKeys {
+		r := ofLimits(t, fmt.Sprint("rule", i), limiter.MaxLimits, 10)
+		all, mine[r.Name] = append(all, r), r
+	}
+	c.config.Rule = func(name string) *limiter.Rule { return mine[name] }
+	own(c, p, 3)
+	f := askedBy(c, all...)
+	if f == nil || f.Replies[0].Results != limiter.MaxKeys*limiter.MaxLimits || len(f.Results) != 2*limiter.MaxKeys*limiter.MaxLimits {
+		t.Fatalf("%d results, want two sets of %d", len(f.Results), limiter.MaxKeys*limiter.MaxLimits)
+	}
+	if table.PartitionOf(&limiter.Key{Hash: limiter.Hash{Lo: 2}, Rule: all[0]}) != int(p.id) {
+		t.Fatal("the keys are of another partition")
+	}
+}

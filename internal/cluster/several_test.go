@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// When the deadline ends a check over several owners, its caller has his memory
+// back: what becomes of the parts afterwards is written nowhere that he sees.
+func TestSeveralAfterTheDeadline(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, h, _ := single(t, limiter.UnreachableLocal)
+	charge := &limiter.Charge{}
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
+	var owners []peer.Instance
+	for lo := uint64(1); len(owners) < 2; lo += 1 << 60 {
+		k := limiter.Key{Hash: limiter.Hash{Hi: lo, Lo: lo}, Rule: rule, Cost: 1, Index: uint8(len(owners))}
+		id := table.PartitionOf(&k)
+		if c.byID[id] == nil {
+			c.manages(id)
+		}
+		p, owner := c.byID[id], []peer.Instance{other, third}[len(owners)]
+		p.fresh, p.owner = false, peer.Epoch{Counter: 1, Instance: owner}
+		p.aim()
+		charge.Add(k)
+		owners = append(owners, owner)
+	}
+	answer, told := new(limiter.Decision), 0
+	c.Begin(charge, answer, h.now+20*limiter.Millisecond, func() {
+		told++
+		if answer.Source != limiter.SourceFallbackLocal && answer.Source != limiter.SourceFallbackOpen {
+			t.Errorf("%v answers", answer.Source)
+		}
+		answer.Clear() // what the caller does next
+		charge.Clear()
+	})
+	h.pass(100 * limiter.Millisecond)
+	if told != 1 || answer.Len() != 0 || charge.Unnamed != 0 || charge.Len() != 0 {
+		t.Errorf("told %d times, and afterwards there are %d limits", told, answer.Len())
+	}
+}
+
+// What a part has charged is taken back whole where another part denies: each limit
+// of it, by one receipt.
+func TestCancelsTakeBackEveryLimit(t *testing.T) {
+	c, _, h, like := single(t, limiter.UnreachableLocal)
+	short, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	like.Key(0).Rule = &limiter.Rule{Name: "two", Limits: []*limiter.Limit{like.Key(0).Rule.Limits[0], short}}
+	charge := spread(c, like, third, other)
+	answer, told := new(limiter.Decision), 0
+	c.Begin(charge, answer, h.now+limiter.Second, func() { told++ })
+	out := drain(c)
+	reply := func(from peer.Instance, allowed bool, charged uint64) {
+		r := peer.Result{Allowed: allowed, Remaining: 3}
+		c.Deliver(&peer.Frame{
+			From: from, To: self, Results: []peer.Result{r, r, r, r},
+			Replies: []peer.Reply{{ID: out[from].Checks[0].ID, Status: peer.Decided, Results: 2, Idle: true, Receipt: peer.Receipt{
+				Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: charged, Set: 5,
+			}}},
+		})
+	}
+	reply(third, true, 3)
+	reply(other, false, 0)
+	want := peer.Refund{Keys: 1, Kind: peer.RefundReserved, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: 3, Set: 5}}
+	after := drain(c)
+	q := after[third].Refunds
+	if len(q) != 1 {
+		t.Fatalf("taken back is %+v", q)
+	}
+	id := q[0].ID
+	if q[0].ID = 0; q[0] != want {
+		t.Errorf("taken back is %+v, want %+v", q, want)
+	}
+	if q := after[other].Refunds; len(q) != 0 {
+		t.Errorf("of who charged nothing is taken back %+v", q)
+	}
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}})
+	if told != 1 || answer.Allowed || answer.Receipt.Charged != 0 {
+		t.Errorf("told %d times: %+v", told, answer)
+	}
+}

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// A connection breaks between the decision to use it and the end of the turn: the
+// check goes to the heir, and the heir's link is woken in the same turn. If it were
+// not, it would count as woken for ever, and nothing would be sent on it any more.
+func TestWhoIsAskedAtTheEndOfATurnIsWoken(t *testing.T) {
+	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	p.heir = other
+	p.aim()
+	heir := c.link(other)
+	heir.suspect = true // so that it does not pass on what is for the owner
+	turn := c.begin()
+	if c.begun(turn, charge, new(limiter.Decision), 0, func() {}) == nil {
+		t.Fatal("it is decided here")
+	}
+	c.link(third).up = false
+	turn.end()
+	if heir.awake || len(turn.wakes)+len(turn.ended)+len(turn.later) != 0 {
+		t.Errorf("the heir's link is woken: %v; left over: %d links, %d operations, %d others", heir.awake, len(turn.wakes), len(turn.ended), len(turn.later))
+	}
+	if asked := drain(c)[other].Checks; len(asked) != 1 || !asked[0].Heir {
+		t.Errorf("asked %+v, want one check, as heir", asked)
+	}
+}
+
+// Keys are found, and dropped, as in a map.
+func TestDirtyKeys(t *testing.T) {
+	for _, spread := range []uint64{3, 40, 5000} {
+		r := rand.New(rand.NewPCG(spread, 1))
+		var d dirtyKeys
+		want := map[uint64]uint64{}
+		for step := range 20_000 {
+			hi := r.Uint64N(spread) * (1 << 20) // all of them fall on the same places
+			switch k := d.find(hi); {
+			case k != nil && want[hi] == 0:
+				t.Fatalf("%d keys, step %d: %d is found and was not added", spread, step, hi)
+			case k != nil:
+				k.last++
+				want[hi]++
+			case want[hi] != 0:
+				t.Fatalf("%d keys, step %d: %d is not found", spread, step, hi)
+			default:
+				d.add(dirtyKey{hi: hi, last: 1})
+				want[hi] = 1
+			}
+			if r.IntN(200) == 0 {
+				most := 1 + r.Uint64N(4)
+				d.keep(func(k *dirtyKey) bool { return k.last > most })
+				for hi, n := range want {
+					if n <= most {
+						delete(want, hi)
+					}
+				}
+			}
+			if r.IntN(5000) == 0 {
+				d.clear()
+				clear(want)
+			}
+		}
+		got := map[uint64]uint64{}
+		for _, k := range d.list {
+			got[k.hi] = k.last
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) || len(got) != len(d.list) {
+			t.Errorf("%d keys: left %v, want %v", spread, got, want)
+		}
+	}
+}
+
+// The number of an operation is that of one only, whatever shard has room.
+func TestOperationsAreNumbered(t *testing.T) {
+	var x opTable
+	turn := new(turn)
+	seen := map[uint64]*op{}
+	for range maxOps {
+		o := new(op)
+		if !x.add(o, turn) || o.id == 0 || seen[o.id] != nil {
+			t.Fatalf("after %d: %#x", len(seen), o.id)
+		}
+		seen[o.id] = o
+	}
+	if x.add(new(op), turn) {
+		t.Fatalf("there is room for more than %d", maxOps)
+	}
+	for id, o := range seen {
+		if x.get(id) != o || x.take(id) != o || x.take(id) != nil || x.get(id) != nil {
+			t.Fatalf("%#x is not its own number, or is taken twice", id)
+		}
+	}
+	o := new(op)
+	if !x.add(o, turn) || seen[o.id] != nil {
+		t.Errorf("%#x was given before", o.id)
+	}
+	if len(x.all()) != 1 {
+		t.Errorf("%d are under way", len(x.all()))
+	}
+}
+
+// A decision that speaks of other limits than it names decides nothing, and the next
+// that is right does.
+func TestAReplyOfOtherLimits(t *testing.T) {
+	c, _, _, charge := single(t, limiter.UnreachableLocal)
+	answer, told := new(limiter.Decision), 0
+	c.Begin(charge, answer, 0, func() { told++ })
+	id := drain(c)[third].Checks[0].ID
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Results: 2}}, Results: make([]peer.Result, 2)})
+	left := c.ops.all()
+	if told != 0 || len(left) != 1 {
+		t.Fatalf("told %d times, %d under way", told, len(left))
+	}
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: left[0].id, Results: 1}}, Results: []peer.Result{{Allowed: true, Remaining: 7}}})
+	if told != 1 || !answer.Allowed || answer.Limit(0).Remaining != 7 || answer.Limit(0).Owner != "c" {
+		t.Errorf("told %d times: %+v", told, answer)
+	}
+}

@@ -1,0 +1,412 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// Deliver takes in a frame. The frame is the caller's again when it returns.
+func (c *Core) Deliver(f *peer.Frame) {
+	if c.closed.Load() {
+		return
+	}
+	t := c.begin()
+	defer t.end()
+	defer t.catch()
+	if f.To != c.self {
+		c.relay(t, f)
+		return
+	}
+	if f.From == 0 || f.From == c.self {
+		return // nobody's, or it took a detour home
+	}
+	l := c.link(f.From)
+	l.mu.Lock()
+	l.confirmed(f, t.now)
+	if f.Relayed {
+		l.via = f.Via
+	} else {
+		l.heardAt = t.now
+	}
+	l.mu.Unlock()
+	c.book.learn(f.Rules)
+	c.deliverControl(t, f)
+	c.deliverChecks(t, f)
+	c.deliverReplies(t, f)
+	if len(f.Known) > 0 {
+		c.hearOfMembers(t, f.From, f.Known, !f.Relayed)
+	}
+	c.deliverNames(f)
+}
+
+// relay passes a frame on, once, where there is a connection.
+func (c *Core) relay(t *turn, f *peer.Frame) {
+	if f.Relayed {
+		return
+	}
+	ok := false
+	if l := c.links.Load().byID[f.To]; l != nil {
+		l.mu.Lock()
+		size := weight(f)
+		ok = l.up && !l.suspect && len(l.relayed) < maxRelayed && l.relayedSize+size <= maxRelayedSize
+		if ok {
+			g := f.Clone()
+			g.Relayed, g.Via = true, c.self
+			l.relayed = append(l.relayed, g)
+			l.relayedSize += size
+			t.wake(l)
+		}
+		l.mu.Unlock()
+	}
+	if !ok {
+		c.sendLost(t, f)
+	}
+}
+
+// weight is about how many bytes of memory a frame takes.
+func weight(f *peer.Frame) int {
+	n := 1<<10 + 128*(len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
+		len(f.Checks)+len(f.Keys)+len(f.Refunds)+len(f.Replies)+len(f.Results)+len(f.Limits)+len(f.Known)+len(f.Entries))
+	for i := range f.Entries {
+		n += 8 * len(f.Entries[i].Words)
+	}
+	for i := range f.Rules {
+		n += 128 * (1 + len(f.Rules[i].Limits))
+	}
+	for i := range f.Names {
+		n += 64 + len(f.Names[i].Text)
+	}
+	for i := range f.Explained {
+		for j := range f.Explained[i].Limits {
+			l := &f.Explained[i].Limits[j]
+			n += 128 + len(l.Arithmetic) + 64*len(l.State) + 24*len(l.Counts)
+		}
+	}
+	return n
+}
+
+// sendLost tells whoever asked something in a frame that it was not passed on, so
+// that somebody else can be asked.
+func (c *Core) sendLost(t *turn, f *peer.Frame) {
+	if len(f.Checks)+len(f.Refunds) == 0 {
+		return
+	}
+	c.send(t, f.From, 40*(len(f.Checks)+len(f.Refunds)), false, func(_ *link, g *peer.Frame) {
+		lost := func(id uint64) {
+			g.Replies = append(g.Replies, peer.Reply{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
+		}
+		for i := range f.Checks {
+			lost(f.Checks[i].ID)
+		}
+		for i := range f.Refunds {
+			if f.Refunds[i].ID != 0 {
+				lost(f.Refunds[i].ID)
+			}
+		}
+	})
+}
+
+// at runs f under the lock of a partition, if this node looks after it.
+func (c *Core) at(t *turn, id uint16, f func(*part)) {
+	if int(id) < len(c.byID) && c.byID[id] != nil {
+		c.in(t, c.byID[id], f)
+	}
+}
+
+func (c *Core) deliverControl(t *turn, f *peer.Frame) {
+	may := c.credible(t.now)
+	for i := range f.Announces {
+		a := f.Announces[i]
+		if !may.announce(&a) {
+			c.distrust(f.From, "an announcement")
+			continue
+		}
+		c.at(t, a.Partition, func(p *part) { p.onAnnounce(t, f.From, a) })
+	}
+	for i := range f.Claims {
+		k := f.Claims[i]
+		if !may.claim(&k) {
+			c.distrust(f.From, "a claim")
+			continue
+		}
+		c.at(t, k.Partition, func(p *part) { p.onClaim(t, f.From, k) })
+	}
+	for i := range f.Answers {
+		a := f.Answers[i]
+		if !may.answer(&a) {
+			c.distrust(f.From, "an answer")
+			continue
+		}
+		c.at(t, a.Partition, func(p *part) { p.onAnswer(t, f.From, a) })
+	}
+	for i := range f.Revokes {
+		r := f.Revokes[i]
+		if !may.revoke(f.From, &r) {
+			c.distrust(f.From, "a revocation")
+			continue
+		}
+		c.at(t, r.Partition, func(p *part) { p.onRevoke(t, f.From, r) })
+	}
+	c.deliverBatches(t, f, &may)
+	for i := range f.Acks {
+		a := &f.Acks[i]
+		if !may.ack(a) {
+			c.distrust(f.From, "an acknowledgement")
+			continue
+		}
+		c.at(t, a.Partition, func(p *part) { p.onAck(t, f.From, a) })
+	}
+}
+
+func (c *Core) deliverBatches(t *turn, f *peer.Frame, may *credible) {
+	if len(f.Batches) == 0 {
+		return
+	}
+	limits := make([]*limiter.Limit, len(f.Limits))
+	for i := range f.Limits {
+		l, err := c.book.limit(&f.Limits[i])
+		if err != nil {
+			c.complain("another node's limit cannot be read", err)
+			return
+		}
+		limits[i] = l
+	}
+	rest, ahead := f.Entries, lookahead{table: c.table, frame: f}
+	for i := range f.Batches {
+		b := &f.Batches[i]
+		ahead.next(int(b.Keys))
+		keys, left, ok := t.split(rest, int(b.Keys), limits)
+		if !ok {
+			return
+		}
+		rest = left
+		if !may.batch(f.From, b) || !may.entries(b.Partition, keys) {
+			c.distrust(f.From, "a batch")
+			continue
+		}
+		c.at(t, b.Partition, func(p *part) { p.onBatch(t, f.From, b, keys) })
+	}
+}
+
+func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
+	rest := f.Keys
+	t.rule = namedRule{}
+	var may credible
+	c.prefetch(rest, 0, table.Ahead)
+	for i := range f.Checks {
+		q := &f.Checks[i]
+		if int(q.Keys) > len(rest) {
+			return
+		}
+		keys := rest[:q.Keys]
+		c.prefetch(rest, table.Ahead, table.Ahead+int(q.Keys))
+		rest = rest[q.Keys:]
+		if !may.check(q) || !may.keys(keys) {
+			c.distrust(f.From, "a check")
+			continue
+		}
+		c.onCheck(t, f, q, keys)
+	}
+	for i := range f.Refunds {
+		q := &f.Refunds[i]
+		if int(q.Keys) > len(rest) {
+			return
+		}
+		keys := rest[:q.Keys]
+		rest = rest[q.Keys:]
+		if !may.refund(q) || !may.keys(keys) {
+			c.distrust(f.From, "a refund")
+			continue
+		}
+		c.onRefund(t, f, q, keys)
+	}
+}
+
+// chargeOf makes a charge of the keys of a check. It returns the rule of each key
+// where one of them is not the one that was asked for, else none; known tells that all
+// of them are known.
+func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limiter.Rule, known bool) {
+	t.charge.Clear()
+	for i := range keys {
+		k := &keys[i]
+		if int(k.Rule) >= len(f.Rules) {
+			return nil, false
+		}
+		if have := &t.rule; have.rule == nil || have.index != k.Rule || have.closed != k.Closed {
+			// Most checks of a frame are of the rule of the one before.
+			r, same := c.ruleOf(&f.Rules[k.Rule], k.Closed)
+			*have = namedRule{index: k.Rule, closed: k.Closed, rule: r, same: same}
+		}
+		r, same := t.rule.rule, t.rule.same
+		if r == nil {
+			return nil, false
+		}
+		if !same && rules == nil {
+			rules = make([]*limiter.Rule, 0, len(keys))
+			for j := range i {
+				rules = append(rules, t.charge.Key(j).Rule)
+			}
+		}
+		t.charge.Add(limiter.Key{Hash: limiter.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index})
+		if rules != nil {
+			rules = append(rules, r)
+		}
+	}
+	return rules, true
+}
+
+func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
+	reply := replyTo{to: f.From, id: q.ID}
+	rules, known := c.chargeOf(t, f, keys)
+	if !known {
+		c.refuse(t, reply, peer.NeedRule, nil)
+		return
+	}
+	reply.rules = rules
+	t.charge.Peek = q.Peek
+	ask := parked{
+		charge: &t.charge, reserve: q.Reserve && !q.Explain, settles: q.Settles, heir: q.Heir, sent: q.Sent, reply: reply,
+		until: t.now + min(limiter.Tick(q.Wait), limiter.Minute),
+	}
+	if q.Explain {
+		ask.kind = opExplain
+	}
+	var idle *limiter.Decision
+	if ask.reserve {
+		idle = &t.idle
+	}
+	switch v, at := c.handle(t, &ask, &t.answer, idle); v {
+	case answered:
+		c.sendReply(t, ask.reply, &t.answer, idle)
+	case notOwner:
+		status := peer.NotOwner
+		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
+			status = peer.Alive
+		}
+		c.in(t, at, func(p *part) { c.refuse(t, reply, status, p) })
+	case overloaded, inVain:
+		c.refuse(t, reply, peer.Overloaded, nil)
+	}
+}
+
+func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key) {
+	reply := replyTo{to: f.From, id: q.ID}
+	if _, known := c.chargeOf(t, f, keys); !known {
+		if q.ID != 0 {
+			c.refuse(t, reply, peer.NeedRule, nil)
+		}
+		return
+	}
+	ask := parked{kind: opRefund, charge: &t.charge, heir: q.Heir, sent: q.Sent, reply: reply, until: t.now + c.config.Deadline, receipt: limiter.Receipt{
+		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
+	}}
+	switch q.Kind {
+	case peer.ResetKeys:
+		ask.kind = opReset
+	case peer.RefundReserved:
+		ask.ends = true
+	}
+	v, at := c.handle(t, &ask, &t.answer, nil)
+	switch {
+	case v == answered:
+		ask.answer(c, t, &t.answer, nil)
+	case q.ID == 0 || v == waiting:
+	case v == notOwner:
+		status := peer.NotOwner
+		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
+			status = peer.Alive
+		}
+		c.in(t, at, func(p *part) { c.refuse(t, reply, status, p) })
+	case v == forbidden:
+		c.refuse(t, reply, peer.Forbidden, nil)
+	default:
+		c.refuse(t, reply, peer.Overloaded, nil)
+	}
+}
+
+// sendOp sends an operation to a member.
+func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
+	o.mu.Lock()
+	define := o.define
+	sent := heir && len(o.sent) > 1
+	id := o.id
+	if i := o.asked(to); i >= 0 {
+		id = withTry(id, o.sent[i].try)
+	}
+	o.mu.Unlock()
+	l := t.to(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.addOp(t, l, o, id, heir, sent, define)
+}
+
+// addOp puts an operation into the frame for a member, by the number of this asking.
+// l.mu is held.
+func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool) {
+	if l.checks != nil && len(l.checks.Checks) >= maxChecks {
+		l.closeChecks()
+	}
+	if l.checks == nil {
+		l.checks = c.frame(l.to)
+		l.rule = nil
+	}
+	f := l.checks
+	keys := f.Keys // the frame's when all are there: a panic leaves none without its check
+	for i := range o.charge.Len() {
+		k := o.charge.Key(i)
+		keys = append(keys, peer.Key{
+			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: l.ruleIndex(f, k.Rule, define),
+			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost,
+		})
+	}
+	f.Keys = keys
+	n := uint8(o.charge.Len())
+	switch o.kind {
+	case opCheck, opExplain:
+		f.Checks = append(f.Checks, peer.Check{
+			ID: id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: heir, Sent: sent, Explain: o.kind == opExplain,
+			Wait: uint32(min(max(0, o.until-t.now), limiter.Minute)),
+		})
+	default:
+		kind := peer.RefundAll
+		switch {
+		case o.kind == opReset:
+			kind = peer.ResetKeys
+		case o.ends:
+			kind = peer.RefundReserved
+		}
+		f.Refunds = append(f.Refunds, peer.Refund{ID: id, Keys: n, Kind: kind, Heir: heir, Sent: sent, Receipt: receiptOut(o.receipt)})
+		// Keys of refunds come after those of checks.
+		l.closeChecks()
+	}
+	l.asks = true
+	t.wake(l)
+}
+
+// ruleIndex is ruleIndex for the frame of checks. l.mu is held.
+func (l *link) ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
+	if define {
+		return ruleIndex(f, r, true)
+	}
+	if l.rule != r {
+		l.rule, l.ruleAt = r, ruleIndex(f, r, false)
+	}
+	return l.ruleAt
+}
+
+func receiptOut(r limiter.Receipt) peer.Receipt {
+	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
+}
+
+// ruleIndex returns the index of a rule in a frame, which it adds if need be.
+func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
+	id := r.ID()
+	for i := len(f.Rules) - 1; i >= 0; i-- {
+		if f.Rules[i].ID == id && (f.Rules[i].Defined || !define) {
+			return uint16(i)
+		}
+	}
+	f.Rules = append(f.Rules, ruleToPeer(r, id, define))
+	return uint16(len(f.Rules) - 1)
+}

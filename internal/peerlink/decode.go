@@ -1,0 +1,384 @@
+package peerlink
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// decoder reads frames. What it reads comes from another program, so nothing is
+// taken on trust: the first thing that does not fit stays as the error, and no
+// memory is set aside for more than a frame may have.
+type decoder struct {
+	sections *sections
+	names    map[string]string // of rules and limits, so that each is one string
+	section  string            // that is being read, for errors
+	limits   int               // that the frame has so far
+	told     int               // parts of explanations that it has
+	err      error
+}
+
+// keptNames bounds the names that are kept.
+const keptNames = 1024
+
+// inbox is the memory of a frame that is read.
+type inbox struct {
+	frame  peer.Frame
+	words  []uint64 // of all entries
+	counts []uint32
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (d *decoder) badColumn(field protowire.Number) {
+	d.fail("column %d of %s does not have a number for each item, or one that is too large", field, d.section)
+}
+
+func (d *decoder) atEnd(field protowire.Number, rest []byte) {
+	if len(rest) != 0 {
+		d.badColumn(field)
+	}
+}
+
+// field is one field of a message; v has its value if it is a number, data if it
+// is not.
+type field struct {
+	number protowire.Number
+	kind   protowire.Type
+	v      uint64
+	data   []byte
+}
+
+// next takes a field off a message; false at its end, or if it is no message.
+func (d *decoder) next(b *[]byte, f *field) bool {
+	if len(*b) == 0 || d.err != nil {
+		return false
+	}
+	number, kind, n := protowire.ConsumeTag(*b)
+	if n < 0 {
+		d.fail("%s is no message: %w", d.section, protowire.ParseError(n))
+		return false
+	}
+	rest := (*b)[n:]
+	*f = field{number: number, kind: kind}
+	switch kind {
+	case protowire.VarintType:
+		f.v, n = protowire.ConsumeVarint(rest)
+	case protowire.Fixed64Type:
+		f.v, n = protowire.ConsumeFixed64(rest)
+	case protowire.BytesType:
+		f.data, n = protowire.ConsumeBytes(rest)
+	default:
+		n = protowire.ConsumeFieldValue(number, kind, rest)
+	}
+	if n < 0 {
+		d.fail("field %d of %s is cut off: %w", number, d.section, protowire.ParseError(n))
+		return false
+	}
+	*b = rest[n:]
+	return true
+}
+
+// is reports whether a field has the kind that is its own.
+func (d *decoder) is(f *field, kind protowire.Type) bool {
+	if f.kind != kind {
+		d.fail("field %d of %s is of another kind than it should be", f.number, d.section)
+	}
+	return f.kind == kind
+}
+
+// more reports whether a field is one more message of a kind of which there are n
+// already, and may be most; what names several of them.
+func (d *decoder) more(f *field, n, most int, what string) bool {
+	if !d.is(f, protowire.BytesType) {
+		return false
+	}
+	if n >= most {
+		d.fail("the frame has more than %d %s", most, what)
+	}
+	return n < most
+}
+
+// uint, fixed, bool, octet and text take the value of a field.
+func (d *decoder) uint(f *field, to *uint64) {
+	if d.is(f, protowire.VarintType) {
+		*to = f.v
+	}
+}
+
+func (d *decoder) fixed(f *field, to *uint64) {
+	if d.is(f, protowire.Fixed64Type) {
+		*to = f.v
+	}
+}
+
+func (d *decoder) bool(f *field, to *bool) {
+	if d.is(f, protowire.VarintType) {
+		*to = f.v != 0
+	}
+}
+
+func (d *decoder) octet(f *field, to *uint8) {
+	if !d.is(f, protowire.VarintType) {
+		return
+	}
+	if f.v > math.MaxUint8 {
+		d.fail("field %d of %s is %d, which is no known value", f.number, d.section, f.v)
+	}
+	*to = uint8(f.v)
+}
+
+func (d *decoder) long(f *field, to *int64) {
+	if d.is(f, protowire.VarintType) {
+		*to = int64(f.v)
+	}
+}
+
+// short takes an int32, of which protobuf has the sign in all 64 bits.
+func (d *decoder) short(f *field, to *int32) {
+	if d.is(f, protowire.VarintType) {
+		*to = int32(f.v)
+	}
+}
+
+func (d *decoder) text(f *field, to *string) {
+	if !d.is(f, protowire.BytesType) {
+		return
+	}
+	if len(f.data) > maxName {
+		d.fail("a name in %s has %d bytes, and at most %d are taken", d.section, len(f.data), maxName)
+		return
+	}
+	name, known := d.names[string(f.data)]
+	if !known {
+		name = string(f.data)
+		if len(d.names) >= keptNames {
+			clear(d.names)
+		}
+		d.names[name] = name
+	}
+	*to = name
+}
+
+// frame reads a frame into the memory of in, and checks that its parts fit
+// together.
+func (d *decoder) frame(b []byte, in *inbox) error {
+	d.section, d.limits, d.told, d.err = "the frame", 0, 0, nil
+	f := &in.frame
+	f.Reset()
+	var seen uint32 // sections, of which there may be one each
+	var x field
+	for d.next(&b, &x) {
+		if x.number >= 6 && x.number <= 17 {
+			if !d.is(&x, protowire.BytesType) {
+				break
+			}
+			if seen&(1<<x.number) != 0 {
+				d.fail("section %d is there twice", x.number)
+				break
+			}
+			seen |= 1 << x.number
+		}
+		d.part(&x, in)
+		d.section = "the frame"
+	}
+	if d.err == nil {
+		d.err = check(f)
+	}
+	return d.err
+}
+
+// part reads one field of a frame.
+func (d *decoder) part(x *field, in *inbox) {
+	f, s := &in.frame, d.sections
+	switch x.number {
+	case 1:
+		d.fixed(x, (*uint64)(&f.From))
+	case 2:
+		d.fixed(x, (*uint64)(&f.To))
+	case 3:
+		d.bool(x, &f.Relayed)
+	case 4:
+		d.rule(x, f)
+	case 5:
+		f.Limits = d.limit(x, f.Limits)
+	case 6:
+		f.Claims, _ = readSection(d, "claims", x.data, s.claims, f.Claims)
+	case 7:
+		f.Answers, _ = readSection(d, "answers", x.data, s.answers, f.Answers)
+	case 8:
+		f.Announces, _ = readSection(d, "announces", x.data, s.announces, f.Announces)
+	case 9:
+		f.Revokes, _ = readSection(d, "revokes", x.data, s.revokes, f.Revokes)
+	case 10:
+		f.Batches, _ = readSection(d, "batches", x.data, s.batches, f.Batches)
+	case 11:
+		var more parts
+		f.Entries, more = readSection(d, "entries", x.data, s.entries, f.Entries)
+		d.words(in, &more)
+	case 12:
+		f.Acks, _ = readSection(d, "acks", x.data, s.acks, f.Acks)
+	case 13:
+		f.Checks, _ = readSection(d, "checks", x.data, s.checks, f.Checks)
+	case 14:
+		f.Keys, _ = readSection(d, "keys", x.data, s.keys, f.Keys)
+	case 15:
+		f.Refunds, _ = readSection(d, "refunds", x.data, s.refunds, f.Refunds)
+	case 16:
+		var more parts
+		f.Replies, more = readSection(d, "replies", x.data, s.replies, f.Replies)
+		d.replyRules(in, &more)
+	case 17:
+		f.Results, _ = readSection(d, "results", x.data, s.results, f.Results)
+	case 18:
+		d.known(x, f)
+	case 19:
+		d.uint(x, &f.Number)
+	case 20:
+		d.uint(x, &f.Got)
+	case 21:
+		d.fixed(x, (*uint64)(&f.Via))
+	case 22:
+		d.keyName(x, f)
+	case 23:
+		d.explanation(x, f)
+	}
+}
+
+// parts are the columns of a section as they came, by number; nil is absent.
+type parts [maxFields][]byte
+
+// readSection reads a section into the memory of items, whose old contents do
+// not matter.
+func readSection[T any](d *decoder, name string, b []byte, columns []column[T], items []T) ([]T, parts) {
+	d.section = name
+	var count uint64
+	var p parts
+	var x field
+	for d.next(&b, &x) {
+		switch {
+		case x.number == 1:
+			d.uint(&x, &count)
+		case x.number >= maxFields: // of a newer version
+		case p[x.number] != nil:
+			d.fail("column %d of %s is there twice", x.number, name)
+		case d.is(&x, protowire.BytesType):
+			p[x.number] = x.data
+		}
+	}
+	if count > maxItems {
+		d.fail("%d %s are more than a link takes: at most %d", count, name, maxItems)
+	}
+	if count > bareItems && !p.hold(count) {
+		d.fail("%d %s are said to be there, and no column has so many", count, name)
+	}
+	if d.err != nil {
+		return items[:0], p
+	}
+	items = resize(items, int(count))
+	clear(items)
+	for _, c := range columns {
+		if data := p[c.number()]; data != nil {
+			c.read(d, data, items)
+		}
+	}
+	return items, p
+}
+
+// hold reports whether some column has room for so many items, each of which takes a
+// byte at least: a few bytes do not stand for much memory.
+func (p *parts) hold(count uint64) bool {
+	for _, data := range p {
+		if uint64(len(data)) >= count {
+			return true
+		}
+	}
+	return false
+}
+
+// resize returns a slice of n elements, in the memory of s if it is enough.
+func resize[T any](s []T, n int) []T {
+	if n > cap(s) {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// words gives the entries their words.
+func (d *decoder) words(in *inbox, p *parts) {
+	entries := in.frame.Entries
+	total := d.counts(in, p[10], len(entries), len(p[11])/8)
+	if len(p[11]) != 8*total {
+		d.badColumn(11)
+	}
+	if d.err != nil || total == 0 {
+		return
+	}
+	in.words = resize(in.words, total)
+	for i := range in.words {
+		in.words[i] = binary.LittleEndian.Uint64(p[11][8*i:])
+	}
+	rest := in.words
+	for i := range entries {
+		if n := in.counts[i]; n > 0 {
+			entries[i].Words, rest = rest[:n:n], rest[n:]
+		}
+	}
+}
+
+// replyRules gives the replies their rules.
+func (d *decoder) replyRules(in *inbox, p *parts) {
+	replies, data := in.frame.Replies, p[15]
+	total := d.counts(in, p[14], len(replies), min(len(data), maxItems))
+	if d.err != nil {
+		return
+	}
+	rules := make([]uint16, total) // hardly ever any
+	for i := range rules {
+		v, n := consumeVarint(data)
+		if n == 0 || v > math.MaxUint16 {
+			d.badColumn(15)
+			return
+		}
+		rules[i], data = uint16(v), data[n:]
+	}
+	d.atEnd(15, data)
+	if total == 0 {
+		return // and there may be no counts
+	}
+	for i := range replies {
+		if n := in.counts[i]; n > 0 {
+			replies[i].Rules, rules = rules[:n:n], rules[n:]
+		}
+	}
+}
+
+// counts reads a column of counts into in, and returns their sum, which may be
+// most at most.
+func (d *decoder) counts(in *inbox, data []byte, items, most int) (total int) {
+	if data == nil || d.err != nil {
+		return 0
+	}
+	in.counts = resize(in.counts, items)
+	for i := range in.counts {
+		v, n := consumeVarint(data)
+		if n == 0 || v > uint64(most-total) {
+			d.fail("the counts of %s do not add up to what is there", d.section)
+			return 0
+		}
+		total += int(v)
+		in.counts[i], data = uint32(v), data[n:]
+	}
+	if len(data) != 0 {
+		d.fail("%s has more counts than items", d.section)
+	}
+	return total
+}

@@ -1,0 +1,126 @@
+package peerlink
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// What is no column: definitions of rules and limits, and members by name. They
+// are few, and hold text.
+
+func (d *decoder) rule(x *field, f *peer.Frame) {
+	if !d.more(x, len(f.Rules), maxRules, "rules") {
+		return
+	}
+	d.section = "a rule"
+	var r peer.Rule
+	b := x.data
+	for d.next(&b, x) {
+		switch x.number {
+		case 1:
+			d.fixed(x, &r.ID)
+		case 2:
+			d.text(x, &r.Name)
+		case 3:
+			d.bool(x, &r.Defined)
+		case 4:
+			d.bool(x, &r.Shadow)
+		case 5:
+			d.octet(x, &r.OnUnreachable)
+		case 6:
+			d.octet(x, &r.Replication)
+		case 7:
+			r.Limits = d.limit(x, r.Limits)
+			d.section = "a rule"
+		}
+	}
+	f.Rules = append(f.Rules, r)
+}
+
+// keyName takes the name of a key.
+func (d *decoder) keyName(x *field, f *peer.Frame) {
+	if !d.more(x, len(f.Names), maxNames, "names") {
+		return
+	}
+	d.section = "a name"
+	var n peer.Name
+	b := x.data
+	for d.next(&b, x) {
+		switch x.number {
+		case 1:
+			d.fixed(x, &n.Hi)
+		case 2:
+			d.fixed(x, &n.Lo)
+		case 3:
+			d.bool(x, &n.Closed)
+		case 4:
+			if d.is(x, protowire.BytesType) {
+				n.Text = string(x.data) // not one of the names that come again and again
+			}
+		}
+	}
+	f.Names = append(f.Names, n)
+}
+
+func (d *decoder) known(x *field, f *peer.Frame) {
+	if !d.more(x, len(f.Known), maxKnown, "known members") {
+		return
+	}
+	d.section = "a known member"
+	var k peer.Known
+	b := x.data
+	for d.next(&b, x) {
+		switch x.number {
+		case 1:
+			d.text(x, &k.Name)
+		case 2:
+			d.fixed(x, (*uint64)(&k.Instance))
+		case 3:
+			d.bool(x, &k.Gone)
+		}
+	}
+	f.Known = append(f.Known, k)
+}
+
+func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {
+	if !d.more(x, d.limits, maxLimits, "limits") {
+		return to
+	}
+	d.limits++
+	d.section = "a limit"
+	var l peer.Limit
+	b := x.data
+	for d.next(&b, x) {
+		switch x.number {
+		case 1:
+			d.text(x, &l.Name)
+		case 2:
+			d.octet(x, &l.Algorithm)
+		case 3:
+			d.octet(x, &l.Align)
+		case 4:
+			d.octet(x, &l.Coverage)
+		case 5:
+			d.octet(x, &l.Rounding)
+		case 6:
+			d.octet(x, &l.Drip)
+		case 7:
+			d.octet(x, &l.Count)
+		case 8:
+			d.long(x, &l.Limit)
+		case 9:
+			d.long(x, &l.Burst)
+		case 10:
+			d.long(x, &l.Window)
+		case 11:
+			d.long(x, &l.Block)
+		case 12:
+			d.short(x, &l.SubWindows)
+		case 13:
+			l.HasWeight = true
+			d.short(x, &l.Weight)
+		}
+	}
+	return append(to, l)
+}

@@ -1,0 +1,153 @@
+package peerlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/internal/peer"
+	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
+)
+
+// What HTTP/2 lets be under way. A link is slowed down by acknowledgements, so
+// these only bound what is sent without one.
+const (
+	streamWindow = 1 << 20
+	connWindow   = 2 << 20
+
+	keepaliveTime    = 10 * time.Second // the least that gRPC lets a client have
+	keepaliveTimeout = 5 * time.Second
+)
+
+var (
+	// errWasUp is wrapped by the reason for which a session ended that stood.
+	errWasUp     = errors.New("the connection was up")
+	errDismissed = errors.New("it is no member any more")
+)
+
+// checkAddr is what to do about a member that lives and cannot be connected to.
+const checkAddr = "check where it listens for peers and what it advertises (--peer-addr, --advertise), and that nothing between blocks the port"
+
+// dialled is the stream of a session at the side that dialled.
+type dialled struct {
+	grpc.ClientStream
+	cancel context.CancelFunc
+}
+
+func (d *dialled) hangUp(error) { d.cancel() }
+
+// dial makes one attempt to connect to a remote, and runs the session that comes
+// of it to its end. The error wraps errWasUp if there was a session.
+//
+// Every attempt is a connection of its own, so that whoever refuses is known at
+// once: a gRPC client that reconnects by itself hides it, and has its own idea
+// of when to try again.
+func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error) {
+	defer l.catch(func(defect error) { err = defect })
+	addr := to.PeerAddr
+	limit, cancel := context.WithTimeout(ctx, l.config.ConnectTimeout)
+	defer cancel()
+	if addr == "" {
+		return errors.New("it advertises no address for peers")
+	}
+	raw, err := new(net.Dialer).DialContext(limit, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot connect: %w; if it runs, %s", err, checkAddr)
+	}
+	defer func() { _ = raw.Close() }() // for the case that gRPC never took it
+	early := newConn(raw, l.config.StallTimeout)
+	client, err := l.newClient(addr, early)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }() // it has nothing to say any more
+
+	// The stream outlives the limit, which is for the hellos only.
+	streamCtx, hangUp := context.WithCancel(context.Background())
+	defer hangUp()
+	unlimit := context.AfterFunc(limit, hangUp)
+	stream, err := client.NewStream(streamCtx, &peerv1.Links_ServiceDesc.Streams[0], peerv1.Links_Connect_FullMethodName,
+		grpc.ForceCodecV2(l.codec), grpc.MaxCallRecvMsgSize(l.config.MaxMessageBytes))
+	if err == nil {
+		err = l.greet(stream, early, to)
+	}
+	if !unlimit() && err != nil && ctx.Err() == nil {
+		return fmt.Errorf("it did not answer within %s: %w; if it runs, %s", l.config.ConnectTimeout, err, checkAddr)
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.carry(r, &dialled{stream, hangUp}, true, func() {}); status.Code(err) != codes.Aborted {
+		return fmt.Errorf("%w: %w", errWasUp, err)
+	}
+	return status.Error(codes.Aborted, "there is a connection already")
+}
+
+// newClient returns a client over a connection that is there.
+func (l *Links) newClient(addr string, raw *conn) (*grpc.ClientConn, error) {
+	var once sync.Once
+	take := func(context.Context, string) (net.Conn, error) {
+		c, err := net.Conn(nil), errors.New("the connection broke")
+		once.Do(func() { c, err = raw, nil })
+		return c, err
+	}
+	return grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(take),
+		grpc.WithNoProxy(),
+		grpc.WithDisableRetry(), // which would keep a copy of all that was sent
+		grpc.WithDisableServiceConfig(),
+		grpc.WithInitialWindowSize(streamWindow),
+		grpc.WithInitialConnWindowSize(connWindow),
+		grpc.WithMaxHeaderListSize(maxHeaderBytes),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+	)
+}
+
+// greet exchanges hellos, as the side that dialled. Frames may come when it returns.
+func (l *Links) greet(stream grpc.ClientStream, c *conn, to peer.Member) error {
+	g := &l.greeter
+	mine := g.hello(to)
+	if err := stream.SendMsg(&message{hello: mine}); err != nil {
+		return causeOf(stream, err)
+	}
+	m := message{early: true}
+	if err := stream.RecvMsg(&m); err != nil {
+		return err
+	}
+	if m.bad != nil {
+		return fmt.Errorf("its hello makes no sense: %w", m.bad)
+	}
+	if err := g.judge(m.hello); err != nil {
+		return err
+	}
+	if err := g.judgeDialled(m.hello, to); err != nil {
+		return err
+	}
+	if err := g.verify(sideDialled, mine, m.hello, m.hello.GetProof()); err != nil {
+		return err
+	}
+	c.admit()
+	if err := stream.SendMsg(&message{proof: g.prove(sideDialler, mine, m.hello)}); err != nil {
+		return causeOf(stream, err)
+	}
+	return nil
+}
+
+// causeOf returns why a stream to which nothing can be sent has ended.
+func causeOf(stream grpc.ClientStream, err error) error {
+	var m message
+	if cause := stream.RecvMsg(&m); cause != nil {
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,228 @@
+package peerlink_test
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/peerlink"
+)
+
+// hold has Deliver wait until release.
+func (b *box) hold() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held = make(chan struct{})
+}
+
+func (b *box) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.held != nil {
+		close(b.held)
+	}
+	b.held = nil
+}
+
+func listen(tb testing.TB) net.Listener {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// TestWindow has a receiver hold on to the first frame: two frames with checks
+// are under way, the third waits in the outbox, frames without checks do not,
+// and what the receiver itself sends is not held up.
+func TestWindow(t *testing.T) {
+	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
+	introduce(a, b)
+	a.waitUp(t, 2)
+	b.waitUp(t, 1)
+	b.hold()
+	for i := range 5 {
+		a.send(2, checks(uint64(i), 1))
+	}
+	a.wait(t, "two frames to be under way", func() bool { return a.taken == 2 })
+	a.send(2, announce(1))
+	a.wait(t, "a frame without checks to leave", func() bool { return len(a.out[2]) == 3 })
+	b.send(1, checks(1, 1))
+	b.send(1, checks(2, 1))
+	for i := range 5 {
+		b.send(1, announce(i))
+	}
+	a.wait(t, "all that the slow node sends", func() bool { return len(a.got) == 7 })
+	a.mu.Lock()
+	if a.taken != 2 {
+		t.Errorf("%d frames with checks were sent before one was acknowledged, not 2", a.taken)
+	}
+	a.mu.Unlock()
+	b.release()
+	b.wait(t, "all frames", func() bool { return len(b.got) == 6 })
+	a.wait(t, "the window to open", func() bool { return a.taken == 5 })
+}
+
+// TestStalled has a receiver take nothing for longer than one waits for the
+// dead: what was under way was bounded, and the rest is still with the cluster.
+func TestStalled(t *testing.T) {
+	a := start(t, 1, "", func(c *peerlink.Config) { c.StallTimeout = 300 * time.Millisecond })
+	b := start(t, 2, "", nil)
+	introduce(a, b)
+	a.waitUp(t, 2)
+	b.waitUp(t, 1)
+	b.hold()
+	defer b.release()
+	a.send(2, checks(1, 1)) // is held
+	const n = 200
+	for i := range n {
+		a.send(2, large(i, 64<<10))
+	}
+	a.waitMore(t, "down "+b.self.String(), 0)
+	a.mu.Lock()
+	left := len(a.out[2])
+	a.mu.Unlock()
+	if sent := (n - left) * 64 << 10; sent > 4<<20 {
+		t.Errorf("%d bytes were sent to a node that took nothing", sent)
+	}
+	a.log.wait(t, "takes nothing")
+}
+
+// TestDownComesAfterTheLastTake has the other side go while a frame is being
+// taken for it: until that is over, Down must wait, or the frame would be lost
+// without a word.
+func TestDownComesAfterTheLastTake(t *testing.T) {
+	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
+	taking, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	a.take = func() {
+		once.Do(func() {
+			close(taking)
+			<-goOn
+		})
+	}
+	introduce(a, b)
+	<-taking
+	b.waitUp(t, 1)
+	b.Close()
+	// That something does not happen can only be seen by giving it a chance to.
+	time.AfterFunc(200*time.Millisecond, func() { close(goOn) })
+	a.waitMore(t, "down "+b.self.String(), 0)
+	select {
+	case <-goOn:
+	default:
+		t.Error("Down was told while a frame was being taken")
+	}
+}
+
+// proxy passes connections on, and can break one side of them only.
+type proxy struct {
+	net.Listener
+	to   string
+	mu   sync.Mutex
+	near []net.Conn // to who dialled
+	far  []net.Conn // to who was dialled
+	all  sync.WaitGroup
+}
+
+func newProxy(tb testing.TB, to string) *proxy {
+	p := &proxy{Listener: listen(tb), to: to}
+	p.all.Go(p.serve)
+	tb.Cleanup(func() {
+		_ = p.Close()
+		p.mu.Lock()
+		for _, c := range append(p.near, p.far...) {
+			_ = c.Close()
+		}
+		p.mu.Unlock()
+		p.all.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve() {
+	for {
+		near, err := p.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", p.to)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.near, p.far = append(p.near, near), append(p.far, far)
+		p.mu.Unlock()
+		// Neither side learns from here that the other has gone.
+		p.all.Go(func() { _, _ = io.Copy(near, far) })
+		p.all.Go(func() { _, _ = io.Copy(far, near) })
+	}
+}
+
+// cut ends the connections of one side, which the other does not notice.
+func (p *proxy) cut(side func(*proxy) []net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range side(p) {
+		_ = c.Close()
+	}
+}
+
+// TestDeadConnectionIsReplaced breaks a connection so that only one side sees
+// it. The one that sees it opens another, and the other one's comes to an end
+// in good order, whoever dialled.
+func TestDeadConnectionIsReplaced(t *testing.T) {
+	for name, side := range map[string]func(*proxy) []net.Conn{
+		"seen by who dialled":     func(p *proxy) []net.Conn { return p.near },
+		"seen by who was dialled": func(p *proxy) []net.Conn { return p.far },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p *proxy
+			a, b := start(t, 1, "", nil), start(t, 2, "", func(c *peerlink.Config) {
+				p = newProxy(t, c.Self.PeerAddr)
+				c.Self.PeerAddr = p.Addr().String()
+			})
+			introduce(a, b)
+			a.waitUp(t, 2)
+			b.waitUp(t, 1)
+			p.cut(side)
+			a.waitMore(t, "up "+b.self.String(), 1)
+			b.waitMore(t, "up "+a.self.String(), 1)
+			a.waitUp(t, 2)
+			b.waitUp(t, 1)
+			a.send(2, checks(1, 1))
+			b.send(1, checks(1, 1))
+			a.wait(t, "a check", func() bool { return len(a.got) == 1 })
+			b.wait(t, "a check", func() bool { return len(b.got) == 1 })
+		})
+	}
+}
+
+// TestQuestionsAndReplies asks a thousand questions, each when the one before
+// was answered.
+func TestQuestionsAndReplies(t *testing.T) {
+	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
+	b.deliver = func(f *peer.Frame) {
+		reply := new(peer.Frame)
+		for i := range f.Checks {
+			reply.Replies = append(reply.Replies, peer.Reply{ID: f.Checks[i].ID, Results: 1})
+			reply.Results = append(reply.Results, peer.Result{Allowed: true})
+		}
+		b.send(1, reply)
+	}
+	introduce(a, b)
+	a.waitUp(t, 2)
+	b.waitUp(t, 1)
+	for i := range 1000 {
+		a.send(2, checks(uint64(i), 1))
+		a.wait(t, "the reply", func() bool { return len(a.got) == i+1 })
+		if id := a.got[i].Replies[0].ID; id != uint64(i) {
+			t.Fatalf("reply %d is to check %d", i, id)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package peerlink
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/internal/peer"
+	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
+)
+
+const (
+	nonceBytes = 16
+	maxName    = 255 // bytes of a name of a node or cluster that is shown
+
+	// bindingWire is the first version of the wire whose hellos name both addresses.
+	bindingWire = 2
+)
+
+// greeter makes and judges hellos.
+type greeter struct {
+	self    peer.Member
+	cluster string
+	ring    uint64
+	secret  []byte
+}
+
+// hello returns a new hello. to is who is dialled; the side that was dialled expects
+// nobody in particular, and gives the zero value.
+func (g *greeter) hello(to peer.Member) *peerv1.Hello {
+	nonce := make([]byte, nonceBytes)
+	_, _ = rand.Read(nonce) // it does not fail: it ends the program instead
+	return &peerv1.Hello{
+		Wire: uint32(g.self.Wire), Cluster: g.cluster, RingConfig: g.ring,
+		Name: g.self.Name, Instance: uint64(g.self.Instance), Address: g.self.PeerAddr, Nonce: nonce,
+		Expected: uint64(to.Instance), ExpectedName: to.Name, ExpectedAddress: to.PeerAddr,
+	}
+}
+
+// judge says why a hello does not fit, as a status for the other side.
+func (g *greeter) judge(h *peerv1.Hello) error {
+	switch wire := int(h.GetWire()); {
+	case h == nil:
+		return status.Error(codes.InvalidArgument, "the first message is no hello: this is the peer port of a Weir node, only for other nodes")
+	case h.GetCluster() != g.cluster:
+		return g.refuse("this node is of cluster %q, and the other of %q: give both the same cluster name, or join only nodes of one cluster",
+			short(g.cluster), short(h.GetCluster()))
+	case wire < int(g.self.Wire)-1 || wire > int(g.self.Wire)+1:
+		return g.refuse("this node speaks version %d of the peer wire, and the other %d: upgrade one version at a time",
+			g.self.Wire, wire)
+	case h.GetRingConfig() != g.ring:
+		return g.refuse("this node's ring configuration is %016x, and the other's %016x: run the same settings of the ring, and programs that agree on them, everywhere",
+			g.ring, h.GetRingConfig())
+	case h.GetInstance() == 0 || len(h.GetNonce()) != nonceBytes:
+		return status.Error(codes.InvalidArgument, "the hello has no instance or no nonce")
+	case h.GetInstance() == uint64(g.self.Instance):
+		return g.refuse("it is this node itself: check the addresses that nodes advertise")
+	case h.GetExpected() != 0 && h.GetExpected() != uint64(g.self.Instance):
+		return status.Errorf(codes.NotFound, "instance %s does not run here: this is %q, instance %s",
+			peer.Instance(h.GetExpected()), short(g.self.Name), g.self.Instance)
+	case wire < bindingWire && len(g.secret) > 0:
+		return g.refuse("the other speaks version %d of the peer wire, whose proofs name no addresses, and this node has a secret: upgrade the other", wire)
+	}
+	return nil
+}
+
+// judgeDialler says why the hello of a side that dialled does not fit: it must mean this
+// node, at the address that this node advertises. Otherwise somebody at another address
+// passes on what the two say. Versions before [bindingWire] say neither.
+func (g *greeter) judgeDialler(h *peerv1.Hello) error {
+	switch {
+	case h.GetWire() < bindingWire:
+	case h.GetExpected() == 0:
+		return status.Error(codes.InvalidArgument, "the hello names no instance that is meant")
+	case h.GetExpectedName() != g.self.Name:
+		return status.Errorf(codes.NotFound, "node %q does not run here: this is %q", short(h.GetExpectedName()), short(g.self.Name))
+	case h.GetExpectedAddress() != g.self.PeerAddr:
+		return g.refuse("the other dialled %q, and this node advertises %q for peers: whoever told it the other address may stand in between; "+
+			"if there is a proxy, give its host to --advertise, and the port that it listens on to --peer-addr", short(h.GetExpectedAddress()), short(g.self.PeerAddr))
+	}
+	return nil
+}
+
+// judgeDialled says why the hello of the side that was dialled does not fit: it must be
+// of who was meant, and at the address that was dialled.
+func (g *greeter) judgeDialled(h *peerv1.Hello, to peer.Member) error {
+	switch {
+	case h.GetInstance() != uint64(to.Instance):
+		return fmt.Errorf("another instance answers there: %q", short(h.GetName()))
+	case h.GetWire() < bindingWire:
+	case h.GetName() != to.Name:
+		return fmt.Errorf("another node answers there: %q", short(h.GetName()))
+	case h.GetAddress() != to.PeerAddr:
+		return fmt.Errorf("it advertises another address for peers than was dialled: %q", short(h.GetAddress()))
+	}
+	return nil
+}
+
+// refuse returns the status of a mismatch that an operator has to mend.
+func (g *greeter) refuse(format string, args ...any) error {
+	return status.Errorf(codes.FailedPrecondition, "node %q refuses: "+format, append([]any{short(g.self.Name)}, args...)...)
+}
+
+// prove returns the proof that this side has the secret; nil if there is none.
+// Both hellos are in it, and so the names, instances and addresses of both sides: it is
+// good for this link only. The side is in it so that it cannot be sent back.
+func (g *greeter) prove(side string, dialler, dialled *peerv1.Hello) []byte {
+	if len(g.secret) == 0 {
+		return nil
+	}
+	h := hmac.New(sha256.New, g.secret)
+	part(h, "weir peer link", side)
+	for _, x := range []*peerv1.Hello{dialler, dialled} {
+		part(h, x.GetCluster(), x.GetName(), string(x.GetNonce()), x.GetAddress(), x.GetExpectedName(), x.GetExpectedAddress())
+		for _, n := range []uint64{uint64(x.GetWire()), x.GetRingConfig(), x.GetInstance(), x.GetExpected()} {
+			_ = binary.Write(h, binary.BigEndian, n) // a hash takes all
+		}
+	}
+	return h.Sum(nil)
+}
+
+// part writes texts with their lengths, so that no two lists of them are alike.
+func part(h hash.Hash, texts ...string) {
+	for _, s := range texts {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(s))) // a hash takes all
+		_, _ = h.Write([]byte(s))
+	}
+}
+
+// verify says why a proof is none.
+func (g *greeter) verify(side string, dialler, dialled *peerv1.Hello, proof []byte) error {
+	want := g.prove(side, dialler, dialled)
+	switch {
+	case hmac.Equal(want, proof):
+		return nil
+	case len(want) == 0:
+		return g.refuse("this node has no secret, and the other one has: give both the same")
+	case len(proof) == 0:
+		return g.refuse("the other node has no secret, and this one has: give both the same")
+	default:
+		return g.refuse("the other node has another secret: give both the same")
+	}
+}
+
+// short bounds a name in a text.
+func short(s string) string {
+	if len(s) > maxName {
+		return fmt.Sprintf("%s… (%d bytes)", s[:maxName], len(s))
+	}
+	return s
+}

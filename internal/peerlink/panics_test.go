@@ -1,0 +1,98 @@
+package peerlink_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/peerlink"
+)
+
+// tripping is a box that panics at the calls about one member that are listed, each once
+// and in their order.
+type tripping struct {
+	*box
+	of   peer.Instance
+	mu   sync.Mutex
+	list []string
+}
+
+func (x *tripping) at(what string, i peer.Instance) {
+	x.mu.Lock()
+	trip := i == x.of && len(x.list) > 0 && x.list[0] == what
+	if trip {
+		x.list = x.list[1:]
+	}
+	x.mu.Unlock()
+	if trip {
+		panic(what)
+	}
+}
+
+func (x *tripping) trip(at []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list = at
+}
+
+func (x *tripping) Deliver(f *peer.Frame) { x.at("deliver", f.From); x.box.Deliver(f) }
+func (x *tripping) Release(f *peer.Frame) { x.at("release", f.To); x.box.Release(f) }
+func (x *tripping) Up(i peer.Instance)    { x.box.Up(i); x.at("up", i) }
+func (x *tripping) Down(i peer.Instance)  { x.box.Down(i); x.at("down", i) }
+func (x *tripping) Take(to peer.Instance, checks bool) *peer.Frame {
+	x.at("take", to)
+	return x.box.Take(to, checks)
+}
+
+// A panic, wherever it comes up in what a link carries, ends that link only, which is made
+// again; the process and the other links go on.
+func TestAPanicEndsItsLinkOnly(t *testing.T) {
+	for name, id := range map[string]peer.Instance{"it dials": 1, "it is dialled": 5} {
+		t.Run(name, func(t *testing.T) {
+			var trips *tripping
+			var caught atomic.Int32
+			other, third := start(t, 2, "", nil), start(t, 3, "", nil)
+			x := start(t, id, "", func(c *peerlink.Config) {
+				trips = &tripping{box: c.Frames.(*box), of: 2}
+				c.Frames = trips
+				c.Panicked = func(any) { caught.Add(1) }
+			})
+			introduce(x, other, third)
+			for _, n := range []*node{other, third} {
+				x.waitUp(t, n.self)
+				n.waitUp(t, id)
+			}
+			ups, panics := x.tally("up "+other.self.String()), int32(0)
+			for i, step := range []struct {
+				trips []string
+				ups   int
+			}{
+				{[]string{"deliver"}, 1}, {[]string{"take"}, 1}, {[]string{"release"}, 1},
+				{[]string{"deliver", "down"}, 1}, {[]string{"deliver", "up"}, 2},
+			} {
+				trips.trip(step.trips)
+				if step.trips[0] == "deliver" {
+					other.send(id, announce(i))
+				} else {
+					x.send(other.self, announce(i))
+				}
+				ups, panics = ups+step.ups, panics+int32(len(step.trips))
+				x.waitMore(t, "up "+other.self.String(), ups-1)
+				x.send(other.self, announce(100+i))
+				other.wait(t, "a frame", func() bool {
+					n := len(other.got)
+					return n > 0 && other.got[n-1].Announces[0].Epoch.Counter == uint64(100+i)
+				})
+				if n := caught.Load(); n != panics {
+					t.Fatalf("%v: %d panics were caught, want %d", step.trips, n, panics)
+				}
+			}
+			third.send(id, announce(1))
+			x.wait(t, "a frame of the third", func() bool { return len(x.got) == 1 })
+			if n := x.tally("down " + third.self.String()); n != 0 {
+				t.Errorf("the link to the third was down %d times", n)
+			}
+		})
+	}
+}

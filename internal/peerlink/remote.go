@@ -1,0 +1,291 @@
+package peerlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// Waits between attempts to connect. The side that is not to dial does so all
+// the same when nobody has dialled it for a while: the other may have no way to it.
+const (
+	retryFirst = 20 * time.Millisecond
+	retryMost  = 500 * time.Millisecond
+	deadFirst  = time.Second
+	deadMost   = 5 * time.Second
+	grace      = 200 * time.Millisecond
+	settled    = time.Second // after so long a session counts as a success
+	// maxTold bounds the kinds of failures of which each is said once.
+	maxTold = 4
+	// So often in a row, for about two seconds, a member may answer that this node is no
+	// member before that is said: news of a node that starts takes its time to spread.
+	strangerOften = 12
+)
+
+// remote is another instance, connected or to be connected to.
+type remote struct {
+	links    *Links
+	instance peer.Instance
+
+	live   atomic.Pointer[session] // what Wake wakes
+	events sync.Mutex              // held around Up and Down, so that they are told in order
+
+	mu      sync.Mutex
+	member  peer.Member
+	wanted  bool          // it is a member
+	keeping bool          // a goroutine connects to it
+	dialing bool          // an attempt of ours is under way
+	session *session      // the one that is attached
+	ours    bool          // and it is one that we dialled
+	since   time.Time     // when it was attached
+	changed chan struct{} // has a token when something above changed
+	told    []string      // the kinds of failures that were logged since it was connected last
+	strange int           // how often in a row it did not know this node
+}
+
+func newRemote(l *Links, i peer.Instance) *remote {
+	return &remote{links: l, instance: i, changed: make(chan struct{}, 1)}
+}
+
+// dials reports whether it is this side that dials; the other does only if this
+// one does not come.
+func (r *remote) dials() bool { return r.links.config.Self.Instance < r.instance }
+
+func (r *remote) change() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// describe names the remote in logs and errors; mu is held.
+func (r *remote) describe() string {
+	if r.member.Name == "" {
+		return "instance " + r.instance.String()
+	}
+	return fmt.Sprintf("node %q at %s", r.member.Name, r.member.PeerAddr)
+}
+
+// attach makes a session the one of this remote, and tells that it is up. The
+// session before it, if it yields, has ended for good when attach returns.
+func (r *remote) attach(s *session, ours bool) error {
+	for {
+		r.mu.Lock()
+		old := r.session
+		if old == nil {
+			r.session, r.ours, r.since, r.told, r.strange = s, ours, r.links.now(), nil, 0
+			if ours {
+				r.dialing = false
+			}
+			r.mu.Unlock()
+			break
+		}
+		keep := r.keeps(ours)
+		r.mu.Unlock()
+		if keep {
+			return status.Error(codes.Aborted, "there is a connection already")
+		}
+		old.end(errReplaced, false)
+		<-old.done
+	}
+	r.events.Lock()
+	defer r.events.Unlock()
+	r.live.Store(s)
+	if err := r.links.up(r.instance); err != nil {
+		s.end(err, false) // as soon as it begins
+	}
+	return nil
+}
+
+// keeps reports whether the session that is attached stays when there is another
+// one; mu is held. Of two that were dialled at once from both sides, the one
+// that is to dial wins. Otherwise the new one does if the other side has dialled
+// it: it would not have if the old one still lived there.
+func (r *remote) keeps(ours bool) bool {
+	if ours {
+		return true
+	}
+	return r.ours && r.dials() && r.links.now().Sub(r.since) < settled
+}
+
+// admits says whether the other side may open a session now.
+func (r *remote) admits() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if (r.dialing && r.dials()) || (r.session != nil && r.keeps(false)) {
+		return status.Error(codes.Aborted, "this node is connecting to you")
+	}
+	return nil
+}
+
+// detach ends what attach began, when the session has come to its end.
+func (r *remote) detach(s *session) {
+	r.events.Lock()
+	r.live.CompareAndSwap(s, nil)
+	r.links.down(r.instance)
+	r.events.Unlock()
+	r.mu.Lock()
+	r.session = nil
+	r.mu.Unlock()
+	close(s.done)
+	r.change()
+}
+
+// failed tells that an attempt of ours failed, unless there is a session after
+// all.
+func (r *remote) failed(err error) {
+	collided := status.Code(err) == codes.Aborted
+	r.events.Lock()
+	if r.live.Load() == nil && !collided {
+		r.links.down(r.instance)
+	}
+	r.events.Unlock()
+	if collided {
+		return
+	}
+	r.mu.Lock()
+	text := reasonOf(err)
+	kind := kindOf(text)
+	if status.Code(err) == codes.PermissionDenied {
+		r.strange++
+	} else {
+		r.strange = 0
+	}
+	news := len(r.told) < maxTold && !slices.Contains(r.told, kind) && (r.strange == 0 || r.strange >= strangerOften)
+	if news {
+		r.told = append(r.told, kind)
+	}
+	what, name, addr := r.describe(), r.member.Name, r.member.PeerAddr
+	r.mu.Unlock()
+	if news {
+		r.links.config.Logger.Warn("no connection to "+what+"; it is tried again, and this is said once",
+			"name", name, "instance", r.instance.String(), "addr", addr, "reason", text)
+	}
+}
+
+// kindOf is a reason without its digits: attempts of one kind differ by ports.
+func kindOf(reason string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, reason)
+}
+
+// keep connects to the remote, again and again, while it is wanted.
+func (r *remote) keep(ctx context.Context) {
+	defer r.links.unpin(r)
+	failures := 0
+	for {
+		to, ok := r.await(ctx, failures)
+		if !ok {
+			return
+		}
+		begin := r.links.now()
+		err := r.links.dial(ctx, r, to)
+		r.mu.Lock()
+		r.dialing = false
+		r.mu.Unlock()
+		switch {
+		case errors.Is(err, errWasUp) && r.links.now().Sub(begin) >= settled:
+			failures = 0
+		default:
+			failures++
+		}
+		if !errors.Is(err, errWasUp) && ctx.Err() == nil {
+			r.failed(err)
+		}
+	}
+}
+
+// await waits until it is time to dial, and returns whom; false if it is not wanted
+// any more.
+func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bool) {
+	for {
+		r.mu.Lock()
+		if !r.wanted || ctx.Err() != nil {
+			r.keeping = false
+			r.mu.Unlock()
+			return peer.Member{}, false
+		}
+		state, connected := r.member.State, r.session != nil
+		r.mu.Unlock()
+		wait := time.Hour // for a change
+		if !connected {
+			wait = r.links.delay(failures, state, r.dials())
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-r.changed:
+			t.Stop()
+			continue
+		}
+		r.mu.Lock()
+		ready := r.wanted && r.session == nil
+		if ready {
+			r.dialing = true
+			to = r.member
+		}
+		r.mu.Unlock()
+		if ready && ctx.Err() == nil {
+			return to, true
+		}
+	}
+}
+
+// delay returns how long to wait before an attempt after so many failed ones.
+func (l *Links) delay(failures int, state peer.State, dials bool) time.Duration {
+	first, most := retryFirst, retryMost
+	if state == peer.Dead {
+		first, most = deadFirst, deadMost
+	}
+	var d time.Duration
+	switch {
+	case failures > 1:
+		d = min(first<<min(failures-2, 16), most)
+	case state == peer.Dead:
+		d = first
+	}
+	if d > 0 {
+		// Those that lost one node together do not come back to it together.
+		d = d/2 + time.Duration(l.random()*float64(d/2))
+	}
+	if !dials {
+		d = max(d, grace)
+	}
+	return d
+}
+
+// reasonOf is the text of an error that came from the other side or from here.
+func reasonOf(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "the other node closed the connection"
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err.Error()
+	}
+	switch text := s.Message(); {
+	case s.Code() == codes.Unimplemented:
+		return "what answers there is no peer port of a Weir node: " + text + "; check the address that it advertises for peers"
+	case strings.Contains(text, "reading server preface"):
+		return "what answers there does not speak gRPC, so it is no peer port of a Weir node: " + text +
+			"; check the address that it advertises for peers"
+	default:
+		return text
+	}
+}

@@ -1,0 +1,229 @@
+package peerlink
+
+import "github.com/weirlimit/weir/internal/peer"
+
+// sections are the columns of all sections of a frame.
+type sections struct {
+	claims    []column[peer.Claim]
+	answers   []column[peer.Answer]
+	announces []column[peer.Announce]
+	revokes   []column[peer.Revoke]
+	batches   []column[peer.Batch]
+	entries   []column[peer.Entry] // but for their words
+	acks      []column[peer.Ack]
+	checks    []column[peer.Check]
+	keys      []column[peer.Key]
+	refunds   []column[peer.Refund]
+	replies   []column[peer.Reply] // but for their rules
+	results   []column[peer.Result]
+}
+
+func newSections() *sections {
+	return &sections{
+		claims: claimColumns(), answers: answerColumns(), announces: announceColumns(), revokes: revokeColumns(),
+		batches: batchColumns(), entries: entryColumns(), acks: ackColumns(),
+		checks: checkColumns(), keys: keyColumns(), refunds: refundColumns(),
+		replies: replyColumns(), results: resultColumns(),
+	}
+}
+
+func claimColumns() []column[peer.Claim] {
+	type T = peer.Claim
+	return []column[T]{
+		varints[T, uint16]{2, func(x *T) *uint16 { return &x.Partition }},
+		octets[T, peer.ClaimKind]{3, func(x *T) *peer.ClaimKind { return &x.Kind }},
+		varints[T, uint32]{4, func(x *T) *uint32 { return &x.Round }},
+		varints[T, uint64]{5, func(x *T) *uint64 { return &x.Counter }},
+		fixed[T, peer.Instance]{6, func(x *T) *peer.Instance { return &x.For }},
+	}
+}
+
+func answerColumns() []column[peer.Answer] {
+	type T = peer.Answer
+	return []column[T]{
+		varints[T, uint16]{2, func(x *T) *uint16 { return &x.Partition }},
+		varints[T, uint32]{3, func(x *T) *uint32 { return &x.Round }},
+		flags[T]{4,
+			func(x *T) byte { return bit(x.Granted, 1) | bit(x.Fresh, 2) },
+			func(x *T, b byte) { x.Granted, x.Fresh = b&1 != 0, b&2 != 0 }},
+		octets[T, peer.Role]{5, func(x *T) *peer.Role { return &x.Role }},
+		varints[T, uint64]{6, func(x *T) *uint64 { return &x.Epoch.Counter }},
+		fixed[T, peer.Instance]{7, func(x *T) *peer.Instance { return &x.Epoch.Instance }},
+		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Seq }},
+		varints[T, uint64]{9, func(x *T) *uint64 { return &x.Owner.Counter }},
+		fixed[T, peer.Instance]{10, func(x *T) *peer.Instance { return &x.Owner.Instance }},
+		fixed[T, peer.Instance]{11, func(x *T) *peer.Instance { return &x.Heir }},
+		varints[T, uint64]{12, func(x *T) *uint64 { return &x.Top }},
+		varints[T, uint64]{13, func(x *T) *uint64 { return &x.Grant }},
+		octets[T, peer.ClaimKind]{14, func(x *T) *peer.ClaimKind { return &x.GrantKind }},
+		fixed[T, peer.Instance]{15, func(x *T) *peer.Instance { return &x.GrantFor }},
+	}
+}
+
+func announceColumns() []column[peer.Announce] {
+	type T = peer.Announce
+	return []column[T]{
+		varints[T, uint16]{2, func(x *T) *uint16 { return &x.Partition }},
+		varints[T, uint64]{3, func(x *T) *uint64 { return &x.Epoch.Counter }},
+		fixed[T, peer.Instance]{4, func(x *T) *peer.Instance { return &x.Epoch.Instance }},
+		fixed[T, peer.Instance]{5, func(x *T) *peer.Instance { return &x.Heir }},
+	}
+}
+
+func revokeColumns() []column[peer.Revoke] {
+	type T = peer.Revoke
+	return []column[T]{
+		varints[T, uint16]{2, func(x *T) *uint16 { return &x.Partition }},
+		varints[T, uint64]{3, func(x *T) *uint64 { return &x.Epoch.Counter }},
+		fixed[T, peer.Instance]{4, func(x *T) *peer.Instance { return &x.Epoch.Instance }},
+		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Appointment }},
+		flags[T]{6,
+			func(x *T) byte { return bit(x.Drop, 1) },
+			func(x *T, b byte) { x.Drop = b&1 != 0 }},
+	}
+}
+
+func batchColumns() []column[peer.Batch] {
+	type T = peer.Batch
+	return []column[T]{
+		varints[T, uint16]{2, func(x *T) *uint16 { return &x.Partition }},
+		octets[T, peer.BatchKind]{3, func(x *T) *peer.BatchKind { return &x.Kind }},
+		varints[T, uint64]{4, func(x *T) *uint64 { return &x.Epoch.Counter }},
+		fixed[T, peer.Instance]{5, func(x *T) *peer.Instance { return &x.Epoch.Instance }},
+		varints[T, uint64]{6, func(x *T) *uint64 { return &x.BaseEpoch.Counter }},
+		fixed[T, peer.Instance]{7, func(x *T) *peer.Instance { return &x.BaseEpoch.Instance }},
+		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Base }},
+		varints[T, uint64]{9, func(x *T) *uint64 { return &x.Seq }},
+		flags[T]{10,
+			func(x *T) byte { return bit(x.First, 1) | bit(x.Last, 2) },
+			func(x *T, b byte) { x.First, x.Last = b&1 != 0, b&2 != 0 }},
+		varints[T, uint32]{11, func(x *T) *uint32 { return &x.Appointment }},
+		varints[T, uint64]{12, func(x *T) *uint64 { return &x.Appointed }},
+		varints[T, uint32]{13, func(x *T) *uint32 { return &x.Ping }},
+		varints[T, uint64]{14, func(x *T) *uint64 { return &x.Next.Counter }},
+		fixed[T, peer.Instance]{15, func(x *T) *peer.Instance { return &x.Next.Instance }},
+		varints[T, uint32]{16, func(x *T) *uint32 { return &x.Keys }},
+	}
+}
+
+func entryColumns() []column[peer.Entry] {
+	type T = peer.Entry
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.Hi }},
+		fixed[T, uint64]{3, func(x *T) *uint64 { return &x.Lo }},
+		varints[T, uint16]{4, func(x *T) *uint16 { return &x.Limit }},
+		flags[T]{5,
+			func(x *T) byte { return bit(x.First, 1) | bit(x.Gone, 2) },
+			func(x *T, b byte) { x.First, x.Gone = b&1 != 0, b&2 != 0 }},
+		zigzags[T]{6, true, func(x *T) *int64 { return &x.Time }},
+		zigzags[T]{7, true, func(x *T) *int64 { return &x.Until }},
+		varints[T, uint32]{8, func(x *T) *uint32 { return &x.A }},
+		varints[T, uint32]{9, func(x *T) *uint32 { return &x.B }},
+	}
+}
+
+func ackColumns() []column[peer.Ack] {
+	type T = peer.Ack
+	return []column[T]{
+		varints[T, uint16]{2, func(x *T) *uint16 { return &x.Partition }},
+		octets[T, peer.AckStatus]{3, func(x *T) *peer.AckStatus { return &x.Status }},
+		varints[T, uint64]{4, func(x *T) *uint64 { return &x.Epoch.Counter }},
+		fixed[T, peer.Instance]{5, func(x *T) *peer.Instance { return &x.Epoch.Instance }},
+		varints[T, uint32]{6, func(x *T) *uint32 { return &x.Appointment }},
+		varints[T, uint32]{7, func(x *T) *uint32 { return &x.Ping }},
+		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Seq }},
+		varints[T, uint64]{9, func(x *T) *uint64 { return &x.Owner.Counter }},
+		fixed[T, peer.Instance]{10, func(x *T) *peer.Instance { return &x.Owner.Instance }},
+		varints[T, uint64]{11, func(x *T) *uint64 { return &x.Top }},
+	}
+}
+
+func checkColumns() []column[peer.Check] {
+	type T = peer.Check
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
+		octets[T, uint8]{3, func(x *T) *uint8 { return &x.Keys }},
+		flags[T]{4,
+			func(x *T) byte {
+				return bit(x.Peek, 1) | bit(x.Reserve, 2) | bit(x.Heir, 4) | bit(x.Sent, 8) | bit(x.Explain, 16) | bit(x.Settles, 32)
+			},
+			func(x *T, b byte) {
+				x.Peek, x.Reserve, x.Heir, x.Sent, x.Explain, x.Settles = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0, b&16 != 0, b&32 != 0
+			}},
+		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Wait }},
+	}
+}
+
+func keyColumns() []column[peer.Key] {
+	type T = peer.Key
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.Hi }},
+		fixed[T, uint64]{3, func(x *T) *uint64 { return &x.Lo }},
+		varints[T, uint16]{4, func(x *T) *uint16 { return &x.Rule }},
+		flags[T]{5,
+			func(x *T) byte { return bit(x.Closed, 1) },
+			func(x *T, b byte) { x.Closed = b&1 != 0 }},
+		octets[T, uint8]{6, func(x *T) *uint8 { return &x.Index }},
+		varints[T, uint32]{7, func(x *T) *uint32 { return &x.Cost }},
+	}
+}
+
+func refundColumns() []column[peer.Refund] {
+	type T = peer.Refund
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
+		octets[T, uint8]{3, func(x *T) *uint8 { return &x.Keys }},
+		octets[T, peer.RefundKind]{4, func(x *T) *peer.RefundKind { return &x.Kind }},
+		varints[T, uint64]{5, func(x *T) *uint64 { return &x.Receipt.Epoch.Counter }},
+		fixed[T, peer.Instance]{6, func(x *T) *peer.Instance { return &x.Receipt.Epoch.Instance }},
+		fixed[T, int64]{7, func(x *T) *int64 { return &x.Receipt.Time }},
+		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Receipt.Charged }},
+		fixed[T, uint64]{9, func(x *T) *uint64 { return &x.Receipt.Set }},
+		flags[T]{10,
+			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Sent, 2) },
+			func(x *T, b byte) { x.Heir, x.Sent = b&1 != 0, b&2 != 0 }},
+	}
+}
+
+func replyColumns() []column[peer.Reply] {
+	type T = peer.Reply
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
+		octets[T, peer.ReplyStatus]{3, func(x *T) *peer.ReplyStatus { return &x.Status }},
+		flags[T]{4,
+			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Idle, 2) | bit(x.Provisional, 4) },
+			func(x *T, b byte) { x.Heir, x.Idle, x.Provisional = b&1 != 0, b&2 != 0, b&4 != 0 }},
+		flags[T]{5,
+			func(x *T) byte { return byte(x.Results) },
+			func(x *T, b byte) { x.Results |= uint16(b) }},
+		varints[T, uint64]{6, func(x *T) *uint64 { return &x.Owner.Counter }},
+		fixed[T, peer.Instance]{7, func(x *T) *peer.Instance { return &x.Owner.Instance }},
+		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Receipt.Epoch.Counter }},
+		fixed[T, peer.Instance]{9, func(x *T) *peer.Instance { return &x.Receipt.Epoch.Instance }},
+		fixed[T, int64]{10, func(x *T) *int64 { return &x.Receipt.Time }},
+		varints[T, uint64]{11, func(x *T) *uint64 { return &x.Receipt.Charged }},
+		fixed[T, uint64]{12, func(x *T) *uint64 { return &x.Receipt.Set }},
+		varints[T, uint32]{13, func(x *T) *uint32 { return &x.Count }},
+		varints[T, uint16]{16, func(x *T) *uint16 { return &x.Partition }},
+		varints[T, uint32]{17, func(x *T) *uint32 { return &x.Unnamed }},
+		flags[T]{18,
+			func(x *T) byte { return byte(x.Results >> 8) },
+			func(x *T, b byte) { x.Results |= uint16(b) << 8 }},
+	}
+}
+
+func resultColumns() []column[peer.Result] {
+	type T = peer.Result
+	return []column[T]{
+		flags[T]{2,
+			func(x *T) byte {
+				return bit(x.Allowed, 1) | bit(x.Never, 2) | bit(x.Blocked, 4) | bit(x.Overflow, 8)
+			},
+			func(x *T, b byte) {
+				x.Allowed, x.Never, x.Blocked, x.Overflow = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0
+			}},
+		varints[T, uint32]{3, func(x *T) *uint32 { return &x.Remaining }},
+		zigzags[T]{4, false, func(x *T) *int64 { return &x.RetryAfter }},
+		zigzags[T]{5, false, func(x *T) *int64 { return &x.ResetAfter }},
+	}
+}

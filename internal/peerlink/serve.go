@@ -1,0 +1,264 @@
+package peerlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	peerinfo "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/internal/peer"
+	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
+)
+
+const (
+	idleTimeout    = 10 * time.Second // a connection without a stream is closed
+	maxHeaderBytes = 16 << 10
+	maxStreams     = 2 // of one connection; a node has one
+
+	sideDialler = "dialler"
+	sideDialled = "dialled"
+)
+
+// errStranger is how a refusal is logged for which names are not needed.
+var errStranger = errors.New("it is not known, or not yet")
+
+// accepted is the stream of a session at the side that was dialled. The handler
+// of gRPC waits until it is hung up, and its return is what ends the stream.
+type accepted struct {
+	grpc.ServerStream
+	once   sync.Once
+	hungUp chan struct{}
+	reason error
+}
+
+func (a *accepted) hangUp(reason error) {
+	a.once.Do(func() {
+		a.reason = reason
+		close(a.hungUp)
+	})
+}
+
+// service is the service of the peer port.
+type service struct {
+	peerv1.UnimplementedLinksServer
+	links *Links
+}
+
+func (l *Links) newServer() *grpc.Server {
+	p := newPort(l.config)
+	p.links, p.notice = l, l.notice()
+	p.refused = func(from net.Addr, reason string) {
+		l.notices.say(slog.LevelWarn, "a connection to the peer port was refused", from, reason)
+	}
+	s := grpc.NewServer(
+		grpc.Creds(newDoor(p)),
+		grpc.ForceServerCodecV2(l.codec),
+		grpc.MaxRecvMsgSize(l.config.MaxMessageBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(p.within),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connWindow),
+		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(codes.Unimplemented, l.notice()) }),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
+	)
+	peerv1.RegisterLinksServer(s, &service{links: l})
+	return s
+}
+
+// notice tells clients that they are at the wrong door, and where the right one
+// is.
+func (l *Links) notice() string {
+	self := l.config.Self
+	text := fmt.Sprintf("this is the peer port of the Weir node %q, which is for other nodes only", short(self.Name))
+	if self.GRPCAddr != "" {
+		text += "; gRPC is served on " + self.GRPCAddr
+	}
+	if self.HTTPAddr != "" {
+		text += "; HTTP is served on " + self.HTTPAddr
+	}
+	return text
+}
+
+// Connect implements the service.
+func (s *service) Connect(stream grpc.BidiStreamingServer[peerv1.Message, peerv1.Message]) error {
+	l := s.links
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return status.Error(codes.Unavailable, errStopping.Error())
+	}
+	l.all.Add(1)
+	l.mu.Unlock()
+	a := &accepted{ServerStream: stream, hungUp: make(chan struct{})}
+	go func() {
+		defer l.all.Done()
+		a.hangUp(l.welcomeSafely(a))
+	}()
+	<-a.hungUp
+	return statusOf(a.reason)
+}
+
+// welcomeSafely is welcome, of which a panic is an error.
+func (l *Links) welcomeSafely(a *accepted) (err error) {
+	defer l.catch(func(defect error) { err = defect })
+	return l.welcome(a)
+}
+
+// welcome exchanges hellos as the side that was dialled, and runs the session
+// to its end, whose reason it returns.
+func (l *Links) welcome(a *accepted) error {
+	late := time.AfterFunc(l.config.ConnectTimeout, func() {
+		a.hangUp(status.Error(codes.DeadlineExceeded, "there was no hello in time"))
+	})
+	defer late.Stop()
+	c := arrivalOf(a.Context())
+	if c == nil {
+		return status.Error(codes.Internal, "the connection did not come by the peer port")
+	}
+	theirs, err := l.receiveHello(a)
+	if err != nil {
+		l.refused(a, theirs, err)
+		return err
+	}
+	r, err := l.pin(peer.Instance(theirs.GetInstance()), theirs.GetName())
+	if err != nil {
+		l.refused(a, nil, err)
+		return err
+	}
+	defer l.unpin(r)
+	if err := r.admits(); err != nil {
+		return err
+	}
+	mine := l.greeter.hello(peer.Member{})
+	mine.Proof = l.greeter.prove(sideDialled, theirs, mine)
+	c.greet()
+	if err := a.SendMsg(&message{hello: mine}); err != nil {
+		return err
+	}
+	proof, err := receive(a)
+	if err == nil {
+		err = l.greeter.verify(sideDialler, theirs, mine, proof.proof)
+	}
+	if err == nil {
+		err = c.settle()
+	}
+	if err != nil {
+		l.refused(a, theirs, err)
+		return err
+	}
+	// Not only at the end: whoever opens the next session in place of this one would find
+	// this one's connection counted still.
+	retire := sync.OnceFunc(c.retire)
+	defer retire()
+	if !late.Stop() {
+		return errors.New("the hello took too long")
+	}
+	return l.carry(r, a, false, retire)
+}
+
+func (l *Links) receiveHello(a *accepted) (*peerv1.Hello, error) {
+	m, err := receive(a)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.greeter.judge(m.hello); err != nil {
+		return m.hello, err
+	}
+	return m.hello, l.greeter.judgeDialler(m.hello)
+}
+
+// receive receives a message before the hellos are done, which has no frame.
+func receive(a *accepted) (*message, error) {
+	m := &message{early: true}
+	if err := a.RecvMsg(m); err != nil {
+		return nil, err
+	}
+	if m.bad != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "the message makes no sense: %v", m.bad)
+	}
+	return m, nil
+}
+
+// refused logs why somebody was refused.
+func (l *Links) refused(a *accepted, theirs *peerv1.Hello, err error) {
+	var from net.Addr
+	if p, ok := peerinfo.FromContext(a.Context()); ok {
+		from = p.Addr
+	}
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+		return // it left by itself
+	}
+	who, level := "a connection to the peer port", slog.LevelWarn
+	if status.Code(err) == codes.PermissionDenied {
+		// Mostly it starts, and gossip has not told of it yet: then it comes again.
+		who, level, err = "a node that is no member here", slog.LevelInfo, errStranger
+	}
+	if theirs != nil {
+		who = fmt.Sprintf("the node %q", short(theirs.GetName()))
+	}
+	l.notices.say(level, who+" was refused", from, reasonOf(err))
+}
+
+// statusOf returns what a handler returns for the end of a session.
+func statusOf(err error) error {
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return nil
+	case status.Code(err) != codes.Unknown:
+		return err
+	default:
+		return status.Error(codes.Unavailable, err.Error())
+	}
+}
+
+// notices are log lines of which each is written once: whoever is refused comes
+// again, many times a second.
+type notices struct {
+	log  *slog.Logger
+	mu   sync.Mutex
+	said map[string]bool
+}
+
+// maxNotices bounds what is remembered; then everything may be said again.
+const maxNotices = 1024
+
+func newNotices(log *slog.Logger) *notices { return &notices{log: log, said: make(map[string]bool)} }
+
+// say logs what happened to someone at an address, unless it was said before of
+// that host.
+func (n *notices) say(level slog.Level, text string, from net.Addr, reason string) {
+	host := "unknown"
+	if from != nil {
+		host = from.String()
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+	}
+	n.mu.Lock()
+	key := host + "\x00" + text + "\x00" + reason
+	known := n.said[key]
+	if !known {
+		if len(n.said) >= maxNotices {
+			clear(n.said)
+		}
+		n.said[key] = true
+	}
+	n.mu.Unlock()
+	if !known {
+		n.log.Log(context.Background(), level, text+"; this is said once", "host", host, "reason", reason)
+	}
+}

@@ -1,0 +1,125 @@
+package weir
+
+import (
+	"context"
+	"sync"
+
+	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/rules"
+)
+
+// local decides in the node's own table.
+type local struct {
+	*engine.Node
+	lookaheads sync.Pool // of *lookahead
+}
+
+// Check implements [engine.Decider].
+func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
+	var c limiter.Charge
+	m, err := set.Resolve(r, &c)
+	if err != nil {
+		return l.Refused(err)
+	}
+	c.Peek = peek
+	return l.decide(set, l.Now(), r, &c, m, d, nil)
+}
+
+// decide decides what a request was resolved to. It is counted in a tally if there is
+// one.
+func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *engine.Tally) error {
+	if err := l.Table.Decide(now, c, d); err != nil {
+		return l.Refused(err)
+	}
+	if c.Unnamed != 0 {
+		l.nameKeys(set, r, c)
+	}
+	l.Decided(m, d, alike)
+	return nil
+}
+
+// nameKeys tells the table the names of keys that entered a list of top keys.
+func (l *local) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
+	var buf [limiter.MaxKeyBytes]byte
+	for i := range c.Len() {
+		if c.Unnamed&(1<<i) != 0 {
+			l.Table.SetName(c.Key(i), set.AppendKeyName(buf[:0], r, c.Key(i), nil))
+		}
+	}
+}
+
+// upcoming is a request of a batch that is resolved and not decided yet.
+type upcoming struct {
+	charge limiter.Charge
+	match  rules.Match
+	err    error
+}
+
+// lookahead is the requests of a batch between the one that is decided and the one
+// whose counters are being fetched from memory.
+type lookahead [table.Ahead]upcoming
+
+// CheckBatch implements [engine.Decider].
+func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds []Decision) (bad engine.Undecided, _ error) {
+	now := l.Now()
+	next, _ := l.lookaheads.Get().(*lookahead)
+	if next == nil {
+		next = new(lookahead)
+	}
+	defer l.lookaheads.Put(next)
+	look := func(i int) {
+		u := &next[i%table.Ahead]
+		if u.match, u.err = set.Resolve(&rs[i], &u.charge); u.err == nil {
+			l.Table.Prefetch(&u.charge)
+		}
+	}
+	for i := range min(table.Ahead-1, len(rs)) {
+		look(i)
+	}
+	var alike engine.Tally
+	defer alike.Tell(l.Observer)
+	for i := range rs {
+		if last := i + table.Ahead - 1; last < len(rs) {
+			look(last)
+		}
+		u := &next[i%table.Ahead]
+		err := u.err
+		if err == nil {
+			err = l.decide(set, now, &rs[i], &u.charge, u.match, &ds[i], &alike)
+		} else {
+			err = l.Refused(err)
+		}
+		if err != nil {
+			bad.Add(i, &ds[i], err)
+		}
+	}
+	return bad, nil
+}
+
+// Refund implements [engine.Decider].
+func (l *local) Refund(_ context.Context, q *engine.Question, receipt Receipt) error {
+	l.Table.Refund(l.Now(), &q.Charge, receipt)
+	return nil
+}
+
+// Reset implements [engine.Decider].
+func (l *local) Reset(_ context.Context, q *engine.Question) (int, error) {
+	return l.Table.Reset(l.Now(), &q.Charge), nil
+}
+
+// Explain implements [engine.Decider].
+func (l *local) Explain(_ context.Context, q *engine.Question, d *Decision) (*Explanation, error) {
+	now := l.Now()
+	return &Explanation{Now: now, Limits: l.Table.Explain(now, &q.Charge, d)}, nil
+}
+
+// RulesSet implements [engine.Decider].
+func (*local) RulesSet(uint64) {}
+
+// Ready implements [engine.Decider].
+func (*local) Ready() error { return nil }
+
+// Close implements [engine.Decider].
+func (*local) Close() error { return nil }

@@ -1,6 +1,0 @@
-//go:build !race
-
-package weir_test
-
-// raceDetector tells that the tests run under the race detector.
-const raceDetector = false
