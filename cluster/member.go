@@ -323,6 +323,7 @@ func (m *member) logAlone() {
 
 // report says from time to time what happened to partitions.
 func (m *member) report() {
+	defer m.sched.After(reportEvery, m.report) // also after a panic
 	checks := m.checks.Load()
 	m.rate.Store(checks - m.counted)
 	m.counted = checks
@@ -356,7 +357,6 @@ func (m *member) report() {
 	}
 	m.complaints.report(m.log)
 	m.reportRules()
-	m.sched.After(reportEvery, m.report)
 }
 
 // handOver hands over what this node owns, or waits until it has where it does so

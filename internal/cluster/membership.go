@@ -187,12 +187,21 @@ func (m *Membership) publishLocked() {
 }
 
 // build builds views and gives them to the core until nothing has changed
-// meanwhile.
+// meanwhile. After a panic the next change has one built.
 func (m *Membership) build() {
+	ended := false
+	defer func() {
+		if !ended {
+			m.mu.Lock()
+			m.building = false
+			m.mu.Unlock()
+		}
+	}()
 	for {
 		m.mu.Lock()
 		if m.closed {
 			m.mu.Unlock()
+			ended = true
 			return
 		}
 		m.again = false
@@ -224,48 +233,65 @@ func (m *Membership) build() {
 			m.config.Changed() // the core knows now who is dead
 		}
 		if !again {
+			ended = true
 			return
 		}
 	}
 }
 
-// look sees whether it is time for the next state, or to count anew.
+// look sees whether it is time for the next state, or to count anew. It is called again
+// whatever becomes of it.
 func (m *Membership) look() {
-	m.mu.Lock()
-	if m.closed || m.self.State == peer.Leaving {
-		m.mu.Unlock()
+	l, open := m.lookNow()
+	if !open {
 		return
 	}
-	now := m.config.Scheduler.Now()
-	joined := m.self.State == peer.Joining && m.joined(now)
-	var worry *Worry
-	if joined && m.cutOff(peer.Active) {
-		joined, worry = false, m.worry(0)
-	}
-	if joined {
-		m.self.State, m.began = peer.Active, now
-		m.publishLocked()
-	}
-	ready := m.settled
-	long := now-m.began >= settledWithin // it may be cut off, and the dead age all the same
-	m.mu.Unlock()
-	m.say(worry)
-	if joined {
+	next := lookEvery
+	defer func() { m.config.Scheduler.After(next, m.look) }()
+	m.say(l.worry)
+	if l.joined {
 		m.tell()
 	}
-	next := lookEvery
 	switch {
-	case joined:
-	case ready:
+	case l.joined:
+	case l.ready:
 		next = recountEvery
 		m.recount()
 	default:
-		m.settle(now)
-		if long {
+		m.settle(l.now)
+		if l.long {
 			m.recount()
 		}
 	}
-	m.config.Scheduler.After(next, m.look)
+}
+
+// looked is what a look found.
+type looked struct {
+	now    limiter.Tick
+	joined bool // just now
+	ready  bool
+	long   bool // since it became active: it may be cut off, and the dead age all the same
+	worry  *Worry
+}
+
+// lookNow looks; open tells whether there is still something to look at.
+func (m *Membership) lookNow() (l looked, open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.self.State == peer.Leaving {
+		return l, false
+	}
+	l.now = m.config.Scheduler.Now()
+	l.joined = m.self.State == peer.Joining && m.joined(l.now)
+	if l.joined && m.cutOff(peer.Active) {
+		l.joined, l.worry = false, m.worry(0)
+	}
+	if l.joined {
+		m.self.State, m.began = peer.Active, l.now
+		m.publishLocked()
+	}
+	l.ready, l.long = m.settled, l.now-m.began >= settledWithin
+	return l, true
 }
 
 // joined tells whether a joining node should become active. m.mu is held.

@@ -55,9 +55,21 @@ func (s *moments) pass(span limiter.Tick) {
 	for len(s.todo) > 0 && s.todo[0].at <= end {
 		m := heap.Pop(&s.todo).(moment)
 		s.now = m.at
-		m.run()
+		s.run(m)
 	}
 	s.now = end
+}
+
+// errBurst is a panic of a test's. It ends where a real scheduler ends panics.
+var errBurst = errors.New("a burst")
+
+func (*moments) run(m moment) {
+	defer func() {
+		if v := recover(); v != nil && v != errBurst {
+			panic(v)
+		}
+	}()
+	m.run()
 }
 
 // skip lets time pass in which nothing happens; what was due then is due now. Tick by
@@ -82,6 +94,7 @@ type joiner struct {
 	told  []peer.Member
 	rings [][]string
 	fails error // of building a ring
+	burst int   // how many of what is called by the membership panic
 	wrong []error
 	worry []cluster.Worry
 	// listed is what the list was when it was last said to have changed.
@@ -111,12 +124,16 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 		Core: j.core, Self: self, Scheduler: j.moments,
 		Ring: func(names []string) (cluster.Ring, error) {
 			j.rings = append(j.rings, names)
+			j.bursts()
 			if j.fails != nil {
 				return nil, j.fails
 			}
 			return ring.New(names)
 		},
-		Tell:     func(m peer.Member) { j.told = append(j.told, m) },
+		Tell: func(m peer.Member) {
+			j.bursts()
+			j.told = append(j.told, m)
+		},
 		Worry:    func(w cluster.Worry) { j.worry = append(j.worry, w) },
 		Complain: func(err error) { j.wrong = append(j.wrong, err) },
 		Changed: func() {
@@ -130,6 +147,14 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 	}
 	j.Membership = cluster.NewMembership(c)
 	return j
+}
+
+// bursts panics, if it is to.
+func (j *joiner) bursts() {
+	if j.burst > 0 {
+		j.burst--
+		panic(errBurst)
+	}
 }
 
 // meet has links tell of members, as they do when they come up.
@@ -185,6 +210,31 @@ func TestWhoJoinsNobodyIsActiveAtOnce(t *testing.T) {
 	}
 	if v := j.core.View(); len(v.Members) != 1 || v.Known != 1 || v.Members[0].State != peer.Active {
 		t.Errorf("the view is %+v", v)
+	}
+}
+
+// A panic in what the membership calls loses one view, or one word, and not those that
+// follow.
+func TestMembershipSurvivesPanics(t *testing.T) {
+	j := newJoiner(1)
+	j.burst = 2 // the ring, and what the others are told
+	j.active()
+	j.pass(limiter.Second)
+	if j.burst != 0 {
+		t.Fatalf("premise: %d calls did not panic", j.burst)
+	}
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("b", 20, peer.Active)})
+	j.pass(10 * limiter.Second)
+	if v := j.core.View(); v == nil || len(v.Members) != 2 {
+		t.Errorf("the view after panics is %+v", v)
+	}
+	j.Update([]peer.Member{other("a", 10, peer.Active), other("b", 20, peer.Active), other("c", 30, peer.Active)})
+	j.pass(10 * limiter.Second)
+	if v := j.core.View(); v == nil || len(v.Members) != 3 {
+		t.Errorf("the view afterwards is %+v", v)
+	}
+	if err := j.Ready(); errors.Is(err, cluster.ErrJoining) {
+		t.Errorf("it does not look any more: %v", err)
 	}
 }
 
