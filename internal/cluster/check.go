@@ -10,11 +10,10 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Begin starts a check and calls done when it is decided: before Begin returns,
-// where that is possible. The decision is the core's until then, and the charge
-// is not to be used again: one that the deadline has ended may still be looked
-// at for a moment. until is when a policy answers, 0 for the deadline that was
-// configured.
+// Begin starts a check and calls done once when it is decided, possibly before Begin
+// returns. Until then the core owns answer. The charge must not be reused even
+// afterwards: if the deadline ended the check, the core may still read it for a moment.
+// until is when the policy answers; 0 means the configured deadline.
 func (c *Core) Begin(charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) {
 	t := c.begin()
 	defer t.end()
@@ -23,8 +22,8 @@ func (c *Core) Begin(charge *limiter.Charge, answer *limiter.Decision, until lim
 	}
 }
 
-// begun starts a check, and returns what waits for its decision: nil if it is
-// decided already, and done is not called.
+// begun starts a check and returns the operation that waits for its decision. It returns
+// nil if the check is decided already; then done is not called.
 func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) (o *op) {
 	if charge.Len() == 0 {
 		answer.Clear()
@@ -43,8 +42,8 @@ func (c *Core) begun(t *turn, charge *limiter.Charge, answer *limiter.Decision, 
 	return c.beginAt(t, o, to, same)
 }
 
-// catchBegun ends a panic of begun, and what that returns is what waits for the decision.
-// It is deferred, directly.
+// catchBegun recovers from a panic of begun and sets its result to the operation that
+// waits for the decision, or nil. It must be deferred directly.
 func (c *Core) catchBegun(t *turn, charge *limiter.Charge, answer *limiter.Decision, o **op) {
 	if c.config.Panicked == nil {
 		return
@@ -56,12 +55,12 @@ func (c *Core) catchBegun(t *turn, charge *limiter.Charge, answer *limiter.Decis
 	}
 }
 
-// interrupted returns what waits for the decision of a check that a panic interrupted: o,
-// if that is numbered, so that it is answered at its deadline, or has ended. Else the
-// policy answers.
+// interrupted returns the operation that still waits for the decision of a check that a
+// panic interrupted. That is o if o has a number, so that it is answered at its
+// deadline, or has ended. Otherwise the policy answers, and interrupted returns nil.
 func (c *Core) interrupted(t *turn, o *op, charge *limiter.Charge, answer *limiter.Decision) *op {
 	if o != nil {
-		t.fresh = nil // o may be kept somewhere
+		t.fresh = nil // o may still be referenced, so its memory is not reused
 		if o.over() || o.id != 0 && c.ops.get(o.id) == o {
 			t.arm = true
 			return o
@@ -72,8 +71,9 @@ func (c *Core) interrupted(t *turn, o *op, charge *limiter.Charge, answer *limit
 	return nil
 }
 
-// beginAt begins a check at whoever should decide it: at this node, or at the member to,
-// if it is the same for all its keys.
+// beginAt starts a check at the node that should decide it: at this node, or at the
+// member to if same reports that to owns all keys. It returns nil if the check is
+// decided already.
 func (c *Core) beginAt(t *turn, o *op, to peer.Instance, same bool) *op {
 	if same && to == c.self {
 		q := parked{charge: o.charge, reply: replyTo{op: o}, until: o.until}
@@ -100,9 +100,10 @@ func (c *Core) beginAt(t *turn, o *op, to peer.Instance, same bool) *op {
 	return o
 }
 
-// askOwner begins a check by asking its owner, which nobody was before: what start
-// comes to where the owner can be reached. It reports false, having done nothing,
-// where it cannot.
+// askOwner starts a check by sending its first request to the owner of its keys. It is a
+// short cut for [op.route] when the owner is connected. It reports false and changes
+// nothing if the owner is unknown or not connected, if waiting is pointless, or if too
+// many operations are under way.
 func (c *Core) askOwner(t *turn, o *op, to peer.Instance) bool {
 	if to == 0 || o.hopeless(t) {
 		return false
@@ -125,7 +126,8 @@ func (c *Core) askOwner(t *turn, o *op, to peer.Instance) bool {
 	return true
 }
 
-// register numbers an operation that waits here already.
+// register numbers an operation that already waits at this node. If there are too many,
+// the policy answers.
 func (c *Core) register(t *turn, o *op) {
 	o.mu.Lock()
 	ok := o.ended || c.ops.add(o, t)
@@ -136,10 +138,10 @@ func (c *Core) register(t *turn, o *op) {
 	}
 }
 
-// Refund takes back a charge by its receipt; done is told what came of it, at
-// the deadline at the latest. What a policy answered, or an owner before the
-// present one, is void, which is no failure. It is asked of one member, and of
-// another only where the first has surely not done it.
+// Refund takes back a charge by its receipt. It calls done once with the outcome, at the
+// deadline at the latest. A receipt of a policy, or of an ownership before the present
+// one, is void; that is no failure. Only one member is asked, unless it has certainly
+// not executed the refund: executed twice, a refund would admit too much.
 func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
 	t := c.begin()
 	defer t.end()
@@ -155,9 +157,9 @@ func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(Outco
 	}})
 }
 
-// Reset forgets the counters of a charge, wherever they are; done is told what
-// came of it, at the deadline at the latest. It is asked of an owner and, where
-// that does not answer, of its heir: done twice it is no other than done once.
+// Reset forgets the counters of a charge, wherever they are. It calls done once with the
+// outcome, at the deadline at the latest. It asks the owner and, if the owner does not
+// answer, its heir. Resetting twice has the same effect as resetting once.
 func (c *Core) Reset(charge *limiter.Charge, done func(Outcome)) {
 	t := c.begin()
 	defer t.end()
@@ -172,10 +174,10 @@ func (c *Core) Reset(charge *limiter.Charge, done func(Outcome)) {
 	}})
 }
 
-// Check decides a check and waits for the decision: not longer than the deadline
-// that was configured; then a policy answers. If the context ends while it
-// waits, its error is returned: then the check may be charged, nothing is written
-// into the decision any more, and the charge is not to be used again.
+// Check decides a check and waits for the decision, at most for the configured deadline;
+// then the policy answers. If ctx ends while it waits, Check returns the error of ctx:
+// the check may have been charged, answer is not written any more, and the charge must
+// not be reused.
 func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limiter.Decision) error {
 	t := c.begin()
 	if c.fast(t, charge, answer) {
@@ -193,24 +195,25 @@ func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limite
 		case <-w.c:
 		case <-ctx.Done():
 			if o.abandon() {
-				c.waiters.Put(w) // nobody wakes it any more
+				c.waiters.Put(w) // w.wake will not be called any more
 				return ctx.Err()
 			}
-			<-w.c // it is decided, and about to be told
+			<-w.c // it is decided, and w.wake is about to be called
 		}
 	}
 	c.waiters.Put(w)
 	return nil
 }
 
-// CheckMany decides checks, as Check does each, and waits for all. Those for one
-// member travel together. If the context ends meanwhile, it returns which are not
-// decided, in order, of which the same holds as of Check's.
+// CheckMany decides several checks, each as Check does, and waits for all of them.
+// Checks for the same member share frames. If ctx ends while it waits, CheckMany returns
+// the indices of the undecided checks in ascending order; their charges must not be
+// reused, and their answers are not written any more.
 func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision) (undecided []int) {
 	t := c.begin()
 	w := c.waiters.Get().(*awaited)
-	w.open.Store(1) // this function, until all have begun
-	var ops []*op   // of charges, where the context may end
+	w.open.Store(1) // 1 for this function until all have begun
+	var ops []*op   // by index of the charge; only if ctx can end
 	for i := range min(table.Ahead, len(charges)) {
 		c.prefetchOwned(t, &charges[i])
 	}
@@ -245,11 +248,11 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 	return undecided
 }
 
-// awaited is somebody who waits for checks.
+// awaited is a caller that waits for one or more checks.
 type awaited struct {
 	c    chan struct{}
-	open atomic.Int32 // how many are not decided
-	wake func()       // one is; whoever tells of the last one sends on c
+	open atomic.Int32 // number of undecided checks
+	wake func()       // called once for each decided check; the last call sends on c
 }
 
 func newAwaited() any {
@@ -262,7 +265,8 @@ func newAwaited() any {
 	return w
 }
 
-// abandon waits no longer for what is not decided, and returns which that is.
+// abandon stops waiting for the undecided checks and returns their indices. It waits for
+// those that are decided and about to report.
 func (w *awaited) abandon(ops []*op) (undecided []int) {
 	for i, o := range ops {
 		if o != nil && o.abandon() {
@@ -270,14 +274,14 @@ func (w *awaited) abandon(ops []*op) (undecided []int) {
 		}
 	}
 	if n := int32(len(undecided)); n == 0 || w.open.Add(-n) > 0 {
-		<-w.c // the others are decided, and about to be told
+		<-w.c // the others are decided and about to call wake
 	}
 	return undecided
 }
 
-// fast decides a check of one key that is owned here, if its reply need not be
-// withheld, without setting anything up. It reports false, having done nothing,
-// in any other case.
+// fast decides a check of one key that this node owns, if the reply need not be
+// withheld. It allocates nothing. In every other case it reports false and changes
+// nothing.
 func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) bool {
 	if charge.Len() != 1 || charge.Key(0).Rule == nil {
 		return false
@@ -297,7 +301,8 @@ func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) b
 	return c.decide(t, &q, []*part{p}, answer, nil) == answered
 }
 
-// roomFor tells whether an admission of a key could be answered at once.
+// roomFor reports whether an admission of a key could be answered at once, without the
+// heir's acknowledgement.
 func (p *part) roomFor(k *limiter.Key) bool {
 	limit := p.cap(k.Rule)
 	if limit == math.MaxUint64 {

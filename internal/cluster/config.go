@@ -8,80 +8,81 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Scheduler is time, as a node sees it.
+// Scheduler is a node's clock and its timers. Its methods may be called from many
+// goroutines.
 type Scheduler interface {
-	// Now returns the node's clock: it never steps back.
+	// Now returns the present time of the node's clock. It never goes back.
 	Now() limiter.Tick
-	// After calls f once, in a goroutine of its own or later in the caller's,
-	// after the given span.
+	// After calls f once, span from now: in a goroutine of its own, or later in the
+	// caller's. It never calls f before it returns.
 	After(span limiter.Tick, f func())
 }
 
-// Network carries frames. What there is for a member it takes by [Core.Take]
-// and hands to that member's [Core.Deliver].
+// Network carries frames to other members. It takes the frames for a member with
+// [Core.Take] and hands them to [Core.Deliver] of that member.
 type Network interface {
-	// Wake says that there is something to take for a member. It must not block.
+	// Wake reports that there are frames for a member. It must not block.
 	Wake(to peer.Instance)
 }
 
-// Ring names the owner of each partition among the active members, and who
-// would own it without that owner, by index into the names that it was made of,
-// sorted; -1 is nobody.
+// Ring assigns each partition to an active member. Owner returns the owner, Successor
+// the member that would own the partition without that owner. Members are indices into
+// the sorted names that the ring was made of; -1 is no member.
 type Ring interface {
 	Owner(partition int) int
 	Successor(partition int) int
 }
 
-// Observer is told what is worth counting or saying. Its methods may be called
-// from many goroutines, under a partition's lock, and must not call back.
+// Observer receives events for metrics and logs. Its methods may be called from many
+// goroutines, under a partition's lock, and must not call the core.
 type Observer interface {
-	// Event tells that something happened to a partition, or, with -1, to the
-	// node.
+	// Event reports an event of a partition, or of the whole node if partition is -1.
 	Event(e Event, partition int)
 }
 
-// Config is what a [Core] needs. All fields but those that say so are required.
+// Config configures a [Core]. All fields are required unless their comment says
+// otherwise.
 type Config struct {
-	// Self is this node; its state is [peer.Joining] or [peer.Active].
+	// Self is this node. Its state is [peer.Joining] or [peer.Active].
 	Self peer.Member
-	// Table holds the counters that this node owns or has copies of, Fallback
-	// those that a policy decides by.
+	// Table holds the counters of the partitions that this node owns or has copies of.
+	// Fallback holds the counters that policies decide by.
 	Table, Fallback *table.Table
-	// Scheduler and Network: see there.
-	Scheduler Scheduler
-	Network   Network
-	// Clock is the time that counters see, nil for the Scheduler's. Tests move it.
+	Scheduler       Scheduler
+	Network         Network
+	// Clock is the time that counters see; nil means the Scheduler's. It lets tests move
+	// that time.
 	Clock func() limiter.Tick
-	// Rand is used under a lock, for pauses that must differ between nodes.
+	// Rand makes pauses that must differ between nodes. The core uses it under a lock.
 	Rand *rand.Rand
-	// Rule returns the rule of that name in this node's rules file, or nil.
+	// Rule returns the rule with that name in this node's rules file, nil if there is
+	// none. It may be called from many goroutines.
 	Rule func(name string) *limiter.Rule
-	// Deadline is how long a check waits for an owner or heir before the policy
-	// of its rule answers; 0 means [DefaultDeadline].
+	// Deadline is how long a check waits for an owner or heir before the policy of its
+	// rule answers; 0 means [DefaultDeadline].
 	Deadline limiter.Tick
-	// CachedDenials has the node refuse by itself, for a second at most, what the
-	// owner of a key has just refused it: see [limiter.SourceCached].
+	// CachedDenials makes this node repeat a denial that the owner of a key has just
+	// given, without asking again, for at most a second: see [limiter.SourceCached].
 	CachedDenials bool
-	// RefuseResets has this node refuse the resets that other members pass on. Its own
-	// are asked of the others all the same.
+	// RefuseResets makes this node refuse resets that other members ask of it. It still
+	// asks other members for the resets of its own callers.
 	RefuseResets bool
-	// Seeds is the number of addresses that this node joins by, itself included,
-	// 0 for a node that joins nobody. While it is joining, there are at least so
-	// many members.
+	// Seeds is the number of addresses that this node joins by, its own included; 0 if
+	// it joins no cluster. While the node is joining, majorities are counted of at least
+	// this many members.
 	Seeds int
-	// Partitions lists those that are looked after, nil for all. It is for
-	// simulations, in which few are enough.
+	// Partitions lists the partitions that this core manages; nil means all. Simulations
+	// use it because few partitions are enough for them.
 	Partitions []int
 	// Observer may be nil.
 	Observer Observer
-	// Panicked is told the value of each panic that the core has recovered from, in the
-	// deferred function that did, so that the stack is the panic's. It may be called under
-	// locks, from many goroutines, and must not call back. Nil: panics are not recovered
-	// from, which is for tests.
+	// Panicked receives the value of each panic that the core recovers from. It is
+	// called by the deferred function that recovered, so debug.Stack shows the panic's
+	// stack. It may be called under locks and from many goroutines, and must not call
+	// the core. If it is nil, the core does not recover from panics; that is for tests.
 	Panicked func(v any)
-	// Fault, unless nil, is called under the lock of a partition, by its number, where
-	// something of it is about to be done or is half done. It is for tests, which panic
-	// there.
+	// Fault, unless nil, is called with a partition's number, under the partition's
+	// lock, before and in the middle of changes to it. Tests panic in it.
 	Fault func(partition int)
 }
 
@@ -90,56 +91,56 @@ const DefaultDeadline = 300 * limiter.Millisecond
 
 // The times of the protocol.
 const (
-	tickEvery    = 5 * limiter.Millisecond   // while there is anything to watch
-	batchEvery   = 10 * limiter.Millisecond  // a dirty key waits no longer for its batch
-	lateAfter    = 50 * limiter.Millisecond  // a tick that comes, or goes on, so late means that the node itself stood still
-	pulseEvery   = 16                        // partitions of a tick after which it looks at the time
-	easeFor      = limiter.Second            // so long after it was late a node does not hurry others, nor take a heir's silence for its loss
-	pingWithin   = 50 * limiter.Millisecond  // an heir acknowledges in this time, or the policy decides what may be answered
-	suspectAfter = 30 * limiter.Millisecond  // a connection so long silent is helped by a relay
-	probeEvery   = 20 * limiter.Millisecond  // a connection that seems broken is tried so often
-	resendAfter  = 50 * limiter.Millisecond  // what is not answered is sent again
-	shunAfter    = 120 * limiter.Millisecond // an heir so long silent, while replies wait, is given up
-	shunBroken   = 40 * limiter.Millisecond  // the same, where the connection to it is broken too
-	shunFor      = 3 * limiter.Second        // and not appointed again before
-	silentAfter  = 80 * limiter.Millisecond  // an owner so long silent is unreachable
-	claimWithin  = 100 * limiter.Millisecond // an available claim waits no longer for answers
-	claimAgain   = 200 * limiter.Millisecond // a closed claim, or a question, is repeated
-	claimPause   = 20 * limiter.Millisecond  // at most, before a refused claim tries a higher counter
-	goneAfter    = limiter.Second            // an owner out of view is given up after so long a silence
-	askSlowest   = limiter.Second            // questions are repeated at least so often
-	backAfter    = 500 * limiter.Millisecond // a partition does not go back to its giver sooner
-	forgetAfter  = limiter.Minute            // nothing is kept of an instance that is so long out of view and reach
-	retryEvery   = 5 * limiter.Millisecond   // a check that found no owner tries again
+	tickEvery    = 5 * limiter.Millisecond   // interval of ticks while anything is being watched
+	batchEvery   = 10 * limiter.Millisecond  // longest wait of a changed key for its batch
+	lateAfter    = 50 * limiter.Millisecond  // a tick this late, or without progress this long, means that the node itself was paused
+	pulseEvery   = 16                        // a tick reads the clock after this many partitions
+	easeFor      = limiter.Second            // how long a node that was late waits longer before resending, and does not trust its heir's silence
+	pingWithin   = 50 * limiter.Millisecond  // an heir that does not acknowledge in this time lets the policy decide what may be answered
+	suspectAfter = 30 * limiter.Millisecond  // a connection silent this long is helped by relays
+	probeEvery   = 20 * limiter.Millisecond  // interval of probes of a suspect connection
+	resendAfter  = 50 * limiter.Millisecond  // first wait before an unanswered message is sent again
+	shunAfter    = 120 * limiter.Millisecond // an heir silent this long, while replies wait, is suspended
+	shunBroken   = 40 * limiter.Millisecond  // the same if the connection to it is down too
+	shunFor      = 3 * limiter.Second        // how long a suspended heir is not appointed again
+	silentAfter  = 80 * limiter.Millisecond  // an owner silent this long is treated as unreachable
+	claimWithin  = 100 * limiter.Millisecond // longest wait of an available partition's claim for answers
+	claimAgain   = 200 * limiter.Millisecond // interval after which a question is asked again
+	claimPause   = 20 * limiter.Millisecond  // unit of the pause before a refused claim is repeated under a higher counter
+	goneAfter    = limiter.Second            // an owner out of view and silent this long is treated as gone
+	askSlowest   = limiter.Second            // longest back-off between questions about a partition without owner
+	backAfter    = 500 * limiter.Millisecond // a partition is not handed back to its giver before this
+	forgetAfter  = limiter.Minute            // an instance out of view and out of reach this long is forgotten
+	retryEvery   = 5 * limiter.Millisecond   // first wait before an operation that found no owner is routed again
 )
 
 // The bounds.
 const (
-	maxOps     = 1 << 17 // checks under way to one member
-	maxParked  = 1 << 14 // checks that wait for a partition to be settled
+	maxOps     = 1 << 17 // operations under way at this node, to all members together
+	maxParked  = 1 << 14 // requests that wait until one partition has an owner
 	maxHeld    = 1 << 14 // replies that one partition withholds
 	maxFrame   = 192 << 10
 	maxBulk    = 48 << 10 // bytes of a frame of snapshots
-	maxChecks  = 1000     // in one frame
-	maxFrames  = 1 << 12  // that wait for one member
-	maxRelays  = 3        // that are tried at once
-	maxRelayed = 256      // that wait to be passed on to one member
+	maxChecks  = 1000     // checks in one frame
+	maxFrames  = 1 << 12  // full frames that wait for one member, for each kind of frame
+	maxRelays  = 3        // relays that get one frame
+	maxRelayed = 256      // frames that one link holds to be relayed, by this node or by its member
 	maxLinks   = 1024     // to instances that are not connected
 
-	maxRelayedSize = 32 << 20 // bytes of those
+	maxRelayedSize = 32 << 20 // bytes of frames of others that wait to be relayed to one member
 	maxFramesSize  = 64 << 20 // bytes of control messages that wait for one member
 
-	maxKept       = 1 << 13 // entries that a frame has room for when it is used again
-	maxSnapshots  = 16      // on their way to one member
+	maxKept       = 1 << 13 // a frame with room for more entries is not reused
+	maxSnapshots  = 16      // snapshots under way to one member
 	maxForeign    = 4096    // definitions of other nodes' rules
 	maxScaled     = 4096
-	maxAttempts   = 64 // of one check
-	maxRefusals   = 20 // of an appointment, before its epoch ends
+	maxAttempts   = 64 // attempts of one operation and replies that did not decide it; beyond, it waits longer between attempts
+	maxRefusals   = 20 // refusals of an appointment in a row before the owner renews its epoch
 	maxPeers      = 1024
 	forgetGranted = 8
 )
 
-// Event is something that happened, for counting.
+// Event is a kind of event that is counted.
 type Event uint8
 
 // The events.
@@ -150,18 +151,18 @@ const (
 	EventReopened
 	EventFenced
 	EventMerged
-	EventRecovered // the last resort: an old copy was all there was
-	EventEmptied   // the last resort: there was nothing
+	EventRecovered // the last resort took the best old copy
+	EventEmptied   // the last resort started the partition empty
 	EventRelayed
-	EventRaised // a policy let more out than the heir had acknowledged
+	EventRaised // a policy raised what an owner may answer without its heir's acknowledgement
 	EventFallback
 	EventLate
-	EventBroken  // a panic: what was held of the partition was dropped
-	EventGivenUp // a second one within a minute: nothing is held of it for a minute
-	Events       // how many there are
+	EventBroken  // a panic broke a partition and its state was dropped
+	EventGivenUp // a partition broke twice within a minute and is not held for a minute
+	Events       // number of events
 )
 
-// String returns the event's name in metrics.
+// String returns the event's name in metrics; "unknown" for an invalid value.
 func (e Event) String() string {
 	names := [Events]string{"takeover", "renewal", "handoff", "reopened", "fenced", "merged", "recovered", "emptied", "relayed", "raised", "fallback", "late", "broken", "given_up"}
 	if e < Events {

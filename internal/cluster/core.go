@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Core decides checks in a cluster. It is safe for concurrent use, and no method
-// waits for another member but [Core.Check] and its like.
+// Core decides checks in a cluster. It is safe for concurrent use. No method waits for
+// another member except [Core.Check] and [Core.CheckMany].
 type Core struct {
 	self     peer.Instance
 	config   Config
@@ -20,34 +20,35 @@ type Core struct {
 	sched    Scheduler
 	net      Network
 
-	parts []*part // in the order of their numbers
+	parts []*part // by ascending number
 	byID  []*part // by number
 	view  atomic.Pointer[View]
 
 	links     atomic.Pointer[linkSet]
-	linksMu   sync.Mutex // held where links are made, forgotten, or come up
-	numbered  uint64     // the highest number of a frame to anybody whose link is forgotten
+	linksMu   sync.Mutex // held while a link is created, removed or marked up
+	numbered  uint64     // highest frame number sent on any link that was removed
 	turns     sync.Pool
 	waiters   sync.Pool
 	frames    sync.Pool // of peer.Frame
 	ops       opTable
-	pending   atomic.Int64 // requests of other members that wait here
-	reserves  atomic.Int64 // charges that are not settled
-	staged    atomic.Int64 // bytes of snapshots that are not complete
+	pending   atomic.Int64 // requests of other members that wait at this node
+	reserves  atomic.Int64 // unsettled charges of reservations
+	staged    atomic.Int64 // bytes of incomplete snapshots
 	book      rulebook
-	denials   *denials      // nil: none are remembered
+	denials   *denials      // nil if denials are not cached
 	mine      atomic.Uint32 // peer.State of this node
 	pings     atomic.Uint32
-	easeUntil atomic.Int64 // in ticks of the scheduler
+	easeUntil atomic.Int64 // end of the period of longer waits after a late tick; scheduler time, 0 if none
 	relayHand atomic.Uint32
 	events    [Events]atomic.Uint64
 
-	// pulseAt is when the tick is due, or when the one at work was last seen to go on;
-	// 0: none is. lateMu is held while it is found out that it is long ago.
+	// pulseAt is when the next tick is due, or when the running tick last reported
+	// progress; 0 if no tick is scheduled. lateMu is held while a turn handles an
+	// overdue tick.
 	pulseAt atomic.Int64
 	lateMu  sync.Mutex
-	// awakeAt is since when it is known that this node has not stood still, and
-	// awakePing the last ping that was sent before.
+	// awakeAt is the start of the time in which this node is known to have run without a
+	// pause. awakePing is the last ping sent before that.
 	awakeAt   atomic.Int64
 	awakePing atomic.Uint32
 
@@ -55,23 +56,23 @@ type Core struct {
 	rand   *rand.Rand
 
 	tickMu   sync.Mutex
-	ticking  bool // a tick is due, or at work
-	rearm    bool // another is wanted after it
+	ticking  bool // a tick is scheduled or running
+	rearm    bool // schedule another tick after the running one
 	watched  []*part
 	spare    []*part
-	idleAt   limiter.Tick                   // since when no tick is due
-	silenced map[peer.Instance]limiter.Tick // when a member left the view
+	idleAt   limiter.Tick                   // when the last tick ended without scheduling another
+	silenced map[peer.Instance]limiter.Tick // when each member left the view
 
 	peersMu sync.Mutex
 	peers   peerBook
-	onWord  atomic.Pointer[func()] // called when a link tells something of members
+	onWord  atomic.Pointer[func()] // called when a link brings news about members
 
 	closed  atomic.Bool
-	aloneAt atomic.Int64 // since when the view has nobody else, in ticks of the scheduler; 0: it has, or always was so
+	aloneAt atomic.Int64 // when the last other member left the view, scheduler time; 0 if the view has others or never had any
 }
 
-// New returns a core that knows nobody but itself. It decides nothing before
-// [Core.SetView].
+// New returns a core that knows no member but itself. It decides nothing before the
+// first [Core.SetView].
 func New(c Config) *Core {
 	if c.Deadline <= 0 {
 		c.Deadline = DefaultDeadline
@@ -115,25 +116,28 @@ func (c *Core) manages(id int) {
 	c.parts = append(c.parts, p)
 }
 
-// ringPartition returns the ring's partition of a partition of either class.
+// ringPartition returns the partition of the ring for a partition number. The ring has
+// one class of partitions; the closed and the available partition of the same index
+// share its owner.
 func ringPartition(id uint16) int { return int(id) % table.Partitions }
 
-// part returns the partition of a key, or nil where it is not looked after.
+// part returns the partition of a key, or nil if this core does not manage it.
 func (c *Core) part(k *limiter.Key) *part { return c.byID[table.PartitionOf(k)] }
 
 func (c *Core) state() peer.State { return peer.State(c.mine.Load()) }
 
-// lastHope tells whether this node is leaving and nobody active is left.
+// lastHope reports whether this node is leaving and no active member is left.
 func (c *Core) lastHope() bool {
 	v := c.view.Load()
 	return c.state() == peer.Leaving && v.owner(0) != 0 && !v.active(v.owner(0))
 }
 
-// mayLearn tells whether a fresh node may ask others what there is: it has seen
-// the cluster.
+// mayLearn reports whether a fresh node may ask the others for their state: it is not
+// joining, or its view has at least one other member.
 func (c *Core) mayLearn() bool { return c.state() != peer.Joining || len(c.view.Load().Members) > 1 }
 
-// n0 returns how many members count.
+// n0 returns the number of members that majorities are counted of. While this node is
+// joining it is at least the number of seed addresses.
 func (c *Core) n0(v *View, closed bool) int {
 	n := v.n0(closed)
 	if c.state() == peer.Joining {
@@ -149,7 +153,7 @@ func (c *Core) event(e Event, partition int) {
 	}
 }
 
-// Count returns how often something happened so far.
+// Count returns how often an event has happened since the core was created.
 func (c *Core) Count(e Event) uint64 { return c.events[e].Load() }
 
 func (c *Core) complain(what string, err error) {
@@ -172,7 +176,8 @@ func (c *Core) nextPing() uint32 {
 	}
 }
 
-// SetView replaces the view: who is a member, and the ring.
+// SetView replaces the view: the members and the ring. All partitions react to it before
+// SetView returns.
 func (c *Core) SetView(v *View) {
 	t := c.begin()
 	defer t.end()
@@ -210,7 +215,7 @@ func (c *Core) SetView(v *View) {
 	}
 }
 
-// introduceOwned tells a member what this node owns.
+// introduceOwned announces to a member every partition that this node owns.
 func (c *Core) introduceOwned(t *turn, to peer.Instance) {
 	if to == c.self {
 		return
@@ -224,24 +229,24 @@ func (c *Core) introduceOwned(t *turn, to peer.Instance) {
 	}
 }
 
-// outOfView returns since when an instance is out of the view, 0 if it is in it
-// or was never seen.
+// outOfView returns when an instance left the view; 0 if it is in the view or was never
+// seen.
 func (c *Core) outOfView(i peer.Instance) limiter.Tick {
 	c.tickMu.Lock()
 	defer c.tickMu.Unlock()
 	return c.silenced[i]
 }
 
-// activate puts a partition on the list of those that are looked at.
+// activate adds a partition to those that the next tick looks at.
 func (c *Core) activate(p *part) {
 	c.tickMu.Lock()
 	c.watched = append(c.watched, p)
 	c.tickMu.Unlock()
 }
 
-// arm has the next tick come; a turn does so at its end, see [turn.arm]. One that
-// comes while another is at work waits for its end: else a node that is too slow for
-// its ticks would work at several at once, and find all of them late.
+// arm schedules the next tick; a turn calls it at its end, see [turn.arm]. If a tick is
+// scheduled or running, the next one is scheduled when that one ends. Otherwise a node
+// that is too slow for its ticks would run several at once, and find all of them late.
 func (c *Core) arm() {
 	c.tickMu.Lock()
 	defer c.tickMu.Unlock()
@@ -252,26 +257,27 @@ func (c *Core) arm() {
 	c.schedule()
 }
 
-// schedule has the next tick come, which must not be on its way yet. It is due
-// from now, not from when the turn began that asks for it. c.tickMu is held.
+// schedule schedules the next tick, tickEvery from now and not from the beginning of the
+// turn that asks for it. No tick may be scheduled already. c.tickMu is held.
 func (c *Core) schedule() {
 	if c.ticking = !c.closed.Load(); c.ticking {
 		c.rearm = false
 		now := c.sched.Now()
 		at := c.pulseAt.Load()
 		if at == 0 && now-c.idleAt > lateAfter {
-			c.wakeUp(now) // nobody looked
+			c.wakeUp(now) // no tick watched the time meanwhile
 		}
 		if at == 0 || now-limiter.Tick(at) <= lateAfter {
 			c.pulseAt.Store(int64(now + tickEvery))
-		} // else this node stood still a moment ago, which the next turn is to find out
+		} // else this node has just been paused: the next turn detects it in pulse
 		c.sched.After(tickEvery, c.tick)
 	}
 }
 
-// pulse looks whether this node stood still: the tick is long overdue, or the one at
-// work has not gone on for long. Then the silence of others says nothing: all waits
-// begin anew before anything else is done in this turn. The turn's time is now.
+// pulse detects that this node was paused: the scheduled tick is overdue by more than
+// lateAfter, or the running tick has made no progress for that long. After a pause the
+// silence of others proves nothing, so all waits begin anew before the turn does
+// anything else. t.now must be the present time.
 func (c *Core) pulse(t *turn) {
 	at := c.pulseAt.Load()
 	if at == 0 || t.now-limiter.Tick(at) <= lateAfter {
@@ -280,7 +286,7 @@ func (c *Core) pulse(t *turn) {
 	c.lateMu.Lock()
 	defer c.lateMu.Unlock()
 	if !c.pulseAt.CompareAndSwap(at, int64(t.now)) {
-		return // another turn has seen to it
+		return // another turn handles it
 	}
 	c.event(EventLate, -1)
 	c.wakeUp(t.now)
@@ -295,26 +301,26 @@ func (c *Core) pulse(t *turn) {
 	}
 }
 
-// wakeUp notes that this node may have stood still until now.
+// wakeUp records that this node may have been paused until now.
 func (c *Core) wakeUp(now limiter.Tick) {
 	c.awakePing.Store(c.pings.Load())
 	c.awakeAt.Store(int64(now))
 }
 
-// awake returns since when it is known that this node has not stood still, and the
-// last ping that was sent before.
+// awake returns the start of the time in which this node is known to have run without a
+// pause, and the last ping sent before that.
 func (c *Core) awake() (limiter.Tick, uint32) {
 	return limiter.Tick(c.awakeAt.Load()), c.awakePing.Load()
 }
 
-// goOn notes that the tick at work goes on, and looks whether it stood still.
+// goOn records progress of the running tick, after it has checked for a pause.
 func (c *Core) goOn(t *turn) {
 	t.now = c.sched.Now()
 	c.pulse(t)
 	c.pulseAt.Store(int64(t.now))
 }
 
-// tick looks at everything that waits for time to pass.
+// tick does all work that is due.
 func (c *Core) tick() {
 	if c.closed.Load() {
 		return
@@ -326,11 +332,12 @@ func (c *Core) tick() {
 	t := c.begin()
 	parts, idle = c.tickAll(t)
 	now = t.now
-	t.end() // it is another's from here on
+	t.end() // t may be reused by another turn from here on
 }
 
-// ticked ends a tick that looked at some partitions, and has the next one come if there
-// is anything to look at; idle: there is nothing but what partitions watch.
+// ticked ends a tick that looked at the given partitions. It schedules the next one
+// unless idle is set and no partition is watched. idle means that nothing but watched
+// partitions needs a tick.
 func (c *Core) ticked(parts []*part, idle bool, now limiter.Tick) {
 	c.tickMu.Lock()
 	defer c.tickMu.Unlock()
@@ -344,8 +351,8 @@ func (c *Core) ticked(parts []*part, idle bool, now limiter.Tick) {
 	}
 }
 
-// tickAll does what time calls for. It returns the partitions that it looked at, and
-// idle if nothing is left to do but what they watch. A panic reports that there may be.
+// tickAll does all work that is due. It returns the partitions that it looked at; idle
+// reports that only watched partitions need another tick. After a panic idle is false.
 func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
 	defer t.catch()
 	c.goOn(t)
@@ -365,14 +372,15 @@ func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
 	return parts, !c.ops.tick(t) && !watching
 }
 
-// tickPart has a partition do what time calls for, and watches it further if need be.
+// tickPart does the work that is due in a partition, and watches it further if work
+// remains.
 func (c *Core) tickPart(t *turn, p *part) {
 	p.mu.Lock()
 	defer p.leave(t)
 	over := false
 	defer func() {
 		if !over {
-			p.active = false // it is on no list any more, but for what leave does
+			p.active = false // it is no longer on the list, unless leave puts it back
 		}
 	}()
 	active := p.tick(t)
@@ -382,9 +390,9 @@ func (c *Core) tickPart(t *turn, p *part) {
 	over = true
 }
 
-// eased returns how long to wait before something is sent again: longer while this
-// node finds itself late. Then nodes have more to do than they can, and what is not
-// answered is mostly not lost.
+// eased returns the wait before a message is sent again: eight times span during easeFor
+// after this node was late. The nodes are overloaded then, and most missing answers are
+// only late, not lost.
 func (c *Core) eased(span limiter.Tick) limiter.Tick {
 	if until := c.easeUntil.Load(); until != 0 && int64(c.sched.Now()) < until {
 		return 8 * span
@@ -392,7 +400,8 @@ func (c *Core) eased(span limiter.Tick) limiter.Tick {
 	return span
 }
 
-// Close ends the core: nothing is sent or decided any more.
+// Close ends the core: from then on frames are ignored and ticks do nothing. It does not
+// complete checks that are under way.
 func (c *Core) Close() {
 	c.closed.Store(true)
 }

@@ -7,55 +7,59 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// link is what there is to say to one member, and what was asked of it. Its
-// lock is taken last: under those of partitions and of the table.
+// link is the outbox for one member, and the state of the connection to it.
+//
+// mu is taken after the lock of a partition, linksMu or peersMu. While it is held, only
+// the locks of the tables (to export counters into a frame) and of an operation's shard
+// are taken.
 type link struct {
 	to peer.Instance
 
 	mu     sync.Mutex
-	frames []*peer.Frame // full ones, in order
-	waits  int           // bytes of those, roughly
-	asking []*peer.Frame // full ones of checks and refunds
-	open   *peer.Frame   // all but checks and refunds
-	checks *peer.Frame   // checks and refunds
-	rule   *limiter.Rule // of the last check put into checks, nil: none
-	ruleAt uint16        // its index there
-	bulk   *peer.Frame   // snapshots and the like, which checks do not wait for
-	bulks  []*peer.Frame // full ones
+	frames []*peer.Frame // full control frames, oldest first
+	waits  int           // approximate bytes of frames
+	asking []*peer.Frame // full frames of checks and refunds
+	open   *peer.Frame   // the control frame being filled: everything except checks, refunds and bulk
+	checks *peer.Frame   // the frame of checks and refunds being filled
+	rule   *limiter.Rule // rule of the last check put into checks; nil if none
+	ruleAt uint16        // its index in checks
+	bulk   *peer.Frame   // the frame being filled with snapshots and pushes, sent after everything else
+	bulks  []*peer.Frame // full frames of bulk
 	drafts [2]draft      // of open and bulk
-	draft  *draft        // the one that is written to
+	draft  *draft        // the draft being written to
 
-	relayed     []*peer.Frame // of others, to be passed on to this member
-	relayedSize int           // in bytes, roughly
-	carried     []*peer.Frame // to others, to be passed on by this member
+	relayed     []*peer.Frame // frames of other members, to be relayed to this member
+	relayedSize int           // approximate bytes of relayed
+	carried     []*peer.Frame // frames to other members, to be relayed by this member
 
 	up     bool
-	downAt limiter.Tick // since when it is not
-	// leaving: the member said so. It passes nothing on for long.
+	downAt limiter.Tick // when the connection went down
+	// leaving means that the member said that it leaves, so it is not used as a relay.
 	leaving bool
-	// name is what the member said on its own connection that it is called, "" before.
-	// Nobody else can say so of it.
+	// name is the name that the member gave on its own connection; "" before. No other
+	// member can set it.
 	name string
-	// suspect: what is sent does not seem to arrive.
+	// suspect means that what is sent directly does not seem to arrive.
 	suspect  bool
-	via      peer.Instance // who passed something on from the member last
-	number   uint64        // of the last frame sent directly
-	got      uint64        // the highest number received
-	lacks    uint64        // the first number that the member has not confirmed, 0: none
-	lacksAt  limiter.Tick  // when it was sent
+	via      peer.Instance // the member that last relayed a frame from this one
+	number   uint64        // number of the last frame sent directly
+	got      uint64        // highest number received directly
+	lacks    uint64        // first number that the member has not confirmed; 0 if all are
+	lacksAt  limiter.Tick  // when that frame was sent
 	asks     bool          // an answer is expected
-	probedAt limiter.Tick  // when it was asked whether it is in reach
-	heardAt  limiter.Tick  // when a frame came from it directly
-	// challengedAt is when it was asked whether it is alive, as gossip says that it is not;
-	// lookedAt is when an answer was last looked for, and awaited for how long one was.
+	probedAt limiter.Tick  // when the last probe was sent
+	heardAt  limiter.Tick  // when the last frame arrived directly from the member
+	// challengedAt is when the member was asked whether it is alive, because gossip says
+	// that it is dead. lookedAt is when an answer was last looked for. awaited is how
+	// long this node has waited for one.
 	challengedAt, lookedAt, awaited limiter.Tick
 
-	rtt       limiter.Tick // of a message and its answer, smoothed
-	snapshots int          // on their way
+	rtt       limiter.Tick // smoothed round-trip time; 0 if not measured
+	snapshots int          // snapshots under way to the member
 	awake     bool
 }
 
-// queued is how many frames wait until the member takes them.
+// queued returns how many frames wait for the member to take them.
 func (l *link) queued() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +72,8 @@ func (l *link) queued() int {
 	return n
 }
 
-// control returns the frame for everything but checks and refunds; l.mu is held.
+// control returns the frame for everything except checks, refunds and bulk, with room
+// for the given number of bytes. l.mu is held.
 func (c *Core) control(l *link, bytes int) *peer.Frame {
 	if l.open != nil && l.drafts[0].size+bytes > maxFrame {
 		l.closeOpen()
@@ -82,7 +87,8 @@ func (c *Core) control(l *link, bytes int) *peer.Frame {
 	return l.open
 }
 
-// large returns the frame for what is large and can wait; l.mu is held.
+// large returns the frame for snapshots and pushes, with room for the given number of
+// bytes. l.mu is held.
 func (c *Core) large(l *link, bytes int) *peer.Frame {
 	if l.bulk != nil && l.drafts[1].size+bytes > maxBulk {
 		l.closeBulk()
@@ -96,11 +102,11 @@ func (c *Core) large(l *link, bytes int) *peer.Frame {
 	return l.bulk
 }
 
-// draft is what is known of a frame that is being filled.
+// draft describes a frame that is being filled.
 type draft struct {
 	size   int // in bytes, roughly
 	limits map[*limiter.Limit]uint16
-	last   *limiter.Limit // the one that was added or looked for last
+	last   *limiter.Limit // the limit that was added or found last
 	lastAt uint16
 }
 
@@ -109,7 +115,7 @@ func (d *draft) begin() {
 	d.forget()
 }
 
-// forget forgets which limits the frame has: those to come are added again.
+// forget clears the index of the frame's limits. Later ones are appended again.
 func (d *draft) forget() {
 	clear(d.limits)
 	d.last = nil
@@ -132,9 +138,9 @@ func (l *link) closeOpen() {
 	l.open = nil
 }
 
-// queue adds to the full frames, and reports false where there is no room: a member that
-// asks much and reads nothing makes no more wait than this. One frame there may always be,
-// however large the counter in it. l.mu is held.
+// queue adds a frame to the full control frames. It reports false if there is no room: a
+// member that asks much and reads nothing can make only a bounded amount wait. One frame
+// is always accepted, however large the counter in it. l.mu is held.
 func (l *link) queue(f *peer.Frame) bool {
 	size := weight(f)
 	if n := len(l.frames); n >= maxFrames || n > 0 && l.waits+size > maxFramesSize {
@@ -155,18 +161,19 @@ func (l *link) closeChecks() {
 	l.checks = nil
 }
 
-// send runs add on the frame for control messages to a member, of which it adds
-// so many bytes; asks tells that an answer is expected.
+// send runs add, under the link's lock, on the frame for control messages to a member.
+// bytes is roughly what add appends. asks means that an answer is expected.
 func (c *Core) send(t *turn, to peer.Instance, bytes int, asks bool, add func(l *link, f *peer.Frame)) {
 	c.write(t, to, asks, func(l *link) *peer.Frame { return c.control(l, bytes) }, add)
 }
 
-// sendLarge does the same on the frame for what is large.
+// sendLarge is send for the frame of snapshots and pushes; an answer is always expected.
 func (c *Core) sendLarge(t *turn, to peer.Instance, bytes int, add func(l *link, f *peer.Frame)) {
 	c.write(t, to, true, func(l *link) *peer.Frame { return c.large(l, bytes) }, add)
 }
 
-// write runs add on a frame for a member. If it panics, the frame is as it was.
+// write runs add on a frame for a member. If add panics, the frame is restored. It does
+// nothing for this node itself and for instance 0.
 func (c *Core) write(t *turn, to peer.Instance, asks bool, frame func(*link) *peer.Frame, add func(*link, *peer.Frame)) {
 	if to == 0 || to == c.self {
 		return
@@ -189,8 +196,9 @@ func (c *Core) write(t *turn, to peer.Instance, asks bool, frame func(*link) *pe
 	t.arm = t.arm || asks
 }
 
-// Take returns what is to be sent to a member now, nil if there is nothing. With
-// checks false, checks are held back. The frame is the caller's until Release.
+// Take returns the next frame to send to a member, nil if there is none. If checks is
+// false, frames of checks stay queued. The caller owns the frame until it calls
+// [Core.Release].
 func (c *Core) Take(to peer.Instance, checks bool) *peer.Frame {
 	l := c.link(to)
 	l.mu.Lock()
@@ -247,7 +255,7 @@ func shift(q *[]*peer.Frame) *peer.Frame {
 	return f
 }
 
-// confirmed takes note of what a frame says of the connection. l.mu is held.
+// confirmed records what a frame says about the connection. l.mu is held.
 func (l *link) confirmed(f *peer.Frame, now limiter.Tick) {
 	if !f.Relayed {
 		l.got = max(l.got, f.Number)
@@ -263,15 +271,17 @@ func (l *link) confirmed(f *peer.Frame, now limiter.Tick) {
 	}
 }
 
-// Release gives a frame back that Take returned.
+// Release returns a frame that [Core.Take] returned. The caller must not use it any
+// more.
 func (c *Core) Release(f *peer.Frame) {
-	// One that is to be passed on may be on its way to several.
+	// A frame that is to be relayed may be queued for several members, so it is not
+	// reused.
 	if f.From == c.self && f.Number != 0 && cap(f.Entries) <= maxKept {
 		c.frames.Put(f)
 	}
 }
 
-// frame returns an empty frame for a member.
+// frame returns an empty frame from this node to a member.
 func (c *Core) frame(to peer.Instance) *peer.Frame {
 	f := c.frames.Get().(*peer.Frame)
 	f.Reset()
@@ -279,16 +289,16 @@ func (c *Core) frame(to peer.Instance) *peer.Frame {
 	return f
 }
 
-// Up tells that a member can be reached directly.
+// Up reports that a member can be reached directly.
 func (c *Core) Up(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
 	defer t.catch()
-	c.linksMu.Lock() // so that it is not forgotten meanwhile
+	c.linksMu.Lock() // so that the link is not removed meanwhile
 	l := c.linkLocked(i)
 	l.mu.Lock()
 	l.up, l.suspect, l.lacks, l.asks = true, false, 0, false
-	l.got = 0 // whoever was connected before: it is told what comes from now on
+	l.got = 0 // confirm only frames that arrive from now on
 	l.mu.Unlock()
 	c.linksMu.Unlock()
 	c.introduce(t, i)
@@ -297,14 +307,14 @@ func (c *Core) Up(i peer.Instance) {
 	}
 }
 
-// Down tells that a member cannot be reached directly, and that what was sent
-// and not answered may be lost. It may be told again at each failed attempt.
+// Down reports that a member cannot be reached directly, and that what was sent and not
+// answered may be lost. It may be called again for each failed attempt to connect.
 func (c *Core) Down(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
 	defer t.catch()
 	l := c.links.Load().byID[i]
-	if l == nil { // attempts go on to reach who is gone for long, and need no link
+	if l == nil { // attempts to reach a member that is long gone need no link
 		c.ops.lost(t, i)
 		return
 	}
@@ -329,7 +339,7 @@ func (c *Core) Down(i peer.Instance) {
 	}
 }
 
-// reachable tells whether there is a direct connection that is not silent.
+// reachable reports whether there is a direct connection to a member.
 func (c *Core) reachable(i peer.Instance) bool {
 	l := c.links.Load().byID[i]
 	if l == nil {
@@ -340,8 +350,9 @@ func (c *Core) reachable(i peer.Instance) bool {
 	return l.up
 }
 
-// watch looks for members that do not answer, and asks those that seem out of
-// reach whether they still are: else nobody would notice that they came back.
+// watch marks connections whose member does not confirm frames as suspect, and probes
+// those that are, so that their recovery is noticed. It reports whether it must run
+// again.
 func (c *Core) watch(t *turn) (busy bool) {
 	for _, l := range c.links.Load().list {
 		l.mu.Lock()
@@ -351,7 +362,7 @@ func (c *Core) watch(t *turn) (busy bool) {
 				l.suspect = true
 			}
 			if t.now-l.lacksAt > goneAfter {
-				l.asks = false // it is silent, and asked again when there is a reason
+				l.asks = false // the member is silent: wait no longer until something is asked of it again
 			}
 		}
 		probe := l.up && l.suspect && t.now-l.probedAt >= probeEvery
@@ -367,7 +378,7 @@ func (c *Core) watch(t *turn) (busy bool) {
 	return busy
 }
 
-// probe asks a member something that it answers whatever it is.
+// probe sends a member a question that it answers in every state.
 func (c *Core) probe(t *turn, to peer.Instance) {
 	if len(c.parts) == 0 {
 		return
@@ -376,7 +387,8 @@ func (c *Core) probe(t *turn, to peer.Instance) {
 	c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, q) })
 }
 
-// measured takes note of how long an answer took.
+// measured adds a round trip to the smoothed time of a link: the old value moves by an
+// eighth of the difference. Times above a second count as a second.
 func (c *Core) measured(to peer.Instance, took limiter.Tick) {
 	l := c.link(to)
 	l.mu.Lock()
@@ -388,7 +400,7 @@ func (c *Core) measured(to peer.Instance, took limiter.Tick) {
 	}
 }
 
-// patience returns a span, or three round trips to a member if that is more.
+// patience returns span, or three round trips to a member if that is longer.
 func (c *Core) patience(to peer.Instance, span limiter.Tick) limiter.Tick {
 	l := c.link(to)
 	l.mu.Lock()

@@ -9,16 +9,16 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// linkSet is all links, immutable.
+// linkSet is the set of all links. It is immutable.
 type linkSet struct {
 	byID map[peer.Instance]*link
-	list []*link // by instance
+	list []*link // sorted by instance
 }
 
-// link returns the link to an instance, which it makes if need be. That to one which is
-// not in the view, and never was connected, is not kept: what is to be sent to it goes out
-// with the end of the turn, by a relay, and nothing stays. So whoever invents instances
-// leaves nothing here.
+// link returns the link to an instance and creates it if necessary. The link to an
+// instance that is not in the view and was never connected is not kept: what is sent on
+// it goes to a relay at the end of the turn. So frames from invented instances use no
+// memory here.
 func (c *Core) link(to peer.Instance) *link {
 	if l, ok := c.links.Load().byID[to]; ok {
 		return l
@@ -31,13 +31,14 @@ func (c *Core) link(to peer.Instance) *link {
 	return c.linkLocked(to)
 }
 
-// linkLocked does the same; linksMu is held.
+// linkLocked is link for callers that hold linksMu; it always keeps the link.
 func (c *Core) linkLocked(to peer.Instance) *link {
 	have := c.links.Load()
 	if l, ok := have.byID[to]; ok {
 		return l
 	}
-	// Who has seen higher numbers from here would take these for confirmed.
+	// The member may have received higher numbers from this node earlier. It would
+	// confirm those, and lower ones would count as confirmed by that.
 	l := &link{to: to, number: c.numbered, downAt: c.sched.Now()}
 	next := &linkSet{byID: maps.Clone(have.byID), list: append(slices.Clone(have.list), l)}
 	next.byID[to] = l
@@ -46,9 +47,10 @@ func (c *Core) linkLocked(to peer.Instance) *link {
 	return l
 }
 
-// forgetEnded forgets what is kept of instances that have been out of the view, and
-// out of reach, for long: most have ended, and a name that starts again and again
-// would leave ever more of them. One that is met again is met as if it was never seen.
+// forgetEnded removes what is kept of instances that have been out of the view and out
+// of reach for forgetAfter. Most of them have ended, and a name that restarts again and
+// again would otherwise use ever more memory. An instance that returns later is treated
+// as new.
 func (c *Core) forgetEnded(now limiter.Tick, v *View) {
 	c.tickMu.Lock()
 	for i, since := range c.silenced {

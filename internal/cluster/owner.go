@@ -8,75 +8,77 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// ownership is what an owner keeps of a partition, beside its counters.
+// ownership is the state of an owner for one partition, besides the counters. The
+// partition's lock guards it.
 type ownership struct {
 	first    uint64       // counter of the epoch in which this node became owner
-	since    limiter.Tick // when
-	tookOver bool         // as heir
-	// only tells that nobody else has or had a copy, which a closed partition
-	// could be taken over with.
+	since    limiter.Tick // when this node became owner
+	tookOver bool         // it took over as heir
+	// only means that no other member has or had a copy. A closed partition cannot be
+	// taken over then, so its owner may decide without an heir.
 	only    bool
-	aloneAt limiter.Tick  // when it asks again whether that is so
-	giver   peer.Instance // who handed it over
-	retired peer.Instance // the last heir, whose copy may go when the next has accepted
+	aloneAt limiter.Tick  // when the owner asks again whether it is the only one
+	giver   peer.Instance // the member that handed it over; 0 if none did
+	retired peer.Instance // the last heir; it may drop its copy when the next heir has accepted
 
-	// Changes are stamped with open, the sequence of the batch that is being
-	// collected; the partition's seq is the last one that was cut.
+	// open is the sequence of the batch that is being collected; changes are stamped
+	// with it. The partition's seq is the sequence of the last batch that was cut.
 	open  uint64
 	dirty dirtyKeys
-	// dirtyAt is since when a batch is being collected, 0: nothing is in it. With
-	// urgent it does not wait for its time.
+	// dirtyAt is when the first change entered the batch; 0 if the batch is empty.
+	// urgent means that the batch is sent at the end of the turn.
 	dirtyAt limiter.Tick
 	urgent  bool
 
-	heir *target // appointed, and it accepted
-	next *target // a copy in the making, or one about to be appointed
-	// revoking: the heir has been asked to be none. renew: a new epoch is needed
-	// before another heir can be appointed.
+	heir *target // the heir, which accepted its appointment
+	next *target // the member that is to become heir: it gets a copy, then the appointment
+	// revoking means that the heir was asked to give up its appointment. renew means
+	// that this node must claim a new epoch before it can appoint another heir.
 	revoking   bool
 	revokeAt   limiter.Tick
-	dropped    bool // it was asked to keep no copy
+	dropped    bool // the revoked heir was asked to drop its copy too
 	renew      bool
-	shunned    peer.Instance // an heir that was given up, until shunUntil
+	shunned    peer.Instance // a member that is not made heir before shunUntil
 	shunUntil  limiter.Tick
-	appointing uint32 // the last appointment's number within the epoch
+	appointing uint32 // number of the last appointment within the epoch
 
-	unsettled  []unsettled // charges of reservations, in the order in which they were made
-	contenders []contender // requests that wait for those
+	unsettled  []unsettled // charges of reservations, oldest first
+	contenders []contender // requests that wait until those are settled
 
-	held      []waiter // replies that are withheld, in the order of their stamps
+	held      []waiter // withheld replies by ascending stamp
 	waitSince limiter.Tick
 	raised    bool
-	heard     uint32 // the latest ping that an heir answered
+	heard     uint32 // the last ping that an heir answered
 
 	handover *handover
 }
 
-// target is a member that gets a copy.
+// target is a member that receives a copy from the owner: its heir, or the next one.
 type target struct {
 	to     peer.Instance
-	base   peer.Epoch // of what it acknowledged last
-	begun  bool       // a snapshot was sent
-	whole  bool       // and acknowledged
+	base   peer.Epoch // epoch of the state that it acknowledged last
+	begun  bool       // a snapshot was sent completely
+	whole  bool       // the snapshot was acknowledged
 	sent   uint64
 	acked  uint64
 	sentAt limiter.Tick
-	// appointment of the target, 0: none was sent. appointed is the sequence
-	// that it names.
+	// appointment is the number of the appointment sent to the target; 0 if none was
+	// sent. appointed is the sequence that the appointment requires.
 	appointment uint32
 	appointed   uint64
-	// ping numbers what was sent last, muteAt is since when nothing was
-	// answered, 0: all was, and mutePing is what was sent first since then. quietAt
-	// and quietPing are the same, of what was sent since replies began to wait.
-	// sentAt is 0 where all that was sent was answered.
+	// ping is the number of the last message sent. muteAt is when the oldest unanswered
+	// message was sent, 0 if all were answered; mutePing is its number. quietAt and
+	// quietPing are the same for messages sent after replies began to wait. sentAt is
+	// when the last message was sent, 0 if all was acknowledged or it is to be sent
+	// again at once.
 	ping, mutePing, quietPing uint32
 	muteAt, quietAt           limiter.Tick
-	tries                     int  // how often it was sent again in vain
-	refusals                  int  // of its appointment, in a row
-	counted                   bool // among the link's snapshots
+	tries                     int  // resends without an answer
+	refusals                  int  // refusals of its appointment in a row
+	counted                   bool // counted among the link's snapshots
 }
 
-// again has all that is not acknowledged sent again.
+// again resets the target so that everything unacknowledged is sent again.
 func (g *target) again() {
 	g.sent = g.acked
 	g.sentAt = 0
@@ -85,9 +87,9 @@ func (g *target) again() {
 	}
 }
 
-// waitFrom begins to wait anew for the answers to what is on its way: this node
-// stood still, and they may be here already. Nothing is sent again for it: nodes that
-// have too much to do would have more.
+// waitFrom restarts the waits for answers after this node was paused: the answers may
+// have arrived already. It sends nothing again, because that would add load to nodes
+// that are overloaded.
 func (g *target) waitFrom(now limiter.Tick) {
 	for _, at := range []*limiter.Tick{&g.sentAt, &g.muteAt, &g.quietAt} {
 		if *at != 0 {
@@ -96,18 +98,19 @@ func (g *target) waitFrom(now limiter.Tick) {
 	}
 }
 
-// held is a decision whose reply is withheld, in one partition or several.
+// held is a decision whose reply is withheld, in one partition or in several.
 type held struct {
 	charge *limiter.Charge
 	answer *limiter.Decision
-	idle   *limiter.Decision // for a reservation
+	idle   *limiter.Decision // only of a reservation
 	reply  replyTo
-	// receipt is the answer's, which a policy may write at the deadline.
+	// receipt is a copy of the answer's receipt: a policy may overwrite the answer at
+	// the deadline.
 	receipt limiter.Receipt
 	since   limiter.Tick
 	until   limiter.Tick
-	waits   atomic.Int32 // partitions that withhold it still
-	over    atomic.Bool  // sent, or taken back
+	waits   atomic.Int32 // number of partitions that still withhold it
+	over    atomic.Bool  // the reply was sent, or the charge taken back
 }
 
 // waiter is a reply that a partition withholds.
@@ -116,17 +119,19 @@ type waiter struct {
 	stamp uint64
 }
 
-// busy tells whether the ownership needs looking after.
+// busy reports whether the ownership has pending work.
 func (o *ownership) busy() bool {
 	return o.shunned != 0 || o.dirtyAt != 0 || len(o.held)+len(o.unsettled)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
 		o.heir != nil && o.heir.sent > o.heir.acked
 }
 
-// tracks tells whether changes are to be remembered: somebody has or gets a copy.
+// tracks reports whether changes must be recorded because a member has, or is getting, a
+// copy.
 func (o *ownership) tracks() bool { return o.heir != nil || o.next != nil }
 
-// lag returns D of a rule: how many units a key may have answered that its heir
-// has not acknowledged.
+// lag returns D of a rule: how many units a key may have answered that its heir has not
+// acknowledged. It is 0 for strict replication, unbounded if replication is off, and
+// otherwise 5 % of the smallest limit of the rule, rounded up, at least 1.
 func lag(r *limiter.Rule) uint64 {
 	switch r.Replication {
 	case limiter.ReplicationStrict:
@@ -141,12 +146,13 @@ func lag(r *limiter.Rule) uint64 {
 	return least
 }
 
-// capacity returns what a limit admits at once, at most.
+// capacity returns the most units that a limit admits at once.
 func capacity(l *limiter.Limit) uint64 {
 	return uint64(min(l.Capacity(), l.Limit()))
 }
 
-// cap returns what a key may have answered and not acknowledged now.
+// cap returns how many units a key may have answered at present that its heir has not
+// acknowledged.
 func (p *part) cap(r *limiter.Rule) uint64 {
 	if p.unguarded() {
 		return math.MaxUint64
@@ -154,8 +160,7 @@ func (p *part) cap(r *limiter.Rule) uint64 {
 	return p.capOver(r, lag(r))
 }
 
-// capOver is the same where the owner has or could have an heir; d is the rule's
-// [lag].
+// capOver is cap for an owner that has, or could have, an heir. d is the rule's [lag].
 func (p *part) capOver(r *limiter.Rule, d uint64) uint64 {
 	switch {
 	case !p.own.raised || p.closed:
@@ -171,8 +176,8 @@ func (p *part) capOver(r *limiter.Rule, d uint64) uint64 {
 	return max(d, share)
 }
 
-// unguarded tells whether the owner has nobody who could be its heir, so that
-// nothing is withheld.
+// unguarded reports whether no member can be this owner's heir, so that no reply is
+// withheld. For a closed partition it is true only if no other member can have a copy.
 func (p *part) unguarded() bool {
 	v := p.c.view.Load()
 	own := p.own
@@ -188,8 +193,8 @@ func (p *part) unguarded() bool {
 	return v.alone(p.c.self)
 }
 
-// charged takes note of a decision that changed a key, and reports whether its
-// reply must wait: cost is 0 where nothing was admitted.
+// charged records that a decision changed a key. It returns the stamp of the change, and
+// whether the reply must wait for the heir. cost is 0 if the decision admitted nothing.
 func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
 	own := p.own
 	guarded := !p.unguarded()
@@ -221,7 +226,7 @@ func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait
 	return own.open, false
 }
 
-// hurry has the batch sent with the end of the turn.
+// hurry makes the batch urgent: it is sent at the end of the turn.
 func (o *ownership) hurry(t *turn, p *part) {
 	if !o.urgent {
 		o.urgent = true
@@ -229,7 +234,8 @@ func (o *ownership) hurry(t *turn, p *part) {
 	}
 }
 
-// mark returns the entry of a key that changes now.
+// mark returns the dirty entry of a key, stamped with the open batch; it adds one if
+// there is none.
 func (o *ownership) mark(hi uint64) *dirtyKey {
 	if d := o.dirty.find(hi); d != nil {
 		d.last = o.open
@@ -238,7 +244,8 @@ func (o *ownership) mark(hi uint64) *dirtyKey {
 	return o.dirty.add(dirtyKey{hi: hi, last: o.open})
 }
 
-// acknowledged takes note of what the heir has, and lets replies go.
+// acknowledged records that the heir has all changes up to seq, and releases replies
+// that need not wait any longer.
 func (p *part) acknowledged(t *turn, seq uint64) {
 	own := p.own
 	for i := range own.dirty.list {
@@ -255,7 +262,7 @@ func (p *part) acknowledged(t *turn, seq uint64) {
 	p.release(t)
 }
 
-// forget drops the entries of keys that every copy has.
+// forget drops the dirty entries of keys that every copy has.
 func (p *part) forget() {
 	own := p.own
 	least := uint64(math.MaxUint64)
@@ -268,7 +275,8 @@ func (p *part) forget() {
 	own.dirty.keep(func(d *dirtyKey) bool { return d.last > least || d.old+d.new > 0 })
 }
 
-// release lets those replies go that need not wait any longer.
+// release sends the withheld replies that need not wait any longer: the heir has their
+// charges, or they fit within [part.cap].
 func (p *part) release(t *turn) {
 	own := p.own
 	acked := uint64(0)
@@ -295,8 +303,8 @@ func (p *part) release(t *turn) {
 	}
 }
 
-// admits tells whether a withheld reply fits what may be answered now, and
-// counts it as answered if so.
+// admits reports whether a withheld reply fits within what may be answered now. If so,
+// it counts the reply as answered.
 func (p *part) admits(h waiter) bool {
 	for i := range h.charge.Len() {
 		k := h.charge.Key(i)
@@ -327,7 +335,8 @@ func (p *part) admits(h waiter) bool {
 	return true
 }
 
-// letGo ends the wait in this partition; the reply goes with the last one.
+// letGo ends a reply's wait in this partition. The reply is sent when the last partition
+// lets it go.
 func (p *part) letGo(t *turn, h waiter) {
 	if h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true) {
 		p.c.ended(&h.reply)
@@ -335,7 +344,8 @@ func (p *part) letGo(t *turn, h waiter) {
 	}
 }
 
-// takeBack undoes the charges whose replies are withheld, and says so.
+// takeBack undoes the charges of all withheld replies and answers their askers with
+// status.
 func (p *part) takeBack(t *turn, status peer.ReplyStatus) {
 	own := p.own
 	for _, h := range own.held {
@@ -350,7 +360,7 @@ func (p *part) takeBack(t *turn, status peer.ReplyStatus) {
 	own.waitSince, own.raised = 0, false
 }
 
-// undo takes the charge of a withheld reply back.
+// undo takes back the charge of a withheld reply.
 func (p *part) undo(t *turn, h waiter) {
 	p.c.table.Refund(t.at, h.charge, h.receipt)
 	for i := range h.charge.Len() {
@@ -360,8 +370,8 @@ func (p *part) undo(t *turn, h waiter) {
 	}
 }
 
-// tickOwner sends what is due, and lets the policy speak where the heir does
-// not.
+// tickOwner does the owner's work that is due. If an available partition's heir is
+// silent for too long, it lets the policy decide which withheld replies may go.
 func (p *part) tickOwner(t *turn) {
 	own := p.own
 	p.expireHeld(t)
@@ -379,10 +389,12 @@ func (p *part) tickOwner(t *turn) {
 	p.flush(t)
 }
 
-// silentHeir tells whether replies have waited for so long that the policy
-// decides: no ping that was sent after they began to wait was answered in time.
-// Where this node may have stood still, the heir may own by now, and its word be late,
-// since what piled up for both comes first: that is waited for longer.
+// silentHeir reports whether replies have waited so long that the policy decides: the
+// heir answered no ping in time that was sent after the replies began to wait.
+//
+// After a pause of this node, the heir may have taken over, and its message may be late
+// because both nodes first work off what has piled up. So until the heir has answered a
+// later ping, or easeFor has passed, silentHeir reports false.
 func (p *part) silentHeir(t *turn) bool {
 	own := p.own
 	h := own.heir
@@ -395,7 +407,7 @@ func (p *part) silentHeir(t *turn) bool {
 	return h.quietAt != 0 && h.quietAt >= own.waitSince && t.now-h.quietAt >= p.c.patience(h.to, pingWithin)
 }
 
-// expireHeld takes back what nobody waits for any more.
+// expireHeld takes back the charges of withheld replies whose deadline has passed.
 func (p *part) expireHeld(t *turn) {
 	own, n := p.own, 0
 	for _, h := range own.held {
@@ -419,8 +431,8 @@ func (p *part) expireHeld(t *turn) {
 	}
 }
 
-// source tells as what this node decides: as heir until it has one of its own, or
-// nobody could be, for then the takeover is over.
+// source returns in which role this node decides. After a takeover it is the heir until
+// an heir of its own has accepted, or no member could be its heir.
 func (p *part) source() limiter.Source {
 	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.unguarded() {
 		return limiter.SourceHeir

@@ -10,42 +10,45 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// part is what this node holds of one partition, what it knows of it, and what
-// it is about. All but the atomics is under mu.
+// part is this node's replica of one partition: the state held, what is known of it, and
+// what is going on. mu guards all fields except the atomics.
 type part struct {
 	c      *Core
 	id     uint16
 	closed bool
-	// to and toHeir are whom to ask: read without the lock.
+	// to and toHeir are the owner and the heir to ask, 0 if unknown. They are read
+	// without the lock.
 	to, toHeir atomic.Uint64
-	// givenUpAt is since when the partition is given up, 0: it is not. It is read without
+	// givenUpAt is when the partition was given up; 0 if it is not. It is read without
 	// the lock.
 	givenUpAt atomic.Int64
 
 	mu sync.Mutex
 
-	// What is held: a state of the lineage of epoch, up to seq. unpushed tells
-	// that it was decided upon under epoch, by this node, and that a later owner
-	// has not merged it yet.
+	// The state held: the counters under epoch, up to seq. unpushed means that this node
+	// decided under epoch as an owner that has been overtaken, and that the later owner
+	// has not merged that state yet.
 	role        peer.Role
 	epoch       peer.Epoch
 	seq         uint64
-	appointment uint32 // as heir, under epoch
+	appointment uint32 // number of its appointment as heir under epoch; 0 if it is not heir
 	unpushed    bool
 	pushedAt    limiter.Tick
 	pushedTo    peer.Instance
-	pushes      int           // how often it was sent again
-	pushFrom    peer.Instance // whose push is coming in
+	pushes      int           // resends of the push
+	pushFrom    peer.Instance // sender of the push that is arriving
 	pushNext    uint64
 	staged      []table.Entry
 	stagedSeq   uint64
-	stagedNext  uint64 // the part that is to come
+	stagedNext  uint64 // index of the next part
 	stagedBytes int64
-	stagedAt    limiter.Tick // when the last part came
-	revoked     peer.Epoch   // of the last revocation
+	stagedAt    limiter.Tick // when the last part arrived
+	revoked     peer.Epoch   // epoch of the last revocation
 	revokedN    uint32
 
-	// What is known.
+	// What is known of the partition: the highest owner, its heir, the highest counter
+	// of any epoch or claim seen (top), and the highest claim that this node granted
+	// (grant).
 	owner     peer.Epoch
 	heir      peer.Instance
 	top       uint64
@@ -54,42 +57,42 @@ type part struct {
 	grantFor  peer.Instance
 	grantKind peer.ClaimKind
 	fresh     bool
-	mine      peer.Epoch   // the highest under which this node owned
-	disproved []peer.Epoch // that nobody ever owned under
+	mine      peer.Epoch   // the highest epoch under which this node owned
+	disproved []peer.Epoch // epochs that their instance denies ever having owned
 
-	// What is going on.
+	// The work in progress.
 	round    *round
-	tries    int // of a claim that was refused
+	tries    int // refusals of the present claim in a row
 	rounds   uint32
 	own      *ownership
 	parked   []parked
-	seekAt   limiter.Tick // when the view owner asks next, 0: not now
-	seekIn   limiter.Tick // its back-off
-	lost     [2]lostOwner // the owner, the heir
-	quiet    limiter.Tick // no takeover before: its owner was alive
-	lent     bool         // the table counts it as a copy
-	flushing bool         // to be flushed with the end of a turn
+	seekAt   limiter.Tick // when the view owner asks next; 0 if it need not
+	seekIn   limiter.Tick // back-off of those questions
+	lost     [2]lostOwner // the owner and the heir, for gone
+	quiet    limiter.Tick // no takeover before this time: its owner was alive
+	lent     bool         // the table counts this partition as a copy
+	flushing bool         // to be flushed at the end of the turn
 	active   bool         // on the core's list of partitions to look at
-	doubtAt  limiter.Tick // the owner is not doubted before
-	doubtOf  peer.Epoch   // who was doubted last
-	doubtIn  limiter.Tick // and the back-off of that
+	doubtAt  limiter.Tick // the owner is not doubted before this time
+	doubtOf  peer.Epoch   // the owner that was doubted last
+	doubtIn  limiter.Tick // back-off of those doubts
 
-	// After a panic, see broken.go.
-	brokeAt limiter.Tick // when it broke last, 0: never
-	givenUp bool         // it is not to be held, until giveUpFor after that
-	yields  bool         // it was owned here, under the owner that is known
-	urgeAt  limiter.Tick // when the heir is asked next to take over
-	urges   int          // how often it was
+	// State after a panic, see broken.go.
+	brokeAt limiter.Tick // when it broke last; 0 if never
+	givenUp bool         // nothing is held of it until giveUpFor after brokeAt
+	yields  bool         // this node owned it when it broke; its heir is asked to take over
+	urgeAt  limiter.Tick // when the heir is asked next
+	urges   int          // how often it was asked
 }
 
-// lostOwner is an owner or heir that is out of view and silent, for the last
-// resort.
+// lostOwner is an owner or heir that is silent and that this node never saw in the view;
+// since is when it was first asked. The last resort uses it.
 type lostOwner struct {
 	owner peer.Instance
 	since limiter.Tick
 }
 
-// watch has the partition looked at with the next tick; mu is held.
+// watch schedules the partition for the next tick. mu is held.
 func (p *part) watch(t *turn) {
 	if !p.active {
 		p.active = true
@@ -98,7 +101,7 @@ func (p *part) watch(t *turn) {
 	t.arm = true
 }
 
-// aim publishes whom to ask, and tells the table whether this is a copy.
+// aim publishes the owner and heir to ask, and tells the table whether this is a copy.
 func (p *part) aim() {
 	p.fault()
 	p.point()
@@ -124,19 +127,19 @@ func (p *part) point() {
 	p.toHeir.Store(uint64(heir))
 }
 
-// learn takes note of an owner, and of its heir where the epoch is not older
-// than what is known. Whoever owned under a lower epoch stops here.
+// learn records an owner, and its heir, unless a later owner is known. An owner under a
+// lower epoch stops deciding here.
 func (p *part) learn(t *turn, owner peer.Epoch, heir peer.Instance) {
 	p.top = max(p.top, owner.Counter)
 	if owner.Instance == p.c.self && p.owner.Before(owner) || slices.Contains(p.disproved, owner) {
-		return // the owner itself would have been the first to know
+		return // this node would have been the first to know of its own epoch
 	}
 	switch owner.Compare(p.owner) {
 	case -1:
 		return
 	case 0:
 		if p.heir == 0 && p.role < peer.Sealed {
-			p.heir = heir // only the owner's own word replaces one that is known
+			p.heir = heir // a known heir is replaced only by what the owner itself says
 			p.aim()
 		}
 		return
@@ -154,7 +157,7 @@ func (p *part) learn(t *turn, owner peer.Epoch, heir peer.Instance) {
 	p.settleParked(t)
 }
 
-// overtaken ends an ownership because there is a later one: p.owner.
+// overtaken ends this node's ownership because there is a later one, p.owner.
 func (p *part) overtaken(t *turn) {
 	own := p.own
 	if own.handover != nil && p.owner == own.handover.next {
@@ -182,7 +185,8 @@ func (p *part) become(t *turn, e peer.Epoch, tookOver bool) {
 	p.disown()
 	p.own = &ownership{open: p.seq + 1, first: e.Counter, since: t.now, tookOver: tookOver, heard: p.c.pings.Load()}
 	if tookOver {
-		// It was just found silent: another becomes heir meanwhile.
+		// The former owner was just found silent, so another member becomes heir
+		// meanwhile.
 		p.own.shunned, p.own.shunUntil = before, t.now+shunFor
 	}
 	p.aim()
@@ -192,7 +196,8 @@ func (p *part) become(t *turn, e peer.Epoch, tookOver bool) {
 	p.watch(t)
 }
 
-// announce tells a member, or all for 0, who owns and who is heir.
+// announce tells a member, or all members if to is 0, who owns the partition and who is
+// heir.
 func (p *part) announce(t *turn, to peer.Instance) {
 	a := peer.Announce{Partition: p.id, Epoch: p.epoch}
 	if h := p.own.heir; h != nil {
@@ -210,7 +215,7 @@ func (p *part) announce(t *turn, to peer.Instance) {
 
 func (p *part) onAnnounce(t *turn, from peer.Instance, a peer.Announce) {
 	if a.Epoch.Before(p.owner) {
-		// Whoever says so has been overtaken and does not know.
+		// The sender has been overtaken and does not know it.
 		p.tell(t, from)
 		if from == p.owner.Instance {
 			p.doubt(t)
@@ -230,13 +235,13 @@ func (p *part) onAnnounce(t *turn, from peer.Instance, a peer.Announce) {
 	}
 }
 
-// tell names the highest owner that is known.
+// tell sends a member the highest owner that this node knows.
 func (p *part) tell(t *turn, to peer.Instance) {
 	a := peer.Announce{Partition: p.id, Epoch: p.owner, Heir: p.heir}
 	p.c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Announces = append(f.Announces, a) })
 }
 
-// drop forgets a copy that nobody needs.
+// drop discards a copy that is not needed.
 func (p *part) drop() {
 	p.c.table.Drop(int(p.id))
 	p.role, p.seq, p.appointment = peer.Nothing, 0, 0
@@ -244,7 +249,8 @@ func (p *part) drop() {
 	p.unstage()
 }
 
-// connected does what a new connection to a member calls for.
+// connected does what a new connection to a member calls for: it announces, and repeats
+// what may have been lost.
 func (p *part) connected(t *turn, i peer.Instance) {
 	if p.own != nil {
 		p.announce(t, i)
@@ -268,11 +274,11 @@ func (p *part) connected(t *turn, i peer.Instance) {
 	}
 }
 
-// viewChanged looks at what a new view means for the partition.
+// viewChanged adapts the partition to a new view.
 func (p *part) viewChanged(t *turn) {
 	p.aim()
 	if p.own != nil && p.unguarded() {
-		p.release(t) // it is alone now: nobody's word is waited for
+		p.release(t) // no member can be its heir now, so no reply waits
 	}
 	if p.round != nil {
 		p.round.viewChanged(t, p)
@@ -280,8 +286,8 @@ func (p *part) viewChanged(t *turn) {
 	p.manage(t)
 }
 
-// manage works towards the state that the view calls for. It is called after
-// anything that may have changed something, and does nothing twice.
+// manage works towards the state that the view calls for. It is called after any change,
+// and is idempotent.
 func (p *part) manage(t *turn) {
 	switch {
 	case p.givenUp:
@@ -297,7 +303,7 @@ func (p *part) manage(t *turn) {
 	}
 }
 
-// tick looks after what waits, and reports whether anything does.
+// tick does the work that is due, and reports whether more is pending.
 func (p *part) tick(t *turn) bool {
 	p.fault()
 	if p.round != nil {
@@ -321,8 +327,8 @@ func (p *part) tick(t *turn) bool {
 	return staging || broken || p.round != nil || p.own != nil && (p.own.busy() || p.lonely() || p.own.giver != 0 && t.now-p.own.since <= backAfter) || p.unpushed || len(p.parked) > 0 || p.seekAt != 0 || p.fresh && p.c.mayLearn()
 }
 
-// late tells that this node stood still for a while: what the silence of others
-// seemed to say counts from now.
+// late restarts all waits after this node was paused, because the silence of others
+// during the pause proves nothing.
 func (p *part) late(t *turn) {
 	if p.round != nil {
 		p.round.restart(t, p)

@@ -2,7 +2,8 @@ package cluster
 
 import "github.com/weirlimit/weir/internal/peer"
 
-// learnFirst asks others what there is to know, before a fresh node has a say.
+// learnFirst asks the other members what they know of a fresh partition. Until enough of
+// them have answered, this node grants no claim and accepts no appointment for it.
 func (p *part) learnFirst(t *turn) {
 	if p.round != nil || !p.c.mayLearn() || t.now < p.seekAt {
 		return
@@ -10,8 +11,9 @@ func (p *part) learnFirst(t *turn) {
 	p.ask(t, peer.Ask, 0, peer.Epoch{})
 }
 
-// seek is what the view owner does that holds nothing and knows of nobody who
-// does: it asks, with a back-off while somebody answers who holds.
+// seek asks the other members for a partition that this node should own by the view, if
+// it holds nothing of it and knows no owner. It backs off while the answers name a
+// member that decides or is heir.
 func (p *part) seek(t *turn) {
 	if p.round != nil || p.unpushed && p.owner.Instance != 0 && p.c.view.Load().has(p.owner.Instance) {
 		return
@@ -23,14 +25,14 @@ func (p *part) seek(t *turn) {
 	p.ask(t, peer.Ask, 0, peer.Epoch{})
 }
 
-// seekLater has the view owner ask again after a while.
+// seekLater schedules the next question of the view owner, with a doubled back-off.
 func (p *part) seekLater(t *turn) {
 	p.seekIn = min(max(2*p.seekIn, resendAfter), askSlowest)
 	p.seekAt = t.now + p.seekIn
 	p.watch(t)
 }
 
-// asked goes on with what a question brought up so far.
+// asked evaluates the answers to a question so far, and decides what to do next.
 func (p *part) asked(t *turn, r *round) {
 	if p.fresh && !p.informed(r) {
 		p.again(t, r)
@@ -50,13 +52,15 @@ func (p *part) asked(t *turn, r *round) {
 	}
 	holder, heir := r.holders()
 	if !holder && p.role == peer.Copy && p.owner == p.epoch && p.owner == p.mine {
-		// It stopped deciding for somebody who never owned. Its heir waits for it.
+		// This node stopped deciding for an owner that never owned. Its heir waits for
+		// it.
 		p.lastResort(t, r)
 		return
 	}
 	if holder || heir {
-		// The holder pushes; an heir takes over when its owner is gone. One that does not
-		// know of a later owner must, for its own may have stopped for that.
+		// A holder hands the partition over, and an heir takes over when its owner is
+		// gone. If one of them does not know of a later owner, tell it: its own owner
+		// may have stopped because of that one.
 		for i, w := range r.whom {
 			if a := &r.answers[i]; a.has && a.Role >= peer.Heir && a.Owner.Before(p.owner) {
 				p.tell(t, w)
@@ -73,9 +77,10 @@ func (p *part) asked(t *turn, r *round) {
 	p.lastResort(t, r)
 }
 
-// again repeats a question to all after a while: soon where all have answered, and
-// not what it takes, else later each time, for an answer to the question before does
-// not count. Those who have not answered are asked again meanwhile.
+// again repeats a question to all members after a while. If all have answered and the
+// answers do not suffice, it repeats after claimAgain. Otherwise it waits longer each
+// time, because an answer to an earlier round is ignored. During the wait, members that
+// have not answered are asked again.
 func (p *part) again(t *turn, r *round) {
 	after, repeats := claimAgain, 0
 	if !r.answered(p) {
@@ -95,7 +100,7 @@ func (p *part) again(t *turn, r *round) {
 	}
 }
 
-// answered tells whether all have answered that are in view.
+// answered reports whether all members in the view that were asked have answered.
 func (r *round) answered(p *part) bool {
 	v := p.c.view.Load()
 	for i, w := range r.whom {
@@ -106,7 +111,8 @@ func (r *round) answered(p *part) bool {
 	return true
 }
 
-// holders tells whether anybody answered that it decides, or is heir.
+// holders reports whether any member answered that it decides or has sealed, and whether
+// any answered that it is heir.
 func (r *round) holders() (holder, heir bool) {
 	for i := range r.answers {
 		if a := &r.answers[i]; a.has {
@@ -117,9 +123,9 @@ func (r *round) holders() (holder, heir bool) {
 	return holder, heir
 }
 
-// informed tells whether enough members have told a fresh node what they know:
-// a majority, itself not counted, or all others if they are fewer; for an
-// available partition every live one.
+// informed reports whether enough members have answered a fresh node. For a closed
+// partition that is a majority of the members that count, this node excluded, or all
+// others if they are fewer. For an available partition it is every member in the view.
 func (p *part) informed(r *round) bool {
 	v := p.c.view.Load()
 	told, live := 0, true
@@ -139,7 +145,8 @@ func (p *part) informed(r *round) bool {
 	return told >= min(n/2+1, n-1)
 }
 
-// hopeless tells whether nobody who could hold or inherit the partition is left.
+// hopeless reports whether no member is left that could hold or inherit the partition,
+// so that the last resort is due.
 func (p *part) hopeless(t *turn, r *round) bool {
 	if p.closed {
 		return p.hopelessClosed(t, r)
@@ -156,8 +163,9 @@ func (p *part) hopeless(t *turn, r *round) bool {
 	return p.gone(t, r, 0, p.owner.Instance) && p.gone(t, r, 1, p.heir)
 }
 
-// gone tells whether a former owner or heir has said that it is none, or was out
-// of view and silent for long.
+// gone reports whether a former owner or heir needs no more waiting for: it has answered
+// in this round, or it has been out of the view and silent for goneAfter. slot is 0 for
+// the owner and 1 for the heir.
 func (p *part) gone(t *turn, r *round, slot int, i peer.Instance) bool {
 	if i == 0 || i == p.c.self {
 		return true
@@ -172,7 +180,7 @@ func (p *part) gone(t *turn, r *round, slot int, i peer.Instance) bool {
 	}
 	since := p.c.outOfView(i)
 	if since == 0 {
-		// It was never seen: the time runs from when it was first asked.
+		// This node never saw it in the view: the time runs from the first question.
 		if p.lost[slot].owner != i {
 			p.lost[slot] = lostOwner{i, t.now}
 		}
@@ -183,9 +191,10 @@ func (p *part) gone(t *turn, r *round, slot int, i peer.Instance) bool {
 	return t.now-since >= goneAfter
 }
 
-// hopelessClosed is the rule for closed partitions: every member that counts has
-// answered, or all but the last known owner, which is silent, and none of them
-// fresh; and then only if there is a copy.
+// hopelessClosed is hopeless for closed partitions. It reports true if every member that
+// counts has answered, unless one of them is fresh and a copy exists. It also reports
+// true if all but the last known owner have answered, the owner is gone, none of the
+// others is fresh, and a copy exists.
 func (p *part) hopelessClosed(t *turn, r *round) bool {
 	v := p.c.view.Load()
 	told, fresh, copies := 1, false, p.role >= peer.Copy
@@ -203,8 +212,9 @@ func (p *part) hopelessClosed(t *turn, r *round) bool {
 	return told >= n-1 && copies && !fresh && p.owner.Instance != 0 && p.gone(t, r, 0, p.owner.Instance) && !v.has(p.owner.Instance)
 }
 
-// lastResort claims with the best copy that is left: its own, or by asking
-// whoever has it; or begins with nothing.
+// lastResort claims the partition with the best copy that is left: with this node's own
+// copy, or by asking the member that has it to claim. If there is no copy, it claims the
+// partition to start it empty.
 func (p *part) lastResort(t *turn, r *round) {
 	best, at, seq := peer.Epoch{}, peer.Instance(0), uint64(0)
 	if p.role >= peer.Copy {
@@ -229,8 +239,8 @@ func (p *part) lastResort(t *turn, r *round) {
 	p.ask(t, peer.LastResort, p.c.self, p.owner)
 }
 
-// nominated claims with the copy that is held here: the view owner found none
-// that is better.
+// nominated claims the partition with this node's copy, because the view owner found no
+// better one.
 func (p *part) nominated(t *turn) {
 	if p.givenUp || p.role != peer.Copy || p.round != nil && p.round.kind != peer.Ask || p.fresh {
 		return
