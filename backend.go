@@ -8,35 +8,35 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// Backend keeps counters in place of a node's own table. Its methods are called
-// from many goroutines. An instant below 0 means the backend's own clock; name names
-// key k of charge i (a refund, a reset and an explanation are of charge 0).
+// Backend keeps counters in place of a node's own table. Its methods are called from
+// many goroutines. An instant below 0 means the backend's own clock. name returns the
+// name of key k of charge i; for a refund, a reset and an explanation i is 0.
 type Backend interface {
-	// Decide decides charges one after the other, each as [table.Table.Decide]
-	// does, and overwrites the decision of the same index. It returns an error
-	// where nothing was decided; that a server is down is no reason for one, since
-	// rules say what to do then.
+	// Decide decides charges one after the other, each as [table.Table.Decide] does,
+	// and overwrites the decision with the same index. It returns an error if nothing
+	// was decided. A server that is down is not an error: the rules define what to
+	// decide then.
 	Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
-	// Refund takes back what the receipt names, as [Node.Refund] does.
+	// Refund takes back the charge that the receipt names, as [Node.Refund] does.
 	Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
-	// Reset forgets the counters of a charge and returns how many there were.
+	// Reset deletes the counters of a charge and returns how many there were.
 	Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (int, error)
-	// Explain tells what a check would find, without charging it: the instant, the
-	// limits in their order, and whatever else it has to say. The rest of the
-	// explanation is the node's.
+	// Explain returns what a check would find, without charging it: the instant, the
+	// limits in their order, and whatever else the backend can tell. The node adds the
+	// rest of the explanation.
 	Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
-	// Close ends the backend.
+	// Close stops the backend.
 	Close() error
 }
 
-// remote has a backend decide.
+// remote is the decider of a node with a backend.
 type remote struct {
 	*engine.Node
 	backend Backend
 }
 
-// now is the embedder's clock, if there is one, else the backend's own, which -1
-// stands for.
+// now returns the time of the embedder's clock, or -1 for the backend's clock if there
+// is none.
 func (b *remote) now() limiter.Tick {
 	if b.Clock == nil {
 		return -1
@@ -59,7 +59,7 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 	return nil
 }
 
-// decide decides what a request was resolved to.
+// decide asks the backend for the decision of a resolved request.
 func (b *remote) decide(ctx context.Context, now limiter.Tick, q *engine.Question, d *Decision) error {
 	if err := b.backend.Decide(ctx, now, []*limiter.Charge{&q.Charge}, []*Decision{d}, q.AppendName); err != nil {
 		return b.Refused(err)

@@ -1,8 +1,7 @@
-// Package weir limits rates: it decides, in memory and to the unit, whether a
+// Package weir is a rate limiter. It decides in memory, exact to one unit, whether a
 // request may pass.
 //
-// A [Node] decides requests by the rules of a policy file. It is embedded in a
-// service:
+// A [Node] decides requests by the rules of a policy file. It is embedded in a service:
 //
 //	node, err := weir.Open(ctx, weir.Config{Rules: policy})
 //	...
@@ -14,10 +13,10 @@
 //		wait(d.RetryAfter.Duration())
 //	}
 //
-// All limits of a rule, and all its keys, are decided together: either each
-// admits the request and is charged, or none is. A refusal is a [Decision],
-// never an error.
+// All limits of a rule, for all its keys, are decided together: either every limit
+// admits the request and is charged, or none is. A denial is a [Decision], never an
+// error.
 //
-// The arithmetic is in package limiter, the memory in limiter/table and the
-// policy file in rules; this package assembles them.
+// The arithmetic is in package limiter, the counters are in limiter/table and the
+// policy file is in rules. This package assembles them.
 package weir

@@ -7,15 +7,15 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Explain tells how a request would be decided now, and why: each key, its state,
-// the arithmetic, and in a cluster who owns it and who told all this. Any member may
-// be asked; each key's owner explains it, or its heir. No counter changes by it, none
-// is copied, and it is in no list of top keys.
+// Explain returns how a request would be decided now, and why: each key, its state, the
+// arithmetic and, in a cluster, its owner and the member that answered. Any member may
+// be asked; the owner of each key, or its heir, explains it. Explain changes no
+// counter, causes no copying and does not count in the lists of top keys.
 //
-// The error wraps [ErrInvalid] for a request that cannot be decided; in a cluster
-// [ErrUnanswered] where nobody that holds a key answered within
-// the cluster's deadline, [ErrUnexplained], or [ErrJoining]. Else it is
-// [ErrClosed], the context's, or tells that the backend does not answer.
+// The error wraps [ErrInvalid] for a request that cannot be decided. In a cluster it
+// may wrap [ErrUnanswered], if no member that holds a key answered within the cluster's
+// deadline, [ErrUnexplained] or [ErrJoining]. Otherwise it is [ErrClosed], the
+// context's error, or states that the backend does not answer.
 func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
 	if err := n.usable(ctx); err != nil {
 		return nil, err

@@ -6,12 +6,12 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// maxLoggedRules bounds what is logged of one rules file: warnings, and names of rules
-// that are gone. Of more only the number is logged.
+// maxLoggedRules bounds the warnings, and the names of removed rules, that are logged
+// for one rules file. Beyond it only the number is logged.
 const maxLoggedRules = 50
 
-// logRules logs what an operator should know of rules that have just come into force.
-// before is nil at the start.
+// logRules logs warnings about rules that have just come into force, and which rules
+// are gone. before is nil at the start.
 func (n *Node) logRules(before, now *rules.Set) {
 	warnings := now.Warnings()
 	for i, w := range warnings {

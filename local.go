@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// local decides in the node's own table.
+// local is the decider of a node that counts in its own table.
 type local struct {
 	*engine.Node
 	lookaheads sync.Pool // of *lookahead
@@ -27,8 +27,8 @@ func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision
 	return l.decide(set, l.Now(), r, &c, m, d, nil)
 }
 
-// decide decides what a request was resolved to. It is counted in a tally if there is
-// one.
+// decide decides a resolved request. If alike is not nil the decision is added to that
+// tally, else it is reported to the observer at once.
 func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *engine.Tally) error {
 	if err := l.Table.Decide(now, c, d); err != nil {
 		return l.Refused(err)
@@ -40,7 +40,7 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.
 	return nil
 }
 
-// nameKeys tells the table the names of keys that entered a list of top keys.
+// nameKeys gives the table the names of keys that entered a list of top keys.
 func (l *local) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
 	var buf [limiter.MaxKeyBytes]byte
 	for i := range c.Len() {
@@ -50,15 +50,15 @@ func (l *local) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
 	}
 }
 
-// upcoming is a request of a batch that is resolved and not decided yet.
+// upcoming is a request of a batch that is resolved but not yet decided.
 type upcoming struct {
 	charge limiter.Charge
 	match  rules.Match
 	err    error
 }
 
-// lookahead is the requests of a batch between the one that is decided and the one
-// whose counters are being fetched from memory.
+// lookahead holds the requests of a batch between the one being decided and the one
+// whose counters are being prefetched.
 type lookahead [table.Ahead]upcoming
 
 // CheckBatch implements [engine.Decider].

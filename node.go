@@ -18,8 +18,8 @@ import (
 // ErrClosed is returned by the methods of a [Node] after Close.
 var ErrClosed = errors.New("weir: the node is closed")
 
-// minBytes is the least of [Config.MaxBytes]: an empty table, and a chunk for words of
-// each size, take some three million.
+// minBytes is the smallest [Config.MaxBytes]. An empty table, with one chunk for each
+// size of log and sub-window memory, takes about three million bytes.
 const minBytes = 8 << 20
 
 // Node decides checks. It is safe for concurrent use.
@@ -33,9 +33,9 @@ type Node struct {
 	log     *slog.Logger // nil: nobody
 }
 
-// Open returns a node that is ready to decide. It returns an error that wraps
-// [ErrInvalid], with all that is wrong, where the rules are; the context is
-// for opening only and may be cancelled afterwards.
+// Open returns a node that is ready to decide. If the configuration or the rules are
+// invalid, the error wraps [ErrInvalid]; for rules it names all that is wrong. The
+// context bounds opening only and may be cancelled afterwards.
 func Open(ctx context.Context, c Config) (*Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		c.RulesFile = "rules"
 	}
 	if len(c.Secret) == 0 && c.Cluster == nil && c.Backend == nil {
-		// Nobody else has to find this node's counters, so nobody needs to be able to
-		// search for keys that share one, or a partition.
+		// No other node has to find these counters, so the secret can be random. Nobody
+		// can then search for keys that share a counter or a partition.
 		c.Secret = make([]byte, 32)
 		_, _ = rand.Read(c.Secret) // which never fails
 	}
@@ -91,7 +91,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// choose chooses who decides.
+// choose sets what decides: a member of a cluster, a backend, or the node's own table.
 func (n *Node) choose(ctx context.Context, c *Config) (err error) {
 	switch {
 	case c.Cluster != nil:
@@ -104,11 +104,11 @@ func (n *Node) choose(ctx context.Context, c *Config) (err error) {
 	return err
 }
 
-// SetRules replaces the rules by the contents of a rules file. Limits whose rule,
-// key and name stay keep what was consumed, whatever else of them changes. If
-// the file is invalid, the error wraps [ErrInvalid] and says all that is wrong,
-// and the old rules stay in force. Checks go on meanwhile. [Config.Logger] is told of
-// warnings and of rules that are gone.
+// SetRules replaces the rules by the contents of a rules file. A limit keeps its counts
+// if its rule, key and name stay the same, whatever else changes. If the file is
+// invalid, the error wraps [ErrInvalid] and names all that is wrong, and the old rules
+// stay in force. Checks continue meanwhile. Warnings, and rules that the new file no
+// longer has, are logged to [Config.Logger].
 func (n *Node) SetRules(file []byte) error {
 	if n.node.Closed.Load() {
 		return ErrClosed
@@ -141,8 +141,8 @@ func (n *Node) setRules(file []byte) error {
 // Rules describes the rules in force, in the order of their file.
 func (n *Node) Rules() []rules.RuleInfo { return n.node.Rules.Load().Rules() }
 
-// RulesHash returns a hash of what the rules mean, the same in every node that
-// has the same rules.
+// RulesHash returns a hash of the meaning of the rules. Nodes with the same rules have
+// the same hash.
 func (n *Node) RulesHash() uint64 { return n.node.Rules.Load().Hash() }
 
 func (n *Node) usable(ctx context.Context) error {
@@ -152,26 +152,26 @@ func (n *Node) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Check decides a request, charges it if it is allowed, and overwrites d. Both
-// are the caller's, are not kept, and may be used again: then a check allocates
-// nothing, for up to four limits and unless the request brings its own.
+// Check decides a request, charges it if it is allowed, and overwrites d. The caller
+// owns both r and d; the node keeps neither. If d is used again, a check of up to four
+// limits allocates nothing, unless the request brings its own limits.
 //
-// The error is not nil where nothing was decided or counted: it wraps
-// [ErrInvalid] for a request that cannot be decided, is [ErrClosed], or is the
-// context's. One exception: if the context ends while others are asked, in a
-// cluster or with a backend, the check may have been counted; the error wraps the
-// context's and says so, and d holds no answer.
+// An error means that nothing was decided and nothing counted. It wraps [ErrInvalid]
+// for a request that cannot be decided, is [ErrClosed], or is the context's error.
+// There is one exception: if the context ends while another member or the backend is
+// being asked, the check may have been counted. The error then wraps the context's and
+// says so, and d holds no answer.
 func (n *Node) Check(ctx context.Context, r *Request, d *Decision) error {
 	return n.check(ctx, r, d, false)
 }
 
-// Peek tells what Check would answer, and charges nothing. Its errors are those
-// of Check.
+// Peek returns what Check would answer, and charges nothing. Its errors are those of
+// Check.
 func (n *Node) Peek(ctx context.Context, r *Request, d *Decision) error {
 	return n.check(ctx, r, d, true)
 }
 
-// Decide is Check for those who would rather have the decision returned.
+// Decide is Check with the decision as its result. It allocates the decision.
 func (n *Node) Decide(ctx context.Context, r Request) (*Decision, error) {
 	d := new(Decision)
 	if err := n.Check(ctx, &r, d); err != nil {
@@ -187,15 +187,15 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 	return n.decider.Check(ctx, n.node.Rules.Load(), r, d, peek)
 }
 
-// BatchError is returned by CheckBatch when some of the requests could not be
-// decided; the others were.
+// BatchError is returned by CheckBatch when some of the requests could not be decided.
+// The others were.
 type BatchError struct {
-	// Index lists the requests at fault, ascending; Errs has the error of each.
+	// Index lists the failed requests, ascending; Errs has the error of each.
 	Index []int
 	Errs  []error
 }
 
-// Error tells the first error and how many there are.
+// Error returns the first error and the number of further ones.
 func (e *BatchError) Error() string {
 	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
 	if more := len(e.Errs) - 1; more > 0 {
@@ -204,18 +204,18 @@ func (e *BatchError) Error() string {
 	return text
 }
 
-// Failed returns the requests at fault, ascending, and the error of each.
+// Failed returns the indexes of the failed requests, ascending, and the error of each.
 func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
 
-// Unwrap returns the errors of the requests at fault.
+// Unwrap returns the errors of the failed requests.
 func (e *BatchError) Unwrap() []error { return e.Errs }
 
-// CheckBatch decides requests one after the other, as of one instant, into the
-// decisions of the same index. A request that cannot be decided leaves its
-// decision denied without a reason, and is in the [*BatchError] that is then
-// returned; the others are decided all the same. Where the context ends while
-// others are asked, as for Check, its error is among those. Any other error means
-// that none was decided.
+// CheckBatch decides requests one after the other, all at the same instant, into the
+// decisions with the same index. A request that cannot be decided gets a denied
+// decision without a reason, and its error is in the [*BatchError] that is returned.
+// The other requests are decided all the same. If the context ends while another member
+// or the backend is being asked, the context's error is among those, as for Check. Any
+// other error means that no request was decided.
 func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) error {
 	if err := n.usable(ctx); err != nil {
 		return err
@@ -230,19 +230,20 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request, ds []Decision) erro
 	return err
 }
 
-// Refund takes back the charge that a decision of the same request named by its
-// receipt, as far as it still counts: a window or log exactly, a bucket what
-// has not leaked since. So a refund never admits more than had the charge not
-// been made. A receipt is good once, and to be used by whoever got it: using it
-// again takes back what others were charged. It is void, and Refund does
-// nothing, if the request has another cost or other limits by now, or its keys
-// were reset. The hit that opened a window under align: first_hit is taken back
-// only if it is alone in it.
+// Refund takes back the charge that a receipt names. The receipt comes from a decision
+// of the same request. A window or log is refunded exactly; a bucket gets back what has
+// not leaked since. So a refund never admits more than if the charge had not been made.
+// The hit that opened a window under align: first_hit is taken back only if it is the
+// only one in the window.
 //
-// In a cluster a receipt is void, too, when its key has changed owners since. If
-// nobody who holds the keys answers within the cluster's deadline, the error
-// wraps [ErrUnanswered]; if the context ends before, the context's. Either says
-// whether the refund may have been made.
+// A receipt is valid once, and only its recipient may use it: a second use takes back
+// charges of others. It is void, and Refund does nothing, if the cost or the limits of
+// the request have changed, or its keys were reset.
+//
+// In a cluster a receipt is also void if its key has changed owners since. If no member
+// that holds the keys answers within the cluster's deadline, the error wraps
+// [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
+// error states whether the refund may have been made.
 func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
 	q, err := n.resolve(ctx, r)
 	if err != nil {
@@ -251,13 +252,14 @@ func (n *Node) Refund(ctx context.Context, r *Request, receipt Receipt) error {
 	return n.decider.Refund(ctx, q, receipt)
 }
 
-// Reset forgets all that was counted for the keys of a request, and their
-// blocks. It returns how many counters there were. In a cluster, if of some keys
-// nobody who holds them answers within the cluster's deadline, the error wraps
-// [ErrUnanswered], names those keys and says whether they may have been reset, and
-// the number is that of the others; if the context ends before, the error wraps
-// the context's. To reset again does no harm. If a member that holds some of the keys
-// takes no resets from others, the error wraps [ErrForbidden] and names those keys.
+// Reset deletes the counters of the keys of a request, with their blocks, and returns
+// how many there were. Resetting again does no harm.
+//
+// In a cluster, if no member that holds some of the keys answers within the cluster's
+// deadline, the error wraps [ErrUnanswered], names those keys and states whether they
+// may have been reset; the number is that of the other keys. If the context ends first,
+// the error wraps the context's. If a member that holds some of the keys accepts no
+// resets from other members, the error wraps [ErrForbidden] and names those keys.
 func (n *Node) Reset(ctx context.Context, r *Request) (int, error) {
 	q, err := n.resolve(ctx, r)
 	if err != nil {
@@ -281,8 +283,7 @@ func (n *Node) KeyName(r *Request, l *LimitDecision) string {
 	return keyName(n.node.Rules.Load(), r, l)
 }
 
-// AppendKeyName appends what KeyName returns to a slice, and returns the extended
-// slice.
+// AppendKeyName appends the result of KeyName to dst and returns the extended slice.
 func (n *Node) AppendKeyName(dst []byte, r *Request, l *LimitDecision) []byte {
 	return n.node.Rules.Load().AppendKeyName(dst, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit)
 }
@@ -291,31 +292,32 @@ func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
 	return string(set.AppendKeyName(nil, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit))
 }
 
-// Answer returns the decision of a request in the form of its JSON.
+// Answer returns the decision of a request in its JSON form.
 func (n *Node) Answer(r *Request, d *Decision) Answer { return n.answer(n.node.Rules.Load(), r, d) }
 
 func (n *Node) answer(set *rules.Set, r *Request, d *Decision) Answer {
 	return limiter.NewAnswer(d, func(i int) string { return keyName(set, r, d.Limit(i)) })
 }
 
-// Stats returns how many counters the node holds and what they take.
+// Stats returns how many counters the node holds and how much memory they take.
 func (n *Node) Stats() Stats { return n.node.Table.Stats() }
 
-// Shares returns what the counters of rules with a max_share take, in the order of their
-// names.
+// Shares returns the usage of the rules that have a max_share, ordered by rule name.
 func (n *Node) Shares() []Share { return n.node.Table.Shares() }
 
-// Top returns the n keys that were checked most and the n counters that denied
-// most, the most first. The first is counted in a sample of one check in 16.
+// Top returns up to most keys that were checked most, and up to most counters that
+// denied most, each list in descending order. Checks are counted in a sample of one in
+// 16.
 func (n *Node) Top(most int) (hottest, denied []TopKey) { return n.node.Table.Top(most) }
 
-// Ready tells why the node should not be asked, nil if it may be. A node of a
-// cluster is ready when it has joined and holds what it should, and stays so
-// until it leaves; one that cannot get what it should hold (a minority, say) is
-// ready ten seconds after it joined, and answers by policy. But a node that sees
-// others, more than a minority, and can talk to none of them is not ready before it
-// can, and does not join before. The errors wrap [ErrJoining], [ErrSettling] or
-// [ErrLeaving], or are [ErrClosed].
+// Ready returns nil if the node should be sent checks, else the reason why not. The
+// errors wrap [ErrJoining], [ErrSettling] or [ErrLeaving], or are [ErrClosed].
+//
+// A member of a cluster is ready when it has joined and holds the counters that it
+// should hold, and stays ready until it leaves. If it cannot get them, in a minority
+// for example, it becomes ready ten seconds after it joined and answers by policy.
+// Exception: a member that sees more than a minority of the others but can connect to
+// none of them neither joins nor becomes ready until it can connect to one.
 func (n *Node) Ready() error {
 	if n.node.Closed.Load() {
 		return ErrClosed
@@ -323,14 +325,14 @@ func (n *Node) Ready() error {
 	return n.decider.Ready()
 }
 
-// Cluster returns the node's part in a cluster. Where the node is in none, lists are
-// empty, and what asks for a cluster returns [ErrNoCluster].
+// Cluster returns the node's view of its cluster. For a node without a cluster, lists
+// are empty and methods that need a cluster return [ErrNoCluster].
 func (n *Node) Cluster() Cluster { return n.cluster }
 
-// Close ends the node, and its backend if it has one: all that was counted in
-// memory is forgotten, and its methods return [ErrClosed]. Closing twice is no
-// error. For a cluster it is a crash: the others find out by themselves, and go
-// on from their copies; Leave of [Cluster] is the way out.
+// Close stops the node, and its backend if it has one. Counters in memory are lost, and
+// methods return [ErrClosed] from now on. A second call does nothing. To a cluster,
+// Close looks like a crash: the other members detect it and continue from their copies.
+// Use Leave of [Cluster] for an orderly exit.
 func (n *Node) Close() error {
 	if n.node.Closed.Swap(true) {
 		return nil

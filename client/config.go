@@ -12,25 +12,26 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Errors of checks. The context's own are passed on; a check whose context ended
-// may have been counted.
+// The errors of checks. If the caller's context ends, its error is returned, and the
+// check may have been counted.
 var (
-	// ErrInvalid is wrapped where the asker must mend the request; it is that of
-	// package limiter. Nothing was counted.
+	// ErrInvalid is wrapped by the error of a request that cannot be decided and that
+	// the caller must correct. It is [limiter.ErrInvalid]. Nothing was counted.
 	ErrInvalid = limiter.ErrInvalid
-	// ErrUnavailable is wrapped where no node could be asked, or those that were
-	// said that they cannot decide now. Nothing was counted.
+	// ErrUnavailable is wrapped when no node could be reached, or the nodes that were
+	// asked answered that they cannot decide now. Nothing was counted.
 	ErrUnavailable = errors.New("no node can be asked")
-	// ErrUnanswered is wrapped where a node was asked and the answer did not come:
-	// in time, or before the connection broke. The check may have been counted.
+	// ErrUnanswered is wrapped when a node was asked and no answer came, because the
+	// time was over or the connection broke. The check may have been counted.
 	ErrUnanswered = errors.New("a node did not answer")
-	// ErrBusy is returned while [Config.MaxPending] checks wait. Nothing was counted.
+	// ErrBusy is returned when [Config.MaxPending] checks are waiting already. Nothing
+	// was counted.
 	ErrBusy = errors.New("too many checks wait for their answers; nodes are slower than they are asked")
-	// ErrDenied is wrapped where the operator of the nodes has not allowed what was
-	// asked for. Nothing was counted.
+	// ErrDenied is wrapped when the configuration of the nodes forbids what was asked
+	// for. Nothing was counted.
 	ErrDenied = errors.New("the nodes do not allow it")
-	// ErrClosed is returned by a client that was closed. What was under way may have
-	// been counted.
+	// ErrClosed is returned after Close. A check that was pending when the client was
+	// closed may have been counted.
 	ErrClosed = errors.New("the client is closed")
 )
 
@@ -38,12 +39,12 @@ var (
 const (
 	// MaxAddrs bounds Config.Addrs.
 	MaxAddrs = 256
-	// MaxMessage bounds Config.MaxMessage: nodes take no more checks at once.
+	// MaxMessage bounds Config.MaxMessage. Nodes refuse larger messages.
 	MaxMessage = 1000
-	// MaxMessageBytes is how many bytes of strings a message has at most; a request
-	// that has more by itself is invalid.
+	// MaxMessageBytes is the most bytes of strings that a message carries. A single
+	// request with more is invalid.
 	MaxMessageBytes = 64 << 10
-	// MaxAttributes is how many attributes a request may have.
+	// MaxAttributes is the most attributes that a request may have.
 	MaxAttributes = limiter.MaxAttributes
 
 	defaultTimeout = time.Second
@@ -51,47 +52,50 @@ const (
 	defaultWindow  = 2
 )
 
-// Config configures a client. Only Addrs is needed.
+// Config configures a client. Only Addrs is required.
 type Config struct {
-	// Addrs are the gRPC addresses of nodes, host:port, 1 to [MaxAddrs]. A stream is
-	// kept to each. Checks go to one of them as long as it can be asked, and to the
-	// next one otherwise; which one that is depends on First.
+	// Addrs are the gRPC addresses of nodes, host:port, 1 to [MaxAddrs] of them. The
+	// client keeps one stream to each. A check goes to the first node that can be
+	// asked, counted from First.
 	Addrs []string
-	// First is the index of the address that is asked first, modulo their number;
-	// default 0. Give each of many clients another one, so that they ask different
-	// nodes.
+	// First is the index in Addrs of the node that is asked first, modulo their number;
+	// default 0. Give clients different values to spread them over the nodes.
 	First int
-	// Timeout bounds how long a check may take, tries at other nodes included;
-	// default 1 s. One node is waited for half of it. A node answers by itself within
-	// its own deadline, 300 ms unless configured; with less than twice that here,
-	// its fallback answers may come too late.
+	// Timeout bounds how long a check may take, retries at other nodes included;
+	// default 1 s, 1 ms to 1 h. One node is waited for 2/5 of it, or 3/5 if Addrs has
+	// one address. A node answers by its fallback policies when its own deadline ends,
+	// 300 ms unless configured otherwise. For such an answer to arrive in time, Timeout
+	// must be above 750 ms, or 500 ms with one address.
 	Timeout time.Duration
-	// MaxPending bounds the checks that wait for answers, all callers together;
-	// default 65536. Beyond it checks fail with [ErrBusy] at once.
+	// MaxPending bounds the checks of all callers that wait for answers; default 65536.
+	// At the bound a check fails with [ErrBusy] at once.
 	MaxPending int
-	// MaxMessage bounds how many checks travel in one message; default 1000, which
-	// is what nodes take at most.
+	// MaxMessage bounds the checks in one message; default 1000, the most that nodes
+	// accept.
 	MaxMessage int
-	// Window is how many messages are on their way to a node at a time; default 2:
-	// one travels while the other is decided. More make messages smaller, which
-	// costs processor time and helps where the way is long.
+	// Window is the number of messages that may be in flight to one node; default 2, so
+	// that one travels while the other is decided; at most 64. A larger window makes
+	// messages smaller. That costs processor time, and helps on connections with a long
+	// round trip.
 	Window int
-	// EveryLimit asks for what every limit says. Default false: a decision tells of
-	// one limit, the one that denied or, of an allowed check, the one with least
-	// remaining; its Rule is that limit's, and its Cost is what the request gives,
-	// else 0. Who owns a counter is told in neither case. Replies grow with the number of limits. The fields that the
-	// middlewares send to callers need it where a rule has several limits.
+	// EveryLimit requests the result of every limit; replies grow with their number.
+	// Default false: a decision then has one limit, the one that denied or, if the
+	// check is allowed, the one with the least remaining. Decision.Rule is the rule of
+	// that limit, and its Cost is the cost in the request, or 0 if none is given. The
+	// header fields that the middlewares send need EveryLimit if a rule has several
+	// limits. In neither case does a decision name the owner of a counter.
 	EveryLimit bool
-	// IgnoreRing asks the nodes of Addrs only. Default false: where nodes tell the ring,
-	// see their --share-ring, each check goes to the owner of its counter directly, at
-	// the address that the owner tells; to one of Addrs where that cannot be asked.
+	// IgnoreRing sends checks to the nodes of Addrs only. Default false: if the nodes
+	// publish the ring (their flag --share-ring), each check goes directly to the owner
+	// of its counter, at the address that the owner publishes, or to a node of Addrs if
+	// that owner cannot be asked.
 	IgnoreRing bool
-	// Dial are further options of the connections, such as credentials; default
-	// none: there is no TLS in nodes yet.
+	// Dial are further options of the connections, such as credentials; default none.
+	// Nodes have no TLS yet.
 	Dial []grpc.DialOption
 }
 
-// withDefaults fills in what was left out, and says what cannot be.
+// withDefaults fills in defaults and returns an error for values out of range.
 func (c Config) withDefaults() (Config, error) {
 	if n := len(c.Addrs); n < 1 || n > MaxAddrs {
 		return c, fmt.Errorf("client: Config.Addrs has %d addresses: give 1 to %d", n, MaxAddrs)
@@ -135,8 +139,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// dialOptions are those of a connection: it comes back soon after a node does, and
-// an idle one that is broken is noticed.
+// dialOptions returns the options of a connection: it is retried soon after a failure,
+// and a broken idle connection is detected by keepalive.
 func (c *Config) dialOptions() []grpc.DialOption {
 	return append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -7,24 +7,26 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// part is a call and what it decides: the keys [first, last) of a charge, whose
-// limits are numbered from offset on.
+// part is the share of a charge that one call decides: the keys [first, last). Its
+// limits have the numbers offset to offset+size-1 in the decision.
 type part struct {
 	call         *call
-	when         when // of the charge
+	when         when // the instant at which the whole charge is decided
 	charge       int
 	first, last  int
 	offset, size int
 }
 
-// Decide decides charges one after the other, each as [table.Table.Decide] does,
-// and overwrites the decision of the same index. An instant below 0 means the
-// server's clock; name tells what keys are called, see [limiter.KeyNamer].
+// Decide decides charges one after the other, each as [table.Table.Decide] does, and
+// overwrites the decision with the same index. With an instant below 0 the server's
+// clock is used. name returns the names of keys, see [limiter.KeyNamer].
 //
-// Where Redis cannot be used the policies of the rules decide. The error is
-// [ErrClosed] or the context's; in the latter case charges may have been made.
+// Where Redis cannot be used, the policies of the rules decide. Decide returns
+// [ErrClosed] or the context's error; if the context ended, some of the charges may
+// have been made.
 //
-// The rule of a decision is set for denials only, the rest is the caller's.
+// The rule of a decision is set for denials only. The caller fills in the rule of the
+// others.
 func (s *Store) Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
@@ -70,8 +72,8 @@ func (s *Store) Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Char
 	return nil
 }
 
-// divide appends the parts of a charge: the whole of it, or in a Cluster each key,
-// since the slots of two differ.
+// divide appends the parts of a charge: one part for all its keys, or in a Redis
+// Cluster one part for each key, since two keys may lie in different slots.
 func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
 	offset := 0
 	for n := range c.Len() {
@@ -86,8 +88,10 @@ func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
 	return parts
 }
 
-// modeOf tells what a charge may change. A cost that can never be admitted changes
-// nothing, and of one in shadow nothing in shadow.
+// modeOf returns which limits the script may charge. modeCheck: all of them. modePeek:
+// none, because the charge is a peek, or because its cost is above the capacity of a
+// limit that is not in shadow, so it can never be admitted. modeShadowPeeks: only those
+// that are not in shadow, because the cost is above the capacity of a limit in shadow.
 func modeOf(c *limiter.Charge) int64 {
 	mode := int64(modeCheck)
 	if c.Peek {
@@ -108,7 +112,7 @@ func modeOf(c *limiter.Charge) int64 {
 	return mode
 }
 
-// conclude makes a decision of the answers to its parts.
+// conclude combines the replies to the parts of a charge into its decision.
 func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name limiter.KeyNamer) error {
 	d.Clear()
 	if len(parts) == 0 {
@@ -137,7 +141,7 @@ func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge
 	return s.concludeParts(ctx, until, parts[0].when, c, i, parts, d, name)
 }
 
-// fill takes over what a script answered.
+// fill copies a script's reply into the decision.
 func (s *Store) fill(c *limiter.Charge, p *part, d *limiter.Decision) {
 	now, numbers := limiter.Tick(p.call.reply[0]), p.call.reply[1:]
 	at := p.offset

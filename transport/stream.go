@@ -13,9 +13,9 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// CheckStream implements the service. Everything is done in one goroutine: a
-// message is received, decided by one call and answered, and no check costs a
-// goroutine, a channel or an allocation.
+// CheckStream implements the service. One goroutine receives a message, decides its
+// checks with one call and sends the reply. A check needs no goroutine, channel or
+// allocation of its own.
 func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
 	in := columnsMessage{hold: hold{room: &s.room}}
 	defer in.hold.release() // after a panic
@@ -32,7 +32,7 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		if err != nil {
 			return err
 		}
-		in.columns.Reset() // while it waits a stream keeps nothing
+		in.columns.Reset() // an idle stream keeps no request in memory
 	}
 }
 
@@ -40,7 +40,7 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 type columnsMessage struct {
 	columns weirv1.CheckColumns
 	hold    hold
-	refused error // why columns has nothing but its id; nil: it is read
+	refused error // why nothing but the id of columns was read; nil if all was
 }
 
 // readBytes implements bytesReader.
@@ -55,7 +55,7 @@ func (m *columnsMessage) readBytes(data []byte) error {
 	if m.refused == nil {
 		return unmarshal(data, &m.columns)
 	}
-	m.columns.Id = n.id // the answer names it
+	m.columns.Id = n.id // the reply names it
 	return nil
 }
 
@@ -64,14 +64,14 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 	begin := s.begin()
 	t := s.turns.Get().(*turn)
 	err := s.answerTurn(stream, in, t, begin)
-	// SendMsg has made bytes of the reply when it returns, and nobody else looks
-	// at it: the server has no tracing and no handler of statistics. After a panic it is
-	// as nobody knows, and not used again.
+	// The turn may be used again: SendMsg has encoded the reply when it returns, and
+	// nothing else refers to it, since the server has no tracing and no stats handler.
+	// After a panic this line is not reached, so a turn in an unknown state is dropped.
 	s.turns.Put(t)
 	return err
 }
 
-// answerTurn decides one message in the memory of a turn and sends the reply.
+// answerTurn decides one message, using the memory of t, and sends the reply.
 func (s *service) answerTurn(stream grpc.ServerStream, in *columnsMessage, t *turn, begin time.Time) error {
 	if in.refused != nil {
 		t.refuse(in.refused)
@@ -86,7 +86,7 @@ func (s *service) answerTurn(stream grpc.ServerStream, in *columnsMessage, t *tu
 	return stream.SendMsg(&t.reply)
 }
 
-// decideColumns decides one message into the turn's reply. An error ends the
+// decideColumns decides one message and writes the reply into t. An error ends the
 // stream.
 func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckColumns) error {
 	n, err := t.fillColumns(in)
@@ -106,7 +106,8 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	return nil
 }
 
-// undecided says of a stream that ends that what was not answered was not decided.
+// undecided returns the trailer of a stream that ends with an error: it states that the
+// messages without a reply were not decided.
 func undecided() metadata.MD { return metadata.Pairs(weirv1.TrailerUndecided, "1") }
 
 // fillCosts sets the costs of the first n requests.
@@ -120,5 +121,5 @@ func (b *batch) fillCosts(n int, m *weirv1.CheckColumns) {
 	}
 }
 
-// noCost leaves the cost to the rule.
+// noCost returns a cost that is not given, so that the rule's cost applies.
 func noCost() limiter.Cost { return limiter.Cost{} }
