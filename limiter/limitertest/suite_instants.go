@@ -153,7 +153,7 @@ func refundsBounds(t *testing.T, f Factory) {
 				t.Fatalf("seed %d: %v\n  limit %+v", tr.seed, err, tr.specs[0])
 			}
 		}
-		if refunded < 20 {
+		if refunded < len(trials) {
 			t.Errorf("only %d charges were taken back", refunded)
 		}
 	})
@@ -175,7 +175,7 @@ func refunds(t *testing.T, f Factory) {
 				compared++
 			}
 		}
-		if compared < 15 {
+		if 10*compared < len(trials) {
 			t.Errorf("only %d of %d trials could be compared", compared, len(trials))
 		}
 	})
