@@ -7,29 +7,29 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A panic ends what was under way and nothing else. Under the lock of a partition it
-// breaks the partition: what this node holds of it may be what made it panic, and may be
-// half changed. So the node drops it, as if it had been restarted without, and keeps only
-// what it has promised: the highest counters and owners, and what it granted. The heir
-// goes on from its copy. That may panic in turn, if the state was copied; then it is
-// dropped there as well, and the partition starts empty. What breaks a second time within
-// a minute is given up for a minute, so that nobody hands it round for ever.
+// A panic ends only what was under way. A panic under the lock of a partition breaks the
+// partition: the state held may be the cause, or may be half changed. So the node drops
+// it, as if it had restarted without it, and keeps only what it has promised: the
+// highest counters and owners, and its grants. The heir continues from its copy. If the
+// copied state makes the heir panic too, it is dropped there as well, and the partition
+// starts empty. A partition that breaks twice within a minute is given up for a minute,
+// so that members do not pass it round for ever.
 //
-// Anything else that panics ends one call, one callback or one frame. What was put off to
-// the end of a turn is done all the same, and an operation that was begun is answered at
-// its deadline.
+// Any other panic ends one call, one callback or one frame. Work deferred to the end of
+// the turn is still done, and an operation under way is answered at its deadline.
 
 const (
-	// giveUpFor is how long a partition is given up that has broken twice within as long.
+	// giveUpFor is how long a partition is given up after it has broken twice within as
+	// long.
 	giveUpFor = limiter.Minute
 	// maxUrges is how often the heir of a broken ownership is asked to take over.
 	maxUrges = 64
 )
 
-// caught records a panic, whose value is v.
+// caught reports a panic with the value v.
 func (c *Core) caught(v any) { c.config.Panicked(v) }
 
-// catch ends a panic. It is deferred, directly.
+// catch recovers from a panic. It must be deferred directly.
 func (c *Core) catch() {
 	if c.config.Panicked == nil {
 		return
@@ -39,8 +39,8 @@ func (c *Core) catch() {
 	}
 }
 
-// catch ends a panic, after which the memory of the turn is not used for another one. It
-// is deferred, directly.
+// catch recovers from a panic. The turn's memory is not reused after one. It must be
+// deferred directly.
 func (t *turn) catch() {
 	if t.c.config.Panicked == nil {
 		return
@@ -51,7 +51,7 @@ func (t *turn) catch() {
 	}
 }
 
-// in runs f under the lock of a partition, which breaks if f panics.
+// in runs f under the lock of a partition. If f panics, the partition breaks.
 func (c *Core) in(t *turn, p *part, f func(*part)) {
 	p.mu.Lock()
 	defer p.leave(t)
@@ -66,8 +66,8 @@ func (p *part) fault() {
 	}
 }
 
-// leave unlocks a partition. It is deferred, directly: a panic ends here, and the
-// partition is broken.
+// leave unlocks a partition. It recovers from a panic, and breaks the partition then. It
+// must be deferred directly.
 func (p *part) leave(t *turn) {
 	if p.c.config.Panicked != nil {
 		if v := recover(); v != nil {
@@ -78,8 +78,8 @@ func (p *part) leave(t *turn) {
 	p.mu.Unlock()
 }
 
-// leaveAll does the same for the partitions of one request, of which it makes the verdict
-// that it was not executed.
+// leaveAll is leave for the partitions of one request. After a panic it sets the verdict
+// to one that means that the request was not executed.
 func (c *Core) leaveAll(t *turn, parts []*part, v *verdict, at **part) {
 	if c.config.Panicked != nil {
 		if x := recover(); x != nil {
@@ -93,7 +93,8 @@ func (c *Core) leaveAll(t *turn, parts []*part, v *verdict, at **part) {
 	unlock(parts)
 }
 
-// broke records a panic under the locks of partitions, breaks them, and unlocks them.
+// broke handles a panic under the locks of partitions: it reports the panic, breaks the
+// partitions and unlocks them.
 func (c *Core) broke(t *turn, parts []*part, v any) {
 	defer unlock(parts)
 	t.broken = true
@@ -109,10 +110,11 @@ func unlock(parts []*part) {
 	}
 }
 
-// breakDown drops what is held of a partition, which is locked. Whoever waits for it is
-// told that nothing was executed. The heir of an ownership is asked to take over.
+// breakDown drops what is held of a partition, which is locked. Waiting askers learn
+// that their requests were not executed. If this node was the owner, its heir is asked
+// to take over.
 func (p *part) breakDown(t *turn) {
-	defer t.catch() // what follows a second panic is left: there is less to give back, or to say
+	defer t.catch() // a second panic only skips the rest: fewer bounds returned, fewer askers told
 	p.c.event(EventBroken, int(p.id))
 	again := p.brokeAt != 0 && t.now-p.brokeAt < giveUpFor
 	p.brokeAt = t.now
@@ -133,8 +135,8 @@ func (p *part) breakDown(t *turn) {
 	p.c.table.Drop(int(p.id))
 }
 
-// forgetHeld forgets what is held, what waits and what is going on. own is the ownership
-// that there was, or nil.
+// forgetHeld clears the state held, the waiting requests and the work in progress. own
+// is the former ownership, or nil.
 func (p *part) forgetHeld(t *turn, own *ownership) {
 	p.own, p.parked, p.round = nil, nil, nil
 	p.role, p.epoch, p.seq, p.appointment = peer.Nothing, peer.Epoch{}, 0, 0
@@ -160,7 +162,8 @@ func (p *part) forgetHeld(t *turn, own *ownership) {
 	}
 }
 
-// refuseAll tells those who wait for a broken partition that nothing was executed here.
+// refuseAll tells everyone who waits for a broken partition that nothing was executed
+// here.
 func (p *part) refuseAll(t *turn, own *ownership, waiting []parked) {
 	for i := range waiting {
 		p.c.ended(&waiting[i].reply)
@@ -181,8 +184,8 @@ func (p *part) refuseAll(t *turn, own *ownership, waiting []parked) {
 	}
 }
 
-// tickBroken does what time calls for after the partition broke. It reports whether there
-// will be more.
+// tickBroken does the work that is due after the partition broke, and reports whether
+// more is pending.
 func (p *part) tickBroken(t *turn) bool {
 	if p.givenUp && t.now-p.brokeAt >= giveUpFor {
 		p.givenUp = false
@@ -194,8 +197,9 @@ func (p *part) tickBroken(t *turn) bool {
 	return p.givenUp || p.yields
 }
 
-// urge asks the heir of an ownership that broke to take over, unless somebody owns by now
-// or there is no heir: then whoever should own finds out, and goes on from the best copy.
+// urge asks the heir of a broken ownership to take over. It stops if another member owns
+// by now, or if there is no heir in the view; then the view owner asks all members and
+// continues from the best copy.
 func (p *part) urge(t *turn) {
 	heir := p.heir
 	if p.owner != p.mine || heir == 0 || heir == p.c.self || p.urges >= maxUrges || !p.c.view.Load().has(heir) {
@@ -208,7 +212,8 @@ func (p *part) urge(t *turn) {
 	p.c.send(t, heir, 40, true, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, q) })
 }
 
-// urged takes over, as the heir of an owner that says itself that it owns no more.
+// urged takes over if this node is the heir and the request comes from its owner, which
+// has just lost its state.
 func (p *part) urged(t *turn, from peer.Instance) {
 	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.round != nil && p.round.kind != peer.Ask {
 		return
@@ -217,8 +222,9 @@ func (p *part) urged(t *turn, from peer.Instance) {
 	p.takeOver(t)
 }
 
-// deserted reports whether nobody is expected to decide about a key before its partition,
-// which this node has given up, is taken up again. It does not wait for the partition.
+// deserted reports whether no member is expected to decide about a key before this node
+// resumes the key's partition, which it has given up for longer than a deadline. It
+// takes no partition's lock.
 func (o *op) deserted(t *turn) bool {
 	for i := range o.charge.Len() {
 		p := o.c.part(o.charge.Key(i))
@@ -232,14 +238,14 @@ func (o *op) deserted(t *turn) bool {
 	return false
 }
 
-// tickSafely is tick, of which a panic ends no more than that.
+// tickSafely is tick; a panic ends only this call.
 func (o *op) tickSafely(t *turn) {
 	defer t.catch()
 	o.tick(t)
 }
 
-// answerByPolicy has the policy of its rule answer a check, and denies it where even that
-// panics.
+// answerByPolicy answers a check by the policy of its rule. If even that panics, the
+// check is denied.
 func (c *Core) answerByPolicy(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) {
 	over := false
 	defer func() {

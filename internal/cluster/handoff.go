@@ -6,15 +6,17 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// handover is an ownership on its way to the heir.
+// handover is an ownership on its way to the heir: this node has sealed the partition
+// and the receiver has not confirmed yet.
 type handover struct {
 	next   peer.Epoch
-	sentAt limiter.Tick // of the last attempt, 0: to be sent
-	goneAt limiter.Tick // since when the receiver is out of view and silent
+	sentAt limiter.Tick // time of the last attempt; 0 if it is to be sent at once
+	goneAt limiter.Tick // when the receiver was first found out of the view; 0 if it is in the view
 	seq    uint64
 }
 
-// passOn begins to hand over to the heir, where the heir should own.
+// passOn starts a handoff to the heir, if the heir should own the partition and has
+// every change.
 func (p *part) passOn(t *turn, v *View) {
 	own := p.own
 	if v.owner(p.id) != own.heir.to || own.heir.acked < p.seq {
@@ -27,7 +29,8 @@ func (p *part) passOn(t *turn, v *View) {
 	p.ask(t, peer.Transfer, own.heir.to, p.epoch)
 }
 
-// seal stops deciding and sends the last batch with the ownership.
+// seal stops this node from deciding and sends the last batch together with the
+// ownership.
 func (p *part) seal(t *turn, next peer.Epoch) {
 	own := p.own
 	if own.heir == nil || own.heir.to != next.Instance {
@@ -42,8 +45,8 @@ func (p *part) seal(t *turn, next peer.Epoch) {
 	p.tickHandover(t)
 }
 
-// tickHandover repeats the handover until it is confirmed, or reopens where the
-// receiver is gone.
+// tickHandover repeats the handover until it is confirmed. If the receiver is gone, it
+// claims the partition back.
 func (p *part) tickHandover(t *turn) {
 	own := p.own
 	h := own.handover
@@ -60,14 +63,15 @@ func (p *part) tickHandover(t *turn) {
 	case p.c.view.Load().has(h.next.Instance):
 		h.goneAt = 0
 	case h.goneAt == 0:
-		// It is asked once more, and has this time to answer.
+		// Send once more: the receiver has claimWithin to answer.
 		h.goneAt, h.sentAt = t.now, 0
 	case t.now-h.goneAt >= claimWithin && p.round == nil:
 		p.ask(t, peer.Reopen, p.c.self, p.epoch)
 	}
 }
 
-// confirmed ends a handover that the receiver has: it names the epoch.
+// confirmed ends a handover that the receiver has taken: p.owner is the receiver's
+// epoch.
 func (p *part) confirmed(t *turn) {
 	own := p.own
 	p.c.event(EventHandoff, int(p.id))
@@ -88,7 +92,7 @@ func (p *part) confirmed(t *turn) {
 	p.settleParked(t)
 }
 
-// receive becomes owner by a handover.
+// receive takes the ownership over from the giver of a handover, or refuses it.
 func (p *part) receive(t *turn, from peer.Instance, b *peer.Batch) {
 	switch {
 	case b.Next.Instance != p.c.self || p.fresh || p.grant > b.Next.Counter || b.Next.Compare(p.owner) <= 0:
@@ -116,7 +120,8 @@ func (p *part) take(t *turn, giver peer.Instance, b *peer.Batch) {
 	p.watch(t)
 }
 
-// handoverRefused goes on where the receiver says that it did not get it.
+// handoverRefused claims the partition back after the receiver said that it did not take
+// it.
 func (p *part) handoverRefused(t *turn, a *peer.Ack) {
 	own := p.own
 	if p.round != nil || a.Status == peer.Acked || own.handover.next.Compare(a.Owner) <= 0 {
@@ -126,7 +131,7 @@ func (p *part) handoverRefused(t *turn, a *peer.Ack) {
 	p.ask(t, peer.Reopen, p.c.self, p.epoch)
 }
 
-// reopened decides again, under a new epoch.
+// reopened makes this node decide again after a handover that failed, under a new epoch.
 func (p *part) reopened(t *turn, e peer.Epoch) {
 	p.role, p.own.handover = peer.Owned, nil
 	p.renewed(t, e)
@@ -134,8 +139,8 @@ func (p *part) reopened(t *turn, e peer.Epoch) {
 	p.settleParked(t)
 }
 
-// push sends what this node decided upon before it was overtaken to whoever
-// owns now.
+// push sends the present owner the counters that this node decided on before it was
+// overtaken.
 func (p *part) push(t *turn) {
 	to := p.owner.Instance
 	if !p.unpushed || to == 0 || to == p.c.self || p.pushedTo == to {
@@ -146,7 +151,7 @@ func (p *part) push(t *turn) {
 	p.watch(t)
 }
 
-// onPush merges the state of an owner that was overtaken.
+// onPush merges the counters of an owner that was overtaken.
 func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries) {
 	if p.role != peer.Owned {
 		if !p.owner.Before(b.Epoch) {
@@ -158,14 +163,15 @@ func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries
 		p.pushFrom, p.pushNext = from, 0
 	}
 	if b.Base != p.pushNext {
-		return // a part was lost; it comes again
+		return // a part was lost; the sender repeats the push
 	}
 	p.pushNext++
 	var all []table.Entry
 	for _, k := range keys {
 		all = append(all, k.list...)
 	}
-	// What waits is decided again, by whoever asked, on what is known then.
+	// Requests that wait are decided again by their askers' next request, on the merged
+	// state.
 	p.takeBack(t, peer.NotOwner)
 	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {
 		p.c.complain("the state of an owner that was overtaken cannot be merged", err)
@@ -183,7 +189,7 @@ func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries
 	}
 }
 
-// pushed takes note that the later owner has merged what was decided here.
+// pushed records that the later owner has merged what was decided here.
 func (p *part) pushed(t *turn, from peer.Instance, a *peer.Ack) {
 	if p.unpushed && a.Epoch == p.epoch && from == p.pushedTo {
 		p.unpushed, p.pushedTo = false, 0

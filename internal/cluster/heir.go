@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// manageHeir works towards the heir that the view calls for: the member that
-// should own the partition, if this node should not, else the one that would
-// own it without this node.
+// manageHeir works towards the heir that the view calls for. If another member should
+// own the partition, that member becomes heir, as the first step of a handoff. Otherwise
+// it is the ring's successor.
 func (p *part) manageHeir(t *turn) {
 	own, v := p.own, p.c.view.Load()
 	if p.round != nil || own.handover != nil {
@@ -35,21 +35,21 @@ func (p *part) manageHeir(t *turn) {
 		own.renew = true
 		p.manageHeir(t)
 	case v.member(h.to).State == peer.Leaving && v.owner(p.id) == p.c.self && v.joining() == 0:
-		// Nobody comes who could take its place.
+		// No joining member could take its place.
 		p.revoke(t, true)
 	}
 }
 
-// lonely tells whether a closed partition has nobody who could be its heir, so
-// that its owner may decide only if nobody can take over either.
+// lonely reports whether a closed partition has no heir, none in preparation, and an
+// owner that does not know yet whether another member has a copy.
 func (p *part) lonely() bool {
 	own := p.own
 	return p.closed && !own.only && own.heir == nil && own.next == nil && !own.renew
 }
 
-// standAlone asks the other members, all of which must be in view or at least in
-// reach, whether anybody has a copy. If nobody has, nobody can take over, and
-// nothing needs to be withheld until somebody gets one.
+// standAlone asks the other members of a closed partition whether any of them has a
+// copy. All members that count must be in the view or in reach. If none has a copy, no
+// member can take over, so nothing need be withheld until one gets a copy.
 func (p *part) standAlone(t *turn, v *View) {
 	if !p.lonely() || t.now < p.own.aloneAt {
 		return
@@ -68,8 +68,8 @@ func (p *part) standAlone(t *turn, v *View) {
 	}
 }
 
-// alone takes in the answers to standAlone. Members that leave are told to drop
-// their copies.
+// alone evaluates the answers to standAlone. It tells leaving members to drop their
+// copies.
 func (p *part) alone(t *turn, r *round) {
 	v := p.c.view.Load()
 	near, all := p.c.nearby(v)
@@ -100,7 +100,7 @@ func (p *part) alone(t *turn, r *round) {
 	}
 }
 
-// wanted returns who should be heir, 0 for nobody.
+// wanted returns the member that should be heir, 0 if there is none.
 func (p *part) wanted(v *View) peer.Instance {
 	want := v.owner(p.id)
 	if want == p.c.self || want == p.own.giver && p.c.sched.Now()-p.own.since < backAfter {
@@ -115,7 +115,8 @@ func (p *part) wanted(v *View) peer.Instance {
 	return want
 }
 
-// other returns an active member that is neither this node nor the given one.
+// other returns an active member that is neither this node nor the member not. If there
+// is none, it returns not. The search starts at the index from.
 func (c *Core) other(v *View, not peer.Instance, from int) peer.Instance {
 	n := len(v.Members)
 	for i := range n {
@@ -127,9 +128,10 @@ func (c *Core) other(v *View, not peer.Instance, from int) peer.Instance {
 	return not
 }
 
-// shun gives up a member for a while that has not answered for so long that
-// replies would be late: an heir, then a new epoch is claimed, or one that was to
-// become heir. Another takes its place before the view knows what became of it.
+// shun suspends an heir, or the next heir, that has not answered for so long that
+// replies would be late: it is not appointed again for shunFor. After an heir's
+// suspension the owner claims a new epoch. So another member takes its place before the
+// view shows what became of it.
 func (p *part) shun(t *turn) {
 	own := p.own
 	if own.handover != nil || own.renew || own.shunned != 0 {
@@ -141,7 +143,7 @@ func (p *part) shun(t *turn) {
 		}
 		after := p.c.patience(g.to, shunAfter)
 		if !p.c.reachable(g.to) {
-			after = shunBroken // and no relay has brought its word since
+			after = shunBroken // and no relay has brought an answer since
 		}
 		if g.muteAt == 0 || t.now-g.muteAt < after || p.c.other(p.c.view.Load(), g.to, 0) == g.to {
 			continue
@@ -152,21 +154,22 @@ func (p *part) shun(t *turn) {
 	}
 }
 
-// leaveOff stops making a copy.
+// leaveOff stops preparing the next heir.
 func (p *part) leaveOff() {
 	if g := p.own.next; g != nil {
 		p.own.next = nil
 		p.uncount(g)
 		if g.appointment != 0 {
-			// It may have accepted: only its word, or a new epoch, ends that.
+			// It may have accepted. Only its own answer, or a new epoch, ends that
+			// appointment.
 			p.own.renew = true
 		}
 		p.forget()
 	}
 }
 
-// disown ends what this node is as an owner. Snapshots that are on their way
-// count no more, or nobody could be sent one some day.
+// disown ends this node's ownership. Snapshots under way no longer count, or their
+// number would reach the bound one day and no member could be sent one.
 func (p *part) disown() {
 	if own := p.own; own != nil {
 		p.uncount(own.heir)
@@ -179,7 +182,7 @@ func (p *part) disown() {
 	p.own = nil
 }
 
-// uncount makes room on a link where the snapshot for a target is over.
+// uncount makes room on a link for another snapshot, if the target's was counted.
 func (p *part) uncount(g *target) {
 	if g != nil && g.counted {
 		g.counted = false
@@ -190,8 +193,8 @@ func (p *part) uncount(g *target) {
 	}
 }
 
-// prepare has a member become heir: a copy first, then the old heir is revoked,
-// then the new one is appointed.
+// prepare makes a member heir in three steps: it gets a copy, the old heir is revoked,
+// and the new one is appointed.
 func (p *part) prepare(t *turn, want peer.Instance) {
 	own := p.own
 	if own.next == nil {
@@ -216,7 +219,7 @@ func (p *part) prepare(t *turn, want peer.Instance) {
 	}
 }
 
-// appoint appoints the copy in the making. It names everything answered so far.
+// appoint appoints the next heir. The appointment requires every change answered so far.
 func (p *part) appoint(t *turn) {
 	own := p.own
 	own.appointing++
@@ -228,7 +231,7 @@ func (p *part) appoint(t *turn) {
 	p.flush(t)
 }
 
-// revoke asks the heir to be none, and perhaps to keep no copy.
+// revoke asks the heir to give up its appointment, and to drop its copy if drop is set.
 func (p *part) revoke(t *turn, drop bool) {
 	own := p.own
 	if own.revoking && t.now-own.revokeAt < p.c.patience(own.heir.to, resendAfter) {
@@ -241,7 +244,7 @@ func (p *part) revoke(t *turn, drop bool) {
 	p.watch(t)
 }
 
-// onAck takes in what a copy says.
+// onAck processes an acknowledgement of a member that has, or is getting, a copy.
 func (p *part) onAck(t *turn, from peer.Instance, a *peer.Ack) {
 	p.top = max(p.top, a.Top)
 	if a.Status == peer.Merged {
@@ -252,7 +255,8 @@ func (p *part) onAck(t *turn, from peer.Instance, a *peer.Ack) {
 		p.learn(t, a.Owner, 0)
 	}
 	if p.own != nil && a.Owner.Instance == p.c.self && p.epoch.Before(a.Owner) && p.own.handover == nil {
-		// It takes this node for an owner that it never was, and nothing lower counts there.
+		// The sender believes that this node owned under a later epoch than it ever did,
+		// and accepts nothing lower.
 		p.top = max(p.top, a.Owner.Counter)
 		p.own.renew = true
 		p.watch(t)
@@ -284,7 +288,7 @@ func (p *part) onAck(t *turn, from peer.Instance, a *peer.Ack) {
 	}
 }
 
-// heard notes that a target answered, whatever it said.
+// heard records that a target answered, whatever the answer.
 func (p *part) heard(from peer.Instance, a *peer.Ack) {
 	for _, g := range []*target{p.own.heir, p.own.next} {
 		if g != nil && g.to == from {
@@ -302,7 +306,7 @@ func (g *target) heard(ping uint32) {
 	}
 }
 
-// revoked1 goes on after the heir's word that it is none.
+// revoked1 continues after the heir has confirmed that it is heir no more.
 func (p *part) revoked1(t *turn) {
 	own := p.own
 	old := own.heir
@@ -316,7 +320,8 @@ func (p *part) revoked1(t *turn) {
 	p.release(t)
 }
 
-// reached takes note of how far a copy is.
+// reached records how far a copy has come. It reports false if the copy lacks something
+// and must be sent more first.
 func (p *part) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
 	g.heard(a.Ping)
 	if a.Status == peer.Gap {
@@ -341,7 +346,7 @@ func (p *part) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
 	return true
 }
 
-// ackNext takes in the word of a copy in the making.
+// ackNext processes an acknowledgement of the next heir.
 func (p *part) ackNext(t *turn, g *target, a *peer.Ack) {
 	if !p.reached(g, a, t.now) {
 		return
@@ -358,12 +363,13 @@ func (p *part) ackNext(t *turn, g *target, a *peer.Ack) {
 		p.acknowledged(t, g.acked)
 	case a.Status == peer.Refused:
 		p.refusedBy(g, a)
-		g.sentAt = t.now // try again later, where it is not
+		g.sentAt = t.now // resend the appointment after a while
 	}
 }
 
-// refusedBy renews where a member does not accept its appointment: something was granted
-// elsewhere since, or it goes on refusing for another reason, which ends with the epoch.
+// refusedBy handles a refused appointment. It renews the epoch if the member has granted
+// a later claim, or after maxRefusals refusals in a row: whatever else the reason is, it
+// ends with the epoch.
 func (p *part) refusedBy(g *target, a *peer.Ack) {
 	if g.refusals++; a.Top > p.epoch.Counter || g.refusals >= maxRefusals {
 		g.refusals = 0
@@ -371,7 +377,7 @@ func (p *part) refusedBy(g *target, a *peer.Ack) {
 	}
 }
 
-// dismiss tells a former heir that its copy is not needed any more.
+// dismiss tells the last heir that its copy is not needed any more.
 func (p *part) dismiss(t *turn) {
 	to := p.own.retired
 	p.own.retired = 0
@@ -382,7 +388,7 @@ func (p *part) dismiss(t *turn) {
 	p.c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Revokes = append(f.Revokes, r) })
 }
 
-// ackHeir takes in the word of the heir.
+// ackHeir processes an acknowledgement of the heir.
 func (p *part) ackHeir(t *turn, g *target, a *peer.Ack) {
 	if !p.reached(g, a, t.now) {
 		return
@@ -392,12 +398,13 @@ func (p *part) ackHeir(t *turn, g *target, a *peer.Ack) {
 		g.refusals = 0
 		p.own.heard = a.Ping
 		p.acknowledged(t, g.acked)
-	case a.Status == peer.Refused: // it is heir no more
+	case a.Status == peer.Refused: // it is not heir any more
 		p.refusedBy(g, a)
 	}
 }
 
-// renewed goes on after a renewal: no appointment of an earlier epoch counts.
+// renewed continues under a new epoch. No appointment of an earlier epoch counts any
+// more.
 func (p *part) renewed(t *turn, e peer.Epoch) {
 	own := p.own
 	if h := own.heir; h != nil {

@@ -8,39 +8,40 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// staleAfter is how long a dead member counts for partitions that are not
-// closed, and keepGone how long it is known of one that left, or was forgotten, that it
-// did: others may not have heard of it.
+// staleAfter is how long a dead member counts for available partitions. keepGone is how
+// long this node remembers that a member left or was forgotten, because others may not
+// have heard of it.
 const (
 	staleAfter = 10 * limiter.Minute
 	keepGone   = 24 * 60 * limiter.Minute
 )
 
-// peerBook remembers by name who is a member, also those that are dead: they
-// count until they leave, or are forgotten. No name is refused that is live; of others
-// there are maxPeers at most, live ones included, and those that do not count make room.
+// peerBook remembers the members by name, dead ones included: a dead member counts until
+// it leaves or is forgotten. A live name is always accepted. Other names are accepted
+// while there are fewer than maxPeers names, live ones included; at that bound a name
+// that does not count makes room.
 type peerBook struct {
 	known map[string]*acquaintance
 }
 
 type acquaintance struct {
 	instance peer.Instance
-	gone     bool         // left, or forgotten
-	live     bool         // in the view
-	since    limiter.Tick // when it was found dead
+	gone     bool         // it left or was forgotten
+	live     bool         // it is in the view
+	since    limiter.Tick // when it stopped being live, or was heard of
 
-	// runs are the latest instances that links have told of under this name, the newest
-	// first, and leaves is the one that links have said leaves, left or is forgotten.
+	// runs are the last instances that links reported under this name, newest first.
+	// leaves is the instance that a link reported as leaving, gone or forgotten.
 	runs   [maxRuns]peer.Instance
 	leaves peer.Instance
 }
 
-// maxRuns is how many instances of a name are remembered as told of by links. Two may
-// be there at a time: the one that ends and the one that starts.
+// maxRuns is how many instances of a name are remembered as reported by links. Two may
+// exist at a time: one that ends and one that starts.
 const maxRuns = 4
 
-// told takes note of what a link says of an instance of this name. It reports whether
-// that is news.
+// told records what a link reports of an instance of this name, and reports whether it
+// is new.
 func (a *acquaintance) told(k peer.Known) (news bool) {
 	if !slices.Contains(a.runs[:], k.Instance) {
 		copy(a.runs[1:], a.runs[:])
@@ -52,9 +53,9 @@ func (a *acquaintance) told(k peer.Known) (news bool) {
 	return news
 }
 
-// SetMembers takes note of the members that are joining, active or leaving, this
-// node included, and of those that left gracefully. It returns how many members
-// there are by name, in any state: for closed partitions, and for the others.
+// SetMembers records the members that are joining, active or leaving, this node
+// included, and those that left gracefully. It returns the number of members by name
+// that count: known for closed partitions, recent for the others.
 func (c *Core) SetMembers(members []peer.Member, left []peer.Known) (known, recent int) {
 	now := c.sched.Now()
 	c.peersMu.Lock()
@@ -82,7 +83,7 @@ func (c *Core) SetMembers(members []peer.Member, left []peer.Known) (known, rece
 	return c.peers.count(now)
 }
 
-// hear takes note of what is said of a member, by this node's membership or over a link.
+// hear records what this node's membership, or a link, says about a member.
 func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
 	have := b.known[k.Name]
 	switch {
@@ -92,13 +93,13 @@ func (b *peerBook) hear(k peer.Known, now limiter.Tick) {
 	case have.instance == k.Instance:
 		have.gone = have.gone || k.Gone
 	case have.gone && !k.Gone:
-		// Another run of it, of which it is not known that it left.
+		// A later instance, which is not known to have left.
 		have.instance, have.gone, have.since = k.Instance, false, now
 	}
 }
 
-// room makes room for a name, and reports whether there is any: at the bound, who is
-// gone for longest goes.
+// room makes room for a name and reports whether there is any. At the bound, the name
+// that has been gone longest is removed.
 func (b *peerBook) room(name string) bool {
 	if _, ok := b.known[name]; ok || len(b.known) < maxPeers {
 		return true
@@ -113,13 +114,13 @@ func (b *peerBook) room(name string) bool {
 	return oldest != ""
 }
 
-// count returns how many members count: all that are known, and without those
-// that have been dead for long, of which only a majority forgets by itself: of
-// those that counted, more than half were alive when the time of the dead one was
-// over, or are alive now.
+// count returns how many members count. known are all names that have not left. recent
+// leaves out members that have been dead for staleAfter. Only a majority may leave a
+// member out: of the members counted at that step, more than half must have been alive
+// when the dead member's time was over, or be alive now.
 func (b *peerBook) count(now limiter.Tick) (known, recent int) {
 	live := 0
-	var dead []limiter.Tick // since when
+	var dead []limiter.Tick // when each died
 	for _, a := range b.known {
 		switch {
 		case a.live:
@@ -134,7 +135,7 @@ func (b *peerBook) count(now limiter.Tick) (known, recent int) {
 	for _, since := range dead {
 		over := since + staleAfter
 		later, _ := slices.BinarySearch(dead, over+1)
-		alive := live + len(dead) - later // then, or now
+		alive := live + len(dead) - later // alive when that time was over, or now
 		if now < over || 2*alive <= recent {
 			break
 		}
@@ -143,8 +144,8 @@ func (b *peerBook) count(now limiter.Tick) (known, recent int) {
 	return known, recent
 }
 
-// Forget has a dead member count no more, and tells those in reach. It reports whether
-// there was one of that name.
+// Forget stops counting a dead member and tells the members in reach. It reports whether
+// there was a dead member of that name.
 func (c *Core) Forget(name string) bool {
 	c.peersMu.Lock()
 	a := c.peers.known[name]
@@ -161,7 +162,7 @@ func (c *Core) Forget(name string) bool {
 	return true
 }
 
-// Dead returns the members that count although they are not in the view.
+// Dead returns the members that count although they are not in the view, by name.
 func (c *Core) Dead() []peer.Known {
 	var out []peer.Known
 	for _, k := range c.acquaintances() {
@@ -176,14 +177,14 @@ func (c *Core) Dead() []peer.Known {
 	return out
 }
 
-// Recount returns the counts that SetMembers returned, as of now.
+// Recount returns the present values of the counts that SetMembers returns.
 func (c *Core) Recount() (known, recent int) {
 	c.peersMu.Lock()
 	defer c.peersMu.Unlock()
 	return c.peers.count(c.sched.Now())
 }
 
-// acquaintances returns all that is known, by name.
+// acquaintances returns all names known, sorted.
 func (c *Core) acquaintances() []peer.Known {
 	c.peersMu.Lock()
 	defer c.peersMu.Unlock()
@@ -195,7 +196,7 @@ func (c *Core) acquaintances() []peer.Known {
 	return out
 }
 
-// introduce tells a member whom this node knows.
+// introduce tells a member all names that this node knows, its own included.
 func (c *Core) introduce(t *turn, to peer.Instance) {
 	known := c.acquaintances()
 	if self := c.config.Self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
@@ -204,8 +205,8 @@ func (c *Core) introduce(t *turn, to peer.Instance) {
 	c.send(t, to, 64*len(known), false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, known...) })
 }
 
-// leave tells the members, directly, that this node is about to go: gossip may
-// bring it to them when it is too late to find another relay.
+// leave tells the members directly that this node is about to leave. Gossip may tell
+// them too late for them to find another relay.
 func (c *Core) leave(t *turn, v *View) {
 	self := peer.Known{Name: c.config.Self.Name, Instance: c.self, Gone: true}
 	for i := range v.Members {
@@ -213,9 +214,9 @@ func (c *Core) leave(t *turn, v *View) {
 	}
 }
 
-// hearOfMembers takes note of whom another member knows. What it says of itself
-// is that it leaves, which is not to have left. direct tells that it came on the member's
-// own connection.
+// hearOfMembers records what a member says about members, and passes news on. A member
+// that reports itself as gone is leaving, but has not left yet. direct means that the
+// report came on the member's own connection.
 func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known, direct bool) {
 	now := t.now
 	var news []peer.Known
@@ -250,7 +251,7 @@ func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known, di
 	}
 }
 
-// introduced takes note of what a member says of itself on its own connection.
+// introduced records what a member says about itself on its own connection.
 func (c *Core) introduced(k *peer.Known) {
 	l := c.link(k.Instance)
 	l.mu.Lock()
@@ -259,8 +260,8 @@ func (c *Core) introduced(k *peer.Known) {
 }
 
 // nearby returns the members that count, are not in the view, and have a direct
-// connection to this node: those that have just started. all is false if there
-// are others that count.
+// connection to this node: members that have just started. all is false if any other
+// member outside the view counts.
 func (c *Core) nearby(v *View) (near []peer.Instance, all bool) {
 	if v.Known == len(v.Members) {
 		return nil, true

@@ -6,7 +6,8 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Deliver takes in a frame. The frame is the caller's again when it returns.
+// Deliver processes a frame that arrived. The frame is the caller's again when Deliver
+// returns. After [Core.Close] it ignores all frames.
 func (c *Core) Deliver(f *peer.Frame) {
 	if c.closed.Load() {
 		return
@@ -19,7 +20,7 @@ func (c *Core) Deliver(f *peer.Frame) {
 		return
 	}
 	if f.From == 0 || f.From == c.self {
-		return // nobody's, or it took a detour home
+		return // without a sender, or this node's own, relayed back to it
 	}
 	l := c.link(f.From)
 	l.mu.Lock()
@@ -40,7 +41,9 @@ func (c *Core) Deliver(f *peer.Frame) {
 	c.deliverNames(f)
 }
 
-// relay passes a frame on, once, where there is a connection.
+// relay forwards a frame to the member it is for. A frame is relayed once only. If there
+// is no good connection, or no room, the sender learns that its checks and refunds are
+// lost.
 func (c *Core) relay(t *turn, f *peer.Frame) {
 	if f.Relayed {
 		return
@@ -64,7 +67,7 @@ func (c *Core) relay(t *turn, f *peer.Frame) {
 	}
 }
 
-// weight is about how many bytes of memory a frame takes.
+// weight returns roughly how many bytes of memory a frame takes.
 func weight(f *peer.Frame) int {
 	n := 1<<10 + 128*(len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
 		len(f.Checks)+len(f.Keys)+len(f.Refunds)+len(f.Replies)+len(f.Results)+len(f.Limits)+len(f.Known)+len(f.Entries))
@@ -86,8 +89,8 @@ func weight(f *peer.Frame) int {
 	return n
 }
 
-// sendLost tells whoever asked something in a frame that it was not passed on, so
-// that somebody else can be asked.
+// sendLost tells the sender of a frame that its checks and refunds were not forwarded,
+// so that it can ask another member.
 func (c *Core) sendLost(t *turn, f *peer.Frame) {
 	if len(f.Checks)+len(f.Refunds) == 0 {
 		return
@@ -107,7 +110,7 @@ func (c *Core) sendLost(t *turn, f *peer.Frame) {
 	})
 }
 
-// at runs f under the lock of a partition, if this node looks after it.
+// at runs f under the lock of a partition, if this core manages it.
 func (c *Core) at(t *turn, id uint16, f func(*part)) {
 	if int(id) < len(c.byID) && c.byID[id] != nil {
 		c.in(t, c.byID[id], f)
@@ -223,9 +226,10 @@ func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
 	}
 }
 
-// chargeOf makes a charge of the keys of a check. It returns the rule of each key
-// where one of them is not the one that was asked for, else none; known tells that all
-// of them are known.
+// chargeOf makes a charge, t.charge, of the keys of a check. known is false if a rule is
+// not known here; then the charge is incomplete. rules are the rules applied, one for
+// each key, if any of them differs from the one that was asked for; otherwise rules is
+// nil.
 func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limiter.Rule, known bool) {
 	t.charge.Clear()
 	for i := range keys {
@@ -234,7 +238,7 @@ func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limit
 			return nil, false
 		}
 		if have := &t.rule; have.rule == nil || have.index != k.Rule || have.closed != k.Closed {
-			// Most checks of a frame are of the rule of the one before.
+			// Most checks of a frame have the same rule as the check before.
 			r, same := c.ruleOf(&f.Rules[k.Rule], k.Closed)
 			*have = namedRule{index: k.Rule, closed: k.Closed, rule: r, same: same}
 		}
@@ -325,7 +329,7 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 	}
 }
 
-// sendOp sends an operation to a member.
+// sendOp sends an operation to a member, as owner or as heir.
 func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
 	o.mu.Lock()
 	define := o.define
@@ -341,8 +345,8 @@ func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
 	c.addOp(t, l, o, id, heir, sent, define)
 }
 
-// addOp puts an operation into the frame for a member, by the number of this asking.
-// l.mu is held.
+// addOp appends an operation to the frame of checks for a member. id is its number with
+// the number of this request, see [inquiry]. l.mu is held.
 func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool) {
 	if l.checks != nil && len(l.checks.Checks) >= maxChecks {
 		l.closeChecks()
@@ -352,7 +356,7 @@ func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool
 		l.rule = nil
 	}
 	f := l.checks
-	keys := f.Keys // the frame's when all are there: a panic leaves none without its check
+	keys := f.Keys // stored in the frame when complete, so that a panic leaves no keys without their check
 	for i := range o.charge.Len() {
 		k := o.charge.Key(i)
 		keys = append(keys, peer.Key{
@@ -377,14 +381,15 @@ func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool
 			kind = peer.RefundReserved
 		}
 		f.Refunds = append(f.Refunds, peer.Refund{ID: id, Keys: n, Kind: kind, Heir: heir, Sent: sent, Receipt: receiptOut(o.receipt)})
-		// Keys of refunds come after those of checks.
+		// The keys of refunds follow those of checks.
 		l.closeChecks()
 	}
 	l.asks = true
 	t.wake(l)
 }
 
-// ruleIndex is ruleIndex for the frame of checks. l.mu is held.
+// ruleIndex is the function ruleIndex for the frame of checks. It remembers the last
+// rule. l.mu is held.
 func (l *link) ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
 	if define {
 		return ruleIndex(f, r, true)
@@ -399,7 +404,8 @@ func receiptOut(r limiter.Receipt) peer.Receipt {
 	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
 }
 
-// ruleIndex returns the index of a rule in a frame, which it adds if need be.
+// ruleIndex returns the index of a rule in a frame, and appends the rule if necessary.
+// With define it appends the whole definition, otherwise only name and ID.
 func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
 	id := r.ID()
 	for i := len(f.Rules) - 1; i >= 0; i-- {

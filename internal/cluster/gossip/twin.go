@@ -9,12 +9,12 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// maxTwins bounds the addresses where another node of this one's name may be;
-// further ones are not asked until one of those is found to be gone.
+// maxTwins bounds the addresses at which another node with this node's name may be. At
+// the bound further addresses are ignored until one of the known ones proves to be dead.
 const maxTwins = 8
 
-// suspect remembers that another node of this one's name may be at an address.
-// It may as well be a former run of this one that is gone: askTwins finds out.
+// suspect remembers that another node with this node's name may be at an address. It may
+// also be an earlier instance of this node that has ended: askTwins finds out.
 func (g *Gossip) suspect(addr string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -23,9 +23,10 @@ func (g *Gossip) suspect(addr string) {
 	}
 }
 
-// askTwins asks those that may have this node's name, and says, once a minute,
-// who is alive. Two that are started together by different addresses to join by
-// are both let in, and then each member knows the one that it met first.
+// askTwins asks the suspected addresses and logs, once a minute, those that have a live
+// node with this node's name. This happens if two nodes of one name start together and
+// join by different addresses: both are let in, and each member knows the one that it
+// met first.
 func (g *Gossip) askTwins() {
 	g.mu.Lock()
 	addrs := slices.Sorted(maps.Keys(g.twins))
@@ -42,9 +43,9 @@ func (g *Gossip) askTwins() {
 	})
 }
 
-// double returns a refusal if another node has this one's name, elsewhere: a
-// second one, or a former run of this one of which the other side, which knows
-// of nodes, does not know that it is gone.
+// double returns a refusal if a node with this node's name is at another address, and
+// nil otherwise. That node may be a second live one, or an earlier instance of this node
+// that the peer still believes alive. nodes are the nodes that the peer knows.
 func (g *Gossip) double(n *memberlist.Node, nodes []*memberlist.Node) *refusal {
 	if n.Name != g.cfg.Name || n.State == memberlist.StateLeft {
 		return nil
