@@ -11,8 +11,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// alone calls a node by itself, and another one if that does not work, within the
-// timeout.
+// alone makes a unary call to a node, and if that fails one more to another node,
+// within the timeout.
 func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api weirv1.LimiterClient) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
 	defer cancel()
@@ -39,7 +39,7 @@ func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api w
 		if fate == answered {
 			return err
 		}
-		// Of a call by itself nobody knows whether the node or the connection said no.
+		// The status does not show whether the node or the connection failed.
 		tries.note(n, err)
 		tries.unknown = s.Code() != codes.Unavailable
 		if tries.count > min(c.known(), 2)-1 {
@@ -48,8 +48,7 @@ func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api w
 	}
 }
 
-// askAlone asks about a request that brings its limits, which have no place in
-// columns.
+// askAlone checks a request that brings its own limits. Columns cannot carry limits.
 func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
 	if _, err := sizeOf(r); err != nil {
 		return err
@@ -99,8 +98,8 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	return nil
 }
 
-// Reset forgets all that was counted for the keys of a request, and their blocks, and
-// returns how many counters there were. The nodes must allow it.
+// Reset deletes the counters of the keys of a request, with their blocks, and returns
+// how many there were. The nodes must allow resets; else the error wraps [ErrDenied].
 func (c *Client) Reset(ctx context.Context, r *limiter.Request) (int, error) {
 	if _, err := sizeOf(r); err != nil {
 		return 0, err
@@ -117,8 +116,7 @@ func (c *Client) Reset(ctx context.Context, r *limiter.Request) (int, error) {
 	return int(m.GetCounters()), err
 }
 
-// newCheckRequest returns the message that asks about a request whose cost is in
-// range.
+// newCheckRequest returns the message for a request whose cost is in range.
 func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
 		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group, Attributes: r.Attributes, Rule: r.Rule, Peek: peek,

@@ -12,17 +12,17 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// maxNames bounds how many limits a client remembers. At the bound it forgets all:
-// those that are needed come again.
+// maxNames bounds how many limits a client caches. At the bound it forgets all; those
+// in use are cached again.
 const maxNames = 4096
 
-// named is a limit of a node's, as this package tells it.
+// named is a limit of a node, with its rule, as decisions refer to them.
 type named struct {
 	rule  *limiter.Rule
 	limit *limiter.Limit
 }
 
-// nameKey is all that a reply says of a limit.
+// nameKey is everything that a reply says about a limit.
 type nameKey struct {
 	rule, name      string
 	algorithm       weirv1.Algorithm
@@ -31,14 +31,14 @@ type nameKey struct {
 	shadow          bool
 }
 
-// names are the limits that were met. It is safe for concurrent use.
+// names caches the limits that replies have named. It is safe for concurrent use.
 type names struct {
 	mu  sync.Mutex
 	all map[nameKey]*named
 }
 
-// of returns what a limit of a reply stands for. The error says that there can be no
-// such limit.
+// of returns the limit that a reply describes. It returns an error if such a limit
+// cannot exist.
 func (t *names) of(m *weirv1.LimitInfo) (*named, error) {
 	k := nameKey{m.GetRule(), m.GetName(), m.GetAlgorithm(), m.GetLimit(), m.GetCapacity(), m.GetWindowUs(), m.GetShadow()}
 	t.mu.Lock()
@@ -58,9 +58,9 @@ func (t *names) of(m *weirv1.LimitInfo) (*named, error) {
 	return out, nil
 }
 
-// limitOf makes a limit that says of itself what the reply does. What a reply does
-// not say, such as an alignment, has its default. An algorithm that this version
-// does not know is told as the default one.
+// limitOf makes a limit with the properties that the reply gives. Properties that a
+// reply does not give, such as the alignment, have their defaults. An algorithm that
+// this version does not know becomes the default one.
 func (k *nameKey) limitOf() (*limiter.Limit, error) {
 	if k.window < 0 || k.window > limiter.MaxWindow.Microseconds() {
 		return nil, fmt.Errorf("a window of %d µs is out of range", k.window)
@@ -78,8 +78,8 @@ func (k *nameKey) limitOf() (*limiter.Limit, error) {
 	return limiter.NewLimit(s)
 }
 
-// read takes the reply to the message, and makes sure that its columns are as long
-// as they must be, so that callers can read them without a look.
+// read takes the reply to the message. It verifies the lengths of its columns and its
+// references, so that callers can index them without checks.
 func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 	if e := m.GetError(); e != nil {
 		b.fate, b.err = fateOf(e.GetCode(), e.GetMessage())
@@ -123,7 +123,7 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 	return nil
 }
 
-// readEvery looks at the columns of all limits, if they are there.
+// readEvery verifies the columns of all limits, if there are any.
 func (b *batch) readEvery(m *weirv1.LimitColumns) error {
 	if m == nil {
 		return nil
@@ -161,12 +161,12 @@ type flaw struct {
 	err  error
 }
 
-// fateOf turns an error of a node's into one of this package: answered is one that
-// asking again would not mend.
+// fateOf turns an error of a node into one of this package. The fate is answered if a
+// retry would not help.
 func fateOf(code uint32, message string) (fate, error) {
 	switch codes.Code(code) {
 	case codes.InvalidArgument:
-		// Its text begins with that of ErrInvalid already.
+		// The message begins with the text of ErrInvalid already.
 		return answered, &nodeError{message, ErrInvalid}
 	case codes.PermissionDenied:
 		return answered, &nodeError{message, ErrDenied}
@@ -176,7 +176,7 @@ func fateOf(code uint32, message string) (fate, error) {
 	return unknown, &nodeError{message, ErrUnanswered}
 }
 
-// nodeError is an error in a node's own words.
+// nodeError is an error with the text that the node sent.
 type nodeError struct {
 	text string
 	kind error
@@ -185,7 +185,7 @@ type nodeError struct {
 func (e *nodeError) Error() string { return e.text }
 func (e *nodeError) Unwrap() error { return e.kind }
 
-// decision tells what became of check i of a message that is done.
+// decision returns the outcome of check i of a message that is done.
 func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, error) {
 	if b.fate != answered || b.err != nil {
 		return b.fate, b.err
@@ -230,7 +230,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	return answered, nil
 }
 
-// every fills in what all limits of check i say.
+// every fills in the results of all limits of check i.
 func (b *batch) every(i int, d *limiter.Decision) {
 	m := b.reply.EveryLimit
 	if ref := m.RuleRefs[i]; ref > 0 {

@@ -16,18 +16,18 @@ type kind struct {
 	peek bool
 }
 
-// fate is what became of a message.
+// fate is the outcome of a message.
 type fate uint8
 
 const (
 	answered  fate = iota
-	undecided      // it was not decided, and can be asked anywhere again
+	undecided      // not decided: it can be retried at any node
 	unknown        // it may have been decided
 )
 
-// batch is a message of checks, from the first check that is added until the last
-// of its callers has read the answer. Until it is finished the client's lock guards
-// it; afterwards it does not change any more.
+// batch is a message of checks, from the first check that is added until the last of
+// its callers has read the answer. The client's lock guards it until it is finished;
+// then it no longer changes.
 type batch struct {
 	kind kind
 	node *node
@@ -39,22 +39,22 @@ type batch struct {
 	begun   time.Time // when the first check was added
 	sent    time.Time // when it was sent, or is about to be
 	timer   *time.Timer
-	open    bool // more may be added
+	open    bool // further checks may be added
 
 	reading  bool // a reply has come and is being read
 	finished bool // done is closed, or about to be
-	spoiled  bool // its timer may still run, so that it must not be used again
+	spoiled  bool // its timer may still run, so it must not be used again
 
 	done   chan struct{} // closed when it is finished
 	fate   fate
 	err    error // why there is no answer
 	reply  *weirv1.DecisionColumns
-	limits []*named // what the reply's limits stand for
+	limits []*named // the limits that the reply refers to
 	starts []int32  // where the limits of each check begin in the reply's columns
 	flaws  map[int]flaw
 }
 
-// fits tells whether there is room for a request.
+// fits reports whether there is room for a request.
 func (b *batch) fits(c *Config, r *limiter.Request, size int) bool {
 	if b.n >= c.MaxMessage || b.n > 0 && b.size+size > MaxMessageBytes {
 		return false
@@ -80,8 +80,8 @@ func (b *batch) attribute(name string) int {
 	return -1
 }
 
-// sizeOf returns how many bytes of strings a request has, or says why it can go in
-// no message. Nodes would refuse it for the same reason.
+// sizeOf returns the bytes of strings in a request, or an error if no message can carry
+// it. Nodes would refuse it for the same reason.
 func sizeOf(r *limiter.Request) (int, error) {
 	if err := r.CheckSize(); err != nil {
 		return 0, err
@@ -105,8 +105,8 @@ func sizeOf(r *limiter.Request) (int, error) {
 	return size, nil
 }
 
-// add adds a request, whose cost is in range, and returns its index. Nothing of the
-// request is kept.
+// add adds a request whose cost is in range and returns its index. It copies everything
+// it needs.
 func (b *batch) add(r *limiter.Request, size int) int {
 	m, i := &b.message, b.n
 	m.Keys = append(m.Keys, r.Path...)
@@ -114,7 +114,7 @@ func (b *batch) add(r *limiter.Request, size int) int {
 	m.Keys = append(m.Keys, r.IP...)
 	m.Keys = append(m.Keys, r.Group...)
 	m.Keys = append(m.Keys, r.Method...)
-	m.PathLengths = append(m.PathLengths, uint32(len(r.Path))) // this column tells how many checks there are
+	m.PathLengths = append(m.PathLengths, uint32(len(r.Path))) // the length of this column is the number of checks
 	m.UserLengths = length(m.UserLengths, i, r.User)
 	m.IpLengths = length(m.IpLengths, i, r.IP)
 	m.GroupLengths = length(m.GroupLengths, i, r.Group)
@@ -129,8 +129,8 @@ func (b *batch) add(r *limiter.Request, size int) int {
 	return i
 }
 
-// length continues a column of lengths, which has i elements, or none as long as
-// all its strings are empty.
+// length appends to a column of lengths, which has i elements, or none while all its
+// strings are empty.
 func length(column []uint32, i int, s string) []uint32 {
 	if len(column) == 0 {
 		if s == "" {
@@ -143,8 +143,8 @@ func length(column []uint32, i int, s string) []uint32 {
 	return append(column, uint32(len(s)))
 }
 
-// addAttributes continues the columns of attributes. An attribute without a name, or
-// a value, is as none.
+// addAttributes appends to the columns of attributes. An attribute with an empty name
+// or value is ignored.
 func (b *batch) addAttributes(r *limiter.Request) {
 	m := &b.message
 	for name, value := range r.Attributes {
@@ -159,7 +159,7 @@ func (b *batch) addAttributes(r *limiter.Request) {
 	}
 }
 
-// addCost continues the column of costs, which is not there while all are left to
+// addCost appends to the column of costs, which stays empty while all costs are left to
 // the rule.
 func (b *batch) addCost(r *limiter.Request) {
 	m := &b.message
@@ -172,11 +172,11 @@ func (b *batch) addCost(r *limiter.Request) {
 	for i := len(m.Costs); i < b.n; i++ {
 		m.Costs, m.RuleCosts = append(m.Costs, 0), append(m.RuleCosts, uint32(i))
 	}
-	n, _ := r.Cost.Value(0) // sizeOf has looked at it
+	n, _ := r.Cost.Value(0) // sizeOf has checked it
 	m.Costs = append(m.Costs, int64(n))
 }
 
-// clear makes the batch one of no checks, and keeps its memory.
+// clear empties the batch and keeps its memory.
 func (b *batch) clear() {
 	m := &b.message
 	m.Keys, m.PathLengths, m.UserLengths = m.Keys[:0], m.PathLengths[:0], m.UserLengths[:0]
@@ -188,7 +188,7 @@ func (b *batch) clear() {
 	b.limits, b.starts = b.limits[:0], b.starts[:0]
 }
 
-// release takes back one reference: each check has one, which its caller releases
-// when it has read the answer, and the client has one. Whoever releases the last
-// may use the batch again.
+// release drops one reference. Each check has one, which its caller drops after reading
+// the answer, and the client has one. The caller that drops the last one may reuse the
+// batch.
 func (b *batch) release() (last bool) { return atomic.AddInt32(&b.refs, -1) == 0 }

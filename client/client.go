@@ -18,28 +18,28 @@ import (
 // Client asks nodes. It is safe for concurrent use.
 type Client struct {
 	config Config
-	// attempt is how long one node is waited for, and again how long after a check
-	// has begun it is still asked anew. Together they are the timeout.
+	// attempt is how long one node is waited for. again is how long after its begin a
+	// check may still be retried. They sum to the timeout.
 	attempt, again time.Duration
 
 	names   names
 	batches sync.Pool // of *batch
 	charges sync.Pool // of *limiter.Charge
 	ring    atomic.Pointer[ring]
-	learns  chan *node // has the node of which the ring is to be asked for
+	learns  chan *node // has the node that is to be asked for the ring
 	end     context.CancelFunc
 	streams sync.WaitGroup
 
 	mu       sync.Mutex
-	nodes    []*node // the first is asked if it can be, else the next, and so on
-	ringErr  error   // why the ring could not be had when it was last asked for
-	pending  int     // checks that wait for answers
-	messages uint64  // that were sent
+	nodes    []*node // in the order of preference, the first that is up is asked
+	ringErr  error   // why the last request for the ring failed; nil if it did not
+	pending  int     // number of checks that wait for answers
+	messages uint64  // number of messages sent
 	closed   bool
 }
 
-// Open makes a client, and begins to connect. It does not wait: checks wait for the
-// first connection, within the timeout. Close it when it is not needed any more.
+// Open makes a client and begins to connect. It does not wait for a connection; the
+// first checks do, within their timeout. Close the client when it is no longer needed.
 func Open(c Config) (*Client, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -71,8 +71,8 @@ func Open(c Config) (*Client, error) {
 	return out, nil
 }
 
-// connect makes the node at an address, which is not asked yet. The lock is held, or
-// nobody else has the client.
+// connect adds the node at an address, without starting it. The caller holds the lock,
+// or is the only user of the client.
 func (c *Client) connect(addr string) (*node, error) {
 	index := 0
 	for slices.ContainsFunc(c.nodes, func(n *node) bool { return n.index == index }) {
@@ -93,7 +93,7 @@ func (c *Client) connect(addr string) (*node, error) {
 	return n, nil
 }
 
-// start begins to keep a stream to a node, until it is let go or the context ends.
+// start keeps a stream to a node until the node is let go or the context ends.
 func (c *Client) start(ctx context.Context, n *node) {
 	ctx, n.end = context.WithCancel(ctx)
 	c.streams.Go(func() {
@@ -102,8 +102,8 @@ func (c *Client) start(ctx context.Context, n *node) {
 	})
 }
 
-// Close ends the client: what is under way fails with [ErrClosed]. It returns when
-// nothing of the client is left; a second call does nothing.
+// Close ends the client. Pending checks fail with [ErrClosed]. It returns when all its
+// goroutines and connections have ended. A second call does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	closed := c.closed
@@ -118,22 +118,22 @@ func (c *Client) Close() error {
 }
 
 // Check decides a request, and charges it if it is allowed. The decision is
-// overwritten whole, unless there is an error. The request is not kept.
+// overwritten, unless there is an error. The request is not kept.
 //
-// A check that a node has not decided, since it stops or cannot be reached, is asked
-// of another one. If the connection breaks while the answer is awaited, or it does not
-// come, another one is asked once: the check may then be counted twice, never
-// answered twice.
+// If a node certainly has not decided the check, because it is stopping or cannot be
+// reached, another node is asked. If the connection breaks after the check was sent, or
+// no answer comes in time, another node is asked once. The check may then be counted
+// twice; it is answered once.
 func (c *Client) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return c.ask(ctx, r, d, false)
 }
 
-// Peek tells what Check would answer, and charges nothing.
+// Peek returns what Check would answer, and charges nothing.
 func (c *Client) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return c.ask(ctx, r, d, true)
 }
 
-// ticket is a check in a message.
+// ticket is the place of a check in a message.
 type ticket struct {
 	batch *batch
 	index int
@@ -172,14 +172,14 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 	}
 }
 
-// tries is what a check has been through.
+// tries records the attempts of one check.
 type tries struct {
 	owner   *node // of its first counter; nil: not known
 	count   int
 	begun   time.Time
 	at      [MaxAddrs / 64]uint64 // a bit for each node that was tried
-	unknown bool                  // it may have been counted
-	err     error                 // of the last
+	unknown bool                  // an earlier attempt may have counted it
+	err     error                 // of the last attempt
 }
 
 func (t *tries) tried(n *node) bool { return t.at[n.index/64]&(1<<(n.index%64)) != 0 }
@@ -190,7 +190,7 @@ func (t *tries) note(n *node, err error) {
 	t.err = err
 }
 
-// again notes that a try has failed, and tells whether there may be another one.
+// again records a failed attempt and reports whether another one may be made.
 func (t *tries) again(c *Client, b *batch, f fate, err error) bool {
 	if t.count == 0 {
 		t.begun = b.begun
@@ -204,14 +204,14 @@ func (t *tries) again(c *Client, b *batch, f fate, err error) bool {
 	return may
 }
 
-// known returns how many nodes there are to ask. The lock is not held.
+// known returns the number of known nodes. The caller does not hold the lock.
 func (c *Client) known() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.nodes)
 }
 
-// failed is the error of a check that is not asked again.
+// failed returns the error of a check that is not retried.
 func (t *tries) failed() error {
 	kind := ErrUnavailable
 	if t.unknown {
@@ -226,7 +226,7 @@ func (t *tries) failed() error {
 	return fmt.Errorf("%w: %w", kind, t.err)
 }
 
-// add adds a check to a message for the first node that can be asked.
+// add adds a check to a message for the preferred node.
 func (c *Client) add(k kind, r *limiter.Request, size int, t *tries) (ticket, error) {
 	c.mu.Lock()
 	n, err := c.choose(t)
@@ -248,8 +248,9 @@ func (c *Client) add(k kind, r *limiter.Request, size int, t *tries) (ticket, er
 	return ticket{b, i}, nil
 }
 
-// choose returns the node to ask: the owner if it is known and up, else the first that is up, else the first that is being
-// connected to, and none that was tried unless there is no other.
+// choose returns the node to ask. It prefers nodes that were not tried. Among them the
+// owner comes first, if it is known and up, then the first node that is up, then the
+// first that is connecting. The lock is held.
 func (c *Client) choose(t *tries) (*node, error) {
 	if c.closed {
 		return nil, ErrClosed
@@ -272,8 +273,8 @@ func (c *Client) choose(t *tries) (*node, error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnavailable, c.nodes[0].why)
 }
 
-// better tells whether a node is to be asked rather than one that comes before it.
-// The lock is held.
+// better reports whether a node is preferred over than, which comes before it. The lock
+// is held.
 func (n *node) better(than *node, t *tries) bool {
 	if was := t.tried(than); was != t.tried(n) {
 		return was
@@ -281,11 +282,11 @@ func (n *node) better(than *node, t *tries) bool {
 	return than.condition != up && n.condition == up
 }
 
-// openBatches bounds how many messages of a queue's end are looked at for one that
-// has room: there is one for each kind of checks that come now.
+// openBatches bounds how many messages at the end of a queue are searched for one with
+// room. Each kind of check that comes at present has one open message.
 const openBatches = 8
 
-// tail returns the message to which a check is added. The lock is held.
+// tail returns the message for the next check of a kind. The lock is held.
 func (n *node) tail(k kind, r *limiter.Request, size int) *batch {
 	c := n.client
 	for i := len(n.queue) - 1; i >= max(0, len(n.queue)-openBatches); i-- {
@@ -306,9 +307,9 @@ func (n *node) tail(k kind, r *limiter.Request, size int) *batch {
 	return b
 }
 
-// finish ends a message, whose fate is known, unless it has ended already. The lock
-// is held. If it reports true the caller must close done when it has let go of the
-// lock, so that those who are woken do not meet it.
+// finish ends a message whose fate is known, unless it has ended already. The lock is
+// held. If finish reports true, the caller must close done after it has released the
+// lock, so that the goroutines it wakes do not contend for it.
 func (c *Client) finish(b *batch) bool {
 	if b.finished {
 		return false
@@ -319,7 +320,7 @@ func (c *Client) finish(b *batch) bool {
 	return true
 }
 
-// release takes back a reference of a message, and uses it again if it was the last.
+// release drops one reference to a message. The last one makes it available for reuse.
 func (c *Client) release(b *batch) {
 	if b.release() && !b.spoiled {
 		b.clear()
@@ -327,7 +328,8 @@ func (c *Client) release(b *batch) {
 	}
 }
 
-// settle ends messages, of which the client lets go. The lock is not held.
+// settle ends messages with a fate and drops the client's references to them. The
+// caller does not hold the lock.
 func (c *Client) settle(all []*batch, f fate, why error) {
 	c.mu.Lock()
 	woken := make([]bool, len(all))
@@ -346,7 +348,7 @@ func (c *Client) settle(all []*batch, f fate, why error) {
 	}
 }
 
-// wait waits until the message is done.
+// wait waits until the message is done, or returns the context's error.
 func (b *batch) wait(ctx context.Context) error {
 	ended := ctx.Done()
 	if ended == nil {
@@ -361,21 +363,22 @@ func (b *batch) wait(ctx context.Context) error {
 	}
 }
 
-// Stats is what a client is at.
+// Stats is the state of a client.
 type Stats struct {
-	// Pending checks wait for answers.
+	// Pending is the number of checks that wait for answers.
 	Pending int
-	// Messages were sent.
+	// Messages is the number of messages sent.
 	Messages uint64
-	// Nodes are those to which there is a stream, or should be; Up ones can be asked.
+	// Nodes is the number of nodes to which the client keeps a stream. Up is how many
+	// of them can be asked.
 	Nodes, Up int
-	// View is a number of the ring by which owners are asked directly, 0 if it is not
-	// known; RingError is why it could not be had when it was last asked for.
+	// View is the View of the ring by which owners are asked directly, 0 if no ring is
+	// known. RingError is why the last request for the ring failed, nil if it did not.
 	View      uint64
 	RingError error
 }
 
-// Stats returns what the client is at.
+// Stats returns the present state of the client.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

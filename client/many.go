@@ -7,15 +7,15 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// BatchError is returned by [Client.CheckBatch] where some of the requests have no
-// decision; the others have.
+// BatchError is returned by [Client.CheckBatch] if some of the requests have no
+// decision. The others have one.
 type BatchError struct {
-	// Index lists the requests at fault, ascending; Errs has the error of each.
+	// Index lists the failed requests, ascending; Errs has the error of each.
 	Index []int
 	Errs  []error
 }
 
-// Error tells the first error and how many there are.
+// Error returns the first error and the number of further ones.
 func (e *BatchError) Error() string {
 	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
 	if more := len(e.Errs) - 1; more > 0 {
@@ -24,26 +24,26 @@ func (e *BatchError) Error() string {
 	return text
 }
 
-// Failed returns the requests at fault, ascending, and the error of each.
+// Failed returns the indexes of the failed requests, ascending, and the error of each.
 func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
 
-// Unwrap returns the errors of the requests at fault.
+// Unwrap returns the errors of the failed requests.
 func (e *BatchError) Unwrap() []error { return e.Errs }
 
-// one is a request of a batch on its way.
+// one is the progress of one request of a batch.
 type one struct {
 	ticket
 	tries tries
 	size  int
 	err   error
-	wants bool // an answer
+	wants bool // it still needs an answer
 }
 
-// CheckBatch decides requests, as Check does, into the decisions of the same index.
-// Those that go to one node are decided one after the other; up to
-// [Config.MaxMessage] of them travel in one message. Requests that have no decision
-// leave theirs denied without a reason, and are in the [*BatchError] that is then
-// returned. Any other error is of all: where it is the context's, requests may have
+// CheckBatch decides requests, as Check does, into the decisions with the same index.
+// Requests that go to the same node are decided one after the other; up to
+// [Config.MaxMessage] of them travel in one message. Requests without a decision get a
+// denied one without a reason, and are listed in the [*BatchError] that is returned.
+// Any other error concerns the whole batch; if it is the context's, requests may have
 // been counted.
 func (c *Client) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	if len(rs) != len(ds) {
@@ -81,7 +81,8 @@ func (c *Client) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limi
 	return conclude(all, ds)
 }
 
-// addAll adds all that want an answer to messages, and reports whether there are any.
+// addAll adds all requests that still need an answer to messages, and reports whether
+// there are any.
 func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
 	asked := make(map[*node]bool)
 	c.mu.Lock()
@@ -110,8 +111,7 @@ func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
 	return some
 }
 
-// take reads an answer that has come; it may be that the request is to be asked
-// again.
+// take reads the answer to one request, or finds that it must be retried.
 func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
 	fate, err := o.batch.decision(o.index, r, d)
 	o.wants = fate != answered && o.tries.again(c, o.batch, fate, err)
@@ -125,7 +125,7 @@ func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
 	o.batch = nil
 }
 
-// forget lets go of all answers that are still waited for.
+// forget drops the references to all messages that are still awaited.
 func (c *Client) forget(all []one) {
 	for i := range all {
 		if b := all[i].batch; b != nil {
@@ -134,7 +134,7 @@ func (c *Client) forget(all []one) {
 	}
 }
 
-// conclude returns the errors of a batch, nil if there are none.
+// conclude returns the errors of a batch, or nil if there are none.
 func conclude(all []one, ds []limiter.Decision) error {
 	var bad BatchError
 	for i := range all {

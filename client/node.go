@@ -19,7 +19,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Waits between attempts to reach a node, of the connection and of the stream.
+// Bounds of the wait between attempts to reach a node, for its connection and for its
+// stream.
 const (
 	retryFirst = 20 * time.Millisecond
 	retryMost  = 500 * time.Millisecond
@@ -32,16 +33,16 @@ func connectParams() grpc.ConnectParams {
 	}
 }
 
-// keepaliveParams are slower than nodes allow at most, which is every 10 s.
+// keepaliveParams returns an interval longer than the 10 s that nodes require at least.
 func keepaliveParams() keepalive.ClientParameters {
 	return keepalive.ClientParameters{Time: 15 * time.Second, Timeout: 5 * time.Second}
 }
 
-// condition is whether a node can be asked.
+// condition states whether a node can be asked.
 type condition uint8
 
 const (
-	connecting condition = iota // for the first time, or anew after it could be asked
+	connecting condition = iota // for the first time, or again after it was up
 	up
 	down // the last attempt failed
 )
@@ -49,39 +50,41 @@ const (
 // node is one node and the stream to it. The client's lock guards it.
 type node struct {
 	client *Client
-	index  int // that no other node of the client has
+	index  int // unique among the nodes of the client
 	addr   string
 	conn   *grpc.ClientConn
 	api    weirv1.LimiterClient
-	// learned tells that it is not in the configuration, and end lets it go.
+	// learned reports that the node comes from the ring and not from Config.Addrs. end
+	// stops it.
 	learned bool
 	end     context.CancelFunc
 
 	condition condition
-	why       error                   // it is down
-	hangUp    context.CancelCauseFunc // ends the stream that there is; nil if there is none
+	why       error                   // why it is down; nil if it is not
+	hangUp    context.CancelCauseFunc // ends the present stream; nil if there is none
 	queue     []*batch                // to be sent, in order; only the last of a kind is open
 	flight    []*batch                // sent and not answered, in order
 	heard     time.Time               // when the last reply came
 	wake      chan struct{}           // has a token when there may be something to send
 }
 
-// notify says that there may be something to send. It does not block.
+// notify signals that there may be something to send. It does not block.
 func (n *node) notify() {
 	select {
 	case n.wake <- struct{}{}:
-	default: // a token is there, and whoever takes it will look
+	default: // a token is there already, and the sender will look
 	}
 }
 
-// keep has a stream to the node, again and again, until the context ends.
+// keep opens a stream to the node, and opens it again whenever it ends, until the
+// context ends.
 func (n *node) keep(ctx context.Context) {
 	failures := 0
 	for {
 		worked, err := n.serve(ctx)
 		if ctx.Err() != nil {
 			n.client.mu.Lock()
-			why := n.why // it is let go
+			why := n.why // the node was let go
 			if n.client.closed {
 				why = ErrClosed
 			}
@@ -91,8 +94,8 @@ func (n *node) keep(ctx context.Context) {
 		}
 		failures++
 		if worked && !errors.Is(err, errSilent) {
-			// It did its work until now: checks may wait for the next attempt, which is
-			// made at once.
+			// The node worked until now, so checks may wait for the next attempt, which
+			// follows at once.
 			failures = 0
 			n.client.mu.Lock()
 			n.condition = connecting
@@ -101,7 +104,7 @@ func (n *node) keep(ctx context.Context) {
 		}
 		n.fail(err)
 		wait := min(retryFirst<<min(failures-1, 16), retryMost)
-		// Those that lost one node together do not come back to it together.
+		// The jitter spreads the clients that lost the same node.
 		t := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {
 		case <-t.C:
@@ -111,22 +114,23 @@ func (n *node) keep(ctx context.Context) {
 	}
 }
 
-// serve has one stream to the node until it ends, and returns why it ended, and whether
-// it worked until then: replies came, or the node, which nobody asked, ended it in good
-// order, as it does when a stream is old. When it returns nothing is in flight.
+// serve runs one stream to the node until it ends. It returns why the stream ended, and
+// whether it worked until then: either replies came, or the node ended it in an orderly
+// way while no message was in doubt, as it does with an old stream. Nothing is in
+// flight when serve returns.
 func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	c := n.client
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A node that cannot be reached, or answers nothing, is given up.
+	// Give up on a node that cannot be reached or does not answer.
 	patience := time.AfterFunc(c.attempt, func() { cancel(errSilent) })
 	defer patience.Stop()
 	stream, err := n.api.CheckStream(ctx)
 	if err != nil {
 		return false, n.reason(ctx, err)
 	}
-	// That there is a stream says nothing of the node: it must answer a message
-	// without checks first.
+	// A stream alone does not show that the node works: it must first answer a message
+	// without checks.
 	var first weirv1.DecisionColumns
 	err = stream.SendMsg(new(weirv1.CheckColumns))
 	if err == nil || errors.Is(err, io.EOF) {
@@ -151,17 +155,18 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	err = n.reason(ctx, err)
 	cancel(nil)
 	<-sent
-	// The node says so where it has not looked at what it does not answer.
+	// The trailer states that the node has not decided the messages that it did not
+	// answer.
 	undecided := len(stream.Trailer().Get(weirv1.TrailerUndecided)) > 0
 	n.land(err, undecided)
-	// One that ends every stream at once is not asked without pause.
+	// A node that ends every stream at once must not be retried without a pause.
 	return replies > 0 || undecided && time.Since(began) >= retryMost, err
 }
 
 var (
-	// errSilent is wrapped where a node does not answer.
+	// errSilent is wrapped if a node does not answer.
 	errSilent = errors.New("it does not answer")
-	// errReply is wrapped where a node's reply makes no sense.
+	// errReply is wrapped if a node's reply is not valid.
 	errReply = errors.New("a reply makes no sense")
 )
 
@@ -178,7 +183,7 @@ func (n *node) reason(ctx context.Context, err error) error {
 	return fmt.Errorf("node %s: %s", n.addr, status.Convert(err).Message())
 }
 
-// send sends what there is until the stream ends.
+// send sends queued messages until the stream ends.
 func (n *node) send(ctx context.Context, stream weirv1.Limiter_CheckStreamClient) {
 	for {
 		select {
@@ -187,8 +192,8 @@ func (n *node) send(ctx context.Context, stream weirv1.Limiter_CheckStreamClient
 			return
 		}
 		for {
-			// Whoever can run and is about to ask goes first, so that it travels along;
-			// where nobody can, this takes no time.
+			// Goroutines that are ready to run may add their checks to the message
+			// first. If there are none, this takes no time.
 			runtime.Gosched()
 			b := n.next()
 			if b == nil {
@@ -197,14 +202,14 @@ func (n *node) send(ctx context.Context, stream weirv1.Limiter_CheckStreamClient
 			err := stream.SendMsg(&b.message)
 			n.client.release(b)
 			if err != nil {
-				return // who receives learns why
+				return // receive returns the reason
 			}
 		}
 	}
 }
 
-// next takes the next message to send, nil if there is none or enough are on their
-// way.
+// next takes the next message to send. It returns nil if there is none, or if as many
+// as Config.Window are in flight.
 func (n *node) next() *batch {
 	c := n.client
 	c.mu.Lock()
@@ -223,7 +228,7 @@ func (n *node) next() *batch {
 	return b
 }
 
-// receive takes replies until the stream ends.
+// receive reads replies until the stream ends.
 func (n *node) receive(stream weirv1.Limiter_CheckStreamClient) (replies int, err error) {
 	c := n.client
 	for {
@@ -239,7 +244,7 @@ func (n *node) receive(stream weirv1.Limiter_CheckStreamClient) (replies int, er
 		n.heard = time.Now()
 		b := n.flight[0]
 		wanted := !b.finished
-		b.reading = true // so that nobody else finishes it
+		b.reading = true // so that late does not finish it
 		c.mu.Unlock()
 		if wanted {
 			if err := b.read(m, &c.names); err != nil {
@@ -262,8 +267,8 @@ func (n *node) receive(stream weirv1.Limiter_CheckStreamClient) (replies int, er
 	}
 }
 
-// land ends what is in flight when the stream has ended. Nobody sends or receives
-// any more.
+// land ends the messages in flight after the stream has ended. Nothing is sent or
+// received meanwhile. untouched states that the node has decided none of them.
 func (n *node) land(why error, untouched bool) {
 	c := n.client
 	c.mu.Lock()
@@ -277,7 +282,7 @@ func (n *node) land(why error, untouched bool) {
 	}
 }
 
-// fail says that the node cannot be asked, and gives up what waits to be sent.
+// fail marks the node as down and ends the queued messages, which were not sent.
 func (n *node) fail(why error) {
 	c := n.client
 	c.mu.Lock()
@@ -288,9 +293,10 @@ func (n *node) fail(why error) {
 	c.settle(queue, undecided, why)
 }
 
-// late is called when a message has waited for as long as one node may take. One
-// that was not sent is given up, to be sent elsewhere. One that was sent is not
-// waited for any longer; and if the node answers nothing at all the stream is ended.
+// late is called when a message has waited as long as one node may take. If it was not
+// sent yet, it is ended as undecided, so that its checks are retried at another node.
+// If it was sent, it is ended as unknown; and if the node has answered nothing lately,
+// the stream is ended, too.
 func (n *node) late(b *batch) {
 	c := n.client
 	c.mu.Lock()
@@ -306,7 +312,8 @@ func (n *node) late(b *batch) {
 		c.settle([]*batch{b}, undecided, why)
 		return
 	}
-	// A node that is only slow has answered something lately, or was not asked before.
+	// A node that is only slow has answered something lately, or was idle before this
+	// message.
 	quiet := min(time.Since(n.flight[0].sent), time.Since(n.heard))
 	if quiet >= c.attempt/2 && n.hangUp != nil {
 		n.condition, n.why = down, why

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// learnEvery is how often the ring is asked for at most, however often replies
-	// tell that it has changed.
+	// learnEvery is the shortest interval between requests for the ring, however often
+	// replies report a new view.
 	learnEvery = 100 * time.Millisecond
-	// maxRing bounds the answer: rules are far smaller.
+	// maxRing bounds the size of the answer in bytes. Rules are far smaller.
 	maxRing = 16 << 20
 )
 
-// ring is which node to ask for which counter. It does not change.
+// ring maps counters to the nodes that own them. It is immutable.
 type ring struct {
 	view   uint64
 	set    *rules.Set
-	rules  string // what set was made of
+	rules  string // the text that set was parsed from
 	seeds  string
-	owners [table.Partitions]*node // nil: nobody that can be asked
+	owners [table.Partitions]*node // nil: there is no node that can be asked
 }
 
-// owner returns the node that should own a request's first counter, nil if that is
-// not known or there is none. It may be wrong, which costs a hop.
+// owner returns the node that should own a request's first counter, nil if there is
+// none or it is not known. A wrong owner costs one hop.
 func (c *Client) owner(r *limiter.Request) *node {
 	known := c.ring.Load()
 	if known == nil {
@@ -43,13 +43,13 @@ func (c *Client) owner(r *limiter.Request) *node {
 	charge, _ := c.charges.Get().(*limiter.Charge)
 	defer c.charges.Put(charge)
 	if _, err := known.set.Resolve(r, charge); err != nil || charge.Len() == 0 {
-		return nil // a node will say what is wrong with it
+		return nil // the node will return the error
 	}
 	return known.owners[table.PartitionOf(charge.Key(0))%table.Partitions]
 }
 
-// told takes note of the view that a node's reply tells, and has the ring asked for
-// if it is another one than the one that is known.
+// told receives the view in a node's reply and requests the ring if that view is not
+// the known one.
 func (c *Client) told(n *node, view uint64) {
 	if view == 0 || c.config.IgnoreRing {
 		return
@@ -59,11 +59,11 @@ func (c *Client) told(n *node, view uint64) {
 	}
 	select {
 	case c.learns <- n:
-	default: // it is being asked for
+	default: // a request is under way
 	}
 }
 
-// learn asks for the ring when it has changed, until the context ends.
+// learn fetches the ring when it has changed, until the context ends.
 func (c *Client) learn(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -87,7 +87,7 @@ func (c *Client) learn(ctx context.Context) {
 	}
 }
 
-// fetch asks a node for the ring, and goes by it from now on.
+// fetch asks a node for the ring and puts it into use.
 func (c *Client) fetch(ctx context.Context, n *node) error {
 	within, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
@@ -115,8 +115,8 @@ func (c *Client) fetch(ctx context.Context, n *node) error {
 	return nil
 }
 
-// newRing makes a ring of what a node tells, without owners. The rules are read again
-// only if they are others.
+// newRing makes a ring, still without owners, from a node's answer. It parses the rules
+// only if they differ from the known ones.
 func (c *Client) newRing(m *weirv1.RingResponse) (*ring, error) {
 	if len(m.GetOwners()) != table.Partitions || len(m.GetMembers()) > MaxAddrs {
 		return nil, fmt.Errorf("it has %d partitions and %d members", len(m.GetOwners()), len(m.GetMembers()))
@@ -136,9 +136,8 @@ func (c *Client) newRing(m *weirv1.RingResponse) (*ring, error) {
 	return next, err
 }
 
-// meet returns the nodes of members, nil for those that cannot be asked, and connects
-// to those that are new. Those that are members no longer, and not in the
-// configuration, are let go.
+// meet returns the nodes of members, nil for those without an address, and connects to
+// new ones. It stops nodes that are no longer members and not in Config.Addrs.
 func (c *Client) meet(ctx context.Context, members []*weirv1.RingMember) ([]*node, error) {
 	out := make([]*node, len(members))
 	c.mu.Lock()
@@ -155,7 +154,7 @@ func (c *Client) meet(ctx context.Context, members []*weirv1.RingMember) ([]*nod
 		if at < 0 {
 			n, err := c.connect(addr)
 			if err != nil {
-				continue // others pass on what it owns
+				continue // other members relay what it owns
 			}
 			c.start(ctx, n)
 			at = len(c.nodes) - 1
