@@ -6,7 +6,8 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// flush sends what is due to the copies of a partition that this node owns.
+// flush sends the batches that are due to the members that have copies of a partition
+// that this node owns.
 func (p *part) flush(t *turn) {
 	own := p.own
 	if own == nil || p.role != peer.Owned {
@@ -28,13 +29,14 @@ func (p *part) flush(t *turn) {
 	}
 }
 
-// feed sends a target what it lacks, one batch at a time.
+// feed sends a target what it lacks, one message at a time. due means that the collected
+// batch is due.
 func (p *part) feed(t *turn, g *target, due bool) {
 	own := p.own
 	if g.sentAt != 0 {
 		tries := g.tries
 		if g == own.heir && g.sentAt < own.waitSince {
-			tries = 0 // a reply waits, and nothing was sent since
+			tries = 0 // a reply waits and nothing was sent since it began to
 		}
 		if t.now-g.sentAt < p.c.patience(g.to, p.c.eased(backedOff(resendAfter, tries))) {
 			return
@@ -42,8 +44,8 @@ func (p *part) feed(t *turn, g *target, due bool) {
 		g.tries++
 		g.again()
 	}
-	// A reply waits, and nothing was asked since: an answer tells that the heir
-	// is there.
+	// A reply waits and the heir was asked nothing since. Its answer shows that it is
+	// alive.
 	pinging := g == own.heir && own.waitSince != 0 && (g.quietAt == 0 || g.quietAt < own.waitSince)
 	switch {
 	case !g.begun:
@@ -54,7 +56,7 @@ func (p *part) feed(t *turn, g *target, due bool) {
 	}
 }
 
-// cut closes the batch that is being collected.
+// cut closes the batch that is being collected, if it has any change.
 func (p *part) cut() {
 	if own := p.own; own.dirtyAt != 0 {
 		p.seq = own.open
@@ -63,7 +65,7 @@ func (p *part) cut() {
 	}
 }
 
-// delta sends a target the keys that changed since what it has.
+// delta sends a target the keys that changed since what was sent to it.
 func (p *part) delta(t *turn, g *target, kind peer.BatchKind, next peer.Epoch) {
 	own := p.own
 	b := peer.Batch{
@@ -90,7 +92,8 @@ func (p *part) delta(t *turn, g *target, kind peer.BatchKind, next peer.Epoch) {
 	g.sent = p.seq
 }
 
-// sending notes that something is on its way to a target that it will answer.
+// sending records that a message is sent to a target which it will answer, and returns
+// the message's number.
 func (p *part) sending(t *turn, g *target) (ping uint32) {
 	g.ping, g.sentAt = p.c.nextPing(), t.now
 	if g.muteAt == 0 {
@@ -102,7 +105,7 @@ func (p *part) sending(t *turn, g *target) (ping uint32) {
 	return g.ping
 }
 
-// snapshot sends a target all keys.
+// snapshot sends a target all keys, unless maxSnapshots are under way to that member.
 func (p *part) snapshot(t *turn, g *target) {
 	l := p.c.link(g.to)
 	if !g.counted {
@@ -123,7 +126,7 @@ func (p *part) snapshot(t *turn, g *target) {
 	g.begun, g.whole, g.sent, g.acked, g.base = true, false, p.seq, 0, p.epoch
 }
 
-// sendAll sends all keys, in as many batches as it takes.
+// sendAll sends all keys, in batches of 512 at most.
 func (p *part) sendAll(t *turn, to peer.Instance, b peer.Batch) {
 	const most = 512
 	var keys []uint64
@@ -172,7 +175,8 @@ func (l *link) addKey(t *turn, p *part, f *peer.Frame, hi uint64) {
 	}
 }
 
-// limitIndex returns the index of a limit in a frame, which it adds if need be.
+// limitIndex returns the index of a limit in a frame, and appends the limit if
+// necessary. l.mu is held.
 func (l *link) limitIndex(f *peer.Frame, lim *limiter.Limit) uint16 {
 	d := l.draft
 	if d.last == lim {
@@ -191,7 +195,7 @@ func (l *link) limitIndex(f *peer.Frame, lim *limiter.Limit) uint16 {
 	return i
 }
 
-// onBatch takes in what an owner sends.
+// onBatch processes a batch from an owner, or a push from a former one.
 func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entries) {
 	if b.Kind == peer.Push {
 		p.onPush(t, from, b, keys)
@@ -203,12 +207,12 @@ func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entrie
 	}
 	p.learn(t, b.Epoch, 0)
 	if p.unpushed || p.role >= peer.Sealed {
-		return // until the owner has merged what is here; it will ask again
+		return // the owner resends; by then it may have merged what is here
 	}
 	if p.givenUp {
 		if b.Kind == peer.Handover {
 			p.ack(t, from, b, peer.Refused)
-		} // else the owner gives this node up as heir, as it does not answer
+		} // without an answer the owner suspends this node as heir
 		return
 	}
 	if p.epoch.Before(b.Epoch) && p.role == peer.Heir && b.Kind != peer.Delta {
@@ -236,7 +240,8 @@ func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entrie
 	p.ack(t, from, b, status)
 }
 
-// stage collects a snapshot; it reports whether it is complete.
+// stage collects the parts of a snapshot. It reports whether the snapshot is complete
+// and its state, or a later one, is held.
 func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
 	if b.First {
 		p.beginStage(b.Seq)
@@ -253,12 +258,12 @@ func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
 	}
 	if !b.Last {
 		p.watch(t)
-		// The frame is the link's again before the next part comes.
+		// The link reuses the frame before the next part arrives.
 		keepWords(p.staged[len(p.staged)-entriesIn(keys):])
 		return false
 	}
 	if p.epoch == b.Epoch && p.seq >= b.Seq {
-		p.unstage() // it was overtaken on the way
+		p.unstage() // a later state is already here
 		return true
 	}
 	p.c.table.Drop(int(p.id))
@@ -276,14 +281,14 @@ func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
 	return true
 }
 
-// apply takes in a batch of changes; it reports false where they do not build
-// on what is held.
+// apply applies a batch of changes. It reports false if the batch does not build on the
+// state held, or cannot be stored.
 func (p *part) apply(t *turn, b *peer.Batch, keys []entries) bool {
 	if p.role < peer.Copy || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
 		return false
 	}
 	if p.epoch == b.Epoch && p.seq >= b.Seq && len(keys) > 0 && b.Seq != b.Base {
-		return true // again
+		return true // a duplicate
 	}
 	for _, k := range keys {
 		if err := p.c.table.ReplaceKey(int(p.id), k.hi, t.at, k.list); err != nil {
@@ -301,7 +306,9 @@ func (p *part) apply(t *turn, b *peer.Batch, keys []entries) bool {
 	return true
 }
 
-// accept becomes the heir, if nothing speaks against it.
+// accept makes this node heir, and reports whether it is. It refuses if this node is
+// fresh, has granted a later claim, is not active (unless no active member is left), has
+// been revoked since, or lacks changes that the appointment requires.
 func (p *part) accept(b *peer.Batch) bool {
 	switch {
 	case p.role == peer.Heir && p.appointment == b.Appointment:
@@ -329,7 +336,7 @@ func (p *part) ack(t *turn, to peer.Instance, b *peer.Batch, status peer.AckStat
 	p.c.send(t, to, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
 }
 
-// onRevoke stops being heir.
+// onRevoke ends this node's appointment as heir, up to the number that the owner names.
 func (p *part) onRevoke(t *turn, from peer.Instance, r peer.Revoke) {
 	p.learn(t, r.Epoch, 0)
 	if r.Epoch.Before(p.owner) {

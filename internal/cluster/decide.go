@@ -12,43 +12,46 @@ type atomicCounter struct{ n atomic.Uint64 }
 
 func (a *atomicCounter) add() uint64 { return a.n.Add(1) }
 
-// replyTo says where an answer goes: to an operation of this node, or to the
-// member that asked.
+// replyTo is the destination of an answer: an operation of this node (op), or else the
+// member to, which gave the request the number id.
 type replyTo struct {
 	op *op
 	to peer.Instance
 	id uint64
-	// rules that were applied, where they are not those that were asked for.
+	// rules are the rules that were applied, if they differ from those that were asked
+	// for.
 	rules []*limiter.Rule
-	// unnamed are the keys whose names are missing here.
+	// unnamed are the keys whose names this node lacks, one bit each.
 	unnamed uint32
-	// told are the reasons, nil if they were not asked for.
+	// told are the reasons of an explanation; nil if they were not asked for.
 	told []limiter.LimitExplanation
-	// provisional tells that the answer is not to be given again.
+	// provisional means that the answer must not be cached.
 	provisional bool
 }
 
 func (r *replyTo) over() bool { return r.op != nil && r.op.over() }
 
-// parked is a request that waits for a partition to be settled.
+// parked is a request to this node, as owner or heir. It is kept while it waits for a
+// partition's owner to be known, or for charges to be settled.
 type parked struct {
 	kind    opKind
 	charge  *limiter.Charge
 	receipt limiter.Receipt
 	reserve bool
-	settles bool // the asker says when the reservation ends
-	ends    bool // a refund that ends a reservation
-	last    bool // it waits no more for charges to be settled
-	heir    bool // asked as heir
-	sent    bool // the owner may have it
+	settles bool // the asker tells when the reservation ends
+	ends    bool // it is a refund that ends a reservation
+	last    bool // it must not wait for charges to be settled any more
+	heir    bool // this node is asked as heir
+	sent    bool // the owner may have executed it
 	reply   replyTo
 	until   limiter.Tick
-	count   int // of counters that a reset forgot
-	// waitsUntil is when it waits no longer for charges to be settled, 0 before it does.
+	count   int // number of counters that a reset forgot
+	// waitsUntil is when it stops waiting for charges to be settled; 0 until it first
+	// waits.
 	waitsUntil limiter.Tick
 }
 
-// verdict is what came of a request at this node.
+// verdict is the result of a request at this node.
 type verdict uint8
 
 const (
@@ -57,18 +60,18 @@ const (
 	waiting
 	notOwner
 	overloaded
-	inVain    // it would have to wait, for what cannot come
-	forbidden // this node takes no resets from other members
+	inVain    // it would wait for something that cannot happen
+	forbidden // this node refuses resets of other members
 )
 
-// forbids reports whether a request is a reset that another member asks of this node,
-// which takes none. It is for whoever holds the key to say: others do not know.
+// forbids reports whether a request is a reset by another member and this node refuses
+// those. Only the member that holds the key decides that.
 func (c *Core) forbids(q *parked) bool {
 	return q.kind == opReset && q.reply.op == nil && c.config.RefuseResets
 }
 
-// partsOf returns the partitions of a charge, each once, in the order in which
-// they are locked.
+// partsOf appends the partitions of a charge to dst, each once, in the order in which
+// they must be locked.
 func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
 	for i := range k.Len() {
 		if p := c.part(k.Key(i)); p != nil && !slices.Contains(dst, p) {
@@ -79,8 +82,8 @@ func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
 	return dst
 }
 
-// handle decides a request, or keeps it. It returns the first of the partitions
-// that stood in the way, for what it knows of the owner.
+// handle decides a request or keeps it. It also returns the first partition that stood
+// in the way, whose owner the caller can name; nil if none did.
 func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (v verdict, at *part) {
 	var buf [4]*part
 	parts := c.partsOf(q.charge, buf[:0])
@@ -98,13 +101,13 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 	for _, p := range parts {
 		switch {
 		case p.role == peer.Owned:
-		case q.ends && p.role != peer.Sealed: // what is here of it is ended
-		case p.role == peer.Heir && q.heir && c.forbids(q): // no takeover for that
+		case q.ends && p.role != peer.Sealed: // what this node has of the reservation is ended
+		case p.role == peer.Heir && q.heir && c.forbids(q): // a refused reset is no reason for a takeover
 			return forbidden, p
 		case p.role == peer.Sealed, p.role == peer.Heir && q.heir && p.takesOver(t):
 			return p.park(t, q), p
 		case q.kind == opRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.role == peer.Owned }):
-			return answered, nil // void: one node owned them all, and some have changed hands
+			return answered, nil // void: one node owned all keys, and some have a new owner
 		default:
 			return notOwner, p
 		}
@@ -114,7 +117,8 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		if q.ends {
 			c.settle(t, q)
 		} else if c.current(parts, q.receipt) {
-			// Of keys that are not there nothing is to be copied, whoever invents them.
+			// Refunds of keys that have no counter are not copied, so invented keys cost
+			// no copies.
 			if c.table.Refund(t.at, q.charge, q.receipt) > 0 {
 				c.touched(t, q.charge)
 			}
@@ -142,7 +146,8 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 	return c.decide(t, q, parts, answer, idle), nil
 }
 
-// current tells whether a receipt was given under the present ownership.
+// current reports whether a receipt was given under the present ownership of all
+// partitions.
 func (c *Core) current(parts []*part, r limiter.Receipt) bool {
 	for _, p := range parts {
 		if r.Epoch < p.own.first || r.Epoch > p.epoch.Counter {
@@ -152,7 +157,7 @@ func (c *Core) current(parts []*part, r limiter.Receipt) bool {
 	return true
 }
 
-// touched takes note that keys changed without an admission.
+// touched records that keys changed without an admission.
 func (c *Core) touched(t *turn, k *limiter.Charge) {
 	for i := range k.Len() {
 		if p := c.part(k.Key(i)); p != nil && p.own != nil {
@@ -161,7 +166,7 @@ func (c *Core) touched(t *turn, k *limiter.Charge) {
 	}
 }
 
-// decide decides a check whose partitions are owned here, and locked.
+// decide decides a check whose partitions this node owns and has locked.
 func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) verdict {
 	charge := c.shareOf(q.charge)
 	switch p := c.doubtful(t, parts, charge, answer); {
@@ -222,10 +227,10 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 	return answered
 }
 
-// charge has the table decide a check, and reports false where it cannot. Of a
-// reservation idle says what holds if another part denies: of a limit whose charge is
-// taken back then what was there before, of one that counts rejected checks what is
-// there now, and the wait of an asker who was denied.
+// charge decides a check in the table. It reports false if the table cannot. For a
+// reservation it also fills idle, the answer if another part denies. For a limit whose
+// charge would be taken back, idle has the state before the check. For a limit that
+// counts rejected checks, it has the state after it, and the wait for a denied asker.
 func (c *Core) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) bool {
 	if idle == nil {
 		return c.table.Decide(t.at, k, answer) == nil
@@ -269,11 +274,11 @@ func countsRejected(k *limiter.Charge) bool {
 	return false
 }
 
-// changes tells whether a decision changed a counter of a key, and whether it
-// admitted something there. The key's limits are n, beginning with that of index
-// from. A denial that charges nothing changes nothing, so that who is denied and goes
-// on asking costs no copies: a block is copied when it begins. A receipt has room for 64
-// limits; those beyond count as changed where any of these was charged.
+// changes reports whether a decision changed a counter of a key, and whether it admitted
+// something. The key has n limits, the first at index from. A denial that charges
+// nothing changes nothing, so a denied client that keeps asking costs no copies; a block
+// is copied when it begins. A receipt has room for 64 limits. Limits beyond that count
+// as changed if any of the 64 was charged.
 func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	for j := from; j < from+n; j++ {
 		if d.Receipt.Has(j) || j >= 64 && d.Receipt.Charged != 0 || d.BlockBegan() && d.Limit(j).Blocked {
@@ -283,8 +288,8 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	return changed, changed && d.Allowed
 }
 
-// withhold keeps a reply until the heir knows of the charge, in each partition
-// that calls for it.
+// withhold keeps a reply until the heir has the charge. Each partition that must wait
+// keeps the same reply.
 func (p *part) withhold(t *turn, h *held, q *parked, stamp uint64, answer, idle *limiter.Decision) *held {
 	own := p.own
 	if h == nil {
@@ -307,8 +312,8 @@ func (p *part) withhold(t *turn, h *held, q *parked, stamp uint64, answer, idle 
 	return h
 }
 
-// shareOf returns the charge as this node may decide it: an available owner in a
-// minority decides with its share.
+// shareOf returns the charge with the limits that this node may apply: an available
+// owner in a minority applies its share of them. It returns k itself if nothing changes.
 func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 	v := c.view.Load()
 	if !v.minority() {
@@ -331,8 +336,8 @@ func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 	return out
 }
 
-// named makes a decision name the rules and limits of a charge, where it was
-// made with their shares.
+// named replaces the shares of rules and limits in a decision by the rules and limits of
+// the charge.
 func named(k *limiter.Charge, d *limiter.Decision) {
 	n := 0
 	for i := range k.Len() {
@@ -346,11 +351,11 @@ func named(k *limiter.Charge, d *limiter.Decision) {
 	}
 }
 
-// refuse says that a request was not executed; p, if it is not nil, is the
-// partition that stood in the way, and locked.
+// refuse tells the asker that its request was not executed. If p is not nil, it is the
+// partition that stood in the way, and locked; its owner is named.
 func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
 	if r.op == nil && r.id == 0 {
-		return // nobody waits
+		return // no one waits
 	}
 	out := peer.Reply{ID: r.id, Status: status}
 	if p != nil {
@@ -362,7 +367,7 @@ func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
 	}
 	t.later = append(t.later, func(t *turn) {
 		if status == peer.Alive {
-			return // its owner has it
+			return // its owner may have executed it, and will answer
 		}
 		if status == peer.Contested {
 			r.op.contest(t)
@@ -376,8 +381,8 @@ func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
 	})
 }
 
-// takesOver begins a takeover if there is none, and reports whether one is
-// under way; it is asked for when somebody cannot reach the owner.
+// takesOver starts a takeover if none is under way, and reports whether one is. It is
+// called when another member cannot reach the owner.
 func (p *part) takesOver(t *turn) bool {
 	if p.round != nil && p.round.kind == peer.Takeover {
 		return true
@@ -392,7 +397,7 @@ func (p *part) takesOver(t *turn) bool {
 	return p.role == peer.Owned || p.round != nil
 }
 
-// takeOver claims the partition of an owner that cannot be reached.
+// takeOver claims the partition, as heir of an owner that cannot be reached.
 func (p *part) takeOver(t *turn) {
 	if t.now < p.quiet {
 		p.watch(t)

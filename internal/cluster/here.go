@@ -2,7 +2,7 @@ package cluster
 
 import "github.com/weirlimit/weir/limiter"
 
-// here runs an operation at this node.
+// here runs an operation at this node, as owner.
 func (o *op) here(t *turn) {
 	q := parked{kind: o.kind, receipt: o.receipt, reserve: o.reserve, settles: o.reserve, reply: replyTo{op: o}, until: o.until}
 	switch v, _ := o.run(t, &q); v {
@@ -16,7 +16,8 @@ func (o *op) here(t *turn) {
 	}
 }
 
-// asHeir runs an operation at this node, which is thought to be the heir.
+// asHeir runs an operation at this node, as heir. sent means that the owner may have
+// executed it.
 func (o *op) asHeir(t *turn, sent bool) {
 	q := parked{
 		kind: o.kind, receipt: o.receipt, reserve: o.reserve, settles: o.reserve, heir: true, sent: sent,
@@ -28,9 +29,9 @@ func (o *op) asHeir(t *turn, sent bool) {
 	}
 }
 
-// run handles an operation at this node, in memory of its own: at the deadline a
-// policy writes the caller's, and whoever waits no longer has it back, while
-// this may be at work.
+// run handles an operation at this node, in memory of its own. A policy writes the
+// caller's memory at the deadline, and an abandoned caller reuses it, while run may
+// still be at work.
 func (o *op) run(t *turn, q *parked) (verdict, *part) {
 	o.mu.Lock()
 	if o.ended {
@@ -80,7 +81,7 @@ func (o *op) decided(t *turn, charge *limiter.Charge, answer, idle *limiter.Deci
 	o.retire(t)
 }
 
-// reply sends a decision to whoever asked.
+// reply sends a decision that was withheld to the asker.
 func (c *Core) reply(t *turn, h *held) {
 	if h.reply.op != nil {
 		h.reply.op.decided(t, h.charge, h.answer, h.idle, 0)

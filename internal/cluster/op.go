@@ -8,73 +8,75 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// opKind is what is asked of an owner.
+// opKind is the kind of an operation.
 type opKind uint8
 
 const (
 	opCheck opKind = iota
 	opRefund
 	opReset
-	opExplain // a check that is a peek, with its reasons
+	opExplain // a peek that also returns the reasons
 )
 
-// op is one request to the owner of some keys, from its start to its end. It
-// may be asked of several members in turn, never twice of one.
+// op is one operation on keys of one owner, from its start to its end. It may be sent to
+// several members in turn. It is not sent to a member again unless that member has said
+// that it did not execute it.
 type op struct {
 	c       *Core
 	kind    opKind
-	reserve bool // part of a check over several owners, which ends it
-	ends    bool // a refund that ends a reservation, asked once of who made it
-	// remember tells that a denial may be given again.
+	reserve bool // part of a check over several owners: it reserves
+	ends    bool // a refund that ends a reservation; only the member that made it is asked
+	// remember means that a denial may be cached.
 	remember bool
 
 	charge  *limiter.Charge
 	answer  *limiter.Decision
-	idle    *limiter.Decision // reservations: what holds if another part denies
+	idle    *limiter.Decision // of a reservation: the answer if another part denies
 	receipt limiter.Receipt   // of a refund
 	until   limiter.Tick
 	begunAt limiter.Tick // in the counters' time
-	// wake is called when it has ended; done, for those who need more.
+	// wake is called when the operation has ended; if done is set, done is called
+	// instead.
 	wake func()
 	done func(*turn, *op)
 
 	mu       sync.Mutex
 	ended    bool
-	contests bool // it ended because charges were not settled in time
-	hasHeir  bool // the heir was asked, or cannot be
+	contests bool // it ended because other charges were not settled in time
+	hasHeir  bool // the heir was asked
 	define   bool
-	divided  bool // its parts are asked, and end it
+	divided  bool // it was split; its parts end it
 	id       uint64
-	sent     []inquiry       // who may have executed it
-	one      [2]inquiry      // room for them
-	tries    uint16          // how often anybody was asked, see inquiry
-	askedAt  limiter.Tick    // when the owner was asked; 0: it was not
-	owner    peer.Instance   // who was asked as owner
-	heirs    []peer.Instance // who was asked as heir
-	again    limiter.Tick    // when to route once more, 0: not now
+	sent     []inquiry       // members that were asked and may have executed it
+	one      [2]inquiry      // storage for sent
+	tries    uint16          // number of requests sent, see inquiry
+	askedAt  limiter.Tick    // when the owner was asked; 0 if it was not
+	owner    peer.Instance   // the member that was asked as owner
+	heirs    []peer.Instance // members that were asked as heir
+	again    limiter.Tick    // when to route again; 0 if not scheduled
 	attempts int
-	tried    int // runs at this node that may have executed it, or may yet
+	tried    int // runs at this node that may have executed it, or still may
 
-	by      peer.Instance              // who decided; 0: a policy
-	outcome Outcome                    // of a reset or refund
-	told    []limiter.LimitExplanation // the reasons, nil if there were none
+	by      peer.Instance              // the member that decided; 0 for a policy
+	outcome Outcome                    // result of a reset or refund
+	told    []limiter.LimitExplanation // reasons of an explanation; nil if there are none
 }
 
-// inquiry is that a member was asked. Replies bear its number: what a member said of an
-// earlier asking says nothing of this one, and may come late, and twice.
+// inquiry is one request to a member. A reply carries the number of its request (try): a
+// reply to an earlier request says nothing about this one, and may arrive late or twice.
 type inquiry struct {
 	of  peer.Instance
 	try uint16
 }
 
-// asks notes that a member is asked. o.mu is held.
+// asks records that a member is asked. o.mu is held.
 func (o *op) asks(to peer.Instance) {
 	o.sent = append(o.sent, inquiry{to, o.tries})
 	o.tries = (o.tries + 1) & maxTry
 }
 
-// asked returns the index in sent of a member, -1 if it was not asked, or has said
-// that it did nothing. o.mu is held.
+// asked returns the index of a member in sent; -1 if it was not asked, or has said that
+// it did not execute the operation. o.mu is held.
 func (o *op) asked(i peer.Instance) int {
 	for at := range o.sent {
 		if o.sent[at].of == i {
@@ -84,7 +86,7 @@ func (o *op) asked(i peer.Instance) int {
 	return -1
 }
 
-// tell tells whoever waits that it has ended.
+// tell tells the caller that the operation has ended.
 func (o *op) tell(t *turn) {
 	if o.done != nil {
 		o.done(t, o)
@@ -108,15 +110,15 @@ func (c *Core) start(t *turn, o *op) {
 	o.route(t)
 }
 
-// retire has whoever waits told that the operation has ended. It is called once,
-// by whoever has set ended.
+// retire removes an ended operation from the table; its caller is told at the end of the
+// turn. It is called once, by the code that set ended.
 func (o *op) retire(t *turn) {
 	o.c.ops.remove(o.id)
 	t.ended = append(t.ended, o)
 }
 
-// abandon ends the operation without telling anybody, and reports whether it had
-// not ended yet: then nothing is written any more where its caller could see it.
+// abandon ends the operation without telling its caller. It reports whether the
+// operation had not ended yet; then nothing is written to the caller's memory any more.
 func (o *op) abandon() bool {
 	o.mu.Lock()
 	was := o.ended
@@ -134,7 +136,7 @@ func (o *op) over() bool {
 	return o.ended
 }
 
-// route asks whoever should decide.
+// route sends the operation to the node that should decide it.
 func (o *op) route(t *turn) {
 	if o.over() {
 		return
@@ -146,7 +148,7 @@ func (o *op) route(t *turn) {
 	to, same := o.c.destination(o.charge)
 	switch {
 	case !same && o.reserve && o.clean():
-		o.contest(t) // its keys have come apart: the whole check is divided anew
+		o.contest(t) // its keys have different owners now: the whole check is split anew
 	case !same && o.kind == opCheck && !o.reserve && o.split(t):
 	case !same && o.kind == opReset:
 		o.split(t)
@@ -159,8 +161,8 @@ func (o *op) route(t *turn) {
 	}
 }
 
-// destination returns who should be asked about the keys of a charge, and
-// whether that is the same for all.
+// destination returns the owner of the first key of a charge, and reports whether it is
+// the owner of all of them.
 func (c *Core) destination(k *limiter.Charge) (to peer.Instance, same bool) {
 	for i := range k.Len() {
 		p := c.part(k.Key(i))
@@ -176,7 +178,8 @@ func (c *Core) destination(k *limiter.Charge) (to peer.Instance, same bool) {
 	return to, true
 }
 
-// later has the operation routed again after a while.
+// later schedules another routing: after the given wait, or, from the fifth attempt on,
+// after a wait that grows with the attempts up to 20 ms.
 func (o *op) later(t *turn, after limiter.Tick) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,14 +199,15 @@ func (o *op) ask(t *turn, to peer.Instance) {
 		return
 	}
 	if o.asked(to) >= 0 {
-		// It may have executed it; only its reply, or the heir's, can help.
+		// The owner may have executed it. Only its reply, or the heir's, can help.
 		o.mu.Unlock()
 		o.later(t, retryEvery)
 		return
 	}
 	if !o.c.reachable(to) {
 		if o.hasHeir {
-			// The heir has spoken: the owner is alive. The check takes the other way.
+			// The heir has answered that the owner is alive. The check goes to the owner
+			// by a relay.
 			o.asks(to)
 			o.askedAt, o.owner, o.again = t.now, to, 0
 			o.mu.Unlock()
@@ -221,7 +225,8 @@ func (o *op) ask(t *turn, to peer.Instance) {
 	o.c.sendOp(t, o, to, false)
 }
 
-// askHeir asks the heir, because the owner is out of reach.
+// askHeir asks the heir, because the owner does not answer. If the heir is unknown, it
+// asks the member that the ring would choose, then any other.
 func (o *op) askHeir(t *turn) {
 	c := o.c
 	p := c.part(o.charge.Key(0))
@@ -229,7 +234,8 @@ func (o *op) askHeir(t *turn) {
 	v := c.view.Load()
 	o.mu.Lock()
 	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried > 0) {
-		// Somebody may have taken it back: taken back twice, it would admit too much.
+		// Another member may have executed the refund. Executed twice, it would admit
+		// too much.
 		o.mu.Unlock()
 		return
 	}
@@ -274,8 +280,8 @@ func instances(v *View) []peer.Instance {
 	return out
 }
 
-// contest ends a part of a check that was not executed, so that the whole check is
-// tried again.
+// contest ends a part of a check that was not executed, so that the whole check is tried
+// again.
 func (o *op) contest(t *turn) {
 	if !o.reserve || t.now >= o.until {
 		o.later(t, retryEvery) // the policy answers, if it is time
@@ -291,19 +297,19 @@ func (o *op) contest(t *turn) {
 	o.retire(t)
 }
 
-// clean reports whether nobody can have executed the operation.
+// clean reports whether no member can have executed the operation.
 func (o *op) clean() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.sent) == 0 && o.tried == 0 && !o.ended
 }
 
-// unreachable tells that a member may not answer any more.
+// unreachable handles that a member may not answer any more.
 func (o *op) unreachable(t *turn, i peer.Instance) {
 	o.mu.Lock()
 	if o.ends && o.asked(i) >= 0 {
 		o.mu.Unlock()
-		o.policy(t) // it may be lost: nobody else is asked
+		o.policy(t) // it may be lost, and no other member may be asked
 		return
 	}
 	mine := !o.ended && o.asked(i) >= 0 && (o.owner == i || slices.Contains(o.heirs, i))
@@ -313,13 +319,13 @@ func (o *op) unreachable(t *turn, i peer.Instance) {
 	}
 }
 
-// tick does what time calls for.
+// tick does the work that is due.
 func (o *op) tick(t *turn) {
 	o.mu.Lock()
 	again, asked, heir, over, divided, owner := o.again, o.askedAt, o.hasHeir, o.ended, o.divided, o.owner
 	o.mu.Unlock()
 	switch {
-	case over, divided && t.now-o.until < limiter.Second: // its parts end it, unless one was lost by a panic
+	case over, divided && t.now-o.until < limiter.Second: // its parts end it, unless a panic lost one
 	case t.now >= o.until:
 		o.policy(t)
 	case again != 0 && t.now >= again:
@@ -332,7 +338,7 @@ func (o *op) tick(t *turn) {
 	}
 }
 
-// replied takes in what a member says.
+// replied handles a reply that does not decide the operation.
 func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 	o.mu.Lock()
 	who := from
@@ -341,13 +347,13 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 	}
 	i := o.asked(who)
 	if i < 0 || tryOf(r.ID) != o.sent[i].try {
-		// It was said before: replies may travel two ways, and what followed the
-		// first must not be done twice.
+		// A duplicate, or a reply to an earlier request: a reply may travel two ways,
+		// and its consequences must not happen twice.
 		o.mu.Unlock()
 		return
 	}
 	if r.Status != peer.Alive {
-		o.sent = slices.Delete(o.sent, i, i+1) // it did not execute it
+		o.sent = slices.Delete(o.sent, i, i+1) // the member did not execute it
 	}
 	ended, heir := o.ended, o.hasHeir
 	if r.Status == peer.NeedRule {
@@ -360,7 +366,7 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 		return
 	}
 	if o.ends {
-		o.policy(t) // it is void, or lost
+		o.policy(t) // the reservation is void or lost
 		return
 	}
 	if r.Status == peer.Contested && o.reserve {
@@ -371,7 +377,7 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 		if heir {
 			o.later(t, retryEvery)
 		} else {
-			o.askHeir(t) // nobody reaches the owner
+			o.askHeir(t) // no member could relay it to the owner
 		}
 		return
 	}
@@ -400,8 +406,8 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 	}
 }
 
-// policy has the rule's policy answer, because nobody else did in time. For a
-// reset or refund there is none: what is not known of it is told.
+// policy ends an operation that no member answered in time. A check is answered by its
+// rule's policy. The outcome of a reset or refund says what is not known.
 func (o *op) policy(t *turn) {
 	o.mu.Lock()
 	if o.ended {

@@ -6,7 +6,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// opTable numbers the operations that wait for others.
+// opTable holds the operations that wait for a reply, by number. It has a bound of
+// maxOps in all, and is safe for concurrent use.
 type opTable struct {
 	shards [opShards]opShard
 	next   atomicCounter
@@ -14,23 +15,24 @@ type opTable struct {
 
 const opShards = 16
 
-// A number has the generation of its place in the upper half, so that it is not used
-// again soon; then how often anybody was asked before, see [inquiry]; and the place: its
-// index in the shard, and the shard.
+// A number consists of: in the upper 32 bits the generation of its place, so that it is
+// not reused soon; then the number of the request, see [inquiry]; then the index in the
+// shard; and in the lowest 4 bits the shard.
 const (
 	indexBits = 13
 	tryShift  = 4 + indexBits
 	maxTry    = 1<<(32-tryShift) - 1
-	_         = uint(1<<indexBits - maxOps/opShards) // there is room for all indices
+	_         = uint(1<<indexBits - maxOps/opShards) // a compile-time check that all indices fit
 )
 
 func indexOf(id uint64) uint32 { return uint32(id) >> 4 & (1<<indexBits - 1) }
 
-// tryOf returns which asking a number is of, and withTry the number of one.
+// tryOf returns the number of the request from an operation's number; withTry adds it.
 func tryOf(id uint64) uint16               { return uint16(uint32(id) >> tryShift) }
 func withTry(id uint64, try uint16) uint64 { return id | uint64(try)<<tryShift }
 
-// opShard is one part of them. Its lock is taken last, also under a link's.
+// opShard is one shard of the table. Its lock is the last to be taken, also under a
+// link's.
 type opShard struct {
 	mu   sync.Mutex
 	ops  []*op
@@ -39,8 +41,8 @@ type opShard struct {
 	used int
 }
 
-// add numbers an operation; it reports false at the bound. What begins in one turn is
-// numbered side by side while there is room.
+// add gives an operation a number. It reports false at the bound. Operations that begin
+// in one turn share a shard while it has room.
 func (x *opTable) add(o *op, t *turn) bool {
 	if t.shard == 0 {
 		t.shard = x.next.add()
@@ -54,7 +56,8 @@ func (x *opTable) add(o *op, t *turn) bool {
 	return false
 }
 
-// add numbers an operation, as the n-th shard; it reports false at the bound.
+// add gives an operation a number in this shard, which is the n-th. It reports false at
+// the bound.
 func (s *opShard) add(o *op, n uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +72,7 @@ func (s *opShard) add(o *op, n uint64) bool {
 		s.ops, s.gens = append(s.ops, nil), append(s.gens, 0)
 	}
 	if s.gens[i]++; s.gens[i] == 0 {
-		s.gens[i] = 1 // after 2^32: no number is 0
+		s.gens[i] = 1 // 2^32 generations later: no number is 0
 	}
 	s.ops[i] = o
 	s.used++
@@ -118,7 +121,7 @@ func (x *opTable) remove(id uint64) {
 	}
 }
 
-// waiting is how many there are.
+// waiting returns the number of operations under way.
 func (x *opTable) waiting() (n int) {
 	for i := range x.shards {
 		s := &x.shards[i]
@@ -129,7 +132,7 @@ func (x *opTable) waiting() (n int) {
 	return n
 }
 
-// all returns the operations under way, in the order of their numbers.
+// all returns the operations under way, by shard and index.
 func (x *opTable) all() []*op {
 	var out []*op
 	for i := range x.shards {
@@ -147,8 +150,8 @@ func (x *opTable) all() []*op {
 	return out
 }
 
-// tick looks for operations for which it is time to do something; it reports
-// whether there are any at all.
+// tick does the work that is due for the operations. It reports whether there are any at
+// all.
 func (x *opTable) tick(t *turn) bool {
 	all := x.all()
 	for _, o := range all {

@@ -7,23 +7,23 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Outcome is what came of a reset or a refund. The bits of Unanswered, Maybe and
-// Forbidden are those of the charge's keys, the first key's the lowest.
+// Outcome is the result of a reset or a refund. In Unanswered, Maybe and Forbidden each
+// bit is a key of the charge; the lowest is the first key.
 type Outcome struct {
-	// Counters is how many counters a reset forgot.
+	// Counters is the number of counters that a reset forgot.
 	Counters int
-	// Unanswered names the keys of which nobody who holds them answered before the
-	// deadline; 0: all is done, or is void.
+	// Unanswered has the keys whose holders did not answer before the deadline. 0 means
+	// that everything is done or void.
 	Unanswered uint32
-	// Maybe names those of them that were asked of somebody: it may be done or not.
-	// For the others of Unanswered nothing was done.
+	// Maybe has the keys of Unanswered that some member was asked about: they may be
+	// done or not. For the others of Unanswered nothing was done.
 	Maybe uint32
-	// Forbidden names those that whoever holds them does not have reset by other
-	// members. They are none of Unanswered.
+	// Forbidden has the keys whose holder refuses resets of other members. None of them
+	// is in Unanswered.
 	Forbidden uint32
 }
 
-// unanswered is the outcome where nobody answered.
+// unanswered returns the outcome if no member answered.
 func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
 	x.Unanswered = 1<<k.Len() - 1
 	if maybe {
@@ -32,13 +32,13 @@ func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
 	return x
 }
 
-// executed ends a reset or refund that was executed elsewhere.
+// executed ends a reset or refund that another member has executed.
 func (o *op) executed(t *turn, by peer.Instance, counters int) {
 	o.concludedBy(t, by, Outcome{Counters: counters})
 }
 
-// forbidden ends a reset that a member does not take from others, unless another one was
-// asked too, which may have done it.
+// forbidden ends a reset that a member refuses, unless another member was asked too:
+// that one may have executed it.
 func (o *op) forbidden(t *turn, by peer.Instance) {
 	o.mu.Lock()
 	if i := o.asked(by); i >= 0 && len(o.sent) > 1 {
@@ -50,7 +50,8 @@ func (o *op) forbidden(t *turn, by peer.Instance) {
 	o.concludedBy(t, by, Outcome{Forbidden: 1<<o.charge.Len() - 1})
 }
 
-// concludedBy ends a reset or refund as a member says, if that was asked.
+// concludedBy ends a reset or refund with the outcome that a member reports, if that
+// member was asked.
 func (o *op) concludedBy(t *turn, by peer.Instance, x Outcome) {
 	o.mu.Lock()
 	if o.ended || o.asked(by) < 0 || o.kind != opReset && o.kind != opRefund {
@@ -62,7 +63,7 @@ func (o *op) concludedBy(t *turn, by peer.Instance, x Outcome) {
 	o.retire(t)
 }
 
-// outcome sums what came of the parts.
+// outcome adds up the outcomes of the parts.
 func (s *several) outcome() (x Outcome) {
 	for _, r := range s.parts {
 		part := &r.op.outcome

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// park keeps a request until the partition is settled.
+// park keeps a request until it is known who owns the partition.
 func (p *part) park(t *turn, q *parked) verdict {
 	if len(p.parked) >= maxParked || !p.c.admits(&q.reply) {
 		return overloaded
@@ -21,7 +21,7 @@ func (p *part) park(t *turn, q *parked) verdict {
 	return waiting
 }
 
-// settleParked runs what waited, now that it is known who owns.
+// settleParked handles the parked requests again, once it is known who owns.
 func (p *part) settleParked(t *turn) {
 	if len(p.parked) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
 		return
@@ -40,7 +40,8 @@ func (p *part) settleParked(t *turn) {
 	}
 }
 
-// answerParked answers those who asked the heir in vain: the owner is alive.
+// answerParked refuses the parked requests, because the owner is alive. alive is the
+// owner, 0 if unknown.
 func (p *part) answerParked(t *turn, alive peer.Instance) {
 	all := p.unpark()
 	for i := range all {
@@ -52,7 +53,7 @@ func (p *part) answerParked(t *turn, alive peer.Instance) {
 	}
 }
 
-// expireParked drops what nobody waits for any more.
+// expireParked drops the parked requests whose deadline has passed.
 func (p *part) expireParked(t *turn) {
 	p.parked = slices.DeleteFunc(p.parked, func(q parked) bool {
 		over := t.now >= q.until
@@ -63,7 +64,7 @@ func (p *part) expireParked(t *turn) {
 	})
 }
 
-// unpark returns all that is parked, which is so no more.
+// unpark removes and returns all parked requests.
 func (p *part) unpark() []parked {
 	all := p.parked
 	p.parked = nil
@@ -73,7 +74,7 @@ func (p *part) unpark() []parked {
 	return all
 }
 
-// rerun handles a request that was parked.
+// rerun handles a request again that had to wait.
 func (c *Core) rerun(t *turn, q *parked) {
 	if q.reply.over() || t.now >= q.until {
 		return
@@ -99,7 +100,7 @@ func (c *Core) rerun(t *turn, q *parked) {
 	}
 }
 
-// answer sends another member what came of its request.
+// answer sends another member the result of its request.
 func (q *parked) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
 	switch {
 	case q.kind == opCheck || q.kind == opExplain:

@@ -1,12 +1,12 @@
 package cluster
 
-// What waits at this node for other members has bounds of its own for each partition, and
-// one for all: a node has thousands of partitions, and somebody may fill each of them.
-// This node's own requests are bounded where they begin, see [opTable].
+// maxPending bounds the requests of other members that wait at this node in all. Each
+// partition has bounds of its own, but a node has thousands of partitions, and a member
+// could fill each. This node's own requests are bounded where they begin, see [opTable].
 const maxPending = 1 << 17
 
-// admits reports whether one more request of other members may wait here, and counts it.
-// Of this node's own there is always room.
+// admits reports whether one more request may wait here, and counts it. Requests of this
+// node are always admitted and not counted.
 func (c *Core) admits(r *replyTo) bool {
 	if r.op != nil {
 		return true
@@ -18,12 +18,12 @@ func (c *Core) admits(r *replyTo) bool {
 	return true
 }
 
-// ended takes note that requests wait no more, or will be counted anew.
+// ended counts down a request that stops waiting, or that will be counted anew.
 func (c *Core) ended(r *replyTo) {
 	if r.op == nil {
 		c.pending.Add(-1)
 	}
 }
 
-// crowded reports whether no request of other members may begin to wait now.
+// crowded reports whether no further request of other members may wait now.
 func (c *Core) crowded(r *replyTo) bool { return r.op == nil && c.pending.Load() >= maxPending }

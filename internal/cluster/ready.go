@@ -8,25 +8,26 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Worry is what keeps a node from holding what it should.
+// Worry describes what keeps a node from holding what it should.
 type Worry struct {
-	// Unsettled is how many partitions are not as the view calls for; 0 of a node
-	// that is joining.
+	// Unsettled is the number of partitions that are not as the view calls for. It is 0
+	// while the node is joining.
 	Unsettled int
-	// Others is how many members gossip sees that are not leaving, this node not
-	// counted, and Unreached those of them to whom there is no connection.
+	// Others is the number of members that gossip sees and that are not leaving, this
+	// node excluded. Unreached are those of them to which there is no connection.
 	Others    int
 	Unreached []peer.Member
-	// Minority tells that no more than half of the members that count are in sight.
+	// Minority means that no more than half of the members that count are in the view.
 	Minority bool
-	// State is joining, or active. An active node is Ready all the same, and
-	// decides by policy what it does not hold, or, being cut off, is not.
+	// State is joining or active. Ready means that an active node reports ready although
+	// it is not settled: it decides by policy about keys that it does not hold. An
+	// active node that is cut off is not ready.
 	State peer.State
 	Ready bool
 }
 
-// unreached returns how many of the others have some state or are on the way to
-// it, and those of them to whom there is no connection. m.mu is held.
+// unreached returns the number of other members that are active or in the state from,
+// and those of them to which there is no connection. m.mu is held.
 func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
 	for _, of := range [][]peer.Member{m.others, m.roll.sighted} {
 		for i := range of {
@@ -41,15 +42,16 @@ func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
 	return n, list
 }
 
-// cutOff tells whether others are there, active or of the given state, and none
-// of them can be talked to, although this node is in no minority: then they serve,
-// and it is this one that had better not. m.mu is held.
+// cutOff reports whether there are other members, active or of the given state, and none
+// of them can be reached, although this node is in no minority. Then the others serve,
+// and this node had better not. m.mu is held.
 func (m *Membership) cutOff(or peer.State) bool {
 	n, list := m.unreached(or)
 	return n > 0 && len(list) == n && !m.config.Core.View().minority()
 }
 
-// worry returns what Worry is to be told now, nil if it was. m.mu is held.
+// worry returns what to report to the configured Worry now; nil if it was reported for
+// this stage. m.mu is held.
 func (m *Membership) worry(unsettled int) *Worry {
 	w := &Worry{Unsettled: unsettled, State: m.self.State, Ready: m.settled, Minority: m.config.Core.View().minority()}
 	w.Others, w.Unreached = m.unreached(peer.Joining)
@@ -60,16 +62,16 @@ func (m *Membership) worry(unsettled int) *Worry {
 	return w
 }
 
-// say tells Worry, unless there is nothing. m.mu is not held.
+// say reports w to the configured Worry, if neither is nil. m.mu is not held.
 func (m *Membership) say(w *Worry) {
 	if w != nil && m.config.Worry != nil {
 		m.config.Worry(*w)
 	}
 }
 
-// settle notes that the node holds what it should, or has tried for long
-// enough: a minority, for one, never will. Who is cut off does not get ready by
-// waiting.
+// settle reports whether the node is settled: it holds what it should, or has tried for
+// settledWithin, as a minority for one never gets there. A node that is cut off does not
+// become settled by waiting.
 func (m *Membership) settle(now limiter.Tick) bool {
 	m.mu.Lock()
 	if m.settled || m.self.State != peer.Active || !m.inForce() {
@@ -90,16 +92,16 @@ func (m *Membership) settle(now limiter.Tick) bool {
 	return settled
 }
 
-// unsettled returns how many partitions are not as the view calls for.
+// unsettled returns the number of partitions that are not as the view calls for.
 func (m *Membership) unsettled() int {
 	return len(m.config.Core.Unsettled(len(m.config.Core.Partitions())))
 }
 
-// Ready tells why the node is not ready to be asked, nil if it is: it is active,
-// and holds what it should, or has tried for ten seconds. A node that sees others
-// and can talk to none of them is not ready before it can, unless it is in a
-// minority. Once ready it stays so until it leaves. The errors wrap [ErrJoining],
-// [ErrSettling] or [ErrLeaving].
+// Ready returns nil if the node is ready for requests, otherwise an error with the
+// reason. A node is ready when it is active and holds what it should, or has tried for
+// ten seconds. A node that sees others and reaches none of them waits until it does,
+// unless it is in a minority. Once ready, a node stays ready until it leaves. The errors
+// wrap [ErrJoining], [ErrSettling] or [ErrLeaving].
 func (m *Membership) Ready() error {
 	now := m.config.Scheduler.Now()
 	m.mu.Lock()
@@ -120,8 +122,8 @@ func (m *Membership) Ready() error {
 	return nil
 }
 
-// whyCutOff says whom the node cannot talk to, if it is cut off, as the rest of a
-// sentence. m.mu is held.
+// whyCutOff returns the end of a sentence that names the members that the node cannot
+// reach; "" if it is not cut off. m.mu is held.
 func (m *Membership) whyCutOff() string {
 	if !m.cutOff(peer.Joining) {
 		return ""
@@ -130,13 +132,15 @@ func (m *Membership) whyCutOff() string {
 	return ", and reaches none at its peer address: " + NameMembers(list) + "; " + CheckPeerAddr
 }
 
-// CheckPeerAddr is what to do about a member that gossips and cannot be talked to.
+// CheckPeerAddr tells operators what to do about a member that gossips and cannot be
+// reached.
 const CheckPeerAddr = "check the peer addresses and those that are advertised, theirs and its own (--peer-addr, --advertise), and that nothing between blocks the port"
 
-// maxNamed is how many members a text names.
+// maxNamed is the most members that a text names.
 const maxNamed = 8
 
-// NameMembers names members with their peer addresses, the first eight of them.
+// NameMembers returns the names and peer addresses of the first eight members, and the
+// number of further ones, as text.
 func NameMembers(list []peer.Member) string {
 	s := ""
 	for i := range list[:min(len(list), maxNamed)] {

@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// flush hands what a link has to the network, or, where the link is down or
-// silent, to a member that may pass it on.
+// flush tells the network that a link has frames. If the link is down or silent, it
+// gives them to members that may relay them.
 func (c *Core) flush(t *turn, l *link) {
 	l.mu.Lock()
 	l.awake = false
@@ -41,9 +41,9 @@ func (c *Core) flush(t *turn, l *link) {
 	}
 }
 
-// carry gives frames to members that are connected, to be passed on: to several,
-// for whoever is asked may not be connected either; checks to one only. Where
-// there is none they are lost, and those who asked something hear of it.
+// carry gives frames to connected members to relay. A frame goes to up to maxRelays of
+// them, since each may lack a connection itself, but a frame with checks to one only. If
+// there is no relay the frame is lost, and the operations that wait for it are told.
 func (c *Core) carry(t *turn, relays []*link, frames []*peer.Frame) {
 	for _, f := range frames {
 		most := maxRelays
@@ -64,7 +64,7 @@ func (c *Core) carry(t *turn, relays []*link, frames []*peer.Frame) {
 			c.event(EventRelayed, -1)
 			continue
 		}
-		lost := func(id uint64) { // 0: nobody waits
+		lost := func(id uint64) { // id 0 means that no operation waits
 			if o := c.ops.get(id); o != nil {
 				o.replied(t, f.To, &peer.Reply{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
 			}
@@ -78,7 +78,7 @@ func (c *Core) carry(t *turn, relays []*link, frames []*peer.Frame) {
 	}
 }
 
-// carry has this member pass a frame on; it returns false where there is no room, or
+// carry gives a frame to this member to relay. It reports false if there is no room, or
 // no connection any more.
 func (l *link) carry(f *peer.Frame) bool {
 	l.mu.Lock()
@@ -86,7 +86,7 @@ func (l *link) carry(f *peer.Frame) bool {
 	switch {
 	case !l.up:
 		return false
-	case slices.Contains(l.carried, f): // it was asked to before another was, which failed
+	case slices.Contains(l.carried, f): // it has the frame already, and a second relay failed
 		return true
 	case len(l.carried) >= maxRelayed:
 		return false
@@ -95,8 +95,8 @@ func (l *link) carry(f *peer.Frame) bool {
 	return true
 }
 
-// carryOn gives frames on that a member was to pass on and has not been given: to
-// those that they are for, if they are in reach again, else to other members.
+// carryOn takes care of frames that a relay was to get and did not: they are sent
+// directly if their member is in reach again, otherwise to other relays.
 func (c *Core) carryOn(t *turn, frames []*peer.Frame) {
 	for _, f := range frames {
 		if c.over(f) {
@@ -116,11 +116,11 @@ func (c *Core) carryOn(t *turn, frames []*peer.Frame) {
 	}
 }
 
-// accept takes over a frame that somebody else was to pass on; it returns false where
+// accept queues a frame that a relay was to get for direct sending. It reports false if
 // there is no room. l.mu is held.
 func (l *link) accept(f *peer.Frame) bool {
 	if len(f.Checks)+len(f.Refunds) == 0 {
-		return l.queue(f.Clone()) // others may have it too
+		return l.queue(f.Clone()) // other relays may have the same frame
 	}
 	if len(l.asking) >= maxFrames {
 		return false
@@ -129,7 +129,7 @@ func (l *link) accept(f *peer.Frame) bool {
 	return true
 }
 
-// over tells whether nobody waits any more for what a frame asks.
+// over reports whether a frame has only checks, and no operation waits for any of them.
 func (c *Core) over(f *peer.Frame) bool {
 	for i := range f.Checks {
 		if c.ops.get(f.Checks[i].ID) != nil {
@@ -139,9 +139,9 @@ func (c *Core) over(f *peer.Frame) bool {
 	return len(f.Checks) > 0 && len(f.Refunds) == 0
 }
 
-// relays returns the links that may pass something on: those that are up and
-// not suspect. The member that brought something from there comes first, then
-// another one each time.
+// relays returns the links that may relay frames to l's member: they are up, not
+// suspect, and their members are not leaving. The member that last relayed a frame from
+// there comes first. The order of the others rotates.
 func (c *Core) relays(l *link) (out []*link) {
 	l.mu.Lock()
 	via := l.via
@@ -169,9 +169,9 @@ func (c *Core) relays(l *link) (out []*link) {
 	return out
 }
 
-// detour returns what is to take another way because the connection is suspect:
-// control messages take both, for the duplicate is harmless; checks only the
-// other, for they must not be executed twice. l.mu is held.
+// detour returns the frames to send by a relay because the connection is suspect.
+// Control messages are sent both ways, as duplicates are harmless. Checks and refunds
+// are sent only by the relay, as they must not be executed twice. l.mu is held.
 func (l *link) detour() (carried []*peer.Frame) {
 	if l.open != nil && !l.open.Empty() {
 		l.closeOpen()

@@ -7,21 +7,21 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// round is a question to all members, which may be a claim.
+// round is one question to all members, and their answers. With a counter it is a claim.
 type round struct {
 	kind    peer.ClaimKind
 	id      uint32
 	counter uint64
-	owner   peer.Instance // for whom it is claimed
-	base    peer.Epoch    // an owner above this ends a claim
-	doubts  peer.Epoch    // of a question, the owner that it is about; else zero
+	owner   peer.Instance // the member that is to own; 0 for a question
+	base    peer.Epoch    // an owner with a later epoch ends the claim
+	doubts  peer.Epoch    // the owner that a doubt is about; zero otherwise
 	started limiter.Tick
 	sentAt  limiter.Tick
-	sends   int          // how often it was sent
-	repeats int          // how often the question was asked before in vain
-	retryAt limiter.Tick // 0, or when a refused claim is tried again
+	sends   int          // number of sends
+	repeats int          // earlier rounds of this question that failed
+	retryAt limiter.Tick // when a refused claim is repeated; 0 if it was not refused
 	whom    []peer.Instance
-	answers []answer // in the order of whom
+	answers []answer // by index of whom
 }
 
 type answer struct {
@@ -29,8 +29,9 @@ type answer struct {
 	has bool
 }
 
-// ask starts a round. Every member of the view is asked, and the last owner
-// that is known.
+// ask starts a round, and ends any other. It asks every member of the view and the last
+// known owner, and for a question also the heir. base is the epoch above which an owner
+// ends the claim.
 func (p *part) ask(t *turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
 	p.rounds++
 	r := &round{kind: kind, id: p.rounds, owner: owner, base: base, started: t.now}
@@ -46,7 +47,7 @@ func (p *part) ask(t *turn, kind peer.ClaimKind, owner peer.Instance, base peer.
 	r.evaluate(t, p)
 }
 
-// invite lists whom to ask; those that were asked before stay.
+// invite adds the members to ask. Members that were asked before stay.
 func (r *round) invite(p *part) {
 	v := p.c.view.Load()
 	for i := range v.Members {
@@ -58,7 +59,7 @@ func (r *round) invite(p *part) {
 	}
 }
 
-// add has a member asked too, and reports whether it was not yet.
+// add adds a member to ask. It reports false if it is there already, or is this node.
 func (r *round) add(p *part, i peer.Instance) bool {
 	if i == 0 || i == p.c.self || slices.Contains(r.whom, i) {
 		return false
@@ -82,7 +83,7 @@ func (r *round) ask(t *turn, p *part, to peer.Instance) {
 	p.c.send(t, to, 40, true, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, c) })
 }
 
-// lacks tells whether the answer of a member is wanted.
+// lacks reports whether a member was asked and has not answered.
 func (r *round) lacks(i peer.Instance) bool {
 	for j, w := range r.whom {
 		if w == i {
@@ -105,7 +106,7 @@ func (r *round) viewChanged(t *turn, p *part) {
 	r.evaluate(t, p)
 }
 
-// restart waits anew for the answers, because this node stood still and may have
+// restart restarts the wait for answers, because this node was paused and may have
 // missed them.
 func (r *round) restart(t *turn, p *part) {
 	r.started = t.now
@@ -127,11 +128,13 @@ func (r *round) tick(t *turn, p *part) {
 	r.evaluate(t, p)
 }
 
-// backedOff returns a span, doubled for each time that it has passed already,
-// eight times as long at most: who has much to do must not get more of it.
+// backedOff returns span, doubled for each earlier time, at most eight times span, so
+// that a node that is overloaded does not get more load.
 func backedOff(span limiter.Tick, times int) limiter.Tick { return span << min(max(times, 0), 3) }
 
-// onClaim answers a claim or question.
+// onClaim answers a claim or a question. A claim with a counter is granted if it is
+// above every owner and every grant known here, unless this node is fresh, or decides
+// and would be overtaken.
 func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
 	granted := false
 	if c.Counter > 0 {
@@ -143,7 +146,7 @@ func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
 			granted = true
 			p.grant, p.grantTo, p.grantFor, p.grantKind = c.Counter, from, c.For, c.Kind
 			if r := p.round; r != nil && r.kind != peer.Ask && r.counter < c.Counter {
-				// Its own lower claim would be refused elsewhere.
+				// This node's own lower claim would be refused elsewhere.
 				p.refused(t)
 			}
 		}
@@ -163,7 +166,8 @@ func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
 	}
 }
 
-// holdsAgainst tells whether this node decides, and the claim would overtake it.
+// holdsAgainst reports whether this node decides, or has sealed, and the claim would
+// overtake it.
 func (p *part) holdsAgainst(c peer.Claim) bool {
 	return p.role >= peer.Sealed && (c.Kind == peer.Takeover || c.Kind == peer.LastResort)
 }
@@ -184,7 +188,7 @@ func (p *part) onAnswer(t *turn, from peer.Instance, a peer.Answer) {
 	}
 }
 
-// evaluate ends the round if enough is known.
+// evaluate ends the round as soon as the answers allow.
 func (r *round) evaluate(t *turn, p *part) {
 	if p.round != r || r.retryAt != 0 {
 		return
@@ -220,8 +224,9 @@ func (r *round) evaluate(t *turn, p *part) {
 	}
 }
 
-// supersedes tells whether an answer names a grant that a takeover must not
-// overrule: the owner was renewing or passing on, without this heir.
+// supersedes reports whether an answer names a grant that a takeover of a closed
+// partition must not overrule: the owner was renewing its epoch, or handing over,
+// without this heir.
 func (p *part) supersedes(r *round, a *answer) bool {
 	if !p.closed || r.kind != peer.Takeover || a.Grant <= p.epoch.Counter || a.GrantFor == p.c.self {
 		return false
@@ -229,10 +234,12 @@ func (p *part) supersedes(r *round, a *answer) bool {
 	return a.GrantKind == peer.Renew || a.GrantKind == peer.Transfer || a.GrantKind == peer.Reopen
 }
 
-// complete tells whether a claim has what it takes.
+// complete reports whether a claim has enough grants. A closed partition needs a
+// majority of the members that count. An available one needs answers from all members in
+// the view and the last owner, or claimWithin.
 func (r *round) complete(t *turn, p *part) bool {
 	v := p.c.view.Load()
-	// The claim is also the probe: the last owner has its time to answer.
+	// The claim also probes the last owner, which gets claimWithin to answer.
 	waited := t.now-r.started >= claimWithin
 	if p.closed {
 		granted := 1
@@ -254,26 +261,26 @@ func (r *round) complete(t *turn, p *part) bool {
 	return true
 }
 
-// gaveUp tells whether a member was just found silent, by an owner whose
-// connection to it is broken too: its answer is not waited for again.
+// gaveUp reports whether the owner has just suspended a member and is not connected to
+// it. Its answer is not waited for again.
 func (p *part) gaveUp(w peer.Instance) bool {
 	return p.own != nil && p.own.shunned == w && !p.c.reachable(w)
 }
 
-// takes tells whether the claim is for an ownership that somebody else has, or
-// had.
+// takes reports whether the claim is for an ownership that another member has or had.
 func (r *round) takes() bool { return r.kind == peer.Takeover || r.kind == peer.LastResort }
 
-// refused has the claim tried again, under a higher counter.
+// refused schedules the claim again, under a higher counter, after half of claimPause
+// and a random time of up to claimPause * 2^tries.
 func (p *part) refused(t *turn) {
-	// Claims that meet again and again would never end: each waits longer.
+	// Competing claims could collide for ever, so the pause grows.
 	p.tries = min(p.tries+1, 5)
 	p.round.retryAt = t.now + claimPause/2 + p.c.random(claimPause<<p.tries)
 	p.watch(t)
 }
 
-// abandon ends a claim because it is not called for: who decides is alive, or
-// somebody else owns by now.
+// abandon ends a claim that is not needed: the owner is alive, or another member owns by
+// now. alive is the member that decides, 0 if unknown.
 func (p *part) abandon(t *turn, alive peer.Instance) {
 	r := p.round
 	p.round = nil

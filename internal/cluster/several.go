@@ -7,9 +7,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// several is a check over keys that several nodes own. A part of the check goes
-// to each, which reserves: its charge counts at once. When all have answered,
-// the charges that the whole check does not make are cancelled.
+// several is a check over keys of several owners. Each owner gets a part and reserves
+// it: its charge counts at once. When all parts have answered, the charges that the
+// whole check does not make are cancelled. A reset over several owners is divided the
+// same way, and reserves nothing.
 type several struct {
 	c      *Core
 	charge *limiter.Charge
@@ -17,15 +18,15 @@ type several struct {
 	until  limiter.Tick
 	done   func(*turn)
 
-	// again has the whole check begun anew.
+	// again starts the whole check anew.
 	again func(*turn)
 
 	mu    sync.Mutex
 	parts []*reservation
-	open  int // parts, and then reservations, whose end is awaited
+	open  int // number of parts, later of reservations, that have not ended
 }
 
-// reservation is the part of a check over several owners that one of them has.
+// reservation is the part of a check for one owner.
 type reservation struct {
 	op     op
 	keys   []int // indices into the whole charge
@@ -34,14 +35,15 @@ type reservation struct {
 	idle   limiter.Decision
 }
 
-// split makes parts of an operation whose keys have several owners. It is called
-// before anything of it was executed.
+// split divides an operation whose keys have several owners, and starts the parts. It
+// reports false, and does nothing, for refunds and for an operation that some member may
+// have executed.
 func (o *op) split(t *turn) bool {
 	if !o.clean() || o.kind == opRefund {
 		return false
 	}
-	// The parts work on memory of their own: when its caller waits no longer for the
-	// whole, he has his back, and they may still be at work.
+	// The parts work on memory of their own: the caller may stop waiting, and reuse its
+	// memory, while they are still at work.
 	s := &several{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until}
 	s.done = func(t *turn) {
 		o.mu.Lock()
@@ -56,7 +58,7 @@ func (o *op) split(t *turn) bool {
 		o.retire(t)
 	}
 	s.again = func(t *turn) {
-		// Who met the others' reservations at the same time must not again.
+		// A random pause, so that competing checks do not collide again.
 		after := 1 + s.c.random(2*retryEvery)
 		o.mu.Lock()
 		o.divided, o.again = false, t.now+after
@@ -64,7 +66,7 @@ func (o *op) split(t *turn) bool {
 		t.arm = true
 	}
 	o.mu.Lock()
-	// Its parts end it: each asks the policy at the deadline for its own keys.
+	// The parts end it. At the deadline each asks the policy for its own keys.
 	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.self, true
 	o.mu.Unlock()
 	s.divide(o.kind)
@@ -75,9 +77,9 @@ func (o *op) split(t *turn) bool {
 	return true
 }
 
-// divide makes the parts, by who owns the keys now. What can never be allowed charges
-// nothing anywhere, so the parts only ask; of a rule in shadow that is so for the keys
-// in shadow.
+// divide makes the parts by the present owners of the keys. A check that can never be
+// allowed charges nothing anywhere, so its parts only peek. If only its rules in shadow
+// can never admit it, the parts of those keys peek.
 func (s *several) divide(kind opKind) {
 	peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)
 	for i := range s.charge.Len() {
@@ -104,7 +106,8 @@ func (s *several) divide(kind opKind) {
 	}
 }
 
-// never reports whether a check can never be allowed, or not by its rules in shadow.
+// never reports whether a rule, in shadow or not as given, has a limit whose capacity is
+// below the cost, so that it can never admit the check.
 func never(k *limiter.Charge, shadow bool) bool {
 	for i := range k.Len() {
 		key := k.Key(i)
@@ -131,8 +134,7 @@ func (s *several) partDone(t *turn, _ *op) {
 	}
 }
 
-// closed takes note that one thing less is awaited, and reports whether it was the
-// last.
+// closed counts one end down, and reports whether it was the last.
 func (s *several) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,9 +142,9 @@ func (s *several) closed() bool {
 	return s.open == 0
 }
 
-// conclude makes one decision of the parts', and ends the reservations. The answer
-// waits until what the whole check does not charge is taken back: who is told of a
-// denial finds at every owner what was there before.
+// conclude makes one decision of the parts' answers, and ends the reservations. The
+// answer waits until the charges that the whole check does not make are taken back: a
+// caller that is told of a denial finds the former state at every owner.
 func (s *several) conclude(t *turn) {
 	s.gather(s.answer)
 	s.gatherUnnamed()
@@ -162,8 +164,8 @@ func (s *several) conclude(t *turn) {
 	}
 }
 
-// retreat takes back every reservation, because others' were met that may be taken
-// back too, and then has the check begin anew.
+// retreat takes back every reservation and then starts the check anew, because it met
+// other unsettled reservations.
 func (s *several) retreat(t *turn) {
 	s.done = s.again
 	s.open = 1
@@ -175,7 +177,7 @@ func (s *several) retreat(t *turn) {
 	}
 }
 
-// gather copies the parts' answers into one decision, and settles it.
+// gather copies the parts' answers into one decision and settles it.
 func (s *several) gather(d *limiter.Decision) {
 	d.Clear()
 	total := 0
@@ -203,7 +205,7 @@ func (s *several) gather(d *limiter.Decision) {
 	d.Conclude()
 }
 
-// limits returns how many limits answered for key i.
+// limits returns the number of limits that answered for key i.
 func (s *several) limits(i int) (n int) {
 	r, j := s.find(i)
 	for k := range r.answer.Len() {
@@ -214,7 +216,7 @@ func (s *several) limits(i int) (n int) {
 	return n
 }
 
-// find returns the part that has key i, and its index there.
+// find returns the part with key i, and the key's index there.
 func (s *several) find(i int) (*reservation, int) {
 	for _, r := range s.parts {
 		for j, k := range r.keys {
@@ -226,8 +228,9 @@ func (s *several) find(i int) (*reservation, int) {
 	return nil, 0
 }
 
-// cancelled returns what a part charged and the whole check does not charge, and has
-// the decision say what holds then.
+// cancelled returns the limits that a part charged and the whole check does not charge,
+// one bit each. It also corrects the decision for them. first has the index of each
+// key's first limit.
 func (s *several) cancelled(r *reservation, first []int) (undo uint64) {
 	at := make([]int, len(r.keys)) // limits of each key seen so far
 	for k := range r.answer.Len() {
@@ -256,9 +259,9 @@ func (s *several) cancelled(r *reservation, first []int) (undo uint64) {
 	return undo
 }
 
-// settle ends a part's reservation where it was made, and takes back what undo names.
-// Nothing is awaited unless something is taken back. What is lost on the way leaves
-// its charge behind, nothing else.
+// settle ends a part's reservation at the member that made it, and takes back the
+// charges that undo names. Only if it takes something back is the end awaited. If the
+// message is lost, the charge stays; nothing else goes wrong.
 func (s *several) settle(t *turn, r *reservation, undo uint64) {
 	if r.op.by == 0 || r.answer.Receipt.Charged == 0 {
 		return

@@ -6,27 +6,27 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// turn is one entry into the core: what is left to do when all locks are
-// released.
+// turn is one entry into the core, by one goroutine. It collects the work that is done
+// when all locks are released, and scratch memory. Turns are pooled.
 type turn struct {
 	c     *Core
 	now   limiter.Tick
-	at    limiter.Tick // the instant that counters see
+	at    limiter.Tick // present time of the counters' clock
 	wakes []*link
 	parts []*part // to be flushed
 	later []func(*turn)
 	ended []*op // whose callers are to be told
-	arm   bool  // something waits for the next tick
-	// broken: there was a panic, so its memory is not used again.
+	arm   bool  // a tick is needed
+	// broken means that there was a panic, so the turn's memory is not reused.
 	broken bool
 
-	link    *link         // the one that was looked for last
-	shard   uint64        // of the numbers of operations that begin in this turn; 0: none has
-	fresh   []op          // room for operations, in one piece of memory
-	replies replies       // to the member that asked last
-	rule    namedRule     // that the last check of a frame was of
+	link    *link         // the link that was looked up last
+	shard   uint64        // shard for the operations that begin in this turn; 0 before the first
+	fresh   []op          // unused operations, allocated together
+	replies replies       // replies to the member that asked last
+	rule    namedRule     // the rule of the last check of a frame
 	entries []table.Entry // scratch of split
-	keys    []entries     // the same
+	keys    []entries     // scratch of split
 
 	charge limiter.Charge // scratch
 	answer limiter.Decision
@@ -43,12 +43,13 @@ func (c *Core) begin() *turn {
 	return t
 }
 
-// end does what was put off, which may put off more.
+// end does the deferred work, including work that it adds itself, and returns the turn
+// to its pool.
 func (t *turn) end() {
 	for t.pending() && !t.finish() {
 	}
 	t.link, t.shard = nil, 0
-	if t.arm { // after all that may have to be looked at is where the tick looks
+	if t.arm { // last, so that the tick finds everything that needs it
 		t.arm = false
 		t.c.arm()
 	}
@@ -57,13 +58,13 @@ func (t *turn) end() {
 	}
 }
 
-// pending reports whether something was put off.
+// pending reports whether there is deferred work.
 func (t *turn) pending() bool {
 	return len(t.later)+len(t.parts)+len(t.ended)+len(t.replies.list)+len(t.wakes) > 0
 }
 
-// finish does what was put off. It reports false where a panic came between: then there
-// may be more to do, without what panicked.
+// finish does the deferred work. It reports false after a panic; then more may be left,
+// but not the work that panicked.
 func (t *turn) finish() (all bool) {
 	defer t.catch()
 	for t.pending() {
@@ -71,7 +72,7 @@ func (t *turn) finish() (all bool) {
 			t.goOn()
 		}
 		t.sendReplies()
-		for i := 0; i < len(t.wakes); { // one that is down may have others woken
+		for i := 0; i < len(t.wakes); { // a link that is down may wake others
 			l := take(t.wakes, i)
 			i++
 			if l != nil {
@@ -83,16 +84,17 @@ func (t *turn) finish() (all bool) {
 	return true
 }
 
-// take takes an element out of a list, so that it is not there again after a panic.
+// take returns an element of a list and clears it, so that a panic does not leave it
+// there.
 func take[T any](list []*T, i int) *T {
 	x := list[i]
 	list[i] = nil
 	return x
 }
 
-// goOn does what was put off, but for what is to be sent.
+// goOn does the deferred work except sending frames.
 func (t *turn) goOn() {
-	for i := 0; i < len(t.later); { // what runs may add to it
+	for i := 0; i < len(t.later); { // f may add to the list
 		f := t.later[i]
 		t.later[i] = nil
 		i++
@@ -119,7 +121,7 @@ func (t *turn) goOn() {
 	t.parts = t.parts[:0]
 }
 
-// flushNow sends what a partition has for its copies.
+// flushNow sends a partition's batches that are due.
 func (c *Core) flushNow(t *turn, p *part) {
 	p.mu.Lock()
 	defer p.leave(t)
@@ -128,7 +130,7 @@ func (c *Core) flushNow(t *turn, p *part) {
 	p.flush(t)
 }
 
-// flushPart has a partition's batches sent with the end of the turn.
+// flushPart marks a partition: its batches are sent at the end of the turn.
 func (c *Core) flushPart(t *turn, p *part) {
 	if !p.flushing {
 		p.flushing = true
@@ -136,28 +138,31 @@ func (c *Core) flushPart(t *turn, p *part) {
 	}
 }
 
-// namedRule is what a frame names by an index, and whether it is what it was there.
+// namedRule is the rule that a frame names by an index. same reports whether it is the
+// rule that the sender asked for.
 type namedRule struct {
 	index        uint16
 	closed, same bool
-	rule         *limiter.Rule // nil: it is not known
+	rule         *limiter.Rule // nil if it is not known
 }
 
-// replies are decisions for one member, until they are put into a frame together.
+// replies are decisions for one member that will share a frame.
 type replies struct {
 	to      peer.Instance
 	list    []peer.Reply
 	results []peer.Result
 }
 
-// maxReplies are put into a frame at once, at most, and replies with maxResults at
-// least are no longer gathered: a link takes 65536 of a frame.
+// maxReplies is the most replies that are collected before they are sent. maxResults is
+// the number of results from which on no further reply is collected. A frame may have
+// 65536 of each.
 const (
 	maxReplies = 256
 	maxResults = 4096
 )
 
-// respond has a decision sent to a member with the end of the turn, if not before.
+// respond adds a decision to the replies for a member. They are sent at the end of the
+// turn or earlier.
 func (t *turn) respond(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision) {
 	q := &t.replies
 	if q.to != to || len(q.list) == maxReplies || len(q.results) >= maxResults {
@@ -171,14 +176,14 @@ func (t *turn) respond(to peer.Instance, r peer.Reply, answer, idle *limiter.Dec
 	}
 }
 
-// sendReplies puts the decisions that have gathered into a frame.
+// sendReplies puts the collected replies into a frame.
 func (t *turn) sendReplies() {
 	q := &t.replies
 	if len(q.list) == 0 {
 		return
 	}
 	list, results := q.list, q.results
-	q.list, q.results = q.list[:0], q.results[:0] // first: a panic does not leave them to be sent for ever
+	q.list, q.results = q.list[:0], q.results[:0] // cleared first, so that a panic does not make them be sent for ever
 	t.c.send(t, q.to, 40*len(list)+32*len(results), false, func(_ *link, f *peer.Frame) {
 		f.Replies = append(f.Replies, list...)
 		f.Results = append(f.Results, results...)
@@ -186,7 +191,7 @@ func (t *turn) sendReplies() {
 	clear(list)
 }
 
-// to returns the link to a member, which is mostly that of the last time.
+// to returns the link to a member. It remembers the last one.
 func (t *turn) to(i peer.Instance) *link {
 	if t.link == nil || t.link.to != i {
 		t.link = t.c.link(i)
@@ -194,8 +199,7 @@ func (t *turn) to(i peer.Instance) *link {
 	return t.link
 }
 
-// op returns room for an operation, not cleared, which stays the turn's until it is
-// taken.
+// op returns memory for an operation, not cleared. The turn keeps it until [turn.taken].
 func (t *turn) op() *op {
 	if len(t.fresh) == 0 {
 		t.fresh = make([]op, opsAtOnce)
@@ -203,13 +207,13 @@ func (t *turn) op() *op {
 	return &t.fresh[0]
 }
 
-// taken makes the operation that [turn.op] returned last its caller's.
+// taken hands the operation that [turn.op] returned last to the caller.
 func (t *turn) taken() { t.fresh = t.fresh[1:] }
 
-// opsAtOnce is how many operations lie in one piece of memory.
+// opsAtOnce is how many operations are allocated together.
 const opsAtOnce = 32
 
-// wake notes that there is something to send.
+// wake records that a link has something to send. l.mu is held.
 func (t *turn) wake(l *link) {
 	if !l.awake {
 		l.awake = true
