@@ -12,38 +12,41 @@ import (
 	"github.com/weirlimit/weir/internal/guard"
 )
 
-// profilesPath is below what profiles are served.
+// profilesPath is the path below which profiles are served.
 const profilesPath = "/debug/pprof/"
 
-// AdminOptions configures [NewAdmin]. What is left out is not served.
+// AdminOptions configures [NewAdmin]. Fields that are nil are not served.
 type AdminOptions struct {
-	// Directory tells of the members at /v1/members, and forgets dead ones at
-	// /v1/members/forget, for whoever is near; default nil: the node is in no cluster,
-	// and both answer 404.
+	// Directory lists members at /v1/members, and forgets dead ones at
+	// /v1/members/forget for requests from this machine. Default nil: the node is in no
+	// cluster, and both answer 404.
 	Directory Directory
-	// Top returns the n keys that are asked for most and the n that are denied
-	// most, for /v1/top; default nil: it answers 404.
+	// Top returns the n keys that are checked most and the n that are denied most, for
+	// /v1/top; default nil: it answers 404.
 	Top func(n int) (hottest, denied []TopKey)
-	// Metrics is served at /metrics, Profiles below /debug/pprof/, for whoever is near.
+	// Metrics is served at /metrics; Profiles is served below /debug/pprof/, for
+	// requests from this machine only.
 	Metrics, Profiles http.Handler
-	// Hosts are the names by which it may be asked, besides those of loopback and the
-	// address at which it is asked: see [NewAdmin].
+	// Hosts are further names by which the site may be addressed, besides localhost,
+	// loopback addresses and the address that was connected to; see [NewAdmin].
 	Hosts []string
-	// Panicked is told of each panic that a request ended with, "http"; default nobody.
+	// Panicked is called with "http" for each panic that ended a request; default nil.
 	Panicked func(place string)
-	// Logger gets what the HTTP server has to say of broken connections; default
-	// nowhere.
+	// Logger receives the HTTP server's messages about broken connections, and panics;
+	// default none.
 	Logger *slog.Logger
 }
 
-// NewAdmin makes the site of administration, which is for operators. It is served
-// apart from checks: it names users, and can weaken what a cluster promises.
+// NewAdmin makes the administration site, for operators. It is served on a listener of
+// its own, because its answers name users and its requests can weaken the guarantees of
+// a cluster.
 //
-// It authenticates nobody. It refuses what a page in an operator's browser could ask for
-// somebody else: requests for another host than one of AdminOptions.Hosts, a name of
-// loopback or the address that was connected to (a name of the attacker's may lead to this
-// machine), and requests of other sites' pages. Forgetting members and taking profiles is
-// for who is near: who connects from loopback, or to a socket.
+// It has no authentication. It does refuse requests that a foreign page in an
+// operator's browser can cause: requests whose Host is none of AdminOptions.Hosts,
+// localhost, a loopback address or the address that was connected to (an attacker's
+// name may resolve to this machine), and requests from pages of other sites. Forgetting
+// members and taking profiles is allowed from loopback addresses and over a Unix socket
+// only.
 func NewAdmin(o AdminOptions) *Apart {
 	a := &admin{o}
 	routes := map[string]route{
@@ -63,13 +66,13 @@ func NewAdmin(o AdminOptions) *Apart {
 	return newApart("administration", s, o.Logger)
 }
 
-// admin answers operators.
+// admin handles the requests of operators.
 type admin struct{ AdminOptions }
 
-// errNotHere says that something is only for who is near.
+// errNotHere is the answer to requests that are allowed from this machine only.
 var errNotHere = errors.New("this is for who is on the node's own machine: ask there, over a loopback address or the socket of --admin-addr")
 
-// near serves whoever connects from loopback, or to a socket, and nobody else.
+// near serves connections from loopback or over a Unix socket, and refuses all others.
 func near(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -86,7 +89,7 @@ func overSocket(r *http.Request) bool {
 	return ok && at != nil
 }
 
-// hosts are names and addresses by which a site may be asked.
+// hosts are the names and addresses by which a site may be addressed.
 type hosts struct{ names map[string]bool }
 
 func newHosts(names []string) *hosts {
@@ -97,7 +100,7 @@ func newHosts(names []string) *hosts {
 	return h
 }
 
-// bareHost returns a host in the form in which hosts are compared, without a port.
+// bareHost returns a host without its port, in the form in which hosts are compared.
 func bareHost(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -109,7 +112,7 @@ func bareHost(host string) string {
 	return host
 }
 
-// allow reports whether a request is for one of the hosts.
+// allow reports whether a request is addressed to one of the hosts.
 func (h *hosts) allow(r *http.Request) bool {
 	host := bareHost(r.Host)
 	ip := net.ParseIP(host)
@@ -120,7 +123,7 @@ func (h *hosts) allow(r *http.Request) bool {
 	return ok && ip != nil && at.IP.Equal(ip)
 }
 
-// serveMembers tells who the members are.
+// serveMembers lists the members.
 func (a *admin) serveMembers(w http.ResponseWriter, _ *http.Request) {
 	if a.Directory == nil {
 		writeProblem(w, http.StatusNotFound, errAlone.Error())
@@ -129,7 +132,7 @@ func (a *admin) serveMembers(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, members{append([]Member{}, a.Directory.Members()...)})
 }
 
-// serveForget has a dead member count no more.
+// serveForget forgets a dead member.
 func (a *admin) serveForget(w http.ResponseWriter, r *http.Request) {
 	if a.Directory == nil {
 		writeProblem(w, http.StatusNotFound, errAlone.Error())
@@ -158,7 +161,7 @@ func (a *admin) serveForget(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, members{append([]Member{}, a.Directory.Members()...)})
 }
 
-// serveTop tells which keys are asked for and denied most.
+// serveTop lists the keys that are checked and denied most.
 func (a *admin) serveTop(w http.ResponseWriter, r *http.Request) {
 	n := topDefault
 	if text := r.URL.Query().Get("n"); text != "" {

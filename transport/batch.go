@@ -7,21 +7,22 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// batch is the memory of one batch of checks: from requests to what became of
-// them. Batches are pooled, so that a stream that is idle holds none.
+// batch is the memory of one batch of checks: requests, decisions and errors. Batches
+// are pooled, so an idle stream holds none.
 type batch struct {
 	requests  []limiter.Request
 	decisions []limiter.Decision
 
-	// failed lists the requests that were not decided, ascending, and errs why.
+	// failed lists the requests that were not decided, ascending; errs has their
+	// errors.
 	failed []int
 	errs   []error
 
-	attributes []map[string]string // one for each request, made when it is needed
+	attributes []map[string]string // one for each request, made when needed
 }
 
-// grow makes room for n requests and as many decisions, whose contents are those
-// of some batch before.
+// grow makes room for n requests and n decisions. They contain values of an earlier
+// batch.
 func (b *batch) grow(n int) {
 	if n > len(b.requests) {
 		b.requests = make([]limiter.Request, n)
@@ -42,9 +43,8 @@ func (b *batch) attributesOf(i int) map[string]string {
 	return b.attributes[i]
 }
 
-// decide decides the first n requests, all as of one instant. The error, if any,
-// is that of the whole batch: nothing was decided. What is wrong with single
-// requests goes to failed and errs.
+// decide decides the first n requests, all at one instant. An error concerns the whole
+// batch: nothing was decided. Errors of single requests go to failed and errs.
 func (b *batch) decide(ctx context.Context, by Decider, n int) error {
 	if n == 0 {
 		return ctx.Err()
@@ -62,8 +62,8 @@ func (b *batch) decide(ctx context.Context, by Decider, n int) error {
 	return nil
 }
 
-// decideEach decides the first n requests one by one, those for which peek is
-// true as questions. It is for batches with peeks among them.
+// decideEach decides the first n requests one by one, for batches with peeks among
+// them. peek reports which requests are peeks.
 func (b *batch) decideEach(ctx context.Context, by Decider, n int, peek func(i int) bool) {
 	for i := range n {
 		ask := by.Check

@@ -6,41 +6,41 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that this one rests on
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that this one builds on
 	"google.golang.org/grpc/mem"
 
 	"github.com/weirlimit/weir/internal/guard"
 )
 
-// wireReader is a message that reads itself. The text is the message's to keep.
+// wireReader is a message with its own decoder, which may keep parts of text.
 type wireReader interface {
 	readWire(text string) error
 }
 
-// bytesReader is a message that reads itself and keeps nothing of the bytes.
+// bytesReader is a message with its own decoder, which keeps no part of data.
 type bytesReader interface {
 	readBytes(data []byte) error
 }
 
-// wireWriter is a message that writes itself, once.
+// wireWriter is a message with its own encoder, which may be called once.
 type wireWriter interface {
 	wire() mem.BufferSlice
 }
 
-// codec is the codec of protobuf, in which the messages of the hot paths read and
-// write themselves: the same bytes, without memory for each check of a message.
+// codec is the protobuf codec, except that the messages of the hot paths encode and
+// decode themselves: to the same bytes, without an allocation for each check.
 type codec struct {
 	encoding.CodecV2
 	guard *guard.Guard
 }
 
-// forceCodec returns the option that makes a server speak by codec.
+// forceCodec returns the option that makes a server use codec.
 func forceCodec(g *guard.Guard) grpc.ServerOption {
 	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto"), g})
 }
 
-// Marshal implements [encoding.CodecV2]. No handler is around it any more: a panic ends
-// the call here.
+// Marshal implements [encoding.CodecV2]. It runs outside all handlers, so it recovers
+// from panics itself; a panic ends the call.
 func (c codec) Marshal(v any) (out mem.BufferSlice, err error) {
 	defer c.guard.Recover(guard.GRPC, func(e error) { out, err = nil, e })
 	if w, ok := v.(wireWriter); ok {
@@ -71,11 +71,11 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return r.readWire(b.String())
 }
 
-// bufferPool keeps the buffers of large replies, which gRPC gives back when they
-// are sent; small ones it does not. The zero value is empty.
+// bufferPool pools the buffers of large replies, which gRPC returns after sending. It
+// does not return small ones. The zero value is empty.
 type bufferPool struct{ pool sync.Pool }
 
-// Get implements [mem.BufferPool]: a buffer of that length.
+// Get implements [mem.BufferPool]. The buffer has the given length.
 func (p *bufferPool) Get(length int) *[]byte {
 	b := p.empty()
 	if cap(*b) < length {
@@ -92,7 +92,7 @@ func (p *bufferPool) Put(b *[]byte) {
 	}
 }
 
-// maxKeptBuffer is how large a buffer may be that is used again.
+// maxKeptBuffer is the largest capacity of a pooled buffer.
 const maxKeptBuffer = 1 << 20
 
 // empty returns a buffer of length 0.

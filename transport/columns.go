@@ -4,13 +4,13 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// column is a column of lengths and its name in errors.
+// column is a column of lengths, and its name in errors.
 type column struct {
 	name    string
 	lengths []uint32
 }
 
-// columnsLen returns how many checks a message has.
+// columnsLen returns the number of checks in a message.
 func columnsLen(m *weirv1.CheckColumns) (int, error) {
 	if n := len(m.Attributes); n > MaxAttributes {
 		return 0, tooManyColumns(n)
@@ -58,12 +58,12 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 	return n, nil
 }
 
-// fillColumns turns the columns of a message into requests, and returns how many
-// there are. The error, which wraps ErrInvalid, is that of the whole message.
+// fillColumns turns the columns of a message into requests and returns their number. An
+// error wraps ErrInvalid and concerns the whole message.
 //
-// All strings of the requests are parts of one: what they take is one
-// allocation for each message. (They could be parts of the message's own buffer
-// without any, if nobody ever kept one; one copy is not worth that.)
+// All strings of the requests are parts of one string, so they cost one allocation for
+// each message. (They could share the message's buffer without any allocation if
+// nothing ever kept one of them. One copy is not worth that condition.)
 func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 	n, err := columnsLen(m)
 	if err != nil {
@@ -99,13 +99,13 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 	return n, nil
 }
 
-// text is what is left of the keys of a message.
+// text is the unread part of the keys of a message.
 type text struct {
 	left  string
-	short bool // more was asked for than there was
+	short bool // next was called for more bytes than there were
 }
 
-// next takes the part of check i in a column off the text.
+// next takes the string of check i in a column from the text.
 func (t *text) next(lengths []uint32, i int) string {
 	if i >= len(lengths) {
 		return "" // the column is absent

@@ -8,7 +8,7 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// asked is what the messages that name a request have in common.
+// asked is what the messages that describe a request have in common.
 type asked interface {
 	GetPath() string
 	GetMethod() string
@@ -20,8 +20,8 @@ type asked interface {
 	GetLimits() []*weirv1.Limit
 }
 
-// fillRequest turns a message into a request, all but its cost. The request
-// shares the message's strings and map.
+// fillRequest turns a message into a request, except its cost. The request shares the
+// message's strings and map.
 func (s *service) fillRequest(r *limiter.Request, m asked) error {
 	*r = limiter.Request{
 		Path: m.GetPath(), Method: m.GetMethod(), User: m.GetUser(), IP: m.GetIp(), Group: m.GetGroup(),
@@ -41,7 +41,7 @@ func (s *service) fillRequest(r *limiter.Request, m asked) error {
 	return nil
 }
 
-// fillFull turns a message that protobuf's own code has read into a request.
+// fillFull turns a message that the protobuf library has decoded into a request.
 func (s *service) fillFull(r *limiter.Request, m *fullRequest) error {
 	if m.message == nil {
 		return s.permit(m.parts)
@@ -51,7 +51,8 @@ func (s *service) fillFull(r *limiter.Request, m *fullRequest) error {
 	return err
 }
 
-// permit says what is wrong with how many parts a request has.
+// permit returns an error for a request with too many parts, or with limits that are
+// not allowed.
 func (s *service) permit(p parts) error {
 	switch {
 	case p.attributes > MaxAttributes:
@@ -68,7 +69,7 @@ func tooMany(what string, n, most int) error {
 	return invalid("the request has %d %s; at most %d are allowed", n, what, most)
 }
 
-// limitOf turns a limit of a message into one that decides. The error wraps
+// limitOf turns a limit in a message into one that can decide. The error wraps
 // ErrInvalid.
 func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 	if l == nil {
@@ -80,8 +81,7 @@ func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 	if l.Weight != nil {
 		s.Weight = new(int(l.GetWeight()))
 	}
-	// A number that is too large for its type must not come out as another that
-	// means something.
+	// A number too large for its type must not be truncated to another valid one.
 	for _, e := range []struct {
 		field string
 		from  int32
@@ -115,7 +115,7 @@ func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 	return limiter.NewLimit(s)
 }
 
-// costOf turns the optional cost of a message into that of a request.
+// costOf returns the optional cost of a message.
 func costOf(m *weirv1.CheckRequest) limiter.Cost {
 	if m.Cost == nil {
 		return limiter.Cost{}
@@ -123,8 +123,8 @@ func costOf(m *weirv1.CheckRequest) limiter.Cost {
 	return limiter.Units(m.GetCost())
 }
 
-// AnswerOf returns what a node answered in the form of its JSON, which is what
-// the node itself would answer over HTTP.
+// AnswerOf returns a response in its JSON form, exactly as the node would answer over
+// HTTP.
 func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 	a := limiter.Answer{
 		Allowed: m.GetAllowed(), Never: m.GetNever(), ShadowDenied: m.GetShadowDenied(),
@@ -149,8 +149,8 @@ func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 	return a
 }
 
-// A newer node may name sources and algorithms that this code does not know:
-// 255 is "unknown".
+// A newer node may send sources and algorithms that this version does not know. 255 has
+// the name "unknown".
 func sourceName(s weirv1.Source) string {
 	return limiter.Source(narrow(int32(s))).String()
 }
@@ -166,9 +166,8 @@ func narrow(n int32) uint8 {
 	return uint8(n)
 }
 
-// NewCheckRequest returns the message that asks about a request; peek asks
-// without charging. A cost that was given but is out of range is sent as one
-// that the node refuses.
+// NewCheckRequest returns the message that checks a request; with peek nothing is
+// charged. A cost out of range is sent as one that the node refuses.
 func NewCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
 		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group,

@@ -7,8 +7,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A message is counted before anything is built of it: two bytes on the wire may
-// stand for an object of hundreds. What has too many parts is refused unbuilt.
+// Messages are counted before they are decoded, because two bytes on the wire may
+// become an object of hundreds of bytes. A message with too many parts is refused
+// without decoding it.
 
 // The repeated fields of CheckRequest, ResetRequest and CheckColumns.
 const (
@@ -17,7 +18,7 @@ const (
 
 	columnsID           = 1
 	columnsPathLengths  = 3
-	columnsMethodLength = 7 // those between are columns of lengths too
+	columnsMethodLength = 7 // those between are columns of lengths, too
 	columnsAttributes   = 8
 	columnsCosts        = 9
 	columnsRuleCosts    = 10
@@ -25,13 +26,13 @@ const (
 	attributeLengths = 2
 )
 
-// parts is how many repeated parts a request has on the wire.
+// parts is the number of repeated parts of a request on the wire.
 type parts struct{ attributes, limits int }
 
-// tooMany reports whether a request has more parts than any may have.
+// tooMany reports whether a request has more parts than allowed.
 func (p parts) tooMany() bool { return p.attributes > MaxAttributes || p.limits > limiter.MaxLimits }
 
-// weight is that of the parts that were read.
+// weight returns the weight of the decoded parts, see weightOf.
 func (p parts) weight() int64 {
 	if p.tooMany() {
 		return 0
@@ -53,7 +54,7 @@ func countParts(data []byte) (p parts, err error) {
 	return p, err
 }
 
-// eachWireField calls f with each field of a message and its value, as it is on the wire.
+// eachWireField calls f with each field of a message and its encoded value.
 func eachWireField(data []byte, f func(field protowire.Number, kind protowire.Type, value []byte) error) error {
 	for len(data) > 0 {
 		field, kind, n := protowire.ConsumeTag(data)
@@ -72,16 +73,16 @@ func eachWireField(data []byte, f func(field protowire.Number, kind protowire.Ty
 	return nil
 }
 
-// columnsCount is what CheckColumns has on the wire.
+// columnsCount is the size of a CheckColumns on the wire.
 type columnsCount struct {
 	id         uint64
-	checks     int // elements of its longest column
-	attributes int // columns of attributes
-	values     int // elements of those
+	checks     int // elements of the longest column
+	attributes int // number of columns of attributes
+	values     int // elements of these columns
 }
 
-// countColumns counts the columns of a message and their elements. The error is errWire,
-// or wraps ErrInvalid where there are more than may be.
+// countColumns counts the columns of a message and their elements. The error is
+// errWire, or wraps ErrInvalid if there are more than allowed.
 func countColumns(data []byte) (c columnsCount, err error) {
 	var seen [columnsRuleCosts + 1]int
 	err = eachWireField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
@@ -123,8 +124,8 @@ func countLengths(value []byte) (n int, err error) {
 	return n, err
 }
 
-// elements returns how many numbers a field of a repeated number has: one, or, packed,
-// one for each last byte of a varint.
+// elements returns how many numbers a field of a repeated number carries: one, or, if
+// packed, one for each final byte of a varint.
 func elements(kind protowire.Type, value []byte) (n int) {
 	if kind != protowire.BytesType {
 		return 1
@@ -136,13 +137,13 @@ func elements(kind protowire.Type, value []byte) (n int) {
 	return n
 }
 
-// tooManyColumns refuses a message with n columns of attributes.
+// tooManyColumns returns the error for a message with n columns of attributes.
 func tooManyColumns(n int) error {
 	return invalid("the message has %d columns of attributes; at most %d are allowed", n, MaxAttributes)
 }
 
-// unmarshal reads a message by protobuf's own code. Fields of a newer protocol are
-// dropped: they would only take memory.
+// unmarshal decodes a message with the protobuf library. Unknown fields, of a newer
+// protocol, are dropped to save memory.
 func unmarshal(data []byte, m proto.Message) error {
 	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Directory tells operators of the members of a cluster. Its methods are called
-// from many goroutines.
+// Directory lists and forgets members of a cluster. Its methods are called from many
+// goroutines.
 type Directory interface {
-	// Members returns the members as this node sees them, by name.
+	// Members returns the members as this node sees them, ordered by name.
 	Members() []Member
-	// Forget has a dead member count no more. An error that wraps
-	// [limiter.ErrInvalid] is the asker's to mend.
+	// Forget removes a dead member from the cluster. An error that wraps
+	// [limiter.ErrInvalid] is one that the caller must correct.
 	Forget(name string) error
 }
 
@@ -20,24 +20,25 @@ type Member struct {
 	Name     string `json:"name"`
 	Address  string `json:"address"`
 	Instance string `json:"instance"`
-	// State is joining, active, leaving or dead.
+	// State is "joining", "active", "leaving" or "dead".
 	State string `json:"state"`
-	// Unreachable: the node that is asked has no connection to it, though it gossips.
+	// Unreachable reports that the node that was asked receives the member's gossip but
+	// has no connection to it.
 	Unreachable bool `json:"unreachable,omitempty"`
-	// Share of the ring, 0 to 1.
+	// Share is the fraction of the ring that it should own, 0 to 1.
 	Share     float64 `json:"share"`
 	RulesHash string  `json:"rules_hash"`
 	GRPCAddr  string  `json:"grpc_addr,omitempty"`
 	HTTPAddr  string  `json:"http_addr,omitempty"`
-	// AdminAddr is where its administration can be asked from elsewhere; empty: it
-	// does not say.
+	// AdminAddr is the address of its administration for other machines; empty if it
+	// publishes none.
 	AdminAddr string `json:"admin_addr,omitempty"`
 	Version   string `json:"version,omitempty"`
-	// Self is what the node that is asked knows of itself alone; nil for others.
+	// Self is set for the node that was asked only; nil for others.
 	Self *MemberSelf `json:"self,omitempty"`
 }
 
-// MemberSelf is what a member says of itself.
+// MemberSelf is what a member knows of itself only.
 type MemberSelf struct {
 	Keys            int     `json:"keys"`
 	Checks          uint64  `json:"checks"`
@@ -46,20 +47,19 @@ type MemberSelf struct {
 	Unacknowledged  uint64  `json:"unacknowledged"`
 }
 
-// TopKey is a key in a list of top keys, in JSON: its count is at most Error too
-// high.
+// TopKey is an entry in a list of top keys, in JSON. Count is at most Error too high.
 type TopKey struct {
 	Key   string `json:"key"`
 	Count uint64 `json:"count"`
 	Error uint64 `json:"error"`
 }
 
-// members is the answer of /v1/members.
+// members is the response of /v1/members.
 type members struct {
 	Members []Member `json:"members"`
 }
 
-// top is the answer of /v1/top.
+// top is the response of /v1/top.
 type top struct {
 	Hottest []TopKey `json:"hottest"`
 	Denied  []TopKey `json:"denied"`

@@ -12,23 +12,22 @@ import (
 	"github.com/weirlimit/weir/internal/guard"
 )
 
-// A stream that waits for its next message would keep a server from stopping
-// for as long as its asker likes. So streams are served by a goroutine of their
-// own, and when the server begins to stop, the one that the stream came with
-// ends it: at once if it waits for a message, else when it comes back for the
-// next one. A message is thus answered if it was looked at, and was not looked
-// at if it is not answered.
+// A stream that waits for its next message would keep a server from stopping for as
+// long as its client likes. So each stream is handled in a goroutine of its own. When
+// the server begins to stop, the stream's original goroutine ends it: at once if it
+// waits for a message, otherwise when it asks for the next one. So a message that was
+// read is answered, and a message that is not answered was not read.
 
-// graceBeyondStreams is how long a connection that has reached its age lives on beyond
-// the last of its streams.
+// graceBeyondStreams is how much longer a connection that has reached its age lives
+// than the last of its streams.
 const graceBeyondStreams = 10 * time.Second
 
 // errAged ends a stream that has reached its age.
 var errAged = errors.New("the stream has reached its age: open another one")
 
-// endStreams ends streams between two messages once draining has ended, or when they have
-// reached an age between half of the given one and all of it: then that of a connection
-// costs nobody an answer. It ends those whose handler panics.
+// endStreams ends streams between two messages when draining ends, or at a random age
+// between age/2 and age. Connections end later, so their age interrupts no answer. A
+// stream whose handler panics ends, too.
 func endStreams(draining context.Context, age time.Duration, g *guard.Guard) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		ctx, cancel := context.WithCancel(stream.Context())
@@ -51,12 +50,12 @@ func endStreams(draining context.Context, age time.Duration, g *guard.Guard) grp
 		}
 		s.why.Store(&why)
 		if s.state.Swap(stopping) == waiting {
-			// To return wakes the goroutine that waits, and it ends.
+			// the return wakes the waiting handler, which ends
 			stream.SetTrailer(undecided())
 			return statusOf(why)
 		}
 		if !info.IsClientStream {
-			cancel() // it will not come back for a message, as those that watch health do not
+			cancel() // it will not ask for a message; the health service's Watch does not
 		}
 		return <-ended
 	}
@@ -75,7 +74,7 @@ type endingStream struct {
 	ctx      context.Context
 	draining context.Context
 	state    atomic.Int32
-	why      atomic.Pointer[error] // set before it is stopping
+	why      atomic.Pointer[error] // set before state becomes stopping
 }
 
 // reason returns why the stream ends.
@@ -89,9 +88,8 @@ func (s *endingStream) reason() error {
 // Context implements [grpc.ServerStream].
 func (s *endingStream) Context() context.Context { return s.ctx }
 
-// RecvMsg implements [grpc.ServerStream]. A message that comes when the stream
-// is to end is not looked at, also where the goroutine that the stream came with
-// has not got round to ending it.
+// RecvMsg implements [grpc.ServerStream]. It returns no message once the stream is to
+// end, even if the original goroutine has not ended the stream yet.
 func (s *endingStream) RecvMsg(m any) error {
 	if s.draining.Err() != nil || !s.state.CompareAndSwap(working, waiting) {
 		s.SetTrailer(undecided())
@@ -99,7 +97,7 @@ func (s *endingStream) RecvMsg(m any) error {
 	}
 	err := s.ServerStream.RecvMsg(m)
 	if !s.state.CompareAndSwap(waiting, working) {
-		return s.reason() // the trailer is set by who stops it
+		return s.reason() // the goroutine that stops it sets the trailer
 	}
 	return err
 }

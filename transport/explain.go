@@ -11,17 +11,17 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// explainer is a [Decider] that tells its reasons: what Check would answer, and why,
-// without charging anything. The explanation has its Decision.
+// explainer is a [Decider] that can explain: it returns what Check would answer, and
+// why, without charging anything. The explanation has its Decision set.
 type explainer interface {
 	Explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
 }
 
 var errUnexplained = errors.New("what decides here does not explain: ask a node")
 
-// explain asks the decider for its reasons. Who may check may ask for them. The
-// commands of a backend are left out: they have its address and the name of who logs
-// in there, which are no business of whoever may check.
+// explain asks the decider for an explanation. Any client that may check may ask for
+// one. The commands of a backend are removed, because they contain its address and
+// login name, which clients must not see.
 func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
 	d, ok := s.decider.(explainer)
 	if !ok {
@@ -35,7 +35,7 @@ func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Exp
 	return e, nil
 }
 
-// serveExplain is the method Explain.
+// serveExplain is the gRPC method Explain.
 func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.CheckRequest)
 	c := fullCall{message: m}
@@ -90,8 +90,8 @@ func explanationMessage(l *limiter.LimitExplanation) *weirv1.LimitExplanation {
 	return m
 }
 
-// ExplanationOf returns what a node explained in the form of its JSON, which is what
-// the node itself would answer over HTTP. It has no Decision.
+// ExplanationOf returns an explanation in its JSON form, exactly as the node would
+// answer over HTTP. Its Decision is not set.
 func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 	e := &limiter.Explanation{
 		Now: limiter.Tick(m.GetNowUnixUs()), Rules: append([]string{}, m.GetRules()...), Unlimited: m.GetUnlimited(),
@@ -115,7 +115,7 @@ func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 	return e
 }
 
-// serveExplain tells what a check would be answered, and why.
+// serveExplain serves /v1/explain.
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room}
 	defer h.release()

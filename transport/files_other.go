@@ -4,5 +4,5 @@ package transport
 
 import "math"
 
-// openFiles returns how many files, connections included, the process may have open.
+// openFiles returns how many files, connections included, the process may open.
 func openFiles() int { return math.MaxInt32 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// openFiles returns how many files, connections included, the process may have open.
+// openFiles returns how many files, connections included, the process may open.
 func openFiles() int {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil || uint64(l.Cur) > math.MaxInt32 { //nolint:unconvert // on some systems it is signed

@@ -2,18 +2,17 @@ package transport
 
 import "encoding/binary"
 
-// frames reads one direction of an HTTP/2 connection as it passes by, in pieces of any
-// size, and tells of the frames of streams. It reads headers of frames and of gRPC's
-// messages and nothing else, and remembers a few bytes. The zero value is at the
-// beginning of a frame.
+// frames parses one direction of an HTTP/2 connection, in pieces of any size, and
+// reports the frames of streams. It reads only the headers of frames and of gRPC
+// messages, and keeps a few bytes of state. The zero value is at the start of a frame.
 type frames struct {
-	skip   int // bytes until the next frame, of a payload that is not looked at
+	skip   int // bytes of an ignored payload before the next frame
 	head   [frameHead]byte
-	have   int // bytes of head
-	data   int // bytes of a DATA frame that are left
-	pad    int // of which the last are padding; padUnknown: the next byte tells
+	have   int // bytes of head that have been read
+	data   int // bytes left of a DATA frame
+	pad    int // how many of these are padding; padUnknown: the next byte says
 	stream uint32
-	open   bool // in the middle of a block of header fields
+	open   bool // within a block of header fields
 }
 
 const (
@@ -25,19 +24,19 @@ const (
 	flagEndStream, flagEndHeaders, flagPadded = 1, 4, 8
 )
 
-// framesTo is told what frames has read. A method that returns is done with its bytes.
+// framesTo receives what frames has read. Its methods do not keep their bytes.
 type framesTo interface {
-	// frame tells of the head of a frame of a stream.
+	// frame receives the header of a frame of a stream.
 	frame(kind, flags byte, stream uint32)
-	// part tells of a part of the data of a stream.
+	// part receives a part of the data of a stream.
 	part(stream uint32, data []byte)
 }
 
-// between reports whether the next byte begins a frame, and one of another stream may
-// come before it.
+// between reports whether the next byte starts a frame, and a frame of another stream
+// may be inserted before it.
 func (f *frames) between() bool { return f.have == 0 && f.skip == 0 && f.data == 0 && !f.open }
 
-// read reads what comes next.
+// read reads the next piece of the connection.
 func (f *frames) read(p []byte, to framesTo) {
 	for len(p) > 0 {
 		switch {
@@ -57,7 +56,7 @@ func (f *frames) read(p []byte, to framesTo) {
 	}
 }
 
-// begin begins a frame whose head is there.
+// begin starts a frame whose header is complete.
 func (f *frames) begin(to framesTo) {
 	size := int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2])
 	kind, flags := f.head[3], f.head[4]
@@ -78,7 +77,7 @@ func (f *frames) begin(to framesTo) {
 	}
 }
 
-// readData reads what p has of the payload of a DATA frame and returns the rest.
+// readData reads the payload of a DATA frame from p and returns the rest of p.
 func (f *frames) readData(p []byte, to framesTo) []byte {
 	if f.pad == padUnknown {
 		f.pad = int(p[0])
@@ -93,19 +92,19 @@ func (f *frames) readData(p []byte, to framesTo) []byte {
 	return p[n:]
 }
 
-// messages counts the messages of gRPC in one direction of a stream. The zero value is at
-// the beginning of one.
+// messages counts the gRPC messages in one direction of a stream. The zero value is at
+// the start of a message.
 type messages struct {
-	begun int // messages, of which the last may lack its end
-	got   int // bytes of the last, its head included
-	left  int // bytes that it lacks, as far as its head has come
+	begun int // messages that have begun, including one that is incomplete
+	got   int // bytes of the last message, including its header
+	left  int // bytes that it lacks, as far as its header is known
 	head  [messageHead]byte
-	have  int // bytes of head
+	have  int // bytes of head that have been read
 }
 
 const messageHead = 5
 
-// read reads what comes next.
+// read reads the next data of the stream.
 func (m *messages) read(p []byte) {
 	for len(p) > 0 {
 		if m.left > 0 {
@@ -124,5 +123,5 @@ func (m *messages) read(p []byte) {
 	}
 }
 
-// half reports whether the last message lacks a part.
+// half reports whether the last message is incomplete.
 func (m *messages) half() bool { return m.left > 0 || m.have > 0 }

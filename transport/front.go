@@ -12,7 +12,7 @@ import (
 //go:embed openapi.yaml
 var openAPI []byte
 
-// front is the HTTP side. It is safe for concurrent use.
+// front is the HTTP interface. It is safe for concurrent use.
 type front struct {
 	*service
 	*site
@@ -73,7 +73,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case d.Allowed:
 	case d.Source == limiter.SourceFallbackClosed:
-		status = http.StatusServiceUnavailable // it is not the asker who did too much
+		status = http.StatusServiceUnavailable // the client is not at fault
 	default:
 		status = http.StatusTooManyRequests
 	}
@@ -94,7 +94,7 @@ func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold) (*
 	return parseQuestion(body, f.checkFields())
 }
 
-// batchResult is what became of one check of a batch: one of the two.
+// batchResult is the result of one check of a batch: an answer or an error.
 type batchResult struct {
 	Answer *limiter.Answer `json:"answer,omitempty"`
 	Error  *problem        `json:"error,omitempty"`
@@ -124,8 +124,8 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	var b batch
 	b.grow(len(raw))
 	out := batchResults{make([]batchResult, len(raw))}
-	var at []int     // where in the message each request stands
-	var peeks []bool // which requests are questions
+	var at []int     // the index in the message of each request
+	var peeks []bool // whether each request is a peek
 	anyPeek := false
 	for i := range raw {
 		q, err := parseQuestion(raw[i], f.checkFields())
@@ -157,7 +157,7 @@ type resetResult struct {
 	Counters int `json:"counters"`
 }
 
-// serveReset forgets the counters of a request.
+// serveReset deletes the counters of a request.
 func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 	if !f.allowReset {
 		writeError(w, errReset)
@@ -183,7 +183,7 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, resetResult{n})
 }
 
-// Errors of the form of an HTTP request, which have a status of their own.
+// Errors about the form of an HTTP request, which have a status of their own.
 var (
 	errMediaType = errors.New("the body must be JSON, with the header Content-Type: application/json")
 	errBodySize  = errors.New("the body is larger than 1 MiB: ask in smaller batches")

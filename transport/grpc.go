@@ -23,16 +23,17 @@ type service struct {
 	weirv1.UnimplementedLimiterServer
 
 	decider     Decider
-	observer    Observer // nil: nobody
+	observer    Observer // may be nil
 	guard       *guard.Guard
 	allowLimits bool
 	allowReset  bool
-	ring        Ring // nil: it is not told
+	ring        Ring // nil: not published
 
-	// appendKeyName is the decider's, if it has one that makes no string.
+	// appendKeyName is the decider's AppendKeyName, which allocates no string; nil if
+	// it has none.
 	appendKeyName func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
 
-	room    room      // of large messages
+	room    room      // for large messages
 	checks  sync.Pool // of *check
 	buffers bufferPool
 	turns   sync.Pool // of *turn
@@ -52,8 +53,8 @@ func newService(o Options) *service {
 	return s
 }
 
-// description returns the service as gRPC is to serve it: calls with one reply
-// read and write their messages themselves.
+// description returns the service description for gRPC. In it, unary calls encode and
+// decode their messages themselves.
 func (s *service) description() *grpc.ServiceDesc {
 	desc := weirv1.Limiter_ServiceDesc
 	desc.Methods = slices.Clone(desc.Methods)
@@ -72,8 +73,8 @@ func (s *service) description() *grpc.ServiceDesc {
 	return &desc
 }
 
-// guarded makes a handler of a function of the service. It needs no interceptor: a panic
-// ends the call here.
+// guarded makes a handler of a method of the service. It recovers from panics itself,
+// without an interceptor; a panic ends the call.
 func (s *service) guarded(serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
 		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
@@ -81,12 +82,12 @@ func (s *service) guarded(serve func(context.Context, func(any) error) (any, err
 	}
 }
 
-// check is a call of Check: its memory, as what is received and what is sent.
+// check is the memory of one call of Check, with its request and response.
 type check struct {
 	service  *service
 	request  limiter.Request
 	peek     bool
-	full     *fullRequest // where the request takes more to understand
+	full     *fullRequest // set if the request needs the protobuf library
 	decision limiter.Decision
 }
 
@@ -96,17 +97,17 @@ func (c *check) readWire(text string) (err error) {
 	return err
 }
 
-// wire implements wireWriter, and gives the memory back.
+// wire implements wireWriter and returns the memory to the pool.
 func (c *check) wire() mem.BufferSlice {
 	out := c.service.appendResponse(make([]byte, 0, usualResponse), &c.request, &c.decision)
 	c.service.checks.Put(c)
 	return mem.BufferSlice{mem.SliceBuffer(out)}
 }
 
-// usualResponse is the room that most responses take.
+// usualResponse is enough bytes for most responses.
 const usualResponse = 192
 
-// serveCheck is the method Check.
+// serveCheck is the gRPC method Check.
 func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, error) {
 	c := s.checks.Get().(*check)
 	if err := decode(c); err != nil {
@@ -134,13 +135,13 @@ func (s *service) check(ctx context.Context, c *check) error {
 	return ask(ctx, &c.request, &c.decision)
 }
 
-// batchCall is a call of CheckBatch: what is received and what is sent.
+// batchCall is one call of CheckBatch, with its request and response.
 type batchCall struct {
 	service *service
 	*turn
 	n    int
 	hold hold
-	full bool // there was no room for it
+	full bool // there was no room to decode it
 	out  *[]byte
 }
 
@@ -148,7 +149,7 @@ type batchCall struct {
 func (c *batchCall) readWire(text string) (err error) {
 	c.n, err = c.readBatch(text, &c.hold)
 	if c.full = errors.Is(err, errRoom); c.full {
-		return nil // else it would be taken for a message that cannot be read
+		return nil // an error here would mean that the message is malformed
 	}
 	return err
 }
@@ -158,7 +159,7 @@ func (c *batchCall) wire() mem.BufferSlice {
 	return mem.BufferSlice{mem.NewBuffer(c.out, &c.service.buffers)}
 }
 
-// serveBatch is the method CheckBatch.
+// serveBatch is the gRPC method CheckBatch.
 func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, error) {
 	c := &batchCall{service: s, turn: s.turns.Get().(*turn), hold: hold{room: &s.room}}
 	defer c.hold.release()
@@ -167,14 +168,14 @@ func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, 
 		begin := s.begin()
 		err = s.end("CheckBatch", begin, s.checkBatch(ctx, c))
 	}
-	s.turns.Put(c.turn) // not after a panic, which leaves it as nobody knows
+	s.turns.Put(c.turn) // not reached after a panic, which leaves the turn in an unknown state
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// checkBatch decides a batch and writes the reply.
+// checkBatch decides a batch and writes the response.
 func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	switch {
 	case c.n > MaxBatch:
@@ -197,9 +198,8 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	return nil
 }
 
-// fillFulls fills the requests that protobuf's own code has read. Those that
-// cannot be asked are taken out, and noted in refused; it returns how many are
-// left.
+// fillFulls fills in the requests that the protobuf library decoded. It removes invalid
+// ones and adds them to refused. It returns how many requests remain.
 func (s *service) fillFulls(c *batchCall) (n int) {
 	c.refused = c.refused[:0]
 	for _, f := range c.fulls {
@@ -223,13 +223,13 @@ func (s *service) fillFulls(c *batchCall) (n int) {
 	return n
 }
 
-// refusal is a check of a batch that cannot be asked.
+// refusal is a check of a batch that is invalid.
 type refusal struct {
 	at  int
 	err error
 }
 
-// place returns where in the message the i-th request stands that was asked.
+// place returns the index in the message of the i-th request that was decided.
 func (t *turn) place(i int) int {
 	for _, r := range t.refused {
 		if r.at > i {
@@ -240,7 +240,7 @@ func (t *turn) place(i int) int {
 	return i
 }
 
-// appendResults writes what became of a batch as a CheckBatchResponse.
+// appendResults encodes the results of a batch as a CheckBatchResponse.
 func (s *service) appendResults(dst []byte, c *batchCall) []byte {
 	refused, failed := c.refused, c.failed
 	asked := 0
@@ -275,7 +275,7 @@ func checkError(err error) *weirv1.CheckError {
 	return &weirv1.CheckError{Code: uint32(codeOf(err)), Message: err.Error()}
 }
 
-// fullCall is a call whose request protobuf's own code reads.
+// fullCall is a call whose request the protobuf library decodes.
 type fullCall struct {
 	message proto.Message
 	parts   parts
@@ -289,7 +289,7 @@ func (c *fullCall) readWire(text string) (err error) {
 	return unmarshal(bytesOf(text), c.message)
 }
 
-// serveReset is the method Reset.
+// serveReset is the gRPC method Reset.
 func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.ResetRequest)
 	c := fullCall{message: m}
@@ -321,7 +321,7 @@ func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error
 	return s.decider.Reset(ctx, &r)
 }
 
-// begin reads the clock if anybody wants to know.
+// begin returns the time if there is an observer.
 func (s *service) begin() time.Time {
 	if s.observer == nil {
 		return time.Time{}
@@ -329,7 +329,7 @@ func (s *service) begin() time.Time {
 	return time.Now()
 }
 
-// end tells the observer of a call, and returns its error as a status.
+// end reports a call to the observer and returns its error as a status.
 func (s *service) end(method string, begin time.Time, err error) error {
 	err = statusOf(err)
 	if s.observer != nil {

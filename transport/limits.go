@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// limitObject is a limit in JSON, spelled as in a rules file; windows and blocks
-// are durations as Go writes them.
+// limitObject is a limit in JSON, with the spelling of a rules file. Windows and blocks
+// are durations in Go's syntax.
 type limitObject struct {
 	Name          string   `json:"name"`
 	Algorithm     string   `json:"algorithm"`
@@ -29,13 +29,14 @@ type limitObject struct {
 	Block         string   `json:"block"`
 }
 
-// limitFields are the fields of a limitObject.
+// limitFields returns the names of the fields of a limitObject.
 func limitFields() []string {
 	return []string{"name", "algorithm", "limit", "window", "align", "sub_windows", "coverage", "weight",
 		"rounding", "burst", "drip", "count_rejected", "block"}
 }
 
-// parseLimits reads the limits that come with a request, if they are allowed.
+// parseLimits reads the limits of a request. It returns an error if there are any and
+// they are not allowed.
 func parseLimits(raw json.RawMessage, allowed bool) ([]*limiter.Limit, error) {
 	if !allowed && hasMore(raw, 0) {
 		return nil, errRequestLimits
@@ -90,7 +91,7 @@ func parseLimit(raw json.RawMessage) (*limiter.Limit, error) {
 	return limiter.NewLimit(s)
 }
 
-// named finds the value of a type by its name; no name leaves the default.
+// named finds the value of a type by its name. An empty name leaves the default.
 func named[T interface {
 	~uint8
 	String() string

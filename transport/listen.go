@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Listen opens a listener for a server, at host:port, or at a socket if the address
-// is "unix:" and a path. The error of an address that cannot be had names the flag that
-// chose it, such as "--grpc-addr".
+// Listen opens a listener for a server at host:port, or at a Unix socket if the address
+// is "unix:" and a path. If it fails, the error names flag, such as "--grpc-addr", as
+// the setting to change.
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return listenSocket(ctx, flag, path)
@@ -35,9 +35,9 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	}
 }
 
-// boundedListener closes connections above a bound as soon as it has accepted
-// them, so that those who are there are served and those who are not learn at
-// once. (Left waiting in the kernel's queue they would find out by a timeout.)
+// boundedListener closes connections above a bound as soon as it has accepted them. So
+// the open ones are served, and other clients learn at once. (In the kernel's queue
+// they would wait for a timeout.)
 type boundedListener struct {
 	net.Listener
 	most, mostFrom int // negative: no bound
@@ -45,16 +45,16 @@ type boundedListener struct {
 
 	mu     sync.Mutex
 	open   int
-	from   map[netip.Prefix]int // open connections, by where they come from
-	logged time.Time            // when a connection was refused and it was logged
+	from   map[netip.Prefix]int // open connections by their origin
+	logged time.Time            // when a refused connection was last logged
 }
 
-// logRefusedEvery is how long the log is silent about connections that are refused, after
-// it was told of one.
+// logRefusedEvery is the shortest interval between two log messages about refused
+// connections.
 const logRefusedEvery = time.Minute
 
-// bound bounds the open connections of a listener, and those from one address; negative
-// for no bound.
+// bound bounds the open connections of a listener, in total and from one address;
+// negative for no bound.
 func bound(l net.Listener, most, mostFrom int, log *slog.Logger) net.Listener {
 	return &boundedListener{Listener: l, most: most, mostFrom: mostFrom, log: log, from: make(map[netip.Prefix]int)}
 }
@@ -70,12 +70,13 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if l.enter(from) {
 			return &boundedConn{Conn: c, of: l, from: from}, nil
 		}
-		_ = c.Close() // the other end will notice, whatever the error
+		_ = c.Close() // an error does not matter
 	}
 }
 
-// origin returns what connections of one client have in common: the address, of IPv6 the
-// network of 64 bits that a site has; the zero value if there is none, as for sockets.
+// origin returns what identifies the connections of one client: the IPv4 address or the
+// IPv6 /64 network, which one site has. It is the zero value for connections without an
+// address, such as those of Unix sockets.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -88,12 +89,12 @@ func origin(a net.Addr) netip.Prefix {
 	}
 	p, err := ip.WithZone("").Prefix(bits)
 	if err != nil {
-		return netip.Prefix{} // not reached: all addresses have as many bits
+		return netip.Prefix{} // not reached: every address has that many bits
 	}
 	return p
 }
 
-// enter counts a connection, unless there are as many as may be.
+// enter counts a connection and reports true, unless the bound is reached.
 func (l *boundedListener) enter(from netip.Prefix) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +117,7 @@ func (l *boundedListener) enter(from netip.Prefix) bool {
 	return false
 }
 
-// boundedConn gives its place back when it is closed.
+// boundedConn is counted until it is closed.
 type boundedConn struct {
 	net.Conn
 	of   *boundedListener

@@ -12,49 +12,52 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Decider is what answers: a node, or anything that decides as one does. One that has
-// a method Explain, as a node does, is asked for its reasons too. Its
-// methods are called from many goroutines. A refusal is a decision; an error
-// means that nothing was decided or counted. An error that wraps
-// [limiter.ErrInvalid] is the asker's to mend, and any other says that the decider
-// cannot serve now, but for two after which it may be done all the same: the
-// context's own, and one that wraps [limiter.ErrUnanswered]. One that wraps
-// [limiter.ErrForbidden] is for an operator to allow.
+// Decider decides requests: a node, or anything with its methods. They are called from
+// many goroutines. If it also has the method Explain of a node, the server serves
+// explanations.
+//
+// A denial is a decision. An error means that nothing was decided or counted. If it
+// wraps [limiter.ErrInvalid], the client must correct the request. If it wraps
+// [limiter.ErrForbidden], an operator must allow the request first. Any other error
+// means that the decider cannot serve at present. There are two exceptions: after the
+// context's error, and after an error that wraps [limiter.ErrUnanswered], the request
+// may have been carried out all the same.
 type Decider interface {
 	// Check decides a request and charges it if it is allowed.
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-	// Peek tells what Check would answer, and charges nothing.
+	// Peek returns what Check would answer, and charges nothing.
 	Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-	// CheckBatch decides requests in turn, at one instant. Where only some could
-	// not be decided, the error has a method Failed() ([]int, []error) that tells
-	// which, by index, ascending, and why.
+	// CheckBatch decides requests in order, at one instant. If only some could not be
+	// decided, the error has a method Failed() ([]int, []error), which returns their
+	// indexes, ascending, and their errors.
 	CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error
-	// Reset forgets the counters of a request, and returns how many there were.
+	// Reset deletes the counters of a request and returns how many there were.
 	Reset(ctx context.Context, r *limiter.Request) (int, error)
-	// Answer returns the decision of a request in the form of its JSON.
+	// Answer returns the decision of a request in its JSON form.
 	Answer(r *limiter.Request, d *limiter.Decision) limiter.Answer
 	// KeyName returns the name of the counter that a limit of a request's
 	// decision is about.
 	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
 }
 
-// keyNamer is a [Decider] that appends the name of a counter, as KeyName returns
-// it, to a slice.
+// keyNamer is a [Decider] that can append the name of a counter, as KeyName returns it,
+// to a slice.
 type keyNamer interface {
 	AppendKeyName(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
 }
 
-// Observer is told of every request that was answered: which method ("Check",
-// "CheckBatch", "CheckStream" for each message of a stream, "Explain", "Reset",
-// "Ring", or an HTTP one such as "POST /v1/check"), with which code ("OK" and the other names of
-// gRPC, or an HTTP status such as "429"), and how long it took. Both come from
-// short lists. It is called from many goroutines and must be quick. One that has a method
-// Panicked(place string) is told of each panic that ended a request, of "grpc" or "http".
+// Observer receives every answered request: its method, its code, and how long it took.
+// The method is "Check", "CheckBatch", "CheckStream" (once for each message of a
+// stream), "Explain", "Reset" or "Ring", or one of HTTP such as "POST /v1/check". The
+// code is "OK" or another code name of gRPC, or an HTTP status such as "429". Both come
+// from short lists. Served is called from many goroutines and must be quick. If the
+// observer has a method Panicked(place string), that is called for each panic that
+// ended a request, with "grpc" or "http".
 type Observer interface {
 	Served(method, code string, d time.Duration)
 }
 
-// guard returns what records panics for the observer and the log.
+// guard returns the recorder of panics, which reports to the observer and the log.
 func (o *Options) guard() *guard.Guard {
 	count := func(string) {}
 	if p, ok := o.Observer.(interface{ Panicked(place string) }); ok {
@@ -63,70 +66,71 @@ func (o *Options) guard() *guard.Guard {
 	return guard.New(o.Logger, count)
 }
 
-// Options configures a [Server]. Only Decider is needed.
+// Options configures a [Server]. Only Decider is required.
 type Options struct {
-	// Decider answers.
+	// Decider decides the requests.
 	Decider Decider
-	// AllowRequestLimits lets requests bring their own limits; default false:
-	// they are refused. Whoever may set limits can lift them, so allow it only
-	// where all who reach the server are trusted.
+	// AllowRequestLimits lets requests bring their own limits; default false: such
+	// requests are refused. A client that may set limits can evade them, so allow it
+	// only if all clients that reach the server are trusted.
 	AllowRequestLimits bool
-	// AllowReset lets counters be reset; default false: refused. Whoever may
-	// reset can pass any limit.
+	// AllowReset lets clients reset counters; default false: resets are refused. A
+	// client that may reset can pass any limit.
 	AllowReset bool
-	// Ring tells clients which node to ask for which counter; default nil: it is not
-	// told. With it goes what keys the hash of counters, and the rules, so tell it only
-	// where all who reach the server are trusted.
+	// Ring publishes to clients which node to ask for which counter; default nil: not
+	// published. The answer contains the rules and the key of the hash of counters, so
+	// publish it only if all clients that reach the server are trusted.
 	Ring Ring
-	// Ready says why the node is not ready to be asked, nil if it is; default
-	// always ready. It is what /readyz answers, and is called for each request
-	// of it. While the server is shutting down it is not ready, whatever this
-	// says.
+	// Ready returns why the node is not ready, nil if it is; default always nil. It is
+	// called for each request of /readyz. During Shutdown the server is not ready,
+	// whatever Ready returns.
 	Ready func() error
-	// Observer is told of every request; default nobody, which costs nothing.
+	// Observer receives every request; default nil, which costs nothing.
 	Observer Observer
-	// Logger gets what the HTTP server has to say of broken connections;
-	// default nowhere.
+	// Logger receives the HTTP server's messages about broken connections, refused
+	// connections and panics; default none.
 	Logger *slog.Logger
-	// MaxConnections bounds the open connections of each listener; default
-	// 16384, or less where the process may have fewer files open; negative for no bound. One more is closed as soon as it is
-	// accepted. An idle connection takes up to 80 KiB and a file descriptor.
+	// MaxConnections bounds the open connections of each listener; default 16384, or
+	// less if the process may open fewer files; negative for no bound. At the bound a
+	// new connection is closed as soon as it is accepted. An idle connection takes up
+	// to 80 KiB and a file descriptor.
 	MaxConnections int
-	// MaxConnectionsPerAddress bounds those of each listener that come from one address,
-	// of IPv6 from one network of 64 bits; default 4096, negative for no bound. Clients
-	// behind a proxy share its address.
+	// MaxConnectionsPerAddress bounds the open connections of each listener from one
+	// address, or for IPv6 from one /64 network; default 4096, negative for no bound.
+	// Clients behind a proxy share its address.
 	MaxConnectionsPerAddress int
-	// MaxConnectionAge is how long a gRPC connection takes new calls, up to a tenth more
-	// or less; then its client is told to open another one, and after as long again it
-	// is closed. Streams end between two messages when they are so old or half as old,
-	// and say that what is not answered is not decided. Default 30 minutes.
+	// MaxConnectionAge is how long a gRPC connection accepts new calls, plus or minus a
+	// tenth; default 30 minutes. Then its client is told to open another connection.
+	// The old one is closed after the same time again. A stream ends between two
+	// messages at a random age between half of it and all of it, and its trailer states
+	// that messages without a reply were not decided.
 	MaxConnectionAge time.Duration
 	// ClientTimeout is how long a client may take to send the rest of a message, or to
-	// read an answer; default 30 s, at least 1 s. A stream that takes longer is reset, and
-	// a connection on which nothing moves is closed. HTTP has a shorter bound of its own.
+	// read an answer; default 30 s, at least 1 s. A stream that takes longer is reset.
+	// A connection on which nothing moves is closed. HTTP has shorter bounds of its
+	// own.
 	ClientTimeout time.Duration
-	// MaxStreams bounds the calls that one gRPC connection may have open at
-	// once; default 100. More wait at the client.
+	// MaxStreams bounds the open calls of one gRPC connection; default 100. Further
+	// calls wait at the client.
 	MaxStreams int
-	// MaxMessageBytes bounds a message that is received over gRPC, after it is
-	// decompressed; default 1 MiB. A larger one is refused with RESOURCE_EXHAUSTED
-	// before it is read.
+	// MaxMessageBytes bounds a message received over gRPC, after decompression; default
+	// 1 MiB. A larger message is refused with RESOURCE_EXHAUSTED before it is read.
 	MaxMessageBytes int
-	// MaxDecodingBytes bounds what messages of more than a few checks take together,
-	// by estimate, from when they are decoded until they are answered; default 256
-	// MiB. Beyond it they are refused at once, with RESOURCE_EXHAUSTED or 503, and
-	// nothing of them is decided.
+	// MaxDecodingBytes bounds the estimated memory of all messages of more than a few
+	// checks, from decoding until their answers; default 256 MiB. At the bound such a
+	// message is refused at once, with RESOURCE_EXHAUSTED or 503, and none of it is
+	// decided.
 	MaxDecodingBytes int64
 }
 
-// Bounds that are not for the operator to choose.
+// Bounds that operators cannot change.
 const (
-	// MaxBatch is how many checks one message may have.
+	// MaxBatch is the most checks in one message.
 	MaxBatch = 1000
-	// MaxBodyBytes is how large the body of an HTTP request may be.
+	// MaxBodyBytes is the largest body of an HTTP request.
 	MaxBodyBytes = 1 << 20
-	// MaxAttributes is how many attributes a request may have, and how many
-	// columns of them a message.
+	// MaxAttributes is the most attributes of a request, and the most columns of
+	// attributes in a message.
 	MaxAttributes = limiter.MaxAttributes
 
 	defaultConnections  = 16384
@@ -138,7 +142,7 @@ const (
 	defaultDecoding     = 256 << 20
 )
 
-// withDefaults fills in what was left out, and says what cannot be.
+// withDefaults fills in defaults and returns an error for values out of range.
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Decider == nil:

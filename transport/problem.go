@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// problem is an error in the form of RFC 9457.
+// problem is an error in the format of RFC 9457.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -29,8 +29,7 @@ func newProblem(status int, detail string) *problem {
 
 func problemOf(err error) *problem { return newProblem(statusCodeOf(err), err.Error()) }
 
-// statusCodeOf returns the HTTP status of an error of the decider's or of this
-// package.
+// statusCodeOf returns the HTTP status for an error of the decider or of this package.
 func statusCodeOf(err error) int {
 	switch {
 	case errors.Is(err, errMediaType):
@@ -44,7 +43,7 @@ func statusCodeOf(err error) int {
 	case codes.PermissionDenied:
 		return http.StatusForbidden
 	case codes.DeadlineExceeded:
-		return http.StatusGatewayTimeout // it may be done
+		return http.StatusGatewayTimeout // it may have been carried out
 	case codes.Unimplemented:
 		return http.StatusNotFound
 	default:
@@ -65,14 +64,14 @@ func writeProblem(w http.ResponseWriter, status int, detail string) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) { write(w, status, "application/json", v) }
 
-// write sends a value as JSON. An answer holds for one moment, so it is not to
-// be stored.
+// write sends a value as JSON. The response must not be cached, since an answer holds
+// for one moment.
 func write(w http.ResponseWriter, status int, contentType string, v any) {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // keys are shown as they are
+	e.SetEscapeHTML(false) // keys are shown unescaped
 	if err := e.Encode(v); err != nil {
-		// Strings, numbers and booleans always have a form in JSON.
+		// Strings, numbers and booleans can always be encoded.
 		http.Error(w, "the answer cannot be written as JSON", http.StatusInternalServerError)
 		return
 	}
@@ -89,8 +88,8 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	io.WriteString(w, text+"\n")
 }
 
-// readBody reads a body of JSON, at most [MaxBodyBytes] of it, as far as there is room
-// for what has come, and for what JSON of that size takes while it is decoded.
+// readBody reads a JSON body of at most [MaxBodyBytes]. It takes room for the bytes as
+// they arrive, and for what decoding JSON of that size needs.
 func readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, invalid("parameters in the address of a %s are not read: put them into the body", r.Method)
@@ -112,8 +111,8 @@ func readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 	return body, nil
 }
 
-// readAll reads a body to its end and takes room for it as it comes: whoever only
-// announces bytes has none.
+// readAll reads a body to its end and takes room for it as it arrives. Bytes that are
+// only announced take none.
 func readAll(from io.Reader, h *hold) ([]byte, error) {
 	body := make([]byte, 0, 512)
 	for {
@@ -121,7 +120,7 @@ func readAll(from io.Reader, h *hold) ([]byte, error) {
 			if err := h.add(int64(cap(body)) * weightOfByte); err != nil {
 				return nil, err
 			}
-			body = slices.Grow(body, cap(body)) // twice as much
+			body = slices.Grow(body, cap(body)) // doubles the capacity
 		}
 		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]

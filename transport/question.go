@@ -14,19 +14,19 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// question is a check as HTTP asks it.
+// question is a check in the form of HTTP.
 type question struct {
 	request limiter.Request
 	peek    bool
 }
 
-// field is one field of a JSON object that is read, and how.
+// field is a field of a JSON object and its reader.
 type field struct {
 	name string
 	read func(q *question, raw json.RawMessage) error
 }
 
-// checkFields are the fields of a check.
+// checkFields returns the fields of a check.
 func (s *service) checkFields() []field {
 	return append(s.resetFields(),
 		field{"cost", func(q *question, raw json.RawMessage) error {
@@ -44,7 +44,7 @@ func (s *service) checkFields() []field {
 		}})
 }
 
-// resetFields are the fields that name a request.
+// resetFields returns the fields that identify a request.
 func (s *service) resetFields() []field {
 	text := func(name string, to func(q *question) *string) field {
 		return field{name, func(q *question, raw json.RawMessage) error {
@@ -71,7 +71,7 @@ func (s *service) resetFields() []field {
 	}
 }
 
-// decode reads a value of JSON; wanted says what it should be.
+// decode reads a JSON value. wanted describes the expected value for the error.
 func decode(name string, raw json.RawMessage, to any, wanted string) error {
 	if err := json.Unmarshal(raw, to); err != nil {
 		return invalid("%s is %s; it must be %s", name, shorten(raw), wanted)
@@ -79,15 +79,15 @@ func decode(name string, raw json.RawMessage, to any, wanted string) error {
 	return nil
 }
 
-// hasMore reports whether an object has more than most fields, or an array more than most
-// elements, before anything is built of them. Anything else, and what is not JSON, has
-// none.
+// hasMore reports whether an object has more than most fields, or an array more than
+// most elements, before it is decoded. For any other value, and for invalid JSON, it
+// reports false.
 func hasMore(raw json.RawMessage, most int) bool {
 	n := 0
 	d := json.NewDecoder(bytes.NewReader(raw))
 	t, err := d.Token()
 	in, _ := t.(json.Delim)
-	var value json.RawMessage // its memory is used again
+	var value json.RawMessage // its memory is reused
 	for ; n <= most && err == nil && d.More(); n++ {
 		if in == '{' {
 			_, err = d.Token() // the name
@@ -99,12 +99,12 @@ func hasMore(raw json.RawMessage, most int) bool {
 	return n > most
 }
 
-// moreThan refuses what has more parts than it may.
+// moreThan returns the error for too many parts.
 func moreThan(who, what string, most int) error {
 	return invalid("the %s has more than %d %s; at most %d are allowed", who, most, what, most)
 }
 
-// shorten shows the beginning of a value.
+// shorten returns the beginning of a value.
 func shorten(raw json.RawMessage) string {
 	const most = 60
 	if len(raw) > most {
@@ -113,8 +113,8 @@ func shorten(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// parseQuestion reads a check from a JSON object. The error wraps ErrInvalid or
-// says what the operator has not allowed.
+// parseQuestion reads a check from a JSON object. The error wraps ErrInvalid, or states
+// what the operator has not allowed.
 func parseQuestion(body []byte, fields []field) (*question, error) {
 	q := new(question)
 	err := eachField(body, func(name string, raw json.RawMessage) error {
@@ -135,8 +135,8 @@ func namesOf(fields []field) []string {
 	return out
 }
 
-// eachField calls visit with each field of a JSON object, which must be all that
-// there is. Unlike a struct it tells fields that are given twice, and those in
+// eachField calls visit with each field of a JSON object, after which nothing may
+// follow. Unlike decoding into a struct, it detects fields that are given twice or in
 // another case.
 func eachField(body []byte, visit func(name string, raw json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -152,7 +152,7 @@ func eachField(body []byte, visit func(name string, raw json.RawMessage) error) 
 		if err != nil {
 			return malformed(d, err)
 		}
-		name, _ := t.(string) // in an object it is nothing else
+		name, _ := t.(string) // in an object it is always a string
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
 			return malformed(d, err)
@@ -198,8 +198,7 @@ func parseChecks(body []byte) ([]json.RawMessage, error) {
 
 const attributeParameter = "attr."
 
-// parseQuery reads a check from the parameters of an address. The error wraps
-// ErrInvalid.
+// parseQuery reads a check from the parameters of a URL. The error wraps ErrInvalid.
 func parseQuery(raw string) (*question, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -232,7 +231,7 @@ func parseQuery(raw string) (*question, error) {
 	return q, nil
 }
 
-// set sets what a parameter of an address names.
+// set sets the field of a URL parameter.
 func (q *question) set(name, value string) error {
 	r := &q.request
 	switch name {

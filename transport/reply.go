@@ -9,7 +9,7 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// turn is the memory of one message of a stream and its reply. It is pooled: a
+// turn is the memory of one message of a stream and its reply. It is pooled, so a
 // stream that waits for its next message holds none.
 type turn struct {
 	batch
@@ -17,20 +17,19 @@ type turn struct {
 	every weirv1.LimitColumns
 	names dictionary
 
-	// Of a batch: the checks that peek, those that protobuf's own code has read,
-	// and those that cannot be asked, each ascending.
+	// Indexes within a batch, ascending: peeks are the checks that peek, fulls those
+	// that the protobuf library decoded, refused those that are invalid.
 	peeks   []int
 	fulls   []fullCheck
 	refused []refusal
 }
 
-// dictionary numbers the limits and rules of one reply in the order in which
-// they are met.
+// dictionary numbers the limits and rules of one reply in the order of their first use.
 type dictionary struct {
-	last    counter // the limit met last, which is mostly the next one too
+	last    counter // the limit used last, which is often used next
 	lastAt  uint32
 	limits  map[counter]uint32
-	infos   []*weirv1.LimitInfo // those of the replies before, to be used again
+	infos   []*weirv1.LimitInfo // includes those of earlier replies, for reuse
 	used    int
 	rules   map[string]uint32
 	ordered []string // rules
@@ -48,7 +47,7 @@ func (t *dictionary) clear() {
 	clear(t.rules)
 }
 
-// limit returns the index of a limit.
+// limit returns the index of a limit. It adds the limit if it is new.
 func (t *dictionary) limit(l *limiter.LimitDecision) uint32 {
 	c := counter{l.Rule, l.Limit}
 	if c == t.last {
@@ -78,7 +77,7 @@ func (t *dictionary) add(c counter) uint32 {
 	return at
 }
 
-// rule returns 1 + the index of a rule's name, 0 for none.
+// rule returns 1 + the index of a rule's name, 0 for an empty name.
 func (t *dictionary) rule(name string) uint32 {
 	if name == "" {
 		return 0
@@ -95,8 +94,8 @@ func (t *dictionary) rule(name string) uint32 {
 	return at
 }
 
-// sized returns a slice of length n, in the memory of s if it has room. What is
-// in it is left over from before.
+// sized returns a slice of length n, which uses the memory of s if that is large
+// enough. Its elements have old values.
 func sized[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -104,7 +103,7 @@ func sized[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// fillReply turns the decisions of the first n requests into the reply.
+// fillReply writes the decisions of the first n requests into the reply.
 func (t *turn) fillReply(n int) {
 	m := &t.reply
 	t.names.clear()
@@ -146,8 +145,8 @@ func flag(set bool, f weirv1.DecisionFlag) byte {
 	return 0
 }
 
-// decisive returns the limit whose numbers stand for the check: the one that
-// denied, or the one with least remaining, shadow limits last.
+// decisive returns the limit that represents a decision: the one that denied, or the
+// one with the least remaining; shadow limits come last.
 func decisive(d *limiter.Decision) *limiter.LimitDecision {
 	if b := d.BlockedBy(); b != nil {
 		return b
@@ -165,8 +164,8 @@ func decisive(d *limiter.Decision) *limiter.LimitDecision {
 	return best
 }
 
-// fillErrors reports what was not decided. Errors in a row that say the same,
-// such as that there is no such rule, are told once.
+// fillErrors reports the checks that were not decided. Consecutive checks with the same
+// error share one entry.
 func (t *turn) fillErrors() {
 	m := &t.reply
 	m.Errors = m.Errors[:0]
@@ -183,7 +182,7 @@ func (t *turn) fillErrors() {
 	}
 }
 
-// fillEvery adds what every limit of the first n requests says.
+// fillEvery adds the result of every limit of the first n requests.
 func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDecision) string) {
 	m := &t.every
 	total := 0
@@ -211,17 +210,17 @@ func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDec
 		}
 	}
 	m.RuleNames = t.names.ordered
-	t.reply.Limits = t.names.infos[:t.names.used] // there may be more of them now
+	t.reply.Limits = t.names.infos[:t.names.used] // the loop may have added some
 	t.reply.EveryLimit = m
 }
 
-// refuse makes the reply one that says why nothing of the message was decided.
+// refuse makes the reply an error for the whole message.
 func (t *turn) refuse(err error) {
 	t.reply.Reset()
 	t.reply.Error = checkError(err)
 }
 
-// code returns the code of the reply as a whole, for the observer.
+// code returns the status code of the reply as a whole, for the observer.
 func (t *turn) code() codes.Code {
 	if e := t.reply.Error; e != nil {
 		return codes.Code(e.Code)

@@ -7,13 +7,13 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Ring tells clients which node to ask for which counter. Its methods are called from
-// many goroutines, View for each message of a stream.
+// Ring publishes which node to ask for which counter. Its methods are called from many
+// goroutines; View is called for each message of a stream.
 type Ring interface {
-	// View is a number of what Placement returns, 0 while that is nothing.
+	// View identifies the present result of Placement; 0 while that is nil.
 	View() uint64
-	// Placement returns the answer to those who ask, nil while there is none. It is
-	// not changed any more.
+	// Placement returns the response to the method Ring, nil if there is none yet. The
+	// response is not changed later.
 	Placement() *weirv1.RingResponse
 }
 
@@ -39,7 +39,7 @@ func (s *service) placement() (*weirv1.RingResponse, error) {
 	return nil, errNoRing
 }
 
-// view is what replies tell of the ring.
+// view returns the view that replies carry, 0 if the ring is not published.
 func (s *service) view() uint64 {
 	if s.ring == nil {
 		return 0

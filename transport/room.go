@@ -6,52 +6,54 @@ import (
 	"time"
 )
 
-// errRoom says that the server decodes as much as it may at a time. Nothing was
-// decided.
+// errRoom is returned while large messages use all the memory allowed for decoding.
+// Nothing was decided.
 var errRoom = errors.New("the node works on as many large messages as it has memory for: ask again in a second, or in smaller batches")
 
-// retryRoom is how long those are told to wait who found no room.
+// retryRoom is the wait that is suggested to clients that got errRoom.
 const retryRoom = time.Second
 
-// room bounds the memory that large messages take, from when they are decoded until
-// they are answered, in all connections together. Nobody waits for room: what finds
-// none is refused. It is safe for concurrent use.
+// room bounds the memory of large messages of all connections, from decoding until they
+// are answered. A message for which there is no room is refused at once; there is no
+// queue. room is safe for concurrent use.
 type room struct {
 	most int64
 	used atomic.Int64
 }
 
-// What a message takes, by estimate: strings and buffers by its bytes, the request, the
-// decision and its part of the reply by its checks, maps and limits by its parts.
+// The estimated bytes of memory of a message. Strings and buffers grow with its bytes;
+// requests, decisions and replies with its checks; maps and limits with its parts.
 const (
 	weightOfByte      = 2
 	weightOfCheck     = 1 << 10
 	weightOfPart      = 256
 	weightOfJSONCheck = 4 << 10
-	weightOfJSON      = 6 // more for each byte of JSON, whose values are copied as they are taken apart
+	weightOfJSON      = 6 // in addition for each byte of JSON, whose values are copied while it is parsed
 
-	// freeWeight is the weight up to which a message needs no room: single checks must
-	// pass while others fill it. Connections and streams bound how many there are.
+	// freeWeight is the weight up to which a message is always accepted, so that single
+	// checks pass while others use the room. The bounds of connections and streams
+	// limit their number.
 	freeWeight = 32 << 10
 )
 
-// weightOf estimates what a message of protobuf takes.
+// weightOf estimates the memory of a protobuf message in bytes.
 func weightOf(bytes, checks, parts int) int64 {
 	return int64(bytes)*weightOfByte + int64(checks)*weightOfCheck + int64(parts)*weightOfPart
 }
 
-// hold is the room of one message. A nil hold is not counted. It is for one goroutine at
-// a time.
+// hold is the room that one message has taken. A nil hold takes none. One goroutine at
+// a time may use it.
 type hold struct {
 	room   *room
-	weight int64 // of the message, as far as it is known
-	taken  int64 // of the room
+	weight int64 // of the part of the message that was read
+	taken  int64 // from the room
 }
 
-// add adds to the weight of the message. The error is errRoom.
+// add adds to the weight of the message. It returns errRoom if there is not enough
+// room.
 func (h *hold) add(weight int64) error {
 	if h == nil {
-		return nil // of an operator's
+		return nil // a request of an operator
 	}
 	if h.weight += weight; h.weight <= freeWeight {
 		return nil

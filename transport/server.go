@@ -19,7 +19,7 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Bounds of time and size for those who send slowly, or nothing, or too much.
+// Bounds of time and size for clients that send slowly, nothing or too much.
 const (
 	handshakeTimeout = 5 * time.Second  // from a connection to its first request's header
 	readTimeout      = 10 * time.Second // for a whole HTTP request, and at most ClientTimeout
@@ -28,30 +28,29 @@ const (
 	maxHeaderBytes   = 16 << 10
 
 	keepaliveIdle    = 15 * time.Minute // a gRPC connection without calls is closed
-	keepaliveTime    = time.Minute      // a silent one is asked whether it lives
+	keepaliveTime    = time.Minute      // a silent connection is pinged
 	keepaliveTimeout = 20 * time.Second // and closed without an answer
-	keepaliveMinTime = 10 * time.Second // those who ask us more often are sent away
+	keepaliveMinTime = 10 * time.Second // clients that ping more often are disconnected
 
-	// The windows of gRPC do not grow: a stream has as many bytes here that nobody has
-	// looked at, beside the message that is read.
+	// The windows of gRPC do not grow. A stream buffers at most this many unread bytes
+	// here, beside the message being read.
 	streamWindow = 128 << 10
 	connWindow   = 1 << 20
 )
 
-// Server serves a [Decider] over gRPC and HTTP. Its methods may be called from
-// many goroutines.
+// Server serves a [Decider] over gRPC and HTTP. It is safe for concurrent use.
 type Server struct {
 	options Options
 	grpc    *grpc.Server
 	health  *healthService
 	http    *http.Server
 
-	draining context.Context // ends when Shutdown is called
+	draining context.Context // cancelled when Shutdown is called
 	drain    context.CancelFunc
 }
 
-// NewServer makes a server; nothing listens yet. The error says what is wrong
-// with the options.
+// NewServer makes a server that does not listen yet. It returns an error for options
+// that are not valid.
 func NewServer(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -87,8 +86,8 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: keepaliveIdle, Time: keepaliveTime, Timeout: keepaliveTimeout,
-			// gRPC adds up to a tenth more or less. Streams end by themselves before the
-			// grace does: see endStreams.
+			// gRPC varies the age by up to a tenth. Streams end by themselves before
+			// the grace period does: see endStreams.
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.MaxConnectionAge + graceBeyondStreams,
 		}),
 		grpc.StaticStreamWindowSize(streamWindow),
@@ -101,7 +100,8 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 	)
 }
 
-// guardCalls ends calls that panic, of those methods whose handlers are gRPC's own.
+// guardCalls recovers from panics in unary methods whose handlers are gRPC's own, and
+// ends those calls.
 func guardCalls(g *guard.Guard) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (out any, err error) {
 		defer g.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
@@ -109,13 +109,12 @@ func guardCalls(g *guard.Guard) grpc.UnaryServerInterceptor {
 	}
 }
 
-// Handler is what the server serves over HTTP, for those who serve it otherwise.
+// Handler returns the HTTP handler, for programs that serve it themselves.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
 // Serve serves gRPC and HTTP on the listeners, either of which may be nil, until
-// [Server.Shutdown] has been called or one of them fails, which ends the other.
-// It returns nil after a Shutdown, and closes the listeners in any case. It may
-// be called once.
+// [Server.Shutdown] is called or one of them fails, which stops the other. It returns
+// nil after a Shutdown, and always closes the listeners. It may be called once.
 func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 	ended := make(chan error, 2)
 	serving := 0
@@ -139,12 +138,13 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 	return first
 }
 
-// bound bounds the connections of a listener.
+// bound returns a listener with the bounds of the options.
 func (s *Server) bound(l net.Listener) net.Listener {
 	return bound(l, s.options.MaxConnections, s.options.MaxConnectionsPerAddress, s.options.Logger)
 }
 
-// wrap says of which protocol an error is; the end of a server is none.
+// wrap adds the protocol to an error. It returns nil for the error of a server that was
+// stopped.
 func wrap(protocol string, err error) error {
 	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
@@ -152,7 +152,7 @@ func wrap(protocol string, err error) error {
 	return fmt.Errorf("serving %s: %w", protocol, err)
 }
 
-// ready says why the server should not be asked.
+// ready returns why the server should not be sent requests, nil if it should.
 func (s *Server) ready() error {
 	if s.draining.Err() != nil {
 		return errStopping
@@ -160,11 +160,11 @@ func (s *Server) ready() error {
 	return s.options.Ready()
 }
 
-// Shutdown ends the server gracefully: it says that it is not ready, accepts no
-// more connections, answers what it has begun, and ends streams between two
-// messages. What is not answered when the context ends is cut off, and the
-// context's error returned. Afterwards no goroutine of the server's is left, but
-// for a handler of HTTP that was cut off and is about to return. The decider
+// Shutdown stops the server gracefully. It reports not ready, accepts no more
+// connections, answers the requests it has begun, and ends streams between two
+// messages. If the context ends first, the remaining requests are cut off, and an error
+// that wraps the context's is returned. Afterwards none of the server's goroutines is
+// left, except an HTTP handler that was cut off and is about to return. The decider
 // must stay open until Shutdown returns.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
@@ -188,15 +188,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the server at once.
+// stop stops the server at once.
 func (s *Server) stop() {
 	s.drain()
 	s.grpc.Stop()
-	_ = s.http.Close() // of listeners and connections: there is nobody to tell
+	_ = s.http.Close() // errors of closing have no consequence
 }
 
-// healthService is grpc.health.v1. Check asks whether the node is ready; those
-// who Watch are told of the end only.
+// healthService is grpc.health.v1. Check reports whether the node is ready. Watch
+// reports only that the server stops.
 type healthService struct {
 	*health.Server
 	ready func() error

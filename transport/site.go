@@ -12,12 +12,12 @@ import (
 	"github.com/weirlimit/weir/internal/spelling"
 )
 
-// site is what is served over HTTP at one listener. It is safe for concurrent use.
+// site is what one HTTP listener serves. It is safe for concurrent use.
 type site struct {
 	routes   map[string]route
 	paths    []string // of routes, sorted
 	observer Observer // may be nil
-	hosts    *hosts   // by which it may be asked; nil: by any
+	hosts    *hosts   // by which it may be addressed; nil: any
 	guard    *guard.Guard
 }
 
@@ -25,12 +25,12 @@ type site struct {
 type route struct {
 	methods []string
 	serve   http.HandlerFunc
-	// open routes answer pages of other sites too: they change nothing, and tell
-	// nothing that is worth hiding.
+	// open routes also answer requests from pages of other sites. They change nothing,
+	// and their answers are no secret.
 	open bool
 }
 
-// reading returns the methods of what is only read.
+// reading returns the methods of a read-only route.
 func reading() []string { return []string{http.MethodGet, http.MethodHead} }
 
 func newSite(routes map[string]route, o Observer, g *guard.Guard) *site {
@@ -48,7 +48,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.observer != nil {
 		begin = time.Now()
 	}
-	name := "other" // so that nobody makes names of his own
+	name := "other" // so that clients cannot create names
 	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	route, known := s.find(r.URL.Path)
 	switch {
@@ -73,7 +73,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve serves a route. A panic ends the request.
+// serve serves a route. A panic ends the request with an error.
 func (s *site) serve(of route, w *statusWriter, r *http.Request) {
 	defer s.guard.Recover(guard.HTTP, func(err error) {
 		if !w.begun {
@@ -83,7 +83,7 @@ func (s *site) serve(of route, w *statusWriter, r *http.Request) {
 	of.serve(w, r)
 }
 
-// find returns what is served at a path.
+// find returns the route of a path.
 func (s *site) find(path string) (route, bool) {
 	if r, ok := s.routes[path]; ok {
 		return r, true
@@ -103,14 +103,15 @@ func (s *site) noPath(w http.ResponseWriter, path string) {
 	writeProblem(w, http.StatusNotFound, text)
 }
 
-// foreign returns why a request is refused as one that a page of another site may
-// have made in a browser, "" if it is not. A page can make a browser ask any address
-// that the browser reaches, without reading the answer: an image is enough.
+// foreign returns why a request is refused as one that a page of another site may have
+// caused in a browser, or "" if it is not refused. A page can make a browser send
+// requests to any address that the browser reaches, for an image for example, without
+// being able to read the answer.
 //
-// Browsers send Sec-Fetch-Site only to addresses of loopback or over TLS. Where it is
-// missing, a browser that asks for an image cannot be told from a person who typed the
-// address. Browsers call themselves Mozilla, and a page cannot change that for a
-// request that needs no leave.
+// Browsers send Sec-Fetch-Site only to loopback addresses or over TLS. Without it, a
+// request for an image cannot be distinguished from one for an address that a person
+// typed. Browsers call themselves Mozilla, and a page cannot change that for a request
+// that needs no permission.
 func foreign(r *http.Request) string {
 	from, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	u, err := url.Parse(origin)
@@ -125,7 +126,7 @@ func foreign(r *http.Request) string {
 	return ""
 }
 
-// statusWriter remembers the status.
+// statusWriter records the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -138,5 +139,5 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets [http.ResponseController] find the writer underneath.
+// Unwrap gives [http.ResponseController] access to the underlying writer.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// listenSocket opens a socket at a path, for the user that the program runs as and
-// nobody else. It takes the place of a socket that a program has left behind, but not of
-// one where somebody listens, or of another file.
+// listenSocket opens a Unix socket at a path, accessible only to the user that runs the
+// program. It replaces a socket that a program left behind, but not a socket that
+// another program listens on, or a file of another type.
 func listenSocket(ctx context.Context, flag, path string) (net.Listener, error) {
 	cannot := func(err error) error {
 		return fmt.Errorf("cannot listen on unix:%s; choose another path with %s: %w", path, flag, err)
@@ -29,12 +29,12 @@ func listenSocket(ctx context.Context, flag, path string) (net.Listener, error) 
 			return nil, cannot(errors.Join(errors.New("another program listens there: stop it"), c.Close()))
 		}
 	}
-	// It is made where nobody else can come, and moved when it has its mode.
+	// Create the socket in a private directory, and move it when its mode is set.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".weir")
 	if err != nil {
 		return nil, cannot(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is empty where all went well
+	defer func() { _ = os.RemoveAll(dir) }() // empty after success
 	made := filepath.Join(dir, "s")
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", made)
 	if err != nil {
@@ -49,14 +49,14 @@ func listenSocket(ctx context.Context, flag, path string) (net.Listener, error) 
 	return &socket{Listener: l, path: path}, nil
 }
 
-// socket removes itself when it is closed.
+// socket is a listener that removes its file when it is closed.
 type socket struct {
 	net.Listener
 	path string
 	once sync.Once
 }
 
-// Addr is where it was moved to.
+// Addr returns the path to which the socket was moved.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
 // Close implements [net.Listener].

@@ -10,36 +10,37 @@ import (
 	"time"
 )
 
-// gRPC waits for the rest of a message, and for a client to read its answers, for as long
-// as the connection lives. So connections are watched as their frames pass by: a stream
-// whose client owes the next step for too long is reset, as if the client had given it
-// up, and the others of its connection go on. (They may be of other clients, behind a
-// proxy.) A connection that stands still as a whole is closed.
+// gRPC waits as long as the connection lives for the rest of a message, and for a
+// client to read its answers. So the HTTP/2 frames of each connection are watched. If
+// the client of a stream takes too long for its next step, the stream is reset, as if
+// the client had cancelled it. Other streams of the connection continue; behind a proxy
+// they may belong to other clients. A connection on which nothing moves is closed.
 
 // stalls watches the connections of a listener.
 type stalls struct {
 	net.Listener
 	patience int64 // in ticks
-	streams  int   // which a connection may have open at once
-	most     int64 // bytes of half messages, beyond which patience is short
+	streams  int   // the most open streams of a connection
+	most     int64 // bytes of incomplete messages above which patience is short
 
 	now  atomic.Int64 // ticks that have passed
-	half atomic.Int64 // bytes of messages that lack a part
+	half atomic.Int64 // bytes of incomplete messages
 
 	mu    sync.Mutex
 	conns map[*watchedConn]struct{}
 }
 
 const (
-	// stallTick is how often connections are looked at.
+	// stallTick is the interval at which connections are examined.
 	stallTick = time.Second
-	// shortPatience is the patience in ticks while half messages take too much.
+	// shortPatience is the patience, in ticks, while incomplete messages use too much
+	// memory.
 	shortPatience = 2
-	// frameWeight is what a frame takes beside its data.
+	// frameWeight is the memory of a frame in bytes, besides its data.
 	frameWeight = 64
 )
 
-// watch watches the connections of a listener until it is told to stop.
+// watch watches the connections of a listener until stop is called.
 func watch(l net.Listener, o *Options) (watched net.Listener, stop func()) {
 	s := newStalls(l, o)
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -73,14 +74,14 @@ func (s *stalls) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	w := &watchedConn{Conn: c, of: s, streams: make(map[uint32]*clientStream)}
-	w.in.skip = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // with which a client begins
+	w.in.skip = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // the client's preface
 	s.mu.Lock()
 	s.conns[w] = struct{}{}
 	s.mu.Unlock()
 	return w, nil
 }
 
-// tick looks at all connections.
+// tick examines all connections.
 func (s *stalls) tick() {
 	now := s.now.Add(1)
 	patience := s.patience
@@ -103,30 +104,31 @@ type watchedConn struct {
 	net.Conn
 	of *stalls
 
-	writing atomic.Int64 // 1 + the tick in which a Write began that goes on; 0: none does
+	writing atomic.Int64 // 1 + the tick in which the present Write began; 0: no Write is under way
 	outMu   sync.Mutex   // held while something is written
 	out     frames
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	in      frames
-	streams map[uint32]*clientStream // which are open
-	free    []*clientStream          // to be used again
-	reset   []uint32                 // streams that the server is to be told are reset
-	tell    []uint32                 // those of which the client is to be told, then
-	woken   bool                     // the read deadline is set to have Read look
-	heard   int64                    // the tick in which something was read last
+	streams map[uint32]*clientStream // the open ones
+	free    []*clientStream          // for reuse
+	reset   []uint32                 // streams to be reset towards the server
+	tell    []uint32                 // streams to be reset towards the client, after the server
+	woken   bool                     // the read deadline was set to wake Read
+	heard   int64                    // the tick of the last read
 	closed  bool
 }
 
-// clientStream is what passed of a stream.
+// clientStream is the state of one stream.
 type clientStream struct {
 	in, out messages
-	since   int64 // the tick since when the client owes the next step, if it does
-	half    int   // what a message takes that lacks a part; 0: none does
-	frames  int   // that it has come in
+	since   int64 // the tick since which the client owes the next step, if it does
+	half    int   // memory of an incomplete message; 0: there is none
+	frames  int   // number of frames of that message
 }
 
-// owed reports whether a message is begun and not answered, or none has come yet.
+// owed reports whether a message has begun and is not answered, or no message has come
+// yet.
 func (s *clientStream) owed() bool {
 	return s.in.begun == 0 || s.in.begun > s.out.begun || s.out.left > 0
 }
@@ -156,7 +158,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 	}
 }
 
-// takeReset reads a frame that resets a stream, as if the client had sent it.
+// takeReset writes into p a frame that resets a stream, as if the client had sent it.
 func (c *watchedConn) takeReset(p []byte) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,10 +211,10 @@ func (c *watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// look has streams reset whose client has owed the next step for too long.
+// look resets streams whose client has owed the next step for too long.
 func (c *watchedConn) look(now, patience int64) {
 	if w := c.writing.Load(); w > 0 && now-(w-1) > patience {
-		_ = c.Close() // nothing of what is written is read; whoever uses it learns why
+		_ = c.Close() // nothing is read at the other end; users of the connection get an error
 		return
 	}
 	c.mu.Lock()
@@ -228,19 +230,19 @@ func (c *watchedConn) look(now, patience int64) {
 	stuck := len(c.reset) > 0 && !between && now-c.heard > 1
 	if len(c.reset) > 0 && between {
 		c.woken = true
-		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // of a connection that is closed: Read fails anyway
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // on a closed connection Read fails anyway
 	}
 	c.mu.Unlock()
 	switch {
-	case stuck: // in the middle of a frame, behind which nothing else can come
+	case stuck: // in the middle of a frame, so no other frame can follow
 		_ = c.Close()
 	case len(told) > 0:
 		c.tellReset(told)
 	}
 }
 
-// tellReset tells the client which streams are reset, which the server has forgotten by
-// now. Where something is being written it is left out: the client is told nothing.
+// tellReset sends resets for streams that the server has closed by now. If a write is
+// under way, nothing is sent to the client.
 func (c *watchedConn) tellReset(streams []uint32) {
 	if !c.outMu.TryLock() {
 		return
@@ -257,11 +259,11 @@ func (c *watchedConn) tellReset(streams []uint32) {
 		b = appendReset(b, id)
 	}
 	c.writing.Store(1 + c.of.now.Load())
-	_, _ = c.Conn.Write(b) // whoever reads or writes next learns of an error
+	_, _ = c.Conn.Write(b) // the next read or write returns the error
 	c.writing.Store(0)
 }
 
-// begin returns the memory of a stream that begins. The lock is held.
+// begin returns the memory for a new stream. The lock is held.
 func (c *watchedConn) begin() *clientStream {
 	var s *clientStream
 	if n := len(c.free) - 1; n >= 0 {
@@ -273,7 +275,7 @@ func (c *watchedConn) begin() *clientStream {
 	return s
 }
 
-// forget forgets a stream that has ended. The lock is held.
+// forget removes a stream that has ended. The lock is held.
 func (c *watchedConn) forget(id uint32) {
 	if s, ok := c.streams[id]; ok {
 		c.of.half.Add(-int64(s.half))
@@ -282,7 +284,7 @@ func (c *watchedConn) forget(id uint32) {
 	}
 }
 
-// inbound is told what a client sends, outbound what is sent to it. The lock is held.
+// inbound receives what a client sends, outbound what is sent to it. The lock is held.
 type (
 	inbound  struct{ *watchedConn }
 	outbound struct{ *watchedConn }
@@ -335,5 +337,5 @@ func (c outbound) part(id uint32, data []byte) {
 		return
 	}
 	s.out.read(data)
-	s.since = c.of.now.Load() // it goes on
+	s.since = c.of.now.Load() // there is progress
 }

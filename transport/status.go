@@ -13,20 +13,19 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// What the operator has to allow first. The texts name the flags of the node
-// program, which whoever runs it will look for.
+// Requests that the operator has not allowed. The texts name the flags of the node
+// program that allow them.
 var (
 	errRequestLimits = errors.New("limits that come with a request are not allowed here: the operator must start the node with --allow-request-limits")
 	errReset         = errors.New("resets are not allowed here: the operator must start the node with --allow-reset")
 	errStopping      = errors.New("the node is stopping: ask another one, or again in a moment")
 )
 
-// internalError is why a request ended that panicked. Nobody knows whether it was
+// internalError is the error of a request that panicked. It is not known whether it was
 // decided.
 type internalError struct{ error }
 
-// codeOf returns the status code of an error of the decider's or of this
-// package.
+// codeOf returns the status code for an error of the decider or of this package.
 func codeOf(err error) codes.Code {
 	switch {
 	case err == nil:
@@ -46,8 +45,8 @@ func codeOf(err error) codes.Code {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, limiter.ErrUnanswered):
 		return codes.DeadlineExceeded
 	default:
-		// Nothing was decided and it is no fault of the asker's, so it may ask
-		// another node.
+		// Nothing was decided and the client is not at fault, so it may ask another
+		// node.
 		return codes.Unavailable
 	}
 }

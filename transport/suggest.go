@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/internal/spelling"
 )
 
-// unknown says that there is no such thing, and names the one that was probably
-// meant or, if none is near, all that there are.
+// unknown returns an error for an unknown name. It suggests the most similar known one
+// or, if none is similar, lists all.
 func unknown(what, got string, known []string) error {
 	if s := spelling.Nearest(got, known); s != "" {
 		return invalid("unknown %s %s; did you mean %q?", what, quote(got), s)
@@ -17,7 +17,7 @@ func unknown(what, got string, known []string) error {
 	return invalid("unknown %s %s; known: %s", what, quote(got), strings.Join(known, ", "))
 }
 
-// quote quotes a text that an asker sent for an error, not at any length.
+// quote quotes a text from a client for use in an error, shortened if it is long.
 func quote(s string) string {
 	const most = 100
 	if len(s) > most {

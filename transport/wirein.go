@@ -11,8 +11,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// The fields of CheckRequest that are read here. One that has others, such as
-// attributes, is read by protobuf's own code.
+// The fields of CheckRequest that are decoded here. The protobuf library decodes
+// requests with other fields, such as attributes.
 const (
 	requestPath   = 1
 	requestMethod = 2
@@ -31,15 +31,15 @@ var (
 	errUTF8 = errors.New("a string is not valid UTF-8")
 )
 
-// fullRequest is a request that protobuf's own code has read. Its message is nil where
-// it has too many parts to be read at all.
+// fullRequest is a request that the protobuf library has decoded. Its message is nil if
+// it has too many parts to be decoded.
 type fullRequest struct {
 	message *weirv1.CheckRequest
 	parts   parts
 }
 
-// readCheck reads a CheckRequest. Its strings are parts of text. full is the
-// message where it takes more than that to understand it; then r is not filled.
+// readCheck decodes a CheckRequest. Its strings are parts of text. If the message has
+// fields that are not decoded here, full is set and r is not filled.
 func readCheck(text string, r *limiter.Request) (peek bool, full *fullRequest, err error) {
 	*r = limiter.Request{}
 	for data := bytesOf(text); len(data) > 0; {
@@ -101,15 +101,15 @@ func readFull(text string) (peek bool, full *fullRequest, err error) {
 	return full.message.GetPeek(), full, nil
 }
 
-// bytesOf and stringOf change the type and copy nothing: protowire reads bytes,
-// and requests are made of strings. Nobody writes to either.
+// bytesOf and stringOf convert without copying, because protowire reads bytes and
+// requests consist of strings. The result must not be written to.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// readBatch reads a CheckBatchRequest into the requests of a turn, as far as there is
-// room for it; else the error is errRoom. It returns how many checks there are; of more
-// than MaxBatch it reads none.
+// readBatch decodes a CheckBatchRequest into the requests of a turn. It returns errRoom
+// if there is no room for it. n is the number of checks; above MaxBatch none is
+// decoded.
 func (t *turn) readBatch(text string, h *hold) (n int, err error) {
 	t.peeks, t.fulls = t.peeks[:0], t.fulls[:0]
 	if err := eachCheck(text, func(string) error { n++; return nil }); err != nil || n > MaxBatch {
@@ -148,7 +148,7 @@ func eachCheck(text string, f func(one string) error) error {
 			if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
 				return errWire
 			}
-			data = data[n:] // of a newer protocol
+			data = data[n:] // a field of a newer protocol
 			continue
 		}
 		one, n := protowire.ConsumeBytes(data)
@@ -163,7 +163,7 @@ func eachCheck(text string, f func(one string) error) error {
 	return nil
 }
 
-// fullCheck is a check of a batch that protobuf's own code has read.
+// fullCheck is a check of a batch that the protobuf library has decoded.
 type fullCheck struct {
 	at int
 	*fullRequest

@@ -7,8 +7,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// The fields of proto/weir/v1/weir.proto that are written here. A test writes
-// every decision both ways.
+// The fields of proto/weir/v1/weir.proto that are encoded here. A test encodes every
+// decision both ways and compares.
 const (
 	responseResults = 1
 
@@ -47,15 +47,15 @@ const (
 	limitOwner      = 18
 )
 
-// open begins a message within a message; closed, with what open returned as at,
-// ends it.
+// open starts a message within a message. closed ends it; it takes the position that
+// open returned.
 func open(dst []byte, field protowire.Number) (out []byte, at int) {
 	dst = protowire.AppendTag(dst, field, protowire.BytesType)
 	return append(dst, 0), len(dst)
 }
 
-// closed writes the length of what was appended since open. Mostly it fits the
-// byte that open has left for it.
+// closed writes the length of what was appended since open. Usually it fits into the
+// one byte that open reserved.
 func closed(dst []byte, at int) []byte {
 	n := len(dst) - at - 1
 	if n < 1<<7 {
@@ -92,7 +92,7 @@ func appendBool(dst []byte, field protowire.Number, is bool) []byte {
 	return append(protowire.AppendTag(dst, field, protowire.VarintType), 1)
 }
 
-// appendResponse writes a decision as a CheckResponse.
+// appendResponse encodes a decision as a CheckResponse.
 func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Decision) []byte {
 	dst = appendBool(dst, checkAllowed, d.Allowed)
 	dst = appendBool(dst, checkNever, d.Never)
@@ -114,7 +114,7 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 	return dst
 }
 
-// appendLimit writes what one limit says as a LimitDecision.
+// appendLimit encodes the result of one limit as a LimitDecision.
 func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte {
 	dst = appendString(dst, limitRule, l.Rule.Name)
 	dst = appendString(dst, limitName, l.Limit.Name())
@@ -142,7 +142,7 @@ func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 	return appendString(dst, limitOwner, l.Owner)
 }
 
-// appendError writes why a check was not decided as a CheckError.
+// appendError encodes the error of a check as a CheckError.
 func appendError(dst []byte, err error) []byte {
 	dst = appendNumber(dst, errorCode, uint64(codeOf(err)))
 	return appendString(dst, errorMessage, err.Error())
