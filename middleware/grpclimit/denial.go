@@ -14,16 +14,15 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// What ErrorInfo says of a denial.
+// The contents of ErrorInfo in a denial.
 const (
 	// Reason is the reason of every denial.
 	Reason = "RATE_LIMITED"
-	// Domain is whose reason it is.
+	// Domain is the domain of Reason.
 	Domain = "weir"
 )
 
-// Denial returns the status error for a decision that denied, as the
-// interceptors return it.
+// Denial returns the status error of a denied decision, as the interceptors return it.
 func Denial(d *limiter.Decision) error {
 	code := codes.ResourceExhausted
 	if d.Source == limiter.SourceFallbackClosed {
@@ -47,8 +46,8 @@ func Denial(d *limiter.Decision) error {
 		details = append(details, f)
 	}
 	if !d.Never {
-		// Milliseconds, rounded up: no less than is needed, and as exact as a
-		// client's timer.
+		// In milliseconds, rounded up: never too short, and as exact as a client's
+		// timer.
 		wait := time.Duration(max(1, d.RetryAfter.Millis())) * time.Millisecond
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
@@ -56,7 +55,7 @@ func Denial(d *limiter.Decision) error {
 	if s, err := plain.WithDetails(details...); err == nil {
 		return s.Err()
 	}
-	return plain.Err() // details fail only where names are not UTF-8
+	return plain.Err() // adding details fails only if names are not UTF-8
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

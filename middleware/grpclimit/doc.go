@@ -1,6 +1,6 @@
-// Package grpclimit limits the rates of gRPC calls: its interceptors ask a
-// decider, such as a weir.Node, whether a call may pass, tell the caller what is
-// left in the metadata, and refuse with RESOURCE_EXHAUSTED where nothing is.
+// Package grpclimit limits the rates of gRPC calls. Its interceptors ask a decider,
+// such as a weir.Node, whether a call may pass, report the remaining quota in the
+// metadata, and refuse with RESOURCE_EXHAUSTED when it is used up.
 //
 //	limit, err := grpclimit.New(node, grpclimit.Token(tokens, "sub", "plan"))
 //	...
@@ -8,8 +8,8 @@
 //		grpc.ChainUnaryInterceptor(limit.UnaryServer()),
 //		grpc.ChainStreamInterceptor(limit.StreamServer()))
 //
-// There are interceptors for clients too, which hold back calls before they are
-// sent, and [Limiter.Check] is the same as a plain call in a method.
+// Interceptors for clients hold back calls before they are sent. [Limiter.Check] does
+// the same as a plain call in a method.
 //
 // # Who is counted
 //
@@ -28,16 +28,16 @@
 //     metadata is as good as the proxy that sets it.
 //   - Attributes and cost: see [Attribute] and [CostFunc].
 //
-// A part that is too long to be counted (limiter.MaxKeyBytes) does not escape
-// either: the call is refused with INVALID_ARGUMENT.
+// A part that is too long to be counted (limiter.MaxKeyBytes) does not bypass the
+// limit: the call is refused with INVALID_ARGUMENT.
 //
 // # What the caller learns
 //
-// The header metadata has ratelimit and ratelimit-policy, as in revision 10 of
-// the IETF draft "RateLimit header fields for HTTP" (see package httplimit), and
-// retry-after, in seconds, on a denial. A denial is RESOURCE_EXHAUSTED with
-// details: ErrorInfo (reason RATE_LIMITED, domain weir, with rule and limit),
-// QuotaFailure with each limit that denied, and RetryInfo, unless the cost can
-// never be allowed. If the decider's policy denied because the counters could
-// not be reached, the code is UNAVAILABLE. [OnDenied] answers otherwise.
+// The header metadata contains ratelimit and ratelimit-policy, as in revision 10 of the
+// IETF draft "RateLimit header fields for HTTP" (see package httplimit), and on a
+// denial retry-after, in seconds. A denial is RESOURCE_EXHAUSTED with details:
+// ErrorInfo (reason RATE_LIMITED, domain weir, with rule and limit), QuotaFailure with
+// each limit that denied, and RetryInfo, unless the cost can never be allowed. If the
+// decider denied by policy because the counters could not be reached, the code is
+// UNAVAILABLE. [OnDenied] replaces these errors.
 package grpclimit

@@ -17,20 +17,19 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// Extract reads a fact, such as who the user is, from a call and its context;
-// the empty string says that it is not there.
+// Extract reads a value, such as the user, from a call and its context. An empty string
+// means that it is absent.
 type Extract func(context.Context, *Call) string
 
-// FromMetadata reads a key of the metadata that came with the call, or, in a
-// client, that is about to be sent. Anyone can write one, so in a server it says
-// who a user is only behind a proxy that sets it, or takes it off, in every
-// call.
+// FromMetadata reads a key of the call's metadata, incoming in a server and outgoing in
+// a client. Any client can send a key, so in a server use it for the user only behind a
+// proxy that sets or removes it in every call.
 func FromMetadata(key string) Extract {
 	key = strings.ToLower(key)
 	return func(ctx context.Context, c *Call) string { return first(ctx, c, key) }
 }
 
-// first returns the first value of a key, which is in lower case.
+// first returns the first value of a key, which must be in lower case.
 func first(ctx context.Context, c *Call, key string) string {
 	var values []string
 	if c.Client {
@@ -45,10 +44,10 @@ func first(ctx context.Context, c *Call, key string) string {
 	return values[0]
 }
 
-// FromTLS reads the certificate that the peer proved to own and that this
-// server verified; there is none if the server does not verify the certificates
-// of clients. If f is nil it is the first URI of the certificate (a SPIFFE
-// identity), its first DNS name, or its common name.
+// FromTLS reads the client certificate that this server verified; it returns an empty
+// string if the server does not verify client certificates. If f is nil, the value is
+// the first URI of the certificate (a SPIFFE identity), else its first DNS name, else
+// its common name.
 func FromTLS(f func(*x509.Certificate) string) Extract {
 	if f == nil {
 		f = certificateName
@@ -76,13 +75,13 @@ func certificateName(c *x509.Certificate) string {
 	return c.Subject.CommonName
 }
 
-// User says where to find the user, the first place that has one. Several
-// options that name users are asked in their order.
+// User sets the sources of the user; the first one that returns a value is used.
+// Several User options are tried in their order.
 func User(from ...Extract) Option {
 	return identify("User", from, func(q *limiter.Request) *string { return &q.User })
 }
 
-// Group says where to find the group, as User does.
+// Group sets the sources of the group, as User does for the user.
 func Group(from ...Extract) Option {
 	return identify("Group", from, func(q *limiter.Request) *string { return &q.Group })
 }
@@ -103,11 +102,11 @@ func identify(option string, from []Extract, field func(*limiter.Request) *strin
 	}
 }
 
-// Token takes user and group from claims of the JSON Web Token that the key
-// authorization carries as "Bearer"; an empty groupClaim leaves the group alone.
-// A call whose token is missing, forged, expired or has no such user is
-// anonymous. With [PerMessage] the token is verified for every message, so a
-// stream outlives its token's expiry as an anonymous one.
+// Token takes user and group from claims of the JSON Web Token in the key authorization
+// ("Bearer"). An empty groupClaim leaves the group unset. A call whose token is
+// missing, forged, expired or lacks the user claim is anonymous. With [PerMessage] the
+// token is verified for every message, so after its expiry the messages of a stream
+// count as anonymous.
 func Token(t *identity.Tokens, userClaim, groupClaim string) Option {
 	return func(l *Limiter) error {
 		if t == nil || userClaim == "" {
@@ -133,7 +132,7 @@ func Token(t *identity.Tokens, userClaim, groupClaim string) Option {
 	}
 }
 
-// bearer returns the token of an authorization, empty if it has none.
+// bearer returns the token in an authorization value, empty if there is none.
 func bearer(value string) string {
 	const scheme = "Bearer "
 	if len(value) < len(scheme) || !strings.EqualFold(value[:len(scheme)], scheme) {
@@ -142,7 +141,7 @@ func bearer(value string) string {
 	return strings.TrimSpace(value[len(scheme):])
 }
 
-// client returns the address that sent the call, as far as is known.
+// client returns the address of the caller, as far as it is known.
 func (l *Limiter) client(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

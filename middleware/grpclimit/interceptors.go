@@ -7,14 +7,14 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// serverHeader returns what sets metadata of the response to a call that this
+// serverHeader returns a function that sets response metadata of a call that this
 // process serves.
 func serverHeader(ctx context.Context) func(metadata.MD) error {
 	return func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
 }
 
-// UnaryServer returns an interceptor that lets a server handle only the unary
-// calls that are allowed.
+// UnaryServer returns a server interceptor that passes only allowed unary calls to
+// their handlers.
 func (l *Limiter) UnaryServer() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		call := Call{Method: info.FullMethod, Kind: Unary, Message: req}
@@ -25,10 +25,10 @@ func (l *Limiter) UnaryServer() grpc.UnaryServerInterceptor {
 	}
 }
 
-// StreamServer returns an interceptor that lets a server handle only the streams
-// that are allowed. With [PerMessage] it is asked again for each message that is
-// received; one that is denied ends the stream with the error of the denial, as
-// soon as the method returns what RecvMsg gave it.
+// StreamServer returns a server interceptor that passes only allowed streams to their
+// handlers. With [PerMessage] each received message is checked, too. A denied message
+// ends the stream with the error of the denial, as soon as the method returns after the
+// error of RecvMsg.
 func (l *Limiter) StreamServer() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		call := Call{Method: info.FullMethod, Kind: Stream}
@@ -41,14 +41,14 @@ func (l *Limiter) StreamServer() grpc.StreamServerInterceptor {
 		limited := &messages{ServerStream: ss, limiter: l, call: Call{Method: info.FullMethod, Kind: Message}}
 		err := next(srv, limited)
 		if limited.denied != nil {
-			return limited.denied // also where the method made it another error, or none
+			return limited.denied // even if the method returned another error, or nil
 		}
 		return err
 	}
 }
 
-// messages is a stream whose messages are counted as they are received. Receiving
-// is for one goroutine at a time, as in any stream.
+// messages is a stream that checks each received message. As with any stream, one
+// goroutine at a time may receive.
 type messages struct {
 	grpc.ServerStream
 	limiter *Limiter
@@ -56,8 +56,8 @@ type messages struct {
 	denied  error
 }
 
-// RecvMsg receives a message, and returns the error of the denial if it may not
-// pass; from then on it receives no more.
+// RecvMsg receives a message. If it is denied, RecvMsg returns the error of the denial,
+// now and in all later calls.
 func (s *messages) RecvMsg(m any) error {
 	if s.denied != nil {
 		return s.denied
@@ -72,9 +72,9 @@ func (s *messages) RecvMsg(m any) error {
 	return err
 }
 
-// UnaryClient returns an interceptor that sends only the calls that are allowed:
-// for a client that keeps to the limits of what it calls. What is denied fails
-// here, with the error that a server would give.
+// UnaryClient returns a client interceptor that sends only allowed calls, for clients
+// that keep to the limits of the service they call. A denied call fails locally, with
+// the error that a server would return.
 func (l *Limiter) UnaryClient() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		call := Call{Method: method, Kind: Unary, Client: true, Message: req}
@@ -85,8 +85,7 @@ func (l *Limiter) UnaryClient() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient returns an interceptor that opens only the streams that are
-// allowed.
+// StreamClient returns a client interceptor that opens only allowed streams.
 func (l *Limiter) StreamClient() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		call := Call{Method: method, Kind: Stream, Client: true}

@@ -13,40 +13,38 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// Decider decides checks; a *weir.Node is one. A denial is a decision, never an
-// error. Check is called from many goroutines and must not keep what it is
-// given.
+// Decider decides checks; a *weir.Node is one. A denial is a decision, never an error.
+// Check is called from many goroutines and must not keep its arguments.
 type Decider interface {
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 }
 
-// Methods that rules see.
+// The methods that rules see.
 const (
 	// Unary is a call with one request and one response.
 	Unary = "UNARY"
-	// Stream is a stream that opens.
+	// Stream is the opening of a stream.
 	Stream = "STREAM"
 	// Message is a message that a server receives on a stream, see [PerMessage].
 	Message = "MESSAGE"
 )
 
-// Call is what is about to be decided. It is good until the function that it is
-// given to returns.
+// Call is the call to decide. It is valid until the function that receives it returns.
 type Call struct {
-	// Method is the full name, /weir.v1.Limiter/Check.
+	// Method is the full name, such as /weir.v1.Limiter/Check.
 	Method string
 	// Kind is [Unary], [Stream] or [Message].
 	Kind string
-	// Client tells that the call is about to be sent from here. Metadata is then
-	// the outgoing one, and there is no peer.
+	// Client reports that this process is about to send the call. Metadata is then the
+	// outgoing metadata, and there is no peer.
 	Client bool
-	// Message is the request of a unary call, or the message that was received;
-	// nil for a stream that opens.
+	// Message is the request of a unary call, or the received message; nil for the
+	// opening of a stream.
 	Message any
 }
 
-// Limiter asks a decider about calls and refuses those that are denied. It is
-// safe for concurrent use.
+// Limiter asks a decider about calls and refuses those that are denied. It is safe for
+// concurrent use.
 type Limiter struct {
 	decider    Decider
 	skip       func(context.Context, *Call) bool
@@ -65,7 +63,7 @@ type Limiter struct {
 	pool       sync.Pool // of *check
 }
 
-// check is what one call needs, used again for others.
+// check is the memory for one call; it is pooled.
 type check struct {
 	request    limiter.Request
 	decision   limiter.Decision
@@ -74,7 +72,7 @@ type check struct {
 	text       []byte
 }
 
-// New returns a limiter, or an error that joins what is wrong with the options.
+// New returns a limiter, or an error that joins those of all invalid options.
 func New(d Decider, opts ...Option) (*Limiter, error) {
 	l := &Limiter{decider: d}
 	var problems []error
@@ -98,17 +96,15 @@ func New(d Decider, opts ...Option) (*Limiter, error) {
 	return l, nil
 }
 
-// Check is for use within a server's method, where no interceptor has been
-// asked, or about something more: another message, an attribute. It returns nil
-// if the call may go on, and otherwise the status error that the method should
-// return. The metadata that tells the limits is set if headers have not been
-// sent.
+// Check is for use within a server's method: where there is no interceptor, or for an
+// additional check, of another message or attribute. It returns nil if the call may
+// proceed, otherwise the status error that the method should return. It sets the
+// metadata that reports the limits, unless headers have been sent.
 func (l *Limiter) Check(ctx context.Context, call *Call) error {
 	return l.check(ctx, call, serverHeader(ctx))
 }
 
-// check decides a call. setHeader, unless it is nil, takes metadata for the
-// caller.
+// check decides a call. setHeader, unless nil, receives the metadata for the caller.
 func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata.MD) error) error {
 	if l.skip != nil && l.skip(ctx, call) {
 		return nil
@@ -120,7 +116,7 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 		return l.failed(ctx, call, err)
 	}
 	if setHeader != nil && !l.quiet {
-		// It fails if headers have left already: then there is nobody to tell.
+		// It fails if headers have been sent already, and then the metadata is dropped.
 		if md := c.metadata(); md != nil {
 			_ = setHeader(md)
 		}
@@ -134,9 +130,9 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 	return Denial(&c.decision)
 }
 
-// Decide asks the decider about a call as Check does, overwrites d with its
-// answer, and sets no metadata. The error is the decider's, which wraps
-// limiter.ErrInvalid if the call cannot be counted. Skip is not asked.
+// Decide asks the decider about a call as Check does, overwrites d with the decision,
+// and sets no metadata. The error is the decider's; it wraps limiter.ErrInvalid if the
+// call cannot be counted. Skip is not called.
 func (l *Limiter) Decide(ctx context.Context, call *Call, d *limiter.Decision) error {
 	c := l.pool.Get().(*check)
 	defer l.release(c)
@@ -144,7 +140,7 @@ func (l *Limiter) Decide(ctx context.Context, call *Call, d *limiter.Decision) e
 	return l.decider.Check(ctx, &c.request, d)
 }
 
-// release puts c back without what belonged to its call.
+// release returns c to the pool without references to its call.
 func (l *Limiter) release(c *check) {
 	c.request = limiter.Request{}
 	c.decision.Clear()
@@ -154,8 +150,8 @@ func (l *Limiter) release(c *check) {
 	l.pool.Put(c)
 }
 
-// failed returns the error for a call that could not be decided, nil if it goes
-// on all the same.
+// failed returns the error for a call that could not be decided, or nil if it may
+// proceed all the same.
 func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
 	switch {
 	case l.onError != nil:
@@ -163,8 +159,8 @@ func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
 	case errors.Is(err, limiter.ErrInvalid):
 		return status.Error(codes.InvalidArgument, "the call cannot be counted against its limits: what names its sender is not valid or too long, or something is missing from it")
 	case ctx.Err() != nil:
-		// Also where it is to fail open: whoever gives up a call before it is
-		// counted must not pass for that.
+		// This also applies with FailOpen: callers must not pass by cancelling a call
+		// before it is counted.
 		return status.FromContextError(ctx.Err()).Err()
 	case l.failOpen:
 		return nil
@@ -174,7 +170,7 @@ func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
 
 const unavailable = "the limits cannot be looked up now, and without them nothing is let through"
 
-// fill puts together what the decider is asked.
+// fill fills in the request for the decider.
 func (l *Limiter) fill(ctx context.Context, call *Call, q *limiter.Request, c *check) {
 	q.Rule, q.Path, q.Method = l.rule, call.Method, call.Kind
 	if !call.Client {
@@ -199,7 +195,7 @@ func (l *Limiter) fill(ctx context.Context, call *Call, q *limiter.Request, c *c
 	}
 }
 
-// metadata tells the limits of the decision; nil if there is none.
+// metadata returns the limits of the decision as metadata, nil if there are none.
 func (c *check) metadata() metadata.MD {
 	seconds, wait := front.RetryAfterSeconds(&c.decision)
 	c.limits = front.Limits(c.limits[:0], &c.decision)

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// Option sets something of a [Limiter]. Functions that are given to options are
-// called from many goroutines, once for each call that is decided.
+// Option configures a [Limiter]. Functions given to options are called from many
+// goroutines, once for each call that is decided.
 type Option func(*Limiter) error
 
 // Rule names the rule that decides, instead of the one whose conditions match.
@@ -26,8 +26,8 @@ func Rule(name string) Option {
 	}
 }
 
-// Skip lets calls pass for which f is true, uncounted and without metadata:
-// health checks, say. What f looks at must not be for the caller to choose.
+// Skip lets calls pass for which f returns true, uncounted and without metadata, such
+// as health checks. f must not depend on anything that callers can choose.
 func Skip(f func(context.Context, *Call) bool) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -38,12 +38,12 @@ func Skip(f func(context.Context, *Call) bool) Option {
 	}
 }
 
-// TrustedProxies names the networks of proxies that stand in front and tell
-// where a call came from. Of the addresses in x-forwarded-for (or see
-// [ForwardedKey] and [AddressKey]) the right-most that is not in these networks
-// is the caller: what stands left of it was written by the caller. A connection
-// from anywhere else is counted by its own address, whatever its metadata says.
-// Name no network from which callers connect. By default there is none.
+// TrustedProxies names the networks of the proxies in front of the service; default
+// none. For a connection from one of them, the caller is the right-most address in
+// x-forwarded-for (or see [ForwardedKey] and [AddressKey]) that is not in these
+// networks; the caller itself may have written what stands to the left. Any other
+// connection is counted by its own address, whatever its metadata says. Do not name
+// networks from which callers connect.
 func TrustedProxies(networks ...netip.Prefix) Option {
 	return func(l *Limiter) error {
 		trusted, err := front.Trust(networks)
@@ -55,8 +55,8 @@ func TrustedProxies(networks ...netip.Prefix) Option {
 	}
 }
 
-// TrustUnixSockets takes a connection over a Unix socket, which has no address,
-// for one from a trusted proxy. Without it all of these count as one caller.
+// TrustUnixSockets treats a connection over a Unix socket, which has no address, as one
+// from a trusted proxy. By default all such connections count as one caller.
 func TrustUnixSockets() Option {
 	return func(l *Limiter) error {
 		l.unixSocket = true
@@ -64,8 +64,8 @@ func TrustUnixSockets() Option {
 	}
 }
 
-// ForwardedKey takes the caller's address from the key forwarded (RFC 7239) that
-// trusted proxies set, instead of x-forwarded-for.
+// ForwardedKey takes the caller's address from the key forwarded (RFC 7239), set by
+// trusted proxies, instead of x-forwarded-for.
 func ForwardedKey() Option {
 	return func(l *Limiter) error {
 		l.addresses.Chain, l.addrKey = front.Forwarded, "forwarded"
@@ -73,9 +73,9 @@ func ForwardedKey() Option {
 	}
 }
 
-// AddressKey takes the caller's address from a key that holds nothing else, such
-// as x-real-ip, instead of x-forwarded-for. The trusted proxy must overwrite it
-// in every call: if it passes on what came, every caller chooses an address.
+// AddressKey takes the caller's address from a key that contains nothing else, such as
+// x-real-ip, instead of x-forwarded-for. The trusted proxy must overwrite the key in
+// every call; otherwise callers can choose their address.
 func AddressKey(key string) Option {
 	return func(l *Limiter) error {
 		if key == "" {
@@ -86,10 +86,10 @@ func AddressKey(key string) Option {
 	}
 }
 
-// IPv6Bits is how many leading bits of an IPv6 address are one caller, 1 to 128;
-// default 64, the network that one customer is given. More lets a caller with a
-// whole network have as many counters as it has addresses, fewer makes
-// neighbours share one.
+// IPv6Bits sets how many leading bits of an IPv6 address identify one caller, 1 to 128;
+// default 64, the network that one customer usually has. With more bits, a caller with
+// a whole network has as many counters as addresses. With fewer, neighbours share a
+// counter.
 func IPv6Bits(bits int) Option {
 	return func(l *Limiter) error {
 		if bits < 1 || bits > 128 {
@@ -105,8 +105,8 @@ type attribute struct {
 	from Extract
 }
 
-// Attribute gives a further fact that rules may match on or count by, under its
-// name in the rules file. An empty one is left out.
+// Attribute sets a further attribute that rules may match on or count by, under its
+// name in the rules file. An empty value counts as absent.
 func Attribute(name string, from Extract) Option {
 	return func(l *Limiter) error {
 		if name == "" || from == nil {
@@ -117,8 +117,8 @@ func Attribute(name string, from Extract) Option {
 	}
 }
 
-// CostFunc gives the cost of a call; the zero Cost leaves it to the rule. A
-// number that the caller chooses needs a lower bound, or it costs nothing.
+// CostFunc sets the cost of a call; the zero Cost leaves it to the rule. If callers can
+// influence the number, give it a lower bound, or calls cost nothing.
 func CostFunc(f func(context.Context, *Call) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -129,9 +129,8 @@ func CostFunc(f func(context.Context, *Call) limiter.Cost) Option {
 	}
 }
 
-// PerMessage asks for each message that a server receives on a stream too, not
-// only when it opens. By default one stream, however many messages it carries,
-// is one check.
+// PerMessage also checks each message that a server receives on a stream. By default a
+// stream is checked once, when it opens, however many messages it carries.
 func PerMessage() Option {
 	return func(l *Limiter) error {
 		l.perMessage = true
@@ -139,8 +138,8 @@ func PerMessage() Option {
 	}
 }
 
-// NoMetadata sets no metadata of responses. A denial's error has its details all
-// the same.
+// NoMetadata leaves the metadata of responses unchanged. The error of a denial still
+// has its details.
 func NoMetadata() Option {
 	return func(l *Limiter) error {
 		l.quiet = true
@@ -148,9 +147,8 @@ func NoMetadata() Option {
 	}
 }
 
-// OnDenied makes the error for calls that are denied, instead of [Denial]. If it
-// is nil the call goes on. The metadata is set already. The decision is good
-// until f returns.
+// OnDenied makes the error of denied calls, instead of [Denial]. If f returns nil, the
+// call proceeds. The metadata is set already. The decision is valid until f returns.
 func OnDenied(f func(context.Context, *Call, *limiter.Decision) error) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -161,14 +159,13 @@ func OnDenied(f func(context.Context, *Call, *limiter.Decision) error) Option {
 	}
 }
 
-// OnError makes the error for calls that could not be decided; if it is nil the
-// call goes on, uncounted. An error that wraps limiter.ErrInvalid is about the
-// call, and may be of the caller's making (a user of 300 bytes): what lets it go
-// on lets callers go on without a limit. So does letting one go on whose own
-// context has ended.
+// OnError makes the error of calls that could not be decided; if f returns nil, the
+// call proceeds uncounted. An error that wraps limiter.ErrInvalid concerns the call,
+// and callers can cause it (by a user of 300 bytes): letting such a call proceed lets
+// callers bypass the limit. The same is true of a call whose own context has ended.
 //
-// By default that is INVALID_ARGUMENT, the code of the ended context, or, for
-// any other, UNAVAILABLE.
+// By default the code is INVALID_ARGUMENT for such an error, that of the context if it
+// has ended, and otherwise UNAVAILABLE.
 func OnError(f func(context.Context, *Call, error) error) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -179,10 +176,9 @@ func OnError(f func(context.Context, *Call, error) error) Option {
 	}
 }
 
-// FailOpen lets calls go on, uncounted, while the decider fails: what is limited
-// is then worth less than being reachable. A call that cannot be counted, or was
-// given up by its caller, is refused as without it. It has no effect beside
-// [OnError].
+// FailOpen lets calls proceed uncounted while the decider fails, if being reachable
+// matters more than being limited. A call that cannot be counted, or that its caller
+// cancelled, is refused as without FailOpen. It has no effect together with [OnError].
 func FailOpen() Option {
 	return func(l *Limiter) error {
 		l.failOpen = true

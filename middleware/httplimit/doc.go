@@ -1,6 +1,6 @@
-// Package httplimit limits the rates of HTTP requests: it asks a decider, such
-// as a weir.Node, whether a request may pass, tells the caller what is left in
-// header fields, and answers 429 where nothing is.
+// Package httplimit limits the rates of HTTP requests. It asks a decider, such as a
+// weir.Node, whether a request may pass, reports the remaining quota in header fields,
+// and answers 429 when it is used up.
 //
 //	limit, err := httplimit.New(node,
 //		httplimit.TrustedProxies(netip.MustParsePrefix("10.0.0.0/8")),
@@ -8,11 +8,10 @@
 //	...
 //	http.ListenAndServe(addr, limit(mux))
 //
-// The middleware goes wherever a func(http.Handler) http.Handler goes: around
-// an app, a router, a group of routes or one handler, several times if need be,
-// and [Limiter.Check] is the same as a plain call in a handler. It does not wrap
-// the http.ResponseWriter, so streaming, hijacking and http.ResponseController
-// work as without it.
+// The middleware fits wherever a func(http.Handler) http.Handler does: around an app, a
+// router, a group of routes or one handler, several times if needed. [Limiter.Check]
+// does the same as a plain call in a handler. The http.ResponseWriter is not wrapped,
+// so streaming, hijacking and http.ResponseController work as without the middleware.
 //
 // # Who is counted
 //
@@ -37,25 +36,25 @@
 //     may be believed; a header is as good as the proxy that sets it.
 //   - Attributes and cost: see [Attribute], [CostByMethod] and [CostFunc].
 //
-// A part that is too long to be counted (limiter.MaxKeyBytes) does not escape
-// either: the request is refused with status 400. A path longer than
+// A part that is too long to be counted (limiter.MaxKeyBytes) does not bypass the
+// limit: the request is refused with status 400. A path longer than
 // limiter.MaxFieldBytes is refused with status 414.
 //
 // # What the response says
 //
-// The fields of [Headers] are set before the next handler runs, which sees them
-// in w.Header() and has the last word: what it sets replaces them. If two
-// limiters see one request, the lists of RateLimit and RateLimit-Policy grow,
-// and X-RateLimit tells the limit with least remaining of both. Shadow rules,
-// unlimited ones and requests that no rule matches set no field.
+// The fields of [Headers] are set before the next handler runs. It sees them in
+// w.Header() and may replace them. If two limiters see one request, the lists of
+// RateLimit and RateLimit-Policy contain the limits of both, and X-RateLimit shows the
+// limit with the least remaining of both. Shadow rules, unlimited ones and requests
+// that no rule matches set no field.
 //
-// A denied request is answered with 429, Retry-After in whole seconds (rounded
-// up; none if the cost can never be allowed) and a problem (RFC 9457) of the
-// type quota-exceeded, which names the limits that denied. If the decider's
-// policy denied because the counters could not be reached, the status is 503.
-// [OnDenied] answers otherwise.
+// A denied request is answered with 429, Retry-After in whole seconds (rounded up;
+// absent if the cost can never be allowed) and a problem (RFC 9457) of the type
+// quota-exceeded, which names the limits that denied. If the decider denied by policy
+// because the counters could not be reached, the status is 503. [OnDenied] replaces
+// these answers.
 //
-// Browsers show these fields to scripts of another origin only where the
-// service lists them in Access-Control-Expose-Headers; let the handler of CORS
-// stand outside the limiter, so that its fields are on denials too.
+// Browsers show these fields to scripts of another origin only if the service lists
+// them in Access-Control-Expose-Headers. Put the CORS handler outside the limiter, so
+// that denials have its fields, too.
 package httplimit

@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// Spelling is a family of header fields that tell callers their limits. Names
-// of fields do not depend on case; Go writes RateLimit as Ratelimit.
+// Spelling is a family of header fields that report limits to callers. Field names do
+// not depend on case; Go writes RateLimit as Ratelimit.
 type Spelling uint8
 
 // The spellings.
@@ -21,10 +21,10 @@ const (
 	//	RateLimit-Policy: "towns/minute";q=100;w=60
 	//	RateLimit: "towns/minute";r=50;t=30
 	//
-	// q is the limit and w its window in seconds, r is what remains and t in how
-	// many seconds all of it is back; seconds are rounded up, so a window of
-	// half a second is told as 1. Of a limit that counts by several keys the
-	// counter nearest to denying is told. A name beyond ASCII is percent encoded.
+	// q is the limit and w its window in seconds; r is what remains and t the seconds
+	// until all of it is available again. Seconds are rounded up, so a window of half a
+	// second is shown as 1. For a limit with several keys, the counter nearest to
+	// denying is shown. A name beyond ASCII is percent-encoded.
 	IETF Spelling = iota
 	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and
 	// X-RateLimit-Reset: the limit with the least remaining.
@@ -39,21 +39,21 @@ const (
 // Reset is a form of the Reset fields of [XRateLimit] and [XRateDashLimit].
 type Reset uint8
 
-// The forms. The zero value is the default.
+// The forms of a reset. The zero value is the default.
 const (
-	// ResetDelta is the number of seconds until all is back, rounded up.
+	// ResetDelta is the number of seconds until all is available again, rounded up.
 	ResetDelta Reset = iota
 	// ResetEpoch is that instant, in seconds since 1970, rounded up.
 	ResetEpoch
 )
 
-// names of fields, as net/http spells them in a Header.
+// Field names, as net/http spells them in a Header.
 const (
 	fieldPolicy = "Ratelimit-Policy"
 	fieldState  = "Ratelimit"
 )
 
-// writeFields tells the limits of a decision in the chosen spellings.
+// writeFields writes the limits of a decision in the chosen spellings.
 func (l *Limiter) writeFields(h http.Header, c *check) {
 	if len(l.spellings) == 0 {
 		return
@@ -74,8 +74,8 @@ func (l *Limiter) writeFields(h http.Header, c *check) {
 	}
 }
 
-// writeLists writes both fields of the draft from one string: they are lists,
-// so those of a limiter further out stay.
+// writeLists writes both fields of the draft. They are lists, so the values of an outer
+// limiter are kept.
 func writeLists(h http.Header, c *check) {
 	c.text = front.AppendPolicy(c.text[:0], c.limits)
 	policy := len(c.text)
@@ -86,7 +86,7 @@ func writeLists(h http.Header, c *check) {
 	add(h, fieldState, values[1:])
 }
 
-// add adds to a field, and takes the slice where the field is new.
+// add appends to a field, or uses value itself if the field is new.
 func add(h http.Header, key string, value []string) {
 	if have := h[key]; len(have) > 0 {
 		h[key] = append(have, value...)
@@ -95,8 +95,8 @@ func add(h http.Header, key string, value []string) {
 	h[key] = value
 }
 
-// writeThree tells the nearest limit, unless a limiter further out has told one
-// that is nearer.
+// writeThree writes the nearest limit, unless an outer limiter has written a nearer
+// one.
 func (l *Limiter) writeThree(h http.Header, limit, remaining, reset string, c *check) {
 	n := front.Nearest(c.limits)
 	if have := h[remaining]; len(have) > 0 {

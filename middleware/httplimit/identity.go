@@ -9,23 +9,23 @@ import (
 	"github.com/weirlimit/weir/middleware/identity"
 )
 
-// Extract reads a fact, such as who the user is, from a request; the empty
-// string says that it is not there.
+// Extract reads a value, such as the user, from a request. An empty string means that
+// it is absent.
 type Extract func(*http.Request) string
 
-// FromHeader reads a header field. Anyone can write one, so it says who a user
-// is only behind a proxy that sets it, or takes it off, in every request.
+// FromHeader reads a header field. Any client can send one, so use it for the user only
+// behind a proxy that sets or removes it in every request.
 func FromHeader(name string) Extract {
 	return func(r *http.Request) string { return r.Header.Get(name) }
 }
 
-// User says where to find the user, the first place that has one. Several
-// options that name users are asked in their order.
+// User sets the sources of the user; the first one that returns a value is used.
+// Several User options are tried in their order.
 func User(from ...Extract) Option {
 	return identify("User", from, func(q *limiter.Request) *string { return &q.User })
 }
 
-// Group says where to find the group, as User does.
+// Group sets the sources of the group, as User does for the user.
 func Group(from ...Extract) Option {
 	return identify("Group", from, func(q *limiter.Request) *string { return &q.Group })
 }
@@ -46,11 +46,11 @@ func identify(option string, from []Extract, field func(*limiter.Request) *strin
 	}
 }
 
-// maxCookies bounds how many cookies of one name are looked at.
+// maxCookies bounds how many cookies with the same name are verified.
 const maxCookies = 4
 
-// Session takes user and group from a cookie that was sealed by s. A request
-// whose cookie is missing, forged or expired is anonymous.
+// Session takes user and group from a cookie that s has sealed. A request whose cookie
+// is missing, forged or expired is anonymous.
 func Session(cookie string, s *identity.Sessions) Option {
 	return func(l *Limiter) error {
 		if cookie == "" || s == nil {
@@ -60,8 +60,8 @@ func Session(cookie string, s *identity.Sessions) Option {
 			if q.User != "" {
 				return
 			}
-			// Another site of the domain can add cookies of the same name, so
-			// the first that is good counts, of as many as are worth a hash.
+			// Other sites of the domain can add cookies with the same name, so the
+			// first valid one is used, among the first maxCookies.
 			for i, c := range r.CookiesNamed(cookie) {
 				if i == maxCookies {
 					return
@@ -76,10 +76,10 @@ func Session(cookie string, s *identity.Sessions) Option {
 	}
 }
 
-// Token takes user and group from claims of the JSON Web Token that the field
-// Authorization carries as "Bearer"; an empty groupClaim leaves the group alone.
-// A request whose token is missing, forged, expired or has no such user is
-// anonymous. For a token elsewhere, use [identity.Tokens] in a function.
+// Token takes user and group from claims of the JSON Web Token in the field
+// Authorization ("Bearer"). An empty groupClaim leaves the group unset. A request whose
+// token is missing, forged, expired or lacks the user claim is anonymous. For a token
+// in another place, use [identity.Tokens] in a function.
 func Token(t *identity.Tokens, userClaim, groupClaim string) Option {
 	return func(l *Limiter) error {
 		if t == nil || userClaim == "" {
@@ -99,7 +99,7 @@ func Token(t *identity.Tokens, userClaim, groupClaim string) Option {
 	}
 }
 
-// name sets the user, and the group unless it is known already.
+// name sets the user, and the group unless it is set already.
 func name(q *limiter.Request, user, group string) {
 	q.User = user
 	if q.Group == "" {
@@ -107,7 +107,7 @@ func name(q *limiter.Request, user, group string) {
 	}
 }
 
-// bearer returns the token of an Authorization field, empty if it has none.
+// bearer returns the token in an Authorization field, empty if there is none.
 func bearer(field string) string {
 	const scheme = "Bearer "
 	if len(field) < len(scheme) || !strings.EqualFold(field[:len(scheme)], scheme) {

@@ -12,19 +12,18 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// Decider decides checks; a *weir.Node is one. A denial is a decision, never an
-// error. Check is called from many goroutines and must not keep what it is
-// given.
+// Decider decides checks; a *weir.Node is one. A denial is a decision, never an error.
+// Check is called from many goroutines and must not keep its arguments.
 type Decider interface {
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 }
 
-// Limiter asks a decider about requests and answers those that are denied. It
-// is safe for concurrent use.
+// Limiter asks a decider about requests and answers those that are denied. It is safe
+// for concurrent use.
 type Limiter struct {
 	decider    Decider
 	skip       func(*http.Request) bool
-	path       func(*http.Request) string // nil, or its answer empty: normalPath
+	path       func(*http.Request) string // nil, or an empty result: normalPath
 	rule       string
 	addresses  front.Addresses
 	addrField  string
@@ -42,7 +41,7 @@ type Limiter struct {
 	pool       sync.Pool // of *check
 }
 
-// check is what one request needs, used again for others.
+// check is the memory for one request; it is pooled.
 type check struct {
 	request    limiter.Request
 	decision   limiter.Decision
@@ -51,8 +50,8 @@ type check struct {
 	text       []byte
 }
 
-// New returns a middleware, or an error that says what is wrong with an option.
-// See [NewLimiter] for the same with more ways to use it.
+// New returns a middleware, or an error that names the invalid options. [NewLimiter]
+// gives access to the same limiter in other ways.
 func New(d Decider, opts ...Option) (func(http.Handler) http.Handler, error) {
 	l, err := NewLimiter(d, opts...)
 	if err != nil {
@@ -61,8 +60,7 @@ func New(d Decider, opts ...Option) (func(http.Handler) http.Handler, error) {
 	return l.Handler, nil
 }
 
-// NewLimiter returns a limiter, or an error that joins what is wrong with the
-// options.
+// NewLimiter returns a limiter, or an error that joins those of all invalid options.
 func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
 	l := &Limiter{decider: d, spellings: []Spelling{IETF}, now: time.Now}
 	var problems []error
@@ -86,7 +84,7 @@ func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
 	return l, nil
 }
 
-// Handler returns a handler that passes on to next what is allowed.
+// Handler returns a handler that passes allowed requests to next.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.Check(w, r) {
@@ -95,9 +93,9 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Check is for use within a handler. It reports whether the request may go on:
-// if so it has set the header fields that tell the limits, else the response is
-// written and the handler has nothing left to do.
+// Check is for use within a handler. It reports whether the request may proceed. If so,
+// it has set the header fields that report the limits. If not, it has written the
+// response and the handler should return.
 func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 	if l.skip != nil && l.skip(r) {
 		return true
@@ -122,9 +120,9 @@ func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// Decide asks the decider about a request as Check does, overwrites d with its
-// answer, and writes nothing. The error wraps limiter.ErrInvalid if the request
-// cannot be counted; any other is the decider's. Skip is not asked.
+// Decide asks the decider about a request as Check does, overwrites d with the
+// decision, and writes nothing. The error wraps limiter.ErrInvalid if the request
+// cannot be counted; any other is the decider's. Skip is not called.
 func (l *Limiter) Decide(r *http.Request, d *limiter.Decision) error {
 	c := l.pool.Get().(*check)
 	defer l.release(c)
@@ -141,7 +139,7 @@ func (l *Limiter) decide(r *http.Request, c *check) error {
 	return l.decider.Check(r.Context(), &c.request, &c.decision)
 }
 
-// release puts c back without what belonged to its request.
+// release returns c to the pool without references to its request.
 func (l *Limiter) release(c *check) {
 	c.request = limiter.Request{}
 	c.decision.Clear()
@@ -151,14 +149,14 @@ func (l *Limiter) release(c *check) {
 	l.pool.Put(c)
 }
 
-// failed answers a request that could not be decided, and reports whether it
-// goes on all the same.
+// failed answers a request that could not be decided, and reports whether it may
+// proceed all the same.
 func (l *Limiter) failed(w http.ResponseWriter, r *http.Request, err error) bool {
 	if l.onError != nil {
 		return l.onError(w, r, err)
 	}
-	// Whoever sends what cannot be counted, or hangs up before it is, must not
-	// pass for that.
+	// Callers must not pass by sending a request that cannot be counted, or by
+	// cancelling it before it is counted.
 	if l.failOpen && !errors.Is(err, limiter.ErrInvalid) && r.Context().Err() == nil {
 		return true
 	}
@@ -166,7 +164,7 @@ func (l *Limiter) failed(w http.ResponseWriter, r *http.Request, err error) bool
 	return false
 }
 
-// fill puts together what the decider is asked.
+// fill fills in the request for the decider.
 func (l *Limiter) fill(r *http.Request, c *check) error {
 	q := &c.request
 	q.Rule, q.Method = l.rule, r.Method
@@ -206,7 +204,7 @@ func (l *Limiter) fill(r *http.Request, c *check) error {
 	return nil
 }
 
-// client returns the address that sent the request, as far as is known.
+// client returns the address of the caller, as far as it is known.
 func (l *Limiter) client(r *http.Request) netip.Addr {
 	remote, ok := front.ParseAddr(r.RemoteAddr)
 	switch {
@@ -220,8 +218,8 @@ func (l *Limiter) client(r *http.Request) netip.Addr {
 	return l.addresses.Client(remote, r.Header[l.addrField])
 }
 
-// isUnixSocket reports whether a connection's address is that of a Unix socket:
-// nothing, a path, or a name that begins with @.
+// isUnixSocket reports whether a remote address is that of a Unix socket: empty, a
+// path, or a name that begins with @.
 func isUnixSocket(remote string) bool {
 	return remote == "" || remote[0] == '@' || remote[0] == '/'
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// Option sets something of a [Limiter]. Functions that are given to options are
-// called from many goroutines, once for each request.
+// Option configures a [Limiter]. Functions given to options are called from many
+// goroutines, once for each request.
 type Option func(*Limiter) error
 
-// Rule names the rule that decides, instead of the one whose conditions match:
-// for a limiter around one handler.
+// Rule names the rule that decides, instead of the one whose conditions match. It suits
+// a limiter around one handler.
 func Rule(name string) Option {
 	return func(l *Limiter) error {
 		if name == "" {
@@ -30,8 +30,8 @@ func Rule(name string) Option {
 	}
 }
 
-// Skip lets requests pass for which f is true, uncounted and without fields:
-// probes of a load balancer, say. What f looks at must not be for the caller to
+// Skip lets requests pass for which f returns true, uncounted and without fields, such
+// as the probes of a load balancer. f must not depend on anything that callers can
 // choose.
 func Skip(f func(*http.Request) bool) Option {
 	return func(l *Limiter) error {
@@ -43,10 +43,10 @@ func Skip(f func(*http.Request) bool) Option {
 	}
 }
 
-// Path gives the path that a request is counted by. Where f returns an empty
-// string it is the path as it is normally counted (see the package). By default
-// that is the path that the handler at this place sees: without what
-// http.StripPrefix took away, for instance.
+// Path sets the path by which a request is counted. If f returns an empty string, the
+// default path is used: the one that the handler at this place sees, for instance
+// without the prefix that http.StripPrefix removed, in the form that the package
+// comment describes.
 func Path(f func(*http.Request) string) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -57,20 +57,18 @@ func Path(f func(*http.Request) string) Option {
 	}
 }
 
-// PathFromPattern counts a request by the pattern of the route, such as
-// /towns/{name}, as net/http's ServeMux leaves it in Request.Pattern, so that
-// all towns share a counter. The router must have run: the limiter stands around
-// its handlers, not around itself. A request without a pattern is counted by its
-// path.
+// PathFromPattern counts a request by the pattern of its route, such as /towns/{name},
+// which net/http's ServeMux stores in Request.Pattern, so that all towns share a
+// counter. The router must run first: put the limiter around its handlers, not around
+// the router. A request without a pattern is counted by its path.
 func PathFromPattern() Option { return Path(patternPath) }
 
-// TrustedProxies names the networks of proxies that stand in front and tell
-// where a request came from. Of the addresses in X-Forwarded-For (or see
-// [ForwardedField] and [AddressField]) the right-most that is not in these
-// networks is the caller: what stands left of it was written by the caller. A
-// connection from anywhere else is counted by its own address, whatever its
-// header says. Name no network from which callers connect. By default there is
-// none.
+// TrustedProxies names the networks of the proxies in front of the service; default
+// none. For a connection from one of them, the caller is the right-most address in
+// X-Forwarded-For (or see [ForwardedField] and [AddressField]) that is not in these
+// networks; the caller itself may have written what stands to the left. Any other
+// connection is counted by its own address, whatever its header says. Do not name
+// networks from which callers connect.
 func TrustedProxies(networks ...netip.Prefix) Option {
 	return func(l *Limiter) error {
 		trusted, err := front.Trust(networks)
@@ -82,8 +80,8 @@ func TrustedProxies(networks ...netip.Prefix) Option {
 	}
 }
 
-// TrustUnixSockets takes a connection over a Unix socket, which has no address,
-// for one from a trusted proxy. Without it all of these count as one caller.
+// TrustUnixSockets treats a connection over a Unix socket, which has no address, as one
+// from a trusted proxy. By default all such connections count as one caller.
 func TrustUnixSockets() Option {
 	return func(l *Limiter) error {
 		l.unixSocket = true
@@ -91,9 +89,9 @@ func TrustUnixSockets() Option {
 	}
 }
 
-// ForwardedField takes the caller's address from the field Forwarded (RFC 7239)
-// that trusted proxies set, instead of X-Forwarded-For. Proxies must either set
-// it all or drop what came: use the one that yours write.
+// ForwardedField takes the caller's address from the field Forwarded (RFC 7239) instead
+// of X-Forwarded-For. Use the field that your proxies write. They must set the whole
+// field, or remove the one they received.
 func ForwardedField() Option {
 	return func(l *Limiter) error {
 		l.addresses.Chain, l.addrField = front.Forwarded, "Forwarded"
@@ -101,10 +99,9 @@ func ForwardedField() Option {
 	}
 }
 
-// AddressField takes the caller's address from a field that holds nothing else,
-// such as X-Real-IP or CF-Connecting-IP, instead of X-Forwarded-For. The trusted
-// proxy must overwrite it in every request: if it passes on what came, every
-// caller chooses an address.
+// AddressField takes the caller's address from a field that contains nothing else, such
+// as X-Real-IP or CF-Connecting-IP, instead of X-Forwarded-For. The trusted proxy must
+// overwrite the field in every request; otherwise callers can choose their address.
 func AddressField(name string) Option {
 	return func(l *Limiter) error {
 		if name == "" {
@@ -115,10 +112,10 @@ func AddressField(name string) Option {
 	}
 }
 
-// IPv6Bits is how many leading bits of an IPv6 address are one caller, 1 to 128;
-// default 64, the network that one customer is given. More lets a caller with a
-// whole network have as many counters as it has addresses, fewer makes
-// neighbours share one.
+// IPv6Bits sets how many leading bits of an IPv6 address identify one caller, 1 to 128;
+// default 64, the network that one customer usually has. With more bits, a caller with
+// a whole network has as many counters as addresses. With fewer, neighbours share a
+// counter.
 func IPv6Bits(bits int) Option {
 	return func(l *Limiter) error {
 		if bits < 1 || bits > 128 {
@@ -134,8 +131,8 @@ type attribute struct {
 	from Extract
 }
 
-// Attribute gives a further fact that rules may match on or count by, under its
-// name in the rules file. An empty one is left out.
+// Attribute sets a further attribute that rules may match on or count by, under its
+// name in the rules file. An empty value counts as absent.
 func Attribute(name string, from Extract) Option {
 	return func(l *Limiter) error {
 		if name == "" || from == nil {
@@ -146,9 +143,9 @@ func Attribute(name string, from Extract) Option {
 	}
 }
 
-// CostByMethod gives the cost of requests by their method, in units; others
-// cost what the rule says. A cost of 0 peeks: such requests are limited by what
-// others have spent.
+// CostByMethod sets the cost of requests by their method, in units; other methods cost
+// what the rule says. A cost of 0 is a peek: such requests are denied when other
+// requests have used up the limit.
 func CostByMethod(costs map[string]int64) Option {
 	return func(l *Limiter) error {
 		l.costs = make(map[string]limiter.Cost, len(costs))
@@ -163,9 +160,9 @@ func CostByMethod(costs map[string]int64) Option {
 	}
 }
 
-// CostFunc gives the cost of a request; the zero Cost leaves it to the rule. It
-// goes before [CostByMethod]. A number that the caller chooses needs a lower
-// bound, or it costs nothing.
+// CostFunc sets the cost of a request; the zero Cost leaves it to the rule. It takes
+// precedence over [CostByMethod]. If callers can influence the number, give it a lower
+// bound, or requests cost nothing.
 func CostFunc(f func(*http.Request) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -176,8 +173,8 @@ func CostFunc(f func(*http.Request) limiter.Cost) Option {
 	}
 }
 
-// OnDenied answers denied requests. The header fields that tell the limits, and
-// Retry-After, are set already. The decision is good until f returns.
+// OnDenied replaces the answer to denied requests. The header fields that report the
+// limits, and Retry-After, are set already. The decision is valid until f returns.
 func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -188,14 +185,14 @@ func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Opt
 	}
 }
 
-// OnError is called for requests that could not be decided. It either answers
-// and returns false, or returns true to let the request go on, uncounted. An
-// error that wraps limiter.ErrInvalid is about the request, and may be of the
-// caller's making (a path of 300 bytes): what lets it go on lets callers go on
-// without a limit. So does letting one go on whose own context has ended.
+// OnError is called for requests that could not be decided. It either answers and
+// returns false, or returns true to let the request pass uncounted. An error that wraps
+// limiter.ErrInvalid concerns the request, and callers can cause it (by a path of 300
+// bytes): letting such a request pass lets callers bypass the limit. The same is true
+// of a request whose own context has ended.
 //
-// By default such a request is answered 400 (414 for a path that is too long), and
-// any other 503.
+// By default a request with such an error is answered with 400 (414 for a path that is
+// too long), and any other with 503.
 func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -206,10 +203,9 @@ func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 	}
 }
 
-// FailOpen lets requests go on, uncounted, while the decider fails: what is
-// limited is then worth less than being reachable. A request that cannot be
-// counted, or was given up by its caller, is answered as without it. It has no
-// effect beside [OnError].
+// FailOpen lets requests pass uncounted while the decider fails, if being reachable
+// matters more than being limited. A request that cannot be counted, or that its caller
+// cancelled, is answered as without FailOpen. It has no effect together with [OnError].
 func FailOpen() Option {
 	return func(l *Limiter) error {
 		l.failOpen = true
@@ -217,8 +213,8 @@ func FailOpen() Option {
 	}
 }
 
-// Headers chooses the header fields that tell the limits; default IETF, and
-// none at all if none is named. Retry-After does not depend on it.
+// Headers chooses the header fields that report the limits; default IETF. Without
+// arguments there are none. Retry-After is set in any case.
 func Headers(spellings ...Spelling) Option {
 	return func(l *Limiter) error {
 		for _, s := range spellings {
@@ -231,7 +227,7 @@ func Headers(spellings ...Spelling) Option {
 	}
 }
 
-// ResetAs chooses what X-RateLimit-Reset and X-Rate-Limit-Reset say; default
+// ResetAs chooses the form of X-RateLimit-Reset and X-Rate-Limit-Reset; default
 // ResetDelta.
 func ResetAs(r Reset) Option {
 	return func(l *Limiter) error {
@@ -243,7 +239,7 @@ func ResetAs(r Reset) Option {
 	}
 }
 
-// Now is the clock for [ResetEpoch], for tests; default time.Now.
+// Now sets the clock of [ResetEpoch], for tests; default time.Now.
 func Now(f func() time.Time) Option {
 	return func(l *Limiter) error {
 		if f == nil {

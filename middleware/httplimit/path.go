@@ -8,26 +8,26 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// errPathLength says that a path is longer than the decider takes. It is answered
+// errPathLength is the error of a path longer than the decider accepts. It is answered
 // with 414.
 var errPathLength = fmt.Errorf("%w: the path is longer than %d bytes", limiter.ErrInvalid, limiter.MaxFieldBytes)
 
-// normalPath returns the one spelling of a request's path that is counted, or an
-// error for a path that what is behind may read in several ways.
+// normalPath returns the normalized path by which a request is counted, or an error for
+// a path that a server behind may read in several ways.
 //
-// Routers disagree on what "/a/../b" is, so any answer here would let a caller
-// be counted as one path and served as another; no client but an attacker's
-// sends it. An encoded slash stays encoded, since it does not part segments for
-// a router. Parameters ("/login;v=1") are left out: some routers serve "/login".
+// Routers disagree about "/a/../b", so with any interpretation a caller could be
+// counted as one path and served as another; only attackers send such paths. An encoded
+// slash stays encoded, since it does not separate segments for a router. Parameters
+// ("/login;v=1") are removed, since some routers serve "/login".
 func normalPath(r *http.Request) (string, error) {
 	path := r.URL.Path
 	var why string
 	if r.URL.RawPath == "" && strings.IndexByte(path, '%') < 0 {
-		why = trick(path) // there is nothing to decode
+		why = trick(path) // nothing is encoded
 		path = withoutParameters(path)
 	} else {
 		raw := r.URL.EscapedPath()
-		if len(raw) > 3*limiter.MaxFieldBytes { // decoded it is a third at least
+		if len(raw) > 3*limiter.MaxFieldBytes { // decoding shortens it to a third at most
 			return "", errPathLength
 		}
 		why = hiddenTrick(raw)
@@ -37,7 +37,7 @@ func normalPath(r *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: the path %s, which may mean another path to what is behind", limiter.ErrInvalid, why)
 	}
 	if path == "" {
-		return "/", nil // CONNECT, or a URL that is a host alone
+		return "/", nil // CONNECT, or a URL that is only a host
 	}
 	if !clean(path) {
 		path = squeeze(path)
@@ -45,12 +45,12 @@ func normalPath(r *http.Request) (string, error) {
 	return path, nil
 }
 
-// clean reports whether there is nothing to squeeze.
+// clean reports whether squeeze would change nothing.
 func clean(path string) bool {
 	return path == "/" || !strings.HasSuffix(path, "/") && !strings.Contains(path, "//")
 }
 
-// squeeze makes several slashes one and drops those at the end.
+// squeeze replaces several slashes by one and removes those at the end.
 func squeeze(path string) string {
 	b := make([]byte, 0, len(path))
 	for i := range len(path) {
@@ -64,7 +64,7 @@ func squeeze(path string) string {
 	return string(b)
 }
 
-// withoutParameters removes from each segment what follows a semicolon.
+// withoutParameters removes what follows a semicolon from each segment.
 func withoutParameters(path string) string {
 	if strings.IndexByte(path, ';') < 0 {
 		return path
@@ -85,8 +85,7 @@ func withoutParameters(path string) string {
 	return string(b)
 }
 
-// decodeButSlash decodes percent encoding, but not of a slash, which becomes
-// %2F in that spelling.
+// decodeButSlash decodes percent-encoding, except of a slash, which becomes %2F.
 func decodeButSlash(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -117,8 +116,8 @@ func unhex(c byte) int {
 	return -1
 }
 
-// patternPath returns the path of the pattern that a router found, without method
-// and host, or the empty string if none has.
+// patternPath returns the path of the router's pattern, without method and host, or an
+// empty string if there is none.
 func patternPath(r *http.Request) string {
 	if i := strings.IndexByte(r.Pattern, '/'); i >= 0 {
 		return r.Pattern[i:]

@@ -9,13 +9,13 @@ import (
 	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
-// Types of problems that the IETF draft registers.
+// Problem types that the IETF draft registers.
 const (
 	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// problem is the body of a refusal (RFC 9457).
+// problem is the body of a denial (RFC 9457).
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -41,8 +41,8 @@ func writeDenial(w http.ResponseWriter, d *limiter.Decision) {
 	p.write(w)
 }
 
-// writeFailure answers a request that could not be decided. The error itself
-// may name what is behind, so it is not told.
+// writeFailure answers a request that could not be decided. The error is not shown,
+// since its text may describe internal systems.
 func writeFailure(w http.ResponseWriter, err error) {
 	p := problem{
 		Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable,
@@ -62,11 +62,11 @@ func writeFailure(w http.ResponseWriter, err error) {
 func (p *problem) write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
 	if err != nil {
-		body = nil // strings and numbers can always be written
+		body = nil // strings and numbers can always be encoded
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the caller may be gone
+	_, _ = w.Write(body) // the connection may be closed
 }

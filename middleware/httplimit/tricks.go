@@ -2,13 +2,13 @@ package httplimit
 
 import "strings"
 
-// maxDecodings bounds how often a path is percent-decoded to see what is hidden in
-// it. Nothing honest is encoded so often.
+// maxDecodings bounds how often a path is percent-decoded in search of hidden tricks.
+// Legitimate clients do not encode so often.
 const maxDecodings = 5
 
-// hiddenTrick decodes a path again and again, as proxies and servers in a row may do,
-// and says what is wrong with it at any of these steps: a trick, or a slash that shows
-// only when decoded twice. It returns an empty string for an honest path.
+// hiddenTrick decodes a path repeatedly, as a chain of proxies and servers may do. It
+// returns what is wrong with the path at any step: a trick, or a slash that appears
+// only after decoding twice. It returns an empty string for a harmless path.
 func hiddenTrick(raw string) string {
 	text, slashes := raw, 0
 	for n := range maxDecodings + 1 {
@@ -28,7 +28,8 @@ func hiddenTrick(raw string) string {
 	return "is encoded too often"
 }
 
-// trick says what in a path some servers read as another path, or an empty string.
+// trick returns what makes some servers read the path as another path, or an empty
+// string.
 func trick(path string) string {
 	for i := range len(path) {
 		switch c := path[i]; {
@@ -45,8 +46,8 @@ func trick(path string) string {
 	return ""
 }
 
-// dotSegment reports whether the dot at i begins a segment that is "." or "..",
-// parameters and blanks at its end left out.
+// dotSegment reports whether the dot at i begins a segment "." or "..", ignoring
+// parameters and blanks at its end.
 func dotSegment(path string, i int) bool {
 	if i > 0 && path[i-1] != '/' {
 		return false
@@ -57,8 +58,8 @@ func dotSegment(path string, i int) bool {
 	return rest == "" || rest[0] == '/' || rest[0] == ';'
 }
 
-// overlong reports whether text begins with a character in more bytes of UTF-8 than it
-// needs, as in 0xC0 0xAE for a dot. No valid text has these bytes.
+// overlong reports whether text begins with a character in more UTF-8 bytes than it
+// needs, such as 0xC0 0xAE for a dot. Valid text never has such bytes.
 func overlong(text string) bool {
 	switch c := text[0]; {
 	case c <= 0xc1:
@@ -68,12 +69,12 @@ func overlong(text string) bool {
 	case c == 0xf0:
 		return len(text) > 1 && text[1] >= 0x80 && text[1] < 0x90
 	case c >= 0xf8:
-		return true // forms of five and six bytes
+		return true // five-byte and six-byte forms
 	}
 	return false
 }
 
-// decodeOnce decodes %XX, and %uXXXX of an ASCII character, which some servers know.
+// decodeOnce decodes %XX, and %uXXXX of ASCII characters, which some servers support.
 func decodeOnce(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -99,7 +100,7 @@ func decodeOnce(s string) string {
 	return string(b)
 }
 
-// hexByte reads two hexadecimal digits.
+// hexByte parses two hexadecimal digits.
 func hexByte(s string) (byte, bool) {
 	if len(s) < 2 {
 		return 0, false

@@ -1,12 +1,10 @@
-// Package identity tells who sends a request by what cannot be forged: a signed
-// session ([Sessions]) or a signed token ([Tokens]).
+// Package identity identifies the sender of a request by something that cannot be
+// forged: a signed session ([Sessions]) or a signed token ([Tokens]).
 //
-// A rate limiter has one question only: by whose counter is this request to be
-// counted? So there is one answer to anything that is unsigned, altered,
-// expired or not understood: it is nobody's, an error that wraps
-// [ErrUnverified], and the middlewares count such a request as anonymous, by
-// its address. It is neither let go nor counted as the user that it claims.
+// A rate limiter only asks whose counter a request belongs to. So anything that is
+// unsigned, altered, expired or not understood has the same result: an error that wraps
+// [ErrUnverified]. The middlewares then count the request as anonymous, by its address.
+// It is neither let pass uncounted nor counted as the user that it claims to be.
 //
-// That is no authentication of requests: whether an anonymous one may pass at
-// all is for the service to say.
+// This is not authentication: whether anonymous requests may pass is up to the service.
 package identity

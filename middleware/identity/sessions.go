@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// ErrUnverified is wrapped by the errors of [Sessions.Open] and [Tokens.Verify]
-// for all that does not prove who sent it.
+// ErrUnverified is wrapped by the errors of [Sessions.Open] and [Tokens.Verify] for any
+// value that does not prove its sender.
 var ErrUnverified = errors.New("not verified")
 
 // Bounds of sessions.
 const (
-	// MinKeyBytes is how long a key must be: as long as the hash, so that
-	// guessing it is no easier than forging a signature.
+	// MinKeyBytes is the shortest key: as long as the hash, so that guessing the key is
+	// no easier than forging a signature.
 	MinKeyBytes = sha256.Size
-	// MaxSessionKeys is how many keys may be in force at once.
+	// MaxSessionKeys is the most keys in force at once.
 	MaxSessionKeys = 8
-	// MaxSessionBytes is how long the user and the group of a session may be
-	// together, in bytes. A key of a limit may have 256.
+	// MaxSessionBytes is the greatest length of user and group together, in bytes. A
+	// key of a limit may have 256.
 	MaxSessionBytes = 256
 )
 
 const (
 	sessionVersion = 1
 	sessionHead    = 1 + 8 + 2 // version, expiry, length of the user
-	// maxSealedBytes bounds what Open looks at.
+	// maxSealedBytes bounds the length of values that Open accepts.
 	maxSealedBytes = (sessionHead+MaxSessionBytes)*4/3 + 1 + 1 + sha256.Size*4/3 + 2
 )
 
-// Session is who a signed value names.
+// Session is the content of a signed value.
 type Session struct {
-	// User is not empty.
+	// User must not be empty.
 	User string
-	// Group may be empty, which is the default group.
+	// Group may be empty, which means the default group.
 	Group string
 	// Expires is when the session ends, in whole seconds.
 	Expires time.Time
@@ -47,30 +47,29 @@ type Session struct {
 
 // SessionConfig configures [Sessions].
 type SessionConfig struct {
-	// Name says what the values are for, such as the cookie's name. It is
-	// signed with them, so that a value for one purpose is worth nothing for
-	// another under the same key. It must not be empty.
+	// Name is the purpose of the values, such as the cookie's name. It is signed with
+	// them, so a value for one purpose is not valid for another under the same key. It
+	// must not be empty.
 	Name string
-	// Keys are secrets of at least [MinKeyBytes], from crypto/rand. The first
-	// signs; a value signed by any of them is good. So to change the key put a
-	// new one in front, and drop the old one when the sessions that it signed
-	// have expired. See [Sessions.SetKeys].
+	// Keys are secrets of at least [MinKeyBytes], from crypto/rand. The first one
+	// signs; values signed by any of them are valid. To rotate keys, put a new one in
+	// front, and remove the old one when its sessions have expired. See
+	// [Sessions.SetKeys].
 	Keys [][]byte
 	// Now is the clock, for tests; default time.Now.
 	Now func() time.Time
 }
 
-// Sessions signs and checks the values of session cookies, with HMAC-SHA256.
-// What is signed can be read by its bearer; it is not encrypted. It is safe for
-// concurrent use.
+// Sessions signs and verifies the values of session cookies, with HMAC-SHA256. Values
+// are not encrypted: their bearer can read them. Sessions is safe for concurrent use.
 type Sessions struct {
 	name string
 	keys atomic.Pointer[[][]byte]
 	now  func() time.Time
 }
 
-// NewSessions returns sessions, or an error that says what is wrong with the
-// configuration. The keys are copied.
+// NewSessions returns sessions, or an error for an invalid configuration. The keys are
+// copied.
 func NewSessions(c SessionConfig) (*Sessions, error) {
 	if c.Name == "" || len(c.Name) > MaxSessionBytes {
 		return nil, fmt.Errorf("sessions need a name of 1 to %d bytes, such as the cookie's; it has %d", MaxSessionBytes, len(c.Name))
@@ -85,8 +84,8 @@ func NewSessions(c SessionConfig) (*Sessions, error) {
 	return s, nil
 }
 
-// SetKeys replaces the keys, see [SessionConfig.Keys], while sessions are in
-// use. They are copied; if one cannot be used, the old ones stay.
+// SetKeys replaces the keys while sessions are in use, see [SessionConfig.Keys]. They
+// are copied. If one is not valid, SetKeys returns an error and the old ones stay.
 func (s *Sessions) SetKeys(keys ...[]byte) error {
 	if len(keys) == 0 || len(keys) > MaxSessionKeys {
 		return fmt.Errorf("sessions need 1 to %d keys; there are %d", MaxSessionKeys, len(keys))
@@ -102,9 +101,9 @@ func (s *Sessions) SetKeys(keys ...[]byte) error {
 	return nil
 }
 
-// Seal returns a signed value for a session, printable and without characters
-// that a cookie would have to quote. It is an error if the session has no user,
-// has an end that is not ahead, or is too long.
+// Seal returns a signed value for a session, made of characters that a cookie need not
+// quote. It returns an error if the session has no user, is too long, or ends in the
+// past.
 func (s *Sessions) Seal(who Session) (string, error) {
 	end := who.Expires.Unix()
 	switch {
@@ -125,8 +124,8 @@ func (s *Sessions) Seal(who Session) (string, error) {
 }
 
 // Open returns the session that a value was sealed from. The error wraps
-// [ErrUnverified] if it was not, was changed, is for another name, was signed
-// with a key that is no longer there, or has expired. Signatures are compared
+// [ErrUnverified] if the value was not sealed here, was changed, is for another name,
+// was signed with a key that has been removed, or has expired. Signatures are compared
 // in constant time.
 func (s *Sessions) Open(value string) (Session, error) {
 	if len(value) > maxSealedBytes {
@@ -157,8 +156,8 @@ func (s *Sessions) Open(value string) (Session, error) {
 	return who, nil
 }
 
-// signed reports whether any of the keys made sum. It tries them all, however
-// early one fits.
+// signed reports whether sum was made with any of the keys. It always tries all of
+// them.
 func (s *Sessions) signed(b, sum []byte) bool {
 	ok := false
 	for _, k := range *s.keys.Load() {
@@ -169,8 +168,8 @@ func (s *Sessions) signed(b, sum []byte) bool {
 	return ok
 }
 
-// sum signs a payload together with what it is for. The length keeps a name's
-// end and a payload's beginning apart.
+// sum signs a payload together with its purpose. The length separates the end of the
+// name from the payload.
 func (s *Sessions) sum(key, b []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte("weir session\x00"))
@@ -180,5 +179,5 @@ func (s *Sessions) sum(key, b []byte) []byte {
 	return h.Sum(nil)
 }
 
-// encoding is strict, so that a session has one spelling only.
+// encoding returns a strict encoding, so that a session has only one spelling.
 func encoding() *base64.Encoding { return base64.RawURLEncoding.Strict() }

@@ -12,48 +12,45 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// DefaultMaxTokenBytes is how long a token may be where [TokenConfig] does not
-// say.
+// DefaultMaxTokenBytes is the default of TokenConfig.MaxBytes.
 const DefaultMaxTokenBytes = 8 << 10
 
-// minRSABits is the least size of an RSA key that is still believed.
+// minRSABits is the smallest size of an RSA key that is accepted.
 const minRSABits = 2048
 
-// TokenConfig configures [Tokens]. One of Key and Keys must be given.
+// TokenConfig configures [Tokens]. Algorithms, and either Key or Keys, are required.
 type TokenConfig struct {
-	// Algorithms are those by which a token may be signed, as in its header:
-	// HS256, RS256, PS256, ES256 (or 384, 512 of these) and EdDSA. They must be
-	// given, and be of one kind of key: a service that also took HS256 where it
-	// expects RS256 would take the public key for a secret. The algorithm none
-	// is refused.
+	// Algorithms are the accepted signature algorithms, as in a token's header: HS256,
+	// RS256, PS256, ES256 (or 384, 512 of these) and EdDSA. All must use the same kind
+	// of key: a service that accepted HS256 besides RS256 would take the public key for
+	// a secret. The algorithm none is refused.
 	Algorithms []string
 	// Key verifies every token: a []byte of at least [MinKeyBytes] for HS, an
 	// *rsa.PublicKey of at least 2048 bits for RS and PS, an *ecdsa.PublicKey
 	// for ES, an ed25519.PublicKey for EdDSA.
 	Key any
-	// Keys returns the key for the "kid" of a token's header, empty if it has
-	// none, for services whose keys rotate. It is called for each token, from
-	// many goroutines, and whatever keyID it is asked for was written by the
-	// sender: it must not fetch anything for it without a bound. An error
-	// refuses the token.
+	// Keys returns the key for the "kid" in a token's header, empty if it has none, for
+	// services whose keys rotate. It is called for each token, from many goroutines.
+	// The sender chooses keyID, so Keys must not fetch anything without a bound. An
+	// error refuses the token.
 	Keys func(keyID string) (any, error)
-	// Issuer, if not empty, must be the token's "iss".
+	// Issuer, if not empty, must equal the token's "iss".
 	Issuer string
 	// Audience, if not empty, must be among the token's "aud".
 	Audience string
-	// Leeway is how far the issuer's clock may differ from this one, for "exp"
-	// and "nbf"; default none. More lets expired tokens live longer.
+	// Leeway is the tolerated clock difference to the issuer, for "exp" and "nbf";
+	// default none. A larger value lets expired tokens live longer.
 	Leeway time.Duration
-	// MaxBytes is how long a token may be; default [DefaultMaxTokenBytes].
-	// Longer ones are refused unread.
+	// MaxBytes is the greatest length of a token; default [DefaultMaxTokenBytes].
+	// Longer ones are refused without parsing.
 	MaxBytes int
 	// Now is the clock, for tests; default time.Now.
 	Now func() time.Time
 }
 
-// Tokens verifies JSON Web Tokens (RFC 7519). A token must be signed by one of
-// the configured algorithms, and must carry an expiry that has not passed. It
-// is safe for concurrent use.
+// Tokens verifies JSON Web Tokens (RFC 7519). A token must be signed with one of the
+// configured algorithms, and must have an expiry that has not passed. Tokens is safe
+// for concurrent use.
 type Tokens struct {
 	parser *jwt.Parser
 	keys   func(keyID string) (any, error)
@@ -61,8 +58,7 @@ type Tokens struct {
 	most   int
 }
 
-// NewTokens returns tokens, or an error that says what is wrong with the
-// configuration.
+// NewTokens returns a verifier, or an error for an invalid configuration.
 func NewTokens(c TokenConfig) (*Tokens, error) {
 	fits, err := keyCheck(c.Algorithms)
 	if err != nil {
@@ -101,9 +97,9 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// Verify returns the claims of a token. The error wraps [ErrUnverified] if the
-// token is not signed as it must be, has expired or is not yet valid, names
-// another issuer or audience, or cannot be read.
+// Verify returns the claims of a token. The error wraps [ErrUnverified] if the token is
+// not signed as required, has expired or is not yet valid, has another issuer or
+// audience, or cannot be parsed.
 func (t *Tokens) Verify(token string) (Claims, error) {
 	if len(token) > t.most {
 		return Claims{}, fmt.Errorf("%w: a token of %d bytes is too long; at most %d are read", ErrUnverified, len(token), t.most)
@@ -115,7 +111,7 @@ func (t *Tokens) Verify(token string) (Claims, error) {
 	return Claims{claims}, nil
 }
 
-// key finds the key for a token whose algorithm has been found to be allowed.
+// key returns the key for a token whose algorithm is allowed.
 func (t *Tokens) key(token *jwt.Token) (any, error) {
 	if _, has := token.Header["crit"]; has {
 		return nil, errors.New("the token has critical extensions, and none is understood here")
@@ -128,12 +124,12 @@ func (t *Tokens) key(token *jwt.Token) (any, error) {
 	return key, t.fits(key)
 }
 
-// Claims are what a verified token says.
+// Claims are the claims of a verified token.
 type Claims struct{ claims jwt.MapClaims }
 
-// Text returns a claim as text: a string as it is, a number as it is written, a
-// truth value as true or false, and of a list the first element. Any other
-// claim, and one that is not there, is empty.
+// Text returns a claim as text: a string unchanged, a number as written, a boolean as
+// true or false, and of a list the first element. Other claims, and missing ones, are
+// empty.
 func (c Claims) Text(name string) string {
 	v := c.claims[name]
 	if list, ok := v.([]any); ok && len(list) > 0 {
@@ -148,8 +144,8 @@ func (c Claims) Text(name string) string {
 	return ""
 }
 
-// keyCheck returns what tells whether a key is for the algorithms, which must
-// all be for one kind of key.
+// keyCheck returns a function that checks whether a key fits the algorithms, which must
+// all use the same kind of key.
 func keyCheck(algorithms []string) (func(key any) error, error) {
 	if len(algorithms) == 0 {
 		return nil, errors.New("tokens need the Algorithms by which they may be signed, such as RS256")
@@ -166,8 +162,8 @@ func keyCheck(algorithms []string) (func(key any) error, error) {
 	return func(key any) error { return fits(first, key) }, nil
 }
 
-// kindOf returns the kind of key that an algorithm is for, empty if there is no
-// such algorithm.
+// kindOf returns the kind of key that an algorithm uses, empty for an unknown
+// algorithm.
 func kindOf(algorithm string) string {
 	if algorithm == "EdDSA" {
 		return "Ed25519"

@@ -7,43 +7,43 @@ import (
 	"strings"
 )
 
-// Chain says in which form proxies pass on where a request came from.
+// Chain is the form in which proxies pass on the caller's address.
 type Chain uint8
 
-// The forms. The zero value is the default.
+// The forms of a chain. The zero value is the default.
 const (
-	// ForwardedFor is X-Forwarded-For: addresses, each proxy adding on the right
-	// the one that it was connected to by.
+	// ForwardedFor is X-Forwarded-For: addresses, to which each proxy appends on the
+	// right the one that connected to it.
 	ForwardedFor Chain = iota
-	// Forwarded is the field of RFC 7239, with the same order.
+	// Forwarded is the field of RFC 7239, in the same order.
 	Forwarded
-	// Single is a field with the caller's address alone, which the proxy
-	// overwrites, such as X-Real-IP or CF-Connecting-IP.
+	// Single is a field with only the caller's address, which the proxy overwrites,
+	// such as X-Real-IP or CF-Connecting-IP.
 	Single
 )
 
-// DefaultIPv6Bits is how many leading bits of an IPv6 address count: a network
-// of that size is what one customer is given, who can take any address in it.
+// DefaultIPv6Bits is how many leading bits of an IPv6 address count. One customer
+// usually has a network of that size, and can use any address in it.
 const DefaultIPv6Bits = 64
 
-// maxHops bounds how many proxies are walked past. What lies beyond is not
-// believed: the last proxy that was reached counts as the caller.
+// maxHops bounds how many proxies are followed. Beyond it the last proxy reached counts
+// as the caller.
 const maxHops = 32
 
-// Addresses finds the address that a request is counted by. The zero value
-// trusts nobody. It is read only once set up, and then safe for concurrent use.
+// Addresses finds the address by which a request is counted. The zero value trusts no
+// proxy. Once set up it is only read, and is safe for concurrent use.
 type Addresses struct {
-	// Trusted are the networks of the proxies whose word is taken; see [Trust].
+	// Trusted are the networks of the trusted proxies; see [Trust].
 	Trusted []netip.Prefix
-	// Chain is the form in which they give it.
+	// Chain is the form that they use.
 	Chain Chain
-	// IPv6Bits is how many leading bits of an IPv6 address count, 1 to 128; 0
-	// means [DefaultIPv6Bits].
+	// IPv6Bits is how many leading bits of an IPv6 address count, 1 to 128; 0 means
+	// [DefaultIPv6Bits].
 	IPv6Bits int
 }
 
-// Trust returns networks in the form in which addresses are compared with them,
-// or an error for one that is no network.
+// Trust returns networks in the form in which addresses are compared with them, or an
+// error for an invalid network.
 func Trust(networks []netip.Prefix) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, 0, len(networks))
 	for _, p := range networks {
@@ -64,12 +64,12 @@ func Trust(networks []netip.Prefix) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Client returns who is at the far end: remote itself, unless that is a trusted
-// proxy; then the first in the chain, walked from the near end, that is none.
-// Where the chain cannot be read, or ends, it is the last address reached, so
-// that what cannot be understood is counted by the proxy that passed it on and
-// not by what a stranger wrote. The values are those of the field, in the order
-// in which they came.
+// Client returns the caller's address. That is remote itself, unless remote is a
+// trusted proxy; then it is the first address in the chain, followed from the near end,
+// that is not a trusted proxy. If the chain ends or cannot be parsed, it is the last
+// address reached: a chain that cannot be understood is counted by the proxy that sent
+// it, and not by what a stranger wrote. values are the values of the field, in the
+// order of arrival.
 func (a *Addresses) Client(remote netip.Addr, values []string) netip.Addr {
 	at := plain(remote)
 	if !a.trusts(at) {
@@ -78,8 +78,8 @@ func (a *Addresses) Client(remote netip.Addr, values []string) netip.Addr {
 	return a.walk(at, values)
 }
 
-// Behind is Client for a connection that is trusted and has no address, such as
-// one over a Unix socket. The address is invalid if the chain gives none.
+// Behind is Client for a trusted connection without an address, such as one over a Unix
+// socket. The result is invalid if the chain has no address.
 func (a *Addresses) Behind(values []string) netip.Addr { return a.walk(netip.Addr{}, values) }
 
 func (a *Addresses) walk(at netip.Addr, values []string) netip.Addr {
@@ -107,8 +107,8 @@ func (a *Addresses) walk(at netip.Addr, values []string) netip.Addr {
 	return at
 }
 
-// hops yields the addresses in one value, the nearest first, and an empty one
-// where the value cannot be read.
+// hops yields the addresses in one value, the nearest first, and an empty string where
+// the value cannot be parsed.
 func (a *Addresses) hops(value string) func(yield func(string) bool) {
 	if a.Chain == Forwarded {
 		return func(yield func(string) bool) {
@@ -144,8 +144,8 @@ func (a *Addresses) trusts(at netip.Addr) bool {
 	return false
 }
 
-// Text returns an address as limits count it: an IPv6 address as its network,
-// such as 2001:db8::/64, and the empty string for no address at all.
+// Text returns an address as limits count it: an IPv6 address as its network, such as
+// 2001:db8::/64. It returns an empty string for an invalid address.
 func (a *Addresses) Text(at netip.Addr) string {
 	at = plain(at)
 	bits := a.IPv6Bits
@@ -165,14 +165,13 @@ func (a *Addresses) Text(at netip.Addr) string {
 	return p.String()
 }
 
-// plain takes an IPv4 address out of IPv6, and the zone off: a zone is this
-// machine's name for a link, and the caller's neighbours must not choose it.
+// plain unwraps an IPv4 address in IPv6 and removes the zone. A zone is a local name of
+// a link, and callers on that link must not be able to choose it.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// ParseAddr reads an address with or without a port and with or without the
-// brackets of IPv6, with blanks around it: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
-// [2001:db8::1] and [2001:db8::1]:80. The address is plain: no zone, and no IPv4
-// inside IPv6.
+// ParseAddr parses an address with or without a port, with or without the brackets of
+// IPv6, and with surrounding blanks: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
+// [2001:db8::1] and [2001:db8::1]:80. The result has no zone and no IPv4 inside IPv6.
 func ParseAddr(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	if rest, ok := strings.CutPrefix(s, "["); ok {

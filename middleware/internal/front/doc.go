@@ -1,7 +1,6 @@
-// Package front has what the middlewares have in common: which address a
-// request came from when proxies stand in between, and how a decision is told
-// in fields of a response.
+// Package front is the common part of the middlewares: it determines the address of a
+// caller behind proxies, and formats decisions as response fields.
 //
-// Everything here is pure: no clock, no state, and values from the network are
-// taken as what an attacker may have written.
+// It uses no clock and has no state. Values from the network are treated as written by
+// an attacker.
 package front

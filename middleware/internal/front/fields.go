@@ -6,10 +6,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Limits appends to dst the limits of a decision that a caller should know of,
-// one for each name: of several counters of one limit (one for the address, one
-// for the user) the one that is nearest to denying. Shadow limits are left out,
-// since they deny nobody. The pointers are good as long as the decision is.
+// Limits appends to dst the limits of a decision that callers should see, one for each
+// name: if one limit has several counters (for the address and the user), the one
+// nearest to denying. Shadow limits are omitted, since they never deny. The pointers
+// are valid as long as the decision.
 func Limits(dst []*limiter.LimitDecision, d *limiter.Decision) []*limiter.LimitDecision {
 next:
 	for i := range d.Len() {
@@ -30,8 +30,8 @@ next:
 	return dst
 }
 
-// Nearest returns the limit with the least remaining, the one that is longest
-// about to recover if there are several, or nil if there is no limit.
+// Nearest returns the limit with the least remaining; among equals the one with the
+// longest time to recovery; nil if there is no limit.
 func Nearest(limits []*limiter.LimitDecision) *limiter.LimitDecision {
 	var out *limiter.LimitDecision
 	for _, l := range limits {
@@ -49,10 +49,9 @@ func nearer(a, b *limiter.LimitDecision) bool {
 	return a.ResetAfter > b.ResetAfter
 }
 
-// AppendPolicy appends the field RateLimit-Policy, as in revision 10 of the IETF
-// draft "RateLimit header fields for HTTP": for each limit its name, its units
-// (q) and its window in seconds (w), rounded up since the field knows no parts
-// of a second.
+// AppendPolicy appends the field RateLimit-Policy, as in revision 10 of the IETF draft
+// "RateLimit header fields for HTTP": for each limit its name, its units (q) and its
+// window in seconds (w), rounded up, since the field has whole seconds.
 func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 	for i, l := range limits {
 		dst = appendName(dst, i, l)
@@ -64,9 +63,8 @@ func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 	return dst
 }
 
-// AppendState appends the field RateLimit of the same draft: for each limit its
-// name, what remains (r) and in how many seconds it has recovered (t), rounded
-// up.
+// AppendState appends the field RateLimit of the same draft: for each limit its name,
+// what remains (r) and the seconds until it has recovered (t), rounded up.
 func AppendState(dst []byte, limits []*limiter.LimitDecision) []byte {
 	for i, l := range limits {
 		dst = appendName(dst, i, l)
@@ -78,7 +76,7 @@ func AppendState(dst []byte, limits []*limiter.LimitDecision) []byte {
 	return dst
 }
 
-// appendName appends item i's name, a string of structured fields (RFC 9651).
+// appendName appends the name of item i, a string of structured fields (RFC 9651).
 func appendName(dst []byte, i int, l *limiter.LimitDecision) []byte {
 	if i > 0 {
 		dst = append(dst, ", "...)
@@ -90,8 +88,8 @@ func appendName(dst []byte, i int, l *limiter.LimitDecision) []byte {
 	return append(dst, '"')
 }
 
-// appendEscaped appends what may stand between the quotes: printable ASCII, with
-// quotes and backslashes escaped. Any other byte is written as in a URL.
+// appendEscaped appends the content of a quoted string: printable ASCII, with quotes
+// and backslashes escaped. Other bytes are percent-encoded.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
@@ -135,8 +133,8 @@ next:
 	return all
 }
 
-// RetryAfterSeconds returns the least wait before the same may be asked again,
-// in whole seconds rounded up and at least 1, and false where no wait helps or
+// RetryAfterSeconds returns the shortest wait before the same request may be allowed,
+// in whole seconds, rounded up and at least 1. It returns false if no wait helps or
 // none is needed.
 func RetryAfterSeconds(d *limiter.Decision) (int64, bool) {
 	if d.Allowed || d.Never {
@@ -145,7 +143,7 @@ func RetryAfterSeconds(d *limiter.Decision) (int64, bool) {
 	return max(1, d.RetryAfter.Seconds()), true
 }
 
-// Why tells a person why a check was denied.
+// Why returns a text that explains why a check was denied.
 func Why(d *limiter.Decision) string {
 	b := d.BlockedBy()
 	if b == nil {
@@ -170,7 +168,7 @@ func again(d *limiter.Decision) string {
 	return "; try again in " + strconv.FormatInt(s, 10) + " s."
 }
 
-// Rate returns a limit as a rules file spells it: 100/minute.
+// Rate returns a limit in the spelling of a rules file, such as 100/minute.
 func Rate(l *limiter.Limit) string {
 	return strconv.FormatUint(uint64(l.Limit()), 10) + "/" + limiter.WindowName(l.Window().Duration())
 }

@@ -2,10 +2,10 @@ package front
 
 import "strings"
 
-// ParseForwarded reads one value of the field Forwarded (RFC 7239) and returns
-// what "for" says in each element, in their order; empty where an element has
-// none. It reports false for a value that does not follow the grammar: nobody
-// then knows where one element ends and the next begins.
+// ParseForwarded parses one value of the field Forwarded (RFC 7239) and returns the
+// "for" of each element, in their order; empty if an element has none. It reports false
+// for a value that does not follow the grammar, since the boundaries of its elements
+// are unknown.
 func ParseForwarded(value string) ([]string, bool) {
 	var out []string
 	p := forwardedParser{rest: value}
@@ -25,10 +25,10 @@ func ParseForwarded(value string) ([]string, bool) {
 	}
 }
 
-// forwardedParser reads from the front of what is left of a value.
+// forwardedParser parses from the front of the remaining value.
 type forwardedParser struct{ rest string }
 
-// element reads pairs with semicolons between.
+// element parses pairs separated by semicolons.
 func (p *forwardedParser) element() (hop string, ok bool) {
 	seen := false
 	for {
@@ -62,7 +62,7 @@ func (p *forwardedParser) value() (string, bool) {
 	return v, v != ""
 }
 
-// quoted reads up to the closing quote.
+// quoted parses up to the closing quote.
 func (p *forwardedParser) quoted() (string, bool) {
 	var b strings.Builder
 	escaped := false
@@ -105,8 +105,8 @@ func (p *forwardedParser) take(c byte) bool {
 	return true
 }
 
-// isTokenByte reports whether c may stand in a token. Colons are let in too:
-// some proxies leave out the quotes around an address with a port.
+// isTokenByte reports whether c may occur in a token. Colons are accepted, too: some
+// proxies omit the quotes around an address with a port.
 func isTokenByte(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
