@@ -1,8 +1,8 @@
 package limiter
 
-// Answer is a decision in the form that JSON and people see: names and whole
-// milliseconds (rounded up) in place of pointers and ticks. Its field tags fix
-// the JSON of every front door.
+// Answer is a decision in the form of its JSON, with names and whole milliseconds
+// (rounded up) instead of pointers and ticks. Its field tags define the JSON of every
+// interface.
 type Answer struct {
 	Allowed      bool          `json:"allowed"`
 	Never        bool          `json:"never,omitempty"`
@@ -30,8 +30,8 @@ type LimitAnswer struct {
 	Owner        string `json:"owner,omitempty"`
 }
 
-// NewAnswer turns a decision into its answer. keyName yields the name to show
-// for the counter of limit i, such as "/towns:ada:minute".
+// NewAnswer converts a decision. keyName returns the displayed name of the counter of
+// limit i, such as "/towns:ada:minute".
 func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 	a := Answer{
 		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
@@ -57,5 +57,5 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 	return a
 }
 
-// FullName returns the rule's and the limit's name: "towns/minute".
+// FullName returns the names of rule and limit, such as "towns/minute".
 func (l *LimitDecision) FullName() string { return l.Rule.Name + "/" + l.Limit.Name() }

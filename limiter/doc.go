@@ -1,15 +1,14 @@
-// Package limiter holds what a limit is and its arithmetic, and nothing else.
+// Package limiter defines limits and their arithmetic.
 //
-// Every algorithm is a pure function of a state, an instant and a cost. There
-// is no clock, lock, map or goroutine here: the instant comes in as a [Tick],
-// the state as a [State] that the caller owns, and the answer goes out into a
-// [Decision] that the caller owns too. All arithmetic is on integers, with
-// 128-bit products where 64 bits are not enough, so two machines given the same
-// trace always agree.
+// Every algorithm is a pure function of a state, an instant and a cost. The package has
+// no clock, lock, map or goroutine: the caller passes the instant as a [Tick], owns the
+// [State], and owns the [Decision] that receives the result. All arithmetic is on
+// integers, with 128-bit products where 64 bits are not enough, so two machines with
+// the same trace always agree.
 //
-// The words, from the outside in: a [Request] is what a front door knows; rules
-// turn it into a [Charge], which names the counters and their limits; a decider
-// answers with a [Decision].
+// The main types, from the outside in: a [Request] is what a service knows about a
+// call; rules turn it into a [Charge], which names the counters and their limits; a
+// decider answers with a [Decision].
 //
 // None of the types is safe for concurrent use unless it says so.
 package limiter

@@ -9,50 +9,50 @@ import (
 
 // Explanation is a decision with its reasons, for people.
 type Explanation struct {
-	// Now is the instant it is for, in the decider's clock: in a cluster that of the
-	// node that was asked.
+	// Now is the instant of the explanation, on the decider's clock: in a cluster, that
+	// of the node that was asked.
 	Now Tick `json:"now_us"`
 	// Rules are the names of the rules that matched, in order.
 	Rules []string `json:"rules"`
-	// Unlimited tells that a rule matched that has no limits.
+	// Unlimited reports that a rule without limits matched.
 	Unlimited bool `json:"unlimited,omitempty"`
-	// Answer is what a check would be told; nothing was charged.
+	// Answer is what a check would be answered. Nothing was charged.
 	Answer Answer `json:"answer"`
-	// Decision is what Answer was made of, nil in an explanation that came as JSON.
+	// Decision is the source of Answer; nil in an explanation that came as JSON.
 	Decision *Decision `json:"-"`
 	// Limits are in the order of Answer.Limits.
 	Limits []LimitExplanation `json:"limits"`
-	// Commands are what a shell would have to run for the same decision, charging
-	// it, where another program decides: in Redis mode an EVAL for redis-cli.
+	// Commands are shell commands for the same decision, which charge it, if another
+	// program decides: in Redis mode an EVAL for redis-cli.
 	Commands []string `json:"commands,omitempty"`
 }
 
 // LimitExplanation explains one limit for one key.
 type LimitExplanation struct {
-	// Name is rule/limit, Key the counter's name.
+	// Name is rule/limit; Key is the name of the counter.
 	Name string `json:"name"`
 	Key  string `json:"key"`
-	// Limit is the limit in words, with the options that matter to it.
+	// Limit is the limit in words, with its relevant options.
 	Limit string `json:"limit"`
-	// Known tells whether the key has an entry that still counts.
+	// Known reports whether the key has an entry that still counts.
 	Known bool `json:"known"`
 	// State lists the entry's fields in words.
 	State []Field `json:"state"`
-	// Counts lists units per window or sub-window, the oldest first, for
-	// algorithms that keep them, and per instant for a log (the newest 100).
+	// Counts lists units per window or sub-window, the oldest first, for algorithms
+	// that keep them, and units per instant for a log (the newest 100).
 	Counts []WindowCount `json:"counts,omitempty"`
-	// Arithmetic is the comparison that decides, with its numbers.
+	// Arithmetic is the deciding comparison, with its numbers.
 	Arithmetic string `json:"arithmetic"`
-	// Owner is the member that owns the key, as the node that was asked sees it, and
-	// ToldBy the one that told all this: another than the owner only where the heir
-	// spoke for it. Both are empty where there is no cluster.
+	// Owner is the member that owns the key, in the view of the node that was asked.
+	// ToldBy is the member that explained it; it differs from Owner only if the heir
+	// did. Both are empty without a cluster.
 	Owner  string `json:"owner,omitempty"`
 	ToldBy string `json:"told_by,omitempty"`
-	// Now is the instant that it is for, in the clock of who told it.
+	// Now is the instant of this explanation, on the clock of the member that gave it.
 	Now Tick `json:"now_us"`
 }
 
-// Shorten keeps the newest counts, most of them, and says so in State.
+// Shorten keeps the newest counts, at most most, and records that in State.
 func (e *LimitExplanation) Shorten(most int) {
 	if n := len(e.Counts); n > most {
 		e.Counts = e.Counts[n-most:]
@@ -76,9 +76,8 @@ type WindowCount struct {
 // maxExplainedEntries bounds the entries of a log that an explanation lists.
 const maxExplainedEntries = 100
 
-// Explain tells how the limit decides the cost in out.Cost at now, before
-// anything is charged. It changes the state only by [Limit.Roll]. Name and Key
-// are left to the caller.
+// Explain returns how the limit decides the cost in out.Cost at now, before anything is
+// charged. It changes the state only by [Limit.Roll]. The caller fills in Name and Key.
 func (l *Limit) Explain(s *State, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
 	l.Roll(s, words, now)
 	n := uint64(max(out.Cost, 1))
@@ -103,7 +102,7 @@ func (l *Limit) Explain(s *State, words []uint64, now Tick, out *LimitDecision) 
 
 func stamp(t Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }
 
-// describe lists what a state that was rolled to now holds.
+// describe returns the contents of a state that was rolled to now.
 func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowCount) {
 	window := func(start Tick, n uint32) WindowCount { return WindowCount{start, start + l.window, n} }
 	switch l.p.algorithm {
@@ -182,7 +181,7 @@ func (l *Limit) describeBucket(s *State, now Tick) []Field {
 	}
 }
 
-// arithmetic writes the comparison that decides n units.
+// arithmetic returns the comparison that decides n units.
 func (l *Limit) arithmetic(s *State, now Tick, n uint64) string {
 	switch l.p.algorithm {
 	case FixedWindow, SlidingLog, SlidingWindow:
@@ -220,8 +219,7 @@ func levelText(l *Limit, s *State, now Tick) string {
 	return decimal(hi, lo, uint64(l.window))
 }
 
-// decimal writes hi:lo/d with up to six decimals, cut off, and "..." where more
-// would follow.
+// decimal formats hi:lo/d with up to six decimals, truncated, and "..." if more follow.
 func decimal(hi, lo, d uint64) string {
 	whole, rest := bits.Div64(hi, lo, d)
 	if rest == 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Algorithm names an algorithm.
+// Algorithm is the algorithm of a limit.
 type Algorithm uint8
 
 // The algorithms. The zero value is the default.
@@ -20,11 +20,11 @@ const (
 	TokenBucket
 	LeakyBucket
 	GCRA
-	algorithms // how many there are
+	algorithms // the number of algorithms
 )
 
-// AlgorithmNames lists the names of the algorithms as rules files spell them,
-// indexed by [Algorithm].
+// AlgorithmNames returns the names of the algorithms in rules files, indexed by
+// [Algorithm].
 func AlgorithmNames() []string {
 	return []string{"sliding_counter", "fixed_window", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra"}
 }
@@ -32,37 +32,39 @@ func AlgorithmNames() []string {
 // String returns the algorithm's name in a rules file.
 func (a Algorithm) String() string { return nameOf(AlgorithmNames(), int(a)) }
 
-// Align says where the windows of fixed_window begin.
+// Align is where the windows of fixed_window begin.
 type Align uint8
 
 // The alignments. The zero value is the default.
 const (
-	// AlignEpoch begins windows at multiples of the window since the epoch, in
-	// UTC; windows of whole weeks begin on Monday.
+	// AlignEpoch begins windows at multiples of the window since the epoch, in UTC.
+	// Windows of whole weeks begin on Monday.
 	AlignEpoch Align = iota
-	// AlignFirstHit begins a window with the first hit after the last window.
+	// AlignFirstHit begins a window with the first hit after the previous window.
 	AlignFirstHit
 )
 
 // String returns the alignment's name in a rules file.
 func (a Align) String() string { return nameOf([]string{"epoch", "first_hit"}, int(a)) }
 
-// Coverage says how long a sub-window of sliding_window counts.
+// Coverage is how long a sub-window of sliding_window counts.
 type Coverage uint8
 
 // The coverages. The zero value is the default.
 const (
-	// CoverageStrict counts a sub-window until its end is a window old, m+1 of
-	// them: never more than the limit in any interval of the window's length.
+	// CoverageStrict counts a sub-window until its end is one window old, so m+1
+	// sub-windows count. The limit is never exceeded in any interval of the window's
+	// length.
 	CoverageStrict Coverage = iota
-	// CoverageLenient counts it until its start is, m of them.
+	// CoverageLenient counts it until its start is one window old, so m sub-windows
+	// count.
 	CoverageLenient
 )
 
 // String returns the coverage's name in a rules file.
 func (c Coverage) String() string { return nameOf([]string{"strict", "lenient"}, int(c)) }
 
-// Rounding says how sliding_counter rounds the previous window's part.
+// Rounding is how sliding_counter rounds the previous window's part.
 type Rounding uint8
 
 // The roundings. The zero value is the default.
@@ -78,31 +80,30 @@ func (r Rounding) String() string {
 	return nameOf([]string{"exact", "floor", "nearest", "ceil"}, int(r))
 }
 
-// Drip says how leaky_bucket leaks.
+// Drip is how leaky_bucket leaks.
 type Drip uint8
 
 // The drips. The zero value is the default.
 const (
-	// DripContinuous leaks limit units per window, evenly.
+	// DripContinuous leaks evenly, limit units per window.
 	DripContinuous Drip = iota
-	// DripInterval leaks one unit at each multiple of window/limit since the
-	// epoch.
+	// DripInterval leaks one unit at each multiple of window/limit since the epoch.
 	DripInterval
 )
 
 // String returns the drip's name in a rules file.
 func (d Drip) String() string { return nameOf([]string{"continuous", "interval"}, int(d)) }
 
-// CountRejected says what a check that is denied costs.
+// CountRejected is what a denied check is charged.
 type CountRejected uint8
 
 // The modes. The zero value is the default.
 const (
-	// CountNone: a denial charges nothing.
+	// CountNone: nothing.
 	CountNone CountRejected = iota
-	// CountRoom: the limit is charged if it had room although another denied.
+	// CountRoom: the limit is charged if it had room and another limit denied.
 	CountRoom
-	// CountAll: the limit is charged by denials too.
+	// CountAll: the limit is charged by every denial.
 	CountAll
 )
 
@@ -114,24 +115,23 @@ const (
 	// MinWindow and MaxWindow bound the window.
 	MinWindow = time.Millisecond
 	MaxWindow = 400 * 24 * time.Hour
-	// MaxLogLimit bounds the limit of sliding_log, whose memory grows with it:
-	// 8 bytes for each admitted check in the window.
+	// MaxLogLimit bounds the limit of sliding_log. Its memory grows with the limit: 8
+	// bytes for each admitted check in the window.
 	MaxLogLimit = 1_000_000
-	// MaxSubWindows bounds the sub-windows of sliding_window: 4 bytes each.
+	// MaxSubWindows bounds the sub-windows of sliding_window, which take 4 bytes each.
 	MaxSubWindows = 3600
-	// DefaultSubWindows is used where a spec says 0.
+	// DefaultSubWindows is used if a spec has 0.
 	DefaultSubWindows = 10
 	// MaxNameBytes bounds the name of a limit or rule.
 	MaxNameBytes = 64
-	// maxDebt bounds how far ahead of now a bucket can be in debt, in ticks:
-	// 100 years, so that all instants stay below 2^53 and sums below 2^63.
+	// maxDebt bounds, in ticks, how far ahead of now a bucket can be in debt: 100
+	// years, so that all instants stay below 2^53 and sums below 2^63.
 	maxDebt = 36500 * Day
 )
 
-// Spec is a limit as a person writes it. The zero value of every option is its
-// default.
+// Spec describes a limit. The zero value of every option is its default.
 type Spec struct {
-	// Name tells the limits of one rule apart; default: the window's name, such
+	// Name distinguishes the limits of one rule; default: the name of the window, such
 	// as "minute" or "15m".
 	Name string
 	// Algorithm; default sliding_counter.
@@ -143,14 +143,14 @@ type Spec struct {
 	Window time.Duration
 	// Align, for fixed_window.
 	Align Align
-	// SubWindows, for sliding_window: how many make a window, which must be
-	// divisible by it; 0 means [DefaultSubWindows]. More are more exact and
-	// take more memory.
+	// SubWindows, for sliding_window: the number of sub-windows in a window, which must
+	// be divisible by it; 0 means [DefaultSubWindows]. More sub-windows are more exact
+	// and take more memory.
 	SubWindows int
 	// Coverage, for sliding_window.
 	Coverage Coverage
-	// Weight, for sliding_counter: how much the previous window counts, in
-	// thousandths from 0 to 1000; nil means 1000.
+	// Weight, for sliding_counter: the weight of the previous window, in thousandths
+	// from 0 to 1000; nil means 1000.
 	Weight *int
 	// Rounding, for sliding_counter.
 	Rounding Rounding
@@ -159,11 +159,11 @@ type Spec struct {
 	Burst int64
 	// Drip, for leaky_bucket.
 	Drip Drip
-	// CountRejected says what denied checks cost.
+	// CountRejected is what denied checks are charged.
 	CountRejected CountRejected
-	// Block, if positive, denies every check of a key for so long after this
-	// limit denied one; at most [MaxWindow], in whole microseconds. Denials
-	// during a block do not extend it.
+	// Block, if positive, denies every check of a key for this long after the limit
+	// denied one; at most [MaxWindow], in whole microseconds. Denials during a block do
+	// not extend it.
 	Block time.Duration
 }
 
@@ -180,27 +180,26 @@ type Limit struct {
 	shift  Tick   // offset of aligned windows from the epoch
 	limit  uint64 // units per window
 	cap    uint64 // largest cost that can ever be admitted
-	sub    Tick   // length of a sub-window, in ticks
-	subs   int    // how many sub-windows count
+	sub    Tick   // length of a sub-window
+	subs   int    // number of sub-windows that count
 	weight uint64 // thousandths
 	unit   uint64 // buckets: ticks per unit, whole part of window/limit
-	unitR  uint64 // and its remainder, in 1/limit ticks
-	most   uint64 // buckets: largest level that a state may have, in units
+	unitR  uint64 // and the remainder, in 1/limit ticks
+	most   uint64 // buckets: largest level of a state, in units
 	block  Tick
-	// wholeTail: any unit of a previous window counts until that is two windows
-	// old (sliding_counter, rounded up or not at all).
+	// wholeTail reports that a unit of the previous window counts until that window is
+	// two windows old (sliding_counter, rounded up or not at all).
 	wholeTail bool
-	// keepsWords: sliding_log and sliding_window.
+	// keepsWords is set for sliding_log and sliding_window.
 	keepsWords bool
-	shared     bool // token bucket, continuous leaky bucket and GCRA: one arithmetic
-	// Of those: longest is how long a level can take to leak, in ticks; grain is what
-	// the time of the last charge is counted in, one tick unless a full bucket takes
-	// more than an hour to leak.
+	shared     bool // token bucket, continuous leaky bucket and GCRA share their arithmetic
+	// For these, longest is the longest time, in ticks, that a level can take to leak.
+	// grain is the unit in which the time of the last charge is stored: one tick, or
+	// more if a full bucket takes more than an hour to leak.
 	longest, grain Tick
 }
 
-// params is the comparable part of a limit: two limits with equal params decide
-// alike.
+// params is the comparable part of a limit. Two limits with equal params decide alike.
 type params struct {
 	name       string
 	algorithm  Algorithm
@@ -217,8 +216,8 @@ type params struct {
 	weight     uint16
 }
 
-// NewLimit validates a spec. Its error wraps [ErrInvalid] and joins one error
-// for each thing wrong with the spec.
+// NewLimit validates a spec. The error wraps [ErrInvalid] and joins one error for each
+// problem.
 func NewLimit(s Spec) (*Limit, error) {
 	if errs := s.Problems(); len(errs) > 0 {
 		all := make([]error, len(errs))
@@ -312,14 +311,14 @@ func (s *Spec) burst() int64 {
 
 // Problem is one thing wrong with a [Spec].
 type Problem struct {
-	// Field is the option at fault, as rules files spell it.
+	// Field is the name of the invalid option in rules files.
 	Field string
-	// Text says what is wrong and what would be right.
+	// Text states what is wrong and what would be valid.
 	Text string
 }
 
-// Problems returns all that is wrong with a spec, nil if it is valid. Options
-// of other algorithms are ignored here.
+// Problems returns all problems of a spec, nil if it is valid. It ignores options of
+// other algorithms.
 func (s *Spec) Problems() []Problem {
 	var out []Problem
 	bad := func(field, format string, args ...any) {
@@ -395,7 +394,7 @@ func (s *Spec) Problems() []Problem {
 
 func quo(hi, lo, d uint64) uint64 { q, _ := bits.Div64(hi, lo, d); return q }
 
-// Spec returns the limit as a spec, defaults filled in.
+// Spec returns the limit as a spec with its defaults filled in.
 func (l *Limit) Spec() Spec {
 	p := &l.p
 	s := Spec{
@@ -413,21 +412,20 @@ func (l *Limit) Spec() Spec {
 // Name returns the limit's name, unique in its rule.
 func (l *Limit) Name() string { return l.p.name }
 
-// NameID returns a 64-bit hash of the name, which a table mixes into the
-// identity of a key.
+// NameID returns a 64-bit hash of the name. Tables mix it into the identity of a key.
 func (l *Limit) NameID() uint64 { return l.nameID }
 
 // Algorithm returns the limit's algorithm.
 func (l *Limit) Algorithm() Algorithm { return l.p.algorithm }
 
-// CountRejected returns what a denial charges.
+// CountRejected returns what denied checks are charged.
 func (l *Limit) CountRejected() CountRejected { return l.p.count }
 
 // Limit returns the limit in units per window.
 func (l *Limit) Limit() uint32 { return l.p.limit }
 
-// Capacity returns the largest cost that can ever be admitted, in units: the
-// burst of a bucket, the limit of any other.
+// Capacity returns the largest cost that can ever be admitted, in units: the burst of a
+// bucket, the limit of any other algorithm.
 func (l *Limit) Capacity() uint32 { return uint32(l.cap) }
 
 // Window returns the window in ticks.
@@ -436,6 +434,6 @@ func (l *Limit) Window() Tick { return l.window }
 // Equal reports whether two limits have the same name and decide alike.
 func (l *Limit) Equal(o *Limit) bool { return l == o || l.p == o.p }
 
-// Params returns a comparable value, equal for two limits exactly if
-// [Limit.Equal] is. It is for use as the key of a map.
+// Params returns a comparable value for use as a map key. It is equal for two limits
+// exactly if [Limit.Equal] reports true.
 func (l *Limit) Params() any { return l.p }

@@ -4,48 +4,48 @@ import "fmt"
 
 // Bounds of a request.
 const (
-	// MaxFieldBytes is how long each string of a request may be, in bytes: the path,
-	// the user, the name or the value of an attribute.
+	// MaxFieldBytes is the greatest length in bytes of each string in a request: the
+	// path, the user, the name or the value of an attribute.
 	MaxFieldBytes = 8 << 10
-	// MaxAttributes is how many attributes a request may have.
+	// MaxAttributes is the most attributes of a request.
 	MaxAttributes = 16
 )
 
-// Request is what a front door knows of one check. Strings are taken as they
-// are: no part is trimmed, lowered or decoded here.
+// Request is what a service knows about one check. Strings are used unchanged: they are
+// not trimmed, lower-cased or decoded.
 type Request struct {
-	// Path is the path that is asked for, without the query.
+	// Path is the requested path, without the query.
 	Path string
-	// Method is the HTTP method or whatever the service calls a method.
+	// Method is the HTTP method, or what the service uses as a method.
 	Method string
-	// User names the caller. Empty means unknown: counters per user then count
-	// per IP, so that nobody escapes a limit by being anonymous.
+	// User identifies the caller. Empty means unknown: counters per user then count per
+	// IP, so that anonymous callers are limited, too.
 	User string
 	// IP is the address of the caller.
 	IP string
 	// Group is the caller's group; empty means "default".
 	Group string
-	// Attributes are further facts that rules may match on (match.attributes)
-	// or count by (attr:NAME). The map is read, never kept.
+	// Attributes are further values that rules may match on (match.attributes) or count
+	// by (attr:NAME). The map is read, never kept.
 	Attributes map[string]string
-	// Cost is what the check costs, in units. The zero value leaves it to the
-	// rule (1 unless the rule says otherwise); Units(0) peeks.
+	// Cost is the cost of the check, in units. The zero value means the cost of the
+	// rule, which is 1 unless the rule sets another. Units(0) is a peek.
 	Cost Cost
-	// Rule, when it is not empty, names the rule that decides: nothing is
-	// matched, and the rule's own conditions are not asked. It is an error that
-	// wraps [ErrInvalid] if there is no such rule.
+	// Rule, if not empty, names the rule that decides. No patterns are matched, and the
+	// conditions of the rule are ignored. If there is no such rule, the error wraps
+	// [ErrInvalid].
 	Rule string
-	// Limits, when there are any, are decided instead of those in the rules
-	// file: the request needs no rule, and its counters are per path and user
-	// under the rule name [RequestRule]. Rule must be empty. The slice is read, never kept.
+	// Limits, if not empty, replace those in the rules file. The request then needs no
+	// rule; it is counted by path and user under the rule name [RequestRule], and Rule
+	// must be empty. The slice is read, never kept.
 	Limits []*Limit
 }
 
 // CheckSize returns an error that wraps [ErrInvalid] if a string of the request is
 // longer than [MaxFieldBytes], or if it has more than [MaxAttributes] attributes.
 func (r *Request) CheckSize() error {
-	// No string is as long as the bound if all lengths together lack its bit and
-	// those above it.
+	// If the OR of all lengths is below the bound, a power of two, then so is each
+	// length.
 	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes && len(r.Attributes) == 0 {
 		return nil
 	}
@@ -78,8 +78,8 @@ func fieldTooLong(what string, n int) error {
 	return fmt.Errorf("%w: %s has %d bytes; at most %d are allowed", ErrInvalid, what, n, MaxFieldBytes)
 }
 
-// RequestRule is the rule name under which limits that come with a request are
-// counted. No rule in a file may have this name.
+// RequestRule is the rule name of limits that come with a request. No rule in a file
+// may have this name.
 const RequestRule = "request"
 
 // Cost is an optional number of units. The zero value means "not given".
@@ -88,15 +88,14 @@ type Cost struct {
 	given bool
 }
 
-// Units returns a cost of n units. Whether n is in range is found out by
-// [Cost.Value].
+// Units returns a cost of n units. [Cost.Value] checks the range of n.
 func Units(n int64) Cost { return Cost{n, true} }
 
 // MaxUnits is the largest cost, limit or burst, in units.
 const MaxUnits = 1<<32 - 1
 
-// Value returns the cost, or def where none was given. It returns an error that
-// wraps [ErrInvalid] for a cost that is negative or above [MaxUnits].
+// Value returns the cost, or def if none was given. For a cost that is negative or
+// above [MaxUnits] the error wraps [ErrInvalid].
 func (c Cost) Value(def uint32) (uint32, error) {
 	if !c.given {
 		return def, nil
@@ -107,5 +106,5 @@ func (c Cost) Value(def uint32) (uint32, error) {
 	return uint32(c.units), nil
 }
 
-// Given reports whether the cost was given at all.
+// Given reports whether a cost was given.
 func (c Cost) Given() bool { return c.given }

@@ -1,16 +1,16 @@
-// Package rules turns a rules file into an immutable [Set], and a request into
+// Package rules parses a rules file into an immutable [Set], and resolves requests into
 // the counters and costs that a decider needs.
 //
-// [Parse] reads YAML (and so JSON) and reports everything that is wrong with a
-// file at once, each problem with its line and column. A file that is not valid
-// yields no set at all, so whoever reloads keeps the set that was in force.
+// [Parse] reads YAML (and so JSON) and reports all problems of a file at once, each
+// with its line and column. An invalid file yields no set, so a reload keeps the set
+// that is in force.
 //
-// [Set.Resolve] is the hot path. Rules are tried in order and the first that
-// matches decides, exactly as if each pattern were run in turn, but two things
-// keep the work small: paths seen before are answered from a bounded cache
-// without locks, and for fresh paths an index of the literal beginnings of all
-// patterns leaves only a few regular expressions to run.
+// [Set.Resolve] is the hot path. Rules are tried in order and the first match decides,
+// with the same result as running each pattern in turn. Two things keep this fast: a
+// bounded cache, without locks, of paths seen before, and for other paths an index of
+// the literal prefixes of all patterns, which leaves only a few regular expressions to
+// run.
 //
-// Nothing here reads files, clocks or the environment, and nothing panics
-// whatever the bytes are.
+// The package reads no files, clocks or environment variables, and does not panic for
+// any input.
 package rules

@@ -10,26 +10,25 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// maxProblems bounds how many problems of one file are reported: a file with
-// more of them was not meant to be a rules file.
+// maxProblems bounds the problems that are reported for one file. A file with more of
+// them was not meant to be a rules file.
 const maxProblems = 1000
 
 // Problem is one thing wrong with a rules file.
 type Problem struct {
-	// Line and Column are where it is, counted from 1; the column counts
-	// characters.
+	// Line and Column are its position, counted from 1. Column counts characters.
 	Line, Column int
-	// Text says what is wrong and, where it can, what would be right.
+	// Text states what is wrong and, if possible, what would be right.
 	Text string
 }
 
-// Error is what [Parse] returns for a file that is not valid: all of its
-// problems, in the order of their positions. It wraps [limiter.ErrInvalid].
+// Error is the error of [Parse] for an invalid file: all its problems, in the order of
+// their positions. It wraps [limiter.ErrInvalid].
 type Error struct {
-	// File is the name that was given to Parse; it may be empty.
+	// File is the name given to Parse; it may be empty.
 	File string
-	// Problems has at least one element, and at most 1001: of a file with more
-	// the last one says how many are left out.
+	// Problems has 1 to 1001 elements. If a file has more than 1000, the last element
+	// states how many are omitted.
 	Problems []Problem
 }
 
@@ -56,7 +55,7 @@ func (e *Error) Error() string {
 // Unwrap returns [limiter.ErrInvalid].
 func (e *Error) Unwrap() error { return limiter.ErrInvalid }
 
-// problems collects what is wrong with a file.
+// problems collects the problems of a file.
 type problems struct {
 	list    []Problem
 	omitted int

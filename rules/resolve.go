@@ -8,36 +8,44 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Match tells which rules a request met.
+// Match describes which rules matched a request.
 type Match struct {
 	// Rule is the name of the first rule that matched; empty if none did.
 	Rule string
-	// Unlimited tells that rules matched, but none of them counts anything:
-	// the request is allowed without asking anyone.
+	// Unlimited reports that rules matched, but none of them counts anything: the
+	// request is allowed without asking a decider.
 	Unlimited bool
-	// Count is how many rules matched: more than one only where rules say
+	// Count is how many rules matched. It is above one only with rules that have
 	// "continue: true".
 	Count int
 }
 
-// Resolve finds the rules for a request and fills the charge, which it clears
-// first, with their counters. The caller owns both; nothing of them is kept.
-// Where no rule matches the charge stays empty.
+// Resolve finds the rules for a request. It clears the charge and fills it with the
+// counters of these rules. The caller owns request and charge; neither is kept. If no
+// rule matches, the charge is empty.
 //
-// If the request names a rule, that rule decides, whatever it says of paths and
-// the like. If the request has limits of its own, rules are not consulted: it
-// counts by path and user under the name [limiter.RequestRule].
+// If the request names a rule, that rule decides, whatever its conditions are. If the
+// request has limits of its own, the rules are not consulted: it is counted by path and
+// user under the name [limiter.RequestRule].
 //
-// The errors wrap [limiter.ErrInvalid] and leave the charge empty: a request that is
-// too large (see [limiter.Request.CheckSize]), which is found out before any pattern
-// sees it, a cost out of range, the values of a key above [limiter.MaxKeyBytes], a rule whose keys
-// are all skipped because the request lacks a part of each, more than
-// [limiter.MaxKeys] counters, a named rule that does not exist, or own limits
-// that are too many, nil, of one name or beside a named rule. A shadow rule is an experiment and makes no request invalid: those of
-// its keys that cannot be had are left out.
+// The errors wrap [limiter.ErrInvalid] and leave the charge empty. They are returned
+// for
 //
-// It may be called from many goroutines, and allocates nothing for a path that
-// the cache has, unless the request has limits of its own.
+//   - a request that is too large (see [limiter.Request.CheckSize]), before any
+//     pattern runs on it,
+//   - a cost out of range,
+//   - values of a key above [limiter.MaxKeyBytes],
+//   - a rule whose keys are all skipped because the request lacks a part of each,
+//   - more than [limiter.MaxKeys] counters,
+//   - a named rule that does not exist,
+//   - own limits that are too many, nil, of the same name, or combined with a named
+//     rule.
+//
+// A shadow rule is an experiment and makes no request invalid: its keys that cannot be
+// resolved are left out.
+//
+// Resolve is safe for concurrent use. It allocates nothing for a cached path, unless
+// the request has limits of its own.
 func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	c.Clear()
 	if err := r.CheckSize(); err != nil {
@@ -84,7 +92,7 @@ func (s *Set) unknownRule(name string) error {
 	return fmt.Errorf("%w: there is no rule %s; name one of the rules file or none, so that the path finds it", limiter.ErrInvalid, quote(name))
 }
 
-// resolveFresh resolves a request whose path the cache does not have.
+// resolveFresh resolves a request whose path is not in the cache.
 func (s *Set) resolveFresh(r *limiter.Request, c *limiter.Charge, h uint64) (Match, error) {
 	var buf [64]uint16
 	list := s.paths.match(r.Path, buf[:0])
@@ -92,7 +100,7 @@ func (s *Set) resolveFresh(r *limiter.Request, c *limiter.Charge, h uint64) (Mat
 	return s.fill(list, r, c)
 }
 
-// resolveLong resolves a request whose path is not to be cached.
+// resolveLong resolves a request whose path is too long for the cache.
 func (s *Set) resolveLong(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	var buf [64]uint16
 	return s.fill(s.paths.match(r.Path, buf[:0]), r, c)
@@ -127,7 +135,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge) (m Matc
 func (u *rule) charge(r *limiter.Request, c *limiter.Charge) error {
 	cost := u.costs.def
 	if r.Cost.Given() {
-		cost, _ = r.Cost.Value(0) // Resolve has looked at its range
+		cost, _ = r.Cost.Value(0) // Resolve has checked its range
 	} else if len(u.costs.methods) > 0 {
 		cost = u.costs.of(r.Method)
 	}
@@ -190,7 +198,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	return Match{Rule: limiter.RequestRule, Count: 1}, nil
 }
 
-// checkOwn says what is wrong with limits that came with a request.
+// checkOwn returns an error for limits of a request that are not valid.
 func checkOwn(limits []*limiter.Limit) error {
 	if len(limits) > limiter.MaxLimits {
 		return fmt.Errorf("%w: the request has %d limits; at most %d are allowed", limiter.ErrInvalid, len(limits), limiter.MaxLimits)
@@ -208,14 +216,14 @@ func checkOwn(limits []*limiter.Limit) error {
 	return nil
 }
 
-// AppendKeyName appends the name of a counter as people see it, and returns the
-// extended slice: the values of the key in the order of the rules file and the
-// limit's name, with colons between, such as /towns:ada:minute. In the values
-// the characters % : { } and control characters are escaped as %25 and so on.
-// Without a limit the name ends after the values.
+// AppendKeyName appends the displayed name of a counter and returns the extended slice.
+// The name consists of the values of the key, in the order of the rules file, and the
+// name of the limit, separated by colons, such as /towns:ada:minute. In values, % : { }
+// and control characters are escaped as %25 and so on. With a nil limit the name ends
+// after the values.
 //
-// The request must be the one that the key was resolved from. A key of a rule
-// that this set does not have is named by path and user.
+// The request must be the one from which the key was resolved. A key of a rule that
+// this set does not have is named by path and user.
 func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *limiter.Key, l *limiter.Limit) []byte {
 	from, rule := &s.own, limiter.RequestRule
 	if k.Rule != nil {

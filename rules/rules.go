@@ -8,37 +8,36 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// DefaultClusterName is the cluster's name where [Options] gives none.
+// DefaultClusterName is the cluster name used if [Options] has none.
 const DefaultClusterName = "weir"
 
-// Options are what a set needs beside the file. The zero value is usable.
+// Options are the inputs of a set besides the file. The zero value is usable.
 type Options struct {
-	// Secret keys the hash of counters, so that nobody outside can construct
-	// two keys that share a counter. All nodes of a cluster need the same; a
-	// change starts all counters afresh. Without one the hash is as secret as
-	// the cluster's name. It is read, not kept.
+	// Secret is the key of the hash of counters, so that nobody outside can construct
+	// two keys that share a counter. All nodes of a cluster need the same. A change
+	// starts all counters afresh. Without a secret, the hash is only as secret as the
+	// cluster's name. It is read, not kept.
 	Secret []byte
-	// ClusterName keeps the counters of clusters apart; default
-	// [DefaultClusterName]. All nodes of a cluster need the same.
+	// ClusterName separates the counters of clusters; default [DefaultClusterName]. All
+	// nodes of a cluster need the same.
 	ClusterName string
-	// PathCacheEntries is how many paths are remembered with the rules that
-	// match them: default 8192, at most 1,048,576, rounded up to a power of
-	// two; a negative number turns the cache off. An entry takes about 150
-	// bytes and the path. More helps while more different paths are asked for
-	// again and again.
+	// PathCacheEntries is how many paths are cached with the rules that match them;
+	// default 8192, at most 1,048,576, rounded up to a power of two; a negative number
+	// turns the cache off. An entry takes about 150 bytes plus the path. A larger cache
+	// helps if more different paths recur.
 	PathCacheEntries int
-	// Replication is that of rules that say nothing about it, neither themselves
-	// nor by the defaults of their file, and of limits that come with a request;
-	// default [limiter.ReplicationLag]. It is part of what a file means, so that
-	// nodes with different ones have different hashes.
+	// Replication is used by rules for which neither the rule nor the defaults of the
+	// file set it, and by limits that come with a request; default
+	// [limiter.ReplicationLag]. It is part of the meaning of a file, so nodes with
+	// different values have different hashes.
 	Replication limiter.Replication
-	// Seeds, if not nil, are those of a set of the same file, see [Set.Seeds], and
-	// stand for Secret and ClusterName.
+	// Seeds, if not nil, replace Secret and ClusterName. They are those of a set of the
+	// same file, see [Set.Seeds].
 	Seeds []byte
 }
 
-// Set is the meaning of a rules file. It is immutable and safe for concurrent
-// use; to change rules, make another set and swap the pointer to it.
+// Set is the meaning of a rules file. It is immutable and safe for concurrent use. To
+// change rules, make another set and swap the pointer.
 type Set struct {
 	rules  []rule
 	byName map[string]int
@@ -51,10 +50,10 @@ type Set struct {
 	warnings []Warning
 }
 
-// rule is a rule as Resolve needs it.
+// rule is a rule in the form that Resolve needs.
 type rule struct {
-	plain   bool // nothing but the path matters
-	more    bool // continue: the next match counts too
+	plain   bool // only the path matters
+	more    bool // continue: further matches count, too
 	match   matcher
 	keys    []key // empty: unlimited
 	costs   costs
@@ -62,8 +61,8 @@ type rule struct {
 	line    int
 }
 
-// Parse reads a rules file. The name is for errors only. If anything is wrong
-// it returns no set and an [*Error] with everything that is, which wraps
+// Parse reads a rules file. The name is used in errors only. If anything is wrong,
+// Parse returns no set and an [*Error] with all problems, which wraps
 // [limiter.ErrInvalid]. The data is not kept.
 func Parse(file string, data []byte, o Options) (*Set, error) {
 	d := decoder{options: limitOptions(), names: make(map[string]*node), replication: o.Replication}
@@ -82,8 +81,8 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 	return s, nil
 }
 
-// Empty returns a set without rules: no request matches, except that limits
-// that come with a request are resolved.
+// Empty returns a set without rules. No request matches, but limits that come with a
+// request are resolved.
 func Empty(o Options) *Set { return newSet(nil, o) }
 
 func newSet(definitions []definition, o Options) *Set {
@@ -124,42 +123,42 @@ func newRule(def *definition, o *Options) rule {
 	return r
 }
 
-// RuleInfo describes one rule of a set, with the defaults filled in.
+// RuleInfo describes one rule of a set, with its defaults filled in.
 type RuleInfo struct {
-	// Line is where the rule begins in its file, from 1.
+	// Line is the line in the file where the rule begins, from 1.
 	Line int
-	// Rule has the name, the limits and the policies. It is the set's own and
-	// must not be changed.
+	// Rule has the name, the limits and the policies. It belongs to the set and must
+	// not be changed.
 	Rule *limiter.Rule
 	// Path is the pattern; empty means every path.
 	Path string
 	// Methods (in upper case) and Groups are those that match; empty means all.
 	Methods, Groups []string
-	// Attributes are those that must be there, with the values that match;
-	// none means any value.
+	// Attributes are the required attributes, with the values that match; an empty list
+	// means any value.
 	Attributes map[string][]string
-	// Keys are what is counted by, a list of parts such as "path" or
-	// "attr:plan" for each counter; none if the rule is unlimited.
+	// Keys are the keys of the counters, each a list of parts such as "path" or
+	// "attr:plan"; empty if the rule is unlimited.
 	Keys [][]string
-	// SkipMissing tells that a request which lacks a part of a key is not
-	// counted by that key ("keys"); else something stands in for the part
+	// SkipMissing reports that a request which lacks a part of a key is not counted by
+	// that key ("keys" in the file). Otherwise a substitute is used for the part
 	// ("key").
 	SkipMissing bool
-	// Cost is what a check costs, in units, unless CostByMethod or the request
-	// itself says otherwise.
+	// Cost is the cost of a check, in units, unless CostByMethod or the request itself
+	// sets another.
 	Cost         uint32
 	CostByMethod map[string]uint32
-	// Unlimited rules let everything pass.
+	// Unlimited rules allow every request.
 	Unlimited bool
-	// Continue tells that the next match counts too.
+	// Continue reports that further matches count, too.
 	Continue bool
 }
 
 // Len returns the number of rules.
 func (s *Set) Len() int { return len(s.rules) }
 
-// Rules describes the rules in the order of the file. The caller owns the
-// slice, but not what its elements point to.
+// Rules describes the rules in the order of the file. The caller owns the slice, but
+// must not change what its elements point to.
 func (s *Set) Rules() []RuleInfo {
 	out := make([]RuleInfo, len(s.rules))
 	for i := range s.rules {
@@ -200,7 +199,7 @@ func (r *rule) info() RuleInfo {
 	return in
 }
 
-// Rule returns the rule of a name, or nil. It is the set's own and must not be
+// Rule returns the rule with a name, or nil. It belongs to the set and must not be
 // changed.
 func (s *Set) Rule(name string) *limiter.Rule {
 	if i, ok := s.byName[name]; ok {
@@ -209,19 +208,18 @@ func (s *Set) Rule(name string) *limiter.Rule {
 	return nil
 }
 
-// Hash returns a hash of what the file means: equal for two files that differ
-// in spelling only (comments, order of fields, options that say what holds
-// anyway), the same in every process. It is not secret and does not depend on
-// the options.
+// Hash returns a hash of the meaning of the file. It is the same in every process, and
+// the same for files that differ only in form (comments, order of fields, options set
+// to their defaults). It is not secret, and depends on no option but Replication.
 func (s *Set) Hash() uint64 { return s.hash }
 
-// seedBytes is the length of what keys the hash of one key.
+// seedBytes is the length of the hash key of one rule key.
 const seedBytes = 16
 
-// Seeds returns what keys the hashes of the set's counters. With them, and the same
-// file, another process finds the same counters without knowing the secret from which
-// they are derived. Whoever has them can construct two keys that share a counter, so
-// they are for those that the operator trusts.
+// Seeds returns the hash keys of the set's counters. With them and the same file,
+// another process computes the same counters without the secret from which the seeds
+// are derived. With the seeds one can construct two keys that share a counter, so give
+// them only to those whom the operator trusts.
 func (s *Set) Seeds() []byte {
 	var out []byte
 	s.eachKey(func(k *key) {
@@ -230,7 +228,7 @@ func (s *Set) Seeds() []byte {
 	return out
 }
 
-// plant replaces what keys the hashes.
+// plant replaces the hash keys.
 func (s *Set) plant(seeds []byte) error {
 	keys := 0
 	s.eachKey(func(*key) { keys++ })

@@ -6,25 +6,23 @@ import (
 	"slices"
 )
 
-// Warning is something in a valid rules file that probably does not do what its
-// author meant. It changes nothing: the file is in force as it is written.
+// Warning is a part of a valid rules file that probably does not do what its author
+// meant. It has no effect: the file is in force as written.
 type Warning struct {
-	// Line and Column are where it is, counted from 1; the column counts
-	// characters.
+	// Line and Column are its position, counted from 1. Column counts characters.
 	Line, Column int
-	// Rule is the name of the rule that it is about.
+	// Rule is the name of the rule concerned.
 	Rule string
-	// Text says what the file does, and what to write instead.
+	// Text states what the file does, and what to write instead.
 	Text string
 	// Instead is the line to write, such as "key: [rule, user]".
 	Instead string
 }
 
-// Warnings returns what is valid in the file, but probably not meant, in the
-// order of the file. The caller owns the slice.
+// Warnings returns the warnings of the file, in its order. The caller owns the slice.
 func (s *Set) Warnings() []Warning { return slices.Clone(s.warnings) }
 
-// warnings returns what is suspicious in rules that are valid.
+// warnings returns the warnings of valid rules.
 func warnings(rules []definition) (out []Warning) {
 	for i := range rules {
 		if w, ok := openEnded(&rules[i]); ok {
@@ -37,9 +35,10 @@ func warnings(rules []definition) (out []Warning) {
 	return out
 }
 
-// openEnded warns of a rule that matches more paths than anyone lists, and counts
-// each of them apart only because nothing else is written: /towns/1, /towns/2 and
-// so on then have a whole limit each, and whoever varies the path has no limit.
+// openEnded warns about a rule that matches an unlimited number of paths and counts
+// each of them separately, only because the file sets no other key. /towns/1, /towns/2
+// and so on then have a whole limit each, so a caller who varies the path is not
+// limited.
 func openEnded(r *definition) (Warning, bool) {
 	if r.unlimited || r.keyGiven || !r.countsByPath() {
 		return Warning{}, false
@@ -66,7 +65,7 @@ func openEnded(r *definition) (Warning, bool) {
 	return w, true
 }
 
-// countsByPath reports whether a key of the rule has the path in it.
+// countsByPath reports whether a key of the rule contains the path.
 func (r *definition) countsByPath() bool {
 	return slices.ContainsFunc(r.keys, func(parts []part) bool {
 		return slices.ContainsFunc(parts, func(p part) bool { return p.kind == partPath })
