@@ -17,8 +17,8 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// enter begins something that the core is asked; the caller must call
-// closing.RUnlock unless there is an error.
+// enter begins a call to the core. Unless it returns an error, the caller must call
+// closing.RUnlock.
 func (m *member) enter() error {
 	m.closing.RLock()
 	switch {
@@ -32,7 +32,8 @@ func (m *member) enter() error {
 	return nil
 }
 
-// Check implements [engine.Decider].
+// Check implements [engine.Decider]: it waits until the owner, the heir or a policy has
+// decided.
 func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, d *limiter.Decision, peek bool) error {
 	if err := m.enter(); err != nil {
 		return m.Refused(err)
@@ -52,7 +53,7 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	return nil
 }
 
-// decided completes a decision, and has the names of keys known that entered a list of
+// decided completes a decision. It also sends the names of keys that entered a list of
 // top keys.
 func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, match rules.Match, d *limiter.Decision, alike *engine.Tally) {
 	if c.Unnamed != 0 {
@@ -66,15 +67,15 @@ func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, 
 	m.Decided(match, d, alike)
 }
 
-// CheckBatch implements [engine.Decider]. Checks of one owner travel together.
+// CheckBatch implements [engine.Decider]. Checks for one owner share frames.
 func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision) (all engine.Undecided, _ error) {
 	if err := m.enter(); err != nil {
 		return all, m.Refused(err)
 	}
 	defer m.closing.RUnlock()
 	var bad engine.Undecided
-	// They are not used again: a check that the deadline has ended may still be
-	// looked at for a moment.
+	// Charges are not reused: the core may still read one for a moment after the
+	// deadline ended its check.
 	charges := make([]limiter.Charge, len(rs))
 	room, matches := m.roomForMatches(len(rs))
 	defer m.matches.Put(room)
@@ -82,7 +83,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err != nil {
 			bad.Add(i, &ds[i], m.Refused(err))
-			charges[i].Clear() // then nothing is asked
+			charges[i].Clear() // an empty charge asks nothing
 		}
 	}
 	undecided := m.core.CheckMany(ctx, charges, ds)
@@ -104,8 +105,8 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	return all, nil
 }
 
-// roomForMatches returns memory for the matches of a batch, which is to be given back:
-// that of an earlier batch, unless this one is larger than most.
+// roomForMatches returns memory for the matches of a batch. The caller gives room back
+// to the pool. Batches larger than most get memory of their own.
 func (m *member) roomForMatches(of int) (room *[]rules.Match, matches []rules.Match) {
 	const most = 1 << 12
 	if room, _ = m.matches.Get().(*[]rules.Match); room == nil {
@@ -118,7 +119,7 @@ func (m *member) roomForMatches(of int) (room *[]rules.Match, matches []rules.Ma
 	return room, *room
 }
 
-// notAwaited is the error where the context ended before the answer was there.
+// notAwaited returns the error for a context that ended before the answer arrived.
 func notAwaited(err error, unknown string) error {
 	return fmt.Errorf("weir: nobody waits for the answer any more, and %s: %w", unknown, err)
 }
@@ -155,9 +156,9 @@ func (m *member) Reset(ctx context.Context, q *engine.Question) (int, error) {
 	}
 }
 
-// unanswered returns the error of a reset or refund that not all who hold the keys
-// answered, nil if all did. It names those keys, and tells of which something may
-// have been done; then is what to do about those.
+// unanswered returns the error of a reset or refund if some holder of its keys did not
+// answer, otherwise nil. It names those keys, and tells which of them may have been
+// changed; then says what to do about those.
 func (m *member) unanswered(q *engine.Question, o core.Outcome, what, then string) error {
 	if o.Unanswered == 0 {
 		return nil
@@ -184,8 +185,8 @@ func (m *member) unanswered(q *engine.Question, o core.Outcome, what, then strin
 	return fmt.Errorf("weir: %w within %v%s", weir.ErrUnanswered, m.config.Deadline, text)
 }
 
-// refusing returns the error of a reset that not all who hold the keys take from other
-// members, nil if all do. It names those keys.
+// refusing returns the error of a reset if some holder of its keys refuses resets of
+// other members, otherwise nil. It names those keys.
 func refusing(q *engine.Question, o core.Outcome) error {
 	if o.Forbidden == 0 {
 		return nil
@@ -229,11 +230,11 @@ func (m *member) Leave(ctx context.Context) error {
 	case errors.Is(err, weir.ErrClosed):
 		return err
 	case !mine && ctx.Err() == nil:
-		err = nil // HandOver has said it
+		err = nil // HandOver has reported it
 	}
 	if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
-		// As where all leave at once. Nothing is lost by it: the state was seen to
-		// be leaving, and what was kept is handed over.
+		// This happens if all members leave at once. Nothing is lost: the others have
+		// seen that this node is leaving, and its state is handed over.
 		m.log.Info("not all members have heard the goodbye", "reason", goodbye)
 	}
 	if m.Closed.Swap(true) {
@@ -270,12 +271,13 @@ func (m *member) Members() []weir.Member {
 	return out
 }
 
-// unreachable tells whether a member gossips and has no connection to this node.
+// unreachable reports whether a member is known by gossip and has no connection to this
+// node.
 func (m *member) unreachable(o *peer.Member, self string) bool {
 	return o.Name != self && o.State != peer.Dead && !m.core.Reaches(o.Instance)
 }
 
-// worry says what keeps this node from holding what it should.
+// worry logs what keeps this node from holding what it should.
 func (m *member) worry(w core.Worry) {
 	whom := []any{"state", w.State.String(), "unsettled", w.Unsettled, "members", w.Others, "unreached", len(w.Unreached)}
 	if len(w.Unreached) > 0 {

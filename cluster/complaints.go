@@ -6,23 +6,22 @@ import (
 	"sync"
 )
 
-// complaints sums what the core could not do. At the bound of counters that is each
-// update of a copy, as many as there are checks: one record for each would be more
-// work than they are.
+// complaints counts failures of the core until they are logged. At the bound of counters
+// every update of a copy fails, as many as there are checks, and a log record for each
+// would cost more than the updates.
 type complaints struct {
 	mu    sync.Mutex
-	items []complaint // as many as the core has texts
+	items []complaint // one for each text of the core
 }
 
-// complaint is what could not be done since it was last said.
+// complaint is one kind of failure since the last report.
 type complaint struct {
 	what  string
 	last  error
 	times uint64
 }
 
-// add takes note of something that could not be done. It may be called from many
-// goroutines.
+// add counts a failure. It is safe for concurrent use.
 func (c *complaints) add(what string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +34,8 @@ func (c *complaints) add(what string, err error) {
 	c.items[i].times++
 }
 
-// report says what could not be done since the last report, and how often, with the
-// last reason.
+// report logs each kind of failure since the last report, with its number and the last
+// error.
 func (c *complaints) report(log *slog.Logger) {
 	c.mu.Lock()
 	items := c.items

@@ -11,69 +11,71 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/gossip"
 )
 
-// DefaultDeadline is [Config.Deadline] where that is 0.
+// DefaultDeadline is used if [Config.Deadline] is 0.
 const DefaultDeadline = 300 * time.Millisecond
 
-// Config makes a node a member of a cluster: it is the Cluster of a [weir.Config], whose
-// ClusterName and Secret must be the same on all members: who has others is refused.
+// Config makes a node a member of a cluster. It is the Cluster field of a [weir.Config].
+// The ClusterName and Secret of the [weir.Config] must be the same on all members; a
+// node with others is refused.
 type Config struct {
-	// Name is unique in the cluster and stays when the node restarts; default the
-	// machine's name. See [CheckName]. The ring is made of the names, so a node that
-	// comes back under its name owns the same keys.
+	// Name is the node's name, unique in the cluster; default the machine's name. See
+	// [CheckName]. The ring is made of the names, so a node that restarts under its name
+	// owns the same keys.
 	Name string
-	// PeerAddr is the host:port where other members ask this one; default
-	// 127.0.0.1:7947. Port 0 takes a free one. It is never the port that clients
-	// ask.
+	// PeerAddr is the host:port on which the node serves other members; default
+	// 127.0.0.1:7947. Port 0 selects a free port. It is never the port for clients.
 	PeerAddr string
-	// GossipAddr is the host:port, over TCP and UDP, by which members find each
-	// other; default 127.0.0.1:7946. Port 0 takes a free one.
+	// GossipAddr is the host:port, over TCP and UDP, at which members find each other;
+	// default 127.0.0.1:7946. Port 0 selects a free port.
 	GossipAddr string
-	// Advertise is the host by which the others reach this node, a name or an
-	// address; default that of PeerAddr, or, if that is every address, a private
-	// one of this machine.
+	// Advertise is the host name or address by which others reach this node; default the
+	// host of PeerAddr or, if that means every address, a private address of this
+	// machine.
 	Advertise string
-	// Join are gossip addresses, host:port, of members that may be there already;
-	// a name that has many addresses stands for all of them, and this node's own
-	// may be among them. Default none: the node starts a cluster, and waits to be
-	// joined. With some, the node is joining until it has found the others (or
-	// found out that it is the first), and checks return [weir.ErrJoining].
+	// Join are gossip addresses, host:port, of members that may be running already. A
+	// name with several addresses stands for all of them, and this node's own address
+	// may be among them. Default none: the node starts a cluster, and others join it.
+	// Otherwise the node is joining until it has found the others, or found out that it
+	// is the first; until then checks return [weir.ErrJoining].
 	Join []string
-	// GossipKeys encrypt gossip, each of 16, 24 or 32 bytes: the first encrypts,
-	// all decrypt. Default none: whoever reaches the port can join. They are required,
-	// as is Secret of [weir.Config] of at least [MinSecretBytes], where PeerAddr, GossipAddr or
-	// Advertise is not a loopback address: [weir.Open] returns an [*InsecureError].
+	// GossipKeys encrypt gossip. Each has 16, 24 or 32 bytes. The first encrypts, all
+	// decrypt. Default none: anyone who reaches the port can take part in gossip. Gossip
+	// keys, and a Secret of [weir.Config] of at least [MinSecretBytes], are required if
+	// PeerAddr, GossipAddr or Advertise is not a loopback address: otherwise [weir.Open]
+	// returns an [*InsecureError].
 	GossipKeys [][]byte
-	// Insecure permits a member beyond loopback without them. The log then warns once
-	// a minute.
+	// Insecure permits a member beyond loopback without them. The log then has a warning
+	// once a minute. Default false.
 	Insecure bool
-	// Deadline is how long a check waits for the key's owner, or its heir, before
-	// the policy of its rule answers; default [DefaultDeadline]. Lower answers
-	// faster while a member is down, and by policy more often.
+	// Deadline is how long a check waits for the key's owner or its heir before the
+	// policy of its rule answers; default [DefaultDeadline], at most one minute. A lower
+	// value answers faster while a member is down, and more often by policy.
 	Deadline time.Duration
-	// CachedDenials has the node refuse by itself what the owner of a key refused it
-	// a moment before: the same check of one key, until it could be allowed, for a
-	// second at most. Default false: the owner is asked each time. It spares the
-	// owner, and the way to it, those who go on asking. In exchange a reset or a
-	// refund by way of another node may be seen up to a second late, and so may
-	// limits that were raised there.
+	// CachedDenials makes the node repeat a denial that the owner of a key has just
+	// given, for the same check of one key, until it could be allowed, for at most a
+	// second. It saves the owner, and the network, the checks of clients that keep
+	// asking. In exchange a reset or a refund by another node, or limits that were
+	// raised there, may take effect up to a second late. Default false: the owner is
+	// asked each time.
 	CachedDenials bool
-	// RefuseResets has this node refuse resets that other members ask of it, of keys
-	// that it holds: [weir.Node.Reset] of the other returns [weir.ErrForbidden]. Default false: they
-	// are taken. [weir.Node.Reset] of this node resets what it holds itself, and asks the
-	// others, who refuse or not by their own setting.
+	// RefuseResets makes this node refuse resets of keys that it holds if another member
+	// asks for them: [weir.Node.Reset] of that member returns [weir.ErrForbidden].
+	// [weir.Node.Reset] of this node still resets what it holds itself, and asks the
+	// other members, which follow their own setting. Default false: resets are accepted.
 	RefuseResets bool
-	// GRPCAddr and HTTPAddr are where clients ask this node, as host:port, told to
-	// the others and to Members of [weir.Cluster]; default empty. Nothing is served there by
-	// the node itself. A host that means every address is replaced by Advertise.
+	// GRPCAddr and HTTPAddr are the addresses for clients, as host:port. The node does
+	// not listen on them; it tells them to the other members, and Members of
+	// [weir.Cluster] returns them. Default empty. A host that means every address is
+	// replaced by Advertise.
 	GRPCAddr, HTTPAddr string
-	// AdminAddr is where operators ask this node, as host:port, told in the same way;
-	// default empty. One of loopback is told only if other members reach this one by
-	// loopback too.
+	// AdminAddr is the address for operators, as host:port. It is told to others like
+	// GRPCAddr; default empty. A loopback address is told only if other members reach
+	// this one over loopback too.
 	AdminAddr string
-	// Version of the program, told to people.
+	// Version is the version of the program, shown to people.
 	Version string
-	// Logger is told who comes and goes, and what happens to partitions; default
-	// Logger of [weir.Config].
+	// Logger receives changes of members and of partitions; default Logger of
+	// [weir.Config].
 	Logger *slog.Logger
 }
 
@@ -82,9 +84,9 @@ const (
 	defaultGossipAddr = "127.0.0.1:7946"
 )
 
-// CheckName says what is wrong with a name for [Config.Name], nil if nothing
-// is. It has 1 to 128 bytes of UTF-8, of characters that can be seen, with spaces
-// only between them. The error wraps [weir.ErrInvalid].
+// CheckName returns an error if a name is not valid for [Config.Name]. A valid name has
+// 1 to 128 bytes of UTF-8, of visible characters, with spaces only between them. The
+// error wraps [weir.ErrInvalid].
 func CheckName(name string) error {
 	if err := gossip.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", weir.ErrInvalid, err)
@@ -92,7 +94,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// withDefaults fills in what was left out, and says what cannot be.
+// withDefaults fills in defaults, and returns an error for values that are not valid.
 func (c Config) withDefaults() (Config, error) {
 	if c.Deadline < 0 || c.Deadline > time.Minute {
 		return c, fmt.Errorf("%w: Cluster.Deadline %v is out of range: give up to 1m, or 0 for %v", weir.ErrInvalid, c.Deadline, DefaultDeadline)

@@ -1,5 +1,5 @@
-// Package cluster makes a node a member of a cluster, in which each key is counted by
-// one member, wherever it is asked for:
+// Package cluster makes a node a member of a cluster. One member counts each key,
+// whichever member is asked:
 //
 //	node, err := weir.Open(ctx, weir.Config{
 //		Rules:   policy,

@@ -12,7 +12,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Explain implements [engine.Decider]: it makes one decision of what the members say.
+// Explain implements [engine.Decider]: it makes one decision of the members'
+// explanations.
 func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Decision) (*limiter.Explanation, error) {
 	now := m.Now()
 	if err := m.enter(); err != nil {
@@ -43,8 +44,8 @@ func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Dec
 	return &limiter.Explanation{Now: now, Limits: limits}, nil
 }
 
-// unexplained says why there is no explanation of a key: by, if there is one, answered
-// without its reasons.
+// unexplained returns the error for a key without explanation. by is the member that
+// answered without reasons, if one did.
 func unexplained(owner, by peer.Member, key string, deadline time.Duration) error {
 	switch {
 	case by.Instance != 0:
@@ -58,7 +59,7 @@ func unexplained(owner, by peer.Member, key string, deadline time.Duration) erro
 	}
 }
 
-// named returns the member of an instance, an empty one if it is not known.
+// named returns the member with an instance; an empty one if it is not known.
 func (m *member) named(i peer.Instance) peer.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()

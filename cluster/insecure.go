@@ -13,27 +13,25 @@ import (
 )
 
 const (
-	// MinSecretBytes is how long Secret of [weir.Config] must be for a member that can be
-	// reached from beyond its machine. Members show a mark of the secret, against
-	// which a short one can be guessed.
+	// MinSecretBytes is the least length of Secret of [weir.Config] for a member that
+	// other machines can reach. Members show a mark of the secret, against which a short
+	// secret can be guessed.
 	MinSecretBytes = 16
-	// insecureEvery is how often a node that is open on purpose says so.
+	// insecureEvery is the interval of the warning that a node is insecure on purpose.
 	insecureEvery = time.Minute
-	// resolveWithin bounds looking up a name to see whether it is on loopback.
+	// resolveWithin bounds the lookup of a name, to see whether it is on loopback.
 	resolveWithin = 2 * time.Second
 )
 
 // ErrInsecure is wrapped by every [*InsecureError].
 var ErrInsecure = errors.New("a member beyond loopback needs a secret and a gossip key")
 
-// InsecureError is why [weir.Open] refuses a member whose ports can be reached from
-// other machines, and which lacks what keeps strangers out. [Config.Insecure]
-// permits it.
+// InsecureError is returned by [weir.Open] for a member whose ports other machines can
+// reach and that lacks the means to keep strangers out. [Config.Insecure] permits it.
 type InsecureError struct {
-	// Setting is the field of [Config] whose value, Addr, is not a loopback
-	// address.
+	// Setting is the field of [Config] whose value, Addr, is not a loopback address.
 	Setting, Addr string
-	// Lacks is what is missing, in words: "there is no secret".
+	// Lacks lists what is missing, in words: "there is no secret".
 	Lacks []string
 }
 
@@ -47,8 +45,8 @@ func (e *InsecureError) Error() string {
 // Unwrap returns ErrInsecure.
 func (*InsecureError) Unwrap() error { return ErrInsecure }
 
-// insecure returns what a member lacks that can be reached from other machines,
-// nil if it lacks nothing or is on loopback alone.
+// insecure returns what a member lacks that other machines can reach; nil if it lacks
+// nothing or is on loopback only.
 func (c *Config) insecure(ctx context.Context, secret []byte) *InsecureError {
 	e := &InsecureError{}
 	switch n := len(secret); {
@@ -69,7 +67,7 @@ func (c *Config) insecure(ctx context.Context, secret []byte) *InsecureError {
 			host = h
 		}
 		if at.setting == "Advertise" && host == "" {
-			continue // it is PeerAddr's, or one of this machine's where that is every address
+			continue // it defaults to PeerAddr's host, which is checked
 		}
 		if !onLoopback(ctx, host) {
 			e.Setting, e.Addr = at.setting, at.addr
@@ -79,14 +77,15 @@ func (c *Config) insecure(ctx context.Context, secret []byte) *InsecureError {
 	return nil
 }
 
-// onLoopback reports whether a host is reached from its own machine alone. A name is
-// if all its addresses are, and not if it cannot be resolved.
+// onLoopback reports whether a host can only be reached from its own machine. For a
+// name, all its addresses must be loopback addresses; a name that cannot be resolved is
+// not.
 func onLoopback(ctx context.Context, host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Unmap().IsLoopback()
 	}
 	if host == "" {
-		return false // it is every address
+		return false // an empty host means every address
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
@@ -99,7 +98,7 @@ func onLoopback(ctx context.Context, host string) bool {
 	return err == nil && len(addrs) > 0
 }
 
-// admonish logs that the cluster is open to anyone, now and once a minute.
+// admonish logs that anyone can take part in the cluster, now and once a minute.
 func (m *member) admonish() {
 	m.log.Warn("the cluster is open to anyone who reaches its ports, as Insecure permits: give all members a secret and a gossip key",
 		"because", m.open.Setting+" "+m.open.Addr, "lacks", m.open.Lacks)

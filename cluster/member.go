@@ -28,16 +28,16 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// How long the parts of an orderly end may take.
+// Bounds of the parts of an orderly end, and the interval of reports.
 const (
 	goodbyeWithin  = 2 * time.Second
 	hangUpWithin   = time.Second
 	reportEvery    = limiter.Second
-	preparedAlways = 64 // members up to which all successors are computed beforehand
+	preparedAlways = 64 // members for which successors are computed when the ring is built
 )
 
-// member is a node's part in a cluster: the core, and what connects it to the
-// world.
+// member is a node's membership of a cluster: the core, gossip, the links, and what
+// connects them.
 type member struct {
 	*engine.Node
 	config     Config
@@ -52,43 +52,43 @@ type member struct {
 
 	joining  atomic.Bool
 	checks   atomic.Uint64
-	rate     atomic.Uint64       // of checks, in the last second
-	counted  uint64              // checks, by report only
-	reported [core.Events]uint64 // by report only
+	rate     atomic.Uint64       // checks in the last second
+	counted  uint64              // checks at the last report; used by report only
+	reported [core.Events]uint64 // events at the last report; used by report only
 
-	guard      *guard.Guard // of all that other members' words can reach
+	guard      *guard.Guard // recovers from panics that other members can cause
 	complaints complaints
-	open       *InsecureError // what strangers may come in by, nil: nothing
+	open       *InsecureError // what the member lacks to keep strangers out; nil if nothing
 
-	matches sync.Pool // of *[]rules.Match, for batches
+	matches sync.Pool // *[]rules.Match, for batches
 	placed  atomic.Pointer[placed]
 
-	// closing is held for reading by each check, so that none is under way when the
-	// core stops.
+	// closing is read-locked during each call to the core, so that none is under way
+	// when the core stops.
 	closing sync.RWMutex
 	closed  bool
-	ended   chan struct{} // closed when it is to close
+	ended   chan struct{} // closed when the member begins to close
 	serving sync.WaitGroup
 
-	handed chan struct{} // closed when what this node holds is handed over, or cannot be
-	whole  bool          // and which of them; written before
+	handed chan struct{} // closed when the handover has ended
+	whole  bool          // whether everything was handed over; written before handed is closed
 
-	vouching atomic.Pointer[core.Core] // core, for gossip; nil before it is there
+	vouching atomic.Pointer[core.Core] // the core, for gossip; nil before it is made
 
-	taking  sync.Mutex // held while members are taken in; taken before listing
-	listing sync.Mutex // held while those that count are told to links; taken before mu
+	taking  sync.Mutex // held while members of gossip are processed; taken before listing
+	listing sync.Mutex // held while links get the members; taken before mu
 
 	mu     sync.Mutex
-	ready  bool          // everything above is there
-	at     string        // where this node's gossip is
-	all    []peer.Member // all others that are known, of a name the one that counts
-	differ string        // how the rules of members differ, "" if they do not
-	// differed is what the last report said of that.
+	ready  bool          // all fields above are set
+	at     string        // this node's gossip address
+	all    []peer.Member // all other known members; of two with one name, the one that counts
+	differ string        // how the rules of members differ; "" if they do not
+	// differed is the value of differ at the last report.
 	differed string
 }
 
-// OpenMember implements [weir.Clustering]. It returns when the member listens and has
-// tried the addresses to join by once.
+// OpenMember implements [weir.Clustering]. It returns when the member is listening and
+// has tried the addresses to join once.
 func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
 	if c == nil {
 		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out", weir.ErrInvalid)
@@ -128,8 +128,7 @@ func (c *Config) open(ctx context.Context, n *engine.Node) (_ *member, err error
 	return m, nil
 }
 
-// startGossip begins to look for others, and returns what this node says of
-// itself.
+// startGossip starts gossip and returns this node's description of itself.
 func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	host := m.config.Advertise
 	if h, _, err := net.SplitHostPort(m.peers.Addr().String()); err == nil && host == "" {
@@ -154,7 +153,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	m.gossip, err = gossip.Open(ctx, gossip.Config{
 		Name: self.Name, Instance: instance, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(),
 		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
-		Meta: self, Logger: m.log, OnMembers: m.onMembers, // it logs who is refused
+		Meta: self, Logger: m.log, OnMembers: m.onMembers, // gossip logs refused nodes
 		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
 	})
@@ -162,7 +161,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 		return self, err
 	}
 	if host == "" {
-		// It is bound to every address: gossip has chosen one for itself.
+		// Gossip is bound to every address, and has chosen one to advertise.
 		for _, o := range m.gossip.Members() {
 			if h, _, err := net.SplitHostPort(o.GossipAddr); err == nil && o.Name == self.Name {
 				m.advertise(&self, h)
@@ -173,13 +172,13 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	return self, nil
 }
 
-// clusterName is what keys the hash of counters beside the secret.
+// clusterName returns the name that keys the hash of counters together with the secret.
 func (m *member) clusterName() string { return cmp.Or(m.ClusterName, rules.DefaultClusterName) }
 
 // advertise completes the addresses that others are told.
 func (m *member) advertise(self *peer.Member, host string) {
 	if m.config.Advertise != "" {
-		_, port, _ := net.SplitHostPort(m.peers.Addr().String()) // it is one that is listened on
+		_, port, _ := net.SplitHostPort(m.peers.Addr().String()) // the address of a listener is valid
 		self.PeerAddr = net.JoinHostPort(host, port)
 	}
 	self.PeerAddr = reachable(self.PeerAddr, host)
@@ -192,15 +191,15 @@ func newInstance() (peer.Instance, error) {
 	if _, err := crand.Read(b[:]); err != nil {
 		return 0, fmt.Errorf("weir: no instance can be drawn: %w", err)
 	}
-	return peer.Instance(binary.BigEndian.Uint64(b[:]) | 1), nil // 0 is none
+	return peer.Instance(binary.BigEndian.Uint64(b[:]) | 1), nil // 0 is not an instance
 }
 
-// assemble makes the core, the links and the membership, and lets them go.
+// assemble makes and starts the core, the links and the membership.
 func (m *member) assemble(self peer.Member) error {
 	w := &wire{}
 	var clock func() limiter.Tick
 	if m.Clock != nil {
-		clock = m.Now // for counters only: what nodes wait for is real
+		clock = m.Now // for counters only: the protocol waits in real time
 	}
 	m.fallback = table.New(m.Tables)
 	m.core = core.New(core.Config{
@@ -245,8 +244,7 @@ func (m *member) assemble(self peer.Member) error {
 	return nil
 }
 
-// seeds is how many addresses there are to join by, 0 for a node that joins
-// nobody.
+// seeds returns the number of addresses to join by; 0 for a node that joins no cluster.
 func (m *member) seeds() int {
 	if len(m.config.Join) == 0 {
 		return 0
@@ -254,7 +252,7 @@ func (m *member) seeds() int {
 	return m.gossip.JoinAddresses()
 }
 
-// newRing builds a ring, with what of it takes time.
+// newRing builds a ring and computes the successors for up to preparedAlways members.
 func newRing(names []string) (core.Ring, error) {
 	r, err := ring.New(names)
 	if err != nil {
@@ -266,7 +264,7 @@ func newRing(names []string) (core.Ring, error) {
 	return r, nil
 }
 
-// wire tells the links what the core has to send.
+// wire tells the links that the core has something to send.
 type wire struct {
 	links atomic.Pointer[peerlink.Links]
 }
@@ -278,24 +276,23 @@ func (w *wire) Wake(to peer.Instance) {
 	}
 }
 
-// listener is told what the core complains of.
+// listener is the core's observer.
 type listener member
 
-// Event implements core.Observer: the core counts for itself.
+// Event implements core.Observer. It does nothing: the core counts events itself.
 func (*listener) Event(core.Event, int) {}
 
-// Complain is told of what the core could not do. It is said with the next
-// report.
+// Complain counts a failure of the core. The next report logs it.
 func (l *listener) Complain(what string, err error) { l.complaints.add(what, err) }
 
-// RulesSet implements [engine.Decider]: the others are told which rules are in force
+// RulesSet implements [engine.Decider]: it tells the others which rules are in force
 // here.
 func (m *member) RulesSet(hash uint64) {
 	m.membership.SetRules(hash)
 	m.compareRules()
 }
 
-// tell tells the others what this node is now.
+// tell publishes this node's state to the others.
 func (m *member) tell(self peer.Member) {
 	if m.joining.Swap(self.State == peer.Joining) && self.State == peer.Active && !m.gossip.SeedAnswered() {
 		m.logAlone()
@@ -306,8 +303,8 @@ func (m *member) tell(self peer.Member) {
 	m.log.Info("this node is "+self.State.String(), "member", self.Name, "instance", self.Instance.String())
 }
 
-// logAlone says that this node found nobody to join. That the first node of a
-// cluster does not is as it should be.
+// logAlone logs that this node found no other to join. For the first node of a cluster
+// that is normal.
 func (m *member) logAlone() {
 	if m.gossip.JoinAddresses() == 1 {
 		m.log.Info("no address to join by is another node's, so this node is the first", "join", m.config.Join)
@@ -321,7 +318,7 @@ func (m *member) logAlone() {
 		"they must be addresses of gossip (--gossip-addr of the others)", args...)
 }
 
-// report says from time to time what happened to partitions.
+// report logs once per reportEvery what happened to partitions.
 func (m *member) report() {
 	defer m.sched.After(reportEvery, m.report) // also after a panic
 	checks := m.checks.Load()
@@ -359,8 +356,9 @@ func (m *member) report() {
 	m.reportRules()
 }
 
-// handOver hands over what this node owns, or waits until it has where it does so
-// already: mine tells which. The error says that not all was in time.
+// handOver hands over what this node owns. If a handover is under way already, it waits
+// for that one, and mine is false. The error reports that not everything was handed over
+// in time.
 func (m *member) handOver(ctx context.Context) (mine bool, err error) {
 	begun := time.Now()
 	mine = m.membership.Leave(func(whole bool) {
@@ -387,13 +385,13 @@ func (m *member) handOver(ctx context.Context) (mine bool, err error) {
 	return mine, nil
 }
 
-// stays tells whether another member is there that does not leave.
+// stays reports whether another member is in the view that is not leaving.
 func (m *member) stays() bool {
 	self := m.membership.Self().Instance
 	return slices.ContainsFunc(m.core.View().Members, func(o peer.Member) bool { return o.Instance != self && o.State != peer.Leaving })
 }
 
-// end ends the member; if it is orderly, what is under way to others is sent.
+// end closes the member. If orderly, frames that wait for other members are sent first.
 func (m *member) end(orderly bool) error {
 	close(m.ended)
 	m.closing.Lock()

@@ -8,14 +8,14 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// onMembers takes in who is there: who it is now, which may be news since the
+// onMembers processes the members that gossip reports now, which may be newer than the
 // call.
 func (m *member) onMembers([]peer.Member) {
 	m.mu.Lock()
 	ready := m.ready
 	m.mu.Unlock()
 	if !ready {
-		return // it is called again when all is there
+		return // it is called again when everything is set up
 	}
 	m.taking.Lock()
 	defer m.taking.Unlock()
@@ -27,11 +27,11 @@ func (m *member) onMembers([]peer.Member) {
 			m.mu.Unlock()
 		}
 	}
-	m.membership.Update(members) // which calls listed
+	m.membership.Update(members) // Update calls listed
 }
 
-// listed takes in whom the membership lists: links are kept to all of them, and this is
-// what people are told.
+// listed gives the members that the membership lists to the links, which keep
+// connections to all of them, and to the methods that people see.
 func (m *member) listed() {
 	m.mu.Lock()
 	ready := m.ready
@@ -49,8 +49,8 @@ func (m *member) listed() {
 	m.compareRules()
 }
 
-// compareRules notes whether members have different rules. Those that gossip tells of
-// and no link has shown are none yet.
+// compareRules records whether members have different rules. Nodes that gossip reports
+// and that no link has shown are not members yet.
 func (m *member) compareRules() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,8 +58,8 @@ func (m *member) compareRules() {
 	m.differ = rulesOf(slices.DeleteFunc(m.members(), func(o peer.Member) bool { return o.Name != self && !m.core.Met(o.Name, o.Instance) }))
 }
 
-// reportRules says, when that changed since the last report, whether members have
-// different rules.
+// reportRules logs whether members have different rules, if that has changed since the
+// last report.
 func (m *member) reportRules() {
 	m.mu.Lock()
 	differ := m.differ
@@ -75,7 +75,7 @@ func (m *member) reportRules() {
 	}
 }
 
-// members returns all that are known, with this node as it is now. m.mu is held.
+// members returns all known members, this node included as it is now. m.mu is held.
 func (m *member) members() []peer.Member {
 	self := m.membership.Self()
 	self.GossipAddr = m.at
@@ -92,11 +92,10 @@ func (m *member) members() []peer.Member {
 	return slices.Insert(out, i, self)
 }
 
-// rulesOf describes which rules members have, where they differ; "" where they
-// do not.
+// rulesOf describes the rules of members if they differ; otherwise it returns "".
 func rulesOf(members []peer.Member) string {
 	var of []string
-	var first uint64 // hash of the first that lives
+	var first uint64 // hash of the first member that is not dead
 	differ := false
 	for i := range members {
 		m := &members[i]

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// placed is a placement and what it was made of.
+// placed is a placement with the view and the text that it was made from.
 type placed struct {
 	view      *core.View
 	text      *engine.Text

@@ -2,8 +2,7 @@ package cluster
 
 import "net"
 
-// reachable returns an address that others can be told: a host that means every
-// address is replaced.
+// reachable returns addr with host in place of a host that means every address.
 func reachable(addr, host string) string {
 	h, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" {
@@ -15,8 +14,8 @@ func reachable(addr, host string) string {
 	return addr
 }
 
-// reachableAdmin is as reachable, and empty for an address of loopback that is told to
-// others who reach this member by another: they would ask themselves there.
+// reachableAdmin is reachable for AdminAddr. It returns "" for a loopback address if
+// others reach this member by another address: they would ask themselves there.
 func reachableAdmin(addr, host string) string {
 	addr = reachable(addr, host)
 	if h, _, err := net.SplitHostPort(addr); err == nil && local(h) && host != "" && !local(host) {
@@ -25,7 +24,7 @@ func reachableAdmin(addr, host string) string {
 	return addr
 }
 
-// local reports whether a host is this machine, wherever it is said.
+// local reports whether a host means the machine on which it is used.
 func local(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// scheduler is time for a cluster's core: the wall clock when the node was opened
-// and what has elapsed since, which never steps, and real timers.
+// scheduler is the clock and the timers of a core. The clock is the wall clock when the
+// node was opened plus the time elapsed since, so it never steps.
 type scheduler struct {
 	opened time.Time
 	start  limiter.Tick // opened, in ticks
@@ -25,8 +25,8 @@ func (s *scheduler) Now() limiter.Tick {
 	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration)
 }
 
-// After implements cluster.Scheduler. What is due after [scheduler.close] is not
-// called. A panic of what is called ends there.
+// After implements core.Scheduler. Functions that are due after [scheduler.close] are
+// not called. A panic of f ends there.
 func (s *scheduler) After(span limiter.Tick, f func()) {
 	time.AfterFunc(span.Duration(), func() {
 		if s.enter() {
@@ -47,7 +47,7 @@ func (s *scheduler) enter() bool {
 	return true
 }
 
-// close returns when nothing that was scheduled runs any more.
+// close stops all timers and returns when no scheduled function is running.
 func (s *scheduler) close() {
 	s.mu.Lock()
 	s.closed = true

@@ -12,27 +12,27 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// What a frame says is looked at before it is believed: another member may be broken, or
-// no member at all.
+// A frame's contents are checked before they are used: the sender may be a faulty
+// member, or no member at all.
 //
-// Counters of epochs and sequences of batches only grow, and whoever names the highest is
-// believed. So a number that is too high would leave no room for the next one, for good.
-// Both have a most that grows with time, faster than the protocol can need: a partition's
-// claims follow each other after 10 ms at least, and few members claim at a time; a
-// sequence grows with each batch. It is reckoned from 1970 on and not from what is known,
-// so it holds for members that just started, and after any split; and at the most there
-// is room again a moment later. Clocks may differ by centuries before a counter that
-// nobody forged is refused.
+// Counters of epochs and sequences of batches only grow, and the highest one wins. So a
+// value that is far too high would leave no room for later ones, for ever. Both have an
+// upper bound that grows with time, faster than the protocol needs: claims of one
+// partition are at least 10 ms apart and few members claim at a time; a sequence grows
+// with each batch. The bound is computed from the time since 1970 and not from known
+// values, so it also holds for members that just started, and after any split; a value
+// at the bound has room again a moment later. Clocks may differ by centuries before a
+// valid counter is refused.
 const (
 	counterSlack = 1 << 32
-	counterEvery = limiter.Millisecond // one more each
+	counterEvery = limiter.Millisecond // the bound grows by one in this time
 	seqSlack     = 1 << 40
-	seqEvery     = 1 // ticks
+	seqEvery     = 1 // the bound grows by one in this many ticks
 )
 
 var errNotCredible = errors.New("another member, or somebody in its name, sent what cannot be")
 
-// credible says what may be at an instant.
+// credible has the bounds of valid values at one instant.
 type credible struct {
 	counter, seq uint64
 	self         peer.Instance
@@ -46,7 +46,7 @@ func (c *Core) credible(now limiter.Tick) credible {
 
 func (b *credible) part(id uint16) bool { return int(id) < b.parts }
 
-// epoch reports whether an epoch may be: none has a counter without an owner.
+// epoch reports whether an epoch is valid. A counter above 0 needs an owner.
 func (b *credible) epoch(e peer.Epoch) bool {
 	return e.Counter <= b.counter && (e.Instance != 0 || e.Counter == 0)
 }
@@ -62,18 +62,18 @@ func (b *credible) answer(a *peer.Answer) bool {
 		b.epoch(a.Epoch) && b.epoch(a.Owner) && a.Seq <= b.seq && max(a.Top, a.Grant) <= b.counter
 }
 
-// revoke reports whether a revocation may be: only the owner revokes.
+// revoke reports whether a revocation is valid: only the owner revokes.
 func (b *credible) revoke(from peer.Instance, r *peer.Revoke) bool {
 	return b.part(r.Partition) && b.epoch(r.Epoch) && r.Epoch.Instance == from
 }
 
-// batch reports whether a batch may be: only who owns, or owned, sends one.
+// batch reports whether a batch is valid: only an owner, or a former one, sends batches.
 func (b *credible) batch(from peer.Instance, x *peer.Batch) bool {
 	return b.part(x.Partition) && x.Kind <= peer.Push && x.Epoch.Instance == from &&
 		b.epoch(x.Epoch) && b.epoch(x.BaseEpoch) && b.epoch(x.Next) && max(x.Base, x.Seq, x.Appointed) <= b.seq
 }
 
-// entries reports whether keys are of the partition that their batch is of.
+// entries reports whether all keys belong to the partition of their batch.
 func (b *credible) entries(id uint16, keys []entries) bool {
 	for i := range keys {
 		for j := range keys[i].list {
@@ -93,8 +93,8 @@ func (b *credible) ack(a *peer.Ack) bool {
 
 func (b *credible) check(q *peer.Check) bool { return q.Keys > 0 && q.Keys <= limiter.MaxKeys }
 
-// keys reports whether the keys of a check are different ones: a counter that is charged
-// twice in one check has not the room for it.
+// keys reports whether the keys of a check differ from each other: the check of a
+// counter's capacity does not allow for two charges in one check.
 func (b *credible) keys(keys []peer.Key) bool {
 	for i := range keys {
 		for j := range i {
@@ -114,11 +114,12 @@ func (b *credible) reply(r *peer.Reply) bool {
 	return r.Status <= peer.Forbidden && (r.Owner.Instance == 0 || b.part(r.Partition)) && b.epoch(r.Owner)
 }
 
-// longestWait bounds the spans of an answer: a bucket's debt ends at 100 years, and what
-// one check adds to it at as much again.
+// longestWait bounds the spans in an answer: a bucket's debt ends at 100 years, and one
+// check adds no more than that again.
 const longestWait = 2 * 36_525 * limiter.Day
 
-// results reports whether the spans of answers may be: whoever asked reckons with them.
+// results reports whether the spans of answers are valid: the asker calculates with
+// them.
 func (b *credible) results(all []peer.Result) bool {
 	for i := range all {
 		if r := &all[i]; min(r.RetryAfter, r.ResetAfter) < 0 || max(r.RetryAfter, r.ResetAfter) > int64(longestWait) {
@@ -131,13 +132,14 @@ func (b *credible) results(all []peer.Result) bool {
 // maxMemberName is the longest name of a member, in bytes.
 const maxMemberName = 128
 
-// crediblyKnown reports whether a member may be called so: operators read its name.
+// crediblyKnown reports whether a member's name and instance are valid: operators read
+// names, so they must be printable.
 func crediblyKnown(k *peer.Known) bool {
 	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxMemberName && utf8.ValidString(k.Name) &&
 		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// distrust says that a part of a frame was left out.
+// distrust reports that a part of a frame was ignored.
 func (c *Core) distrust(from peer.Instance, what string) {
 	c.complain("a part of a frame was not taken in", fmt.Errorf("%w: %s of %s", errNotCredible, what, from))
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// cutOff tells whether this node is all that is left of several members: for a
-// second nobody else has been in view, and there is no connection to anybody. Then
-// nothing that needs another member's word comes about before one is back.
+// cutOff reports whether this node is isolated from all other members: for goneAfter no
+// other member has been in the view, no link is up, and other members count. Until one
+// is back, nothing that needs another member can succeed.
 func (c *Core) cutOff(now limiter.Tick) bool {
 	if at := c.aloneAt.Load(); at == 0 || now-limiter.Tick(at) < goneAfter || c.view.Load().Known == 1 {
 		return false
@@ -23,9 +23,9 @@ func (c *Core) cutOff(now limiter.Tick) bool {
 	return true
 }
 
-// hopeless tells whether waiting for the decision of a check is in vain: this node
-// is cut off, and one of the keys is of a closed partition that it does not own, and
-// cannot come to own without a majority.
+// hopeless reports whether a check would wait in vain: this node is cut off, and a key
+// belongs to a closed partition that this node does not own and cannot own without a
+// majority.
 func (o *op) hopeless(t *turn) bool {
 	if o.kind != opCheck || !o.c.cutOff(t.now) {
 		return false
@@ -38,8 +38,8 @@ func (o *op) hopeless(t *turn) bool {
 	return false
 }
 
-// stuck tells the same where all partitions are owned here, and locked: a reply
-// would be withheld, and its heir's word cannot come.
+// stuck is hopeless for a check whose partitions are all owned here, and locked: its
+// reply would be withheld, and the heir's acknowledgement cannot come.
 func (c *Core) stuck(t *turn, k *limiter.Charge) bool {
 	if k.Peek || !c.cutOff(t.now) {
 		return false

@@ -7,62 +7,62 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// denials are what owners have refused this node a moment ago. Until it could be
-// allowed again, and not longer than a second, the same check of the same key is
-// refused here without asking, so that who is denied and goes on asking costs the
-// owner nothing.
+// denials is a cache of denials that owners have just given this node. Until the check
+// could be allowed again, and for at most a second, the same check of the same key is
+// denied here without asking, so that a denied client that keeps asking costs the owner
+// nothing. It is safe for concurrent use.
 //
-// What is remembered holds for one cost: of another one the wait would be another.
-// Nothing is remembered of checks whose denial charges (count_rejected), of shadow
-// rules, of peeks, and of a table that was full.
+// A denial is cached for one cost, because another cost has another wait. Not cached are
+// checks whose denial charges (count_rejected), shadow rules, peeks, and denials by a
+// full table.
 type denials struct {
 	shards [denialShards]denialShard
 }
 
-// A check finds its key in one set of one shard. At the bound of a set the denial
-// that ends first makes room.
+// A key belongs to one set of one shard. At the bound of a set, the denial that ends
+// first is replaced.
 const (
 	denialShards = 16
-	denialSets   = 256 // of a shard
+	denialSets   = 256 // sets of a shard
 	denialWays   = 4
 	maxDenials   = denialShards * denialSets * denialWays
 
-	denialLimits = 4 // of a rule with more nothing is remembered
+	denialLimits = 4 // denials of rules with more limits are not cached
 	denialFor    = limiter.Second
 )
 
 type denialShard struct {
 	mu   sync.Mutex
-	sets [][denialWays]denial // nil until there is one
+	sets [][denialWays]denial // nil until the first denial
 }
 
-// denial is what an owner has refused.
+// denial is one cached denial.
 type denial struct {
 	hash limiter.Hash
-	// rule is that of the asker's file at that time, so that other limits are
-	// others' denials.
+	// rule is the asker's rule when it asked. After a reload that changes limits, the
+	// pointer differs and the denial does not match.
 	rule *limiter.Rule
 	cost uint32
-	// asked is when the owner was asked, heard when it had answered, until when it
-	// is to be asked again, all in the asker's time.
+	// asked is when the owner was asked, heard when its answer arrived, until when the
+	// denial ends: all in the asker's time.
 	asked, heard, until limiter.Tick
 	owner               string
 	limits              [denialLimits]refused
 }
 
-// refused is what one limit said.
+// refused is the answer of one limit.
 type refused struct {
 	allowed, blocked       bool
 	remaining              uint32
 	retryAfter, resetAfter limiter.Tick
 }
 
-// remembered tells whether a check is one that could be refused here.
+// remembered reports whether denials of a check may be cached.
 func (x *denials) remembered(c *limiter.Charge) bool {
 	return x != nil && c.Len() == 1 && !c.Peek && c.Key(0).Cost > 0
 }
 
-// worth tells whether a denial may be given again.
+// worth reports whether a decision is a denial that may be cached.
 func worth(k *limiter.Key, d *limiter.Decision) bool {
 	if d.Allowed || d.Never || k.Rule.Shadow || d.Len() > denialLimits || d.Len() != len(k.Rule.Limits) {
 		return false
@@ -76,8 +76,8 @@ func worth(k *limiter.Key, d *limiter.Decision) bool {
 	return true
 }
 
-// add takes note of what an owner has decided, at now, of a check that was begun
-// at asked.
+// add caches the decision of an owner if it is a denial that may be cached. asked is
+// when the check began, and now when the answer arrived.
 func (x *denials) add(now, asked limiter.Tick, k *limiter.Key, d *limiter.Decision) {
 	if !worth(k, d) {
 		return
@@ -87,8 +87,8 @@ func (x *denials) add(now, asked limiter.Tick, k *limiter.Key, d *limiter.Decisi
 		l := d.Limit(i)
 		e.limits[i] = refused{l.Allowed, l.Blocked, l.Remaining, l.RetryAfter, l.ResetAfter}
 		if !l.Allowed {
-			// The owner looked at its clock after it was asked, so it allows nothing
-			// sooner. From then on this limit would say something else.
+			// The owner read its clock after it was asked, so nothing is allowed before
+			// this. Afterwards this limit would answer differently.
 			e.until = min(e.until, asked+l.RetryAfter)
 		}
 	}
@@ -122,9 +122,9 @@ func (e *denial) is(k *limiter.Key) bool {
 	return e.hash == k.Hash && e.cost == k.Cost && e.rule == k.Rule
 }
 
-// refuse answers a check as its owner did, and reports whether it did so. The
-// waits are what is left of the owner's, reckoned from when its answer was here,
-// so that none is too short.
+// refuse fills d with a cached denial of the check, and reports whether there was one.
+// The waits are what is left of the owner's, counted from the arrival of its answer, so
+// none is too short.
 func (x *denials) refuse(now limiter.Tick, k *limiter.Key, d *limiter.Decision) bool {
 	s, at := x.shard(k.Hash)
 	s.mu.Lock()
@@ -142,7 +142,7 @@ func (x *denials) refuse(now limiter.Tick, k *limiter.Key, d *limiter.Decision) 
 	return false
 }
 
-// fill makes the decision again, passed later.
+// fill writes the cached decision, with waits shortened by passed.
 func (e *denial) fill(passed limiter.Tick, k *limiter.Key, d *limiter.Decision) {
 	d.Clear()
 	d.Grow(len(k.Rule.Limits))
@@ -159,7 +159,7 @@ func (e *denial) fill(passed limiter.Tick, k *limiter.Key, d *limiter.Decision) 
 	d.Source = limiter.SourceCached
 }
 
-// forget forgets what was refused of the keys of a charge, at any cost.
+// forget removes all cached denials of the keys of a charge, at any cost.
 func (x *denials) forget(c *limiter.Charge) {
 	if x == nil {
 		return
@@ -180,7 +180,7 @@ func (x *denials) forget(c *limiter.Charge) {
 	}
 }
 
-// refusedHere refuses a check that its owner has just refused.
+// refusedHere answers a check with a cached denial, and reports whether it did.
 func (c *Core) refusedHere(t *turn, to peer.Instance, charge *limiter.Charge, answer *limiter.Decision) bool {
 	return to != c.self && c.denials.remembered(charge) && c.denials.refuse(t.at, charge.Key(0), answer)
 }

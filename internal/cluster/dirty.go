@@ -1,8 +1,8 @@
 package cluster
 
-// dirtyKey is a key with changes that some copy lacks, and the cost that was
-// answered and that the heir has not acknowledged: in two parts by their
-// stamps.
+// dirtyKey is a key with changes that some copy lacks. old and new are the units that
+// were answered and that the heir has not acknowledged: new those of the batch newSeq,
+// old those of earlier batches, up to oldSeq.
 type dirtyKey struct {
 	hi       uint64
 	last     uint64 // stamp of the last change
@@ -11,23 +11,22 @@ type dirtyKey struct {
 	old, new uint64
 }
 
-// dirtyKeys are those of a partition, in the order in which they changed first. A
-// pointer to one is good until the next is added or dropped.
+// dirtyKeys are the dirty keys of a partition, in the order of their first change. A
+// pointer to one is valid until a key is added or dropped.
 type dirtyKeys struct {
 	list []dirtyKey
-	// index has the place of each key in list, and one more, where its hash falls or
-	// in the next places that were free; 0: nothing. There is none for a few keys.
-	// Its length is a power of two, twice that of list at least.
+	// index is a hash table with linear probing: each slot has a key's index in list
+	// plus 1, or 0 if it is free. It is not used for up to fewDirty keys. Its length is
+	// a power of two, at least twice that of list.
 	index []int32
 }
 
-// fewDirty are looked through sooner than an index.
+// fewDirty is the number of keys up to which a scan of list is faster than the index.
 const fewDirty = 6
 
 const leastIndex = 32
 
-// find returns a key, or nil. What is found or added in between makes the pointer
-// invalid.
+// find returns a key, or nil. The pointer is valid until a key is added or dropped.
 func (d *dirtyKeys) find(hi uint64) *dirtyKey {
 	if len(d.list) <= fewDirty {
 		for i := range d.list {
@@ -49,7 +48,7 @@ func (d *dirtyKeys) find(hi uint64) *dirtyKey {
 	}
 }
 
-// add adds a key that is not there.
+// add adds a key that is not in the list yet.
 func (d *dirtyKeys) add(k dirtyKey) *dirtyKey {
 	d.list = append(d.list, k)
 	switch n := len(d.list); {
@@ -62,7 +61,7 @@ func (d *dirtyKeys) add(k dirtyKey) *dirtyKey {
 	return &d.list[len(d.list)-1]
 }
 
-// keep drops those that need not stay.
+// keep drops the keys for which stays returns false.
 func (d *dirtyKeys) keep(stays func(*dirtyKey) bool) {
 	n := 0
 	for i := range d.list {
@@ -82,7 +81,7 @@ func (d *dirtyKeys) keep(stays func(*dirtyKey) bool) {
 	}
 }
 
-// clear drops all of them.
+// clear drops all keys.
 func (d *dirtyKeys) clear() { d.list = d.list[:0] }
 
 func (d *dirtyKeys) rebuild() {
@@ -101,7 +100,7 @@ func (d *dirtyKeys) rebuild() {
 	}
 }
 
-// enter puts the i-th key into the index, which has room.
+// enter adds the i-th key to the index, which must have a free slot.
 func (d *dirtyKeys) enter(i int) {
 	mask := uint64(len(d.index) - 1)
 	at := d.list[i].hi & mask

@@ -7,21 +7,22 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Whoever names an owner under a higher epoch is believed, since it may be the only one
-// that knows: what it takes to overtake an owner is known to the new one first. But it may
-// be wrong, or lie, and then nobody decides. So a member that has reason to doubt asks all,
-// and the one that is said to own among them. That one knows best: an epoch bears the
-// instance that owns, which knew of it before anyone else, and keeps it in mind.
+// A member that names an owner under a higher epoch is believed, since it may be the
+// only one that knows: the new owner is the first to know that it has overtaken another.
+// But it may be wrong, or lie, and then no member decides. So a member with a reason to
+// doubt asks all members, the alleged owner included. The alleged owner knows best: an
+// epoch carries the instance that owns, which learned of it before any other member and
+// remembers it.
 
 const (
-	doubtEvery   = 500 * limiter.Millisecond // then ever later, while it comes to nothing
+	doubtEvery   = 500 * limiter.Millisecond // first interval between doubts of one owner; it doubles each time
 	doubtSlowest = 8 * limiter.Second
-	doubtFor     = goneAfter + claimAgain // the owner is waited for no longer
-	doubtAfter   = 4                      // pushes that the owner did not answer
+	doubtFor     = goneAfter + claimAgain // longest wait for the owner's answer
+	doubtAfter   = 4                      // unanswered pushes after which the owner is doubted
 	maxDisproved = 8
 )
 
-// doubt asks whether there is an owner as this node believes.
+// doubt asks all members whether the owner that this node believes in exists.
 func (p *part) doubt(t *turn) {
 	if p.givenUp || p.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.c.self || t.now < p.doubtAt {
 		return
@@ -40,8 +41,8 @@ func (p *part) doubt(t *turn) {
 	p.watch(t)
 }
 
-// doubtOwner doubts the owner of a partition that did not answer, if it is out of sight. It
-// does not wait for the partition.
+// doubtOwner doubts the owner of a partition, which did not answer, if it is not in the
+// view. It does not wait for the partition's lock.
 func (c *Core) doubtOwner(t *turn, p *part) {
 	if to := peer.Instance(p.to.Load()); to == 0 || to == c.self || c.view.Load().has(to) {
 		return
@@ -49,7 +50,7 @@ func (c *Core) doubtOwner(t *turn, p *part) {
 	t.later = append(t.later, func(t *turn) { c.in(t, p, func(p *part) { p.doubt(t) }) })
 }
 
-// doubted goes on with what a doubt brought up so far.
+// doubted evaluates the answers to a doubt so far.
 func (p *part) doubted(t *turn, r *round) {
 	if p.owner != r.doubts {
 		p.settleDoubt(t)
@@ -70,8 +71,8 @@ func (p *part) doubted(t *turn, r *round) {
 		}
 		return
 	}
-	// It is gone. An owner before it, which does not know of it, must: it has to claim
-	// above it.
+	// The alleged owner is gone. An earlier owner that does not know of it must learn of
+	// it, so that it claims a higher epoch.
 	for i, w := range r.whom {
 		if a := &r.answers[i]; a.has && a.Role >= peer.Sealed {
 			p.tell(t, w)
@@ -85,8 +86,8 @@ func (p *part) settleDoubt(t *turn) {
 	p.manage(t)
 }
 
-// disprove forgets an owner that says itself that it is none: it names another one, before
-// itself. What this node itself has owned is known all the same.
+// disprove forgets an owner that denies its ownership by naming an earlier one. What
+// this node itself has owned stays known.
 func (p *part) disprove(t *turn, owner peer.Epoch, heir peer.Instance) {
 	if len(p.disproved) == maxDisproved {
 		p.disproved = slices.Delete(p.disproved, 0, 1)
@@ -96,7 +97,8 @@ func (p *part) disprove(t *turn, owner peer.Epoch, heir peer.Instance) {
 		owner, heir = p.mine, 0
 	}
 	p.owner, p.heir = owner, heir
-	// Nobody has merged what is here, and nobody will: it is a copy like others.
+	// No later owner has merged the state held here, and none will. It is a copy like
+	// any other.
 	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
 	p.seekAt, p.seekIn = 0, 0
 	p.aim()

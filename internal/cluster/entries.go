@@ -8,17 +8,17 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// entries is the state of one key, as it arrived.
+// entries is the state of one key as it arrived in a frame.
 type entries struct {
 	hi   uint64
 	list []table.Entry
 }
 
-// split takes the entries of n keys. What it returns is good until the turn splits
+// split takes the entries of the first n keys. Its result is valid until the turn splits
 // again.
 func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []entries, rest []peer.Entry, ok bool) {
 	keys = t.keys[:0]
-	all := slices.Grow(t.entries[:0], entriesOf(from, n)) // in one piece of memory
+	all := slices.Grow(t.entries[:0], entriesOf(from, n)) // allocated together
 	defer func() { t.keys, t.entries = keys[:0], all[:0] }()
 	for i := range from {
 		e := &from[i]
@@ -47,7 +47,7 @@ func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []
 	return keys, nil, len(keys) == n
 }
 
-// entriesIn returns how many entries keys have.
+// entriesIn returns the number of entries of all keys.
 func entriesIn(keys []entries) (n int) {
 	for i := range keys {
 		n += len(keys[i].list)
@@ -55,7 +55,7 @@ func entriesIn(keys []entries) (n int) {
 	return n
 }
 
-// keepWords gives entries words of their own, in one piece of memory.
+// keepWords copies the words of the entries into memory of their own.
 func keepWords(list []table.Entry) {
 	n := 0
 	for i := range list {
@@ -69,7 +69,7 @@ func keepWords(list []table.Entry) {
 	}
 }
 
-// entriesOf returns how many of the entries are those of the first n keys.
+// entriesOf returns the number of entries of the first n keys.
 func entriesOf(from []peer.Entry, n int) int {
 	for i := range from {
 		if from[i].First {

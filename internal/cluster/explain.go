@@ -8,36 +8,32 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// maxCounts bounds the counts of one key that travel, over all its limits: so an
-// explanation takes some 16 KiB.
+// maxCounts bounds the counts of one key that are sent, over all its limits, so that an
+// explanation takes about 16 KiB.
 const maxCounts = 640
 
-// Explained is what was said of one key of a charge, and why.
+// Explained is the explanation of one key of a charge.
 type Explained struct {
-	// By is the member that said it; 0: none did before the deadline.
+	// By is the member that answered; 0 if none did before the deadline.
 	By peer.Instance
-	// Owner is the member that owned the key, as far as this node knew when it asked;
-	// 0: none was known. It is another than By only where that is its heir, which has
-	// taken over.
+	// Owner is the member that owned the key, as far as this node knew when it asked; 0
+	// if none was known. It differs from By only if By is the heir and has taken over.
 	Owner peer.Instance
-	// Mute tells that By answered without reasons: it, or the member that passed the
-	// question on, runs a version that has none.
+	// Mute means that By answered without reasons: By, or the member that relayed the
+	// question, runs a version that does not support them.
 	Mute bool
-	// Answer is what a check of this key alone would be told.
+	// Answer is the decision that a check of this key alone would get.
 	Answer limiter.Decision
-	// Limits are in the order of those of Answer. Names and members are left to the
-	// caller.
+	// Limits are the reasons, in the order of the limits of Answer. The caller fills in
+	// names and members.
 	Limits []limiter.LimitExplanation
 }
 
-// Explain asks whoever owns each key of a charge, or its heir, what a check would be
-// told and why. done is called once, with one element for each key, when all have
-// answered or the deadline that was configured has passed. No policy answers, and
-// nothing is charged; Peek is ignored. The charge is the caller's again when Explain
-// returns.
-//
-// Each key is asked for alone, so those of one owner may be explained at slightly
-// different instants.
+// Explain asks the owner of each key of a charge, or its heir, for the decision that a
+// check would get, and the reasons. It calls done once, with one element for each key,
+// when all have answered or the configured deadline has passed. It charges nothing, and
+// no policy answers. Peek of the charge is ignored. The charge is the caller's again
+// when Explain returns.
 func (c *Core) Explain(charge *limiter.Charge, done func([]Explained)) {
 	t := c.begin()
 	defer t.end()
@@ -65,7 +61,7 @@ func (c *Core) Explain(charge *limiter.Charge, done func([]Explained)) {
 	}
 }
 
-// explained notes the reasons that this node itself has given.
+// explained records the reasons that this node itself has given.
 func (o *op) explained(told []limiter.LimitExplanation) {
 	if o.kind == opExplain {
 		o.mu.Lock()
@@ -74,8 +70,8 @@ func (o *op) explained(told []limiter.LimitExplanation) {
 	}
 }
 
-// conclude tells what came of an explanation that has ended; owner is who owned the
-// key when it began.
+// conclude fills x with the result of an explanation that has ended. owner is the member
+// that owned the key when it began.
 func (o *op) conclude(x *Explained, owner peer.Instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,7 +104,7 @@ func (c *Core) explain(t *turn, q *parked, parts []*part, answer *limiter.Decisi
 	q.reply.told = told
 }
 
-// sizeOf is roughly how many bytes reasons take on the wire.
+// sizeOf returns roughly how many bytes reasons take on the wire.
 func sizeOf(told []limiter.LimitExplanation) (n int) {
 	for i := range told {
 		l := &told[i]
@@ -136,7 +132,7 @@ func reasonsOut(id uint64, told []limiter.LimitExplanation) peer.Explanation {
 	return out
 }
 
-// reasonsIn returns the reasons of a reply, nil if there are none.
+// reasonsIn returns the reasons of a reply; nil if there are none.
 func reasonsIn(f *peer.Frame, r *peer.Reply) (told []limiter.LimitExplanation) {
 	i := slices.IndexFunc(f.Explained, func(e peer.Explanation) bool { return e.ID == r.ID })
 	if i < 0 {

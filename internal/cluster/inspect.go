@@ -7,26 +7,25 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// PartitionInfo is what a node holds of a partition, for metrics, operators and
+// PartitionInfo describes what a node holds of a partition, for metrics, operators and
 // the invariants of simulations.
 type PartitionInfo struct {
 	ID   int
 	Role peer.Role
-	// Epoch and Seq are of the state that is held.
+	// Epoch and Seq identify the state held.
 	Epoch peer.Epoch
 	Seq   uint64
-	// Owner is the highest ownership known, Heir the heir announced for it; of an
-	// owner, its own heir.
+	// Owner is the highest ownership known. Heir is the heir announced for it; at an
+	// owner it is the owner's heir.
 	Owner peer.Epoch
 	Heir  peer.Instance
-	// Appointment numbers the heir, of an owner and of the heir itself.
+	// Appointment is the number of the heir's appointment, at the owner and at the heir.
 	Appointment uint32
-	// Fresh tells that the node has not learned yet what others know. Busy tells
-	// that something is under way.
+	// Fresh means that the node has not learned yet what others hold. Busy means that
+	// work is in progress.
 	Fresh, Busy bool
-	// Unacknowledged is the largest cost that a key has answered and its heir not
-	// acknowledged, of keys whose rule has no policy at work; Lag the batches
-	// that are not acknowledged.
+	// Unacknowledged is the largest number of units that one key has answered and its
+	// heir has not acknowledged.
 	Unacknowledged uint64
 	Withheld       int
 	Parked         int
@@ -35,7 +34,8 @@ type PartitionInfo struct {
 	WaitedFor limiter.Tick
 }
 
-// Partition returns what this node holds of a partition.
+// Partition returns what this node holds of a partition. ok is false if the core does
+// not manage it.
 func (c *Core) Partition(id int) (info PartitionInfo, ok bool) {
 	if id < 0 || id >= len(c.byID) || c.byID[id] == nil {
 		return PartitionInfo{}, false
@@ -68,7 +68,7 @@ func (c *Core) Partition(id int) (info PartitionInfo, ok bool) {
 	return info, true
 }
 
-// Partitions returns the numbers of the partitions that are looked after.
+// Partitions returns the numbers of the partitions that the core manages.
 func (c *Core) Partitions() []int {
 	out := make([]int, len(c.parts))
 	for i, p := range c.parts {
@@ -77,19 +77,18 @@ func (c *Core) Partitions() []int {
 	return out
 }
 
-// View returns the view that is in force.
+// View returns the present view.
 func (c *Core) View() *View { return c.view.Load() }
 
-// Reaches tells whether there is a direct connection to a member.
+// Reaches reports whether there is a direct connection to a member.
 func (c *Core) Reaches(i peer.Instance) bool { return c.reachable(i) }
 
-// Settled tells whether every partition is as the view calls for: owned by its
-// owner in the ring, with its successor as heir, as far as this node has a part
-// in it.
+// Settled reports whether every partition is as the view calls for, as far as it depends
+// on this node: owned by its owner in the ring, with the wanted member as heir.
 func (c *Core) Settled() bool { return len(c.Unsettled(1)) == 0 }
 
-// Unsettled returns partitions that are not yet as the view calls for, so many
-// at most.
+// Unsettled returns the numbers of partitions that are not as the view calls for, at
+// most as many as most.
 func (c *Core) Unsettled(most int) (ids []int) {
 	v := c.view.Load()
 	for _, p := range c.parts {
@@ -118,8 +117,9 @@ func (p *part) settled(v *View) bool {
 	return own.heir == nil && want == 0 || own.heir != nil && own.heir.to == want
 }
 
-// Vacated tells whether a leaving node may go: it owns nothing, is nobody's
-// heir, and what it gave away has an heir, if anyone is left to be one.
+// Vacated reports whether a leaving node may go: it owns nothing, is no heir, and has
+// nothing left to push. So what it handed over has another heir. It is also true if no
+// member is left, or joining, that could take over.
 func (c *Core) Vacated() bool {
 	for _, p := range c.parts {
 		if !p.vacated() {
@@ -134,13 +134,13 @@ func (p *part) vacated() bool {
 	defer p.mu.Unlock()
 	v := p.c.view.Load()
 	if v.alone(p.c.self) && !v.active(v.owner(p.id)) && v.joining() == 0 {
-		return true // nobody is left to take it, and nobody comes
+		return true // no member is left to take it, and none is joining
 	}
 	return p.role < peer.Heir && !p.unpushed && p.round == nil
 }
 
-// Informed tells whether this node has learned what others know of every
-// partition: it has a say, and may become heir.
+// Informed reports whether this node has learned what others hold of every partition, so
+// that it may grant claims and become heir.
 func (c *Core) Informed() bool {
 	for _, p := range c.parts {
 		p.mu.Lock()
@@ -153,11 +153,11 @@ func (c *Core) Informed() bool {
 	return true
 }
 
-// short returns the beginning of an instance.
+// short returns the first four characters of an instance.
 func short(i peer.Instance) string { s := i.String(); return s[:4] }
 
-// Describe tells in one line what this node holds and does of a partition, for
-// people who look for what went wrong.
+// Describe returns one line on what this node holds and does of a partition, for
+// debugging.
 func (c *Core) Describe(id int) string {
 	p := c.byID[id]
 	p.mu.Lock()

@@ -6,18 +6,18 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// lookahead goes through the keys that a frame updates, ahead of what is taken in,
-// and has the memory of their counters fetched.
+// lookahead prefetches the counters of the keys that a frame updates, table.Ahead keys
+// before they are applied.
 type lookahead struct {
 	table   *table.Table
 	frame   *peer.Frame
-	batch   int    // that entry belongs to
-	left    uint32 // keys of it that are to come
+	batch   int    // batch of entry
+	left    uint32 // keys of that batch still to come
 	entry   int
 	started bool
 }
 
-// next looks at so many keys more.
+// next prefetches the given number of further keys; the first call table.Ahead more.
 func (l *lookahead) next(keys int) {
 	if !l.started {
 		l.started = true
@@ -46,8 +46,7 @@ func (l *lookahead) next(keys int) {
 	}
 }
 
-// prefetchOwned has the memory of the counters of a check fetched that this node is
-// going to decide.
+// prefetchOwned prefetches the counters of a check that this node is going to decide.
 func (c *Core) prefetchOwned(t *turn, charge *limiter.Charge) {
 	defer t.catch()
 	for i := range charge.Len() {
@@ -58,8 +57,7 @@ func (c *Core) prefetchOwned(t *turn, charge *limiter.Charge) {
 	}
 }
 
-// prefetch has the memory of the counters of a frame's keys fetched, from one
-// index to another.
+// prefetch prefetches the counters of keys[from:to].
 func (c *Core) prefetch(keys []peer.Key, from, to int) {
 	for i := from; i < min(to, len(keys)); i++ {
 		k := &keys[i]

@@ -9,64 +9,66 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// The times of membership.
+// The times of the membership.
 const (
-	stillFor        = 300 * limiter.Millisecond // the view stands still so long before a node becomes active
-	informedWithin  = 3 * limiter.Second        // or so long, where the others do not tell what they hold
-	aloneAfter      = 3 * limiter.Second        // so long nobody else's address is found: this node is the first
-	unansweredAfter = 10 * limiter.Second       // so long nobody answers: it goes on without
-	joinedWithin    = 30 * limiter.Second       // a view that never stands still is waited for no longer
-	settledWithin   = 10 * limiter.Second       // an active node that is not settled is ready all the same
-	leaveWithin     = 10 * limiter.Second       // what is not handed over then counts as lost in a crash
-	lookEvery       = 50 * limiter.Millisecond  // while joining or settling
-	vacatedEvery    = 10 * limiter.Millisecond  // while leaving
-	recountEvery    = 2 * limiter.Second        // the dead count for a while only
-	reviewEvery     = 100 * limiter.Millisecond // while gossip and links disagree
+	stillFor        = 300 * limiter.Millisecond // how long the view must not change before a node becomes active
+	informedWithin  = 3 * limiter.Second        // the same if the others do not tell what they hold
+	aloneAfter      = 3 * limiter.Second        // a node that finds no other address for this long is the first
+	unansweredAfter = 10 * limiter.Second       // a node that no other answers for this long starts without them
+	joinedWithin    = 30 * limiter.Second       // longest wait for the view to stop changing
+	settledWithin   = 10 * limiter.Second       // an active node that is not settled by then is ready all the same
+	leaveWithin     = 10 * limiter.Second       // partitions not handed over by then are left as after a crash
+	lookEvery       = 50 * limiter.Millisecond  // interval of look while joining or settling
+	vacatedEvery    = 10 * limiter.Millisecond  // interval of vacate while leaving
+	recountEvery    = 2 * limiter.Second        // interval of look once ready, because the dead count for a time only
+	reviewEvery     = 100 * limiter.Millisecond // interval of reviews while gossip and links disagree
 )
 
 var (
-	// ErrJoining is wrapped by what [Membership.Ready] returns before the node is
-	// active.
+	// ErrJoining is wrapped by the error that [Membership.Ready] returns before the node
+	// is active.
 	ErrJoining = limiter.ErrJoining
-	// ErrSettling is wrapped while an active node does not hold yet what it should.
+	// ErrSettling is wrapped by the error that [Membership.Ready] returns while an
+	// active node does not hold yet what it should.
 	ErrSettling = limiter.ErrSettling
-	// ErrLeaving is returned by [Membership.Ready] and [Membership.Leave] when the
-	// node leaves, or has left.
+	// ErrLeaving is returned by [Membership.Ready] when the node leaves or has left, and
+	// by [Membership.Leave] on a second call.
 	ErrLeaving = limiter.ErrLeaving
 )
 
-// MembershipConfig says what a [Membership] works with. All fields are required
-// but those that say so.
+// MembershipConfig configures a [Membership]. All fields are required unless their
+// comment says otherwise.
 type MembershipConfig struct {
-	// Core gets the views. Self is the node as the core was told of it.
+	// Core receives the views. Self is this node, as in the core's [Config].
 	Core *Core
 	Self peer.Member
 	// Scheduler is the core's.
 	Scheduler Scheduler
-	// Ring returns the ring of some names, sorted. It is called where nothing
-	// waits for it, from one goroutine at a time, and may take long.
+	// Ring makes the ring of some sorted names. It is called from one goroutine at a
+	// time, and may take long: nothing waits for it.
 	Ring func(names []string) (Ring, error)
-	// Tell tells the others what this node says of itself. It must not wait for
-	// them. Its calls do not overlap.
+	// Tell publishes this node's state to the others. It must not wait for them. Calls
+	// do not overlap.
 	Tell func(self peer.Member)
-	// Seeds returns to how many addresses those to join by resolve, this node's own
-	// included. It is asked while the node is joining, and nil for a node that
-	// joins nobody, which is active at once.
+	// Seeds returns the number of addresses to join by, this node's own included. It is
+	// called while the node is joining. If it is nil, the node joins no cluster and is
+	// active at once.
 	Seeds func() int
-	// Worry, unless nil, is told what keeps the node from holding what it should,
-	// once for each stage that it is kept from. It is called by the scheduler, or
-	// whoever calls [Membership.Ready], and must not wait.
+	// Worry, unless nil, receives what keeps the node from holding what it should, once
+	// for each stage. The scheduler calls it, or the caller of [Membership.Ready]. It
+	// must not wait.
 	Worry func(w Worry)
-	// Complain is told of a ring that cannot be built; the old view stays in force.
+	// Complain, unless nil, receives the error if a ring cannot be built. The old view
+	// stays in force.
 	Complain func(err error)
-	// Changed, unless nil, is called by the scheduler when [Membership.Listed] may have
-	// changed without an Update.
+	// Changed, unless nil, is called when [Membership.Listed] may have changed. It must
+	// not wait.
 	Changed func()
 }
 
-// Membership turns what gossip tells into the views of a core, and takes a node
-// through its states: joining, active, leaving. It waits for nothing and has no
-// clock: the scheduler calls it. Its methods may be called by many goroutines.
+// Membership makes the views of a core from what gossip reports, and takes a node
+// through its states: joining, active, leaving. It never waits and has no clock: the
+// scheduler calls it. It is safe for concurrent use.
 type Membership struct {
 	config  MembershipConfig
 	telling sync.Mutex // held around Tell; taken before mu
@@ -74,25 +76,25 @@ type Membership struct {
 	mu       sync.Mutex
 	self     peer.Member
 	roll     roll
-	others   []peer.Member // that count as live, by name
-	departed []peer.Known  // left or forgotten, and the core does not know yet
-	began    limiter.Tick  // of this state
-	changed  limiter.Tick  // when the live ones changed last
-	settled  bool          // once; a ready node stays so until it leaves
-	told     *Worry        // the last that Worry was told; nil if there was none
-	empty    bool          // it leaves and was never active, so that it holds nothing
+	others   []peer.Member // those that count as live, by name
+	departed []peer.Known  // those that left or were forgotten and that the core does not know of yet
+	began    limiter.Tick  // when the present state began
+	changed  limiter.Tick  // when the live members changed last
+	settled  bool          // it was settled once; a ready node stays ready until it leaves
+	told     *Worry        // the last report to Worry; nil before the first
+	empty    bool          // it leaves and was never active, so it holds nothing
 	leaveBy  limiter.Tick
 	left     func(whole bool)
 	closed   bool
 
 	building, again bool
-	reviewing       bool     // a review is due
-	names           []string // of ring
+	reviewing       bool     // a review is scheduled
+	names           []string // the names that ring was made of
 	ring            Ring
 }
 
-// NewMembership returns the membership of a node that knows of nobody else yet,
-// and gives the core its first view soon.
+// NewMembership returns the membership of a node that knows no other member yet. It
+// schedules the core's first view at once.
 func NewMembership(c MembershipConfig) *Membership {
 	now := c.Scheduler.Now()
 	m := &Membership{config: c, self: c.Self, began: now, changed: now}
@@ -106,8 +108,8 @@ func NewMembership(c MembershipConfig) *Membership {
 	return m
 }
 
-// Update takes in all members as gossip has them: those that are live, and the dead.
-// This node itself may be in it. What of it counts is up to links, see roll.
+// Update records all members as gossip reports them, live and dead. This node itself may
+// be among them. Links decide which of them count, see roll.
 func (m *Membership) Update(members []peer.Member) {
 	m.hear(members)
 	m.review()
@@ -119,7 +121,7 @@ func (m *Membership) hear(members []peer.Member) {
 	m.roll.hear(m.self.Name, members)
 }
 
-// review judges anew who counts, and has a view built if that changed.
+// review decides again which members count, and publishes a view if that changed.
 func (m *Membership) review() {
 	open, again := m.judge()
 	if again {
@@ -130,8 +132,8 @@ func (m *Membership) review() {
 	}
 }
 
-// judge is the part of review that is done under the lock, which a panic releases. It
-// reports whether the membership is open, and whether another review is to follow.
+// judge is the part of review under the lock, which is released even after a panic. open
+// is false if the membership is closed; again means that another review must follow.
 func (m *Membership) judge() (open, again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +159,7 @@ func (m *Membership) judge() (open, again bool) {
 	return true, again
 }
 
-// reviewAgain judges anew while gossip and links disagree.
+// reviewAgain is the review that is scheduled while gossip and links disagree.
 func (m *Membership) reviewAgain() {
 	m.mu.Lock()
 	m.reviewing = false
@@ -165,16 +167,15 @@ func (m *Membership) reviewAgain() {
 	m.review()
 }
 
-// publish has the core get a view of what is known now.
+// publish schedules a view of what is known now for the core.
 func (m *Membership) publish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.publishLocked()
 }
 
-// publishLocked starts the building of a view, unless one is under way, which
-// is then followed by another: of views that come together only the last is
-// built.
+// publishLocked schedules the building of a view. If one is being built, another follows
+// it, so that of several changes only the last is built. m.mu is held.
 func (m *Membership) publishLocked() {
 	switch {
 	case m.closed:
@@ -186,8 +187,7 @@ func (m *Membership) publishLocked() {
 	}
 }
 
-// build builds views and gives them to the core until nothing has changed
-// meanwhile. After a panic the next change has one built.
+// build builds views and gives them to the core, until nothing has changed meanwhile.
 func (m *Membership) build() {
 	ended := false
 	defer func() {
@@ -230,7 +230,7 @@ func (m *Membership) build() {
 		m.building = again
 		m.mu.Unlock()
 		if m.config.Changed != nil {
-			m.config.Changed() // the core knows now who is dead
+			m.config.Changed() // the core knows now which members are dead
 		}
 		if !again {
 			ended = true
@@ -239,8 +239,7 @@ func (m *Membership) build() {
 	}
 }
 
-// look sees whether it is time for the next state, or to count anew. It is called again
-// whatever becomes of it.
+// look checks whether it is time for the next state, or for a new count of members.
 func (m *Membership) look() {
 	l, open := m.lookNow()
 	if !open {
@@ -265,16 +264,17 @@ func (m *Membership) look() {
 	}
 }
 
-// looked is what a look found.
+// looked is the result of one look.
 type looked struct {
 	now    limiter.Tick
 	joined bool // just now
 	ready  bool
-	long   bool // since it became active: it may be cut off, and the dead age all the same
+	long   bool // the present state has lasted for settledWithin: the dead age even while the node is cut off
 	worry  *Worry
 }
 
-// lookNow looks; open tells whether there is still something to look at.
+// lookNow checks once whether it is time for the next state. open is false once the
+// membership is closed or the node leaves.
 func (m *Membership) lookNow() (l looked, open bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -294,7 +294,7 @@ func (m *Membership) lookNow() (l looked, open bool) {
 	return l, true
 }
 
-// joined tells whether a joining node should become active. m.mu is held.
+// joined reports whether a joining node should become active. m.mu is held.
 func (m *Membership) joined(now limiter.Tick) bool {
 	since, still := now-m.began, now-m.changed
 	if len(m.others)+len(m.roll.sighted) == 0 {
@@ -304,10 +304,10 @@ func (m *Membership) joined(now limiter.Tick) bool {
 		still >= stillFor && len(m.roll.sighted) == 0 && m.inForce() && m.config.Core.Informed()
 }
 
-// inForce tells whether the core has the view of what is known. m.mu is held.
+// inForce reports whether the core has the view of what is known. m.mu is held.
 func (m *Membership) inForce() bool { return !m.building }
 
-// recount has a view with other counts built, if they changed with time.
+// recount publishes a view with new counts if time has changed them.
 func (m *Membership) recount() {
 	known, recent := m.config.Core.Recount()
 	v := m.config.Core.View()
@@ -316,14 +316,14 @@ func (m *Membership) recount() {
 	}
 }
 
-// tell tells the others what this node is now.
+// tell publishes this node's present state to the others.
 func (m *Membership) tell() {
 	m.telling.Lock()
 	defer m.telling.Unlock()
 	m.config.Tell(m.Self())
 }
 
-// Self returns what this node says of itself.
+// Self returns this node as it describes itself to the others.
 func (m *Membership) Self() peer.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -333,7 +333,7 @@ func (m *Membership) Self() peer.Member {
 // State returns the node's state.
 func (m *Membership) State() peer.State { return m.Self().State }
 
-// SetRules tells the others which rules are in force here, by their hash.
+// SetRules publishes the hash of the rules in force here.
 func (m *Membership) SetRules(hash uint64) {
 	m.mu.Lock()
 	same := m.self.RulesHash == hash
@@ -344,8 +344,8 @@ func (m *Membership) SetRules(hash uint64) {
 	}
 }
 
-// Forget has a dead member count no more. It reports whether one of that name
-// did.
+// Forget stops counting a dead member. It reports whether there was a dead member of
+// that name.
 func (m *Membership) Forget(name string) bool {
 	ok := m.config.Core.Forget(name)
 	if ok {
@@ -354,9 +354,10 @@ func (m *Membership) Forget(name string) bool {
 	return ok
 }
 
-// Leave has the node hand over what it owns, and calls left once: with true when
-// nothing depends on it any more, with false after ten seconds. Until [Membership.Close]
-// it still answers. A second call returns [ErrLeaving].
+// Leave starts the handoff of everything that this node owns. It calls left once: with
+// true when no other member depends on this node any more, or with false after ten
+// seconds or if the membership is closed. Until [Membership.Close] the node still
+// answers. A second call returns [ErrLeaving].
 func (m *Membership) Leave(left func(whole bool)) error {
 	m.mu.Lock()
 	if m.closed || m.self.State == peer.Leaving {
@@ -373,7 +374,7 @@ func (m *Membership) Leave(left func(whole bool)) error {
 	return nil
 }
 
-// vacate waits until the node may go.
+// vacate checks whether the node may go, and calls itself again if not.
 func (m *Membership) vacate() {
 	m.mu.Lock()
 	closed, built, by, empty := m.closed, m.inForce(), m.leaveBy, m.empty
@@ -388,7 +389,7 @@ func (m *Membership) vacate() {
 	}
 }
 
-// Close ends it: the core gets no more views.
+// Close ends the membership: the core gets no more views.
 func (m *Membership) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

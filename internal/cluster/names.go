@@ -5,16 +5,18 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A node that keeps a key in its lists of top keys does not know what people call
-// it, unless it was asked itself: hashes travel, and no strings. It says so in its
-// reply, and who asked sends the name once. Nothing waits for it, and a name that is
-// lost is asked for again.
+// A node that keeps a key in its lists of top keys does not know the key's name unless
+// the request came to it directly, because members exchange hashes and no strings. Its
+// reply says that the name is missing, and the asker then sends the name once. Nothing
+// waits for the name, and a name that is lost is asked for again.
 
-// maxNameBytes bounds a name: each byte of a key's values may be escaped as three.
+// maxNameBytes bounds a name in bytes: each byte of a key's values may be escaped as
+// three.
 const maxNameBytes = 4 * limiter.MaxKeyBytes
 
-// SetName tells whoever decided a check the name of one of its keys, without that
-// of a limit, after a check that asked for it by [limiter.Charge.Unnamed].
+// SetName tells the owner of a key the key's name, without that of a limit. It is called
+// after a check that asked for the name by [limiter.Charge.Unnamed]. Longer names than
+// maxNameBytes are ignored.
 func (c *Core) SetName(k *limiter.Key, name []byte) {
 	p := c.part(k)
 	if p == nil || len(name) > maxNameBytes {
@@ -35,7 +37,8 @@ func (c *Core) SetName(k *limiter.Key, name []byte) {
 	})
 }
 
-// deliverNames takes in the names of keys. Those that are in no list change nothing.
+// deliverNames stores the names of keys. Names of keys that are in no list have no
+// effect.
 func (c *Core) deliverNames(f *peer.Frame) {
 	for i := range f.Names {
 		n := &f.Names[i]
@@ -50,7 +53,7 @@ func (c *Core) deliverNames(f *peer.Frame) {
 	}
 }
 
-// gatherUnnamed notes the keys whose names the parts' owners lack.
+// gatherUnnamed collects the keys whose names the parts' owners lack.
 func (s *several) gatherUnnamed() {
 	s.charge.Unnamed = 0
 	for _, r := range s.parts {

@@ -4,9 +4,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// decideByPolicy answers a check for which neither owner nor heir could be
-// asked. The counters of open and local rules are this node's own, in a table
-// that nothing is ever merged into.
+// decideByPolicy answers a check for which neither owner nor heir could be asked. The
+// counters of open and local rules are this node's own, in a table that is never merged.
 func (c *Core) decideByPolicy(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) {
 	v := c.view.Load()
 	share := *k.Clone()
@@ -44,7 +43,8 @@ func (c *Core) decideByPolicy(t *turn, k *limiter.Charge, answer, idle *limiter.
 	answer.Receipt = limiter.Receipt{}
 }
 
-// deny denies a check for want of anybody to ask.
+// deny answers a check without counting it: limits of closed rules deny, with a wait of
+// a second, and all others allow.
 func deny(k *limiter.Charge, d *limiter.Decision) {
 	d.Clear()
 	n := 0

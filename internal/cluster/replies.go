@@ -90,16 +90,15 @@ func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 	}
 }
 
-// fill takes in a decision that another member made, whose name is from. Only one that
-// was asked can have made it.
+// fill stores a decision of the member with the name from, and ends the operation. It
+// ignores decisions of members that were not asked.
 func (o *op) fill(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
 	if o.filled(t, f, from, r, results) {
 		o.retire(t)
 	}
 }
 
-// filled does the same, but for ending the operation, which is to be ended if it reports
-// true.
+// filled is fill without the end: it reports whether the caller must end the operation.
 func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,7 +112,7 @@ func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results 
 		n += len(rule.Limits)
 	}
 	if n != int(r.Results) {
-		// It speaks of other limits than it names: the check goes on.
+		// The reply has other limits than its rules: the operation continues.
 		return false
 	}
 	o.by, o.charge.Unnamed = f.From, r.Unnamed
@@ -132,7 +131,7 @@ func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results 
 		Epoch: r.Receipt.Epoch.Counter, Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
 	}
 	if o.answer.Receipt.Charged != 0 {
-		o.c.denials.forget(o.charge) // their waits are longer now
+		o.c.denials.forget(o.charge) // a charge lengthens the waits of cached denials
 	} else if o.remember && !r.Provisional {
 		o.c.denials.add(t.at, o.begunAt, o.charge.Key(0), o.answer)
 	}
@@ -143,7 +142,7 @@ func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results 
 	return true
 }
 
-// fillDecision makes a decision of the answers of its limits.
+// fillDecision fills a decision with the answers of its limits.
 func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule, results []peer.Result) {
 	d.Clear()
 	d.Grow(len(results))

@@ -7,28 +7,29 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// roll judges, by what links say, whom of those that gossip tells of this node counts as
-// a member:
+// roll decides which of the members that gossip reports count, by what links say:
 //
-//   - a name counts once an instance of it has shown itself over a link;
-//   - who is live in the view and answers on its link stays, whatever gossip says, until
-//     the link says that it leaves;
-//   - who is not live any more has left if a link said that it leaves and gossip that it
-//     is gone; else it is dead, and counts.
+//   - A name counts once an instance of it has shown itself over a link.
+//   - A member that is in the view and answers on its link stays, whatever gossip says, until
+//     the link says that it leaves.
+//   - A member that is not live any more has left if a link said that it leaves and gossip
+//     says that it is gone. Otherwise it is dead, and counts.
 type roll struct {
-	heard []peer.Member          // live by gossip, by name, without this node
-	dead  map[string]peer.Member // dead by gossip
-	// sighted are those of heard that no link has shown yet: they are connected to.
+	heard []peer.Member          // live according to gossip, sorted by name, without this node
+	dead  map[string]peer.Member // dead according to gossip
+	// sighted are the members of heard that no link has shown yet. This node connects to
+	// them.
 	sighted []peer.Member
-	// kept are in the view although gossip does not say that they are live.
+	// kept are in the view although gossip does not report them as live.
 	kept []peer.Member
 	// lost were in the view, and count as dead.
 	lost map[string]peer.Member
-	// contested: gossip and links disagree, so that time may tell.
+	// contested means that gossip and links disagree, so that the judgement must be
+	// repeated.
 	contested bool
 }
 
-// hear takes in what gossip says now.
+// hear records what gossip reports now.
 func (r *roll) hear(self string, members []peer.Member) {
 	r.heard, r.dead = nil, make(map[string]peer.Member)
 	for i := range members {
@@ -45,8 +46,8 @@ func (r *roll) hear(self string, members []peer.Member) {
 
 func byName(a, b peer.Member) int { return strings.Compare(a.Name, b.Name) }
 
-// judge returns those that count as live, given those that did so far, and whom links
-// and gossip agree to be gone.
+// judge returns the members that count as live, given those that did before, and the
+// members that links and gossip agree to be gone.
 func (r *roll) judge(c *Core, before []peer.Member) (live []peer.Member, gone []peer.Known) {
 	was := make(map[string]peer.Member, len(before))
 	for _, o := range before {
@@ -56,13 +57,13 @@ func (r *roll) judge(c *Core, before []peer.Member) (live []peer.Member, gone []
 		r.lost = make(map[string]peer.Member)
 	}
 	r.sighted, r.kept, r.contested = nil, nil, false
-	said := make(map[string]bool, len(r.heard)) // gossip says that somebody of this name is live
+	said := make(map[string]bool, len(r.heard)) // names that gossip reports as live
 	for _, o := range r.heard {
 		said[o.Name] = true
 		old, had := was[o.Name]
 		switch another := had && old.Instance != o.Instance; {
 		case another && c.Answers(old.Instance, true):
-			r.keep(&live, old) // a name is not another's while who has it answers
+			r.keep(&live, old) // a name does not pass to another instance while the present one answers
 		case !c.Met(o.Name, o.Instance):
 			r.sighted = append(r.sighted, o)
 			if had {
@@ -95,7 +96,7 @@ func (r *roll) judge(c *Core, before []peer.Member) (live []peer.Member, gone []
 			gone = append(gone, peer.Known{Name: name, Instance: old.Instance, Gone: true})
 			delete(r.lost, name)
 		case evicted:
-			r.contested = r.contested || c.Reaches(old.Instance) // it may only have been paused
+			r.contested = r.contested || c.Reaches(old.Instance) // it may have been paused only
 		case !c.counts(name):
 			delete(r.lost, name)
 		default:
@@ -107,7 +108,7 @@ func (r *roll) judge(c *Core, before []peer.Member) (live []peer.Member, gone []
 	return live, gone
 }
 
-// back takes in again who was lost, if it answers: it was paused, or gossip is wrong.
+// back restores a lost member that answers: it was paused, or gossip is wrong.
 func (r *roll) back(c *Core, name string, live *[]peer.Member) {
 	old, ok := r.lost[name]
 	if !ok || !c.Reaches(old.Instance) {
@@ -126,8 +127,9 @@ func (r *roll) keep(live *[]peer.Member, o peer.Member) {
 	r.contested = true
 }
 
-// statedBy returns the state of a member in reach that gossip says is now what next is.
-// No run goes back to joining, and whoever leaves says so on its link.
+// statedBy returns the state of a connected member whose state according to gossip is
+// that of next. An instance never goes back to joining, and a member that leaves says so
+// on its link.
 func (c *Core) statedBy(old, next peer.Member) peer.State {
 	switch {
 	case next.State < old.State, next.State == peer.Leaving && !c.SaidGone(next.Name, next.Instance):
@@ -137,10 +139,10 @@ func (c *Core) statedBy(old, next peer.Member) peer.State {
 	}
 }
 
-// Listed returns all members that this node knows of but itself, by name: those that
-// count as live, those that gossip says are live and that no link has shown yet, and the
-// dead. They are also those to connect to: of one name there may be two, the one that
-// counts before the one that gossip tells of.
+// Listed returns all members that this node knows except itself, by name: those that
+// count as live, those that gossip reports as live and no link has shown yet, and the
+// dead. They are also the members to connect to. One name may occur twice: first the
+// instance that counts, then the one that gossip reports.
 func (m *Membership) Listed() []peer.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// rulebook keeps what other nodes say of their rules and limits, and the shares
-// of rules that a minority decides by. Each part is bounded, and emptied at its
-// bound: what is needed comes again.
+// rulebook caches the rules and limits of other nodes, and the shares of rules that a
+// minority applies. Each cache is bounded, and cleared at its bound: what is needed is
+// sent or computed again. It is safe for concurrent use.
 type rulebook struct {
 	mu     sync.Mutex
 	rules  map[uint64]*limiter.Rule
@@ -25,7 +25,7 @@ type scaledKey struct {
 	num, den uint64
 }
 
-// learn takes note of the definitions in a frame.
+// learn caches the definitions in a frame.
 func (b *rulebook) learn(rules []peer.Rule) {
 	for i := range rules {
 		r := &rules[i]
@@ -36,8 +36,8 @@ func (b *rulebook) learn(rules []peer.Rule) {
 	}
 }
 
-// defined returns the rule that another node names, nil if it is not known and is not
-// defined there, or the definition is not that of its ID.
+// defined returns the rule that another node names. It returns nil if the rule is not
+// cached and r does not define it, or if the definition does not match its ID.
 func (b *rulebook) defined(r *peer.Rule) *limiter.Rule {
 	b.mu.Lock()
 	have := b.rules[r.ID]
@@ -58,7 +58,7 @@ func (b *rulebook) defined(r *peer.Rule) *limiter.Rule {
 	return rule
 }
 
-// rule makes a rule of its definition.
+// rule makes a rule from its definition.
 func (b *rulebook) rule(r *peer.Rule) (*limiter.Rule, error) {
 	if len(r.Limits) > limiter.MaxLimits || r.OnUnreachable > uint8(limiter.UnreachableClosed) || r.Replication > uint8(limiter.ReplicationOff) {
 		return nil, fmt.Errorf("%w: rule %q of another node", limiter.ErrInvalid, r.Name)
@@ -80,7 +80,7 @@ func (b *rulebook) rule(r *peer.Rule) (*limiter.Rule, error) {
 	return out, nil
 }
 
-// limit makes a limit of its definition.
+// limit makes a limit from its definition.
 func (b *rulebook) limit(l *peer.Limit) (*limiter.Limit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,9 +98,10 @@ func (b *rulebook) limit(l *peer.Limit) (*limiter.Limit, error) {
 	return out, nil
 }
 
-// ruleOf returns the rule that this node applies where another one is named, nil
-// where it has to be defined first. A rule of its own file decides, whatever the
-// other's says, unless it is of another class of partitions.
+// ruleOf returns the rule that this node applies for a rule that another node names: the
+// rule of that name in its own file, whatever the other's says, unless it has the other
+// class of partitions. Otherwise it is the other node's rule; nil if that must be
+// defined first. same reports whether the rule is the one that was named.
 func (c *Core) ruleOf(r *peer.Rule, closed bool) (rule *limiter.Rule, same bool) {
 	if own := c.config.Rule(r.Name); own != nil && (own.Class() == limiter.Closed) == closed {
 		return own, own.ID() == r.ID
@@ -121,7 +122,7 @@ func (b *rulebook) applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, 
 		if i >= len(r.Rules) || int(r.Rules[i]) >= len(f.Rules) {
 			continue
 		}
-		// Those that were learned may be forgotten since.
+		// The cache may have been cleared since the rule was learned.
 		if foreign := b.defined(&f.Rules[r.Rules[i]]); foreign != nil {
 			rules[i] = foreign
 		}
@@ -129,7 +130,7 @@ func (b *rulebook) applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, 
 	return rules
 }
 
-// share returns a rule with the given part of its limits, at least 1 each.
+// share returns a rule with num/den of each limit, at least 1 each.
 func (b *rulebook) share(r *limiter.Rule, num, den uint64) *limiter.Rule {
 	key := scaledKey{r, num, den}
 	b.mu.Lock()

@@ -7,18 +7,19 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// The parts of a snapshot are collected before they replace what is held. A sender may
-// never send the last: what has been collected is bounded, for all partitions together,
-// and dropped when nothing more comes. Snapshots that do not fit are sent again.
+// The parts of a snapshot are collected before they replace the state held. A sender may
+// never send the last part, so the collected parts are bounded, for all partitions
+// together, and are dropped if no further part comes. The owner sends a snapshot that
+// does not fit again.
 const (
-	maxStaged = 512 << 20 // bytes
+	maxStaged = 512 << 20 // bytes, of all partitions together
 	stagedFor = 5 * limiter.Second
 )
 
 var errStaged = errors.New("too much of other snapshots that are not complete is here")
 
-// stageMore adds to what is collected. It reports false where there is no room, or the
-// snapshot was not begun; then nothing is left of it.
+// stageMore adds keys to the collected parts. It reports false if there is no room, or
+// if no snapshot was begun; nothing stays collected then.
 func (p *part) stageMore(t *turn, keys []entries) bool {
 	if p.staged == nil {
 		return false
@@ -42,19 +43,19 @@ func (p *part) stageMore(t *turn, keys []entries) bool {
 	return true
 }
 
-// unstage drops what is collected of a snapshot.
+// unstage drops the collected parts.
 func (p *part) unstage() {
 	p.c.staged.Add(-p.stagedBytes)
 	p.staged, p.stagedBytes = nil, 0
 }
 
-// beginStage begins to collect a snapshot that leads to a sequence.
+// beginStage begins to collect a snapshot with the given sequence.
 func (p *part) beginStage(seq uint64) {
 	p.unstage()
 	p.staged, p.stagedSeq, p.stagedNext = []table.Entry{}, seq, 0
 }
 
-// tickStage drops a snapshot of which nothing more comes, and reports whether one is
+// tickStage drops a snapshot that got no part for stagedFor, and reports whether one is
 // being collected.
 func (p *part) tickStage(t *turn) bool {
 	if p.staged != nil && t.now-p.stagedAt >= stagedFor {

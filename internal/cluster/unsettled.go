@@ -7,41 +7,41 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A check over several owners reserves at each: its charge counts at once, and is
-// unsettled until the asker says what became of the whole check, see [several.settle].
-// An unsettled charge may be taken back. So a denial that it may have caused is in
-// doubt, and an owner gives none: the request waits for the charge to be settled, and
-// is decided then. No block begins meanwhile, and nothing is counted.
+// A check over several owners reserves at each of them: its charge counts at once, and
+// stays unsettled until the asker reports what became of the whole check, see
+// [several.settle]. An unsettled charge may be taken back. So an owner does not give a
+// denial that such a charge may have caused: the request waits until the charge is
+// settled, and is decided then. Meanwhile no block begins, and nothing is counted.
 //
-// Two checks may wait for each other's reservations. A part of such a check waits for
-// contendFor only; then the asker takes back all its parts and tries again a little
-// later, see [several.retreat]. Towards the deadline the denial is given all the same,
-// as provisional: it begins no block, charges nothing, is not remembered by others, and
-// its wait is no longer than that for the charge.
+// Two checks may wait for each other's reservations. So a part of a check over several
+// owners waits for contendFor only; then the asker takes back all its parts and tries
+// again a little later, see [several.retreat]. Close to the deadline the denial is given
+// after all, as provisional: it begins no block, charges nothing and is not cached, and
+// its RetryAfter is no longer than the wait for the charge to be settled.
 
-// unsettled is the charge of one key by a reservation.
+// unsettled is the unsettled charge of one key by a reservation.
 type unsettled struct {
 	key   limiter.Hash
 	from  peer.Instance
-	time  limiter.Tick // of the receipt
+	time  limiter.Tick // time of the receipt
 	cost  uint32
-	until limiter.Tick // when the asker has given up: from then on the charge stays
+	until limiter.Tick // when the asker has given up; from then on the charge counts as settled
 }
 
-// contender is a request that would be denied, perhaps by an unsettled charge.
+// contender is a request that would be denied, perhaps because of an unsettled charge.
 type contender struct {
 	parked
-	at limiter.Tick // when it waits no longer
+	at limiter.Tick // when it stops waiting
 }
 
 const (
-	contendFor   = 2 * tickEvery // a part of a check waits no longer for another's
-	retreatTime  = 8 * tickEvery // so long before the deadline it is too late to try again
+	contendFor   = 2 * tickEvery // longest wait of a part of a check for another's charge
+	retreatTime  = 8 * tickEvery // this close to the deadline a check does not start anew
 	maxUnsettled = 1 << 12       // of one partition; beyond, a charge counts as settled
 	maxContend   = 1 << 12       // of one partition; beyond, a denial is provisional
 )
 
-// reserved takes note of a reservation that was made here.
+// reserved records a reservation that was made here.
 func (c *Core) reserved(t *turn, q *parked, d *limiter.Decision) {
 	n := 0
 	for i := range q.charge.Len() {
@@ -63,7 +63,7 @@ func (c *Core) reserved(t *turn, q *parked, d *limiter.Decision) {
 	}
 }
 
-// asker returns the member that asked.
+// asker returns the member that sent the request, this node included.
 func (q *parked) asker() peer.Instance {
 	if q.reply.op != nil {
 		return q.reply.op.c.self
@@ -71,15 +71,16 @@ func (q *parked) asker() peer.Instance {
 	return q.reply.to
 }
 
-// settle ends the reservation that a request of its asker names, and takes back what
-// it says: of the charges that are unsettled here, so of none that another owner has
-// made, and of none twice. Charges that are alike may be taken for one another.
+// settle ends the reservation that its asker names, and takes back the charges that the
+// receipt names. Only charges that are unsettled here are taken back: so none that
+// another owner made, and none twice. Equal charges of one asker at one instant are not
+// told apart.
 func (c *Core) settle(t *turn, q *parked) {
 	from := q.reply.to
 	if from == 0 {
 		from = c.self
 	}
-	n, here := 0, uint64(0) // bits of the limits whose charges are
+	n, here := 0, uint64(0) // limits whose charges are unsettled here, one bit each
 	for i := range q.charge.Len() {
 		k := q.charge.Key(i)
 		first := n
@@ -112,7 +113,7 @@ func (c *Core) settle(t *turn, q *parked) {
 	}
 }
 
-// unsettledOf returns the units of a key that may still be taken back.
+// unsettledOf returns how many units of a key may still be taken back.
 func (o *ownership) unsettledOf(k *limiter.Key) (units uint64) {
 	for i := range o.unsettled {
 		if o.unsettled[i].key == k.Hash {
@@ -122,7 +123,7 @@ func (o *ownership) unsettledOf(k *limiter.Key) (units uint64) {
 	return units
 }
 
-// wakeContenders has the requests decided that wait for a key.
+// wakeContenders schedules the requests that wait for a key to be decided again.
 func (p *part) wakeContenders(t *turn, k *limiter.Key) {
 	own := p.own
 	if len(own.contenders) == 0 {
@@ -140,14 +141,14 @@ func (p *part) wakeContenders(t *turn, k *limiter.Key) {
 	})
 }
 
-// rerunLater has a request handled when the locks are released.
+// rerunLater schedules a request to be handled again when the locks are released.
 func (t *turn) rerunLater(q parked) {
 	t.later = append(t.later, func(t *turn) { t.c.rerun(t, &q) })
 }
 
-// doubtful reports whether a check would be denied by charges that may be taken back,
-// and in which partition the first of them is, nil if in none. The decision says what
-// a peek finds. The partitions are locked.
+// doubtful finds out whether a check would be denied because of charges that may be
+// taken back. It returns a partition that has such charges, or nil if the check can be
+// decided. d is overwritten with what a peek returns. The partitions are locked.
 func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.Decision) *part {
 	if k.Peek || !slices.ContainsFunc(parts, func(p *part) bool { return len(p.own.unsettled) > 0 }) {
 		return nil
@@ -170,8 +171,8 @@ func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.De
 		return nil
 	}
 	var at *part
-	final := false // it is denied whatever becomes of the charges
-	block := false // of a limit that may have room
+	final := false // it is denied even if the charges are taken back
+	block := false // such a denial would begin a block
 	for i := range d.Len() {
 		l := d.Limit(i)
 		if l.Allowed {
@@ -191,13 +192,14 @@ func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.De
 	return at
 }
 
-// caused reports whether a limit that denies might admit if units were taken back.
+// caused reports whether a limit that denies might admit if the given units were taken
+// back.
 func caused(l *limiter.LimitDecision, units uint64) bool {
 	return units > 0 && !l.Blocked && !l.Never && !l.Overflow && uint64(max(l.Cost, 1)) <= uint64(l.Remaining)+units
 }
 
-// contend has a request wait for charges to be settled. It reports false where there
-// is no time, or no room, for that.
+// contend makes a request wait for charges to be settled. It reports false if there is
+// no time or no room for that.
 func (p *part) contend(t *turn, q *parked) bool {
 	own := p.own
 	if q.waitsUntil == 0 {
@@ -216,7 +218,7 @@ func (p *part) contend(t *turn, q *parked) bool {
 	return true
 }
 
-// provisional makes a peek's denial the answer to a check that could not wait for
+// provisional makes d, the denial of a peek, the answer to a check that cannot wait for
 // charges to be settled.
 func (c *Core) provisional(t *turn, q *parked, k *limiter.Charge, d *limiter.Decision) {
 	q.reply.provisional = true
@@ -237,8 +239,8 @@ func (c *Core) provisional(t *turn, q *parked, k *limiter.Charge, d *limiter.Dec
 	d.Conclude()
 }
 
-// tickUnsettled lets those go that waited long enough, and takes charges for settled
-// whose askers have given up.
+// tickUnsettled ends the waits that are over, and treats charges as settled whose askers
+// have given up.
 func (p *part) tickUnsettled(t *turn) {
 	own := p.own
 	for i := 0; i < len(own.unsettled); {

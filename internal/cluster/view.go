@@ -7,24 +7,25 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// View is the members as one node sees them, and the ring of the active ones.
-// It is immutable.
+// View is the members as one node sees them, with the ring of the active ones. It is
+// immutable.
 type View struct {
-	// Members are those that are joining, active or leaving, this node included,
+	// Members are the members that are joining, active or leaving, this node included,
 	// sorted by name.
 	Members []peer.Member
-	// Known is how many members there are by name that have not left, in any
-	// state, this node included: N0 for closed partitions. Recent leaves out
-	// those that have been dead for long: N0 for the others.
+	// Known is the number of members by name that have not left, in any state, this node
+	// included. Majorities for closed partitions are counted of it (N0). Recent leaves
+	// out members that have been dead for long; it is N0 for available partitions.
 	Known, Recent int
 
 	self  int
 	ring  Ring
-	names []peer.Instance // the ring's members
+	names []peer.Instance // instances of the ring's members, in the order of RingNames
 }
 
-// NewView returns the view of the given members; ring is made of the names that
-// [RingNames] returns for them.
+// NewView returns the view of the given members. ring must be made of the names that
+// [RingNames] returns for them. known and recent are raised to the number of members if
+// they are lower.
 func NewView(self peer.Instance, members []peer.Member, ring Ring, known, recent int) *View {
 	v := &View{Members: slices.Clone(members), ring: ring, self: -1}
 	sort.Slice(v.Members, func(i, j int) bool { return v.Members[i].Name < v.Members[j].Name })
@@ -44,8 +45,8 @@ func NewView(self peer.Instance, members []peer.Member, ring Ring, known, recent
 	return v
 }
 
-// RingNames returns the names of those members that the ring is made of,
-// sorted: the active ones, or the leaving ones where none is active.
+// RingNames returns the sorted names of the members in the ring: the active ones, or the
+// leaving ones if none is active.
 func RingNames(members []peer.Member) []string {
 	for _, state := range []peer.State{peer.Active, peer.Leaving} {
 		var names []string
@@ -62,10 +63,10 @@ func RingNames(members []peer.Member) []string {
 	return nil
 }
 
-// owner returns who should own a partition, 0 for nobody.
+// owner returns the member that should own a partition; 0 if there is none.
 func (v *View) owner(p uint16) peer.Instance { return v.at(v.ring.Owner(ringPartition(p))) }
 
-// successor returns who should own it without its owner.
+// successor returns the member that should own it without its owner; 0 if there is none.
 func (v *View) successor(p uint16) peer.Instance { return v.at(v.ring.Successor(ringPartition(p))) }
 
 func (v *View) at(i int) peer.Instance {
@@ -75,7 +76,7 @@ func (v *View) at(i int) peer.Instance {
 	return v.names[i]
 }
 
-// member returns the member of that instance, or nil.
+// member returns the member with that instance, or nil.
 func (v *View) member(i peer.Instance) *peer.Member {
 	for j := range v.Members {
 		if v.Members[j].Instance == i {
@@ -85,16 +86,16 @@ func (v *View) member(i peer.Instance) *peer.Member {
 	return nil
 }
 
-// has tells whether an instance is in the view.
+// has reports whether an instance is in the view.
 func (v *View) has(i peer.Instance) bool { return i != 0 && v.member(i) != nil }
 
-// active tells whether an instance is in the view and active.
+// active reports whether an instance is in the view and active.
 func (v *View) active(i peer.Instance) bool {
 	m := v.member(i)
 	return m != nil && m.State == peer.Active
 }
 
-// alone tells whether this node is the only active member.
+// alone reports whether no member other than this node is active.
 func (v *View) alone(self peer.Instance) bool {
 	for i := range v.Members {
 		if m := &v.Members[i]; m.State == peer.Active && m.Instance != self {
@@ -104,8 +105,8 @@ func (v *View) alone(self peer.Instance) bool {
 	return true
 }
 
-// othersLeave tells whether every member that counts is in the view, and all but
-// this node are leaving.
+// othersLeave reports whether every member that counts is in the view, and all but this
+// node are leaving.
 func (v *View) othersLeave(self peer.Instance) bool {
 	for i := range v.Members {
 		if m := &v.Members[i]; m.Instance != self && m.State != peer.Leaving {
@@ -115,7 +116,7 @@ func (v *View) othersLeave(self peer.Instance) bool {
 	return v.Known == len(v.Members)
 }
 
-// joining returns how many members may soon be active.
+// joining returns how many members are joining, and so may soon be active.
 func (v *View) joining() (n int) {
 	for i := range v.Members {
 		if v.Members[i].State == peer.Joining {
@@ -125,7 +126,7 @@ func (v *View) joining() (n int) {
 	return n
 }
 
-// n0 returns how many members count for the majority of a class.
+// n0 returns how many members count for the majority of a class of partitions.
 func (v *View) n0(closed bool) int {
 	if closed {
 		return v.Known
@@ -133,5 +134,5 @@ func (v *View) n0(closed bool) int {
 	return v.Recent
 }
 
-// minority tells whether no more than half of the members are in view.
+// minority reports whether no more than half of the members that count are in the view.
 func (v *View) minority() bool { return 2*len(v.Members) <= v.Recent }

@@ -6,38 +6,41 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Owner returns the member that a check of these keys would be sent to now, this
-// node itself included, 0 if none is known. It reports false where the keys have
-// several owners; the first one's is returned.
+// Owner returns the member that a check of these keys would be sent to now, this node
+// included; 0 if none is known. If the keys have several owners, one is false and to is
+// the owner of the first key.
 func (c *Core) Owner(k *limiter.Charge) (to peer.Instance, one bool) { return c.destination(k) }
 
-// Summary is what a node holds, in all.
+// Summary counts what a node holds.
 type Summary struct {
-	// Owned, Heirs, Copies and Sealed count partitions by what the node is to
-	// them; it is nothing to the others.
+	// Owned, Heirs, Copies and Sealed are the numbers of partitions in which the node
+	// has that role. In all others it holds nothing.
 	Owned, Heirs, Copies, Sealed int
-	// Unsettled are those that are not as the view calls for.
+	// Unsettled is the number of partitions that are not as the view calls for.
 	Unsettled int
-	// Withheld are replies that wait for an heir, Parked checks that wait for a
-	// partition to be settled.
+	// Withheld is the number of replies that wait for an heir; one that waits in several
+	// partitions counts in each. Parked is the number of requests that wait until a
+	// partition's owner is known.
 	Withheld, Parked int
-	// Waiting are checks and other operations that wait for other members, Queued
-	// frames that wait until one takes them, and Fallback the counters of policies.
+	// Waiting is the number of checks and other operations that wait for other members.
+	// Queued is the number of frames that wait for a member to take them. Fallback is
+	// the number of counters that policies decide by.
 	Waiting, Queued, Fallback int
-	// Pending are requests of other members that wait here, Staged is how many bytes of
-	// snapshots are here that are not complete.
+	// Pending is the number of requests of other members that wait here. Staged is the
+	// size in bytes of incomplete snapshots.
 	Pending int
 	Staged  int64
-	// Links counts the instances for which something is kept that is to be said to them.
+	// Links is the number of instances to which this node keeps a link.
 	Links int
 	// Lag is how long the oldest withheld reply has waited. Unacknowledged is the
-	// largest cost that a key has answered and its heir not acknowledged.
+	// largest number of units that one key has answered and its heir has not
+	// acknowledged.
 	Lag            limiter.Tick
 	Unacknowledged uint64
 }
 
-// Summary returns what the node holds. It looks at every partition, and takes
-// some 0.2 ms.
+// Summary returns what the node holds. It locks every partition in turn, and takes about
+// 0.2 ms.
 func (c *Core) Summary() (s Summary) {
 	v := c.view.Load()
 	for _, p := range c.parts {
@@ -73,8 +76,8 @@ func (c *Core) Summary() (s Summary) {
 	return s
 }
 
-// Shares returns the part of the partitions, 0 to 1, that each member should
-// own.
+// Shares returns the share of the partitions, from 0 to 1, that each member should own.
+// Members without any are left out.
 func (v *View) Shares() map[peer.Instance]float64 {
 	counts := make(map[peer.Instance]int)
 	for p := range uint16(table.Partitions) {
@@ -89,8 +92,8 @@ func (v *View) Shares() map[peer.Instance]float64 {
 	return out
 }
 
-// RingOwner returns the index in Members of who should own a partition of the ring,
-// in either class; -1 for nobody.
+// RingOwner returns the index in Members of the member that should own a partition of
+// the ring, in both classes; -1 if there is none.
 func (v *View) RingOwner(p int) int {
 	if i := v.owner(uint16(p)); i != 0 {
 		for at := range v.Members {

@@ -7,23 +7,25 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Gossip tells who may be a member and where; anyone who reaches its port may speak
-// there, unless it is encrypted. Links are between members: both sides have shown that
-// they have the secret. So what counts is the word of links: that a name is a member's,
-// that it leaves or is forgotten, and that it is alive. A member tells of itself over its
-// links, and of others whom links have told it of. See docs/decisions.md.
+// Gossip proposes members and their addresses. Unless gossip is encrypted, anyone who
+// reaches its port may send anything. Links exist only between members, because both
+// sides of a link have proved that they know the secret. So links decide that a name is
+// a member's, that a member leaves or is forgotten, and that it is alive. A member
+// reports over its links about itself, and about others of which links have told it. See
+// docs/decisions.md.
 
 const (
-	// answersWithin is how long a member that gossip calls dead, and whose link is up, may
-	// take to answer, and freshFor how long after it was heard it is not asked again.
+	// answersWithin is how long a member with a link may take to answer after gossip
+	// calls it dead. freshFor is how long after a message from it it is not asked again.
 	answersWithin = 500 * limiter.Millisecond
 	freshFor      = 250 * limiter.Millisecond
-	// lookGap is the most that counts of the time between two looks for an answer.
+	// lookGap is the most that the time between two looks for an answer adds to the
+	// wait.
 	lookGap = reviewEvery + 50*limiter.Millisecond
 )
 
-// OnWord has f called, by the scheduler, after a link told something of members or
-// came down.
+// OnWord sets the function that the scheduler calls after a link brought news about
+// members or came down.
 func (c *Core) OnWord(f func()) { c.onWord.Store(&f) }
 
 func (c *Core) word() {
@@ -32,7 +34,7 @@ func (c *Core) word() {
 	}
 }
 
-// pass passes on to all who are in reach what was told of members, but to who told it.
+// pass forwards news about members to all members in reach except the one that sent it.
 func (c *Core) pass(t *turn, from peer.Instance, news []peer.Known) {
 	if len(news) == 0 {
 		return
@@ -49,8 +51,8 @@ func (c *Core) pass(t *turn, from peer.Instance, news []peer.Known) {
 }
 
 // Met reports whether an instance of a member's name has shown itself over a link, to
-// this node or to one that told it so. Who is linked to this node stays met, whatever
-// others tell of runs of its name.
+// this node or to a member that told this node. An instance that is linked to this node
+// stays met, whatever others report about its name.
 func (c *Core) Met(name string, i peer.Instance) bool {
 	if l := c.links.Load().byID[i]; l != nil {
 		l.mu.Lock()
@@ -66,8 +68,8 @@ func (c *Core) Met(name string, i peer.Instance) bool {
 	return a != nil && i != 0 && slices.Contains(a.runs[:], i)
 }
 
-// SaidGone reports whether a link has said of an instance that it leaves, left, or is
-// forgotten: the instance itself, or another member.
+// SaidGone reports whether a link has reported that an instance leaves, has left or is
+// forgotten. The report may come from the instance itself or from another member.
 func (c *Core) SaidGone(name string, i peer.Instance) bool {
 	c.peersMu.Lock()
 	defer c.peersMu.Unlock()
@@ -75,7 +77,7 @@ func (c *Core) SaidGone(name string, i peer.Instance) bool {
 	return a != nil && i != 0 && (a.leaves == i || a.gone && a.instance == i)
 }
 
-// counts reports whether somebody of a name counts, live or dead.
+// counts reports whether a member of that name counts, live or dead.
 func (c *Core) counts(name string) bool {
 	c.peersMu.Lock()
 	defer c.peersMu.Unlock()
@@ -84,7 +86,7 @@ func (c *Core) counts(name string) bool {
 }
 
 // Vouched reports whether links confirm what gossip says of a member that is not live:
-// that it is one, or, if it is gone, that it left or was forgotten.
+// that it is a member or, if k.Gone, that it left or was forgotten.
 func (c *Core) Vouched(k peer.Known) bool {
 	if k.Gone {
 		return c.SaidGone(k.Name, k.Instance)
@@ -92,9 +94,9 @@ func (c *Core) Vouched(k peer.Known) bool {
 	return c.Met(k.Name, k.Instance) && !c.SaidGone(k.Name, k.Instance)
 }
 
-// Answers reports whether a member that gossip calls dead is alive all the same: its
-// link is up, and it was heard a moment ago. Otherwise it is asked something, and is
-// given half a second to answer if patient, in which it is taken to be alive.
+// Answers reports whether a member that gossip calls dead is alive: its link is up and a
+// message from it arrived within freshFor. Otherwise Answers sends it a question. If
+// patient, the member then counts as alive for answersWithin.
 func (c *Core) Answers(i peer.Instance, patient bool) bool {
 	t := c.begin()
 	defer t.end()
@@ -113,7 +115,8 @@ func (c *Core) Answers(i peer.Instance, patient bool) bool {
 	}
 	asked := l.challengedAt > l.heardAt
 	if asked {
-		// A longer gap is one in which this node stood still: the answer may be here.
+		// In a longer gap this node was paused, and the answer may have arrived
+		// meanwhile.
 		l.awaited += min(t.now-l.lookedAt, lookGap)
 		l.lookedAt = t.now
 	}

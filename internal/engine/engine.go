@@ -1,5 +1,5 @@
-// Package engine is what lies between a node and the part of it that decides: its own
-// table, a backend, or a member of a cluster.
+// Package engine holds what a node shares with the part of it that decides: its own
+// table, a backend, or its membership of a cluster.
 package engine
 
 import (
@@ -13,26 +13,26 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// Decider decides what a node is asked. It is safe for concurrent use. The node has
-// seen to it that it is not closed and that the context has not ended.
+// Decider decides the checks of a node. It is safe for concurrent use. Before each call
+// the node has checked that it is not closed and that the context has not ended.
 type Decider interface {
-	// Check resolves and decides a request, and charges it unless it is a peek.
+	// Check resolves and decides a request into d, and charges it unless it is a peek.
 	Check(ctx context.Context, set *rules.Set, r *limiter.Request, d *limiter.Decision, peek bool) error
-	// CheckBatch does so for requests one after the other. An error means that none was
-	// decided.
+	// CheckBatch is Check for several requests, as if one after the other. An error
+	// means that none was decided.
 	CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision) (Undecided, error)
 	// Refund takes back the charge that a receipt names.
 	Refund(ctx context.Context, q *Question, receipt limiter.Receipt) error
 	// Reset forgets the counters of a request, and returns how many there were.
 	Reset(ctx context.Context, q *Question) (int, error)
-	// Explain tells what a check would find, in d and in the instant and the limits of
-	// what it returns.
+	// Explain writes into d what a check would find, and returns the instant and the
+	// limits of it. It charges nothing.
 	Explain(ctx context.Context, q *Question, d *limiter.Decision) (*limiter.Explanation, error)
-	// RulesSet is called when rules have come into force.
+	// RulesSet is called with the hash of new rules after they came into force.
 	RulesSet(hash uint64)
-	// Ready tells why the node should not be asked, nil if it may be.
+	// Ready returns nil if the node is ready for requests, otherwise the reason.
 	Ready() error
-	// Close ends it.
+	// Close ends the decider.
 	Close() error
 }
 
@@ -43,8 +43,8 @@ type Question struct {
 	Charge  limiter.Charge
 }
 
-// AppendName appends what people call key k, without the limit, such as /towns:ada.
-// It is a [limiter.KeyNamer], of one charge.
+// AppendName appends the readable name of key k, without the limit, such as /towns:ada.
+// It is a [limiter.KeyNamer] for this question's charge only.
 func (q *Question) AppendName(dst []byte, _, k int) []byte {
 	return q.Set.AppendKeyName(dst, q.Request, q.Charge.Key(k), nil)
 }
@@ -52,56 +52,59 @@ func (q *Question) AppendName(dst []byte, _, k int) []byte {
 // Name returns what AppendName appends.
 func (q *Question) Name(k int) string { return string(q.AppendName(nil, 0, k)) }
 
-// Undecided is which requests of a batch could not be decided, ascending, and why.
+// Undecided lists the requests of a batch that could not be decided: their indices,
+// ascending, and the error of each.
 type Undecided struct {
 	Index []int
 	Errs  []error
 }
 
-// Add notes that request i could not be decided.
+// Add records that request i could not be decided. It clears the decision and sets it to
+// denied.
 func (u *Undecided) Add(i int, d *limiter.Decision, err error) {
 	d.Clear()
 	d.Allowed = false
 	u.Index, u.Errs = append(u.Index, i), append(u.Errs, err)
 }
 
-// Observer is told what is decided, as the observer of the root package is.
+// Observer receives decisions and errors, as the observer of the root package does.
 type Observer interface {
 	Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool)
 	Refused(err error)
 }
 
-// Node is what a decider has of its node. Its fields do not change once the node is
-// open.
+// Node is the part of a node that its decider uses. Its fields do not change once the
+// node is open, except for the contents of the atomics.
 type Node struct {
 	Table *table.Table
 	// Tables configures Table.
 	Tables table.Config
-	// Secret and ClusterName are those that key the hash of counters.
+	// Secret and ClusterName key the hash that names counters.
 	Secret      []byte
 	ClusterName string
-	// Observer is told of decisions; nil: nobody is.
+	// Observer receives decisions; nil if there is none.
 	Observer Observer
-	// Log is told what deserves an operator's attention; it is not nil.
+	// Log receives what operators should know. It is not nil.
 	Log *slog.Logger
-	// Clock is the embedder's; nil: Opened and the time since.
+	// Clock is the embedder's clock. If it is nil, the clock is Opened plus the time
+	// elapsed since.
 	Clock  func() time.Time
 	Opened time.Time
-	// Rules are those in force.
+	// Rules are the rules in force.
 	Rules atomic.Pointer[rules.Set]
-	// Text is the file they were made of, nil if there is none.
+	// Text is the file that the rules were made from; nil if there is none.
 	Text atomic.Pointer[Text]
-	// Closed is set once, by whoever closes the node.
+	// Closed is set once, when the node closes.
 	Closed atomic.Bool
 }
 
-// Text is the file that rules were made of.
+// Text is the file that a set of rules was made from.
 type Text struct {
 	Set  *rules.Set
 	File []byte
 }
 
-// Now reads the clock.
+// Now returns the node's present time.
 func (n *Node) Now() limiter.Tick {
 	if n.Clock != nil {
 		return limiter.TickOf(n.Clock())
@@ -109,7 +112,7 @@ func (n *Node) Now() limiter.Tick {
 	return limiter.TickOf(n.Opened) + limiter.Tick(time.Since(n.Opened)/limiter.TickDuration)
 }
 
-// Refused has an error counted, and returns it.
+// Refused reports an error to the observer and returns it.
 func (n *Node) Refused(err error) error {
 	if n.Observer != nil {
 		n.Observer.Refused(err)
@@ -117,7 +120,8 @@ func (n *Node) Refused(err error) error {
 	return err
 }
 
-// Decided completes a decision, and has it counted: in a tally, if there is one.
+// Decided completes a decision and reports it to the observer: by the tally alike, if it
+// is not nil.
 func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
@@ -131,7 +135,8 @@ func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
 	}
 }
 
-// Tally is decisions of a batch that came after one another and are counted alike.
+// Tally counts consecutive decisions of a batch that are alike, to report them together.
+// It is not safe for concurrent use.
 type Tally struct {
 	n       int
 	rule    string
@@ -140,7 +145,7 @@ type Tally struct {
 	shadow  bool
 }
 
-// add counts a decision, and tells of those before it if it is not like them.
+// add counts a decision. If it differs from those before, it reports those first.
 func (t *Tally) add(o Observer, d *limiter.Decision) {
 	if t.n > 0 && (d.Rule != t.rule || d.Source != t.source || d.Allowed != t.allowed || d.ShadowDenied != t.shadow) {
 		t.Tell(o)
@@ -151,7 +156,7 @@ func (t *Tally) add(o Observer, d *limiter.Decision) {
 	t.n++
 }
 
-// Tell has the observer know what was counted.
+// Tell reports the decisions counted so far and starts anew.
 func (t *Tally) Tell(o Observer) {
 	if t.n > 0 {
 		o.Checked(t.n, t.rule, t.source, t.allowed, t.shadow)

@@ -1,8 +1,9 @@
-// Package peer holds the plain structs that nodes of a cluster exchange: who is
-// a member, and the frames of the protocol between members. It knows neither
-// how they travel nor what is done with them.
+// Package peer holds the plain structs that nodes of a cluster exchange: members, and
+// the frames of the protocol between them. It does not know how they are sent or what is
+// done with them.
 //
-// Spans are in microseconds. No instant of one node's clock means anything to
-// another, so none is in a frame; the only exception is the time in a receipt,
-// which comes back to the node that wrote it.
+// Spans are in microseconds. An instant of one node's clock means nothing to another, so
+// frames carry no instants; the state of a counter is relative to the instant of its
+// export. There are two exceptions: the time of a receipt, which returns to the node
+// that wrote it, and the times in explanations, which people read.
 package peer

@@ -1,15 +1,15 @@
 package peer
 
-// Explanation is why a check was answered as it was, in the words of who answered:
-// for people, in whose clock it is too.
+// Explanation is the reasons of a decision, as the member that decided gives them. It is
+// for people, and its times are those of that member's clock.
 type Explanation struct {
-	// ID is that of the reply.
+	// ID is the ID of the reply.
 	ID uint64
-	// Limits are in the order of the reply's results.
+	// Limits are the reasons, in the order of the reply's results.
 	Limits []LimitExplanation
 }
 
-// LimitExplanation is limiter.LimitExplanation, without its names.
+// LimitExplanation is limiter.LimitExplanation without the names.
 type LimitExplanation struct {
 	Limit      string
 	Known      bool
@@ -19,10 +19,10 @@ type LimitExplanation struct {
 	Now        int64 // microseconds since 1970, as are those of Counts
 }
 
-// Field is a named value in words.
+// Field is a named value as text.
 type Field struct{ Name, Value string }
 
-// WindowCount is the units counted from Start up to, not including, End.
+// WindowCount is the number of units counted from Start up to, but not including, End.
 type WindowCount struct {
 	Start, End int64
 	Count      uint32

@@ -2,27 +2,27 @@ package peer
 
 import "slices"
 
-// Frame is what one member sends to another at once: everything that had
-// accumulated for it. Its parts are handled in the order of the fields, the
-// items of each in their order. Frames of one connection arrive in the order in
-// which they were sent, or the connection breaks.
+// Frame is everything that one member sends to another at once. The receiver handles
+// first Rules, then Announces, Claims, Answers, Revokes, Batches, Acks, Checks, Refunds,
+// Replies, Known and Names, the items of each in their order. Frames of one connection
+// arrive in the order in which they were sent, or the connection breaks.
 type Frame struct {
-	// From wrote the frame, To is who it is for. A frame that reaches somebody
-	// else is passed on, once, if it is not Relayed yet: so one broken
-	// connection changes nothing.
+	// From is the member that wrote the frame, To the one that it is for. Any other
+	// member that receives it relays it once, unless it is Relayed already. So one
+	// broken connection changes nothing.
 	From, To Instance
-	// Relayed tells that the frame was passed on, by Via.
+	// Relayed means that the member Via has relayed the frame.
 	Relayed bool
 	Via     Instance
-	// Number counts the frames that the sender has sent to this receiver
-	// directly; 0 in one that is to be passed on. Got is the highest number that
-	// the sender has received from the receiver directly: so each learns whether
-	// what it sends arrives, also where only one direction is broken.
+	// Number counts the frames that the sender has sent directly to this receiver; it is
+	// 0 in a frame to be relayed. Got is the highest number that the sender has received
+	// directly from the receiver. So each side learns whether what it sends arrives,
+	// even if only one direction is broken.
 	Number, Got uint64
 
-	// Rules are those that Keys, Entries and Replies below refer to by index.
+	// Rules are the rules to which Keys and Replies below refer by index.
 	Rules []Rule
-	// Limits are those that Entries refer to by index.
+	// Limits are the limits to which Entries refer by index.
 	Limits []Limit
 
 	Claims    []Claim
@@ -39,18 +39,19 @@ type Frame struct {
 	Replies []Reply
 	Results []Result // of the replies, in their order
 
-	// Explained are the reasons of replies to checks that asked for them.
+	// Explained are the reasons of those replies whose checks asked for them.
 	Explained []Explanation
 
-	// Known are the members that the sender knows by name, whatever became of
-	// them; it comes with a new connection.
+	// Known are the members that the sender knows by name, in any state. They are sent
+	// on a new connection, and when there is news of a member.
 	Known []Known
 
-	// Names are what people call keys that the receiver keeps in a list.
+	// Names are the readable names of keys that the receiver keeps in a list of top
+	// keys.
 	Names []Name
 }
 
-// Name is the name of a key, without that of a limit.
+// Name is the readable name of a key, without that of a limit.
 type Name struct {
 	Hi, Lo uint64
 	// Closed is the class of the partition.
@@ -58,15 +59,15 @@ type Name struct {
 	Text   string
 }
 
-// Known is what a member knows of another, in view or not.
+// Known is what a member knows about another, in its view or not.
 type Known struct {
 	Name     string
 	Instance Instance
-	// Gone tells that it left gracefully, or was forgotten by an operator.
+	// Gone means that the member left gracefully, or that an operator had it forgotten.
 	Gone bool
 }
 
-// Clone returns a frame that shares nothing that is ever changed with f.
+// Clone returns a copy that shares no memory with f that is changed later.
 func (f *Frame) Clone() *Frame {
 	g := *f
 	g.Rules, g.Limits = slices.Clone(f.Rules), slices.Clone(f.Limits)
@@ -82,7 +83,7 @@ func (f *Frame) Clone() *Frame {
 	return &g
 }
 
-// Reset empties a frame and keeps its memory.
+// Reset empties the frame and keeps its memory for reuse.
 func (f *Frame) Reset() {
 	*f = Frame{
 		Rules: clearAll(f.Rules), Limits: clearAll(f.Limits),
@@ -98,13 +99,13 @@ func clearAll[T any](s []T) []T {
 	return s[:0]
 }
 
-// Empty reports whether there is nothing to send.
+// Empty reports whether the frame has nothing to send.
 func (f *Frame) Empty() bool {
 	return len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
 		len(f.Checks)+len(f.Refunds)+len(f.Replies)+len(f.Known)+len(f.Names) == 0
 }
 
-// Limit is the definition of a limit, as limiter.Spec has it.
+// Limit is the definition of a limit, see limiter.Spec.
 type Limit struct {
 	Name                                              string
 	Algorithm, Align, Coverage, Rounding, Drip, Count uint8
@@ -115,9 +116,9 @@ type Limit struct {
 	HasWeight                                         bool
 }
 
-// Rule names a rule, and defines it where Defined is set.
+// Rule names a rule, and also defines it if Defined is set.
 type Rule struct {
-	// ID is a hash of the name and of all that follows.
+	// ID is a hash of Name and of all fields after Defined.
 	ID      uint64
 	Name    string
 	Defined bool
@@ -128,53 +129,53 @@ type Rule struct {
 	Limits        []Limit
 }
 
-// ClaimKind says what a claim is for.
+// ClaimKind is the purpose of a claim.
 type ClaimKind uint8
 
 // The kinds.
 const (
-	// Ask asks what others know, and promises nothing.
+	// Ask is a question about the receiver's state. It claims nothing.
 	Ask ClaimKind = iota
-	// Takeover: the heir of an owner that cannot be reached.
+	// Takeover is by the heir of an owner that cannot be reached.
 	Takeover
-	// LastResort: neither owner nor heir is left.
+	// LastResort is for a partition with neither owner nor heir left.
 	LastResort
-	// Renew: the owner itself, to be rid of an heir that does not answer.
+	// Renew is by the owner, to get rid of an heir that does not answer.
 	Renew
-	// Transfer: the owner, for the member that it hands over to.
+	// Transfer is by the owner, for the member that it hands over to.
 	Transfer
-	// Reopen: an owner that sealed for a transfer that went nowhere.
+	// Reopen is by an owner that sealed for a transfer that failed.
 	Reopen
 )
 
-// Claim asks for the right to a new epoch of a partition, and for what the
-// receiver knows of it.
+// Claim asks for the right to a new epoch of a partition, and for the receiver's state
+// of it.
 type Claim struct {
 	Partition uint16
 	Kind      ClaimKind
-	// Round comes back in the answer.
+	// Round is repeated in the answer.
 	Round uint32
-	// Counter of the epoch that is claimed. It is 0 for an Ask, and where For is asked
-	// to claim: a LastResort by its copy, a Takeover as heir of the owner that sends this.
+	// Counter is that of the claimed epoch. It is 0 for an Ask, and in a request to For
+	// to claim: a LastResort by its copy, or a Takeover as heir of the sender.
 	Counter uint64
-	// For is who would own.
+	// For is the member that would own.
 	For Instance
 }
 
-// Role is what a member holds of a partition.
+// Role is what a member holds of a partition. Higher roles hold more.
 type Role uint8
 
 // The roles.
 const (
-	// Nothing is held.
+	// Nothing: the member holds nothing.
 	Nothing Role = iota
-	// Copy: a copy that may be old or incomplete.
+	// Copy: the member has a copy that may be old or incomplete.
 	Copy
-	// Heir: the complete copy that the owner has appointed.
+	// Heir: the member has the complete copy and the owner's appointment.
 	Heir
-	// Sealed: handed over, and not yet confirmed.
+	// Sealed: the owner has handed over, and the receiver has not confirmed yet.
 	Sealed
-	// Owned: decides.
+	// Owned: the member is the owner and decides.
 	Owned
 )
 
@@ -182,112 +183,115 @@ const (
 type Answer struct {
 	Partition uint16
 	Round     uint32
-	// Granted tells that the counter is the claimant's.
+	// Granted means that the counter is granted to the claimant.
 	Granted bool
-	// Fresh tells that the member has not yet learned what there is to know: it
-	// grants nothing, and what it does not know means little.
+	// Fresh means that the member has not learned yet what others hold. It grants
+	// nothing, and the absence of something in its answer proves little.
 	Fresh bool
-	// Role, Epoch and Seq are what it holds; Seq is how far.
+	// Role, Epoch and Seq identify the state that the member holds.
 	Role  Role
 	Epoch Epoch
 	Seq   uint64
-	// Owner is the highest ownership that it knows of, Heir the heir that was
-	// announced for it.
+	// Owner is the highest ownership that the member knows, Heir the heir announced for
+	// it.
 	Owner Epoch
 	Heir  Instance
-	// Top is the highest counter that it knows of. GrantKind, GrantFor and Grant
-	// name the last counter that it granted.
+	// Top is the highest counter that the member knows. Grant, GrantKind and GrantFor
+	// describe the last claim that it granted.
 	Top       uint64
 	Grant     uint64
 	GrantKind ClaimKind
 	GrantFor  Instance
 }
 
-// Announce tells who owns a partition and who is heir.
+// Announce names the owner and the heir of a partition.
 type Announce struct {
 	Partition uint16
 	Epoch     Epoch
-	// Heir that has acknowledged its appointment; 0: none has.
+	// Heir is the heir that has accepted its appointment; 0 if there is none.
 	Heir Instance
 }
 
-// Revoke asks an heir to be none. Seen from the heir, it is done when answered
-// by an Ack of the same Appointment.
+// Revoke asks an heir to give up its appointment. The heir answers with an Ack that has
+// the status Revoked and the same Appointment.
 type Revoke struct {
 	Partition uint16
 	Epoch     Epoch
-	// Appointment and all before it within the epoch are revoked; 0: none is.
+	// Appointment is the last appointment of the epoch that is revoked, with all before
+	// it; 0 revokes none.
 	Appointment uint32
-	// Drop tells that the copy is not needed any more.
+	// Drop means that the copy is not needed any more.
 	Drop bool
 }
 
-// BatchKind says what a batch is.
+// BatchKind is the kind of a batch.
 type BatchKind uint8
 
 // The kinds.
 const (
-	// Delta: the keys that changed since Base.
+	// Delta has the keys that changed since Base.
 	Delta BatchKind = iota
-	// Snapshot: every key.
+	// Snapshot has every key.
 	Snapshot
-	// Handover: a Delta with which the ownership passes to the receiver, under
-	// the epoch Next.
+	// Handover is a Delta that also passes the ownership to the receiver, under the
+	// epoch Next.
 	Handover
-	// Push: the state of an owner that was overtaken, to be merged.
+	// Push has the state of an overtaken owner, to be merged.
 	Push
 )
 
-// Batch carries the state of keys from an owner to a copy.
+// Batch carries the state of keys from an owner to a copy, or from an overtaken owner to
+// the present one.
 type Batch struct {
 	Partition uint16
 	Kind      BatchKind
-	// Epoch under which the sender owns (owned, for a Push).
+	// Epoch is the epoch under which the sender owns; of a Push, under which it owned.
 	Epoch Epoch
-	// Base, under BaseEpoch or Epoch, is the state that the batch builds on, Seq
-	// the one it leads to.
+	// Base is the sequence, under BaseEpoch or Epoch, of the state that the batch builds
+	// on. In a Snapshot or Push it is the index of the batch, from 0. Seq is the
+	// sequence of the state that the batch leads to.
 	BaseEpoch Epoch
 	Base, Seq uint64
-	// First and Last mark the ends of a Snapshot or Push, which may take several
-	// batches.
+	// First and Last mark the first and last batch of a Snapshot or Push.
 	First, Last bool
-	// Appointment, unless it is 0, appoints the receiver, if it has the state
+	// Appointment, unless 0, appoints the receiver heir, if it has the sequence
 	// Appointed or a later one.
 	Appointment uint32
 	Appointed   uint64
-	// Ping comes back in the acknowledgement.
+	// Ping is repeated in the acknowledgement.
 	Ping uint32
-	// Next is the epoch that a Handover passes on.
+	// Next is the receiver's epoch in a Handover.
 	Next Epoch
-	// Keys is how many keys the batch has. Each is one Entry with First set and
-	// those that follow it.
+	// Keys is the number of keys in the batch. Each has one Entry with First set,
+	// followed by others of the same key.
 	Keys uint32
 }
 
-// Entry is one counter, or, with Gone, a key that has none.
+// Entry is the state of one counter or, if Gone, a key without counters.
 type Entry struct {
 	Hi, Lo uint64
 	// Limit is an index into Frame.Limits.
 	Limit uint16
-	// First marks the first entry of a key, Gone a key without counters.
+	// First marks the first entry of a key. Gone marks a key without counters.
 	First, Gone bool
 	Time, Until int64
 	A, B        uint32
 	Words       []uint64
 }
 
-// AckStatus is what an acknowledgement says.
+// AckStatus is the result of a Batch or a Revoke.
 type AckStatus uint8
 
 // The statuses.
 const (
-	// Acked: the copy has the state Seq, and its holder is heir under
-	// Appointment, if that is not 0.
+	// Acked: the copy has the sequence Seq, and its holder is heir under Appointment,
+	// unless that is 0.
 	Acked AckStatus = iota
-	// Gap: the copy has only Seq; what was sent does not build on it.
+	// Gap: the copy has only the sequence Seq, and the batch does not build on it. 0
+	// asks for a snapshot.
 	Gap
-	// Refused: the appointment is not accepted; Owner.Counter is granted
-	// elsewhere.
+	// Refused: the appointment, or the handover, is not accepted. The reason may be a
+	// grant: Top has its counter.
 	Refused
 	// Fenced: there is an owner under the higher epoch Owner.
 	Fenced
@@ -301,35 +305,36 @@ const (
 type Ack struct {
 	Partition uint16
 	Status    AckStatus
-	// Epoch, Appointment and Ping are those of what is answered.
+	// Epoch and Ping are those of the message that is answered. Appointment is the one
+	// under which the sender is heir, 0 if it is not; with the status Revoked it is the
+	// one that is revoked.
 	Epoch       Epoch
 	Appointment uint32
 	Ping        uint32
 	Seq         uint64
-	// Owner is the highest ownership known to who answers, Top the highest
-	// counter.
+	// Owner is the highest ownership that the sender knows, Top the highest counter.
 	Owner Epoch
 	Top   uint64
 }
 
 // Check asks for a decision over the next Keys keys of the frame.
 type Check struct {
-	// ID names the check in its reply; unique among those of the sender.
+	// ID names the check in its reply. It is unique among the checks of the sender.
 	ID uint64
-	// Keys is how many keys it has, all in partitions of one owner.
+	// Keys is the number of keys, all in partitions of one owner.
 	Keys uint8
-	// Peek and Reserve: a question only; a part of a check that is decided in
-	// several places, so the reply must also tell what holds if another denies.
+	// Peek means that nothing is charged. Reserve means that this is a part of a check
+	// over several owners, so the reply must also say what holds if another part denies.
 	Peek, Reserve bool
-	// Heir asks the receiver as heir, the owner being out of reach. Sent tells
-	// that the check may have reached the owner.
+	// Heir asks the receiver as heir, because the owner is out of reach. Sent means that
+	// the owner may have received the check.
 	Heir, Sent bool
-	// Explain asks for the reasons too, of a Peek of one key. A member that does not
+	// Explain, in a Peek of one key, asks for the reasons too. A version that does not
 	// know it replies without them.
 	Explain bool
-	// Settles tells that a RefundReserved follows once the sender knows what became of
-	// the whole check of a Reserve. A member that does not know it takes the charge for
-	// settled.
+	// Settles, in a Reserve, means that a RefundReserved follows once the sender knows
+	// the result of the whole check. A version that does not know it treats the charge
+	// as settled.
 	Settles bool
 	// Wait is how long the sender waits for the reply, in microseconds.
 	Wait uint32
@@ -346,32 +351,33 @@ type Key struct {
 	Cost   uint32
 }
 
-// RefundKind says what a refund takes back.
+// RefundKind is what a refund takes back.
 type RefundKind uint8
 
 // The kinds.
 const (
 	// RefundAll takes back the whole charge.
 	RefundAll RefundKind = iota
-	// RefundReserved ends a reservation: what Receipt.Charged names is taken back,
-	// which may be nothing. A member that does not know it takes it for RefundAll,
-	// which comes to the same.
+	// RefundReserved ends a reservation and takes back what Receipt.Charged names,
+	// possibly nothing. A version that does not know it treats it as RefundAll, with the
+	// same result.
 	RefundReserved
 	// ResetKeys forgets the counters.
 	ResetKeys
 )
 
-// Refund takes back a charge of the next Keys keys of the frame, once.
+// Refund takes back a charge of the next Keys keys of the frame, once, or resets the
+// keys.
 type Refund struct {
-	ID      uint64 // of the reply, 0 if none is wanted
+	ID      uint64 // ID of the reply; 0 if none is wanted
 	Keys    uint8
 	Kind    RefundKind
-	Heir    bool // asked as heir: see Check
-	Sent    bool // the owner may have it
+	Heir    bool // the receiver is asked as heir, see Check
+	Sent    bool // the owner may have received it
 	Receipt Receipt
 }
 
-// Receipt names a charge.
+// Receipt names a charge, see limiter.Receipt.
 type Receipt struct {
 	Epoch   Epoch
 	Time    int64
@@ -379,57 +385,59 @@ type Receipt struct {
 	Set     uint64
 }
 
-// ReplyStatus says what a reply is.
+// ReplyStatus is the result of a request.
 type ReplyStatus uint8
 
 // The statuses.
 const (
-	// Decided: Results follow.
+	// Decided: the check is decided, with Results.
 	Decided ReplyStatus = iota
-	// NotOwner: not executed; Owner may say who owns.
+	// NotOwner: not executed. Owner may name the owner.
 	NotOwner
-	// NeedRule: not executed; the receiver lacks the rule and wants it defined.
+	// NeedRule: not executed. The receiver does not know the rule and needs its
+	// definition.
 	NeedRule
-	// Alive: not executed; the owner is alive, wait for its reply.
+	// Alive: not executed. The owner is alive, so wait for its reply.
 	Alive
-	// Overloaded: not executed, a bound was met.
+	// Overloaded: not executed, because a bound was reached.
 	Overloaded
-	// Lost: not executed; a member that was to pass the request on to
-	// Owner.Instance could not.
+	// Lost: not executed. A member that was asked to relay the request to Owner.Instance
+	// could not.
 	Lost
-	// Done: a refund or reset was carried out; Count tells how many counters.
+	// Done: a refund or reset was executed. Count is the number of counters of a reset.
 	Done
-	// Contested: not executed; part of a check that Settles would be denied, perhaps
-	// by a charge that may yet be taken back.
+	// Contested: not executed. The part of a check that Settles would be denied, perhaps
+	// because of a charge that may be taken back.
 	Contested
-	// Forbidden: not executed; the receiver takes no resets from other members.
+	// Forbidden: not executed. The receiver refuses resets of other members.
 	Forbidden
 )
 
-// Reply answers a Check, or a Refund that asked for it.
+// Reply answers a Check, or a Refund with an ID.
 type Reply struct {
 	ID     uint64
 	Status ReplyStatus
-	// Source of a decision is the heir, not the owner.
+	// Heir means that the heir decided, not the owner.
 	Heir bool
-	// Idle tells that Results has a second set: what holds if the reservation is
+	// Idle means that there is a second set of results: what holds if the reservation is
 	// cancelled.
 	Idle bool
-	// Provisional tells of a denial that a charge may have caused which may yet be
-	// taken back. It is not to be given again.
+	// Provisional marks a denial that may have been caused by a charge that may be taken
+	// back. It must not be cached.
 	Provisional bool
-	// Results is how many there are in one set.
+	// Results is the number of results in one set.
 	Results uint16
-	// Owner of Partition, as far as the sender knows, where it is not the owner.
+	// Owner is the owner of Partition, as far as the sender knows, if the sender is not
+	// the owner.
 	Owner     Epoch
 	Partition uint16
 	Receipt   Receipt
 	Count     uint32
-	// Rules, one for each key, name by index into Frame.Rules the rules that were
-	// applied; empty where all of them were those of the check.
+	// Rules are indices into Frame.Rules, one for each key: the rules that were applied.
+	// It is empty if they are the rules of the check.
 	Rules []uint16
-	// Unnamed has a bit for each key of the check, the lowest for the first, whose
-	// name the sender would like to have.
+	// Unnamed has a bit for each key of the check whose name the sender lacks. The
+	// lowest bit is the first key.
 	Unnamed uint32
 }
 

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Instance tells the runs of a node apart: it is drawn at random at each start,
-// so that a node that restarts quickly is another member. 0 is no instance.
+// Instance identifies one run of a node. It is drawn at random at each start, so a node
+// that restarts quickly is a different member. 0 is no instance.
 type Instance uint64
 
 // String returns the instance in 16 hexadecimal digits.
 func (i Instance) String() string { return fmt.Sprintf("%016x", uint64(i)) }
 
-// State is what a member says of itself, or what is said of it.
+// State is the state of a member, as it says itself or as others say.
 type State uint8
 
 // The states.
@@ -21,13 +21,13 @@ const (
 	Joining State = iota
 	// Active: it is in the ring.
 	Active
-	// Leaving: it hands over what it owns.
+	// Leaving: it is handing over what it owns.
 	Leaving
 	// Dead: it does not answer, and has not left gracefully.
 	Dead
 )
 
-// String returns the state's name in answers.
+// String returns the state's name, such as "active".
 func (s State) String() string {
 	switch s {
 	case Joining:
@@ -43,33 +43,32 @@ func (s State) String() string {
 
 // Member is a node as membership describes it.
 type Member struct {
-	// Name is unique among the members, and stays when a node restarts.
+	// Name is unique among the members and stays the same when a node restarts.
 	Name string
-	// Instance of the node's present run.
+	// Instance identifies the node's present run.
 	Instance Instance
-	// State of the member.
+	// State is the member's state.
 	State State
-	// GossipAddr, PeerAddr, GRPCAddr and HTTPAddr are host:port; those of the
-	// public ports may be empty.
+	// GossipAddr, PeerAddr, GRPCAddr and HTTPAddr are addresses as host:port. GRPCAddr
+	// and HTTPAddr may be empty.
 	GossipAddr, PeerAddr, GRPCAddr, HTTPAddr string
-	// AdminAddr is where operators on other machines ask it, as host:port; empty if
-	// they cannot.
+	// AdminAddr is the address, as host:port, for operators on other machines; empty if
+	// there is none.
 	AdminAddr string
-	// RulesHash is the hash of the rules that it has in force.
+	// RulesHash is the hash of the rules that the member has in force.
 	RulesHash uint64
-	// Wire is the version of the frames that it speaks.
+	// Wire is the version of the frames that the member speaks.
 	Wire uint16
-	// Version of its program, for people.
+	// Version is the version of its program, for people.
 	Version string
 }
 
-// Epoch names one ownership of one partition. The zero value is before all
-// others.
+// Epoch names one ownership of one partition. The zero value is before all others.
 type Epoch struct {
-	// Counter grows with each claim that succeeds.
+	// Counter grows with each successful claim.
 	Counter uint64
-	// Instance that owns. It orders epochs of one counter, which can only come
-	// about where two sides of a split could not ask each other.
+	// Instance is the owner. It orders epochs with the same counter, which only arise if
+	// two sides of a split could not reach each other.
 	Instance Instance
 }
 
