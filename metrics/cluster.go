@@ -4,36 +4,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ClusterStats tells what a node is to its cluster.
+// ClusterStats is the state of a node in its cluster.
 type ClusterStats struct {
 	// Members counts the members that the node sees, by state.
 	Members map[string]int
-	// Unreachable counts those of them, the dead apart, to whom there is no
+	// Unreachable counts the members, other than dead ones, to which there is no
 	// connection.
 	Unreachable int
-	// Share is the part of the partitions, 0 to 1, that the node should own.
+	// Share is the fraction of the partitions, 0 to 1, that the node should own.
 	Share float64
-	// Owned, Heirs, Copies and Sealed count partitions by what the node is to
-	// them, Unsettled those that are not as the members call for.
+	// Owned, Heirs, Copies and Sealed count partitions by the node's role in them.
+	// Unsettled counts those whose owner or heir is not yet as the membership requires.
 	Owned, Heirs, Copies, Sealed, Unsettled int
-	// Withheld are answers that wait for a copy, Parked checks that wait for a
-	// partition.
+	// Withheld counts answers that wait for a copy. Parked counts checks that wait for
+	// a partition to settle.
 	Withheld, Parked int
-	// Waiting are checks and other operations that wait for other members, Queued
-	// frames that wait until one takes them, Fallback the counters of policies.
+	// Waiting counts checks and other operations that wait for other members. Queued
+	// counts frames that no member has accepted yet. Fallback counts the counters of
+	// fallback policies.
 	Waiting, Queued, Fallback int
-	// LagSeconds is how long the oldest answer has waited for its copy,
-	// Unacknowledged the largest cost of a key that was answered and has none yet.
+	// LagSeconds is how long the oldest answer has waited for its copy. Unacknowledged
+	// is the largest cost, of one key, that was answered but not copied yet.
 	LagSeconds     float64
 	Unacknowledged uint64
-	// Events counts what happened to partitions, by name.
+	// Events counts events of partitions, by name.
 	Events map[string]uint64
-	// RulesDiffer tells that live members have different rules.
+	// RulesDiffer reports that live members have different rules.
 	RulesDiffer bool
 }
 
-// clusterCollector reports a node's ClusterStats, which are taken once for each
-// scrape.
+// clusterCollector reports a node's ClusterStats, which it reads once for each scrape.
 type clusterCollector struct {
 	stats func() ClusterStats
 

@@ -91,7 +91,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	send(out, c.build, prometheus.GaugeValue, 1, label(c.m.options.Version), runtime.Version())
 }
 
-// send reports one number. A failure is one of ours, and the scrape shows it.
+// send reports one value. An error would be a defect of this package, and the scrape
+// then shows it.
 func send(out chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 	metric, err := prometheus.NewConstMetric(d, kind, v, labels...)
 	if err != nil {
@@ -100,8 +101,8 @@ func send(out chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.Valu
 	out <- metric
 }
 
-// collectChecks leaves out what never happened, but for a rule's allowed and
-// denied: a rate over a counter that appears with its first denial would miss it.
+// collectChecks omits results that never occurred, except a rule's allowed and denied:
+// a rate over a counter that appears with its first denial would miss that denial.
 func (c *collector) collectChecks(out chan<- prometheus.Metric, r *checkCounters) {
 	var sum [sources * results]uint64
 	total := uint64(0)

@@ -1,7 +1,7 @@
-// Package metrics tells Prometheus what a node does.
+// Package metrics exports what a node does to Prometheus.
 //
-// [New] makes a [Metrics] on a Registerer of the caller's. It is the Observer of
-// a node's Config, and it is told of requests by the front doors:
+// [New] registers a [Metrics] with a Registerer. It is the Observer of a node's Config,
+// and of the servers of package transport:
 //
 //	registry := metrics.NewRegistry()
 //	m, err := metrics.New(registry, metrics.Options{})
@@ -9,12 +9,10 @@
 //	node, err := weir.Open(ctx, weir.Config{Observer: m})
 //	http.Handle("/metrics", metrics.Handler(registry))
 //
-// The number of time series is bounded: labels are names of rules, of methods,
-// of statuses and of reasons, and never anything that a caller can make up. To
-// have two nodes on one Registerer, wrap it with a label for each, as
-// prometheus.WrapRegistererWith does.
+// The number of time series is bounded: labels are names of rules, methods, statuses
+// and reasons, and never values that clients choose. For two nodes on one Registerer,
+// wrap it with a distinct label for each, with prometheus.WrapRegistererWith.
 //
-// Telling of a check costs one look-up and one addition to a counter that few
-// others add to at the same time. The counters are summed when they are asked
-// for.
+// Counting a check costs one look-up and one addition to a sharded counter. The shards
+// are summed for each scrape.
 package metrics

@@ -16,48 +16,49 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Options are what the metrics need beside the Registerer. The zero value is
+// Options are the inputs of the metrics besides the Registerer. The zero value is
 // usable.
 type Options struct {
 	// Version is the program's version, for weir_build_info; default "unknown".
 	Version string
-	// Table tells how much the node holds. It is called once for each scrape,
-	// and scrapes may come together. Default nil: no metrics of the table.
+	// Table returns the size of the node's table. It is called once for each scrape,
+	// possibly concurrently. Default nil: no metrics of the table.
 	Table func() TableStats
-	// Cluster tells what the node is to its cluster, as Table does. Default nil: no
-	// metrics of a cluster.
+	// Cluster returns the state of the node in its cluster, in the same way. Default
+	// nil: no metrics of a cluster.
 	Cluster func() ClusterStats
-	// Runtime adds the usual metrics of the Go runtime and of the process. Leave
-	// it out where the program registers them itself.
+	// Runtime adds the standard metrics of the Go runtime and the process. Leave it
+	// false if the program registers them itself.
 	Runtime bool
-	// Now is the wall clock, for the time of the last good reload; default
+	// Now is the wall clock, for the time of the last successful reload; default
 	// time.Now.
 	Now func() time.Time
 }
 
-// TableStats tells how much a node holds.
+// TableStats is the size of a node's table.
 type TableStats struct {
 	// Keys is the number of counters held, MaxKeys their bound.
 	Keys, MaxKeys int
-	// Bytes is the memory they take, MaxBytes the bound of what are no copies, 0 if there
-	// is none.
+	// Bytes is the memory of all counters. MaxBytes is the bound for counters that are
+	// not copies, 0 if there is none.
 	Bytes, MaxBytes int64
-	// Overflowed is how many checks met the bound so far.
+	// Overflowed is how many checks have met a bound of the table.
 	Overflowed int64
-	// Shares are those of rules that have a share of the table.
+	// Shares are the usages of rules with a max_share.
 	Shares []RuleShare
 }
 
-// RuleShare is what the counters of a rule with a share of the table take.
+// RuleShare is the usage of a rule with a max_share.
 type RuleShare struct {
 	// Rule is the rule's name.
 	Rule string
-	// Keys is the number of its counters, Bytes the memory of their logs and sub-windows.
+	// Keys is the number of its counters, Bytes the memory of their logs and
+	// sub-windows.
 	Keys, Bytes int64
 }
 
-// Metrics counts what a node tells it. Its methods are safe for concurrent use;
-// those on the path of a check allocate nothing.
+// Metrics counts the events of a node. Its methods are safe for concurrent use. Those
+// on the path of a check allocate nothing.
 type Metrics struct {
 	options    Options
 	registerer prometheus.Registerer
@@ -67,14 +68,14 @@ type Metrics struct {
 	served  bounded[request, latency]
 	refused []refusedShard
 	rules   rulesState
-	panics  [places + 1]atomic.Uint64 // by place, as guard lists them; the last: elsewhere
+	panics  [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
 }
 
-// places is how many places of panics are told apart.
+// places is the number of distinguished places of panics.
 const places = 5
 
-// New registers the metrics with r. It fails if r has some of the same names
-// already, and leaves r as it was then.
+// New registers the metrics with r. It fails if r already has some of their names, and
+// then leaves r unchanged.
 func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -107,8 +108,8 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	return m, nil
 }
 
-// Close takes the metrics from their Registerer, so that others of the same
-// names may be registered. What is counted afterwards nobody sees.
+// Close unregisters the metrics, so that others with the same names can be registered.
+// Events after Close are not exported.
 func (m *Metrics) Close() {
 	for _, c := range m.registered {
 		m.registerer.Unregister(c)
@@ -116,11 +117,11 @@ func (m *Metrics) Close() {
 	m.registered = nil
 }
 
-// Checked counts n decisions by the rule that decided, by who decided, and by the
-// result: a check that is allowed only because the rule that would deny it is
-// in shadow is counted as shadow_denied.
+// Checked counts n decisions by deciding rule, source and result. A check that is
+// allowed only because the rule that would deny it is in shadow has the result
+// shadow_denied.
 func (m *Metrics) Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool) {
-	c := (*m.checks.all.Load())[rule] // not by a generic method, whose look-up is slower
+	c := (*m.checks.all.Load())[rule] // no generic method, since its look-up is slower
 	if c == nil {
 		c = m.checks.add(rule)
 	}
@@ -132,9 +133,9 @@ func (m *Metrics) Refused(err error) {
 	m.refused[hint(len(m.refused))].n[reasonOf(err)].Add(1)
 }
 
-// Served counts a request that a front door has answered, and how long that
-// took. Method and code are names from short lists of the front door's, such as
-// "Check" and "OK"; of more than 256 pairs the rest is counted as "other".
+// Served counts a request that a server has answered, with its duration. Method and
+// code must come from short lists, such as "Check" and "OK". Pairs beyond the first 256
+// are counted as "other".
 func (m *Metrics) Served(method, code string, d time.Duration) {
 	r := request{method, code}
 	l := (*m.served.all.Load())[r]
@@ -156,16 +157,16 @@ func (m *Metrics) Panicked(place string) {
 	m.panics[i].Add(1)
 }
 
-// RulesSet notes that rules came into force, or, with an error, that a file was
+// RulesSet records that rules came into force, or, with an error, that a file was
 // refused.
 func (m *Metrics) RulesSet(hash uint64, err error) {
 	m.rules.set(hash, err, m.options.Now())
 }
 
-// rulesState is what is known of the rules in force.
+// rulesState is the state of the rules.
 type rulesState struct {
 	mu         sync.Mutex
-	known      bool // a set was in force once
+	known      bool // a set has been in force
 	hash       uint64
 	good, bad  uint64
 	lastIsGood bool
@@ -184,7 +185,7 @@ func (s *rulesState) set(hash uint64, err error, now time.Time) {
 	s.lastGood = now
 }
 
-// Reasons why a request is refused, as indices into refusedShard.
+// Reasons for refusing a request, as indexes into refusedShard.
 const (
 	reasonInvalid = iota
 	reasonCanceled

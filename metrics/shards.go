@@ -12,24 +12,24 @@ import (
 
 // Bounds on the number of time series.
 const (
-	// maxRules is how many names of rules are told apart, those of earlier rules
-	// files included.
+	// maxRules is how many rule names are distinguished, including those of earlier
+	// rules files.
 	maxRules = 1000
-	// maxRequests is how many pairs of method and code are told apart.
+	// maxRequests is how many pairs of method and code are distinguished.
 	maxRequests = 256
-	// other is the label of what is beyond a bound.
+	// other is the label of everything beyond a bound.
 	other = "other"
 )
 
-// A counter is split into shards so that goroutines that run at the same time
-// mostly add to different cache lines.
+// A counter is split into shards so that concurrent goroutines usually add to different
+// cache lines.
 const (
 	minShards = 8
-	maxShards = 64 // hint yields no more
+	maxShards = 64 // hint returns no more
 )
 
-// shardCount returns the number of shards, a power of two, for so many threads:
-// four times as many, so that two goroutines seldom share one.
+// shardCount returns the number of shards for a number of threads: four times as many,
+// rounded to a power of two, so that two goroutines rarely share one.
 func shardCount(threads int) int {
 	n := minShards
 	for n < 4*threads && n < maxShards {
@@ -38,24 +38,25 @@ func shardCount(threads int) int {
 	return n
 }
 
-// hint returns a number below shards, a power of two, that is mostly the same for one
-// goroutine and mostly different for two: where its stack lies, mixed. A random
-// number would cost 5 ns more, and would take every cache line to every core.
-// It only chooses among counters that are summed, so any number is right.
+// hint returns a number below shards, a power of two. It is derived from the address of
+// the goroutine's stack, so it is usually the same for one goroutine and different for
+// two. A random number would cost 5 ns more, and would move every cache line to every
+// core. Any result is correct, since it only selects one of several counters that are
+// summed.
 func hint(shards int) uint64 {
 	var here byte
-	page := uint64(uintptr(unsafe.Pointer(&here)) >> 11) // stacks have 2 KiB and more
+	page := uint64(uintptr(unsafe.Pointer(&here)) >> 11) // stacks are 2 KiB or more
 	return page * 0x9E3779B97F4A7C15 >> 58 & uint64(shards-1)
 }
 
-// bounded maps labels to counters. Reading all takes no lock; a label that is
-// new copies the map. Beyond the bound everything is one.
+// bounded maps labels to counters. Readers take no lock; a new label copies the map.
+// All labels beyond the bound share one counter.
 type bounded[K comparable, V any] struct {
 	all  atomic.Pointer[map[K]*V]
 	mu   sync.Mutex // one writer
 	most int
-	rest *V // what is beyond the bound
-	// clean returns the label that is shown, which is kept; make its counters.
+	rest *V // for labels beyond the bound
+	// clean returns the label to show, which is kept. make returns its counters.
 	clean func(K) K
 	make  func(K) *V
 }
@@ -65,9 +66,9 @@ func (b *bounded[K, V]) init(most int, rest K, clean func(K) K, make func(K) *V)
 	b.all.Store(&map[K]*V{rest: b.rest})
 }
 
-// add is the way of a label that is not known yet, and of all beyond the bound.
+// add handles labels that are new or beyond the bound.
 func (b *bounded[K, V]) add(k K) *V {
-	if len(*b.all.Load()) > b.most { // the rest is one more
+	if len(*b.all.Load()) > b.most { // rest is one more
 		return b.rest
 	}
 	k = b.clean(k)
@@ -90,11 +91,11 @@ func (b *bounded[K, V]) add(k K) *V {
 	return v
 }
 
-// label makes text fit for a label, and a copy, so that a rules file is not kept
-// for a name in it.
+// label returns text as a valid label. It is a copy, so that a rules file is not kept
+// in memory because of one name.
 func label(s string) string { return strings.Clone(strings.ToValidUTF8(s, "\uFFFD")) }
 
-// Results of a check, as indices.
+// Results of a check, as indexes.
 const (
 	resultAllowed = iota
 	resultDenied
@@ -123,7 +124,7 @@ type checkCounters struct {
 
 type checkShard struct {
 	n [sources * results]atomic.Uint64
-	_ [256 - 8*sources*results]byte // to the end of the cache line
+	_ [256 - 8*sources*results]byte // pads to the end of the cache line
 }
 
 func checkCell(source limiter.Source, allowed, shadowDenied bool) int {
@@ -139,10 +140,10 @@ func checkCell(source limiter.Source, allowed, shadowDenied bool) int {
 
 type refusedShard struct {
 	n [reasons]atomic.Uint64
-	_ [64 - 8*reasons]byte // to the end of the cache line
+	_ [64 - 8*reasons]byte // pads to the end of the cache line
 }
 
-// request names a kind of request.
+// request is a kind of request.
 type request struct{ method, code string }
 
 func (r request) clean() request { return request{label(r.method), label(r.code)} }
@@ -153,18 +154,18 @@ type latency struct {
 	shards []latencyShard
 }
 
-// buckets is how many buckets a histogram has, the last without a bound.
+// buckets is the number of buckets of a histogram; the last has no upper bound.
 const buckets = 16
 
 type latencyShard struct {
 	buckets     [buckets]atomic.Uint64
 	nanoseconds atomic.Uint64
-	_           [192 - 8*(buckets+1)]byte // to the end of the cache line
+	_           [192 - 8*(buckets+1)]byte // pads to the end of the cache line
 }
 
-// bounds returns the upper bounds of all buckets but the last. A check that is
-// decided here takes some tens of microseconds with its way through the
-// network stack, and the deadline of one that is not is 300 ms by default.
+// bounds returns the upper bounds of all buckets but the last. A check decided by this
+// node takes some tens of microseconds, including the network stack. One that waits for
+// other members takes at most the deadline, 300 ms by default.
 func bounds() [buckets - 1]time.Duration {
 	const us, ms = time.Microsecond, time.Millisecond
 	return [buckets - 1]time.Duration{

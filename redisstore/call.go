@@ -10,28 +10,28 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// call is one call of a script: a decision, the part of one whose keys are in
-// one slot, a refund or a reset.
+// call is one call of a script: a decision or the part of one with keys in one slot, a
+// refund, or a reset.
 type call struct {
 	script *script
 	keys   []string
 	args   []any  // the head, then the parameters of each limit
-	route  string // a key: where it is, the call goes
-	part   int    // 1 + the part of a charge that it asks about again, else 0
+	route  string // a key, whose server the call is sent to
+	part   int    // 1 + the index of the part of a charge that it asks about again, else 0
 	reply  []int64
 	err    error
 
 	cmd *redis.IntSliceCmd
 }
 
-// errChanged tells that a counter was made by another limit than the one asked
-// for, which only the script that adopts can deal with.
+// errChanged reports a counter that another limit made. Only the script that adopts can
+// handle it.
 var errChanged = errors.New("a limit changed")
 
-// errReply tells that a script answered what it never should.
+// errReply reports an invalid answer of a script.
 var errReply = errors.New("the script's answer makes no sense")
 
-// command returns the call by the script's name, or with its whole text.
+// command returns the call with the hash of the script, or with its full text.
 func (c *call) command(ctx context.Context, whole bool) *redis.IntSliceCmd {
 	args := make([]any, 0, 3+len(c.keys)+len(c.args))
 	if whole {
@@ -63,21 +63,21 @@ func (c *call) take() {
 const (
 	modeCheck = iota
 	modePeek
-	modeShadowPeeks // what is in shadow is only asked
+	modeShadowPeeks // limits in shadow are asked and not charged
 )
 
-// The instant that stands for the server's own clock.
+// serverClock is the instant that stands for the server's own clock.
 const serverClock = -1
 
-// Slack by which counters outlive their use, in milliseconds.
+// How long counters are kept beyond their use, in milliseconds.
 const (
-	// Of a clock that the caller brings nothing is known: it may stand still.
+	// A clock given by the caller may stand still.
 	callersSlack = 3_600_000
 	// The store's own estimate of the server's clock may be ahead of it.
 	estimateSlack = 1000
 )
 
-// flags of one limit in a script's answer.
+// The flags of one limit in a script's answer.
 const (
 	flagAllowed = 1 << iota
 	flagBlocked
@@ -85,10 +85,10 @@ const (
 	flagBits = iota
 )
 
-// perLimit is how many numbers a script answers for each limit.
+// perLimit is how many numbers a script returns for each limit.
 const perLimit = 3
 
-// when is the instant of a call: the server's, or one that is given.
+// when is the instant of a call: the server's, or a given one.
 type when struct {
 	now   limiter.Tick
 	slack int64
@@ -99,7 +99,7 @@ func (w when) append(dst []byte) []byte {
 	return strconv.AppendInt(append(dst, ','), w.slack, 10)
 }
 
-// decision makes the call that decides the keys [first, last) of a charge.
+// decision returns the call that decides the keys [first, last) of a charge.
 func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last int, name limiter.KeyNamer) (*call, error) {
 	var buf [512]byte
 	out, used := &call{}, families(0)
@@ -126,7 +126,7 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 			}
 		}
 	}
-	if out.args[0] = ""; !plain { // see prelude.lua: nothing stands for the plain check
+	if out.args[0] = ""; !plain { // see prelude.lua: the plain check has an empty argument
 		out.args[0] = string(append(head, ']'))
 	}
 	if len(out.keys) > 0 {
@@ -137,8 +137,9 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 	return out, err
 }
 
-// refund makes the call that takes back what was charged for a key at an instant
-// to the limits that charged names, a bit for each from the one numbered first.
+// refund returns the call that takes back what was charged for key n at the instant at.
+// charged has a bit for each limit that was charged; first is the number of the key's
+// first limit.
 func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charge, i, n, first int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
@@ -162,7 +163,7 @@ func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charg
 	return out
 }
 
-// reset makes the call that forgets the counters of a key.
+// reset returns the call that deletes the counters of a key.
 func (s *Store) reset(w when, c *limiter.Charge, n int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)

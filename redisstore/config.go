@@ -14,44 +14,42 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Config says where Redis is and how it is used. Addrs is needed.
+// Config states where Redis is and how it is used. Only Addrs is required.
 type Config struct {
-	// Addrs are host:port of the server; of nodes of a Redis Cluster, some of
-	// them, if there are several or Cluster is set; or of the Sentinels, if
-	// SentinelMaster is set. A path that begins with / is a Unix socket.
+	// Addrs are the host:port of the server, or of some nodes of a Redis Cluster (if
+	// there are several addresses, or Cluster is set), or of the Sentinels (if
+	// SentinelMaster is set). A path that begins with / is a Unix socket.
 	Addrs []string
-	// Cluster says that a single address is one of a Redis Cluster.
+	// Cluster treats a single address as one of a Redis Cluster.
 	Cluster bool
-	// SentinelMaster is the name under which Sentinels know the server.
+	// SentinelMaster is the name of the server in the Sentinels.
 	SentinelMaster string
-	// Username and Password log in; default none.
+	// Username and Password authenticate the connections; default none.
 	Username, Password string
-	// DB is the number of the database; default 0, the only one of a Cluster.
+	// DB is the number of the database; default 0. A Cluster has only 0.
 	DB int
 	// TLS, if not nil, encrypts connections.
 	TLS *tls.Config
-	// Timeout is how long a check waits for Redis, queueing included, before the
-	// rule's policy answers; default 300ms. Less answers sooner while Redis is
-	// slow; too little takes a pause of Redis for an outage.
+	// Timeout is how long a check waits for Redis, queueing included, before the policy
+	// of its rule decides; default 300 ms. A lower value answers sooner while Redis is
+	// slow. If it is too low, a short pause of Redis counts as an outage.
 	Timeout time.Duration
-	// Nodes is how many processes share the limits, for the policy local: each
-	// decides with that part of a limit while Redis cannot be used. Default 1.
+	// Nodes is how many processes share the limits; default 1. With the policy local,
+	// each decides with its share, 1/Nodes of a limit, while Redis cannot be used.
 	Nodes int
-	// FallbackKeys bounds the counters that policies hold in this process;
-	// default 1,000,000.
+	// FallbackKeys bounds the counters of policies in this process; default 1,000,000.
 	FallbackKeys int
-	// Prefix begins the names of all keys; default "weir:". It must not contain
-	// braces.
+	// Prefix is the prefix of all keys; default "weir:". It must not contain braces.
 	Prefix string
-	// Queue is how many checks (batches of them) may wait for one server;
-	// default 4096. At the bound the policy answers. More bear longer bursts.
+	// Queue bounds the checks (a batch counts as one) that wait for one server; default
+	// 4096. At the bound the policy decides. A higher bound absorbs longer bursts.
 	Queue int
-	// Log is told when Redis cannot be used, and when it can again; default
-	// nobody.
+	// Log receives messages when Redis cannot be used, and when it can be used again;
+	// default none.
 	Log *slog.Logger
-	// Observe, if not nil, is told of each round trip: how many calls it carried,
-	// how long it took, and the first error. It is called from several goroutines
-	// and must be quick.
+	// Observe, if not nil, is called for each round trip with the number of its calls,
+	// its duration, and the first error. It is called from several goroutines and must
+	// be quick.
 	Observe func(calls int, took time.Duration, err error)
 }
 
@@ -64,7 +62,7 @@ const (
 	maxTimeout          = time.Minute
 )
 
-// complete fills in the defaults, or says what is wrong.
+// complete fills in defaults and returns an error for an invalid configuration.
 func (c *Config) complete() error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -109,8 +107,8 @@ func (c *Config) clustered() bool {
 	return c.SentinelMaster == "" && (c.Cluster || len(c.Addrs) > 1)
 }
 
-// options are those of a client. It repeats nothing by itself: a script that may
-// have run is never run again.
+// options returns the options of a client. The client does not retry: a script that may
+// have run must not run again.
 func (s *Store) options() *redis.UniversalOptions {
 	c := &s.config
 	return &redis.UniversalOptions{

@@ -1,16 +1,16 @@
-// Package redisstore decides checks in Redis: the algorithms of package limiter
-// as Lua scripts, whose decisions are equal to those of the table to the tick.
+// Package redisstore decides checks in Redis. The algorithms of package limiter are
+// implemented as Lua scripts, whose decisions equal those of a table to the tick.
 //
-// One decision is one call of one script, over all limits of the check at once:
-// all of them are charged, or none. Time is that of the Redis server unless the
-// caller brings an instant. Calls of many goroutines share round trips by
-// themselves.
+// One decision is one call of one script for all limits of the check: all of them are
+// charged, or none. Time is that of the Redis server, unless the caller gives an
+// instant. Calls of many goroutines share round trips automatically.
 //
-// No check waits longer than [Config.Timeout]. Where Redis does not answer in
-// time, or cannot take writes, the policy of the rule answers, from a table in
-// this process, and the decision's source says so; decisions come from Redis
-// again as soon as it takes a write.
+// No check waits longer than [Config.Timeout]. If Redis does not answer in time, or
+// does not accept writes, the policy of the rule decides, from a table in this process,
+// and the decision's source shows that. Decisions come from Redis again as soon as it
+// accepts a write.
 //
-// On Redis Cluster a check over several keys is several calls, on the masters of
-// their slots: each reserves, and what was reserved is cancelled where one denied.
+// On Redis Cluster a check with several keys takes several calls, to the masters of
+// their slots. Each call reserves; if one of them denies, the reservations of the
+// others are cancelled.
 package redisstore

@@ -15,10 +15,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Explain tells what a check would find in Redis, and why it would be allowed or
-// denied, without charging it. Commands are the calls that would decide it, for a
-// shell that has redis-cli: they do charge. Its error tells that Redis did not
-// answer, or what cannot be read there.
+// Explain returns what a check would find in Redis, and why it would be allowed or
+// denied, without charging it. Commands are shell commands with redis-cli for the calls
+// that would decide it; they do charge. The error states that Redis did not answer, or
+// what could not be parsed.
 func (s *Store) Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*limiter.Explanation, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
@@ -73,13 +73,13 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 	return x, nil
 }
 
-// shell spells a call as a command.
+// shell returns a call as a shell command.
 func (s *Store) shell(c *call) string {
 	var b strings.Builder
 	b.WriteString("redis-cli")
 	addr := s.config.Addrs[0]
 	if s.config.SentinelMaster != "" {
-		addr = "" // of whichever server it is at the time
+		addr = "" // the server may change
 	}
 	if host, port, err := net.SplitHostPort(addr); err == nil {
 		b.WriteString(" -h " + quote(host) + " -p " + quote(port))
@@ -108,12 +108,12 @@ func (s *Store) shell(c *call) string {
 	return b.String()
 }
 
-// quote quotes for a POSIX shell.
+// quote quotes text for a POSIX shell.
 func quote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// counter is what Redis holds, in the form of package limiter.
+// counter is a counter in Redis, in the form of package limiter.
 type counter struct {
 	limit *limiter.Limit
 	state limiter.State
@@ -122,7 +122,7 @@ type counter struct {
 
 var errValue = errors.New("it is not one of a counter")
 
-// decode reads a value, and makes it one of l if another limit made it.
+// decode parses a value. If another limit made it, it is adopted by l.
 func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err error) {
 	end := strings.IndexByte(value, ']') + 1
 	var numbers []int64
@@ -131,15 +131,15 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	}
 	f := family(numbers[0])
 	if f == familyLog {
-		numbers[1] = limiter.MaxLogLimit // it may hold more than its limit, from a larger one
+		numbers[1] = limiter.MaxLogLimit // a log may hold more than its limit, from a larger one before
 	}
 	if c.limit = l; f == familyLog || newParams(l).text != value[:end] {
 		if c.limit, err = limitOf(l.Name(), numbers); err != nil {
 			return c, err
 		}
 	}
-	// Room for every entry that the value can have, twice, for those that cost
-	// much, and for as many sub-windows as there can be.
+	// Room for twice the entries that the value can have, since expensive ones take
+	// two, and for the most sub-windows.
 	c.words = make([]uint64, 2*len(value)/12+limiter.MaxSubWindows)
 	if err := c.read(f, []byte(value[end:]), limiter.Tick(numbers[2])); err != nil {
 		return c, err
@@ -159,8 +159,8 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	return c, nil
 }
 
-// limitOf makes a limit that counts as the parameters say. Algorithms that count
-// alike are not told apart.
+// limitOf returns a limit with the given parameters. Algorithms of one family are not
+// distinguished.
 func limitOf(name string, n []int64) (*limiter.Limit, error) {
 	s := limiter.Spec{
 		Name: name, Limit: n[1], Window: limiter.Tick(n[2]).Duration(), CountRejected: limiter.CountRejected(n[4]),
@@ -190,7 +190,7 @@ func limitOf(name string, n []int64) (*limiter.Limit, error) {
 	return limiter.NewLimit(s)
 }
 
-// read unpacks what the scripts have packed.
+// read unpacks a value that the scripts packed.
 func (c *counter) read(f family, b []byte, window limiter.Tick) error {
 	short := false
 	number := func(bytes int) uint64 {
@@ -218,8 +218,8 @@ func (c *counter) read(f family, b []byte, window limiter.Tick) error {
 	return nil
 }
 
-// readList makes a list of its entries by charging them again.
-// It stops where the value is too short for what it says that it has.
+// readList rebuilds a list by charging its entries again. It stops if the value is
+// shorter than its length field says.
 func (c *counter) readList(number func(bytes int) uint64, window limiter.Tick, short *bool) {
 	const wrap = 1<<48 - 1
 	newest, until := c.state.Time, c.state.Until

@@ -7,34 +7,32 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// fallback decides by the policies of rules, in this process. Its counters live
-// for their whole windows, whatever becomes of Redis meanwhile, and are never
-// merged into it.
+// fallback decides by the policies of rules, in this process. Its counters live for
+// their whole windows, even if Redis recovers, and are never merged into Redis.
 type fallback struct {
 	table *table.Table
 	nodes int64
 
 	mu     sync.Mutex
-	shares map[any]*limiter.Limit // by the parameters of the whole
+	shares map[any]*limiter.Limit // by the parameters of the whole limit
 }
 
 func newFallback(c *Config) *fallback {
 	return &fallback{table: table.New(table.Config{MaxKeys: c.FallbackKeys}), nodes: int64(c.Nodes)}
 }
 
-// verdict is what was decided by policy, so that it can be taken back.
+// verdict is a decision by policy, kept so that it can be taken back.
 type verdict struct {
 	charge  limiter.Charge
 	receipt limiter.Receipt
-	index   []int // of each limit in the whole decision
+	index   []int // of each limit, in the whole decision
 }
 
-// closedRetry is after how long it makes sense to ask again a rule whose policy
-// is to deny.
+// closedRetry is the retry wait of a rule whose policy is to deny.
 const closedRetry = limiter.Second
 
-// decide decides some keys of a charge and fills in what their limits say. Their
-// charges are noted in the receipt as made here.
+// decide decides some keys of a charge and fills in the results of their limits. The
+// receipt marks their charges as made in this process.
 func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *limiter.Decision) (v verdict) {
 	var own limiter.Decision
 	closed := false
@@ -81,8 +79,8 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 	return v
 }
 
-// cancel takes back the charges of a verdict that the whole decision did not come
-// to; cancelled names them by their numbers in that.
+// cancel takes back those charges of a verdict that the whole decision does not make.
+// cancelled has a bit for each, by the numbers of the whole decision.
 func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled uint64, d *limiter.Decision) {
 	r := v.receipt
 	r.Charged = 0
@@ -97,13 +95,13 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled uint64, d *lim
 	}
 }
 
-// refund takes back what a receipt names as charged here.
+// refund takes back the charges that a receipt marks as made in this process.
 func (f *fallback) refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
 	r.Charged &= r.Epoch
 	f.table.Refund(now, f.shared(c), r)
 }
 
-// reset forgets the counters of a charge, and returns how many there were.
+// reset deletes the counters of a charge and returns how many there were.
 func (f *fallback) reset(now limiter.Tick, c *limiter.Charge) int {
 	return f.table.Reset(now, f.shared(c))
 }
@@ -123,8 +121,8 @@ func isClosed(r *limiter.Rule) bool {
 	return r.OnUnreachable == limiter.UnreachableClosed && !r.Shadow
 }
 
-// outermost returns the source of a decision that a rule's policy has a part in:
-// the sternest of them.
+// outermost returns the source of a decision that includes the policy of r: the
+// strictest of the sources.
 func outermost(s limiter.Source, r *limiter.Rule) limiter.Source {
 	policy := limiter.SourceFallbackOpen
 	switch {
@@ -165,7 +163,7 @@ func (f *fallback) shareOf(l *limiter.Limit) *limiter.Limit {
 	}
 	part, err := limiter.NewLimit(s)
 	if err != nil {
-		// Rounded down, the rate is too low for the burst: see limiter.Spec.
+		// Rounded down, the rate would be too low for the burst: see limiter.Spec.
 		s.Burst = 0
 		if part, err = limiter.NewLimit(s); err != nil {
 			part = l

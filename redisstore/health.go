@@ -13,34 +13,34 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// health tells whether a server takes calls. While it does not, nobody waits for
-// it but the one goroutine that finds out when it does again.
+// health is the state of a server. While the server is down, only one goroutine tries
+// to reach it; checks do not wait for it.
 type health struct {
 	outage    atomic.Pointer[outage]
-	suspected atomic.Bool // a probe is under way that decides whether there is one
+	suspected atomic.Bool // a probe is under way that decides whether there is an outage
 }
 
 type outage struct {
 	since    time.Time
-	answered atomic.Int64 // decisions by policy meanwhile
+	answered atomic.Int64 // decisions by policy during the outage
 }
 
 func (h *health) down() bool { return h.outage.Load() != nil }
 
-// policy counts a decision that the policy made because of this server.
+// policy counts a decision by policy that this server caused.
 func (h *health) policy() {
 	if o := h.outage.Load(); o != nil {
 		o.answered.Add(1)
 	}
 }
 
-// probeEvery is how long to wait between two attempts to write.
+// probeEvery is the interval between two attempts to write.
 const probeEvery = 100 * time.Millisecond
 
-// suspect has a server probed after a call to it failed, and begins an outage if the
-// probe fails too. One slow call or lost connection is no outage: all others would be
-// decided by their policies. While the probe is under way checks are still sent, and
-// none waits longer than it may.
+// suspect probes a server after a call to it failed, and starts an outage if the probe
+// fails, too. One slow call or lost connection is no outage, because during an outage
+// policies decide all other checks. Checks are still sent during the probe, and wait at
+// most their timeout.
 func (s *Store) suspect(h *health, route string, err error) {
 	if h.down() || !h.suspected.CompareAndSwap(false, true) {
 		return
@@ -55,8 +55,7 @@ func (s *Store) suspect(h *health, route string, err error) {
 	})
 }
 
-// fail notes that the server of a key cannot be used, says so once, and begins to
-// look for when it can.
+// fail starts an outage of the server of a key, logs it once, and begins to probe.
 func (s *Store) fail(h *health, route string, err error) {
 	o := &outage{since: time.Now()}
 	if !h.outage.CompareAndSwap(nil, o) {
@@ -67,7 +66,7 @@ func (s *Store) fail(h *health, route string, err error) {
 	s.spawn(func() { s.recover(h, o, route) })
 }
 
-// recover ends the outage when the server takes a write.
+// recover ends the outage when the server accepts a write.
 func (s *Store) recover(h *health, o *outage, route string) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -87,10 +86,9 @@ func (s *Store) recover(h *health, o *outage, route string) {
 	}
 }
 
-// probe writes into the slot of a key. It takes a client of its own: those in
-// use pause for a second after many connections were refused. And it looks first
-// whether there is anyone to connect to, because the client logs each time that
-// there is not.
+// probe writes to the slot of a key. It uses a client of its own, since the one in use
+// pauses for a second after many refused connections. It first tries to connect by
+// itself, because the client logs each refused connection.
 func (s *Store) probe(route string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
 	defer cancel()
@@ -100,11 +98,11 @@ func (s *Store) probe(route string) error {
 		}
 	}
 	client := redis.NewUniversalClient(s.options())
-	defer func() { _ = client.Close() }() // nothing of it is in use
+	defer func() { _ = client.Close() }() // no call is under way
 	return client.Set(ctx, route[:strings.IndexByte(route, '}')+1]+"!probe", "", time.Second).Err()
 }
 
-// dial connects to an address, and no more.
+// dial connects to an address and closes the connection.
 func dial(ctx context.Context, addr string) error {
 	network := "tcp"
 	if strings.HasPrefix(addr, "/") {
@@ -117,9 +115,9 @@ func dial(ctx context.Context, addr string) error {
 	return conn.Close()
 }
 
-// LogClientTo has what the Redis client library logs by itself written to a
-// logger, at level debug, instead of to standard error. It is for programs: there
-// is one such logger for all that use the library, stores or not.
+// LogClientTo redirects the Redis client library's own log from standard error to l, at
+// level debug. It is for programs: the setting applies to all users of the library in
+// the process.
 func LogClientTo(l *slog.Logger) { redis.SetLogger(clientLog{l}) }
 
 type clientLog struct{ to *slog.Logger }
@@ -131,11 +129,11 @@ func (l clientLog) Printf(ctx context.Context, format string, v ...any) {
 	}
 }
 
-// isMissing tells that Redis does not have the script: it was not executed.
+// isMissing reports that Redis does not have the script, so it was not executed.
 func isMissing(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") }
 
-// isElsewhere tells that the slot is not, or not wholly, on the server that was
-// asked: the call was not executed.
+// isElsewhere reports that the slot is not, or not completely, on the server that was
+// asked, so the call was not executed.
 func isElsewhere(err error) bool {
 	var said redis.Error
 	if !errors.As(err, &said) {
@@ -150,8 +148,8 @@ func isElsewhere(err error) bool {
 	return false
 }
 
-// isDown tells an error that the next call will meet too, from one that is of
-// this call.
+// isDown reports whether an error will affect the next calls, too, and not only this
+// one.
 func isDown(err error) bool {
 	var said redis.Error
 	switch {
@@ -160,7 +158,7 @@ func isDown(err error) bool {
 	case !errors.As(err, &said):
 		return true
 	}
-	// An error within a script is quoted behind other words by older servers.
+	// Older servers wrap the error of a script in other text.
 	text := said.Error()
 	for _, p := range []string{
 		"OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS",
@@ -173,7 +171,7 @@ func isDown(err error) bool {
 	return false
 }
 
-// reason says in words why a call failed.
+// reason returns why a call failed, in words.
 func reason(err error) string {
 	var timeout net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
@@ -182,10 +180,10 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// complainEvery bounds how often errors of single calls are logged.
+// complainEvery is the shortest interval between two logged errors of single calls.
 const complainEvery = time.Minute
 
-// complain logs an error that is of one call, once in a while.
+// complain logs an error of a single call, rate-limited.
 func (s *Store) complain(route string, err error) {
 	now := time.Now().UnixNano()
 	last := s.complained.Load()

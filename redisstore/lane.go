@@ -8,25 +8,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errBusy is why a call is not made when the queue is full.
+// errBusy is the error of a call while the queue is full.
 var errBusy = errors.New("more checks are waiting for Redis than may wait")
 
-// errDown is why a call is not made while Redis is known not to answer.
+// errDown is the error of a call during an outage.
 var errDown = errors.New("redis does not answer")
 
-// errLate is why a call is not made, or not waited for any longer.
+// errLate is the error of a call that was not made, or not answered, in time.
 var errLate = errors.New("redis did not answer in time")
 
-// job is calls that are made in one pipeline, in their order.
+// job is a list of calls that are made in order, in one pipeline.
 type job struct {
 	calls    []*call
 	deadline time.Time
-	done     chan struct{} // closed when the calls have their answers
+	done     chan struct{} // closed when all calls have an answer or an error
 }
 
-// lane leads to one Redis server. What many callers ask meanwhile is asked in
-// one round trip: a worker sends at once what there is, and what comes while all
-// of them wait for an answer goes with the next. There is no timer.
+// lane sends calls to one Redis server. Calls of many callers share round trips: a
+// worker sends at once what is waiting, and what arrives while all workers wait for
+// answers goes with the next round trip. There is no timer.
 type lane struct {
 	store  *Store
 	client *redis.Client
@@ -35,8 +35,8 @@ type lane struct {
 }
 
 const (
-	// laneWorkers is how many round trips are under way at a time: while one is
-	// being answered the other is being written.
+	// laneWorkers is the number of concurrent round trips: one can be written while
+	// another is being answered.
 	laneWorkers = 2
 	// maxBatch bounds the calls of a round trip, unless one job has more.
 	maxBatch = 128
@@ -50,8 +50,8 @@ func (s *Store) newLane(client *redis.Client) *lane {
 	return l
 }
 
-// submit has calls made. The job is done when each has its answer or an error,
-// which may be at once.
+// submit queues calls. The job is done when each has its answer or an error, which may
+// be at once.
 func (l *lane) submit(calls []*call) *job {
 	j := &job{calls: calls, deadline: l.store.deadline(), done: make(chan struct{})}
 	switch {
@@ -89,7 +89,7 @@ func (l *lane) work() {
 	}
 }
 
-// collect adds the jobs that are waiting.
+// collect appends the waiting jobs.
 func (l *lane) collect(jobs []*job) []*job {
 	n := len(jobs[0].calls)
 	for n < maxBatch {
@@ -103,8 +103,8 @@ func (l *lane) collect(jobs []*job) []*job {
 	return jobs
 }
 
-// run makes the calls of jobs in one pipeline. One that has waited too long is
-// not made: nobody waits for its answer any more.
+// run makes the calls of jobs in one pipeline. It skips jobs that have waited too long,
+// since nobody waits for their answers any more.
 func (l *lane) run(jobs []*job) {
 	var calls []*call
 	var last time.Time
@@ -136,8 +136,8 @@ func (l *lane) run(jobs []*job) {
 	}
 }
 
-// make makes calls, and again those that could not be executed: at most three
-// round trips. What may have been executed is never made again.
+// make makes calls, and repeats those that were certainly not executed, in at most
+// three round trips. A call that may have been executed is never repeated.
 func (l *lane) make(ctx context.Context, calls []*call) {
 	took := time.Now()
 	l.pipeline(ctx, calls)
@@ -173,7 +173,7 @@ func (l *lane) make(ctx context.Context, calls []*call) {
 func (l *lane) pipeline(ctx context.Context, calls []*call) {
 	pipe := l.client.Pipeline()
 	for _, c := range calls {
-		_ = pipe.Process(ctx, c.command(ctx, false)) // queues it
+		_ = pipe.Process(ctx, c.command(ctx, false)) // adds it to the pipeline
 	}
 	_, _ = pipe.Exec(ctx) // each call has its own error
 	for _, c := range calls {
@@ -181,7 +181,7 @@ func (l *lane) pipeline(ctx context.Context, calls []*call) {
 	}
 }
 
-// missing returns the calls that found no script, and loads the scripts.
+// missing returns the calls whose script Redis did not have, and loads the scripts.
 func (l *lane) missing(ctx context.Context, calls []*call) (again []*call) {
 	loaded := map[*script]bool{}
 	for _, c := range calls {
@@ -189,7 +189,7 @@ func (l *lane) missing(ctx context.Context, calls []*call) (again []*call) {
 			continue
 		}
 		if !loaded[c.script] {
-			// Where it fails the call fails again, and says why.
+			// If this fails, the call fails again with the reason.
 			_ = l.client.ScriptLoad(ctx, c.script.text).Err()
 			loaded[c.script] = true
 		}
@@ -198,8 +198,8 @@ func (l *lane) missing(ctx context.Context, calls []*call) (again []*call) {
 	return again
 }
 
-// changed returns the calls that met a counter of another limit, and gives them
-// the script that adopts it.
+// changed returns the calls that met a counter of another limit, with the script that
+// adopts it.
 func (l *lane) changed(calls []*call) (again []*call) {
 	for _, c := range calls {
 		if errors.Is(c.err, errChanged) {
@@ -210,21 +210,21 @@ func (l *lane) changed(calls []*call) (again []*call) {
 	return again
 }
 
-// whole makes a call with the script's whole text.
+// whole makes a call with the full text of the script.
 func (l *lane) whole(ctx context.Context, c *call) {
 	if errors.Is(c.err, errChanged) {
 		c.script = l.store.scripts.adopt
 	}
-	_ = l.client.Process(ctx, c.command(ctx, true)) // the call has the error
+	_ = l.client.Process(ctx, c.command(ctx, true)) // the call holds the error
 	c.take()
 }
 
-// follow makes a call that was refused because its slot is elsewhere, or is being
-// moved, where it is now.
+// follow repeats a call, that was refused because its slot has moved or is being moved,
+// at the slot's present server.
 func (l *lane) follow(ctx context.Context, c *call) {
 	l.store.cluster.ReloadState(ctx)
 	for range 2 {
-		_ = l.store.cluster.Process(ctx, c.command(ctx, true)) // the call has the error
+		_ = l.store.cluster.Process(ctx, c.command(ctx, true)) // the call holds the error
 		if c.take(); !errors.Is(c.err, errChanged) {
 			return
 		}

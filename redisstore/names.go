@@ -11,12 +11,12 @@ import (
 //
 //	weir:{towns:/towns:ada:q83vEjRWeJASNFZ4kKvN7w}:minute
 //
-// prefix, rule, values of the key, the hash of both, and the limit. What is in
-// braces chooses the slot in Redis Cluster, so that all limits of one key are in
-// one place. People read the first part; the hash keeps apart what people would
-// write alike, other secrets and other clusters.
+// It consists of prefix, rule, values of the key, the hash of rule and values, and
+// limit. The part in braces determines the slot in Redis Cluster, so all limits of one
+// key are in one slot. The readable part is for people. The hash separates keys with
+// the same readable part, other secrets and other clusters.
 
-// appendTag appends the name of a key up to the closing brace.
+// appendTag appends the name of a key up to and including the closing brace.
 func appendTag(dst []byte, prefix string, k *limiter.Key, i, n int, name limiter.KeyNamer) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, '{')
@@ -33,12 +33,12 @@ func appendTag(dst []byte, prefix string, k *limiter.Key, i, n int, name limiter
 	return append(dst, '}')
 }
 
-// markSuffix ends the name of what tells of a key's latest reset. No counter ends
-// so: a colon comes first there.
+// markSuffix ends the name of the entry for a key's latest reset. No counter's name
+// ends so, since a colon would follow the brace.
 const markSuffix = "!reset"
 
-// appendEscaped appends a name in which what means something in a key's, or could
-// confuse a terminal, is percent-escaped.
+// appendEscaped appends a name, with characters percent-escaped that have a meaning in
+// key names or could confuse a terminal.
 func appendEscaped(dst []byte, s string) []byte {
 	const hexDigits = "0123456789ABCDEF"
 	for i := range len(s) {

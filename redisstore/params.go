@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// family is how the scripts count for a limit. Algorithms that differ only in
-// their parameters share one.
+// family is a group of algorithms that the scripts count alike and that differ only in
+// parameters.
 type family uint8
 
 const (
@@ -24,24 +24,24 @@ const (
 // century bounds the debt of a bucket, in ticks, as package limiter does.
 const century = 36500 * limiter.Day
 
-// params are a limit as the scripts take it.
+// params is a limit in the form that the scripts take.
 type params struct {
 	family family
-	// text is a list of numbers in JSON: see prelude.lua. It is what the script
-	// finds before a state that this limit has made.
+	// text is a list of numbers in JSON, see prelude.lua. It precedes each stored
+	// state, and so identifies the limit that made the state.
 	text any // a string, boxed once
-	// keeps is how long a charge can count, in ticks, for as far as that does not
-	// depend on the charge.
+	// keeps is how long a charge can count, in ticks, as far as that does not depend on
+	// the charge.
 	keeps limiter.Tick
 }
 
-// newParams spells a limit.
+// newParams returns the parameters of a limit.
 func newParams(l *limiter.Limit) *params {
 	s := l.Spec()
 	p := &params{keeps: 2 * l.Window()}
 	window, shift := l.Window(), limiter.Tick(0)
 	if window%limiter.Week == 0 {
-		shift = 4 * limiter.Day // windows of weeks begin on Monday, the epoch was a Thursday
+		shift = 4 * limiter.Day // weeks begin on Monday, and the epoch was a Thursday
 	}
 	var more []int64
 	switch s.Algorithm {
@@ -75,7 +75,7 @@ func newParams(l *limiter.Limit) *params {
 	return p
 }
 
-// most returns the highest level of a bucket, in units: what takes a century to
+// most returns the highest level of a bucket, in units: one that takes a century to
 // recover.
 func most(l *limiter.Limit) int64 {
 	hi, lo := bits.Mul64(uint64(century), uint64(l.Limit()))
@@ -86,11 +86,11 @@ func most(l *limiter.Limit) int64 {
 	return int64(min(q, limiter.MaxUnits))
 }
 
-// maxParams bounds the limits that are remembered as the scripts spell them.
+// maxParams bounds the cached parameters of limits.
 const maxParams = 4096
 
-// spellings remembers limits. Those that come with requests may be many, so at
-// the bound it begins anew.
+// spellings caches the parameters of limits. Requests may bring many limits, so at the
+// bound the cache is cleared.
 type spellings struct {
 	mu   sync.RWMutex
 	have map[*limiter.Limit]*params

@@ -7,10 +7,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Refund takes back the charge that a decision of the same charge named by its
-// receipt, as [table.Table.Refund] does, where it was made: in Redis, or by a
-// policy in this process. An error tells that Redis did not answer, so that the
-// refund may be lost, which denies a little too much and admits nothing.
+// Refund takes back the charge that a receipt names, as [table.Table.Refund] does,
+// where it was made: in Redis, or by a policy in this process. An error states that
+// Redis did not answer, so the refund may be lost. A lost refund denies slightly too
+// much and never admits more.
 func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r limiter.Receipt, name limiter.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
@@ -38,9 +38,9 @@ func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge,
 	return err
 }
 
-// Reset forgets what was counted for the keys of a charge, in Redis and by the
-// policies of this process, and returns how many counters there were. Receipts
-// from before are void. An error tells that Redis did not answer.
+// Reset deletes the counters for the keys of a charge, in Redis and in this process,
+// and returns how many there were. Earlier receipts become void. An error states that
+// Redis did not answer.
 func (s *Store) Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (int, error) {
 	if s.closed.Load() {
 		return 0, ErrClosed
@@ -63,7 +63,7 @@ func (s *Store) Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, 
 	return count, err
 }
 
-// finish makes calls and returns them, and the first error of any.
+// finish makes calls and returns them, with the first error of any.
 func (s *Store) finish(ctx context.Context, calls []*call, otherwise string) ([]*call, error) {
 	if len(calls) == 0 {
 		return nil, nil

@@ -11,22 +11,22 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// script is one text that Redis runs, and the name by which it knows it.
+// script is a script and the hash by which Redis identifies it.
 type script struct {
 	text string
 	sha  any // a string, boxed once
 }
 
-// families is a set of them, a bit for each.
+// families is a set of families, one bit for each.
 type families uint8
 
 const allFamilies families = 1<<(familyDrip+1) - 2
 
 func (f families) with(one family) families { return f | 1<<one }
 
-// library makes the scripts. A script that decides has what the limits of the
-// check need and no more, since Lua runs all of a script at every call. The one
-// that can adopt has all.
+// library makes the scripts. A script that decides contains only the functions for the
+// limits of the check, since Lua runs all of a script at every call. The script that
+// adopts contains all.
 type library struct {
 	decide                [1 << (familyDrip + 1)]atomic.Pointer[script]
 	adopt, refund, resets *script
@@ -51,7 +51,7 @@ func newLibrary() (*library, error) {
 	return l, nil
 }
 
-// parts lists the files that count for some families.
+// parts lists the source files for some families.
 func parts(f families) []string {
 	out := []string{"prelude"}
 	for _, p := range []struct {
@@ -84,8 +84,8 @@ func (l *library) decider(f families) (*script, error) {
 	return s, nil
 }
 
-// newScript joins files, without their comments and blank lines: what is sent,
-// and shown to people who want to run it, is as short as it can be read.
+// newScript joins source files without their comments and blank lines, so that the text
+// that is sent, and shown to people, is short and readable.
 func newScript(parts []string) (*script, error) {
 	var text []byte
 	for _, p := range parts {

@@ -7,11 +7,11 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// concludeParts makes a decision of several parts, some of which policies may
-// have to decide. Each part has charged what it admitted: that was a reservation,
-// and counts for everyone. Where the parts together come to something else it is
-// cancelled. A cancellation that is lost leaves its own charge behind, nothing
-// else. One that comes late is still made, but not waited for.
+// concludeParts combines the parts of a charge into its decision. Policies decide the
+// parts that failed. Each part has charged what it admitted, as a reservation that
+// counts for everyone. If the combined decision does not charge it, the reservation is
+// cancelled. A lost cancellation leaves only its own charge behind. A late one is still
+// made, but not waited for.
 func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name limiter.KeyNamer) error {
 	if w.now == serverClock {
 		w.now = s.clock()
@@ -41,8 +41,8 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 	d.Receipt.Charged &= keep
 	s.fallback.cancel(w.now, &byPolicy, cancel, d)
 	if !d.Allowed || cancel != 0 {
-		// One after the other: a refund that finds no script comes after what was
-		// asked behind it.
+		// In sequence: a refund whose script has to be loaded first would run after the
+		// calls that were sent behind it.
 		refunds, asks := s.cancellations(w, c, i, parts, cancel, charged.Time, name)
 		if len(refunds) > 0 {
 			if _, err := s.ask(ctx, until, refunds); err != nil {
@@ -61,7 +61,7 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 	return nil
 }
 
-// countPolicy notes that a part is decided by policy.
+// countPolicy counts a part that a policy decides.
 func (s *Store) countPolicy(ctx context.Context, p *part) {
 	if s.single != nil {
 		s.single.health.policy()
@@ -76,8 +76,8 @@ func (s *Store) countPolicy(ctx context.Context, p *part) {
 	}
 }
 
-// cancellations makes the calls that take back reservations, and those that ask
-// what is left in every part that was decided in Redis.
+// cancellations returns the calls that cancel reservations, and those that ask what
+// remains in every part that Redis decided.
 func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, cancel uint64, at limiter.Tick, name limiter.KeyNamer) (refunds, asks []*call) {
 	for p := range parts {
 		part := &parts[p]
@@ -93,7 +93,7 @@ func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, ca
 		}
 		ask, err := s.decision(w, modePeek, c, i, part.first, part.last, name)
 		if err != nil {
-			continue // not reached: the script was there before
+			continue // not reached: the script has been used before
 		}
 		ask.part = p + 1
 		asks = append(asks, ask)
@@ -101,8 +101,8 @@ func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, ca
 	return refunds, asks
 }
 
-// afterwards takes over what is left after cancellations. Whether a limit had
-// admitted the check, and which were charged, stays.
+// afterwards takes over what remains after the cancellations. Whether each limit
+// admitted the check, and which limits were charged, stays unchanged.
 func (s *Store) afterwards(c *limiter.Charge, parts []part, asks []*call, d *limiter.Decision) {
 	for _, ask := range asks {
 		if ask.err != nil {

@@ -25,26 +25,25 @@ type Store struct {
 
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // nil: one server
-	single  *lane                // nil: a Cluster
+	single  *lane                // nil for a Cluster
 	lanes   sync.Map             // of a Cluster: address -> *lane
-	routing health               // of a Cluster: whether it tells who has a slot
+	routing health               // of a Cluster: whether it returns the owners of slots
 
 	opened     time.Time
-	start      limiter.Tick // opened, in ticks
-	ahead      atomic.Int64 // of the server's clock, in ticks
-	complained atomic.Int64 // when an error of a single call was logged
+	start      limiter.Tick // opened, as a tick
+	ahead      atomic.Int64 // of the server's clock over the local one, in ticks
+	complained atomic.Int64 // when an error of a single call was last logged
 
-	mu      sync.Mutex // held while a goroutine is started, or the store closed
+	mu      sync.Mutex // held while a goroutine starts or the store closes
 	closed  atomic.Bool
 	closing chan struct{}
 	running sync.WaitGroup
 }
 
-// Open returns a store. An error wraps [limiter.ErrInvalid] and is one of the
-// configuration: a server that does not answer is no reason not to open, since
-// policies answer in its place until it does. Open waits for it at most
-// [Config.Timeout], so that it is logged at once if it does not. The context is
-// for opening only.
+// Open returns a store. It returns an error only for an invalid configuration, which
+// wraps [limiter.ErrInvalid]. An unreachable server is no error: policies decide until
+// it answers. Open waits for the server at most [Config.Timeout], so that an outage is
+// logged at once. The context is for opening only.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -75,8 +74,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the store. Checks that wait are answered by their policies. Closing
-// twice is no error.
+// Close closes the store. The policies decide checks that are waiting. A second call
+// does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	already := s.closed.Swap(true)
@@ -99,19 +98,19 @@ func (s *Store) spawn(f func()) {
 	}
 }
 
-// clock returns what the server's clock probably says.
+// clock returns an estimate of the server's clock.
 func (s *Store) clock() limiter.Tick {
 	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration) + limiter.Tick(s.ahead.Load())
 }
 
-// learn notes what the server's clock said.
+// learn updates that estimate with an instant from the server.
 func (s *Store) learn(now limiter.Tick) {
 	s.ahead.Store(int64(now - s.start - limiter.Tick(time.Since(s.opened)/limiter.TickDuration)))
 }
 
-// when returns the instant of a check in so many parts. Where the server's clock
-// is to be used and several servers are asked, they are given one instant, so that
-// one receipt holds for all.
+// when returns the instant of a check with so many parts. If the server's clock is to
+// be used but several servers are asked, all are given the same estimated instant, so
+// that one receipt is valid for all.
 func (s *Store) when(now limiter.Tick, parts int) when {
 	switch {
 	case now >= 0:
@@ -123,7 +122,7 @@ func (s *Store) when(now limiter.Tick, parts int) when {
 	}
 }
 
-// lane returns the way to the server of a key.
+// lane returns the lane to the server of a key.
 func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	if s.single != nil {
 		return s.single, nil
@@ -155,10 +154,10 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	return l, nil
 }
 
-// ask makes calls and waits until they have been answered, up to an instant at
-// most. Calls to one server keep their order. It returns the calls in theirs, but
-// others in place of those that were not answered, which a worker may still write
-// to: they have an error, and may have been executed.
+// ask makes calls and waits for their answers, until the given instant at most. Calls
+// to one server keep their order. It returns the calls in their order. Calls without an
+// answer are replaced by others with an error, since a worker may still write to the
+// original; they may have been executed.
 func (s *Store) ask(ctx context.Context, until time.Time, calls []*call) ([]*call, error) {
 	var inline [4]*job
 	jobs := inline[:0]
@@ -186,7 +185,7 @@ func (s *Store) ask(ctx context.Context, until time.Time, calls []*call) ([]*cal
 	return calls, nil
 }
 
-// deadline returns until when an asker who comes now waits.
+// deadline returns the instant until which a check that starts now waits.
 func (s *Store) deadline() time.Time { return time.Now().Add(s.config.Timeout) }
 
 // split submits calls to the servers of their keys.
@@ -212,10 +211,9 @@ func (s *Store) split(ctx context.Context, jobs []*job, calls []*call) []*job {
 	return jobs
 }
 
-// abandon returns the calls with others in place of those in jobs that are not
-// done.
+// abandon returns calls, with those in unfinished jobs replaced.
 func abandon(calls []*call, jobs []*job) []*call {
-	out := slices.Clone(calls) // a job may have the list itself
+	out := slices.Clone(calls) // a job may use the slice itself
 	for _, j := range jobs {
 		select {
 		case <-j.done:

@@ -1,20 +1,18 @@
-// Package ring says which member owns which partition of the key space.
+// Package ring assigns each partition of the key space to a member.
 //
-// A [Ring] is made of the members' names and of nothing else, so that all nodes
-// that see the same members agree, whatever they saw before and in whichever
-// order. It never changes: another view is another ring, built off the path of
-// events and published whole.
+// A [Ring] depends only on the names of the members, so all nodes that see the same
+// members agree, whatever they saw before and in any order. It is immutable: for
+// another view another ring is built, outside the event loop, and published as a whole.
 //
-// The table comes from consistent hashing with bounded loads: each member
-// stands at many points of a circle, a partition belongs to the member at the
-// next point, unless that has 1.25 times its share already; then to the one
-// after it. A member that joins takes partitions from all others, and those
-// others keep nearly all of theirs.
+// The assignment is consistent hashing with bounded loads: each member has many points
+// on a circle, and a partition belongs to the member at the next point that does not
+// yet have 1.25 times the mean load. A joining member takes partitions from all others,
+// which keep nearly all of theirs.
 //
-// The successor of a partition is its owner in the ring without its present
-// owner: who will own it if the owner goes. It is not the next point of the
-// circle, because there, too, some members are full.
+// The successor of a partition is its owner in the ring without its present owner,
+// which is the member that will own it if the owner leaves. It is not simply the next
+// point on the circle, because some members are full there, too.
 //
-// Building takes 0.3 ms for 3 members, 7 for 33, 100 for 128 and 400 for 256, as
-// the square of their number; beyond [MaxMembers] it is refused.
+// Building takes 0.3 ms for 3 members, 7 ms for 33, 100 ms for 128 and 400 ms for 256:
+// it grows with the square of their number. More than [MaxMembers] are refused.
 package ring

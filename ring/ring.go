@@ -10,37 +10,35 @@ import (
 )
 
 const (
-	// Partitions of the key space, in each of its classes: both classes use the
-	// same table. It is a prime, and the same number as table.Partitions.
+	// Partitions is the number of partitions in each class of the key space; both
+	// classes use the same assignment. It is a prime, and equals table.Partitions.
 	Partitions = 1021
-	// MaxMembers is the most members that a ring has. Building takes time as the
+	// MaxMembers is the most members of a ring. Building takes time that grows with the
 	// square of their number.
 	MaxMembers = 256
 )
 
-// ErrTooManyMembers is returned by [New] when there are more than [MaxMembers]
-// names.
+// ErrTooManyMembers is returned by [New] for more than [MaxMembers] names.
 var ErrTooManyMembers = errors.New("ring: too many members")
 
-// ErrName is returned by [New] when a name is empty or given twice.
+// ErrName is returned by [New] for a name that is empty or given twice.
 var ErrName = errors.New("ring: name of a member")
 
-// ErrCollision is returned by [New] when two points of the circle have one hash,
-// which happens to one in 20 billion sets of 256 names. The order in which members
-// came would then decide who owns what, so such a ring is not built: rename one
-// of the members.
+// ErrCollision is returned by [New] when two points of the circle have the same hash,
+// which happens for one in 20 billion sets of 256 names. The owners would then depend
+// on the order of the members, so no such ring is built. Rename one of the members.
 var ErrCollision = errors.New("ring: two members meet at one point of the circle")
 
-// Ring is who owns what among some members. It does not change, and may be used
-// by many goroutines.
+// Ring is the assignment of partitions to some members. It is immutable and safe for
+// concurrent use.
 type Ring struct {
 	names  []string
-	owners [Partitions]int16 // indices into names, -1: nobody
+	owners [Partitions]int16 // indexes into names; -1: no owner
 	loads  []int             // partitions of each member
 
 	heirs []heirs // one for each member
 
-	mu     sync.Mutex // held while a member is taken out of the circle
+	mu     sync.Mutex // held while a member is temporarily removed from the circle
 	circle *consistent.Consistent
 }
 
@@ -50,12 +48,11 @@ type heirs struct {
 	table []int16
 }
 
-// New returns the ring of the members with the given names, in any order; it
-// keeps no reference to names. Without names the ring is empty: nobody owns
-// anything. The errors are [ErrTooManyMembers], [ErrName] and [ErrCollision].
+// New returns the ring of members with the given names, in any order. It does not keep
+// names. Without names no partition has an owner. The errors are [ErrTooManyMembers],
+// [ErrName] and [ErrCollision].
 //
-// It takes up to half a second (see the package), so it does not belong where
-// events wait.
+// New takes up to half a second (see the package), so do not call it in an event loop.
 func New(names []string) (*Ring, error) {
 	if len(names) > MaxMembers {
 		return nil, fmt.Errorf("%w: %d, and a ring has at most %d", ErrTooManyMembers, len(names), MaxMembers)
@@ -84,11 +81,11 @@ func New(names []string) (*Ring, error) {
 	return r, nil
 }
 
-// Members returns the names, sorted. The slice belongs to the ring and must not
-// be changed.
+// Members returns the names, sorted. The slice belongs to the ring and must not be
+// changed.
 func (r *Ring) Members() []string { return slices.Clip(r.names) }
 
-// Index returns the index of a name in [Ring.Members], -1 if it is no member.
+// Index returns the index of a name in [Ring.Members], -1 if it is not a member.
 func (r *Ring) Index(name string) int {
 	if i, ok := slices.BinarySearch(r.names, name); ok {
 		return i
@@ -96,8 +93,8 @@ func (r *Ring) Index(name string) int {
 	return -1
 }
 
-// Owner returns the index in [Ring.Members] of who owns partition p, -1 if the
-// ring is empty or there is no such partition. It is a look into an array.
+// Owner returns the index in [Ring.Members] of the owner of partition p, -1 if the ring
+// is empty or there is no such partition. It only reads an array.
 func (r *Ring) Owner(p int) int {
 	if p < 0 || p >= Partitions {
 		return -1
@@ -105,13 +102,12 @@ func (r *Ring) Owner(p int) int {
 	return int(r.owners[p])
 }
 
-// Successor returns the index in [Ring.Members] of who would own partition p in
-// the ring without its owner, -1 if there is nobody else or no such partition.
+// Successor returns the index in [Ring.Members] of the member that would own partition
+// p without its present owner, -1 if there is no other member or no such partition.
 //
-// The first call for partitions of one owner computes the ring without that
-// owner: 0.4 ms among 3 members, 1 ms among 33, 6 ms among 256, during which
-// other first calls wait. Then it is a look into an array. [Ring.Prepare] does
-// that beforehand.
+// The first call for a partition of an owner computes the ring without that owner: 0.4
+// ms with 3 members, 1 ms with 33, 6 ms with 256. Other first calls wait meanwhile.
+// Later calls only read an array. [Ring.Prepare] computes it in advance.
 func (r *Ring) Successor(p int) int {
 	owner := r.Owner(p)
 	if owner < 0 || len(r.names) < 2 {
@@ -121,9 +117,9 @@ func (r *Ring) Successor(p int) int {
 	return int(r.heirs[owner].table[p])
 }
 
-// Prepare computes the successors of a member's partitions, by its index, so
-// that [Ring.Successor] need not. Only the first call for a member does
-// something; an index of no member does nothing.
+// Prepare computes the successors of a member's partitions, by its index, for
+// [Ring.Successor]. Only the first call for a member does anything; an invalid index is
+// ignored.
 func (r *Ring) Prepare(member int) {
 	if member < 0 || member >= len(r.names) || len(r.names) < 2 {
 		return
@@ -132,9 +128,9 @@ func (r *Ring) Prepare(member int) {
 	h.once.Do(func() { h.table = r.without(member) })
 }
 
-// without returns the owners in the ring without one member. The circle is
-// changed and changed back: that yields the table of a circle built without the
-// member (a test says so), and takes a sixtieth of the time among 256.
+// without returns the owners in the ring without one member. It removes the member from
+// the circle and adds it again. A test shows that the result equals that of a circle
+// built without the member. With 256 members this takes a sixtieth of the time.
 func (r *Ring) without(member int) []int16 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +143,8 @@ func (r *Ring) without(member int) []int16 {
 	return table
 }
 
-// Share returns the part of the partitions, 0 to 1, that a member owns, by its
-// index in [Ring.Members]; 0 for an index of no member.
+// Share returns the fraction of the partitions, 0 to 1, that a member owns, by its
+// index in [Ring.Members]; 0 for an invalid index.
 func (r *Ring) Share(member int) float64 {
 	if member < 0 || member >= len(r.loads) {
 		return 0
