@@ -1,18 +1,18 @@
 package limiter
 
-// Adopt makes a state of the limit old into one of l, so that a limit that
-// changed keeps its consumption: it admits at most what the larger of the two
-// would have left. Where both count alike, the state stays as it is; otherwise
-// all that counts under old at now is to be charged to l at now. In that case
-// fresh is true, the state is zero but for its block, the words are void, and
-// charge says how many units the caller must charge by [Limit.Charge], if any,
-// after it has made zeroed words as [Limit.Words] says.
+// Adopt converts a state of the limit old into one of l, so that a changed limit keeps
+// its consumption: it admits at most what the larger of the two limits would have left.
+// If both limits count alike, the state is unchanged. Otherwise all that counts under
+// old at now has to be charged to l at now. In that case fresh is true, the state is
+// zero except for its block, and the words are void. charge is the number of units,
+// possibly 0, that the caller must then charge by [Limit.Charge], after providing
+// zeroed words as [Limit.Words] requires.
 //
-// A block stays only if l blocks too.
+// A block is kept only if l has blocks, too.
 func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge uint32, fresh bool) {
 	old.Roll(s, words, now)
 	if old.EmptyAt(s, words) <= now {
-		// It equals no entry, also where the new limit would count what is left.
+		// It equals an absent entry, even if the new limit would count what is left.
 		*s = State{}
 		return 0, true
 	}
@@ -26,7 +26,7 @@ func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge ui
 		case l.p.algorithm == LeakyBucket:
 			s.Time, s.A = now, uint32(min(uint64(s.A), l.most))
 		case l.p.algorithm == SlidingCounter && old.p.algorithm == FixedWindow && s.B > 0:
-			s.B -= min(s.A, s.B) // which counts beside A, not instead of it
+			s.B -= min(s.A, s.B) // B counts in addition to A
 		}
 		return 0, false
 	}
@@ -41,7 +41,7 @@ func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge ui
 	return uint32(min(used, MaxUnits)), true
 }
 
-// keeps tells whether a state of old means the same to l.
+// keeps reports whether a state of old has the same meaning for l.
 func (l *Limit) keeps(old *Limit) bool {
 	if l.shared || old.shared {
 		return l.shared && old.shared
@@ -59,7 +59,7 @@ func (l *Limit) keeps(old *Limit) bool {
 		return l.window == old.window
 	case a == SlidingWindow:
 		return l.sub == old.sub && l.subs == old.subs
-	default: // a log keeps its entries, a bucket by interval its level
+	default: // a log keeps its entries, a bucket with interval drips its level
 		return true
 	}
 }

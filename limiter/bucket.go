@@ -5,17 +5,17 @@ import (
 	"math/bits"
 )
 
-// token_bucket, continuous leaky_bucket and gcra are one arithmetic: the level
-// of a leaky bucket is what a token bucket lacks of its burst, and both are the
-// theoretical arrival time of GCRA less now, in units of T = window/limit
-// (ATM Forum, Traffic Management 4.0, 4.4.2: virtual scheduling and continuous
-// leaky bucket decide alike). The state is that time: whole ticks, and a
-// fraction in 1/limit ticks, so that nothing is ever rounded. B is how long before
-// that time the bucket was charged last, see [Limit.chargedAt].
+// token_bucket, continuous leaky_bucket and gcra share one arithmetic. The level of a
+// leaky bucket is what a token bucket lacks to its burst. Both equal GCRA's theoretical
+// arrival time (TAT) minus now, in units of T = window/limit. (ATM Forum, Traffic
+// Management 4.0, 4.4.2: virtual scheduling and continuous leaky bucket decide alike.)
+// The state is the TAT: whole ticks, and a fraction in 1/limit ticks, so nothing is
+// ever rounded. B is how long before the TAT the bucket was last charged, see
+// [Limit.chargedAt].
 
-// chargedAt returns the instant of the last charge of a bucket, or one that is up to
-// a grain earlier; an instant before all where it is not known. It matters where the
-// clock goes back: a bucket leaks nothing meanwhile, and gains nothing.
+// chargedAt returns the instant of a bucket's last charge, or one up to a grain
+// earlier; if it is not known, an instant before all others. It is needed when the
+// clock goes back: until then the bucket neither leaks nor gains.
 func (l *Limit) chargedAt(s *State) Tick {
 	if s.B == 0 {
 		return math.MinInt64
@@ -23,7 +23,7 @@ func (l *Limit) chargedAt(s *State) Tick {
 	return s.Time - Tick(s.B)*l.grain
 }
 
-// noteCharged has a bucket remember that it was charged at now.
+// noteCharged records that the bucket was charged at now.
 func (l *Limit) noteCharged(s *State, now Tick) {
 	s.B = 0
 	if n := uint64(s.Time-now+l.grain-1) / uint64(l.grain); s.Time > now && n <= math.MaxUint32 {
@@ -42,8 +42,8 @@ func (l *Limit) debt(s *State, now Tick) (hi, lo uint64) {
 	return hi + carry, lo
 }
 
-// bucketUsed returns the level in units, rounded up. That n more fit, used + n
-// <= burst, is max(TAT, now) + n*T - now <= burst*T, since burst - n is whole.
+// bucketUsed returns the level in units, rounded up. n more units fit, used + n <=
+// burst, exactly if max(TAT, now) + n*T - now <= burst*T, since burst - n is whole.
 func (l *Limit) bucketUsed(s *State, now Tick) uint64 {
 	hi, lo := l.debt(s, now)
 	lo, carry := bits.Add64(lo, uint64(l.window)-1, 0)
@@ -70,7 +70,7 @@ func (l *Limit) chargeBucket(s *State, now Tick, n uint64) {
 	}
 }
 
-// capDebt bounds the level by most.
+// capDebt limits the level to most.
 func (l *Limit) capDebt(s *State, now Tick) {
 	if l.aboveMost(s, now) {
 		hi, lo := bits.Mul64(l.most, uint64(l.window))
@@ -78,14 +78,14 @@ func (l *Limit) capDebt(s *State, now Tick) {
 	}
 }
 
-// aboveMost tells whether the level is above most.
+// aboveMost reports whether the level is above most.
 func (l *Limit) aboveMost(s *State, now Tick) bool {
 	hi, lo := l.debt(s, now)
 	mostHi, mostLo := bits.Mul64(l.most, uint64(l.window))
 	return hi > mostHi || hi == mostHi && lo > mostLo
 }
 
-// setDebt makes the level hi:lo, in 1/limit ticks.
+// setDebt sets the level to hi:lo, in 1/limit ticks.
 func (l *Limit) setDebt(s *State, now Tick, hi, lo uint64) {
 	now = max(now, l.chargedAt(s))
 	q, r := bits.Div64(hi, lo, l.limit)
@@ -120,10 +120,10 @@ func (l *Limit) refundBucket(s *State, now, at Tick, n uint32) {
 	l.setDebt(s, now, haveHi, haveLo)
 }
 
-// rescale carries a level from the limit old over to l, in units and rounded
-// up. It expects a state rolled by old.
+// rescale converts a level of the limit old into one of l, in units, rounded up. The
+// state must have been rolled by old.
 func (l *Limit) rescale(old *Limit, s *State, now Tick) {
-	s.B = 0 // counted in the other's grains
+	s.B = 0 // it is in grains of old
 	if l.window == old.window && l.limit == old.limit {
 		return
 	}
@@ -141,8 +141,8 @@ func (l *Limit) rescale(old *Limit, s *State, now Tick) {
 	s.B = 0
 }
 
-// leaky_bucket by interval: whole units leak at the multiples of window/limit
-// since the epoch, so the level is whole and only drips need counting.
+// leaky_bucket with interval drips: whole units leak at the multiples of window/limit
+// since the epoch. So the level is whole, and only drips need to be counted.
 
 // drips returns how many multiples of window/limit lie in (from, to].
 func (l *Limit) drips(from, to Tick) uint64 {
@@ -151,7 +151,7 @@ func (l *Limit) drips(from, to Tick) uint64 {
 	}
 	windows := uint64(to/l.window - from/l.window)
 	if windows > MaxUnits {
-		return MaxUnits // limit >= 1: all that a level can hold
+		return MaxUnits // limit >= 1: more than any level
 	}
 	return windows*l.limit + l.dripsInto(to%l.window) - l.dripsInto(from%l.window)
 }
@@ -165,21 +165,21 @@ func (l *Limit) dripsInto(since Tick) uint64 {
 	return quo(hi, lo, uint64(l.window))
 }
 
-// drip returns the instant of the n-th drip of the window from begin; the 0th is
-// the last of the window before.
+// drip returns the instant of the n-th drip of the window that starts at begin. The 0th
+// is the last drip of the previous window.
 func (l *Limit) drip(begin Tick, n uint64) Tick {
 	hi, lo := bits.Mul64(n, uint64(l.window))
 	lo, carry := bits.Add64(lo, l.limit-1, 0)
 	return begin + Tick(quo(hi+carry, lo, l.limit))
 }
 
-// lastDrip returns the last drip that is not after t, t >= 0.
+// lastDrip returns the last drip at or before t, t >= 0.
 func (l *Limit) lastDrip(t Tick) Tick { return l.drip(t-t%l.window, l.dripsInto(t%l.window)) }
 
 // nextDrip returns the first drip after t, t >= 0.
 func (l *Limit) nextDrip(t Tick) Tick { return l.drip(t-t%l.window, l.dripsInto(t%l.window)+1) }
 
-// nearestDrip returns the drip that is nearest to t, t >= 0.
+// nearestDrip returns the drip nearest to t, t >= 0.
 func (l *Limit) nearestDrip(t Tick) Tick {
 	last, next := l.lastDrip(t), l.nextDrip(t)
 	if next-t < t-last {

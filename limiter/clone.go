@@ -2,15 +2,14 @@ package limiter
 
 import "slices"
 
-// Clone returns a copy of the charge that shares nothing with it but the rules.
+// Clone returns a copy of the charge that shares only the rules with it.
 func (c *Charge) Clone() *Charge {
 	d := *c
 	d.more = slices.Clone(c.more)
 	return &d
 }
 
-// Clone returns a copy of the decision that shares nothing with it but the rules
-// and limits.
+// Clone returns a copy of the decision that shares only the rules and limits with it.
 func (d *Decision) Clone() *Decision {
 	e := *d
 	e.more = slices.Clone(d.more)

@@ -1,9 +1,9 @@
 package limiter
 
-// Counter is one key on its own, in memory of its own: the limits are decided
-// together, all or nothing. It is the plainest decider there is, for tests, for
-// services with a handful of counters, and as the yardstick of the others. The
-// zero value has no limits and allows all. It is not safe for concurrent use.
+// Counter is a single key with its own memory. Its limits are decided together, all or
+// none. It is the simplest decider, for tests, for services with a handful of counters,
+// and as the reference for other deciders. The zero value has no limits and allows
+// everything. It is not safe for concurrent use.
 type Counter struct {
 	limits []*Limit
 	cells  []cell
@@ -13,22 +13,22 @@ type Counter struct {
 }
 
 type cell struct {
-	limit   *Limit // whose state it is
+	limit   *Limit // the limit that made the state
 	state   State
 	words   []uint64
 	used    uint64 // in the present decision, before it charges
 	charged uint32
 }
 
-// NewCounter returns a counter that was never charged.
+// NewCounter returns a counter without charges.
 func NewCounter(limits ...*Limit) *Counter {
 	c := &Counter{}
 	c.SetLimits(limits...)
 	return c
 }
 
-// SetLimits replaces the limits. One whose name was there before keeps its
-// consumption, as [Limit.Adopt] says, from the next check on.
+// SetLimits replaces the limits. A limit with the name of an earlier one keeps its
+// consumption from the next check on, as [Limit.Adopt] defines.
 func (c *Counter) SetLimits(limits ...*Limit) {
 	cells := make([]cell, len(limits))
 	for i, l := range limits {
@@ -42,22 +42,22 @@ func (c *Counter) SetLimits(limits ...*Limit) {
 	c.rule = Rule{Name: RequestRule, Limits: limits}
 }
 
-// Reset forgets all that was charged, and blocks.
+// Reset deletes all charges and blocks.
 func (c *Counter) Reset() {
 	clear(c.cells)
 	c.reset = c.latest + 1
 }
 
-// Check decides cost units at now and overwrites d. Cost 0 peeks, as cost 1.
+// Check decides a cost in units at now and overwrites d. Cost 0 is a peek with cost 1.
 // Instants may go back, see [State].
 func (c *Counter) Check(now Tick, cost uint32, d *Decision) { c.decide(now, cost, false, d) }
 
-// Peek tells what Check would say, and charges nothing.
+// Peek returns what Check would answer, and charges nothing.
 func (c *Counter) Peek(now Tick, cost uint32, d *Decision) { c.decide(now, cost, true, d) }
 
-// Refund takes back the cost of the check with that receipt, from the limits
-// that it was charged to. A receipt of other limits, of another cost, or from
-// before the last Reset is void.
+// Refund takes back the cost of the check with this receipt, from the limits that were
+// charged. A receipt for other limits or another cost, or from before the last Reset,
+// is void.
 func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
 	c.latest = max(c.latest, now)
 	var set uint64
@@ -109,7 +109,7 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 	d.Conclude()
 }
 
-// adopt makes the cell one of l.
+// adopt converts the cell into one of l.
 func (k *cell) adopt(l *Limit, now Tick) {
 	old := k.limit
 	if k.limit = l; old == nil || old == l || old.Equal(l) {
@@ -127,7 +127,7 @@ func (k *cell) adopt(l *Limit, now Tick) {
 	}
 }
 
-// reserve makes room for a charge of n units at now.
+// reserve provides the words for a charge of n units at now.
 func (k *cell) reserve(now Tick, n uint32) {
 	need := k.limit.Words(&k.state, now, n)
 	if need <= len(k.words) {

@@ -1,14 +1,12 @@
 package limiter
 
-// A decision over several counters takes four steps, which a decider runs under
-// whatever lock protects the states: Probe each limit, Settle them together,
-// Charge those that Settle names, and Report each limit. One counter on its own
-// is the same steps without a choice.
+// A decision over several counters takes four steps, which a decider runs under the
+// locks that protect the states: Probe each limit, Settle them together, Charge those
+// that Settle selects, and Report each limit. A single counter takes the same steps.
 
-// Probe asks one limit about the cost in out.Cost, fills out.Allowed, out.Never
-// and out.Blocked, and clears out.Overflow and out.RetryAfter. It returns the
-// units that count at now, for [Limit.Report]. It changes the state only by
-// [Limit.Roll].
+// Probe asks one limit about the cost in out.Cost. It fills in out.Allowed, out.Never
+// and out.Blocked, and clears out.Overflow and out.RetryAfter. It returns the units
+// that count at now, for [Limit.Report]. It changes the state only by [Limit.Roll].
 func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) (used uint64) {
 	l.Roll(s, words, now)
 	used = l.used(s, now)
@@ -20,9 +18,8 @@ func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) (u
 	return used
 }
 
-// Settle turns the answers of all limits into the answer of the check, and
-// decides what it costs: see [Decision.Charges]. peek tells that nothing is to
-// be charged.
+// Settle combines the results of all limits into the decision, and determines what is
+// charged, see [Decision.Charges]. With peek nothing is charged.
 func (d *Decision) Settle(peek bool) {
 	d.Allowed, d.Never, d.ShadowDenied = true, false, false
 	shadowNever := false
@@ -42,9 +39,9 @@ func (d *Decision) Settle(peek bool) {
 	d.shadowCharges = d.charges && !shadowNever
 }
 
-// Charges tells, after [Decision.Settle], whether limit i is to be charged and
-// whether its denial begins a block. A check that can never be allowed, and a
-// peek, do neither.
+// Charges returns, after [Decision.Settle], whether limit i is to be charged and
+// whether its denial begins a block. Both are false for a peek and for a check that can
+// never be allowed.
 func (d *Decision) Charges(i int) (charge, block bool) {
 	l := d.Limit(i)
 	together, charges := d.Allowed, d.charges
@@ -72,15 +69,15 @@ func (d *Decision) Block(i int, s *State, now Tick) {
 	out.Blocked, d.began = true, true
 }
 
-// Report fills out.Remaining, out.ResetAfter and, where the check was denied
-// though not for ever, out.RetryAfter, after whatever was charged: used is what
-// [Limit.Probe] returned, charged the units charged since. A limit of a shadow
-// rule that would deny tells the wait too, though the check is allowed.
+// Report fills in out.Remaining and out.ResetAfter, and out.RetryAfter if the check was
+// denied but not for ever. It must follow the charge: used is the result of
+// [Limit.Probe], charged the units charged since then. A limit of a shadow rule that
+// would deny has a RetryAfter, too, although the check is allowed.
 func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged uint32, denied bool, out *LimitDecision) {
 	switch {
 	case charged == 0:
 	case l.p.count == CountAll:
-		used = l.used(s, now) // it may have been more than there was room for
+		used = l.used(s, now) // used may have been more than the capacity
 	default:
 		used += uint64(charged)
 	}
@@ -99,8 +96,7 @@ func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged 
 	out.RetryAfter = max(out.RetryAfter, s.Until-now)
 }
 
-// Conclude fills d.RetryAfter and which limit denied, from what the limits
-// reported.
+// Conclude sets d.RetryAfter and the limit that denied, from the reports of the limits.
 func (d *Decision) Conclude() {
 	d.RetryAfter, d.blocked = 0, 0
 	if d.Receipt.Charged != 0 {

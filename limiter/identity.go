@@ -2,26 +2,27 @@ package limiter
 
 import "math/bits"
 
-// mixer is a hash of 64 bits that is the same in every process and on every
-// platform, for names that nodes give to what they both have. It is not keyed:
-// who writes rules could make two of them collide, and would fool nobody else.
+// mixer is a 64-bit hash that is the same in every process and on every platform, for
+// identifiers that nodes exchange. It is not keyed: the author of rules could construct
+// a collision, which would affect only these rules.
 type mixer uint64
 
-// The multipliers are the digits of pi and of the golden ratio: any odd numbers
-// without a pattern would do.
+// The multipliers are digits of pi and of the golden ratio. Any odd numbers without a
+// pattern would do.
 const (
 	mixFirst  = 0x9e3779b97f4a7c15
 	mixSecond = 0x243f6a8885a308d3
 )
 
-// add continues the hash by a word: the product of two words, its halves folded.
+// add hashes a word: both factors are multiplied and the halves of the product are
+// combined.
 func (m mixer) add(v uint64) mixer {
 	hi, lo := bits.Mul64(uint64(m)^mixFirst, v^mixSecond)
-	// The sum keeps what came before where a factor is 0.
+	// The sum preserves earlier input if a factor is 0.
 	return m + mixer(hi^lo) + mixFirst
 }
 
-// text continues the hash by a string, its length first.
+// text hashes a string, after its length.
 func (m mixer) text(s string) mixer {
 	m = m.add(uint64(len(s)))
 	for ; len(s) >= 8; s = s[8:] {
@@ -35,7 +36,7 @@ func (m mixer) text(s string) mixer {
 	return m.add(rest)
 }
 
-// id hashes all that makes two limits decide alike.
+// id returns a hash of everything that makes two limits decide alike.
 func (p *params) id() uint64 {
 	m := mixer(0).text(p.name)
 	m = m.add(uint64(p.limit) | uint64(p.burst)<<32).add(uint64(p.window)).add(uint64(p.block))
@@ -44,16 +45,15 @@ func (p *params) id() uint64 {
 	return uint64(m.add(uint64(p.subWindows) | uint64(p.weight)<<16))
 }
 
-// ParamsID returns a hash of the limit's name and of all that decides, the same
-// in every process: two limits with equal hashes are Equal, but for a collision
-// of 64 bits.
+// ParamsID returns a hash of the limit's name and of everything that affects its
+// decisions. It is the same in every process. Two limits with equal hashes are Equal,
+// except for a 64-bit collision.
 func (l *Limit) ParamsID() uint64 { return l.paramsID }
 
-// ID returns a hash of the rule: its name, its limits in their order, and how
-// it is treated. It is the same in every process, so that nodes can tell by it
-// whether they have the same rule. MaxShare is no part of it: it changes no answer but
-// of a table that is full, and each owner holds to its own. It takes some nanoseconds for
-// each limit.
+// ID returns a hash of the rule: its name, its limits in their order, and its policies.
+// It is the same in every process, so nodes use it to compare rules. MaxShare is not
+// included: it affects only the answers of a full table, and each owner applies its
+// own. ID takes a few nanoseconds for each limit.
 func (r *Rule) ID() uint64 {
 	m := mixer(1).text(r.Name)
 	flags := uint64(r.OnUnreachable)<<8 | uint64(r.Replication)<<16
@@ -67,14 +67,13 @@ func (r *Rule) ID() uint64 {
 	return uint64(m)
 }
 
-// Scaled returns a limit like l, with the same name, window and options, whose
-// limit and burst are the share num/den of l's: rounded down, at least 1, and
-// at most what a limit may have. A den of 0 is taken as 1. A state of l can be
-// made into one of its share and back by [Limit.Adopt]: what was used stays
-// used.
+// Scaled returns a limit like l, with the same name, window and options, whose limit
+// and burst are num/den of those of l: rounded down, at least 1, and at most the
+// greatest valid value. A den of 0 counts as 1. [Limit.Adopt] converts states between l
+// and its share in both directions and keeps the consumption.
 //
-// A burst that would take over 100 years to recover at the lower rate, which
-// rounding can bring about, is lowered to one that does not.
+// Rounding can yield a burst that takes over 100 years to recover at the lower rate. It
+// is then reduced so that it does not.
 func (l *Limit) Scaled(num, den uint64) *Limit {
 	if num == den {
 		return l

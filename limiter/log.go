@@ -1,11 +1,11 @@
 package limiter
 
-// sliding_log: a ring of entries. Word 0 is the position of the oldest. An
-// entry packs the low 45 bits of its tick, which span more than the longest
-// window, above its cost less one in 19 bits; a larger cost takes two entries.
-// The newest entry's tick is in State.Time, so that the others are known whole.
-// One entry alone, of any cost, is the state: while B is 1 the words mean
-// nothing.
+// sliding_log: a ring of entries. Word 0 is the position of the oldest. An entry packs
+// the low 45 bits of its tick, which span more than the longest window, above its cost
+// minus one in 19 bits; a larger cost takes two entries. State.Time holds the full tick
+// of the newest entry, from which the ticks of the others are reconstructed. A single
+// entry, of any cost, is stored in the state alone: while B is 1 the words are not
+// used.
 
 const (
 	logCostBits = 19
@@ -23,7 +23,7 @@ func logWords(s *State, now Tick, n uint32) int {
 // logParts returns how many entries n units at one tick take.
 func logParts(n uint32) int { return int((n + logCostMax - 1) / logCostMax) }
 
-// logEntries returns how many entries a log takes in words.
+// logEntries returns how many entries of a log are in words.
 func logEntries(s *State) int {
 	if s.B == 1 {
 		return logParts(s.A)
@@ -31,7 +31,7 @@ func logEntries(s *State) int {
 	return int(s.B)
 }
 
-// spillLog writes the one entry of a log into words.
+// spillLog writes the single entry of a log into words.
 func spillLog(s *State, words []uint64) {
 	words[0] = 0
 	n := s.A
@@ -56,7 +56,7 @@ func logEntry(tick Tick, cost uint32) uint64 {
 	return uint64(tick)&logTickMask<<logCostBits | uint64(cost-1)
 }
 
-// logAt returns tick and cost of entry i.
+// logAt returns the tick and cost of entry i.
 func logAt(s *State, words []uint64, i int) (Tick, uint32) {
 	e := words[logIndex(words, i)]
 	age := (uint64(s.Time) - e>>logCostBits) & logTickMask
@@ -90,9 +90,9 @@ func (l *Limit) rollLog(s *State, words []uint64, now Tick) {
 	}
 }
 
-// chargeLog adds n units at now, and lets go of the oldest beyond the newest
-// limit units: they cannot change an answer. A log that held more, under a
-// larger limit, keeps as much: under that limit it can, again.
+// chargeLog adds n units at now, and removes the oldest units beyond the newest limit
+// units, since they cannot change an answer. A log that holds more, from a larger limit
+// before, keeps as many, since it may come under that limit again.
 func (l *Limit) chargeLog(s *State, words []uint64, now Tick, n uint32) {
 	now = max(now, s.Time)
 	most := max(uint32(l.limit), s.A)
@@ -150,7 +150,7 @@ func (l *Limit) logAdmitsAt(s *State, words []uint64, n uint64) Tick {
 	return s.Time + l.window
 }
 
-// shiftLog moves all entries by a span; the state's time is left to the caller.
+// shiftLog moves all entries by a span. The caller adjusts the state's time.
 func shiftLog(s *State, words []uint64, by Tick) {
 	if s.B <= 1 {
 		return
@@ -162,10 +162,11 @@ func shiftLog(s *State, words []uint64, by Tick) {
 }
 
 // refundLog takes back up to n units of the entries at the tick at. A charge at an
-// instant before the newest entry has come to that one: if there is none at that tick,
-// the next later one is taken, which stops counting no later than the charge.
+// instant before the newest entry was added to that entry. So if there is no entry at
+// that tick, the next later one is used; it stops counting no later than the charge
+// does.
 func (l *Limit) refundLog(s *State, words []uint64, now, at Tick, n uint32) {
-	if l.p.count != CountAll && at > now-l.window { // else the charge may have been let go
+	if l.p.count != CountAll && at > now-l.window { // else the charge may have been removed
 		at = nextInLog(s, words, at)
 	}
 	if s.B == 1 {
@@ -193,8 +194,7 @@ func (l *Limit) refundLog(s *State, words []uint64, now, at Tick, n uint32) {
 	}
 }
 
-// nextInLog returns the tick of the first entry that is not before at, or at if there
-// is none.
+// nextInLog returns the tick of the first entry at or after at, or at if there is none.
 func nextInLog(s *State, words []uint64, at Tick) Tick {
 	if s.B <= 1 {
 		return max(at, s.Time)

@@ -2,25 +2,25 @@ package limiter
 
 import "math"
 
-// Two states of one counter arise where two nodes decided without knowing of
-// each other. Merged they become the least state that denies whatever either
-// denies, now or later, whatever is charged after. So whatever is admitted then,
-// each of the two could have admitted after its own: k such lineages admit
-// together at most k times what one may.
+// Two states of one counter exist if two nodes decided without knowing of each other.
+// They are merged into the least state that denies whatever either denies, now or
+// later, whatever is charged afterwards. So each of the two could have admitted, after
+// its own charges, whatever is admitted then: k such lineages together admit at most k
+// times what one may admit.
 //
-// What a limit that counts by time has to say is the cost since t, for each t.
-// The larger of two such functions is one again, and the least that is at least
-// as large as both; merging is that, in a log, in sub-windows and in two windows
-// alike. It is idempotent, and the order of many does not matter.
+// For a limit that counts by time, the state is a function: the cost since t, for each
+// t. The maximum of two such functions is again one, and the least that is at least as
+// large as both. Logs, sub-windows and two-window counters are all merged that way.
+// Merging is idempotent, and the order of several merges does not matter.
 //
-// Where a window of one begins in the future (see [Limit.Import]), the other
-// still counts in the present one, and must until the future one begins. A
-// fixed window notes it in B; the other two add what would be forgotten too
-// early to the oldest window that they keep. In that they may differ by the
-// order in which three states meet, above the largest of them.
+// If a window of one state begins in the future (see [Limit.Import]), the other still
+// counts in the present one, and must do so until the future one begins. A fixed window
+// stores that count in B. The other two algorithms add what would be dropped too early
+// to the oldest window that they keep. Their result for three states may therefore
+// depend on the order, but is at least the largest of them.
 
-// MergeMost returns how many words [Limit.MergeWords] can ask for at most, of states
-// that have so many.
+// MergeMost returns the largest result of [Limit.MergeWords] for states with so many
+// words.
 func (l *Limit) MergeMost(into, from int) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
@@ -32,8 +32,8 @@ func (l *Limit) MergeMost(into, from int) int {
 	}
 }
 
-// MergeWords returns how many words a state needs that is to be merged with
-// another by [Limit.Merge].
+// MergeWords returns how many words a state needs before another is merged into it by
+// [Limit.Merge].
 func (l *Limit) MergeWords(into, from *State) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
@@ -51,9 +51,9 @@ func (l *Limit) MergeWords(into, from *State) int {
 	}
 }
 
-// Merge makes into the least state that denies whatever into or from denies.
-// Both are of this limit and were rolled to now; intoWords has room, see
-// [Limit.MergeWords]. What from holds is left as it is.
+// Merge changes into to the least state that denies whatever into or from denies. Both
+// must be of this limit and rolled to now, and intoWords must have room, see
+// [Limit.MergeWords]. from is not changed.
 func (l *Limit) Merge(into *State, intoWords []uint64, from *State, fromWords []uint64, now Tick) {
 	into.Until = max(into.Until, from.Until)
 	switch {
@@ -78,8 +78,8 @@ func (l *Limit) Merge(into *State, intoWords []uint64, from *State, fromWords []
 	}
 }
 
-// mergeFixed: the later window, and its larger count. What an earlier one
-// counts denies until the later one begins: B.
+// mergeFixed takes the later window with its larger count. The count of an earlier
+// window denies until the later one begins, and is stored in B.
 func (l *Limit) mergeFixed(into, from *State) {
 	if l.p.align == AlignFirstHit {
 		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
@@ -97,9 +97,9 @@ func (l *Limit) mergeFixed(into, from *State) {
 	}
 }
 
-// mergeCounter: the larger count of this window, and the larger of this and the
-// previous one together. For every part f of the previous window,
-// A + f*B = (1-f)*A + f*(A+B), so that no answer is below one of the two.
+// mergeCounter takes the larger count of this window, and the larger sum of this window
+// and the previous one. For every fraction f of the previous window, A + f*B = (1-f)*A
+// + f*(A+B), so the result is never below either state.
 func (l *Limit) mergeCounter(into *State, from State, now Tick) {
 	at := max(into.Time, from.Time)
 	l.ahead(into, at, now)
@@ -109,8 +109,8 @@ func (l *Limit) mergeCounter(into *State, from State, now Tick) {
 	into.B = uint32(min(both-uint64(into.A), MaxUnits))
 }
 
-// ahead makes the window from at, which has not begun, the current one of a
-// state whose current one is earlier.
+// ahead makes the window that begins at at, which lies in the future, the current one
+// of a state with an earlier current window.
 func (l *Limit) ahead(s *State, at, now Tick) {
 	if s.Time < at {
 		used := uint64(s.A) + l.tail(s, now)
@@ -118,9 +118,9 @@ func (l *Limit) ahead(s *State, at, now Tick) {
 	}
 }
 
-// mergeSubs: the larger sum of the newest k sub-windows, for each k.
+// mergeSubs takes, for each k, the larger sum of the newest k sub-windows.
 func (l *Limit) mergeSubs(into *State, words []uint64, from *State, fromWords []uint64) {
-	if len(words) == 0 { // both are one sub-window, and the same
+	if len(words) == 0 { // both are the same single sub-window
 		into.B = max(into.B, from.B)
 		return
 	}
@@ -141,9 +141,9 @@ func (l *Limit) mergeSubs(into *State, words []uint64, from *State, fromWords []
 	into.setOlder(sum - uint64(into.B))
 }
 
-// subsFrom returns the count at some age, seen from a newest that is so many
-// steps later. What is older than the ring is at its last age: it still counts,
-// where the later one has not begun.
+// subsFrom returns the count at some age, relative to a newest sub-window that is later
+// steps later. Counts older than the ring are at its last age: they still count if the
+// later sub-window has not begun.
 func (l *Limit) subsFrom(s *State, words []uint64, age, later int) (n uint64) {
 	from, to := age-later, age-later
 	if age == l.subs-1 {
@@ -155,9 +155,9 @@ func (l *Limit) subsFrom(s *State, words []uint64, age, later int) (n uint64) {
 	return n
 }
 
-// subsAhead makes the sub-window from at, which is not earlier, the newest, and
-// sees to it that there is a ring. What leaves it still counts: it is added to
-// the oldest that stays.
+// subsAhead makes the sub-window that begins at at, which is not earlier, the newest,
+// and ensures that there is a ring. Counts that drop out of the ring are added to the
+// oldest one that remains.
 func (l *Limit) subsAhead(s *State, words []uint64, at Tick) {
 	steps := int(min((at-s.Time)/l.sub, Tick(l.subs-1)))
 	if s.A == 0 {
@@ -176,7 +176,7 @@ func (l *Limit) subsAhead(s *State, words []uint64, at Tick) {
 	s.setOlder(sum)
 }
 
-// mergeLog: for each t, the larger cost since t. It is written from the newest
+// mergeLog takes, for each t, the larger cost since t. It writes from the newest entry
 // to the oldest, from the end of the ring.
 func mergeLog(into *State, words []uint64, from *State, fromWords []uint64) {
 	if into.B|from.B == 1 && into.Time == from.Time {
@@ -205,7 +205,7 @@ func mergeLog(into *State, words []uint64, from *State, fromWords []uint64) {
 	}
 }
 
-// cursorOf returns a cursor over a copy.
+// cursorOf returns a cursor over a copy of the log.
 func cursorOf(s *State, words []uint64) logCursor {
 	c := logCursor{s: *s, words: make([]uint64, 1+logEntries(s))}
 	if s.B == 1 {
@@ -217,12 +217,12 @@ func cursorOf(s *State, words []uint64) logCursor {
 	return c
 }
 
-// logCursor walks a log from the newest entry to the oldest.
+// logCursor iterates over a log from the newest entry to the oldest.
 type logCursor struct {
 	s     State
 	words []uint64
 	next  int
-	sum   uint32 // of the entries that were taken
+	sum   uint32 // of the entries taken
 }
 
 const noTick = Tick(math.MinInt64)
@@ -236,7 +236,7 @@ func (c *logCursor) newest() Tick {
 	return tick
 }
 
-// take takes the entries at tick.
+// take consumes the entries at tick.
 func (c *logCursor) take(tick Tick) {
 	for c.next >= 0 {
 		t, cost := logAt(&c.s, c.words, c.next)

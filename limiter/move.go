@@ -2,18 +2,18 @@ package limiter
 
 import "fmt"
 
-// States move between nodes as spans: ages and remaining times, since no
-// instant of one clock means anything to another. What moves takes time, so an
-// imported instant is a little late, which is the side of denying.
+// States move between nodes as spans (ages and remaining times), since an instant of
+// one clock has no meaning for another. The transfer takes time, so an imported instant
+// is slightly late, which errs on the side of denying.
 //
-// Windows that are aligned to the epoch are aligned in every node. An imported
-// one becomes the window of the importer's clock that is nearest, so that
-// between clocks that agree to half a window nothing changes, however often a
-// state moves. The importer's clock may be behind: then the window begins in
-// the future, at most one window ahead, and counts until its end all the same.
+// Windows aligned to the epoch are aligned in every node. An imported one becomes the
+// nearest window of the importer's clock. So if the clocks differ by less than half a
+// window, nothing changes, however often a state moves. If the importer's clock is
+// behind, the window may begin in the future, at most one window ahead; it counts until
+// its end all the same.
 
-// Held returns how many words an exported state has; see [Limit.Words] for how
-// many one needs that is to be charged.
+// Held returns how many words an exported state has. [Limit.Words] returns how many one
+// needs for a charge.
 func (l *Limit) Held(s *State) int {
 	switch {
 	case l.p.algorithm == SlidingWindow && s.A > 0:
@@ -25,9 +25,9 @@ func (l *Limit) Held(s *State) int {
 	}
 }
 
-// Export turns the instants of a state into spans relative to now, in place:
-// positive ones lie ahead. The state was rolled to now. The words, of which
-// there are [Limit.Held], are those of [Limit.Move]. What counts nothing
+// Export converts the instants of a state into spans relative to now, in place;
+// positive spans lie ahead. The state must have been rolled to now. Its words,
+// [Limit.Held] of them, must be those of [Limit.Move]. A state that counts nothing
 // becomes zero.
 func (l *Limit) Export(s *State, words []uint64, now Tick) {
 	if s.Until != 0 {
@@ -43,14 +43,13 @@ func (l *Limit) Export(s *State, words []uint64, now Tick) {
 	case l.p.algorithm == LeakyBucket && !l.shared:
 		s.Time = l.lastDrip(s.Time)
 	case l.shared:
-		s.B = 0 // of this clock
+		s.B = 0 // in the exporter's clock
 	}
 	s.Time -= now
 }
 
-// Import turns the spans of a state that was exported elsewhere into instants of
-// the clock that now is of, in place, and rolls it to now. The state must have
-// passed [Limit.CheckExported].
+// Import converts the spans of an exported state into instants of the clock of now, in
+// place, and rolls it to now. The state must have passed [Limit.CheckExported].
 func (l *Limit) Import(s *State, words []uint64, now Tick) {
 	if s.Until != 0 {
 		s.Until += now
@@ -81,7 +80,7 @@ func (l *Limit) Import(s *State, words []uint64, now Tick) {
 	l.Roll(s, words, now)
 }
 
-// idle tells whether a state counts nothing at now, block aside.
+// idle reports whether a state counts nothing at now, apart from a block.
 func (l *Limit) idle(s *State, now Tick) bool {
 	switch l.p.algorithm {
 	case FixedWindow, SlidingCounter, SlidingWindow:
@@ -104,9 +103,9 @@ func floorTo(t, unit Tick) Tick {
 	return t - since
 }
 
-// CheckExported tells what is wrong with a state and its words as they came
-// from elsewhere, before [Limit.Import]: after it no method can be led out of
-// bounds by them. The error wraps [ErrInvalid].
+// CheckExported validates a state and its words from another node, before
+// [Limit.Import]. After it succeeded, no method goes out of bounds because of them. The
+// error wraps [ErrInvalid].
 func (l *Limit) CheckExported(s *State, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
@@ -147,7 +146,7 @@ func (l *Limit) CheckExported(s *State, words []uint64) error {
 	return nil
 }
 
-// subsAgree tells whether the counts of sub-windows are what the state says.
+// subsAgree reports whether the counts of sub-windows match the state.
 func (l *Limit) subsAgree(s *State, words []uint64) bool {
 	if words[0] >= uint64(l.subs) || subCount(words, int(words[0])) != 0 {
 		return false
@@ -159,8 +158,8 @@ func (l *Limit) subsAgree(s *State, words []uint64) bool {
 	return uint64(s.A) == min(sum, MaxUnits)
 }
 
-// logAgrees tells whether the entries of a log are what the state says: in
-// order, the newest at its time, none older than a window.
+// logAgrees reports whether the entries of a log match the state: in order, the newest
+// at its time, none older than a window.
 func (l *Limit) logAgrees(s *State, words []uint64) bool {
 	if s.B <= 1 {
 		return s.A <= MaxLogLimit && min(s.A, 1) == s.B

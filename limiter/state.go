@@ -1,38 +1,42 @@
 package limiter
 
-// State is one counter of one limit. The zero value is a counter that was never
-// charged, for every algorithm. It holds no pointers, so that a table of states
-// costs the garbage collector nothing. What its fields mean depends on the
-// algorithm; sliding_log and sliding_window keep the rest in words beside it,
-// see [Limit.Words].
+// State is one counter of one limit. For every algorithm the zero value is a counter
+// without charges. It has no pointers, so a table of states costs the garbage collector
+// nothing. The meaning of the fields depends on the algorithm. sliding_log and
+// sliding_window keep further data in words beside the state, see [Limit.Words].
 //
-// The methods of [Limit] that take a State must be given one that was made by
-// the same limit, or by [Limit.Adopt]. Instants may go back: one before the window,
-// sub-window or hit that was charged last is taken as that one, and a bucket neither
-// leaks nor gains until its last charge. Waits are reckoned from the instant that was
-// given. So what a counter has counted stays, and what it admits is bounded as ever.
+// The methods of [Limit] that take a State require one that the same limit made, or
+// [Limit.Adopt]. Instants may go back: an instant before the last charged window,
+// sub-window or hit counts as that one, and a bucket neither leaks nor gains until its
+// last charge. Waits are calculated from the given instant. So what was counted stays
+// counted, and the bounds on admissions hold.
 type State struct {
-	// Time is the start of the current window (fixed_window, sliding_counter)
-	// or the newest charged sub-window (sliding_window), the newest hit (sliding_log), the
-	// theoretical arrival time in whole ticks (token_bucket, gcra, continuous
-	// leaky_bucket), or the instant up to which drips are accounted for
+	// Time is the start of the current window (fixed_window, sliding_counter), the
+	// start of the newest charged sub-window (sliding_window), the newest hit
+	// (sliding_log), the theoretical arrival time in whole ticks (token_bucket, gcra,
+	// continuous leaky_bucket), or the instant up to which drips are accounted for
 	// (leaky_bucket by interval).
 	Time Tick
-	// Until is the end of the block that the key serves, 0 if none.
+	// Until is the end of the key's block, 0 if there is none.
 	Until Tick
-	// A and B are: units in this window, and units that count until it begins
-	// if that lies ahead (fixed_window, see [Limit.Merge]); units in this window
-	// and the previous one (sliding_counter); units and entries (sliding_log);
-	// units before the newest sub-window that was charged, and in it
-	// (sliding_window); the fraction of the theoretical arrival time in 1/limit
-	// ticks, and how long before that time the last charge was, 0 if that is not
-	// known; the level and nothing (leaky_bucket by interval).
+	// A and B depend on the algorithm:
+	//
+	//   - fixed_window: A is the units in this window, B the units that count until
+	//     this window begins, if it lies ahead (see [Limit.Merge]).
+	//   - sliding_counter: units in this window, and in the previous one.
+	//   - sliding_log: units, and entries.
+	//   - sliding_window: units before the newest charged sub-window, and in it.
+	//   - token_bucket, gcra, continuous leaky_bucket: the fraction of the
+	//     theoretical arrival time in 1/limit ticks, and how long before that time
+	//     the last charge was, in grains, 0 if not known.
+	//   - leaky_bucket by interval: the level; B is not used.
 	A, B uint32
 }
 
-// NotBefore returns now, or, where the clock has gone back since the last charge, the
-// instant of that one, as far as the state tells it: what [Limit.Export] is to be given.
-// That a window lies ahead by no more than its length may come from a clock elsewhere.
+// NotBefore returns now or, if the clock has gone back since the last charge, the
+// instant of that charge, as far as the state has it. [Limit.Export] must be given this
+// instant. A window that lies ahead by at most its length is not evidence of that,
+// since it may come from another node's clock.
 func (l *Limit) NotBefore(s *State, now Tick) Tick {
 	length := l.window
 	switch {
@@ -52,9 +56,8 @@ func (l *Limit) NotBefore(s *State, now Tick) Tick {
 	return now
 }
 
-// Roll forgets what no longer counts at now. It changes no answer, now or
-// later; the other methods expect a state that was rolled to the instant they
-// are given.
+// Roll drops what no longer counts at now. It changes no answer, now or later. The
+// other methods require a state that was rolled to the instant they are given.
 func (l *Limit) Roll(s *State, words []uint64, now Tick) {
 	if s.Until != 0 && s.Until <= now {
 		s.Until = 0
@@ -75,8 +78,8 @@ func (l *Limit) Roll(s *State, words []uint64, now Tick) {
 	}
 }
 
-// used returns the units that count at now, rounded up: n more are admitted,
-// block aside, if used + n <= capacity.
+// used returns the units that count at now, rounded up. Apart from a block, n more are
+// admitted if used + n <= capacity.
 func (l *Limit) used(s *State, now Tick) uint64 {
 	switch l.p.algorithm {
 	case FixedWindow:
@@ -95,8 +98,8 @@ func (l *Limit) used(s *State, now Tick) uint64 {
 	}
 }
 
-// Charge adds n units, 1 <= n <= capacity, whether or not there is room:
-// whoever calls has decided. The words must have room, see [Limit.Words].
+// Charge adds n units, 1 <= n <= capacity, whether or not there is room: the caller has
+// decided. The words must have room, see [Limit.Words].
 func (l *Limit) Charge(s *State, words []uint64, now Tick, n uint32) {
 	switch l.p.algorithm {
 	case FixedWindow:
@@ -125,11 +128,10 @@ func (l *Limit) Charge(s *State, words []uint64, now Tick, n uint32) {
 // KeepsWords reports whether states of the limit may have words.
 func (l *Limit) KeepsWords() bool { return l.keepsWords }
 
-// Words returns how many words beside the state, which was rolled to now, a
-// charge of n units at now needs; 0 for algorithms that need none. What was all
-// charged at one instant of a log, or in one sub-window, needs none either. A
-// log needs more as it grows, at most limit+3; words are moved from one place to
-// a larger one by [Limit.Move].
+// Words returns how many words, beside the state, a charge of n units at now needs; 0
+// for algorithms without words. The state must have been rolled to now. Charges at one
+// instant of a log, or in one sub-window, need none either. A log needs more as it
+// grows, at most limit+3. [Limit.Move] moves words to a larger place.
 func (l *Limit) Words(s *State, now Tick, n uint32) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
@@ -141,8 +143,7 @@ func (l *Limit) Words(s *State, now Tick, n uint32) int {
 	}
 }
 
-// Move copies the words of a state into dst, which is zero and at least as
-// long.
+// Move copies the words of a state into dst, which must be zero and at least as long.
 func (l *Limit) Move(dst, src []uint64, s *State) {
 	if l.p.algorithm == SlidingLog {
 		moveLog(dst, src, s)
@@ -151,8 +152,8 @@ func (l *Limit) Move(dst, src []uint64, s *State) {
 	copy(dst, src)
 }
 
-// EmptyAt returns the instant from which the counter, if nobody asks, equals
-// one never charged; an instant that is not after now means it does already.
+// EmptyAt returns the instant from which the counter, without further checks, equals
+// one without charges. An instant not after now means that it does already.
 func (l *Limit) EmptyAt(s *State, words []uint64) Tick {
 	var at Tick
 	switch l.p.algorithm {
@@ -181,8 +182,8 @@ func (l *Limit) EmptyAt(s *State, words []uint64) Tick {
 	return max(at, s.Until)
 }
 
-// admitsAt returns the first instant at which the arithmetic, block aside,
-// admits n units, given that it does not admit them now.
+// admitsAt returns the first instant at which n units are admitted, apart from a block.
+// They must not be admitted now.
 func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 	switch l.p.algorithm {
 	case FixedWindow:
@@ -204,10 +205,9 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 	}
 }
 
-// Refund takes back n units that were charged at the instant at, as far as they
-// still count: exactly from windows and logs, and from buckets at most what has
-// not leaked since, so that no more is admitted than had the charge not been
-// made.
+// Refund takes back n units charged at the instant at, as far as they still count:
+// exactly from windows and logs, and from buckets at most what has not leaked since. So
+// no more is admitted than without the charge.
 func (l *Limit) Refund(s *State, words []uint64, now, at Tick, n uint32) {
 	l.Roll(s, words, now)
 	switch l.p.algorithm {
@@ -230,9 +230,9 @@ func (l *Limit) Refund(s *State, words []uint64, now, at Tick, n uint32) {
 
 func addSat(a, n uint32) uint32 { return uint32(min(uint64(a)+uint64(n), MaxUnits)) }
 
-// saturated tells whether a count may stand for more than it says, so that no
-// refund can be taken from it. Only rejected units take a count beyond the
-// limit; without them a full count of MaxUnits is exact.
+// saturated reports whether a count may be lower than the true one, so that nothing can
+// be refunded from it. Only rejected units take a count beyond the limit; without them
+// a full count of MaxUnits is exact.
 func (l *Limit) saturated(count uint32) bool {
 	return count == MaxUnits && l.p.count == CountAll
 }

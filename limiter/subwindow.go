@@ -1,13 +1,14 @@
 package limiter
 
-// sliding_window: the newest sub-window that was charged is in the state, with
-// its count in B; A is the sum of those before it, which lie in a ring of words.
-// So a key whose charges all fell into one sub-window needs no words, and one
-// that is charged again in the same sub-window does not touch them.
+// sliding_window: the state holds the newest charged sub-window, with its count in B. A
+// is the sum of those before it, which are in a ring of words. So a key whose charges
+// all fell into one sub-window needs no words, and further charges in that sub-window
+// do not touch them.
 //
-// Word 0 is the position of the newest in the ring, whose count there is 0; the
-// counts follow, two to a word. While A is 0 the words mean nothing. The sum A
-// ends at MaxUnits, where it may stand for more: no more is ever admitted then.
+// Word 0 is the ring position of the newest sub-window, whose count in the ring is 0.
+// The counts follow, two in each word. While A is 0 the words are not used. The sum A
+// is capped at MaxUnits. The true sum may then be higher, but nothing more is admitted
+// in any case.
 
 func subWords(subs int) int { return 1 + (subs+1)/2 }
 
@@ -35,8 +36,8 @@ func (l *Limit) older(s *State, words []uint64) uint64 {
 
 func (s *State) setOlder(n uint64) { s.A = uint32(min(n, MaxUnits)) }
 
-// rollSubs makes the sub-window of now the newest if there is a ring. Without
-// one the newest stays where it is until the next charge.
+// rollSubs makes the sub-window of now the newest if there is a ring. Without a ring
+// the newest stays until the next charge.
 func (l *Limit) rollSubs(s *State, words []uint64, now Tick) {
 	if s.A|s.B == 0 || now < s.Time+l.sub {
 		return
@@ -54,8 +55,8 @@ func (l *Limit) rollSubs(s *State, words []uint64, now Tick) {
 	}
 }
 
-// turn moves the newest on by some steps, less than a round, and returns the sum
-// of what that drops from the ring.
+// turn advances the newest by some steps, less than a round, and returns the sum of the
+// counts that drop out of the ring.
 func (l *Limit) turn(words []uint64, steps int) (dropped uint64) {
 	head := int(words[0])
 	for range steps {
@@ -87,8 +88,8 @@ func (l *Limit) chargeSubs(s *State, words []uint64, now Tick, n uint32) {
 	s.B = addSat(s.B, n)
 }
 
-// newest makes the sub-window from at the newest of a state without a ring, by
-// making one. It is less than subs after the newest.
+// newest makes a ring for a state without one, with the sub-window that begins at at as
+// the newest. at must be less than subs sub-windows after the newest.
 func (l *Limit) newest(s *State, words []uint64, at Tick) {
 	clear(words[:subWords(l.subs)])
 	setSubCount(words, 0, s.B)
@@ -144,7 +145,7 @@ func (l *Limit) subsEmptyAt(s *State, words []uint64) Tick {
 
 func (l *Limit) refundSubs(s *State, words []uint64, at Tick, n uint32) {
 	if at >= s.Time {
-		// A later charge would have made its own sub-window the newest.
+		// A later charge would have made its sub-window the newest.
 		if at < s.Time+l.sub && !l.saturated(s.B) {
 			s.B -= min(s.B, n)
 		}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Tick is an instant in microseconds since the Unix epoch, or a span of
-// microseconds. It is the unit of time in every mode of Weir. Instants before
-// the epoch are treated as the epoch.
+// Tick is an instant in microseconds since the Unix epoch, or a span of microseconds.
+// It is the unit of time everywhere in Weir. Instants before the epoch count as the
+// epoch.
 type Tick int64
 
 // TickDuration is the length of one tick.
 const TickDuration = time.Microsecond
 
-// Spans, in ticks, of the units that a rules file may name.
+// Spans, in ticks, of the units of a rules file.
 const (
 	Millisecond Tick = 1000
 	Second           = 1000 * Millisecond
@@ -23,8 +23,7 @@ const (
 	Week             = 7 * Day
 )
 
-// TickOf returns t in ticks, truncated, as every front door does with the time
-// it was given. An instant before the epoch yields 0.
+// TickOf returns t in ticks, truncated. An instant before the epoch yields 0.
 func TickOf(t time.Time) Tick {
 	return max(0, Tick(t.UnixMicro()))
 }
@@ -32,24 +31,23 @@ func TickOf(t time.Time) Tick {
 // Time returns the instant t in UTC.
 func (t Tick) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// Duration returns the span t as a [time.Duration]. Spans of up to 292 years
-// are represented exactly; a longer one yields the longest Duration.
+// Duration returns the span t as a [time.Duration]. Spans of up to 292 years are exact;
+// a longer one yields the longest Duration.
 func (t Tick) Duration() time.Duration {
 	const most = Tick(1<<63-1) / 1000
 	return time.Duration(min(t, most)) * time.Microsecond
 }
 
-// Millis returns the span t in whole milliseconds, rounded up, as JSON and the
-// wire carry it: waiting that long is never too short.
+// Millis returns the span t in whole milliseconds, rounded up, as in JSON, so that this
+// wait is never too short.
 func (t Tick) Millis() int64 { return int64((t + Millisecond - 1) / Millisecond) }
 
-// Seconds returns the span t in whole seconds, rounded up, as HTTP headers
-// carry it.
+// Seconds returns the span t in whole seconds, rounded up, as in HTTP headers.
 func (t Tick) Seconds() int64 { return int64((t + Second - 1) / Second) }
 
-// WindowName returns the default name of a limit with this window: the unit
-// where the window is one (second, minute, hour, day, week, month for 30 days,
-// year for 365), else the shortest spelling in one unit, such as 15m or 250ms.
+// WindowName returns the default name of a limit with this window: the name of a unit
+// (second, minute, hour, day, week, month for 30 days, year for 365 days), else the
+// shortest spelling in one unit, such as 15m or 250ms.
 func WindowName(w time.Duration) string {
 	const day = 24 * time.Hour
 	switch w {

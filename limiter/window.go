@@ -2,9 +2,9 @@ package limiter
 
 import "math/bits"
 
-// fixed_window and sliding_counter: counts of aligned windows.
+// fixed_window and sliding_counter count in aligned windows.
 
-// start returns the start of the aligned window that holds now.
+// start returns the start of the aligned window that contains now.
 func (l *Limit) start(now Tick) Tick {
 	since := (now - l.shift) % l.window
 	if since < 0 {
@@ -28,8 +28,7 @@ func (l *Limit) rollFixed(s *State, now Tick) {
 	}
 }
 
-// rollBefore is rollFixed of a state that counts in two windows: see
-// [Limit.Merge].
+// rollBefore is rollFixed for a state that counts in two windows: see [Limit.Merge].
 func (l *Limit) rollBefore(s *State, now Tick) {
 	if now < s.Time {
 		return
@@ -38,14 +37,15 @@ func (l *Limit) rollBefore(s *State, now Tick) {
 	l.rollFixed(s, now)
 }
 
-// refundFixed takes n units back if the window they were charged in still runs.
+// refundFixed takes back n units if the window in which they were charged has not
+// ended.
 func (l *Limit) refundFixed(s *State, at Tick, n uint32) {
 	if at < s.Time || l.saturated(s.A) {
 		return
 	}
 	if l.p.align == AlignFirstHit && at == s.Time && n < s.A {
-		// Without this hit the window would have begun with a later one, which is
-		// not recorded; only a window that it was alone in can be taken back.
+		// Without this hit the window would have begun with a later one, whose instant
+		// is not recorded. So only the sole hit of a window can be taken back.
 		return
 	}
 	s.A -= min(s.A, n)
@@ -60,15 +60,15 @@ func (l *Limit) rollCounter(s *State, now Tick) {
 	}
 }
 
-// tail returns r(previous * (window-elapsed) * weight / window), where exact
-// is rounded up: since all else is whole, that decides alike and leaves the
-// floored remainder.
+// tail returns r(previous * (window-elapsed) * weight / window). For the rounding
+// exact, r rounds up: all other terms are whole, so the decisions are the same, and the
+// remainder is the floored one.
 func (l *Limit) tail(s *State, now Tick) uint64 {
 	if s.B == 0 {
 		return 0
 	}
 	if now < s.Time {
-		return uint64(s.B) // imported: what is to be the previous window still runs
+		return uint64(s.B) // imported: the window that will be the previous one still runs
 	}
 	left := uint64(l.window - (now - s.Time))
 	full := 1000 * uint64(l.window)
@@ -80,8 +80,8 @@ func (l *Limit) tail(s *State, now Tick) uint64 {
 	return quo(hi, lo, full)
 }
 
-// slack returns what previous*(window-elapsed)*weight may exceed a multiple of
-// full = 1000*window by, and still be rounded to it.
+// slack returns by how much previous*(window-elapsed)*weight may exceed a multiple of
+// full = 1000*window and still be rounded to it.
 func (l *Limit) slack(full uint64) uint64 {
 	switch l.p.rounding {
 	case RoundFloor:
@@ -93,8 +93,8 @@ func (l *Limit) slack(full uint64) uint64 {
 	}
 }
 
-// tailFits returns the first instant of the window from start at which the part
-// of previous is at most room.
+// tailFits returns the first instant, of the window that begins at start, at which the
+// part of previous is at most room.
 func (l *Limit) tailFits(start Tick, previous uint32, room uint64) Tick {
 	rate := uint64(previous) * l.weight
 	if rate == 0 {
