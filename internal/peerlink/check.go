@@ -6,9 +6,9 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// check reports what does not fit together in a frame that came: counts that do
-// not add up, and indices that lead nowhere. What its numbers mean, such as
-// whether there is such a partition, is for whoever takes it.
+// check returns an error if the parts of a received frame do not fit together: counts
+// that do not add up, or indices out of range. The receiver of the frame checks the
+// meaning of its numbers, such as whether a partition exists.
 func check(f *peer.Frame) error {
 	keys := 0
 	for i := range f.Checks {

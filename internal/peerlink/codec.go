@@ -7,16 +7,16 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Codec turns frames into the bytes that a link sends and back, by the same code and
-// with the same bounds. It is for those who carry frames without a link, such as a
-// simulator. It may be used by many goroutines.
+// Codec encodes and decodes frames with the code and the bounds of a link. It is for
+// users that carry frames without a link, such as a simulator. It is safe for concurrent
+// use.
 type Codec struct{ codec *codec }
 
-// NewCodec returns a codec with the bounds of a link of the default configuration.
+// NewCodec returns a codec with the bounds of a link in its default configuration.
 func NewCodec() *Codec { return &Codec{newCodec(maxMessage)} }
 
-// Append appends a frame to b, as one message of a link. The error says which bound
-// the frame does not keep; b is then returned as it was.
+// Append appends a frame to b, as one message of a link. The error names the bound that
+// the frame exceeds; b is then returned unchanged.
 func (c *Codec) Append(b []byte, f *peer.Frame) ([]byte, error) {
 	e := encoder{sections: c.codec.sections, b: b}
 	e.message(&message{frame: f})
@@ -29,9 +29,9 @@ func (c *Codec) Append(b []byte, f *peer.Frame) ([]byte, error) {
 	return e.b, nil
 }
 
-// Read reads a frame and calls take with it. The frame and all that it refers to
-// must not be used after take returns. The error says what a link would refuse;
-// take is not called then.
+// Read decodes a frame and calls take with it. The frame, and all that it refers to,
+// must not be used after take returns. If a link would refuse b, Read returns an error
+// and does not call take.
 func (c *Codec) Read(b []byte, take func(f *peer.Frame)) error {
 	d := c.codec.decoders.Get().(*decoder)
 	defer c.codec.decoders.Put(d)

@@ -6,27 +6,26 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A section is written as columns: for each field of the items one packed array.
-// So a thousand checks are a dozen loops over memory, and no message each. The
-// numbers of fields are those of peer.proto; that the two agree is tested with
-// the code that is generated from it.
+// A section is written as columns: one packed array for each field of the items. So a
+// thousand checks take a dozen loops over memory, instead of a thousand messages. The
+// field numbers are those of peer.proto; a test compares the two by the generated code.
 
 // column is one field of the items of a section.
 type column[T any] interface {
-	// number of the field, below maxFields.
+	// number returns the field number, below maxFields.
 	number() protowire.Number
-	// write appends the column, or nothing if it is zero for every item.
+	// write appends the column; nothing if it is zero for every item.
 	write(e *encoder, items []T)
-	// zeros appends the column of so many items that are zero.
+	// zeros appends the column for so many items that are zero.
 	zeros(e *encoder, items int)
-	// read fills in the field of every item; what is wrong goes to d.
+	// read fills in the field of every item. Errors are recorded in d.
 	read(d *decoder, data []byte, items []T)
 }
 
-// maxFields is above the numbers of all fields of a section.
+// maxFields is greater than every field number of a section.
 const maxFields = 19
 
-// integer is what a varint may hold.
+// integer is a type that a varint can hold.
 type integer interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64
 }
@@ -66,8 +65,8 @@ func (c varints[T, V]) read(d *decoder, data []byte, items []T) {
 	d.atEnd(c.field, data)
 }
 
-// zigzags is a column of signed numbers. Those that are hardly ever negative are
-// written as they are, the others so that small ones are short.
+// zigzags is a column of signed numbers. Without zigzag they are written as plain
+// varints, which is shorter for numbers that are hardly ever negative.
 type zigzags[T any] struct {
 	field  protowire.Number
 	zigzag bool
@@ -111,7 +110,7 @@ func (c zigzags[T]) read(d *decoder, data []byte, items []T) {
 	d.atEnd(c.field, data)
 }
 
-// fixed is a column of numbers that use all of their 64 bits, such as hashes.
+// fixed is a column of 64-bit numbers that use all bits, such as hashes.
 type fixed[T any, V ~uint64 | ~int64] struct {
 	field protowire.Number
 	at    func(*T) *V
@@ -179,7 +178,7 @@ func (c octets[T, V]) read(d *decoder, data []byte, items []T) {
 	}
 }
 
-// flags is a column of bytes in which every bit is a field.
+// flags is a column of bytes in which each bit is a field.
 type flags[T any] struct {
 	field protowire.Number
 	get   func(*T) byte
@@ -214,7 +213,7 @@ func (c flags[T]) read(d *decoder, data []byte, items []T) {
 	}
 }
 
-// bit returns the bit of a flag that is set.
+// bit returns value if set, otherwise 0.
 func bit(set bool, value byte) byte {
 	if set {
 		return value
@@ -222,7 +221,7 @@ func bit(set bool, value byte) byte {
 	return 0
 }
 
-// appendVarint is protowire.AppendVarint with its commonest case in line.
+// appendVarint is protowire.AppendVarint with the commonest case inlined.
 func appendVarint(b []byte, v uint64) []byte {
 	if v < 0x80 {
 		return append(b, byte(v))
@@ -230,8 +229,8 @@ func appendVarint(b []byte, v uint64) []byte {
 	return protowire.AppendVarint(b, v)
 }
 
-// consumeVarint returns a number and how many bytes it took; none if there is
-// none.
+// consumeVarint returns a number and how many bytes it takes; n is 0 if b does not begin
+// with a varint.
 func consumeVarint(b []byte) (v uint64, n int) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), 1

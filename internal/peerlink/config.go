@@ -10,87 +10,86 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Wire is the version of the wire that this package speaks. It understands the
-// versions beside it.
+// Wire is the version of the wire that this package speaks. It also understands the
+// version before and the one after.
 const Wire = 2
 
 // maxMessage is the default of [Config.MaxMessageBytes].
 const maxMessage = 16 << 20
 
-// Frames is what links carry. Its methods are called from many goroutines, those
-// about one member's connection in order: Up, then Deliver, then Down.
+// Frames is the source and the receiver of the frames that links carry. Its methods are
+// called from many goroutines. Calls about one member's connection are in order: Up,
+// then Deliver, then Down.
 type Frames interface {
-	// Take returns what is to be sent to a member now, nil if there is nothing.
-	// With checks false, checks and refunds are held back. The frame is the
-	// link's until Release.
+	// Take returns the next frame to send to a member, nil if there is none. If checks
+	// is false, checks and refunds are held back. The link owns the frame until Release.
 	Take(to peer.Instance, checks bool) *peer.Frame
-	// Release gives back a frame that Take returned; it was sent, or is lost.
+	// Release gives back a frame that Take returned. It was sent or is lost.
 	Release(f *peer.Frame)
-	// Deliver takes in a frame that came. The frame and all that it refers to are
-	// the link's again when Deliver returns. Until it does nothing else of that
-	// member is read, acknowledgements included, so it must not take long.
+	// Deliver processes a frame that arrived. When it returns, the link owns the frame
+	// and all that it refers to again. Until then nothing else of that member is read,
+	// acknowledgements included, so it must not take long.
 	Deliver(f *peer.Frame)
-	// Up tells that a member can be reached directly from now on.
+	// Up reports that a member can be reached directly from now on.
 	Up(i peer.Instance)
-	// Down tells that it cannot: the connection broke, and nothing that was sent
-	// on it will be delivered any more, or it could not be made, which is told
-	// for every attempt.
+	// Down reports that a member cannot be reached directly. Either its connection
+	// broke, and nothing that was sent on it will be delivered any more, or it could not
+	// be made, which is reported for every attempt.
 	Down(i peer.Instance)
 }
 
-// Config configures [Links]. Self, ClusterName and Frames are needed.
+// Config configures [Links]. Self, ClusterName and Frames are required.
 type Config struct {
 	// Self is this node: its name, instance and addresses.
 	Self peer.Member
-	// ClusterName is the same on all nodes of a cluster. Nodes of another are
+	// ClusterName must be the same on all nodes of a cluster. Nodes with another are
 	// refused.
 	ClusterName string
-	// RingConfig is a hash of what the ring is computed with, besides the
-	// members. Nodes with another are refused, as they would take others for
-	// owners.
+	// RingConfig is a hash of everything besides the members that the ring is computed
+	// from. Nodes with another are refused, as they would compute other owners.
 	RingConfig uint64
-	// Secret, if there is one, must be the same on all nodes: each proves to the
-	// other that it has it, and who and where it is, without sending it. It guards who
-	// takes part, and not what can be read or changed on the way. Default none: whoever
-	// reaches the port can take part as any member.
+	// Secret must be the same on all nodes. Each side of a link proves to the other that
+	// it has the secret, and who and where it is, without sending the secret. It
+	// controls who takes part, but does not protect against reading or changing traffic
+	// on the way. Default none: anyone who reaches the port can take part as any member.
 	Secret []byte
-	// Frames has what is to be sent, and gets what came.
+	// Frames supplies the frames to send and receives those that arrive.
 	Frames Frames
-	// Logger is told of links that are made, refused and lost, each reason once;
-	// default nowhere.
+	// Logger receives links that are made, refused and lost, each reason once; default
+	// none.
 	Logger *slog.Logger
-	// Panicked, unless nil, is told the value of each panic that a link has recovered
-	// from, in the deferred function that did, so that the stack is the panic's. A panic
-	// ends the connection that it came up at, which is made again as after any other end.
-	// It is called from many goroutines. Nil: panics are not recovered from.
+	// Panicked, unless nil, receives the value of each panic that a link recovers from.
+	// It is called by the deferred function that recovered, so debug.Stack shows the
+	// panic's stack. The panic ends its connection, which is then made again as usual.
+	// It is called from many goroutines. If it is nil, panics are not recovered from.
 	Panicked func(v any)
-	// Rand spreads the attempts to connect; only this Links may use it. Default a
+	// Rand spreads the attempts to connect. Only this Links may use it. Default a
 	// generator with a random seed.
 	Rand *rand.Rand
-	// MaxMessageBytes bounds a message that is received or sent; default 16 MiB,
-	// which the largest counter, a log of a million units, needs. A larger one
-	// ends the connection.
+	// MaxMessageBytes bounds a message sent or received, in bytes; default 16 MiB, which
+	// the largest counter, a log of a million units, needs. A larger message ends the
+	// connection.
 	MaxMessageBytes int
-	// MaxConnections bounds the connections that others have open to this node and that
-	// have proved who they are; default 1024. One more is closed. Others are closed after
-	// twice ConnectTimeout; there are 256 of them at most, and at that bound an address
-	// with the most of them loses one.
+	// MaxConnections bounds the connections that others have opened to this node and
+	// proved themselves on; default 1024. Further ones are closed. Connections without
+	// proof are closed after twice ConnectTimeout. There are at most 256 of them; at
+	// that bound an address with the most of them loses one.
 	MaxConnections int
-	// Window is how many frames with checks or refunds may be under way to a
-	// member before one is acknowledged; default 2. What comes up meanwhile is
-	// collected into the next. Fewer make larger batches, more shorten the wait
-	// where the way is long.
+	// Window is how many frames with checks or refunds may be sent to a member without
+	// an acknowledgement; default 2. Checks that come meanwhile are collected for the
+	// next frame. A smaller window makes larger batches; a larger one shortens the wait
+	// if the latency is high.
 	Window int
-	// ConnectTimeout bounds an attempt to connect, up to the end of the hellos;
-	// default 1 s. Who is dialled waits twice as long.
+	// ConnectTimeout bounds an attempt to connect, including the handshake; default 1 s.
+	// The side that is dialled waits twice as long.
 	ConnectTimeout time.Duration
-	// StallTimeout is how long a member may take nothing of what is sent to it
-	// before the connection is given up; default 10 s. It is for the dead: who
-	// is merely slow is judged by the cluster.
+	// StallTimeout is how long a write to a member may block before the connection is
+	// closed; default 10 s. It is for members that are dead; the cluster judges those
+	// that are slow.
 	StallTimeout time.Duration
 }
 
-// withDefaults fills in what was left out, and says what cannot be.
+// withDefaults fills in defaults, and returns an error for values that are not valid.
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Self.Instance == 0:

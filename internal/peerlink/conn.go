@@ -14,37 +14,39 @@ import (
 )
 
 const (
-	// earlyBytes is how much is read of a connection, all of HTTP/2 included, before it
-	// is known who is there. A hello of the longest names takes a quarter of it.
+	// earlyBytes is the most that is read of a connection, HTTP/2 included, before the
+	// other side has proved who it is. A hello with the longest names takes a quarter of
+	// it.
 	earlyBytes = 4 << 10
-	// maxWaiting bounds the connections that have no session: those that have not proved
+	// maxWaiting bounds the connections without a session: those that have not proved
 	// yet who they are, and those whose session has ended.
 	maxWaiting = 256
 )
 
-// port knows the connections that others have opened. Each waits until it has proved
-// who is there, for a short time only; then it is settled, while its session lasts.
+// port keeps the connections that others have opened. A connection waits, for a bounded
+// time, until it has proved who is there. Then it is settled while its session lasts.
 type port struct {
-	most    int // settled connections
+	most    int // bound of settled connections
 	stall   time.Duration
-	within  time.Duration // a connection may wait
+	within  time.Duration // longest wait of a connection
 	refused func(from net.Addr, reason string)
-	notice  string // what port this is
+	notice  string // text that tells what port this is
 	links   *Links
 
 	mu      sync.Mutex
 	settled int
 	waiting int
-	hosts   map[string]map[*conn]bool // those that wait, by address
+	hosts   map[string]map[*conn]bool // waiting connections by address
 }
 
 func newPort(c Config) *port {
 	return &port{most: c.MaxConnections, stall: c.StallTimeout, within: 2 * c.ConnectTimeout, hosts: make(map[string]map[*conn]bool)}
 }
 
-// enter has a new connection wait. At the bound another one makes room, of the address
-// that has the most: so silence from one address keeps nobody else out, and from the
-// same address hardly anybody, for whoever speaks is done in a moment.
+// enter adds a new connection to those that wait. At the bound it closes a connection of
+// the address that has the most. So silent connections from one address do not keep
+// other addresses out. They hardly affect others from the same address either, because
+// an honest connection waits only for a moment.
 func (p *port) enter(c *conn) {
 	c.port, c.host = p, hostOf(c.RemoteAddr())
 	p.mu.Lock()
@@ -60,8 +62,7 @@ func (p *port) enter(c *conn) {
 	}
 }
 
-// crowded returns any connection of the address with the most, which waits no longer;
-// mu is held.
+// crowded removes and returns some connection of the address with the most; mu is held.
 func (p *port) crowded() (c *conn) {
 	var most map[*conn]bool
 	for _, conns := range p.hosts {
@@ -76,8 +77,8 @@ func (p *port) crowded() (c *conn) {
 	return c
 }
 
-// wait notes that a connection waits, and closes it if it does so for too long, for that
-// reason, if it is to be told; mu is held.
+// wait adds a connection to those that wait, and closes it when its time is over. Unless
+// reason is "", that is logged; mu is held.
 func (p *port) wait(c *conn, within time.Duration, reason string) {
 	if p.hosts[c.host] == nil {
 		p.hosts[c.host] = make(map[*conn]bool)
@@ -93,7 +94,7 @@ func (p *port) wait(c *conn, within time.Duration, reason string) {
 	})
 }
 
-// leave takes a connection off the lists; mu is held.
+// leave removes a connection from the lists; mu is held.
 func (p *port) leave(c *conn) {
 	switch c.place {
 	case waits:
@@ -108,8 +109,8 @@ func (p *port) leave(c *conn) {
 	c.place = nowhere
 }
 
-// hostOf returns the address that connections are counted by: of IPv6 the network, in
-// which one host has as many as it likes.
+// hostOf returns the address by which connections are counted. For IPv6 it is the /64
+// network, within which one host can have any number of addresses.
 func hostOf(a net.Addr) string {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -124,7 +125,7 @@ func hostOf(a net.Addr) string {
 	return ip.String()
 }
 
-// place is where a connection is listed.
+// place is the list that a connection is on.
 type place uint8
 
 const (
@@ -133,29 +134,30 @@ const (
 	settles
 )
 
-// conn is a connection that nobody can hold up: a write that the other side does
-// not take ends it. Until it is known who is there, hardly anything is read.
+// conn is a connection that cannot block this node: a write that the other side does not
+// read ends it. Until it is known who is there, at most earlyBytes are read.
 type conn struct {
 	net.Conn
-	begin *bytes.Reader // was read by the door; nil if nothing was
+	begin *bytes.Reader // bytes that the door has read; nil if none
 	stall time.Duration
 
-	// Of the one that reads: how much it may still read, and that it may read all.
+	// left and free belong to the reading goroutine: how many bytes it may still read,
+	// and whether it may read any number.
 	left int
 	free bool
-	// greeted: the hello has come, and the other side may send what it likes as soon as
-	// its proof is on the way.
+	// greeted means that the hello has arrived. From then on the other side may send
+	// frames as soon as its proof is on the way.
 	greeted  atomic.Bool
 	admitted chan struct{}
 	admits   sync.Once
 	gone     chan struct{}
 	closes   sync.Once
 
-	port *port // nil of one that was dialled
+	port *port // nil if this node dialled
 	host string
-	// The next are under the port's lock.
+	// The port's lock guards the following fields.
 	place    place
-	sessions int // that were settled and are not over
+	sessions int // settled sessions that are not over
 	late     *time.Timer
 }
 
@@ -163,14 +165,14 @@ func newConn(raw net.Conn, stall time.Duration) *conn {
 	return &conn{Conn: raw, stall: stall, left: earlyBytes, admitted: make(chan struct{}), gone: make(chan struct{})}
 }
 
-// greet notes that the hello has come.
+// greet records that the hello has arrived.
 func (c *conn) greet() { c.greeted.Store(true) }
 
-// admit has everything be read from now on.
+// admit removes the bound on reading.
 func (c *conn) admit() { c.admits.Do(func() { close(c.admitted) }) }
 
-// settle admits a connection that has proved who is there. The error says why it is
-// refused all the same.
+// settle admits a connection that has proved who is there. It returns an error if the
+// connection was closed or there are too many.
 func (c *conn) settle() error {
 	p := c.port
 	p.mu.Lock()
@@ -190,7 +192,8 @@ func (c *conn) settle() error {
 	return nil
 }
 
-// retire notes that a session is over. The other side has a moment to read why.
+// retire records that a session is over. The connection stays open for farewellTimeout,
+// so that the other side can read the reason.
 func (c *conn) retire() {
 	p := c.port
 	p.mu.Lock()
@@ -221,8 +224,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// early returns how much of n bytes may be read now. After the hello it waits: the other
-// side may send frames while its proof is being looked at, and they stay where they are.
+// early returns how many of n bytes may be read now. After the hello it blocks at the
+// bound: the other side may send frames while its proof is being checked, and they stay
+// in the network.
 func (c *conn) early(n int) (int, error) {
 	if c.left <= 0 && c.greeted.Load() {
 		select {

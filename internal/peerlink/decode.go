@@ -10,25 +10,24 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// decoder reads frames. What it reads comes from another program, so nothing is
-// taken on trust: the first thing that does not fit stays as the error, and no
-// memory is set aside for more than a frame may have.
+// decoder reads frames of other programs, so it trusts nothing. It keeps the first
+// error. It does not allocate more memory than a valid frame needs.
 type decoder struct {
 	sections *sections
-	names    map[string]string // of rules and limits, so that each is one string
-	section  string            // that is being read, for errors
-	limits   int               // that the frame has so far
-	told     int               // parts of explanations that it has
+	names    map[string]string // interned names of rules, limits and members
+	section  string            // the section being read, for errors
+	limits   int               // limits of the frame so far
+	told     int               // parts of explanations so far
 	err      error
 }
 
-// keptNames bounds the names that are kept.
+// keptNames bounds the interned names.
 const keptNames = 1024
 
-// inbox is the memory of a frame that is read.
+// inbox is the memory of a frame that was read.
 type inbox struct {
 	frame  peer.Frame
-	words  []uint64 // of all entries
+	words  []uint64 // the words of all entries
 	counts []uint32
 }
 
@@ -48,8 +47,7 @@ func (d *decoder) atEnd(field protowire.Number, rest []byte) {
 	}
 }
 
-// field is one field of a message; v has its value if it is a number, data if it
-// is not.
+// field is one field of a message: v is its value if it is a number, data otherwise.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -57,7 +55,7 @@ type field struct {
 	data   []byte
 }
 
-// next takes a field off a message; false at its end, or if it is no message.
+// next reads the next field of a message. It returns false at the end and on an error.
 func (d *decoder) next(b *[]byte, f *field) bool {
 	if len(*b) == 0 || d.err != nil {
 		return false
@@ -87,7 +85,7 @@ func (d *decoder) next(b *[]byte, f *field) bool {
 	return true
 }
 
-// is reports whether a field has the kind that is its own.
+// is reports whether a field has the given kind, and records an error if not.
 func (d *decoder) is(f *field, kind protowire.Type) bool {
 	if f.kind != kind {
 		d.fail("field %d of %s is of another kind than it should be", f.number, d.section)
@@ -95,8 +93,8 @@ func (d *decoder) is(f *field, kind protowire.Type) bool {
 	return f.kind == kind
 }
 
-// more reports whether a field is one more message of a kind of which there are n
-// already, and may be most; what names several of them.
+// more reports whether a field may be one more message of a kind, of which there are n
+// already and most are allowed. It records an error if not; what names the kind in it.
 func (d *decoder) more(f *field, n, most int, what string) bool {
 	if !d.is(f, protowire.BytesType) {
 		return false
@@ -107,7 +105,7 @@ func (d *decoder) more(f *field, n, most int, what string) bool {
 	return n < most
 }
 
-// uint, fixed, bool, octet and text take the value of a field.
+// uint, fixed, bool, octet, long, short and text read the value of a field.
 func (d *decoder) uint(f *field, to *uint64) {
 	if d.is(f, protowire.VarintType) {
 		*to = f.v
@@ -142,7 +140,7 @@ func (d *decoder) long(f *field, to *int64) {
 	}
 }
 
-// short takes an int32, of which protobuf has the sign in all 64 bits.
+// short reads an int32, whose sign protobuf extends to 64 bits.
 func (d *decoder) short(f *field, to *int32) {
 	if d.is(f, protowire.VarintType) {
 		*to = int32(f.v)
@@ -168,13 +166,12 @@ func (d *decoder) text(f *field, to *string) {
 	*to = name
 }
 
-// frame reads a frame into the memory of in, and checks that its parts fit
-// together.
+// frame reads a frame into in, and checks that its parts fit together.
 func (d *decoder) frame(b []byte, in *inbox) error {
 	d.section, d.limits, d.told, d.err = "the frame", 0, 0, nil
 	f := &in.frame
 	f.Reset()
-	var seen uint32 // sections, of which there may be one each
+	var seen uint32 // sections seen; each may occur once
 	var x field
 	for d.next(&b, &x) {
 		if x.number >= 6 && x.number <= 17 {
@@ -253,11 +250,10 @@ func (d *decoder) part(x *field, in *inbox) {
 	}
 }
 
-// parts are the columns of a section as they came, by number; nil is absent.
+// parts are the raw columns of a section by number; nil if absent.
 type parts [maxFields][]byte
 
-// readSection reads a section into the memory of items, whose old contents do
-// not matter.
+// readSection reads a section into items, whose old contents do not matter.
 func readSection[T any](d *decoder, name string, b []byte, columns []column[T], items []T) ([]T, parts) {
 	d.section = name
 	var count uint64
@@ -267,7 +263,7 @@ func readSection[T any](d *decoder, name string, b []byte, columns []column[T], 
 		switch {
 		case x.number == 1:
 			d.uint(&x, &count)
-		case x.number >= maxFields: // of a newer version
+		case x.number >= maxFields: // a column of a newer version
 		case p[x.number] != nil:
 			d.fail("column %d of %s is there twice", x.number, name)
 		case d.is(&x, protowire.BytesType):
@@ -293,8 +289,8 @@ func readSection[T any](d *decoder, name string, b []byte, columns []column[T], 
 	return items, p
 }
 
-// hold reports whether some column has room for so many items, each of which takes a
-// byte at least: a few bytes do not stand for much memory.
+// hold reports whether some column is long enough for so many items, each of which takes
+// at least a byte. So a few bytes cannot cause a large allocation.
 func (p *parts) hold(count uint64) bool {
 	for _, data := range p {
 		if uint64(len(data)) >= count {
@@ -304,7 +300,7 @@ func (p *parts) hold(count uint64) bool {
 	return false
 }
 
-// resize returns a slice of n elements, in the memory of s if it is enough.
+// resize returns a slice of n elements, in the memory of s if that suffices.
 func resize[T any](s []T, n int) []T {
 	if n > cap(s) {
 		return make([]T, n)
@@ -312,7 +308,7 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// words gives the entries their words.
+// words reads the words of the entries.
 func (d *decoder) words(in *inbox, p *parts) {
 	entries := in.frame.Entries
 	total := d.counts(in, p[10], len(entries), len(p[11])/8)
@@ -334,14 +330,14 @@ func (d *decoder) words(in *inbox, p *parts) {
 	}
 }
 
-// replyRules gives the replies their rules.
+// replyRules reads the rules of the replies.
 func (d *decoder) replyRules(in *inbox, p *parts) {
 	replies, data := in.frame.Replies, p[15]
 	total := d.counts(in, p[14], len(replies), min(len(data), maxItems))
 	if d.err != nil {
 		return
 	}
-	rules := make([]uint16, total) // hardly ever any
+	rules := make([]uint16, total) // there are hardly ever any
 	for i := range rules {
 		v, n := consumeVarint(data)
 		if n == 0 || v > math.MaxUint16 {
@@ -352,7 +348,7 @@ func (d *decoder) replyRules(in *inbox, p *parts) {
 	}
 	d.atEnd(15, data)
 	if total == 0 {
-		return // and there may be no counts
+		return // there may be no counts
 	}
 	for i := range replies {
 		if n := in.counts[i]; n > 0 {
@@ -361,8 +357,8 @@ func (d *decoder) replyRules(in *inbox, p *parts) {
 	}
 }
 
-// counts reads a column of counts into in, and returns their sum, which may be
-// most at most.
+// counts reads a column of counts into in and returns their sum. It records an error if
+// the sum exceeds most.
 func (d *decoder) counts(in *inbox, data []byte, items, most int) (total int) {
 	if data == nil || d.err != nil {
 		return 0

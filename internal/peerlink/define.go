@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// What is no column: definitions of rules and limits, and members by name. They
-// are few, and hold text.
+// Definitions of rules and limits, and members by name, are not columns: they are few
+// and consist of text.
 
 func (d *decoder) rule(x *field, f *peer.Frame) {
 	if !d.more(x, len(f.Rules), maxRules, "rules") {
@@ -38,7 +38,7 @@ func (d *decoder) rule(x *field, f *peer.Frame) {
 	f.Rules = append(f.Rules, r)
 }
 
-// keyName takes the name of a key.
+// keyName reads the name of a key.
 func (d *decoder) keyName(x *field, f *peer.Frame) {
 	if !d.more(x, len(f.Names), maxNames, "names") {
 		return
@@ -56,7 +56,7 @@ func (d *decoder) keyName(x *field, f *peer.Frame) {
 			d.bool(x, &n.Closed)
 		case 4:
 			if d.is(x, protowire.BytesType) {
-				n.Text = string(x.data) // not one of the names that come again and again
+				n.Text = string(x.data) // such names do not repeat, so they are not interned
 			}
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 )
 
-// What HTTP/2 lets be under way. A link is slowed down by acknowledgements, so
-// these only bound what is sent without one.
+// Windows of HTTP/2. Acknowledgements control the flow of a link, so these only bound
+// what is sent without one.
 const (
 	streamWindow = 1 << 20
 	connWindow   = 2 << 20
@@ -29,12 +29,13 @@ const (
 )
 
 var (
-	// errWasUp is wrapped by the reason for which a session ended that stood.
+	// errWasUp is wrapped by the reason of a session that had been established.
 	errWasUp     = errors.New("the connection was up")
 	errDismissed = errors.New("it is no member any more")
 )
 
-// checkAddr is what to do about a member that lives and cannot be connected to.
+// checkAddr tells operators what to do about a member that is alive and cannot be
+// connected to.
 const checkAddr = "check where it listens for peers and what it advertises (--peer-addr, --advertise), and that nothing between blocks the port"
 
 // dialled is the stream of a session at the side that dialled.
@@ -63,15 +64,15 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error)
 	if err != nil {
 		return fmt.Errorf("cannot connect: %w; if it runs, %s", err, checkAddr)
 	}
-	defer func() { _ = raw.Close() }() // for the case that gRPC never took it
+	defer func() { _ = raw.Close() }() // in case gRPC never took it over
 	early := newConn(raw, l.config.StallTimeout)
 	client, err := l.newClient(addr, early)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }() // it has nothing to say any more
+	defer func() { _ = client.Close() }() // nothing is left to send
 
-	// The stream outlives the limit, which is for the hellos only.
+	// The stream outlives the limit, which is for the handshake only.
 	streamCtx, hangUp := context.WithCancel(context.Background())
 	defer hangUp()
 	unlimit := context.AfterFunc(limit, hangUp)
@@ -92,7 +93,7 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error)
 	return status.Error(codes.Aborted, "there is a connection already")
 }
 
-// newClient returns a client over a connection that is there.
+// newClient returns a gRPC client on an existing connection.
 func (l *Links) newClient(addr string, raw *conn) (*grpc.ClientConn, error) {
 	var once sync.Once
 	take := func(context.Context, string) (net.Conn, error) {
@@ -104,7 +105,7 @@ func (l *Links) newClient(addr string, raw *conn) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(take),
 		grpc.WithNoProxy(),
-		grpc.WithDisableRetry(), // which would keep a copy of all that was sent
+		grpc.WithDisableRetry(), // retries would keep a copy of everything sent
 		grpc.WithDisableServiceConfig(),
 		grpc.WithInitialWindowSize(streamWindow),
 		grpc.WithInitialConnWindowSize(connWindow),
@@ -113,7 +114,7 @@ func (l *Links) newClient(addr string, raw *conn) (*grpc.ClientConn, error) {
 	)
 }
 
-// greet exchanges hellos, as the side that dialled. Frames may come when it returns.
+// greet exchanges hellos as the side that dialled. When it returns, frames may arrive.
 func (l *Links) greet(stream grpc.ClientStream, c *conn, to peer.Member) error {
 	g := &l.greeter
 	mine := g.hello(to)
@@ -143,7 +144,8 @@ func (l *Links) greet(stream grpc.ClientStream, c *conn, to peer.Member) error {
 	return nil
 }
 
-// causeOf returns why a stream to which nothing can be sent has ended.
+// causeOf returns why a stream to which nothing can be sent has ended; err if that is
+// not known.
 func causeOf(stream grpc.ClientStream, err error) error {
 	var m message
 	if cause := stream.RecvMsg(&m); cause != nil {

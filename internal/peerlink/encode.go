@@ -9,19 +9,19 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Bounds of a frame, for both who writes and who reads it.
+// Bounds of a frame, for writing and reading.
 const (
-	maxItems  = 1 << 16 // in one section
-	bareItems = 1 << 6  // of those that are zero in all columns
+	maxItems  = 1 << 16 // items of one section
+	bareItems = 1 << 6  // items of a section without columns
 	maxLimits = 1 << 14 // definitions of limits
 	maxRules  = 1 << 14
 	maxKnown  = 1 << 14
 	maxNames  = 1 << 12
 
-	maxExplained = 1 << 12 // explanations, limits of each, and fields and counts of those
+	maxExplained = 1 << 12 // explanations, limits of each, and fields and counts of each limit
 )
 
-// encoder appends to b. The first thing that goes wrong stays.
+// encoder appends to b. It keeps the first error.
 type encoder struct {
 	sections *sections
 	b        []byte
@@ -36,8 +36,8 @@ func (e *encoder) open(field protowire.Number) (mark int) {
 	return mark
 }
 
-// close writes the length of what was written since open, or, unless it is
-// wanted, forgets it.
+// close writes the length of what was written since open. If the field is not wanted, it
+// is removed.
 func (e *encoder) close(mark int, wanted bool) {
 	if !wanted {
 		e.b = e.b[:mark]
@@ -50,14 +50,14 @@ func (e *encoder) close(mark int, wanted bool) {
 		e.b[start-1] = byte(length)
 		return
 	}
-	// The length takes more than the byte that was left for it.
+	// The length needs more than the one byte that was left for it.
 	more := protowire.SizeVarint(uint64(length)) - 1
 	e.b = append(e.b, make([]byte, more)...)
 	copy(e.b[start+more:], e.b[start:start+length])
 	binary.PutUvarint(e.b[start-1:], uint64(length))
 }
 
-// extend appends a field of a known length and returns where its contents go.
+// extend appends a field of a known length and returns the slice for its contents.
 func (e *encoder) extend(field protowire.Number, length int) []byte {
 	e.b = protowire.AppendTag(e.b, field, protowire.BytesType)
 	e.b = protowire.AppendVarint(e.b, uint64(length))
@@ -66,7 +66,7 @@ func (e *encoder) extend(field protowire.Number, length int) []byte {
 	return e.b[start:]
 }
 
-// uint, fixed, bool and text append a field of its own, unless it is zero.
+// uint, fixed, bool and text append a field, unless its value is zero.
 func (e *encoder) uint(field protowire.Number, v uint64) {
 	if v != 0 {
 		e.b = protowire.AppendTag(e.b, field, protowire.VarintType)
@@ -133,8 +133,8 @@ func (e *encoder) frame(f *peer.Frame) {
 	}
 }
 
-// writeSection appends a section, if there are items. What is no column of one
-// number per item is appended by more.
+// writeSection appends a section if there are items. more appends what is not a column
+// of one number for each item.
 func writeSection[T any](e *encoder, field protowire.Number, columns []column[T], items []T, more func(*encoder, []T)) {
 	if len(items) == 0 {
 		return
@@ -158,7 +158,7 @@ func writeSection[T any](e *encoder, field protowire.Number, columns []column[T]
 	e.close(mark, true)
 }
 
-// words appends the words of entries: how many each has, and all of them.
+// words appends the words of entries: the number of each entry's, then all of them.
 func (e *encoder) words(entries []peer.Entry) {
 	total := 0
 	mark := e.open(10)
@@ -180,7 +180,7 @@ func (e *encoder) words(entries []peer.Entry) {
 	}
 }
 
-// replyRules appends the rules of replies: how many each names, and all of them.
+// replyRules appends the rules of replies: the number of each reply's, then all of them.
 func (e *encoder) replyRules(replies []peer.Reply) {
 	total := 0
 	mark := e.open(14)
@@ -246,7 +246,7 @@ func (e *encoder) limit(field protowire.Number, l *peer.Limit) {
 	e.uint(9, uint64(l.Burst))
 	e.uint(10, uint64(l.Window))
 	e.uint(11, uint64(l.Block))
-	e.uint(12, uint64(int64(l.SubWindows))) // negative ones as protobuf has them
+	e.uint(12, uint64(int64(l.SubWindows))) // negative numbers as in protobuf
 	if l.HasWeight {
 		e.b = protowire.AppendTag(e.b, 13, protowire.VarintType)
 		e.b = protowire.AppendVarint(e.b, uint64(int64(l.Weight)))

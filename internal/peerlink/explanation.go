@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Explanations are no columns either: they are rare, and mostly text. It is that of
-// one request, so it is not kept with the names that come again and again.
+// Explanations are not columns: they are rare and mostly text. Their text belongs to one
+// request, so it is not interned like names that repeat.
 
 func (e *encoder) explanation(x *peer.Explanation) {
 	mark := e.open(23)
@@ -42,7 +42,7 @@ func (e *encoder) limitExplanation(l *peer.LimitExplanation) {
 	e.close(mark, true)
 }
 
-// tells is more, for the parts of explanations, which are bounded together too.
+// tells is more for the parts of explanations, whose number is also bounded in all.
 func (d *decoder) tells(f *field, n int, what string) bool {
 	if d.told++; d.told > maxItems {
 		d.fail("the explanations of the frame have more than %d parts", maxItems)
@@ -51,7 +51,7 @@ func (d *decoder) tells(f *field, n int, what string) bool {
 	return d.more(f, n, maxExplained, what)
 }
 
-// own takes a text of its own.
+// own reads a text that is not interned.
 func (d *decoder) own(f *field, to *string) {
 	if d.is(f, protowire.BytesType) {
 		*to = string(f.data)

@@ -17,13 +17,13 @@ import (
 
 const (
 	nonceBytes = 16
-	maxName    = 255 // bytes of a name of a node or cluster that is shown
+	maxName    = 255 // longest name of a node or cluster that is shown, in bytes
 
-	// bindingWire is the first version of the wire whose hellos name both addresses.
+	// bindingWire is the first version of the wire whose hellos contain both addresses.
 	bindingWire = 2
 )
 
-// greeter makes and judges hellos.
+// greeter makes and checks hellos.
 type greeter struct {
 	self    peer.Member
 	cluster string
@@ -31,11 +31,11 @@ type greeter struct {
 	secret  []byte
 }
 
-// hello returns a new hello. to is who is dialled; the side that was dialled expects
-// nobody in particular, and gives the zero value.
+// hello returns a new hello. to is the member that is dialled. The side that was dialled
+// expects no particular member, and passes the zero value.
 func (g *greeter) hello(to peer.Member) *peerv1.Hello {
 	nonce := make([]byte, nonceBytes)
-	_, _ = rand.Read(nonce) // it does not fail: it ends the program instead
+	_, _ = rand.Read(nonce) // it never fails: it ends the program instead
 	return &peerv1.Hello{
 		Wire: uint32(g.self.Wire), Cluster: g.cluster, RingConfig: g.ring,
 		Name: g.self.Name, Instance: uint64(g.self.Instance), Address: g.self.PeerAddr, Nonce: nonce,
@@ -43,7 +43,8 @@ func (g *greeter) hello(to peer.Member) *peerv1.Hello {
 	}
 }
 
-// judge says why a hello does not fit, as a status for the other side.
+// judge returns nil if a hello fits this node, otherwise the reason as a status for the
+// other side.
 func (g *greeter) judge(h *peerv1.Hello) error {
 	switch wire := int(h.GetWire()); {
 	case h == nil:
@@ -70,9 +71,10 @@ func (g *greeter) judge(h *peerv1.Hello) error {
 	return nil
 }
 
-// judgeDialler says why the hello of a side that dialled does not fit: it must mean this
-// node, at the address that this node advertises. Otherwise somebody at another address
-// passes on what the two say. Versions before [bindingWire] say neither.
+// judgeDialler returns nil if the hello of the dialling side fits: it must name this
+// node, and the address that this node advertises. Otherwise something at another
+// address may be relaying between the two. Versions before [bindingWire] contain
+// neither.
 func (g *greeter) judgeDialler(h *peerv1.Hello) error {
 	switch {
 	case h.GetWire() < bindingWire:
@@ -87,8 +89,8 @@ func (g *greeter) judgeDialler(h *peerv1.Hello) error {
 	return nil
 }
 
-// judgeDialled says why the hello of the side that was dialled does not fit: it must be
-// of who was meant, and at the address that was dialled.
+// judgeDialled returns nil if the hello of the dialled side fits: it must be of the
+// member that was meant, at the address that was dialled.
 func (g *greeter) judgeDialled(h *peerv1.Hello, to peer.Member) error {
 	switch {
 	case h.GetInstance() != uint64(to.Instance):
@@ -102,14 +104,15 @@ func (g *greeter) judgeDialled(h *peerv1.Hello, to peer.Member) error {
 	return nil
 }
 
-// refuse returns the status of a mismatch that an operator has to mend.
+// refuse returns the status for a mismatch that an operator must correct.
 func (g *greeter) refuse(format string, args ...any) error {
 	return status.Errorf(codes.FailedPrecondition, "node %q refuses: "+format, append([]any{short(g.self.Name)}, args...)...)
 }
 
-// prove returns the proof that this side has the secret; nil if there is none.
-// Both hellos are in it, and so the names, instances and addresses of both sides: it is
-// good for this link only. The side is in it so that it cannot be sent back.
+// prove returns the proof that this side has the secret: an HMAC-SHA-256 of both hellos
+// and the side; nil if there is no secret. The hellos contain the names, instances and
+// addresses of both sides, so the proof is valid for this link only. The side prevents
+// sending it back.
 func (g *greeter) prove(side string, dialler, dialled *peerv1.Hello) []byte {
 	if len(g.secret) == 0 {
 		return nil
@@ -119,21 +122,21 @@ func (g *greeter) prove(side string, dialler, dialled *peerv1.Hello) []byte {
 	for _, x := range []*peerv1.Hello{dialler, dialled} {
 		part(h, x.GetCluster(), x.GetName(), string(x.GetNonce()), x.GetAddress(), x.GetExpectedName(), x.GetExpectedAddress())
 		for _, n := range []uint64{uint64(x.GetWire()), x.GetRingConfig(), x.GetInstance(), x.GetExpected()} {
-			_ = binary.Write(h, binary.BigEndian, n) // a hash takes all
+			_ = binary.Write(h, binary.BigEndian, n) // a hash never fails
 		}
 	}
 	return h.Sum(nil)
 }
 
-// part writes texts with their lengths, so that no two lists of them are alike.
+// part writes texts with their lengths, so that different lists differ.
 func part(h hash.Hash, texts ...string) {
 	for _, s := range texts {
-		_ = binary.Write(h, binary.BigEndian, uint64(len(s))) // a hash takes all
+		_ = binary.Write(h, binary.BigEndian, uint64(len(s))) // a hash never fails
 		_, _ = h.Write([]byte(s))
 	}
 }
 
-// verify says why a proof is none.
+// verify returns nil if a proof is correct, otherwise the reason as a status.
 func (g *greeter) verify(side string, dialler, dialled *peerv1.Hello, proof []byte) error {
 	want := g.prove(side, dialler, dialled)
 	switch {
@@ -148,7 +151,7 @@ func (g *greeter) verify(side string, dialler, dialled *peerv1.Hello, proof []by
 	}
 }
 
-// short bounds a name in a text.
+// short shortens a name for a text.
 func short(s string) string {
 	if len(s) > maxName {
 		return fmt.Sprintf("%s… (%d bytes)", s[:maxName], len(s))

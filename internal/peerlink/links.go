@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Links are the connections between this node and the others. All methods may be
-// called from many goroutines.
+// Links are the connections between this node and the others. It is safe for concurrent
+// use.
 type Links struct {
 	config  Config
 	greeter greeter
@@ -30,19 +30,18 @@ type Links struct {
 
 	ctx  context.Context // ends with the links
 	stop context.CancelFunc
-	all  sync.WaitGroup // sessions and attempts
+	all  sync.WaitGroup // counts sessions and attempts to connect
 
 	// remotes is replaced as a whole, so that Wake takes no lock.
 	remotes atomic.Pointer[map[peer.Instance]*remote]
 	mu      sync.Mutex
-	pins    map[*remote]int // who still needs them, besides their being wanted
+	pins    map[*remote]int // users of remotes, besides their being members
 	closed  bool
 
 	randMu sync.Mutex
 }
 
-// New makes links to nobody yet. The error says what is wrong with the
-// configuration.
+// New returns links without any connection. The error reports an invalid configuration.
 func New(c Config) (*Links, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -60,8 +59,8 @@ func New(c Config) (*Links, error) {
 	return l, nil
 }
 
-// Serve accepts links from other nodes until [Links.Shutdown] or [Links.Close],
-// and then returns nil. It closes the listener.
+// Serve accepts links from other nodes until [Links.Shutdown] or [Links.Close], and then
+// returns nil. It closes the listener.
 func (l *Links) Serve(listener net.Listener) error {
 	err := l.server.Serve(listener)
 	if err == nil || errors.Is(err, grpc.ErrServerStopped) {
@@ -70,10 +69,9 @@ func (l *Links) Serve(listener net.Listener) error {
 	return fmt.Errorf("serving peers on %s: %w", listener.Addr(), err)
 }
 
-// SetMembers says to whom connections are to be kept: to all of these but this
-// node, to the dead ones with slower attempts. Connections to others that this
-// node has opened are closed; those that others opened stay as long as they
-// like, for they may know more.
+// SetMembers sets the members to keep connections to: all of them except this node, with
+// slower attempts to the dead. Connections that this node has opened to others are
+// closed. Those that others have opened stay, because the others may know more.
 func (l *Links) SetMembers(members []peer.Member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +103,7 @@ func (l *Links) SetMembers(members []peer.Member) {
 	l.remotes.Store(&next)
 }
 
-// want makes a remote a member, or tells it what changed; mu is held.
+// want makes a remote a member, or updates it; mu is held.
 func (l *Links) want(r *remote, m peer.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +124,7 @@ func (l *Links) want(r *remote, m peer.Member) {
 	r.change()
 }
 
-// dismiss makes a remote none that is wanted.
+// dismiss ends that a remote is a member.
 func (r *remote) dismiss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,8 +138,8 @@ func (r *remote) dismiss() {
 	r.change()
 }
 
-// pin returns the remote of a member for who unpins it later. The error is for who says
-// that it is that member.
+// pin returns the remote of a member; the caller must unpin it. The error is for the
+// other side, which claims to be that member.
 func (l *Links) pin(i peer.Instance, name string) (*remote, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,14 +155,14 @@ func (l *Links) pin(i peer.Instance, name string) (*remote, error) {
 	return r, nil
 }
 
-// is reports whether this is a member, by that name.
+// is reports whether this remote is a member with that name.
 func (r *remote) is(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wanted && r.member.Name == name
 }
 
-// unpin gives a remote back. Nobody needs one that is no member and unpinned.
+// unpin releases a remote. It is removed if it is not a member and has no other user.
 func (l *Links) unpin(r *remote) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,8 +180,8 @@ func (l *Links) unpin(r *remote) {
 	}
 }
 
-// Wake says that there is something to take for a member. It never blocks and
-// takes no lock; of somebody who is not connected it does nothing.
+// Wake reports that there is a frame for a member. It never blocks and takes no lock. It
+// does nothing for a member that is not connected.
 func (l *Links) Wake(to peer.Instance) {
 	if r := (*l.remotes.Load())[to]; r != nil {
 		if s := r.live.Load(); s != nil {
@@ -192,9 +190,9 @@ func (l *Links) Wake(to peer.Instance) {
 	}
 }
 
-// carry runs a session from its attachment to its end, and returns why it ended;
-// if it could not be attached, the error does not wrap errWasUp. It calls over when
-// nothing of the session is left, before another one can take its place.
+// carry runs a session from its attachment to its end, and returns why it ended. If the
+// session could not be attached, it returns that error and calls nothing. It calls over
+// when nothing of the session is left, before another one can take its place.
 func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
 	s := newSession(l, ch, r.instance)
 	if err := r.attach(s, ours); err != nil {
@@ -202,7 +200,7 @@ func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
 	}
 	ended := false
 	defer func() {
-		if !ended { // something panics
+		if !ended { // a panic is under way
 			s.end(errDefect, false)
 			ch.hangUp(errDefect)
 			r.detach(s)
@@ -228,9 +226,9 @@ func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
 	return err
 }
 
-// Shutdown sends what there is to send, ends all connections and stops serving.
-// If the context ends before, the rest is cut off and its error returned.
-// Afterwards no goroutine of the links is left, and nothing of Frames is called.
+// Shutdown sends all waiting frames, ends all connections and stops serving. If the
+// context ends first, the rest is cut off and its error is returned. Afterwards the
+// links have no goroutine left and call no method of Frames.
 func (l *Links) Shutdown(ctx context.Context) error {
 	l.begin()
 	for _, r := range *l.remotes.Load() {
@@ -255,20 +253,20 @@ func (l *Links) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends everything at once.
+// Close ends all connections and stops serving at once.
 func (l *Links) Close() {
 	l.begin()
 	for _, r := range *l.remotes.Load() {
 		if s := r.live.Load(); s != nil {
 			s.end(errStopping, false)
-			s.channel.hangUp(errStopping) // if it is taking its leave
+			s.channel.hangUp(errStopping) // even if it is in its farewell
 		}
 	}
 	l.server.Stop()
 	l.all.Wait()
 }
 
-// begin begins the end: nobody is dialled or let in any more.
+// begin begins the end: no more dialling, and no more sessions.
 func (l *Links) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,22 +20,21 @@ type message struct {
 	acks      uint32
 	ackWanted bool
 	end       string
-	frame     *peer.Frame // to be sent
+	frame     *peer.Frame // frame to send
 
-	// early is set by who receives before the hellos are done: then no frame is taken,
-	// nor anything larger than earlyBytes.
+	// early is set by the receiver until the hellos are done: no frame is accepted then,
+	// and no message larger than earlyBytes.
 	early bool
 
-	in  *inbox // the frame that came; nil if none did
-	bad error  // what is wrong with a message that came
+	in  *inbox // frame received; nil if none was
+	bad error  // error in a received message
 }
 
-// codec turns messages into bytes and back. It satisfies encoding.CodecV2 and may
-// be used by many goroutines. Buffers and the memory of frames are pooled, so
-// that a link that is idle holds neither.
+// codec encodes and decodes messages. It implements encoding.CodecV2 and is safe for
+// concurrent use. Buffers and frames are pooled, so an idle link holds none.
 type codec struct {
 	sections *sections
-	most     int // bytes of a message
+	most     int // bound of a message in bytes
 	buffers  bufferPool
 	inboxes  sync.Pool // *inbox
 	decoders sync.Pool // *decoder
@@ -48,7 +47,7 @@ func newCodec(most int) *codec {
 	return c
 }
 
-// Name implements encoding.CodecV2: it is protobuf, whoever looks at it.
+// Name implements encoding.CodecV2. On the wire the messages are protobuf.
 func (c *codec) Name() string { return "proto" }
 
 // Marshal implements encoding.CodecV2 for messages.
@@ -71,8 +70,8 @@ func (c *codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(b, &c.buffers)}, nil
 }
 
-// Unmarshal implements encoding.CodecV2 for messages. What is wrong with the
-// bytes goes to the message, so that it is told in our own words.
+// Unmarshal implements encoding.CodecV2 for messages. Errors in the bytes are stored in
+// the message, so that the receiver reports them in its own words.
 func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(*message)
 	if !ok {
@@ -86,7 +85,7 @@ func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// read reads a message.
+// read decodes a message.
 func (c *codec) read(d *decoder, b []byte, m *message) error {
 	*m = message{in: m.in, early: m.early}
 	d.section, d.err = "the message", nil
@@ -138,7 +137,7 @@ func (c *codec) read(d *decoder, b []byte, m *message) error {
 	return d.frame(frame, m.in)
 }
 
-// hello takes a hello; nil if it is none.
+// hello reads a hello; nil if there is an error.
 func (d *decoder) hello(x *field) *peerv1.Hello {
 	if !d.is(x, protowire.BytesType) {
 		return nil
@@ -151,14 +150,14 @@ func (d *decoder) hello(x *field) *peerv1.Hello {
 	return h
 }
 
-// release gives the memory of the frame that came back.
+// release returns the memory of a received frame to the pool.
 func (c *codec) release(m *message) {
 	in := m.in
 	m.in = nil
 	if in == nil {
 		return
 	}
-	// An unusually large frame, such as a snapshot, does not stay.
+	// The memory of an unusually large frame, such as a snapshot, is not kept.
 	f := &in.frame
 	if len(in.words) > keepItems || max(cap(f.Entries), cap(f.Claims), cap(f.Answers), cap(f.Batches),
 		cap(f.Keys), cap(f.Replies), cap(f.Results)) > keepItems {
@@ -189,20 +188,20 @@ func (e *encoder) message(m *message) {
 }
 
 const (
-	keepItems  = 1 << 13 // the most items of a frame whose memory is kept
-	keepBuffer = 1 << 18 // the most bytes of a buffer that is
-	maxReason  = 1 << 10 // bytes of the reason for an end
+	keepItems  = 1 << 13 // most items of a frame whose memory is kept
+	keepBuffer = 1 << 18 // most bytes of a buffer that is kept
+	maxReason  = 1 << 10 // most bytes of the reason for an end
 )
 
-// bufferPool keeps buffers of whatever size, as messages are: it satisfies
-// mem.BufferPool for those that gRPC gives back when they have been sent.
+// bufferPool keeps buffers of any size, like messages. It implements mem.BufferPool:
+// gRPC returns buffers to it after sending.
 type bufferPool struct{ pool sync.Pool }
 
 func (p *bufferPool) take() *[]byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return b
 	}
-	// gRPC gives back only what is larger than a KiB.
+	// gRPC returns only buffers larger than a KiB.
 	b := make([]byte, 0, 2<<10)
 	return &b
 }

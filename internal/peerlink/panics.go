@@ -6,11 +6,12 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// errDefect is why a connection ended that panicked at this side. It says nothing of the
-// cause, as the other side may be told.
+// errDefect is the reason of a connection that ended by a panic at this side. The other
+// side may see it, so it does not tell the cause.
 var errDefect = errors.New("an internal error, of which the node's log has the details")
 
-// catch ends a panic, and then calls then with an error. It is deferred, directly.
+// catch recovers from a panic and then calls then with an error. It must be deferred
+// directly.
 func (l *Links) catch(then func(error)) {
 	if l.config.Panicked == nil {
 		return
@@ -21,15 +22,16 @@ func (l *Links) catch(then func(error)) {
 	}
 }
 
-// up tells [Frames] that a member can be reached. The error is that it panicked.
+// up reports to [Frames] that a member can be reached. It returns an error after a
+// panic.
 func (l *Links) up(i peer.Instance) (err error) {
 	defer l.catch(func(defect error) { err = defect })
 	l.config.Frames.Up(i)
 	return nil
 }
 
-// down tells [Frames] that a member cannot be reached. Of a panic there is nothing more to
-// say: the connection is over.
+// down reports to [Frames] that a member cannot be reached. A panic is only reported:
+// the connection is over anyway.
 func (l *Links) down(i peer.Instance) {
 	defer l.catch(func(error) {})
 	l.config.Frames.Down(i)

@@ -13,12 +13,12 @@ import (
 	peerinfo "google.golang.org/grpc/peer"
 )
 
-// preface is what every connection of HTTP/2, and so of gRPC, begins with.
+// preface is the beginning of every HTTP/2 connection, and so of gRPC.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// door looks at connections before gRPC does, as its credentials: it turns away
-// those that speak something else, in a way that they understand, and has the port
-// watch over the others.
+// door inspects connections before gRPC does, as its transport credentials. It refuses
+// connections that speak another protocol, in a way that they understand, and registers
+// the others with the port.
 type door struct {
 	credentials.TransportCredentials
 	port *port
@@ -31,8 +31,8 @@ func (d door) Clone() credentials.TransportCredentials {
 	return door{d.TransportCredentials.Clone(), d.port}
 }
 
-// ServerHandshake implements credentials.TransportCredentials. The server has
-// set a deadline for it.
+// ServerHandshake implements credentials.TransportCredentials. The server has set a
+// deadline for it.
 func (d door) ServerHandshake(raw net.Conn) (conn net.Conn, info credentials.AuthInfo, err error) {
 	p := d.port
 	defer p.links.catch(func(defect error) {
@@ -66,7 +66,7 @@ type arrival struct{ conn *conn }
 // AuthType implements credentials.AuthInfo.
 func (arrival) AuthType() string { return "weir" }
 
-// arrivalOf returns the connection of a stream, nil if it did not come by the door.
+// arrivalOf returns the connection of a stream; nil if it did not pass the door.
 func arrivalOf(ctx context.Context) *conn {
 	p, ok := peerinfo.FromContext(ctx)
 	if !ok {
@@ -76,12 +76,12 @@ func arrivalOf(ctx context.Context) *conn {
 	return a.conn
 }
 
-// answerHTTP tells a client of HTTP/1 where it is.
+// answerHTTP answers an HTTP/1 client with the notice.
 func (p *port) answerHTTP(raw net.Conn) {
 	body := p.notice + "\n"
 	answer := fmt.Sprintf("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"+
 		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
-	_, _ = raw.Write([]byte(answer)) // whoever does not want it does without
+	_, _ = raw.Write([]byte(answer)) // the answer is best effort
 }
 
 func (p *port) turnAway(raw net.Conn, reason string) error {
@@ -89,7 +89,7 @@ func (p *port) turnAway(raw net.Conn, reason string) error {
 	return errors.New(reason)
 }
 
-// readPreface reads as far as the bytes are those of the preface.
+// readPreface reads as long as the bytes are those of the preface.
 func readPreface(c net.Conn) ([]byte, error) {
 	b := make([]byte, len(preface))
 	for n := 0; n < len(b); {
@@ -105,7 +105,7 @@ func readPreface(c net.Conn) ([]byte, error) {
 	return b, nil
 }
 
-// isHTTP reports whether something begins as a request of HTTP/1 does.
+// isHTTP reports whether b begins like an HTTP/1 request.
 func isHTTP(b []byte) bool {
 	for _, method := range []string{"GET ", "POST ", "PUT ", "HEAD ", "OPTIONS ", "DELETE ", "PATCH ", "CONNECT "} {
 		if n := min(len(b), len(method)); string(b[:n]) == method[:n] {

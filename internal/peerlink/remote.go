@@ -17,19 +17,20 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Waits between attempts to connect. The side that is not to dial does so all
-// the same when nobody has dialled it for a while: the other may have no way to it.
+// Waits between attempts to connect. The side that should not dial does so if no
+// connection has come for grace: the other may have no route to it.
 const (
 	retryFirst = 20 * time.Millisecond
 	retryMost  = 500 * time.Millisecond
 	deadFirst  = time.Second
 	deadMost   = 5 * time.Second
 	grace      = 200 * time.Millisecond
-	settled    = time.Second // after so long a session counts as a success
-	// maxTold bounds the kinds of failures of which each is said once.
+	settled    = time.Second // a session that lasts this long counts as a success
+	// maxTold bounds the kinds of failures that are logged once each.
 	maxTold = 4
-	// So often in a row, for about two seconds, a member may answer that this node is no
-	// member before that is said: news of a node that starts takes its time to spread.
+	// strangerOften is how often in a row, for about two seconds, a member may answer
+	// that this node is not a member before that is logged: news of a starting node
+	// takes time to spread.
 	strangerOften = 12
 )
 
@@ -38,28 +39,28 @@ type remote struct {
 	links    *Links
 	instance peer.Instance
 
-	live   atomic.Pointer[session] // what Wake wakes
-	events sync.Mutex              // held around Up and Down, so that they are told in order
+	live   atomic.Pointer[session] // the session that Wake notifies
+	events sync.Mutex              // held around Up and Down, so that they are called in order
 
 	mu      sync.Mutex
 	member  peer.Member
 	wanted  bool          // it is a member
-	keeping bool          // a goroutine connects to it
-	dialing bool          // an attempt of ours is under way
-	session *session      // the one that is attached
-	ours    bool          // and it is one that we dialled
+	keeping bool          // a goroutine keeps connecting to it
+	dialing bool          // this node is dialling it
+	session *session      // the attached session
+	ours    bool          // this node dialled it
 	since   time.Time     // when it was attached
-	changed chan struct{} // has a token when something above changed
-	told    []string      // the kinds of failures that were logged since it was connected last
-	strange int           // how often in a row it did not know this node
+	changed chan struct{} // holds a token if something above changed
+	told    []string      // kinds of failures logged since the last connection
+	strange int           // refusals in a row because it did not know this node
 }
 
 func newRemote(l *Links, i peer.Instance) *remote {
 	return &remote{links: l, instance: i, changed: make(chan struct{}, 1)}
 }
 
-// dials reports whether it is this side that dials; the other does only if this
-// one does not come.
+// dials reports whether this side should dial. The other side does so only if no
+// connection comes.
 func (r *remote) dials() bool { return r.links.config.Self.Instance < r.instance }
 
 func (r *remote) change() {
@@ -69,7 +70,7 @@ func (r *remote) change() {
 	}
 }
 
-// describe names the remote in logs and errors; mu is held.
+// describe returns the remote's name for logs and errors; mu is held.
 func (r *remote) describe() string {
 	if r.member.Name == "" {
 		return "instance " + r.instance.String()
@@ -77,8 +78,8 @@ func (r *remote) describe() string {
 	return fmt.Sprintf("node %q at %s", r.member.Name, r.member.PeerAddr)
 }
 
-// attach makes a session the one of this remote, and tells that it is up. The
-// session before it, if it yields, has ended for good when attach returns.
+// attach makes s the session of this remote, and reports that it is up. An earlier
+// session that gives way has ended completely when attach returns.
 func (r *remote) attach(s *session, ours bool) error {
 	for {
 		r.mu.Lock()
@@ -103,15 +104,15 @@ func (r *remote) attach(s *session, ours bool) error {
 	defer r.events.Unlock()
 	r.live.Store(s)
 	if err := r.links.up(r.instance); err != nil {
-		s.end(err, false) // as soon as it begins
+		s.end(err, false) // the session ends as soon as it begins
 	}
 	return nil
 }
 
-// keeps reports whether the session that is attached stays when there is another
-// one; mu is held. Of two that were dialled at once from both sides, the one
-// that is to dial wins. Otherwise the new one does if the other side has dialled
-// it: it would not have if the old one still lived there.
+// keeps reports whether the attached session stays if another one comes; mu is held. If
+// both sides dialled at once, the connection of the side that should dial wins.
+// Otherwise a new connection that the other side dialled wins: it would not have dialled
+// if its old one were alive.
 func (r *remote) keeps(ours bool) bool {
 	if ours {
 		return true
@@ -119,7 +120,7 @@ func (r *remote) keeps(ours bool) bool {
 	return r.ours && r.dials() && r.links.now().Sub(r.since) < settled
 }
 
-// admits says whether the other side may open a session now.
+// admits returns nil if the other side may open a session now.
 func (r *remote) admits() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +130,7 @@ func (r *remote) admits() error {
 	return nil
 }
 
-// detach ends what attach began, when the session has come to its end.
+// detach undoes attach when the session has ended.
 func (r *remote) detach(s *session) {
 	r.events.Lock()
 	r.live.CompareAndSwap(s, nil)
@@ -142,8 +143,7 @@ func (r *remote) detach(s *session) {
 	r.change()
 }
 
-// failed tells that an attempt of ours failed, unless there is a session after
-// all.
+// failed reports a failed attempt to connect, unless there is a session by now.
 func (r *remote) failed(err error) {
 	collided := status.Code(err) == codes.Aborted
 	r.events.Lock()
@@ -174,7 +174,7 @@ func (r *remote) failed(err error) {
 	}
 }
 
-// kindOf is a reason without its digits: attempts of one kind differ by ports.
+// kindOf returns a reason without its digits: attempts of one kind differ by ports.
 func kindOf(reason string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -184,7 +184,7 @@ func kindOf(reason string) string {
 	}, reason)
 }
 
-// keep connects to the remote, again and again, while it is wanted.
+// keep keeps connecting to the remote while it is a member.
 func (r *remote) keep(ctx context.Context) {
 	defer r.links.unpin(r)
 	failures := 0
@@ -210,8 +210,8 @@ func (r *remote) keep(ctx context.Context) {
 	}
 }
 
-// await waits until it is time to dial, and returns whom; false if it is not wanted
-// any more.
+// await waits until it is time to dial, and returns the member to dial. ok is false if
+// the remote is not a member any more.
 func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bool) {
 	for {
 		r.mu.Lock()
@@ -222,7 +222,7 @@ func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bo
 		}
 		state, connected := r.member.State, r.session != nil
 		r.mu.Unlock()
-		wait := time.Hour // for a change
+		wait := time.Hour // wait for a change
 		if !connected {
 			wait = r.links.delay(failures, state, r.dials())
 		}
@@ -247,7 +247,7 @@ func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bo
 	}
 }
 
-// delay returns how long to wait before an attempt after so many failed ones.
+// delay returns the wait before an attempt after so many failed ones.
 func (l *Links) delay(failures int, state peer.State, dials bool) time.Duration {
 	first, most := retryFirst, retryMost
 	if state == peer.Dead {
@@ -261,7 +261,8 @@ func (l *Links) delay(failures int, state peer.State, dials bool) time.Duration 
 		d = first
 	}
 	if d > 0 {
-		// Those that lost one node together do not come back to it together.
+		// Random, so that nodes that lost a member at the same time do not all dial it
+		// at once.
 		d = d/2 + time.Duration(l.random()*float64(d/2))
 	}
 	if !dials {
@@ -270,7 +271,7 @@ func (l *Links) delay(failures int, state peer.State, dials bool) time.Duration 
 	return d
 }
 
-// reasonOf is the text of an error that came from the other side or from here.
+// reasonOf returns the text of an error, of the other side or of this one.
 func reasonOf(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "the other node closed the connection"

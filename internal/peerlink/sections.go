@@ -9,12 +9,12 @@ type sections struct {
 	announces []column[peer.Announce]
 	revokes   []column[peer.Revoke]
 	batches   []column[peer.Batch]
-	entries   []column[peer.Entry] // but for their words
+	entries   []column[peer.Entry] // without their words
 	acks      []column[peer.Ack]
 	checks    []column[peer.Check]
 	keys      []column[peer.Key]
 	refunds   []column[peer.Refund]
-	replies   []column[peer.Reply] // but for their rules
+	replies   []column[peer.Reply] // without their rules
 	results   []column[peer.Result]
 }
 

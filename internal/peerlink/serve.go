@@ -23,17 +23,17 @@ import (
 const (
 	idleTimeout    = 10 * time.Second // a connection without a stream is closed
 	maxHeaderBytes = 16 << 10
-	maxStreams     = 2 // of one connection; a node has one
+	maxStreams     = 2 // streams of one connection; a node opens one
 
 	sideDialler = "dialler"
 	sideDialled = "dialled"
 )
 
-// errStranger is how a refusal is logged for which names are not needed.
+// errStranger is the logged reason of a refusal for which names are not needed.
 var errStranger = errors.New("it is not known, or not yet")
 
-// accepted is the stream of a session at the side that was dialled. The handler
-// of gRPC waits until it is hung up, and its return is what ends the stream.
+// accepted is the stream of a session at the dialled side. The gRPC handler waits until
+// it is hung up, because its return ends the stream.
 type accepted struct {
 	grpc.ServerStream
 	once   sync.Once
@@ -48,7 +48,7 @@ func (a *accepted) hangUp(reason error) {
 	})
 }
 
-// service is the service of the peer port.
+// service implements the peer port's gRPC service.
 type service struct {
 	peerv1.UnimplementedLinksServer
 	links *Links
@@ -79,8 +79,8 @@ func (l *Links) newServer() *grpc.Server {
 	return s
 }
 
-// notice tells clients that they are at the wrong door, and where the right one
-// is.
+// notice returns the text for clients at the wrong port: what this port is, and which
+// ports are for them.
 func (l *Links) notice() string {
 	self := l.config.Self
 	text := fmt.Sprintf("this is the peer port of the Weir node %q, which is for other nodes only", short(self.Name))
@@ -93,7 +93,7 @@ func (l *Links) notice() string {
 	return text
 }
 
-// Connect implements the service.
+// Connect implements the service: it runs one link until it ends.
 func (s *service) Connect(stream grpc.BidiStreamingServer[peerv1.Message, peerv1.Message]) error {
 	l := s.links
 	l.mu.Lock()
@@ -112,14 +112,14 @@ func (s *service) Connect(stream grpc.BidiStreamingServer[peerv1.Message, peerv1
 	return statusOf(a.reason)
 }
 
-// welcomeSafely is welcome, of which a panic is an error.
+// welcomeSafely is welcome; it returns a panic as an error.
 func (l *Links) welcomeSafely(a *accepted) (err error) {
 	defer l.catch(func(defect error) { err = defect })
 	return l.welcome(a)
 }
 
-// welcome exchanges hellos as the side that was dialled, and runs the session
-// to its end, whose reason it returns.
+// welcome exchanges hellos as the dialled side, runs the session to its end, and returns
+// why it ended.
 func (l *Links) welcome(a *accepted) error {
 	late := time.AfterFunc(l.config.ConnectTimeout, func() {
 		a.hangUp(status.Error(codes.DeadlineExceeded, "there was no hello in time"))
@@ -160,8 +160,8 @@ func (l *Links) welcome(a *accepted) error {
 		l.refused(a, theirs, err)
 		return err
 	}
-	// Not only at the end: whoever opens the next session in place of this one would find
-	// this one's connection counted still.
+	// It is also called before another session can take this one's place, so that the
+	// new one does not find this connection still counted.
 	retire := sync.OnceFunc(c.retire)
 	defer retire()
 	if !late.Stop() {
@@ -181,7 +181,7 @@ func (l *Links) receiveHello(a *accepted) (*peerv1.Hello, error) {
 	return m.hello, l.greeter.judgeDialler(m.hello)
 }
 
-// receive receives a message before the hellos are done, which has no frame.
+// receive receives a message before the hellos are done. Such a message has no frame.
 func receive(a *accepted) (*message, error) {
 	m := &message{early: true}
 	if err := a.RecvMsg(m); err != nil {
@@ -193,18 +193,19 @@ func receive(a *accepted) (*message, error) {
 	return m, nil
 }
 
-// refused logs why somebody was refused.
+// refused logs why a connection was refused.
 func (l *Links) refused(a *accepted, theirs *peerv1.Hello, err error) {
 	var from net.Addr
 	if p, ok := peerinfo.FromContext(a.Context()); ok {
 		from = p.Addr
 	}
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
-		return // it left by itself
+		return // the other side closed the connection
 	}
 	who, level := "a connection to the peer port", slog.LevelWarn
 	if status.Code(err) == codes.PermissionDenied {
-		// Mostly it starts, and gossip has not told of it yet: then it comes again.
+		// Usually the node is starting and gossip has not reported it yet. It tries
+		// again.
 		who, level, err = "a node that is no member here", slog.LevelInfo, errStranger
 	}
 	if theirs != nil {
@@ -213,7 +214,7 @@ func (l *Links) refused(a *accepted, theirs *peerv1.Hello, err error) {
 	l.notices.say(level, who+" was refused", from, reasonOf(err))
 }
 
-// statusOf returns what a handler returns for the end of a session.
+// statusOf returns the handler's result for the end of a session.
 func statusOf(err error) error {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
@@ -225,21 +226,21 @@ func statusOf(err error) error {
 	}
 }
 
-// notices are log lines of which each is written once: whoever is refused comes
-// again, many times a second.
+// notices writes each log line once, because a refused node tries again many times a
+// second. It is safe for concurrent use.
 type notices struct {
 	log  *slog.Logger
 	mu   sync.Mutex
 	said map[string]bool
 }
 
-// maxNotices bounds what is remembered; then everything may be said again.
+// maxNotices bounds the remembered lines. At the bound all are forgotten, and may be
+// logged again.
 const maxNotices = 1024
 
 func newNotices(log *slog.Logger) *notices { return &notices{log: log, said: make(map[string]bool)} }
 
-// say logs what happened to someone at an address, unless it was said before of
-// that host.
+// say logs an event of a host, unless the same was logged for that host before.
 func (n *notices) say(level slog.Level, text string, from net.Addr, reason string) {
 	host := "unknown"
 	if from != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// farewellTimeout bounds how long a session that ends in good order may take: to
-// send the reason, and to see the other side hang up, which is how one knows
-// that everything has arrived.
+// farewellTimeout bounds the orderly end of a session: sending the reason, and waiting
+// until the other side hangs up, which shows that everything has arrived.
 const farewellTimeout = time.Second
 
 var (
@@ -21,18 +20,18 @@ var (
 	errStopping = errors.New("the node is stopping")
 )
 
-// channel is the stream below a session, at either end.
+// channel is the gRPC stream of a session, at either end.
 type channel interface {
 	SendMsg(m any) error
 	RecvMsg(m any) error
-	// hangUp makes both of the others return, now and from now on.
+	// hangUp makes SendMsg and RecvMsg return, now and from then on.
 	hangUp(reason error)
 }
 
-// session is a link while it stands: one goroutine that receives, the one that
-// calls run, and one that sends. They share counters and nothing else, so
-// neither ever waits for the other: a node that cannot send goes on receiving,
-// and the acknowledgements that it gets are what makes it send again.
+// session is an established link. One goroutine receives, the one that calls run, and
+// another sends. They share only counters, so neither waits for the other: a node that
+// cannot send still receives, and the acknowledgements that it receives let it send
+// again.
 type session struct {
 	links   *Links
 	frames  Frames
@@ -42,18 +41,18 @@ type session struct {
 	window  int32
 	stall   time.Duration
 
-	wake    chan struct{} // has a token when there may be something to send
-	unacked atomic.Int32  // frames that we want acknowledged
-	owed    atomic.Uint32 // frames that we have to acknowledge
-	drain   atomic.Bool   // end when there is nothing more to send
+	wake    chan struct{} // holds a token if there may be something to send
+	unacked atomic.Int32  // frames sent for which an acknowledgement is expected
+	owed    atomic.Uint32 // frames received that must be acknowledged
+	drain   atomic.Bool   // end when there is nothing left to send
 
-	ending chan struct{} // closed when it is to end
-	sent   chan struct{} // closed when nothing is sent any more
-	heard  chan struct{} // closed when nothing is received any more
-	done   chan struct{} // closed when all is over, and Down was called
+	ending chan struct{} // closed when the session must end
+	sent   chan struct{} // closed when sending has ended
+	heard  chan struct{} // closed when receiving has ended
+	done   chan struct{} // closed when all has ended and Down was called
 	once   sync.Once
 	reason error // why it ends; written before ending is closed
-	tell   bool  // and whether the other side is to be told
+	tell   bool  // whether to tell the other side the reason
 }
 
 func newSession(l *Links, ch channel, other peer.Instance) *session {
@@ -65,15 +64,16 @@ func newSession(l *Links, ch channel, other peer.Instance) *session {
 	}
 }
 
-// notify says that there may be something to send. It does not block.
+// notify reports that there may be something to send. It does not block.
 func (s *session) notify() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // a token is there, and whoever takes it will look
+	default: // a token is there already
 	}
 }
 
-// end ends the session, for a reason that may be told to the other side.
+// end ends the session. If tell is set, the other side is told the reason. Only the
+// first call has an effect.
 func (s *session) end(reason error, tell bool) {
 	s.once.Do(func() {
 		s.reason, s.tell = reason, tell
@@ -81,8 +81,8 @@ func (s *session) end(reason error, tell bool) {
 	})
 }
 
-// run carries frames until the session ends, and returns why. When it returns
-// nothing of the session is left: no frame will be taken or delivered.
+// run carries frames until the session ends, and returns why. When it returns, no frame
+// of the session will be taken or delivered.
 func (s *session) run() error {
 	go s.send()
 	go s.hangUpAtEnd()
@@ -92,7 +92,7 @@ func (s *session) run() error {
 	return s.reason
 }
 
-// hangUpAtEnd ends what the two loops wait for.
+// hangUpAtEnd makes both loops end when the session ends.
 func (s *session) hangUpAtEnd() {
 	<-s.ending
 	if s.tell {
@@ -106,12 +106,11 @@ func (s *session) hangUpAtEnd() {
 	s.channel.hangUp(s.reason)
 }
 
-// receive delivers what comes until nothing does. Its last step is to end the
-// session, whatever ended it.
+// receive delivers frames until the stream ends. It always ends the session.
 func (s *session) receive() {
 	defer close(s.heard)
 	defer s.links.catch(func(err error) { s.end(err, false) })
-	m := new(message) // which is dropped where there is a panic
+	m := new(message) // not reused after a panic
 	for {
 		if err := s.channel.RecvMsg(m); err != nil {
 			s.end(err, false)
@@ -123,14 +122,14 @@ func (s *session) receive() {
 		}
 		s.codec.release(m)
 	}
-	// What still comes is not looked at: it only matters when it ends.
+	// Further messages are ignored: only the end of the stream matters now.
 	for s.tell && s.channel.RecvMsg(m) == nil {
 		s.codec.release(m)
 	}
 	s.codec.release(m)
 }
 
-// take handles one message.
+// take processes one message.
 func (s *session) take(m *message) error {
 	switch {
 	case m.bad != nil:
@@ -165,7 +164,7 @@ func (s *session) take(m *message) error {
 	return nil
 }
 
-// send sends what there is until the session ends.
+// send sends frames and acknowledgements until the session ends.
 func (s *session) send() {
 	defer close(s.sent)
 	defer s.links.catch(func(err error) { s.end(err, false) })
@@ -190,12 +189,12 @@ func (s *session) send() {
 	}
 	if s.tell {
 		guard.Reset(farewellTimeout)
-		_ = s.channel.SendMsg(&message{end: s.reason.Error()}) // a courtesy
+		_ = s.channel.SendMsg(&message{end: s.reason.Error()}) // best effort
 	}
 }
 
-// endUnsent ends the session because something could not be sent. Of a stream
-// that has ended the receiver learns why, so it may speak first.
+// endUnsent ends the session after a failed send. If the stream has ended, the receiver
+// learns the reason, so endUnsent waits up to farewellTimeout for it.
 func (s *session) endUnsent(err error) {
 	t := time.NewTimer(farewellTimeout)
 	defer t.Stop()
@@ -206,7 +205,7 @@ func (s *session) endUnsent(err error) {
 	}
 }
 
-// next waits for something to send; false when the session ends.
+// next waits for something to send. It returns false when the session ends.
 func (s *session) next(m *message) bool {
 	for {
 		select {
