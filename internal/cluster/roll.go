@@ -10,10 +10,10 @@ import (
 // roll decides which of the members that gossip reports count, by what links say:
 //
 //   - A name counts once an instance of it has shown itself over a link.
-//   - A member that is in the view and answers on its link stays, whatever gossip says, until
-//     the link says that it leaves.
-//   - A member that is not live any more has left if a link said that it leaves and gossip
-//     says that it is gone. Otherwise it is dead, and counts.
+//   - A member that is in the view and answers on its link stays, whatever gossip says,
+//     until the link says that it leaves.
+//   - A member that is not live any more has left if a link said that it leaves and
+//     gossip says that it is gone. Otherwise it is dead, and counts.
 type roll struct {
 	heard []peer.Member          // live according to gossip, sorted by name, without this node
 	dead  map[string]peer.Member // dead according to gossip

@@ -18,16 +18,16 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// The refusals. [Open] returns one, wrapped, when a node that was to be joined
-// answers so and none lets this node in; later they go to [Config.OnRefused].
+// The refusals. [Open] returns one, wrapped, if a node to be joined refuses this node
+// and none lets it in. Later refusals go to [Config.OnRefused].
 var (
 	// ErrOtherCluster: the other side belongs to a cluster of another name.
 	ErrOtherCluster = errors.New("another cluster")
-	// ErrOtherRing: the other side computes owners differently, so that the two
-	// would never agree who owns what.
+	// ErrOtherRing: the other side computes owners differently, so the two would never
+	// agree on them.
 	ErrOtherRing = errors.New("another ring configuration")
-	// ErrOtherSecret: the other side has another secret, so that the two would
-	// refuse to talk, and count under other hashes.
+	// ErrOtherSecret: the other side has another secret, so the two would refuse each
+	// other's links, and count under different hashes.
 	ErrOtherSecret = errors.New("another secret")
 	// ErrNameTaken: a live node has this node's name.
 	ErrNameTaken = errors.New("the name is taken")
@@ -36,97 +36,99 @@ var (
 	ErrOtherKey = errors.New("another gossip key")
 	// ErrFull: there are [MaxMembers] live nodes.
 	ErrFull = errors.New("the cluster is full")
-	// ErrForeign: what answers is no gossip port of a Weir node.
+	// ErrForeign: the address is not the gossip port of a Weir node.
 	ErrForeign = errors.New("not a gossip port")
 )
 
 var (
 	// ErrClosed is returned by the methods of a [Gossip] that has left or is closed.
 	ErrClosed = errors.New("gossip: closed")
-	// ErrMeta is returned by [Open] and [Gossip.Update] when what a node says of
-	// itself does not fit into 512 bytes, which memberlist allows.
+	// ErrMeta is returned by [Open] and [Gossip.Update] if the metadata of this node
+	// exceeds the 512 bytes that memberlist allows.
 	ErrMeta = errors.New("gossip: too much to say")
-	// ErrAlive is returned by [Gossip.Forget] for a live member: let it leave.
+	// ErrAlive is returned by [Gossip.Forget] for a live member. Such a member must
+	// leave instead.
 	ErrAlive = errors.New("gossip: the member is alive")
 	// ErrUnknown is returned by [Gossip.Forget] for a name that is not known.
 	ErrUnknown = errors.New("gossip: no such member")
 )
 
 const (
-	// MaxMembers is how many live members there are at most; it is the number
-	// that a ring can have.
+	// MaxMembers is the most live members. It is also the most that a ring can have.
 	MaxMembers = 256
-	// MaxJoin is how many addresses a node may be given to join by.
+	// MaxJoin is the most addresses to join by.
 	MaxJoin = 64
 	// maxName and maxCluster bound names, in bytes.
 	maxName, maxCluster = 128, 64
 )
 
-// Config says who a node is and whom it joins. Name, Instance, ClusterName,
-// BindAddr and Logger are required.
+// Config configures a [Gossip]. Name, Instance, ClusterName, BindAddr and Logger are
+// required.
 type Config struct {
-	// Name is unique in the cluster and stays when the node restarts; see
-	// [CheckName]. A second live node of a name is refused.
+	// Name is unique in the cluster and stays the same when the node restarts; see
+	// [CheckName]. A second live node of one name is refused.
 	Name string
-	// Instance tells this run of the node from others.
+	// Instance identifies this run of the node.
 	Instance peer.Instance
 	// ClusterName and RingConfig must be the same on all nodes; ClusterName has at
 	// most 64 bytes.
 	ClusterName string
 	RingConfig  uint64
-	// SecretMark must be the same on all nodes too: what [SecretMark] returns for
-	// the secret that they share, 0 for none.
+	// SecretMark is the result of [SecretMark] for the secret that all nodes share, 0 if
+	// there is none. It must be the same on all nodes.
 	SecretMark uint64
-	// BindAddr is the host:port that gossip listens on, over TCP and UDP. Port 0
-	// takes a free one. Without a host it listens on all addresses.
+	// BindAddr is the host:port to listen on, over TCP and UDP. Port 0 selects a free
+	// port. Without a host it listens on all addresses.
 	BindAddr string
-	// Advertise is the host, or host:port, by which others reach this node; empty
-	// is the address it is bound to, or, if that is every address, a private one
-	// of this machine.
+	// Advertise is the host, or host:port, by which others reach this node. Default the
+	// address it is bound to or, if that is every address, a private address of this
+	// machine.
 	Advertise string
-	// Join are addresses, host:port, of nodes that may be there already; a host
-	// name with many addresses stands for all of them. This node's own may be
-	// among them. At most [MaxJoin]; none means to wait to be joined.
+	// Join are addresses, host:port, of nodes that may be running already. A host name
+	// with several addresses stands for all of them, and this node's own address may be
+	// among them. There are at most [MaxJoin]. Default none: this node waits to be
+	// joined.
 	Join []string
-	// Keys encrypt gossip, each of 16, 24 or 32 bytes: the first encrypts, all
-	// decrypt. None means that anyone who reaches the port can join, and pretend.
+	// Keys encrypt gossip. Each has 16, 24 or 32 bytes. The first encrypts, all decrypt.
+	// Default none: anyone who reaches the port can take part, and impersonate others.
 	Keys [][]byte
-	// Meta is what this node tells of itself; Name, Instance and GossipAddr are
-	// filled in.
+	// Meta is what this node tells the others about itself. Name, Instance and
+	// GossipAddr are filled in.
 	Meta peer.Member
-	// Logger gets what goes wrong, and who comes and goes. It is called from a
-	// goroutine of its own and at most 256 lines wait for it; further ones are
-	// dropped and counted.
+	// Logger receives problems, and changes of members. It is called from a goroutine of
+	// its own. At most 256 lines wait for it; further ones are dropped and counted.
 	Logger *slog.Logger
-	// OnMembers, unless nil, gets the members whenever something about them
-	// changed: the live ones and the dead that are not forgotten, this node
-	// included, sorted by name. It is called by one goroutine that holds no lock;
-	// while it runs, changes gather and come together. A node that restarted is
-	// the same name with another instance. It must not call [Gossip.Close].
+	// OnMembers, unless nil, receives the members whenever something about them changed:
+	// the live ones and the dead that are not forgotten, this node included, sorted by
+	// name. It is called by one goroutine that holds no lock; changes during a call are
+	// combined into the next call. A node that restarted has the same name and another
+	// instance. OnMembers must not call [Gossip.Close].
 	OnMembers func([]peer.Member)
-	// Vouched, unless nil, reports whether what is said of a member that is not live may
-	// be believed: that it is one, or, where it is gone, that it left or was forgotten.
-	// Of what is not, nothing is remembered or passed on. Nil believes everybody. It is
-	// called under locks, so it must be quick and must not call the Gossip.
+	// Vouched, unless nil, reports whether to believe what is said of a member that is
+	// not live: that it is a member or, if k.Gone, that it left or was forgotten. What
+	// it rejects is neither remembered nor passed on. If it is nil, everything is
+	// believed. It is called under locks, so it must be quick and must not call the
+	// Gossip.
 	Vouched func(peer.Known) bool
-	// OnRefused, unless nil, is told why an address to join by, or a node that
-	// wants to join, is refused; the error is one of those above, wrapped. It is
-	// called by the goroutine that joins, once a minute for each reason.
+	// OnRefused, unless nil, receives the reason if an address to join by refuses this
+	// node, or if a node that wants to join is refused. The error wraps one of those
+	// above. It is called by the joining goroutine, at most once a minute for each
+	// reason.
 	OnRefused func(error)
-	// Panicked, unless nil, is told the value of each panic that was recovered from where
-	// another node's word is taken in, in the deferred function that did, so that the stack
-	// is the panic's. It is called under locks and must not call the Gossip. Nil: panics
-	// are not recovered from.
+	// Panicked, unless nil, receives the value of each panic that was recovered from
+	// while input of another node was processed. It is called by the deferred function
+	// that recovered, so debug.Stack shows the panic's stack. It is called under locks
+	// and must not call the Gossip. If it is nil, panics are not recovered from.
 	Panicked func(v any)
-	// Resolve, unless nil, looks up the addresses of a host instead of the
-	// machine's resolver.
+	// Resolve, unless nil, looks up the addresses of a host. Default the machine's
+	// resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
-	// wrap lets tests stand between memberlist and the network.
+	// wrap lets tests intercept the traffic between memberlist and the network.
 	wrap func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
 }
 
-// check returns all that is wrong with a configuration.
+// check returns all errors of a configuration, joined.
 func (c *Config) check() error {
 	var errs []error
 	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gossip: "+format, args...)) }
@@ -156,9 +158,9 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// CheckName says what is wrong with a member's name, nil if nothing is. It has 1
-// to 128 bytes of UTF-8, of characters that can be seen, with spaces only between
-// them: people type names, and logs and lists show them.
+// CheckName returns an error if a member's name is not valid. A valid name has 1 to 128
+// bytes of UTF-8, of visible characters, with spaces only between them, because people
+// type names and read them in logs.
 func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName || !utf8.ValidString(name):
@@ -171,7 +173,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// splitAddr takes host:port apart; the port is a number and not 0.
+// splitAddr splits host:port. The port must be a number other than 0.
 func splitAddr(addr string) (host string, port uint16, err error) {
 	host, p, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -184,39 +186,38 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// The pace of gossip. A death is known when a probe failed (up to a round of
-// 200 ms probes later) and the suspicion went unanswered (0.6 s if another
-// member confirms it or none is left to do so, 1.8 s at most).
+// The pace of gossip. A death is known after a failed probe (up to one round of 200 ms
+// probes later) and an unanswered suspicion (0.6 s if another member confirms it or no
+// other is left to do so, 1.8 s at most).
 const (
 	probeInterval = 200 * time.Millisecond
 	pushPull      = 5 * time.Second
-	// streamTimeout bounds dialling and each exchange of views.
+	// streamTimeout bounds dialling, and each exchange of views.
 	streamTimeout = time.Second
-	// reclaimAfter is how long after its death a member's name can be had by a
-	// node at another address. With the time to know of the death, and that of
-	// the next attempt to join, a node that was killed and restarted elsewhere is
-	// in again after some 5 s.
+	// reclaimAfter is how long after a member's death a node at another address can take
+	// its name. With the time until the death is known, and until the next attempt to
+	// join, a node that was killed and restarted elsewhere is a member again after about
+	// 5 s.
 	reclaimAfter = 2 * time.Second
 )
 
-// profile returns memberlist's configuration, but for what is particular to a
-// node.
+// profile returns memberlist's configuration, without the settings of one node.
 func profile() *memberlist.Config {
 	c := memberlist.DefaultLANConfig()
 	c.ProbeInterval, c.ProbeTimeout = probeInterval, 100*time.Millisecond
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 3, 3
-	// A node that is slow doubts itself, and probes up to 3 times more slowly.
+	// A slow node distrusts itself, and probes up to 3 times more slowly.
 	c.AwarenessMaxMultiplier = 3
 	c.GossipInterval, c.GossipNodes = 50*time.Millisecond, 3
 	c.PushPullInterval = pushPull
 	c.DeadNodeReclaimTime = reclaimAfter
 	c.TCPTimeout = streamTimeout
-	// Packets are small, and compressing each costs more than sending it.
+	// Packets are small, and compressing one costs more than sending it.
 	c.EnableCompression = false
 	return c
 }
 
-// listen returns what memberlist talks through, listening.
+// listen returns memberlist's transport, which is listening.
 func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (*memberlist.NetTransport, error) {
 	host, portText, err := net.SplitHostPort(c.BindAddr)
 	if err != nil {
@@ -234,7 +235,7 @@ func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (*memberli
 		}
 		ip = addr.String()
 	}
-	// Of a port that the kernel chose for TCP, UDP may not be free.
+	// The port that the kernel chose for TCP may be taken for UDP.
 	for range 10 {
 		var t *memberlist.NetTransport
 		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{ip}, BindPort: int(port), Logger: conf.Logger})
@@ -248,8 +249,8 @@ func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (*memberli
 	return nil, fmt.Errorf("gossip: cannot listen on %q: %w", c.BindAddr, err)
 }
 
-// advertised returns the address that others are told, and 0 for a port that is
-// the bound one.
+// advertised returns the address that others are told; port is 0 if it is the bound
+// port.
 func (c *Config) advertised(ctx context.Context) (ip string, port int, err error) {
 	if c.Advertise == "" {
 		return "", 0, nil
@@ -272,7 +273,7 @@ func (c *Config) advertised(ctx context.Context) (ip string, port int, err error
 	return addr.String(), port, nil
 }
 
-// lookup returns the first address of a host, an IPv4 one if there is any.
+// lookup returns the first address of a host, preferably an IPv4 address.
 func (c *Config) lookup(ctx context.Context, host string) (netip.Addr, error) {
 	addrs, err := c.resolve(ctx, host)
 	if err != nil {

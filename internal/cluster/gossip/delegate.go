@@ -14,12 +14,12 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// delegate is what memberlist calls. The methods that tell of nodes are called
-// under memberlist's lock, so they take what they are given apart, put it into
-// the roster and return; nothing here calls memberlist.
+// delegate implements memberlist's callbacks. Memberlist calls the methods about nodes
+// under its own lock, so they copy what they are given, update the roster and return.
+// None of them calls memberlist.
 type delegate struct{ g *Gossip }
 
-// NodeMeta returns a copy of what this node tells of itself.
+// NodeMeta returns a copy of this node's metadata.
 func (d delegate) NodeMeta(int) []byte {
 	defer d.g.catch()
 	d.g.mu.Lock()
@@ -27,19 +27,20 @@ func (d delegate) NodeMeta(int) []byte {
 	return bytes.Clone(d.g.meta)
 }
 
-// GetBroadcasts returns who left or was forgotten, while that is news.
+// GetBroadcasts returns messages about members that left or were forgotten, while they
+// are news.
 func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
 	defer d.g.catch()
 	return d.g.news.GetBroadcasts(overhead, limit)
 }
 
-// NotifyMsg takes in that a member left, or is forgotten.
+// NotifyMsg processes a message that members left or were forgotten.
 func (d delegate) NotifyMsg(b []byte) {
 	defer d.g.catch()
 	d.g.hear(b)
 }
 
-// LocalState returns who is gone.
+// LocalState returns the list of members that are gone.
 func (d delegate) LocalState(bool) []byte {
 	defer d.g.catch()
 	d.g.mu.Lock()
@@ -47,13 +48,13 @@ func (d delegate) LocalState(bool) []byte {
 	return encodeGone(d.g.roster.departed(), time.Now())
 }
 
-// MergeRemoteState takes in who is gone in another's eyes.
+// MergeRemoteState processes another node's list of members that are gone.
 func (d delegate) MergeRemoteState(b []byte, _ bool) {
 	defer d.g.catch()
 	d.g.hear(b)
 }
 
-// hear takes in a list of members that are gone.
+// hear processes a list of members that are gone.
 func (g *Gossip) hear(b []byte) {
 	now := time.Now()
 	list, err := decodeGone(b, now)
@@ -67,13 +68,13 @@ func (g *Gossip) hear(b []byte) {
 	}
 }
 
-// vouched reports whether a record of a member that is gone may be believed.
+// vouched reports whether to believe a record of a member that is gone.
 func (g *Gossip) vouched(r *gone) bool {
 	return g.cfg.Vouched == nil || g.cfg.Vouched(peer.Known{Name: r.Name, Instance: r.Instance, Gone: r.fate != dead})
 }
 
-// merge takes in a list, and returns what others should hear of without waiting
-// for an exchange of views. Of deaths memberlist tells them.
+// merge adds a list to the roster. It returns the records that others should get without
+// waiting for an exchange of views. Memberlist itself spreads deaths.
 func (g *Gossip) merge(list []gone, now time.Time) (news []gone) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,46 +89,44 @@ func (g *Gossip) merge(list []gone, now time.Time) (news []gone) {
 	return news
 }
 
-// spread puts what is known of a member that is gone into the packets of the
-// next rounds. Not to be called with mu held, which the queue takes.
+// spread puts a record of a member that is gone into the packets of the next rounds. mu
+// must not be held: the queue takes it.
 func (g *Gossip) spread(r gone, now time.Time) {
 	g.news.QueueBroadcast(news{r.Name, encodeGone([]gone{r}, now)})
 	g.news.Prune(maxGone)
 }
 
-// news is a message that spreads from node to node.
+// news is a message about one member that spreads from node to node.
 type news struct {
 	about   string
 	message []byte
 }
 
-// Invalidates reports whether other is older news of the same member.
+// Invalidates reports whether other is about the same member, so that n replaces it.
 func (n news) Invalidates(other memberlist.Broadcast) bool {
 	o, ok := other.(news)
 	return ok && o.about == n.about
 }
 
-// Message returns what is sent.
+// Message returns the bytes to send.
 func (n news) Message() []byte { return n.message }
 
-// Finished is called when it was sent often enough.
+// Finished is called after the message was sent often enough. It does nothing.
 func (n news) Finished() {}
 
-// NotifyJoin, NotifyUpdate and NotifyLeave keep the roster.
+// NotifyJoin adds a node to the roster.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
 	defer d.g.catch()
 	d.g.seen(n)
 }
 
-// NotifyUpdate is called when a node says something else of itself, or is
-// another run of itself.
+// NotifyUpdate is called when a node's metadata changed, or a later run of it was seen.
 func (d delegate) NotifyUpdate(n *memberlist.Node) {
 	defer d.g.catch()
 	d.g.seen(n)
 }
 
-// NotifyLeave is called when a node died or left: memberlist knows which, and
-// does not say.
+// NotifyLeave is called when a node died or left; memberlist does not say which.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
 	defer d.g.catch()
 	d.g.mu.Lock()
@@ -140,7 +139,7 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 func (g *Gossip) seen(n *memberlist.Node) {
 	a, err := aboutNode(n)
 	if err != nil {
-		return // NotifyAlive lets no such node in
+		return // NotifyAlive has refused such a node
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -150,7 +149,7 @@ func (g *Gossip) seen(n *memberlist.Node) {
 	g.answered = g.answered || len(g.roster.live) > 0
 }
 
-// aboutNode reads what a node tells of itself, and copies it.
+// aboutNode decodes and copies what a node tells about itself.
 func aboutNode(n *memberlist.Node) (about, error) {
 	a, err := decode(n.Meta)
 	a.Name, a.GossipAddr = strings.Clone(n.Name), addrOf(n)
@@ -161,7 +160,7 @@ func addrOf(n *memberlist.Node) string {
 	return net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
 }
 
-// NotifyAlive keeps out nodes that do not belong here, however they are heard of.
+// NotifyAlive refuses nodes that do not belong here, however they were heard of.
 func (d delegate) NotifyAlive(n *memberlist.Node) (err error) {
 	defer d.g.catchErr(&err)
 	r := d.g.judge(n)
@@ -182,9 +181,9 @@ func (g *Gossip) strange(name string) bool {
 	return g.roster.strange(name, time.Now())
 }
 
-// NotifyMerge keeps out a node that wants to join, and keeps this one out of
-// where it does not belong: both sides of a join call it with what the other
-// side knows. Not under memberlist's lock.
+// NotifyMerge is called on both sides of a join, with the nodes that the other side
+// knows. It refuses a node that must not join, and prevents this node from joining the
+// wrong cluster. It is not called under memberlist's lock.
 func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 	defer d.g.catchErr(&err)
 	d.g.mirror(nodes)
@@ -208,8 +207,8 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 	return nil
 }
 
-// mirror counts views that show this node alone. One that shows nobody is of a node that
-// is just starting, and does not know itself yet.
+// mirror counts exchanges of views with a node that knows only this node. An empty view
+// comes from a node that is just starting and does not know itself yet.
 func (g *Gossip) mirror(nodes []*memberlist.Node) {
 	if len(nodes) == 0 {
 		return
@@ -224,8 +223,9 @@ func (g *Gossip) mirror(nodes []*memberlist.Node) {
 	g.mirrors++
 }
 
-// NotifyConflict is called when a node has the name of one that is alive, or has
-// not been dead for long, at another address; memberlist ignores the newcomer.
+// NotifyConflict is called if a node has the name of another one, at another address,
+// that is alive or has been dead for less than reclaimAfter. Memberlist ignores the
+// newcomer.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	defer d.g.catch()
 	if other.Name == d.g.cfg.Name {
@@ -236,22 +236,22 @@ func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 		other.Name, addrOf(other), addrOf(existing), reclaimAfter)})
 }
 
-// refusal is why a node is kept out. Its text is found again in memberlist's
+// refusal is the reason why a node is refused. Its text is searched for in memberlist's
 // errors, which keep nothing else of it.
 type refusal struct {
 	kind error
-	// name and addr of the other node.
+	// name and addr are those of the other node.
 	name, addr string
 	text       string
-	// Of a taken name: whether the other run was started before this one, and
-	// whether another member is at its address by now.
+	// older and moved are set for a taken name: whether the other run was started before
+	// this one, and whether another member is at its address by now.
 	older, moved bool
 }
 
 func (r refusal) Error() string { return r.kind.Error() + ": " + r.text }
 func (r refusal) Unwrap() error { return r.kind }
 
-// judge returns why a node does not belong here, nil if it does.
+// judge returns the reason why a node does not belong here; nil if it does.
 func (g *Gossip) judge(n *memberlist.Node) *refusal {
 	addr := addrOf(n)
 	say := func(kind error, format string, args ...any) *refusal {
@@ -283,7 +283,7 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 	return nil
 }
 
-// secrets says how another's secret differs from this node's.
+// secrets tells how another node's secret differs from this node's.
 func (g *Gossip) secrets(mark uint64) string {
 	switch {
 	case mark == 0:
@@ -295,14 +295,15 @@ func (g *Gossip) secrets(mark uint64) string {
 	}
 }
 
-// note says that a node is kept out, and remembers why.
+// note logs and remembers that a node was refused, and passes the reason on for
+// OnRefused.
 func (g *Gossip) note(r refusal) {
 	g.complain(func() {
 		g.log.say(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
 	})
 	select {
 	case g.refused <- r:
-	default: // so many that one more says nothing new
+	default: // the queue is full, so one more would say nothing new
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,34 +15,34 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Gossip is one node's membership. Its methods may be called by many goroutines.
+// Gossip is one node's part in gossip. It is safe for concurrent use.
 type Gossip struct {
 	cfg  Config
 	log  *journal
 	news *memberlist.TransmitLimitedQueue
-	ring *memberlist.Keyring // nil: without encryption
+	ring *memberlist.Keyring // nil if gossip is not encrypted
 	ml   *memberlist.Memberlist
 
 	keysMu sync.Mutex // held while keys are changed
 
-	// mu is taken by memberlist's delegates, under memberlist's own lock, so
-	// nothing of memberlist's is called while it is held.
+	// mu is taken by the delegate's methods under memberlist's own lock. So nothing of
+	// memberlist is called while mu is held.
 	mu       sync.Mutex
 	self     about
 	meta     []byte // self, encoded
 	roster   *roster
-	refusals []refusal       // the latest, for finding out why a join failed
-	twins    map[string]bool // addresses where another of this node's name may be
-	mirrors  int             // exchanges of views with someone who knows of this node alone
+	refusals []refusal       // the last refusals, to find out why a join failed
+	twins    map[string]bool // addresses at which another node of this name may be
+	mirrors  int             // exchanges of views with a node that knows only this node
 	answered bool
-	silence  error // why the address that was silent last is
+	silence  error // error of the address that was silent last
 	leaving  bool
 	opening  bool
-	held     []func() // what is to be logged unless Open fails, whose error says it
+	held     []func() // log calls to make unless Open fails: its error then has the reason
 
 	wake    chan struct{} // holds one token if members may have changed
 	changed chan struct{} // holds one token if self changed
-	refused chan error    // of nodes that wanted to join, for OnRefused
+	refused chan error    // reasons of refusals, for OnRefused
 	join    joiner
 
 	life   sync.Mutex // held by Leave and Close
@@ -51,12 +51,11 @@ type Gossip struct {
 	wg     sync.WaitGroup
 }
 
-// Open starts to listen and to join. It returns when each address to join by has
-// been tried once, or after 2 s, whichever is first; that none answers is no
-// error, because this node may be the first. It is an error, one of those of
-// this package, wrapped, if some refuse this node for a reason that does not go
-// away and none lets it in, or if one refuses it because a live node has its name
-// that was started before it. ctx bounds the opening only.
+// Open starts to listen and to join. It returns when each address to join by has been
+// tried once, but after 2 s at most. It is no error if none answers, because this node
+// may be the first. It is an error, one of this package's, wrapped, if nodes refuse this
+// node for a lasting reason and none lets it in, or if one refuses it because a live
+// node that was started earlier has its name. ctx bounds only the opening.
 //
 // The caller must call [Gossip.Close].
 func Open(ctx context.Context, cfg Config) (*Gossip, error) {
@@ -86,14 +85,14 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	return g, nil
 }
 
-// size is the number of live members.
+// size returns the number of live members, this node included.
 func (g *Gossip) size() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.roster.live) + 1
 }
 
-// start brings up memberlist and the goroutines.
+// start starts memberlist and the goroutines.
 func (g *Gossip) start(ctx context.Context) error {
 	conf := profile()
 	conf.Name = g.cfg.Name
@@ -142,8 +141,8 @@ func (g *Gossip) start(ctx context.Context) error {
 	return nil
 }
 
-// abandon closes a transport that nobody reads: its shutdown waits until what
-// has arrived is taken.
+// abandon closes a transport that has no reader: its shutdown waits until everything
+// that has arrived is read.
 func abandon(t memberlist.Transport) error {
 	done := make(chan error, 1)
 	go func() { done <- t.Shutdown() }()
@@ -158,7 +157,7 @@ func abandon(t memberlist.Transport) error {
 	}
 }
 
-// ownAddr returns the address that memberlist will tell others.
+// ownAddr returns the address that memberlist will advertise.
 func (g *Gossip) ownAddr(t *memberlist.NetTransport, conf *memberlist.Config) (string, error) {
 	ip, port, err := t.FinalAdvertiseAddr(conf.AdvertiseAddr, conf.AdvertisePort)
 	if err != nil {
@@ -170,8 +169,8 @@ func (g *Gossip) ownAddr(t *memberlist.NetTransport, conf *memberlist.Config) (s
 	return net.JoinHostPort(ip.String(), strconv.Itoa(port)), nil
 }
 
-// ownAddrs returns where this node can be reached from this machine, so that an
-// address to join by that means itself is known.
+// ownAddrs returns the addresses of this node on this machine, so that an address to
+// join by that means this node is recognised.
 func (g *Gossip) ownAddrs(port int) []string {
 	host, _, err := net.SplitHostPort(g.cfg.BindAddr)
 	if err == nil && host != "" && host != "0.0.0.0" && host != "::" {
@@ -179,7 +178,7 @@ func (g *Gossip) ownAddrs(port int) []string {
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // then it joins itself, which is found out
+		return nil // then it joins itself, which is detected
 	}
 	var out []string
 	for _, a := range addrs {
@@ -190,7 +189,7 @@ func (g *Gossip) ownAddrs(port int) []string {
 	return out
 }
 
-// describe sets what this node tells of itself.
+// describe sets what this node tells the others about itself.
 func (g *Gossip) describe(m peer.Member) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -208,10 +207,10 @@ func (g *Gossip) describe(m peer.Member) error {
 	return nil
 }
 
-// Update changes what this node tells of itself: its state, its rules' hash, its
-// addresses. Name, Instance and GossipAddr stay. It returns at once; the others
-// know a few rounds of gossip later, usually within 0.2 s. The error is
-// [ErrMeta], or [ErrClosed].
+// Update changes what this node tells the others about itself: state, hash of the rules,
+// addresses. Name, Instance and GossipAddr stay. It returns at once; the others know
+// after a few rounds of gossip, usually within 0.2 s. The error is [ErrMeta] or
+// [ErrClosed].
 func (g *Gossip) Update(meta peer.Member) error {
 	g.mu.Lock()
 	over := g.leaving
@@ -227,7 +226,7 @@ func (g *Gossip) Update(meta peer.Member) error {
 	return nil
 }
 
-// announce tells others that this node changed.
+// announce spreads changes of this node's metadata.
 func (g *Gossip) announce(ctx context.Context) {
 	for {
 		select {
@@ -239,15 +238,15 @@ func (g *Gossip) announce(ctx context.Context) {
 		over := g.leaving
 		g.mu.Unlock()
 		if over {
-			return // memberlist must not be told after it was told to leave
+			return // memberlist must not be called after it was told to leave
 		}
-		// The error is that it has not spread within the time, which nobody waits
-		// for: the next update must not wait for this one.
+		// The error means that the update has not spread within the time. Nothing waits
+		// for that, and the next update must not wait for this one.
 		_ = g.ml.UpdateNode(time.Nanosecond)
 	}
 }
 
-// deliver tells OnMembers, and the log, what changed.
+// deliver reports changes of members to OnMembers and the log.
 func (g *Gossip) deliver(ctx context.Context) {
 	var last []peer.Member
 	for {
@@ -260,8 +259,8 @@ func (g *Gossip) deliver(ctx context.Context) {
 	}
 }
 
-// deliverSince tells what changed since the members were last, and returns who they are
-// now.
+// deliverSince reports what changed since the members were last, and returns the present
+// members.
 func (g *Gossip) deliverSince(last []peer.Member) (now []peer.Member) {
 	defer g.catch()
 	now = g.Members()
@@ -301,38 +300,38 @@ func (g *Gossip) logChanges(before, after []peer.Member) {
 	}
 }
 
-// Members returns the live members and the dead that are not forgotten, this
-// node included, sorted by name. Those that left are not among them. The slice
-// is the caller's.
+// Members returns the live members and the dead that are not forgotten, this node
+// included, sorted by name. Members that left are not included. The caller owns the
+// slice.
 func (g *Gossip) Members() []peer.Member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.roster.members(g.self.Member)
 }
 
-// SeedAnswered reports whether a node other than this one has ever been in
-// contact, by an address to join by or because it joined this one.
+// SeedAnswered reports whether this node has ever been in contact with another node, by
+// an address to join by or because that node joined it.
 func (g *Gossip) SeedAnswered() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.answered
 }
 
-// Silence returns why nobody answered at the address to join by that was silent
-// last, nil if none has been.
+// Silence returns the error of the address to join by that was the last one not to
+// answer; nil if none has failed to.
 func (g *Gossip) Silence() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.silence
 }
 
-// JoinAddresses returns how many distinct addresses those to join by resolve to,
-// this node's own included: at least 1. A name that cannot be resolved counts as
+// JoinAddresses returns the number of distinct addresses that those to join by resolve
+// to, this node's own included: at least 1. A name that cannot be resolved counts as
 // when it last could.
 func (g *Gossip) JoinAddresses() int { return g.join.count() }
 
-// Left reports whether the member of that name is known to have left gracefully,
-// within the last day, and has not come back.
+// Left reports whether the member of that name is known to have left gracefully within
+// the last day, and has not come back.
 func (g *Gossip) Left(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -340,9 +339,9 @@ func (g *Gossip) Left(name string) bool {
 	return ok && r.fate == left
 }
 
-// Forget makes a dead member count no more, here and, by way of gossip, on all
-// nodes. If it comes back it is a member again. The errors are [ErrAlive],
-// [ErrUnknown] and [ErrClosed].
+// Forget stops counting a dead member, here and, through gossip, on all nodes. If it
+// comes back it is a member again. The errors are [ErrAlive], [ErrUnknown] and
+// [ErrClosed].
 func (g *Gossip) Forget(name string) error {
 	g.life.Lock()
 	defer g.life.Unlock()
@@ -362,11 +361,11 @@ func (g *Gossip) Forget(name string) error {
 	return nil
 }
 
-// Leave says goodbye: the others remove this node instead of holding it for
-// dead. It returns when they were told, or after timeout with an error; they
-// then find out from each other, or, if none was reached, hold it for dead. The
-// node still gossips, as one that has left, until [Gossip.Close]. The error may
-// be [ErrClosed].
+// Leave tells the others that this node leaves, so that they remove it instead of
+// counting it as dead. It returns when they were told, or after timeout with an error.
+// Then they learn it from each other; if none was reached, they count it as dead. The
+// node still gossips, as one that has left, until [Gossip.Close]. The error may be
+// [ErrClosed].
 func (g *Gossip) Leave(timeout time.Duration) error {
 	g.life.Lock()
 	defer g.life.Unlock()
@@ -381,7 +380,7 @@ func (g *Gossip) Leave(timeout time.Duration) error {
 	now := time.Now()
 	deadline := now.Add(timeout)
 	r := gone{about: self, fate: left, since: now}
-	g.spread(r, now) // for those whom this node does not know yet
+	g.spread(r, now) // for nodes that this node does not know yet
 	g.tellAll(encodeGone([]gone{r}, now), deadline)
 	if err := g.ml.Leave(max(time.Until(deadline), time.Millisecond)); err != nil {
 		return fmt.Errorf("gossip: leaving %q: %w", g.cfg.ClusterName, err)
@@ -389,9 +388,9 @@ func (g *Gossip) Leave(timeout time.Duration) error {
 	return nil
 }
 
-// Close ends gossip and returns when no callback runs any more, some seconds
-// later at most. Without [Gossip.Leave] before, the others hold this node for
-// dead. Further calls do nothing.
+// Close ends gossip. It returns when no callback is running, which takes some seconds at
+// most. Without an earlier [Gossip.Leave], the others count this node as dead. Further
+// calls do nothing.
 func (g *Gossip) Close() error {
 	g.life.Lock()
 	defer g.life.Unlock()
@@ -409,7 +408,7 @@ func (g *Gossip) Close() error {
 	return err
 }
 
-// signal puts a token into a channel that holds one.
+// signal puts a token into a channel that holds one. It does not block.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -417,7 +416,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// each calls f for every item, some at a time.
+// each calls f for every item, at most atOnce at a time, and waits for all.
 func each[T any](atOnce int, items []T, f func(T)) {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, atOnce)

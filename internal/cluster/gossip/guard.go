@@ -11,23 +11,23 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// What comes is bounded before memberlist sees it, which allocates what a message says
-// that it needs: 117 MB for 40 bytes, without this.
+// Input is bounded before memberlist sees it, because memberlist allocates as much as a
+// message announces: 117 MB for 40 bytes, without these bounds.
 const (
-	// maxStates is how many states of nodes an exchange of views may announce: those
-	// that are live, and those that were in the last half minute.
+	// maxStates is the most states of nodes that an exchange of views may announce: live
+	// nodes, and those of the last half minute.
 	maxStates = 4 * MaxMembers
 	// maxUserState and maxUserMessage bound lists of members that are gone, in bytes.
 	maxUserState, maxUserMessage = 1 << 20, 64 << 10
-	// maxStream is how many bytes of a stream are read, and maxAnswer of one that carries
-	// no list.
+	// maxStream is the most bytes that are read of a stream, maxAnswer the most of a
+	// stream that carries no list.
 	maxStream, maxAnswer = 4 << 20, 4 << 10
-	// maxStreams is how many streams others may have open here, and maxStreamsOf how many
-	// of them from one address. A stream ends within some seconds.
+	// maxStreams is the most streams that others may have open to this node,
+	// maxStreamsOf the most from one address. A stream ends within some seconds.
 	maxStreams, maxStreamsOf = 256, 128
 )
 
-// The numbers of memberlist's messages.
+// The types of memberlist's messages.
 const (
 	msgPing = iota
 	msgIndirectPing
@@ -49,9 +49,9 @@ var (
 	errStreamEnd = errors.New("it is longer than anything that nodes exchange")
 )
 
-// guard is the network as memberlist sees it: without what is malformed or too large,
-// and with bounds on streams. Encrypted messages are not looked into, for whoever has a
-// key is a member; their size and number are bounded as well.
+// guard is memberlist's transport. It drops malformed and oversized input, and bounds
+// streams. It does not look into encrypted messages, since a node with a key is a
+// member; their size and number are bounded too.
 type guard struct {
 	memberlist.NodeAwareTransport
 	plain bool // messages are not encrypted
@@ -65,7 +65,7 @@ type guard struct {
 
 	mu   sync.Mutex
 	open int
-	from map[string]int // how many are open, by host
+	from map[string]int // number of open streams by host
 }
 
 func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *journal, panicked func(any)) *guard {
@@ -84,7 +84,7 @@ func (g *guard) PacketCh() <-chan *memberlist.Packet { return g.packets }
 // StreamCh implements memberlist.Transport.
 func (g *guard) StreamCh() <-chan net.Conn { return g.streams }
 
-// Shutdown implements memberlist.Transport. Meanwhile memberlist goes on to read.
+// Shutdown implements memberlist.Transport. Memberlist goes on reading meanwhile.
 func (g *guard) Shutdown() error {
 	err := g.NodeAwareTransport.Shutdown()
 	close(g.done)
@@ -97,8 +97,8 @@ func (g *guard) DialTimeout(addr string, timeout time.Duration) (net.Conn, error
 	return g.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
-// DialAddressTimeout implements memberlist.NodeAwareTransport. What is answered has the
-// same bounds.
+// DialAddressTimeout implements memberlist.NodeAwareTransport. Answers have the same
+// bounds as input.
 func (g *guard) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	c, err := g.NodeAwareTransport.DialAddressTimeout(a, timeout)
 	if err != nil {
@@ -126,7 +126,7 @@ func (g *guard) passPackets() {
 	}
 }
 
-// sound reports whether a packet is passed on.
+// sound reports whether a packet may be passed on.
 func (g *guard) sound(b []byte) (ok bool) {
 	defer g.catch()
 	return soundPacket(b)
@@ -147,16 +147,16 @@ func (g *guard) passStreams() {
 			select {
 			case g.streams <- s:
 			case <-g.done:
-				_ = s.Close() // nobody will
+				_ = s.Close() // no one else will close it
 				return
 			}
 		}
 	}
 }
 
-// admit counts a stream, nil if it is one too many.
+// admit counts a stream and wraps it; nil if there are too many.
 func (g *guard) admit(c net.Conn) net.Conn {
-	host, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // else they are counted together
+	host, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // without a host, all count together
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open >= maxStreams || g.from[host] >= maxStreamsOf {
@@ -174,15 +174,15 @@ func (g *guard) admit(c net.Conn) net.Conn {
 	}}
 }
 
-// stream is a connection of which no more is read than nodes have to say.
+// stream is a connection of which no more is read than a node may send.
 type stream struct {
 	net.Conn
 	plain bool
 	// panicked is [Config.Panicked].
 	panicked func(any)
 	begun    bool
-	head     []byte // read, and not passed on yet
-	left     int    // how many bytes may still be read
+	head     []byte // bytes read and not passed on yet
+	left     int    // number of bytes that may still be read
 	once     sync.Once
 	closed   func()
 }
@@ -213,7 +213,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// begin reads what a stream announces, and refuses it if that is too much.
+// begin reads the header of a stream, and refuses the stream if it announces too much.
 func (s *stream) begin() (err error) {
 	defer s.catchErr(&err)
 	b := make([]byte, 0, 128)
@@ -239,8 +239,8 @@ func (s *stream) begin() (err error) {
 	}
 }
 
-// announced returns how many bytes a stream may have that begins with b. ok is false if
-// it is refused, enough if b tells.
+// announced returns how many bytes a stream that begins with b may have. ok is false if
+// the stream is refused. enough is false if more of the stream must be read to know.
 func announced(b []byte) (most int, ok, enough bool) {
 	switch b[0] {
 	case msgPushPull:
@@ -249,7 +249,7 @@ func announced(b []byte) (most int, ok, enough bool) {
 	case msgUser:
 		h, ok, enough := readHeader(b[1:], "UserMsgLen")
 		return maxUserMessage + maxAnswer, ok && h[0] <= maxUserMessage, enough
-	case msgCompress: // no node compresses, and a little may become a lot
+	case msgCompress: // no node compresses, and a few bytes may expand to many
 		return 0, false, true
 	default:
 		return maxAnswer, true, true

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// rejoinEvery is how often the addresses to join by, and those of dead
+	// rejoinEvery is the interval at which the addresses to join by, and those of dead
 	// members, are asked. A split of the network does not heal by itself.
 	rejoinEvery = 5 * time.Second
-	// eager is how often while nobody has answered yet, for the first eagerRounds
-	// times, and patient from then on.
+	// eager is the interval while no node has answered yet, for the first eagerRounds
+	// rounds; patient is the interval after those.
 	eager, patient = 500 * time.Millisecond, 2 * time.Second
 	eagerRounds    = 20
-	// maxTargets bounds the addresses that are asked in one round; of more,
-	// another choice is asked in each.
+	// maxTargets bounds the addresses asked in one round. If there are more, each round
+	// asks a random choice.
 	maxTargets = 32
-	// atOnce is how many are asked at a time.
+	// atOnce is how many addresses are asked at the same time.
 	atOnce = 8
-	// openFor is for how long Open waits for the first round.
+	// openFor is how long Open waits for the first round.
 	openFor = 2 * time.Second
 )
 
-// joiner knows the addresses to join by.
+// joiner holds the addresses to join by. It is safe for concurrent use.
 type joiner struct {
 	mu       sync.Mutex
 	seeds    []string            // as configured
-	resolved map[string][]string // each seed's addresses, when they were last found
+	resolved map[string][]string // each seed's addresses when it was last resolved
 	own      map[string]bool     // addresses that mean this node
 }
 
@@ -48,8 +48,8 @@ func (j *joiner) init(seeds []string, addr string, own []string) {
 	}
 }
 
-// addrs returns the distinct addresses that the seeds resolve to, without this
-// node's own.
+// addrs returns the distinct addresses that the seeds resolve to, except this node's
+// own.
 func (j *joiner) addrs() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -73,19 +73,19 @@ func (j *joiner) isOwn(addr string) bool {
 	return j.own[addr]
 }
 
-// outcome is what came of asking some addresses.
+// outcome is the result of asking some addresses.
 type outcome struct {
 	joined   int
-	refusals []error // final ones: trying again will not help
-	waiting  bool    // the name is another run's, which may be gone soon
-	unheard  bool    // one answered, and does not take this node for alive yet
+	refusals []error // lasting ones: another attempt will not help
+	waiting  bool    // another run has the name, and may be gone soon
+	unheard  bool    // a node answered that does not count as alive here yet
 	twin     error   // a live node that was started before this one has its name
 }
 
-// firstRound asks the addresses to join by once, and starts to ask them for as
-// long as the node lives. It returns the refusals if nobody let this node in. Of two
-// of one name that others let in, the one that was started later is refused too, so
-// that not both end.
+// firstRound asks the addresses to join by once, and starts to ask them as long as the
+// node lives. It returns the refusals if no node lets this one in. If two nodes of one
+// name were let in by others, only the one that was started later is refused, so that
+// not both end.
 func (g *Gossip) firstRound(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.Background())
 	stop := g.cancel
@@ -110,13 +110,12 @@ func (g *Gossip) firstRound(ctx context.Context) error {
 	}
 }
 
-// joinLoop asks the addresses to join by, and those of dead members, again and
-// again.
+// joinLoop asks the addresses to join by, and those of dead members, until ctx ends.
 func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 	o := g.round(ctx)
 	first <- o
 	told := newTold()
-	unheard := 0 // rounds in a row
+	unheard := 0 // such rounds in a row
 	for n := 1; ; n++ {
 		if unheard++; !o.unheard {
 			unheard = 0
@@ -149,16 +148,16 @@ func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 	}
 }
 
-// pause returns how long to wait after the n-th round, and after so many in a
-// row in which someone answered who is not taken for alive.
+// pause returns the wait after the n-th round. unheard is the number of rounds in a row
+// in which a node answered that does not count as alive here.
 func (g *Gossip) pause(o outcome, n, unheard int) time.Duration {
 	switch {
-	case unheard > 0 && unheard <= 4: // not for ever: it may be a member's second address
+	case unheard > 0 && unheard <= 4: // not for ever, as it may be a member's second address
 		return eager
 	case o.waiting:
 		return 2 * eager
 	case g.SeedAnswered() || len(g.cfg.Join) == 0:
-		// Nodes that were started together need not ask together.
+		// Random, so that nodes that were started together do not ask together.
 		return rejoinEvery - time.Duration(rand.Int64N(int64(rejoinEvery/10)))
 	case n < eagerRounds:
 		return eager
@@ -167,7 +166,7 @@ func (g *Gossip) pause(o outcome, n, unheard int) time.Duration {
 	}
 }
 
-// told remembers what OnRefused was told, for a minute.
+// told remembers for a minute which errors OnRefused received.
 type told map[string]time.Time
 
 func newTold() told { return told{} }
@@ -185,7 +184,7 @@ func (g *Gossip) tell(t told, err error) {
 	g.cfg.OnRefused(err)
 }
 
-// round asks all that should be asked once.
+// round asks all addresses that should be asked, once.
 func (g *Gossip) round(ctx context.Context) outcome {
 	each(atOnce, g.cfg.Join, func(seed string) {
 		defer g.catch()
@@ -210,8 +209,8 @@ func (g *Gossip) round(ctx context.Context) outcome {
 	return all
 }
 
-// resolveSeed looks up the addresses of one seed. If that fails, those that were
-// found before stay.
+// resolveSeed looks up the addresses of one seed. If that fails, the earlier addresses
+// stay.
 func (g *Gossip) resolveSeed(ctx context.Context, seed string) {
 	host, port, err := splitAddr(seed)
 	if err != nil {
@@ -234,8 +233,8 @@ func (g *Gossip) resolveSeed(ctx context.Context, seed string) {
 	g.join.resolved[seed] = list
 }
 
-// targets returns the addresses to ask: those to join by and those of the dead,
-// unless a live member is there.
+// targets returns the addresses to ask: those to join by and those of dead members,
+// except where a live member is.
 func (g *Gossip) targets() []string {
 	out := g.join.addrs()
 	g.mu.Lock()
@@ -254,7 +253,7 @@ func (g *Gossip) targets() []string {
 	return out[:min(len(out), maxTargets)]
 }
 
-// ask exchanges views with whoever is at an address.
+// ask exchanges views with the node at an address.
 func (g *Gossip) ask(addr string) outcome {
 	g.mu.Lock()
 	mirrors := g.mirrors
@@ -269,18 +268,18 @@ func (g *Gossip) ask(addr string) outcome {
 	}
 	g.mu.Unlock()
 	if alone && mirrored {
-		// Who answered knows of nobody but this node: it is this node.
+		// The node that answered knows only this node: it is this node.
 		g.join.mu.Lock()
 		g.join.own[addr] = true
 		g.join.mu.Unlock()
 		return outcome{}
 	}
-	// Who answered and is not taken for alive was held for dead here. It has
-	// heard of that now, and protests; the next exchange brings it in.
+	// A node that answered and does not count as alive here was taken for dead. It has
+	// learned that now and refutes it; the next exchange adds it.
 	return outcome{joined: 1, unheard: !there}
 }
 
-// failed finds out why an exchange failed, and says so.
+// failed finds out why an exchange failed, and logs it.
 func (g *Gossip) failed(addr string, err error) outcome {
 	text := err.Error()
 	r := g.refusalIn(text)
@@ -321,8 +320,8 @@ func (g *Gossip) failed(addr string, err error) outcome {
 		g.silence = errors.New(plain(text))
 		g.mu.Unlock()
 	case strings.Contains(text, "connection reset"):
-		// A node's peer port does so, but so may the gossip port of a node that is
-		// about to start or to end.
+		// A node's peer port does this, but so may the gossip port of a node that is
+		// starting or ending.
 		err := fmt.Errorf("%s: something answers there that ended the connection: is it a gossip address (--gossip-addr of the others)? (%s)", addr, plain(text))
 		say(slog.LevelWarn, "cannot join, and tries again", err)
 		g.mu.Lock()
@@ -336,7 +335,7 @@ func (g *Gossip) failed(addr string, err error) outcome {
 	return outcome{}
 }
 
-// plain is the text of memberlist's error about one address, in one line.
+// plain returns the text of memberlist's error about one address, in one line.
 func plain(text string) string {
 	if _, after, ok := strings.Cut(text, "* Failed to join "); ok {
 		text = after
@@ -353,8 +352,8 @@ func (g *Gossip) refuse(err error) {
 	}
 }
 
-// isSilence reports whether an exchange failed because nobody is there, rather
-// than because of what is there.
+// isSilence reports whether an exchange failed because nothing answers at the address,
+// rather than because of the answer.
 func isSilence(text string) bool {
 	if strings.Contains(text, "dial tcp") {
 		return true
@@ -367,7 +366,8 @@ func isSilence(text string) bool {
 	return false
 }
 
-// refusalIn returns the latest refusal that an error of memberlist's quotes.
+// refusalIn returns the last refusal that an error of memberlist quotes; nil if it
+// quotes none.
 func (g *Gossip) refusalIn(text string) *refusal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -379,13 +379,13 @@ func (g *Gossip) refusalIn(text string) *refusal {
 	return nil
 }
 
-// alive reports whether a node of this one's name answers at an address. Each
-// keeps the other out, so neither learns anything by it; a probe's answer could
-// carry members along.
+// alive reports whether a node with this node's name answers at an address. The two
+// refuse each other, so neither learns anything from the exchange; the answer to a probe
+// could carry members along.
 func (g *Gossip) alive(addr string) bool {
 	_, err := g.ml.Join([]string{addr})
 	if err == nil {
-		return false // it is another node by now
+		return false // another node is there by now
 	}
 	r := g.refusalIn(err.Error())
 	return r != nil && errors.Is(r, ErrNameTaken) && r.addr == addr && !r.moved

@@ -12,25 +12,25 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// maxKeys bounds the keys: each packet that none of them opens costs as many
-// attempts.
+// maxKeys bounds the keys, because a packet that no key decrypts costs one attempt for
+// each.
 const maxKeys = 8
 
-// SecretMark returns what nodes of a cluster tell each other so as to find out
-// whether they share a secret; 0 where there is none. Whoever sees it can try
-// secrets, and tell a right guess: it hides one of 16 random bytes or more, and no
-// word. It proves nothing, since anyone can repeat it: who may take part is found
-// out where nodes connect.
+// SecretMark returns the value by which nodes find out whether they share a secret; 0 if
+// there is none. It is 64 bits of an HMAC-SHA-256 of the cluster's name, keyed by the
+// secret. A node that sees it can test guesses of the secret, so it protects 16 random
+// bytes or more, and no password. It proves nothing, since anyone can repeat it: the
+// links check who may take part.
 func SecretMark(secret []byte, clusterName string) uint64 {
 	if len(secret) == 0 {
 		return 0
 	}
 	h := hmac.New(sha256.New, secret)
-	_, _ = h.Write([]byte("weir gossip secret mark\x00" + clusterName)) // a hash takes all
+	_, _ = h.Write([]byte("weir gossip secret mark\x00" + clusterName)) // a hash never fails
 	return max(1, binary.BigEndian.Uint64(h.Sum(nil)))
 }
 
-// checkKeys says what is wrong with keys. It never shows one.
+// checkKeys returns an error if keys are not valid. The error never contains a key.
 func checkKeys(keys [][]byte) error {
 	var errs []error
 	if len(keys) > maxKeys {
@@ -47,11 +47,10 @@ func checkKeys(keys [][]byte) error {
 	return errors.Join(errs...)
 }
 
-// SetKeys replaces the keys that encrypt gossip: the first encrypts, all
-// decrypt. To change the key of a running cluster, set on every node old and
-// new, then on every node new and old, then on every node new alone. A node
-// that was opened without keys cannot be given any, and one with keys cannot
-// lose them all.
+// SetKeys replaces the keys that encrypt gossip: the first encrypts, all decrypt. To
+// change the key of a running cluster, set the old and the new key on every node, then
+// the new and the old, then the new key alone. A node that was opened without keys
+// cannot get any, and a node with keys cannot lose all.
 func (g *Gossip) SetKeys(keys [][]byte) error {
 	if err := checkKeys(keys); err != nil {
 		return err
@@ -64,13 +63,12 @@ func (g *Gossip) SetKeys(keys [][]byte) error {
 	return setKeys(g.ring, keys)
 }
 
-// setKeys makes a key ring hold keys, the first one primary.
+// setKeys makes a key ring hold the given keys, with the first one primary.
 //
-// The ring gives its slice to readers that hold no lock, and takes a key out by
-// moving those behind it. So only the last one is taken out, where nothing moves.
-// A wanted key that stands behind an unwanted one is brought forward first, by
-// making it primary for a moment; every key that stands there has been in the
-// ring before, so others know it.
+// The ring gives its slice to readers without a lock, and removes a key by moving those
+// behind it. So this function only removes the last key, which moves nothing. A wanted
+// key behind an unwanted one is first moved to the front, by making it primary for a
+// moment. Every such key has been in the ring before, so other nodes know it.
 func setKeys(ring *memberlist.Keyring, keys [][]byte) error {
 	wanted := func(k []byte) bool {
 		return slices.ContainsFunc(keys, func(w []byte) bool { return bytes.Equal(w, k) })

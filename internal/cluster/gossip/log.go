@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// maxLines bounds the lines that wait for the logger, maxKinds the kinds of
-	// lines that are told apart for once a minute, maxText a line's bytes.
+	// maxLines bounds the lines that wait for the logger. maxKinds bounds the kinds of
+	// lines that are told apart. maxText bounds the bytes of a line.
 	maxLines, maxKinds, maxText = 256, 512, 300
-	// quietFor is how long a kind of line is silent after it was said.
+	// quietFor is how long a kind of line is not logged again.
 	quietFor = time.Minute
-	// maxNews is how many lines of who comes and goes are said in that time: as many as
-	// a cluster of the largest size needs that starts and ends.
+	// maxNews is the most lines about members that come and go in that time: enough for
+	// the start and the end of the largest cluster.
 	maxNews = 2 * MaxMembers
 )
 
-// journal passes lines on to a logger. Whoever has a line to say may hold a
-// lock of memberlist's, so nobody waits: what does not fit is dropped, and
-// counted.
+// journal passes lines on to a logger. A caller may hold a lock of memberlist, so no
+// call blocks: lines that do not fit are dropped and counted. It is safe for concurrent
+// use.
 type journal struct {
 	out   *slog.Logger
 	now   func() time.Time
@@ -33,7 +33,7 @@ type journal struct {
 	closed  bool
 	dropped int
 	said    map[string]saying
-	news    saying // of who comes and goes: since when, and how much
+	news    saying // lines about members that come and go: since when, and how many
 }
 
 type line struct {
@@ -42,7 +42,7 @@ type line struct {
 	attrs []slog.Attr
 }
 
-// saying is a kind of line that was said, and how often it would have been since.
+// saying is a kind of line that was logged: when, and how often it was suppressed since.
 type saying struct {
 	at   time.Time
 	more int
@@ -59,7 +59,7 @@ func (j *journal) run() {
 	}
 }
 
-// close ends run, once what was said is passed on. Later lines are dropped.
+// close ends run after the waiting lines are passed on. Later lines are dropped.
 func (j *journal) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,8 +69,7 @@ func (j *journal) close() {
 	}
 }
 
-// say passes a line on. Lines of one kind are said once a minute; an empty kind
-// always.
+// say passes a line on. A kind is logged once a minute; the empty kind always.
 func (j *journal) say(level slog.Level, kind, text string, attrs ...slog.Attr) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -95,7 +94,7 @@ func (j *journal) say(level slog.Level, kind, text string, attrs ...slog.Attr) {
 	}
 }
 
-// tell passes on a line of who comes and goes, of which so many are said in a minute.
+// tell passes on a line about a member that came or went, up to maxNews a minute.
 func (j *journal) tell(text string, attrs ...slog.Attr) {
 	kind := ""
 	j.mu.Lock()
@@ -110,11 +109,12 @@ func (j *journal) tell(text string, attrs ...slog.Attr) {
 	j.say(slog.LevelInfo, kind, text, attrs...)
 }
 
-// maxHeld bounds what is held back while a node opens; the rest is not said.
+// maxHeld bounds the refusals that are held back while a node opens; further ones are
+// not logged.
 const maxHeld = 32
 
-// complain logs a refusal, by say. While the node opens it is held back: if
-// nobody lets the node in, the error of Open says it, and once is enough.
+// complain logs a refusal by calling say. While the node opens, it holds the call back:
+// if no node lets this one in, the error of Open has the reason already.
 func (g *Gossip) complain(say func()) {
 	g.mu.Lock()
 	hold := g.opening
@@ -127,7 +127,7 @@ func (g *Gossip) complain(say func()) {
 	}
 }
 
-// release logs what was held back.
+// release makes the calls that were held back.
 func (g *Gossip) release() {
 	g.mu.Lock()
 	held := g.held
@@ -138,7 +138,7 @@ func (g *Gossip) release() {
 	}
 }
 
-// due reports whether a kind may be said again, and how often it was not.
+// due reports whether a kind may be logged again, and how often it was suppressed.
 func (j *journal) due(kind string) (more int, ok bool) {
 	if kind == "" {
 		return 0, true
@@ -147,7 +147,7 @@ func (j *journal) due(kind string) (more int, ok bool) {
 	if _, known := j.said[kind]; !known && len(j.said) >= maxKinds {
 		maps.DeleteFunc(j.said, func(_ string, s saying) bool { return now.Sub(s.at) >= quietFor })
 		if len(j.said) >= maxKinds {
-			kind = "" // so many sources that they are not told apart
+			kind = "" // too many kinds to tell apart
 		}
 	}
 	s, known := j.said[kind]
@@ -160,13 +160,13 @@ func (j *journal) due(kind string) (more int, ok bool) {
 	return s.more, true
 }
 
-// lines is a handler of the lines that memberlist logs, which have no attributes.
+// lines is the handler of memberlist's log lines, which have no attributes.
 type lines struct{ journal *journal }
 
-// Enabled lets everything through: how grave a line is stands in the line.
+// Enabled returns true: the level is part of the line.
 func (lines) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle takes a line. It never fails.
+// Handle passes a line on. It never fails.
 func (l lines) Handle(_ context.Context, r slog.Record) error {
 	level, kind, text, source := translate(r.Message)
 	var attrs []slog.Attr
@@ -183,11 +183,11 @@ func (l lines) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup has nothing to add.
 func (l lines) WithGroup(string) slog.Handler { return l }
 
-// meaning is what a line of memberlist's means here.
+// meaning is the translation of a line of memberlist.
 type meaning struct {
-	part  string // of the line
+	part  string // a part of the line
 	level slog.Level
-	text  string // empty: memberlist's
+	text  string // empty keeps memberlist's text
 }
 
 const (
@@ -195,9 +195,9 @@ const (
 	textForeign = "something that is no gossip arrived on the gossip port"
 )
 
-// meanings returns the lines that are worth translating; the first that fits
-// holds. What is said here in another way, or is of no use to an operator, is
-// for debugging.
+// meanings returns the translations of memberlist's lines; the first that matches is
+// used. Lines that are logged elsewhere in other words, or do not help operators, get
+// the level Debug.
 func meanings() []meaning {
 	return []meaning{
 		{"could decrypt the message", slog.LevelWarn, textKey},
@@ -238,8 +238,8 @@ func meanings() []meaning {
 
 var sourceAt = regexp.MustCompile(`\s*from=(\S+)`)
 
-// translate takes a line of memberlist's apart: how grave it is, its kind (what
-// it says, of which host), what to say, and from whom it came.
+// translate splits a line of memberlist into its level, its kind (text and host), the
+// text to log, and the address that it came from.
 func translate(s string) (level slog.Level, kind, text, source string) {
 	tag, text, ok := strings.Cut(strings.TrimSpace(s), "] ")
 	if !ok {
@@ -273,8 +273,8 @@ func translate(s string) (level slog.Level, kind, text, source string) {
 	return level, kind, clip(text), source
 }
 
-// kindOf is a text without its digits: what differs between two lines of one
-// kind are addresses, ports and numbers.
+// kindOf returns a text without its digits: lines of one kind differ by addresses, ports
+// and numbers.
 func kindOf(text string) string {
 	return clip(strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -284,7 +284,7 @@ func kindOf(text string) string {
 	}, text))
 }
 
-// hostOf is an address without its port, which is another for each connection.
+// hostOf returns an address without its port, which differs for each connection.
 func hostOf(addr string) string {
 	if i := strings.LastIndexByte(addr, ':'); i >= 0 {
 		return addr[:i]

@@ -10,22 +10,21 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// about is what a node tells of itself in its metadata.
+// about is what a node tells about itself in its metadata.
 type about struct {
-	peer.Member // without Name and GossipAddr, which memberlist carries
-	// cluster, ring and secret (its mark) must be those of all members.
+	peer.Member // the metadata lacks Name and GossipAddr, which memberlist carries
+	// cluster, ring and secret (its mark) must be the same for all members.
 	cluster string
 	ring    uint64
 	secret  uint64
-	// started is when this run began by the node's clock, in Unix milliseconds.
-	// It tells which of two runs of one name is the later one; nothing else
-	// depends on it.
+	// started is when this run began, by the node's clock, in Unix milliseconds. It
+	// decides which of two runs of one name is the later one, and nothing else.
 	started uint64
 }
 
-// Metadata is a mark and fields, each a tag, a length and that many bytes. A
-// field of an unknown tag is skipped, and a missing one is zero, so fields can
-// be added; a tag is never used for something else.
+// Metadata is a mark and fields: each has a tag, a length and that many bytes. Unknown
+// tags are skipped, and a missing field is zero, so fields can be added. A tag is never
+// reused.
 const metaMark = "weir1"
 
 const (
@@ -81,7 +80,7 @@ func (a *about) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decode reads metadata, from anyone.
+// decode reads metadata, which may come from any sender.
 func decode(b []byte) (about, error) {
 	var a about
 	if len(b) < len(metaMark) || string(b[:len(metaMark)]) != metaMark {
@@ -106,7 +105,7 @@ func decode(b []byte) (about, error) {
 	return a, nil
 }
 
-// set takes in one field.
+// set stores one field. It reports false if the field is not valid.
 func (a *about) set(tag byte, field []byte) bool {
 	number, used := binary.Uvarint(field)
 	whole := used == len(field) && used > 0

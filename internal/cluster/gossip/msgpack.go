@@ -2,8 +2,8 @@ package gossip
 
 import "encoding/binary"
 
-// soundPacket reports whether a packet is made of messages whose parts all lie within
-// it. What they say is for memberlist.
+// soundPacket reports whether a packet consists of messages whose parts all lie within
+// it. Memberlist checks their contents.
 func soundPacket(b []byte) bool {
 	if len(b) >= 5 && b[0] == msgCRC {
 		b = b[5:]
@@ -26,8 +26,8 @@ func soundPacket(b []byte) bool {
 	return true
 }
 
-// soundMessage is about one message. A compound in a compound is none, since nobody
-// sends such, and neither is a compressed one.
+// soundMessage reports the same of one message. A compound within a compound, and a
+// compressed message, are refused, since no node sends them.
 func soundMessage(b []byte) bool {
 	if len(b) == 0 {
 		return false
@@ -43,11 +43,11 @@ func soundMessage(b []byte) bool {
 	}
 }
 
-// maxDepth is how deep a message is: an object of fields, of which one is a list.
+// maxDepth is the depth of a message: an object of fields, one of which is a list.
 const maxDepth = 2
 
-// skip returns what follows a value of MessagePack; false if it does not lie within b, or
-// is deeper, or is of a type that memberlist does not use.
+// skip returns what follows a MessagePack value. It reports false if the value does not
+// lie within b, is too deep, or has a type that memberlist does not use.
 func skip(b []byte, depth int) ([]byte, bool) {
 	kind, size, values := shape(b)
 	switch {
@@ -55,7 +55,7 @@ func skip(b []byte, depth int) ([]byte, bool) {
 		return nil, false
 	case values == 0:
 		return b[size:], true
-	case depth == 0 || values > uint64(len(b)): // each has a byte at least
+	case depth == 0 || values > uint64(len(b)): // each value takes at least a byte
 		return nil, false
 	}
 	b = b[size:]
@@ -68,19 +68,19 @@ func skip(b []byte, depth int) ([]byte, bool) {
 	return b, true
 }
 
-// What shape tells apart.
+// The kinds that shape returns.
 const (
-	kindPlain = iota + 1 // a number, a truth value, nothing
+	kindPlain = iota + 1 // a number, a boolean, or nil
 	kindText             // a string, or bytes
 	kindList
 	kindObject
 )
 
-// shape returns what the value is that b begins with, how many bytes it has without
-// the values within it, and how many values those are; kind 0 for what is none, or not
-// all there.
+// shape returns the kind of the value that b begins with, its size in bytes without the
+// values within it, and the number of those values. kind is 0 if it is not valid or not
+// complete.
 func shape(b []byte) (kind int, size, values uint64) {
-	length := func(n int) (uint64, bool) { // of n bytes, after the first
+	length := func(n int) (uint64, bool) { // the length in the n bytes after the first
 		if len(b) < 1+n {
 			return 0, false
 		}
@@ -141,9 +141,9 @@ func shape(b []byte) (kind int, size, values uint64) {
 	}
 }
 
-// readHeader reads the header of a stream, an object whose values are numbers or truth
-// values, and returns those of some names. ok is false if it is none, enough if b has
-// all of it.
+// readHeader reads the header of a stream: an object whose values are numbers or
+// booleans. It returns the values of the given names. ok is false if it is no such
+// object, enough is false if b does not contain all of it.
 func readHeader(b []byte, names ...string) (values []uint64, ok, enough bool) {
 	values = make([]uint64, len(names))
 	if len(b) == 0 {
@@ -185,7 +185,7 @@ func readHeader(b []byte, names ...string) (values []uint64, ok, enough bool) {
 	return values, true, true
 }
 
-// unsigned returns the number that a value is; false if it is negative or none.
+// unsigned returns the number in a value; ok is false if it is negative or no number.
 func unsigned(b []byte) (n uint64, ok bool) {
 	switch c := b[0]; {
 	case c <= 0x7f:

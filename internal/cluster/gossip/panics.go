@@ -2,13 +2,13 @@ package gossip
 
 import "errors"
 
-// What memberlist calls may panic: an answer of another node may be what made it. It is
-// dropped then, and gossip goes on. Locks are released by those who took them.
+// Callbacks of memberlist may panic because of another node's input. The input is then
+// dropped, and gossip continues. Locks are released by the functions that took them.
 
-// errDefect is why a node is kept out whose account made this node panic.
+// errDefect is the reason for refusing a node whose data made this node panic.
 var errDefect = errors.New("gossip: an internal error, of which the node's log has the details")
 
-// catch ends a panic. It is deferred, directly.
+// catch recovers from a panic. It must be deferred directly.
 func (g *Gossip) catch() {
 	if g.cfg.Panicked == nil {
 		return
@@ -18,7 +18,7 @@ func (g *Gossip) catch() {
 	}
 }
 
-// catchErr is catch for what returns an error, which becomes one.
+// catchErr is catch for functions that return an error, which it sets.
 func (g *Gossip) catchErr(err *error) {
 	if g.cfg.Panicked == nil {
 		return
@@ -29,7 +29,8 @@ func (g *Gossip) catchErr(err *error) {
 	}
 }
 
-// catch ends a panic that a packet or a stream caused. It is deferred, directly.
+// catch recovers from a panic that a packet or a stream caused. It must be deferred
+// directly.
 func (g *guard) catch() {
 	if g.panicked == nil {
 		return
@@ -39,7 +40,7 @@ func (g *guard) catch() {
 	}
 }
 
-// catchErr is the same for a stream, of which nothing more is read then. It is deferred,
+// catchErr is catch for a stream; nothing more is read from it then. It must be deferred
 // directly.
 func (s *stream) catchErr(err *error) {
 	if s.panicked == nil {

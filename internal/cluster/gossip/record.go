@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Nodes tell each other who is gone: all of them at each exchange of views,
-// and one in a message when it leaves or is forgotten. A list is a mark, a
-// count, and for each member its fate, for how many seconds it has been gone,
-// and its name, gossip address and metadata, each after its length.
+// Nodes exchange lists of members that are gone: all of them at each exchange of views,
+// and one in a message when it leaves or is forgotten. A list is a mark, a count, and
+// for each member its fate, for how many seconds it has been gone, and its name, gossip
+// address and metadata, each after its length.
 const recordMark = "gone1"
 
 var errRecord = errors.New("it is no list of members that are gone")
@@ -24,7 +24,7 @@ func encodeGone(list []gone, now time.Time) []byte {
 		g := &list[i]
 		meta, err := g.encode()
 		if err != nil {
-			meta = nil // it came from metadata, so it fits; a reader refuses the list
+			meta = nil // cannot happen, as it was decoded from metadata; a reader would refuse the list
 		}
 		b = append(b, byte(g.fate))
 		b = binary.AppendUvarint(b, uint64(max(0, now.Sub(g.since)/time.Second)))
@@ -36,7 +36,7 @@ func encodeGone(list []gone, now time.Time) []byte {
 	return b
 }
 
-// decodeGone reads a list, from anyone.
+// decodeGone reads a list, which may come from any sender.
 func decodeGone(b []byte, now time.Time) ([]gone, error) {
 	if len(b) < len(recordMark) || string(b[:len(recordMark)]) != recordMark {
 		return nil, errRecord
@@ -63,7 +63,7 @@ func decodeGone(b []byte, now time.Time) ([]gone, error) {
 	if !ok || count > maxGone {
 		return nil, errRecord
 	}
-	out := make([]gone, 0, min(count, 64)) // the count is anyone's; what follows is not
+	out := make([]gone, 0, min(count, 64)) // the count is not trusted
 	for range count {
 		if len(b) == 0 || b[0] > byte(left) {
 			return nil, errRecord
@@ -91,7 +91,7 @@ func decodeGone(b []byte, now time.Time) ([]gone, error) {
 	return out, nil
 }
 
-// isAddr reports whether addr is an IP address and a port, as memberlist has it.
+// isAddr reports whether addr is an IP address with a port, as memberlist has it.
 func isAddr(addr string) bool {
 	_, err := netip.ParseAddrPort(addr)
 	return err == nil

@@ -9,26 +9,26 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// fate is why a member is not live.
+// fate is the reason why a member is not live.
 type fate uint8
 
 const (
-	// dead: it stopped answering. It counts as a member until it comes back, or
-	// left after all, or an operator forgets it.
+	// dead: it stopped answering. It counts as a member until it comes back, turns out
+	// to have left, or an operator forgets it.
 	dead fate = iota
-	// forgotten by an operator. If it comes back it is a member again.
+	// forgotten: an operator has forgotten it. If it comes back it is a member again.
 	forgotten
-	// left gracefully. That run never comes back.
+	// left: it left gracefully. That run never comes back.
 	left
 )
 
 const (
 	// maxGone bounds the members that are remembered as dead, forgotten or left.
 	maxGone = 1024
-	// keepForgotten and keepLeft are for how long those are remembered, so that a
-	// node that was cut off does not bring the dead back. A member that came back
-	// and died again meanwhile must not stay forgotten, hence the shorter time; a
-	// run that left is never live again, so it may be remembered for long.
+	// keepForgotten and keepLeft are how long those are remembered, so that a node that
+	// was cut off does not bring the dead back. keepForgotten is shorter because a
+	// member that came back and died again meanwhile must not stay forgotten. A run that
+	// left is never live again, so keepLeft may be long.
 	keepForgotten, keepLeft = 10 * time.Minute, 24 * time.Hour
 )
 
@@ -39,37 +39,36 @@ type gone struct {
 	since time.Time
 }
 
-// after reports whether what g says is newer, or, of one run, more final than
-// what h says.
+// after reports whether g is newer than h or, of the same run, more final.
 func (g *gone) after(h *gone) bool {
 	return cmp.Or(cmp.Compare(g.started, h.started), cmp.Compare(g.Instance, h.Instance), cmp.Compare(g.fate, h.fate)) > 0
 }
 
-// roster is who is live and who is gone, by name. This node itself is not in it.
-// It has no lock and no clock.
+// roster holds the members that are live and those that are gone, by name, without this
+// node. It is not safe for concurrent use and has no clock.
 //
-// Live is what memberlist says. Gone is what this node saw and what others
-// told, and of two opinions about one name the later run's, or the more final,
-// holds, so that all nodes that told each other agree.
+// live is what memberlist reports. gone is what this node saw and what others reported.
+// Of two reports about one name the later run's, or the more final one, wins, so nodes
+// that exchanged them agree.
 type roster struct {
 	self peer.Instance
 	name string
 	live map[string]about
 	gone map[string]gone
-	// ghosts are names that came and went without anybody vouching for them, and when:
+	// ghosts are names that came and went without being vouched for, and when they went:
 	// memberlist keeps them for half a minute.
 	ghosts map[string]time.Time
 }
 
-// maxNames bounds the names that memberlist may have at a time, and keepGhost is for how
-// long one counts that nobody vouched for.
+// maxNames bounds the names that memberlist may have at a time. keepGhost is how long a
+// ghost counts.
 const (
 	maxNames  = 2 * MaxMembers
 	keepGhost = time.Minute
 )
 
-// strange reports whether a name is one more than there may be: it is not live, nor known
-// to be a member's, and there are too many like it.
+// strange reports whether a name is too many: it is not live, not known to be a
+// member's, and there are maxNames already.
 func (r *roster) strange(name string, now time.Time) bool {
 	if _, ok := r.live[name]; ok || name == r.name {
 		return false
@@ -96,15 +95,15 @@ func newRoster(name string, self peer.Instance) *roster {
 	return &roster{self: self, name: name, live: map[string]about{}, gone: map[string]gone{}, ghosts: map[string]time.Time{}}
 }
 
-// alive takes in that a member is live, or says something else of itself. It
-// reports whether that changed anything.
+// alive records that a member is live, or that its metadata changed. It reports whether
+// that changed the roster.
 func (r *roster) alive(a about) bool {
 	if a.Name == r.name {
 		return false
 	}
 	if g, ok := r.gone[a.Name]; ok {
 		if g.fate == left && g.Instance == a.Instance {
-			return false // said before it left, heard after
+			return false // sent before it left and received after
 		}
 		delete(r.gone, a.Name)
 	}
@@ -113,8 +112,8 @@ func (r *roster) alive(a about) bool {
 	return !was || old != a
 }
 
-// lost takes in that memberlist holds a member for dead, or gone. One that nobody vouches
-// for is not remembered.
+// lost records that memberlist reports a member as dead or gone. A member that is not
+// vouched for is not remembered.
 func (r *roster) lost(name string, now time.Time, vouched func(*gone) bool) bool {
 	a, ok := r.live[name]
 	if !ok {
@@ -129,14 +128,15 @@ func (r *roster) lost(name string, now time.Time, vouched func(*gone) bool) bool
 	return true
 }
 
-// merge takes in what this node or another says of a member that is gone. It
-// reports whether that is news.
+// merge records what this node or another reports of a member that is gone. It reports
+// whether that is news.
 func (r *roster) merge(g gone, now time.Time) bool {
 	if g.Name == r.name {
 		return false
 	}
 	if a, ok := r.live[g.Name]; ok {
-		// Only who leaves knows better than memberlist, and only of that run.
+		// Only a member that leaves knows better than memberlist, and only about that
+		// run.
 		if g.fate != left || g.Instance != a.Instance {
 			return false
 		}
@@ -153,7 +153,7 @@ func (r *roster) merge(g gone, now time.Time) bool {
 	return r.keep(g)
 }
 
-// forget makes a dead member forgotten, and returns what to tell others.
+// forget marks a dead member as forgotten, and returns the record for the others.
 func (r *roster) forget(name string, now time.Time) (gone, error) {
 	if _, ok := r.live[name]; ok || name == r.name {
 		return gone{}, ErrAlive
@@ -167,9 +167,8 @@ func (r *roster) forget(name string, now time.Time) (gone, error) {
 	return g, nil
 }
 
-// keep remembers a member that is gone. At the bound the one that has been
-// forgotten or has left for longest makes room; if all are dead, the new one is
-// not remembered.
+// keep remembers a member that is gone. At the bound, the one that was forgotten or left
+// longest ago makes room. If all are dead, the new one is not remembered.
 func (r *roster) keep(g gone) bool {
 	if _, ok := r.gone[g.Name]; !ok && len(r.gone) >= maxGone {
 		oldest := ""
@@ -192,8 +191,8 @@ func (r *roster) stale(g *gone, now time.Time) bool {
 	return g.fate == forgotten && age > keepForgotten || g.fate == left && age > keepLeft
 }
 
-// expire drops what need not be remembered any longer, and the dead for whom nobody
-// vouches any more.
+// expire drops what need not be remembered any longer, and dead members that are no
+// longer vouched for.
 func (r *roster) expire(now time.Time, vouched func(*gone) bool) {
 	r.layGhosts(now)
 	for name, g := range r.gone {
@@ -203,7 +202,7 @@ func (r *roster) expire(now time.Time, vouched func(*gone) bool) {
 	}
 }
 
-// members returns the live members and the dead, and self, sorted by name.
+// members returns the live members, the dead ones and self, sorted by name.
 func (r *roster) members(self peer.Member) []peer.Member {
 	out := make([]peer.Member, 0, len(r.live)+len(r.gone)+1)
 	out = append(out, self)
@@ -221,7 +220,7 @@ func (r *roster) members(self peer.Member) []peer.Member {
 	return out
 }
 
-// departed returns all who are gone, for telling others.
+// departed returns all members that are gone, in no particular order.
 func (r *roster) departed() []gone {
 	out := make([]gone, 0, len(r.gone))
 	for _, g := range r.gone {

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// tellAll sends a message to all live members, by TCP, eight at a time, and
-// starts no more at the deadline.
+// tellAll sends a message to all live members by TCP, eight at a time. It starts no more
+// after the deadline.
 func (g *Gossip) tellAll(message []byte, deadline time.Time) {
 	g.mu.Lock()
 	live := slices.Collect(maps.Values(g.roster.live))
@@ -30,8 +30,8 @@ func (g *Gossip) tellAll(message []byte, deadline time.Time) {
 	})
 }
 
-// nodeAt makes a node to send to. Those that memberlist has are its own: it writes to
-// them whenever it hears something, and only its callbacks may read them.
+// nodeAt returns a new node to send to. Memberlist's own nodes cannot be used: it writes
+// to them whenever it hears something, and only its callbacks may read them.
 func nodeAt(a *about) (*memberlist.Node, error) {
 	at, err := netip.ParseAddrPort(a.GossipAddr)
 	if err != nil {
