@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// arenaFrom is how many blocks of slots a table has before it takes more from
-	// chunks: 64 MiB, which is more than a processor reaches without walking its
-	// page tables.
+	// arenaFrom is how many blocks of slots a table has before it takes further ones
+	// from chunks: 64 MiB, which is more than a processor can address without walking
+	// its page tables.
 	arenaFrom = 64 << 20 / blockBytes
-	// hugePage is the size of a large page, and chunkBytes that of a chunk.
+	// hugePage is the size of a huge page, chunkBytes that of a chunk.
 	hugePage   = 2 << 20
 	chunkBytes = 8 * hugePage
 
@@ -19,25 +19,25 @@ const (
 	chunkBlocks = chunkBytes / blockBytes
 )
 
-// arena is where a large table has its blocks of slots: in chunks for which the
-// kernel is asked to use large pages, so that a look-up at random does not have to
-// find its page first. The blocks of a small table are memory like any other, and so
-// are the first ones of a large table.
+// arena allocates the blocks of slots of a large table from chunks for which the kernel
+// is asked to use huge pages, so that random look-ups need fewer page-table walks. The
+// blocks of a small table, and the first blocks of a large one, are ordinary memory.
 //
-// A chunk of which no block is used is given to the collector, but for one. Its
-// methods are safe for concurrent use; a nil arena has ordinary memory only.
+// A chunk without used blocks is released to the garbage collector, but one such chunk
+// is kept. The methods are safe for concurrent use. A nil arena uses ordinary memory
+// only.
 type arena struct {
 	mu     sync.Mutex
-	live   int // blocks in use, those of ordinary memory included
+	live   int // used blocks, including those in ordinary memory
 	chunks []*chunk
-	held   atomic.Int64 // bytes of chunks and of ordinary memory, also of blocks that are no whole ones
+	held   atomic.Int64 // bytes of chunks and of ordinary memory, including smaller blocks
 }
 
-// chunk is memory for blocks, which begins with a large page.
+// chunk is memory for blocks; it starts at a huge page.
 type chunk struct {
 	blocks [][blockSlots]slot
-	cut    int   // how many have been used
-	free   []int // which of them are free again; they are not cleared
+	cut    int   // number of blocks used so far
+	free   []int // indexes of blocks that are free again; they are not cleared
 }
 
 func (c *chunk) used() int { return c.cut - len(c.free) }
@@ -68,8 +68,8 @@ func (a *arena) block() []slot {
 	return b
 }
 
-// room returns the oldest chunk that has a free block, so that the youngest may
-// become free altogether.
+// room returns the oldest chunk with a free block, so that younger chunks can become
+// entirely free.
 func (a *arena) room() *chunk {
 	for _, c := range a.chunks {
 		if c.used() < len(c.blocks) {
@@ -82,7 +82,7 @@ func (a *arena) room() *chunk {
 	return c
 }
 
-// release takes blocks back that nobody uses any more.
+// release takes back blocks that are no longer in use.
 func (a *arena) release(blocks [][]slot) {
 	if a == nil || len(blocks) == 0 {
 		return
@@ -104,7 +104,7 @@ func (a *arena) release(blocks [][]slot) {
 	}
 }
 
-// find returns which chunk a block is of, and its number there; -1 for one of ordinary
+// find returns the chunk of a block and the block's index in it; at is -1 for ordinary
 // memory.
 func (a *arena) find(b []slot) (at, n int) {
 	for i, c := range a.chunks {
@@ -115,14 +115,14 @@ func (a *arena) find(b []slot) (at, n int) {
 	return -1, 0
 }
 
-// ordinary counts so many slots more of ordinary memory.
+// ordinary counts further slots in ordinary memory.
 func (a *arena) ordinary(slots int) {
 	if a != nil {
 		a.held.Add(int64(slots) * slotBytes)
 	}
 }
 
-// drop lets go of chunk i, which is free, if there is another.
+// drop releases chunk i, which has no used block, if another such chunk exists.
 func (a *arena) drop(i int) {
 	for j, c := range a.chunks {
 		if j != i && c.used() == 0 {
@@ -133,8 +133,8 @@ func (a *arena) drop(i int) {
 	}
 }
 
-// newChunk returns memory that begins with a large page. What lies before it is
-// never touched, and so never in use.
+// newChunk returns memory that starts at a huge page. The memory before that is never
+// touched, so it uses no physical memory.
 func newChunk() *chunk {
 	memory := make([]byte, chunkBytes+hugePage)
 	start := unsafe.Pointer(unsafe.SliceData(memory))
@@ -144,7 +144,7 @@ func newChunk() *chunk {
 	return &chunk{blocks: unsafe.Slice((*[blockSlots]slot)(start), chunkBlocks)}
 }
 
-// index returns which of its blocks a block is.
+// index returns the index of a block in the chunk.
 func (c *chunk) index(b []slot) (n int, ours bool) {
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(c.blocks)))
 	if from >= uintptr(len(c.blocks))*blockBytes {

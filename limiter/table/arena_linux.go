@@ -2,6 +2,6 @@ package table
 
 import "syscall"
 
-// preferHuge asks the kernel to back memory with large pages as it is touched. Where
-// it will not, the memory is as good as any.
+// preferHuge asks the kernel to use huge pages for memory when it is touched. The
+// memory is usable if the kernel refuses, too.
 func preferHuge(memory []byte) { _ = syscall.Madvise(memory, syscall.MADV_HUGEPAGE) }

@@ -2,5 +2,5 @@
 
 package table
 
-// preferHuge does nothing: such systems choose their pages themselves.
+// preferHuge does nothing: these systems choose page sizes themselves.
 func preferHuge([]byte) {}

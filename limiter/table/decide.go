@@ -6,17 +6,17 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// counter is one counter during a decision: a slot of the table, or a zero one
-// that is inserted if it is charged.
+// counter is one counter during a decision: a slot of the table, or a zero one that is
+// inserted if it is charged.
 type counter struct {
 	part  *partition
-	found *slot // nil: there is none, and fresh is used
+	found *slot // nil: it has no slot, and fresh is used
 	words []uint64
 	fresh slot
-	added bool // fresh was charged, and is to be inserted
+	added bool // fresh was charged and is to be inserted
 	crowd bool // its key has maxPerKey counters
-	full  bool // it is to overflow by itself: its key has too many, or its rule its share
-	own   bool // it did
+	full  bool // it overflows regardless of the table: its key has too many counters, or its rule has used up its share
+	own   bool // it has overflowed for that reason
 
 	used    uint64 // before the decision charges
 	charged uint32
@@ -31,23 +31,23 @@ func (k *counter) slot() *slot {
 
 const inlineCounters = 4
 
-// outcome of one attempt at a decision.
+// outcome is the result of one attempt at a decision.
 type outcome uint8
 
 const (
 	decided outcome = iota
-	noRoom          // new keys, and the table is full
+	noRoom          // new keys, but the table is full
 	noLimit         // the registry is full
-	crowded         // a key of an import has more counters than a table takes
+	crowded         // a key of an import has more counters than a table accepts
 )
 
-// Decide decides a check and overwrites d. All limits of all keys admit it, and
-// are charged, or none is, but for what count_rejected says. Where two keys of
-// one check are the same counter, each is asked before any is charged.
+// Decide decides a check and overwrites d. Either all limits of all keys admit it and
+// are charged, or none is charged, except as count_rejected says. If two keys of one
+// check are the same counter, each is asked before either is charged.
 //
-// Decide does not allocate for up to four counters, once d has been used. The
-// error is [ErrTooManyLimits] or nil; d.Rule is set for denials only, the rest
-// is the caller's.
+// For up to four counters, Decide does not allocate once d has been used. The error is
+// [ErrTooManyLimits] or nil. d.Rule is set for denials only; otherwise the caller sets
+// it.
 func (t *Table) Decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) error {
 	d.Clear()
 	if c.Len() == 0 {
@@ -68,7 +68,7 @@ func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	for result != decided {
 		switch {
 		case result == noRoom:
-			// What recovers from here on came too late for this check.
+			// What recovers after this comes too late for this check.
 			t.reclaimFor(now, c)
 			final = true
 		case collected || !t.collectLimits(now):
@@ -82,8 +82,8 @@ func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	return nil
 }
 
-// DecideBatch decides checks one after the other, at one instant, as Decide
-// does each. The slices have the same length.
+// DecideBatch decides checks one after the other, at one instant, each as Decide does.
+// The slices must have the same length.
 func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.Decision) error {
 	for i := range min(Ahead, len(cs)) {
 		t.Prefetch(&cs[i])
@@ -99,8 +99,8 @@ func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.
 	return nil
 }
 
-// attempt decides a check under the locks of its partitions, of which a panic leaves none
-// locked. final tells that new keys overflow if there is no room for them.
+// attempt decides a check under the locks of its partitions; a panic releases them.
+// With final, new keys overflow if there is no room for them.
 func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
 	if c.Len() == 1 {
 		p := &t.parts[PartitionOf(c.Key(0))]
@@ -112,7 +112,7 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 	return t.attemptSeveral(now, c, d, final)
 }
 
-// attemptSeveral is attempt for a check of several keys.
+// attemptSeveral is attempt for a check with several keys.
 func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
 	var locked [limiter.MaxKeys]int
 	parts := partitions(c, locked[:0])
@@ -129,8 +129,7 @@ func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.D
 	return t.decide(now, c, d, final)
 }
 
-// partitions returns the partitions of a charge in the order in which they are
-// locked, each once.
+// partitions returns the partitions of a charge in locking order, each once.
 func partitions(c *limiter.Charge, dst []int) []int {
 	for i := range c.Len() {
 		dst = append(dst, PartitionOf(c.Key(i)))
@@ -192,9 +191,9 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 	return decided
 }
 
-// decideFound decides a check of one key whose counters, four at most, all have
-// entries under these limits: the common case, with nothing to set aside.
-// It reports false, having changed nothing, in any other.
+// decideFound decides the common case: a check of one key with at most four counters,
+// all of which have slots under these limits. In any other case it changes nothing and
+// reports false.
 func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
 	key := c.Key(0)
 	limits := key.Rule.Limits
@@ -254,7 +253,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	return true
 }
 
-// locate finds the counters of a key, and reports false where one has no entry.
+// locate finds the slots of a key's counters, and reports false if one has none.
 func (t *slots) locate(place uint64, key *limiter.Key, limits []*limiter.Limit, found *[inlineCounters]*slot) bool {
 	if len(limits) == 1 {
 		if found[0] = t.findNear(place, identity(key, limits[0])); found[0] != nil {
@@ -273,7 +272,7 @@ func (t *slots) locate(place uint64, key *limiter.Key, limits []*limiter.Limit, 
 	return true
 }
 
-// admit charges all limits of a check of one key, which all admit it.
+// admit charges all limits of a check of one key. All of them admit it.
 func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot, used *[inlineCounters]uint64) {
 	key := c.Key(0)
 	cost := key.Cost
@@ -294,15 +293,15 @@ func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 	}
 }
 
-// begin says whose answer out is going to be; the rest of it is overwritten by
-// Probe and Report.
+// begin sets the fields of out that identify the limit. Probe and Report overwrite the
+// others.
 func begin(out *limiter.LimitDecision, key *limiter.Key, i int, l *limiter.Limit) {
 	out.Rule, out.Limit, out.Key, out.KeyIndex, out.Cost = key.Rule, l, i, key.Index, key.Cost
 	out.Owner = ""
 }
 
-// probe finds the counters and asks each limit. It reports false when a limit
-// cannot be numbered.
+// probe finds the counters and asks each limit. It reports false if a limit cannot get
+// a number.
 func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, counters []counter) bool {
 	n := 0
 	for i := range c.Len() {
@@ -330,8 +329,8 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 	return true
 }
 
-// charge makes the charges and blocks that the decision calls for. The keys
-// that it adds are counted already.
+// charge makes the charges and blocks of the decision. New keys have been counted
+// already.
 func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter) {
 	for i := range counters {
 		charge, block := d.Charges(i)
@@ -352,8 +351,8 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 	}
 }
 
-// insertFresh adds the new keys that were charged. It moves slots, so no
-// pointer to one is good afterwards.
+// insertFresh adds the new keys that were charged. It moves slots, so it invalidates
+// all pointers to slots.
 func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
 	for i := range counters {
 		if k := &counters[i]; k.added {
@@ -362,8 +361,8 @@ func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
 	}
 }
 
-// count keeps the lists of top keys, and notes for the caller which keys have
-// no name there.
+// count updates the lists of top keys, and marks in the charge the keys whose names are
+// missing there.
 func (t *Table) count(c *limiter.Charge, d *limiter.Decision) {
 	for i := range c.Len() {
 		key := c.Key(i)

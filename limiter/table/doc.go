@@ -1,25 +1,25 @@
 // Package table keeps the counters of many keys in memory and decides checks
 // against them.
 //
-// A table is divided into partitions, each with a lock of its own; a partition
-// is the unit of locking here and of ownership in a cluster. All counters of
-// one rule and one set of key values share a partition, so several windows are
-// one decision under one lock; a check over several keys locks their partitions
-// in order.
+// A table is divided into partitions, each with its own lock; a partition is also the
+// unit of ownership in a cluster. All counters of one rule and one set of key values
+// are in the same partition, so several windows are one decision under one lock. A
+// check with several keys locks their partitions in order.
 //
-// The counters lie in pointer-free slots of 48 bytes, which the garbage
-// collector never scans, in an order of their keys' hashes that is private to the
-// process: whoever can choose hashes cannot choose where they lie. A slot whose counter
-// has fully recovered equals no slot: it is reused where it lies, or swept when
-// its partition runs full, so there is no expiry queue and nothing runs in the
-// background. Growing adds a block of slots and spreads the others in place, so
-// that it leaves no garbage behind.
+// The counters are in pointer-free slots of 48 bytes, which the garbage collector does
+// not scan. Their order is a permutation of the keys' hashes that is private to the
+// process: choosing hashes does not determine where they are. A slot whose counter has
+// fully recovered is equivalent to no slot. It is reused in place, or swept when its
+// partition fills up, so there is no expiry queue and no background work. A table grows
+// by adding a block of slots and spreading the entries in place, so growth leaves no
+// garbage.
 //
-// A partition can be given away: [Table.Export] lists its counters in spans, and
-// [Table.Import] takes them in under another clock, in place of what is there or
-// merged with it.
+// A partition can be moved: [Table.Export] lists its counters with spans instead of
+// instants, and [Table.Import] inserts them under another clock, replacing or merging
+// with existing ones.
 //
-// Time is passed in, and may go back, for a counter as [limiter.State] says; other
-// counters notice nothing. But what had recovered by the latest instant may have been
-// forgotten. What a partition is as a whole, for other nodes, is of its latest instant.
+// The caller passes the time, which may go back. A counter then behaves as
+// [limiter.State] describes; other counters are not affected, except that those that
+// had recovered by the latest instant may be gone. Exports and resets of a whole
+// partition use its latest instant.
 package table

@@ -6,15 +6,14 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Explain decides a charge as a peek, whatever its Peek says, overwrites d with the
-// decision, and returns, for each limit in the order of [limiter.Decision.Limit],
-// what a check would find and why it would be allowed or denied. Names and members
-// are left to the caller.
+// Explain decides a charge as a peek, whatever its Peek is, and overwrites d with the
+// decision. For each limit, in the order of [limiter.Decision.Limit], it returns what a
+// check would find and why it would be allowed or denied. The caller fills in names and
+// members.
 //
-// Nothing changes by it: no counter, also not one whose limit is another by now, no
-// list of top keys and no statistic. (What has recovered may be dropped where the
-// table is full, which is the same as no entry.) It allocates, and lists at most 100
-// entries of a log.
+// It changes nothing: no counter, even if its limit has changed, no list of top keys
+// and no statistic. (In a full table, recovered counters may be dropped, which is
+// equivalent.) It allocates, and lists at most 100 entries of a log.
 func (t *Table) Explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) []limiter.LimitExplanation {
 	out, full := t.explain(now, c, d, false)
 	if full {
@@ -24,8 +23,9 @@ func (t *Table) Explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 	return out
 }
 
-// explain explains a charge under the locks of its partitions. It reports true where
-// the table is full, unless final tells that this is the answer then.
+// explain explains a charge under the locks of its partitions. full reports that the
+// table is full and the caller should make room and try again. With final the
+// explanation is that of a full table, and full is false.
 func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) (out []limiter.LimitExplanation, full bool) {
 	d.Clear()
 	if c.Len() == 0 {
@@ -88,8 +88,8 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 	return out, false
 }
 
-// looked finds the counters of a charge. One that another limit made is replaced by
-// a copy that is as this one would make it.
+// looked finds the counters of a charge. A counter of another limit is replaced by a
+// copy that its present limit has adopted.
 func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
 	var out []counter
 	for i := range c.Len() {
@@ -113,7 +113,7 @@ func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
 	return out
 }
 
-// adoptedWords makes a state of old's one of l, and returns its words.
+// adoptedWords converts a state of old into one of l, and returns its words.
 func adoptedWords(l, old *limiter.Limit, s *limiter.State, words []uint64, now limiter.Tick) []uint64 {
 	charge, fresh := l.Adopt(old, s, words, now)
 	if !fresh {

@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// importAll imports entries into a partition that is locked, all or none. gone
-// is how many counters the caller will remove.
+// importAll imports entries into a locked partition, all or none. gone is how many
+// counters the caller will remove.
 func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter.Tick, mode ImportMode) outcome {
 	var inline [limiter.MaxLimits]uint16
 	ids, fresh, result := t.reserveImport(p, entries, inline[:0], gone, mode)
@@ -22,12 +22,12 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 			fresh--
 		}
 	}
-	t.keys.Add(-fresh) // two entries were the same, or one counted nothing
+	t.keys.Add(-fresh) // two entries were equal, or one counted nothing
 	return decided
 }
 
-// reserveImport numbers the limits of entries, which are the caller's then whatever the
-// outcome, and counts the new keys, if there is room for all.
+// reserveImport numbers the limits of entries, and counts the new keys if there is room
+// for all. Whatever the outcome, the caller must release the numbers.
 func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, mode ImportMode) (_ []uint16, fresh int64, _ outcome) {
 	bytes, blocks := int64(0), 0
 	for i := range entries {
@@ -45,7 +45,7 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 		case !found:
 			fresh++
 		case mode == Merge && e.Limit.KeepsWords():
-			// A block for both, beside that of the entry.
+			// One block for the merger, beside that of the entry.
 			bytes += blockBytesFor(e.Limit.MergeMost(words, len(t.words(p.slots.at(at)))))
 			blocks++
 		}
@@ -97,7 +97,7 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 	}
 	t.free(p, have)
 	if t.registry.limit(have.limit).Equal(l) {
-		have.limit = t.relabel(p, &in, have.limit) // it stays in the share that it is in
+		have.limit = t.relabel(p, &in, have.limit) // it stays in its share
 	}
 	t.discard(p, have)
 	*have = in
@@ -105,18 +105,18 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 	return false
 }
 
-// merge merges a slot that is not in the table into one that is. Both have the
+// merge merges in, a slot outside the table, into a slot of the table. Both have the
 // same key; the limit is that of in.
 func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limiter.Tick) {
-	t.adopt(p, into, l, nil, now) // which numbers no limit: in has a number
+	t.adopt(p, into, l, nil, now) // it numbers no limit, since in has a number
 	words := t.words(into)
 	l.Roll(&into.state, words, now)
 	words, _ = t.room(p, l, into, words, l.MergeWords(&into.state, &in.state), math.MaxInt64)
-	l.Merge(&into.state, words, &in.state, t.words(in), now) // which recovers no sooner
+	l.Merge(&into.state, words, &in.state, t.words(in), now) // the result recovers no sooner
 }
 
-// keep counts the counters of a key that are not among entries, and removes
-// them if it is told to.
+// keep counts the counters of a key that are not among entries, and removes them if
+// remove is set.
 func (t *Table) keep(p *partition, hi uint64, entries []Entry, remove bool) (others int64) {
 	place := t.order.of(hi)
 	i, found := p.slots.findKey(place)
@@ -147,7 +147,7 @@ func has(entries []Entry, lo uint64) bool {
 	return false
 }
 
-// remove forgets the counter in slot i.
+// remove deletes the counter in slot i.
 func (t *Table) remove(p *partition, i int) {
 	t.discard(p, p.slots.at(i))
 	p.slots.remove(i)

@@ -2,8 +2,9 @@ package table
 
 import "github.com/weirlimit/weir/limiter"
 
-// each calls f for every counter of a charge that has an entry, the n-th of the
-// charge's limits, under the lock of its partition. f returns false to have the entry removed.
+// each calls f for every counter of a charge that has a slot, under the lock of its
+// partition. n is the index of the limit in the charge. If f returns false the slot is
+// removed.
 func (t *Table) each(now limiter.Tick, c *limiter.Charge, f visit) (seen int) {
 	n := 0
 	for i := range c.Len() {
@@ -14,10 +15,10 @@ func (t *Table) each(now limiter.Tick, c *limiter.Charge, f visit) (seen int) {
 	return seen
 }
 
-// visit is what is called for a counter, that of the n-th limit of a charge.
+// visit is called for the counter of the n-th limit of a charge.
 type visit = func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool
 
-// eachOf is each for one key, whose limits are numbered from n on.
+// eachOf is each for one key, whose limits are numbered from n.
 func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen int) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
@@ -40,8 +41,8 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 	return seen
 }
 
-// Reset forgets the counters of a charge, and blocks with them. It returns how
-// many there were. Cost and Peek are ignored.
+// Reset deletes the counters of a charge, with their blocks. It returns how many there
+// were. Cost and Peek are ignored.
 func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 	return t.each(now, c, func(p *partition, _ int, _ *limiter.Key, _ *limiter.Limit, _ *slot) bool {
 		p.reset = p.clock + 1
@@ -49,11 +50,11 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 	})
 }
 
-// Refund takes back the cost of a charge whose decision had the receipt r, from
-// the limits that were charged, as far as it still counts. A receipt of another
-// cost or of other limits is void, and so is one from before a Reset of a key in
-// the same partition. A key whose cost is 0 is left alone. It returns how many of the
-// counters there are.
+// Refund takes back the cost of a charge whose decision had the receipt r, from the
+// limits that were charged, as far as it still counts. A receipt with another cost or
+// other limits is void, and so is one from before a Reset of a key in the same
+// partition. A key with cost 0 is skipped. Refund returns how many of the counters
+// exist.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
 	if !c.Fits(r) {
 		return 0
@@ -67,8 +68,8 @@ func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) i
 	})
 }
 
-// SetName tells the table the name of a key, without that of a limit, after a
-// decision that asked for it by [limiter.Charge.Unnamed].
+// SetName sets the name of a key, without that of a limit, after a decision requested
+// it by [limiter.Charge.Unnamed].
 func (t *Table) SetName(k *limiter.Key, name []byte) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()

@@ -8,28 +8,28 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Entry is one counter as nodes exchange it.
+// Entry is one counter in the form that nodes exchange.
 type Entry struct {
-	// Hi and Lo are the identity of the counter: the key's hash, Lo mixed with
-	// the limit's name.
+	// Hi and Lo identify the counter: the key's hash, with Lo combined with the limit's
+	// name.
 	Hi, Lo uint64
-	// Limit is the limit whose state it is.
+	// Limit is the limit that made the state.
 	Limit *limiter.Limit
 	// State and Words are relative to the instant of the export, see
-	// [limiter.Limit.Export]. During an export Words are memory of the table's:
-	// they are good until the visit returns, and must not be written to.
+	// [limiter.Limit.Export]. During an export, Words belong to the table: they are
+	// valid until visit returns, and must not be written to.
 	State limiter.State
 	Words []uint64
 }
 
-// ImportMode says what becomes of a counter that is there already.
+// ImportMode is how an existing counter is treated.
 type ImportMode uint8
 
 // The modes. The zero value is Replace.
 const (
-	// Replace overwrites it.
+	// Replace overwrites an existing counter.
 	Replace ImportMode = iota
-	// Merge makes it deny whatever either denies, see [limiter.Limit.Merge].
+	// Merge makes it deny whatever either counter denies, see [limiter.Limit.Merge].
 	Merge
 )
 
@@ -37,17 +37,19 @@ const (
 // than three times [Config.MaxKeys] or [Config.MaxBytes]. Nothing was imported.
 var ErrFull = errors.New("the table holds three times its max_keys counters or max_bytes, the bound for copies of other nodes' counters: raise them, or add nodes")
 
-// replicaFactor times MaxKeys and MaxBytes bounds the counters that imports may bring to.
+// replicaFactor times MaxKeys and MaxBytes bounds the counters, including imported
+// ones.
 const replicaFactor = 3
 
-// maxImportedPerKey bounds the counters of one key that are there, or come with one
-// import. It is above what two owners can have under maxPerKey, with a check's last
-// ones, and their merger.
+// maxImportedPerKey bounds the counters of one key that exist, or are in one import. It
+// is more than two owners can have under maxPerKey, with those of a last check, and
+// their merger.
 const maxImportedPerKey = 4 * maxPerKey
 
 var errManyOfOneKey = fmt.Errorf("%w: a key has more than %d counters", limiter.ErrInvalid, maxImportedPerKey)
 
-// tooManyOfOneKey reports whether entries have more of one key than a table takes.
+// tooManyOfOneKey reports whether entries have more counters of one key than a table
+// accepts.
 func tooManyOfOneKey(entries []Entry) bool {
 	if len(entries) <= maxImportedPerKey {
 		return false
@@ -61,7 +63,7 @@ func tooManyOfOneKey(entries []Entry) bool {
 	return false
 }
 
-// partition returns a partition by number, or an error that wraps
+// partition returns the partition with a number, or an error that wraps
 // [limiter.ErrInvalid].
 func (t *Table) partition(part int) (*partition, error) {
 	if part < 0 || part >= len(t.parts) {
@@ -70,8 +72,8 @@ func (t *Table) partition(part int) (*partition, error) {
 	return &t.parts[part], nil
 }
 
-// Export visits all counters of a partition that still count at now, under its
-// lock: visit must not call the table.
+// Export visits all counters of a partition that still count at now, under its lock.
+// visit must not call the table.
 func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	p, err := t.partition(part)
 	if err != nil {
@@ -87,8 +89,8 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	}
 }
 
-// ExportKey is Export for the counters of one key, of all its limits: those
-// whose hash begins with hi.
+// ExportKey is Export for the counters of one key, of all its limits: those whose hash
+// has the high half hi.
 func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entry)) {
 	p, err := t.partition(part)
 	if err != nil {
@@ -119,7 +121,7 @@ func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
 	switch held := l.Held(&s.state); {
 	case held == 0:
 	case l.Algorithm() == limiter.SlidingLog:
-		// Its words hold instants, and begin anywhere.
+		// Its words hold instants, and the ring may start anywhere.
 		e.Words = make([]uint64, held)
 		l.Move(e.Words, words, &s.state)
 	default:
@@ -129,24 +131,23 @@ func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
 	visit(e)
 }
 
-// Import puts counters into a partition, all of them or none. The entries may
-// come from a network: one that is not of this partition, or whose parts
-// contradict each other, is refused with an error that wraps
-// [limiter.ErrInvalid]. The words are copied.
+// Import inserts counters into a partition, all of them or none. The entries may come
+// from the network: an entry of another partition, or one that contradicts itself, is
+// refused with an error that wraps [limiter.ErrInvalid]. The words are copied.
 //
-// The limit of an entry becomes the counter's, as if a check had come with it.
-// Imported counters are not held to [Config.MaxKeys] and [Config.MaxBytes], but to three
-// times as much: beyond, the error is [ErrFull]. They are in no rule's share. [ErrTooManyLimits] is returned as by
-// Decide. After an error nothing has changed.
+// The limit of an entry becomes the counter's, as if a check had come with it. Imported
+// counters are bounded by three times [Config.MaxKeys] and [Config.MaxBytes]; beyond
+// that the error is [ErrFull]. They count towards no rule's share. Import may return
+// [ErrTooManyLimits], as Decide does. After an error nothing has changed.
 func (t *Table) Import(part int, now limiter.Tick, entries []Entry, mode ImportMode) error {
 	return t.replace(part, now, entries, func(p *partition) outcome {
 		return t.importAll(p, entries, 0, now, mode)
 	})
 }
 
-// ReplaceKey makes entries all that is held of the key whose hash begins with
-// hi: counters of other limits are removed, so that without entries the key is
-// reset. Errors are those of Import.
+// ReplaceKey replaces all counters of the key whose hash has the high half hi by
+// entries. Counters of other limits are removed, so without entries the key is reset.
+// The errors are those of Import.
 func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entry) error {
 	for i := range entries {
 		if entries[i].Hi != hi {
@@ -166,8 +167,8 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 	})
 }
 
-// overwrite replaces the one counter of a key by an entry for it, which is what most
-// updates are. It reports false, having changed nothing, in any other case.
+// overwrite handles the usual update: one entry replaces the only counter of a key. In
+// any other case it changes nothing and reports false.
 func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	place := t.order.of(e.Hi)
 	i, found := p.slots.findKey(place)
@@ -193,8 +194,8 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	return true
 }
 
-// replace checks entries and runs one import under the partition's lock, again
-// after room was made.
+// replace validates entries and runs one import under the partition's lock. If there
+// was no room, it makes room and runs it again.
 func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*partition) outcome) error {
 	p, err := t.partition(part)
 	if err != nil {
@@ -229,7 +230,7 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 	}
 }
 
-// changed runs run under the lock of a partition, of which a panic does not leave it locked.
+// changed calls run under the lock of a partition; a panic releases the lock.
 func (t *Table) changed(p *partition, now limiter.Tick, run func(*partition) outcome) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,10 +250,9 @@ func checkEntry(part int, e *Entry) error {
 	return e.Limit.CheckExported(&e.State, e.Words)
 }
 
-// Drop forgets all counters of a partition, and what was checked most there.
-// Receipts that were issued there before are void. If a counter cannot be given back
-// because something of it is broken, so that Drop panics, the partition is empty and
-// unlocked all the same.
+// Drop deletes all counters of a partition, and its lists of top keys. Earlier receipts
+// from there become void. If a counter cannot be released because its data is broken,
+// Drop panics, but the partition is empty and unlocked all the same.
 func (t *Table) Drop(part int) {
 	p, err := t.partition(part)
 	if err != nil {
@@ -268,8 +268,7 @@ func (t *Table) Drop(part int) {
 	}
 }
 
-// emptied makes a partition an empty one, which is locked. Its counters have been given
-// back.
+// emptied resets a locked partition whose counters have been released.
 func (t *Table) emptied(p *partition) {
 	t.keys.Add(-int64(p.slots.used))
 	p.slots.drop(1)
@@ -282,17 +281,17 @@ func (t *Table) emptied(p *partition) {
 	t.tally(p)
 }
 
-// copied is a partition's part in the counters that are copies.
+// copied is the contribution of a partition to the counts of copies.
 type copied struct {
 	on    bool
 	n     int
 	bytes int64
-	words int64 // bytes of words that the partition has, copy or not
+	words int64 // bytes of words in the partition, copy or not
 }
 
-// SetCopy says whether a partition is a copy of another node's. Counters of
-// copies do not count against [Config.MaxKeys] and [Config.MaxBytes], which bound new
-// keys of checks, but against three times as much, with all others.
+// SetCopy sets whether a partition is a copy of another node's. The counters of copies
+// do not count towards [Config.MaxKeys] and [Config.MaxBytes], which bound new keys of
+// checks. All counters together are bounded by three times these.
 func (t *Table) SetCopy(part int, on bool) {
 	p, err := t.partition(part)
 	if err != nil {
@@ -304,8 +303,7 @@ func (t *Table) SetCopy(part int, on bool) {
 	t.tally(p)
 }
 
-// tally brings the count of counters in copies up to date with a partition,
-// which is locked.
+// tally updates the counts of copies from a locked partition.
 func (t *Table) tally(p *partition) {
 	c := &t.copies[p.number]
 	n, bytes := 0, int64(0)
@@ -322,8 +320,8 @@ func (t *Table) tally(p *partition) {
 	}
 }
 
-// Count returns how many counters a partition holds. Those that have recovered
-// count until they are swept.
+// Count returns how many counters a partition holds. Recovered ones count until they
+// are swept.
 func (t *Table) Count(part int) int {
 	p, err := t.partition(part)
 	if err != nil {

@@ -6,34 +6,36 @@ import (
 	"math/rand/v2"
 )
 
-// order is the order of counters in memory: a permutation of the 64 bits by which
-// keys are known, private to the process. Slots hold what it makes of a hash, and an
-// export undoes it, so nodes exchange hashes and nothing of their orders.
+// order is the order of counters in memory: a permutation of 64-bit hashes that is
+// private to the process. Slots store the permuted hash (the place), and an export
+// undoes the permutation. So nodes exchange hashes and learn nothing of each other's
+// orders.
 //
-// Where the hash of keys has no secret, or whoever asks knows it, keys can be
-// searched for that are neighbours by their hashes. They must not be neighbours in
-// memory, where every search would have to pass them all.
+// If the hash of keys has no secret, or an attacker knows it, keys can be found whose
+// hashes are neighbours. They must not be neighbours in memory, since every search
+// would then have to pass all of them.
 //
-// The product by a random odd number gives any two hashes one home with a probability
-// of at most 2 in the number of homes, whatever they are: their difference before it
-// is an odd multiple of a power of two, the product makes that any other such multiple
-// with the same chance, and a home is told from the top bits. So of any n hashes that
-// were chosen without knowing the number, the longest run is in the order of the root
-// of n at most, and that of random ones for all that are known.
+// Multiplication by a random odd number gives any two hashes the same home with a
+// probability of at most 2 divided by the number of homes. (Their difference is an odd
+// multiple of a power of two. The product makes it any other such multiple with equal
+// probability, and the home is taken from the top bits.) So among n hashes chosen
+// without knowledge of the number, the longest run is at most of the order of the
+// square root of n. As far as is known, it is as long as for random hashes.
 //
-// The product alone is linear: whoever found two neighbours, by the time that checks
-// take, could go on by their difference. The random sum and the shift before it are
-// not linear in the same numbers, so a difference that brings two hashes together
-// does so for few others.
+// Multiplication alone is linear: an attacker who found two neighbours, by measuring
+// the duration of checks, could continue with their difference. The random sum and the
+// shift before the multiplication are not linear together, so a difference that makes
+// two hashes neighbours does so for few others.
 //
-// It is no cipher: who sees many exports in their order might find the numbers.
-// Memory follows the number of counters even then, see [slots]. It takes 1 to 2 ns.
+// This is no cipher: from many exports in their order the numbers might be
+// reconstructed. Even then memory is proportional to the number of counters, see
+// [slots]. It takes 1 to 2 ns.
 type order struct {
 	add, factor uint64 // factor is odd
 	undo        uint64 // the inverse of factor, modulo 2^64
 }
 
-// newOrder draws an order from r.
+// newOrder draws a random order from r.
 func newOrder(r rand.Source) order {
 	o := order{add: r.Uint64(), factor: r.Uint64() | 1}
 	o.undo = inverse(o.factor)
@@ -45,25 +47,24 @@ type systemRandom struct{}
 
 func (systemRandom) Uint64() uint64 {
 	var b [8]byte
-	_, _ = crand.Read(b[:]) // which never fails
+	_, _ = crand.Read(b[:]) // it never fails
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// of returns where a hash stands.
+// of returns the place of a hash.
 func (o *order) of(hash uint64) uint64 {
 	x := hash + o.add
 	return (x ^ x>>32) * o.factor
 }
 
-// hash returns the hash that stands there.
+// hash returns the hash of a place.
 func (o *order) hash(place uint64) uint64 {
 	x := place * o.undo
 	return (x ^ x>>32) - o.add
 }
 
-// inverse returns the number by which an odd one must be multiplied to make 1, by
-// Newton's method: each round doubles the bits that are right, of which x itself has
-// three.
+// inverse returns the inverse of an odd number modulo 2^64, by Newton's method: each
+// round doubles the number of correct bits, of which x itself has three.
 func inverse(x uint64) uint64 {
 	y := x
 	for range 5 {

@@ -7,14 +7,13 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Ahead is how many checks ahead of the one that is decided it is worth to
-// [Table.Prefetch]: they touch about as many lines of memory as a core fetches at a
-// time.
+// Ahead is how many checks ahead of the present one to [Table.Prefetch]: they touch
+// about as many cache lines as a core can fetch at a time.
 const Ahead = 8
 
-// Prefetch has the processor fetch the counters of a check that is going to be
-// decided soon, and waits for nothing: it is a hint. Where a batch is decided,
-// the memory of one check arrives while others are worked at.
+// Prefetch makes the processor fetch the counters of a check that will be decided soon.
+// It is a hint and does not wait. In a batch, the memory of one check arrives while
+// others are decided.
 func (t *Table) Prefetch(c *limiter.Charge) {
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -22,8 +21,8 @@ func (t *Table) Prefetch(c *limiter.Charge) {
 	}
 }
 
-// PrefetchKey does the same for a key of a partition; nothing, if there is no such
-// partition.
+// PrefetchKey does the same for one key of a partition. An invalid partition is
+// ignored.
 func (t *Table) PrefetchKey(partition int, hi uint64) {
 	if uint(partition) < uint(len(t.layouts)) {
 		t.prefetch(partition, hi)
@@ -31,7 +30,7 @@ func (t *Table) PrefetchKey(partition int, hi uint64) {
 }
 
 func (t *Table) prefetch(partition int, hi uint64) {
-	fetch(unsafe.Pointer(&t.parts[partition])) // its lock
+	fetch(unsafe.Pointer(&t.parts[partition])) // the line of its lock
 	l := t.layouts[partition].Load()
 	if l == nil {
 		return
@@ -42,17 +41,17 @@ func (t *Table) prefetch(partition int, hi uint64) {
 	}
 	s := unsafe.Pointer(&block[at])
 	fetch(s)
-	fetch(unsafe.Add(s, slotBytes-1)) // a slot may lie in two lines
+	fetch(unsafe.Add(s, slotBytes-1)) // a slot may span two lines
 	if at > 0 {
-		fetch(unsafe.Pointer(&block[at-1])) // the home itself, where the search turns back
+		fetch(unsafe.Pointer(&block[at-1])) // the slot before the home, where the search turns back
 	}
 }
 
-// layout is where the slots of a partition lie. It is immutable and read without
-// the lock, so what it says may be out of date: it is good for hints.
+// layout is the location of a partition's slots. It is immutable and read without the
+// lock, so it may be out of date and is only good for hints.
 type layout struct {
 	homes  uint64
-	first  [4]*[blockSlots]slot // the first blocks, in the same line of memory; nil for a smaller one
+	first  [4]*[blockSlots]slot // the first blocks, in the same cache line; nil for a smaller block
 	blocks [][]slot
 }
 
@@ -66,7 +65,7 @@ func newLayout(s *slots) *layout {
 	return l
 }
 
-// near returns the block and the place in it where the search for a key begins, nil
+// near returns the block, and the index in it, where the search for a place starts; nil
 // if there is none.
 func (l *layout) near(place uint64) (block []slot, at int) {
 	i := homeOf(place, l.homes) + 1
@@ -80,7 +79,7 @@ func (l *layout) near(place uint64) (block []slot, at int) {
 	return nil, 0
 }
 
-// publish tells where the slots of a locked partition lie now.
+// publish updates the layout of a locked partition.
 func (t *Table) publish(p *partition) {
 	have, now := t.layouts[p.number].Load(), &p.slots
 	switch {

@@ -4,8 +4,7 @@ package table
 
 import "unsafe"
 
-// fetch has the line of memory at p fetched into the cache. It reads nothing: p may
-// be anything.
+// fetch fetches the cache line at p. It reads nothing, so p may be any address.
 //
 //go:noescape
 func fetch(p unsafe.Pointer)

@@ -4,5 +4,5 @@ package table
 
 import "unsafe"
 
-// fetch is nothing where there is no instruction for it.
+// fetch does nothing on processors for which it is not implemented.
 func fetch(unsafe.Pointer) {}

@@ -10,13 +10,13 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// registry numbers the limits that slots refer to. Limits that decide alike
-// share a number, but for those of rules that have a share of the table. A number is
-// read without a lock.
+// registry numbers the limits that slots refer to. Limits that decide alike share a
+// number, except those of rules with a share of the table. A number is looked up
+// without a lock.
 //
-// Slots that refer to a limit that came from outside, or is of a rule with a share,
-// are counted: such a number leaves with its last slot. Those of other rules are few,
-// and are free again when [registry.retain] finds them unused.
+// Slots whose limit came from outside (a request or another node), or belongs to a rule
+// with a share, are counted: such a number becomes free with its last slot. The limits
+// of other rules are few; [registry.retain] frees their unused numbers.
 type registry struct {
 	mu     sync.Mutex
 	byKey  map[limitKey]uint16
@@ -25,16 +25,16 @@ type registry struct {
 	limits atomic.Pointer[[]atomic.Pointer[limiter.Limit]]
 	counts [(maxLimits + 1) / countsPage]atomic.Pointer[[countsPage]atomic.Pointer[count]]
 
-	requests, foreign int // numbers that were made for them and are counted
+	requests, foreign int // counted numbers of each kind
 
-	// recent spares most look-ups the lock.
+	// recent avoids the lock for most look-ups.
 	recent [256]atomic.Pointer[numbered]
 }
 
-// limitKey is what has one number.
+// limitKey identifies the limits that share a number.
 type limitKey struct {
 	params any
-	share  string // the rule with a share, or none
+	share  string // the name of the rule with a share; empty for others
 }
 
 type numbered struct {
@@ -43,19 +43,19 @@ type numbered struct {
 	count *count
 }
 
-// count is how many slots refer to a number, those included that are about to.
+// count is how many slots refer to a number, including those about to.
 type count struct {
 	slots  atomic.Int64
-	share  *share // nil: none
+	share  *share // nil: the rule has no share
 	key    limitKey
 	origin origin
 }
 
-// share is what the counters of one rule take, where the rule has a bound of its own.
+// share is the usage of one rule with a bound of its own.
 type share struct {
 	keys  atomic.Int64 // counters
 	bytes atomic.Int64 // of their words
-	ids   int          // numbers that belong to it; under the registry's lock
+	ids   int          // numbers that belong to it; guarded by the registry's lock
 }
 
 // origin is where a limit comes from.
@@ -68,12 +68,11 @@ const (
 )
 
 const (
-	// maxLimits bounds the limits that are in use at one time, over all rules and
-	// requests.
+	// maxLimits bounds the limits in use at one time, of all rules and requests.
 	maxLimits = 1<<16 - 1
-	// maxRequestLimits bounds those that came with requests that were decided here,
-	// and maxForeignLimits those that came with requests or imports, so that the rest
-	// is left to rules.
+	// maxRequestLimits bounds the limits of requests decided here. maxForeignLimits
+	// bounds the limits of requests and imports together, so that the remaining numbers
+	// are available to rules.
 	maxRequestLimits = 4096
 	maxForeignLimits = 1 << 15
 
@@ -87,8 +86,8 @@ func newRegistry() *registry {
 	return r
 }
 
-// originOf returns where the limits of a rule come from; nil is a rule that is not
-// known, as for imports.
+// originOf returns the origin of a rule's limits. nil is an unknown rule, as in
+// imports.
 func originOf(rule *limiter.Rule) origin {
 	switch {
 	case rule == nil:
@@ -99,11 +98,11 @@ func originOf(rule *limiter.Rule) origin {
 	return ofRule
 }
 
-// limit returns the limit of a number that is in use.
+// limit returns the limit with a number that is in use.
 func (r *registry) limit(id uint16) *limiter.Limit { return (*r.limits.Load())[id].Load() }
 
-// prefer makes l the representative of its equals, so that a slot is known by a
-// pointer compare.
+// prefer makes l the stored one among equal limits, so that slots of l are recognized
+// by comparing pointers.
 func (r *registry) prefer(id uint16, l *limiter.Limit) { (*r.limits.Load())[id].Store(l) }
 
 // count returns the count of a number that is in use, nil if it is not counted.
@@ -115,9 +114,9 @@ func (r *registry) count(id uint16) *count {
 	return page[id%countsPage].Load()
 }
 
-// id returns the number of l as a limit of rule, a new one if need be, and 0 when none
-// is left for its like. If the number is counted, one slot more refers to it: the
-// caller makes one, or calls release.
+// id returns the number of l as a limit of rule. It assigns a new one if needed, and
+// returns 0 if none is left for this origin. If the number is counted, id adds a slot
+// to the count: the caller must create the slot or call release.
 func (r *registry) id(l *limiter.Limit, rule *limiter.Rule) uint16 {
 	at := &r.recent[uint8(l.NameID()^uint64(l.Window())^uint64(l.Limit()))]
 	shared := rule != nil && rule.MaxShare > 0
@@ -131,8 +130,9 @@ func (r *registry) id(l *limiter.Limit, rule *limiter.Rule) uint16 {
 	return id
 }
 
-// hold counts a slot, where there is one already: a number whose last slot has gone may
-// be another limit's by now. It is always true of a number that is not counted.
+// hold adds a slot to the count unless the count is 0, because a number without slots
+// may have been assigned to another limit. For a number that is not counted it always
+// reports true.
 func (c *count) hold() bool {
 	if c == nil {
 		return true
@@ -156,7 +156,7 @@ func (s *share) add(keys, bytes int64) {
 	}
 }
 
-// release counts n slots less that refer to a number.
+// release subtracts n slots from the count of a number.
 func (r *registry) release(id uint16, n int64) {
 	c := r.count(id)
 	if c == nil {
@@ -168,8 +168,8 @@ func (r *registry) release(id uint16, n int64) {
 	}
 }
 
-// leave forgets a number whose last slot has gone, unless it has a new one, or is
-// another limit's by now.
+// leave frees a number whose last slot has gone, unless it has a new slot or was
+// assigned to another limit meanwhile.
 func (r *registry) leave(id uint16, c *count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +188,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (ui
 	if id, ok := r.byKey[key]; ok {
 		c := r.count(id)
 		if c != nil {
-			c.slots.Add(1) // under the lock, also where there is none
+			c.slots.Add(1) // under the lock, even if it is 0
 			c.share.add(1, 0)
 		}
 		return id, c
@@ -222,7 +222,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (ui
 	return id, c
 }
 
-// note counts the numbers that were made for limits from outside.
+// note adds n to the counts of numbers for limits from outside.
 func (r *registry) note(c *count, n int) {
 	if c.share != nil || c.origin == ofRule {
 		return
@@ -245,7 +245,7 @@ func (r *registry) unused(o origin) uint16 {
 	case len(r.byKey) == maxLimits:
 		return 0
 	default:
-		return uint16(len(r.byKey) + 1) // none is free: all up to here are taken
+		return uint16(len(r.byKey) + 1) // no number below is free
 	}
 }
 
@@ -266,8 +266,8 @@ func (r *registry) forget(key limitKey, id uint16) {
 	}
 }
 
-// grow makes room for number id. A prefer that runs at the same time may be
-// lost, which costs the next check a comparison.
+// grow makes room for number id. A concurrent prefer may be lost, which costs the next
+// check one comparison.
 func (r *registry) grow(id int) {
 	have := *r.limits.Load()
 	if id < len(have) {
@@ -280,15 +280,15 @@ func (r *registry) grow(id int) {
 	r.limits.Store(&more)
 }
 
-// exhausted reports whether no number is left for a limit of a rule.
+// exhausted reports whether no number is left for a rule's limit.
 func (r *registry) exhausted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.byKey) == maxLimits
 }
 
-// retain forgets all limits that are not counted but those whose number is in used. No
-// slot may refer to any other, and no limit may be numbered meanwhile.
+// retain frees the numbers that are neither counted nor in used. No slot may refer to
+// them, and no limit may be numbered meanwhile.
 func (r *registry) retain(used map[uint16]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +302,7 @@ func (r *registry) retain(used map[uint16]bool) {
 	}
 }
 
-// taken returns what the counters of a rule with a share take.
+// taken returns the usage of a rule with a share.
 func (r *registry) taken(rule string) (keys, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,7 +312,7 @@ func (r *registry) taken(rule string) (keys, bytes int64) {
 	return 0, 0
 }
 
-// all returns what the counters of all rules with a share take.
+// all returns the usage of all rules with a share.
 func (r *registry) all() []Share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,7 +324,7 @@ func (r *registry) all() []Share {
 	return out
 }
 
-// shareOf returns the part of a whole that the counters of a rule may take at most.
+// shareOf returns how much of whole the counters of a rule may take.
 func shareOf(rule *limiter.Rule, whole int64) int64 {
 	if rule.MaxShare == 0 {
 		return math.MaxInt64

@@ -2,12 +2,12 @@ package table
 
 import "github.com/weirlimit/weir/limiter"
 
-// What a decision takes is reserved before anything is charged: words for logs, numbers
-// for limits, slots for new keys. Where a bound is in the way the decision is settled
-// again, with limits that overflow.
+// A decision reserves everything it needs before it charges anything: words for logs,
+// numbers for limits, slots for new keys. If a bound prevents that, the decision is
+// settled again with limits that overflow.
 
 // reserveFound makes room for the words that the charges of decideFound need, and
-// reports false where there is none.
+// reports false if there is none.
 func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot) bool {
 	for i := range d.Len() {
 		if s := found[i&(inlineCounters-1)]; !t.growWords(p, now, c.Peek, d, i, s, t.words(s)) {
@@ -17,14 +17,14 @@ func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, 
 	return true
 }
 
-// reserveWords does the same for any decision. Where there is no room, the limit
-// denies, as an admission that is not counted would lift it; and the decision is to be
-// settled again.
+// reserveWords does the same for any decision. A limit without room denies, since an
+// admission that is not counted would lift the limit. The decision must then be settled
+// again, and reserveWords reports false.
 func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, counters []counter) bool {
 	for i := range counters {
 		k := &counters[i]
 		if k.found == nil {
-			continue // what is charged first needs no words
+			continue // a first charge needs no words
 		}
 		if !t.growWords(k.part, now, peek, d, i, k.found, k.words) {
 			out := d.Limit(i)
@@ -39,7 +39,8 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 }
 
 // growWords makes room for the words that the charge of limit i needs, and reports
-// false where there is none. Where the limit is only asked, there must be room as well.
+// false if there is none. A limit that is only peeked at needs the room, too, but does
+// not take it.
 func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot, words []uint64) bool {
 	out := d.Limit(i)
 	if out.Overflow || !out.Limit.KeepsWords() {
@@ -66,9 +67,9 @@ func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.
 	return ok
 }
 
-// reserveKeys numbers the limits of the keys that the decision will add and
-// counts them; it counts nothing if they do not fit. Keys that are only asked
-// about are not counted, but must fit as well.
+// reserveKeys numbers the limits of the new keys of a decision and counts these keys;
+// if they do not fit it counts nothing. Keys that are only peeked at are not counted,
+// but must fit, too.
 func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) outcome {
 	n, asked, full := int64(0), int64(0), false
 	for i := range counters {
@@ -106,7 +107,7 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 	return noRoom
 }
 
-// unreserve gives back the numbers that reserveKeys took.
+// unreserve releases the numbers that reserveKeys took.
 func (t *Table) unreserve(counters []counter) {
 	for i := range counters {
 		if k := &counters[i]; k.found == nil && k.fresh.limit != 0 {
@@ -116,8 +117,7 @@ func (t *Table) unreserve(counters []counter) {
 	}
 }
 
-// shareFull reports whether the counters of a rule are more than its share, with so
-// many more.
+// shareFull reports whether a rule's counters, with some more, would exceed its share.
 func (t *Table) shareFull(rule *limiter.Rule, more int64) bool {
 	if rule.MaxShare == 0 {
 		return false
@@ -147,8 +147,8 @@ func (t *Table) fits(counters []counter) bool {
 	return need == 0 || need <= t.left()
 }
 
-// overflowFresh decides the counters that there is no room for: those that overflow by
-// themselves, or else all new ones.
+// overflowFresh makes the counters overflow that have no room: those that overflow for
+// a reason of their own, or else all new ones.
 func (t *Table) overflowFresh(now limiter.Tick, d *limiter.Decision, counters []counter) {
 	some := false
 	for i := range counters {
@@ -166,7 +166,7 @@ func (t *Table) overflowFresh(now limiter.Tick, d *limiter.Decision, counters []
 	}
 }
 
-// wait is how soon there may be room, which is known from below only.
+// wait returns how soon there may be room at the earliest.
 func (t *Table) wait(now limiter.Tick) limiter.Tick {
 	wait := limiter.Tick(t.expiry.Load()) - now
 	return min(max(wait, 1), limiter.Tick(limiter.MaxWindow/limiter.TickDuration))

@@ -5,33 +5,33 @@ import (
 	"sync/atomic"
 )
 
-// slab keeps the words of logs and sub-windows in blocks of 4 to 2^20 words, each a
-// power of two. Small blocks are cut from chunks, all blocks of a chunk of one size; a
-// large one is a chunk of its own. A chunk of which no block is used is given to the
-// collector, but for one of each size. Blocks of 8 words and more begin with a cache
-// line.
+// slab allocates the words of logs and sub-windows in blocks of 4 to 2^20 words, each a
+// power of two. Small blocks are cut from chunks, with blocks of one size in each
+// chunk; a large block is a chunk of its own. A chunk without used blocks is released
+// to the garbage collector, but one such chunk of each size is kept. Blocks of 8 words
+// and more start at a cache line.
 //
-// Taking and giving back blocks takes the slab's lock; reading one takes none, but that
-// of the partition whose slot refers to it.
+// Allocating and releasing blocks takes the slab's lock. Reading a block takes only the
+// lock of the partition whose slot refers to it.
 type slab struct {
 	mu     sync.Mutex
 	chunks atomic.Pointer[[][]uint64]
-	about  []chunkInfo           // of chunks
-	open   [slabClasses][]uint32 // chunks with a free block
-	spare  []uint32              // numbers of chunks that were given back
+	about  []chunkInfo           // by chunk
+	open   [slabClasses][]uint32 // chunks with a free block, by size
+	spare  []uint32              // numbers of released chunks
 	held   atomic.Int64          // bytes of all chunks
 }
 
-// chunkInfo is what a slab knows of a chunk of small blocks.
+// chunkInfo is the state of a chunk of small blocks.
 type chunkInfo struct {
-	free   uint32 // 1 + the first of its free blocks, whose first words name the next; 0: none
-	cut    uint32 // blocks that were used at least once
-	used   uint32 // blocks
-	opened int    // where it is in the list of those with a free block, if it has one
+	free   uint32 // 1 + the index of its first free block, whose first word has the next; 0: none
+	cut    uint32 // number of blocks used at least once
+	used   uint32 // number of used blocks
+	opened int    // its index in the list of chunks with a free block, if it has one
 }
 
-// A reference is the number of a unit of 4 words, counted through all chunks
-// as if each were chunkUnits long; 0 is no block.
+// A reference is the index of a unit of 4 words, counted over all chunks as if each had
+// chunkUnits units; 0 means no block.
 const (
 	unitWords   = 4
 	chunkBits   = 12
@@ -53,7 +53,7 @@ func classFor(words int) uint8 {
 	return class
 }
 
-// blockBytesFor returns how many bytes a block of at least so many words has.
+// blockBytesFor returns the bytes of a block of at least so many words.
 func blockBytesFor(words int) int64 { return int64(classWords(classFor(words))) * wordBytes }
 
 // block returns the words of a reference, nil for 0.
@@ -65,7 +65,7 @@ func (s *slab) block(ref uint32, class uint8) []uint64 {
 	return (*s.chunks.Load())[ref>>chunkBits][from : from+n : from+n]
 }
 
-// numbers returns how many chunks there can be more, whatever their memory.
+// numbers returns how many further chunks can be numbered, whatever their memory.
 func (s *slab) numbers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *slab) numbers() int {
 	return mostChunks - have + len(s.spare)
 }
 
-// fits reports whether get would return a block.
+// fits reports whether get would succeed.
 func (s *slab) fits(words int, left int64) bool {
 	class := classFor(words)
 	s.mu.Lock()
@@ -85,8 +85,8 @@ func (s *slab) fits(words int, left int64) bool {
 		int64(max(chunkWords, classWords(class)))*wordBytes <= left
 }
 
-// get returns a block of at least so many words, all zero, and false if it would take
-// more than left bytes of new memory.
+// get returns a zeroed block of at least so many words. If that would take more than
+// left bytes of new memory, ok is false.
 func (s *slab) get(words int, left int64) (ref uint32, class uint8, ok bool) {
 	class = classFor(words)
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *slab) get(words int, left int64) (ref uint32, class uint8, ok bool) {
 	}
 	n := s.open[class][0]
 	c := &s.about[n]
-	at := c.cut // its number in the chunk
+	at := c.cut // its index in the chunk
 	if c.free != 0 {
 		at = c.free - 1
 	} else {
@@ -123,7 +123,7 @@ func (s *slab) get(words int, left int64) (ref uint32, class uint8, ok bool) {
 	return ref, class, true
 }
 
-// put gives a block back. A large one goes to the collector.
+// put releases a block. A large one is left to the garbage collector.
 func (s *slab) put(ref uint32, class uint8) {
 	if ref == 0 {
 		return
@@ -147,13 +147,13 @@ func (s *slab) put(ref uint32, class uint8) {
 	}
 }
 
-// reopen lists a chunk among those with a free block.
+// reopen adds a chunk to the list of those with a free block.
 func (s *slab) reopen(class uint8, n uint32) {
 	s.about[n].opened = len(s.open[class])
 	s.open[class] = append(s.open[class], n)
 }
 
-// close takes a chunk from that list.
+// close removes a chunk from that list.
 func (s *slab) close(class uint8, n uint32) {
 	list, at := s.open[class], s.about[n].opened
 	last := list[len(list)-1]
@@ -161,8 +161,8 @@ func (s *slab) close(class uint8, n uint32) {
 	s.open[class] = list[:len(list)-1]
 }
 
-// newChunk returns the number of a new chunk. Chunk 0 is never used, so that no
-// reference is 0.
+// newChunk returns the number of a new chunk. Chunk 0 is never used, so no reference is
+// 0.
 func (s *slab) newChunk(words int, left int64) (uint32, bool) {
 	bytes := int64(words) * wordBytes
 	if bytes > left {
@@ -191,7 +191,7 @@ func (s *slab) newChunk(words int, left int64) (uint32, bool) {
 	return uint32(len(have) - 1), true
 }
 
-// drop gives a chunk to the collector.
+// drop releases a chunk to the garbage collector.
 func (s *slab) drop(n uint32) {
 	chunks := *s.chunks.Load()
 	s.held.Add(-int64(len(chunks[n])) * wordBytes)

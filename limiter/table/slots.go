@@ -9,41 +9,41 @@ import (
 
 // slot is one counter. It has no pointers.
 type slot struct {
-	// Identity: where the first half of the key's hash stands in the order of the
-	// table, and the second mixed with the limit's name.
+	// Identity: the place of the first half of the key's hash in the table's order, and
+	// the second half combined with the limit's name.
 	place, lo uint64
 	state     limiter.State
-	words     uint32 // its words in the slab, 0 if none
-	limit     uint16 // number of its limit in the registry, 0 if the slot is free
-	class     uint8  // size of its words
+	words     uint32 // reference to its words in the slab, 0 if none
+	limit     uint16 // number of its limit in the registry, 0 for a free slot
+	class     uint8  // size class of its words
 	_         uint8
 }
 
-// Slots lie in blocks of blockSlots, so that a partition grows by adding a
-// block. A partition with fewer has one smaller block, which doubles.
+// Slots are in blocks of blockSlots, so a partition grows by adding a block. A smaller
+// partition has one smaller block, whose size doubles.
 const (
 	blockBits  = 7
 	blockSlots = 1 << blockBits
 	minSlots   = 16
 )
 
-// slots is a hash table with linear probing in which the entries are ordered by
-// their place, and so by the slot where their search begins (their home). The order
-// makes a search for an absent key short and lets the table grow in place.
+// slots is a hash table with linear probing. Its entries are ordered by their place,
+// and so by the slot where their search starts (their home). This order makes the
+// search for an absent key short and lets the table grow in place.
 //
-// How many homes there are depends on the number of entries alone. Where entries
-// crowd so that they overhang the homes, slots are added behind and the homes stay: n
-// entries take at most n slots more than if they were spread evenly.
+// The number of homes depends only on the number of entries. If entries crowd so that
+// they reach beyond the homes, slots are added at the end and the homes stay. n entries
+// take at most n slots more than if they were spread evenly.
 //
-// Invariants: every slot from an entry's home up to the entry is taken, and the
-// last slot is free.
+// Invariants: every slot from an entry's home up to the entry is in use, and the last
+// slot is free.
 type slots struct {
-	first  []slot // blocks[0], one load nearer
-	homes  uint64 // slots in which a search may begin; the rest is for overhang
+	first  []slot // blocks[0], to save one load
+	homes  uint64 // slots at which a search may start; the others are for entries beyond the homes
 	blocks [][]slot
-	size   int    // slots in all blocks
-	used   int    // slots taken
-	arena  *arena // where blocks but the first come from
+	size   int    // number of slots in all blocks
+	used   int    // number of slots in use
+	arena  *arena // allocates all blocks but the first
 }
 
 func (t *slots) at(i int) *slot {
@@ -60,7 +60,8 @@ func homeOf(place, homes uint64) int {
 	return int(h)
 }
 
-// find returns where the entry is, or where it would have to be inserted.
+// find returns the index of the entry, or the one at which it would have to be
+// inserted.
 func (t *slots) find(place, lo uint64) (i int, found bool) {
 	if t.homes == 0 {
 		return 0, false
@@ -76,9 +77,9 @@ func (t *slots) find(place, lo uint64) (i int, found bool) {
 	}
 }
 
-// findKey returns the first entry of a key, of whatever limit. It begins where
-// entries of that home mostly are and looks to both sides, which touches less
-// memory than to begin at home.
+// findKey returns the first entry of a key, of any limit. It starts where entries of
+// that home usually are and searches in both directions, which touches less memory than
+// starting at the home.
 func (t *slots) findKey(place uint64) (i int, found bool) {
 	if t.homes == 0 {
 		return 0, false
@@ -100,10 +101,9 @@ func (t *slots) findKey(place uint64) (i int, found bool) {
 	return i, s.limit != 0 && s.place == place
 }
 
-// findNear returns the entry with that identity where it is at the place at which
-// entries of its home mostly are, or behind it, and nil where it is before it or
-// nowhere. It looks at nothing else, so what [layout.near] has fetched is mostly all
-// the memory that it touches.
+// findNear returns the entry with an identity if it is where entries of its home
+// usually are, or after that. It returns nil if the entry is before that or absent. It
+// touches little memory beyond what [layout.near] has prefetched.
 func (t *slots) findNear(place, lo uint64) *slot {
 	if t.homes == 0 {
 		return nil
@@ -119,9 +119,8 @@ func (t *slots) findNear(place, lo uint64) *slot {
 	}
 }
 
-// inRun returns the entry with that identity among those of its key, of which
-// the first is at first, or nil. The one that was inserted n-th is mostly the
-// n-th.
+// inRun returns the entry with an identity among those of its key, which start at
+// first, or nil. n is a guess: the n-th inserted entry is usually the n-th.
 func (t *slots) inRun(first, n int, place, lo uint64) *slot {
 	if first+n < t.size {
 		if s := t.at(first + n); s.place == place && s.lo == lo && s.limit != 0 {
@@ -139,11 +138,11 @@ func (t *slots) inRun(first, n int, place, lo uint64) *slot {
 	}
 }
 
-// full tells whether one more entry should wait for more room.
+// full reports whether the table should grow before another entry is added.
 func (t *slots) full() bool { return t.used >= limitFor(t.even()) }
 
-// even returns how many slots there are for entries that are spread evenly: all, but
-// for those that were added as entries overhung.
+// even returns the number of slots without those that were added because entries
+// crowded.
 func (t *slots) even() int {
 	if t.homes == 0 {
 		return 0
@@ -151,11 +150,11 @@ func (t *slots) even() int {
 	return int(t.homes) + 1 + max(4, min(int(t.homes+1)/15, 24))
 }
 
-// limitFor returns how many entries size slots hold at most: 85 in 100.
+// limitFor returns the most entries in size slots: 85 %.
 func limitFor(size int) int { return size * 85 / 100 }
 
-// crowded reports whether n entries have the place that an entry would be inserted
-// for at i, where find said that it is absent.
+// crowded reports whether n entries have the place of an absent entry that find would
+// insert at i.
 func (t *slots) crowded(i, n int, place uint64) bool {
 	if i < n {
 		return false
@@ -164,8 +163,8 @@ func (t *slots) crowded(i, n int, place uint64) bool {
 	return s.limit != 0 && s.place == place
 }
 
-// insert puts an entry where find said. It reports false, and changes nothing,
-// where the entries behind would overhang the table.
+// insert adds an entry at the index from find. If later entries would be pushed beyond
+// the end, it changes nothing and reports false.
 func (t *slots) insert(i int, e slot) bool {
 	if t.size == 0 {
 		return false
@@ -199,8 +198,8 @@ func (t *slots) remove(i int) {
 	t.used--
 }
 
-// sizeFor returns the size that entries should have room in: a power of two up
-// to one block, whole blocks above, with an eighth to spare.
+// sizeFor returns the number of slots for so many entries, with an eighth to spare: a
+// power of two up to one block, then whole blocks.
 func sizeFor(entries int) int {
 	size := minSlots
 	for size < blockSlots && limitFor(size) <= entries {
@@ -213,9 +212,9 @@ func sizeFor(entries int) int {
 	return (slots + slots/8 + blockSlots - 1) &^ (blockSlots - 1)
 }
 
-// rebuild drops the entries that keep refuses, and makes room for more: it
-// grows where few were dropped, and shrinks where most were. Where memory is short, it
-// grows by little and shrinks sooner.
+// rebuild drops the entries that keep rejects, and adjusts the size: it grows if few
+// were dropped and shrinks if most were. If memory is short, it grows less and shrinks
+// sooner.
 func (t *slots) rebuild(keep func(*slot) bool, short bool) {
 	n := t.pack(keep)
 	size, want := t.even(), sizeFor(n+1)
@@ -228,8 +227,9 @@ func (t *slots) rebuild(keep func(*slot) bool, short bool) {
 	t.layOut(size, n)
 }
 
-// growth returns the memory that n more entries may take at least: none, where there
-// is room for them, and none of the last slots is taken, so that they cannot overhang.
+// growth returns the least memory that n more entries may need. It is 0 if there is
+// room for them and the last slots are free, so that no entry can be pushed beyond the
+// end.
 func (t *slots) growth(n int) int64 {
 	if t.used+n > limitFor(t.even()) {
 		return int64(max(0, sizeFor(t.used+n)-t.size)) * slotBytes
@@ -242,7 +242,7 @@ func (t *slots) growth(n int) int64 {
 	return 0
 }
 
-// extend adds room where an entry would overhang the table.
+// extend adds slots for an entry that would be pushed beyond the end.
 func (t *slots) extend() {
 	switch {
 	case t.size == 0:
@@ -254,14 +254,14 @@ func (t *slots) extend() {
 	}
 }
 
-// addBlock adds slots behind those that there are.
+// addBlock adds slots at the end.
 func (t *slots) addBlock() {
 	t.blocks = append(t.blocks, t.arena.block())
 	t.size += blockSlots
 }
 
-// layOut spreads the first n slots over size slots, and adds to them where they do
-// not fit: twice as many while they are less than a block, then slots for overhang.
+// layOut spreads the first n slots over size slots. If they do not fit it adds slots:
+// twice as many below one block, otherwise at the end.
 func (t *slots) layOut(size, n int) {
 	t.resize(size, n)
 	for end := t.reach(n); end >= t.size; end = t.reach(n) {
@@ -290,7 +290,8 @@ func (t *slots) pack(keep func(*slot) bool) (n int) {
 	return n
 }
 
-// resize changes the number of slots and homes; the first n are kept, n <= size.
+// resize changes the numbers of slots and homes, and keeps the first n slots; n <=
+// size.
 func (t *slots) resize(size, n int) {
 	if size != t.size {
 		switch {
@@ -316,7 +317,7 @@ func (t *slots) resize(size, n int) {
 	t.homes = uint64(size - 1 - max(4, min(size/16, 24))) // see even
 }
 
-// drop gives back all blocks but the first n, which is 1 or more.
+// drop releases all blocks but the first n, n >= 1.
 func (t *slots) drop(n int) {
 	if len(t.blocks) <= n {
 		return
@@ -326,8 +327,8 @@ func (t *slots) drop(n int) {
 	t.blocks = t.blocks[:n]
 }
 
-// reach returns the slot behind the last of the first n, once they are spread over
-// their homes.
+// reach returns the index after the last of the first n entries, once they are spread
+// over their homes.
 func (t *slots) reach(n int) int {
 	next := 0
 	for i := range n {
@@ -336,8 +337,8 @@ func (t *slots) reach(n int) int {
 	return next
 }
 
-// spread moves the first n slots to where they belong, which is nowhere before
-// their present place once they stand at the end.
+// spread moves the first n slots to their positions. It moves all of them to the end
+// first. Then no position is behind the present one, so none is overwritten too early.
 func (t *slots) spread(n int) {
 	shift := t.size - n
 	for i := n - 1; i >= 0; i-- {

@@ -2,14 +2,14 @@ package table
 
 import "github.com/weirlimit/weir/limiter"
 
-// reclaimEnough is how many dropped counters end a search for more.
+// reclaimEnough is after how many dropped counters a search for more ends.
 const reclaimEnough = 1024
 
-// sweep drops the counters of a partition that have recovered, and gives it the
-// room that the others need. It returns how many it dropped.
+// sweep drops the recovered counters of a partition, and resizes it for the others. It
+// returns how many it dropped.
 func (t *Table) sweep(p *partition, now limiter.Tick) int {
 	first, before := never, p.slots.used
-	gone, of := int64(0), uint16(0) // slots of one limit, which mostly go together
+	gone, of := int64(0), uint16(0) // consecutive slots of one limit, which are common
 	p.slots.rebuild(func(s *slot) bool {
 		at := t.registry.limit(s.limit).EmptyAt(&s.state, t.words(s))
 		if at <= now {
@@ -32,14 +32,14 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 	return before - p.slots.used
 }
 
-// sweepOne is sweep for a partition that is not locked.
+// sweepOne is sweep for an unlocked partition.
 func (t *Table) sweepOne(p *partition, now limiter.Tick) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return t.sweep(p, now)
 }
 
-// expiresAt notes that a counter of p recovers at the given instant.
+// expiresAt records that a counter of p recovers at the given instant.
 func (t *Table) expiresAt(p *partition, at limiter.Tick) {
 	if int64(at) < p.expiry.Load() {
 		p.expiry.Store(int64(at))
@@ -47,22 +47,22 @@ func (t *Table) expiresAt(p *partition, at limiter.Tick) {
 	t.lowerExpiry(at)
 }
 
-// reclaim drops counters that have recovered, wherever they are. It must be called without a partition's lock. It
-// looks only where an entry can have recovered, so at the bound, with nothing
-// to drop, it costs one comparison.
+// reclaim drops recovered counters of any partition. The caller must hold no
+// partition's lock. It searches only if an entry can have recovered, so at the bound,
+// with nothing to drop, it costs one comparison.
 func (t *Table) reclaim(now limiter.Tick) {
 	if int64(now) < t.expiry.Load() {
 		return
 	}
 	t.reclaiming.Lock()
 	defer t.reclaiming.Unlock()
-	// What is noted from here on counts as news; what was noted before is found
-	// in the partitions.
+	// Instants recorded from here on set expiry again. Earlier ones are found in the
+	// partitions.
 	t.expiry.Store(int64(never))
 	first, dropped := never, 0
 	for range t.parts {
 		p := &t.parts[t.hand]
-		t.hand = (t.hand + 1) % len(t.parts) // now, so that a panic does not stop here again
+		t.hand = (t.hand + 1) % len(t.parts) // advanced first, so that after a panic the search does not stop here again
 		if p.expiry.Load() <= int64(now) && dropped < reclaimEnough {
 			dropped += t.sweepOne(p, now)
 		}
@@ -71,8 +71,8 @@ func (t *Table) reclaim(now limiter.Tick) {
 	t.lowerExpiry(first)
 }
 
-// reclaimFor is reclaim, and then drops what has recovered beside the keys of a charge,
-// which is where they need room.
+// reclaimFor is reclaim, and then drops recovered counters next to the keys of a
+// charge, where room is needed.
 func (t *Table) reclaimFor(now limiter.Tick, c *limiter.Charge) {
 	t.reclaim(now)
 	for i := range c.Len() {
@@ -92,8 +92,8 @@ func (t *Table) lowerExpiry(at limiter.Tick) {
 	}
 }
 
-// collectLimits makes numbers of limits free that no counter needs any more that still
-// counts at now. It looks at most once a second, and reports whether it has looked.
+// collectLimits frees the numbers of limits that no live counter needs. It runs at most
+// once a second, and reports whether it ran.
 func (t *Table) collectLimits(now limiter.Tick) bool {
 	if !t.collect.TryLock() {
 		return false
@@ -116,8 +116,8 @@ func (t *Table) collectLimits(now limiter.Tick) bool {
 	return true
 }
 
-// forgetUnused makes the numbers of rules' limits free that no counter has, which are
-// not counted as those of others.
+// forgetUnused frees the uncounted numbers, those of rules' limits, that no counter
+// uses.
 func (t *Table) forgetUnused() {
 	used := make(map[uint16]bool)
 	for i := range t.parts {

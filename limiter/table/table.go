@@ -12,20 +12,19 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Partitions is the number of partitions in each class. A prime, and the same
-// in every node.
+// Partitions is the number of partitions in each class: a prime, and the same in every
+// node.
 const Partitions = 1021
 
-// Overflow says how a new key is decided when the table holds MaxKeys.
+// Overflow is how a check with a new key is decided when the table is full.
 type Overflow uint8
 
-// The ways to decide. The zero value is the default.
+// The modes of overflow. The zero value is the default.
 const (
-	// OverflowDeny denies it (default): no limit can be escaped by making the
-	// table full.
+	// OverflowDeny denies it (default), so no limit can be evaded by filling the table.
 	OverflowDeny Overflow = iota
-	// OverflowAllow admits it, uncounted: a flood of keys does not keep new
-	// callers out.
+	// OverflowAllow admits it without counting, so a flood of keys does not lock out
+	// new callers.
 	OverflowAllow
 )
 
@@ -37,12 +36,12 @@ func (o Overflow) String() string {
 	return "deny"
 }
 
-// DefaultMaxKeys is used where [Config.MaxKeys] is 0: about 800 MB when full.
+// DefaultMaxKeys is the default of [Config.MaxKeys]: about 800 MB when full.
 const DefaultMaxKeys = 10_000_000
 
-// DefaultMaxBytes returns what is used where [Config.MaxBytes] is 0: 256 bytes for
-// each of maxKeys, so that all of them may be sliding_window with 10 sub-windows, and
-// 64 MiB at least.
+// DefaultMaxBytes returns the default of [Config.MaxBytes]: 256 bytes for each of
+// maxKeys, and at least 64 MiB. That is enough for maxKeys counters of sliding_window
+// with 10 sub-windows.
 func DefaultMaxBytes(maxKeys int) int64 {
 	if maxKeys <= 0 {
 		maxKeys = DefaultMaxKeys
@@ -50,45 +49,45 @@ func DefaultMaxBytes(maxKeys int) int64 {
 	return max(64<<20, 256*int64(maxKeys))
 }
 
-// Config configures a table. The zero value is good.
+// Config configures a table. The zero value is usable.
 type Config struct {
-	// MaxKeys bounds the counters held, one for each key and limit; 0 means
-	// [DefaultMaxKeys]. A counter takes 48 bytes and a half to spare, and a
-	// sliding_window or sliding_log its words besides, once it was charged in a
-	// second sub-window or at a second instant. At the bound new keys are decided
-	// by Overflow; a counter that has not recovered is never dropped. Counters
-	// that are imported are taken up to three times as many, and count.
+	// MaxKeys bounds the counters, one for each key and limit; 0 means
+	// [DefaultMaxKeys]. A counter takes 48 bytes, and half of that again as spare room.
+	// A sliding_window or sliding_log takes words in addition, once it was charged in a
+	// second sub-window or at a second instant. At the bound Overflow decides checks
+	// with new keys. A counter that has not recovered is never evicted. Imported
+	// counters are accepted up to three times the bound, and count towards it.
 	MaxKeys int
-	// MaxBytes bounds the memory of counters, with the words of logs and sub-windows;
-	// 0 means [DefaultMaxBytes] of MaxKeys, a negative number no bound. At the bound new
-	// keys are decided by Overflow, and a log or ring of sub-windows that would have to
-	// grow denies. Memory of copies of other nodes' counters does not count, but all
-	// together is at most three times as much. A charge that many goroutines make at the
-	// same time may exceed it by what each adds.
+	// MaxBytes bounds the memory of counters, including the words of logs and
+	// sub-windows; 0 means [DefaultMaxBytes] of MaxKeys, a negative number no bound. At
+	// the bound Overflow decides checks with new keys, and a log or ring of sub-windows
+	// that would have to grow denies. Copies of other nodes' counters do not count
+	// towards it, but all counters together are bounded by three times as much.
+	// Concurrent charges may exceed the bound by what each adds.
 	MaxBytes int64
-	// Overflow decides new keys at the bound.
+	// Overflow decides checks with new keys at the bounds.
 	Overflow Overflow
-	// Order is where the order of counters in memory is drawn from; nil, the
-	// default, is the system's source of random numbers. Another is for simulations,
-	// which repeat: whoever knows the order can have searches take longer.
+	// Order is the source of the random order of counters in memory; nil, the default,
+	// is the system's source of random numbers. Simulations pass another to be
+	// repeatable. Anyone who knows the order can slow down searches.
 	Order rand.Source
 }
 
-// maxPerKey bounds the counters of one key, which lie together and are passed by
-// every search for one of them. New ones beyond are decided by Overflow. A rule has 16
-// limits at most, so only limits that come with requests can bring so many about, or
+// maxPerKey bounds the counters of one key. They are adjacent, and a search for one of
+// them passes the others. Overflow decides checks with further counters. A rule has 16
+// limits at most, so so many counters can come only from limits in requests, or from
 // many reloads that each rename all limits.
 const maxPerKey = 256
 
-// ErrTooManyLimits is returned by Decide when 4096 different limits that came with
-// requests have live counters, or 65535 limits of any kind. Nothing was decided; it
-// passes as counters recover, which is looked at once a second.
+// ErrTooManyLimits is returned by Decide when 4096 different limits from requests, or
+// 65535 limits in all, have live counters. Nothing was decided. Numbers become free as
+// counters recover, which is checked once a second.
 var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come with requests, and 65535 in all: send fewer different limits with requests")
 
 // Table holds the counters of many keys. It is safe for concurrent use.
 type Table struct {
 	parts    [2 * Partitions]partition
-	layouts  [2 * Partitions]atomic.Pointer[layout] // of parts, for hints
+	layouts  [2 * Partitions]atomic.Pointer[layout] // of parts, for prefetching
 	order    order
 	registry *registry
 	overflow Overflow
@@ -98,34 +97,34 @@ type Table struct {
 	arena    arena
 
 	copies [2 * Partitions]copied // by partition, under its lock
-	copied atomic.Int64           // slots taken in partitions that are copies
-	lent   atomic.Int64           // bytes of those partitions
+	copied atomic.Int64           // used slots in partitions that are copies
+	lent   atomic.Int64           // bytes of these partitions
 
-	keys       atomic.Int64 // slots taken, recovered ones too until swept
-	expiry     atomic.Int64 // no counter recovers before: see reclaim
-	overflowed atomic.Int64 // checks that met the bound
+	keys       atomic.Int64 // used slots, including recovered ones until they are swept
+	expiry     atomic.Int64 // no counter recovers before this instant: see reclaim
+	overflowed atomic.Int64 // checks that met a bound
 	collect    sync.Mutex
-	collected  limiter.Tick // when limits were collected last; under collect
+	collected  limiter.Tick // when limits were last collected; guarded by collect
 	reclaiming sync.Mutex
-	hand       int // the partition where the next reclaim begins
+	hand       int // the partition where the next reclaim starts
 	counters   sync.Pool
 }
 
-// partition is one lock and what it protects. It fills two cache lines, the
-// first of which is all that most checks need.
+// partition is one lock and the data that it guards. It fills two cache lines; most
+// checks need only the first.
 type partition struct {
 	mu     sync.Mutex
 	clock  limiter.Tick // the latest instant seen
 	ops    uint32       // checks, for sampling
-	number uint16       // of the partition
+	number uint16       // its index
 	slots  slots
 	hot    *topKeys
 	denied *topKeys
-	expiry atomic.Int64 // no counter here recovers before
+	expiry atomic.Int64 // no counter here recovers before this instant
 	reset  limiter.Tick // receipts from before are void
 }
 
-// unbounded is a bound of bytes that nothing reaches, and that can be multiplied by
+// unbounded is a bound in bytes that is never reached and can be multiplied by
 // replicaFactor.
 const unbounded = math.MaxInt64 / replicaFactor
 
@@ -157,13 +156,13 @@ func New(c Config) *Table {
 	return t
 }
 
-// PartitionOf returns the partition of a key, 0 <= n < 2*Partitions; those of
-// the class Closed come second.
+// PartitionOf returns the partition of a key, 0 <= n < 2*Partitions. Those of the class
+// Closed are the second half.
 func PartitionOf(k *limiter.Key) int {
 	return PartitionOfHash(k.Hash.Lo, k.Rule.Class() == limiter.Closed)
 }
 
-// PartitionOfHash returns the same of the low half of a key's hash.
+// PartitionOfHash does the same for the low half of a key's hash.
 func PartitionOfHash(lo uint64, closed bool) int {
 	n, _ := bits.Mul64(lo, Partitions)
 	if closed {
@@ -172,11 +171,11 @@ func PartitionOfHash(lo uint64, closed bool) int {
 	return int(n)
 }
 
-// identity returns the low half of the identity of a key's counter for l.
+// identity returns the low half of the identity of the counter for a key and a limit.
 func identity(k *limiter.Key, l *limiter.Limit) uint64 { return k.Hash.Lo ^ l.NameID() }
 
-// advance takes note of an instant. Counters are given the instants of their own
-// checks; the latest of all is for what is of the partition as a whole, such as resets.
+// advance records an instant. Counters get the instants of their own checks; the latest
+// of all is used for operations on the whole partition, such as resets.
 func (p *partition) advance(now limiter.Tick) { p.clock = max(p.clock, now) }
 
 // words returns the words of a slot, nil if it has none.
@@ -187,8 +186,8 @@ func (t *Table) words(s *slot) []uint64 {
 	return t.slab.block(s.words, s.class)
 }
 
-// room makes sure that a slot has need words, with those that it has. It reports false,
-// having changed nothing, where that would take more than left bytes of new memory.
+// room ensures that a slot, which has the given words, has need words. If that would
+// take more than left bytes of new memory, it changes nothing and reports false.
 func (t *Table) room(p *partition, l *limiter.Limit, s *slot, words []uint64, need int, left int64) ([]uint64, bool) {
 	if need <= len(words) {
 		return words, true
@@ -204,13 +203,13 @@ func (t *Table) room(p *partition, l *limiter.Limit, s *slot, words []uint64, ne
 	return more, true
 }
 
-// give gives a slot that has no words a block of them.
+// give assigns a block of words to a slot that has none.
 func (t *Table) give(p *partition, s *slot, ref uint32, class uint8) {
 	s.words, s.class = ref, class
 	t.countWords(p, s.limit, int64(classWords(class))*wordBytes)
 }
 
-// free gives the words of a slot back.
+// free returns the words of a slot to the slab.
 func (t *Table) free(p *partition, s *slot) {
 	if s.words != 0 {
 		t.slab.put(s.words, s.class)
@@ -219,7 +218,8 @@ func (t *Table) free(p *partition, s *slot) {
 	}
 }
 
-// countWords counts bytes of words of a limit's counters, or takes them back.
+// countWords adds bytes, which may be negative, to the count of words of a limit's
+// counters.
 func (t *Table) countWords(p *partition, limit uint16, bytes int64) {
 	t.copies[p.number].words += bytes
 	if c := t.registry.count(limit); c != nil {
@@ -227,13 +227,13 @@ func (t *Table) countWords(p *partition, limit uint16, bytes int64) {
 	}
 }
 
-// discard gives back all that belongs to a slot.
+// discard releases everything that belongs to a slot.
 func (t *Table) discard(p *partition, s *slot) {
 	t.free(p, s)
 	t.registry.release(s.limit, 1)
 }
 
-// relabel gives a slot another number of a limit, and returns the one that it had.
+// relabel gives a slot another limit number and returns the previous one.
 func (t *Table) relabel(p *partition, s *slot, id uint16) (had uint16) {
 	had = s.limit
 	if s.words != 0 {
@@ -245,8 +245,8 @@ func (t *Table) relabel(p *partition, s *slot, id uint16) (had uint16) {
 	return had
 }
 
-// adopt makes a slot one of l, if it is one of an equal or a changed limit. rule is
-// l's, nil for an import.
+// adopt converts a slot into one of l, if it belongs to an equal or a changed limit.
+// rule is the rule of l, nil for an import.
 func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rule, now limiter.Tick) bool {
 	old := t.registry.limit(s.limit)
 	if old.Equal(l) {
@@ -272,7 +272,7 @@ func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rul
 	return true
 }
 
-// insert adds an entry, making room for it. Its key is counted already.
+// insert adds an entry and makes room for it. Its key has been counted already.
 func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 	swept := p.slots.full()
 	if swept {
@@ -281,7 +281,7 @@ func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 	for {
 		i, found := p.slots.find(e.place, e.lo)
 		if found {
-			// Two keys of one check were the same: see Charge.Add.
+			// Two keys of one check were equal: see Charge.Add.
 			t.discard(p, &e)
 			t.keys.Add(-1)
 			return
@@ -306,20 +306,19 @@ func (t *Table) left() int64 { return t.maxBytes - t.memory() + t.lent.Load() }
 // memory returns the memory of counters and their words.
 func (t *Table) memory() int64 { return t.slab.bytes() + t.arena.held.Load() }
 
-// Stats tells the size of a table.
+// Stats is the size of a table.
 type Stats struct {
-	// Keys is the number of counters held. Those that have recovered count until
-	// they are swept.
+	// Keys is the number of counters. Those that have recovered count until they are
+	// swept.
 	Keys int
-	// Bytes is the memory of counters and their words, MaxBytes the bound of what is no
-	// copy of other nodes' counters, 0 if there is none.
+	// Bytes is the memory of counters and their words. MaxBytes is the bound for
+	// counters that are not copies of other nodes' counters, 0 if there is none.
 	Bytes, MaxBytes int64
-	// Overflowed is how many checks met the bound of keys so far.
+	// Overflowed is how many checks have met the bound of keys.
 	Overflowed int64
 }
 
-// Stats returns the size of the table. It may be called at any time, from any
-// goroutine.
+// Stats returns the size of the table. It is safe for concurrent use.
 func (t *Table) Stats() Stats {
 	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes, Overflowed: t.overflowed.Load()}
 	if t.maxBytes == unbounded {
@@ -328,7 +327,7 @@ func (t *Table) Stats() Stats {
 	return s
 }
 
-// Share is what the counters of a rule with a [limiter.Rule.MaxShare] take.
+// Share is the usage of a rule with a [limiter.Rule.MaxShare].
 type Share struct {
 	// Rule is the rule's name.
 	Rule string
@@ -336,8 +335,8 @@ type Share struct {
 	Keys, Bytes int64
 }
 
-// Shares returns what the counters of rules with a share take, in the order of their
-// names. Rules that have none are left out. Counters that were imported are in no share.
+// Shares returns the usage of rules with a share, ordered by name. Rules without
+// counters are omitted. Imported counters count towards no share.
 func (t *Table) Shares() []Share { return t.registry.all() }
 
 // check verifies the invariants of a partition, for tests.
@@ -358,7 +357,7 @@ func (t *Table) check(p *partition) error {
 	return nil
 }
 
-// check verifies the order of the slots and that none is out of reach.
+// check verifies the order of the slots and that each can be reached.
 func (t *slots) check() error {
 	used, last := 0, uint64(0)
 	for i := range t.size {

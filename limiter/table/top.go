@@ -7,19 +7,19 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// topKeys lists the keys of one partition that were seen most, by the
-// Space-Saving algorithm (Metwally, Agrawal, El Abbadi: Efficient computation
-// of frequent and top-k elements in data streams, 2005): a key that is not
-// listed takes the place of the least, inheriting its count as its error. So a
-// listed count is too high by at most its error, and no key that was seen more
-// often than the least of a full list is missing.
+// topKeys lists the most frequent keys of one partition, by the Space-Saving algorithm
+// (Metwally, Agrawal, El Abbadi: Efficient computation of frequent and top-k elements
+// in data streams, 2005). A key that is not listed replaces the one with the smallest
+// count, which it inherits as its error. So a listed count is too high by at most its
+// error, and no key is missing that was seen more often than the smallest count of a
+// full list.
 type topKeys struct {
 	entries [topPerPartition]topEntry
 }
 
 const (
 	topPerPartition = 8
-	// hotSample: one check in so many counts for the hottest keys.
+	// hotSample is how many checks there are for one that is counted.
 	hotSample = 16
 )
 
@@ -28,13 +28,13 @@ type topEntry struct {
 	limit  *limiter.Limit // nil for all limits of the key
 	count  uint64
 	err    uint64
-	name   []byte // reused for the next key
+	name   []byte // its memory is reused for the next key
 	named  bool
 }
 
-// add counts a key and tells whether its name is missing: one that took another's
-// place is named when it is seen again, since where all keys are as frequent, hardly
-// any is before it has lost its place.
+// add counts a key and reports whether its name is needed. A key that replaced another
+// is named only when it is seen again: if all keys are equally frequent, most are
+// replaced before that.
 func (t *topKeys) add(hi, lo uint64, l *limiter.Limit, n uint64) (unnamed bool) {
 	least := &t.entries[0]
 	for i := range t.entries {
@@ -51,7 +51,7 @@ func (t *topKeys) add(hi, lo uint64, l *limiter.Limit, n uint64) (unnamed bool) 
 	return least.err == 0
 }
 
-// setName names the entries of a key.
+// setName sets the name of a key's entries.
 func (t *topKeys) setName(hi, lo uint64, name []byte) {
 	for i := range t.entries {
 		e := &t.entries[i]
@@ -65,20 +65,18 @@ func (t *topKeys) setName(hi, lo uint64, name []byte) {
 	}
 }
 
-// TopKey is a key in a list of top keys.
+// TopKey is an entry in a list of top keys.
 type TopKey struct {
-	// Name is the key's name, such as "/towns:ada" or, where it is counted by
-	// limit, "/towns:ada:minute".
+	// Name is the key's name, such as "/towns:ada", or for a counter of one limit
+	// "/towns:ada:minute".
 	Name string
-	// Count is how often it was seen, at most Error too high.
+	// Count is how often it was seen. It is too high by at most Error.
 	Count, Error uint64
 }
 
-// Top returns the n keys that were checked most (counted in a sample of one
-// check in 16, and scaled up) and the n counters that denied most, the most
-// first. Which keys are listed is bounded: those seen too seldom to be among
-// the first 8 of their partition may be missing. It may be called at any time,
-// from any goroutine.
+// Top returns up to n keys that were checked most (sampled, one check in 16, and scaled
+// up) and up to n counters that denied most, each in descending order. Each partition
+// lists only 8 keys, so rarer ones may be missing. Top is safe for concurrent use.
 func (t *Table) Top(n int) (hottest, denied []TopKey) {
 	for i := range t.parts {
 		p := &t.parts[i]
