@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// decided is a reply of the third member to a check of one limit: allowed.
+// decided is a reply of the third member that allows a check of one limit.
 func decided(id uint64) *peer.Frame {
 	return &peer.Frame{
 		From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Decided, Results: 1}},
@@ -19,8 +19,8 @@ func decided(id uint64) *peer.Frame {
 	}
 }
 
-// taken takes what is to be sent to a member until there is a check, which another
-// goroutine is about to send.
+// taken takes the frames for a member until one has a check, which another goroutine is
+// about to send.
 func taken(c *Core, from peer.Instance) peer.Check {
 	for {
 		if f := c.Take(from, true); f != nil && len(f.Checks) > 0 {
@@ -30,8 +30,7 @@ func taken(c *Core, from peer.Instance) peer.Check {
 	}
 }
 
-// Who waits no longer has his memory back: a decision that comes later is written
-// nowhere.
+// A caller that stops waiting may reuse its memory: a later decision is written nowhere.
 func TestNobodyWaitsForACheck(t *testing.T) {
 	c, _, _, charge := single(t, limiter.UnreachableLocal)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,8 +48,8 @@ func TestNobodyWaitsForACheck(t *testing.T) {
 	if answer.Len() != 0 || answer.Source != limiter.SourceNone {
 		t.Errorf("afterwards there is %+v", answer)
 	}
-	// The next one waits for its own decision, and is decided although its context
-	// could end.
+	// The next caller waits for its own decision, and gets it although its context could
+	// end.
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	go func() { ended <- c.Check(ctx, charge, answer) }()
@@ -61,7 +60,7 @@ func TestNobodyWaitsForACheck(t *testing.T) {
 	}
 }
 
-// A decision that came before the context ended is one.
+// A decision that came before the context ended is returned.
 func TestADecidedCheckIsNotAbandoned(t *testing.T) {
 	c, _, h, charge := single(t, limiter.UnreachableLocal)
 	tr := c.begin()
@@ -74,7 +73,7 @@ func TestADecidedCheckIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// Of many checks those are told that nobody waits for any more.
+// CheckMany returns the undecided checks when the context ends.
 func TestNobodyWaitsForManyChecks(t *testing.T) {
 	c, p, _, like := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -119,8 +118,8 @@ func TestNobodyWaitsForManyChecks(t *testing.T) {
 	}
 }
 
-// The deadline may end a check while this node decides it: what the caller has
-// then is the policy's answer, and his own memory.
+// The deadline may end a check while this node decides it. The caller then has the
+// policy's answer, and its memory is not written any more.
 func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -163,8 +162,7 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	}
 }
 
-// A check that nobody waits for any more is not decided when its partition is
-// settled.
+// An abandoned check is not decided when its partition is settled.
 func TestNobodyWaitsForAParkedCheck(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -187,8 +185,8 @@ func TestNobodyWaitsForAParkedCheck(t *testing.T) {
 	}
 }
 
-// Whoever goes away waits until those checks are told that are decided: their
-// word would be taken for another's.
+// A caller that stops waiting first waits for the wake-ups of the decided checks:
+// otherwise the next caller would get them.
 func TestWhatIsDecidedIsToldBeforeAllIsAbandoned(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	for _, open := range []int{0, 1} {
@@ -207,8 +205,8 @@ func TestWhatIsDecidedIsToldBeforeAllIsAbandoned(t *testing.T) {
 	}
 }
 
-// What is withheld is taken back by the receipt of its own charge, whatever has
-// become of the caller's decision since.
+// A withheld charge is taken back by its own receipt, whatever has been written to the
+// caller's decision since.
 func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableClosed)
 	own(c, p, 3)
@@ -228,8 +226,7 @@ func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {
 	}
 }
 
-// Where one of several owners does not answer, the policy decides for its keys
-// alone.
+// If one of several owners does not answer, the policy decides only for its keys.
 func TestThePolicyDecidesForItsKeysOnly(t *testing.T) {
 	for range 20 { // operations are looked at in the order of their numbers
 		c, _, h, like := single(t, limiter.UnreachableLocal)

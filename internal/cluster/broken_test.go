@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// faulty has a core panic at the n-th point from now on where its partition may, and
-// again at each further point if always.
+// faulty makes a core panic at the n-th possible point from now on and, if always, at
+// each further one.
 type faulty struct {
 	left   int // 0: never
 	always bool
@@ -32,8 +32,8 @@ func (x *faulty) in(c *Core) {
 	}
 }
 
-// An owner panics while replies wait for its heir's word: who asked is told that it was
-// not executed, the heir is to take over, and nothing stays locked.
+// An owner panics while replies wait for its heir. The askers are told that nothing was
+// executed, the heir is asked to take over, and nothing stays locked.
 func TestAPanicBreaksThePartition(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -83,7 +83,8 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 		t.Errorf("its own check was answered %d times, by %v, want once by policy", told, d.Source)
 	}
 
-	// Another owner is heard of, and takes it for its heir: nothing is left of the old one.
+	// Another owner announces itself with this node as its heir: nothing is left of the
+	// old ownership.
 	e := peer.Epoch{Counter: 9, Instance: other}
 	snapshot := func() *peer.Frame {
 		c.Deliver(&peer.Frame{From: other, To: self, Batches: []peer.Batch{
@@ -95,7 +96,7 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 		t.Errorf("a snapshot is answered %+v, role %v, and it yields still: %v", a, p.role, p.yields)
 	}
 
-	// It breaks again within the minute: nothing is taken in before that is over.
+	// It breaks again within a minute: nothing is accepted until that minute is over.
 	x.left = 1
 	if f := snapshot(); len(f.Acks) != 0 || p.role != peer.Nothing || !p.givenUp || c.Count(EventGivenUp) != 1 {
 		t.Errorf("after the second panic a snapshot is answered %+v, role %v", f.Acks, p.role)
@@ -115,8 +116,8 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 	}
 }
 
-// What this node should own and has given up is answered by policy: at the deadline, and
-// at once when everybody has had their time to take over.
+// A partition that this node should own and has given up is answered by policy: at the
+// deadline, and at once when the others have had their time to take over.
 func TestGivenUpIsAnsweredByPolicy(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -144,7 +145,7 @@ func TestGivenUpIsAnsweredByPolicy(t *testing.T) {
 	}
 }
 
-// An heir takes over when its owner says that it owns no more, and when nobody else does.
+// An heir takes over when its owner, and no other member, says that it owns no more.
 func TestTheHeirOfABrokenOwnershipTakesOver(t *testing.T) {
 	c, p, _, _ := single(t, limiter.UnreachableLocal)
 	e := peer.Epoch{Counter: 2, Instance: third}
@@ -164,7 +165,7 @@ func TestTheHeirOfABrokenOwnershipTakesOver(t *testing.T) {
 	}
 }
 
-// What panics in a turn is not done again, and everything else is done.
+// Work that panics in a turn is not repeated, and all other work of the turn is done.
 func TestAPanicEndsOneCall(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	x := &faulty{}
@@ -199,7 +200,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	if n := c.ops.waiting(); n != 0 {
 		t.Errorf("%d checks wait", n)
 	}
-	// A check that cannot even be begun.
+	// A check that panics when it begins.
 	broken := charge.Clone()
 	broken.Key(0).Rule = nil
 	d := new(limiter.Decision)
@@ -214,8 +215,8 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	}
 }
 
-// A panic while something is written to a member leaves the frame as it was, and the next
-// one finds it whole.
+// A panic while something is appended to a frame leaves the frame as it was, and the
+// next frame is complete.
 func TestAFrameIsWholeAfterAPanic(t *testing.T) {
 	c, _, _, charge := single(t, limiter.UnreachableLocal)
 	x := &faulty{}

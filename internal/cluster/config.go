@@ -86,10 +86,10 @@ type Config struct {
 	Fault func(partition int)
 }
 
-// DefaultDeadline is how long a check waits before a policy answers.
+// DefaultDeadline is the default of [Config.Deadline].
 const DefaultDeadline = 300 * limiter.Millisecond
 
-// The times of the protocol.
+// The times of the protocol, in the scheduler's time.
 const (
 	tickEvery    = 5 * limiter.Millisecond   // interval of ticks while anything is being watched
 	batchEvery   = 10 * limiter.Millisecond  // longest wait of a changed key for its batch
@@ -114,7 +114,7 @@ const (
 	retryEvery   = 5 * limiter.Millisecond   // first wait before an operation that found no owner is routed again
 )
 
-// The bounds.
+// The bounds of what a node keeps.
 const (
 	maxOps     = 1 << 17 // operations under way at this node, to all members together
 	maxParked  = 1 << 14 // requests that wait until one partition has an owner

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// limited returns an owner, with an heir, of a key whose rule has these limits and
-// does not wait for copies.
+// limited returns an owner, with an heir, of a key whose rule has these limits and does
+// not wait for copies.
 func limited(t *testing.T, specs ...limiter.Spec) (*Core, *part, *byHand, *limiter.Charge) {
 	t.Helper()
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
@@ -26,8 +26,8 @@ func limited(t *testing.T, specs ...limiter.Spec) (*Core, *part, *byHand, *limit
 	return c, p, h, charge
 }
 
-// copies returns how many keys the heir is sent within the time of a batch, and has
-// it acknowledge them.
+// copies returns how many keys the heir is sent within the time of a batch, and
+// acknowledges them.
 func copies(c *Core, p *part, h *byHand) (keys int) {
 	h.pass(2 * batchEvery)
 	for _, b := range drain(c)[other].Batches {
@@ -39,9 +39,9 @@ func copies(c *Core, p *part, h *byHand) (keys int) {
 	return keys
 }
 
-// A denial changes nothing, so nothing is copied for it: neither where there is no
-// room, nor while a block is on, nor for a cost that can never be allowed. What it does
-// change, by count_rejected or as it begins a block, the heir is told once.
+// A denial changes nothing, so nothing is copied for it: not for a full limit, not
+// during a block, and not for a cost that can never be allowed. What a denial does
+// change, by count_rejected or by beginning a block, is copied to the heir once.
 func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 	day := func(limit int64, block time.Duration, count limiter.CountRejected) limiter.Spec {
 		return limiter.Spec{Name: string(rune('a' + limit%26)), Algorithm: limiter.FixedWindow, Limit: limit, Window: 24 * time.Hour, Block: block, CountRejected: count}
@@ -90,8 +90,8 @@ func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 	}
 }
 
-// A check of many keys has more limits than its receipt tells of: those beyond are
-// copied too, where the check was charged.
+// A check of many keys has more limits than its receipt has room for. The limits beyond
+// are copied too if the check was charged.
 func TestLimitsBeyondTheReceiptAreCopied(t *testing.T) {
 	var d limiter.Decision
 	d.Grow(5 * limiter.MaxLimits)
@@ -109,12 +109,13 @@ func TestLimitsBeyondTheReceiptAreCopied(t *testing.T) {
 	}
 }
 
-// The heir of an owner that is gone goes on with the block that a denial began there.
+// The heir of an owner that is gone continues a block that a denial began there.
 func TestABlockOutlivesItsOwner(t *testing.T) {
 	blocks := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Minute, Block: time.Hour}
 	c, p, h, charge := limited(t, blocks)
 	charge.Key(0).Cost = 10
-	// The same partition at another member, to which the third is what this one is here.
+	// The same partition at another member, for which the third member plays the role of
+	// this one.
 	heir, q, clock, like := single(t, limiter.UnreachableLocal)
 	like.Key(0).Rule = charge.Key(0).Rule
 	q.role, q.epoch = peer.Copy, peer.Epoch{Counter: 3, Instance: third}

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// remote is a node whose members are gone.
+// remote is a node without its other members.
 type remote struct {
 	policy limiter.Unreachable
 	owns   bool         // the key's partition
@@ -18,7 +18,7 @@ type remote struct {
 	peek   bool
 }
 
-// ask asks a node for a key twice, and returns who answered at once.
+// ask checks a key twice and returns the sources of the answers that came at once.
 func (x *remote) ask(t *testing.T) (at []limiter.Source, counters int) {
 	t.Helper()
 	c, p, h, charge := single(t, x.policy)
@@ -56,9 +56,8 @@ func (x *remote) ask(t *testing.T) (at []limiter.Source, counters int) {
 	return at, c.table.Count(int(p.id))
 }
 
-// Under closed nothing is waited for that cannot come: where a node is all that is
-// left of several, and what is asked takes the word of another. D of what it owns it
-// answers as ever.
+// A node that is cut off does not wait, under closed, for what another member must
+// confirm. Of what it owns it still answers D units.
 func TestNothingIsWaitedForInVain(t *testing.T) {
 	const shut, closed, owner = limiter.UnreachableClosed, limiter.SourceFallbackClosed, limiter.SourceOwner
 	for name, one := range map[string]struct {

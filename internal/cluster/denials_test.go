@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// denied is the decision of an owner that refuses a key for a while.
+// denied is an owner's denial of a key for a while.
 func denied(k *limiter.Key, wait limiter.Tick) *limiter.Decision {
 	d := new(limiter.Decision)
 	d.Grow(1)
@@ -18,8 +18,8 @@ func denied(k *limiter.Key, wait limiter.Tick) *limiter.Decision {
 	return d
 }
 
-// rememberer returns a core that remembers denials, of a partition that another
-// member owns.
+// rememberer returns a core that caches denials, and a partition that another member
+// owns.
 func rememberer(t *testing.T) (*Core, *byHand, *limiter.Charge) {
 	t.Helper()
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
@@ -28,7 +28,7 @@ func rememberer(t *testing.T) (*Core, *byHand, *limiter.Charge) {
 	return c, h, charge
 }
 
-// What is given again costs no memory.
+// A cached denial allocates nothing.
 func TestCachedDenialsAllocateNothing(t *testing.T) {
 	c, h, charge := rememberer(t)
 	k := charge.Key(0)
@@ -43,8 +43,8 @@ func TestCachedDenialsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Of other costs, other rules, peeks and checks of several keys nothing is said
-// here; nor after a reset.
+// A cached denial is not used for other costs, other rules, peeks, checks of several
+// keys, or after a reset.
 func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 	c, h, charge := rememberer(t)
 	k := charge.Key(0)
@@ -79,8 +79,8 @@ func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 	}
 }
 
-// Who has become the owner decides, whatever the last one has refused: its counters are
-// here, and may have been reset or refunded meanwhile.
+// A node that has become the owner decides, whatever the last owner denied: it has the
+// counters, and they may have been reset or refunded meanwhile.
 func TestAnOwnerHasNoCachedDenials(t *testing.T) {
 	c, h, charge := rememberer(t)
 	k := charge.Key(0)
@@ -93,8 +93,8 @@ func TestAnOwnerHasNoCachedDenials(t *testing.T) {
 	}
 }
 
-// A denial is not remembered where asking again could be told something else, or
-// would be charged.
+// A denial is not cached if the owner might answer differently, or would charge the
+// check.
 func TestDenialsThatAreNotRemembered(t *testing.T) {
 	_, h, charge := rememberer(t)
 	k := charge.Key(0)
@@ -131,8 +131,8 @@ func TestDenialsThatAreNotRemembered(t *testing.T) {
 	}
 }
 
-// A denial ends a wait after its owner was asked, which is never too late; what is
-// told of the wait is reckoned from its arrival, which is never too short.
+// A cached denial ends RetryAfter after its owner was asked, so never too late. The
+// remaining wait is counted from the arrival of the answer, so it is never too short.
 func TestCachedDenialsOnTheWay(t *testing.T) {
 	_, h, charge := rememberer(t)
 	const ms = limiter.Millisecond
@@ -150,8 +150,7 @@ func TestCachedDenialsOnTheWay(t *testing.T) {
 	}
 }
 
-// However many keys are denied, the room for them is bounded, and a new denial
-// takes that of one that ends sooner.
+// The room for denials is bounded, and a new one replaces the one that ends first.
 func TestCachedDenialsAreBounded(t *testing.T) {
 	_, h, charge := rememberer(t)
 	var x denials

@@ -152,8 +152,7 @@ func reasonsIn(f *peer.Frame, r *peer.Reply) (told []limiter.LimitExplanation) {
 	return told
 }
 
-// Together makes one decision of what was said of each key of a charge, and
-// overwrites d.
+// Together overwrites d with one decision, made of the answers for all keys of a charge.
 func Together(all []Explained, d *limiter.Decision) {
 	d.Clear()
 	total := 0

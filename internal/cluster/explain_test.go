@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// asking returns a core whose one partition another member owns, and the question that
-// it sends there when it is to explain the key.
+// asking returns a core whose only partition another member owns, and the request that
+// the core sends it to have the key explained.
 func asking(t *testing.T) (h *byHand, c *Core, told *[]Explained, q peer.Check) {
 	t.Helper()
 	c, p, h, charge := single(t, limiter.UnreachableClosed)
@@ -27,8 +27,8 @@ func asking(t *testing.T) (h *byHand, c *Core, told *[]Explained, q peer.Check) 
 	return h, c, told, f.Checks[0]
 }
 
-// A member of the version before takes the question for a peek, and answers without
-// reasons: that is told at once, and not at the deadline.
+// A member of the previous version takes the request for a peek and answers without
+// reasons. That is reported at once, not at the deadline.
 func TestAnOldMemberDoesNotExplain(t *testing.T) {
 	_, c, told, q := asking(t)
 	if !q.Peek || !q.Explain || q.Keys != 1 {
@@ -43,8 +43,8 @@ func TestAnOldMemberDoesNotExplain(t *testing.T) {
 	c.Deliver(reply) // again: nobody waits any more
 }
 
-// Reasons for other limits than the reply's are none, and what comes after the
-// deadline is not heard.
+// Reasons for other limits than the reply's are ignored, and so is a reply after the
+// deadline.
 func TestExplanationsThatDoNotFit(t *testing.T) {
 	_, c, told, q := asking(t)
 	c.Deliver(&peer.Frame{From: third, To: self,
@@ -64,9 +64,8 @@ func TestExplanationsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// An owner that explains, to another or at home, charges nothing, copies nothing to
-// its heir, and asks for no name: also of a key that serves a block, about which a
-// peek at least would make it send one more batch.
+// An owner that explains a key, to another member or to its own caller, charges nothing,
+// copies nothing to its heir and asks for no name. That also holds for a blocked key.
 func TestExplainingCopiesNothing(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: 24 * time.Hour, Block: time.Hour})
@@ -122,7 +121,7 @@ func TestExplainingCopiesNothing(t *testing.T) {
 	}
 }
 
-// However many counts a key has, an explanation has the newest, says so, and takes no
+// An explanation of a key with many counts has the newest of them, says so, and takes no
 // more than 20 KiB.
 func TestExplanationsAreBounded(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
@@ -157,7 +156,7 @@ func TestExplanationsAreBounded(t *testing.T) {
 	}
 }
 
-// A request of no keys is explained at once.
+// A request without keys is explained at once.
 func TestNothingToExplain(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	told := false

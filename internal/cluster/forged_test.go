@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// What a member may say that is no member, or is broken: each number has a bound.
+// Input of a faulty member, or of a stranger: each number has a bound.
 
 // known is what a partition holds that another member could have told it.
 func (p *part) known() string {
@@ -19,8 +19,8 @@ func (p *part) known() string {
 	return fmt.Sprint(p.role, p.epoch, p.seq, p.appointment, p.owner, p.heir, p.top, p.grant, p.grantTo, p.revoked, p.revokedN, len(p.parked), len(p.staged), p.c.table.Count(int(p.id)))
 }
 
-// impossible returns frames of other, each with one thing that cannot be, for the
-// partition of a key.
+// impossible returns frames of other for the partition of a key. Each has one impossible
+// value.
 func impossible(p *part, k *limiter.Key) map[string]*peer.Frame {
 	id, high := p.id, peer.Epoch{Counter: math.MaxUint64, Instance: other}
 	fine := peer.Epoch{Counter: 2, Instance: other}
@@ -82,7 +82,7 @@ func cmpOr(a, b uint16) uint16 {
 	return b
 }
 
-// Nothing that cannot be changes what a node holds of a partition, or makes it keep
+// Impossible input neither changes what a node holds of a partition nor makes it keep
 // anything.
 func TestWhatCannotBeIsNotTakenIn(t *testing.T) {
 	_, p, _, charge := single(t, limiter.UnreachableLocal)
@@ -101,7 +101,7 @@ func TestWhatCannotBeIsNotTakenIn(t *testing.T) {
 	}
 }
 
-// A counter whose parts contradict each other, such as a block for ever, is not kept.
+// A counter with contradictory parts, such as an endless block, is not kept.
 func TestACounterThatCannotBe(t *testing.T) {
 	for what, e := range map[string]peer.Entry{
 		"a block for ever":        {Until: math.MaxInt64, A: 1},
@@ -122,7 +122,7 @@ func TestACounterThatCannotBe(t *testing.T) {
 	}
 }
 
-// The spans of an answer are such that a client can wait for them, or the check goes on.
+// An answer with impossible spans is ignored, and the check continues.
 func TestRepliesThatCannotBe(t *testing.T) {
 	for what, r := range map[string]peer.Result{
 		"a wait below zero":      {RetryAfter: -1},
@@ -150,7 +150,7 @@ func TestRepliesThatCannotBe(t *testing.T) {
 	}
 }
 
-// begun delivers the beginning of a snapshot whose end never comes.
+// begun delivers the beginning of a snapshot that never ends.
 func beginSnapshot(c *Core, p *part, k *limiter.Key, first bool, base uint64) {
 	c.Deliver(&peer.Frame{
 		From: third, To: self, Limits: []peer.Limit{limitToPeer(k.Rule.Limits[0])},
@@ -159,7 +159,7 @@ func beginSnapshot(c *Core, p *part, k *limiter.Key, first bool, base uint64) {
 	})
 }
 
-// Of a snapshot that never ends little is collected, and nothing is left after a while.
+// A snapshot that never ends takes bounded memory, and is dropped after a while.
 func TestSnapshotsThatNeverEnd(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	beginSnapshot(c, p, charge.Key(0), true, 0)
@@ -187,8 +187,8 @@ func TestSnapshotsThatNeverEnd(t *testing.T) {
 	}
 }
 
-// Requests of other members that wait at this node are bounded for all partitions
-// together, and its own are not held up by them.
+// Requests of other members that wait here are bounded over all partitions, and do not
+// hold up the node's own.
 func TestWhatWaitsForOthersIsBounded(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	k := charge.Key(0)
@@ -236,8 +236,8 @@ func TestWhatWaitsForOthersIsBounded(t *testing.T) {
 	}
 }
 
-// A member that asks and asks, and reads nothing, has this node keep so many bytes of
-// answers and no more.
+// For a member that sends requests and reads nothing, this node keeps a bounded number
+// of bytes.
 func TestAMemberThatReadsNothing(t *testing.T) {
 	c, p, _, _ := single(t, limiter.UnreachableLocal)
 	f := &peer.Frame{From: other, To: self, Claims: make([]peer.Claim, 1<<16)}
@@ -264,7 +264,7 @@ func TestAMemberThatReadsNothing(t *testing.T) {
 	}
 }
 
-// What is said of keys that are not here leaves nothing to be copied to the heir.
+// Refunds and resets of keys without counters copy nothing to the heir.
 func TestInventedKeysAreNotCopied(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)

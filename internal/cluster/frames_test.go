@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// The parts of a snapshot come in several frames, and a frame is the link's again
-// once it is delivered: what it held is overwritten before the next part comes.
+// The parts of a snapshot come in several frames, and the link reuses a frame after its
+// delivery: the contents are overwritten before the next part comes.
 func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	spec := limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 10, Window: 24 * time.Hour}
 	sender, from, h, charge := limited(t, spec)
@@ -72,7 +72,8 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	tn.end()
 }
 
-// One frame takes as many results as a link does, whoever many replies there are.
+// A frame carries at most as many results as a link accepts, however many replies there
+// are.
 func TestRepliesOfManyLimits(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	d := new(limiter.Decision)

@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// vacancy is what a view owner knows of a closed partition that nobody holds: its
-// last owner is dead, and a copy is left.
+// vacancy is what a view owner knows of a closed partition without owner: the last owner
+// is dead, and a copy is left.
 type vacancy struct {
 	known   int           // members that count
 	role    peer.Role     // of this node
@@ -37,8 +37,8 @@ func (x *vacancy) hopeless(t *testing.T) bool {
 	return p.hopelessClosed(tr, r)
 }
 
-// Under closed a copy is used when every member that counts has answered, or all but
-// the last owner, which is silent, and none of them is fresh.
+// A closed partition continues from a copy if every member that counts has answered, or
+// all but the last owner, which is silent, and none of them is fresh.
 func TestTheLastResortOfClosed(t *testing.T) {
 	copied, nothing := peer.Answer{Role: peer.Copy}, peer.Answer{Role: peer.Nothing}
 	fresh, freshCopy := peer.Answer{Fresh: true}, peer.Answer{Role: peer.Copy, Fresh: true}
@@ -64,8 +64,8 @@ func TestTheLastResortOfClosed(t *testing.T) {
 	}
 }
 
-// An owner or heir that was never seen has its second of silence too, from when it
-// was first asked; one that has answered needs none.
+// An owner or heir that this node never saw also gets a second to answer, from the first
+// question on. One that has answered needs none.
 func TestWhoIsGone(t *testing.T) {
 	const never peer.Instance = 0xd
 	c, p, h, _ := single(t, limiter.UnreachableLocal)

@@ -21,8 +21,8 @@ func fourthJoins(c *Core, h *byHand) (fourth peer.Instance) {
 	return fourth
 }
 
-// The owner is out of reach, and so is the member that was to pass a check on to it
-// before it has taken it: another one is to. Nothing stays on the links that are down.
+// The owner is out of reach, and its relay fails before it has taken a check: another
+// relay gets it. Nothing stays on the links that are down.
 func TestARelayGoesBeforeItIsGivenAnything(t *testing.T) {
 	for _, left := range []int{1, 0} {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
@@ -60,7 +60,7 @@ func TestARelayGoesBeforeItIsGivenAnything(t *testing.T) {
 	}
 }
 
-// Where nobody can pass something on, whoever waits for it need not wait for an answer.
+// If no member can relay a request, its asker is told at once.
 func TestWhatNobodyPassesOnIsKnownToBeLost(t *testing.T) {
 	for what, frame := range map[string]func(id uint64) *peer.Frame{
 		"check":  func(id uint64) *peer.Frame { return &peer.Frame{To: third, Checks: []peer.Check{{ID: id}}} },
@@ -84,8 +84,8 @@ func TestWhatNobodyPassesOnIsKnownToBeLost(t *testing.T) {
 	}
 }
 
-// A relay that has no room is passed over, a frame that a member is to pass on already is
-// not given to it again, and what nobody waits for any more to nobody.
+// A relay without room is skipped, a frame that a member has already is not given to it
+// again, and an abandoned request is not relayed.
 func TestWhoPassesWhatOn(t *testing.T) {
 	c, _, h, charge := single(t, limiter.UnreachableLocal)
 	fourth := fourthJoins(c, h)
@@ -111,7 +111,7 @@ func TestWhoPassesWhatOn(t *testing.T) {
 	turn.end()
 }
 
-// A member cannot pass on any more what is for one that is in reach again by now.
+// A frame for a member that is in reach again is sent directly when its relay fails.
 func TestInReachAgainBeforeItIsPassedOn(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	p.owner, p.heir = peer.Epoch{Counter: 1, Instance: third}, 0
@@ -138,8 +138,8 @@ func TestInReachAgainBeforeItIsPassedOn(t *testing.T) {
 	}
 }
 
-// Word that a check was not passed on may come twice, the second time when the same
-// member has been asked again: it says nothing of that.
+// The report that a check was not relayed may come twice, the second time after the same
+// member was asked again. It says nothing about the second request.
 func TestWordOfAnEarlierAsking(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	p.aim()
@@ -179,8 +179,8 @@ func TestWordOfAnEarlierAsking(t *testing.T) {
 	}
 }
 
-// A member is gone that this node was to pass something on to: whoever asked hears
-// that it was not passed on.
+// A member for which this node was to relay a request is gone: the asker is told that it
+// was not relayed.
 func TestWhatCannotBePassedOnIsSaid(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	c.Deliver(&peer.Frame{From: other, To: third, Checks: []peer.Check{{ID: 7}}, Refunds: []peer.Refund{{ID: 8}, {}}})
@@ -197,8 +197,9 @@ func TestWhatCannotBePassedOnIsSaid(t *testing.T) {
 	}
 }
 
-// A name that starts again and again is another instance each time. What is kept of
-// those that ended has a bound, and who is only out of reach, or of the view, stays.
+// A name that restarts again and again is a new instance each time. What is kept of
+// ended instances is bounded. An instance that is only out of reach, or only out of the
+// view, stays.
 func TestEndedInstancesAreForgotten(t *testing.T) {
 	c, _, h, _ := single(t, limiter.UnreachableLocal)
 	members := c.view.Load().Members
@@ -250,8 +251,8 @@ func TestEndedInstancesAreForgotten(t *testing.T) {
 	}
 }
 
-// The numbers of frames do not begin again where a link was forgotten: the other side
-// remembers the highest, and would seem to confirm what it never got.
+// The numbers of frames continue after a link was removed: the other side remembers the
+// highest, and would seem to confirm frames that it never got.
 func TestNumbersOfFramesGoOn(t *testing.T) {
 	c, _, h, _ := single(t, limiter.UnreachableLocal)
 	fourth := fourthJoins(c, h)
@@ -289,7 +290,8 @@ func TestNumbersOfFramesGoOn(t *testing.T) {
 	}
 }
 
-// Names that come and go have a bound; who counts is never dropped for who does not.
+// Names that come and go are bounded. A name that counts is never dropped for one that
+// does not.
 func TestNamesHaveABound(t *testing.T) {
 	c, _, h, _ := single(t, limiter.UnreachableLocal)
 	base := c.view.Load().Members

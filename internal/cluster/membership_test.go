@@ -49,7 +49,7 @@ func (s *moments) After(span limiter.Tick, f func()) {
 	heap.Push(&s.todo, moment{s.now + span, s.seq, f})
 }
 
-// pass lets time pass.
+// pass advances the time.
 func (s *moments) pass(span limiter.Tick) {
 	end := s.now + span
 	for len(s.todo) > 0 && s.todo[0].at <= end {
@@ -60,7 +60,7 @@ func (s *moments) pass(span limiter.Tick) {
 	s.now = end
 }
 
-// errBurst is a panic of a test's. It ends where a real scheduler ends panics.
+// errBurst is the value of a test's panics. They end where a real scheduler ends them.
 var errBurst = errors.New("a burst")
 
 func (*moments) run(m moment) {
@@ -72,8 +72,8 @@ func (*moments) run(m moment) {
 	m.run()
 }
 
-// skip lets time pass in which nothing happens; what was due then is due now. Tick by
-// tick minutes would take minutes.
+// skip advances the time at once; what was due meanwhile is due now. Minutes tick by
+// tick would take minutes.
 func (s *moments) skip(span limiter.Tick) {
 	s.now += span
 	for i := range s.todo {
@@ -86,7 +86,7 @@ type nowhere struct{}
 
 func (nowhere) Wake(peer.Instance) {}
 
-// joiner is a node whose membership is tested: its core reaches nobody.
+// joiner is a node whose membership is tested. Its core reaches no other member.
 type joiner struct {
 	*cluster.Membership
 	*moments
@@ -97,18 +97,18 @@ type joiner struct {
 	burst int   // how many of what is called by the membership panic
 	wrong []error
 	worry []cluster.Worry
-	// listed is what the list was when it was last said to have changed.
+	// listed is the list of members when Changed was last called.
 	listed []peer.Member
 }
 
 const ms = limiter.Millisecond
 
-// newJoiner starts a node that joins by so many addresses, itself included; 0
-// for one that joins nobody.
+// newJoiner starts a node that joins by so many addresses, its own included; 0 for a
+// node that joins no cluster.
 func newJoiner(seeds int) *joiner { return newJoinerOf(seeds, []int{1, 2, 1030}) }
 
-// newJoinerOf is the same, of a node that looks after some partitions; of none it is
-// informed at once.
+// newJoinerOf is newJoiner for a node that manages the given partitions; without any it
+// is informed at once.
 func newJoinerOf(seeds int, partitions []int) *joiner {
 	j := &joiner{moments: &moments{now: 1_700_000_000 * limiter.Second}}
 	self := peer.Member{Name: "b", Instance: 20, State: peer.Active}
@@ -149,7 +149,7 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 	return j
 }
 
-// bursts panics, if it is to.
+// bursts panics as often as burst says.
 func (j *joiner) bursts() {
 	if j.burst > 0 {
 		j.burst--
@@ -157,7 +157,7 @@ func (j *joiner) bursts() {
 	}
 }
 
-// meet has links tell of members, as they do when they come up.
+// meet makes links report members, as they do when they come up.
 func (j *joiner) meet(members ...peer.Member) {
 	for _, m := range members {
 		if m.Name != "b" {
@@ -166,13 +166,13 @@ func (j *joiner) meet(members ...peer.Member) {
 	}
 }
 
-// says has the link to an instance tell something of members.
+// says makes the link to an instance report members.
 func (j *joiner) says(from peer.Instance, known ...peer.Known) {
 	j.core.Deliver(&peer.Frame{From: from, To: 20, Known: known})
 }
 
-// Update has gossip tell who is there, after links have told the same. Of gossip alone
-// see [cluster.Membership.Update].
+// Update makes gossip report members after links have reported the same. For gossip
+// alone see [cluster.Membership.Update].
 func (j *joiner) Update(members []peer.Member) {
 	j.meet(members...)
 	j.Membership.Update(members)
@@ -182,8 +182,8 @@ func other(name string, instance peer.Instance, state peer.State) peer.Member {
 	return peer.Member{Name: name, Instance: instance, State: state}
 }
 
-// active passes time in steps until the node is active, and returns how long that
-// took; the longest that is waited for is a minute.
+// active advances the time until the node is active, and returns how long that took, at
+// most a minute.
 func (j *joiner) active() limiter.Tick {
 	began := j.now
 	for j.State() != peer.Active && j.now-began < limiter.Minute {
@@ -213,8 +213,8 @@ func TestWhoJoinsNobodyIsActiveAtOnce(t *testing.T) {
 	}
 }
 
-// A panic in what the membership calls loses one view, or one word, and not those that
-// follow.
+// A panic in a function that the membership calls loses one view or one message, and not
+// later ones.
 func TestMembershipSurvivesPanics(t *testing.T) {
 	j := newJoiner(1)
 	j.burst = 2 // the ring, and what the others are told
@@ -258,8 +258,8 @@ func TestFirstNodeStartsAlone(t *testing.T) {
 	}(), 0, 10100*ms)
 }
 
-// A node becomes active when its view stands still; here the others never tell
-// what they hold, so it is not informed, and the longer wait counts.
+// A node becomes active when its view stops changing. Here the others never tell what
+// they hold, so the node is not informed, and the longer wait counts.
 func TestViewStandsStill(t *testing.T) {
 	j := newJoiner(2)
 	j.core.Up(10)
@@ -279,7 +279,7 @@ func TestViewStandsStill(t *testing.T) {
 	}
 }
 
-// What changes of a member without changing who is there is no new view.
+// A change of a member's data, without a change of the members, makes no new view.
 func TestMetadataIsNoChange(t *testing.T) {
 	j := newJoiner(2)
 	j.core.Up(10)
@@ -315,7 +315,7 @@ func TestViewsOfMembers(t *testing.T) {
 	if got := len(j.core.Dead()); got != 2 {
 		t.Errorf("%d dead, want 2", got)
 	}
-	// c left or was forgotten, which a link says too; d is forgotten here.
+	// c left or was forgotten, which a link reports too. d is forgotten here.
 	j.says(10, peer.Known{Name: "c", Instance: 30, Gone: true})
 	j.Update([]peer.Member{other("a", 10, peer.Active), other("d", 40, peer.Dead)})
 	j.pass(ms)
@@ -334,8 +334,7 @@ func TestViewsOfMembers(t *testing.T) {
 	}
 }
 
-// Members that die count for available partitions for ten minutes, as long as a
-// majority is left.
+// Dead members count for available partitions for ten minutes if a majority is left.
 func TestDeadAge(t *testing.T) {
 	j := newJoiner(0)
 	j.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active)})
@@ -354,9 +353,9 @@ func TestDeadAge(t *testing.T) {
 	}
 }
 
-// A minority forgets nobody by itself, however long the others are gone: what is a
-// split to it must not become a cluster of its own. Members that die one after the
-// other are forgotten in turn, as long as a majority was there each time.
+// A minority never stops counting the others by itself: what looks dead to it may be the
+// other side of a split. Members that die one after the other stop counting in turn if a
+// majority was alive each time.
 func TestOnlyAMajorityForgets(t *testing.T) {
 	everybody := []peer.Member{
 		other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active), other("e", 50, peer.Active),
@@ -401,7 +400,7 @@ func TestOnlyAMajorityForgets(t *testing.T) {
 	}
 }
 
-// Of changes that come while a ring is built only the last is built.
+// Of the changes during the building of a ring, only the last is built.
 func TestNewestWins(t *testing.T) {
 	j := newJoiner(0)
 	for i := range 20 {
@@ -416,8 +415,7 @@ func TestNewestWins(t *testing.T) {
 	}
 }
 
-// A ring that cannot be built leaves the old view in force, and is tried again
-// with the next change.
+// If a ring cannot be built, the old view stays in force; the next change tries again.
 func TestRingThatFails(t *testing.T) {
 	j := newJoiner(0)
 	j.pass(ms)
@@ -435,8 +433,8 @@ func TestRingThatFails(t *testing.T) {
 	}
 }
 
-// Who is alone has nobody to hand over to, and leaves at once. Its own core sees
-// the state first.
+// A node without other members has none to hand over to, and leaves at once, when its
+// own core knows the state.
 func TestLeaveAlone(t *testing.T) {
 	j := newJoiner(0)
 	j.pass(limiter.Second)
@@ -468,7 +466,8 @@ func TestLeaveAlone(t *testing.T) {
 	}
 }
 
-// Who was never in the ring has nothing to hand over, and need not reach anybody.
+// A node that was never in the ring has nothing to hand over, and need not reach any
+// other.
 func TestLeaveWhileJoining(t *testing.T) {
 	j := newJoiner(2)
 	j.Update([]peer.Member{other("a", 10, peer.Active)})
@@ -488,7 +487,7 @@ func TestLeaveWhileJoining(t *testing.T) {
 	}
 }
 
-// What cannot be handed over is given up after ten seconds.
+// A handover that does not succeed is given up after ten seconds.
 func TestLeaveIsBounded(t *testing.T) {
 	j := newJoiner(0)
 	j.pass(limiter.Second)

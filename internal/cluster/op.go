@@ -95,7 +95,8 @@ func (o *op) tell(t *turn) {
 	o.wake()
 }
 
-// start begins an operation.
+// start numbers an operation and routes it. If too many are under way, the policy
+// answers.
 func (c *Core) start(t *turn, o *op) {
 	o.c = c
 	o.sent = o.one[:0]

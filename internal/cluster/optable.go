@@ -91,7 +91,7 @@ func (x *opTable) get(id uint64) *op {
 	return s.ops[i]
 }
 
-// take is get and remove.
+// take removes and returns an operation; nil if its number is not in the table.
 func (x *opTable) take(id uint64) *op {
 	s := &x.shards[id%opShards]
 	i := indexOf(id)

@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// receipt is of a charge in the ownership of the given counter.
+// receipt returns the receipt of a charge in the ownership with the given counter.
 func receipt(counter uint64) limiter.Receipt {
 	return limiter.Receipt{Epoch: counter, Charged: 1, Set: 1}
 }
 
-// told is what became of a reset or refund.
+// told is the outcome of a reset or refund.
 type told struct {
 	times int
 	Outcome
@@ -21,8 +21,8 @@ type told struct {
 
 func (x *told) done(o Outcome) { x.times, x.Outcome = x.times+1, o }
 
-// spread returns a charge of one key for each of the given members, which own the
-// keys' partitions; all decide by the rule of the test's key.
+// spread returns a charge with one key for each of the given members, which own the
+// partitions. The test key's rule applies to all.
 func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Charge {
 	charge := &limiter.Charge{}
 	used := map[int]bool{table.PartitionOf(like.Key(0)): true}
@@ -44,8 +44,7 @@ func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Cha
 	return charge
 }
 
-// Where nobody answers a reset or refund, it says so, and whether it may have been
-// done all the same.
+// A reset or refund without an answer says so, and whether it may have been executed.
 func TestResetsThatNobodyAnswers(t *testing.T) {
 	for name, ask := range map[string]func(*Core, *limiter.Charge, *told){
 		"reset":  func(c *Core, k *limiter.Charge, x *told) { c.Reset(k, x.done) },
@@ -72,7 +71,7 @@ func TestResetsThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-// A reset that the owner does not answer is asked of the heir.
+// The heir is asked for a reset if the owner does not answer.
 func TestAResetIsAskedOfTheHeir(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	p.heir = other
@@ -93,7 +92,7 @@ func TestAResetIsAskedOfTheHeir(t *testing.T) {
 	}
 }
 
-// The heir that is asked for a reset takes over, as for a check, and does it.
+// An heir that is asked for a reset takes over, as for a check, and executes it.
 func TestAnHeirTakesOverForAReset(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	var d limiter.Decision
@@ -121,7 +120,7 @@ func TestAnHeirTakesOverForAReset(t *testing.T) {
 	}
 }
 
-// A refund that somebody may have executed is asked of nobody else.
+// A refund that a member may have executed is asked of no other.
 func TestARefundIsAskedOnce(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	p.heir = other
@@ -141,9 +140,9 @@ func TestARefundIsAskedOnce(t *testing.T) {
 	}
 }
 
-// A refund that has surely not been executed is asked of the next: of the heir of
-// an owner that cannot be reached, of the owner that another one names, and where a
-// third member could not pass it on.
+// A refund that was certainly not executed is asked of the next member: the heir of an
+// owner that cannot be reached, the owner that another member names, and after a relay
+// failed.
 func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 	for name, first := range map[string]func(c *Core, id uint64){
 		"not the owner": func(c *Core, id uint64) {
@@ -181,8 +180,8 @@ func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 	}
 }
 
-// Who cannot pass a reset or refund on says so; a cancellation, which nobody
-// waits for, has no reply.
+// A relay that cannot forward a reset or refund says so. A cancellation has no waiting
+// caller and gets no reply.
 func TestRelaysSayWhatTheyCannotPassOn(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	c.Down(third)
@@ -192,8 +191,8 @@ func TestRelaysSayWhatTheyCannotPassOn(t *testing.T) {
 	}
 }
 
-// What was charged where one node owned all keys is void where not one owns all:
-// nobody is asked until the deadline for it. So is a receipt that names nothing.
+// A charge made when one node owned all keys is void if no node owns all of them now: no
+// member is asked until the deadline. A receipt that names nothing is void too.
 func TestRefundsThatAreVoid(t *testing.T) {
 	c, p, _, like := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -212,7 +211,7 @@ func TestRefundsThatAreVoid(t *testing.T) {
 	}
 }
 
-// Of a reset over several owners it is told which did not answer.
+// A reset over several owners reports which did not answer.
 func TestAResetThatOneOwnerAnswers(t *testing.T) {
 	c, _, h, like := single(t, limiter.UnreachableLocal)
 	charge := spread(c, like, third, other, third)
@@ -229,8 +228,7 @@ func TestAResetThatOneOwnerAnswers(t *testing.T) {
 	}
 }
 
-// resetOf asks a core for the reset of a key, as another member does, and returns the
-// reply.
+// resetOf asks a core, as another member, for the reset of a key, and returns the reply.
 func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
 	c.Deliver(&peer.Frame{
 		From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
@@ -244,8 +242,8 @@ func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
 	return out
 }
 
-// A node that takes no resets from other members refuses those of keys that it holds, and
-// says of others who holds them. Its own it does.
+// A node that refuses resets of other members refuses them for keys that it holds, and
+// names the holder of others. It executes its own.
 func TestResetsOfOthersAreRefused(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	c.config.RefuseResets = true
@@ -271,8 +269,8 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// An heir does not take over for a reset that it would refuse, and an owner that just
-// handed over refuses what waited for that, once it owns again.
+// An heir does not take over for a reset that it would refuse. An owner that had just
+// handed over refuses the waiting resets once it owns again.
 func TestResetsThatWaitAreRefused(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	c.config.RefuseResets = true
@@ -298,8 +296,8 @@ func TestResetsThatWaitAreRefused(t *testing.T) {
 	}
 }
 
-// Of a reset over several owners it is told which refuse it. One that the owner may have
-// done is not said to be refused because its heir does.
+// A reset over several owners reports which refuse it. A reset that the owner may have
+// executed is not reported as refused if only the heir refuses.
 func TestAResetThatOneOwnerRefuses(t *testing.T) {
 	c, p, h, like := single(t, limiter.UnreachableLocal)
 	charge := spread(c, like, third, other, third)

@@ -10,11 +10,12 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// What the simulator needs many seeds for, one step at a time: a core whose
-// neighbours are the test.
+// These tests show, one step at a time, what the simulator needs many seeds for: the
+// test plays the neighbours of a core.
 
-// by hand: time stands still unless the test moves it. At the look at the time that
-// standStill counts down to, the node has stood still for 5 s.
+// byHand is a scheduler whose time stands still unless the test moves it. When
+// standStill has counted down the readings of the clock, the node has been paused for 5
+// s.
 type byHand struct {
 	now        limiter.Tick
 	timer      []func()
@@ -35,7 +36,7 @@ func (h *byHand) Wake(peer.Instance)             {}
 func (h *byHand) Owner(int) int                  { return 0 }
 func (h *byHand) Successor(int) int              { return 1 }
 
-// pass moves the time, in steps of a tick.
+// pass advances the time in steps of a tick.
 func (h *byHand) pass(span limiter.Tick) {
 	for end := h.now + span; h.now < end; {
 		h.now += tickEvery
@@ -53,8 +54,8 @@ const (
 	third peer.Instance = 0xc
 )
 
-// single returns a core that looks after one partition, and that partition: the
-// key's. It is active with two others, and owns nothing.
+// single returns a core that manages one partition, the test key's, and that partition.
+// The node is active with two others, and owns nothing.
 func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *limiter.Charge) {
 	t.Helper()
 	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
@@ -88,8 +89,7 @@ func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *l
 	return c, p, h, charge
 }
 
-// drain takes everything that there is to send, and returns it in one frame for
-// each member.
+// drain takes all frames and merges them into one for each member.
 func drain(c *Core) map[peer.Instance]*peer.Frame {
 	out := map[peer.Instance]*peer.Frame{other: {}, third: {}}
 	for to, sum := range out {
@@ -123,7 +123,7 @@ func lastAnswer(t *testing.T, f *peer.Frame) peer.Answer {
 	return f.Answers[len(f.Answers)-1]
 }
 
-// own makes the core the owner, under a counter, with other as its heir.
+// own makes the core the owner under a counter, with other as its heir.
 func own(c *Core, p *part, counter uint64) {
 	t := c.begin()
 	p.mu.Lock()
@@ -234,15 +234,15 @@ func TestARevokedHeirKeepsItsCopy(t *testing.T) {
 	if p.role != peer.Copy || c.table.Count(int(p.id)) != 1 {
 		t.Errorf("after its revocation the heir has role %d and %d counters, want its copy", p.role, c.table.Count(int(p.id)))
 	}
-	// Only when another has accepted may it go.
+	// It may go only after another member has accepted.
 	c.Deliver(&peer.Frame{From: third, To: self, Revokes: []peer.Revoke{{Partition: p.id, Epoch: e, Drop: true}}})
 	if p.role != peer.Nothing || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("a copy that is not needed any more stays: role %d, %d counters", p.role, c.table.Count(int(p.id)))
 	}
 }
 
-// What is withheld is taken back before a state is merged: taken back afterwards,
-// it would be taken from what the other had admitted.
+// Withheld charges are taken back before a state is merged: afterwards they would be
+// taken from what the other owner admitted.
 func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -275,8 +275,8 @@ func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	}
 }
 
-// The policy lets replies go only when a ping that was sent after they began to
-// wait was not answered: an older silence may have another reason.
+// The policy releases replies only if a ping that was sent after they began to wait was
+// not answered: an earlier silence may have another cause.
 func TestThePingIsSentAfterTheWaitBegan(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p, 3)
@@ -295,9 +295,9 @@ func TestThePingIsSentAfterTheWaitBegan(t *testing.T) {
 	}
 }
 
-// An heir is given up by how long it has been silent, whoever waits: the policy lets
-// replies go sooner, and each wait would begin anew. One that answered has its time
-// again.
+// An heir is suspended by the length of its silence, not of the replies' waits: the
+// policy releases replies earlier, and each wait would start anew. After an answer the
+// heir has its full time again.
 func TestAnHeirIsGivenUpByItsSilence(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
@@ -332,8 +332,8 @@ func TestAnHeirIsGivenUpByItsSilence(t *testing.T) {
 	}
 }
 
-// After a takeover the answers are the heir's until it has an heir of its own, or is
-// alone; then they are the owner's.
+// After a takeover the source of answers is the heir, until it has an heir of its own or
+// no other member is left; then it is the owner.
 func TestTheSourceAfterATakeover(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	source := func() limiter.Source {

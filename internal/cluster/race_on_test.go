@@ -2,5 +2,5 @@
 
 package cluster
 
-// raceEnabled: sync.Pool drops entries at random under the race detector.
+// raceEnabled is true under the race detector, where sync.Pool drops entries at random.
 const raceEnabled = true

@@ -15,7 +15,8 @@ func at(m peer.Member, addr string) peer.Member {
 	return m
 }
 
-// unready wants a node not to be ready, for a reason with all of some texts.
+// unready requires that a node is not ready, with an error that contains all of the
+// texts.
 func (j *joiner) unready(t *testing.T, want error, texts ...string) {
 	t.Helper()
 	err := j.Ready()
@@ -29,8 +30,8 @@ func (j *joiner) unready(t *testing.T, want error, texts ...string) {
 	}
 }
 
-// A node that sees others and can talk to none of them stays out of the ring and is
-// not ready, however long it waits; it says so once. When it reaches one it joins.
+// A node that sees others and reaches none of them stays out of the ring and not ready,
+// however long it waits, and reports that once. When it reaches one it joins.
 func TestCutOffWhileJoining(t *testing.T) {
 	j := newJoiner(3)
 	j.Update([]peer.Member{at(other("a", 10, peer.Active), "a:1"), at(other("c", 30, peer.Joining), "c:1")})
@@ -54,7 +55,7 @@ func TestCutOffWhileJoining(t *testing.T) {
 	j.unready(t, cluster.ErrSettling)
 }
 
-// Nobody waits for a member that is not active, or has gone.
+// A member that is not active, or has gone, is not waited for.
 func TestWhoIsNotWaitedFor(t *testing.T) {
 	for name, state := range map[string]peer.State{"joining": peer.Joining, "leaving": peer.Leaving} {
 		j := newJoiner(2)
@@ -69,8 +70,8 @@ func TestWhoIsNotWaitedFor(t *testing.T) {
 }
 
 // An active node that does not hold what it should is ready after ten seconds, and
-// says once how much that is; but one that is cut off is not before it reaches some
-// other.
+// reports once how much is missing. A node that is cut off is not ready before it
+// reaches another.
 func TestCutOffWhileActive(t *testing.T) {
 	j := newJoiner(2)
 	j.core.Up(10)
@@ -97,8 +98,8 @@ func TestCutOffWhileActive(t *testing.T) {
 	}
 }
 
-// A node that sees a minority answers by policy, and is ready though it can talk to
-// nobody: no others serve.
+// A node in a minority answers by policy, and is ready though it reaches no other: no
+// others serve.
 func TestCutOffInAMinority(t *testing.T) {
 	j := newJoiner(4)
 	j.Update([]peer.Member{
@@ -116,7 +117,7 @@ func TestCutOffInAMinority(t *testing.T) {
 	}
 }
 
-// A text names eight members at most.
+// A text names at most eight members.
 func TestNameMembers(t *testing.T) {
 	var list []peer.Member
 	for range 10 {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// seen is who is in the view, with states, and how many count.
+// seen returns the members in the view, with states, and how many count.
 func (j *joiner) seen() string {
 	v := j.core.View()
 	s := fmt.Sprint(v.Known)
@@ -23,7 +23,7 @@ func (j *joiner) seen() string {
 	return s
 }
 
-// sees passes a little time, and wants a view.
+// sees advances the time a little and requires a view.
 func (j *joiner) sees(t *testing.T, want string) {
 	t.Helper()
 	j.pass(ms)
@@ -35,7 +35,7 @@ func (j *joiner) sees(t *testing.T, want string) {
 	}
 }
 
-// beats has a link say something every 100 ms for a while.
+// beats makes a link send something every 100 ms for a while.
 func (j *joiner) beats(from peer.Instance, span limiter.Tick) {
 	for end := j.now + span; j.now < end; {
 		j.core.Deliver(&peer.Frame{From: from, To: 20})
@@ -43,7 +43,8 @@ func (j *joiner) beats(from peer.Instance, span limiter.Tick) {
 	}
 }
 
-// linked starts a node b/20 that is active and has links to a/10 and c/30, which are too.
+// linked starts a node b/20 that is active and has links to the active nodes a/10 and
+// c/30.
 func linked() *joiner {
 	j := newJoiner(0)
 	j.core.Up(10)
@@ -53,7 +54,7 @@ func linked() *joiner {
 	return j
 }
 
-// takeKnown returns what is sent to a member of members.
+// takeKnown returns the reports about members that are sent to a member.
 func (j *joiner) takeKnown(to peer.Instance) (known []peer.Known) {
 	for f := j.core.Take(to, true); f != nil; f = j.core.Take(to, true) {
 		known = append(known, f.Known...)
@@ -61,8 +62,8 @@ func (j *joiner) takeKnown(to peer.Instance) (known []peer.Known) {
 	return known
 }
 
-// Names that gossip invents, live or dead, do not count for anything and are in no ring.
-// The live ones are connected to, the dead are not.
+// Names that gossip invents, live or dead, do not count and are in no ring. This node
+// connects to the live ones and not to the dead.
 func TestInventedMembersDoNotCount(t *testing.T) {
 	j := linked()
 	rings := len(j.rings)
@@ -78,18 +79,18 @@ func TestInventedMembersDoNotCount(t *testing.T) {
 	if got := j.Listed(); len(got) != 202 || slices.ContainsFunc(got, func(o peer.Member) bool { return o.State == peer.Dead }) {
 		t.Errorf("%d are listed", len(got))
 	}
-	// One of them has the instance of a member: it is not that member.
+	// One of them has a member's instance; it is not that member.
 	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("ghost", 10, peer.Active)})
 	j.sees(t, "3 a/10 b/20 c/30")
-	// One shows itself over a link, which is what members do.
+	// One shows itself over a link, as members do.
 	j.Membership.Update(list)
 	j.says(2007, peer.Known{Name: "live-7", Instance: 2007})
 	j.sees(t, "4 a/10 b/20 c/30 live-7/2007")
 }
 
-// A member tells of more runs of another's name than are remembered. The other one, which
-// is linked to this node, stays what it was, also if somebody says in its name, by a
-// relay, that it is called otherwise.
+// A member reports more runs of another's name than are remembered. The other, which is
+// linked to this node, stays met, even if a relayed frame in its name gives it another
+// name.
 func TestInventedRunsOfAMember(t *testing.T) {
 	j := linked()
 	list := []peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active)}
@@ -104,7 +105,7 @@ func TestInventedRunsOfAMember(t *testing.T) {
 	}
 }
 
-// Names that could not be a member's are not taken in: operators read them.
+// Names that are not valid for a member are ignored: operators read them.
 func TestNamesThatCannotBe(t *testing.T) {
 	j := linked()
 	for _, name := range []string{"", "two\nlines", "\x1b[2J", "\xff", strings.Repeat("x", 129)} {
@@ -117,8 +118,8 @@ func TestNamesThatCannotBe(t *testing.T) {
 	j.sees(t, "3 a/10 b/20 c/30")
 }
 
-// Whatever gossip says of a member that answers on its link, it stays, as what it was.
-// As soon as gossip is right again nothing is left of it.
+// A member that answers on its link stays as it was, whatever gossip says. When gossip
+// is right again, nothing is left of the error.
 func TestGossipEvictsNobodyWhoAnswers(t *testing.T) {
 	honest := []peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active)}
 	for name, lie := range map[string]peer.Member{
@@ -153,9 +154,9 @@ func TestGossipEvictsNobodyWhoAnswers(t *testing.T) {
 	}
 }
 
-// A member that gossip calls dead, and whose link is up and silent, is asked, and is dead
-// half a second later. If its link breaks it is dead at once. It counts either way, and is
-// back when it answers, whatever gossip says.
+// A member that gossip calls dead and whose link is up and silent is asked, and is dead
+// half a second later. If its link breaks it is dead at once. It counts in both cases,
+// and is back when it answers, whatever gossip says.
 func TestDeathOnALink(t *testing.T) {
 	j := linked()
 	j.pass(limiter.Second)
@@ -185,7 +186,7 @@ func TestDeathOnALink(t *testing.T) {
 	j.core.Up(30)
 	j.says(30, peer.Known{Name: "c", Instance: 30})
 	j.sees(t, "3 a/10 b/20 c/30")
-	// Neither does it matter then that gossip has given its name to another.
+	// It does not matter either if gossip has given its name to another instance.
 	j.core.Down(30)
 	j.sees(t, "3 a/10 b/20")
 	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 31, peer.Active)})
@@ -194,8 +195,8 @@ func TestDeathOnALink(t *testing.T) {
 	j.sees(t, "3 a/10 b/20 c/30")
 }
 
-// A member has left if its link said that it leaves; else it is dead and counts,
-// until a link tells that it left or was forgotten.
+// A member has left if its link said that it leaves. Otherwise it is dead and counts
+// until a link reports that it left or was forgotten.
 func TestDepartures(t *testing.T) {
 	gone := []peer.Member{other("a", 10, peer.Active)}
 	word := peer.Known{Name: "c", Instance: 30, Gone: true}
@@ -271,8 +272,8 @@ func TestDepartures(t *testing.T) {
 	})
 }
 
-// A node that starts while a member is dead learns of it over its first link: it must
-// not take two of three for all.
+// A node that starts while a member is dead learns of that over its first link: it must
+// not take two of three members for all.
 func TestTheDeadAreToldOverLinks(t *testing.T) {
 	j := newJoiner(0)
 	j.core.Up(10)
@@ -284,8 +285,8 @@ func TestTheDeadAreToldOverLinks(t *testing.T) {
 	}
 }
 
-// A member to which this node has no link counts by the word of another; what is news
-// is passed on once, and not to who told it or whom it is of.
+// A member without a link to this node counts if another member reports it. News is
+// passed on once, and not to its sender or its subject.
 func TestWordIsPassedOn(t *testing.T) {
 	j := linked()
 	j.takeKnown(10)
@@ -306,7 +307,7 @@ func TestWordIsPassedOn(t *testing.T) {
 	j.sees(t, "4 a/10 b/20 c/30") // without a link to it gossip's word is all there is
 }
 
-// Whoever joins tells over its first link who it is, and waits for those whom it has
+// A joining node tells over its first link who it is, and waits for those whom it has
 // only heard of.
 func TestJoiningWaitsForLinks(t *testing.T) {
 	j := newJoiner(3)

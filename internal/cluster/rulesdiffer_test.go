@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// ofLimits returns a rule of n limits that admit so many units a day.
+// ofLimits returns a rule with n limits that admit so many units a day.
 func ofLimits(t *testing.T, name string, n int, units int64) *limiter.Rule {
 	t.Helper()
 	r := &limiter.Rule{Name: name, Replication: limiter.ReplicationOff}
@@ -24,8 +24,8 @@ func ofLimits(t *testing.T, name string, n int, units int64) *limiter.Rule {
 	return r
 }
 
-// askedBy delivers a frame in which another node asks about these keys, all of the
-// partition that the core looks after, and returns the frame that answers it.
+// askedBy delivers a frame in which another node checks these keys, all of the core's
+// partition, and returns the frame with the answer.
 func askedBy(c *Core, keys ...*limiter.Rule) (reply *peer.Frame) {
 	ask := &peer.Frame{From: other, To: self, Checks: []peer.Check{{ID: 7, Keys: uint8(len(keys)), Reserve: true, Wait: 1000}}}
 	for i, r := range keys {
@@ -41,9 +41,9 @@ func askedBy(c *Core, keys ...*limiter.Rule) (reply *peer.Frame) {
 	return nil
 }
 
-// An owner whose file has another version of one of two rules names the rule of every
-// key that it decided, and all that it names is in the frame. Whoever asked reads the
-// answer by those rules.
+// An owner whose file has another version of one of two rules names the rule that it
+// applied for every key, and the frame has all of them. The asker reads the answer by
+// those rules.
 func TestAnOwnerWithOtherRulesNamesThemAll(t *testing.T) {
 	mine := map[string]*limiter.Rule{"changed": ofLimits(t, "changed", 3, 10), "same": ofLimits(t, "same", 2, 10)}
 	c, p, _, _ := single(t, limiter.UnreachableLocal)
@@ -69,7 +69,7 @@ func TestAnOwnerWithOtherRulesNamesThemAll(t *testing.T) {
 		if int(r.Results) != limits || len(f.Results) != 2*limits {
 			t.Errorf("%d limits are answered by %d results, %d in all", limits, r.Results, len(f.Results))
 		}
-		// And the asker makes a decision of it.
+		// The asker makes a decision of it.
 		var charge limiter.Charge
 		for i, rule := range order {
 			charge.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(100 + i), Lo: 2}, Rule: rule, Cost: 1})

@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// When the deadline ends a check over several owners, its caller has his memory
-// back: what becomes of the parts afterwards is written nowhere that he sees.
+// When the deadline ends a check over several owners, the caller may reuse its memory:
+// the parts write nothing there afterwards.
 func TestSeveralAfterTheDeadline(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestSeveralAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// What a part has charged is taken back whole where another part denies: each limit
+// If another part denies, everything that a part has charged is taken back: each limit
 // of it, by one receipt.
 func TestCancelsTakeBackEveryLimit(t *testing.T) {
 	c, _, h, like := single(t, limiter.UnreachableLocal)

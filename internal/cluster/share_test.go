@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// apart gives a core a view in which it is with another, or alone, of so many members
-// that count for available partitions. Two more are dead for so long that they count
-// for closed ones only.
+// apart gives a core a view with or without another member, and so many members that
+// count for available partitions. Two more have been dead so long that they count only
+// for closed ones.
 func apart(c *Core, h *byHand, live, members int) {
 	all := []peer.Member{
 		{Name: "a", Instance: self, State: peer.Active},
@@ -20,9 +20,10 @@ func apart(c *Core, h *byHand, live, members int) {
 	c.SetView(NewView(self, all[:live], h, members+2, members))
 }
 
-// In no more than half of the members an owner under local admits its share of each
-// limit, of what it had admitted before as well: other sides may have owners too. It
-// goes by the rules' own numbers, in answers, in reasons, and once it is in a majority.
+// With no more than half of the members in view, an owner under local admits its share
+// of each limit, counting what it admitted before: other sides may have owners too.
+// Answers and reasons show the rules' own numbers. In a majority it admits the whole
+// limit again.
 func TestAMinorityDecidesWithItsShare(t *testing.T) {
 	const local = limiter.UnreachableLocal
 	window := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour}

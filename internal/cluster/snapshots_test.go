@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// onTheirWay is how many snapshots count as on their way to a member.
+// onTheirWay returns how many snapshots count as under way to a member.
 func onTheirWay(c *Core, to peer.Instance) int {
 	l := c.link(to)
 	l.mu.Lock()
@@ -15,9 +15,9 @@ func onTheirWay(c *Core, to peer.Instance) int {
 	return l.snapshots
 }
 
-// TestSnapshotsThatAreOverCountNoMore: only so many may be on their way to one
-// member. If one that is over went on counting, nobody could make that member an
-// heir some day, nor hand over to it, for as long as the connection lasts.
+// Only so many snapshots may be under way to one member. If finished ones went on
+// counting, the member could one day be made no heir any more, and get no handover, for
+// as long as the connection lasts.
 func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
 	for what, over := range map[string]func(c *Core, p *part, tn *turn){
 		"the owner is overtaken": func(_ *Core, p *part, tn *turn) {

@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A node may stand still anywhere, also in the middle of a tick: between any two
-// looks at the time. When it goes on, what it did not hear meanwhile says nothing of
-// others: here its heir, whose silence of 50 ms lets replies go.
+// A node may be paused at any point, even in the middle of a tick, between two readings
+// of the clock. What it did not hear during the pause proves nothing about others: here
+// about its heir, whose silence of 50 ms would release replies.
 func TestStandingStillAnywhere(t *testing.T) {
 	for n := 1; n <= 40; n++ {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
@@ -40,9 +40,9 @@ func TestStandingStillAnywhere(t *testing.T) {
 	}
 }
 
-// The heir's word for what was sent since says that this node owns still, and its
-// silence counts from then on as if the node had never stood still. What it said before
-// may have lain here.
+// The heir's acknowledgement of a message sent after the pause shows that this node
+// still owns; from then on the heir's silence counts as usual. An earlier
+// acknowledgement may have been waiting here.
 func TestStoodStillUntilTheHeirsWord(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		for _, since := range []bool{false, true} {

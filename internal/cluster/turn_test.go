@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A connection breaks between the decision to use it and the end of the turn: the
-// check goes to the heir, and the heir's link is woken in the same turn. If it were
-// not, it would count as woken for ever, and nothing would be sent on it any more.
+// A connection breaks between the decision to use it and the end of the turn: the check
+// goes to the heir, and the heir's link is woken in the same turn. Otherwise the link
+// would count as woken for ever, and nothing more would be sent on it.
 func TestWhoIsAskedAtTheEndOfATurnIsWoken(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	p.heir = other
@@ -32,7 +32,7 @@ func TestWhoIsAskedAtTheEndOfATurnIsWoken(t *testing.T) {
 	}
 }
 
-// Keys are found, and dropped, as in a map.
+// Dirty keys are found and dropped as in a map.
 func TestDirtyKeys(t *testing.T) {
 	for _, spread := range []uint64{3, 40, 5000} {
 		r := rand.New(rand.NewPCG(spread, 1))
@@ -76,7 +76,7 @@ func TestDirtyKeys(t *testing.T) {
 	}
 }
 
-// The number of an operation is that of one only, whatever shard has room.
+// An operation's number is unique, whichever shard has room.
 func TestOperationsAreNumbered(t *testing.T) {
 	var x opTable
 	turn := new(turn)
@@ -105,8 +105,7 @@ func TestOperationsAreNumbered(t *testing.T) {
 	}
 }
 
-// A decision that speaks of other limits than it names decides nothing, and the next
-// that is right does.
+// A reply with other limits than its rules decides nothing; the next valid one does.
 func TestAReplyOfOtherLimits(t *testing.T) {
 	c, _, _, charge := single(t, limiter.UnreachableLocal)
 	answer, told := new(limiter.Decision), 0

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// reservedAt is an owner of a key of 10 a day that blocks for an hour, of which the
-// third member has reserved 6.
+// reservedAt returns an owner of a key with 10 a day that blocks for an hour, of which
+// the third member has reserved 6.
 type reservedAt struct {
 	*testing.T
 	c       *Core
@@ -35,7 +35,7 @@ func newReserved(t *testing.T) *reservedAt {
 	return x
 }
 
-// check has a member ask for a cost, and returns the reply, if there is one.
+// check makes a member ask for a cost and returns the reply; nil if there is none.
 func (x *reservedAt) check(from peer.Instance, id uint64, cost uint32, q peer.Check) *peer.Reply {
 	x.Helper()
 	k := x.key
@@ -44,7 +44,7 @@ func (x *reservedAt) check(from peer.Instance, id uint64, cost uint32, q peer.Ch
 	return x.reply(from, id)
 }
 
-// reply returns what a member was told of its check.
+// reply returns the reply to a member's check.
 func (x *reservedAt) reply(to peer.Instance, id uint64) *peer.Reply {
 	x.Helper()
 	for _, r := range drain(x.c)[to].Replies {
@@ -55,7 +55,7 @@ func (x *reservedAt) reply(to peer.Instance, id uint64) *peer.Reply {
 	return nil
 }
 
-// end ends the reservation: what charged names is taken back.
+// end ends the reservation and takes back what charged names.
 func (x *reservedAt) end(charged uint64, id uint64) {
 	x.Helper()
 	k, r := x.key, x.receipt
@@ -65,7 +65,7 @@ func (x *reservedAt) end(charged uint64, id uint64) {
 	}})
 }
 
-// left peeks at what is left, and for how long the key is blocked.
+// left returns, by a peek, what remains and for how long the key is blocked.
 func (x *reservedAt) left() (remaining uint32, blocked bool) {
 	x.Helper()
 	k := limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 1}
@@ -79,8 +79,8 @@ func (x *reservedAt) left() (remaining uint32, blocked bool) {
 
 var long = peer.Check{Wait: uint32(300 * limiter.Millisecond)}
 
-// A check that a reservation would deny waits until it ends, and is decided then: no
-// block begins for a charge that is taken back.
+// A check that a reservation would deny waits until the reservation ends, and is decided
+// then: no block begins for a charge that is taken back.
 func TestADenialWaitsForTheReservation(t *testing.T) {
 	for name, test := range map[string]struct {
 		end     func(x *reservedAt)
@@ -114,8 +114,8 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 	}
 }
 
-// What a reservation cannot have denied does not wait, nor does what it leaves room
-// for, or what only asks.
+// A denial that a reservation did not cause, a check that still fits, and a peek do not
+// wait.
 func TestWhatDoesNotWaitForAReservation(t *testing.T) {
 	for name, cost := range map[string]uint32{"room": 4, "never": 11} {
 		x := newReserved(t)
@@ -131,7 +131,7 @@ func TestWhatDoesNotWaitForAReservation(t *testing.T) {
 	if r := x.check(other, 3, 5, long); r == nil || r.Receipt.Charged != 0 {
 		t.Errorf("after the reservation is settled: %+v", r)
 	}
-	// 6 are settled, of 4 the half is reserved: 5 are denied whatever becomes of it.
+	// 6 are settled, half of 4 is reserved: 5 are denied in any case.
 	x = newReserved(t)
 	x.end(0, 0)
 	x.check(third, 4, 2, peer.Check{Reserve: true, Settles: true, Wait: long.Wait})
@@ -140,8 +140,8 @@ func TestWhatDoesNotWaitForAReservation(t *testing.T) {
 	}
 }
 
-// A part of a check over several owners waits for a moment only: two of them may wait
-// for each other.
+// A part of a check over several owners waits only for a moment, because two of them may
+// wait for each other.
 func TestAPartWaitsForAMomentOnly(t *testing.T) {
 	x := newReserved(t)
 	if r := x.check(other, 2, 5, peer.Check{Reserve: true, Settles: true, Wait: long.Wait}); r != nil {
@@ -156,8 +156,8 @@ func TestAPartWaitsForAMomentOnly(t *testing.T) {
 	}
 }
 
-// Where there is no time to wait the denial is given, but as one that means nothing
-// for later: no block, and a wait that is no longer than the reservation.
+// If there is no time to wait the denial is given, but it has no later effect: no block,
+// and a wait no longer than the reservation's.
 func TestAProvisionalDenial(t *testing.T) {
 	for name, q := range map[string]peer.Check{
 		"a check":         {Wait: uint32(20 * limiter.Millisecond)},
@@ -186,7 +186,7 @@ func TestAProvisionalDenial(t *testing.T) {
 	}
 }
 
-// A provisional denial is not given again.
+// A provisional denial is not cached.
 func TestAProvisionalDenialIsNotRemembered(t *testing.T) {
 	for _, provisional := range []bool{false, true} {
 		c, _, charge := rememberer(t)
@@ -206,8 +206,8 @@ func TestAProvisionalDenialIsNotRemembered(t *testing.T) {
 	}
 }
 
-// A reservation and what waits for it move on with the ownership: who waits is told
-// that this is not the owner any more.
+// A reservation, and the requests that wait for it, end with the ownership: those who
+// wait are told that this node is no longer the owner.
 func TestWhoWaitsIsToldOfAnotherOwner(t *testing.T) {
 	x := newReserved(t)
 	x.check(other, 2, 5, long)
@@ -221,8 +221,8 @@ func TestWhoWaitsIsToldOfAnotherOwner(t *testing.T) {
 	}
 }
 
-// divided begins a check over two owners, of which the third member allows its part
-// and the other says what reply says.
+// divided starts a check over two owners. The third member allows its part, and the
+// other replies with reply.
 func divided(t *testing.T, reply peer.Reply) (c *Core, h *byHand, told *int, answer *limiter.Decision) {
 	t.Helper()
 	c, _, h, like := single(t, limiter.UnreachableLocal)
@@ -251,8 +251,8 @@ func divided(t *testing.T, reply peer.Reply) (c *Core, h *byHand, told *int, ans
 	return c, h, told, answer
 }
 
-// A denial is answered when the others have taken back what was reserved, or cannot
-// say so any more; and not later than at the deadline.
+// A denial is answered when the other parts have taken back what was reserved, or can no
+// longer say so, and at the deadline at the latest.
 func TestADenialWaitsForTheCancel(t *testing.T) {
 	for name, end := range map[string]func(c *Core, h *byHand, id uint64){
 		"done": func(c *Core, _ *byHand, id uint64) {
@@ -282,7 +282,7 @@ func TestADenialWaitsForTheCancel(t *testing.T) {
 	}
 }
 
-// An admission is answered at once, and the owners hear that it stands.
+// An admission is answered at once, and the owners are told that it stands.
 func TestAnAdmissionSettlesItsReservations(t *testing.T) {
 	c, _, told, answer := divided(t, peer.Reply{Status: peer.Decided, Results: 1, Idle: true, Receipt: peer.Receipt{Time: 11, Charged: 1, Set: 6}})
 	if *told != 1 || !answer.Allowed {
@@ -296,8 +296,8 @@ func TestAnAdmissionSettlesItsReservations(t *testing.T) {
 	}
 }
 
-// Where a part met another check's reservation all parts are taken back, and then the
-// whole is asked again.
+// If a part meets another check's reservation, all parts are taken back and the whole
+// check is asked again.
 func TestAContestedCheckBeginsAnew(t *testing.T) {
 	c, h, told, _ := divided(t, peer.Reply{Status: peer.Contested})
 	q := drain(c)[third].Refunds

@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// What waits is told: a check that waits for its owner, the frame that it is in until that
-// is taken, and in the end the counter of the policy that decided it.
+// Summary counts what waits: a check that waits for its owner, the frame with it until
+// the frame is taken, and finally the counter of the policy that decided it.
 func TestWhatWaitsIsTold(t *testing.T) {
 	c, _, h, charge := single(t, limiter.UnreachableLocal)
 	step := func(what string, waiting, queued, fallback int) {

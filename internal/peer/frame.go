@@ -54,7 +54,7 @@ type Frame struct {
 // Name is the readable name of a key, without that of a limit.
 type Name struct {
 	Hi, Lo uint64
-	// Closed is the class of the partition.
+	// Closed is true for the class of closed partitions.
 	Closed bool
 	Text   string
 }
@@ -345,7 +345,7 @@ type Key struct {
 	Hi, Lo uint64
 	// Rule is an index into Frame.Rules.
 	Rule uint16
-	// Closed is the class of the partition.
+	// Closed is true for the class of closed partitions.
 	Closed bool
 	Index  uint8
 	Cost   uint32

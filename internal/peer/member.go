@@ -72,7 +72,7 @@ type Epoch struct {
 	Instance Instance
 }
 
-// Compare returns -1, 0 or 1 as e is before, equal to or after f.
+// Compare returns -1 if e is before f, 0 if they are equal and 1 if e is after f.
 func (e Epoch) Compare(f Epoch) int {
 	if c := cmp.Compare(e.Counter, f.Counter); c != 0 {
 		return c

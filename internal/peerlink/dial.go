@@ -46,12 +46,12 @@ type dialled struct {
 
 func (d *dialled) hangUp(error) { d.cancel() }
 
-// dial makes one attempt to connect to a remote, and runs the session that comes
-// of it to its end. The error wraps errWasUp if there was a session.
+// dial makes one attempt to connect to a remote, and runs the session until its end. The
+// error wraps errWasUp if there was a session.
 //
-// Every attempt is a connection of its own, so that whoever refuses is known at
-// once: a gRPC client that reconnects by itself hides it, and has its own idea
-// of when to try again.
+// Every attempt uses a connection of its own, so that a refusal is known at once. A gRPC
+// client that reconnects by itself hides refusals, and chooses its own times to try
+// again.
 func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error) {
 	defer l.catch(func(defect error) { err = defect })
 	addr := to.PeerAddr

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	idleTimeout    = 10 * time.Second // a connection without a stream is closed
+	idleTimeout    = 10 * time.Second // after which a connection without a stream is closed
 	maxHeaderBytes = 16 << 10
 	maxStreams     = 2 // streams of one connection; a node opens one
 

@@ -177,10 +177,10 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs and WithGroup have nothing to add.
+// WithAttrs returns the handler unchanged.
 func (l lines) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// WithGroup has nothing to add.
+// WithGroup returns the handler unchanged.
 func (l lines) WithGroup(string) slog.Handler { return l }
 
 // meaning is the translation of a line of memberlist.

@@ -32,7 +32,7 @@ const (
 	keepForgotten, keepLeft = 10 * time.Minute, 24 * time.Hour
 )
 
-// gone is a member that is not live.
+// gone is a member that is not live: why, and since when.
 type gone struct {
 	about
 	fate  fate
