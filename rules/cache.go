@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Bounds of the cache of paths.
+// Bounds of the path cache.
 const (
 	defaultCacheEntries = 8192
 	maxCacheEntries     = 1 << 20
@@ -16,24 +16,24 @@ const (
 	cacheWays           = 8   // with as many entries as paths, one set in a million overflows
 )
 
-// pathCache remembers which rules match a path. It is a fixed array of sets of
-// eight entries; a path belongs to one set by its hash. Entries are immutable
-// and replaced as a whole, so readers need no lock and writers may race: the
-// worst that happens is that a path is looked up in the index once more.
+// pathCache caches which rules match a path. It is a fixed array of sets of eight
+// entries; the hash of a path selects its set. Entries are immutable and replaced as a
+// whole, so readers need no lock and writers may race. The worst result of a race is
+// one more look-up in the index.
 //
-// While a set has room a path is remembered at once, then only when it is seen
-// for the second time. So a flood of paths that are asked for once, which cannot
-// profit from it, neither allocates nor drives out the paths that do.
+// While a set has room, a path is cached at once; later only when it is seen for the
+// second time. So a flood of paths that occur once, and cannot benefit, neither
+// allocates nor evicts other paths.
 type pathCache struct {
 	seed maphash.Seed
-	mask uint64 // of sets
+	mask uint64 // number of sets - 1
 	sets [][cacheWays]atomic.Pointer[cached]
-	seen []atomic.Uint32 // a fingerprint of the last path met, one for each entry
-	turn atomic.Uint32   // which entry of a full set is replaced next
+	seen []atomic.Uint32 // a fingerprint of the last path seen, one for each entry
+	turn atomic.Uint32   // the entry of a full set to replace next
 }
 
-// cached is what is remembered of a path. Few rules match most paths, so they
-// lie in the entry itself: it is one cache line, and reading it one miss.
+// cached is the entry of a path. Few rules match most paths, so their numbers are
+// stored in the entry itself: it is one cache line, so reading it is one miss.
 type cached struct {
 	hash  uint64
 	path  string
@@ -41,8 +41,8 @@ type cached struct {
 	few   [8]uint16
 }
 
-// newPathCache returns a cache of about this many paths; nil, which caches
-// nothing, if there are none.
+// newPathCache returns a cache of about this many paths, or nil, which caches nothing,
+// for 0 or less.
 func newPathCache(entries int) *pathCache {
 	if entries < 0 {
 		return nil
@@ -60,7 +60,7 @@ func newPathCache(entries int) *pathCache {
 	}
 }
 
-// get returns what is remembered of a path, or nil, and the path's hash.
+// get returns the entry of a path, or nil, and the path's hash.
 func (c *pathCache) get(path string) (*cached, uint64) {
 	h := maphash.String(c.seed, path)
 	set := &c.sets[h&c.mask]
@@ -72,8 +72,8 @@ func (c *pathCache) get(path string) (*cached, uint64) {
 	return nil, h
 }
 
-// put remembers the rules of a path that get did not find, or at least that it
-// was seen. The rules are copied.
+// put caches the rules of a path that get did not find, or at least records that it was
+// seen. The rules are copied.
 func (c *pathCache) put(path string, h uint64, rules []uint16) {
 	if len(path) > maxCachedPath || len(rules) > maxCachedRules {
 		return
@@ -83,7 +83,7 @@ func (c *pathCache) put(path string, h uint64, rules []uint16) {
 	for free < len(set) && set[free].Load() != nil {
 		free++
 	}
-	mark := uint32(h>>32) | 1 // never the zero of a place that is free
+	mark := uint32(h>>32) | 1 // not 0, which marks a free place
 	seen := &c.seen[(h>>8)&uint64(len(c.seen)-1)]
 	if free == len(set) && seen.Load() != mark {
 		seen.Store(mark)

@@ -9,35 +9,35 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Bounds of what one file may say.
+// Bounds of the contents of one file.
 const (
 	maxRules      = 10_000
 	maxKeys       = 8       // counters of one rule, under "keys"
 	maxKeyParts   = 8       // parts of one key
 	maxAttributes = 16      // attributes that one rule matches on
-	maxChoices    = 64      // values of which a match takes any
+	maxChoices    = 64      // values of which a match accepts any
 	maxCosts      = 64      // methods with a cost of their own
 	maxPattern    = 1 << 10 // bytes of a path pattern
 )
 
-// decoder reads a tree and collects what is wrong with it.
+// decoder decodes a tree and collects its problems.
 type decoder struct {
 	problems
 	options []option
-	names   map[string]*node // of the rules so far
+	names   map[string]*node // of the rules decoded so far
 	rules   []definition
-	size    int // of all patterns together, in program instructions
-	// replication holds where the file says nothing.
+	size    int // instructions of all patterns together
+	// replication is used if the file sets none.
 	replication limiter.Replication
 }
 
-// field is one field of a mapping and what reads its value.
+// field is one field of a mapping and the function that decodes its value.
 type field struct {
 	name string
 	read func(key, value *node)
 }
 
-// mapping reads the fields of n, which is what, in the order of the file.
+// mapping decodes the fields of n in the order of the file. what describes n in errors.
 func (d *decoder) mapping(n *node, what string, fields []field, hint func(name string) string) {
 	if n.kind != kindMapping {
 		d.add(n, "%s is a mapping of fields to values, not %s", what, n.kind)
@@ -77,7 +77,7 @@ func (d *decoder) scalar(n *node, what string) bool {
 	return true
 }
 
-// list returns the elements of n; a value that is no list counts as its only
+// list returns the elements of n. A value that is not a list counts as its only
 // element.
 func (d *decoder) list(n *node, what string, most int) []*node {
 	if n.kind != kindSequence {
@@ -104,7 +104,7 @@ func (d *decoder) boolean(name string, out *bool) field {
 	}}
 }
 
-// share is a field whose value is a percentage, of at most one decimal.
+// share returns a field for a percentage with at most one decimal.
 func (d *decoder) share(name string, out *uint16) field {
 	return field{name, func(_, v *node) {
 		if !d.scalar(v, name) {
@@ -124,7 +124,7 @@ func (d *decoder) share(name string, out *uint16) field {
 	}}
 }
 
-// choice is a field whose value is one of the names of an enumeration.
+// choice returns a field for one of the names of an enumeration.
 func choice[T interface {
 	~uint8
 	fmt.Stringer
@@ -139,7 +139,7 @@ func choice[T interface {
 	}}
 }
 
-// text reads a name of at most [limiter.MaxNameBytes] printable bytes.
+// text decodes a name of at most [limiter.MaxNameBytes] printable bytes.
 func (d *decoder) text(n *node, what string) (string, bool) {
 	switch {
 	case !d.scalar(n, what):
@@ -155,7 +155,7 @@ func (d *decoder) text(n *node, what string) (string, bool) {
 	return "", false
 }
 
-// file reads a whole file.
+// file decodes a whole file.
 func (d *decoder) file(root *node) {
 	var defaults, list, count *node
 	d.mapping(root, "a rules file", []field{
@@ -190,8 +190,8 @@ func (d *decoder) file(root *node) {
 	}
 }
 
-// count compares the number of rules with what the file says it is. The end of a
-// file may be missing and the rest be valid: rules_count is how that is noticed.
+// count compares the number of rules with rules_count. A file that was cut off may
+// still be valid; rules_count detects that.
 func (d *decoder) count(n, list *node) {
 	if !d.scalar(n, "rules_count") {
 		return
@@ -206,8 +206,8 @@ func (d *decoder) count(n, list *node) {
 	}
 }
 
-// reported tells that a mapping has a key that is, or may be meant as, this
-// one, so that its absence need not be reported on top.
+// reported reports whether a mapping has a key that is, or may be meant as, this one,
+// so that its absence need not be reported in addition.
 func (d *decoder) reported(n *node, name string) bool {
 	for _, k := range n.keys {
 		if k.text == name || nearest(k.text, []string{name}) != "" {

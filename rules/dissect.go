@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// This file takes the syntax tree of a pattern apart. All of it keeps to one
-// promise: what is left out or concluded never changes whether a path matches.
+// This file analyses the syntax tree of a pattern. Whatever it removes or concludes
+// never changes whether a path matches.
 
-// strip returns the tree without captures, which do not matter to whether it
-// matches, and with the concatenations that they separated joined.
+// strip returns the tree without captures, which do not affect whether it matches, and
+// joins the concatenations that they separated.
 func strip(re *syntax.Regexp) *syntax.Regexp {
 	if re.Op == syntax.OpCapture {
 		return strip(re.Sub[0])
@@ -31,7 +31,7 @@ func strip(re *syntax.Regexp) *syntax.Regexp {
 	return &out
 }
 
-// sequence returns the parts of a tree that follow each other.
+// sequence returns the consecutive parts of a tree.
 func sequence(re *syntax.Regexp) []*syntax.Regexp {
 	switch re.Op {
 	case syntax.OpConcat:
@@ -52,9 +52,8 @@ func concat(parts []*syntax.Regexp) *syntax.Regexp {
 	return &syntax.Regexp{Op: syntax.OpConcat, Sub: parts}
 }
 
-// trimTail leaves out what cannot make a difference at the end of a pattern,
-// whose match may end anywhere: parts that may be empty (x*, x?), and all but
-// one of x+.
+// trimTail removes what cannot matter at the end of a pattern whose match may end
+// anywhere: parts that may be empty (x*, x?), and all but one of x+.
 func trimTail(re *syntax.Regexp) *syntax.Regexp {
 	parts := sequence(re)
 	for len(parts) > 0 {
@@ -100,8 +99,8 @@ func joined(a, b []*syntax.Regexp) []*syntax.Regexp {
 	return append(append(make([]*syntax.Regexp, 0, len(a)+len(b)), a...), b...)
 }
 
-// dissect finds out what can be known without the regular expression, and
-// reports whether it is needed all the same.
+// dissect determines what can be decided without the regular expression, and reports
+// whether it is still needed.
 func (p *pattern) dissect(re *syntax.Regexp) (needed bool) {
 	parts := sequence(re)
 	if anchored(re) {
@@ -129,7 +128,7 @@ func (p *pattern) dissect(re *syntax.Regexp) (needed bool) {
 func (p *pattern) anchor(parts []*syntax.Regexp) (needed bool) {
 	open := provesMatch
 	if n := len(parts); n >= 2 && parts[n-1].Op == syntax.OpEndText && parts[n-2].Op == syntax.OpStar {
-		// ".*$" says nothing, but for line breaks, which "." does not match.
+		// ".*$" matches everything except line breaks, which "." does not match.
 		switch parts[n-2].Sub[0].Op {
 		case syntax.OpAnyChar:
 			parts = parts[:n-2]
@@ -144,7 +143,7 @@ func (p *pattern) anchor(parts []*syntax.Regexp) (needed bool) {
 		needed = needed || b.proves == provesPossible || b.proves == provesLine
 		p.begins = append(p.begins, b)
 	}
-	for len(parts) > 0 { // past what the beginnings say already
+	for len(parts) > 0 { // skip what the beginnings cover
 		if _, ok := literal(parts[0]); !ok && parts[0].Op != syntax.OpBeginText {
 			break
 		}
@@ -172,9 +171,9 @@ func anchored(re *syntax.Regexp) bool {
 	return false
 }
 
-// literal returns the text that a tree stands for, if it stands for one text
-// only. The replacement character is never taken for text: in a regular
-// expression it also matches bytes that are not UTF-8.
+// literal returns the text that a tree matches, if it matches only one text. The
+// replacement character is never taken as text: in a regular expression it also matches
+// bytes that are not UTF-8.
 func literal(re *syntax.Regexp) (string, bool) {
 	if re.Op != syntax.OpLiteral {
 		return "", false
@@ -191,7 +190,7 @@ func exact(r rune, flags syntax.Flags) bool {
 	return r != utf8.RuneError && utf8.ValidRune(r) && (flags&syntax.FoldCase == 0 || unicode.SimpleFold(r) == r)
 }
 
-// required returns the longest text that is among the parts.
+// required returns the longest literal text among the parts.
 func required(parts []*syntax.Regexp) (longest string) {
 	for _, re := range parts {
 		text, ok := literal(re)
@@ -207,12 +206,12 @@ func required(parts []*syntax.Regexp) (longest string) {
 
 const (
 	maxBeginnings = 16 // of one pattern
-	maxClass      = 8  // characters of a class that are spelled out
+	maxClass      = 8  // characters of a class that are enumerated
 )
 
-// expand appends to each beginning that is still open (one that proves a match)
-// what the tree adds to it. What it cannot express closes the beginning, which
-// then proves only that a match is possible.
+// expand appends to each open beginning (one that proves a match) what the tree adds to
+// it. A tree that it cannot express closes the beginning, which then proves only that a
+// match is possible.
 func expand(re *syntax.Regexp, in []beginning) []beginning {
 	var out []beginning
 	var open []beginning
@@ -239,8 +238,7 @@ func expand(re *syntax.Regexp, in []beginning) []beginning {
 	return append(out, grown...)
 }
 
-// grow does the work of expand for open beginnings, if the tree is of a kind
-// that it knows.
+// grow does this for open beginnings, if it supports the kind of tree.
 func grow(re *syntax.Regexp, open []beginning) (out []beginning, ok bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch:

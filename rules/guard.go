@@ -8,11 +8,11 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Bounds of a file's shape. The YAML library recurses once per level of nesting
-// and once per key of a mapping, copies the rest of the file for each value
-// that is left out, and repeats the names of all outer keys in each inner one.
-// So that no file can exhaust the stack, which would end the process, or take
-// minutes, they are checked on the tokens before anything is parsed.
+// Bounds of a file's structure. The YAML library recurses once for each level of
+// nesting and each key of a mapping, copies the rest of the file for each omitted
+// value, and repeats the names of all outer keys in each inner one. The bounds are
+// checked on the tokens before anything is parsed, so that no file can exhaust the
+// stack, which would end the process, or take minutes.
 const (
 	maxDepth       = 10                   // levels of nesting; a rules file needs 6
 	maxMappingKeys = 256                  // keys in one mapping
@@ -20,19 +20,19 @@ const (
 	maxLeftOut     = 2000                 // values left out, as in "device:"
 )
 
-// withoutComments removes the comments in place, which mean nothing here.
+// withoutComments removes comments in place.
 func withoutComments(tokens token.Tokens) token.Tokens {
 	return slices.DeleteFunc(tokens, func(t *token.Token) bool { return t.Type == token.CommentType })
 }
 
-// guard reports whether the tokens, without comments, may be given to the
-// parser, and why not. What rules files do without (anchors, tags and the like)
-// ends here too.
+// guard reports whether the tokens, without comments, may be passed to the parser, and
+// reports the problems if not. YAML features that rules files do not need (anchors,
+// tags and others) are refused here, too.
 func guard(tokens token.Tokens, p *problems) bool {
 	g := guardian{problems: p}
 	for i, t := range tokens {
 		if t.Type == token.InvalidType {
-			// The scanner recovers badly, so what follows would mislead.
+			// The scanner recovers badly, so later errors would mislead.
 			g.report(t, "YAML cannot be read: %s", clip(t.Error))
 			return false
 		}
@@ -50,7 +50,7 @@ func guard(tokens token.Tokens, p *problems) bool {
 	return !g.failed
 }
 
-// frame is a mapping or sequence that is open at a token.
+// frame is a mapping or sequence that has not ended at a token.
 type frame struct {
 	kind   frameKind
 	column int  // of its keys or dashes, in block style
@@ -81,8 +81,8 @@ func (g *guardian) report(t *token.Token, format string, args ...any) {
 	g.addAt(t.Position.Line, t.Position.Column, format, args...)
 }
 
-// unsupported reports what a rules file may not use. An alias that names a
-// large value many times is the classic bomb; without anchors there is none.
+// unsupported reports features that a rules file may not use. Many aliases of a large
+// value are the classic YAML bomb; without anchors it is impossible.
 func (g *guardian) unsupported(t *token.Token) {
 	const instead = `; what rules share goes under "defaults"`
 	switch t.Type {
@@ -109,8 +109,8 @@ func (g *guardian) unsupported(t *token.Token) {
 	}
 }
 
-// shape follows the nesting and reports whether to go on: beyond a bound there
-// is nothing to be learnt from the rest of the file.
+// shape tracks the nesting and reports whether to continue: beyond a bound the rest of
+// the file tells nothing more.
 func (g *guardian) shape(before, t, next *token.Token) bool {
 	switch t.Type {
 	case token.MappingStartType:
@@ -144,8 +144,8 @@ func (g *guardian) shape(before, t, next *token.Token) bool {
 	return true
 }
 
-// endEntry ends an entry of the innermost brackets or braces, and with it all
-// block collections within. In braces a lone word is a key without a value.
+// endEntry ends an entry of the innermost brackets or braces, and with it all block
+// collections inside. In braces, a single word is a key without a value.
 func (g *guardian) endEntry(before *token.Token) {
 	for len(g.open) > 0 {
 		last := &g.open[len(g.open)-1]
@@ -163,7 +163,7 @@ func (g *guardian) endEntry(before *token.Token) {
 	}
 }
 
-// closeBlocks ends the block collections that are indented further than column.
+// closeBlocks ends the block collections with a larger indentation than column.
 func (g *guardian) closeBlocks(column int) {
 	for len(g.open) > 0 {
 		last := g.open[len(g.open)-1]
@@ -174,7 +174,7 @@ func (g *guardian) closeBlocks(column int) {
 	}
 }
 
-// dash notes a "-" in block style.
+// dash handles a "-" in block style.
 func (g *guardian) dash(t *token.Token) {
 	column := t.Position.Column
 	g.closeBlocks(column)
@@ -184,7 +184,7 @@ func (g *guardian) dash(t *token.Token) {
 	g.open = append(g.open, frame{kind: frameSequence, column: column})
 }
 
-// key notes the key before a ":" and reports whether it is within the bounds.
+// key handles the key before a ":" and reports whether it is within the bounds.
 func (g *guardian) key(t *token.Token) bool {
 	if len(t.Value) > maxKeyName {
 		g.report(t, "a field's name has %d bytes; at most %d are allowed", len(t.Value), maxKeyName)
@@ -199,7 +199,7 @@ func (g *guardian) key(t *token.Token) bool {
 	return true
 }
 
-// mapping returns the frame that a key in this column belongs to.
+// mapping returns the frame of a key in this column.
 func (g *guardian) mapping(column int) *frame {
 	g.closeBlocks(column)
 	n := len(g.open)
@@ -214,8 +214,8 @@ func (g *guardian) mapping(column int) *frame {
 	return &g.open[n-1]
 }
 
-// countLeftOut counts t, a ":" or "-", if no value follows it: nothing at all, a
-// bracket or comma, or something that is not indented further than start, the
+// countLeftOut counts t, a ":" or "-", if it has no value: if nothing follows, or a
+// bracket or comma, or something that is not indented further than start, which is the
 // key or the dash.
 func (g *guardian) countLeftOut(start, t, next *token.Token) {
 	switch {
@@ -224,7 +224,7 @@ func (g *guardian) countLeftOut(start, t, next *token.Token) {
 		g.leftOut++
 	case start == nil || next.Position.Line == t.Position.Line:
 	case t.Type == token.MappingValueType && next.Type == token.SequenceEntryType && next.Position.Column == start.Position.Column:
-		// A list may stand in the column of its key.
+		// A list may start in the column of its key.
 	case next.Position.Column <= start.Position.Column:
 		g.leftOut++
 	}

@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// index finds the rules whose path pattern matches a path, in the order of the
-// rules. It is immutable.
+// index finds the rules whose path pattern matches a path, in the order of the rules.
+// It is immutable.
 //
-// Patterns with a beginning are in a radix tree of their beginnings: one walk
-// along the path meets all that are possible, and only those that need it run
-// their regular expression. The others, and rules without a pattern, are looked
-// at for every path.
+// Patterns with a literal beginning are in a radix tree of their beginnings. One walk
+// along the path finds all candidates, and only those that need it run their regular
+// expression. Other patterns, and rules without a pattern, are tried for every path.
 type index struct {
 	nodes    []treeNode // nodes[0] is the root
-	anywhere []uint16   // rules to look at for every path, in order
+	anywhere []uint16   // rules to try for every path, in order
 	patterns []*pattern // by rule; nil for none
-	final    []bool     // by rule: whatever the request, nothing follows it
+	final    []bool     // by rule: no rule after it can matter, whatever the request
 }
 
-// treeNode is a node of the radix tree. Its children are next to each other in
-// the array, from first on, one for each byte of next.
+// treeNode is a node of the radix tree. Its children are consecutive in the array,
+// starting at first, one for each byte of next.
 type treeNode struct {
-	label string // what leads here from the parent
+	label string // the text from the parent to this node
 	next  string
 	first int
 	here  []entry // rules with a beginning that ends here
@@ -32,7 +31,7 @@ type treeNode struct {
 // entry is a rule and a proof: rule<<2 | proof.
 type entry uint16
 
-// The rules' numbers, with a proof, fit an entry.
+// The rules' numbers, with a proof, fit into an entry.
 const _ = entry(maxRules << 2)
 
 // newIndex builds the index of rules whose matchers are given in order.
@@ -64,14 +63,14 @@ type indexed struct {
 	entry entry
 }
 
-// build fills the node at nodes[at] from sorted beginnings that all share their
-// first from bytes, which lead to it or, for its label, are to lead to it.
+// build fills the node at nodes[at] from sorted beginnings. Their first from bytes are
+// equal: they are the labels of the nodes above it.
 func (x *index) build(at int, sorted []indexed, from int) {
 	if len(sorted) == 0 {
 		return
 	}
 	to := from
-	if at > 0 { // the root stands for the empty text
+	if at > 0 { // the root is the empty text
 		to = commonLength(sorted[0].text, sorted[len(sorted)-1].text)
 	}
 	node := treeNode{label: sorted[0].text[from:to]}
@@ -79,7 +78,7 @@ func (x *index) build(at int, sorted []indexed, from int) {
 		node.here = append(node.here, sorted[0].entry)
 		sorted = sorted[1:]
 	}
-	var groups [][]indexed // by the byte that follows
+	var groups [][]indexed // by the next byte
 	var next []byte
 	for len(sorted) > 0 {
 		c := sorted[0].text[to]
@@ -105,12 +104,12 @@ func commonLength(a, b string) int {
 	return n
 }
 
-// candidate is a rule that may match, and whether its regular expression must
-// say so: rule<<1 | 1.
+// candidate is a rule that may match, and whether its regular expression must decide:
+// rule<<1 | 1.
 type candidate uint16
 
-// candidates appends the rules whose beginnings the path has, in order, those
-// that are certain before those that are not.
+// candidates appends the rules with a beginning of the path, in order. For one rule,
+// certain candidates precede uncertain ones.
 func (x *index) candidates(path string, out []candidate) []candidate {
 	line := candidate(0)
 	if strings.IndexByte(path, '\n') >= 0 {
@@ -147,8 +146,8 @@ func (x *index) candidates(path string, out []candidate) []candidate {
 	return out
 }
 
-// match appends the rules whose pattern matches the path, in order, up to the
-// first after which no other can matter.
+// match appends the rules whose pattern matches the path, in order, up to the first
+// after which no other can matter.
 func (x *index) match(path string, out []uint16) []uint16 {
 	var buf [64]candidate
 	found, anywhere := x.candidates(path, buf[:0]), x.anywhere

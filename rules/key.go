@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// partKind says what one part of a key is taken from.
+// partKind is the source of one part of a key.
 type partKind uint8
 
 const (
@@ -33,10 +33,10 @@ type part struct {
 	name string // of the attribute
 }
 
-// partNames are the parts that need no further name, indexed by kind.
+// partNames returns the names of the parts without a further name, indexed by kind.
 func partNames() []string { return []string{"path", "rule", "user", "ip", "group", "method"} }
 
-// String returns the part as a rules file spells it.
+// String returns the part in the spelling of a rules file.
 func (p part) String() string {
 	if p.kind == partAttribute {
 		return attributePrefix + p.name
@@ -44,8 +44,8 @@ func (p part) String() string {
 	return partNames()[p.kind]
 }
 
-// value returns what a request has for the part, and whether it stands in for
-// something that is missing: the client's address for the user.
+// value returns the request's value for the part, and whether it replaces a missing
+// one: the client's address replaces the user.
 func (p *part) value(r *limiter.Request) (v string, standIn bool) {
 	switch p.kind {
 	case partPath:
@@ -64,7 +64,7 @@ func (p *part) value(r *limiter.Request) (v string, standIn bool) {
 	case partAttribute:
 		return r.Attributes[p.name], false
 	}
-	return "", false // partRule: which rule it is, is in the hash's own key
+	return "", false // partRule: the rule is in the key of the hash
 }
 
 // missing reports whether a request lacks the part.
@@ -76,17 +76,16 @@ func (p *part) missing(r *limiter.Request) bool {
 	return standIn || v == ""
 }
 
-// key is one counter of a rule: what it is counted by, and the secret of its
-// hash.
+// key is one counter of a rule: its parts, and the secret key of its hash.
 type key struct {
 	parts  []part
 	k0, k1 uint64
-	skip   bool // a request that lacks a part is not counted here
+	skip   bool // a request that lacks a part is not counted by this key
 }
 
-// newKey derives the key of the hash from the cluster, the rule and what is
-// counted by, so that it is the same in every process with the same options,
-// and survives a change of anything else in the file.
+// newKey derives the key of the hash from the cluster, the rule and the parts. So it is
+// the same in every process with the same options, and other changes of the file do not
+// affect it.
 func newKey(o *Options, rule string, parts []part, skip bool) key {
 	mac := hmac.New(sha256.New, o.Secret)
 	write := func(s string) {
@@ -108,14 +107,14 @@ func newKey(o *Options, rule string, parts []part, skip bool) key {
 	}
 }
 
-// headerBytes come before each value in what is hashed: its length, and in the
-// top bit whether it stands in for something missing. So a caller without a
-// name at address X and one named X are two, and no value can pass for two.
+// headerBytes precede each value in the hash input: its length, and in the top bit
+// whether it replaces a missing value. So an anonymous caller at address X and a user
+// named X have different counters, and no value can imitate two.
 const headerBytes = 2
 
 const standInBit = 1 << 15
 
-// outcome tells what became of a key.
+// outcome is the result of hashing a key.
 type outcome uint8
 
 const (
@@ -124,12 +123,12 @@ const (
 	keyTooLong
 )
 
-// shortKey is how many bytes most keys need. The stack is cleared before it is
-// used, so a buffer for the longest key would cost as much as finding the rule.
+// shortKey is enough bytes for most keys. The stack is cleared before use, so a buffer
+// for the longest key would cost as much as finding the rule.
 const shortKey = 96
 
-// hash identifies the request's counter. It neither allocates nor keeps
-// anything.
+// hash returns the identity of the request's counter. It does not allocate and keeps
+// nothing.
 func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 	var buf [shortKey]byte
 	n, o := k.encode(r, buf[:])
@@ -182,7 +181,7 @@ func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
 	return n, keyHashed
 }
 
-// bytes is how long the values of a request's key are together.
+// bytes returns the total length of the values of a request's key.
 func (k *key) bytes(r *limiter.Request) (n int) {
 	for i := range k.parts {
 		v, _ := k.parts[i].value(r)
@@ -191,7 +190,7 @@ func (k *key) bytes(r *limiter.Request) (n int) {
 	return n
 }
 
-// String returns the key as a rules file spells it.
+// String returns the key in the spelling of a rules file.
 func (k *key) String() string {
 	names := make([]string, len(k.parts))
 	for i, p := range k.parts {
@@ -200,7 +199,7 @@ func (k *key) String() string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-// appendName appends the key as people see it: the values, with colons between.
+// appendName appends the displayed name of the key: the values, separated by colons.
 func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
 	for i := range k.parts {
 		if i > 0 {
@@ -219,8 +218,8 @@ func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
 	return dst
 }
 
-// appendEscaped appends a value in which the characters that mean something in
-// a key's name, and those that could confuse a terminal, are percent-escaped.
+// appendEscaped appends a value, with characters percent-escaped that have a meaning in
+// key names or could confuse a terminal.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
@@ -234,7 +233,7 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// key reads what one counter is counted by.
+// key decodes the parts of one counter.
 func (d *decoder) key(n *node) ([][]part, bool) {
 	parts := d.parts(n, "key")
 	if parts == nil {
@@ -243,7 +242,7 @@ func (d *decoder) key(n *node) ([][]part, bool) {
 	return [][]part{parts}, false
 }
 
-// keys reads what several counters are counted by.
+// keys decodes the parts of several counters.
 func (d *decoder) keys(n *node) (out [][]part, skip bool) {
 	const form = `"keys" is a list of lists, such as [[ip], [user]]`
 	if n.kind != kindSequence || len(n.items) == 0 {

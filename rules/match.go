@@ -8,10 +8,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// DefaultGroup is the group of a request that names none.
+// DefaultGroup is the group of a request without one.
 const DefaultGroup = "default"
 
-// matcher says which requests a rule is for. All that it names must hold.
+// matcher is the set of conditions of a rule. All must hold.
 type matcher struct {
 	path       *pattern // nil: every path
 	methods    []string // in upper case; empty: every method
@@ -19,19 +19,19 @@ type matcher struct {
 	attributes []attribute
 }
 
-// attribute is one attribute that a request must have.
+// attribute is one required attribute.
 type attribute struct {
 	name   string
-	values []string // empty: any value but the empty one
+	values []string // empty: any value except the empty one
 }
 
-// plain reports whether nothing but the path matters.
+// plain reports whether only the path matters.
 func (m *matcher) plain() bool {
 	return len(m.methods) == 0 && len(m.groups) == 0 && len(m.attributes) == 0
 }
 
-// accepts reports whether all but the path, which the index has looked at, fits
-// the request.
+// accepts reports whether the request fulfils all conditions except the path, which the
+// index has checked.
 func (m *matcher) accepts(r *limiter.Request) bool {
 	if len(m.methods) > 0 && !containsUpper(m.methods, r.Method) {
 		return false
@@ -56,8 +56,8 @@ func groupOf(r *limiter.Request) string {
 	return r.Group
 }
 
-// containsUpper reports whether a list of words in upper case has s, in
-// whatever case.
+// containsUpper reports whether a list of words in upper case contains s, ignoring
+// case.
 func containsUpper(list []string, s string) bool {
 	for _, w := range list {
 		if equalUpper(w, s) {
@@ -67,8 +67,8 @@ func containsUpper(list []string, s string) bool {
 	return false
 }
 
-// equalUpper reports whether s in upper case is w. Only ASCII letters have a
-// case here, as in the names of HTTP methods.
+// equalUpper reports whether s in upper case is w. Only ASCII letters are converted, as
+// in HTTP methods.
 func equalUpper(w, s string) bool {
 	if w == s {
 		return true
@@ -99,7 +99,7 @@ func upper(s string) string {
 	return string(b)
 }
 
-// match reads the match of a rule.
+// match decodes the match of a rule.
 func (d *decoder) match(n *node, m *matcher) {
 	d.mapping(n, "match", []field{
 		{"path", func(_, v *node) { m.path = d.pattern(v) }},
@@ -114,8 +114,8 @@ func (d *decoder) match(n *node, m *matcher) {
 	}, nil)
 }
 
-// choices reads a word, or a list of words any of which will do, and sorts
-// them: their order means nothing.
+// choices decodes a word, or a list of alternative words, and sorts them, since their
+// order has no meaning.
 func (d *decoder) choices(n *node, what string, emptyToo bool) []string {
 	set := make(map[string]bool)
 	for _, v := range d.list(n, what, maxChoices) {
@@ -131,8 +131,8 @@ func (d *decoder) choices(n *node, what string, emptyToo bool) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// attributes reads the attributes that a request must have: a name without a
-// value wants the attribute present, whatever its value.
+// attributes decodes the required attributes. A name without a value requires the
+// attribute with any value.
 func (d *decoder) attributes(n *node, m *matcher) {
 	if n.kind != kindMapping {
 		d.add(n, "attributes is a mapping of names to values, not %s", n.kind)

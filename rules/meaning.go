@@ -9,10 +9,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// hashDefinitions hashes what the rules mean. Each is written out in a form of
-// which every file of the same meaning yields the same: defaults filled in,
-// sets sorted, limits as the arithmetic sees them. The order of keys and limits
-// counts, because nodes refer to them by number.
+// hashDefinitions hashes the meaning of the rules. Each is written in a normal form,
+// the same for every file with the same meaning: with defaults filled in, sets sorted,
+// and limits as the arithmetic uses them. The order of keys and limits is included,
+// because nodes refer to them by number.
 func hashDefinitions(definitions []definition) uint64 {
 	h := sha256.New()
 	io.WriteString(h, "weir rules 1\n")
@@ -33,7 +33,7 @@ func writeDefinition(w io.Writer, r *definition) {
 	}
 	fmt.Fprintf(w, " continue %t unlimited %t\n", r.more, r.unlimited)
 	if r.unlimited {
-		return // nothing else matters
+		return // the rest has no effect
 	}
 	fmt.Fprintf(w, " shadow %t unreachable %s replication %s skip %t keys %q",
 		r.shadow, r.unreachable, r.replication, r.skip, r.keys)
@@ -41,7 +41,7 @@ func writeDefinition(w io.Writer, r *definition) {
 	for _, m := range r.costs.methods {
 		fmt.Fprintf(w, " %q=%d", m.method, m.cost)
 	}
-	if r.share > 0 { // a file without shares has the hash that it had before there were any
+	if r.share > 0 { // so a file without shares keeps the hash of versions without shares
 		fmt.Fprintf(w, " share %d", r.share)
 	}
 	for _, l := range r.limits {

@@ -9,13 +9,12 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// option is something that a limit may say, or inherit from its rule or from
-// the defaults.
+// option is an option that a limit may set, or inherit from its rule or the defaults.
 type option struct {
 	name string
-	// uses lists the algorithms that look at the option; empty means all.
+	// uses lists the algorithms that use the option; empty means all.
 	uses []limiter.Algorithm
-	// set puts a value into a spec, or returns what is wrong with the value.
+	// set puts a value into a spec, or returns what is wrong with it.
 	set func(s *limiter.Spec, n *node) string
 }
 
@@ -23,8 +22,8 @@ func (o *option) usedBy(a limiter.Algorithm) bool {
 	return len(o.uses) == 0 || slices.Contains(o.uses, a)
 }
 
-// limitOptions are all options of a limit but those that only it can know: its
-// name, number and window.
+// limitOptions returns all options of a limit except those that cannot be inherited:
+// its name, number and window.
 func limitOptions() []option {
 	buckets := []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA}
 	return []option{
@@ -69,12 +68,12 @@ func setBlock(s *limiter.Spec, n *node) (bad string) {
 		return named("block", bad)
 	}
 	for _, p := range (&limiter.Spec{Limit: 1, Window: time.Second, Block: s.Block}).Problems() {
-		return p.Text // of the block, the only thing that can be wrong here
+		return p.Text // only the block can be wrong here
 	}
 	return ""
 }
 
-// named says which field is at fault, if one is.
+// named adds the name of the field to an error text, unless that is empty.
 func named(field, bad string) string {
 	if bad == "" {
 		return ""
@@ -82,8 +81,8 @@ func named(field, bad string) string {
 	return field + ": " + bad
 }
 
-// choose reads one of the names of an enumeration whose first value is 0 and
-// whose String says "unknown" beyond the last.
+// choose decodes a name of an enumeration whose first value is 0 and whose String
+// returns "unknown" beyond the last.
 func choose[T interface {
 	~uint8
 	fmt.Stringer
@@ -107,25 +106,25 @@ func namesOf[T interface {
 	return names
 }
 
-// setting is an option that a file gives a valid value, and where.
+// setting is an option with a valid value, and its position in the file.
 type setting struct {
 	option     *option
 	key, value *node
 }
 
-// spec is the spec of a limit in the making.
+// spec is a spec that is being decoded.
 type spec struct {
 	limiter.Spec
-	at  map[string]*node // where each field was given
-	bad map[string]bool  // fields whose problems are known already
+	at  map[string]*node // the position of each field
+	bad map[string]bool  // fields whose problems were reported already
 }
 
-// apply gives the spec its options, of which the last one of a name wins.
-// Inherited ones that the algorithm does not look at are passed over; one that
-// the limit itself gives must mean something.
+// apply sets the options of the spec; of several with one name the last wins. Inherited
+// options that the algorithm does not use are ignored; one that the limit itself sets
+// must have an effect.
 func (d *decoder) apply(s *spec, inherited, own []setting) {
 	all := slices.Concat(inherited, own)
-	for _, o := range all { // first, because it says which others mean something
+	for _, o := range all { // first, because it determines which others have an effect
 		if o.option.name == "algorithm" {
 			o.option.set(&s.Spec, o.value)
 		}

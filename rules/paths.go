@@ -2,26 +2,26 @@ package rules
 
 import "regexp/syntax"
 
-// Numbers of paths that a pattern matches.
+// Numbers of paths that a pattern can match.
 const (
-	// manyPaths is how many paths a pattern may match and still seem to list them.
+	// manyPaths is the most paths of a pattern that seems to list them.
 	manyPaths = 100
-	// endless stands for any number of paths, and for numbers nobody counts to.
+	// endless stands for an unlimited number of paths, and for large numbers.
 	endless = 1 << 20
 )
 
-// extent is what a tree matches: how many texts, counted from above and at most
-// [endless], and whether each match begins where the path begins and ends where it
+// extent is what a tree matches: an upper bound of the number of texts, at most
+// [endless], and whether each match starts where the path starts and ends where it
 // ends.
 type extent struct {
 	texts        int
 	begins, ends bool
-	folds        bool // it matches letters in upper and lower case
+	folds        bool // letters match in upper and lower case
 }
 
-// paths returns how many paths a pattern matches, counted from above. A pattern that
-// is not anchored at both ends matches any number: what is before or after may be
-// anything.
+// paths returns an upper bound of the number of paths that a pattern matches. It is
+// endless for a pattern that is not anchored at both ends, since any text may precede
+// or follow the match.
 func paths(re *syntax.Regexp) (n int, folds bool) {
 	x := extentOf(re)
 	if !x.begins || !x.ends {
@@ -35,7 +35,7 @@ func extentOf(re *syntax.Regexp) extent {
 	case syntax.OpNoMatch:
 		return extent{begins: true, ends: true}
 	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
-		return extent{texts: 1} // the beginning of a line need not be that of the path
+		return extent{texts: 1} // the start of a line need not be that of the path
 	case syntax.OpBeginText:
 		return extent{texts: 1, begins: true}
 	case syntax.OpEndText:
@@ -54,8 +54,8 @@ func extentOf(re *syntax.Regexp) extent {
 		x := extent{texts: 1}
 		for _, sub := range re.Sub {
 			y := extentOf(sub)
-			// An anchor anywhere in a sequence holds for all of it: what is on its far
-			// side can only be empty.
+			// An anchor within a sequence applies to all of it: what is beyond the
+			// anchor can only be empty.
 			x = extent{times(x.texts, y.texts), x.begins || y.begins, x.ends || y.ends, x.folds || y.folds}
 		}
 		return x
@@ -86,7 +86,7 @@ func literalExtent(re *syntax.Regexp) extent {
 	return extent{texts: 1}
 }
 
-// repeated is the extent of x{least,most}.
+// repeated returns the extent of x{least,most}.
 func repeated(x extent, least, most int) extent {
 	out := extent{begins: x.begins && least > 0, ends: x.ends && least > 0, folds: x.folds}
 	power := 1

@@ -7,40 +7,39 @@ import (
 	"unicode"
 )
 
-// Bounds of patterns, in instructions of the compiled program: a repetition
-// such as (.{99}){99} is short to write and long to run.
+// Bounds of patterns, in instructions of the compiled program: a repetition such as
+// (.{99}){99} is short to write and slow to run.
 const (
 	maxProgram  = 10_000    // of one pattern
 	maxPrograms = 1_000_000 // of all patterns of a file
 )
 
-// pattern is a path pattern, taken apart so that as little as possible is left
-// to the regular expression. Exactly one of begins and loose says how it may be
-// found.
+// pattern is a path pattern, analysed so that the regular expression is needed as
+// rarely as possible. Exactly one of begins and loose is set.
 type pattern struct {
 	text string
-	// begins lists what a matching path begins with, if the pattern says so
-	// ("^/towns"): one of them, if there are alternatives.
+	// begins lists the texts with which a matching path begins, if the pattern has any
+	// ("^/towns"); several are alternatives.
 	begins []beginning
-	// loose finds the paths of a pattern that may match anywhere.
+	// loose is how paths are matched by a pattern that may match anywhere.
 	loose looseKind
 	// need is text that every matching path contains; it may be empty.
 	need string
-	// re has the last word where the rest does not decide; else it is nil.
+	// re decides if the other fields do not; nil if they always do.
 	re *regexp.Regexp
-	// paths is how many paths match, counted from above and at most endless; folds
-	// tells that letters match in upper and lower case.
+	// paths is an upper bound of the number of matching paths, at most endless. folds
+	// reports that letters match in upper and lower case.
 	paths int
 	folds bool
 }
 
-// beginning is text that a path begins with, and what that proves.
+// beginning is text with which a path begins, and what that proves.
 type beginning struct {
 	text   string
 	proves proof
 }
 
-// proof says what follows from a path beginning with some text.
+// proof is what follows from a path that begins with some text.
 type proof uint8
 
 const (
@@ -73,13 +72,13 @@ func (p *pattern) anywhere(path string) bool {
 	return p.regexpMatches(path)
 }
 
-// regexpMatches runs the regular expression unless a look shows it is in vain.
+// regexpMatches runs the regular expression, unless need is absent.
 func (p *pattern) regexpMatches(path string) bool {
 	return (p.need == "" || strings.Contains(path, p.need)) && p.re.MatchString(path)
 }
 
-// newPattern compiles a pattern. The size is that of its program; where it is
-// above the bound the pattern is nil.
+// newPattern compiles a pattern. size is that of its program; if it exceeds the bound,
+// the pattern is nil.
 func newPattern(text string) (p *pattern, size int, err error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -96,7 +95,7 @@ func newPattern(text string) (p *pattern, size int, err error) {
 	return p, size, err
 }
 
-// programSize estimates how many instructions a tree compiles to, from above.
+// programSize returns an upper bound of the instructions that a tree compiles to.
 func programSize(re *syntax.Regexp) int {
 	size := len(re.Rune) / 8
 	if re.Op == syntax.OpLiteral {
@@ -116,7 +115,7 @@ func programSize(re *syntax.Regexp) int {
 	return min(size, 1<<20) // so that nested repetitions cannot overflow
 }
 
-// pattern reads a path pattern.
+// pattern decodes a path pattern.
 func (d *decoder) pattern(n *node) *pattern {
 	switch {
 	case !d.scalar(n, "path"):

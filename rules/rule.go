@@ -8,27 +8,27 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// level is what a rule may say and the defaults may say for it.
+// level is what both a rule and the defaults may set.
 type level struct {
-	settings    []setting // of limits; the last one of a name wins
+	settings    []setting // of limits; of several with one name the last wins
 	unreachable limiter.Unreachable
 	replication limiter.Replication
-	share       uint16 // of the table, in thousandths; 0: all
+	share       uint16 // share of the table, in thousandths; 0: all
 	shadow      bool
 	keys        [][]part
-	keyGiven    bool // the file says what is counted by
-	skip        bool // a key that lacks a part is skipped (keys, not key)
+	keyGiven    bool // the file sets a key
+	skip        bool // skip a key that lacks a part ("keys", not "key")
 	costs       costs
 }
 
-// baseLevel is what holds where a file says nothing.
+// baseLevel returns what applies if the file sets nothing.
 func baseLevel() level {
 	return level{keys: [][]part{{{kind: partPath}, {kind: partUser}}}, costs: costs{def: 1}}
 }
 
-// levelFields reads what may stand in a rule as well as under defaults.
+// levelFields decodes the fields that a rule and the defaults have in common.
 func (d *decoder) levelFields(l *level) []field {
-	l.settings = slices.Clip(l.settings) // so that rules do not write into each other's
+	l.settings = slices.Clip(l.settings) // so that rules do not overwrite each other's
 	fields := d.optionFields(&l.settings, nil)
 	var given *node
 	keys := func(read func(*node) ([][]part, bool)) func(k, v *node) {
@@ -55,8 +55,8 @@ func (d *decoder) levelFields(l *level) []field {
 	)
 }
 
-// optionFields reads the options of limits: valid ones are appended to
-// settings, the names of others are put into bad, if there is one.
+// optionFields decodes the options of limits. It appends valid ones to settings, and
+// puts the names of others into bad, unless that is nil.
 func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field {
 	fields := make([]field, 0, len(d.options)+8)
 	for i := range d.options {
@@ -81,11 +81,11 @@ func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field
 	return fields
 }
 
-// definition is a rule as the file gives it.
+// definition is a rule as the file defines it.
 type definition struct {
 	level
 	line      int
-	at        *node // the pattern, or else the rule: where a warning points
+	at        *node // the pattern, or else the rule: the position for warnings
 	name      string
 	match     matcher
 	limits    []*limiter.Limit
@@ -128,9 +128,9 @@ func (d *decoder) rule(n *node, outer level) {
 		d.add(limits, `"unlimited: true" and "limits" exclude each other`)
 	case r.unlimited || limits != nil:
 	case unlimited == nil && len(r.match.groups) > 0:
-		r.unlimited = true // a group without a limit is unrestricted
+		r.unlimited = true // a group without limits is unlimited
 	case unlimited != nil && !isFalse(unlimited), unlimited == nil && d.reported(n, "unlimited"), d.reported(n, "limits"):
-		// What is wrong was reported.
+		// The problem was reported already.
 	default:
 		d.add(n, `this rule has no limits: add "limits", or "unlimited: true" to let everything pass`)
 	}
@@ -155,7 +155,7 @@ func ruleHint(name string) string {
 	return ""
 }
 
-// name reads a rule's name.
+// name decodes a rule's name.
 func (d *decoder) name(n *node, r *definition) {
 	name, ok := d.text(n, "the rule's name")
 	switch first := d.names[name]; {
@@ -170,7 +170,7 @@ func (d *decoder) name(n *node, r *definition) {
 	}
 }
 
-// limits reads a rule's limits.
+// limits decodes a rule's limits.
 func (d *decoder) limits(n *node, inherited []setting) []*limiter.Limit {
 	if n.kind == kindSequence && len(n.items) == 0 {
 		d.add(n, `the list of limits is empty; write "unlimited: true" instead to let everything pass`)
@@ -192,7 +192,7 @@ func (d *decoder) limits(n *node, inherited []setting) []*limiter.Limit {
 		}
 		first[name] = item
 		l, err := limiter.NewLimit(s.Spec)
-		if err != nil { // what is wrong was reported
+		if err != nil { // the problem was reported
 			continue
 		}
 		out = append(out, l)
@@ -200,8 +200,8 @@ func (d *decoder) limits(n *node, inherited []setting) []*limiter.Limit {
 	return out
 }
 
-// limit reads one limit; its spec may be invalid, which has then been reported.
-// It returns nil where not even a name is to be had.
+// limit decodes one limit. Its spec may be invalid; the problems have then been
+// reported. It returns nil if not even a name is known.
 func (d *decoder) limit(n *node, inherited []setting) *spec {
 	s := &spec{at: make(map[string]*node), bad: make(map[string]bool)}
 	var own []setting
@@ -219,7 +219,7 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 		return nil
 	}
 	if s.bad["algorithm"] {
-		s.bad["burst"], s.bad["sub_windows"] = true, true // they depend on it
+		s.bad["burst"], s.bad["sub_windows"] = true, true // they depend on the limit
 	}
 	d.apply(s, inherited, own)
 	for _, p := range s.Problems() {
@@ -238,7 +238,7 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 	return s
 }
 
-// limitMapping reads a limit in its long form.
+// limitMapping decodes a limit in its long form.
 func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
 	fields := append(d.optionFields(own, s.bad),
 		field{"name", func(_, v *node) {
@@ -269,7 +269,7 @@ func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
 	}
 }
 
-// limitField reads the number or the window of a limit.
+// limitField decodes the number or the window of a limit.
 func (d *decoder) limitField(v *node, s *spec, name string, read func() string) {
 	s.at[name] = v
 	if !d.scalar(v, name) {
@@ -285,7 +285,7 @@ func (d *decoder) limitField(v *node, s *spec, name string, read func() string) 
 	}
 }
 
-// costs are what a check costs by its method, in units.
+// costs are the costs of a check by method, in units.
 type costs struct {
 	def     uint32
 	methods []methodCost

@@ -10,11 +10,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// The functions here read one value each. They return what is wrong with it, or
-// "" if nothing is, so that the caller can say where.
+// The functions in this file parse one value each. They return what is wrong with it,
+// or "" if it is valid; the caller adds the position.
 
-// integer reads a whole number in decimal digits, with underscores between
-// digits if one likes.
+// integer parses a whole number in decimal digits, which underscores may separate.
 func integer(s string) (int64, string) {
 	digits := strings.TrimPrefix(s, "-")
 	if digits == "" || digits[0] == '_' || digits[len(digits)-1] == '_' || strings.Contains(digits, "__") ||
@@ -28,7 +27,7 @@ func integer(s string) (int64, string) {
 	return n, ""
 }
 
-// units reads a number of units from least to [limiter.MaxUnits].
+// units parses a number of units from least to [limiter.MaxUnits].
 func units(s string, least int64) (int64, string) {
 	n, bad := integer(s)
 	if bad == "" && (n < least || n > limiter.MaxUnits) {
@@ -37,7 +36,7 @@ func units(s string, least int64) (int64, string) {
 	return n, bad
 }
 
-// boolean reads true or false.
+// boolean parses true or false.
 func boolean(n *node) (bool, string) {
 	if !n.quoted {
 		switch n.text {
@@ -50,7 +49,7 @@ func boolean(n *node) (bool, string) {
 	return false, fmt.Sprintf("%s is neither true nor false", quote(n.text))
 }
 
-// thousandths reads a number from 0 to 1 with at most three decimals.
+// thousandths parses a number from 0 to 1 with at most three decimals.
 func thousandths(s string) (int, string) {
 	whole, decimals, _ := strings.Cut(s, ".")
 	if whole == "" && decimals == "" || strings.Trim(whole+decimals, "0123456789") != "" {
@@ -71,7 +70,7 @@ const (
 	durText = "a unit (second, minute, hour, day, week, month, year) or a duration such as 15m, 1h30m or 2d"
 )
 
-// unitNames are the windows that have a name.
+// unitNames returns the windows that have a name.
 func unitNames() []string {
 	return []string{"second", "minute", "hour", "day", "week", "month", "year"}
 }
@@ -96,8 +95,8 @@ func unit(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// duration reads the name of a unit, or a duration as Go writes it, in which d
-// (24 hours) and w (7 days) are units too.
+// duration parses the name of a unit, or a duration in Go's syntax with the additional
+// units d (24 hours) and w (7 days).
 func duration(s string) (time.Duration, string) {
 	if d, ok := unit(s); ok {
 		return d, ""
@@ -146,7 +145,7 @@ func badDuration(s string) string {
 	return fmt.Sprintf("%s is not a duration: write %s", quote(s), durText)
 }
 
-// rate reads a limit in its short form, such as 5/second or 20/15m.
+// rate parses a limit in its short form, such as 5/second or 20/15m.
 func rate(s string) (limit int64, window time.Duration, bad string) {
 	count, per, found := strings.Cut(s, "/")
 	if !found {

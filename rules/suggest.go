@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/spelling"
 )
 
-// unknown says that there is no such thing, and which one was probably meant;
-// if none is near, all that there are.
+// unknown returns an error text for an unknown name. It suggests the most similar known
+// one or, if none is similar, lists all.
 func unknown(what, got string, known []string) string {
 	if s := nearest(got, known); s != "" {
 		return fmt.Sprintf("unknown %s %s; did you mean %q?", what, quote(got), s)
@@ -18,7 +18,7 @@ func unknown(what, got string, known []string) string {
 	return fmt.Sprintf("unknown %s %s; known: %s", what, quote(got), strings.Join(known, ", "))
 }
 
-// shorten returns the beginning of a long text, and whether it is all.
+// shorten returns the beginning of a long text, and whether that is all of it.
 func shorten(s string) (string, bool) {
 	const most = 100
 	if len(s) <= most {
@@ -31,7 +31,7 @@ func shorten(s string) (string, bool) {
 	return s[:cut], false
 }
 
-// quote quotes text from a file for an error.
+// quote quotes text from a file for use in an error.
 func quote(s string) string {
 	short, all := shorten(s)
 	q := strconv.Quote(short)
@@ -41,8 +41,8 @@ func quote(s string) string {
 	return q
 }
 
-// clip makes a message of the YAML library fit for an error: it may quote any
-// amount of the file, line breaks included.
+// clip shortens an error text of the YAML library, which may quote large parts of the
+// file, with line breaks.
 func clip(s string) string {
 	short, all := shorten(s)
 	if short = strings.NewReplacer("\t", `\t`, "\n", `\n`).Replace(short); !all {
@@ -51,7 +51,7 @@ func clip(s string) string {
 	return short
 }
 
-// nearest returns the known word that was probably meant, "" if none is near.
+// nearest returns the most similar known word, "" if none is similar.
 func nearest(got string, known []string) string {
 	return spelling.Nearest(strings.ReplaceAll(got, "-", "_"), known)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxFileBytes bounds a rules file.
+// maxFileBytes bounds the size of a rules file.
 const maxFileBytes = 1 << 20
 
 // nodeKind is the kind of a node. The zero value is an empty value.
@@ -25,18 +25,18 @@ const (
 	kindSequence
 )
 
-// String returns the kind as error texts call it.
+// String returns the kind as error texts name it.
 func (k nodeKind) String() string {
 	return [...]string{"empty", "a single value", "a mapping", "a list"}[k]
 }
 
-// node is one value of a file, free of the YAML library's types: nothing
-// outside this file and guard.go knows the library.
+// node is one value of a file, independent of the YAML library's types. Only this file
+// and guard.go use the library.
 type node struct {
 	kind         nodeKind
-	text         string  // of a scalar, as spelled, or as meant if it was quoted
-	quoted       bool    // a scalar in quotes or a block is text whatever it looks like
-	keys         []*node // of a mapping, scalars, parallel to items, without duplicates
+	text         string  // of a scalar: as spelled, or unquoted if it was quoted
+	quoted       bool    // a scalar in quotes or a block, which is always text
+	keys         []*node // of a mapping: scalars, parallel to items, without duplicates
 	items        []*node // of a mapping or sequence
 	line, column int     // from 1
 }
@@ -51,15 +51,15 @@ func (n *node) at(field string) *node {
 	return nil
 }
 
-// readTree parses a file. It returns nil when there is nothing to look at; what
-// is wrong has then been reported.
+// readTree parses a file. It returns nil if there is nothing to decode; problems have
+// then been reported.
 func readTree(data []byte, p *problems) *node {
 	if len(data) > maxFileBytes {
 		p.addAt(1, 1, "the file has %d bytes; at most %d are allowed", len(data), maxFileBytes)
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	// The library counts some of the other line breaks twice.
+	// The library counts some other line breaks twice.
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))
 	if !checkText(data, p) {
@@ -72,7 +72,7 @@ func readTree(data []byte, p *problems) *node {
 	return root
 }
 
-// protected turns a panic of the YAML library into a problem: no file may stop
+// protected turns a panic of the YAML library into a problem, so that no file can stop
 // the process.
 func protected(p *problems, parse func() *node) (root *node) {
 	defer func() {
@@ -84,7 +84,7 @@ func protected(p *problems, parse func() *node) (root *node) {
 	return parse()
 }
 
-// parseYAML runs the YAML library and takes over what it found.
+// parseYAML runs the YAML library and converts its result.
 func parseYAML(data []byte, p *problems) (root *node) {
 	tokens := withoutComments(lexer.Tokenize(string(data)))
 	if !guard(tokens, p) {
@@ -101,7 +101,7 @@ func parseYAML(data []byte, p *problems) (root *node) {
 		case doc == nil || doc.Body == nil:
 		case root == nil:
 			root = c.convert(doc.Body)
-		default: // its start is marked, else it would not be another one
+		default: // its start is marked, since it is not the first
 			c.add(c.at(doc.Start), "a second document begins here; a rules file is one document")
 			return root
 		}
@@ -123,8 +123,8 @@ func (p *problems) syntaxError(err error) {
 	p.addAt(1, 1, "YAML cannot be read: %s", clip(err.Error()))
 }
 
-// checkText reports the first byte that is not text. Control characters are
-// refused because they are invisible in an editor and in an error.
+// checkText reports the first byte that is not text. Control characters are refused
+// because they are invisible in editors and errors.
 func checkText(data []byte, p *problems) bool {
 	line, column := 1, 1
 	for i := 0; i < len(data); column++ {
@@ -144,7 +144,7 @@ func checkText(data []byte, p *problems) bool {
 	return true
 }
 
-// indents returns for each line how many blanks it begins with.
+// indents returns the number of leading blanks of each line.
 func indents(data []byte) []int {
 	out := []int{0}
 	leading := true
@@ -162,15 +162,14 @@ func indents(data []byte) []int {
 	return out
 }
 
-// converter turns the library's tree into nodes.
+// converter converts the library's tree into nodes.
 type converter struct {
 	*problems
 	indents []int
 }
 
-// at returns an empty node at a token. The library leaves leading tabs out of
-// the columns of some tokens, so a position within the indentation is moved to
-// its end.
+// at returns an empty node at a token. The library omits leading tabs from the columns
+// of some tokens, so a position within the indentation is moved to its end.
 func (c *converter) at(t *token.Token) *node {
 	if t == nil || t.Position == nil {
 		return &node{line: 1, column: 1}
