@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/gossip"
 )
 
-// A node with another secret, or a name that cannot be, is not opened, and the
-// error says what to do.
+// A node with another secret, or an invalid name, is not opened, and the error says what
+// to do.
 func TestWhoCannotBeAMember(t *testing.T) {
 	there := memberConfig("node-1", hundred)
 	there.Secret = []byte("one")

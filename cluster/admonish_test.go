@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A member that is open on purpose says so at the start, and once a minute until it ends.
+// A member that is insecure on purpose logs that at the start, and once a minute until
+// it ends.
 func TestAdmonish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer

@@ -17,9 +17,9 @@ defaults: {on_unreachable: closed}
 rules: [{name: towns, match: {path: "^/towns"}, limits: [{name: day, limit: 100, window: 1d, algorithm: fixed_window, align: first_hit}]}]
 `
 
-// cutOff opens two members that see each other and cannot ask each other: what one
-// owns the other cannot take over, for under closed that takes a majority. It returns
-// one, and a request about a key of the other's.
+// cutOff opens two members that see each other by gossip and have no link: what one owns
+// the other cannot take over, as that takes a majority under closed. It returns one of
+// them, and a request about a key of the other's.
 func cutOff(t *testing.T, deadline time.Duration) (*weir.Node, *weir.Request) {
 	t.Helper()
 	if raceDetector {
@@ -45,7 +45,7 @@ func cutOff(t *testing.T, deadline time.Duration) (*weir.Node, *weir.Request) {
 	return first, r
 }
 
-// brief is a context that ends as soon as somebody waits for its end.
+// brief is a context that ends as soon as something waits for its end.
 type brief struct {
 	context.Context
 	once  sync.Once
@@ -66,8 +66,8 @@ func (b *brief) Err() error {
 	}
 }
 
-// Whoever waits for an owner that is out of reach waits no longer than his context, and is
-// told what is not known.
+// A caller that waits for an unreachable owner waits no longer than its context, and the
+// error says what is not known.
 func TestContextsEndTheWait(t *testing.T) {
 	node, r := cutOff(t, time.Minute)
 	var d weir.Decision
@@ -101,7 +101,7 @@ func TestContextsEndTheWait(t *testing.T) {
 	}
 }
 
-// A reset or refund that nobody answers fails, and names its key.
+// A reset or refund without an answer fails, and the error names its key.
 func TestResetsThatNobodyAnswers(t *testing.T) {
 	node, r := cutOff(t, 100*time.Millisecond)
 	_, reset := node.Reset(t.Context(), r)

@@ -13,11 +13,11 @@ import (
 	"github.com/weirlimit/weir/cluster"
 )
 
-// soon is how long a test waits for what must come. Nothing is measured by it: under
-// the race detector, on a machine that does other things, a ring alone takes seconds.
+// soon is how long a test waits for something that must happen. It measures nothing:
+// under the race detector, on a busy machine, a ring alone takes seconds.
 const soon = 2 * time.Minute
 
-// part is what a configuration says of the cluster.
+// part returns a configuration's part about the cluster.
 func part(c weir.Config) *cluster.Config { return c.Cluster.(*cluster.Config) }
 
 func open(tb testing.TB, c weir.Config) *weir.Node {
@@ -39,7 +39,7 @@ func check(tb testing.TB, n *weir.Node, r weir.Request) *weir.Decision {
 	return d
 }
 
-// until waits for ok.
+// until waits until ok returns true.
 func until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	deadline := time.NewTimer(soon)
@@ -55,14 +55,14 @@ func until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// memberConfig is a member's, on ports that are free.
+// memberConfig returns a member's configuration, with free ports.
 func memberConfig(name, rules string, join ...string) weir.Config {
 	return weir.Config{Rules: []byte(rules), MaxKeys: 1_000_000, Cluster: &cluster.Config{
 		Name: name, PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join,
 	}}
 }
 
-// gossipAddr returns where a node gossips.
+// gossipAddr returns a node's gossip address.
 func gossipAddr(n *weir.Node) string {
 	for _, m := range n.Cluster().Members() {
 		if m.Self {
@@ -72,15 +72,15 @@ func gossipAddr(n *weir.Node) string {
 	return ""
 }
 
-// three opens a cluster of three, and waits until all are ready. Under the race
-// detector it skips the test, which make wire runs without. Their deadline is so long
-// that no policy speaks for want of a processor.
+// three opens a cluster of three and waits until all are ready. Under the race detector
+// it skips the test, which make wire runs without it. The deadline is so long that no
+// policy answers for lack of CPU.
 func three(tb testing.TB, rules string) []*weir.Node {
 	tb.Helper()
 	return threeAt(tb, rules, nil)
 }
 
-// threeAt is three with a clock for counters; nil: their own.
+// threeAt is three with a clock for counters; nil means the nodes' own.
 func threeAt(tb testing.TB, rules string, now func() time.Time) []*weir.Node {
 	tb.Helper()
 	if raceDetector {
@@ -104,7 +104,7 @@ func threeAt(tb testing.TB, rules string, now func() time.Time) []*weir.Node {
 	return nodes
 }
 
-// together waits until nodes see each other active, and hold what they should.
+// together waits until nodes see each other active and hold what they should.
 func together(tb testing.TB, nodes []*weir.Node) {
 	tb.Helper()
 	for i, n := range nodes {
@@ -125,9 +125,8 @@ const hundred = `version: 1
 rules: [{name: towns, match: {path: "^/towns"}, limits: [{name: day, limit: 100, window: 1d, algorithm: fixed_window, align: first_hit}]}]
 `
 
-// stalls are what happened to nodes while they were watched, which a machine with too
-// much to do brings about without a fault of theirs: who stands still for 80 ms is taken
-// over.
+// stalls are pauses of nodes while they were watched, which an overloaded machine causes
+// without a fault of the nodes: a node that is paused for 80 ms is taken over.
 type stalls struct {
 	nodes  []*weir.Node
 	before stallCount
@@ -136,7 +135,7 @@ type stalls struct {
 
 type stallCount struct{ takeovers, late int }
 
-// watch begins to watch nodes.
+// watch starts to watch nodes.
 func watch(nodes ...*weir.Node) *stalls {
 	s := &stalls{nodes: nodes}
 	s.before = s.now()
@@ -152,8 +151,8 @@ func (s *stalls) now() (sum stallCount) {
 	return sum
 }
 
-// end ends the watch. Nobody may have been taken over where none has found that it
-// stood still.
+// end ends the watch. If no node found that it was paused, no node may have been taken
+// over.
 func (s *stalls) end(t *testing.T) {
 	t.Helper()
 	now := s.now()
@@ -163,18 +162,18 @@ func (s *stalls) end(t *testing.T) {
 	}
 }
 
-// near tells whether a key of the limit [hundred] was admitted what it should be: exactly
-// that where nobody was taken over. A takeover may cost five more, which is D, or one
-// less: a check on its way, which the owner and then the heir may have counted. The
-// takeovers are those of all partitions, of which a key has one: three are as many as it
-// is granted.
+// near reports whether a key of the limit [hundred] was admitted the right number of
+// units: exactly that if no node was taken over. A takeover may cost five more, which is
+// D, or one less: a check under way, which the owner and then the heir may have counted.
+// The takeovers are counted over all partitions, and a key has one: at most three count
+// for it.
 func (s *stalls) near(got, want int) bool {
 	most := min(s.count.takeovers, 3)
 	return got >= want-most && got <= want+5*most
 }
 
-// explain tells whether an error of Leave is that a second was too little for hanging
-// up, all having been handed over.
+// explain reports whether an error of Leave only means that a second was too short for
+// closing the links, after everything was handed over.
 func (s *stalls) explain(err error) bool {
 	return s.count.late > 0 && errors.Is(err, context.DeadlineExceeded)
 }
@@ -207,8 +206,8 @@ func TestThreeNodesShareCounters(t *testing.T) {
 	}
 }
 
-// A node that leaves takes no count with it, and one that comes back owns what
-// it owned.
+// A node that leaves takes no count with it, and one that comes back owns what it owned
+// before.
 func TestLeaveAndComeBackLosesNothing(t *testing.T) {
 	nodes := three(t, hundred)
 	ctx := context.Background()
@@ -257,8 +256,8 @@ func TestLeaveAndComeBackLosesNothing(t *testing.T) {
 	}
 }
 
-// Nodes that leave one after the other hand over to those that are left, and the
-// last has nobody to wait for.
+// Nodes that leave one after the other hand over to those that stay, and the last has
+// none to wait for.
 func TestAllLeave(t *testing.T) {
 	nodes := three(t, hundred)
 	for i := len(nodes) - 1; i >= 0; i-- {
@@ -268,8 +267,8 @@ func TestAllLeave(t *testing.T) {
 	}
 }
 
-// An answer names the member that decided each limit, whichever member is asked:
-// the same from all, and two for a check whose keys have two owners.
+// An answer names the member that decided each limit: the same one, whichever member is
+// asked, and two for a check whose keys have two owners.
 func TestAnswersNameOwners(t *testing.T) {
 	nodes := three(t, `version: 1
 rules: [{name: login, keys: [[ip], [user]], limits: [{name: day, limit: 100, window: 1d}]}]
@@ -304,7 +303,7 @@ rules: [{name: login, keys: [[ip], [user]], limits: [{name: day, limit: 100, win
 	if len(owned) != 3 || several == 0 {
 		t.Errorf("owners %v, %d checks of several", owned, several)
 	}
-	// Alone there is nobody to name, in the same memory too.
+	// A node on its own names no member, even if it reuses a decision.
 	alone := open(t, weir.Config{Rules: []byte(hundred)})
 	r := weir.Request{Path: "/towns"}
 	if err := alone.Check(context.Background(), &r, &d); err != nil || alone.Answer(&r, &d).Limits[0].Owner != "" {
@@ -312,8 +311,8 @@ rules: [{name: login, keys: [[ip], [user]], limits: [{name: day, limit: 100, win
 	}
 }
 
-// A key is in its owner's list of top keys by its name, though the owner itself was
-// never asked for it, alone or with keys of others.
+// A key appears by name in its owner's list of top keys, although the owner itself was
+// never asked for it, alone or together with other keys.
 func TestTopKeysAskedElsewhere(t *testing.T) {
 	nodes := three(t, `version: 1
 rules:
@@ -345,7 +344,7 @@ rules:
 	}
 }
 
-// ownName returns what a node is called.
+// ownName returns a node's own name.
 func ownName(n *weir.Node) string {
 	for _, m := range n.Cluster().Members() {
 		if m.Self {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// cpu returns the CPU time that this process has taken.
+// cpu returns the CPU time that this process has used.
 func cpu(tb testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -23,9 +23,8 @@ func cpu(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkThreeNodes asks one of three members for batches of 1,000 checks of
-// 100,000 keys. cpu-ns/op is the processor time of all three, and of asking them, for
-// one check.
+// BenchmarkThreeNodes asks one of three members for batches of 1,000 checks of 100,000
+// keys. cpu-ns/op is the CPU time of all three, and of the caller, for one check.
 func BenchmarkThreeNodes(b *testing.B) {
 	nodes := three(b, `
 rules:

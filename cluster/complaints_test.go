@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What cannot be done a thousand times a second is said once, with how often.
+// A failure that occurs a thousand times a second is logged once, with its number.
 func TestComplaintsAreSummed(t *testing.T) {
 	var said strings.Builder
 	m := &member{log: slog.New(slog.NewTextHandler(&said, nil))}
@@ -33,7 +33,7 @@ func TestComplaintsAreSummed(t *testing.T) {
 	}
 }
 
-// told is a writer that hands on what is written.
+// told is a writer that passes on what is written.
 type told chan string
 
 func (c told) Write(b []byte) (int, error) {
@@ -44,7 +44,7 @@ func (c told) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A member says with its reports what its core could not do.
+// A member logs with its reports what its core could not do.
 func TestMembersSayWhatCannotBeDone(t *testing.T) {
 	said := make(told, 100)
 	n, err := weir.Open(t.Context(), weir.Config{

@@ -21,8 +21,8 @@ rules:
   - {name: free, match: {path: ^/free}, unlimited: true}
 `
 
-// Any member explains any request, of one owner or of several, in the same words,
-// says who owns each key, and counts nothing.
+// Any member explains any request, of one owner or of several, in the same words, names
+// the owner of each key, and counts nothing.
 func TestAnyMemberExplains(t *testing.T) {
 	nodes := three(t, explainable)
 	ctx := t.Context()
@@ -89,8 +89,8 @@ func TestAnyMemberExplains(t *testing.T) {
 	}
 }
 
-// Where nobody who holds a key is left, the error says who owns it; nobody waits beyond
-// the end of his context. A node that closed says so.
+// If no holder of a key is left, the error names its owner. No call lasts longer than
+// its context. A closed node says that it is closed.
 func TestNobodyExplains(t *testing.T) {
 	node, r := cutOff(t, 100*time.Millisecond)
 	e, err := node.Explain(t.Context(), r)

@@ -2,6 +2,6 @@ package cluster
 
 import "github.com/weirlimit/weir"
 
-// CutLinks ends what a member has to the others but for gossip, so that it sees them
-// and cannot ask them.
+// CutLinks closes a member's links and keeps its gossip, so that it sees the others and
+// cannot ask them.
 func CutLinks(n *weir.Node) { n.Cluster().(*member).links.Close() }

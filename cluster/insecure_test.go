@@ -11,8 +11,9 @@ import (
 	"github.com/weirlimit/weir/cluster"
 )
 
-// A member that can be reached from other machines does not start without a secret and
-// a gossip key, unless told that it may. It has not listened anywhere when it refuses.
+// A member that other machines can reach does not start without a secret and a gossip
+// key, unless that is permitted. When it refuses to start, it has not listened on any
+// port.
 func TestMemberBeyondLoopback(t *testing.T) {
 	secret, key := []byte("0123456789abcdef"), [][]byte{[]byte("0123456789abcdef")}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// However often a node is told to go, and by whom, all of them return.
+// All calls that tell a node to leave or close return, however many there are.
 func TestLeaveWhileItEnds(t *testing.T) {
 	ctx := context.Background()
 	for name, end := range map[string]func(*weir.Node) error{
@@ -41,7 +41,7 @@ func TestLeaveWhileItEnds(t *testing.T) {
 	}
 }
 
-// Leave waits for the end of what HandOver has begun: nothing is lost by it.
+// Leave waits until a handover that HandOver started has ended, so nothing is lost.
 func TestLeaveWaitsForHandOver(t *testing.T) {
 	nodes := three(t, hundred)
 	stalls := watch(nodes...)
@@ -82,7 +82,7 @@ func TestLeaveWaitsForHandOver(t *testing.T) {
 	}
 }
 
-// The last node says that its counters end with it, and no other does.
+// The last node logs that its counters end with it; no other node does.
 func TestTheLastOneSaysSo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
@@ -112,7 +112,7 @@ func TestTheLastOneSaysSo(t *testing.T) {
 	}
 }
 
-// syncBuffer is a buffer for many goroutines.
+// syncBuffer is a buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

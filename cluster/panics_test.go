@@ -24,8 +24,8 @@ func (p *panicked) Panicked(place string) {
 	p.at[place]++
 }
 
-// A member whose core panics counts it, logs it with its stack, answers the check all the
-// same, and goes on.
+// A member whose core panics counts and logs that with the stack, still answers the
+// check, and continues.
 func TestAMemberSurvivesPanics(t *testing.T) {
 	said := make(told, 1000)
 	watch := &panicked{at: make(map[string]int)}
@@ -58,7 +58,8 @@ func TestAMemberSurvivesPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		// Its partition starts empty, or is given up for a minute: then policy answers.
+		// Its partition starts empty, or is given up for a minute; then the policy
+		// answers.
 		if err := m.core.Check(t.Context(), charge(good), d); err != nil || !d.Allowed {
 			t.Errorf("after the panic a check is answered %v, %+v", err, d)
 		}

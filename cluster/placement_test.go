@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// A node on its own has no placement. Members that see the same have the same, by
-// which anybody finds the owner of a key, whom explanations name. Other rules are
-// another placement.
+// A node on its own has no placement. Members with the same view have the same
+// placement, by which anyone can find a key's owner, the one that explanations name.
+// Other rules make another placement.
 func TestPlacement(t *testing.T) {
 	const before = "version: 1\nrules:\n  - {name: all, limits: [5/minute]}\n"
 	if p := open(t, weir.Config{Rules: []byte(before)}).Cluster().Placement(); p != nil {

@@ -2,6 +2,7 @@
 
 package cluster_test
 
-// raceDetector: three nodes in one process settle many times slower under the race
-// detector, and not at all beside other tests on few cores.
+// raceDetector reports whether the tests run under the race detector. Three nodes in one
+// process settle many times more slowly then, and not at all beside other tests on few
+// cores.
 const raceDetector = true

@@ -2,8 +2,8 @@ package cluster
 
 import "testing"
 
-// A member tells others where its administration is unless that is its own loopback,
-// where they would find themselves.
+// A member tells others its AdminAddr, unless that is loopback and they reach it by
+// another address: they would ask themselves.
 func TestReachableAdmin(t *testing.T) {
 	for _, c := range []struct{ addr, host, want string }{
 		{"127.0.0.1:8082", "127.0.0.1", "127.0.0.1:8082"}, {"[::1]:8082", "localhost", "[::1]:8082"}, {"localhost:8082", "127.0.0.3", "localhost:8082"},

@@ -9,8 +9,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A member that takes no resets from others refuses those of the keys that it holds, and
-// whoever asked by way of another is told which. What it holds itself it resets.
+// A member that refuses resets of other members refuses them for keys that it holds, and
+// the caller at another member learns which keys. It resets what it holds for its own
+// callers.
 func TestMembersThatRefuseResets(t *testing.T) {
 	if raceDetector {
 		t.Skip("two nodes and two cores: long under the race detector; make wire runs it")

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// Why a key is not explained is told with who owns it and what to do.
+// The error for a key without explanation names its owner and says what to do.
 func TestWhyNobodyExplains(t *testing.T) {
 	old := peer.Member{Name: "node-2", Instance: 2, State: peer.Active, Version: "0.1"}
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// What keeps a node from holding what it should is one warning, which says how much
-// that is, why it may be, and what to do.
+// What keeps a node from holding what it should is logged as one warning, with the
+// amount, the possible cause and what to do.
 func TestWorries(t *testing.T) {
 	far := []peer.Member{{Name: "node-2", PeerAddr: "h:1"}}
 	for _, c := range []struct {
@@ -38,7 +38,7 @@ func TestWorries(t *testing.T) {
 	}
 }
 
-// Rules are compared among those that live.
+// Rules are compared among members that are not dead.
 func TestRulesOfTheDead(t *testing.T) {
 	members := []peer.Member{
 		{Name: "a", State: peer.Dead, RulesHash: 1}, {Name: "b", State: peer.Active, RulesHash: 2}, {Name: "c", State: peer.Active, RulesHash: 2},

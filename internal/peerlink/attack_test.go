@@ -19,13 +19,13 @@ import (
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 )
 
-// What somebody tries who reaches the peer port and does not have the secret.
+// Attacks of someone who reaches the peer port and does not have the secret.
 
 func withSecret(c *peerlink.Config) { c.Secret = []byte("the secret of the members") }
 
-// TestARelayedHandshakeIsRefused has somebody tell a node that another one is at an
-// address where he passes on what the two say, unchanged. Neither of them takes him for
-// the other.
+// TestARelayedHandshakeIsRefused puts an attacker between two nodes: one is told that
+// the other is at the attacker's address, and the attacker relays unchanged. Neither
+// node takes the attacker for the other.
 func TestARelayedHandshakeIsRefused(t *testing.T) {
 	a, b := start(t, 1, "", withSecret), start(t, 2, "", withSecret)
 	between := newProxy(t, b.member.PeerAddr)
@@ -44,8 +44,7 @@ func TestARelayedHandshakeIsRefused(t *testing.T) {
 	a.waitUp(t, 2)
 }
 
-// TestAReplayedHandshakeIsRefused says again what a member said to link up, which was
-// overheard.
+// TestAReplayedHandshakeIsRefused repeats a member's recorded handshake.
 func TestAReplayedHandshakeIsRefused(t *testing.T) {
 	tap := &tap{heard: make(chan *peerv1.Message, 2)}
 	between := listen(t)
@@ -87,7 +86,7 @@ func TestAReplayedHandshakeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAReflectedProofIsRefused gives a node its own proof back, as that of a member.
+// TestAReflectedProofIsRefused sends a node its own proof back.
 func TestAReflectedProofIsRefused(t *testing.T) {
 	n := expectStock(t, withSecret)
 	_, s := dialRaw(t, n.member.PeerAddr)
@@ -106,15 +105,15 @@ func TestAReflectedProofIsRefused(t *testing.T) {
 	}
 }
 
-// grown returns how much more memory was allocated since a number.
+// grown returns how much memory was allocated since the given number.
 func allocated() uint64 {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return s.TotalAlloc
 }
 
-// TestLittleIsReadBeforeTheProof says a few bytes that stand for much, and then much,
-// before it proves anything.
+// TestLittleIsReadBeforeTheProof sends a few bytes that announce much, and then many
+// bytes, before any proof.
 func TestLittleIsReadBeforeTheProof(t *testing.T) {
 	n := expectStock(t, withSecret)
 	many := &peerv1.Frame{
@@ -139,7 +138,7 @@ func TestLittleIsReadBeforeTheProof(t *testing.T) {
 			t.Errorf("%s: %d bytes were allocated", name, grew)
 		}
 	}
-	// A message of 8 MiB is not collected.
+	// A message of 8 MiB is not buffered.
 	_, s := dialRaw(t, n.member.PeerAddr)
 	big := &peerv1.Message{Hello: hello(n)}
 	big.Hello.Cluster = strings.Repeat("c", 8<<20)
@@ -152,7 +151,7 @@ func TestLittleIsReadBeforeTheProof(t *testing.T) {
 	if grew := allocated() - before; grew > 28<<20 { // which the client itself takes
 		t.Errorf("%d bytes were allocated for a hello of 8 MiB", grew)
 	}
-	// After the hello nothing more is read than fits, until there is a proof.
+	// After the hello no more than the bound is read until there is a proof.
 	_, s = dialRaw(t, n.member.PeerAddr)
 	must(t, s.Send(&peerv1.Message{Hello: hello(n)}))
 	_, err := s.Recv()
@@ -163,9 +162,9 @@ func TestLittleIsReadBeforeTheProof(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsKeepNobodyOut fills the port with connections that say nothing,
-// or not enough: members link up all the same, again and again, and the others are gone
-// after a while.
+// TestSilentConnectionsKeepNobodyOut fills the port with connections that send nothing,
+// or not enough. Members still connect, again and again, and the silent connections are
+// closed after a while.
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	short := func(c *peerlink.Config) { withSecret(c); c.ConnectTimeout = 5 * time.Second }
 	n := start(t, 1000, "", short)
@@ -231,8 +230,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// TestAnEndedSessionIsNoConnectionForLong has a member of no secret open one session after
-// the other in place of the last: their connections are closed.
+// TestAnEndedSessionIsNoConnectionForLong opens one session after another in place of
+// the last, without a secret: the earlier connections are closed.
 func TestAnEndedSessionIsNoConnectionForLong(t *testing.T) {
 	n := expectStock(t, func(c *peerlink.Config) { c.MaxConnections = 2 })
 	for range 20 {
@@ -252,7 +251,7 @@ func TestAnEndedSessionIsNoConnectionForLong(t *testing.T) {
 	}
 }
 
-// tap passes on what a node that dials says until it has proved itself, and keeps it.
+// tap relays and records what a dialling node sends until it has proved itself.
 type tap struct {
 	peerv1.UnimplementedLinksServer
 	addr  string

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// askAndReply returns a frame with n checks of one key each, and one with what an
-// owner replies.
+// askAndReply returns a frame with n checks of one key each, and one with an owner's
+// replies.
 func askAndReply(n int) (ask, reply *peer.Frame) {
 	r := rand.New(rand.NewPCG(1, 1))
 	ask = &peer.Frame{From: 1 << 60, To: 1 << 61, Rules: []peer.Rule{{ID: r.Uint64(), Name: "towns"}}}
@@ -28,8 +28,8 @@ func askAndReply(n int) (ask, reply *peer.Frame) {
 	return ask, reply
 }
 
-// BenchmarkFrame is what a forwarded check costs in encoding and decoding, of
-// the question and of the reply together.
+// BenchmarkFrame measures encoding and decoding of a forwarded check and its reply
+// together.
 func BenchmarkFrame(b *testing.B) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -20,7 +20,7 @@ import (
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 )
 
-// testCodec is a codec whose bytes one can hold in the hand.
+// testCodec is a codec whose encoded bytes a test can handle.
 type testCodec struct{ *codec }
 
 func newTestCodec() testCodec { return testCodec{newCodec(16 << 20)} }
@@ -43,7 +43,7 @@ func (c testCodec) message(b []byte) (*message, error) {
 	return m, m.bad
 }
 
-// seeds returns how many random cases a test looks at.
+// seeds returns how many random cases a test tries.
 func seeds(tb testing.TB, usual int) int {
 	tb.Helper()
 	text := os.Getenv("WEIR_SEEDS")
@@ -77,8 +77,8 @@ func TestFramesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestTheWireIsThatOfTheProtoFile has the code that is generated from peer.proto
-// read what the codec writes, and the codec what the generated code writes.
+// TestTheWireIsThatOfTheProtoFile reads the codec's output with the code generated from
+// peer.proto, and that code's output with the codec.
 func TestTheWireIsThatOfTheProtoFile(t *testing.T) {
 	c := newTestCodec()
 	for seed := range seeds(t, 100) {
@@ -111,8 +111,8 @@ func TestTheWireIsThatOfTheProtoFile(t *testing.T) {
 	}
 }
 
-// TestFewBytesStandForLittle has sections say that they have items of which there is
-// nothing, and names that nothing needs to be so long for.
+// TestFewBytesStandForLittle reads sections that announce items without contents, and
+// names that are too long.
 func TestFewBytesStandForLittle(t *testing.T) {
 	c := newTestCodec()
 	long := strings.Repeat("x", maxName+1)
@@ -143,7 +143,7 @@ func TestFewBytesStandForLittle(t *testing.T) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
 	}
-	// What is all zero is written so that it can be read.
+	// Items that are all zero are written so that they can be read.
 	f := &peer.Frame{
 		Claims: make([]peer.Claim, 100), Answers: make([]peer.Answer, 100), Announces: make([]peer.Announce, 100),
 		Revokes: make([]peer.Revoke, 100), Batches: make([]peer.Batch, 100), Acks: make([]peer.Ack, 100),
@@ -163,7 +163,8 @@ func TestFewBytesStandForLittle(t *testing.T) {
 	}
 }
 
-// known fails if a message or one in it has a field that the proto file does not.
+// known fails if a message, or one within it, has a field that the proto file does not
+// have.
 func known(t *testing.T, m protoreflect.Message) {
 	t.Helper()
 	if u := m.GetUnknown(); len(u) > 0 {
@@ -183,8 +184,8 @@ func known(t *testing.T, m protoreflect.Message) {
 	})
 }
 
-// TestNamesOfFields holds the names of peer.proto against those of package peer,
-// for the few columns in which a swap would go unnoticed by a round trip.
+// TestNamesOfFields compares the names of peer.proto with those of package peer, for the
+// few columns in which a round trip would not notice a swap.
 func TestNamesOfFields(t *testing.T) {
 	c := newTestCodec()
 	f := &peer.Frame{
@@ -227,7 +228,7 @@ func TestNamesOfFields(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreIgnored reads what a newer version might write.
+// TestUnknownFieldsAreIgnored reads fields that a newer version might write.
 func TestUnknownFieldsAreIgnored(t *testing.T) {
 	c := newTestCodec()
 	f := randomFrame(rand.New(rand.NewPCG(1, 2)), 5)
@@ -236,7 +237,7 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer := func(m proto.Message) {
-		// Field 100, of each of the kinds that protobuf has.
+		// Field 100, in each of protobuf's wire types.
 		m.ProtoReflect().SetUnknown(append(bytes.Clone([]byte{0xa0, 0x06, 0x96, 0x01, 0xa2, 0x06, 0x02, 'h', 'i'}),
 			0xa5, 0x06, 1, 2, 3, 4, 0xa1, 0x06, 1, 2, 3, 4, 5, 6, 7, 8, 0xa3, 0x06, 0x08, 1, 0xa4, 0x06))
 	}
@@ -293,7 +294,8 @@ func TestFramesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestColumnsThatDoNotFit has the generated code write what the codec would not.
+// TestColumnsThatDoNotFit reads columns that the codec would not write, written by the
+// generated code.
 func TestColumnsThatDoNotFit(t *testing.T) {
 	for name, test := range map[string]struct {
 		frame *peerv1.Frame
@@ -351,8 +353,7 @@ func TestFramesThatAreTooLargeAreNotSent(t *testing.T) {
 	}
 }
 
-// TestExplanationsAreBounded: of nothing in an explanation more is taken than there
-// can be.
+// TestExplanationsAreBounded shows that each part of an explanation is bounded.
 func TestExplanationsAreBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		frame *peerv1.Frame
@@ -404,8 +405,8 @@ func TestCutMessages(t *testing.T) {
 	}
 }
 
-// FuzzMessage reads anything. What is taken must be written and read again as
-// the same.
+// FuzzMessage reads any bytes. An accepted message must be the same after it is written
+// and read again.
 func FuzzMessage(f *testing.F) {
 	c := newTestCodec()
 	for seed := range 20 {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/peerlink"
 )
 
-// hold has Deliver wait until release.
+// hold makes Deliver block until release.
 func (b *box) hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,9 +36,9 @@ func listen(tb testing.TB) net.Listener {
 	return l
 }
 
-// TestWindow has a receiver hold on to the first frame: two frames with checks
-// are under way, the third waits in the outbox, frames without checks do not,
-// and what the receiver itself sends is not held up.
+// TestWindow makes a receiver block on the first frame. Two frames with checks are under
+// way, and the third waits in the outbox. Frames without checks do not wait, and neither
+// does what the receiver itself sends.
 func TestWindow(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
 	introduce(a, b)
@@ -67,8 +67,8 @@ func TestWindow(t *testing.T) {
 	a.wait(t, "the window to open", func() bool { return a.taken == 5 })
 }
 
-// TestStalled has a receiver take nothing for longer than one waits for the
-// dead: what was under way was bounded, and the rest is still with the cluster.
+// TestStalled makes a receiver read nothing for longer than StallTimeout. What was under
+// way was bounded, and the rest is still in the outbox.
 func TestStalled(t *testing.T) {
 	a := start(t, 1, "", func(c *peerlink.Config) { c.StallTimeout = 300 * time.Millisecond })
 	b := start(t, 2, "", nil)
@@ -92,9 +92,8 @@ func TestStalled(t *testing.T) {
 	a.log.wait(t, "takes nothing")
 }
 
-// TestDownComesAfterTheLastTake has the other side go while a frame is being
-// taken for it: until that is over, Down must wait, or the frame would be lost
-// without a word.
+// TestDownComesAfterTheLastTake ends the other side while a frame is being taken for it.
+// Down must wait until then, or the frame would be lost unnoticed.
 func TestDownComesAfterTheLastTake(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
 	taking, goOn := make(chan struct{}), make(chan struct{})
@@ -109,7 +108,7 @@ func TestDownComesAfterTheLastTake(t *testing.T) {
 	<-taking
 	b.waitUp(t, 1)
 	b.Close()
-	// That something does not happen can only be seen by giving it a chance to.
+	// A test can only see that something does not happen by giving it time.
 	time.AfterFunc(200*time.Millisecond, func() { close(goOn) })
 	a.waitMore(t, "down "+b.self.String(), 0)
 	select {
@@ -119,7 +118,7 @@ func TestDownComesAfterTheLastTake(t *testing.T) {
 	}
 }
 
-// proxy passes connections on, and can break one side of them only.
+// proxy relays connections, and can break one side of them only.
 type proxy struct {
 	net.Listener
 	to   string
@@ -158,13 +157,13 @@ func (p *proxy) serve() {
 		p.mu.Lock()
 		p.near, p.far = append(p.near, near), append(p.far, far)
 		p.mu.Unlock()
-		// Neither side learns from here that the other has gone.
+		// Neither side is told that the other has gone.
 		p.all.Go(func() { _, _ = io.Copy(near, far) })
 		p.all.Go(func() { _, _ = io.Copy(far, near) })
 	}
 }
 
-// cut ends the connections of one side, which the other does not notice.
+// cut closes the connections of one side; the other does not notice.
 func (p *proxy) cut(side func(*proxy) []net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,9 +172,9 @@ func (p *proxy) cut(side func(*proxy) []net.Conn) {
 	}
 }
 
-// TestDeadConnectionIsReplaced breaks a connection so that only one side sees
-// it. The one that sees it opens another, and the other one's comes to an end
-// in good order, whoever dialled.
+// TestDeadConnectionIsReplaced breaks a connection so that only one side notices. That
+// side opens another, and the old one ends in good order at the other side, whichever
+// side dialled.
 func TestDeadConnectionIsReplaced(t *testing.T) {
 	for name, side := range map[string]func(*proxy) []net.Conn{
 		"seen by who dialled":     func(p *proxy) []net.Conn { return p.near },
@@ -203,8 +202,8 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	}
 }
 
-// TestQuestionsAndReplies asks a thousand questions, each when the one before
-// was answered.
+// TestQuestionsAndReplies sends a thousand requests, each after the reply to the one
+// before.
 func TestQuestionsAndReplies(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
 	b.deliver = func(f *peer.Frame) {

@@ -20,11 +20,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come, before it fails.
+// patience is how long a test waits for something that must happen before it fails.
 const patience = 20 * time.Second
 
-// box is Frames with an outbox for each member and a record of all that
-// happened.
+// box implements Frames with an outbox for each member and a record of all events.
 type box struct {
 	links *peerlink.Links
 	self  peer.Instance
@@ -115,7 +114,7 @@ func (b *box) send(to peer.Instance, f *peer.Frame) {
 	b.links.Wake(to)
 }
 
-// wait waits until a condition on the box holds, which must come about.
+// wait waits until a condition on the box holds.
 func (b *box) wait(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	begin := time.Now()
@@ -157,7 +156,7 @@ func (b *box) waitUp(tb testing.TB, i peer.Instance) {
 	b.wait(tb, "up "+i.String(), func() bool { return b.last(i) == "up" })
 }
 
-// waitMore waits for more events of a kind than there were.
+// waitMore waits for more events of a kind than the given number.
 func (b *box) waitMore(tb testing.TB, event string, than int) {
 	tb.Helper()
 	b.wait(tb, fmt.Sprintf("%q more than %d times", event, than), func() bool { return b.count(event) > than })
@@ -169,7 +168,7 @@ func (b *box) tally(event string) int {
 	return b.count(event)
 }
 
-// journal is a log that tests read.
+// journal is a log that tests can read.
 type journal struct {
 	mu      sync.Mutex
 	written *sync.Cond
@@ -189,7 +188,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.lines.Write(p)
 }
 
-// wait waits until something is in the log, which must come.
+// wait waits until the log contains something.
 func (j *journal) wait(tb testing.TB, text string) {
 	tb.Helper()
 	begin := time.Now()
@@ -211,7 +210,7 @@ func (j *journal) String() string {
 	return j.lines.String()
 }
 
-// node is links that serve on loopback.
+// node is a Links that serves on loopback.
 type node struct {
 	*box
 	*peerlink.Links
@@ -220,13 +219,13 @@ type node struct {
 	served chan error
 }
 
-// start starts a node on an address, or any if it is "".
+// start starts a node on an address, or on any if it is "".
 func start(tb testing.TB, instance peer.Instance, addr string, change func(*peerlink.Config)) *node {
 	tb.Helper()
 	return startWith(tb, instance, nil, addr, change)
 }
 
-// startWith starts a node with Frames of its own, or a box.
+// startWith starts a node with the given Frames, or with a box.
 func startWith(tb testing.TB, instance peer.Instance, frames peerlink.Frames, addr string, change func(*peerlink.Config)) *node {
 	tb.Helper()
 	if addr == "" {
@@ -260,7 +259,7 @@ func startWith(tb testing.TB, instance peer.Instance, frames peerlink.Frames, ad
 	return n
 }
 
-// stop stops a node, as often as one likes.
+// stop stops a node. It may be called several times.
 func (n *node) stop(tb testing.TB) {
 	tb.Helper()
 	n.release() // of a test that failed before it could
@@ -292,7 +291,7 @@ func introduce(nodes ...*node) {
 	}
 }
 
-// checks returns a frame with so many checks, the ids of which begin with first.
+// checks returns a frame with so many checks, whose ids begin with first.
 func checks(first uint64, n int) *peer.Frame {
 	f := &peer.Frame{Rules: []peer.Rule{{ID: 1, Name: "all"}}}
 	for i := range n {
@@ -303,7 +302,7 @@ func checks(first uint64, n int) *peer.Frame {
 	return f
 }
 
-// announce returns a frame without checks, with a number in it.
+// announce returns a frame without checks that carries a number.
 func announce(n int) *peer.Frame {
 	return &peer.Frame{Announces: []peer.Announce{{Epoch: peer.Epoch{Counter: uint64(n)}}}}
 }

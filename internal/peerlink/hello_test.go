@@ -13,8 +13,9 @@ import (
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 )
 
-// FuzzHello gives a node what anyone may send first, before a secret is looked at: it is
-// refused in few words, or fits, and then no proof is good for any other hello.
+// FuzzHello gives a node any bytes as the first message, before a secret is checked.
+// Either the message is refused with a short reason, or it fits; then no proof is valid
+// for any other hello.
 func FuzzHello(f *testing.F) {
 	c := newTestCodec()
 	node := func(i peer.Instance) *greeter {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/peerlink"
 )
 
-// BenchmarkAsk asks over a link on loopback and waits for the reply: one
-// question at a time, of so many checks.
+// BenchmarkAsk measures a request over a link on loopback and its reply, one request at
+// a time, with so many checks.
 func BenchmarkAsk(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -39,7 +39,7 @@ func BenchmarkAsk(b *testing.B) {
 	}
 }
 
-// echo is Frames at both ends: at one it asks, at the other it replies.
+// echo implements Frames at both ends: at one it asks, at the other it replies.
 type echo struct {
 	to      *peerlink.Links
 	out     atomic.Pointer[peer.Frame]

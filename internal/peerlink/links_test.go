@@ -58,9 +58,9 @@ func TestThreeNodes(t *testing.T) {
 	}
 }
 
-// TestOneSideKnows has a node dial another that does not know it yet: it is refused, and
-// comes again until it is known. That is said once where it is refused, and not at all by
-// who dials.
+// TestOneSideKnows makes a node dial another that does not know it yet. It is refused,
+// and tries again until it is known. The refusing side logs that once, and the dialling
+// side not at all.
 func TestOneSideKnows(t *testing.T) {
 	for name, ids := range map[string][2]peer.Instance{"it is to dial": {1, 2}, "the other is": {2, 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,8 @@ func TestOneSideKnows(t *testing.T) {
 	}
 }
 
-// TestAStrangerIsToldInTheEnd has a node not known for long, which somebody should see to.
+// TestAStrangerIsToldInTheEnd leaves a node unknown for long: then it logs that, for an
+// operator.
 func TestAStrangerIsToldInTheEnd(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
 	a.SetMembers([]peer.Member{a.member, b.member})
@@ -101,8 +102,8 @@ func TestAStrangerIsToldInTheEnd(t *testing.T) {
 	}
 }
 
-// TestBothDial has many pairs meet at once from both sides: each ends with one
-// link that stands.
+// TestBothDial makes many pairs dial each other at once: each pair ends with one
+// established link.
 func TestBothDial(t *testing.T) {
 	var nodes []*node
 	for i := range 6 {
@@ -140,7 +141,7 @@ func TestDownComesWithTheEndAndAtEachAttempt(t *testing.T) {
 	}
 }
 
-// TestRestart has a node come back as another instance at the same address.
+// TestRestart restarts a node as another instance at the same address.
 func TestRestart(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
 	introduce(a, b)
@@ -235,8 +236,8 @@ func TestSecretsAndNeighbouringVersions(t *testing.T) {
 	a.wait(t, "a check", func() bool { return len(a.got) == 1 })
 }
 
-// TestAnOldNeighbour has a node of the version before, whose hellos name no addresses: it
-// is linked to where there is no secret.
+// TestAnOldNeighbour connects a node of the previous version, whose hellos contain no
+// addresses: that works if there is no secret.
 func TestAnOldNeighbour(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", func(c *peerlink.Config) { c.Self.Wire = 1 })
 	introduce(a, b)
@@ -244,7 +245,7 @@ func TestAnOldNeighbour(t *testing.T) {
 	b.waitUp(t, 1)
 }
 
-// TestItself has a node told that it is somebody else.
+// TestItself tells a node that its own address is another node's.
 func TestItself(t *testing.T) {
 	a := start(t, 1, "", nil)
 	other := a.member
@@ -254,7 +255,7 @@ func TestItself(t *testing.T) {
 	a.log.wait(t, "this node itself")
 }
 
-// TestShutdownSendsWhatThereIs has a node leave right after its last words.
+// TestShutdownSendsWhatThereIs shuts a node down right after its last frames.
 func TestShutdownSendsWhatThereIs(t *testing.T) {
 	a, b := start(t, 1, "", nil), start(t, 2, "", nil)
 	introduce(a, b)

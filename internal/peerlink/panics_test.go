@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/peerlink"
 )
 
-// tripping is a box that panics at the calls about one member that are listed, each once
-// and in their order.
+// tripping is a box that panics at the listed calls about one member, once each and in
+// their order.
 type tripping struct {
 	*box
 	of   peer.Instance
@@ -45,8 +45,8 @@ func (x *tripping) Take(to peer.Instance, checks bool) *peer.Frame {
 	return x.box.Take(to, checks)
 }
 
-// A panic, wherever it comes up in what a link carries, ends that link only, which is made
-// again; the process and the other links go on.
+// A panic anywhere in a link ends only that link, which is then made again. The process
+// and the other links continue.
 func TestAPanicEndsItsLinkOnly(t *testing.T) {
 	for name, id := range map[string]peer.Instance{"it dials": 1, "it is dialled": 5} {
 		t.Run(name, func(t *testing.T) {

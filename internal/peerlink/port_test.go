@@ -21,7 +21,7 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// alive shows that a node still links up.
+// alive checks that a node still accepts links.
 func alive(t *testing.T, n *node) {
 	t.Helper()
 	other := start(t, 1<<40, "", nil)
@@ -142,7 +142,7 @@ func TestPublicClientOnThePort(t *testing.T) {
 }
 
 // stock is a member that tests play over stock gRPC. Its instance is the smaller one, so
-// nodes leave the dialling to it.
+// nodes leave dialling to it.
 const stock peer.Instance = 99
 
 // expectStock starts a node that knows stock.
@@ -153,7 +153,7 @@ func expectStock(t *testing.T, change func(*peerlink.Config)) *node {
 	return n
 }
 
-// hello is what a node that is expected would say to another.
+// hello returns the hello of a node that is expected.
 func hello(to *node) *peerv1.Hello {
 	return &peerv1.Hello{
 		Wire: peerlink.Wire, Cluster: "test", RingConfig: 7, Name: "stock", Instance: uint64(stock), Nonce: make([]byte, 16),
@@ -161,8 +161,8 @@ func hello(to *node) *peerv1.Hello {
 	}
 }
 
-// TestStockProtobufLinksUp has code that is generated from peer.proto, over
-// stock gRPC, link up and speak.
+// TestStockProtobufLinksUp establishes a link with the code generated from peer.proto,
+// over stock gRPC.
 func TestStockProtobufLinksUp(t *testing.T) {
 	n := expectStock(t, nil)
 	_, s := dialRaw(t, n.member.PeerAddr)
@@ -190,8 +190,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestNonsenseOnAStream says things that make no sense, before and after the
-// hellos: each ends the stream with its reason, and nothing else.
+// TestNonsenseOnAStream sends invalid messages before and after the hellos: each ends
+// the stream with its reason, and nothing else.
 func TestNonsenseOnAStream(t *testing.T) {
 	n := expectStock(t, func(c *peerlink.Config) { c.ConnectTimeout = 500 * time.Millisecond })
 	good := &peerv1.Message{Hello: hello(n)}
@@ -263,7 +263,7 @@ func TestBoundOfConnections(t *testing.T) {
 	n.log.wait(t, "there are 1 connections already")
 }
 
-// TestDialsAPublicPort has a member advertise a port that is no peer port.
+// TestDialsAPublicPort makes a member advertise a port that is not a peer port.
 func TestDialsAPublicPort(t *testing.T) {
 	public := grpc.NewServer()
 	listener := listen(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// randomFrame returns a frame in which every field that the structs of package
-// peer have may have any value, but whose parts fit together. It finds the
-// fields by reflection, so that one that the codec forgets is noticed.
+// randomFrame returns a frame with a random value in every field of package peer's
+// structs, whose parts fit together. It finds the fields by reflection, so that a field
+// that the codec forgets is noticed.
 func randomFrame(r *rand.Rand, most int) *peer.Frame {
 	f := new(peer.Frame)
 	fill(r, reflect.ValueOf(f).Elem(), most)
@@ -99,9 +99,9 @@ func fitReplies(r *rand.Rand, f *peer.Frame) {
 	}
 }
 
-// fill sets a value to anything; slices get most elements at most.
+// fill sets a value at random; slices get at most most elements.
 func fill(r *rand.Rand, v reflect.Value, most int) {
-	// Numbers of all lengths, and often 0.
+	// Numbers of all lengths, often 0.
 	number := r.Uint64() >> r.IntN(64)
 	if r.IntN(4) == 0 {
 		number = 0

@@ -55,8 +55,8 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestWhichOfTwoSessionsStays goes through what can stand where another session
-// wants to be.
+// TestWhichOfTwoSessionsStays tries every kind of session against every kind that is
+// attached already.
 func TestWhichOfTwoSessionsStays(t *testing.T) {
 	begin := time.Now()
 	for _, test := range []struct {
@@ -90,7 +90,7 @@ func TestWhichOfTwoSessionsStays(t *testing.T) {
 	}
 }
 
-// TestProofs shows that a proof is good for one side of one link.
+// TestProofs shows that a proof is valid for one side of one link.
 func TestProofs(t *testing.T) {
 	node := func(secret string, i peer.Instance) *greeter {
 		return &greeter{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "c", secret: []byte(secret)}
@@ -121,7 +121,7 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// deaf is Frames that only count how often nobody was reached.
+// deaf implements Frames and only counts calls of Down.
 type deaf struct {
 	Frames
 	downs int
@@ -130,9 +130,9 @@ type deaf struct {
 func (d *deaf) Up(peer.Instance)   {}
 func (d *deaf) Down(peer.Instance) { d.downs++ }
 
-// TestFailuresAreSaidOnce has many attempts fail, from other ports each time and by
-// turns for two reasons: each reason is said once until there was a connection, and
-// names the member and its address.
+// TestFailuresAreSaidOnce makes many attempts fail, from different ports and for two
+// reasons in turn. Each reason is logged once until there is a connection, with the
+// member and its address.
 func TestFailuresAreSaidOnce(t *testing.T) {
 	var log bytes.Buffer
 	d := &deaf{}

@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// packed is a message of memberlist's: its number, and an object of fields, which are
-// names and values in turn.
+// packed returns a message of memberlist: its type, and an object whose fields are names
+// and values in turn.
 func packed(number byte, fields ...any) []byte {
 	b := []byte{number, 0x80 | byte(len(fields)/2)}
 	for _, f := range fields {
@@ -55,7 +55,7 @@ func compound(messages ...[]byte) []byte {
 	return b
 }
 
-// invented is a member that there is not, at a port that nobody has.
+// invented is a member that does not exist, at a port that no process uses.
 func invented(t testing.TB, name string) about {
 	t.Helper()
 	return about{cluster: "test", ring: 7, started: 1, Member: peer.Member{
@@ -91,7 +91,7 @@ func throw(t testing.TB, n *node, packet []byte) {
 	}
 }
 
-// heardAfter waits until a node has taken in all packets so far: then it has refused
+// heardAfter waits until a node has processed all packets so far: it has then refused
 // the one that is sent last.
 func heardAfter(t testing.TB, n *node, packets ...[]byte) {
 	t.Helper()
@@ -104,8 +104,8 @@ func heardAfter(t testing.TB, n *node, packets ...[]byte) {
 	n.until("the last packet is heard of", func() bool { return strings.Contains(n.log.String(), last.Name) })
 }
 
-// One datagram with two hundred invented members that are dead, and a list of as many:
-// a node that asks who vouches for them remembers none, and tells nobody of them.
+// One datagram with two hundred invented dead members, and a list of as many: a node
+// whose links do not vouch for them remembers none and passes none on.
 func TestInventedDead(t *testing.T) {
 	for name, c := range map[string]struct {
 		vouched func(peer.Known) bool
@@ -148,7 +148,7 @@ func TestInventedDead(t *testing.T) {
 	}
 }
 
-// A departure that is forged changes nothing where links do not know of it.
+// A forged departure changes nothing if links do not confirm it.
 func TestForgedDeparture(t *testing.T) {
 	for name, believe := range map[string]bool{"links know": true, "links know nothing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -172,8 +172,8 @@ func TestForgedDeparture(t *testing.T) {
 	}
 }
 
-// Names that are invented again and again are at most so many at a time, whether
-// memberlist holds them for live or dead.
+// The number of invented names at a time is bounded, whether memberlist has them as live
+// or as dead.
 func TestInventedNamesHaveABound(t *testing.T) {
 	r := newRoster("a", 1)
 	nobody := func(*gone) bool { return false }
@@ -204,7 +204,7 @@ func TestInventedNamesHaveABound(t *testing.T) {
 	}
 }
 
-// allocated is how much a function makes the process allocate, in MB.
+// allocated returns how much a function makes the process allocate, in MB.
 func allocated(f func()) float64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -213,8 +213,8 @@ func allocated(f func()) float64 {
 	return float64(after.TotalAlloc-before.TotalAlloc) / (1 << 20)
 }
 
-// A few bytes that announce much are refused before anything is made of them. Without
-// the guard the streams cost 117, 20 and 40 MB, and the packet 63.
+// A few bytes that announce much are refused before anything is allocated for them.
+// Without the guard the streams cost 117, 20 and 40 MB, and the packet 63.
 func TestBombs(t *testing.T) {
 	n := start(t, "a")
 	long := packed(msgPing, "SeqNo", 1)
@@ -259,7 +259,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// squeezed is a message that is compressed.
+// squeezed returns a compressed message.
 func squeezed(t testing.TB, message []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -273,8 +273,8 @@ func squeezed(t testing.TB, message []byte) []byte {
 	return packed(msgCompress, "Algo", 0, "Buf", b.Bytes())
 }
 
-// A node is kept out whose metadata is longer than memberlist lets any have, and one that
-// comes after too many that were invented.
+// A node is refused if its metadata is longer than memberlist allows, or if it comes
+// after too many invented ones.
 func TestKeptOut(t *testing.T) {
 	n := start(t, "a")
 	a := invented(t, "b")
@@ -301,7 +301,7 @@ func TestKeptOut(t *testing.T) {
 	}
 }
 
-// No more is read of a stream than nodes have to say.
+// No more is read of a stream than nodes may send.
 func TestStreamsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		plain bool
@@ -321,7 +321,7 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
-// endless is a connection that says something, and then more zeros than any may.
+// endless is a connection that sends something, and then more zeros than any node may.
 type endless struct{ begin io.Reader }
 
 func (e endless) Read(b []byte) (int, error) { return e.begin.Read(b) }
@@ -334,7 +334,7 @@ func (endless) SetDeadline(time.Time) error      { return nil }
 func (endless) SetReadDeadline(time.Time) error  { return nil }
 func (endless) SetWriteDeadline(time.Time) error { return nil }
 
-// What nodes say to each other passes the guard: it drops nothing of it.
+// The guard drops nothing that nodes send to each other.
 func TestGuardDropsNothingOfNodes(t *testing.T) {
 	a := start(t, "a")
 	b, c := start(t, "b", a.addr), start(t, "c", a.addr)
@@ -364,7 +364,7 @@ func TestGuardDropsNothingOfNodes(t *testing.T) {
 	}
 }
 
-// Streams have a bound, and room comes back when they end.
+// Streams are bounded, and a stream that ends makes room.
 func TestStreamsHaveABound(t *testing.T) {
 	g := &guard{from: map[string]int{}}
 	at := func(host string) net.Conn {
@@ -400,7 +400,8 @@ type strangerAt struct {
 func (s strangerAt) RemoteAddr() net.Addr { return s.addr }
 func (strangerAt) Close() error           { return nil }
 
-// FuzzGuard: whatever comes, the guard ends, and what it lets through lies within what came.
+// FuzzGuard shows that the guard ends on any input, and passes on only bytes of the
+// input.
 func FuzzGuard(f *testing.F) {
 	f.Add(forgedAlive(f, invented(f, "a")))
 	f.Add(compound(forgedDead("a", "b"), packed(msgPing, "SeqNo", 1, "Node", "a")))

@@ -75,7 +75,8 @@ func TestUpdateOfTooMuch(t *testing.T) {
 	}
 }
 
-// Who leaves is removed, who dies stays, as dead: memberlist tells of both alike.
+// A member that leaves is removed, and one that dies stays as dead; memberlist reports
+// both alike.
 func TestLeaveIsNotDeath(t *testing.T) {
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
@@ -101,8 +102,8 @@ func TestLeaveIsNotDeath(t *testing.T) {
 	}
 }
 
-// A node that comes later counts the dead that it never saw, or its majority
-// would be another one's minority.
+// A node that joins later counts the dead that it never saw. Otherwise its majority
+// would be another's minority.
 func TestNewcomersLearnOfTheDead(t *testing.T) {
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
@@ -159,8 +160,8 @@ func TestQuickRestartAtTheSameAddress(t *testing.T) {
 	again.sees("a", "b", "c")
 }
 
-// The former run may still be held for alive when the next one comes from
-// another address. It is let in once the former is known to be dead.
+// The former run may still count as alive when the next one comes from another address.
+// The next one is let in once the former is known to be dead.
 func TestQuickRestartAtAnotherAddress(t *testing.T) {
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
@@ -216,7 +217,8 @@ func TestAfterLeaveAndClose(t *testing.T) {
 	}
 }
 
-// What came while the callback ran comes once, and as it is then.
+// Changes during a callback are combined into one later call, with the state at that
+// time.
 func TestChangesGather(t *testing.T) {
 	inside, let := make(chan struct{}), make(chan struct{})
 	var seen [][]peer.Member
@@ -291,7 +293,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// Names of other scripts, and of several words, are names.
+// Names in other scripts, and of several words, are valid.
 func TestNamesThatCanBe(t *testing.T) {
 	for _, name := range []string{"a", "node-1.rack_2", "a b", "узел-1", "节点", strings.Repeat("n", maxName)} {
 		if err := CheckName(name); err != nil {
@@ -312,7 +314,7 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
-// Closing a transport that nobody reads does not wait for a reader.
+// Closing a transport without a reader does not block.
 func TestAbandon(t *testing.T) {
 	_, cfg := configure(t, "a")
 	conf := profile()

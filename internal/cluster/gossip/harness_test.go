@@ -17,16 +17,15 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// patience is how long a test waits for what must come. Nothing is measured by
-// it.
+// patience is how long a test waits for something that must happen. It measures nothing.
 const patience = 30 * time.Second
 
-// Probes that were under way when a node was closed end with their timers.
+// Probes under way when a node was closed end with their timers.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// node is a Gossip and all that it said.
+// node is a Gossip with everything that it reported.
 type node struct {
 	*Gossip
 	t    testing.TB
@@ -40,7 +39,7 @@ type node struct {
 	log     bytes.Buffer
 }
 
-// Write takes a line of the log.
+// Write records a line of the log.
 func (n *node) Write(p []byte) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,7 +55,7 @@ func (n *node) tell() {
 
 var instances atomic.Uint64
 
-// configure returns a node that is not open, and its configuration.
+// configure returns a node that is not open yet, and its configuration.
 func configure(t testing.TB, name string, join ...string) (*node, Config) {
 	n := &node{t: t, fresh: make(chan struct{})}
 	cfg := Config{
@@ -103,7 +102,7 @@ func start(t testing.TB, name string, join ...string) *node {
 	return n
 }
 
-// until waits for ok, asking again whenever the node said something.
+// until waits until ok returns true; it checks whenever the node reported something.
 func (n *node) until(what string, ok func() bool) {
 	n.t.Helper()
 	deadline := time.NewTimer(patience)
@@ -128,14 +127,14 @@ func (n *node) until(what string, ok func() bool) {
 	}
 }
 
-// sees waits until the members are those given, each as "name", "name dead" or
-// "name leaving" and so on; active is the state that is not named.
+// sees waits until the members are those given, each as "name", or as "name dead", "name
+// leaving" and so on if it is not active.
 func (n *node) sees(want ...string) {
 	n.t.Helper()
 	n.until("the members are "+strings.Join(want, ", "), func() bool { return show(n.members) == strings.Join(want, ", ") })
 }
 
-// says waits for a line of the log that has all the parts.
+// says waits for a line of the log that contains all the parts.
 func (n *node) says(parts ...string) {
 	n.t.Helper()
 	n.until(fmt.Sprintf("the log has a line with %q", parts), func() bool {
@@ -156,7 +155,7 @@ func show(members []peer.Member) string {
 	return strings.Join(out, ", ")
 }
 
-// saw reports whether the members were ever shown with these words in them.
+// saw reports whether a list of members ever contained these words.
 func (n *node) saw(words string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,7 +172,7 @@ func instanceOf(members []peer.Member, name string) peer.Instance {
 	return 0
 }
 
-// crash ends a node without a word.
+// crash ends a node without Leave.
 func (n *node) crash() {
 	n.t.Helper()
 	if err := n.Close(); err != nil {

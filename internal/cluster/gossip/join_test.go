@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// wall stands between nodes and the network. While it is up, what would cross it
-// is lost, and who dials across it waits in vain.
+// wall separates nodes from each other. While it is up, packets across it are lost, and
+// dialling across it times out.
 type wall struct {
 	up   atomic.Bool
 	mu   sync.Mutex
@@ -91,7 +91,8 @@ func TestSplitHeals(t *testing.T) {
 	t.Logf("whole again after %v", time.Since(began))
 }
 
-// Who left or was forgotten on one side of a split is so on both, once it heals.
+// A member that left or was forgotten on one side of a split is so on both once the
+// split heals.
 func TestSplitHidesALeave(t *testing.T) {
 	w := &wall{side: map[string]int{}}
 	a := w.node(t, 1, "a")
@@ -119,8 +120,8 @@ func TestSplitHidesALeave(t *testing.T) {
 	c.sees("a", "c")
 }
 
-// The side that is left alone for long has forgotten nobody: memberlist drops
-// the dead, and then nobody would ask for them.
+// A side of a split that is alone for long has forgotten no member: memberlist drops the
+// dead, and then nothing would ask for them.
 func TestTheDeadAreAskedFor(t *testing.T) {
 	a := start(t, "a")
 	b := start(t, "b", a.addr) // a has no address to join by
@@ -131,7 +132,7 @@ func TestTheDeadAreAskedFor(t *testing.T) {
 	if len(want) != 1 || want[0] != b.addr {
 		t.Errorf("a asks %v, want b's address %s", want, b.addr)
 	}
-	// b comes back and asks nobody.
+	// b comes back and asks no address.
 	again, cfg := configure(t, "b")
 	cfg.BindAddr = b.addr
 	if err := again.open(cfg); err != nil {
@@ -177,7 +178,7 @@ func TestNameWithManyAddresses(t *testing.T) {
 	}
 }
 
-// A list of addresses that is the same for all nodes has each node's own in it.
+// A list of addresses that is the same for all nodes contains each node's own.
 func TestOwnAddressIsKnown(t *testing.T) {
 	first := start(t, "x") // for a free port
 	first.crash()
@@ -194,7 +195,7 @@ func TestOwnAddressIsKnown(t *testing.T) {
 	}
 }
 
-// Behind a name or a translated address a node does not know its own.
+// A node does not know its own address behind a name or address translation.
 func TestOwnAddressIsFoundOut(t *testing.T) {
 	first := start(t, "x")
 	first.crash()
@@ -224,7 +225,7 @@ func mustPort(t *testing.T, addr string) uint16 {
 	return port
 }
 
-// A name that stops resolving leaves what is known of it.
+// If a name stops resolving, its last addresses stay.
 func TestResolvedAddressesStay(t *testing.T) {
 	var broken atomic.Bool
 	var asked atomic.Int32
@@ -255,7 +256,7 @@ func TestResolvedAddressesStay(t *testing.T) {
 	n.says("other.test", "no address")
 }
 
-// Nodes that are started together find each other without anyone being first.
+// Nodes that are started together find each other, without a first one.
 func TestAllAtOnce(t *testing.T) {
 	var addrs []string
 	var before []*node
@@ -304,8 +305,9 @@ func TestOpenIsCancelled(t *testing.T) {
 	}
 }
 
-// A node that is just starting answers before it knows itself. Its address is another's
-// all the same: taken for this node's own, it would never be asked again.
+// A node that is just starting answers before it knows itself. Its address is
+// nevertheless another node's: if it were taken for this node's own, it would never be
+// asked again.
 func TestWhoShowsNobodyIsNotThisNode(t *testing.T) {
 	g := start(t, "a").Gossip
 	exchanged := func(nodes ...*memberlist.Node) int {

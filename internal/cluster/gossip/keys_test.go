@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// keysOf returns keys of one byte repeated.
+// keysOf returns keys that each repeat one byte.
 func keysOf(n []byte) (out [][]byte) {
 	for _, b := range n {
 		out = append(out, key(b))
@@ -43,9 +43,9 @@ func TestSetKeysOnARing(t *testing.T) {
 	}
 }
 
-// Readers of a ring hold its slice without a lock, while keys are changed: no
-// key that stays may be missing for a moment, none be there twice, and nothing
-// be written where they read, which the race detector sees.
+// Readers use a ring's slice without a lock while keys are changed. A key that stays
+// must never be missing, no key may be there twice, and nothing may be written where
+// they read, which the race detector checks.
 func TestKeysChangeUnderReaders(t *testing.T) {
 	ring := &memberlist.Keyring{}
 	steps := [][]byte{{1, 2, 3}, {1, 3}, {3, 4, 1}, {1, 5, 3}, {3, 1}, {6, 7, 1, 3}, {1, 3, 2}}
@@ -83,8 +83,8 @@ func TestKeysChangeUnderReaders(t *testing.T) {
 	<-done
 }
 
-// The mark tells secrets apart, and clusters, and is no mark where there is no
-// secret. It is the same in all versions.
+// The mark differs between secrets and between clusters, is 0 without a secret, and is
+// the same in all versions.
 func TestSecretMark(t *testing.T) {
 	if got := SecretMark(nil, "weir"); got != 0 {
 		t.Errorf("no secret has the mark %x", got)

@@ -32,8 +32,8 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// A line is of one kind whatever its numbers and the port it came from, and of
-// another if it came from another host.
+// Lines that differ in numbers or in the port of their source are of one kind; lines
+// about different hosts are not.
 func TestKinds(t *testing.T) {
 	kind := func(line string) string {
 		_, k, _, _ := translate(line)
@@ -51,7 +51,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// journals returns a journal whose clock is at the pointer, and what it says.
+// journals returns a journal whose clock is the value at the pointer, and what it logs.
 func journals(now *time.Time) (*journal, *bytes.Buffer) {
 	var b bytes.Buffer
 	h := slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -85,7 +85,7 @@ func TestOnceAMinute(t *testing.T) {
 	}
 }
 
-// Nobody waits for a logger that is slow, and what is lost is counted.
+// A slow logger blocks no caller, and lost lines are counted.
 func TestLinesAreDroppedNotWaitedFor(t *testing.T) {
 	now := someday
 	j, out := journals(&now)
@@ -104,7 +104,7 @@ func TestLinesAreDroppedNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Sources without end take bounded memory: beyond the bound they are one kind.
+// Any number of sources takes bounded memory: beyond the bound they are one kind.
 func TestKindsAreBounded(t *testing.T) {
 	now := someday
 	j, out := journals(&now)
@@ -127,7 +127,8 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 }
 
-// However many come and go, a minute has so many lines of it, and one that says so.
+// The lines about members that come and go are bounded for each minute, and a line says
+// that there were more.
 func TestNewsHaveABound(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(1, 0)

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// A delegate that panics drops what it was given, lets nobody in, and leaves nothing
-// locked: gossip goes on.
+// A delegate that panics drops its input, lets no node in and leaves nothing locked:
+// gossip continues.
 func TestAPanicEndsOneCallback(t *testing.T) {
 	n, cfg := configure(t, "a")
 	panics := 0

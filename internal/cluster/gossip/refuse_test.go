@@ -26,7 +26,7 @@ func key(b byte) []byte {
 	return k
 }
 
-// A node that does not belong is told why, and so is the one that it asked.
+// A node that is refused learns why, and so does the node that it asked.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -84,7 +84,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A third node must let in neither the second of a name.
+// A third node must not let in the second node of a name either.
 func TestSecondOfANameAtAThirdNode(t *testing.T) {
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
@@ -102,8 +102,8 @@ func TestSecondOfANameAtAThirdNode(t *testing.T) {
 	})
 }
 
-// Of several addresses to join by, one that refuses does not keep a node out
-// that another lets in; it is told all the same.
+// If one address to join by refuses a node and another lets it in, the node joins, and
+// the refusal is reported.
 func TestOneOfTwoRefuses(t *testing.T) {
 	foreign, cfg := configure(t, "x")
 	cfg.ClusterName = "other"
@@ -208,8 +208,7 @@ func TestJoinsThatFail(t *testing.T) {
 	}
 }
 
-// door is of a gRPC server that lets in nobody who does not speak gRPC, as the
-// peer port.
+// door is the credentials of a gRPC server that only accepts gRPC, like the peer port.
 type door struct {
 	credentials.TransportCredentials
 }
@@ -244,8 +243,7 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// What anyone may send to the port is said once for each source, and changes
-// nothing.
+// Foreign input to the port is logged once for each source, and changes nothing.
 func TestGarbage(t *testing.T) {
 	for _, keys := range [][][]byte{nil, {key(3)}} {
 		a, cfg := configure(t, "a")
@@ -283,7 +281,7 @@ func TestGarbage(t *testing.T) {
 			want = textKey
 		}
 		a.says(want, "from=127.0.0.1:")
-		// It still works, and knows the same members.
+		// The node still works, and knows the same members.
 		c, cfg := configure(t, "c", a.addr)
 		cfg.Keys = keys
 		if err := c.open(cfg); err != nil {
@@ -322,7 +320,7 @@ func TestKeysAreRotated(t *testing.T) {
 			if err := n.SetKeys(keys); err != nil {
 				t.Fatal(err)
 			}
-			// Each step leaves a cluster that talks.
+			// The members can talk after each step.
 			hash++
 			meta := n.cfg.Meta
 			meta.RulesHash = hash

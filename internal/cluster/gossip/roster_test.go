@@ -12,7 +12,7 @@ import (
 
 var someday = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// run is a member's run: runs of a name are started one after the other.
+// run is a member's run. Runs of one name start one after the other.
 func run(name string, n uint64) about {
 	return about{Member: peer.Member{Name: name, Instance: peer.Instance(100 - n), State: peer.Active, GossipAddr: "127.0.0.1:1"}, started: n}
 }
@@ -114,8 +114,8 @@ func TestRoster(t *testing.T) {
 	}
 }
 
-// Nodes that told each other agree on who is gone, whatever each saw and in
-// whichever order they talk.
+// Nodes that exchanged reports agree on who is gone, whatever each saw and in whichever
+// order they talk.
 func TestOpinionsConverge(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -172,7 +172,7 @@ func TestWhatIsRememberedForHowLong(t *testing.T) {
 	if _, ok := r.gone["dead"]; !ok {
 		t.Error("the dead one is not remembered")
 	}
-	// What is too old is not learned again from one that remembers longer.
+	// What is too old is not learned again from a node that remembers it longer.
 	if r.merge(departed("left", 1, left), someday.Add(keepLeft+1)) {
 		t.Error("a node that left long ago is news")
 	}

@@ -15,8 +15,8 @@ import (
 
 const textTwin = "another live node has this node's name"
 
-// Two of one name that were let in by nodes that did not know each other yet say
-// so, both, and the members agree when one of them is gone.
+// Two nodes of one name that were let in by nodes that did not know each other yet both
+// log that, and the members agree when one of them is gone.
 func TestTwinsSaySo(t *testing.T) {
 	a, b := start(t, "a"), start(t, "b")
 	one, two := start(t, "x", a.addr), start(t, "x", b.addr)
@@ -34,8 +34,8 @@ func TestTwinsSaySo(t *testing.T) {
 	}
 }
 
-// Of two of one name, the later is refused although another node lets it in, and
-// that node knows the other in the end.
+// Of two nodes of one name, the later is refused although another node lets it in. In
+// the end that node knows the earlier one.
 func TestLaterTwinEnds(t *testing.T) {
 	a, b := start(t, "a"), start(t, "b")
 	one := start(t, "x", a.addr)
@@ -72,8 +72,8 @@ func TestEarlierTwinStays(t *testing.T) {
 	}
 }
 
-// A former run of which others do not know that it is gone is no twin, and neither
-// is who has its address by now.
+// An ended run that others still believe alive is not a second node of the name; neither
+// is a node that has its address by now.
 func TestFormerRunIsNoTwin(t *testing.T) {
 	a, former := start(t, "a"), start(t, "b")
 	former.crash()
@@ -94,7 +94,7 @@ func TestFormerRunIsNoTwin(t *testing.T) {
 	}
 }
 
-// Nor is it where a member that has its address by now still lists it.
+// The same holds if a member that has its address by now still lists it.
 func TestAddressOfFormerRunIsTaken(t *testing.T) {
 	b := start(t, "b")
 	record := func(name string, i peer.Instance) *memberlist.Node {
@@ -115,7 +115,7 @@ func TestAddressOfFormerRunIsTaken(t *testing.T) {
 	}
 }
 
-// What others say of this node's name has a bound.
+// The addresses that others report for this node's name are bounded.
 func TestTwinsAreBounded(t *testing.T) {
 	b := start(t, "b")
 	for i := range 3 * maxTwins {

@@ -38,8 +38,8 @@ func TestMetadataRoundTrip(t *testing.T) {
 	}
 }
 
-// A field that is added to Member must be added to the metadata too, or said
-// here to travel in another way.
+// A field that is added to Member must be added to the metadata, or listed here as sent
+// in another way.
 func TestMetadataHasEveryField(t *testing.T) {
 	a := full()
 	a.Name, a.GossipAddr = "carried by memberlist", "carried by memberlist"
@@ -186,7 +186,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The full cluster refuses a newcomer, and lets those in that are in.
+// A full cluster refuses new nodes, and accepts its members.
 func TestFull(t *testing.T) {
 	_, cfg := configure(t, "self")
 	g := &Gossip{cfg: cfg, roster: newRoster("self", 1)}
@@ -244,8 +244,8 @@ func TestImpossibleNodes(t *testing.T) {
 	}
 }
 
-// A node that is only heard of is judged as one that joins: gossip carries news
-// of nodes that never asked.
+// A node that is only reported is judged like one that joins: gossip carries reports of
+// nodes that never asked.
 func TestWhoIsHeardOfIsJudged(t *testing.T) {
 	n := start(t, "self")
 	for want, a := range map[error]about{
@@ -265,8 +265,8 @@ func TestWhoIsHeardOfIsJudged(t *testing.T) {
 	}
 }
 
-// News of who left is passed on in packets, once; news of a death is not, nor
-// what is no news.
+// News of a member that left is passed on in packets, once. News of a death is not, nor
+// is old news.
 func TestNewsIsPassedOn(t *testing.T) {
 	n := start(t, "self")
 	d := delegate{n.Gossip}
@@ -301,7 +301,7 @@ func TestNewsIsPassedOn(t *testing.T) {
 	}
 }
 
-// The largest record there is goes into a packet.
+// The largest possible record fits into a packet.
 func TestTheLargestNewsFits(t *testing.T) {
 	g := gone{about: full(), fate: left, since: someday}
 	b, err := g.encode()
