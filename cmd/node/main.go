@@ -1,4 +1,4 @@
-// Node is the node program: a rate limiter that is asked over gRPC and HTTP.
+// Node is the node program: a rate limiter that serves gRPC and HTTP.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 func main() {
-	// Room for a burst of signals: none is lost while the node starts. Windows
-	// knows the first two only.
+	// The buffer holds a burst of signals while the node starts. Windows has only the
+	// first two signals.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	os.Exit(app.Run(context.Background(), os.Args[1:], app.World{

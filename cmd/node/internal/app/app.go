@@ -1,6 +1,6 @@
-// Package app is the node program: its commands, flags, environment, signals and
-// exit statuses. It takes its streams and signals as parameters, so that tests
-// run it as a person would.
+// Package app is the node program: its commands, flags, environment, signals and exit
+// statuses. Streams and signals are parameters, so tests can run the program as a user
+// would.
 package app
 
 import (
@@ -20,28 +20,28 @@ import (
 
 // Exit statuses.
 const (
-	// ExitOK: it was told to stop, and has done so in good order.
+	// ExitOK: the program was told to stop, and stopped in good order.
 	ExitOK = 0
-	// ExitFailed: it could not start, could not go on, or had to be cut off.
+	// ExitFailed: it could not start or continue, or requests had to be cut off.
 	ExitFailed = 1
-	// ExitUsage: the command line or the environment makes no sense.
+	// ExitUsage: the command line or the environment is invalid.
 	ExitUsage = 2
 )
 
-// World is what the program is connected to.
+// World is the program's connection to the outside.
 type World struct {
 	Out, Err io.Writer
-	// OutTerminal and ErrTerminal tell whether a person watches them.
+	// OutTerminal and ErrTerminal report whether Out and Err are terminals.
 	OutTerminal, ErrTerminal bool
 	// Environ is the environment, as NAME=VALUE.
 	Environ []string
-	// Signals tell the program to stop or to reload.
+	// Signals make the program stop or reload.
 	Signals <-chan os.Signal
 }
 
-// Run runs the command line args, without the program's name, and returns the
-// exit status. When it returns because of a second signal, the node may still
-// be at work: end the process.
+// Run runs the command line args, without the program's name, and returns the exit
+// status. If it returns because of a second signal, the node may still be working: end
+// the process.
 func Run(ctx context.Context, args []string, w World) int {
 	a := &app{w}
 	root := a.root()
@@ -67,10 +67,10 @@ func usage(cmd *cobra.Command, format string, args ...any) error {
 	return usageError{fmt.Errorf("%w%s", err, where)}
 }
 
-// errReported is returned by commands that have said already what is wrong.
+// errReported is returned by commands that have printed their error already.
 var errReported = errors.New("reported")
 
-// report says what went wrong, if anything did, and returns the exit status.
+// report prints an error, if there is one, and returns the exit status.
 func (a *app) report(err error) int {
 	var wrong usageError
 	var invalid *rules.Error
@@ -92,7 +92,7 @@ func (a *app) report(err error) int {
 
 func (a *app) complain(err error) { a.say("node: %s\n", err) }
 
-// complainOfRules writes a line for each problem of a rules file.
+// complainOfRules prints a line for each problem of a rules file.
 func (a *app) complainOfRules(err *rules.Error) {
 	n := "1 problem"
 	if len(err.Problems) > 1 {
@@ -101,7 +101,8 @@ func (a *app) complainOfRules(err *rules.Error) {
 	a.say("%s\nnode: rules file %s is not valid: %s\n", err, err.File, n)
 }
 
-// say writes to standard error. Where that fails there is nobody left to tell.
+// say writes to standard error. An error of writing is ignored, since there is nowhere
+// to report it.
 func (a *app) say(format string, args ...any) { _, _ = fmt.Fprintf(a.Err, format, args...) }
 
 // print writes to standard output.
@@ -149,7 +150,7 @@ Exit status: 0 stopped in good order, 1 failed, 2 wrong usage.`,
 	return root
 }
 
-// helpCommand is the library's, but for refusing a command that does not exist.
+// helpCommand is the library's help command, except that it refuses an unknown command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
@@ -167,8 +168,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// strictCompletion makes the library's completion command refuse a shell that
-// it does not know, rather than print its help as if nothing were wrong.
+// strictCompletion makes the library's completion command refuse an unknown shell. By
+// itself it would print its help and succeed.
 func strictCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -186,7 +187,7 @@ func strictCompletion(root *cobra.Command) {
 	}
 }
 
-// noArgs refuses arguments.
+// noArgs returns an error if there are arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(cmd, "%q takes no arguments, but %q was given", cmd.CommandPath(), args[0])
@@ -194,10 +195,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// nearest returns the word that was probably meant, "" if none is near.
+// nearest returns the most similar known word, "" if none is similar.
 func nearest(typed string, known []string) string {
-	// The words are dressed as commands, for which the library knows how to find
-	// the one that was meant.
+	// The words are wrapped in commands, because the library searches among commands.
 	words := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, k := range known {
 		words.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
@@ -208,7 +208,7 @@ func nearest(typed string, known []string) string {
 	return ""
 }
 
-// didYouMean names the command that is nearest to what was typed.
+// didYouMean suggests the command most similar to what was typed.
 func didYouMean(cmd *cobra.Command, typed string) string {
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
@@ -217,7 +217,7 @@ func didYouMean(cmd *cobra.Command, typed string) string {
 	return ""
 }
 
-// flagError says what is wrong with a flag, and which one was probably meant.
+// flagError returns the error of an invalid flag, with a suggestion.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {

@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimit/weir/cmd/node/internal/server"
 )
 
-// boundOptions are the bounds of what clients take.
+// boundOptions are the flags for the bounds of clients.
 type boundOptions struct {
-	connections  int // 0: as many as there may be
+	connections  int // 0: as many as the process can have
 	perIP        positive
 	age, timeout time.Duration
 }
@@ -39,7 +39,7 @@ func (o *boundOptions) validate(cmd *cobra.Command) error {
 	return nil
 }
 
-// fill puts the bounds into the configuration of a server.
+// fill copies the bounds into a server's configuration.
 func (o *boundOptions) fill(c *server.Config) {
 	c.MaxConnections, c.MaxConnectionsPerAddress = o.connections, int(o.perIP)
 	c.MaxConnectionAge, c.ClientTimeout = o.age, o.timeout

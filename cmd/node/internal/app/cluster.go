@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimit/weir/cluster"
 )
 
-// clusterOptions say whether the node is a member of a cluster, and of which.
+// clusterOptions are the flags for membership in a cluster.
 type clusterOptions struct {
 	name                 string
 	join                 joinAddresses
@@ -54,14 +54,14 @@ func (o *clusterOptions) copying() weir.Replication {
 	return weir.Replication(slices.Index(o.replication.all, o.replication.value)) //nolint:gosec // one of three
 }
 
-// wanted tells whether the node is to be a member.
+// wanted reports whether the node is to be a member.
 func (o *clusterOptions) wanted(cmd *cobra.Command) bool {
 	f := cmd.Flags()
 	return o.name != "" || len(o.join) > 0 || o.advertise != "" ||
 		f.Changed("peer-addr") || f.Changed("gossip-addr") || o.gossipKeyFile != ""
 }
 
-// validate says what is wrong with the flags together.
+// validate returns an error for an invalid combination of flags.
 func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	switch {
 	case cmd.Flags().Lookup("join") == nil:
@@ -84,7 +84,7 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	return nil
 }
 
-// alone says what is wrong with the flags of a node that is to be no member.
+// alone returns an error for flags that only a member may have.
 func (o *clusterOptions) alone(cmd *cobra.Command) error {
 	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
@@ -94,7 +94,7 @@ func (o *clusterOptions) alone(cmd *cobra.Command) error {
 	return nil
 }
 
-// config is which member the node is to be, nil for none.
+// config returns the configuration of the member, nil if the node is to be none.
 func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config, error) {
 	if !wanted {
 		return nil, nil
@@ -134,7 +134,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	return c, nil
 }
 
-// joinAddresses is a flag that holds some host:port.
+// joinAddresses is a flag with several host:port.
 type joinAddresses []string
 
 func (j *joinAddresses) String() string { return strings.Join(*j, ",") }

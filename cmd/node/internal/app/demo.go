@@ -20,7 +20,7 @@ import (
 
 func (a *app) demoCommand() *cobra.Command {
 	o := newOptions()
-	o.logLevel.value = "warn" // what it shows is on standard output
+	o.logLevel.value = "warn" // the demo's own output is on standard output
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show three nodes at work, with rules and traffic of their own",
@@ -38,8 +38,8 @@ Ctrl-C ends it.`,
 	return cmd
 }
 
-// demoNodes is how many nodes the demo runs, and demoStep how far their ports are
-// apart.
+// demoNodes is the number of nodes of the demo, demoStep the distance between their
+// ports.
 const (
 	demoNodes = 3
 	demoStep  = 100
@@ -79,14 +79,14 @@ func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 	}()
 	for {
 		select {
-		case err := <-shown: // the output is gone, or the context
+		case err := <-shown: // the output was closed, or the context ended
 			return errors.Join(err, servers.Stop())
 		case err := <-failed:
 			cancel()
 			return errors.Join(err, <-shown, servers.Stop())
 		case sig := <-a.Signals:
 			if sig == syscall.SIGHUP {
-				continue // the rules are built in
+				continue // the rules are embedded
 			}
 			cancel()
 			return errors.Join(<-shown, a.stop(log, servers, sig.String()))
@@ -97,8 +97,8 @@ func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 // demoServers are the nodes of the demo.
 type demoServers []*server.Server
 
-// Stop ends the nodes one after the other, the last first: each hands over to
-// those that are left.
+// Stop stops the nodes one after the other, the last first. Each hands over to the
+// remaining ones.
 func (d demoServers) Stop() error {
 	var all error
 	for _, s := range slices.Backward(d) {
@@ -107,7 +107,7 @@ func (d demoServers) Stop() error {
 	return all
 }
 
-// startDemo starts the nodes, each to join the first, and waits until they are
+// startDemo starts the nodes, all of which join the first, and waits until they are
 // ready.
 func startDemo(ctx context.Context, c server.Config) (demoServers, error) {
 	var out demoServers
@@ -116,13 +116,13 @@ func startDemo(ctx context.Context, c server.Config) (demoServers, error) {
 	for i := range demoNodes {
 		each := c
 		each.HTTPAddr, each.GRPCAddr = portsAway(c.HTTPAddr, i*demoStep), portsAway(c.GRPCAddr, i*demoStep)
-		each.AdminAddr, each.HealthAddr = portsAway(c.AdminAddr, i*demoStep), "" // nothing probes a demo
+		each.AdminAddr, each.HealthAddr = portsAway(c.AdminAddr, i*demoStep), "" // the demo has no probes
 		if i > 0 && strings.HasPrefix(c.AdminAddr, "unix:") {
-			each.AdminAddr = "" // the socket is the first's
+			each.AdminAddr = "" // the first node has the socket
 		}
 		each.Cluster = &cluster.Config{
 			Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Version: c.Version,
-			Logger: slog.New(slog.DiscardHandler), // who comes and goes is no news here
+			Logger: slog.New(slog.DiscardHandler), // joins and leaves are not worth logging here
 		}
 		var s *server.Server
 		if s, err = server.Start(ctx, each); err != nil {
@@ -154,8 +154,8 @@ func awaitReady(ctx context.Context, s *server.Server) error {
 	}
 }
 
-// portsAway returns an address with another port; port 0 takes a free one in any
-// case.
+// portsAway returns an address with its port increased by by. Port 0 stays 0, any free
+// port.
 func portsAway(addr string, by int) string {
 	host, port, err := net.SplitHostPort(addr)
 	n, bad := strconv.Atoi(port)
@@ -165,7 +165,7 @@ func portsAway(addr string, by int) string {
 	return net.JoinHostPort(host, strconv.Itoa(n+by))
 }
 
-// portsTaken says how to have the demo elsewhere.
+// portsTaken adds to an error how to run the demo on other ports.
 func portsTaken(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w\nFree ports, whichever they are: node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0", err)

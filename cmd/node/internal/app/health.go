@@ -14,15 +14,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthOptions say which node is asked, and how long it may take.
+// healthOptions are the node to ask and the timeout.
 type healthOptions struct {
 	at      apartAddress
 	timeout time.Duration
 }
 
-// healthCommand asks a node whether it serves, for images without a shell: what
-// checks the health of a container runs inside it, where there is nothing but
-// this program.
+// healthCommand asks a node whether it serves. It is for images without a shell, in
+// which a container's health check can run no other program.
 func (a *app) healthCommand() *cobra.Command {
 	o := healthOptions{at: newOptions().healthAddr, timeout: 2 * time.Second}
 	cmd := &cobra.Command{
@@ -50,7 +49,7 @@ Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
 }
 
 func (a *app) health(cmd *cobra.Command, o healthOptions) error {
-	_, port, _ := net.SplitHostPort(o.at.text) // empty where the flag says nowhere
+	_, port, _ := net.SplitHostPort(o.at.text) // empty if the flag is empty
 	switch {
 	case port == "" || strings.Trim(port, "0") == "":
 		return usage(cmd, "--health-addr %q has no port that could be asked: give that of the node, such as 127.0.0.1:8083", o.at.text)
@@ -68,19 +67,20 @@ func (a *app) health(cmd *cobra.Command, o healthOptions) error {
 	return a.print("it serves\n")
 }
 
-// nearby is where a node that listens at addr can be asked from its own machine.
+// nearby returns the address at which the node's own machine can reach a listener at
+// addr.
 func nearby(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // a listener at every address of IPv6 takes IPv4 too
+		host = "127.0.0.1" // a listener at all IPv6 addresses accepts IPv4, too
 	}
 	return net.JoinHostPort(host, port)
 }
 
-// askHealth asks once, without a proxy, for the node is on this machine.
+// askHealth asks once, without a proxy, since the node is on this machine.
 func askHealth(ctx context.Context, addr string) error {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
@@ -91,7 +91,7 @@ func askHealth(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // all of it that matters has been read
+	defer func() { _ = resp.Body.Close() }() // the relevant part has been read
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The files that keysCommand makes, and how many random bytes each holds.
+// The files that keysCommand creates, and the number of random bytes in each.
 const (
 	secretName, gossipKeyName = "secret", "gossip.key"
 	keyBytes                  = 32
 )
 
-// keysCommand makes what keeps strangers out of a cluster, for images without a shell
-// and for people without openssl.
+// keysCommand creates the keys that protect a cluster, for images without a shell and
+// for machines without openssl.
 func (a *app) keysCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "keys DIR",
@@ -63,9 +63,9 @@ func (a *app) keys(dir string) error {
 	return nil
 }
 
-// makeKey writes random bytes to a file unless it exists; made reports which. The file
-// appears whole or not at all: another process may make it at the same time, and this
-// one may be killed.
+// makeKey writes random bytes to a file unless it exists; made reports whether it did.
+// The file appears completely or not at all, even if another process creates it at the
+// same time or this one is killed.
 func makeKey(file string) (made bool, err error) {
 	switch info, err := os.Stat(file); {
 	case err == nil && (!info.Mode().IsRegular() || info.Size() == 0):
@@ -87,7 +87,7 @@ func makeKey(file string) (made bool, err error) {
 		return false, err
 	}
 	if err = os.Link(draft.Name(), file); errors.Is(err, fs.ErrExist) {
-		return false, nil // another was faster, and its key is the one
+		return false, nil // another process was faster; its key is used
 	}
 	return err == nil, err
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/weirlimit/weir/internal/smallfile"
 )
 
-// defaultMaxKeys is that of weir.Config, spelled out for the help.
+// defaultMaxKeys is the default of weir.Config, for the help text.
 const defaultMaxKeys = 10_000_000
 
-// options are what flags and environment say.
+// options are the values of flags and environment.
 type options struct {
 	grpcAddr, httpAddr             address
 	adminAddr, healthAddr          apartAddress
@@ -40,7 +40,7 @@ type options struct {
 	redis                          redisOptions
 	cluster                        clusterOptions
 	bounds                         boundOptions
-	member                         bool // of a cluster
+	member                         bool // the node is a member of a cluster
 	clockOffset                    time.Duration
 }
 
@@ -87,15 +87,15 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.adminHosts, "admin-host", "", "let operators ask by this `NAME` too; several with commas")
 }
 
-// addTestFlags adds what is for tests of clusters alone: no help shows it, and no
-// variable of the environment stands for it.
+// addTestFlags adds flags for tests of clusters. They are hidden from the help, and no
+// environment variable sets them.
 func (o *options) addTestFlags(f *pflag.FlagSet) {
 	const name = "test-clock-offset"
 	f.DurationVar(&o.clockOffset, name, 0, "for tests: have the clock of counters be wrong by so much")
-	_ = f.MarkHidden(name) // fails for a flag that is not there
+	_ = f.MarkHidden(name) // fails only for an unknown flag
 }
 
-// completeFlags tells the shell what may follow a flag.
+// completeFlags registers shell completions for the values of flags.
 func completeFlags(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		complete := cobra.NoFileCompletions
@@ -112,11 +112,11 @@ func completeFlags(cmd *cobra.Command) {
 				}
 			}
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails for a flag that is not there
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails only for an unknown flag
 	})
 }
 
-// validate says what is wrong with the flags together.
+// validate returns an error for an invalid combination of flags.
 func (o *options) validate(cmd *cobra.Command) error {
 	switch {
 	case o.httpAddr == "" || o.grpcAddr == "":
@@ -141,7 +141,7 @@ func (o *options) validate(cmd *cobra.Command) error {
 	return o.redis.validate(cmd)
 }
 
-// config is what the server is to be.
+// config returns the configuration of the server.
 func (o *options) config(log *slog.Logger) (server.Config, error) {
 	c := server.Config{
 		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), AdminAddr: o.adminAddr.text, AdminHosts: strings.FieldsFunc(o.adminHosts, func(r rune) bool { return r == ',' || r == ' ' }), HealthAddr: o.healthAddr.text, RulesFile: o.rules,
@@ -166,8 +166,8 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	return c, err
 }
 
-// readSecret reads a file without the end of its last line, which editors add, and logs
-// it if others may read it.
+// readSecret reads a file without a final line break, which editors add. It logs a
+// warning if other users may read the file.
 func readSecret(log *slog.Logger, kind, name string) ([]byte, error) {
 	data, warning, err := smallfile.ReadSecret(kind, name, smallfile.MaxSecret)
 	if err != nil {
@@ -179,7 +179,7 @@ func readSecret(log *slog.Logger, kind, name string) ([]byte, error) {
 	return lastLine(kind, name, data)
 }
 
-// lastLine drops the end of the last line.
+// lastLine removes a final line break.
 func lastLine(kind, name string, data []byte) ([]byte, error) {
 	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	if text == "" {
@@ -188,7 +188,7 @@ func lastLine(kind, name string, data []byte) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// address is a flag that holds host:port.
+// address is a flag with a host:port.
 type address string
 
 func (a *address) String() string { return string(*a) }
@@ -204,8 +204,8 @@ func (a *address) Set(text string) error {
 	return nil
 }
 
-// apartAddress is a flag that holds where something is served apart from checks:
-// host:port, and unix:PATH where a socket may be, or "" for nowhere.
+// apartAddress is a flag with the address of something served apart from checks:
+// host:port, unix:PATH if a socket is allowed, or "" for none.
 type apartAddress struct {
 	text   string
 	socket bool
@@ -217,7 +217,7 @@ func (a *apartAddress) Set(text string) error {
 	path, isSocket := strings.CutPrefix(text, "unix:")
 	switch {
 	case strings.EqualFold(text, "off"):
-		text = "" // an empty variable of the environment counts as none
+		text = "" // an empty environment variable counts as unset
 	case a.socket && isSocket && path == "":
 		return errors.New("give unix:PATH, such as unix:/run/weir/admin.sock")
 	case a.socket && isSocket:
@@ -230,7 +230,7 @@ func (a *apartAddress) Set(text string) error {
 	return nil
 }
 
-// positive is a flag that holds a number above 0.
+// positive is a flag with a number above 0.
 type positive int
 
 func (p *positive) String() string { return strconv.Itoa(int(*p)) }
@@ -244,10 +244,10 @@ func (p *positive) Set(text string) error {
 	return nil
 }
 
-// size is a flag that holds a number of bytes; 0 is auto, and -1 none.
+// size is a flag with a number of bytes; 0 is auto, and -1 none.
 type size int64
 
-// minSize is the least that a node takes.
+// minSize is the smallest size that a node accepts.
 const minSize = 8 << 20
 
 func (s *size) String() string {
@@ -287,7 +287,7 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
-// choice is a flag that holds one of a few words.
+// choice is a flag with one of several words.
 type choice struct {
 	value string
 	all   []string
@@ -303,21 +303,21 @@ func (c *choice) Set(text string) error {
 	return nil
 }
 
-// envPrefix begins the names of the environment's variables.
+// envPrefix is the prefix of environment variables.
 const envPrefix = "WEIR_"
 
-// envName is the variable that stands for a flag: WEIR_HTTP_ADDR for --http-addr.
+// envName returns the environment variable of a flag: WEIR_HTTP_ADDR for --http-addr.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// kubernetesName matches the variables that Kubernetes gives to every container
-// of a namespace that has a service whose name begins with weir.
+// kubernetesName matches the variables that Kubernetes sets in every container of a
+// namespace with a service whose name begins with weir.
 var kubernetesName = regexp.MustCompile(`^WEIR_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// readEnvironment sets the flags of cmd that the command line does not give from
-// the environment; an empty variable counts as none. It returns warnings of
-// variables that mean nothing to any of the flags in all.
+// readEnvironment sets the flags of cmd that the command line does not set from the
+// environment; an empty variable counts as unset. It returns warnings about variables
+// that belong to no flag in all.
 func readEnvironment(cmd *cobra.Command, environ, all []string) (warnings []string, err error) {
 	known := make([]string, len(all))
 	for i, flag := range all {
@@ -355,7 +355,7 @@ func unknownVariable(name string, known []string) string {
 	return fmt.Sprintf("there is no setting %s", name)
 }
 
-// settings returns the names of all flags that the environment may give.
+// settings returns the names of all flags that the environment may set.
 func settings() []string {
 	var out []string
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// redisOptions say whether Redis decides, and where it is.
+// redisOptions are the flags for counting in Redis.
 type redisOptions struct {
 	backend        choice
 	addrs          addresses
@@ -53,7 +53,7 @@ func (o *redisOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.nodes, "redis-nodes", "`N` nodes share a limit while Redis cannot be used, for the policy local")
 }
 
-// validate says what is wrong with the flags together.
+// validate returns an error for an invalid combination of flags.
 func (o *redisOptions) validate(cmd *cobra.Command) error {
 	redis := o.backend.value == "redis"
 	switch {
@@ -73,7 +73,7 @@ func (o *redisOptions) validate(cmd *cobra.Command) error {
 	return nil
 }
 
-// config is how Redis is to be used, nil if it is not.
+// config returns how to use Redis, nil if it is not used.
 func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
 	if o.backend.value != "redis" {
 		return nil, nil
@@ -106,7 +106,7 @@ func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
 	return c, nil
 }
 
-// addresses is a flag that holds some host:port, or paths.
+// addresses is a flag with several host:port, or paths.
 type addresses []string
 
 func (a *addresses) String() string { return strings.Join(*a, ",") }

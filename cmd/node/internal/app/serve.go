@@ -96,7 +96,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	return a.untilToldToStop(cmd.Context(), log, s)
 }
 
-// prepare completes the flags from the environment and makes the logger.
+// prepare sets flags from the environment and makes the logger.
 func (a *app) prepare(cmd *cobra.Command, o *options) (*slog.Logger, error) {
 	warnings, err := readEnvironment(cmd, a.Environ, settings())
 	if err != nil {
@@ -112,11 +112,11 @@ func (a *app) prepare(cmd *cobra.Command, o *options) (*slog.Logger, error) {
 	return log, nil
 }
 
-// newLogger writes text for a person who watches, else JSON.
+// newLogger makes a logger that writes text to a terminal, else JSON.
 func newLogger(out io.Writer, person bool, level string) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		l = slog.LevelInfo // not reached: the flag takes levels only
+		l = slog.LevelInfo // not reached: the flag accepts levels only
 	}
 	o := &slog.HandlerOptions{Level: l, ReplaceAttr: spellDuration}
 	if person {
@@ -125,7 +125,7 @@ func newLogger(out io.Writer, person bool, level string) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, o))
 }
 
-// spellDuration has durations read as 1.5s in JSON too, where they would be
+// spellDuration makes durations appear as 1.5s in JSON, too, where they would be
 // nanoseconds without a unit.
 func spellDuration(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
@@ -134,8 +134,8 @@ func spellDuration(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// cannotStart tells a person in plain lines, and a machine in the log, so that
-// all it reads is of one form.
+// cannotStart reports an error in plain lines on a terminal, and otherwise in the log,
+// so that a log is uniform for programs that parse it.
 func (a *app) cannotStart(log *slog.Logger, err error) error {
 	if a.ErrTerminal {
 		return err
@@ -144,7 +144,7 @@ func (a *app) cannotStart(log *slog.Logger, err error) error {
 	return errReported
 }
 
-// untilToldToStop handles signals until the node has ended.
+// untilToldToStop handles signals until the node has stopped.
 func (a *app) untilToldToStop(ctx context.Context, log *slog.Logger, s *server.Server) error {
 	for {
 		select {
@@ -163,7 +163,7 @@ func (a *app) untilToldToStop(ctx context.Context, log *slog.Logger, s *server.S
 	}
 }
 
-// stop ends the node, or gives up at the second signal.
+// stop stops the node, or gives up at the second signal.
 func (a *app) stop(log *slog.Logger, s interface{ Stop() error }, why string) error {
 	log.Info("stopping: what has begun will be answered", "because", why)
 	done := make(chan error, 1)

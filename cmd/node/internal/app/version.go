@@ -18,16 +18,16 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// version tells what this program was built from.
+// version returns what this program was built from.
 func version() string {
 	return fmt.Sprintf("node %s %s %s/%s", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// released is the version that the linker was told, for builds that have no
-// repository to ask, such as that of the image: -X .../app.released=v1.2.3.
+// released is the version set by the linker, for builds without a repository, such as
+// that of the image: -X .../app.released=v1.2.3.
 var released string
 
-// build is the version of the code alone.
+// build returns the version of the code alone.
 func build() string {
 	if released != "" {
 		return released

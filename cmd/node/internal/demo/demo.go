@@ -1,5 +1,5 @@
-// Package demo shows nodes at work: it asks them as a few users would, tells
-// what they decide, and says how to ask them oneself.
+// Package demo shows nodes at work: it sends requests as a few users would, prints the
+// decisions, and explains how to send requests yourself.
 package demo
 
 import (
@@ -19,7 +19,7 @@ import (
 //go:embed rules.yaml
 var Rules []byte
 
-// program asks a node at ADDRESS.
+// program is an example program that asks a node at ADDRESS.
 //
 //go:embed ask.go.txt
 var program string
@@ -32,24 +32,24 @@ type Checker interface {
 // Node is one node of the demo.
 type Node struct {
 	Checker
-	// HTTPAddr and GRPCAddr are where others can ask it.
+	// HTTPAddr and GRPCAddr are its addresses for clients.
 	HTTPAddr, GRPCAddr string
-	// AdminAddr is where operators can, "" if they cannot.
+	// AdminAddr is its address for operators, "" if it has none.
 	AdminAddr string
 }
 
-// Config says what to show, and where.
+// Config is what to show, and where.
 type Config struct {
-	// Nodes are asked in turn; at least one.
+	// Nodes are asked in turn. There is at least one.
 	Nodes []Node
-	// Out gets what is shown. On a Terminal, what happens is one line that
-	// changes.
+	// Out receives the output. On a Terminal, events are shown in one line that is
+	// rewritten.
 	Out      io.Writer
 	Terminal bool
 }
 
-// Run shows the nodes at work until the context ends, and sums up. It returns an
-// error if the output cannot be written.
+// Run shows the nodes at work until the context ends, and then prints a summary. It
+// returns an error if the output cannot be written.
 func Run(ctx context.Context, c Config) error {
 	begun := time.Now()
 	if _, err := io.WriteString(c.Out, introduction(c.Nodes)); err != nil {
@@ -76,7 +76,7 @@ func Run(ctx context.Context, c Config) error {
 
 func unwritable(err error) error { return fmt.Errorf("the demo cannot be shown: %w", err) }
 
-// every is how often the line of what happens is written.
+// every is how often the line of events is written.
 const every = time.Second
 
 func (c *Config) report(ctx context.Context, s *scene, begun time.Time) error {
@@ -104,7 +104,7 @@ func (c *Config) report(ctx context.Context, s *scene, begun time.Time) error {
 	}
 }
 
-// introduction says what is shown and how to ask the nodes.
+// introduction describes the demo and how to ask the nodes.
 func introduction(nodes []Node) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -12,15 +12,15 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// actor is a user who asks again and again.
+// actor is a simulated user who sends requests repeatedly.
 type actor struct {
 	name    string
 	request limiter.Request
 	every   time.Duration
 }
 
-// cast returns the actors: one who keeps to the limits, one who asks too often,
-// one who tries passwords, and one without limits.
+// cast returns the actors: one who keeps to the limits, one who exceeds them, one who
+// tries passwords, and one without limits.
 func cast() []actor {
 	return []actor{
 		{"ada", limiter.Request{Path: "/towns", Method: "GET", User: "ada"}, time.Second},
@@ -30,10 +30,10 @@ func cast() []actor {
 	}
 }
 
-// tally is what became of requests.
+// tally counts the results of requests.
 type tally struct {
 	asked, allowed, failed int
-	denied                 map[string]int // by the limit that denied
+	denied                 map[string]int // by the name of the limit that denied
 }
 
 func (t *tally) add(d *limiter.Decision, err error) {
@@ -53,13 +53,13 @@ func (t *tally) add(d *limiter.Decision, err error) {
 	}
 }
 
-// scene is the demo at work.
+// scene is the state of a running demo.
 type scene struct {
 	nodes  []Node
 	actors []actor
 
 	mu    sync.Mutex
-	total []tally // of each actor
+	total []tally // by actor
 	last  []tally // since the last line
 }
 
@@ -69,7 +69,7 @@ func newScene(nodes []Node) *scene {
 	return s
 }
 
-// play lets actor i ask the nodes in turn until the context ends.
+// play sends the requests of actor i to the nodes in turn until the context ends.
 func (s *scene) play(ctx context.Context, i int) {
 	a := &s.actors[i]
 	tick := time.NewTicker(a.every)
@@ -83,7 +83,7 @@ func (s *scene) play(ctx context.Context, i int) {
 		}
 		err := s.nodes[n%len(s.nodes)].Check(ctx, &a.request, &d)
 		if ctx.Err() != nil {
-			return // it may have failed for that alone
+			return // the request may have failed for that reason
 		}
 		s.mu.Lock()
 		s.total[i].add(&d, err)
@@ -92,7 +92,7 @@ func (s *scene) play(ctx context.Context, i int) {
 	}
 }
 
-// line tells what happened since the last line, in 80 columns.
+// line describes what happened since the last line, in 80 columns.
 func (s *scene) line(elapsed time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *scene) line(elapsed time.Duration) string {
 	return b.String()
 }
 
-// busiest returns the limit that denied most, and how many were denied in all.
+// busiest returns the limit that denied most, and the number of all denials.
 func busiest(denied map[string]int) (most string, all int) {
 	for _, limit := range slices.Sorted(maps.Keys(denied)) {
 		all += denied[limit]
@@ -128,7 +128,7 @@ func busiest(denied map[string]int) (most string, all int) {
 	return most, all
 }
 
-// counts lists what is counted by name.
+// counts lists counts by name.
 func counts(by map[string]int) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(by)) {
@@ -137,7 +137,7 @@ func counts(by map[string]int) string {
 	return strings.Join(list, ", ")
 }
 
-// summary tells what happened in all.
+// summary describes what happened in total.
 func (s *scene) summary(elapsed time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package rulesfile follows a rules file: it notices when what is in it has
-// changed, however it was changed, and applies it.
+// Package rulesfile follows a rules file: it detects any change of its contents,
+// however it was made, and applies it.
 package rulesfile
 
 import (
@@ -19,41 +19,41 @@ func Read(name string) ([]byte, error) {
 	return smallfile.Read("rules file", name, smallfile.MaxRules)
 }
 
-// Config says what to follow.
+// Config is what to follow.
 type Config struct {
-	// Name of the file. It may be a symbolic link, or lie behind some.
+	// Name of the file. It may be a symbolic link, or be reached through links.
 	Name string
-	// First is what was read of it before, and is in force.
+	// First is the contents that are in force at the start.
 	First []byte
-	// Apply puts the contents of the file into force. An error means that the
-	// old ones stay.
+	// Apply puts the contents of the file into force. If it returns an error, the old
+	// contents stay in force.
 	Apply func(data []byte) error
-	// Unreadable is told when the file cannot be read.
+	// Unreadable is called when the file cannot be read.
 	Unreadable func(error)
-	// Log is told of all that happens; a problem that stays is told once.
+	// Log receives all events. A persistent problem is logged once.
 	Log *slog.Logger
 
-	// Quiet is how long a file must have been left alone before it is read, so
-	// that it is not read while it is being written; default 50 ms. After
-	// Longest (500 ms), it is read even so.
+	// Quiet is how long the file must be unchanged before it is read, so that it is not
+	// read while it is being written; default 50 ms. After Longest (default 500 ms) it
+	// is read in any case.
 	Quiet, Longest time.Duration
-	// Net is how often the file is looked at although the system says that
-	// nothing has changed, because there are changes that it does not tell of;
-	// default 10 s. Poll is how often where the system tells of none; default 1 s.
+	// Net is how often the file is read without a notification of the system, because
+	// some changes are not notified; default 10 s. Poll is how often if there are no
+	// notifications at all; default 1 s.
 	Net, Poll time.Duration
-	// Blind does without the system's word, for tests of that.
+	// Blind ignores notifications, for tests.
 	Blind bool
 }
 
 // Follower follows one file. Make it with [New].
 type Follower struct {
 	config Config
-	tried  [sha256.Size]byte // what Apply had last
+	tried  [sha256.Size]byte // hash of what Apply was last called with
 	failed string            // why the file could not be read, "" if it could
 	reload chan struct{}
 }
 
-// New returns a follower that has seen the file as c.First.
+// New returns a follower for which c.First is the present contents.
 func New(c Config) *Follower {
 	for d, def := range map[*time.Duration]time.Duration{
 		&c.Quiet: 50 * time.Millisecond, &c.Longest: 500 * time.Millisecond, &c.Net: 10 * time.Second, &c.Poll: time.Second,
@@ -65,12 +65,12 @@ func New(c Config) *Follower {
 	return &Follower{config: c, tried: sha256.Sum256(c.First), reload: make(chan struct{}, 1)}
 }
 
-// Reload makes Run read the file and apply it, even if it has not changed. It
-// does not wait. It may be called from any goroutine.
+// Reload makes Run read the file and apply it, even if it has not changed. It does not
+// wait, and is safe for concurrent use.
 func (f *Follower) Reload() {
 	select {
 	case f.reload <- struct{}{}:
-	default: // it is going to
+	default: // a reload is pending already
 	}
 }
 
@@ -87,7 +87,7 @@ func (f *Follower) Run(ctx context.Context) {
 		case <-w.events():
 			w.touched()
 			continue
-		case err := <-w.errors(): // such as an overflow: something was missed
+		case err := <-w.errors(): // such as an overflow, after which events are missing
 			f.config.Log.Debug("watching the rules file", "error", err)
 			w.touched()
 			continue
@@ -101,8 +101,8 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// look reads the file and applies what is in it. Unless asked it does so only
-// if that is not what was tried last.
+// look reads the file and applies its contents. Unless asked, it does so only if they
+// differ from those last tried.
 func (f *Follower) look(asked bool) {
 	c := &f.config
 	data, err := Read(c.Name)
@@ -128,7 +128,7 @@ func (f *Follower) look(asked bool) {
 	}
 }
 
-// problems returns all that is wrong with a file.
+// problems returns all problems of a file.
 func problems(err error) []string {
 	var invalid *rules.Error
 	if !errors.As(err, &invalid) {

@@ -11,19 +11,19 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch tells when a file may have changed. It watches directories, not the
-// file: an editor that replaces it, and a ConfigMap whose links are switched to
-// another directory, leave a watch on the file with the old one.
+// watch notifies when a file may have changed. It watches directories and not the file:
+// when an editor replaces the file, or a ConfigMap's links are switched to another
+// directory, a watch on the file would stay with the old one.
 type watch struct {
 	config  *Config
-	watcher *fsnotify.Watcher // nil: the system cannot tell
+	watcher *fsnotify.Watcher // nil: the system has no notifications
 	warned  bool
 
 	poll  *time.Ticker
 	every time.Duration // of poll
 
-	quiet *time.Timer // runs out when the file may be read
-	first time.Time   // of the events since it was read; zero: none
+	quiet *time.Timer // expires when the file may be read
+	first time.Time   // of the first event since the file was read; zero: none
 }
 
 func newWatch(c *Config) *watch {
@@ -36,7 +36,7 @@ func newWatch(c *Config) *watch {
 			w.warn(err)
 		}
 	}
-	w.renew() // and so look once: the file may have changed since it was read
+	w.renew() // and schedule a read: the file may have changed since it was read
 	return w
 }
 
@@ -44,7 +44,7 @@ func (w *watch) close() {
 	w.poll.Stop()
 	w.quiet.Stop()
 	if w.watcher != nil {
-		_ = w.watcher.Close() // nobody waits for it any more
+		_ = w.watcher.Close() // errors no longer matter
 	}
 }
 
@@ -62,8 +62,7 @@ func (w *watch) errors() <-chan error {
 	return w.watcher.Errors
 }
 
-// touched notes that something happened, and has the file read when nothing
-// more does.
+// touched records an event, and schedules a read for when no more events come.
 func (w *watch) touched() {
 	now := time.Now()
 	if w.first.IsZero() {
@@ -72,11 +71,11 @@ func (w *watch) touched() {
 	w.quiet.Reset(max(0, min(w.config.Quiet, w.first.Add(w.config.Longest).Sub(now))))
 }
 
-// settled is called when the file is about to be read.
+// settled is called before the file is read.
 func (w *watch) settled() { w.first = time.Time{} }
 
-// renew watches the directories that matter now, and polls more often while one
-// of them cannot be watched.
+// renew watches the relevant directories, and polls more often while one of them cannot
+// be watched.
 func (w *watch) renew() {
 	every := w.config.Net
 	if w.watcher == nil {
@@ -86,7 +85,7 @@ func (w *watch) renew() {
 	have, want := w.watcher.WatchList(), directories(w.config.Name)
 	for _, dir := range have {
 		if !slices.Contains(want, dir) {
-			_ = w.watcher.Remove(dir) // it may have gone by itself
+			_ = w.watcher.Remove(dir) // fails if the directory is gone
 		}
 	}
 	for _, dir := range want {
@@ -98,8 +97,8 @@ func (w *watch) renew() {
 			w.warn(err)
 			continue
 		}
-		// It may have changed before it was watched, also where it was watched once: it
-		// may have gone and come back since.
+		// The file may have changed before the directory was watched. That is also
+		// possible if it was watched earlier, was removed and came back.
 		w.touched()
 	}
 	if len(want) == 0 {
@@ -115,8 +114,8 @@ func (w *watch) setPoll(every time.Duration) {
 	}
 }
 
-// warn says once that changes may be noticed late. That a directory is gone is
-// no reason: then the file is, which is told anyway.
+// warn logs once that changes may be noticed late. It does not log a missing directory:
+// the file is then missing, too, which is logged in any case.
 func (w *watch) warn(err error) {
 	if w.warned || errors.Is(err, fs.ErrNotExist) {
 		return
@@ -126,13 +125,12 @@ func (w *watch) warn(err error) {
 		"file", w.config.Name, "every", w.config.Poll, "error", err)
 }
 
-// maxLinks bounds the links that are followed; the system follows no more.
+// maxLinks bounds the symbolic links that are followed, as the system does.
 const maxLinks = 40
 
-// directories returns where something can change what a file's name leads to:
-// its directory, those of the links behind its name, and that of the file
-// itself. Links are resolved in what is returned, so that no directory is there
-// by two names.
+// directories returns the directories in which a change can affect what a file's name
+// leads to: its own, those of the links behind its name, and that of the file itself.
+// Links in the result are resolved, so no directory occurs under two names.
 func directories(name string) []string {
 	var out []string
 	add := func(dir string) {

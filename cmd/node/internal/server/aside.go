@@ -8,13 +8,13 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// aside is what is served apart from checks. Without a listener it is not served.
+// aside is a site that is served apart from checks, if it has a listener.
 type aside struct {
 	listener net.Listener
 	site     *transport.Apart
 }
 
-// serve serves until close, or until the listener fails.
+// serve serves until close is called or the listener fails.
 func (a *aside) serve() error {
 	if a.listener == nil {
 		return nil
@@ -22,10 +22,10 @@ func (a *aside) serve() error {
 	return a.site.Serve(a.listener)
 }
 
-// close ends serve.
+// close makes serve return.
 func (a *aside) close() error { return a.site.Close() }
 
-// addr is where it is served, "" if it is not.
+// addr returns the address of the listener, "" if there is none.
 func (a *aside) addr() string {
 	switch l := a.listener; {
 	case l == nil:
@@ -37,13 +37,15 @@ func (a *aside) addr() string {
 	}
 }
 
-// AdminAddr returns where operators ask, as host:port or unix:PATH, "" if nowhere.
+// AdminAddr returns the address for operators, as host:port or unix:PATH, "" if there
+// is none.
 func (s *Server) AdminAddr() string { return s.admin.addr() }
 
-// HealthAddr returns where probes ask, "" if nowhere.
+// HealthAddr returns the address for probes, "" if there is none.
 func (s *Server) HealthAddr() string { return s.health.addr() }
 
-// tcpAdminAddr returns where operators on other machines may ask, "" if nowhere.
+// tcpAdminAddr returns the address for operators on other machines, "" if there is
+// none.
 func (s *Server) tcpAdminAddr() string {
 	if l := s.admin.listener; l != nil && l.Addr().Network() != "unix" {
 		return s.AdminAddr()
@@ -51,7 +53,7 @@ func (s *Server) tcpAdminAddr() string {
 	return ""
 }
 
-// administration makes the site of operators.
+// administration makes the site for operators.
 func (s *Server) administration(metrics http.Handler) *transport.Apart {
 	c := &s.config
 	o := transport.AdminOptions{Metrics: metrics, Profiles: profiles(), Hosts: c.AdminHosts, Logger: c.Log, Panicked: s.metrics.Panicked}
@@ -61,7 +63,7 @@ func (s *Server) administration(metrics http.Handler) *transport.Apart {
 	if c.Cluster != nil {
 		o.Directory = directory{s.node}
 		if c.Cluster.Advertise != "" {
-			o.Hosts = append(o.Hosts[:len(o.Hosts):len(o.Hosts)], c.Cluster.Advertise) // where the others say that it is
+			o.Hosts = append(o.Hosts[:len(o.Hosts):len(o.Hosts)], c.Cluster.Advertise) // the host that other members use
 		}
 	}
 	if c.Redis == nil {
@@ -70,8 +72,8 @@ func (s *Server) administration(metrics http.Handler) *transport.Apart {
 	return transport.NewAdmin(o)
 }
 
-// profiles serves what net/http/pprof has, whose own paths are on a mux that
-// everything in the program shares.
+// profiles serves the handlers of net/http/pprof. They are not registered on the
+// default mux, which all packages of a program share.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// directory tells of the node's members over HTTP.
+// directory serves the members of the node's cluster over HTTP.
 type directory struct{ node *weir.Node }
 
 // Members implements [transport.Directory].
@@ -49,13 +49,13 @@ func (d directory) Forget(name string) error {
 	return err
 }
 
-// ring tells clients which member to ask.
+// ring publishes which member to ask for which counter.
 type ring struct {
 	node *weir.Node
 	last atomic.Pointer[ringAnswer]
 }
 
-// ringAnswer is a placement in the form of the wire.
+// ringAnswer is a placement and its message.
 type ringAnswer struct {
 	of  *weir.Placement
 	out *weirv1.RingResponse
@@ -89,7 +89,7 @@ func (r *ring) Placement() *weirv1.RingResponse {
 	return out
 }
 
-// top tells which keys the node was asked for most, and denied most.
+// top returns the keys that the node checked most and denied most.
 func (s *Server) top(n int) (hottest, denied []transport.TopKey) {
 	hot, no := s.node.Top(n)
 	list := func(keys []weir.TopKey) []transport.TopKey {
@@ -102,7 +102,7 @@ func (s *Server) top(n int) (hottest, denied []transport.TopKey) {
 	return list(hot), list(no)
 }
 
-// cluster tells the metrics what the node is to its cluster.
+// cluster returns the state of the node in its cluster, for metrics.
 func (s *Server) cluster() metrics.ClusterStats {
 	c, _ := s.node.Cluster().Stats()
 	return metrics.ClusterStats{
@@ -113,7 +113,7 @@ func (s *Server) cluster() metrics.ClusterStats {
 	}
 }
 
-// clusterHelp names the flags that mend what a member cannot be opened for.
+// clusterHelp adds to an error of opening a member the flags that can correct it.
 func clusterHelp(err error, c *cluster.Config) error {
 	var open *cluster.InsecureError
 	if errors.As(err, &open) {
@@ -129,11 +129,11 @@ func clusterHelp(err error, c *cluster.Config) error {
 	return err
 }
 
-// readyEvery is how often a node that joins is looked at.
+// readyEvery is how often readiness of a joining node is checked.
 const readyEvery = 20 * time.Millisecond
 
-// WhenReady calls f once the node is ready, from a goroutine of its own, unless it
-// is stopped before.
+// WhenReady calls f once the node is ready, in a goroutine of its own, unless the node
+// is stopped first.
 func (s *Server) WhenReady(f func()) {
 	s.background.Go(func() {
 		tick := time.NewTicker(readyEvery)

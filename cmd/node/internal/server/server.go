@@ -1,5 +1,5 @@
-// Package server runs a node as a service: it listens, decides, follows its
-// rules file, tells Prometheus, and ends in good order.
+// Package server runs a node as a service: it listens, decides, follows its rules file,
+// exports metrics to Prometheus, and stops in good order.
 package server
 
 import (
@@ -21,19 +21,20 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// Config says how a node is to run. All of it is needed but for what says
+// Config is how a node is to run. All fields are required unless their comment says
 // otherwise.
 type Config struct {
-	// GRPCAddr and HTTPAddr are the addresses to listen on, as host:port. Port 0
-	// takes a free one.
+	// GRPCAddr and HTTPAddr are the addresses to listen on, as host:port. Port 0 is any
+	// free one.
 	GRPCAddr, HTTPAddr string
-	// AdminAddr is where operators ask, as host:port or unix:PATH, and AdminHosts are
-	// names by which they may, besides those of [transport.NewAdmin] and the host of
-	// AdminAddr; HealthAddr is where probes ask. Empty: nowhere.
+	// AdminAddr is the address for operators, as host:port or unix:PATH. HealthAddr is
+	// the address for probes. Empty: none. AdminHosts are further names by which the
+	// administration may be addressed, besides those of [transport.NewAdmin] and the
+	// host of AdminAddr.
 	AdminAddr, HealthAddr string
 	AdminHosts            []string
-	// RulesFile is read, and followed as it changes. Empty: Rules, which may be
-	// empty too, stay in force.
+	// RulesFile is read, and followed as it changes. If it is empty, Rules, which may
+	// be empty too, stay in force.
 	RulesFile string
 	Rules     []byte
 	// MaxKeys, MaxBytes, Overflow, Secret and ClusterName are those of [weir.Config].
@@ -44,37 +45,37 @@ type Config struct {
 	ClusterName string
 	// Replication is that of [weir.Config].
 	Replication weir.Replication
-	// Redis, if not nil, is where counters are kept instead of in memory, by all
-	// nodes that use the same.
+	// Redis, if not nil, holds the counters instead of memory, for all nodes that use
+	// the same Redis.
 	Redis *redisstore.Config
-	// Cluster, if not nil, makes the node a member of a cluster. The addresses of
-	// clients' ports are filled in.
+	// Cluster, if not nil, makes the node a member of a cluster. The server fills in
+	// the addresses for clients.
 	Cluster *cluster.Config
-	// AllowRequestLimits and AllowReset are those of [transport.Options], and so are the
-	// bounds of clients, which may be left out.
+	// AllowRequestLimits, AllowReset and the bounds of clients are those of
+	// [transport.Options]. The bounds may be left out.
 	AllowRequestLimits, AllowReset           bool
 	MaxConnections, MaxConnectionsPerAddress int
 	MaxConnectionAge, ClientTimeout          time.Duration
-	// ShareRing tells clients which member to ask for which counter, and so also the
-	// rules and what keys the hash of counters.
+	// ShareRing publishes to clients which member to ask for which counter. With it go
+	// the rules and the key of the hash of counters.
 	ShareRing bool
-	// ShutdownDelay is how long requests are still taken after the node has said
-	// that it is not ready; 0 for not at all.
+	// ShutdownDelay is how long requests are still accepted after the node has reported
+	// that it is not ready; 0 for no delay.
 	ShutdownDelay time.Duration
-	// ShutdownTimeout bounds all of Stop, that delay included.
+	// ShutdownTimeout bounds all of Stop, including ShutdownDelay.
 	ShutdownTimeout time.Duration
-	// ClockOffset is how wrong the clock of counters is, for tests; 0: it is right.
+	// ClockOffset is the error of the counters' clock, for tests; 0 for none.
 	ClockOffset time.Duration
 	// Version of the program, for metrics.
 	Version string
-	// Log is told of all that an operator should know.
+	// Log receives everything that an operator should know.
 	Log *slog.Logger
 }
 
-// errStopping is why a node that was told to stop is not ready.
+// errStopping is why a node that is stopping is not ready.
 var errStopping = errors.New("the node is stopping")
 
-// Server is a node that runs.
+// Server is a running node.
 type Server struct {
 	config   Config
 	node     *weir.Node
@@ -91,8 +92,8 @@ type Server struct {
 	failed     chan error
 }
 
-// Start starts a node and returns when it takes requests. If it cannot, nothing
-// is left of it. The context is for starting only.
+// Start starts a node and returns when it accepts requests. If it fails, everything is
+// cleaned up. The context is for starting only.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c, failed: make(chan error, 3)}
 	if err := s.readRules(); err != nil {
@@ -108,8 +109,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// readRules reads the rules file, if there is one, and looks at it, so that a bad
-// one is known before anybody else can know of the node.
+// readRules reads and parses the rules file, if there is one. It does so before the
+// node can be seen by others, so that an invalid file has no effect on them.
 func (s *Server) readRules() (err error) {
 	c := &s.config
 	if c.RulesFile == "" {
@@ -143,7 +144,7 @@ func (s *Server) open(ctx context.Context) error {
 		member := *c.Cluster
 		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = s.HTTPAddr(), s.GRPCAddr(), s.tcpAdminAddr()
 		member.RefuseResets = !c.AllowReset
-		config.Cluster, config.Rules = &member, c.Rules // the others are told which it has
+		config.Cluster, config.Rules = &member, c.Rules // published to the other members
 	}
 	if c.Redis != nil {
 		if config.Backend, err = redisstore.Open(ctx, *c.Redis); err != nil {
@@ -154,7 +155,7 @@ func (s *Server) open(ctx context.Context) error {
 		return errors.Join(clusterHelp(err, c.Cluster), closeBackend(config.Backend))
 	}
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
-		// Not by Open, to which an empty file is no file.
+		// Open would treat an empty file as no file.
 		if err := s.node.SetRules(c.Rules); err != nil {
 			return errors.Join(err, s.node.Close())
 		}
@@ -176,7 +177,7 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// measured says what the metrics are of. Where Redis decides there is no table.
+// measured returns the sources of the metrics. With Redis there is no table.
 func (s *Server) measured() metrics.Options {
 	o := metrics.Options{Version: s.config.Version, Table: s.table, Runtime: true}
 	if s.config.Redis != nil {
@@ -225,7 +226,7 @@ func (s *Server) closeListeners() error {
 	return err
 }
 
-// warnIfOpen warns of an address that others than this machine can reach.
+// warnIfOpen logs a warning about an address that other machines can reach.
 func warnIfOpen(log *slog.Logger, flag string, a net.Addr) {
 	if tcp, ok := a.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		log.Warn("this address can be reached from other machines, and there is no TLS and no authentication yet: "+
@@ -233,7 +234,7 @@ func warnIfOpen(log *slog.Logger, flag string, a net.Addr) {
 	}
 }
 
-// run starts all that runs beside the caller.
+// run starts all background goroutines.
 func (s *Server) run(ctx context.Context) {
 	s.background.Go(func() {
 		if err := s.wire.Serve(s.grpc, s.http); err != nil {
@@ -265,7 +266,7 @@ func (s *Server) apply(data []byte) error {
 	return nil
 }
 
-// table tells the metrics how much the node holds.
+// table returns the size of the node's table, for metrics.
 func (s *Server) table() metrics.TableStats {
 	t := s.node.Stats()
 	out := metrics.TableStats{Keys: t.Keys, MaxKeys: s.config.MaxKeys, Bytes: t.Bytes, MaxBytes: t.MaxBytes, Overflowed: t.Overflowed}
@@ -282,20 +283,20 @@ func (s *Server) ready() error {
 	return s.node.Ready()
 }
 
-// Node is the node itself, for those in the same process.
+// Node returns the node, for use in the same process.
 func (s *Server) Node() *weir.Node { return s.node }
 
-// GRPCAddr returns the address at which gRPC is served, HTTPAddr that of HTTP.
+// GRPCAddr returns the address at which gRPC is served.
 func (s *Server) GRPCAddr() string { return s.grpc.Addr().String() }
 
 // HTTPAddr returns the address at which HTTP is served.
 func (s *Server) HTTPAddr() string { return s.http.Addr().String() }
 
-// RulesHash returns the hash of the rules in force, as metrics spell it.
+// RulesHash returns the hash of the rules in force, formatted as in metrics.
 func (s *Server) RulesHash() string { return fmt.Sprintf("%016x", s.node.RulesHash()) }
 
-// Reload has the rules file read again, whether it has changed or not. It does
-// not wait; what came of it is logged.
+// Reload makes the node read the rules file again, even if it has not changed. It does
+// not wait; the result is logged.
 func (s *Server) Reload() {
 	if s.follower == nil {
 		s.config.Log.Warn("there is nothing to reload: no rules file was named; give --rules FILE")
@@ -304,18 +305,18 @@ func (s *Server) Reload() {
 	s.follower.Reload()
 }
 
-// Failed yields why the node no longer serves, if that happens before Stop.
+// Failed returns a channel that receives why the node no longer serves, if that happens
+// before Stop.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// cutOff is the part of the time for stopping that is kept for closing what was
-// not done in time.
+// cutOff is the divisor for the part of ShutdownTimeout that is reserved for closing
+// what did not finish in time.
 const cutOff = 10
 
-// Stop ends the node: it says that it is not ready, waits for ShutdownDelay,
-// hands over what it keeps for a cluster, accepts no more, answers what it has
-// begun, and leaves. It returns within
-// ShutdownTimeout, with an error if calls had to be cut off for that. Call it
-// once.
+// Stop stops the node. It reports not ready, waits for ShutdownDelay, hands over its
+// counters in a cluster, stops accepting requests, answers those it has begun, and
+// leaves the cluster. It returns within ShutdownTimeout, with an error if requests had
+// to be cut off. Call it once.
 func (s *Server) Stop() error {
 	c := &s.config
 	s.stopping.Store(true)

@@ -115,8 +115,8 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	o.load.addFlags(cmd)
 }
 
-// complete turns the flags into a configuration, or says what is wrong. It returns
-// the modes that are left out because they have no address.
+// complete turns the flags into a configuration, or returns an error. leftOut are the
+// modes without an address, which are not measured.
 func (o *benchOptions) complete(cmd *cobra.Command) (leftOut []bench.Mode, err error) {
 	c := &o.config
 	for _, s := range o.shapes {
@@ -155,10 +155,10 @@ func (o *benchOptions) complete(cmd *cobra.Command) (leftOut []bench.Mode, err e
 	return leftOut, nil
 }
 
-// onLoopback tells whether an address is one of this machine alone.
+// onLoopback reports whether an address is on this machine's loopback.
 func onLoopback(addr string) bool {
 	if strings.HasPrefix(addr, "/") {
-		return true // a socket
+		return true // a Unix socket
 	}
 	if _, rest, ok := strings.Cut(addr, "://"); ok {
 		addr, _, _ = strings.Cut(rest, "/")
@@ -171,7 +171,7 @@ func onLoopback(addr string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// bench measures, until it is done or interrupted.
+// bench measures until it is done or interrupted.
 func (a *app) bench(cmd *cobra.Command, o *benchOptions, leftOut []bench.Mode) (err error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// bytesFlag is a flag that holds a number of bytes, such as 512MiB.
+// bytesFlag is a flag with a number of bytes, such as 512MiB.
 type bytesFlag int64
 
-// units of bytesFlag, the largest first.
+// byteUnits returns the units of bytesFlag, the largest first.
 func byteUnits() []byteUnit {
 	return []byteUnit{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 }
@@ -21,7 +21,7 @@ type byteUnit struct {
 	size int64
 }
 
-// Type names the kind of value in help texts.
+// Type returns the name of the value in help texts.
 func (b *bytesFlag) Type() string { return "SIZE" }
 
 // String returns the number in the largest unit that divides it.
@@ -34,7 +34,8 @@ func (b *bytesFlag) String() string {
 	return "0B"
 }
 
-// Set reads a whole number above 0 with a unit, or of bytes.
+// Set parses a whole number above 0, with or without a unit; without one it is in
+// bytes.
 func (b *bytesFlag) Set(text string) error {
 	for _, u := range byteUnits() {
 		digits, ok := strings.CutSuffix(text, u.name)

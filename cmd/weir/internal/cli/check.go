@@ -30,7 +30,7 @@ type checkOptions struct {
 	redis   redisOptions
 }
 
-// maxTimes bounds --times: more is a job for replay.
+// maxTimes bounds --times. Use replay for more.
 const maxTimes = 100_000
 
 func (a *app) checkCommand() *cobra.Command {
@@ -145,7 +145,7 @@ func (o *checkOptions) request(cmd *cobra.Command, path string) (*limiter.Reques
 	return r, nil
 }
 
-// instant reads --at; times without a zone are in UTC.
+// instant parses --at. Times without a zone are in UTC.
 func (a *app) instant(cmd *cobra.Command, text string) (time.Time, error) {
 	if text == "" {
 		return a.Now(), nil
@@ -159,7 +159,7 @@ func (a *app) instant(cmd *cobra.Command, text string) (time.Time, error) {
 	return time.Time{}, usage(cmd, "--at %q is not a time after 1970: write it as 2026-12-31T23:59:59Z", text)
 }
 
-// checked is one check and what came of it.
+// checked is one check and its result.
 type checked struct {
 	at          time.Time
 	answer      limiter.Answer
@@ -186,7 +186,7 @@ func (a *app) check(ctx context.Context, o checkOptions, r *limiter.Request, at 
 	return errors.Join(node.Close(), a.conclude(all, o))
 }
 
-// conclude prints what was answered, and returns errDenied if one was denied.
+// conclude prints the answers, and returns errDenied if one was denied.
 func (a *app) conclude(all []checked, o checkOptions) error {
 	if err := a.printChecks(all, o); err != nil {
 		return err

@@ -82,7 +82,7 @@ func (w *checkWriter) verdict(a *limiter.Answer) string {
 	return text
 }
 
-// notes says what is special about a limit's answer.
+// notes returns remarks on a limit's answer.
 func (w *checkWriter) notes(l *limiter.LimitAnswer) string {
 	var notes []string
 	if l.RetryAfterMs != nil {
@@ -103,7 +103,7 @@ func (w *checkWriter) notes(l *limiter.LimitAnswer) string {
 	return "; " + strings.Join(notes, ", ")
 }
 
-// explanation writes the state of each counter and the comparison that decides.
+// explanation writes the state of each counter and the deciding comparison.
 func (w *checkWriter) explanation(e *limiter.Explanation) {
 	for _, l := range e.Limits {
 		w.line("%s  %s  %s", w.style.Bold(term.Clean(l.Key)), term.Clean(l.Name), term.Clean(l.Limit))

@@ -1,6 +1,5 @@
-// Package cli is the operator's tool: its commands, flags, messages and exit
-// statuses. It takes its streams and its clock as parameters, so that tests run
-// it as a person would.
+// Package cli is the operator's tool: its commands, flags, messages and exit statuses.
+// Streams and clock are parameters, so tests can run it as a user would.
 package cli
 
 import (
@@ -22,29 +21,28 @@ import (
 
 // Exit statuses, of all commands.
 const (
-	// ExitOK: done; for `weir check`: allowed.
+	// ExitOK: success; for `weir check`: allowed.
 	ExitOK = 0
-	// ExitFailed: something that was given cannot be used, or failed.
+	// ExitFailed: an input cannot be used, or the command failed.
 	ExitFailed = 1
-	// ExitUsage: the command line makes no sense, or names a node that cannot be
-	// asked.
+	// ExitUsage: the command line is invalid, or names a node that cannot be reached.
 	ExitUsage = 2
-	// ExitDenied: `weir check` was answered, and the answer is no.
+	// ExitDenied: `weir check` got an answer, which is a denial.
 	ExitDenied = 3
 )
 
-// Streams are what a program is connected to.
+// Streams are the program's connections to the outside.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// OutStyle and ErrStyle tell what Out and Err can show.
+	// OutStyle and ErrStyle are the capabilities of Out and Err.
 	OutStyle, ErrStyle term.Style
 	// Now is the wall clock.
 	Now func() time.Time
 }
 
-// Run runs the command line args, without the program's name, and returns the
-// exit status. All that is to be said has been said when it returns.
+// Run runs the command line args, without the program's name, and returns the exit
+// status. All output has been written when it returns.
 func Run(ctx context.Context, args []string, s Streams) int {
 	a := &app{s}
 	root := a.root()
@@ -70,13 +68,13 @@ func usage(cmd *cobra.Command, format string, args ...any) error {
 	return usageError{fmt.Errorf("%w%s", err, where)}
 }
 
-// errDenied is returned by check after it said so.
+// errDenied is returned by check after it printed the denial.
 var errDenied = errors.New("denied")
 
-// errReported is returned by commands that have said already what is wrong.
+// errReported is returned by commands that have printed their error already.
 var errReported = errors.New("reported")
 
-// report says what went wrong, if anything did, and returns the exit status.
+// report prints an error, if there is one, and returns the exit status.
 func (a *app) report(err error) int {
 	var wrong usageError
 	var away unreachableError
@@ -95,13 +93,14 @@ func (a *app) report(err error) int {
 	return ExitFailed
 }
 
-// complain writes an error for people. Text in it may come from a file.
+// complain prints an error for people. Its text may contain parts of a file, and is
+// cleaned.
 func (a *app) complain(err error) {
 	a.say("weir: %s\n", term.Clean(inOneLine(err)))
 }
 
-// inOneLine is what an error says, with semicolons between errors that were joined,
-// for which the library has newlines.
+// inOneLine returns the text of an error, with semicolons between joined errors, where
+// the library has newlines.
 func inOneLine(err error) string {
 	text := err.Error()
 	switch e := err.(type) { //nolint:errorlint // what this error itself wraps is asked, not what it is
@@ -124,15 +123,16 @@ func inOneLine(err error) string {
 	return text
 }
 
-// note writes something worth knowing that is no error.
+// note prints a remark that is not an error.
 func (a *app) note(format string, args ...any) {
 	a.say("weir: note: %s\n", term.Clean(fmt.Sprintf(format, args...)))
 }
 
-// say writes to standard error. Where that fails there is nobody left to tell.
+// say writes to standard error. An error of writing is ignored, since there is nowhere
+// to report it.
 func (a *app) say(format string, args ...any) { _, _ = fmt.Fprintf(a.Err, format, args...) }
 
-// print writes a finished report to standard output, in one piece.
+// print writes a complete report to standard output, in one piece.
 func (a *app) print(report []byte) error {
 	if _, err := a.Out.Write(report); err != nil {
 		return fmt.Errorf("the report cannot be written: %w", bare(err))
@@ -140,11 +140,11 @@ func (a *app) print(report []byte) error {
 	return nil
 }
 
-// printJSON writes a value to standard output.
+// printJSON writes a value to standard output as JSON.
 func (a *app) printJSON(v any) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // keys hold & and <, and nobody puts this into a page
+	enc.SetEscapeHTML(false) // keys contain & and <, and the output is not put into HTML
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("the report cannot be written: %w", err)
@@ -152,7 +152,7 @@ func (a *app) printJSON(v any) error {
 	return a.print(buf.Bytes())
 }
 
-// oneOrAll returns the element of a list that has only one, else the list.
+// oneOrAll returns the element of a list that has only one, otherwise the list.
 func oneOrAll[T any](list []T) any {
 	if len(list) == 1 {
 		return list[0]
@@ -194,7 +194,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
 	return root
 }
 
-// helpCommand is the library's, but for refusing a command that does not exist.
+// helpCommand is the library's help command, except that it refuses an unknown command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
@@ -219,8 +219,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// strictCompletion makes the library's completion command refuse a shell that
-// it does not know, rather than print its help as if nothing were wrong.
+// strictCompletion makes the library's completion command refuse an unknown shell. By
+// itself it would print its help and succeed.
 func strictCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -238,7 +238,7 @@ func strictCompletion(root *cobra.Command) {
 	}
 }
 
-// didYouMean names the command that is nearest to what was typed.
+// didYouMean suggests the command most similar to what was typed.
 func didYouMean(cmd *cobra.Command, typed string) string {
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
@@ -247,7 +247,7 @@ func didYouMean(cmd *cobra.Command, typed string) string {
 	return ""
 }
 
-// flagError says what is wrong with a flag, and which one was probably meant.
+// flagError returns the error of an invalid flag, with a suggestion.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
@@ -256,8 +256,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if name := strings.ToUpper(unknown.GetSpecifiedName()); slices.Contains(strings.Fields(cmd.Use), name) {
 		return usage(cmd, "there is no flag --%s: %s is given as it is, as in %s", unknown.GetSpecifiedName(), name, cmd.CommandPath()+strings.TrimPrefix(cmd.Use, cmd.Name()))
 	}
-	// The flags are dressed as commands, for which the library knows how to
-	// find the one that was meant.
+	// The flags are wrapped in commands, because the library searches among commands.
 	known := &cobra.Command{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		known.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})

@@ -24,7 +24,7 @@ type rulesFile struct {
 	set  *rules.Set
 }
 
-// bare drops the operation and the path from a file's error: the message names
+// bare removes the operation and the path from a file's error, since the message names
 // the file already.
 func bare(err error) error {
 	var p *fs.PathError
@@ -34,7 +34,7 @@ func bare(err error) error {
 	return err
 }
 
-// stdinOnce refuses a command line that wants standard input for two things.
+// stdinOnce returns an error if two inputs are to be read from standard input.
 func stdinOnce(cmd *cobra.Command, names ...string) error {
 	first := slices.Index(names, accesslog.Stdin)
 	if first >= 0 && slices.Contains(names[first+1:], accesslog.Stdin) {
@@ -43,7 +43,7 @@ func stdinOnce(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// readRules reads a rules file, "-" being standard input.
+// readRules reads a rules file; "-" is standard input.
 func (a *app) readRules(name string) ([]byte, error) {
 	if name == accesslog.Stdin {
 		return readRulesFrom(a.In, name)
@@ -62,8 +62,8 @@ func readRulesFrom(in io.Reader, name string) ([]byte, error) {
 	return data, nil
 }
 
-// loadRules reads and parses rules files. Everything wrong with all of them is
-// reported before it returns.
+// loadRules reads and parses rules files. It reports all problems of all files before
+// it returns.
 func (a *app) loadRules(names []string) ([]rulesFile, error) {
 	var out []rulesFile
 	var failed error
@@ -89,8 +89,8 @@ func (a *app) loadRulesFile(name string) (rulesFile, error) {
 	return f, err
 }
 
-// complainOfRules writes a line for each problem of a rules file, with the line
-// it is about where a person watches.
+// complainOfRules prints a line for each problem of a rules file, on a terminal with
+// the source line.
 func (a *app) complainOfRules(name string, data []byte, err error) {
 	var invalid *rules.Error
 	if !errors.As(err, &invalid) {
@@ -104,8 +104,8 @@ func (a *app) complainOfRules(name string, data []byte, err error) {
 	a.complain(fmt.Errorf("rules file %s is not valid: %s", name, term.Plural(len(invalid.Problems), "problem")))
 }
 
-// warnOfRules writes a line for each warning of a valid rules file, and returns how
-// many there are.
+// warnOfRules prints a line for each warning of a valid rules file, and returns their
+// number.
 func (a *app) warnOfRules(f rulesFile) int {
 	lines, all := strings.Split(string(f.data), "\n"), f.set.Warnings()
 	for _, w := range all {
@@ -114,8 +114,8 @@ func (a *app) warnOfRules(f rulesFile) int {
 	return len(all)
 }
 
-// pointTo writes what is said of a place in a file, and the place where a person
-// watches.
+// pointTo prints a message about a position in a file, on a terminal with the source
+// line.
 func (a *app) pointTo(name string, lines []string, p rules.Problem) {
 	at := fmt.Sprintf("%s:%d:%d:", name, p.Line, p.Column)
 	a.say("%s %s\n", a.ErrStyle.Bold(term.Clean(at)), term.Clean(p.Text))
@@ -124,8 +124,8 @@ func (a *app) pointTo(name string, lines []string, p rules.Problem) {
 	}
 }
 
-// excerpt returns a source line with a mark under a column, which is counted in
-// characters from 1. A long line is cut around the column.
+// excerpt returns a source line with a mark under a column, which counts characters
+// from 1. A long line is cut around the column.
 func excerpt(line string, column int, s term.Style) string {
 	const indent = "    "
 	runes := []rune(strings.TrimRight(line, "\r"))
@@ -140,7 +140,7 @@ func excerpt(line string, column int, s term.Style) string {
 	}
 	runes = runes[:min(len(runes), width)]
 	for i, r := range runes {
-		if !unicode.IsPrint(r) { // one column each, so that the mark stays in place
+		if !unicode.IsPrint(r) { // one column each, so that the mark stays aligned
 			runes[i] = ' '
 		}
 	}

@@ -16,19 +16,20 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/load"
 )
 
-// loadOptions are the flags of bench that are for asking nodes over the network.
+// loadOptions are the flags of bench for measuring over the network.
 type loadOptions struct {
 	config load.Config
 	dist   string
 	svg    string
 }
 
-// loadFlags are their names; the others of bench are for both or for the other.
+// loadFlags returns their names. The other flags of bench are common, or for the other
+// kind of measurement.
 func loadFlags() []string {
 	return []string{"rate", "clients", "batch", "dist", "limited", "pid", "server-admin", "svg"}
 }
 
-// loadDuration is how long a point is measured unless told otherwise.
+// loadDuration is the default duration of a point.
 const loadDuration = 5 * time.Second
 
 func (o *loadOptions) addFlags(cmd *cobra.Command) {
@@ -43,8 +44,8 @@ func (o *loadOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.svg, "svg", "", "draw the waits over the load into `FILE`")
 }
 
-// isLoad tells whether modes are of those that ask over the network, and fails if
-// some are and some are not.
+// isLoad reports whether the modes are those that measure over the network. It returns
+// an error if only some are.
 func isLoad(cmd *cobra.Command, modes []string) (bool, error) {
 	n := 0
 	for _, m := range modes {
@@ -71,7 +72,7 @@ func isLoad(cmd *cobra.Command, modes []string) (bool, error) {
 	return n > 0, nil
 }
 
-// complete turns the flags into a configuration, or says what is wrong.
+// complete turns the flags into a configuration, or returns an error.
 func (o *loadOptions) complete(cmd *cobra.Command, b *benchOptions) error {
 	c := &o.config
 	for _, m := range b.modes {
@@ -112,8 +113,8 @@ func (o *loadOptions) complete(cmd *cobra.Command, b *benchOptions) error {
 	return nil
 }
 
-// load asks nodes over the network until it is done or interrupted. What it found
-// is printed also where it is wrong.
+// load measures over the network until it is done or interrupted. It prints the results
+// even if they show an error.
 func (a *app) load(cmd *cobra.Command, o *loadOptions, asJSON bool) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -138,7 +139,7 @@ func (a *app) load(cmd *cobra.Command, o *loadOptions, asJSON bool) error {
 		return errors.Join(err, o.closePicture(picture, nil))
 	}
 	if errors.As(err, new(unreachableError)) {
-		err = errors.New(err.Error()) // the first points could be measured, so that it is a failure
+		err = errors.New(err.Error()) // the first points were measured, so this is a failure and no usage error
 	}
 	if asJSON {
 		err = errors.Join(a.printJSON(report), err)
@@ -148,8 +149,8 @@ func (a *app) load(cmd *cobra.Command, o *loadOptions, asJSON bool) error {
 	return errors.Join(err, o.closePicture(picture, report), report.Wrong())
 }
 
-// openPicture opens the picture's file before anything is measured, so that one that
-// cannot be written costs nobody the time. There may be none.
+// openPicture opens the file of the picture before anything is measured, so that an
+// invalid file is found early. It returns nil if there is none.
 func (o *loadOptions) openPicture() (*os.File, error) {
 	if o.svg == "" {
 		return nil, nil
@@ -161,14 +162,14 @@ func (o *loadOptions) openPicture() (*os.File, error) {
 	return f, nil
 }
 
-// closePicture draws what was measured, if anything was, and closes the file.
+// closePicture draws the measured points, if there are any, and closes the file.
 func (o *loadOptions) closePicture(f *os.File, r *load.Report) error {
 	if f == nil {
 		return nil
 	}
 	info, err := f.Stat()
 	if r != nil && err == nil && info.Mode().IsRegular() {
-		err = f.Truncate(0) // what was there before
+		err = f.Truncate(0) // removes earlier contents
 	}
 	if r != nil && err == nil {
 		_, err = f.Write(r.SVG())

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// defaultAdmin is where a node lets operators ask unless told otherwise.
+	// defaultAdmin is the default administration address of a node.
 	defaultAdmin = "127.0.0.1:8082"
-	// serverHelp is how the flag of that is described.
+	// serverHelp is the help text of the flag for it.
 	serverHelp = "`ADDRESS` of a node's administration, HOST:PORT or unix:PATH"
-	// askAtOnce bounds how many members are asked at a time.
+	// askAtOnce bounds how many members are asked concurrently.
 	askAtOnce = 16
 )
 
@@ -100,7 +100,7 @@ socket of its administration.`,
 			if err := h.do(cmd.Context(), http.MethodPost, "/v1/members/forget", body, &left); err != nil {
 				return err
 			}
-			// The node takes the member out of its view a moment after it has answered.
+			// The node removes the member from its view shortly after it has answered.
 			rest := slices.DeleteFunc(left.Members, func(m transport.Member) bool { return m.Name == args[0] })
 			return a.print([]byte(fmt.Sprintf("%s is forgotten; %s left\n", term.Clean(args[0]), term.Plural(len(rest), "member"))))
 		},
@@ -126,11 +126,12 @@ func adminServer(cmd *cobra.Command, server string) (*httpRemote, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, _ := r.(*httpRemote) // newRemote returns no other for a URL
+	h, _ := r.(*httpRemote) // newRemote returns this type for a URL
 	return h, nil
 }
 
-// do asks the node at a path; problems it tells are errors.
+// do sends a request to a path of the node. A problem in the response is returned as an
+// error.
 func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, answer any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -162,14 +163,14 @@ func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, a
 	return unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
 }
 
-// listed is a member as the tool lists it.
+// listed is a member in the tool's list.
 type listed struct {
 	transport.Member
-	// Unasked is why it was not asked for what only it knows, empty if it was.
+	// Unasked is why the member was not asked for its own fields, empty if it was.
 	Unasked string `json:"unasked,omitempty"`
 }
 
-// askMembers asks a node who the members are, and each of them for what only it
+// askMembers asks a node for the members, and each member for the fields that only it
 // knows.
 func askMembers(ctx context.Context, h *httpRemote) ([]listed, error) {
 	var seen struct{ Members []listed }
@@ -194,12 +195,13 @@ func askMembers(ctx context.Context, h *httpRemote) ([]listed, error) {
 	return seen.Members, nil
 }
 
-// memberTimeout bounds how long each member may take for what only it knows: one that
-// stands still is no reason to wait.
+// memberTimeout bounds how long each member may take for its own fields, so that a
+// member that hangs does not delay the list.
 const memberTimeout = time.Second
 
-// eachMember calls f for the other members that can be asked, some at a time, with a
-// context that ends after memberTimeout, and notes why those that live were not.
+// eachMember calls f for the other members that can be asked, some of them
+// concurrently, with a context that ends after memberTimeout. For live members that
+// were not asked it records why.
 func eachMember(ctx context.Context, list []listed, f func(ctx context.Context, m *listed) error) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, askAtOnce)
@@ -246,7 +248,7 @@ func unaskedOf(list []listed) []unasked {
 	return out
 }
 
-// unaskedText has a line for each member that was not asked.
+// unaskedText returns a line for each member that was not asked.
 func unaskedText(list []unasked) string {
 	var b strings.Builder
 	for _, m := range list {
@@ -255,7 +257,7 @@ func unaskedText(list []unasked) string {
 	return b.String()
 }
 
-// membersText lists members in columns.
+// membersText returns the members in columns.
 func (a *app) membersText(list []listed) string {
 	var t term.Table
 	head := func(s string) term.Cell { return term.Cell{Text: s, Paint: a.OutStyle.Bold} }
@@ -341,7 +343,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 	return cmd
 }
 
-// topKeys are the lists of one node or several.
+// topKeys are the top lists of one node or several.
 type topKeys struct {
 	Hottest []transport.TopKey `json:"hottest"`
 	Denied  []transport.TopKey `json:"denied"`
@@ -349,7 +351,7 @@ type topKeys struct {
 	Unasked []unasked `json:"unasked,omitempty"`
 }
 
-// askTop asks a node, and unless it is to be one alone the others that it knows.
+// askTop asks a node, and unless one is set, also the other members that it knows.
 func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, error) {
 	path := fmt.Sprintf("/v1/top?n=%d", n)
 	var out topKeys
@@ -358,7 +360,7 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 	}
 	var seen struct{ Members []listed }
 	if !one {
-		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // of a node on its own there are none
+		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // a node on its own has none
 	}
 	var mu sync.Mutex
 	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
@@ -376,8 +378,8 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 	return &out, nil
 }
 
-// mostOf adds up what is said of one name, and keeps the n highest. Several members
-// may say it, or one of several rules' keys.
+// mostOf sums the entries with the same name, and keeps the n highest. A name can come
+// from several members, or from the keys of several rules.
 func mostOf(keys []transport.TopKey, n int) []transport.TopKey {
 	at := map[string]int{}
 	out := []transport.TopKey{}

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// node is what the commands ask of a node.
+// node is what the commands need of a node.
 type node interface {
 	replay.Decider
 	Explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
@@ -20,13 +20,13 @@ type node interface {
 	Close() error
 }
 
-// openNode opens a node in this process with rules, a clock, and room for every
-// counter that so many requests can need: the bound on keys protects a service,
-// and would only falsify a trial.
+// openNode opens a node in this process with rules, a clock, and room for every counter
+// that so many requests can need. The usual bound on keys protects a service, and would
+// only falsify a trial.
 func openNode(ctx context.Context, f rulesFile, requests int, now func() time.Time) (node, error) {
 	n, err := weir.Open(ctx, weir.Config{
 		Rules: f.data, RulesFile: f.name, Now: now, MaxKeys: requests * countersPerRequest(f.set), MaxBytes: -1,
-		Secret: []byte("a trial"), // which repeats: nobody can search for keys here
+		Secret: []byte("a trial"), // fixed for repeatability: no attacker chooses keys here
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rules file %s: %w", f.name, err)
@@ -43,7 +43,7 @@ func countersPerRequest(s *rules.Set) int {
 	return max(1, n)
 }
 
-// outline lists the rules of a set, with nothing counted.
+// outline lists the rules of a set with all counts zero.
 func outline(s *rules.Set) []replay.RuleResult {
 	var out []replay.RuleResult
 	for _, r := range s.Rules() {
@@ -56,7 +56,7 @@ func outline(s *rules.Set) []replay.RuleResult {
 	return out
 }
 
-// sizes returns how many rules and limits a set has.
+// sizes returns the number of rules and limits of a set.
 func sizes(s *rules.Set) (rules, limits int) {
 	for _, r := range s.Rules() {
 		limits += len(r.Rule.Limits)

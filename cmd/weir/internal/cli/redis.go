@@ -16,8 +16,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// redisOptions say which Redis is to decide a check, as a node that counts there
-// would.
+// redisOptions are the flags for a Redis that decides a check, as a node that counts
+// there would use it.
 type redisOptions struct {
 	addr         string
 	cluster      bool
@@ -39,8 +39,7 @@ func (o *redisOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.secretFile, "secret-file", "", "the `FILE` with the secret that the nodes have, for counters in Redis")
 }
 
-// checkFlags says what is wrong with the flags of a check that Redis is to
-// decide.
+// checkFlags returns an error for an invalid combination of flags of a check in Redis.
 func (o *redisOptions) checkFlags(cmd *cobra.Command, c *checkOptions) error {
 	switch {
 	case c.server != "":
@@ -53,8 +52,8 @@ func (o *redisOptions) checkFlags(cmd *cobra.Command, c *checkOptions) error {
 	return nil
 }
 
-// readSecret reads a file without the end of its last line, which editors add, and notes
-// it if others may read it.
+// readSecret reads a file without a final line break, which editors add. It prints a
+// note if other users may read the file.
 func (a *app) readSecret(kind, name string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -76,7 +75,7 @@ func (a *app) openRedis(ctx context.Context, o *redisOptions, f rulesFile) (*wei
 	if err != nil {
 		return nil, err
 	}
-	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // what goes wrong is in the errors
+	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // problems are in the returned errors
 	store, err := redisstore.Open(ctx, redisstore.Config{
 		Addrs: strings.Split(o.addr, ","), Cluster: o.cluster, DB: o.db, Username: o.username, Password: password, Timeout: askTimeout,
 	})
@@ -92,7 +91,7 @@ func (a *app) openRedis(ctx context.Context, o *redisOptions, f rulesFile) (*wei
 	return n, nil
 }
 
-// checkRedis has Redis decide. Between repeated checks it really waits.
+// checkRedis decides in Redis. Between repeated checks it waits in real time.
 func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
 	files, err := a.loadRules([]string{o.rules})
 	if err != nil {
@@ -117,7 +116,7 @@ func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request)
 	return errors.Join(node.Close(), a.conclude(all, o))
 }
 
-// ask checks once. That a policy answers in place of Redis is an error here.
+// ask checks once. It returns an error if a policy decided instead of Redis.
 func (o *redisOptions) ask(ctx context.Context, node *weir.Node, r *limiter.Request, at time.Time, explain bool) (checked, error) {
 	if _, err := node.Explain(ctx, r); err != nil {
 		if errors.Is(err, limiter.ErrInvalid) {

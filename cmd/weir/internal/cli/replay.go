@@ -89,9 +89,9 @@ tabs between them. Exit status: 0 if a report was printed.`,
 	return withRulesCompletion(cmd)
 }
 
-// withRulesCompletion lets the shell complete --rules with the files it may be.
+// withRulesCompletion makes the shell complete --rules with names of rules files.
 func withRulesCompletion(cmd *cobra.Command) *cobra.Command {
-	// The only error is that there is no such flag, which shows in the tests.
+	// The only possible error is an unknown flag, which tests would detect.
 	_ = cmd.MarkFlagFilename("rules", "yaml", "yml", "json")
 	return cmd
 }
@@ -146,8 +146,7 @@ func (a *app) printReplay(reports []replay.Report, o replayOptions) error {
 	return a.print([]byte(replay.Plain(reports, o.top)))
 }
 
-// readLogs reads all logs into one trace and returns how many lines did not
-// count.
+// readLogs reads all logs into one trace and returns how many lines were skipped.
 func (a *app) readLogs(names []string, o replayOptions, progress *term.Progress) (*accesslog.Trace, int, error) {
 	trace := accesslog.NewTrace(int(o.maxLines), int64(o.memory))
 	skipped := 0
@@ -184,7 +183,7 @@ func (a *app) readLog(name string, trace *accesslog.Trace, progress *term.Progre
 	return st, errors.Join(err, src.Close())
 }
 
-// rulesHint helps whoever wrote --rules a.yaml b.yaml.
+// rulesHint is a hint for the command line --rules a.yaml b.yaml.
 func rulesHint(name string) string {
 	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
 		return "; if it is a rules file, give it a --rules of its own"
@@ -203,8 +202,8 @@ func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace
 	return result, errors.Join(err, node.Close())
 }
 
-// newRun prepares the replay of a trace on a fresh node whose clock is the
-// trace's. The caller closes the node.
+// newRun prepares the replay of a trace on a new node with the clock of the trace. The
+// caller closes the node.
 func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.Run, node, error) {
 	first, _ := trace.Span()
 	now := first.Time()

@@ -26,13 +26,13 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// askTimeout bounds how long a node may take for one answer.
+// askTimeout bounds the wait for one answer of a node.
 const askTimeout = 5 * time.Second
 
 // maxAnswerBytes bounds an answer over HTTP: the largest have 256 limits.
 const maxAnswerBytes = 4 << 20
 
-// unreachableError marks an error as one of a node that cannot be asked.
+// unreachableError marks an error as one of a node that cannot be reached.
 type unreachableError struct{ error }
 
 func (e unreachableError) Unwrap() error { return e.error }
@@ -48,8 +48,8 @@ type remote interface {
 	io.Closer
 }
 
-// checkServerFlags says what is wrong with the flags of a check that --server
-// is to decide.
+// checkServerFlags returns an error for an invalid combination of flags of a check with
+// --server.
 func (o *checkOptions) checkServerFlags(cmd *cobra.Command) error {
 	switch {
 	case o.rules != "":
@@ -75,7 +75,7 @@ func newRemote(cmd *cobra.Command, server string) (remote, error) {
 	return newGRPCRemote(server)
 }
 
-// checkServer asks a node. Between repeated checks it really waits.
+// checkServer asks a node. Between repeated checks it waits in real time.
 func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
 	node, err := newRemote(cmd, o.server)
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request
 	return errors.Join(node.Close(), a.conclude(all, o))
 }
 
-// askWithin asks a node, for its reasons first if they are wanted.
+// askWithin asks a node, first for an explanation if explain is set.
 func (c *checked) askWithin(ctx context.Context, node remote, r *limiter.Request, explain bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -110,7 +110,7 @@ func (c *checked) askWithin(ctx context.Context, node remote, r *limiter.Request
 	return err
 }
 
-// silent says that a node does not explain.
+// silent returns the error for a node that does not support Explain.
 func silent(server string) error {
 	return fmt.Errorf("node %s does not explain its decisions: it runs an older version; leave out --explain, or give its file with --rules instead of --server", server)
 }
@@ -162,10 +162,10 @@ func (g *grpcRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.
 	return transport.ExplanationOf(m), nil
 }
 
-// failed says why there is no answer.
+// failed returns the error for a missing answer.
 func (g *grpcRemote) failed(ctx context.Context, err error) error {
 	op := g.dialed.Load()
-	// A node may say so too, of others that it has asked.
+	// A node may return this code, too, for other nodes that it has asked.
 	deadline, _ := ctx.Deadline()
 	late := !time.Now().Before(deadline)
 	switch s := status.Convert(err); {
@@ -213,8 +213,8 @@ func (h *httpRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.
 	return e, err
 }
 
-// post asks about a request. It returns the status of the answer, 0 if there was none;
-// read takes the answer, and reports whether it is one.
+// post sends a request. It returns the status of the response, 0 if there was none.
+// read parses the body, and reports whether it is a valid answer.
 func (h *httpRemote) post(ctx context.Context, path string, r *limiter.Request, read func(body []byte) bool) (code int, err error) {
 	body, err := json.Marshal(question(r))
 	if err != nil {
@@ -266,20 +266,20 @@ func (h *httpRemote) failed(err error) error {
 	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
-	// A gRPC server speaks first, maybe before the library has asked.
+	// A gRPC server writes first, possibly before the library has sent the request.
 	if text := err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "readLoopPeekFail") {
 		return unreachable(h.server, "what is there does not speak HTTP; if it speaks gRPC, give its address without http://")
 	}
 	return unreachable(h.server, "%w", err)
 }
 
-// question is a request as HTTP asks it.
+// question returns a request in the form of its JSON.
 func question(r *limiter.Request) map[string]any {
 	q := map[string]any{"path": r.Path, "method": r.Method, "user": r.User, "ip": r.IP, "group": r.Group}
 	if len(r.Attributes) > 0 {
 		q["attributes"] = r.Attributes
 	}
-	if n, err := r.Cost.Value(0); r.Cost.Given() && err == nil { // the flag has looked at its range
+	if n, err := r.Cost.Value(0); r.Cost.Given() && err == nil { // the flag has checked its range
 		q["cost"] = n
 	}
 	return q

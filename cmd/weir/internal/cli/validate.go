@@ -78,7 +78,7 @@ type jsonWarning struct {
 	Instead string `json:"instead"`
 }
 
-// jsonProblem has line and column 0 where the file cannot be read.
+// jsonProblem is a problem; line and column are 0 if the file cannot be read.
 type jsonProblem struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`

@@ -20,16 +20,16 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// version tells what this program was built from.
+// version returns what this program was built from.
 func version() string {
 	return fmt.Sprintf("weir %s %s %s/%s", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// released is the version that the linker was told, for builds that have no
-// repository to ask, such as that of the image: -X .../cli.released=v1.2.3.
+// released is the version set by the linker, for builds without a repository, such as
+// that of the image: -X .../cli.released=v1.2.3.
 var released string
 
-// build is the version of the code alone.
+// build returns the version of the code alone.
 func build() string {
 	if released != "" {
 		return released
@@ -60,7 +60,7 @@ func describeBuild(info *debug.BuildInfo) string {
 	return text
 }
 
-// noArgs refuses arguments.
+// noArgs returns an error if there are arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(cmd, "%q takes no arguments, but %q was given", cmd.CommandPath(), args[0])
