@@ -140,8 +140,8 @@ func (c *Core) register(t *turn, o *op) {
 
 // Refund takes back a charge by its receipt. It calls done once with the outcome, at the
 // deadline at the latest. A receipt of a policy, or of an ownership before the present
-// one, is void; that is no failure. Only one member is asked, unless it has certainly
-// not executed the refund: executed twice, a refund would admit too much.
+// one, is void; that is no failure. A second member is asked only if the first has
+// certainly not executed the refund: executed twice, it would admit too much.
 func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
 	t := c.begin()
 	defer t.end()
@@ -280,7 +280,7 @@ func (w *awaited) abandon(ops []*op) (undecided []int) {
 }
 
 // fast decides a check of one key that this node owns, if the reply need not be
-// withheld. It allocates nothing. In every other case it reports false and changes
+// withheld, without an operation. In every other case it reports false and changes
 // nothing.
 func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) bool {
 	if charge.Len() != 1 || charge.Key(0).Rule == nil {

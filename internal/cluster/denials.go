@@ -39,7 +39,7 @@ type denialShard struct {
 // denial is one cached denial.
 type denial struct {
 	hash limiter.Hash
-	// rule is the asker's rule when it asked. After a reload that changes limits, the
+	// rule is the asker's rule when it asked. If a reload has replaced the rule, the
 	// pointer differs and the denial does not match.
 	rule *limiter.Rule
 	cost uint32

@@ -170,8 +170,7 @@ func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries
 	for _, k := range keys {
 		all = append(all, k.list...)
 	}
-	// Requests that wait are decided again by their askers' next request, on the merged
-	// state.
+	// The askers of withheld replies ask again, and are answered from the merged state.
 	p.takeBack(t, peer.NotOwner)
 	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {
 		p.c.complain("the state of an owner that was overtaken cannot be merged", err)

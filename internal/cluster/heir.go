@@ -40,8 +40,8 @@ func (p *part) manageHeir(t *turn) {
 	}
 }
 
-// lonely reports whether a closed partition has no heir, none in preparation, and an
-// owner that does not know yet whether another member has a copy.
+// lonely reports whether a closed partition has no heir and none in preparation, while
+// its owner does not know that no other member has a copy.
 func (p *part) lonely() bool {
 	own := p.own
 	return p.closed && !own.only && own.heir == nil && own.next == nil && !own.renew

@@ -374,7 +374,7 @@ func (m *Membership) Leave(left func(whole bool)) error {
 	return nil
 }
 
-// vacate checks whether the node may go, and calls itself again if not.
+// vacate checks whether the node may go, and schedules itself again if not.
 func (m *Membership) vacate() {
 	m.mu.Lock()
 	closed, built, by, empty := m.closed, m.inForce(), m.leaveBy, m.empty

@@ -69,9 +69,9 @@ func (m *Membership) say(w *Worry) {
 	}
 }
 
-// settle reports whether the node is settled: it holds what it should, or has tried for
-// settledWithin, as a minority for one never gets there. A node that is cut off does not
-// become settled by waiting.
+// settle updates and reports whether the node is settled: it holds what it should, or
+// has tried for settledWithin, as a minority for one never gets there. A node that is
+// cut off does not become settled by waiting.
 func (m *Membership) settle(now limiter.Tick) bool {
 	m.mu.Lock()
 	if m.settled || m.self.State != peer.Active || !m.inForce() {

@@ -132,9 +132,9 @@ func (r *round) tick(t *turn, p *part) {
 // that a node that is overloaded does not get more load.
 func backedOff(span limiter.Tick, times int) limiter.Tick { return span << min(max(times, 0), 3) }
 
-// onClaim answers a claim or a question. A claim with a counter is granted if it is
-// above every owner and every grant known here, unless this node is fresh, or decides
-// and would be overtaken.
+// onClaim answers a claim or a question. A claim is granted if its counter is above
+// every owner and every grant known here, or if it repeats the last grant. It is not
+// granted if this node is fresh, or decides and would be overtaken.
 func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
 	granted := false
 	if c.Counter > 0 {
@@ -234,9 +234,10 @@ func (p *part) supersedes(r *round, a *answer) bool {
 	return a.GrantKind == peer.Renew || a.GrantKind == peer.Transfer || a.GrantKind == peer.Reopen
 }
 
-// complete reports whether a claim has enough grants. A closed partition needs a
-// majority of the members that count. An available one needs answers from all members in
-// the view and the last owner, or claimWithin.
+// complete reports whether a claim may succeed. A closed partition needs grants of a
+// majority of the members that count; a takeover or last resort of it also waits up to
+// claimWithin for the last owner's answer. An available partition needs answers of all
+// members in the view and of the last owner, or claimWithin.
 func (r *round) complete(t *turn, p *part) bool {
 	v := p.c.view.Load()
 	// The claim also probes the last owner, which gets claimWithin to answer.
