@@ -1,5 +1,5 @@
-// Weir is the operator's tool: it tries a rules file, on one request or on the
-// access log of yesterday, before the file is in force.
+// Weir is the operator's tool. It tries a rules file, on single requests or on an
+// access log, before the file comes into force.
 package main
 
 import (

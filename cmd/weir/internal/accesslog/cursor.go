@@ -2,11 +2,11 @@ package accesslog
 
 import "github.com/weirlimit/weir/limiter"
 
-// Cursor walks a [Trace] in the order of time; requests of one time come in the
-// order in which they were added. The trace must not grow meanwhile.
+// Cursor iterates over a [Trace] in the order of time. Requests with the same time keep
+// the order in which they were added. The trace must not grow meanwhile.
 type Cursor struct {
 	t *Trace
-	// heads is a binary heap of the chunks that are not used up.
+	// heads is a binary heap of the chunks with records left.
 	heads []head
 }
 
@@ -21,8 +21,8 @@ func (a head) before(b head) bool {
 	return a.time < b.time || a.time == b.time && a.chunk < b.chunk
 }
 
-// Cursor returns a cursor at the beginning. Several may walk one trace, one
-// after the other or in turns. The first call sorts the trace.
+// Cursor returns a cursor at the beginning. A trace may have several cursors, used one
+// after the other or alternately. The first call sorts the trace.
 func (t *Trace) Cursor() *Cursor {
 	t.sort()
 	c := &Cursor{t: t}
@@ -35,8 +35,8 @@ func (t *Trace) Cursor() *Cursor {
 	return c
 }
 
-// Next fills in path, method, user and ip of the next request, leaves the rest
-// of r alone and returns its time. It reports false at the end.
+// Next fills in path, method, user and ip of the next request, leaves the other fields
+// of r unchanged, and returns the request's time. It reports false at the end.
 func (c *Cursor) Next(r *limiter.Request) (limiter.Tick, bool) {
 	if len(c.heads) == 0 {
 		return 0, false
@@ -58,7 +58,7 @@ func (c *Cursor) Next(r *limiter.Request) (limiter.Tick, bool) {
 	return rec.time, true
 }
 
-// sink restores the heap after heads[i] may have become too late for its place.
+// sink restores the heap after the time of heads[i] may have increased.
 func (c *Cursor) sink(i int) {
 	for {
 		least := i

@@ -1,8 +1,7 @@
-// Package accesslog reads the access logs of web servers, in common and
-// combined format, and holds their requests compactly in the order of their
-// own time.
+// Package accesslog reads the access logs of web servers, in common and combined
+// format, and holds their requests compactly, in the order of the logs' own time.
 //
-// Nothing in it is safe for concurrent use.
+// The package is not safe for concurrent use.
 package accesslog
 
 import (
@@ -13,28 +12,27 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Entry is one request as a line tells it. Its slices point into the line.
+// Entry is one request of a log. Its slices refer to the line.
 type Entry struct {
 	// Time is the log's own time, in ticks; a time before 1970 is the epoch.
 	Time limiter.Tick
-	// Host is the first field: an address, or a name where the server looked
-	// it up.
+	// Host is the first field: an address, or a name if the server resolves names.
 	Host []byte
-	// User is the third field, nil where the line says "-".
+	// User is the third field, nil if the line has "-".
 	User []byte
-	// Method and Path open the request; Path has no query. Both are as logged:
-	// the escapes that a server writes (\", \x22) are kept.
+	// Method and Path are from the request; Path has no query. Both are as logged: the
+	// escapes of servers (\", \x22) are kept.
 	Method, Path []byte
 }
 
-// Parse reads a line that starts with
+// Parse parses a line that starts with
 //
 //	host ident user [17/May/2015:10:05:03 +0000] "METHOD PATH
 //
-// and reports whether it does. Whatever follows the path may be anything, cut
-// or missing. The fields are separated by single spaces and hold none, so a
-// line of another format, such as one with a virtual host in front, does not
-// count rather than counting with its fields confused.
+// and reports whether it does. The rest of the line may be anything, cut off or
+// missing. The fields are separated by single spaces and contain none, so a line in
+// another format, such as one with a virtual host in front, is rejected and not
+// misread.
 func Parse(line []byte) (Entry, bool) {
 	var e Entry
 	var ok bool
@@ -72,8 +70,7 @@ func Parse(line []byte) (Entry, bool) {
 	return e, ok
 }
 
-// word cuts the bytes before the first space off a line; there must be both
-// some bytes and the space.
+// word splits a line at the first space. There must be at least one byte before it.
 func word(line []byte) (w, rest []byte, ok bool) {
 	i := bytes.IndexByte(line, ' ')
 	if i <= 0 {
@@ -82,8 +79,8 @@ func word(line []byte) (w, rest []byte, ok bool) {
 	return line[:i], line[i+1:], true
 }
 
-// target returns the path at the beginning of rest, which ends at a space, a
-// quote that is not escaped, or the end of a cut line; and at the query.
+// target returns the path at the beginning of rest. It ends at the query, a space, an
+// unescaped quote, or the end of a cut line.
 func target(rest []byte) (path []byte, ok bool) {
 	end, query := len(rest), -1
 scan:
@@ -91,7 +88,7 @@ scan:
 		switch rest[i] {
 		case '\\':
 			if i+1 < len(rest) && (rest[i+1] == '"' || rest[i+1] == '\\') {
-				i++ // an escaped quote ends nothing
+				i++ // an escaped quote does not end it
 			}
 		case ' ', '"':
 			end = i
@@ -111,8 +108,8 @@ scan:
 	return rest[:end], true
 }
 
-// isToken reports whether b may be a method. Garbage that a server escaped
-// (\x16\x03\x01, a TLS greeting on a plain port) is none.
+// isToken reports whether b may be a method. Escaped garbage (\x16\x03\x01, a TLS
+// greeting on a plain port) may not.
 func isToken(b []byte) bool {
 	for _, c := range b {
 		switch {
@@ -125,8 +122,8 @@ func isToken(b []byte) bool {
 	return true
 }
 
-// parseTime reads 17/May/2015:10:05:03 +0000, with an optional fraction after
-// the seconds, which some servers are set up to write.
+// parseTime parses 17/May/2015:10:05:03 +0000, with an optional fraction after the
+// seconds, which some servers can be configured to write.
 func parseTime(b []byte) (limiter.Tick, bool) {
 	const shortest = len("17/May/2015:10:05:03 +0000")
 	if len(b) < shortest || b[2] != '/' || b[6] != '/' || b[11] != ':' || b[14] != ':' || b[17] != ':' {
@@ -138,7 +135,7 @@ func parseTime(b []byte) (limiter.Tick, bool) {
 	minute, ok4 := number(b[15:17])
 	second, ok5 := number(b[18:20])
 	month, ok6 := monthOf(b[3:6])
-	// A leap second is written as second 60.
+	// A leap second has second 60.
 	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || day < 1 || hour > 23 || minute > 59 || second > 60 {
 		return 0, false
 	}
@@ -158,8 +155,8 @@ func parseTime(b []byte) (limiter.Tick, bool) {
 	return max(0, limiter.Tick(seconds)*limiter.Second+micros), true
 }
 
-// fraction reads ".123" as microseconds, further digits dropped; there may be
-// none.
+// fraction parses ".123" as microseconds and drops further digits. The fraction may be
+// missing.
 func fraction(b []byte) (micros limiter.Tick, rest []byte, ok bool) {
 	if b[0] != '.' {
 		return 0, b, true
@@ -173,7 +170,7 @@ func fraction(b []byte) (micros limiter.Tick, rest []byte, ok bool) {
 	return micros, b[i:], i > 1
 }
 
-// zone reads " +0130" as seconds east of UTC.
+// zone parses " +0130" as seconds east of UTC.
 func zone(b []byte) (int64, bool) {
 	if len(b) != len(" +0000") || b[0] != ' ' || b[1] != '+' && b[1] != '-' {
 		return 0, false

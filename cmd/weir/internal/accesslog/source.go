@@ -12,9 +12,9 @@ import (
 	"os"
 )
 
-// MaxLineBytes bounds how much of a line is kept. The rest of a longer line is
-// read and dropped, so such a line still counts if its beginning does; a path
-// that is cut by this bound is far above what servers accept.
+// MaxLineBytes bounds how much of a line is kept. The rest of a longer line is read and
+// dropped, so the line still counts if its beginning is valid. A path cut by this bound
+// is far longer than servers accept.
 const MaxLineBytes = 64 << 10
 
 // Stdin is the name that means standard input.
@@ -30,9 +30,9 @@ type Source struct {
 	long  []byte
 }
 
-// Open opens the log called name, or stdin for "-". Data that begins with the
-// mark of gzip is decompressed on the way, whatever the name is. The error for
-// a directory says what to give instead.
+// Open opens the log called name, or stdin for "-". Data that begins with the gzip
+// magic number is decompressed, whatever its name. The error for a directory suggests
+// what to give instead.
 func Open(name string, stdin io.Reader) (*Source, error) {
 	s := &Source{name: name}
 	in := stdin
@@ -66,8 +66,8 @@ func Open(name string, stdin io.Reader) (*Source, error) {
 	return s, nil
 }
 
-// Size returns the size of the file in bytes as it lies on disk, 0 where that
-// is not known.
+// Size returns the size of the file in bytes, before decompression, 0 if it is not
+// known.
 func (s *Source) Size() int64 { return s.size }
 
 // Consumed returns how many of these bytes have been read.
@@ -81,8 +81,8 @@ func (s *Source) Close() error {
 	return s.file.Close()
 }
 
-// Line returns the next line without its end, cut at [MaxLineBytes], good until
-// the next call. A last line without an end is a line too. At the end it
+// Line returns the next line without its line break, cut at [MaxLineBytes]. It is valid
+// until the next call. A last line without a line break counts, too. At the end Line
 // returns [io.EOF].
 func (s *Source) Line() ([]byte, error) {
 	line, err := s.lines.ReadSlice('\n')
@@ -100,7 +100,7 @@ func (s *Source) Line() ([]byte, error) {
 	return bytes.TrimSuffix(line, []byte("\r")), nil
 }
 
-// readError says what a failed read means for the one who gave the log.
+// readError adds to a read error what the user can do about it.
 func (s *Source) readError(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
@@ -114,7 +114,7 @@ func (s *Source) readError(err error) error {
 	return fmt.Errorf("cannot be read: %w", openError(err))
 }
 
-// openError drops the operation and the path from a file's error: the caller
+// openError removes the operation and the path from a file's error, since the caller
 // names the file.
 func openError(err error) error {
 	var p *fs.PathError
@@ -124,7 +124,7 @@ func openError(err error) error {
 	return err
 }
 
-// counter counts what is read through it.
+// counter counts the bytes that are read through it.
 type counter struct {
 	r io.Reader
 	n int64

@@ -12,29 +12,28 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// ErrFull is returned by [Trace.Read] when a log has more requests than the
-// trace may hold.
+// ErrFull is returned by [Trace.Read] if a log has more requests than the trace may
+// hold.
 var ErrFull = errors.New("too many lines")
 
-// ErrMemory is returned by [Trace.Read] when the requests take more memory than the
-// trace may hold.
+// ErrMemory is returned by [Trace.Read] if the requests take more memory than the trace
+// may use.
 var ErrMemory = errors.New("too many bytes")
 
-// ErrNoLog is wrapped by the errors of [Trace.Read] for a file that holds no
-// line that counts.
+// ErrNoLog is wrapped by the errors of [Trace.Read] for a file without a valid line.
 var ErrNoLog = errors.New("not an access log")
 
-// ErrEmpty is wrapped, beside [ErrNoLog], by the error for a file of 0 bytes.
+// ErrEmpty is wrapped, together with [ErrNoLog], by the error for a file of 0 bytes.
 var ErrEmpty = errors.New("empty")
 
-// MaxTraceLines is the most requests that a [Trace] can be made to hold.
+// MaxTraceLines is the largest capacity of a [Trace], in requests.
 const MaxTraceLines = math.MaxInt32
 
-// Trace holds requests in little memory: 24 bytes for each, and every distinct
+// Trace holds requests in little memory: 24 bytes for each request, and each distinct
 // host, user, method and path once.
 type Trace struct {
 	most    int
-	room    int64 // bytes that may yet be taken
+	room    int64 // bytes that may still be used
 	bytes   int64
 	n       int
 	first   limiter.Tick
@@ -47,25 +46,25 @@ type Trace struct {
 	paths   pool
 }
 
-// record is one request; the strings are indices into the pools.
+// record is one request. Its strings are indexes into the pools.
 type record struct {
 	time                     limiter.Tick
 	host, user, method, path uint32
 }
 
-// chunkRecords is how many records are allocated, and sorted, together: a trace
-// grows without ever being copied, and a chunk is sorted within the cache.
+// chunkRecords is how many records are allocated and sorted together. So a trace grows
+// without being copied, and a chunk is sorted within the cache.
 const chunkRecords = 1 << 16
 
-// What a trace takes in memory, about: a record; and beside its bytes a distinct
-// string, with its share of the empty room that maps keep and of growing.
+// Approximate memory in bytes: of a record, and of a distinct string in addition to its
+// text, with its share of the spare room of maps and of growth.
 const (
 	recordBytes = 24
 	stringBytes = 128
 )
 
-// NewTrace returns an empty trace for at most `most` requests, 1 to
-// [MaxTraceLines], that take at most about so many bytes of memory.
+// NewTrace returns an empty trace for at most `most` requests, 1 to [MaxTraceLines],
+// and about `bytes` bytes of memory.
 func NewTrace(most int, bytes int64) *Trace {
 	t := &Trace{most: most, room: bytes}
 	for _, p := range []*pool{&t.hosts, &t.users, &t.methods, &t.paths} {
@@ -77,31 +76,31 @@ func NewTrace(most int, bytes int64) *Trace {
 // Len returns the number of requests.
 func (t *Trace) Len() int { return t.n }
 
-// Bytes returns about how much memory the trace takes.
+// Bytes returns the approximate memory of the trace in bytes.
 func (t *Trace) Bytes() int64 { return t.bytes }
 
-// Span returns the times of the earliest and the latest request, 0 and 0 if
-// there is none.
+// Span returns the times of the earliest and the latest request, 0 and 0 for an empty
+// trace.
 func (t *Trace) Span() (first, last limiter.Tick) { return t.first, t.last }
 
-// FileStats tells what [Trace.Read] found in one file.
+// FileStats is what [Trace.Read] found in one file.
 type FileStats struct {
-	// Lines is the number of lines read, Skipped of those that do not count.
+	// Lines is the number of lines read, Skipped the number of invalid ones among them.
 	Lines, Skipped int
-	// FirstSkipped is the beginning of the first line that does not count and
-	// FirstSkippedAt its number, from 1; "" and 0 if there was none.
+	// FirstSkipped is the beginning of the first skipped line and FirstSkippedAt its
+	// number, from 1; "" and 0 if none was skipped.
 	FirstSkipped   string
 	FirstSkippedAt int
-	// NUL tells that a skipped line holds a NUL byte, which text does not.
+	// NUL reports that a skipped line contains a NUL byte, so the file is not text.
 	NUL bool
 }
 
 // excerptBytes bounds [FileStats.FirstSkipped].
 const excerptBytes = 100
 
-// Read adds the requests of src. Now and then it calls tick, if that is not
-// nil. Its error wraps [ErrNoLog] if no line counts, [ErrFull] if there are more
-// requests than the trace may hold, or [ErrMemory] if they take more memory.
+// Read adds the requests of src. It calls tick now and then, if that is not nil. The
+// error wraps [ErrNoLog] if no line is valid, [ErrFull] if there are more requests than
+// the trace may hold, or [ErrMemory] if they take more memory.
 func (t *Trace) Read(src *Source, tick func()) (FileStats, error) {
 	var st FileStats
 	before := t.n
@@ -158,8 +157,8 @@ func (st *FileStats) noLog() error {
 		ErrNoLog, st.Lines, st.FirstSkippedAt, st.FirstSkipped)
 }
 
-// Add appends one request, whose strings are copied. It reports false, and adds
-// nothing, when the trace is full.
+// Add appends one request and copies its strings. If the trace is full it adds nothing
+// and reports false.
 func (t *Trace) Add(e Entry) bool {
 	need := int64(recordBytes) + t.hosts.needs(e.Host) + t.users.needs(e.User) + t.methods.needs(e.Method) + t.paths.needs(e.Path)
 	if t.n >= t.most || t.bytes+need > t.room {
@@ -194,13 +193,13 @@ func (t *Trace) sort() {
 	t.sorted = true
 }
 
-// pool keeps every distinct string once.
+// pool stores every distinct string once.
 type pool struct {
 	ids map[string]uint32
 	all []string
 }
 
-// needs is about how many bytes it takes to add a string.
+// needs returns the approximate bytes that adding a string takes.
 func (p *pool) needs(b []byte) int64 {
 	if _, ok := p.ids[string(b)]; ok {
 		return 0

@@ -1,7 +1,6 @@
-// Package bench measures, side by side, what decides checks: a node's table, a
-// cluster of three, Redis, and a node that runs somewhere. All are given the
-// same rules and keys, in turn, and a run whose premises do not hold is an error
-// and not a figure.
+// Package bench compares deciders: a node's table, a cluster of three nodes, Redis, and
+// a node in another process. All get the same rules and keys, in turn. A run whose
+// premises do not hold returns an error and no figures.
 package bench
 
 import (
@@ -16,15 +15,15 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Mode is what decides.
+// Mode is a kind of decider.
 type Mode string
 
 // The modes.
 const (
 	// Table is one node in this process.
 	Table Mode = "table"
-	// Cluster is three nodes in this process, which reach each other by loopback
-	// and keep copies; each caller asks one of them.
+	// Cluster is three nodes in this process, connected over loopback, which keep
+	// copies; each caller asks one of them.
 	Cluster Mode = "cluster"
 	// Redis is one node in this process that counts in a Redis.
 	Redis Mode = "redis"
@@ -35,14 +34,14 @@ const (
 // Modes returns all modes, in the order in which they are shown.
 func Modes() []Mode { return []Mode{Table, Cluster, Redis, Server} }
 
-// Shape is what limits the rules have.
+// Shape is the kind of limits in the rules.
 type Shape string
 
 // The shapes.
 const (
-	// One window for each key.
+	// One is one window for each key.
 	One Shape = "one"
-	// Three windows for each key.
+	// Three is three windows for each key.
 	Three Shape = "three"
 	// Log is one sliding log for each key.
 	Log Shape = "log"
@@ -51,7 +50,7 @@ const (
 // Shapes returns all shapes, in the order in which they are shown.
 func Shapes() []Shape { return []Shape{One, Three, Log} }
 
-// limits returns how many counters a key has.
+// limits returns the number of counters of a key.
 func (s Shape) limits() int {
 	if s == Three {
 		return 3
@@ -61,43 +60,43 @@ func (s Shape) limits() int {
 
 // Bounds of a run.
 const (
-	// MaxKeys bounds Config.Keys: three windows of each must fit into a node.
+	// MaxKeys bounds Config.Keys: a node must hold three windows of each.
 	MaxKeys = 1_000_000
 	// MaxCallers bounds Config.Callers.
 	MaxCallers = 1024
 	// MaxRounds bounds Config.Rounds.
 	MaxRounds = 100
-	// MaxMeasured bounds Rounds times Duration. With it four modes take less than
-	// the shortest window that must not end meanwhile.
+	// MaxMeasured bounds Rounds times Duration. Four modes then take less time than the
+	// shortest window that must not end during the run.
 	MaxMeasured = 3 * time.Minute
 )
 
-// Config says what is measured.
+// Config is what is measured.
 type Config struct {
-	// Modes and Shapes, each at least one.
+	// Modes and Shapes to measure, at least one of each.
 	Modes  []Mode
 	Shapes []Shape
-	// Keys is how many keys are asked for, 2 to [MaxKeys]. Half of them are
-	// exhausted before.
+	// Keys is the number of keys, 2 to [MaxKeys]. Half of them are exhausted before the
+	// measurement.
 	Keys int
-	// Callers is how many goroutines ask, each again as soon as it is answered, 1
-	// to [MaxCallers].
+	// Callers is the number of goroutines, 1 to [MaxCallers]. Each sends a check as
+	// soon as the previous one is answered.
 	Callers int
-	// Rounds is how often each mode has its turn, 1 to [MaxRounds], and Duration
-	// how long a turn is; see [MaxMeasured].
+	// Rounds is the number of turns of each mode, 1 to [MaxRounds], and Duration the
+	// length of a turn; see [MaxMeasured].
 	Rounds   int
 	Duration time.Duration
-	// RedisAddr is host:port of a Redis without a password, or the path of its
-	// socket; needed for the mode Redis.
+	// RedisAddr is the host:port of a Redis without a password, or the path of its
+	// socket. The mode Redis requires it.
 	RedisAddr string
-	// Server asks a node; needed for the mode Server. It is called from many
+	// Server asks a node. The mode Server requires it. It is called from many
 	// goroutines. The node must have the rules of [Rules].
 	Server func(ctx context.Context, r *limiter.Request) (limiter.Answer, error)
-	// Progress is told what is done now; default nobody.
+	// Progress receives a description of the present step; default none.
 	Progress func(what string)
 }
 
-// Validate says all that is wrong with a configuration.
+// Validate returns an error that names all problems of a configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -122,7 +121,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// known says which of the names given do not exist, or come twice.
+// known returns an error for names that do not exist or occur twice.
 func known[T ~string](kind string, given, all []T) error {
 	var names []string
 	for _, n := range all {
@@ -142,11 +141,11 @@ func known[T ~string](kind string, given, all []T) error {
 	return nil
 }
 
-// Rules returns the rules file of all shapes. Of each there are two rules: under
-// "open" nothing is ever denied, and under "spent" a key is exhausted by its first
-// check. The windows of spent keys, and those of open ones but for the log, begin
-// with the first check and outlast every run. The log of an open key is one of a
-// second, or else it would grow as fast as the mode is.
+// Rules returns the rules file for all shapes. Each shape has two rules: under "open"
+// nothing is ever denied, and under "spent" a key is exhausted by its first check. The
+// windows of spent keys, and those of open ones except for the log, start with the
+// first check and outlast every run. The log of an open key has a window of one second;
+// otherwise it would grow with the speed of the mode.
 func Rules() string {
 	const window = "algorithm: fixed_window, align: first_hit"
 	var b strings.Builder
@@ -181,11 +180,11 @@ const (
 func ruleName(s Shape, kind string) string { return "bench-" + string(s) + "-" + kind }
 func path(s Shape, kind string) string     { return "/bench/" + string(s) + "/" + kind }
 
-// isSpent tells whether key n is exhausted. The keys are asked for in no order, so
-// this is a coin's toss to the processor.
+// isSpent reports whether key n is exhausted. Keys are checked in random order, so a
+// processor cannot predict the result.
 func isSpent(n uint32) bool { return n&1 == 1 }
 
-// machine describes where this runs.
+// machine describes the machine of this run.
 func machine() Machine {
 	return Machine{Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0)}
 }

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// redisWait bounds each answer of Redis, be it to a check or to what follows.
+	// redisWait bounds the wait for each answer of Redis.
 	redisWait = 5 * time.Second
-	// maxReplyBytes and maxReplyItems bound an answer.
+	// maxReplyBytes and maxReplyItems bound one answer.
 	maxReplyBytes = 1 << 20
 	maxReplyItems = 1 << 16
-	// scanCount is how many keys Redis looks at for one SCAN.
+	// scanCount is how many keys Redis examines in one SCAN.
 	scanCount = 1000
 )
 
-// redisConn looks behind the store: what Redis uses, and which keys it has. It
-// speaks as much of the protocol as that takes. It is for one goroutine.
+// redisConn reads what the store does not show: what Redis uses, and which keys it has.
+// It implements the necessary part of the protocol. It is for one goroutine.
 type redisConn struct {
 	addr string
 	conn net.Conn
@@ -46,7 +46,7 @@ func dialRedis(ctx context.Context, addr string) (*redisConn, error) {
 
 func (c *redisConn) close() error { return c.conn.Close() }
 
-// do sends a command and returns its answer: a string, or a list of answers.
+// do sends a command and returns the answer: a string, or a list of answers.
 func (c *redisConn) do(args ...string) (any, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -70,7 +70,7 @@ func (c *redisConn) failed(command string, err error) error {
 	return fmt.Errorf("redis %s does not answer %s as it should: %w", c.addr, command, err)
 }
 
-// reply reads an answer, which may be nested in another.
+// reply reads an answer, which may be nested.
 func (c *redisConn) reply(depth int) (any, error) {
 	line, err := c.in.ReadString('\n')
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *redisConn) reply(depth int) (any, error) {
 	case err != nil || kind != '$' && kind != '*':
 		return nil, errors.New("what it says is not its protocol")
 	case n < 0:
-		return "", nil // there is none
+		return "", nil // a nil reply
 	case kind == '$' && n <= maxReplyBytes:
 		text := make([]byte, n+2)
 		_, err := io.ReadFull(c.in, text)
@@ -109,10 +109,10 @@ func (c *redisConn) reply(depth int) (any, error) {
 	return nil, fmt.Errorf("an answer of %d is too long", n)
 }
 
-// redisUsage is what Redis says of itself.
+// redisUsage is what Redis reports about itself.
 type redisUsage struct {
 	cpu    time.Duration // since it was started
-	memory float64       // bytes, buffers of its clients included
+	memory float64       // in bytes, including buffers of its clients
 }
 
 func (c *redisConn) usage() (u redisUsage, err error) {
@@ -141,8 +141,8 @@ func (c *redisConn) usage() (u redisUsage, err error) {
 	return u, nil
 }
 
-// scan calls f with the names of keys that begin with prefix, some at a time; a
-// name may come twice.
+// scan calls f with batches of the names of keys that begin with prefix. A name may
+// occur twice.
 func (c *redisConn) scan(prefix string, f func(names []string) error) error {
 	for cursor := "0"; ; {
 		reply, err := c.do("SCAN", cursor, "MATCH", prefix+"*", "COUNT", strconv.Itoa(scanCount))
@@ -171,7 +171,7 @@ func (c *redisConn) scan(prefix string, f func(names []string) error) error {
 	}
 }
 
-// count returns how many keys begin with prefix.
+// count returns the number of keys that begin with prefix.
 func (c *redisConn) count(prefix string) (int, error) {
 	seen := map[string]struct{}{}
 	err := c.scan(prefix, func(names []string) error {

@@ -7,19 +7,19 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 )
 
-// Report is what a run found, in the form of its JSON.
+// Report is the result of a run, in the form of its JSON.
 type Report struct {
 	Machine Machine `json:"machine"`
 	Keys    int     `json:"keys"`
 	Callers int     `json:"callers"`
 	Rounds  int     `json:"rounds"`
 	RoundMs float64 `json:"round_ms"`
-	// LeftOut are the modes that were not measured, for want of an address.
+	// LeftOut are the modes that were not measured because they had no address.
 	LeftOut []Mode   `json:"left_out,omitempty"`
 	Results []Result `json:"results"`
 }
 
-// Machine is where a run took place.
+// Machine describes where a run took place.
 type Machine struct {
 	Go    string `json:"go"`
 	OS    string `json:"os"`
@@ -27,50 +27,52 @@ type Machine struct {
 	Cores int    `json:"cores"`
 }
 
-// Result is what one mode did with one shape. Pointers are nil where a figure
-// cannot be had: of another node's process nothing is known.
+// Result is the result of one mode with one shape. Pointers are nil for figures that
+// are not available, such as those of another process.
 type Result struct {
 	Shape Shape `json:"shape"`
 	Mode  Mode  `json:"mode"`
-	// Checks is how many were answered, Seconds how long all rounds took together.
+	// Checks is the number of answered checks, Seconds the time of all rounds together.
 	Checks  uint64  `json:"checks"`
 	Seconds float64 `json:"seconds"`
-	// ChecksPerSecond is of all rounds together, Slowest and Fastest of one round.
+	// ChecksPerSecond is for all rounds together; Slowest and Fastest are for single
+	// rounds.
 	ChecksPerSecond float64 `json:"checks_per_second"`
 	Slowest         float64 `json:"slowest_round_per_second"`
 	Fastest         float64 `json:"fastest_round_per_second"`
-	// P50 and P99 are how long a caller waited for an answer, to 1 %.
+	// P50 and P99 are quantiles of the time that a caller waited for an answer, exact
+	// to 1 %.
 	P50 float64 `json:"p50_us"`
 	P99 float64 `json:"p99_us"`
-	// CPU is processor time of this process per check, callers included; RedisCPU
-	// that of Redis.
+	// CPU is processor time of this process per check, including the callers; RedisCPU
+	// is that of Redis.
 	CPU      *float64 `json:"cpu_us_per_check,omitempty"`
 	RedisCPU *float64 `json:"redis_cpu_us_per_check,omitempty"`
-	// Memory is what a key took in this process's heap, copies included;
-	// RedisMemory what it took in Redis. Both in bytes, of keys asked for once; nil
-	// too where more went meanwhile than came, as it may with few keys.
+	// Memory is the memory of a key in this process's heap, including copies;
+	// RedisMemory is that in Redis. Both are in bytes, for keys checked once. They are
+	// also nil if the heap shrank meanwhile, which can happen with few keys.
 	Memory      *float64 `json:"bytes_per_key,omitempty"`
 	RedisMemory *float64 `json:"redis_bytes_per_key,omitempty"`
 	Premises    Premises `json:"premises"`
 }
 
-// Premises are what was made sure of: a run in which they do not hold has no
-// result.
+// Premises are the conditions that were verified. A run in which they do not hold has
+// no result.
 type Premises struct {
-	// Filled keys were each asked for once, and answered as the first of their
-	// name; so they are as many.
+	// Filled keys were each checked once, and answered like the first check of a key.
+	// So there are as many distinct keys.
 	Filled int `json:"keys_filled"`
-	// Held is how many counters of exhausted keys there were then; nil where
-	// nobody tells.
+	// Held is the number of counters of exhausted keys at that time; nil if it is not
+	// known.
 	Held *int `json:"counters_held,omitempty"`
-	// Hit is how many different keys were asked for while it was measured.
+	// Hit is the number of different keys checked during the measurement.
 	Hit int `json:"keys_hit"`
-	// Allowed and Denied are the answers, each of which was as it should be.
+	// Allowed and Denied count the answers. Each of them was correct.
 	Allowed uint64 `json:"allowed"`
 	Denied  uint64 `json:"denied"`
 }
 
-// Text returns the report for people.
+// Text returns the report in readable form.
 func (r *Report) Text(style term.Style) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s, %d callers, %s of %g ms in turn; %s %s/%s, %s\n",

@@ -14,14 +14,14 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// ErrNotClosed is wrapped by the error of [Run] where what was opened could not be
-// closed, so that keys may be left in Redis until they expire.
+// ErrNotClosed is wrapped by the error of [Run] if something it opened could not be
+// closed, so keys may remain in Redis until they expire.
 var ErrNotClosed = errors.New("it cannot be tidied up")
 
-// Run measures. All modes of a shape are there at the same time and have their
-// turns one after the other, in an order that moves on from round to round. It
-// returns an error if a premise does not hold, or the context ends; what it
-// opened is closed then too.
+// Run measures. All modes of a shape are open at the same time and have their turns one
+// after the other, in an order that rotates from round to round. Run returns an error
+// if a premise does not hold, or the context ends. It closes everything it opened in
+// any case.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return r, nil
 }
 
-// heapBack waits until what an earlier shape took is back, and tells whether it
-// is: a cluster that was closed is held by its timers until they have run.
+// heapBack waits until the memory of an earlier shape has been freed, and reports
+// whether it has. A closed cluster is referenced by its timers until they have fired.
 func heapBack(ctx context.Context, base uint64) (bool, error) {
 	deadline, tick := time.NewTimer(backWithin), time.NewTicker(100*time.Millisecond)
 	defer deadline.Stop()
@@ -66,7 +66,7 @@ func heapBack(ctx context.Context, base uint64) (bool, error) {
 	return true, nil
 }
 
-// runShape measures all modes with one shape. Unless the heap is clean it tells no
+// runShape measures all modes with one shape. Unless the heap is clean, it reports no
 // memory of this process.
 func runShape(ctx context.Context, c *Config, s Shape, clean bool) (_ []Result, err error) {
 	w, err := newWork(c, s)
@@ -112,17 +112,17 @@ func runShape(ctx context.Context, c *Config, s Shape, clean bool) (_ []Result, 
 	return results, nil
 }
 
-// work is what all modes of a shape are asked: keys, in an order.
+// work is the checks that all modes of a shape get: keys in an order.
 type work struct {
 	shape   Shape
 	callers int
 	users   []string
 	order   []uint32
-	rules   [2]string // of open and of spent keys
+	rules   [2]string // the names of the rules for open and for spent keys
 	paths   [2]string
 }
 
-// newWork names keys that no other run has, so that a node that runs on has not
+// newWork returns keys that no other run uses, so that a long-running node has not
 // counted them yet.
 func newWork(c *Config, s Shape) (*work, error) {
 	var run [6]byte
@@ -142,14 +142,14 @@ func newWork(c *Config, s Shape) (*work, error) {
 	return w, nil
 }
 
-// request makes r the check of key n, and returns the rule that should decide.
+// request sets r to the check of key n, and returns the rule that should decide.
 func (w *work) request(r *limiter.Request, n uint32) (rule string) {
 	r.Path, r.User = w.paths[n&1], w.users[n]
 	return w.rules[n&1]
 }
 
-// warm has every caller ask once for what counts nothing, so that connections and
-// scripts are there before memory is looked at.
+// warm makes every caller send one check that counts nothing, so that connections and
+// scripts exist before memory is measured.
 func (t *trial) warm(ctx context.Context) error {
 	return t.each(func(caller int) error {
 		ask := t.target.asker(caller)
@@ -163,9 +163,9 @@ func (t *trial) warm(ctx context.Context) error {
 	})
 }
 
-// fill has every key asked for once, the spent ones first: memory per key is
-// theirs, since they stay. That each is allowed, under a limit of 1, shows that no
-// two share a counter.
+// fill checks every key once, the spent ones first. The memory per key is that of spent
+// keys, since they remain. That each is allowed, under a limit of 1, shows that no two
+// share a counter.
 func (t *trial) fill(ctx context.Context) error {
 	if err := t.warm(ctx); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (t *trial) fill(ctx context.Context) error {
 	keys := len(t.work.users) / 2
 	per := (after - before) / float64(keys)
 	switch {
-	case per <= 0: // other things went meanwhile, so that nothing can be said
+	case per <= 0: // other memory was freed meanwhile, so the figure has no meaning
 	case t.target.redis != nil:
 		t.result.RedisMemory = &per
 	case t.target.inHeap && t.clean:
@@ -224,7 +224,7 @@ func (t *trial) fillKind(ctx context.Context, isSpentKind bool) error {
 	})
 }
 
-// verifyHeld compares how many counters there are with how many there should be.
+// verifyHeld compares the number of counters with the expected one.
 func (t *trial) verifyHeld(want int) error {
 	if t.target.held == nil {
 		return nil
@@ -244,13 +244,13 @@ func (t *trial) verifyHeld(want int) error {
 	return nil
 }
 
-// A heap is steady when a collection changes it by less than steadyBytes: what was
-// closed before, and pools, take several to be gone. After steadyTries it is taken
+// A heap is steady if a collection changes it by less than steadyBytes. Closed deciders
+// and pools take several collections to disappear. After steadyTries the heap is used
 // as it is.
 const (
 	steadyBytes = 16 << 10
 	steadyTries = 20
-	// backBytes may be left of an earlier shape after backWithin.
+	// backBytes of an earlier shape may remain after backWithin.
 	backBytes  = 1 << 20
 	backWithin = 15 * time.Second
 )
@@ -265,7 +265,7 @@ func (t *trial) memory() (float64, error) {
 	return float64(heapInUse()), nil
 }
 
-// heapInUse collects garbage and returns the bytes that are left.
+// heapInUse runs a garbage collection and returns the bytes still in use.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	for range steadyTries {

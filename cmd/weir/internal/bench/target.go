@@ -17,40 +17,40 @@ import (
 )
 
 const (
-	// settleWithin bounds how long a cluster may take to be ready, and its copies to
-	// be complete.
+	// settleWithin bounds how long a cluster may take to become ready, and to complete
+	// its copies.
 	settleWithin = 30 * time.Second
-	// clusterWait is how long a check waits for a key's owner. It is long, so that
-	// a busy machine makes slow answers and not answers by policy.
+	// clusterWait is how long a check waits for a key's owner. It is long, so that on a
+	// busy machine answers are slow and not made by policy.
 	clusterWait = 5 * time.Second
-	// members is how many nodes the cluster has.
+	// members is the number of nodes in the cluster.
 	members = 3
 )
 
-// verdict is what is looked at of an answer.
+// verdict is the part of an answer that is verified.
 type verdict struct {
 	allowed bool
 	rule    string
 	source  string
 }
 
-// target is something that decides. What it leaves out is nil.
+// target is an open decider. Functions that it does not have are nil.
 type target struct {
 	mode Mode
-	// asker returns the function by which caller n asks; it is for one goroutine.
+	// asker returns the function by which caller n checks. It is for one goroutine.
 	asker func(n int) func(ctx context.Context, r *limiter.Request) (verdict, error)
-	// held tells how many counters there are; copies, that each may be there several
-	// times.
+	// held returns the number of counters. copies reports that each may be counted
+	// several times.
 	copies bool
 	held   func() (int, error)
-	// settle waits until all that was asked for is also where it is copied to.
+	// settle waits until everything that was counted has been copied.
 	settle func(ctx context.Context) error
 	redis  *redisConn
-	inHeap bool // counters are in this process
+	inHeap bool // the counters are in this process
 	close  func() error
 }
 
-// openTarget opens what a mode stands for, with nothing counted.
+// openTarget opens a decider of a mode, without counts.
 func openTarget(ctx context.Context, c *Config, m Mode) (*target, error) {
 	switch m {
 	case Cluster:
@@ -74,7 +74,7 @@ func nodeConfig() weir.Config {
 	return weir.Config{Rules: []byte(Rules()), RulesFile: "rules of the benchmark"}
 }
 
-// nodeAsker asks a node in this process.
+// nodeAsker returns a function that asks a node in this process.
 func nodeAsker(n *weir.Node) func(context.Context, *limiter.Request) (verdict, error) {
 	d := new(weir.Decision)
 	return func(ctx context.Context, r *limiter.Request) (verdict, error) {
@@ -83,8 +83,8 @@ func nodeAsker(n *weir.Node) func(context.Context, *limiter.Request) (verdict, e
 	}
 }
 
-// openCluster opens three nodes on free ports of loopback, and waits until each
-// holds what it should.
+// openCluster opens three nodes on free loopback ports, and waits until each holds the
+// partitions that it should.
 func openCluster(ctx context.Context) (_ *target, err error) {
 	var nodes []*weir.Node
 	closeAll := func() error {
@@ -140,7 +140,8 @@ func openCluster(ctx context.Context) (_ *target, err error) {
 	}, nil
 }
 
-// together tells whether nodes see each other and hold what they should.
+// together reports whether the nodes see each other and hold the partitions that they
+// should.
 func together(nodes []*weir.Node) bool {
 	for _, n := range nodes {
 		s, _ := n.Cluster().Stats()
@@ -151,8 +152,7 @@ func together(nodes []*weir.Node) bool {
 	return true
 }
 
-// copied tells whether everything that was answered has been acknowledged by its
-// heir.
+// copied reports whether heirs have acknowledged everything that was answered.
 func copied(nodes []*weir.Node) bool {
 	for _, n := range nodes {
 		if s, _ := n.Cluster().Stats(); s.Unacknowledged != 0 {
@@ -162,7 +162,7 @@ func copied(nodes []*weir.Node) bool {
 	return together(nodes)
 }
 
-// await waits for ok.
+// await waits until ok returns true.
 func await(ctx context.Context, what string, ok func() bool) error {
 	deadline, tick := time.NewTimer(settleWithin), time.NewTicker(10*time.Millisecond)
 	defer deadline.Stop()
@@ -179,8 +179,8 @@ func await(ctx context.Context, what string, ok func() bool) error {
 	return nil
 }
 
-// openRedis opens a node that counts in Redis, under names of this run alone.
-// Closing it deletes them, whatever happened.
+// openRedis opens a node that counts in Redis, under key names of this run. Closing it
+// deletes these keys in any case.
 func openRedis(ctx context.Context, c *Config) (*target, error) {
 	conn, err := dialRedis(ctx, c.RedisAddr)
 	if err != nil {
@@ -192,7 +192,7 @@ func openRedis(ctx context.Context, c *Config) (*target, error) {
 	if _, err := conn.usage(); err != nil {
 		return nil, errors.Join(err, conn.close())
 	}
-	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // what goes wrong is in the answers
+	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // errors are in the answers
 	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{c.RedisAddr}, Timeout: redisWait, Prefix: prefix})
 	if err != nil {
 		return nil, errors.Join(err, conn.close())
@@ -206,12 +206,12 @@ func openRedis(ctx context.Context, c *Config) (*target, error) {
 	return &target{
 		mode: Redis, redis: conn,
 		asker: func(int) func(context.Context, *limiter.Request) (verdict, error) { return nodeAsker(n) },
-		held:  func() (int, error) { return conn.count(prefix + "{bench-") }, // the store has a key of its own besides
+		held:  func() (int, error) { return conn.count(prefix + "{bench-") }, // excludes the store's own key
 		close: func() error { return errors.Join(n.Close(), conn.forget(prefix), conn.close()) },
 	}, nil
 }
 
-// serverTarget asks a node in another process.
+// serverTarget returns a target for a node in another process.
 func serverTarget(c *Config) *target {
 	ask := func(ctx context.Context, r *limiter.Request) (verdict, error) {
 		a, err := c.Server(ctx, r)
@@ -223,8 +223,8 @@ func serverTarget(c *Config) *target {
 	}
 }
 
-// check says what is wrong with an answer, which is that of a rule's policy where
-// whoever counts could not be asked.
+// check returns an error for a wrong answer. An answer by a rule's policy is wrong: the
+// owner of the counters could not be reached.
 func (t *target) check(v verdict, rule string, allowed bool) error {
 	switch {
 	case strings.HasPrefix(v.source, "fallback"):

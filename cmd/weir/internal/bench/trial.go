@@ -14,35 +14,35 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// slowest is the longest wait that a histogram tells from longer ones.
+// slowest is the longest wait that a histogram distinguishes.
 const slowest = int64(time.Minute)
 
-// trial is one mode with one shape.
+// trial is the measurement of one mode with one shape.
 type trial struct {
 	work    *work
 	target  *target
 	callers []*caller
-	clean   bool // nothing of an earlier shape is in the heap
+	clean   bool // the heap contains nothing of an earlier shape
 	result  Result
 
 	spent, cpu, redisCPU time.Duration // of all rounds
 	toldCPU              bool
 }
 
-// caller asks, again as soon as it is answered. It is used by one goroutine in a
-// round.
+// caller sends a check as soon as the previous one is answered. In a round, one
+// goroutine uses it.
 type caller struct {
 	ask             func(context.Context, *limiter.Request) (verdict, error)
 	request         limiter.Request
-	at              int // in work.order
+	at              int // index in work.order
 	asked           int
-	hit             []uint64 // a bit for each key
+	hit             []uint64 // one bit for each key
 	allowed, denied uint64
 	took            *hdrhistogram.Histogram // nanoseconds
-	_               [64]byte                // no other caller's counts in this line
+	_               [64]byte                // keeps other callers' counts out of this cache line
 }
 
-// prepare makes the callers, who begin at different places.
+// prepare makes the callers, which start at different keys.
 func (t *trial) prepare() {
 	keys := len(t.work.order)
 	for i := range t.work.callers {
@@ -53,8 +53,7 @@ func (t *trial) prepare() {
 	}
 }
 
-// each runs a function for every caller at the same time, and returns the first
-// error.
+// each calls a function for every caller concurrently, and returns the first error.
 func (t *trial) each(f func(caller int) error) error {
 	errs := make([]error, t.work.callers)
 	var asking sync.WaitGroup
@@ -64,13 +63,13 @@ func (t *trial) each(f func(caller int) error) error {
 	asking.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return err // the others are mostly the same
+			return err // the other errors are usually the same
 		}
 	}
 	return nil
 }
 
-// round has all callers ask for so long.
+// round makes all callers send checks for the given time.
 func (t *trial) round(ctx context.Context, long time.Duration) error {
 	var before, after redisUsage
 	var err error
@@ -103,8 +102,8 @@ func (t *trial) round(ctx context.Context, long time.Duration) error {
 	return nil
 }
 
-// run asks until the round is over. The clock is read once for each check: the end
-// of one is the beginning of the next.
+// run sends checks until the round is over. It reads the clock once for each check: the
+// end of one is the beginning of the next.
 func (c *caller) run(ctx context.Context, t *trial, start time.Time, long time.Duration) error {
 	w := t.work
 	for last := time.Since(start); last < long; {
@@ -143,8 +142,8 @@ func (t *trial) asked() (sum int) {
 	return sum
 }
 
-// conclude adds up what the callers found, and makes sure of the premises that
-// are about all of them.
+// conclude sums the results of the callers, and verifies the premises that concern all
+// of them.
 func (t *trial) conclude() (Result, error) {
 	r, keys := &t.result, len(t.work.order)
 	took := hdrhistogram.New(1, slowest, 2)

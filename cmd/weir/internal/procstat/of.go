@@ -1,4 +1,4 @@
-// Package procstat tells what processes have used of the processors.
+// Package procstat reports the processor time of processes.
 package procstat
 
 import (
@@ -13,8 +13,8 @@ import (
 // tick is the unit of times in /proc/PID/stat, on every Linux.
 const tick = 10 * time.Millisecond
 
-// Of returns what another process has used so far, all its threads together, to
-// 10 ms. It needs the proc file system of Linux.
+// Of returns the processor time that another process has used so far, in all its
+// threads, exact to 10 ms. It needs Linux's proc file system.
 func Of(pid int) (time.Duration, error) {
 	name := fmt.Sprintf("/proc/%d/stat", pid)
 	data, err := os.ReadFile(name)
@@ -28,7 +28,7 @@ func Of(pid int) (time.Duration, error) {
 	return used, nil
 }
 
-// bare is the reason alone, without the file's name.
+// bare returns only the reason of a file's error, without the name.
 func bare(err error) error {
 	if p := (*os.PathError)(nil); errors.As(err, &p) {
 		return p.Err
@@ -36,8 +36,8 @@ func bare(err error) error {
 	return err
 }
 
-// parseStat adds up the user and the system time of a line of /proc/PID/stat. The
-// name of the process, in brackets, may hold anything.
+// parseStat sums user and system time in a line of /proc/PID/stat. The name of the
+// process, in brackets, may contain anything.
 func parseStat(line string) (time.Duration, error) {
 	const user, system = 11, 12 // fields after the name
 	end := strings.LastIndexByte(line, ')')

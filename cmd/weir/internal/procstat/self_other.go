@@ -4,6 +4,6 @@ package procstat
 
 import "time"
 
-// Self returns what this process has used of the processors so far; false where
-// the system does not tell.
+// Self returns the processor time that this process has used so far; false if the
+// system does not provide it.
 func Self() (time.Duration, bool) { return 0, false }

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 )
 
-// comparison is a table with a column for each of several results.
+// comparison is a table with one column for each result.
 type comparison struct {
 	reports []Report
 	style   term.Style
@@ -98,7 +98,7 @@ func (c *comparison) rules() {
 	}
 }
 
-// distinct adds a row for every rule of any of the files with how many keys it had.
+// distinct adds a row for every rule of any of the files with its number of keys.
 func (c *comparison) distinct() {
 	var names []string
 	keys := map[string]map[*Result]int{}
@@ -136,7 +136,7 @@ func (c *comparison) keys(top int) {
 		return
 	}
 	for _, r := range c.reports {
-		// By name alone: the files may give the rule other names.
+		// By name only: the files may use other names for the rule.
 		for k, n := range r.denied {
 			if of := counts[k.key]; of != nil {
 				of[r.Result] += n

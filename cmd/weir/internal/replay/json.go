@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Report is one result, ready to be written.
+// Report is one result with the data to print it.
 type Report struct {
 	*Result
-	// SkippedLines are those that did not count and those refused.
+	// SkippedLines counts invalid lines and refused requests.
 	SkippedLines int
-	// Spent is the time spent on reading and deciding.
+	// Spent is the time for reading and deciding.
 	Spent time.Duration
 }
 
@@ -45,8 +45,8 @@ type jsonKey struct {
 	Denied int    `json:"denied"`
 }
 
-// JSON returns what to encode for programs: an object for one report, an array
-// of objects that name their rules file for several.
+// JSON returns the value to encode as JSON: an object for one report, an array of
+// objects with their rules files for several.
 func JSON(reports []Report, top int) any {
 	objects := make([]jsonReport, len(reports))
 	for i, r := range reports {
@@ -82,8 +82,7 @@ func (r *Report) json(top int) jsonReport {
 	return out
 }
 
-// shadow returns a count only where there is something in the shadow, so that
-// other reports do not speak of it.
+// shadow returns a count only if there are shadow rules, so that other reports omit it.
 func shadow(has bool, n int) *int {
 	if !has {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Plain returns the reports as lines of fields with tabs between them, for
-// pipes and files: the same for the same logs and rules, whatever time it took.
+// Plain returns the reports as lines of tab-separated fields, for pipes and files. They
+// depend only on the logs and rules, not on the time taken.
 func Plain(reports []Report, top int) string {
 	var b strings.Builder
 	for i := range reports {
@@ -34,8 +34,7 @@ func Plain(reports []Report, top int) string {
 	return b.String()
 }
 
-// fields writes a line; strings, which may come from a log, are made fit to
-// print.
+// fields writes a line. Strings, which may come from a log, are cleaned for printing.
 func fields(b *strings.Builder, values ...any) {
 	for i, v := range values {
 		if i > 0 {
@@ -87,15 +86,14 @@ func (r *Report) plainSeries(b *strings.Builder) {
 	}
 }
 
-// course is one line over time.
+// course is one sparkline.
 type course struct {
 	name string
 	line string
 	most int
 }
 
-// course returns the lines of what was allowed and of what was denied, each in
-// its own scale.
+// course returns the lines of allowed and of denied requests, each on its own scale.
 func (r *Report) course() (allowed, denied course) {
 	a, d := make([]int, len(r.Series)), make([]int, len(r.Series))
 	for i, s := range r.Series {

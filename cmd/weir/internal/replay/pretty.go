@@ -22,7 +22,7 @@ func text(s string) term.Cell { return term.Cell{Text: term.Clean(s)} }
 
 func number(n int) term.Cell { return term.Cell{Text: term.Count(n)} }
 
-// alarm is a number that shows red where it is not 0.
+// alarm returns a number, in red if it is not 0.
 func alarm(n int, s term.Style) term.Cell {
 	c := number(n)
 	if n > 0 {
@@ -101,7 +101,7 @@ func (r *Report) prettyTop(b *strings.Builder, top int, s term.Style) {
 	b.WriteString("\n" + t.String())
 }
 
-// keyCell leaves a third of the line to the columns after the key.
+// keyCell cuts a key so that a third of the line remains for the columns after it.
 func keyCell(key string, s term.Style) term.Cell {
 	return term.Cell{Text: term.Cut(term.Clean(key), s.Width*2/3)}
 }

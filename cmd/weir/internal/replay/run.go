@@ -10,10 +10,10 @@ import (
 )
 
 // ErrMemory is wrapped by the error of [Run.Do] for a replay that takes more memory
-// than it may.
+// than allowed.
 var ErrMemory = errors.New("the replay takes too much memory")
 
-// Decider is what a replay asks: a node whose clock the replay moves.
+// Decider decides the requests of a replay: a node whose clock the replay sets.
 type Decider interface {
 	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
@@ -21,35 +21,34 @@ type Decider interface {
 
 // Run replays a trace once.
 type Run struct {
-	// RulesFile names the rules, Rules lists them in order, with nothing
-	// counted.
+	// RulesFile is the name of the rules. Rules lists them in order, with all counts
+	// zero.
 	RulesFile string
 	Rules     []RuleResult
-	// Decider decides; SetTime moves its clock before each request, never back.
+	// Decider decides. SetTime sets its clock before each request, and never sets it
+	// back.
 	Decider Decider
 	SetTime func(limiter.Tick)
-	// Keys resolves a request to its keys, so that they are counted. It is called for
-	// requests that were decided.
+	// Keys resolves a request to its keys, so that they can be counted. It is called
+	// for requests that were decided.
 	Keys func(r *limiter.Request, c *limiter.Charge) error
-	// Held is how many bytes the decider holds; MaxBytes bounds that and what the
-	// result takes together. At the bound Do ends with an error that wraps
-	// [ErrMemory]. It is looked at every few thousand requests.
+	// Held returns the bytes that the decider holds. MaxBytes bounds that plus the
+	// memory of the result. At the bound Do ends with an error that wraps [ErrMemory].
+	// This is checked every few thousand requests.
 	Held     func() int64
 	MaxBytes int64
-	// Compare keeps each verdict, a byte for each request, for
-	// [Result.Since].
+	// Compare keeps each verdict, one byte for each request, for [Result.Since].
 	Compare bool
-	// Tick, if not nil, is called now and then with the number of requests
-	// done.
+	// Tick, if not nil, is called now and then with the number of requests done.
 	Tick func(done int)
-	// Seen, if not nil, is called with every request and its decision, or the
-	// reason why it was refused.
+	// Seen, if not nil, is called with every request and its decision, or with the
+	// reason for its refusal.
 	Seen func(at limiter.Tick, r *limiter.Request, d *limiter.Decision, refusal error)
 }
 
-// Do asks for every request of the trace in turn. One whose key is too long,
-// which a node refuses, is decided by a shortened key. A request that is refused
-// all the same is counted as that; any other error of the decider ends the run.
+// Do decides every request of the trace in order. A request whose key is too long,
+// which a node refuses, is decided with a shortened key. A request that is refused all
+// the same is counted as refused. Any other error of the decider ends the run.
 func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error) {
 	out := &Result{RulesFile: run.RulesFile, Rules: run.Rules}
 	if run.Compare {
@@ -107,7 +106,7 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 	}
 }
 
-// lookEvery is after how many requests a run tells how far it is, and looks at its
+// lookEvery is the number of requests between two reports of progress and checks of
 // memory.
 const lookEvery = 4096
 
@@ -125,8 +124,8 @@ func (r *Result) refuse(err error) {
 	r.Refused++
 }
 
-// place notes the verdict on request i in the course and, if they are kept,
-// among the verdicts.
+// place records the verdict on request i in the course and, if verdicts are kept, among
+// them.
 func (r *Result) place(i int, at limiter.Tick, ok bool) {
 	v, slot := denied, r.slot(at)
 	if ok {

@@ -2,12 +2,11 @@ package replay
 
 import "github.com/weirlimit/weir/limiter"
 
-// maxSlots is how many stretches of time a course has at most: as many as fit
-// on a line beside their name.
+// maxSlots is the most slots of a course: as many as fit on a line next to its name.
 const maxSlots = 60
 
-// slotLength returns the shortest round length that divides the time from first
-// to last into at most [maxSlots] slots that begin at multiples of it.
+// slotLength returns the shortest round length that divides the time from first to last
+// into at most [maxSlots] slots, which begin at multiples of it.
 func slotLength(first, last limiter.Tick) limiter.Tick {
 	const (
 		s = limiter.Second

@@ -7,18 +7,18 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// The longest values that are left alone, and what is left of longer ones on
-// each side of the digest that takes the place of the rest. Together they stay
-// below limiter.MaxKeyBytes.
+// The greatest length of values that are kept, and what remains of longer ones on each
+// side of the digest that replaces the middle. Together they stay below
+// limiter.MaxKeyBytes.
 const (
 	longPath, pathEnds   = 150, 58
 	longValue, valueEnds = 44, 5
 )
 
-// shorten makes of a request whose key is too long one with the same key for
-// the same values and another for others: the middle of a long value gives way
-// to its digest. What patterns ask of the ends of a path still holds. It
-// reports whether there was anything to shorten.
+// shorten changes a request whose key is too long: the middle of long values is
+// replaced by its digest. Equal values keep equal keys, and different values different
+// keys. Patterns still match the ends of a path. shorten reports whether it changed
+// anything.
 func shorten(r *limiter.Request) bool {
 	path, user, ip := r.Path, r.User, r.IP
 	r.Path = shortened(r.Path, longPath, pathEnds)

@@ -1,5 +1,4 @@
-// Package replay decides the requests of a log under rules and counts what came
-// of it.
+// Package replay decides the requests of a log under rules and counts the results.
 package replay
 
 import (
@@ -9,45 +8,44 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Result is what came of one trace under one rules file.
+// Result is the result of one trace under one rules file.
 type Result struct {
-	// RulesFile is the name that the rules were given by.
+	// RulesFile is the name of the rules file, as given.
 	RulesFile string
-	// Requests were decided: Allowed, or Denied. Unmatched are those of the
-	// allowed that no rule matched.
+	// Requests is the number of decided requests, each Allowed or Denied. Unmatched
+	// counts the allowed requests that no rule matched.
 	Requests, Allowed, Denied, Unmatched int
-	// HasShadow tells whether the file has shadow rules; ShadowDenied is how
-	// many requests they would have denied.
+	// HasShadow reports whether the file has shadow rules. ShadowDenied counts the
+	// requests that they would have denied.
 	HasShadow    bool
 	ShadowDenied int
-	// Shortened requests have a key that is too long, and were decided by a
-	// shorter one in its place; FirstLong says how a node refuses the first.
+	// Shortened counts requests whose key is too long, and that were decided with a
+	// shorter one. FirstLong is how a node refuses the first of them.
 	Shortened int
 	FirstLong error
-	// Refused requests could not be decided.
+	// Refused counts requests that could not be decided.
 	Refused int
-	// FirstRefusal says why, of the first one; nil if there was none.
+	// FirstRefusal is the reason for the first of them, nil if there was none.
 	FirstRefusal error
 	// Rules are in the order of the file.
 	Rules []RuleResult
-	// First and Last are the times of the first and the last request of the
-	// trace.
+	// First and Last are the times of the first and the last request of the trace.
 	First, Last limiter.Tick
-	// Series is the course over time, from SeriesStart on.
+	// Series is the course over time, starting at SeriesStart.
 	Series      []Slot
 	SeriesStart limiter.Tick
 	SlotLength  limiter.Tick
-	// Bytes is about what the result takes in memory.
+	// Bytes is the approximate memory of the result.
 	Bytes int64
 
 	denied   map[counter]int
 	verdicts []verdict
 }
 
-// RuleResult counts the requests that a rule matched. Allowed and Denied are
-// this rule's own verdict, whatever others said; a shadow rule denies none, and
-// ShadowDenied is what it would have denied. Keys is how many distinct keys its
-// requests had: each has limits of its own.
+// RuleResult counts the requests that a rule matched. Allowed and Denied are the rule's
+// own verdict, whatever other rules decided. A shadow rule denies none; ShadowDenied
+// counts what it would have denied. Keys is the number of distinct keys of its
+// requests; each key has its own limits.
 type RuleResult struct {
 	Name                          string
 	Shadow                        bool
@@ -56,27 +54,26 @@ type RuleResult struct {
 	Limits                        []LimitResult
 }
 
-// LimitResult counts the requests that a limit decided. Denied counts every one
-// that it alone would deny, unless its rule is a shadow rule: then ShadowDenied
-// does.
+// LimitResult counts the requests that a limit decided. Denied counts each request that
+// the limit by itself would deny; for a shadow rule ShadowDenied does.
 type LimitResult struct {
 	Name                          string
 	Allowed, Denied, ShadowDenied int
 }
 
-// Slot counts the decisions of one stretch of time.
+// Slot counts the decisions of one slot of time.
 type Slot struct{ Allowed, Denied int }
 
-// KeyCount is how often a key denied.
+// KeyCount is the number of denials of a key.
 type KeyCount struct {
-	// Rule is the name of the rule that counts by the key.
+	// Rule is the name of the rule that has the key.
 	Rule string
 	// Key is the key's name, such as /towns:ada:minute.
 	Key    string
 	Denied int
 }
 
-// verdict is what became of one request.
+// verdict is the result of one request.
 type verdict uint8
 
 const (
@@ -85,7 +82,7 @@ const (
 	denied
 )
 
-// counter tells keys apart that have one name, in different rules.
+// counter distinguishes keys of different rules with the same name.
 type counter struct{ rule, key string }
 
 // tally counts decisions into a Result.
@@ -94,24 +91,24 @@ type tally struct {
 	rules  map[string]*ruleTally
 	keys   map[limiter.Hash]struct{}
 	serial int
-	bytes  int64 // of keys and names, about
+	bytes  int64 // approximate memory of keys and names
 }
 
-// What the parts of a tally take in memory, about: an entry of a map, and its share of
-// the empty room that maps keep and of growing.
+// Approximate memory of the parts of a tally, in bytes: of a map entry, with its share
+// of the spare room of maps and of growth.
 const (
 	keyBytes    = 64
-	deniedBytes = 160 // and the name
+	deniedBytes = 160 // plus the name
 )
 
 type ruleTally struct {
 	out    *RuleResult
 	marks  []mark // of the limits
-	serial int    // the last check that touched the rule
-	denied bool   // by it
+	serial int    // the last check that affected the rule
+	denied bool   // whether the rule denied that check
 }
 
-// mark keeps a limit that decides several keys of one check from being counted
+// mark prevents a limit that decides several keys of one check from being counted
 // twice.
 type mark struct {
 	serial int
@@ -129,7 +126,7 @@ func newTally(out *Result) *tally {
 	return t
 }
 
-// add counts one decision. name yields the name of the key of a limit.
+// add counts one decision. name returns the name of the key of a limit.
 func (t *tally) add(d *limiter.Decision, name func(*limiter.LimitDecision) string) {
 	t.serial++
 	t.out.Requests++
@@ -146,7 +143,7 @@ func (t *tally) add(d *limiter.Decision, name func(*limiter.LimitDecision) strin
 		t.out.ShadowDenied++
 	}
 	if r := t.rules[d.Rule]; r != nil {
-		t.touch(r) // the only sign of a rule without limits
+		t.touch(r) // a rule without limits is counted only here
 	}
 	for i := range d.Len() {
 		l := d.Limit(i)
@@ -182,7 +179,7 @@ func (t *tally) addKeys(c *limiter.Charge) {
 	}
 }
 
-// touch counts the rule as allowing the check, until one of its limits denies.
+// touch counts the check as allowed by the rule, until one of its limits denies.
 func (t *tally) touch(r *ruleTally) {
 	if r.serial != t.serial {
 		r.serial, r.denied = t.serial, false
@@ -225,7 +222,7 @@ func count(denied, shadow *int, isShadow bool) {
 	}
 }
 
-// Top returns the n keys that denied most, those of one count by name.
+// Top returns the n keys that denied most; equal counts are sorted by name.
 func (r *Result) Top(n int) []KeyCount {
 	out := make([]KeyCount, 0, len(r.denied))
 	for c, k := range r.denied {
@@ -237,14 +234,14 @@ func (r *Result) Top(n int) []KeyCount {
 	return slices.Clip(out[:min(n, len(out))])
 }
 
-// Change tells how the requests fare that two results decide differently.
+// Change counts the requests that two results decide differently.
 type Change struct {
-	// NewlyDenied were allowed by the first result, NewlyAllowed denied.
+	// NewlyDenied were allowed by the first result; NewlyAllowed were denied by it.
 	NewlyDenied, NewlyAllowed int
 }
 
-// Since compares r with a first result of the same trace. Both must have been
-// run to be compared.
+// Since compares r with a first result of the same trace. Both runs must have had
+// Compare set.
 func (r *Result) Since(first *Result) Change {
 	var c Change
 	for i, v := range r.verdicts {

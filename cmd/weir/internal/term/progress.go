@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Progress shows on one line how far long work has come. It writes nothing
-// until the work has taken [ProgressAfter], and nothing at all where the stream
-// is no terminal. It is not safe for concurrent use.
+// Progress shows the progress of long work on one line. It writes nothing until the
+// work has taken [ProgressAfter], and nothing at all if the stream is not a terminal.
+// It is not safe for concurrent use.
 type Progress struct {
 	w       io.Writer
 	width   int
@@ -20,7 +20,7 @@ type Progress struct {
 const (
 	// ProgressAfter is how long work takes before its progress is shown.
 	ProgressAfter = 500 * time.Millisecond
-	// ProgressEvery is how often it is shown anew.
+	// ProgressEvery is how often the display is updated.
 	ProgressEvery = 100 * time.Millisecond
 )
 
@@ -33,8 +33,8 @@ func NewProgress(w io.Writer, s Style, now func() time.Time) *Progress {
 	return p
 }
 
-// Show shows what is done of a whole, when it is time to. A whole of 0 is not
-// known and shows the work alone.
+// Show shows how much of a whole is done, if an update is due. A whole of 0 is unknown;
+// then only the name of the work is shown.
 func (p *Progress) Show(work string, done, whole int64) {
 	if p.next.IsZero() {
 		return
@@ -48,7 +48,7 @@ func (p *Progress) Show(work string, done, whole int64) {
 	if whole > 0 {
 		text = fmt.Sprintf("%s … %d %%", work, min(100, done*100/whole))
 	}
-	// A line that wraps could not be erased.
+	// A wrapped line could not be erased.
 	p.write("\r\x1b[K" + Cut(text, p.width-1))
 }
 
@@ -60,5 +60,5 @@ func (p *Progress) Clear() {
 	}
 }
 
-// write ignores errors: work goes on when nobody watches any more.
+// write ignores errors, since the work does not depend on its display.
 func (p *Progress) write(text string) { _, _ = io.WriteString(p.w, text) }

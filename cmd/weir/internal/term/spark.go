@@ -2,9 +2,8 @@ package term
 
 import "strings"
 
-// Sparkline draws values as one character each, in eighths of the largest;
-// nothing is a blank, and what is more than nothing shows at least a line.
-// Negative values count as 0.
+// Sparkline draws each value as one character, in eighths of the largest. Zero is a
+// blank, and any larger value shows at least a line. Negative values count as 0.
 func Sparkline(values []int) string {
 	const bars = "▁▂▃▄▅▆▇█"
 	most := 0
@@ -17,8 +16,8 @@ func Sparkline(values []int) string {
 			b.WriteByte(' ')
 			continue
 		}
-		// Rounded up, so that only the largest is a full bar, and in floating
-		// point, which no count can overflow.
+		// Rounded up, so that only the largest is a full bar. Floating point cannot
+		// overflow here.
 		level := int(float64(v)*8/float64(most)+0.999999) - 1
 		level = min(max(level, 0), 7)
 		b.WriteString(bars[level*3 : level*3+3])

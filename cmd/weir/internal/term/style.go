@@ -1,5 +1,5 @@
-// Package term makes text for people: colour, aligned columns and progress where
-// a terminal shows it, plain text everywhere else.
+// Package term formats text for people: with colour, aligned columns and progress on a
+// terminal that supports them, and as plain text elsewhere.
 package term
 
 import (
@@ -13,19 +13,19 @@ import (
 	"golang.org/x/term"
 )
 
-// Style tells what a stream can show. The zero value is plain text, for files
-// and pipes.
+// Style is the capabilities of a stream. The zero value is plain text, for files and
+// pipes.
 type Style struct {
 	// Terminal allows aligned columns and progress.
 	Terminal bool
 	// Color allows escape sequences for colour.
 	Color bool
-	// Width is how many columns a line has, 0 where that is not known.
+	// Width is the number of columns of a line, 0 if it is not known.
 	Width int
 }
 
-// StyleOf looks at a stream. Colour is off where the environment says
-// NO_COLOR (with any value but the empty one) or that the terminal is dumb.
+// StyleOf returns the capabilities of a stream. Colour is off if the environment has
+// NO_COLOR (not empty), or says that the terminal is dumb.
 func StyleOf(f *os.File, getenv func(string) string) Style {
 	fd := int(f.Fd())
 	if !term.IsTerminal(fd) {
@@ -38,16 +38,16 @@ func StyleOf(f *os.File, getenv func(string) string) Style {
 	return s
 }
 
-// Bold returns the text in bold, or as it is where the stream shows no colour.
+// Bold returns the text in bold, or unchanged if the stream has no colour.
 func (s Style) Bold(text string) string { return s.paint("1", text) }
 
-// Dim returns the text dimmed, or as it is where the stream shows no colour.
+// Dim returns the text dimmed, or unchanged if the stream has no colour.
 func (s Style) Dim(text string) string { return s.paint("2", text) }
 
-// Red returns the text in red, or as it is where the stream shows no colour.
+// Red returns the text in red, or unchanged if the stream has no colour.
 func (s Style) Red(text string) string { return s.paint("31", text) }
 
-// Green returns the text in green, or as it is where the stream shows no colour.
+// Green returns the text in green, or unchanged if the stream has no colour.
 func (s Style) Green(text string) string { return s.paint("32", text) }
 
 func (s Style) paint(code, text string) string {
@@ -57,9 +57,9 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Clean makes text from outside fit to print: control characters, which could
-// drive a terminal or break a line in two, and bytes that are no UTF-8 are
-// written as escapes, such as \x1b. Other text is returned as it is.
+// Clean makes text from outside safe to print: control characters, which could control
+// a terminal or break a line, and bytes that are not UTF-8 are written as escapes, such
+// as \x1b. Other text is unchanged.
 func Clean(s string) string {
 	if !strings.ContainsFunc(s, needsEscape) {
 		return s
@@ -78,13 +78,14 @@ func Clean(s string) string {
 	return b.String()
 }
 
-// needsEscape also takes a genuine U+FFFD for a broken byte, which does no harm.
+// needsEscape also escapes a genuine U+FFFD, which it cannot distinguish from an
+// invalid byte; that does no harm.
 func needsEscape(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
 }
 
-// Cut shortens text to at most width columns, with an ellipsis in the middle,
-// where both ends of a key say something. A width below 8 cuts nothing.
+// Cut shortens text to at most width columns, with an ellipsis in the middle, since
+// both ends of a key are informative. With a width below 8 it cuts nothing.
 func Cut(text string, width int) string {
 	n := utf8.RuneCountInString(text)
 	if width < 8 || n <= width {
@@ -96,7 +97,7 @@ func Cut(text string, width int) string {
 	return string(runes[:head]) + "…" + string(runes[n-tail:])
 }
 
-// Count writes a number with a comma between thousands.
+// Count formats a number with commas between thousands.
 func Count(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -105,7 +106,8 @@ func Count(n int) string {
 	return s
 }
 
-// Percent writes part of whole in per cent with one digit; of nothing it is 0.
+// Percent formats part of whole as a percentage with one decimal; it is 0 if whole is
+// 0.
 func Percent(part, whole int) string {
 	if whole == 0 {
 		return "0.0 %"
@@ -113,7 +115,7 @@ func Percent(part, whole int) string {
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + " %"
 }
 
-// Plural writes a count with its noun: "1 rule", "2 rules".
+// Plural formats a count with its noun: "1 rule", "2 rules".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -121,7 +123,7 @@ func Plural(n int, noun string) string {
 	return Count(n) + " " + noun + "s"
 }
 
-// Micros writes a time that is given in microseconds, "-" for none.
+// Micros formats a time in microseconds, "-" for none.
 func Micros(v *float64) string {
 	switch {
 	case v == nil:

@@ -9,12 +9,12 @@ import (
 type Cell struct {
 	// Text must hold no line end and no escape sequence.
 	Text string
-	// Paint colours the text, after it was padded to its column; nil is none.
+	// Paint colours the text after it was padded to its column; nil for none.
 	Paint func(string) string
 }
 
-// Table is rows of cells, written in aligned columns: the first to the left,
-// the others, being numbers, to the right.
+// Table is rows of cells, written in aligned columns: the first left-aligned, the
+// others, which are numbers, right-aligned.
 type Table struct {
 	rows [][]Cell
 }
@@ -22,10 +22,10 @@ type Table struct {
 // Row appends a row. Rows may differ in length.
 func (t *Table) Row(cells ...Cell) { t.rows = append(t.rows, cells) }
 
-// gap stands between columns.
+// gap separates columns.
 const gap = "  "
 
-// String writes the table, a line for each row, without blanks at its end.
+// String returns the table, one line for each row, without trailing blanks.
 func (t *Table) String() string {
 	var widths []int
 	for _, row := range t.rows {
