@@ -48,10 +48,11 @@ type Config struct {
 	// Table holds the counters of the partitions that this node owns or has copies of.
 	// Fallback holds the counters that policies decide by.
 	Table, Fallback *table.Table
-	Scheduler       Scheduler
-	Network         Network
-	// Clock is the time that counters see; nil means the Scheduler's. It lets tests move
-	// that time.
+	// Scheduler is the node's clock and its timers, Network its way to other members.
+	Scheduler Scheduler
+	Network   Network
+	// Clock is the clock of the counters, for an embedder or a test that moves it; nil
+	// means the Scheduler's.
 	Clock func() limiter.Tick
 	// Rand makes pauses that must differ between nodes. The core uses it under a lock.
 	Rand *rand.Rand

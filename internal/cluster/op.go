@@ -18,9 +18,9 @@ const (
 	opExplain // a peek that also returns the reasons
 )
 
-// op is one operation on keys of one owner, from its start to its end. It may be sent to
-// several members in turn. It is not sent to a member again unless that member has said
-// that it did not execute it.
+// op is one operation on keys of one owner, from its start to its end; if its keys have
+// several owners, it is split. It may be sent to several members in turn. It is not sent
+// to a member again unless that member has said that it did not execute it.
 type op struct {
 	c       *Core
 	kind    opKind

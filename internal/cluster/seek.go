@@ -11,9 +11,9 @@ func (p *part) learnFirst(t *turn) {
 	p.ask(t, peer.Ask, 0, peer.Epoch{})
 }
 
-// seek asks the other members for a partition that this node should own by the view, if
-// it holds nothing of it and knows no owner. It backs off while the answers name a
-// member that decides or is heir.
+// seek asks the other members about a partition that this node should own by the view,
+// and neither owns nor is heir of. It backs off while the answers name a member that
+// decides or is heir.
 func (p *part) seek(t *turn) {
 	if p.round != nil || p.unpushed && p.owner.Instance != 0 && p.c.view.Load().has(p.owner.Instance) {
 		return

@@ -106,8 +106,8 @@ func (s *several) divide(kind opKind) {
 	}
 }
 
-// never reports whether a rule, in shadow or not as given, has a limit whose capacity is
-// below the cost, so that it can never admit the check.
+// never reports whether a check can never be admitted: a limit of a rule, in shadow or
+// not as given, has less capacity than the cost.
 func never(k *limiter.Charge, shadow bool) bool {
 	for i := range k.Len() {
 		key := k.Key(i)
