@@ -18,24 +18,24 @@ import (
 const (
 	scrapeWithin  = 5 * time.Second
 	maxScrapeSize = 16 << 20
-	mostMetric    = 1e18 // of anything that is counted, bytes too
-	mostSeconds   = 9e9  // of processor time, which are 285 years: a duration holds no more
+	mostMetric    = 1e18 // for any counted value, bytes included
+	mostSeconds   = 9e9  // of processor time: 285 years, about the longest time.Duration
 )
 
-// usage is what the process of a server has used so far. Only the metrics tell
-// more than the processor time.
+// usage is what the process of a server has used so far. Only metrics provide more than
+// the processor time.
 type usage struct {
 	name    string
 	cpu     time.Duration
-	told    bool // the metrics told all that follows
+	told    bool // the fields below come from metrics
 	mallocs float64
 	bytes   float64
 	cycles  float64
 	paused  float64 // seconds
-	began   float64 // when the process did, in seconds; 0 where that is not told
+	began   float64 // start time of the process in seconds; 0 if not known
 }
 
-// usage asks about all servers that can be asked about.
+// usage returns the usage of all servers for which it is available.
 func (c *Config) usage(ctx context.Context) ([]usage, error) {
 	var all []usage
 	for _, pid := range c.Processes {
@@ -64,7 +64,7 @@ func scrape(ctx context.Context, at string) (u usage, err error) {
 	return u, err
 }
 
-// get has the answer of a server read.
+// get requests a URL and passes the body to read.
 func get(ctx context.Context, url string, read func(io.Reader) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWithin)
 	defer cancel()
@@ -84,8 +84,8 @@ func get(ctx context.Context, url string, read func(io.Reader) error) (err error
 	return read(io.LimitReader(resp.Body, maxScrapeSize))
 }
 
-// names returns what the nodes are called as members of a cluster, in the order of
-// the servers; nil where they do not all tell.
+// names returns the servers' names as members of a cluster, in the order of the
+// servers; nil unless all of them provide theirs.
 func (c *Config) names(ctx context.Context) []string {
 	if len(c.Metrics) != len(c.Servers) || len(c.Servers) < 2 {
 		return nil
@@ -99,7 +99,7 @@ func (c *Config) names(ctx context.Context) []string {
 			} `json:"members"`
 		}
 		if err := get(ctx, "http://"+at+"/v1/members", func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) }); err != nil {
-			return nil // they are in no cluster
+			return nil // the servers are in no cluster
 		}
 		for _, m := range answer.Members {
 			if m.Self != nil {
@@ -113,7 +113,7 @@ func (c *Config) names(ctx context.Context) []string {
 	return all
 }
 
-// parseMetrics reads the text format of Prometheus.
+// parseMetrics parses the text format of Prometheus.
 func parseMetrics(at string, r io.Reader) (usage, error) {
 	u := usage{name: at}
 	var seconds float64
@@ -147,32 +147,32 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 	if wanted["process_cpu_seconds_total"] != nil {
 		return u, errors.New("there is no process_cpu_seconds_total; is it a node's HTTP address?")
 	}
-	delete(wanted, "process_start_time_seconds") // without it a restart shows only where a count is less
+	delete(wanted, "process_start_time_seconds") // optional: without it a restart is detected only by a lower count
 	u.cpu, u.told = time.Duration(seconds*float64(time.Second)), len(wanted) == 0
 	return u, nil
 }
 
-// Cost is what a server's process used, per check of all servers together.
+// Cost is what a server's process used, divided by the checks of all servers.
 type Cost struct {
 	// Server is its HTTP address, or "process" and its id.
 	Server string   `json:"server"`
-	CPU    *float64 `json:"cpu_us_per_check"` // nil where it is not known
-	// Unknown is why it is not.
+	CPU    *float64 `json:"cpu_us_per_check"` // nil if not known
+	// Unknown is why CPU is not known.
 	Unknown string `json:"unknown,omitempty"`
-	// What follows is nil unless the metrics tell it.
+	// The fields below are nil without metrics.
 	Allocations *float64 `json:"allocations_per_check,omitempty"`
 	Bytes       *float64 `json:"bytes_per_check,omitempty"`
 	Collections *float64 `json:"collections,omitempty"`
 	PausedMs    *float64 `json:"paused_ms,omitempty"`
 }
 
-// restarted tells whether a server has begun anew since then: what it has used since
-// is then not known, nor what all have used together.
+// restarted reports whether a server has restarted since then. Its usage, and the total
+// of all servers, are then not known.
 func (u *usage) restarted(since *usage) bool {
 	return u.began != since.began || u.cpu < since.cpu || u.mallocs < since.mallocs || u.bytes < since.bytes || u.cycles < since.cycles || u.paused < since.paused
 }
 
-// cost compares what servers had used before with what they have now.
+// cost computes the costs from the servers' usages before and after.
 func (p *Point) cost(before, after []usage) {
 	sum, known := 0.0, len(before) > 0
 	for i := range before {

@@ -14,26 +14,25 @@ import (
 // limit is how many checks of a limited key are allowed in a window.
 const limit = 100
 
-// The rules that decide, and the paths that they match: of ten rules with a regular
-// expression each, the last but one and the last.
+// The rules that decide, and the paths that they match: of ten rules with one regular
+// expression each, the ninth and the tenth.
 const (
 	openRule, openPath       = "bench-load-open", "/api/resource/"
 	limitedRule, limitedPath = "bench-load-limited", "/api/metered_/"
 	others                   = 8
 )
 
-// window is how long keys are counted for. The algorithm is the default one, whose
-// windows begin at the same instants for all keys, so that one may end within a run;
-// then the first unit of a key comes back a limit-th of the window later. That must be
-// longer than a point can last, from its first check to the last look at its limits:
-// 21 min 36 s are. The table is rid of a key after two windows at the most.
+// window is the window of the limits. The algorithm is the default one, whose windows
+// begin at the same instants for all keys, so one may end during a run. The first unit
+// of a key is then available again after 1/limit of the next window, which is 21 min 36
+// s. That must be longer than a point can take, from its first check to the last check
+// of its limits. A table drops the keys after two windows at most.
 const window = "36h"
 
-// usersPerPath is how many keys have one path, where there are enough.
+// usersPerPath is the number of keys with the same path, if there are enough keys.
 const usersPerPath = 100
 
-// Rules returns the rules that nodes need, as elements of the list of rules in a
-// rules file.
+// Rules returns the rules that nodes need, as elements of the list in a rules file.
 func Rules() string {
 	var out strings.Builder
 	rule := func(name, path string, limit int64) {
@@ -47,9 +46,9 @@ func Rules() string {
 	return out.String()
 }
 
-// keys are what a point asks for: key n is the user n/len(paths) of the path n
-// modulo len(paths), together 30 bytes. No other point has the same ones, so that
-// nodes have not counted them yet.
+// keys are the keys of a point: key n is user n/len(paths) on path n modulo len(paths),
+// together 30 bytes. No other point has the same keys, so nodes have not counted them
+// yet.
 type keys struct {
 	n       int
 	paths   []string
@@ -57,15 +56,15 @@ type keys struct {
 	limited []bool // by path
 }
 
-// paths is how many paths the keys have.
+// paths returns the number of paths of the keys.
 func (c *Config) paths() int { return max(min(c.Keys, usersPerPath), c.Keys/usersPerPath) }
 
-// limitsPath tells whether the keys of path i are under a limit. 37 has no divisor in
-// common with 100, so that of any 100 paths in a row as many are as should be.
+// limitsPath reports whether the keys of path i have a limit. 37 and 100 have no common
+// divisor, so any 100 consecutive paths have the right number of limited ones.
 func (c *Config) limitsPath(i int) bool { return i*37%100 < c.Limited }
 
-// limitedKeys is how many keys are under a limit; of a few that may be another share than
-// was wished for.
+// limitedKeys returns the number of keys with a limit. With few keys their share may
+// differ from Config.Limited.
 func (c *Config) limitedKeys() int {
 	n, paths := 0, c.paths()
 	for i := range paths {
@@ -96,7 +95,7 @@ func newKeys(c *Config) (*keys, error) {
 	return k, nil
 }
 
-// isLimited tells whether key n is under a limit.
+// isLimited reports whether key n has a limit.
 func (k *keys) isLimited(n uint32) bool { return k.limited[int(n)%len(k.limited)] }
 
 // rule returns the rule that should decide key n.
@@ -107,12 +106,13 @@ func (k *keys) rule(n uint32) string {
 	return openRule
 }
 
-// request makes r the check of key n.
+// request sets r to the check of key n.
 func (k *keys) request(r *limiter.Request, n uint32) {
 	r.Path, r.User = k.paths[int(n)%len(k.paths)], k.users[int(n)/len(k.paths)]
 }
 
-// drawer draws keys for one goroutine. Of one seed it draws the same in every run.
+// drawer draws keys for one goroutine. With the same seed it draws the same keys in
+// every run.
 type drawer func() uint32
 
 func newDrawer(c *Config, seed uint64) drawer {

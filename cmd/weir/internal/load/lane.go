@@ -17,26 +17,26 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// errRules says that nodes decide by other rules.
+// errRules is the error for nodes with other rules.
 var errRules = errors.New("the nodes need the rules that weir bench --print-rules prints")
 
-// call is the checks that travel together, and what became of them. It is used by
-// one goroutine, which uses it again.
+// call is checks that are sent together, and their results. One goroutine uses it,
+// repeatedly.
 type call struct {
 	keys    *keys
 	n       []uint32 // the keys, by index
 	answers []answer
-	heirs   int    // how many of them an heir gave
-	owner   string // of the key of a unary check; empty if it is not told
-	why     string // why a check failed though the call did not
+	heirs   int    // number of results by an heir
+	owner   string // of the key of a unary check; empty if not known
+	why     string // why a check failed, although the call did not
 
 	decision  limiter.Decision // of a client's Check
 	requests  []limiter.Request
 	decisions []limiter.Decision
 }
 
-// take notes the answer of check i, and fails if another rule than the key's gave
-// it.
+// take records the answer of check i. It returns an error if another rule than the
+// key's decided.
 func (c *call) take(i int, ok bool, rule string, s limiter.Source) error {
 	if want := c.keys.rule(c.n[i]); rule != want {
 		return fmt.Errorf("rule %q decided and not %q: %w", rule, want, errRules)
@@ -55,21 +55,21 @@ func (c *call) take(i int, ok bool, rule string, s limiter.Source) error {
 	return nil
 }
 
-// lane is a way to ask a node. An error is that of the whole call: what it charged
-// is not known.
+// lane is a way to send checks to a node. An error concerns the whole call; its charges
+// are not known.
 type lane interface {
 	warm(ctx context.Context) error
 	do(ctx context.Context, c *call) error
 	close() error
 }
 
-// openLane opens the way of client i.
+// openLane opens the lane of client i.
 func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
 	if m.shares() {
 		return openShared(c)
 	}
 	server := c.Servers[i%len(c.Servers)]
-	// A node that comes back is to be asked soon.
+	// Reconnect soon after a node is back.
 	soon := backoff.Config{BaseDelay: pause, Multiplier: 2, Jitter: 0.5, MaxDelay: 500 * time.Millisecond}
 	conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: warmWithin}))
@@ -86,7 +86,7 @@ func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
 	return &singles{w}, nil
 }
 
-// shared asks by package client.
+// shared uses package client.
 type shared struct{ client *client.Client }
 
 func openShared(c *Config) (lane, error) {
@@ -119,7 +119,7 @@ func (s *shared) do(ctx context.Context, c *call) error {
 	return c.take(0, c.decision.Allowed, c.decision.Rule, c.decision.Source)
 }
 
-// many asks for several at once.
+// many sends several checks in one call.
 func (s *shared) many(ctx context.Context, c *call) error {
 	if c.requests == nil {
 		c.requests, c.decisions = make([]limiter.Request, len(c.n)), make([]limiter.Decision, len(c.n))
@@ -155,12 +155,12 @@ type wire struct {
 
 func (w *wire) close() error { return w.conn.Close() }
 
-// failed names the node in an error.
+// failed adds the node's name to an error.
 func (w *wire) failed(err error) error {
 	return fmt.Errorf("node %s: %s", w.server, status.Convert(err).Message())
 }
 
-// singles asks by a call for each check.
+// singles sends one check in each call.
 type singles struct{ wire }
 
 func (s *singles) do(ctx context.Context, c *call) error {
@@ -176,7 +176,7 @@ func (s *singles) do(ctx context.Context, c *call) error {
 	return c.take(0, m.GetAllowed(), m.GetRule(), limiter.Source(m.GetSource()))
 }
 
-// batches asks by a call for some checks.
+// batches sends several checks in each call.
 type batches struct{ wire }
 
 func (b *batches) do(ctx context.Context, c *call) error {
@@ -206,8 +206,7 @@ func (b *batches) do(ctx context.Context, c *call) error {
 	return nil
 }
 
-// warm connects, and makes sure that the node has the rules, without counting
-// anything.
+// warm connects, and verifies that the node has the rules, without counting anything.
 func (w *wire) warm(ctx context.Context) error {
 	return warm(func(path string) (string, error) {
 		m, err := w.api.Check(ctx, &weirv1.CheckRequest{Path: path, User: "nobody", Peek: true}, grpc.WaitForReady(true))
@@ -218,7 +217,7 @@ func (w *wire) warm(ctx context.Context) error {
 	})
 }
 
-// warm peeks at each path and looks at the rule that decides.
+// warm peeks at each path and verifies the rule that decides.
 func warm(peek func(path string) (rule string, err error)) error {
 	for path, want := range map[string]string{openPath + "00000": openRule, limitedPath + "00000": limitedRule} {
 		rule, err := peek(path)

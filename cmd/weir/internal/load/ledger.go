@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// answer is what became of one check.
+// answer is the result of one check.
 type answer uint8
 
-// The answers. A check that failed, or was answered by a rule's policy, may have
-// been charged or not.
+// The results. A check that failed, or that a rule's policy answered, may or may not
+// have been charged.
 const (
 	failed answer = iota
 	allowed
@@ -18,17 +18,17 @@ const (
 	policyDenied
 )
 
-// ledger keeps account of what was asked and answered for each key, and knows what
-// should have been. It is safe for concurrent use.
+// ledger records what was sent and answered for each key, and computes what is correct.
+// It is safe for concurrent use.
 type ledger struct {
 	keys *keys
-	// asked counts checks before they are sent, allowed and open when they are
-	// answered: open those of which nobody knows whether they were charged.
+	// asked counts checks before they are sent. allowed and open count them when they
+	// are answered; open are those that may or may not have been charged.
 	asked, allowed, open []atomic.Uint32
 
 	total, granted, refused, failed, policy, heir atomic.Uint64
-	// over counts checks that were allowed beyond the limit, early those that were
-	// denied when the limit had not been asked for yet.
+	// over counts checks that were allowed beyond the limit; early those that were
+	// denied before as many checks as the limit had been sent.
 	over, early atomic.Uint64
 }
 
@@ -37,13 +37,13 @@ func newLedger(k *keys) *ledger {
 	return &ledger{keys: k, asked: make([]atomic.Uint32, n), allowed: make([]atomic.Uint32, n), open: make([]atomic.Uint32, n)}
 }
 
-// ask takes note that key n is about to be asked for.
+// ask records that key n is about to be checked.
 func (l *ledger) ask(n uint32) {
 	l.asked[n].Add(1)
 	l.total.Add(1)
 }
 
-// answer takes note of an answer, and looks whether it can be right.
+// answer records an answer, and verifies that it is possible.
 func (l *ledger) answer(n uint32, a answer) {
 	switch a {
 	case allowed:
@@ -65,33 +65,33 @@ func (l *ledger) answer(n uint32, a answer) {
 	}
 }
 
-// Decisions is what was answered, against what should have been.
+// Decisions compares the answers with the correct ones.
 type Decisions struct {
 	Allowed uint64 `json:"allowed"`
 	Denied  uint64 `json:"denied"`
-	// Failed checks had no answer; what they charged is not known. Of checks that
-	// a rule's policy answered, since who counts could not, neither: they are
-	// counted in ByPolicy and not in Allowed and Denied.
+	// Failed checks had no answer; their charges are not known. Nor are those of checks
+	// that a rule's policy answered because the owner could not be reached. These are
+	// counted in ByPolicy, and not in Allowed and Denied.
 	Failed   uint64 `json:"failed"`
 	ByPolicy uint64 `json:"by_policy"`
-	// ByHeir are those of Allowed and Denied that the owner's heir answered.
+	// ByHeir counts the answers among Allowed and Denied that the owner's heir gave.
 	ByHeir uint64 `json:"by_heir"`
-	// KeysHit is how many different keys were asked for.
+	// KeysHit is the number of different keys that were checked.
 	KeysHit int `json:"keys_hit"`
-	// AllowedLeast and AllowedMost is how many had to be allowed: for each key as many
-	// as were asked for, and no more than its limit. They differ where checks
-	// failed, or a policy answered.
+	// AllowedLeast and AllowedMost bound the correct number of allowed checks: for each
+	// key as many as were sent, up to its limit. They differ if checks failed or a
+	// policy answered.
 	AllowedLeast uint64 `json:"allowed_least"`
 	AllowedMost  uint64 `json:"allowed_most"`
-	// Over is how many checks too many were allowed, each key for itself, Under how
-	// many too few, and Early how many were denied before the key's limit had been
-	// asked for. All are 0 in a right run.
+	// Over is how many checks too many were allowed, summed over keys; Under how many
+	// too few. Early is how many were denied before as many checks of the key as its
+	// limit had been sent. All are 0 in a correct run.
 	Over  uint64 `json:"over"`
 	Under uint64 `json:"under"`
 	Early uint64 `json:"early"`
 }
 
-// Wrong tells what is wrong with the decisions, nil if they are right.
+// Wrong returns what is wrong with the decisions, nil if they are correct.
 func (d *Decisions) Wrong() error {
 	if d.Over == 0 && d.Under == 0 && d.Early == 0 && d.Allowed >= d.AllowedLeast && d.Allowed <= d.AllowedMost {
 		return nil
@@ -100,7 +100,7 @@ func (d *Decisions) Wrong() error {
 		d.Over, d.Under, d.Early, d.Allowed, d.AllowedLeast, d.AllowedMost)
 }
 
-// conclude compares, when all is answered.
+// conclude compares the counts when all checks have been answered.
 func (l *ledger) conclude() Decisions {
 	d := Decisions{
 		Allowed: l.granted.Load(), Denied: l.refused.Load(), Failed: l.failed.Load(), ByPolicy: l.policy.Load(),

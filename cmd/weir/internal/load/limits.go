@@ -14,34 +14,35 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// Bounds of what is looked at when a point's time is over. With many keys next to
-// none reaches its limit in a run, so that the answers alone would not tell a node
-// that denies nothing from a right one.
+// Bounds of the verification after a point. With many keys, almost none reaches its
+// limit during a run, so the answers alone would not distinguish a node that never
+// denies from a correct one.
 const (
 	maxPeeked    = 10_000 // keys
 	maxExhausted = 50     // keys, each asked for at most limit+2 times
 	lookWithin   = 5 * time.Second
 )
 
-// Limits is what was seen of the limited keys, in the run and after it, where some of
-// them are peeked at, and a few asked for until they must be denied.
+// Limits is the verification of the limited keys, in the run and after it: some are
+// then peeked at, and a few are checked until they must be denied.
 type Limits struct {
-	// Hit is how many limited keys were asked for in the run, Reached how many of them
+	// Hit is how many limited keys were checked in the run; Reached is how many of them
 	// more often than their limit.
 	Hit     int `json:"hit"`
 	Reached int `json:"reached"`
-	// Peeked keys had to have left what the run had not been allowed; Unequal had not.
+	// Peeked keys must have remaining what the run was not allowed; Unequal of them did
+	// not.
 	Peeked  int `json:"peeked"`
 	Unequal int `json:"unequal"`
-	// Exhausted keys had to admit just that, and then no more; Missed did not.
+	// Exhausted keys must admit exactly that, and then no more; Missed of them did not.
 	Exhausted int `json:"exhausted"`
 	Missed    int `json:"missed"`
-	// Example tells of one that was wrong, Why why not all could be looked at.
+	// Example describes a wrong key. Why is why not all keys could be verified.
 	Example string `json:"example,omitempty"`
 	Why     string `json:"why,omitempty"`
 }
 
-// Wrong tells what is wrong with the limits, nil if nothing was seen to be.
+// Wrong returns what is wrong with the limits, nil if nothing is.
 func (l *Limits) Wrong() error {
 	var errs []error
 	if l.Unequal+l.Missed > 0 {
@@ -54,25 +55,25 @@ func (l *Limits) Wrong() error {
 	return errors.Join(errs...)
 }
 
-// Tested tells whether any key was asked for beyond its limit.
+// Tested reports whether any key was checked beyond its limit.
 func (l *Limits) Tested() bool { return l.Reached > 0 || l.Exhausted > 0 }
 
-// wrong takes note of a key that is wrong.
+// wrong counts a wrong key and records it as the example.
 func (l *Limits) wrong(count *int, format string, args ...any) {
 	if *count++; l.Example == "" {
 		l.Example = fmt.Sprintf(format, args...)
 	}
 }
 
-// left returns how many checks of limited key n must still be allowed. Checks of
-// which it is not known whether they were charged make it a range.
+// left returns how many checks of limited key n must still be allowed. It is a range if
+// some checks may or may not have been charged.
 func (l *ledger) left(n uint32) (least, most int) {
 	most = limit - int(min(l.allowed[n].Load(), limit))
 	return max(0, most-int(l.open[n].Load())), most
 }
 
-// hit returns the limited keys that were asked for, and how many of them beyond
-// their limit.
+// hit returns the limited keys that were checked, and how many of them beyond their
+// limit.
 func (l *ledger) hit() (all []uint32, reached int) {
 	for i := range l.asked {
 		n := uint32(i)
@@ -87,7 +88,7 @@ func (l *ledger) hit() (all []uint32, reached int) {
 	return all, reached
 }
 
-// sample returns up to n elements of a list, at even distances.
+// sample returns up to n elements of a list, evenly spaced.
 func sample(list []uint32, n int) []uint32 {
 	if len(list) <= n {
 		return list
@@ -99,8 +100,8 @@ func sample(list []uint32, n int) []uint32 {
 	return out
 }
 
-// look looks at the limited keys when all is answered. The servers are asked in turn,
-// whichever owns the key.
+// look verifies the limited keys when all checks have been answered. It uses the
+// servers in turn, whichever owns the key.
 func (l *ledger) look(ctx context.Context, servers []string) (seen Limits) {
 	all, reached := l.hit()
 	seen.Hit, seen.Reached = len(all), reached
@@ -141,7 +142,7 @@ func (l *ledger) lookAt(ctx context.Context, servers []string, all []uint32, see
 	return nil
 }
 
-// peek looks at what keys have left.
+// peek verifies what keys have remaining.
 func (l *ledger) peek(ctx context.Context, w *wire, some []uint32, seen *Limits) error {
 	decisions, err := l.askAll(ctx, w, some, true)
 	if err != nil {
@@ -149,7 +150,7 @@ func (l *ledger) peek(ctx context.Context, w *wire, some []uint32, seen *Limits)
 	}
 	for i, d := range decisions {
 		if len(d.GetLimits()) == 0 || byPolicy(d) {
-			continue // who counts could not be asked
+			continue // the owner could not be reached
 		}
 		seen.Peeked++
 		least, most := l.left(some[i])
@@ -160,7 +161,7 @@ func (l *ledger) peek(ctx context.Context, w *wire, some []uint32, seen *Limits)
 	return nil
 }
 
-// exhaust asks for a key until it must be denied, and once more.
+// exhaust checks a key until it must be denied, and once more.
 func (l *ledger) exhaust(ctx context.Context, w *wire, n uint32, seen *Limits) error {
 	least, most := l.left(n)
 	same := make([]uint32, most+2)
@@ -174,7 +175,7 @@ func (l *ledger) exhaust(ctx context.Context, w *wire, n uint32, seen *Limits) e
 	got := 0
 	for _, d := range decisions {
 		if d == nil || byPolicy(d) {
-			return nil // who counts could not be asked
+			return nil // the owner could not be reached
 		}
 		if d.GetAllowed() {
 			got++
@@ -196,7 +197,7 @@ func byPolicy(d *weirv1.CheckResponse) bool {
 	return false
 }
 
-// askAll asks for keys in one call. A check that failed has no decision.
+// askAll checks keys in one call. A check that failed has no decision.
 func (l *ledger) askAll(ctx context.Context, w *wire, some []uint32, peek bool) ([]*weirv1.CheckResponse, error) {
 	m := &weirv1.CheckBatchRequest{Checks: make([]*weirv1.CheckRequest, len(some))}
 	var r limiter.Request

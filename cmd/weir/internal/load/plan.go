@@ -1,7 +1,6 @@
-// Package load asks nodes over the network, as fast as they answer or at a rate
-// that is kept whatever they do, and measures how long answers take, what they
-// cost the processes, and whether they are right: of each key as many checks must
-// be allowed as its limit says, and not one more or less.
+// Package load sends checks to nodes over the network, as fast as they answer or at a
+// given rate. It measures how long answers take and what they cost the processes, and
+// verifies them: exactly as many checks of each key must be allowed as its limit says.
 package load
 
 import (
@@ -12,31 +11,32 @@ import (
 	"time"
 )
 
-// Mode is how nodes are asked.
+// Mode is how checks are sent.
 type Mode string
 
 // The modes.
 const (
-	// Unary is a call for each check; a client has one call at a time, on a
-	// connection of its own.
+	// Unary is one call for each check. A client has one call at a time, on its own
+	// connection.
 	Unary Mode = "unary"
-	// Batch is a call for some checks, a message for each; otherwise as Unary.
+	// Batch is one call for several checks, with a message for each; otherwise like
+	// Unary.
 	Batch Mode = "batch"
-	// Stream is columns on a stream for each client, two messages on their way at a
-	// time, or up to 16 where a rate is to be kept.
+	// Stream is columns on one stream for each client, with two messages in flight, or
+	// up to 16 at a given rate.
 	Stream Mode = "stream"
-	// Client is package client: a call of its Check for each check. All clients, which
-	// are goroutines, share one. It asks owners where nodes are run with --share-ring,
-	// else the first server as long as that answers.
+	// Client is package client, with one call of Check for each check. All clients are
+	// goroutines that share one client. It asks owners directly if the nodes run with
+	// --share-ring, otherwise the first server as long as that answers.
 	Client Mode = "client"
-	// ClientBatch is its CheckBatch; otherwise as Client.
+	// ClientBatch is its CheckBatch; otherwise like Client.
 	ClientBatch Mode = "client-batch"
 )
 
 // Modes returns all modes, in the order in which they are shown.
 func Modes() []Mode { return []Mode{Unary, Batch, Stream, Client, ClientBatch} }
 
-// clients is how many there are unless told otherwise, for so many servers.
+// clients returns the default number of clients for so many servers.
 func (m Mode) clients(servers int) int {
 	switch m {
 	case Unary:
@@ -56,66 +56,67 @@ const (
 	MaxKeys = 1_000_000
 	// MaxClients bounds Config.Clients.
 	MaxClients = 1024
-	// MaxBatch bounds Config.Batch; a message must have no more.
+	// MaxBatch bounds Config.Batch. Nodes refuse larger messages.
 	MaxBatch = 1000
 	// MaxServers bounds Config.Servers.
 	MaxServers = 64
 	// MaxRate bounds each of Config.Rates.
 	MaxRate = 100_000_000
-	// MaxPoints bounds how often modes times rates are measured, and MaxDuration
-	// how long each is: less than the shortest window that must not end meanwhile.
+	// MaxPoints bounds the number of modes times that of rates, and MaxDuration the
+	// time of each point. Together they take less than the shortest window that must
+	// not end during the run.
 	MaxPoints   = 64
 	MaxDuration = 20 * time.Minute
 )
 
-// Dist is how keys are drawn.
+// Dist is the distribution of the keys.
 type Dist string
 
 // The distributions.
 const (
-	// Uniform draws all keys alike.
+	// Uniform draws all keys with equal probability.
 	Uniform Dist = "uniform"
 	// Zipf draws key k in proportion to 1/(k+1)^1.1.
 	Zipf Dist = "zipf"
 )
 
-// Config says what is measured.
+// Config is what is measured.
 type Config struct {
-	// Servers are the gRPC addresses of nodes, host:port. Clients ask them in turn:
-	// client i asks server i modulo their number.
+	// Servers are the gRPC addresses of nodes, host:port. Client i asks server i modulo
+	// their number.
 	Servers []string
-	// Modes, at least one; each is measured at each rate.
+	// Modes to measure, at least one. Each is measured at each rate.
 	Modes []Mode
-	// Rates are in checks a second, for all clients together; 0 asks again as soon
-	// as there is an answer. At least one.
+	// Rates are the rates to measure, at least one, in checks per second of all clients
+	// together. With 0 each client sends a check as soon as the previous one is
+	// answered.
 	Rates []float64
 	// Duration is how long each point is measured, 1 ms to [MaxDuration].
 	Duration time.Duration
-	// Clients is how many there are; 0 for as many as the mode needs.
+	// Clients is the number of clients; 0 for the default of the mode.
 	Clients int
-	// Batch is how many checks a message has in the modes that have several, 1 to
-	// [MaxBatch].
+	// Batch is the number of checks in a message, 1 to [MaxBatch], in modes with
+	// several.
 	Batch int
-	// Keys is how many keys are asked for, 1 to [MaxKeys], Dist how they are drawn.
+	// Keys is the number of keys, 1 to [MaxKeys], Dist their distribution.
 	Keys int
 	Dist Dist
-	// Limited is the percentage of keys that are under a limit; the others are never
-	// denied.
+	// Limited is the percentage of keys with a limit. Other keys are never denied.
 	Limited int
-	// Processes are the process ids of servers on this machine, and Metrics where
-	// the administration of servers is, host:port: either tells the processor time, and Metrics
-	// tells allocations and collections too. Both may be empty, but not both given, as
-	// nobody could tell whether a node is in both.
+	// Processes are the process ids of servers on this machine. Metrics are the
+	// administration addresses of servers, host:port. Both provide the processor time;
+	// Metrics also provides allocations and garbage collections. At most one of them
+	// may be given, since a node in both could not be recognized.
 	Processes []int
 	Metrics   []string
-	// Progress is told what is done now; default nobody.
+	// Progress receives a description of the present step; default none.
 	Progress func(what string)
 
-	least int           // calls of each worker where no rate is kept, however long it takes; for tests
-	warm  time.Duration // how long connecting may take; default warmWithin
+	least int           // the fewest calls of each worker without a rate, however long they take; for tests
+	warm  time.Duration // the longest time for connecting; default warmWithin
 }
 
-// Validate says all that is wrong with a configuration.
+// Validate returns an error that names all problems of a configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -190,10 +191,10 @@ func names[T ~string](all []T) []string {
 	return out
 }
 
-// shares tells whether all clients share one way.
+// shares reports whether all clients share one lane.
 func (m Mode) shares() bool { return m == Client || m == ClientBatch }
 
-// batch returns how many checks a call has.
+// batch returns the number of checks in a call.
 func (c *Config) batch(m Mode) int {
 	if m == Unary || m == Client {
 		return 1

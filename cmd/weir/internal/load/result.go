@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 )
 
-// Report is what a run found, in the form of its JSON.
+// Report is the result of a run, in the form of its JSON.
 type Report struct {
 	Go          string   `json:"go"`
 	OS          string   `json:"os"`
@@ -23,45 +23,46 @@ type Report struct {
 	ServersAt   []string `json:"servers"`
 	Keys        int      `json:"keys"`
 	Dist        Dist     `json:"dist"`
-	Limited     int      `json:"limited_percent"` // as wished; LimitedKeys is what it comes to
+	Limited     int      `json:"limited_percent"` // as configured; LimitedKeys is the actual number
 	LimitedKeys int      `json:"limited_keys"`
 	DurationMs  float64  `json:"duration_ms"`
 	Points      []Point  `json:"points"`
 }
 
-// Point is what was found of one mode at one rate. Waits are in microseconds, to 1
-// %, of checks that were answered: from the intended time of sending where a rate
-// was kept, else from sending.
+// Point is the result of one mode at one rate. Waits are in microseconds, exact to 1 %,
+// for checks that were answered. At a given rate they are measured from the intended
+// time of sending, otherwise from sending.
 type Point struct {
 	Mode    Mode `json:"mode"`
 	Clients int  `json:"clients"`
 	Batch   int  `json:"batch"`
-	// Ring tells that the client knew the owners in the end, and asked them directly.
+	// Ring reports that the client knew the owners at the end, and asked them directly.
 	Ring bool `json:"ring,omitempty"`
-	// Rate is how many checks a second were to be sent; nil where none was kept.
+	// Rate is the given rate in checks per second; nil if there was none.
 	Rate *float64 `json:"rate,omitempty"`
-	// Checks is how many were answered, Seconds how long it took.
+	// Checks is the number of answered checks, Seconds the time that they took.
 	Checks          uint64  `json:"checks"`
 	Seconds         float64 `json:"seconds"`
 	ChecksPerSecond float64 `json:"checks_per_second"`
 	Waits
-	// Owned are the waits of unary checks whose keys the node that was asked owns,
-	// Forwarded of those that it passed on to another; nil where it is not known who
-	// is who, as without the addresses of all nodes' administration.
+	// Owned are the waits of unary checks whose keys the asked node owns, Forwarded of
+	// those that it relayed to another. Both are nil if the owners are not known, for
+	// example without the administration addresses of all nodes.
 	Owned     *Waits `json:"owned,omitempty"`
 	Forwarded *Waits `json:"forwarded,omitempty"`
-	// SentLate is how much later than intended calls were sent; nil where no rate was
-	// kept. Part of it is in the waits.
+	// SentLate is how much later than intended calls were sent; nil without a given
+	// rate. The waits include part of it.
 	SentLate *Waits `json:"sent_late,omitempty"`
-	// Unsent is how many checks were due, and not sent when the time was over since
-	// no client was free. They are in the waits as if answered then.
+	// Unsent counts checks that were due, but not sent before the end because no client
+	// was free. The waits include them as if answered then.
 	Unsent uint64 `json:"unsent"`
 	// ClientCPU is processor time of this process per check, ServerCPU that of all
-	// servers' processes together; nil where it is not known. Servers are one by one.
+	// servers' processes together; nil if not known. Servers has the costs of each
+	// server.
 	ClientCPU *float64 `json:"client_cpu_us_per_check,omitempty"`
 	ServerCPU *float64 `json:"server_cpu_us_per_check,omitempty"`
 	Servers   []Cost   `json:"server_costs,omitempty"`
-	// CostUnknown is why the servers could not be asked at the end what they had used.
+	// CostUnknown is why the servers' usage could not be read at the end.
 	CostUnknown string    `json:"server_costs_unknown,omitempty"`
 	Decisions   Decisions `json:"decisions"`
 	Limits      Limits    `json:"limits"`
@@ -91,7 +92,7 @@ func newReport(c *Config) *Report {
 	}
 }
 
-// conclude adds up what the workers found.
+// conclude sums the results of the workers.
 func (t *trial) conclude(unsent *hdrhistogram.Histogram) Point {
 	p := Point{Decisions: t.ledger.conclude()}
 	took, late, last := newHistogram(), newHistogram(), t.long
@@ -123,8 +124,8 @@ func (t *trial) conclude(unsent *hdrhistogram.Histogram) Point {
 	return p
 }
 
-// Wrong tells what is wrong with the points, nil if they are figures that hold:
-// decisions that cannot be, and checks that were not answered.
+// Wrong returns what is wrong with the points, nil if their figures are valid:
+// impossible decisions, and checks without an answer.
 func (r *Report) Wrong() error {
 	var errs []error
 	for i := range r.Points {
@@ -148,7 +149,7 @@ func (r *Report) Wrong() error {
 	return errors.Join(errs...)
 }
 
-// title names a point.
+// title returns the name of a point.
 func (p *Point) title() string {
 	how := string(p.Mode)
 	if p.Batch > 1 {
@@ -163,7 +164,7 @@ func (p *Point) title() string {
 	return how
 }
 
-// rateText writes a rate, which need not be whole.
+// rateText formats a rate, which need not be whole.
 func rateText(rate float64) string {
 	if rate == math.Trunc(rate) {
 		return term.Count(int(rate))
@@ -171,7 +172,7 @@ func rateText(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', -1, 64)
 }
 
-// Text is the report for people.
+// Text returns the report in readable form.
 func (r *Report) Text(style term.Style) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asked, %s, %s, %s of them with a limit of %d; %g ms each; %s %s/%s, %s\n",
@@ -212,7 +213,7 @@ func (r *Report) Text(style term.Style) string {
 	return b.String()
 }
 
-// text tells what was looked at, and whether that says anything of the limit.
+// text describes what was verified, and whether that tested the limits.
 func (l *Limits) text() string {
 	if l.Hit == 0 {
 		return "the limit was not tested: no key under a limit was asked for"

@@ -13,25 +13,24 @@ import (
 )
 
 const (
-	// warmWithin bounds how long it may take to connect to all servers.
+	// warmWithin bounds how long connecting to all servers may take.
 	warmWithin = 10 * time.Second
-	// grace is how long answers are waited for after the time is over.
+	// grace is how long answers are awaited after the time is over.
 	grace = 10 * time.Second
-	// pause is how long a client waits after a call that failed.
+	// pause is how long a client waits after a failed call.
 	pause = 10 * time.Millisecond
-	// slowest is the longest wait that there can be.
+	// slowest is the longest possible wait.
 	slowest = int64(MaxDuration + grace)
 )
 
-// ErrUnreachable is wrapped by the error of [Run] where a node could not be asked when
-// a point was to begin.
+// ErrUnreachable is wrapped by the error of [Run] if a node could not be reached at the
+// start of a point.
 var ErrUnreachable = errors.New("a node cannot be asked")
 
-// Run measures each mode at each rate, one after the other. It returns an error if
-// a node cannot be asked at all or has other rules, or the context ends; the report
-// then has the points that were measured before, and is nil where nothing is
-// measured at all. Wrong decisions and failed checks are in the report, see
-// [Report.Wrong].
+// Run measures each mode at each rate, one after the other. It returns an error if a
+// node cannot be reached at all or has other rules, or the context ends. The report
+// then has the points that were completed, and is nil if there are none. Wrong
+// decisions and failed checks are in the report, see [Report.Wrong].
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -62,11 +61,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return r, nil
 }
 
-// trial is one mode at one rate.
+// trial is the measurement of one mode at one rate.
 type trial struct {
 	schedule
 	batch   int64 // checks in a call
-	least   int   // calls that each worker makes however long it takes, where no rate is kept
+	least   int   // calls that each worker makes without a given rate, however long they take
 	keys    *keys
 	ledger  *ledger
 	clients int
@@ -74,30 +73,31 @@ type trial struct {
 	workers []*worker
 }
 
-// worker is one goroutine that asks.
+// worker is one goroutine that sends checks.
 type worker struct {
 	lane     lane
 	draw     drawer
 	call     call
-	self     string                  // the name of the node that is asked, if it is known
+	self     string                  // the name of the node it asks, if known
 	took     *hdrhistogram.Histogram // nanoseconds from the intended time to the answer
-	own      *hdrhistogram.Histogram // of those, where the node that was asked owns the key; nil if it is not known
-	away     *hdrhistogram.Histogram // and where another does
-	late     *hdrhistogram.Histogram // and to the sending
+	own      *hdrhistogram.Histogram // the same, for keys that the asked node owns; nil if not known
+	away     *hdrhistogram.Histogram // the same, for other keys
+	late     *hdrhistogram.Histogram // nanoseconds from the intended time to the sending
 	why      string                  // why something failed
-	finished time.Duration           // when the last answer came, from the start
-	_        [64]byte                // no other worker's counts in this line
+	finished time.Duration           // the time of the last answer, from the start
+	_        [64]byte                // keeps other workers' counts out of this cache line
 }
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, slowest, 2) }
 
-// record takes note of a wait, n times.
+// record adds a wait to a histogram, n times.
 func record(h *hdrhistogram.Histogram, d time.Duration, n int64) {
-	// It is in range, so that it cannot fail.
+	// The value is in range, so this cannot fail.
 	_ = h.RecordValues(min(max(1, int64(d)), slowest), n)
 }
 
-// measure measures one point. With an error it has no mode unless it was measured.
+// measure measures one point. If it returns an error before anything was measured, the
+// point has no mode.
 func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err error) {
 	t := &trial{schedule: schedule{rate: rate / float64(c.batch(m)), long: c.Duration}, batch: int64(c.batch(m)), least: max(1, c.least)}
 	if t.keys, err = newKeys(c); err != nil {
@@ -192,17 +192,17 @@ func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
 	return nil
 }
 
-// errSilent ends what a node has not answered long after the time is over.
+// errSilent ends calls that a node has not answered long after the time is over.
 var errSilent = errors.New("no answer came within " + grace.String() + " after the end")
 
-// run has all workers ask, and returns the waits of calls that were due and never
-// sent. Calls that are not answered so long after the end have failed.
+// run makes all workers send checks, and returns the waits of calls that were due and
+// never sent. Calls not answered within grace after the end have failed.
 func (t *trial) run(ctx context.Context, grace time.Duration) (*hdrhistogram.Histogram, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := func() { end(nil) }
 	defer cancel()
-	// No deadline: the node would be told of it, and end a call a moment before it is
-	// ended here, which would count as an answer at the very end.
+	// No deadline: it would be sent to the node, which would end the call slightly
+	// before this process does, and that would count as an answer at the very end.
 	defer time.AfterFunc(t.long+grace, func() { end(errSilent) }).Stop()
 	errs := make([]error, len(t.workers)+1)
 	unsent := newHistogram()
@@ -231,7 +231,7 @@ func (t *trial) run(ctx context.Context, grace time.Duration) (*hdrhistogram.His
 				dropped[i], errs[i] = w.follow(ctx, t, start, due)
 			}
 			if errs[i] != nil {
-				cancel() // the others need not go on
+				cancel() // the others need not continue
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func (t *trial) run(ctx context.Context, grace time.Duration) (*hdrhistogram.His
 	return unsent, first(errs)
 }
 
-// first returns the first error that is not only that others were told to stop.
+// first returns the first error other than that of a stopped worker.
 func first(errs []error) error {
 	var stopped error
 	for _, err := range errs {
@@ -259,7 +259,7 @@ func first(errs []error) error {
 	return stopped
 }
 
-// ask asks again as soon as there is an answer, at least once.
+// ask sends a check as soon as the previous one is answered, at least once.
 func (w *worker) ask(ctx context.Context, t *trial, start time.Time) error {
 	begin := time.Since(start)
 	for calls := 0; calls < t.least || begin < t.long; calls++ {
@@ -271,8 +271,8 @@ func (w *worker) ask(ctx context.Context, t *trial, start time.Time) error {
 	return nil
 }
 
-// follow asks when it is due. It returns the waits of calls that were due but not
-// begun when the time was over.
+// follow sends calls when they are due. It returns the waits of calls that were due but
+// not begun when the time was over.
 func (w *worker) follow(ctx context.Context, t *trial, start time.Time, due <-chan time.Duration) (dropped *hdrhistogram.Histogram, _ error) {
 	for at := range due {
 		now := time.Since(start)
@@ -291,8 +291,8 @@ func (w *worker) follow(ctx context.Context, t *trial, start time.Time, due <-ch
 	return dropped, nil
 }
 
-// once sends one call, whose intended time is at. An error ends the run; a call
-// that fails does not.
+// once sends one call, whose intended time is at. A failed call is recorded; an error
+// ends the run.
 func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Duration) error {
 	c := &w.call
 	c.heirs, c.why, c.owner = 0, "", ""

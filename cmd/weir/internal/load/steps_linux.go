@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSteps returns a function that waits for the next step. A timer of the
-// kernel's is as exact on an idle machine as on a busy one; the runtime's own may be
-// a millisecond late there.
+// openSteps returns a function that waits for the next step. It uses a kernel timer,
+// which is as exact on an idle machine as on a busy one; the Go runtime's own may then
+// be a millisecond late.
 func openSteps() (next func() error, stop func() error, err error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {

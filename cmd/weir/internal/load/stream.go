@@ -12,38 +12,38 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// streamDepth is how many messages a stream has on its way: as many as keep a node
-// busy while one travels, or more where a rate is to be kept. The second bounds
-// also how many replies can wait.
+// The number of messages in flight on a stream: enough to keep a node busy while one
+// travels, or more at a given rate. The second number also bounds the replies that
+// wait.
 const (
 	streamDepth = 2
 	openDepth   = 16
 )
 
-// columns asks in columns on one stream, and on a new one after that has broken.
-// Who asks waits after each failure, see pause, so that not too many are opened.
+// columns sends columns on one stream, and opens a new one after that has broken. Its
+// user waits after each failure, see pause, which bounds how often streams are opened.
 type columns struct {
 	wire
 	opening sync.Mutex // guards pipe
 	pipe    *pipe
 }
 
-// pipe is one stream. Replies come in the order of the messages.
+// pipe is one stream. Replies arrive in the order of the messages.
 type pipe struct {
 	*wire
 	stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns]
 	cancel context.CancelFunc
 
-	sending sync.Mutex // of who sends, so that waiting is in the order of sending
+	sending sync.Mutex // held while sending, so that calls wait in the order of sending
 	waiting chan *sentCall
-	done    chan struct{} // nothing is received any more
-	err     error         // why; written before done is closed
+	done    chan struct{} // closed when nothing is received any more
+	err     error         // the reason; written before done is closed
 }
 
 // sentCall is a call that was sent.
 type sentCall struct {
 	*call
-	answered chan error // with room for one
+	answered chan error // has room for one
 }
 
 func openStream(ctx context.Context, w wire) (lane, error) {
@@ -54,8 +54,8 @@ func openStream(ctx context.Context, w wire) (lane, error) {
 	return s, nil
 }
 
-// open returns the stream, a new one if there is none or it has broken. A new one
-// ends with the context.
+// open returns the stream. It opens a new one, which ends with the context, if there is
+// none or it has broken.
 func (s *columns) open(ctx context.Context) (*pipe, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -122,7 +122,7 @@ func (s *pipe) do(ctx context.Context, c *call) error {
 	err := s.stream.Send(&m)
 	s.sending.Unlock()
 	if err != nil {
-		<-s.done // which knows why
+		<-s.done // after which err has the reason
 		return s.err
 	}
 	select {
@@ -131,7 +131,7 @@ func (s *pipe) do(ctx context.Context, c *call) error {
 	case <-s.done:
 	case <-ctx.Done():
 		s.cancel()
-		<-s.done // so that nobody else looks at the call any more
+		<-s.done // so that the call is no longer used elsewhere
 	}
 	select {
 	case err := <-sent.answered:
@@ -141,7 +141,7 @@ func (s *pipe) do(ctx context.Context, c *call) error {
 	}
 }
 
-// receive takes replies until the stream ends.
+// receive reads replies until the stream ends.
 func (s *pipe) receive() {
 	defer close(s.done)
 	for {

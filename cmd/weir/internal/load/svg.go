@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sizes of the picture, in pixels. Each mode has a panel.
+// Sizes of the picture, in pixels. Each mode has one panel.
 const (
 	panelWidth, panelHeight             = 640, 360
 	marginLeft, marginRight, marginTop  = 80, 90, 46
@@ -17,7 +17,7 @@ const (
 	widthPerLetter, ticksOnX, minDecade = 7, 5, 1
 )
 
-// curve is one quantile over the load.
+// curve is one quantile as a function of the load.
 type curve struct {
 	name, color string
 	of          func(*Waits) float64
@@ -33,8 +33,8 @@ func curves() []curve {
 	}
 }
 
-// SVG draws the waits over the load, a panel for each mode: each rate is a point of
-// the curves, and where none was kept the point stands at what was reached.
+// SVG draws the waits as functions of the load, one panel for each mode. Each rate is a
+// point; without a given rate, the point is at the rate that was reached.
 func (r *Report) SVG() []byte {
 	var modes []Mode
 	for i := range r.Points {
@@ -55,7 +55,7 @@ func (r *Report) SVG() []byte {
 	return []byte(b.String())
 }
 
-// load is where a point stands on the x axis.
+// load returns the x value of a point.
 func (p *Point) load() float64 {
 	if p.Rate != nil {
 		return *p.Rate
@@ -113,7 +113,7 @@ func (r *Report) panel(b *strings.Builder, m Mode) {
 	}
 }
 
-// draw draws one curve and its points, which tell their values.
+// draw draws one curve and its points, with their values as titles.
 func (c *curve) draw(b *strings.Builder, points []*Point, x, y func(float64) float64) {
 	line := make([]string, len(points))
 	for i, p := range points {
@@ -126,7 +126,7 @@ func (c *curve) draw(b *strings.Builder, points []*Point, x, y func(float64) flo
 	}
 }
 
-// unitOf writes a power of ten of microseconds.
+// unitOf formats a power of ten of microseconds.
 func unitOf(us float64) string {
 	switch {
 	case us >= 1e6:
@@ -137,7 +137,7 @@ func unitOf(us float64) string {
 	return fmt.Sprintf("%g µs", us)
 }
 
-// short writes a number of checks.
+// short formats a number of checks.
 func short(n float64) string {
 	switch {
 	case n >= 1e6:
