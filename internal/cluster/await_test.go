@@ -153,7 +153,7 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	if told != 1 || answer.Source != limiter.SourceFallbackLocal {
 		t.Fatalf("told %d times, by %v", told, answer.Source)
 	}
-	answer.Clear() // what the caller does next
+	answer.Clear() // the caller reuses its memory
 	charge.Clear()
 	p.mu.Unlock()
 	<-rerun

@@ -12,7 +12,7 @@ import (
 // faulty makes a core panic at the n-th possible point from now on and, if always, at
 // each further one.
 type faulty struct {
-	left   int // 0: never
+	left   int // 0 means never
 	always bool
 	caught int
 }
@@ -181,7 +181,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	begin(func() { panic("callback") })
 	begin(func() { told++ })
 	o := begin(func() { told++ })
-	o.charge, o.answer = nil, nil // whatever is done with it panics
+	o.charge, o.answer = nil, nil // every use of it panics
 
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: o.id}}})
 	if x.caught != 1 || !o.mu.TryLock() {

@@ -12,9 +12,9 @@ type remote struct {
 	policy limiter.Unreachable
 	owns   bool         // the key's partition
 	known  int          // members that count
-	alone  limiter.Tick // how long nobody else was in view
-	up     bool         // one of the others has a connection all the same
-	back   bool         // another is in view again
+	alone  limiter.Tick // how long no other member was in the view
+	up     bool         // one of the others still has a link
+	back   bool         // another member is in the view again
 	peek   bool
 }
 

@@ -40,7 +40,7 @@ func TestAnOldMemberDoesNotExplain(t *testing.T) {
 	if x := *told; len(x) != 1 || x[0].By != third || !x[0].Mute || x[0].Limits != nil {
 		t.Errorf("told %+v", x)
 	}
-	c.Deliver(reply) // again: nobody waits any more
+	c.Deliver(reply) // again: no operation waits any more
 }
 
 // Reasons for other limits than the reply's are ignored, and so is a reply after the

@@ -171,7 +171,7 @@ func TestSnapshotsThatNeverEnd(t *testing.T) {
 		t.Fatalf("%d bytes are collected, after one part %d", n, one)
 	}
 	h.pass(stagedFor / 2)
-	beginSnapshot(c, p, charge.Key(0), false, 10) // it goes on, slowly
+	beginSnapshot(c, p, charge.Key(0), false, 10) // it continues, slowly
 	h.pass(stagedFor / 2)
 	if n := c.Summary().Staged; n != 11*one {
 		t.Errorf("%d bytes are left of a snapshot that goes on", n)
@@ -257,7 +257,7 @@ func TestAMemberThatReadsNothing(t *testing.T) {
 		t.Errorf("%d bytes wait, which are counted as %d, of %d at most", bytes, l.waits, maxFramesSize)
 	}
 	l.mu.Unlock()
-	for c.Take(other, true) != nil { // it reads again
+	for c.Take(other, true) != nil { // it reads its frames again
 	}
 	if l.waits != 0 {
 		t.Errorf("%d bytes are counted where nothing waits", l.waits)

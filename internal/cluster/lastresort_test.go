@@ -15,7 +15,7 @@ type vacancy struct {
 	answers []peer.Answer // of the second member, and the third where it is in view
 	owner   peer.Instance // the last known
 	back    bool          // the third member is in view
-	deadFor limiter.Tick  // or so long out of it
+	deadFor limiter.Tick  // how long the third member has been out of the view
 }
 
 func (x *vacancy) hopeless(t *testing.T) bool {
@@ -26,7 +26,7 @@ func (x *vacancy) hopeless(t *testing.T) bool {
 		members = append(members, peer.Member{Name: "c", Instance: third, State: peer.Active})
 	}
 	c.SetView(NewView(self, members, h, x.known, x.known))
-	h.now += x.deadFor // nothing else happens meanwhile
+	h.now += x.deadFor // nothing else is going on
 	p.owner, p.role = peer.Epoch{Counter: 1, Instance: x.owner}, x.role
 	r := &round{kind: peer.Ask, whom: []peer.Instance{other, third}, answers: make([]answer, 2)}
 	for i, a := range x.answers {

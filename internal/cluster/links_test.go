@@ -32,7 +32,7 @@ func TestARelayGoesBeforeItIsGivenAnything(t *testing.T) {
 		relays := []peer.Instance{other, fourth}
 		turn := c.begin()
 		o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
-		c.link(third).up = false // breaks before what is to be sent is
+		c.link(third).up = false // the link to the owner breaks before the check is sent
 		turn.end()
 		if len(c.link(other).carried) == 0 {
 			relays = []peer.Instance{fourth, other}

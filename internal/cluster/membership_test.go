@@ -94,7 +94,7 @@ type joiner struct {
 	told  []peer.Member
 	rings [][]string
 	fails error // of building a ring
-	burst int   // how many of what is called by the membership panic
+	burst int   // how many of the next calls by the membership panic
 	wrong []error
 	worry []cluster.Worry
 	// listed is the list of members when Changed was last called.
@@ -269,7 +269,7 @@ func TestViewStandsStill(t *testing.T) {
 	within(t, "active after the view changed", j.active(), 3*limiter.Second, 3100*ms)
 
 	j = newJoiner(2)
-	for i := range 40 { // it never stands still
+	for i := range 40 { // it never stops changing
 		j.core.Up(peer.Instance(100 + i))
 		j.Update([]peer.Member{other("a", peer.Instance(100+i), peer.Active)})
 		j.pass(limiter.Second)
@@ -389,7 +389,7 @@ func TestOnlyAMajorityForgets(t *testing.T) {
 		if v := j.core.View(); v.Known != 5 || v.Recent != one.recent {
 			t.Errorf("%s: %d and %d count, want 5 and %d", name, v.Known, v.Recent, one.recent)
 		}
-		for i := range members { // and who comes back counts
+		for i := range members { // a member that comes back counts
 			members[i].State = peer.Active
 		}
 		j.Update(members)

@@ -57,7 +57,7 @@ func TestResetsThatNobodyAnswers(t *testing.T) {
 		if asked != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
 			t.Errorf("a %s that was asked of a silent owner: %+v", name, asked)
 		}
-		p.owner = peer.Epoch{} // nobody is known who could be asked
+		p.owner = peer.Epoch{} // no member to ask is known
 		p.aim()
 		var alone told
 		ask(c, charge, &alone)

@@ -75,7 +75,7 @@ func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *l
 	})
 	p := c.parts[0]
 	p.fresh = false
-	p.owner = peer.Epoch{Counter: 1, Instance: third} // somebody owns, so nothing is sought
+	p.owner = peer.Epoch{Counter: 1, Instance: third} // another member owns, so this one does not seek
 	members := []peer.Member{
 		{Name: "a", Instance: self, State: peer.Active},
 		{Name: "b", Instance: other, State: peer.Active},
@@ -263,7 +263,7 @@ func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	if a := lastAck(t, drain(c)[third]); a.Status != peer.Merged {
 		t.Fatalf("a push is answered %+v", a)
 	}
-	h.pass(100 * limiter.Millisecond) // whatever waits is given up
+	h.pass(100 * limiter.Millisecond) // everything that waits expires
 	var d limiter.Decision
 	q := charge.Clone()
 	q.Peek = true

@@ -47,7 +47,7 @@ func TestCutOffWhileJoining(t *testing.T) {
 	if len(j.worry) != 1 || j.worry[0].State != peer.Joining || j.worry[0].Others != 2 || len(j.worry[0].Unreached) != 2 || j.worry[0].Ready {
 		t.Errorf("it worried %+v", j.worry)
 	}
-	j.core.Up(30) // who is joining as well does not know what is held
+	j.core.Up(30) // another joining member does not know what is held
 	j.pass(limiter.Second)
 	j.unready(t, cluster.ErrJoining)
 	j.core.Up(10)

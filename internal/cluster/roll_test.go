@@ -172,14 +172,14 @@ func TestDeathOnALink(t *testing.T) {
 		t.Errorf("it was asked %d things", asked)
 	}
 	j.pass(150 * ms)
-	j.skip(limiter.Minute) // in which this node stood still
+	j.skip(limiter.Minute) // during which this node was paused
 	j.pass(150 * ms)
 	j.sees(t, "3 a/10 b/20 c/30")
 	j.pass(400 * ms)
 	j.sees(t, "3 a/10 b/20")
 	j.pass(2 * limiter.Second)
 	j.sees(t, "3 a/10 b/20")
-	j.beats(30, 400*ms) // it was only paused
+	j.beats(30, 400*ms) // the member was only paused
 	j.sees(t, "3 a/10 b/20 c/30")
 	j.core.Down(30)
 	j.sees(t, "3 a/10 b/20")
@@ -205,7 +205,7 @@ func TestDepartures(t *testing.T) {
 		j.takeKnown(10)
 		j.says(30, word)
 		j.sees(t, "3 a/10 b/20 c/30")
-		if got := j.takeKnown(10); len(got) != 0 { // it has not gone yet
+		if got := j.takeKnown(10); len(got) != 0 { // it is leaving, but not gone
 			t.Errorf("a is told %+v", got)
 		}
 		j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Leaving)})
@@ -304,7 +304,7 @@ func TestWordIsPassedOn(t *testing.T) {
 		t.Errorf("a is told %+v", got)
 	}
 	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Dead)})
-	j.sees(t, "4 a/10 b/20 c/30") // without a link to it gossip's word is all there is
+	j.sees(t, "4 a/10 b/20 c/30") // without a link to it, only gossip tells its state
 }
 
 // A joining node tells over its first link who it is, and waits for those whom it has

@@ -38,7 +38,7 @@ func TestSeveralAfterTheDeadline(t *testing.T) {
 		if answer.Source != limiter.SourceFallbackLocal && answer.Source != limiter.SourceFallbackOpen {
 			t.Errorf("%v answers", answer.Source)
 		}
-		answer.Clear() // what the caller does next
+		answer.Clear() // the caller reuses its memory
 		charge.Clear()
 	})
 	h.pass(100 * limiter.Millisecond)

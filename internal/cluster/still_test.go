@@ -23,7 +23,7 @@ func TestStandingStillAnywhere(t *testing.T) {
 			h.pass(tickEvery)
 		}
 		if answered != 1 && c.Count(EventRaised) > 0 {
-			continue // it took so many looks that the policy had spoken before
+			continue // after so many readings the policy had already decided
 		}
 		h.pass(40 * limiter.Millisecond)
 		if answered != 1 || c.Count(EventLate) != 1 {
@@ -60,10 +60,10 @@ func TestStoodStillUntilTheHeirsWord(t *testing.T) {
 				}
 			}
 			check()
-			if idle { // where nothing is watched, nobody notices
+			if idle { // without anything to watch, no tick notices the pause
 				word()
 				for _, m := range []peer.Instance{other, third} {
-					c.Deliver(&peer.Frame{From: m, To: self, Got: c.link(m).number}) // nobody waits for anybody
+					c.Deliver(&peer.Frame{From: m, To: self, Got: c.link(m).number}) // no member waits for another
 				}
 				h.pass(100 * limiter.Millisecond)
 			}
