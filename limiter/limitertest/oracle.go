@@ -5,22 +5,22 @@ import "github.com/weirlimit/weir/limiter"
 // Tick is short for [limiter.Tick].
 type Tick = limiter.Tick
 
-// maxUnits is where counts stop growing.
+// maxUnits is the cap of counts.
 const maxUnits = 1<<32 - 1
 
-// century is how far a bucket may be in debt at most, in ticks.
+// century is the largest debt of a bucket, in ticks.
 const century = 36500 * limiter.Day
 
-// Oracle decides for one key with several limits, slowly and obviously: it
-// remembers every charge, admits by the definition of each algorithm, and finds
-// remaining, retry-after and reset-after by searching for the number or instant
-// that their definitions name. Its fractions are exact.
+// Oracle decides for one key with several limits, slowly and simply. It stores every
+// charge, admits by the definition of each algorithm, and finds remaining, retry-after
+// and reset-after by searching for the number or instant in their definitions. Its
+// fractions are exact.
 //
 // Instants must not decrease from call to call. It is not safe for concurrent
 // use.
 type Oracle struct{ limits []*oracleLimit }
 
-// OracleDecision is what [Oracle.Check] answers.
+// OracleDecision is the result of [Oracle.Check].
 type OracleDecision struct {
 	// Allowed, Never, ShadowDenied and RetryAfter are those of
 	// [limiter.Decision].
@@ -29,18 +29,18 @@ type OracleDecision struct {
 	// BlockedBy is the index of the limit that [limiter.Decision.BlockedBy]
 	// returns, or -1.
 	BlockedBy int
-	// Limits are in the order of the limits.
+	// Limits has the results in the order of the limits.
 	Limits []OracleLimit
 }
 
-// OracleLimit is what one limit answers; see [limiter.LimitDecision].
+// OracleLimit is the result of one limit; see [limiter.LimitDecision].
 type OracleLimit struct {
 	Allowed, Never, Blocked bool
 	Remaining               uint32
 	RetryAfter, ResetAfter  Tick
 }
 
-// NewOracle returns an oracle for a key never seen. The specs must be valid.
+// NewOracle returns an oracle for a key without charges. The specs must be valid.
 func NewOracle(specs ...limiter.Spec) *Oracle {
 	o := new(Oracle)
 	for _, s := range specs {
@@ -49,8 +49,8 @@ func NewOracle(specs ...limiter.Spec) *Oracle {
 	return o
 }
 
-// Check decides at now. A peek, and a cost of 0, changes nothing; a cost of 0
-// is answered as a cost of 1.
+// Check decides at now. A peek or a cost of 0 changes nothing. A cost of 0 is answered
+// like a cost of 1.
 func (o *Oracle) Check(now Tick, cost uint32, peek bool) OracleDecision {
 	turns := make([]turn, len(o.limits))
 	for i, l := range o.limits {
@@ -66,7 +66,7 @@ func (o *Oracle) Refund(now, at Tick, cost uint32) {
 	}
 }
 
-// Reset forgets everything.
+// Reset deletes everything.
 func (o *Oracle) Reset() {
 	for i, l := range o.limits {
 		o.limits[i] = newOracleLimit(l.spec)
@@ -80,7 +80,7 @@ type turn struct {
 	shadow bool
 }
 
-// decide is a check over any limits of any keys: all or nothing.
+// decide decides a check with any limits of any keys: all or none are charged.
 func decide(now Tick, peek bool, turns []turn) OracleDecision {
 	d := OracleDecision{Allowed: true, BlockedBy: -1, Limits: make([]OracleLimit, len(turns))}
 	shadowNever := false
@@ -110,15 +110,15 @@ func decide(now Tick, peek bool, turns []turn) OracleDecision {
 	return d
 }
 
-// report fills in what is to be said after the charges were made.
+// report fills in the results after the charges.
 func (d *OracleDecision) report(now Tick, turns []turn) {
 	for i, t := range turns {
 		a, l, n := &d.Limits[i], t.limit, max(t.cost, 1)
 		a.Blocked = l.blocked(now)
 		a.Remaining = l.remaining(now)
 		a.ResetAfter = l.resetAfter(now)
-		// A limit that admitted this check may have been charged by it although
-		// another denied, and admit no second one for a while.
+		// A limit that admitted this check may have been charged although another
+		// denied, and may then admit no second one for a while.
 		if !a.Never && !(d.Allowed && a.Allowed) {
 			a.RetryAfter = l.retryAfter(now, n)
 		}
@@ -134,7 +134,8 @@ func (d *OracleDecision) report(now Tick, turns []turn) {
 	}
 }
 
-// worse tells whether limit i is more to blame for a denial than BlockedBy.
+// worse reports whether limit i takes precedence over BlockedBy as the reason for a
+// denial.
 func (d *OracleDecision) worse(i int) bool {
 	if d.BlockedBy < 0 {
 		return true
@@ -143,7 +144,7 @@ func (d *OracleDecision) worse(i int) bool {
 	return !b.Never && (a.Never || a.RetryAfter > b.RetryAfter)
 }
 
-// oracleLimit is one limit of a key: the algorithm's own model, and the blocks.
+// oracleLimit is one limit of a key: the model of its algorithm, and its blocks.
 type oracleLimit struct {
 	spec     limiter.Spec
 	capacity uint32
@@ -151,14 +152,14 @@ type oracleLimit struct {
 	blocks   []period
 }
 
-// period is the instants from..until, without until.
+// period is the instants from from up to, not including, until.
 type period struct{ from, until Tick }
 
-// model is one algorithm by its definition.
+// model is one algorithm, by its definition.
 type model interface {
-	// admits tells whether n >= 1 more units fit in at now.
+	// admits reports whether n >= 1 more units fit at now.
 	admits(n uint32, now Tick) bool
-	// charge adds n units, whether or not they fit in.
+	// charge adds n units, whether or not they fit.
 	charge(n uint32, now Tick)
 	// refund takes back n units charged at the instant at.
 	refund(n uint32, at, now Tick)
@@ -223,8 +224,8 @@ func (l *oracleLimit) admits(n uint32, now Tick) bool {
 	return n <= l.capacity && !l.blocked(now) && l.model.admits(n, now)
 }
 
-// write makes the charge, and the block, that a check of n units leaves behind:
-// passes tells whether the check is allowed, mine whether this limit allows it.
+// write makes the charge, and the block, of a check of n units. passes reports whether
+// the check is allowed, mine whether this limit allows it.
 func (l *oracleLimit) write(now Tick, n uint32, passes, mine bool) {
 	wasBlocked := l.blocked(now)
 	fits := l.model.admits(n, now)
@@ -247,8 +248,8 @@ func (l *oracleLimit) write(now Tick, n uint32, passes, mine bool) {
 
 func (l *oracleLimit) refund(now, at Tick, n uint32) { l.model.refund(n, at, now) }
 
-// remaining is the largest cost that is admitted at now, found by bisection: a
-// smaller cost is admitted wherever a larger one is.
+// remaining returns the largest cost admitted at now, found by bisection: if a cost is
+// admitted, every smaller one is.
 func (l *oracleLimit) remaining(now Tick) uint32 {
 	lo, hi := uint64(0), uint64(l.capacity)+1 // lo is admitted (or 0), hi is not
 	for lo+1 < hi {
@@ -261,20 +262,20 @@ func (l *oracleLimit) remaining(now Tick) uint32 {
 	return uint32(lo)
 }
 
-// retryAfter is the least wait after which n units are admitted, 0 if they are
+// retryAfter returns the shortest wait until n units are admitted, 0 if they are
 // admitted at once.
 func (l *oracleLimit) retryAfter(now Tick, n uint32) Tick {
 	return leastWait(func(d Tick) bool { return l.admits(n, now+d) })
 }
 
-// resetAfter is the least wait after which the key equals one never seen.
+// resetAfter returns the shortest wait until the key equals one without charges.
 func (l *oracleLimit) resetAfter(now Tick) Tick {
 	return leastWait(func(d Tick) bool { return l.admits(l.capacity, now+d) })
 }
 
-// leastWait returns the least d >= 0 at which ok holds. While nobody asks ok
-// never turns false again, so doubling and bisection find it; that the two
-// neighbours differ is checked by construction: ok(hi) and not ok(lo).
+// leastWait returns the least d >= 0 for which ok is true. Without further checks, ok
+// stays true once it is, so doubling and bisection find it. By construction ok(hi) is
+// true and ok(lo) is false.
 func leastWait(ok func(Tick) bool) Tick {
 	if ok(0) {
 		return 0

@@ -2,13 +2,12 @@ package limitertest
 
 import "github.com/weirlimit/weir/limiter"
 
-// bucket is what the three bucket models know of their limit. They share these
-// numbers and nothing else: each is written from its own definition, though two
-// of them decide alike.
+// bucket holds the numbers that the three bucket models share. They share nothing else:
+// each is written from its own definition, though two of them decide alike.
 type bucket struct {
 	limit, burst int64
 	window       int64 // in ticks
-	most         int64 // whole units that may be owed at most
+	most         int64 // largest debt in whole units
 }
 
 func newBucketModel(s limiter.Spec) model {
@@ -26,12 +25,12 @@ func newBucketModel(s limiter.Spec) model {
 	}
 }
 
-// units returns n units as a numerator over the window, in which limit·span is
-// what a bucket gains or leaks in so many ticks.
+// units returns n units as a numerator over the window. In that form limit·span is what
+// a bucket gains or leaks in span ticks.
 func (b *bucket) units(n int64) wide { return product(n, b.window) }
 
-// tokenModel: min(burst, tokens + rate·elapsed) >= n. Below zero the tokens
-// are a debt. They are fractions over the window.
+// tokenModel: min(burst, tokens + rate·elapsed) >= n. Tokens below zero are a debt.
+// They are fractions over the window.
 type tokenModel struct {
 	bucket
 	tokens wide // at the instant at
@@ -68,9 +67,8 @@ type leakyModel struct {
 	at       Tick
 }
 
-// leaked is what leaks out of a bucket that is not empty, after from and up to
-// now: a steady stream, or one unit at each multiple of window/limit since the
-// epoch.
+// leaked returns what leaks from a bucket that is not empty, after from and up to now:
+// a steady flow, or one unit at each multiple of window/limit since the epoch.
 func (m *leakyModel) leaked(from, now Tick) wide {
 	if !m.interval {
 		return product(m.limit, int64(now-from))
@@ -78,7 +76,7 @@ func (m *leakyModel) leaked(from, now Tick) wide {
 	return m.drips(now).minus(m.drips(from)).times(m.window)
 }
 
-// drips is how many multiples of window/limit lie between the epoch and t.
+// drips returns how many multiples of window/limit lie between the epoch and t.
 func (m *leakyModel) drips(t Tick) wide {
 	n, _ := product(m.limit, int64(t)).over(m.window)
 	return n
@@ -116,7 +114,7 @@ func (m *gcraModel) instant(t Tick) wide { return product(m.limit, int64(t)) }
 // spacing returns n·T.
 func (m *gcraModel) spacing(n int64) wide { return product(n, m.window) }
 
-// after returns what the theoretical arrival time would be after n units.
+// after returns the theoretical arrival time after n further units.
 func (m *gcraModel) after(n uint32, now Tick) wide {
 	return larger(m.tat, m.instant(now)).plus(m.spacing(int64(n)))
 }

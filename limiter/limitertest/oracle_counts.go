@@ -2,7 +2,7 @@ package limitertest
 
 import "github.com/weirlimit/weir/limiter"
 
-// floorDiv divides rounding down, also below zero.
+// floorDiv divides and rounds down, for negative numbers too.
 func floorDiv(a, b Tick) int64 {
 	q := a / b
 	if a%b < 0 {
@@ -11,11 +11,11 @@ func floorDiv(a, b Tick) int64 {
 	return int64(q)
 }
 
-// windowIndex numbers the aligned windows. Windows of whole weeks begin on
-// Monday; the epoch was a Thursday, so the first Monday is 4 days after it.
+// windowIndex numbers the aligned windows. Windows of whole weeks begin on Monday; the
+// epoch was a Thursday, so the first Monday is 4 days after it.
 func windowIndex(t, window Tick) int64 { return floorDiv(t-windowShift(window), window) }
 
-// windowStart is the first instant of a window.
+// windowStart returns the first instant of a window.
 func windowStart(index int64, window Tick) Tick { return Tick(index)*window + windowShift(window) }
 
 func windowShift(window Tick) Tick {
@@ -25,7 +25,7 @@ func windowShift(window Tick) Tick {
 	return 0
 }
 
-// counts holds the units charged in each slot, for ever.
+// counts holds the units charged in each slot, and never drops any.
 type counts map[int64]uint64
 
 func (c counts) add(slot int64, n uint32) { c[slot] = min(c[slot]+uint64(n), maxUnits) }
@@ -34,8 +34,8 @@ func (c counts) sub(slot int64, n uint32, keepFull bool) {
 	c[slot] = takeBack(c[slot], n, keepFull)
 }
 
-// takeBack refunds n units from a count. keepFull leaves a count that stands at
-// its bound as it is: where rejected units are counted it may stand for more.
+// takeBack refunds n units from a count. With keepFull it leaves a count at its cap
+// unchanged: if rejected units are counted, the true count may be higher.
 func takeBack(count uint64, n uint32, keepFull bool) uint64 {
 	if keepFull && count == maxUnits {
 		return count
@@ -59,11 +59,11 @@ func (m *fixedModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, 
 
 func (m *fixedModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at, m.window), n, m.all) }
 
-// firstHitModel is the fixed window that begins with the first hit after the
-// last one. A window that has nothing left in it, because all was refunded,
-// equals none. Had the hit that began a window not been made, the window would
-// have begun with a later hit, and end later; since a counter need not know
-// when that was, such a hit is refunded only where it was alone.
+// firstHitModel is the fixed window that begins with the first hit after the previous
+// window. A window whose hits were all refunded is equivalent to none. Without the hit
+// that began it, a window would have begun with a later hit, and would end later. A
+// counter need not know when that was, so such a hit is refunded only if it is the sole
+// one.
 type firstHitModel struct {
 	limit   uint64
 	window  Tick
@@ -76,7 +76,7 @@ type hitWindow struct {
 	count uint64
 }
 
-// current returns the window that is open at now, or nil.
+// current returns the window that contains now, or nil.
 func (m *firstHitModel) current(now Tick) *hitWindow {
 	for i := range m.windows {
 		if w := &m.windows[i]; w.count > 0 && w.start <= now && now < w.start+m.window {
@@ -106,7 +106,7 @@ func (m *firstHitModel) charge(n uint32, now Tick) {
 func (m *firstHitModel) refund(n uint32, at, now Tick) {
 	if w := m.current(now); w != nil && w.start <= at {
 		if w.start == at && uint64(n) < w.count {
-			return // others count in the window that this hit opened
+			return // other hits count in the window that this one began
 		}
 		w.count = takeBack(w.count, n, m.all)
 	}
@@ -136,7 +136,7 @@ func (m *logModel) sum(now Tick) uint64 {
 
 func (m *logModel) admits(n uint32, now Tick) bool { return m.sum(now)+uint64(n) <= m.limit }
 
-// charge keeps the newest limit units of those that count.
+// charge keeps the newest limit units among those that count.
 func (m *logModel) charge(n uint32, now Tick) {
 	m.hits = append(m.hits, hit{now, uint64(n)})
 	excess := m.sum(now) - min(m.sum(now), m.limit)
@@ -218,7 +218,7 @@ func (m *counterModel) refund(n uint32, at, _ Tick) {
 	m.counts.sub(windowIndex(at, m.window), n, m.all)
 }
 
-// round rounds x/full >= 0, and returns it as a fraction over full again.
+// round rounds x/full >= 0, and returns the result as a fraction over full.
 func round(x wide, full int64, r limiter.Rounding) wide {
 	down, rest := x.over(full)
 	switch {

@@ -8,17 +8,16 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Rounder is implemented by subjects whose answers are coarser than a decision,
-// as in JSON: their times are multiples of Step, rounded up, and of a check
-// that was denied they tell which limit denied it, but not which others would
-// have. Everything else is held against them as against any subject, and the
-// times rounded alike.
+// Rounder is implemented by subjects whose answers are coarser than a decision, such as
+// JSON. Their times are multiples of Step, rounded up, and for a denied check they
+// report the limit that denied, but not which others would have denied. Everything else
+// is tested as for any subject, with times rounded in the same way.
 type Rounder interface {
-	// Step returns what times are multiples of; it is positive.
+	// Step returns the unit of times; it is positive.
 	Step() limiter.Tick
 }
 
-// stepOf returns what the times of a subject are multiples of.
+// stepOf returns the unit of times of a subject.
 func stepOf(s Subject) Tick {
 	if r, ok := s.(Rounder); ok {
 		return r.Step()
@@ -26,10 +25,10 @@ func stepOf(s Subject) Tick {
 	return 1
 }
 
-// roundUp returns the least multiple of step from t on.
+// roundUp returns the least multiple of step that is at least t.
 func roundUp(t, step Tick) Tick { return (t + step - 1) / step * step }
 
-// diff is [Diff], as coarse as the subject is.
+// diff is [Diff], at the precision of the subject.
 func diff(s Subject, d *limiter.Decision, want OracleDecision) string {
 	if _, coarse := s.(Rounder); coarse && d.Len() == len(want.Limits) {
 		step := stepOf(s)
@@ -58,7 +57,7 @@ func roundAnswer(line string, step Tick) string {
 	})
 }
 
-// wanted returns the answer that a subject with such times is to give.
+// wanted returns the answer expected of a subject with this unit of times.
 func (c *command) wanted(step Tick) []string {
 	out := make([]string, len(c.want))
 	for i, line := range c.want {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// spellLimit writes a spec as rules files do. Only options that differ from
-// their defaults are written.
+// spellLimit writes a spec in the form of rules files, without options that have their
+// defaults.
 func spellLimit(s limiter.Spec) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{limit: %d, window: %s, algorithm: %s", s.Limit, s.Window, s.Algorithm)
@@ -33,7 +33,7 @@ func spellLimit(s limiter.Spec) string {
 	return b.String() + "}"
 }
 
-// rulesFile collects rules, each for one path and counted per user.
+// rulesFile collects rules, each for one path and per user.
 type rulesFile struct{ b strings.Builder }
 
 // add appends a rule with that name for the path "/name".

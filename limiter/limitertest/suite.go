@@ -11,15 +11,13 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Run holds a decider against everything that every decider must do: the
-// transcripts, the oracle on random traces, the exactness of promised instants,
-// the bounds of what is admitted, refunds, changes of rules, and what belongs to
-// one key only. Each is a subtest. Random ones are the same on every run, and
-// name the seed when they fail.
+// Run tests a decider against everything that all deciders must do: the transcripts,
+// the oracle on random traces, the exactness of promised instants, the bounds of
+// admissions, refunds, changes of rules, and the separation of keys. Each is a subtest.
+// Random tests are the same in every run, and report their seed when they fail.
 //
-// It makes about 150,000 checks, most of them in one transcript and under
-// changed rules, and takes some five seconds of its own, in which the oracle
-// thinks.
+// It makes about 150,000 checks, most of them in one transcript and under changed
+// rules. Its own work, mainly the oracle's, takes some five seconds.
 func Run(t *testing.T, f Factory) {
 	for _, part := range []struct {
 		name string
@@ -47,7 +45,7 @@ func Run(t *testing.T, f Factory) {
 	}
 }
 
-// asker asks a subject, its clock at now.
+// asker sends checks to a subject whose clock is at now.
 type asker struct {
 	tb  testing.TB
 	s   Subject
@@ -61,19 +59,19 @@ func newAsker(tb testing.TB, f Factory, rules string) *asker {
 	return a
 }
 
-// goTo moves the clock on to t, if that is not behind it.
+// goTo sets the clock to t, unless that is earlier.
 func (a *asker) goTo(t Tick) {
 	a.now = max(a.now, t)
 	a.s.SetTime(a.now)
 }
 
-// check asks for a cost on the rule's path.
+// check sends a check with a cost on the rule's path.
 func (a *asker) check(rule, user string, cost uint32) *limiter.Decision {
 	a.tb.Helper()
 	return a.ask(rule, user, cost, false)
 }
 
-// ask checks, or peeks if the subject is a Peeker.
+// ask sends a check, or a peek if the subject is a Peeker.
 func (a *asker) ask(rule, user string, cost uint32, peek bool) *limiter.Decision {
 	a.tb.Helper()
 	ask := a.s.Check
@@ -105,18 +103,18 @@ func question(rule, user string, cost uint32) *limiter.Request {
 	return &limiter.Request{Path: "/" + rule, User: user, Cost: limiter.Units(int64(cost))}
 }
 
-// needRefunds skips a part of the suite for subjects that take nothing back.
+// needRefunds skips a part of the suite for subjects without refunds.
 func needRefunds(t *testing.T, s Subject) {
 	if _, can := s.(Refunder); !can {
 		t.Skip("this decider takes no charges back")
 	}
 }
 
-// longest is the longest window in random traces of the suite, so that the
-// clock stays within this century or two.
+// longest is the longest window in the suite's random traces. It keeps the clock within
+// a century or two.
 const longest = 14 * 24 * time.Hour
 
-// trial is one random limit, or several, under a rule of its own.
+// trial is one random limit, or several, under its own rule.
 type trial struct {
 	seed    uint64
 	choices Choices
@@ -145,7 +143,7 @@ func one(a limiter.Algorithm) func(Choices) []limiter.Spec {
 	return func(c Choices) []limiter.Spec { return []limiter.Spec{RandomSpec(c, a, "", longest)} }
 }
 
-// several makes two or three limits of any algorithms.
+// several returns two or three random limits of any algorithms.
 func several(c Choices) []limiter.Spec {
 	specs := make([]limiter.Spec, 2+c.Pick(2))
 	for i := range specs {
@@ -154,7 +152,7 @@ func several(c Choices) []limiter.Spec {
 	return specs
 }
 
-// algorithmCount is how many algorithms there are.
+// algorithmCount returns the number of algorithms.
 func algorithmCount() int { return len(limiter.AlgorithmNames()) }
 
 // eachAlgorithm runs a subtest for each algorithm.
@@ -165,8 +163,8 @@ func eachAlgorithm(t *testing.T, run func(*testing.T, limiter.Algorithm)) {
 	}
 }
 
-// premise fails a test whose decisions were nearly all alike, so that it has
-// shown less than it seems to.
+// premise makes a test fail if nearly all its decisions were the same, since it then
+// shows less than it seems to.
 type premise struct{ checks, denied int }
 
 func (p *premise) count(allowed bool) {
@@ -183,8 +181,8 @@ func (p *premise) hold(tb testing.TB) {
 	}
 }
 
-// oracleTraces: the decider and the oracle agree on every number of every
-// answer, for each algorithm with random options.
+// oracleTraces: decider and oracle agree on every number of every answer, for each
+// algorithm with random options.
 func oracleTraces(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		trials, file := newTrials(150, 1000, one(a))
@@ -223,7 +221,7 @@ func traceAll(t *testing.T, ask *asker, trials []trial, steps int) {
 	p.hold(t)
 }
 
-// unchangedRules: setting the same rules again, at any time, changes nothing.
+// unchangedRules: setting the same rules again changes nothing, at any time.
 func unchangedRules(t *testing.T, f Factory) {
 	trials, file := newTrials(15, 3000, several)
 	ask := newAsker(t, f, file.String())
@@ -242,8 +240,8 @@ func unchangedRules(t *testing.T, f Factory) {
 	}
 }
 
-// peeks: of two callers one peeks between his checks, and both are told the
-// same.
+// peeks: one of two callers also peeks between its checks, and both get the same
+// answers.
 func peeks(t *testing.T, f Factory) {
 	trials, file := newTrials(40, 4000, several)
 	ask := newAsker(t, f, file.String())
@@ -266,8 +264,8 @@ func peeks(t *testing.T, f Factory) {
 	}
 }
 
-// costZeroOnlyPeeks: however often a cost of 0 is asked for, with room, without, and
-// where denials count and begin blocks, nothing is charged and nothing begins.
+// costZeroOnlyPeeks: checks with cost 0 never charge anything or begin a block, with
+// and without room, even where denials count and begin blocks.
 func costZeroOnlyPeeks(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		file := new(rulesFile)
@@ -287,13 +285,13 @@ func costZeroOnlyPeeks(t *testing.T, f Factory) {
 		if d := ask.check("r", "peeks", 1); d.Allowed {
 			t.Fatalf("the fourth unit of 3 is allowed: %v", describe(d))
 		}
-		if d := ask.check("r", "peeks", 0); !d.Limit(0).Blocked { // by that denial, and no peek
+		if d := ask.check("r", "peeks", 0); !d.Limit(0).Blocked { // by that denial, not by a peek
 			t.Fatalf("a denial began no block: %v", describe(d))
 		}
 	})
 }
 
-// resets: after a reset a key is as new, blocks included.
+// resets: after a reset a key is as new, without blocks.
 func resets(t *testing.T, f Factory) {
 	trials, file := newTrials(40, 5000, several)
 	ask := newAsker(t, f, file.String())
@@ -314,8 +312,8 @@ func resets(t *testing.T, f Factory) {
 	}
 }
 
-// keysApart: what one caller uses is not missing to another, nor under another
-// rule; and names that look alike when they are joined are different.
+// keysApart: what one caller uses does not reduce another caller's limit, or the same
+// caller's under another rule. Values that look alike when joined are different keys.
 func keysApart(t *testing.T, f Factory) {
 	file := new(rulesFile)
 	s := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour}
@@ -348,7 +346,7 @@ func keysApart(t *testing.T, f Factory) {
 	}
 }
 
-// invalidRequests: what cannot be decided is an error that wraps ErrInvalid, and
+// invalidRequests: an invalid request returns an error that wraps ErrInvalid, and
 // counts nothing.
 func invalidRequests(t *testing.T, f Factory) {
 	file := new(rulesFile)

@@ -9,9 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// clockGoesBack: the clock may go back. A counter that was charged before stays
-// charged, admits no more for it and tells waits that hold; and the others notice
-// nothing of it.
+// clockGoesBack: the clock may go back. A counter charged before stays charged, admits
+// no more because of it, and returns correct waits. Other counters are not affected.
 func clockGoesBack(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		for _, drip := range []limiter.Drip{limiter.DripContinuous, limiter.DripInterval} {
@@ -25,8 +24,8 @@ func clockGoesBack(t *testing.T, f Factory) {
 }
 
 const (
-	ahead  = 10 * limiter.Minute // what the clock goes back by
-	others = 300                 // keys that are charged before it does, and as many after
+	ahead  = 10 * limiter.Minute // by how much the clock goes back
+	others = 300                 // keys charged before it does, and the same number after
 )
 
 func goBack(t *testing.T, f Factory, spec limiter.Spec) {
@@ -34,7 +33,7 @@ func goBack(t *testing.T, f Factory, spec limiter.Spec) {
 	file.add("r", spec)
 	ask := newAsker(t, f, file.String())
 	began := ask.now
-	// story asks for a key's limit and more, waits as it is told, and asks again.
+	// story exceeds a key's limit, waits as long as the answer says, and checks again.
 	story := func(user string, from Tick) string {
 		var told []string
 		at := func(now Tick) *limiter.Decision {
@@ -69,7 +68,7 @@ func goBack(t *testing.T, f Factory, spec limiter.Spec) {
 		t.Errorf("%d of %d new keys are decided otherwise after others were seen %v later: one of them\n%s\ninstead of\n%s", wrong, others, ahead.Duration(), first, want)
 	}
 
-	// Of the keys that were charged 2 of 5 ahead, now asked before that.
+	// Keys that were charged 2 of 5 ahead are now checked before that instant.
 	for _, early := range []bool{true, false} {
 		user := "ahead0"
 		if early {

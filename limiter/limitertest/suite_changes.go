@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// variants are the limits between which changes are tried: each algorithm, in
-// each form that keeps a state of its own, 10 per minute.
+// variants returns the limits between which changes are tested: each algorithm, in each
+// form with a state of its own, 10 per minute.
 func variants() []limiter.Spec {
 	vs := []limiter.Spec{
 		{Algorithm: limiter.SlidingCounter},
@@ -29,13 +29,13 @@ func variants() []limiter.Spec {
 	return vs
 }
 
-// change is one limit that becomes another.
+// change is the change of one limit into another.
 type change struct {
 	rule     string
 	from, to limiter.Spec
 }
 
-// changes are all pairs of variants, the second with the same limit, half and
+// changes returns all pairs of variants, where the second has the same limit, half or
 // twice as much, or another window; and the rules before and after.
 func changes() (cs []change, before, after *rulesFile) {
 	before, after = new(rulesFile), new(rulesFile)
@@ -59,8 +59,8 @@ func changes() (cs []change, before, after *rulesFile) {
 	return cs, before, after
 }
 
-// changedLimits: a limit that changes at half consumption admits then at most
-// what the larger of the two would have left, and at least what the smaller.
+// changedLimits: a limit that changes at half consumption then admits at most what the
+// larger of the two would have left, and at least what the smaller would.
 func changedLimits(t *testing.T, f Factory) {
 	cs, before, after := changes()
 	ask := newAsker(t, f, before.String())
@@ -83,8 +83,8 @@ func changedLimits(t *testing.T, f Factory) {
 
 const c10 = int64(10) // the limit of every variant
 
-// drain asks for single units until one is denied, at most n times, and returns
-// how many were admitted.
+// drain checks single units until one is denied, at most n times, and returns how many
+// were admitted.
 func (a *asker) drain(rule, user string, n int) int64 {
 	admitted := int64(0)
 	for range n {
@@ -96,8 +96,8 @@ func (a *asker) drain(rule, user string, n int) int64 {
 	return admitted
 }
 
-// changedLimitsBounds: from a change on what is admitted stays within the
-// promise of the new limit, and the old consumption is forgotten in the end.
+// changedLimitsBounds: after a change, admissions stay within the promise of the new
+// limit, and the old consumption eventually expires.
 func changedLimitsBounds(t *testing.T, f Factory) {
 	cs, before, after := changes()
 	ask := newAsker(t, f, before.String())

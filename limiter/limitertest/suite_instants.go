@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// retryAfter: asked again at the promised instant the same cost is allowed, one
-// tick earlier it is denied. (Of a [Rounder] the promise is rounded up, so it is
-// denied one step earlier.)
+// retryAfter: at the promised instant the same cost is allowed, and one tick earlier it
+// is denied. (For a [Rounder] the promise is rounded up, so it is denied one step
+// earlier.)
 func retryAfter(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		trials, file := newTrials(100, 6000, one(a))
@@ -17,17 +17,16 @@ func retryAfter(t *testing.T, f Factory) {
 	})
 }
 
-// retryAfterSeveralLimits: also for several limits, with one promise for all.
+// retryAfterSeveralLimits: the same for several limits, with one promise for all.
 func retryAfterSeveralLimits(t *testing.T, f Factory) {
 	trials, file := newTrials(200, 7000, several)
 	keepPromises(t, newAsker(t, f, file.String()), trials)
 }
 
-// keepPromises brings two callers into the same state in which a check is
-// denied, and asks again for one of them at the promised instant and for the
-// other a tick earlier. (One caller would not do: where denials are counted the
-// early question would move the instant.) The other promise, reset-after, is
-// held by the same two.
+// keepPromises brings two callers into the same state, in which a check is denied. It
+// checks again for one of them at the promised instant and for the other a tick
+// earlier. (A single caller is not enough: if denials are counted, the early check
+// would move the instant.) The same two test the other promise, reset-after.
 func keepPromises(t *testing.T, ask *asker, trials []trial) {
 	kept := 0
 	for _, tr := range trials {
@@ -65,8 +64,8 @@ func (a *asker) keepRetry(t *testing.T, tr trial, cost uint32, wait Tick) {
 	}
 }
 
-// keepReset: a tick before the promised reset some limit has not all its
-// capacity or is blocked; at the latest one all have.
+// keepReset: one tick before the promised reset, some limit does not have all its
+// capacity or is blocked; at the reset all have it.
 func (a *asker) keepReset(t *testing.T, tr trial) {
 	d := a.check(tr.rule, "late", 0)
 	resets := make([]Tick, d.Len())
@@ -93,9 +92,8 @@ func (a *asker) keepReset(t *testing.T, tr trial) {
 	}
 }
 
-// bounds: no limit ever admits more than its algorithm promises, however it is
-// asked. The history is swept afterwards; nothing of the decider's own numbers
-// is believed but what it admitted.
+// bounds: no limit ever admits more than its algorithm promises, for any sequence of
+// checks. It uses none of the decider's own numbers, only which checks were admitted.
 func bounds(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		trials, file := newTrials(60, 8000, one(a))
@@ -121,7 +119,7 @@ func bounds(t *testing.T, f Factory) {
 	})
 }
 
-// refundsBounds: the bounds hold for what is left when charges are taken back.
+// refundsBounds: the bounds hold for what remains after refunds.
 func refundsBounds(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		trials, file := newTrials(20, 9000, one(a))
@@ -159,8 +157,8 @@ func refundsBounds(t *testing.T, f Factory) {
 	})
 }
 
-// refunds: of two callers one makes a charge more, and takes it back; after
-// that no more is left to him than to the other.
+// refunds: one of two callers makes an additional charge and has it refunded.
+// Afterwards it has no more remaining than the other.
 func refunds(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		trials, file := newTrials(150, 10000, one(a))
@@ -181,15 +179,15 @@ func refunds(t *testing.T, f Factory) {
 	})
 }
 
-// forgets tells whether a limit may forget rejected units to make room for
-// others that it counts, which then do not come back with a refund.
+// forgets reports whether a limit may drop rejected units to count others. A refund
+// does not restore the dropped ones.
 func forgets(s limiter.Spec) bool {
 	return s.CountRejected == limiter.CountAll && (s.Algorithm == limiter.SlidingLog || s.Limit > 1e6)
 }
 
-// compareRefund returns false for a trial in which the charge changed other
-// decisions, or in which a window of first_hit ended that the charge had begun:
-// what followed cannot be compared then.
+// compareRefund returns false for a trial in which the charge changed other decisions,
+// or in which a first_hit window ended that the charge had begun. The following
+// decisions cannot be compared then.
 func (a *asker) compareRefund(t *testing.T, tr trial) bool {
 	spec, c := tr.specs[0], tr.choices
 	trace := NewTrace(a.now, spec)
@@ -234,7 +232,7 @@ func (a *asker) compareRefund(t *testing.T, tr trial) bool {
 	return true
 }
 
-// exactRefund tells whether a refund leaves the counter as if the charge had not
+// exactRefund reports whether after a refund the counter is as if the charge had not
 // been made.
 func exactRefund(s limiter.Spec) bool {
 	switch s.Algorithm {
@@ -246,8 +244,7 @@ func exactRefund(s limiter.Spec) bool {
 	return false
 }
 
-// String tells the whole trace, which is what it takes to find out why an answer
-// is wrong.
+// String returns the whole trace, which is needed to find out why an answer is wrong.
 func (t *Trace) String() string {
 	text := ""
 	for _, s := range t.specs {

@@ -13,13 +13,13 @@ type Admission struct {
 	Cost uint32
 }
 
-// History is what one limit of one key admitted, in the order of time.
+// History is the admissions of one limit of one key, in the order of time.
 type History struct {
 	Admissions []Admission
-	// Disturbed tells that charges were taken back (and so are not among the
-	// admissions), or that units of other checks were counted. The windows of
-	// align first_hit can then not be told from the admissions, and are swept
-	// for twice the limit in any interval instead.
+	// Disturbed reports that charges were refunded (these are not among the
+	// admissions), or that units of other checks were counted. The windows of align
+	// first_hit can then not be derived from the admissions; instead, any interval is
+	// checked against twice the limit.
 	Disturbed bool
 }
 
@@ -28,15 +28,19 @@ func (h *History) Add(at Tick, cost uint32) {
 	h.Admissions = append(h.Admissions, Admission{at, cost})
 }
 
-// Bound sweeps a history for more than the limit promises to admit, and returns
-// an error that names the first interval found, or nil. The promises: L in each
-// window of fixed_window; L in any interval of a window's length for sliding_log
-// and a strict sliding_window; 2L for sliding_counter and a lenient
-// sliding_window; burst + rate·Δ in any interval of length Δ for the buckets,
-// and one unit more with drip interval.
+// Bound searches a history for more than the limit promises to admit. It returns an
+// error with the first such interval, or nil. The promises, for a limit L:
 //
-// It knows nothing of how an algorithm decides, and takes time quadratic in the
-// history.
+//   - fixed_window: L in each window.
+//   - sliding_log, and sliding_window with strict coverage: L in any interval of a
+//     window's length.
+//   - sliding_counter, and sliding_window with lenient coverage: 2L in such an
+//     interval.
+//   - the buckets: burst + rate·Δ in any interval of length Δ, and one unit more
+//     with drip interval.
+//
+// Bound does not know how an algorithm decides. Its time is quadratic in the length of
+// the history.
 func Bound(s limiter.Spec, h History) error {
 	w, most := windowOf(s), uint64(s.Limit)
 	switch s.Algorithm {
@@ -95,8 +99,8 @@ func boundFirstHit(as []Admission, w Tick, most uint64) error {
 	return nil
 }
 
-// boundSliding: at most most in (t-w, t] for every t. It is enough to look at
-// the intervals that end with an admission.
+// boundSliding: at most most in (t-w, t] for every t. Only the intervals that end with
+// an admission need to be checked.
 func boundSliding(as []Admission, w Tick, most uint64) error {
 	for i, last := range as {
 		var sum uint64

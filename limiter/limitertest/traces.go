@@ -8,17 +8,16 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Choices is where a random trace takes its choices from: a generator with a
-// seed, or the bytes of a fuzzer.
+// Choices is the source of choices for a random trace: a generator with a seed, or the
+// bytes of a fuzzer.
 type Choices interface {
 	// Pick returns a number from 0 to n-1, n >= 1.
 	Pick(n int) int
-	// More reports whether choices are left. Pick goes on returning 0 when
-	// there are none.
+	// More reports whether choices are left. Pick returns 0 when there are none.
 	More() bool
 }
 
-// SeededChoices never end, and are the same for the same seed.
+// SeededChoices returns endless choices, the same for the same seed.
 func SeededChoices(seed uint64) Choices {
 	return seeded{rand.New(rand.NewPCG(seed, 0x5eed))}
 }
@@ -28,7 +27,7 @@ type seeded struct{ r *rand.Rand }
 func (s seeded) Pick(n int) int { return s.r.IntN(n) }
 func (s seeded) More() bool     { return true }
 
-// ByteChoices take one byte each, and end with the bytes.
+// ByteChoices returns choices that use one byte each, and end with the bytes.
 func ByteChoices(b []byte) Choices { return &bytesLeft{b} }
 
 type bytesLeft struct{ b []byte }
@@ -46,9 +45,9 @@ func (c *bytesLeft) Pick(n int) int {
 
 func pick[T any](c Choices, of ...T) T { return of[c.Pick(len(of))] }
 
-// RandomSpec chooses a limit of that algorithm, with any options, mostly small
-// enough that a short trace exhausts it, and with a window of about longest at
-// most.
+// RandomSpec returns a random limit of the algorithm, with any options. It is usually
+// small enough for a short trace to exhaust it, and its window is at most about
+// longest.
 func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Duration) limiter.Spec {
 	s := limiter.Spec{Name: name, Algorithm: a}
 	s.Limit = pick[int64](c, 1, 2, 3, 3, 4, 5, 7, 10, 10, 100, 1000, 3_000_000_000, limiter.MaxUnits)
@@ -93,26 +92,25 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Durati
 	return s
 }
 
-// Step is one question of a trace.
+// Step is one check of a trace.
 type Step struct {
 	Now  Tick
 	Cost uint32
 	Peek bool
-	// Refund, if not negative, is the index of the step whose charge is taken
-	// back before the question.
+	// Refund, if not negative, is the index of the step whose charge is refunded before
+	// the check.
 	Refund int
 }
 
-// Trace makes up questions, one at a time: each depends on what the oracle
-// answered to the last, so that it hits the instants and costs at which
-// answers change.
+// Trace generates checks one at a time. Each depends on the oracle's last answer, so
+// that it hits the instants and costs at which answers change.
 type Trace struct {
 	Oracle *Oracle
-	// Steps and Answers are what was asked so far, and the oracle's answers.
+	// Steps and Answers are the checks so far, and the oracle's answers.
 	Steps   []Step
 	Answers []OracleDecision
-	// Refunds makes the trace take back charges too, Peeks ask about costs
-	// without charging them. (A cost of 0 is always among the questions.)
+	// Refunds adds refunds to the trace, Peeks adds peeks at a cost. (Checks with cost
+	// 0 are always included.)
 	Refunds, Peeks bool
 
 	specs    []limiter.Spec
@@ -120,12 +118,12 @@ type Trace struct {
 	refunded map[int]bool
 }
 
-// NewTrace begins a trace at start against limits with these specs.
+// NewTrace returns a trace that starts at start, against limits with these specs.
 func NewTrace(start Tick, specs ...limiter.Spec) *Trace {
 	return &Trace{Oracle: NewOracle(specs...), specs: specs, now: start, refunded: map[int]bool{}}
 }
 
-// Next makes up a step and lets the oracle answer it.
+// Next generates a step and the oracle's answer.
 func (t *Trace) Next(c Choices) (Step, OracleDecision) {
 	t.now += max(0, t.wait(c))
 	s := Step{Now: t.now, Cost: t.cost(c), Refund: -1}
@@ -143,8 +141,8 @@ func (t *Trace) Next(c Choices) (Step, OracleDecision) {
 	return s, d
 }
 
-// refundable chooses one of the latest allowed charges that was not taken back
-// yet, or -1.
+// refundable returns one of the latest allowed charges that has not been refunded, or
+// -1.
 func (t *Trace) refundable(c Choices) int {
 	back := c.Pick(4)
 	for i := len(t.Steps) - 1; i >= 0; i-- {
@@ -160,7 +158,7 @@ func (t *Trace) refundable(c Choices) int {
 	return -1
 }
 
-// wait chooses how long nothing happens before the next step.
+// wait returns the time until the next step.
 func (t *Trace) wait(c Choices) Tick {
 	s := t.specs[c.Pick(len(t.specs))]
 	w := windowOf(s)
@@ -205,7 +203,7 @@ func toNext(now, span Tick, parts int64) Tick {
 	return Tick((int64(span) - past + parts - 1) / parts)
 }
 
-// cost chooses a cost.
+// cost returns a cost.
 func (t *Trace) cost(c Choices) uint32 {
 	i := c.Pick(len(t.specs))
 	capacity := t.Oracle.limits[i].capacity
@@ -240,7 +238,7 @@ func (t *Trace) cost(c Choices) uint32 {
 	}
 }
 
-// Diff tells how a decision differs from the oracle's, "" if it does not.
+// Diff returns how a decision differs from the oracle's, "" if it does not.
 func Diff(d *limiter.Decision, want OracleDecision) string {
 	if d.Len() != len(want.Limits) {
 		return fmt.Sprintf("%d limits were decided, want %d", d.Len(), len(want.Limits))

@@ -15,9 +15,9 @@ import (
 //go:embed testdata/*.txt
 var transcriptFiles embed.FS
 
-// Transcripts runs every transcript against subjects from f, each as a subtest
-// with the file's name. A transcript that takes charges back is skipped for
-// subjects that are no [Refunder].
+// Transcripts runs every transcript against subjects from f, each as a subtest with the
+// file's name. Transcripts with refunds are skipped for subjects that are not a
+// [Refunder].
 func Transcripts(t *testing.T, f Factory) {
 	files, err := fs.Glob(transcriptFiles, "testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -66,14 +66,14 @@ func Transcripts(t *testing.T, f Factory) {
 //	refund NAME  the charge of the check with as=NAME
 //	rules        replaces the rules
 //
-// times= and every= ask the same several times, and tell only how many were
-// allowed. Values may be quoted as Go strings are.
+// With times= and every=, the check is repeated, and the answer only has the number of
+// allowed ones. Values may be quoted like Go strings.
 type transcript struct {
-	begin *command // the rules in force at first
+	begin *command // sets the first rules
 	lines []*line
 }
 
-// line is a line of a transcript, with the indented lines that follow it.
+// line is a line of a transcript with the following indented lines.
 type line struct {
 	text    string // the line itself, or the command without its answer
 	command *command
@@ -178,8 +178,8 @@ func parseCommand(s string, now limiter.Tick) (*command, error) {
 	return c, c.known()
 }
 
-// known returns an error for a verb or argument that there is not, so that a
-// misspelt one is not taken for a plain check.
+// known returns an error for an unknown verb or argument, so that a misspelt one is not
+// taken for a plain check.
 func (c *command) known() error {
 	switch c.verb {
 	case "check", "peek", "reset", "keys", "refund", "rules":
@@ -198,7 +198,7 @@ func (c *command) known() error {
 	return nil
 }
 
-// splitWords splits at spaces outside of double quotes.
+// splitWords splits at spaces outside double quotes.
 func splitWords(s string) ([]string, error) {
 	var words []string
 	word, quoted := "", false
@@ -224,7 +224,7 @@ func splitWords(s string) ([]string, error) {
 	return words, nil
 }
 
-// parseTime reads the time of a line, given that of the line before.
+// parseTime parses the time of a line, relative to that of the previous line.
 func parseTime(s string, now limiter.Tick) (limiter.Tick, error) {
 	if wait, after := strings.CutPrefix(s, "+"); after {
 		d, err := time.ParseDuration(wait)

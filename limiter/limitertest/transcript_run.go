@@ -25,8 +25,8 @@ type charged struct {
 	receipt limiter.Receipt
 }
 
-// runTranscript asks a fresh subject everything and records the answers. It
-// returns what the times in them are multiples of.
+// runTranscript runs all commands on a new subject and records the answers. It returns
+// the unit of the times in them.
 func runTranscript(tb testing.TB, f Factory, tr *transcript) Tick {
 	s := f(tb, tr.begin.rules)
 	p := player{s: s, named: map[string]charged{}, tb: tb}
@@ -93,7 +93,7 @@ func (p *player) play(c *command) []string {
 	return describe(&d)
 }
 
-// done is the answer of a command that has none but an error.
+// done returns the answer of a command that returns only an error.
 func done(err error) []string {
 	switch {
 	case err == nil:
@@ -105,7 +105,7 @@ func done(err error) []string {
 	}
 }
 
-// many asks the same again and again, the clock moving on.
+// many repeats a check while the clock advances.
 func (p *player) many(c *command, r *limiter.Request) []string {
 	times, err := strconv.Atoi(c.args["times"])
 	if err != nil {
@@ -130,7 +130,8 @@ func (p *player) many(c *command, r *limiter.Request) []string {
 	return []string{fmt.Sprintf("%d allowed, %d denied", allowed, times-allowed)}
 }
 
-// keys names the counters of a request. It is skipped for subjects that cannot.
+// keys returns the names of a request's counters. It is skipped for subjects that
+// cannot return them.
 func (p *player) keys(c *command, r *limiter.Request) []string {
 	namer, can := p.s.(KeyNamer)
 	if c.skipped = !can; c.skipped {
@@ -148,7 +149,7 @@ func (p *player) keys(c *command, r *limiter.Request) []string {
 	return lines
 }
 
-// request is what a command asks about.
+// request returns the request of a command.
 func (c *command) request() (*limiter.Request, error) {
 	r := &limiter.Request{
 		Path: c.path, User: c.args["user"], IP: c.args["ip"], Group: c.args["group"], Method: c.args["method"],
@@ -174,8 +175,8 @@ func (c *command) request() (*limiter.Request, error) {
 	return r, nil
 }
 
-// describe writes a decision as transcripts do: the verdict, and what each
-// limit says, on the same line if it is the only one.
+// describe writes a decision in the form of transcripts: the verdict, and the result of
+// each limit, on the same line if there is only one.
 func describe(d *limiter.Decision) []string {
 	verdict := "allowed"
 	switch b := d.BlockedBy(); {
@@ -235,8 +236,8 @@ func describeLimit(d *limiter.Decision, i int) string {
 	return text
 }
 
-// span writes ticks as Go writes durations, without needless zeros: 55s, 1m,
-// 1h0m5s, 24h.
+// span formats ticks like a Go duration, without superfluous zeros: 55s, 1m, 1h0m5s,
+// 24h.
 func span(t limiter.Tick) string {
 	s := t.Duration().String()
 	if strings.HasSuffix(s, "m0s") {

@@ -2,9 +2,9 @@ package limitertest
 
 import "math/bits"
 
-// wide is a whole number of 128 bits. The oracle's fractions are wide numerators
-// over a denominator that is the same throughout a model, so that nothing is
-// ever rounded; math/big would do, but is too slow for a fuzzer to get far.
+// wide is a 128-bit integer. The oracle's fractions are wide numerators over a
+// denominator that is fixed for each model, so nothing is ever rounded. math/big would
+// do, but is too slow for fuzzing.
 type wide struct {
 	hi int64
 	lo uint64
@@ -12,11 +12,11 @@ type wide struct {
 
 func wideOf(n int64) wide { return wide{n >> 63, uint64(n)} }
 
-// product returns a·b, neither of them negative.
+// product returns a·b; both must not be negative.
 func product(a, b int64) wide { return wideOf(a).times(b) }
 
-// times returns w·b, neither of them negative. A product that does not fit is a
-// fault of the model, whose numbers are all bounded.
+// times returns w·b; both must not be negative. A product that does not fit is an error
+// in the model, whose numbers are all bounded.
 func (w wide) times(b int64) wide {
 	over, hi := bits.Mul64(uint64(w.hi), uint64(b))
 	carry, lo := bits.Mul64(w.lo, uint64(b))
@@ -37,7 +37,7 @@ func (w wide) minus(x wide) wide {
 	return wide{w.hi - x.hi - int64(borrow), lo}
 }
 
-// over returns w/d rounded down, and the rest; w >= 0, d > 0.
+// over returns w/d rounded down, and the remainder; w >= 0, d > 0.
 func (w wide) over(d int64) (wide, int64) {
 	hi, rest := bits.Div64(0, uint64(w.hi), uint64(d))
 	lo, rest := bits.Div64(rest, w.lo, uint64(d))
