@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// tableBackend is a backend that counts in a table, and notes what it was told.
+// tableBackend is a backend that counts in a table, and records its arguments.
 type tableBackend struct {
 	table  *table.Table
 	nows   []limiter.Tick

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A batch is decided as its requests are one by one, and those that cannot be are
-// told by their places, whatever is looked at ahead.
+// A batch is decided like its requests one by one, in spite of the lookahead. The error
+// names the indexes of requests that cannot be decided.
 func TestBatchIsOneByOne(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	open := func(watch weir.Observer) *weir.Node {
@@ -67,7 +67,7 @@ func TestBatchIsOneByOne(t *testing.T) {
 	}
 }
 
-// checked counts what an observer is told.
+// checked counts the calls of an observer.
 type checked map[string]int
 
 func (c checked) Checked(n int, rule string, source limiter.Source, allowed, shadow bool) {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// What keys the hash of counters is drawn at the start of a node that is on its own
-// and was given no secret. Nodes that share counters cannot draw one each.
+// A node on its own without a secret draws one when it is opened. Nodes that share
+// counters must not draw one each.
 func TestSecretIsDrawn(t *testing.T) {
 	seeds := func(c weir.Config) []byte {
 		t.Helper()

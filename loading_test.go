@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What is probably not meant in rules is logged when they come into force, at Open and
-// when they are replaced, with where it is and what to write.
+// Warnings about rules are logged when they come into force, at Open and later, with
+// their position and the line to write.
 func TestWarningsOfRulesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	const bad = "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n"

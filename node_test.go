@@ -289,7 +289,7 @@ func TestEmptyLimit(t *testing.T) {
 	}
 }
 
-// A peek at a full node says what a check would be told.
+// A peek at a full node returns what a check would.
 func TestPeekWhenFull(t *testing.T) {
 	n := open(t, weir.Config{MaxKeys: 1, Rules: []byte(`{version: 1, rules: [{name: a, limits: [1/hour]}]}`)})
 	check(t, n, weir.Request{Path: "/"})

@@ -33,8 +33,8 @@ func (c *counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// TestIdleStreamEnds: where a node ends a stream that nobody has asked on, a check that
-// comes before there is another one waits for it.
+// TestIdleStreamEnds: a node ends an idle stream. A check that comes before the next
+// stream is open waits for it.
 func TestIdleStreamEnds(t *testing.T) {
 	var streams atomic.Int64
 	second, let := make(chan struct{}), make(chan struct{})
@@ -104,7 +104,7 @@ func TestConnectionsOfAnAge(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// Alone, with pauses in which streams end that nobody asks on.
+	// A single caller, with pauses in which idle streams end.
 	idle := l.n.Load() + connections
 	var d limiter.Decision
 	for l.n.Load() < idle && ctx.Err() == nil {

@@ -19,9 +19,9 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Two servers of one node, of which one stops in good order while many ask: no
-// check fails, and none is counted twice, since what the first did not answer it did
-// not look at.
+// Of two servers of one node, one stops in good order under load. No check fails and
+// none is counted twice, since the server did not decide the messages that it did not
+// answer.
 func TestGracefulStop(t *testing.T) {
 	node := newNode(t, "version: 1\nrules:\n  - {name: all, key: [rule], limits: [{limit: 1000000, window: 1h, algorithm: fixed_window, align: first_hit}]}\n")
 	first, second := serve(t, node, "", nil), serve(t, node, "", nil)
@@ -135,8 +135,8 @@ func silent(got chan<- int, ended chan<- struct{}) func(stream weirv1.Limiter_Ch
 	}
 }
 
-// A node that stops answering is waited for, but not for all of the timeout: another
-// one answers within it, and those that come later do not wait for the silent one.
+// A node that stops answering is waited for during a part of the timeout only: another
+// node answers within it. Later checks do not wait for the silent node.
 func TestSilentNode(t *testing.T) {
 	got, ended := make(chan int, 100), make(chan struct{}, 1)
 	l := play(t, silent(got, ended))
@@ -216,7 +216,7 @@ func TestHowOftenItIsSent(t *testing.T) {
 	}
 }
 
-// Replies that make no sense end the stream, and harm nobody: the other node answers.
+// Invalid replies end the stream without further harm: the other node answers.
 func TestBadReplies(t *testing.T) {
 	good := serve(t, newNode(t, hour), "", nil)
 	for name, reply := range map[string]func(*weirv1.CheckColumns) *weirv1.DecisionColumns{
@@ -264,8 +264,8 @@ func TestBadReplies(t *testing.T) {
 	}
 }
 
-// Whoever gives up gets the context's error at once, and the answer that comes later
-// is nobody's.
+// A caller whose context ends gets its error at once. The answer that comes later is
+// dropped.
 func TestContext(t *testing.T) {
 	got := make(chan int, 100)
 	release := make(chan struct{})
@@ -340,7 +340,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A node that nobody is at is told at once, when it was tried.
+// A check at an address without a server fails at once when the connection has been
+// tried.
 func TestNobodyThere(t *testing.T) {
 	l := listen(t, "")
 	addr := l.Addr().String()

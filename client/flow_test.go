@@ -124,8 +124,8 @@ func TestBatching(t *testing.T) {
 	asking.Wait()
 }
 
-// Checks that differ in what a whole message says, a rule or that it is a peek,
-// travel apart, and each gets its own answer.
+// Checks with different rules, and checks and peeks, travel in different messages, and
+// each gets its own answer.
 func TestKinds(t *testing.T) {
 	c := open(t, client.Config{Timeout: long, Addrs: []string{serve(t, newNode(t, `
 version: 1
@@ -239,7 +239,7 @@ func fill(n int) *limiter.Request {
 	return r
 }
 
-// What nodes would refuse for the whole message is refused for the one request.
+// A request that would make nodes refuse its whole message is refused by itself.
 func TestInvalid(t *testing.T) {
 	c := open(t, client.Config{Addrs: []string{serve(t, newNode(t, hour), "", nil).addr}, Timeout: long})
 	many := map[string]string{}

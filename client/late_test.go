@@ -56,9 +56,9 @@ func (r *replies) RecvMsg(m any) error {
 	return nil
 }
 
-// A message whose answer is late is given up alone while the node answers others,
-// and its answer, when it comes, is nobody's; a node that answers nothing is hung up
-// on.
+// If an answer is late, only its message is given up as long as the node answers
+// others, and the answer is dropped when it comes. The stream to a node that answers
+// nothing is ended.
 func TestLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, heard time.Duration // ago

@@ -129,7 +129,8 @@ func newCluster(t *testing.T, n int, rules string, share bool) []*member {
 	return all
 }
 
-// settled tells whether members see the same members and hold what they should.
+// settled reports whether members see the same members and hold the partitions that
+// they should.
 func settled(all []*member, n int) bool {
 	for _, m := range all {
 		s, _ := m.Cluster().Stats()
@@ -169,9 +170,9 @@ func askAll(t *testing.T, c *client.Client, allowed *[users]atomic.Int64) {
 	}
 }
 
-// A client that knows one member learns the others, and asks each owner directly:
-// nobody but the owner is asked for a counter. When a member leaves it learns that
-// too, and all the while no check fails and every counter admits exactly its limit.
+// A client that knows one member learns the others, and sends each check directly to
+// the owner of its counter and to no other member. It also learns when a member leaves.
+// Meanwhile no check fails and every counter admits exactly its limit.
 func TestAsksOwners(t *testing.T) {
 	all := newCluster(t, 3, hour, true)
 	c := open(t, client.Config{Addrs: []string{all[0].addr}, Timeout: long})
@@ -233,8 +234,7 @@ func TestAsksOwners(t *testing.T) {
 	}
 }
 
-// A client that is wrong about the owner is answered all the same, and nothing that a
-// node may tell of the ring does harm.
+// A client with a wrong owner still gets answers, and an invalid ring does no harm.
 func TestWrongRing(t *testing.T) {
 	all := newCluster(t, 2, hour, false)
 	right := all[0].Placement()
@@ -280,7 +280,7 @@ func TestWrongRing(t *testing.T) {
 	}
 }
 
-// told is a ring that a test makes up.
+// told is a ring defined by a test.
 type told struct{ response *weirv1.RingResponse }
 
 func (t told) View() uint64                    { return t.response.View }

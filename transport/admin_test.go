@@ -28,7 +28,7 @@ func ask(h http.Handler, at net.Addr, from, method, url, body string, header ...
 
 var loopback = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8082}
 
-// Members are forgotten and profiles taken by who is near, and by nobody else.
+// Only clients on this machine may forget members and take profiles.
 func TestNear(t *testing.T) {
 	h := &hall{}
 	profiles := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "profile") })
@@ -86,14 +86,15 @@ var foreign = [][]string{
 	{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0"}, // an image over plain HTTP
 }
 
-// welcome are those of who is no such page.
+// welcome are requests that no foreign page caused.
 var welcome = [][]string{
 	nil, {"User-Agent", "curl/8.9.1"}, {"Sec-Fetch-Site", "none", "User-Agent", "Mozilla/5.0"},
 	{"Sec-Fetch-Site", "same-origin", "User-Agent", "Mozilla/5.0"}, {"Origin", "http://localhost:8080", "User-Agent", "Mozilla/5.0"},
 	{"Sec-Fetch-Site", "same-origin", "Origin", "https://LOCALHOST:8080"},
 }
 
-// What a page of another site has a browser ask is refused, and counts nothing.
+// Requests that a page of another site causes in a browser are refused and count
+// nothing.
 func TestForeign(t *testing.T) {
 	s := newServer(t, fixed, nil)
 	h := &hall{}

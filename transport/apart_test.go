@@ -10,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// What is served apart has a bound of its own: one connection more is closed.
+// A site served apart has a connection bound of its own: one connection above it is
+// closed.
 func TestApartIsBounded(t *testing.T) {
 	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{}))
 	answered := func(c net.Conn) bool {

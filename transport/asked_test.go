@@ -42,8 +42,8 @@ func (d *telling) Reset(_ context.Context, r *limiter.Request) (int, error) {
 	return 1, nil
 }
 
-// FuzzExplainAndReset: whatever message names a request, it is refused as invalid, or
-// its limits are those that a check of it has, for both calls.
+// FuzzExplainAndReset: for both calls, a message either is refused as invalid, or
+// yields the same limits as in a check.
 func FuzzExplainAndReset(f *testing.F) {
 	add := func(m *weirv1.CheckRequest) {
 		b, err := proto.Marshal(m)

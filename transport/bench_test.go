@@ -149,8 +149,8 @@ func benchStream(batch int) func(b *testing.B, c *child, n int) (checks, answere
 	}
 }
 
-// sendAll sends the messages in turn, n in all. What is on its way at once is
-// bounded by the flow control of the stream.
+// sendAll sends the messages in turn, n in total. The flow control of the stream bounds
+// how many are in flight.
 func sendAll(b *testing.B, stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns], messages []*weirv1.CheckColumns, n int) {
 	for i := range n {
 		if err := stream.Send(messages[i%len(messages)]); err != nil {

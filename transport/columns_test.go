@@ -15,7 +15,7 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// stub decides as it is told to.
+// stub decides as a test defines.
 type stub struct {
 	decide func(r *limiter.Request, d *limiter.Decision) error
 	err    error // of everything
@@ -96,7 +96,7 @@ func TestColumnsBecomeRequests(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", b.requests[:2], want)
 	}
 
-	// What a batch leaves behind is not in the next one.
+	// A batch contains nothing of an earlier one.
 	n, err = b.fillColumns(&weirv1.CheckColumns{Costs: []int64{1, 1}, Attributes: []*weirv1.AttributeColumn{{Name: "b"}}})
 	if err != nil || n != 2 {
 		t.Fatalf("%d requests, %v", n, err)
@@ -108,7 +108,7 @@ func TestColumnsBecomeRequests(t *testing.T) {
 	}
 }
 
-// badColumns are messages that make no sense, and what is to be said of them.
+// badColumns are invalid messages with their errors.
 func badColumns() map[string]*weirv1.CheckColumns {
 	many := make([]*weirv1.AttributeColumn, MaxAttributes+1)
 	for i := range many {
@@ -313,8 +313,9 @@ func FuzzColumns(f *testing.F) {
 		m := &in.columns
 		var tn turn
 		if in.refused != nil {
-			// What is refused before it is read would be refused after that, too, but for
-			// rule_costs, of which a check has one at most.
+			// A message that is refused before decoding would also be refused
+			// afterwards. The exception is rule_costs, of which a check has one at
+			// most.
 			if _, err := tn.fillColumns(&stock); err == nil && len(stock.RuleCosts) <= MaxBatch {
 				t.Fatalf("refused: %v", in.refused)
 			}

@@ -9,8 +9,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// TestManyAskers: many at once over every protocol are admitted what the limit
-// says, to the unit, and nobody gets another's answer.
+// TestManyAskers: many concurrent clients of every protocol are together admitted
+// exactly the limit, and each gets its own answers.
 func TestManyAskers(t *testing.T) {
 	s := newServer(t, `
 version: 1

@@ -17,8 +17,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// allocated returns how many bytes f allocates, and those that the whole program does
-// meanwhile.
+// allocated returns how many bytes f allocates, including those that the rest of the
+// program allocates meanwhile.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -133,7 +133,7 @@ func TestPartsAreCountedFirst(t *testing.T) {
 	}
 }
 
-// What the parts of a message are counted as is what protobuf makes of them.
+// The counts of a message's parts equal those of the protobuf library.
 func TestCountsAreProtobufs(t *testing.T) {
 	m := &weirv1.CheckColumns{
 		Id: 9, PathLengths: make([]uint32, 7), Costs: []int64{1, -1, 1 << 40, 0, 0, 0, 0}, RuleCosts: []uint32{300, 4},

@@ -27,8 +27,8 @@ func (h *hall) Forget(name string) error {
 	return nil
 }
 
-// What members and lists answer is what the file says, and a member is forgotten
-// from the machine itself only.
+// Members and top lists have the JSON that openapi.yaml describes. Only requests from
+// this machine can forget a member.
 func TestDirectory(t *testing.T) {
 	h := &hall{}
 	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Directory: h, Top: func(n int) (hottest, denied []transport.TopKey) {

@@ -98,15 +98,16 @@ func (r redis) Explain(ctx context.Context, q *limiter.Request) (*limiter.Explan
 	return e, err
 }
 
-// lost has nobody who would explain.
+// lost is a decider whose explanation nobody answers.
 type lost struct{ *weir.Node }
 
 func (lost) Explain(context.Context, *limiter.Request) (*limiter.Explanation, error) {
 	return nil, fmt.Errorf("%w: node-3 owns it", weir.ErrUnanswered)
 }
 
-// TestExplain: who may check may ask why, no more; commands with the address of Redis
-// are for who has it anyway; and what does not explain says so.
+// TestExplain: every client that may check may ask for an explanation, without the
+// commands that contain the address of Redis. A decider without Explain yields an error
+// that says so.
 func TestExplain(t *testing.T) {
 	shut := newServer(t, fixed, func(o *transport.Options) {
 		o.AllowReset, o.AllowRequestLimits = false, false

@@ -15,12 +15,12 @@ func frameOf(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(out, stream), payload...)
 }
 
-// messageOf returns a message of gRPC, of which the length may be untrue.
+// messageOf returns a gRPC message, whose length field may be wrong.
 func messageOf(length int, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(length)), data...)
 }
 
-// noted is what frames told, as text, with the data of each stream.
+// noted is the calls of frames, as text, with the data of each stream.
 type noted struct {
 	frames []string
 	data   map[uint32][]byte

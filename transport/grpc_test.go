@@ -164,8 +164,8 @@ func askStream(s *server, rs []limiter.Request) []*limiter.Answer {
 	return out
 }
 
-// TestBadCallsOverGRPC: each is refused with a status and a text that says what
-// to do, and the node answers as before.
+// TestBadCallsOverGRPC: each is refused with a status and a text that says what to do,
+// and the node continues to answer.
 func TestBadCallsOverGRPC(t *testing.T) {
 	s := newServer(t, fixed, func(o *transport.Options) { o.AllowReset, o.AllowRequestLimits = false, false })
 	own := []*weirv1.Limit{{Limit: 5, WindowUs: 1e6}}
@@ -335,7 +335,7 @@ func TestLimitsInRequests(t *testing.T) {
 	}
 }
 
-// TestReset: what was counted is forgotten, and it is told how much that was.
+// TestReset: the counters are deleted, and the response has their number.
 func TestReset(t *testing.T) {
 	s := newServer(t, fixed, nil)
 	if _, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada"}); err != nil {
@@ -352,15 +352,15 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// unanswering is a decider of whose cluster nobody answers a reset in time.
+// unanswering is a decider in a cluster where no member answers a reset in time.
 type unanswering struct{ transport.Decider }
 
 func (unanswering) Reset(context.Context, *limiter.Request) (int, error) {
 	return 0, fmt.Errorf("%w within 300ms", limiter.ErrUnanswered)
 }
 
-// A reset that nobody answered may be done: that is another code than one that
-// was refused.
+// A reset without an answer may have been done, so it has another code than a refused
+// one.
 func TestResetThatNobodyAnswers(t *testing.T) {
 	s := newServer(t, fixed, func(o *transport.Options) { o.Decider = unanswering{o.Decider} })
 	if got := s.post(t, "/v1/reset", `{"user":"ada"}`); got.status != 504 || !strings.Contains(got.body, "within 300ms") {
@@ -467,7 +467,7 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 }
 
-// observed counts what an observer is told.
+// observed counts the calls of an observer.
 type observed struct {
 	mu   sync.Mutex
 	seen map[string]int
@@ -482,7 +482,7 @@ func (o *observed) Served(method, code string, d time.Duration) {
 	o.seen[method+" "+code]++
 }
 
-// TestObserver: every request is told of once, under few names.
+// TestObserver: every request is reported once, under one of few names.
 func TestObserver(t *testing.T) {
 	o := &observed{seen: map[string]int{}}
 	s := newServer(t, fixed, func(opt *transport.Options) { opt.Observer = o; opt.AllowReset = false })
@@ -557,7 +557,7 @@ var errAway = errors.New("it is away")
 
 func (away) CheckBatch(context.Context, []limiter.Request, []limiter.Decision) error { return errAway }
 
-// A stream that ends since nothing can be decided says that nothing was.
+// A stream that ends because nothing can be decided states that nothing was decided.
 func TestUndecidedTrailer(t *testing.T) {
 	s := newServer(t, fixed, func(o *transport.Options) { o.Decider = away{o.Decider.(*weir.Node)} })
 	stream, err := s.api.CheckStream(t.Context())

@@ -56,8 +56,8 @@ func (s *server) do(t *testing.T, method, path, contentType, body string) reply 
 	return reply{resp.StatusCode, resp.Header, string(text)}
 }
 
-// TestDecisionsOverHTTP: the status says it, and the body is the node's answer
-// in JSON, byte by byte.
+// TestDecisionsOverHTTP: the status shows the decision, and the body is the node's
+// answer in JSON, byte for byte.
 func TestDecisionsOverHTTP(t *testing.T) {
 	s := newServer(t, `
 version: 1
@@ -102,8 +102,8 @@ func (s *server) at(d time.Duration) limiter.Tick {
 	return limiter.TickOf(s.clock.read().Add(d))
 }
 
-// TestBadRequestsOverHTTP: each gets a status and a problem that says what to
-// do, and the node answers as before.
+// TestBadRequestsOverHTTP: each gets a status and a problem that says what to do, and
+// the node continues to answer.
 func TestBadRequestsOverHTTP(t *testing.T) {
 	s := newServer(t, fixed, func(o *transport.Options) { o.AllowReset, o.AllowRequestLimits = false, false })
 	long := strings.Repeat("u", 257)

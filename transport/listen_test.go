@@ -37,9 +37,9 @@ func (q *queue) Accept() (net.Conn, error) {
 
 func (q *queue) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 8081} }
 
-// TestConnectionsPerAddress: of one address, and of one network of 64 bits, there are as
-// many as may be; others come in, until the listener is full; who goes makes room. The log
-// tells of it, once for now.
+// TestConnectionsPerAddress: the connections from one address, or one IPv6 /64 network,
+// are bounded. Others are accepted until the listener is full. A closed connection
+// makes room. Refusals are logged once a minute.
 func TestConnectionsPerAddress(t *testing.T) {
 	q := &queue{from: []string{
 		"203.0.113.9", "203.0.113.9", "203.0.113.9", // one too many

@@ -73,7 +73,7 @@ func loadSpec(t *testing.T, s *server) *spec {
 	return &out
 }
 
-// holds tells how a value of JSON differs from a schema, "" if it does not.
+// holds returns how a JSON value differs from a schema, "" if it does not.
 func (s *spec) holds(m schema, v any) string {
 	if m.Ref != "" {
 		m = s.Components.Schemas[strings.TrimPrefix(m.Ref, "#/components/schemas/")]
@@ -129,7 +129,7 @@ func (s *spec) holdsObject(m schema, v map[string]any) string {
 	return ""
 }
 
-// holdsReply checks a reply against what the file says of its operation.
+// holdsReply checks a reply against its operation in the file.
 func (s *spec) holdsReply(t *testing.T, method, path string, got reply) {
 	t.Helper()
 	path, _, _ = strings.Cut(path, "?")
@@ -201,7 +201,7 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 		}
 	}
 	s := public
-	// What else the server can say, from all the bad requests and some good ones.
+	// Further replies of the server, from all the bad requests and some good ones.
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/v1/check?user=ada&cost=9", ""}, {"GET", "/v1/check?nine=9", ""},
 		{"POST", "/v1/check", `{"user":"ada","cost":3}`}, {"POST", "/v1/check", `{"user":"ada","cost":1}`},
@@ -233,8 +233,8 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 	file.holdsReply(t, "GET", "/v1/explain", mute.get(t, "/v1/explain"))
 }
 
-// TestOpenAPIFields: the fields and parameters in the file are those that are
-// read and written.
+// TestOpenAPIFields: the file has exactly the fields and parameters that the server
+// reads and writes.
 func TestOpenAPIFields(t *testing.T) {
 	s := newServer(t, "", nil)
 	file := loadSpec(t, s)
@@ -254,7 +254,7 @@ func TestOpenAPIFields(t *testing.T) {
 			t.Errorf("%s has the fields %v, the file says %v", name, fields, listed)
 		}
 	}
-	// What is read is known by what an unknown name is told.
+	// The error for an unknown name lists the names that are read.
 	known := func(body string) []string {
 		var p struct{ Detail string }
 		got := s.post(t, "/v1/check", body)

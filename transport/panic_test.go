@@ -91,9 +91,9 @@ func (s *shared) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-// TestPanicsEndRequests: a panic in a handler ends that request, wherever it happens, is
-// counted and logged once with its stack, and does not reach the asker; what else is
-// asked on the same connection is answered.
+// TestPanicsEndRequests: a panic in a handler, wherever it happens, ends that request
+// only. It is counted, and logged once with its stack, and its text does not reach the
+// client. Other requests on the same connection are answered.
 func TestPanicsEndRequests(t *testing.T) {
 	log, seen := new(shared), &witness{places: map[string]int{}}
 	s := newServer(t, fixed, func(o *transport.Options) {

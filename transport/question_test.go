@@ -59,8 +59,7 @@ func FuzzCheckJSON(f *testing.F) {
 	})
 }
 
-// FuzzQuery: whatever parameters come, they are refused or say what net/url
-// says.
+// FuzzQuery: parameters are either refused, or read as net/url reads them.
 func FuzzQuery(f *testing.F) {
 	for _, s := range []string{
 		"", "path=/towns&user=ada&cost=3&peek=true", "attr.plan=free&attr.x=", "usr=1", "user=a&user=b", "cost=1e3", "a;b", "%zz", "user=%00%ff", "attr.=1",

@@ -2,5 +2,5 @@
 
 package transport_test
 
-// raceDetector tells that the tests run under the race detector.
+// raceDetector reports whether the tests run under the race detector.
 const raceDetector = false

@@ -2,6 +2,6 @@
 
 package transport_test
 
-// raceDetector tells that the tests run under the race detector, in which
-// everything takes some ten times as long.
+// raceDetector reports whether the tests run under the race detector, which makes
+// everything about ten times slower.
 const raceDetector = true

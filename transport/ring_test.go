@@ -17,8 +17,7 @@ type madeUp struct{ response *weirv1.RingResponse }
 func (m madeUp) View() uint64                    { return m.response.GetView() }
 func (m madeUp) Placement() *weirv1.RingResponse { return m.response }
 
-// The ring, and the number of its view in replies, are told to nobody unless the
-// operator allows it.
+// The ring, and its view in replies, are published only if the operator allows it.
 func TestRing(t *testing.T) {
 	whole := &weirv1.RingResponse{View: 7, Owners: []uint32{1}, Members: []*weirv1.RingMember{{Name: "a"}}, Rules: []byte("r"), Seeds: []byte("s")}
 	for name, c := range map[string]struct {

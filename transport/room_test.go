@@ -18,7 +18,8 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// held is a decider that says when it is asked about a batch, and goes on when it is let.
+// held is a decider that signals when it gets a batch, and waits until the test lets it
+// continue.
 type held struct {
 	transport.Decider
 	asked chan struct{}
@@ -31,9 +32,9 @@ func (h *held) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limite
 	return h.Decider.CheckBatch(ctx, rs, ds)
 }
 
-// TestNoRoom: while large messages fill the room, another one is refused at once and told
-// when to ask again, on each way to ask; single checks pass; and afterwards all is as
-// before.
+// TestNoRoom: while large messages use all the room, another one is refused at once
+// with a time to retry, in every protocol. Single checks pass. Afterwards everything
+// works as before.
 func TestNoRoom(t *testing.T) {
 	const checks, inJSON = 400, 100
 	h := &held{asked: make(chan struct{}), let: make(chan struct{})}

@@ -39,8 +39,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestPortInUse: the error says which flag to change, and the listener that has
-// the port is not disturbed.
+// TestPortInUse: the error names the flag to change, and the listener that has the port
+// is not disturbed.
 func TestPortInUse(t *testing.T) {
 	l := listen(t)
 	defer l.Close()
@@ -55,8 +55,8 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// TestListenerThatFails: when one protocol cannot be served the other ends too,
-// and the error says which it was.
+// TestListenerThatFails: if one protocol cannot be served the other ends, too, and the
+// error names the one that failed.
 func TestListenerThatFails(t *testing.T) {
 	node, err := weir.Open(t.Context(), weir.Config{})
 	if err != nil {
@@ -86,8 +86,8 @@ func TestListenerThatFails(t *testing.T) {
 	}
 }
 
-// TestShutdownEndsIdleStreams: streams that wait do not hold the server up, and
-// are told why they end; streams of the other services end too.
+// TestShutdownEndsIdleStreams: waiting streams do not delay the server, and get the
+// reason for their end. Streams of the other services end, too.
 func TestShutdownEndsIdleStreams(t *testing.T) {
 	s := newServer(t, fixed, nil)
 	stream, err := s.api.CheckStream(t.Context())
@@ -153,9 +153,8 @@ func (s *slow) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limite
 	return s.Node.CheckBatch(ctx, rs, ds)
 }
 
-// wait says that a check has come and waits for the release. One that comes
-// after it does not wait, so that a check which should not be made fails a test
-// and does not stop it.
+// wait signals that a check has come, and waits for the release. A later check does not
+// wait, so that a check which should not come makes a test fail and not hang.
 func (s *slow) wait() {
 	select {
 	case s.entered <- struct{}{}:
@@ -199,9 +198,9 @@ func TestShutdownAnswersWhatItHasBegun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	go func() { stopped <- s.Shutdown(ctx) }()
-	// The server says that it is not ready while it still answers: asked on a
-	// connection that is there already, it cannot be asked any more, but a new
-	// one being refused shows that it has begun to stop.
+	// The server reports not ready while it still answers. It cannot be asked on an
+	// existing connection any more, but a refused new connection shows that it has
+	// begun to stop.
 	for refused := false; !refused; {
 		c, err := net.Dial("tcp", s.http)
 		if refused = err != nil; !refused {

@@ -19,8 +19,7 @@ import (
 // watchdog is how long these tests wait for what must come.
 const watchdog = 30 * time.Second
 
-// ticking is a gRPC server whose connections are watched, and looked at when the test
-// says so.
+// ticking is a gRPC server that watches its connections, with ticks made by the test.
 type ticking struct {
 	*stalls
 	t       *testing.T
@@ -216,9 +215,9 @@ func allStalled() map[string]stalled {
 	}
 }
 
-// TestStalledStreams: a stream whose client owes the next step is reset in time, and both
-// ends know it. Another on the same connection, which nobody has asked on for as long,
-// and those of another connection go on.
+// TestStalledStreams: a stream whose client owes the next step is reset in time, and
+// both ends know it. A stream on the same connection that has been idle for as long
+// continues, and so do those of another connection.
 func TestStalledStreams(t *testing.T) {
 	for name, c := range allStalled() {
 		t.Run(name, func(t *testing.T) {
@@ -243,8 +242,8 @@ func TestStalledStreams(t *testing.T) {
 	}
 }
 
-// resets lets ticks pass until the client is told that a stream is reset, which is after
-// the server has heard of it.
+// resets makes ticks until the client receives the reset of a stream, which the server
+// gets first.
 func (s *ticking) resets(c *rawClient, stream uint32) {
 	s.t.Helper()
 	for begun := time.Now(); time.Since(begun) < watchdog; {
@@ -305,8 +304,8 @@ func TestStallInAFrame(t *testing.T) {
 	conn.ends("in the middle of a frame")
 }
 
-// While half messages take more than they may in all, those that are slow are given up
-// soon; what is honest goes on.
+// While incomplete messages use too much memory, slow ones are soon given up. Honest
+// ones continue.
 func TestTooManyHalfMessages(t *testing.T) {
 	s := newTicking(t, func(o *Options) { o.ClientTimeout, o.MaxDecodingBytes = time.Hour, 10_000 })
 	honest := s.dial(someWindow)

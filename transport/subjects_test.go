@@ -237,8 +237,8 @@ func addColumns(m *weirv1.CheckColumns, r *limiter.Request) {
 	}
 }
 
-// expand turns columns into one message for each check, those that were not
-// decided into nil.
+// expand turns columns into one message for each check, nil for those that were not
+// decided.
 func expand(m *weirv1.DecisionColumns) []*weirv1.CheckResponse {
 	out := make([]*weirv1.CheckResponse, len(m.Flags))
 	e, at := m.EveryLimit, 0
@@ -290,7 +290,7 @@ type httpSubject struct {
 	turn   int
 }
 
-// Step: JSON tells milliseconds.
+// Step: JSON has milliseconds.
 func (s *httpSubject) Step() limiter.Tick { return limiter.Millisecond }
 
 func (s *httpSubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
@@ -359,9 +359,9 @@ func object(tb testing.TB, r *limiter.Request, peek bool) []byte {
 	return out
 }
 
-// rebuildAnswer makes a decision of an answer. What an answer does not tell, a
-// bucket's capacity, is looked up in the node's rules; which limits admitted a
-// check that another denied is not known.
+// rebuildAnswer makes a decision from an answer. What an answer lacks, a bucket's
+// capacity, comes from the node's rules. Which limits admitted a check that another
+// denied is not known.
 func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied, d.Rule = a.Allowed, a.Never, a.ShadowDenied, a.Rule

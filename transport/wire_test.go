@@ -68,8 +68,8 @@ func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Dec
 	}
 }
 
-// What the service writes is what protobuf reads as the same decision, in a
-// single answer and in a batch with errors in it.
+// The protobuf library decodes what the service encodes to the same decision, for a
+// single answer and for a batch with errors.
 func TestDecisionsAreWrittenAsMessages(t *testing.T) {
 	minute, hour, shadow := limits3(t)
 	some := []limiter.LimitDecision{minute, hour, shadow}
