@@ -39,8 +39,8 @@ func TestAdoptNothingOfARecoveredCounter(t *testing.T) {
 	}
 }
 
-// A window that began with its first hit is no window of the sliding counter's:
-// what it holds moves to the counter's own.
+// A window that began with its first hit is not a window of the sliding counter: its
+// count moves to the counter's own window.
 func TestAdoptFirstHitWindow(t *testing.T) {
 	c := NewCounter(mustLimit(t, Spec{Limit: 5, Window: time.Minute, Algorithm: FixedWindow, Align: AlignFirstHit}))
 	var d Decision
@@ -82,7 +82,7 @@ func TestAdoptOtherAlignment(t *testing.T) {
 	}
 }
 
-// A receipt takes back what it says was charged, from nobody else.
+// A receipt takes back only what it states was charged.
 func TestReceipts(t *testing.T) {
 	room := Spec{Name: "x", Limit: 100, Window: time.Hour, Algorithm: FixedWindow, CountRejected: CountRoom}
 	x, y := mustLimit(t, room), mustLimit(t, Spec{Name: "y", Limit: 1, Window: time.Hour, Algorithm: FixedWindow})

@@ -19,7 +19,7 @@ func merged(a, b *replica, now Tick) *replica {
 	return into
 }
 
-// same tells whether two counters are one state, wherever their words lie.
+// same reports whether two counters have the same state, wherever their words are.
 func same(a, b *replica, now Tick) bool {
 	as, aw := a.export(now)
 	bs, bw := b.export(now)
@@ -35,9 +35,9 @@ func same(a, b *replica, now Tick) bool {
 	return slices.Equal(counts(a), counts(b))
 }
 
-// lineages are three counters that parted from one, and the instant at which
-// they meet again. ahead says that the second comes from a clock that is ahead,
-// so that its windows may begin in the future.
+// lineages are three counters that parted from one, and the instant at which they meet
+// again. ahead states that the clock of the second is ahead, so its windows may begin
+// in the future.
 func lineages(tb testing.TB, r *rand.Rand, spec Spec, ahead bool) (base *replica, ks [3]*replica, now Tick) {
 	base = &replica{l: mustLimit(tb.(*testing.T), spec)}
 	parted := walk(r, base, noonTicks+Tick(r.Int64N(int64(base.l.Window()))), r.IntN(8))
@@ -133,9 +133,9 @@ func TestMergedDeniesWhatEitherDenies(t *testing.T) {
 	}
 }
 
-// exactMerge tells whether a state of the limit can be the least there is: two
-// counts cannot follow two declining ones, and two windows that began with their
-// first hits are one.
+// exactMerge reports whether a state of the limit can represent the least result: two
+// counts cannot represent two declining ones, and two windows that began with their
+// first hits become one.
 func exactMerge(s *Spec) bool {
 	return s.Algorithm != SlidingCounter && s.Align == AlignEpoch
 }

@@ -79,8 +79,8 @@ func importState(tb testing.TB, l *Limit, s State, words []uint64, now Tick) *re
 	return k
 }
 
-// moved returns the counter as another node holds it whose clock says there
-// when this one's says now.
+// moved returns the counter in another node, whose clock shows there when this one's
+// shows now.
 func (k *replica) moved(tb testing.TB, now, there Tick) *replica {
 	tb.Helper()
 	s, words := k.export(now)
@@ -118,7 +118,7 @@ func sized(r *rand.Rand, s Spec) Spec {
 	return s
 }
 
-// aligned tells whether a limit counts by instants that all clocks share.
+// aligned reports whether a limit counts by instants that all clocks have in common.
 func aligned(s *Spec) bool {
 	switch s.Algorithm {
 	case FixedWindow:
@@ -247,8 +247,8 @@ func TestClockBehindForgetsNothing(t *testing.T) {
 	})
 }
 
-// What comes from a network is refused where it contradicts itself, and harms
-// nobody where it does not.
+// Data from the network is refused if it contradicts itself, and otherwise does no
+// harm.
 func TestCheckExportedRefuses(t *testing.T) {
 	quick := mustLimit(t, Spec{Algorithm: GCRA, Limit: MaxUnits, Window: time.Millisecond})
 	log := mustLimit(t, Spec{Algorithm: SlidingLog, Limit: 10, Window: time.Second})
@@ -325,8 +325,8 @@ func TestCheckExportedRefuses(t *testing.T) {
 	}
 }
 
-// A window that is said to begin as far ahead as may be, by a clock that is
-// behind, ends after the next one here: the future is one window deep.
+// A window that a clock behind this one places as far ahead as allowed ends after the
+// next window here: the future is one window deep.
 func TestFutureIsBounded(t *testing.T) {
 	for _, spec := range movable() {
 		spec.Limit, spec.Window = 10, 10*time.Second
@@ -354,7 +354,7 @@ func TestFutureIsBounded(t *testing.T) {
 	}
 }
 
-// What counts is told also where it lies ahead, and where nothing came after it.
+// Counts are exported even if they lie ahead, or nothing followed them.
 func TestExplainMovedSubWindows(t *testing.T) {
 	l := mustLimit(t, Spec{Algorithm: SlidingWindow, Limit: 50, Window: 10 * time.Second})
 	k := &replica{l: l}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a node is to its cluster is reported, anew at each scrape, and nothing of
-// it by a node that has none.
+// The state of a node in its cluster is reported, read anew at each scrape. A node
+// without a cluster reports none.
 func TestClusterStats(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Cluster: func() ClusterStats {

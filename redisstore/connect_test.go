@@ -37,7 +37,7 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 	}
 }
 
-// refuses checks that Redis refuses a store, and that the log says so.
+// refuses checks that Redis refuses a store, and that this is logged.
 func refuses(t *testing.T, c redisstore.Config, why string) {
 	t.Helper()
 	p := newPatient(t, c)

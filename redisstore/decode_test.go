@@ -20,8 +20,8 @@ func numbers(pairs ...int) string {
 	return b.String()
 }
 
-// FuzzDecode reads anything that Redis may hold, for whoever can write to Redis
-// can write that. What is read can be explained.
+// FuzzDecode decodes arbitrary values, since anyone who can write to Redis can store
+// them. A decoded value can be explained.
 func FuzzDecode(f *testing.F) {
 	window := limiter.Tick(time.Minute / time.Microsecond)
 	var limits []*limiter.Limit

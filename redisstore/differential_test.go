@@ -78,8 +78,7 @@ func TestTableAndRedisDecideAlike(t *testing.T) {
 	total.hold(t, n*stepsPerSeed)
 }
 
-// counts tell how often what was decided, so that the test's premises can be
-// checked.
+// counts is how often each decision occurred, to verify the premises of the test.
 type counts map[string]int
 
 func (c counts) add(o counts) {
@@ -160,7 +159,7 @@ func (d *diff) limit(name string, turn int) *limiter.Limit {
 	return l
 }
 
-// run makes all steps, and tells log, if there is one, of each.
+// run makes all steps, and passes each to log, unless that is nil.
 func (d *diff) run(log func(string, ...any)) error {
 	if d.log = log; log == nil {
 		d.log = func(string, ...any) {}
@@ -200,7 +199,7 @@ func (d *diff) run(log func(string, ...any)) error {
 	return nil
 }
 
-// show tells all of a decision that matters.
+// show returns all relevant parts of a decision.
 func show(d *limiter.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v never %v shadow %v retry %d receipt %v", d.Allowed, d.Never, d.ShadowDenied, d.RetryAfter, d.Receipt)

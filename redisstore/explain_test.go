@@ -71,8 +71,8 @@ func TestExplainsAsTheTable(t *testing.T) {
 	}
 }
 
-// alike leaves out what is told otherwise although it means the same: Redis keeps
-// hits of one instant together, and not where a window that counts nothing stands.
+// alike removes differences without meaning: Redis combines hits of one instant, and
+// does not store where a window without counts is.
 func alike(e *limiter.Explanation) *limiter.Explanation {
 	out := *e
 	out.Limits = nil
@@ -132,7 +132,7 @@ rules:
 	}
 }
 
-// An explanation charges nothing, and of a key that Redis does not have says so.
+// An explanation charges nothing, and reports when Redis does not have a key.
 func TestExplainChargesNothing(t *testing.T) {
 	srv := startServer(t)
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: [{name: r, limits: [1/hour]}]\n")
@@ -147,7 +147,7 @@ func TestExplainChargesNothing(t *testing.T) {
 	}
 }
 
-// A value that is none of ours is told, not taken for one.
+// A foreign value is reported, and not taken for a counter.
 func TestExplainTellsOfForeignValues(t *testing.T) {
 	srv := startServer(t)
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: [{name: r, limits: [1/hour]}]\n")

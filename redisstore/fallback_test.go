@@ -66,7 +66,7 @@ func TestRememberedLimitsAreBounded(t *testing.T) {
 	}
 }
 
-// A table of policies that is full denies, and says why.
+// When the table of policies is full it denies, and gives the reason.
 func TestFullFallback(t *testing.T) {
 	f := newFallback(&Config{Nodes: 1, FallbackKeys: 1})
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 5, Window: time.Hour})}}
@@ -106,8 +106,8 @@ func TestClosedShadowIsDecided(t *testing.T) {
 	}
 }
 
-// Every family of the scripts is one that the limits have, and the parameters are
-// what prelude.lua says.
+// Every family of the scripts is one of the limits, and the parameters are as
+// prelude.lua documents them.
 func TestParams(t *testing.T) {
 	weight := 250
 	for _, row := range []struct {

@@ -107,8 +107,8 @@ func (p *patient) untilFrom(path string, s limiter.Source) {
 	p.tb.Logf("decisions from %s after %v; the longest wait was %v", s, time.Since(began).Round(time.Millisecond), p.was.Round(time.Microsecond))
 }
 
-// outage holds what must be so while Redis cannot be used, however that came, and
-// after it can again. wrong and mend are how it comes and goes.
+// outage verifies what must hold while Redis cannot be used, for whatever reason, and
+// after it can be used again. wrong and mend start and end the outage.
 func outage(t *testing.T, c redisstore.Config, wrong, mend func()) {
 	t.Helper()
 	p := newPatient(t, c)
@@ -149,7 +149,7 @@ func outage(t *testing.T, c redisstore.Config, wrong, mend func()) {
 	if n := p.log.count("redis can be used again"); n != 1 {
 		t.Errorf("the log says %d times that redis can be used again:\n%s", n, p.log)
 	}
-	// What the policy counted lives on beside what Redis counts.
+	// The policy's counts remain, in addition to those in Redis.
 	if d := p.ask("/local"); d.Source != limiter.SourceRedis {
 		t.Errorf("after the fault %s decides", d.Source)
 	}
@@ -186,7 +186,7 @@ func TestReadOnlyRedis(t *testing.T) {
 	outage(t, faultConfig(srv), func() { srv.do("REPLICAOF", "127.0.0.1", freePort(t)) }, func() { srv.do("REPLICAOF", "NO", "ONE") })
 }
 
-// A server that is not there when the store is opened is no reason not to open.
+// A store opens even if the server is not reachable.
 func TestOpenWithoutRedis(t *testing.T) {
 	port := freePort(t)
 	srv := &server{tb: t, dir: t.TempDir(), port: port}
@@ -234,7 +234,7 @@ func TestRestartedRedis(t *testing.T) {
 	}
 }
 
-// What is wrong with one key is no outage: the policy decides that check.
+// An error of one key is no outage: the policy decides that check.
 func TestForeignValue(t *testing.T) {
 	srv := startServer(t)
 	p := newPatient(t, faultConfig(srv))
@@ -284,7 +284,7 @@ func TestRefundOfAPolicysCharge(t *testing.T) {
 	}
 }
 
-// A process that is frozen answers nothing, and is no reason to wait longer.
+// A frozen process answers nothing, and does not make checks wait longer.
 func TestCancelledContext(t *testing.T) {
 	srv := startServer(t)
 	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})

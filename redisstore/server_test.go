@@ -40,8 +40,8 @@ func startServerAt(tb testing.TB, port int, args ...string) *server {
 	return s
 }
 
-// freePort returns a port that nobody listened on a moment ago, and whose
-// neighbour, which Redis Cluster takes for its bus, is a port too.
+// freePort returns a port that was free a moment ago. The port that Redis Cluster
+// derives from it for its bus is valid, too.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	for range 100 {

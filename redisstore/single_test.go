@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// relay passes connections on to a Redis, and does to them what a test says.
+// relay forwards connections to a Redis, and disturbs them as a test defines.
 type relay struct {
 	net.Listener
 	to   string
@@ -119,8 +119,8 @@ func (p *patient) catch(r *relay, t *trap) <-chan limiter.Source {
 	return decided
 }
 
-// One connection that hangs is no outage: the check that went there is decided by its
-// policy, and all others go on in Redis, while it hangs and after.
+// One hanging connection is no outage: its policy decides the check on it. All other
+// checks continue in Redis, during that and afterwards.
 func TestOneStalledConnectionIsNoOutage(t *testing.T) {
 	r := startRelay(t, startServer(t).addr())
 	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: time.Second})
@@ -160,7 +160,7 @@ func (j *journal) await(t *testing.T, text string) {
 	await(t, "the log has "+text, func() bool { return j.count(text) > 0 })
 }
 
-// A connection that is cut while it is used is no outage either.
+// A connection that is cut during use is no outage either.
 func TestOneLostConnectionIsNoOutage(t *testing.T) {
 	r := startRelay(t, startServer(t).addr())
 	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: 3 * time.Second})
@@ -182,7 +182,8 @@ func TestOneLostConnectionIsNoOutage(t *testing.T) {
 	}
 }
 
-// A server that hangs is an outage, which the probe finds: then nobody waits for it.
+// A hanging server is an outage, which the probe detects; then checks no longer wait
+// for it.
 func TestStalledServerIsAnOutage(t *testing.T) {
 	r := startRelay(t, startServer(t).addr())
 	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}})

@@ -186,8 +186,8 @@ func TestKeysExpire(t *testing.T) {
 	await(t, "the key expires", func() bool { return len(srv.do("KEYS", "*/short*").([]any)) == 0 })
 }
 
-// Counters of one key share a slot, and their names tell apart what would be
-// written alike.
+// Counters of one key share a slot, and their names distinguish keys with the same
+// readable part.
 func TestKeyNames(t *testing.T) {
 	srv := startServer(t)
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), `

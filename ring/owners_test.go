@@ -117,8 +117,8 @@ func describe(names []string) []string {
 	return owners
 }
 
-// moved returns the part of the partitions that changes owners from one ring to
-// another, and the part of those that a member gets.
+// moved returns the fraction of the partitions that change owners from one ring to
+// another, and the fraction of these that one member gets.
 func moved(from, to *Ring, joiner string) (part, toJoiner float64) {
 	var all, joiners float64
 	for p := range Partitions {

@@ -237,10 +237,10 @@ func TestManyAskAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// No number of members makes the library panic: it has room for all partitions,
-// and those that are tried show it. They are tried by adding one member at a time
-// and removing them again, because building each size afresh would take a minute;
-// up to 48 members, and with WEIR_SEEDS set, as in make test-long, up to the most.
+// No number of members makes the library panic: it has room for all partitions. The
+// test verifies that by adding one member at a time and removing them again, because
+// building each size afresh would take a minute. It tries up to 48 members, and with
+// WEIR_SEEDS set, as in make test-long, all numbers.
 func TestEveryNumberOfMembers(t *testing.T) {
 	for n := 1; n <= MaxMembers; n++ {
 		// The library's own bound, from its averageLoad.

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// remember puts a path until the cache has it, and tells how often it took.
+// remember puts a path until the cache has it, and returns how often that took.
 func remember(c *pathCache, path string, list []uint16) int {
 	for n := range 3 {
 		if e, _ := c.get(path); e != nil {

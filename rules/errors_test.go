@@ -65,7 +65,7 @@ rules:
 	}
 }
 
-// rule wraps fields of one rule, of which the first stands at 2:3.
+// rule wraps fields of one rule; the first is at 2:3.
 func rule(fields string) string { return "rules:\n- " + fields + "\n  name: a\n" }
 
 // limit wraps one limit, which begins at 2:12.

@@ -164,7 +164,7 @@ func FuzzParse(f *testing.F) {
 			checkProblems(t, data, e)
 			return
 		}
-		// What was accepted means the same again, and can be used.
+		// An accepted file has the same meaning when parsed again, and can be used.
 		again, err := Parse("g", data, Options{})
 		if err != nil || again.Hash() != s.Hash() {
 			t.Fatalf("the second time: %v", err)

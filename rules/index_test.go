@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// indexOf indexes patterns as rules of which none ends the search, so that
-// match returns all that match.
+// indexOf indexes patterns as rules that do not end the search, so that match returns
+// all matches.
 func indexOf(tb testing.TB, patterns []string) index {
 	tb.Helper()
 	list := make([]rule, len(patterns))

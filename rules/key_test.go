@@ -52,8 +52,8 @@ func slowHash(k *key, r *limiter.Request) (limiter.Hash, outcome) {
 	return limiter.Hash{Hi: hi, Lo: lo}, keyHashed
 }
 
-// No two requests share a counter by how their values are spelled: each value is hashed
-// behind its length, and what stands in for another says so.
+// No spelling of values makes two requests share a counter: each value is hashed after
+// its length, and a substitute is marked.
 func TestKeysAreLengthPrefixed(t *testing.T) {
 	values := []string{"", "a", "b", "ab", "ba", "a\x00", "\x00a", "\x00", "\x01\x00a", "a\x01\x00b", "ab\x00\x00", ":", "a:", ":a", "a:b", "/", "%3A", strings.Repeat("a", 60), strings.Repeat("a", 61)}
 	for name, c := range map[string]struct {

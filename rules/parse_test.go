@@ -289,7 +289,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// What the caller gets is its own: changing it changes nothing in the set.
+// The results belong to the caller: changing them does not change the set.
 func TestRulesAreCopies(t *testing.T) {
 	s := mustSet(t, example, rules.Options{})
 	in := s.Rules()
@@ -322,8 +322,8 @@ func TestErrorWrapsInvalid(t *testing.T) {
 	}
 }
 
-// Which copies are made is the file's to say, by rule or by default; the options
-// say it for rules of which the file does not, and for a request's own limits.
+// The file determines the replication, by rule or by default. The options determine it
+// for rules without it, and for a request's own limits.
 func TestReplicationOfTheOptions(t *testing.T) {
 	const file = `
 rules:

@@ -287,8 +287,8 @@ rules:
 	}
 }
 
-// Nobody escapes a limit by being anonymous, and nobody can pass for someone
-// anonymous by calling himself what the address is.
+// Anonymous callers are limited, too, and a user cannot imitate one by taking an
+// address as its name.
 func TestMissingUserCountsByAddress(t *testing.T) {
 	s := mustSet(t, "rules: [{name: r, limits: [1/second]}]", rules.Options{})
 	key := func(user, ip string) limiter.Hash {
@@ -324,8 +324,8 @@ func TestValuesDoNotRunTogether(t *testing.T) {
 	}
 }
 
-// The hash is the same in every process with the same options, and no other;
-// what else a file says does not matter.
+// The hash is the same in every process with the same options, and differs with others.
+// The rest of the file has no effect on it.
 func TestHashIsKeyed(t *testing.T) {
 	const file = "rules: [{name: r, limits: [1/second]}]"
 	r := limiter.Request{Path: "/p", User: "u"}

@@ -20,8 +20,8 @@ func warningsOf(tb testing.TB, file string) []rules.Warning {
 	return s.Warnings()
 }
 
-// A rule that matches more paths than it lists, and says nothing of its key, counts
-// each path apart: the file is valid, but whoever varies the path has no limit.
+// A rule that matches an unlimited number of paths and has no key counts each path
+// separately. The file is valid, but a caller who varies the path is not limited.
 func TestOpenEndedPatternsWithoutKeyAreWarnedOf(t *testing.T) {
 	for pattern, open := range map[string]bool{
 		`^/towns`:                        true, // anything may follow
@@ -149,7 +149,7 @@ rules:
 	}
 }
 
-// The end of a file can be missing, and what is left be valid: rules_count tells.
+// The end of a file may be missing and the rest be valid: rules_count detects that.
 func TestRulesCount(t *testing.T) {
 	const body = "rules:\n- {name: a, limits: [1/second], key: [ip]}\n- {name: b, limits: [1/second], key: [ip]}\n"
 	parse := func(file string) (*rules.Set, error) { return rules.Parse("f", []byte(file), rules.Options{}) }

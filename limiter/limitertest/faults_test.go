@@ -92,8 +92,8 @@ func (s *faulty) SetRules(yaml string) error {
 	return s.tableSubject.SetRules(yaml)
 }
 
-// TestFaulty is the suite over a decider with the fault that the environment
-// names. It is no test of its own.
+// TestFaulty runs the suite over a decider with the fault that the environment names.
+// It is no test by itself.
 func TestFaulty(t *testing.T) {
 	fault := os.Getenv(faultVariable)
 	if fault == "" {

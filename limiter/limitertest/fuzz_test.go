@@ -157,8 +157,8 @@ func FuzzLeakyBucket(f *testing.F)    { fuzz(f, limiter.LeakyBucket, false) }
 func FuzzGCRA(f *testing.F)           { fuzz(f, limiter.GCRA, false) }
 func FuzzSeveralLimits(f *testing.F)  { fuzz(f, 0, true) }
 
-// What the fuzz targets decide is neither nearly always allowed nor nearly
-// always denied.
+// The decisions of the fuzz targets are neither nearly all allowed nor nearly all
+// denied.
 func TestFuzzSeedsDenyAndAllow(t *testing.T) {
 	for _, a := range algorithms() {
 		t.Run(a.String(), func(t *testing.T) {

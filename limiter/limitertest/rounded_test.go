@@ -38,8 +38,8 @@ func (s *roundedSubject) round(d *limiter.Decision, err error) error {
 	return nil
 }
 
-// TestRoundedSubjectConforms: a subject is not held to be finer than it says it
-// is, whatever the step.
+// TestRoundedSubjectConforms: for any step, a subject need not be more precise than it
+// states.
 func TestRoundedSubjectConforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long; make wire runs it")

@@ -91,9 +91,9 @@ func (s *tableSubject) Refund(_ context.Context, r *limiter.Request, rc limiter.
 	return nil
 }
 
-// oracleSubject is rules and oracles: slow, and right by construction. What
-// becomes of consumption when a limit changes is not for it to say: a limit
-// that is not the same as before begins afresh.
+// oracleSubject is rules and oracles: slow, and correct by construction. It does not
+// define the consumption of a changed limit: a limit that differs from before starts
+// afresh.
 type oracleSubject struct {
 	ruled
 	limits map[oracleKey]*oracleLimit
@@ -127,7 +127,7 @@ func (s *oracleSubject) turns(r *limiter.Request) (ts []turn, ds []limiter.Limit
 	return ts, ds, m, nil
 }
 
-// ask answers as the oracle does, and tells which limits were meant.
+// ask returns the oracle's answer, and the limits that it is about.
 func (s *oracleSubject) ask(r *limiter.Request, peek bool) (OracleDecision, []limiter.LimitDecision, rules.Match, error) {
 	ts, ds, m, err := s.turns(r)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestWideNumbers(t *testing.T) {
 	}
 }
 
-// A product that does not fit is no number, but a fault that shows.
+// A product that does not fit causes an error, and no wrong number.
 func TestWideProductTooLarge(t *testing.T) {
 	for _, x := range []func(){
 		func() { product(1<<62, 1<<62).times(16) },

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Blocks of a large table are handed out once, free of entries, and come back; the
-// memory of those that came back is let go.
+// Blocks of a large table are allocated once, without entries, and can be released; the
+// memory of released blocks is freed.
 func TestArena(t *testing.T) {
 	a := &arena{live: arenaFrom}
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -53,7 +53,7 @@ func TestArena(t *testing.T) {
 	if len(a.chunks) != 1 || a.live != arenaFrom {
 		t.Errorf("%d chunks and %d blocks are kept of none", len(a.chunks), a.live-arenaFrom)
 	}
-	// What a small table gives back is none of its business.
+	// Blocks of a small table are not the arena's, and releasing them does nothing.
 	if a.release([][]slot{make([]slot, blockSlots)}); a.live != arenaFrom-1 || len(a.chunks) != 1 {
 		t.Errorf("%d blocks after one of ordinary memory", a.live-arenaFrom)
 	}

@@ -8,9 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Two checks that meet may come with instants in the other order. What each charged
-// is found by its receipt all the same, also where another key of the check was seen
-// later than it.
+// Two concurrent checks may have instants in the reverse order. The charges of each are
+// still found by its receipt, even if another key of the check was charged later.
 func TestReceiptsOfInstantsThatCross(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.SlidingCounter, limiter.SlidingWindow, limiter.FixedWindow} {
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: a, Limit: 5, Window: time.Hour})}}

@@ -63,8 +63,8 @@ func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
 	})
 }
 
-// A check whose one counter is known and the other new is denied by the new one
-// when there is no room; the known one is not said to overflow.
+// A check has one existing counter and one new one. Without room, the new one denies
+// it, and the existing one is not reported as overflowing.
 func TestOverflowOfTheNewCounterOnly(t *testing.T) {
 	table := New(Config{MaxKeys: 1})
 	known, fresh := limiter.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)}, limiter.Key{Hash: hash(2), Rule: window(t, 5, time.Hour)}
@@ -135,8 +135,8 @@ func TestFreedNumbers(t *testing.T) {
 	}
 }
 
-// What was all charged in one sub-window, or at one instant of a log, is the
-// slot; words are taken when there is more to tell apart.
+// Charges in a single sub-window, or at a single instant of a log, are stored in the
+// slot. Words are allocated for further ones.
 func TestWordsAreTakenLate(t *testing.T) {
 	sub := limit(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 50, Window: 10 * time.Second})
 	log := limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 50, Window: 10 * time.Second})

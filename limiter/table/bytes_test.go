@@ -45,7 +45,7 @@ func TestMaxBytesOfKeys(t *testing.T) {
 			}
 		}
 		table.checkAll(t)
-		// What has recovered makes room, for as many.
+		// Recovered counters make room for the same number of others.
 		taken := 0
 		for i := range held {
 			if !decide(t, table, hourStart+limiter.Hour, charge(1, limiter.Key{Hash: hash(uint64(1_000_000 + i)), Rule: rule})).Limit(0).Overflow {
@@ -59,8 +59,8 @@ func TestMaxBytesOfKeys(t *testing.T) {
 	}
 }
 
-// A log that cannot grow denies, whatever overflow says, and so do all limits of its
-// check; what it holds stays. Peeks and explanations say the same.
+// A log that cannot grow denies, whatever overflow is, and so does its whole check. Its
+// contents stay. Peeks and explanations agree.
 func TestMaxBytesOfLogs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long; make wire runs it")
@@ -256,8 +256,8 @@ func TestCopiesLeaveMemory(t *testing.T) {
 	table.checkAll(t)
 }
 
-// A rule with a share leaves the rest to others, in counters and in bytes of words.
-// What overflows for it overflows for nothing else of the same check.
+// A rule with a share leaves the rest of the table to others, both counters and bytes
+// of words. Its overflow does not affect the other rules of the same check.
 func TestShares(t *testing.T) {
 	a, b := window(t, 1, time.Hour), window(t, 1, time.Hour)
 	a.Name, a.MaxShare, b.Name = "a", 200, "b"

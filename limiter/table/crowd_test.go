@@ -27,9 +27,9 @@ func TestOrderIsUndone(t *testing.T) {
 	}
 }
 
-// crowds are lists of hashes that whoever knows the hash of keys might search for, so
-// that they lie together: at an end, in a progression, alike in their first or last
-// bits, and sums of a few numbers.
+// crowds are lists of hashes that an attacker who knows the hash of keys might search
+// for, so that the keys are adjacent: at one end, in a progression, with equal first or
+// last bits, and sums of a few numbers.
 func crowds(n int) map[string]func(i int) uint64 {
 	few := make([]uint64, 14)
 	r := rand.New(rand.NewPCG(2, 7))
@@ -122,8 +122,8 @@ func TestChosenHashesDoNotCrowd(t *testing.T) {
 	}
 }
 
-// Memory follows the number of counters even where their places crowd, which only
-// whoever knew the order could bring about.
+// Memory is proportional to the number of counters even if their places crowd, which
+// only someone who knows the order could cause.
 func TestCrowdedPlacesTakeLittle(t *testing.T) {
 	for name, place := range map[string]func(i int) uint64{
 		"at the end": func(i int) uint64 { return math.MaxUint64 - uint64(i) },

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// told is what a decision tells, without what only its decider needs.
+// told is the part of a decision that is not only for its decider.
 func told(d *limiter.Decision) (out []limiter.LimitDecision, all [5]any) {
 	for i := range d.Len() {
 		l := *d.Limit(i)
@@ -31,9 +31,9 @@ func sameAnswer(t *testing.T, what string, got, want *limiter.Decision) {
 	}
 }
 
-// A table that explains at every step decides as one that never does, also where
-// what it explains is asked under other limits than those that count: no counter
-// becomes one of them. What it explains is what a peek would be told.
+// A table that explains at every step decides like one that never does, even if the
+// explanations are for other limits than those that count: no counter is converted. The
+// explanations agree with peeks.
 func TestExplainChangesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long; make wire runs it")
@@ -91,8 +91,8 @@ func TestExplainChangesNothing(t *testing.T) {
 	}
 }
 
-// What is explained is in no list of top keys, adds no key, and is explained as what
-// a new key would be told where there is no room; that is no overflow of the table's.
+// An explained key enters no list of top keys and is not added. Without room it is
+// explained as a new key would be decided, and the table counts no overflow.
 func TestExplainIsNotCounted(t *testing.T) {
 	table := New(Config{MaxKeys: 1})
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
@@ -129,7 +129,7 @@ func TestExplainIsNotCounted(t *testing.T) {
 	if s := table.Stats(); s.Overflowed != 0 || s.Keys != 1 {
 		t.Errorf("%+v", s)
 	}
-	// What has recovered makes room, for an explanation as for a check.
+	// Recovered counters make room, for an explanation as for a check.
 	if table.Explain(now+2*limiter.Hour, charge(1, k(2)), &d); !d.Allowed || d.Limit(0).Overflow {
 		t.Errorf("with room again: allowed %v", d.Allowed)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Copies of others' counters may fill the table three times over; what is there
-// is kept when there is no room for more.
+// Copies of other nodes' counters may take three times the table's bound. Existing ones
+// are kept if there is no room for more.
 func TestRoomForCopies(t *testing.T) {
 	rule := window(t, 5, time.Hour)
 	source, table := New(Config{}), New(Config{MaxKeys: 10})
@@ -42,7 +42,7 @@ func TestRoomForCopies(t *testing.T) {
 	if err := table.ReplaceKey(0, all[29].Hi, hourStart, all[29:30]); err != nil {
 		t.Errorf("a key that is there: %v", err)
 	}
-	// What has recovered makes room, wherever it lies.
+	// Recovered counters of any partition make room.
 	next := exported(source, 0, hourStart)
 	if err := table.Import(0, hourStart+2*limiter.Hour, next, Replace); !errors.Is(err, ErrFull) {
 		t.Errorf("40 of 30, later: %v", err)
@@ -171,7 +171,7 @@ func TestImportGivesWordsBack(t *testing.T) {
 	table.checkAll(t)
 }
 
-// What has ended by the clock of the importer ends what he had.
+// An imported counter that has ended by the importer's clock ends the importer's own.
 func TestImportOfWhatHasEnded(t *testing.T) {
 	rule := window(t, 5, time.Second)
 	source, table := New(Config{}), New(Config{})
@@ -242,7 +242,7 @@ func TestReplaceKeyInAFullTable(t *testing.T) {
 	table.checkAll(t)
 }
 
-// Limits whose counters have recovered make room for those that come.
+// Limits whose counters have recovered make room for imported ones.
 func TestImportOfManyLimits(t *testing.T) {
 	table := New(Config{})
 	one := func(i int) (int, []Entry) {
@@ -281,7 +281,7 @@ func FuzzImport(f *testing.F) {
 		all = append(all, limit(f, s))
 	}
 	for i, l := range all {
-		// What a table gives away, from where the fuzzer spoils it.
+		// An export, which the fuzzer then corrupts.
 		source := New(Config{})
 		k := limiter.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}}
 		for j := range limiter.Tick(5) {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// exported returns what a partition, or one key of it, gives away. The words are
-// copied, as whoever sends them does.
+// exported returns the export of a partition, or of one of its keys. The words are
+// copied, as a sender does.
 func exported(t *Table, part int, now limiter.Tick) (out []Entry) {
 	t.Export(part, now, func(e Entry) {
 		e.Words = slices.Clone(e.Words)

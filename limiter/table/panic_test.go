@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A panic under the locks of partitions leaves none of them locked, so that whoever
-// recovers it has lost one check and not all that come for the same partitions.
+// A panic under the locks of partitions releases all of them. So a program that
+// recovers from it has lost one check, and not all later ones in these partitions.
 func TestPanicUnlocks(t *testing.T) {
 	tb := New(Config{MaxKeys: 1000})
 	good := limit(t, limiter.Spec{Limit: 5, Window: time.Minute})

@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// What is published for hints names the slot where a key's search begins, however
-// the partitions grew, shrank and were dropped meanwhile.
+// The published layout leads to the slot where a key's search starts, after partitions
+// have grown, shrunk and been dropped.
 func TestLayoutsAreThoseOfTheSlots(t *testing.T) {
 	tab, rule := New(Config{}), benchLimits(t, limiter.FixedWindow, time.Second)
 	rng := rand.New(rand.NewPCG(3, 9))
@@ -53,7 +53,7 @@ func TestLayoutsAreThoseOfTheSlots(t *testing.T) {
 	}
 }
 
-// A partition that there is not, as another node may name, is no hint.
+// A partition that does not exist, which another node may send, is ignored.
 func TestPrefetchOfNoPartition(t *testing.T) {
 	tab := New(Config{})
 	for _, p := range []int{-1, 2 * Partitions, 1 << 20} {

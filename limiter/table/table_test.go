@@ -96,9 +96,9 @@ func compareWithCounters(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := specs()
 	limits := 1 + r.IntN(6)
-	// What is left of a sliding_counter may be rounded to nothing, and its entry be
-	// dropped or not, as it happens. A limit that rounds it up would see the difference,
-	// so all limits of a name round alike.
+	// The rest of a sliding_counter may be rounded to nothing, and its entry may or may
+	// not be dropped. A limit that rounds it up would show the difference, so all
+	// limits of one name round alike.
 	var like [6]limiter.Spec
 	for i := range like {
 		for like[i] = all[r.IntN(len(all))]; like[i].Algorithm != limiter.SlidingCounter; {
@@ -310,7 +310,7 @@ func TestMaxKeys(t *testing.T) {
 	}
 }
 
-// A check of two limits, of which only one fits, adds neither.
+// A check of two limits of which only one fits adds neither.
 func TestMaxKeysAllOrNothing(t *testing.T) {
 	table := New(Config{MaxKeys: 3})
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{

@@ -49,7 +49,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	}
 }
 
-// What a decider is asked, and that nothing of it is left for the next call.
+// The request that a decider gets, which contains nothing of an earlier call.
 func TestWhatIsAsked(t *testing.T) {
 	var got []string
 	c := limited(t, deciderFunc(func(_ context.Context, r *limiter.Request, d *limiter.Decision) error {

@@ -2,6 +2,6 @@
 
 package grpclimit_test
 
-// raced tells that the race detector is on, under which a sync.Pool forgets at
-// random what it is given.
+// raced reports whether the race detector is on. Under it a sync.Pool randomly drops
+// what it is given.
 const raced = true

@@ -283,8 +283,8 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// What cannot be decided does not pass, unless the limiter is to fail open and
-// it is not the caller's doing.
+// A call that cannot be decided does not pass, unless the limiter fails open and the
+// caller did not cause the error.
 func TestFailures(t *testing.T) {
 	broken := deciderFunc(func(ctx context.Context, r *limiter.Request, _ *limiter.Decision) error {
 		switch {

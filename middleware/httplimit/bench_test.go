@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
 
-// discard is a response that nobody reads.
+// discard is a response writer that drops everything.
 type discard http.Header
 
 func (d discard) Header() http.Header         { return http.Header(d) }

@@ -186,8 +186,8 @@ func TestSpellingsOfAPathDoNotEscape(t *testing.T) {
 	}
 }
 
-// What is too long to be counted does not escape, even where the limiter is to
-// fail open.
+// A request that is too long to be counted does not pass, even if the limiter fails
+// open.
 func TestTooLongDoesNotEscape(t *testing.T) {
 	n := node(t, nil, `  - {name: all, key: [path, user], limits: [1000/minute]}`)
 	for _, opts := range [][]httplimit.Option{nil, {httplimit.FailOpen()}} {
@@ -233,7 +233,7 @@ func (f deciderFunc) Check(ctx context.Context, r *limiter.Request, d *limiter.D
 	return f(ctx, r, d)
 }
 
-// What a request brings is gone from what the limiter uses again for the next.
+// A pooled check contains nothing of an earlier request.
 func TestNothingIsLeftForTheNext(t *testing.T) {
 	var got []limiter.Request
 	h := limited(t, deciderFunc(func(_ context.Context, r *limiter.Request, d *limiter.Decision) error {

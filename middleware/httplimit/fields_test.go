@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
 
-// fields returns the header fields of a response that tell limits, one to a
-// line, in the order of the names given.
+// fields returns the header fields of a response that report limits, one on each line,
+// in the order of the names given.
 func fields(w *httptest.ResponseRecorder, names ...string) string {
 	var b strings.Builder
 	for _, n := range names {
@@ -83,8 +83,8 @@ func TestFieldsOnEveryResponse(t *testing.T) {
 	}
 }
 
-// An instant within a second is told as the next whole one: nobody is told to
-// come too early.
+// An instant within a second is rounded up to the next second, so that no caller comes
+// too early.
 func TestResetEpochRoundsUp(t *testing.T) {
 	at := newClock()
 	h := limited(t, node(t, at, `  - {name: all, limits: [{limit: 1000, window: second, algorithm: gcra}]}`),
@@ -106,7 +106,7 @@ func TestNoFieldsWhereNothingLimits(t *testing.T) {
 	}
 }
 
-// What the handler sets has the last word, and it can see what is set.
+// The handler sees the fields that are set, and can replace them.
 func TestHandlerHasTheLastWord(t *testing.T) {
 	h := limit(t, node(t, nil, `  - {name: all, limits: [5/minute]}`)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("RateLimit", w.Header().Get("RateLimit")+`, "mine";r=1`)
@@ -117,8 +117,8 @@ func TestHandlerHasTheLastWord(t *testing.T) {
 	}
 }
 
-// Of several limiters around one another the lists grow, and the three fields
-// tell the limit with the least remaining.
+// With several limiters around one another the lists contain all limits, and the three
+// fields report the limit with the least remaining.
 func TestLimitersAroundOneAnother(t *testing.T) {
 	n := node(t, nil, `
   - {name: app, limits: [10/hour]}
@@ -190,7 +190,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// A denial because nobody could be asked is the service's fault, not the
+// A denial because the counters could not be reached is the service's fault and not the
 // caller's.
 func TestFallbackClosed(t *testing.T) {
 	h := limited(t, deciderFunc(func(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {

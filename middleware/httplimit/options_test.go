@@ -169,7 +169,7 @@ func FuzzPath(f *testing.F) {
 		if !strings.HasPrefix(first, "/") || strings.Contains(first, "//") || first != "/" && strings.HasSuffix(first, "/") {
 			t.Fatalf("%q is counted as %q", in, first)
 		}
-		// What is counted, as a client would ask for it.
+		// The counted path, in the form in which a client would request it.
 		r.URL.RawPath = strings.NewReplacer("%252F", "%2F", ";", "%3B").Replace((&url.URL{Path: first}).EscapedPath())
 		if r.URL.Path, err = url.PathUnescape(r.URL.RawPath); err != nil {
 			t.Fatal(err)

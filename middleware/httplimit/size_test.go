@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
 
-// TestLongParts refuses what is too long, whoever names it, and also where the limiter
-// is to fail open.
+// TestLongParts refuses parts that are too long, from any source, even if the limiter
+// fails open.
 func TestLongParts(t *testing.T) {
 	n := node(t, nil, `  - {name: all, key: [rule], limits: [100/minute]}`)
 	long := "/" + strings.Repeat("a", limiter.MaxFieldBytes)

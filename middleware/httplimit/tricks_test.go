@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
 
-// What is behind a guard may decode a path once more, drop parameters, take a backslash
-// for a slash, or cut at a zero. A path that would then be another is refused, and what
-// honest clients send is not.
+// A server behind the guard may decode a path again, drop parameters, take a backslash
+// for a slash, or cut at a zero byte. A path that this would change is refused, and the
+// paths of honest clients are not.
 func TestTricksOfPathsAreRefused(t *testing.T) {
 	h := limited(t, node(t, nil, `  - {name: all, key: [rule, ip], limits: [1000000/minute]}`))
 	for what, paths := range map[string][]string{

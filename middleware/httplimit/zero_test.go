@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
 
-// A request that costs 0, whoever says so, is answered and charges nothing: not the limit,
-// and no block where denials begin one.
+// A request with cost 0, from any source, is answered and charges nothing: neither the
+// limit, nor a block where denials begin one.
 func TestCostZeroOnlyPeeks(t *testing.T) {
 	const rules = `  - {name: all, key: [ip], limits: [{limit: 2, window: hour, count_rejected: all, block: 1h}]}`
 	free := func(*http.Request) limiter.Cost { return limiter.Units(0) }

@@ -17,9 +17,9 @@ import (
 	"github.com/weirlimit/weir/middleware/identity"
 )
 
-// A token is verified by the algorithms of the configuration and never by what its own
-// head says: none in whatever letters, a public key used as a secret, another algorithm
-// of the same key, another kind of key.
+// A token is verified with the configured algorithms, whatever its header says: none in
+// any spelling, a public key used as a secret, another algorithm of the same key,
+// another kind of key.
 func TestAlgorithmsOfTokensArePinned(t *testing.T) {
 	rsaKey := rsaKey(t)
 	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -240,8 +240,8 @@ func TestTokensThatCannotBe(t *testing.T) {
 	}
 }
 
-// FuzzTokensVerify looks for tokens that are believed although nobody signed
-// them, and for panics.
+// FuzzTokensVerify looks for tokens that are accepted without a signature, and for
+// panics.
 func FuzzTokensVerify(f *testing.F) {
 	v := tokens(f, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1)})
 	good := sign(f, jwt.SigningMethodHS256, key(1), claims())

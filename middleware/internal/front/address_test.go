@@ -118,7 +118,7 @@ func TestForwardedForIsReadFromTheRight(t *testing.T) {
 					if got := a.Client(netip.MustParseAddr("10.1.1.1"), values).String(); got != "203.0.113.9" {
 						t.Fatalf("%q is counted as %s, want 203.0.113.9", values, got)
 					}
-					// Who does not come from a proxy has no word in it.
+					// A caller that does not come from a proxy cannot set its address.
 					if got := a.Client(netip.MustParseAddr("203.0.113.77"), values).String(); got != "203.0.113.77" {
 						t.Fatalf("%q from elsewhere is counted as %s", values, got)
 					}
@@ -273,8 +273,8 @@ func FuzzClient(f *testing.F) {
 			if got := a.Client(proxy, []string{value, "for=203.0.113.9"}); got != stranger {
 				t.Fatalf("%q in a field before the proxy's: %v", value, got)
 			}
-			// In one field an open quote may swallow the proxy's word: then
-			// nobody is believed, but never the caller.
+			// In one field an open quote may hide the proxy's part: then no part is
+			// believed, and never the caller's.
 			if got := a.Client(proxy, []string{value + ", for=203.0.113.9"}); got != stranger && got != proxy {
 				t.Fatalf("%q before the proxy's word: %v", value, got)
 			}

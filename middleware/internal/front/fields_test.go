@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// said is one limit of a decision that a test makes up.
+// said is one limit of a decision that a test defines.
 type said struct {
 	rule, limit string
 	spec        limiter.Spec
