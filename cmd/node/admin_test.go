@@ -57,8 +57,8 @@ func asked(t *testing.T, c *http.Client, method, url, body string, header ...str
 	return resp.StatusCode, string(text)
 }
 
-// What operators ask is served at their listener, to them alone, and the tool asks
-// there. Clients and probes have nothing of it.
+// Administration is served at its own listener only, which the tool uses. It is not
+// reachable at the ports for clients and probes.
 func TestAdministration(t *testing.T) {
 	all := places(t, 3, clusterRules)
 	socket := filepath.Join(t.TempDir(), "admin.sock")
@@ -189,8 +189,9 @@ func TestProbesDespiteClients(t *testing.T) {
 			defer conn.Close()
 			_, _ = io.WriteString(conn, greeting) // it may be one that was refused
 		}
-		// Those that were taken are held. One more is closed at once, which says that
-		// there is no room; one that waits in the kernel would never be answered.
+		// The accepted connections stay open. One more is closed at once, which shows
+		// that the bound is reached; a connection that waits in the kernel's queue
+		// would never be answered.
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
 		if err != nil {
 			t.Fatal(err)

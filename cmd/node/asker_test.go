@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// patience is how long an asker tries to get a right answer: the longest that
-	// one may take, whatever happens to one node.
+	// patience is how long an asker tries to get a correct answer: the longest that one
+	// may take, whatever happens to one node.
 	patience = 3 * time.Second
 	// retryAfter is how long it waits when all nodes were unavailable, or when a
 	// policy answered.
 	retryAfter = 5 * time.Millisecond
 )
 
-// asker asks nodes over gRPC, as a client does that knows all addresses: what is
-// unavailable at one is asked at the next.
+// asker checks over gRPC, like a client that knows all addresses: if one node is
+// unavailable it asks the next.
 type asker struct{ nodes []weirv1.LimiterClient }
 
 func newAsker(t *testing.T, all []*seat) *asker {
@@ -75,9 +75,9 @@ func (k keys) checks() []*weirv1.CheckRequest {
 	return out
 }
 
-// ask has each check decided once, beginning at one of the nodes. What a node
-// says is unavailable is asked of the next, for as long as ctx lasts. The error
-// is for what was still undecided then, or is another than unavailable.
+// ask has each check decided once, starting at one of the nodes. If a node is
+// unavailable it asks the next, until ctx ends. The error is for checks that were still
+// undecided then, or is one other than unavailable.
 func (a *asker) ask(ctx context.Context, first int, checks []*weirv1.CheckRequest) ([]*weirv1.CheckResponse, error) {
 	out := make([]*weirv1.CheckResponse, len(checks))
 	left := make([]int, len(checks))

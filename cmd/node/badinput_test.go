@@ -27,7 +27,7 @@ func decides(t *testing.T, all []*seat, group string) {
 	}
 }
 
-// unready asks a node why it is not ready, until it says some text.
+// unready polls why a node is not ready, until the reason contains a text.
 func (s *seat) unready(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(soon)
@@ -58,7 +58,7 @@ func (s *seat) unready(t *testing.T, text string) {
 	}
 }
 
-// says wants exactly one line of the log with all of some texts.
+// says requires exactly one log line that contains all of the given texts.
 func (s *seat) says(t *testing.T, texts ...string) {
 	t.Helper()
 	s.until(s.log, texts[0])
@@ -106,8 +106,8 @@ func pair(t *testing.T, flags ...string) []*seat {
 	return all
 }
 
-// A node that does not belong to a cluster does not start, and is told why; and
-// so is the cluster, which goes on.
+// A node that does not belong to a cluster does not start, and reports why. The cluster
+// logs it and continues.
 func TestBadNewcomers(t *testing.T) {
 	same := secret(t, "one")
 	all := pair(t, "--secret-file", same)
@@ -147,8 +147,8 @@ func TestBadNewcomers(t *testing.T) {
 	}
 }
 
-// A node that computes owners differently is refused, and told why; no two
-// versions of the program do yet, so one is played here.
+// A node that computes other owners is refused with the reason. No two versions of the
+// program differ in that yet, so the test simulates one.
 func TestOtherRing(t *testing.T) {
 	all := pair(t)
 	g, err := gossip.Open(t.Context(), gossip.Config{
@@ -166,8 +166,8 @@ func TestOtherRing(t *testing.T) {
 	decides(t, all, "ring")
 }
 
-// A node with another secret that was there first, alone, meets a cluster when that
-// starts to look for it: each keeps the other out, says why, and goes on.
+// A node with another secret runs alone before a cluster begins to look for it. Each
+// refuses the other, logs why, and continues.
 func TestOtherSecretMeetsLater(t *testing.T) {
 	all := places(t, 3, clusterRules)
 	alone := all[2]
@@ -195,8 +195,8 @@ func TestOtherSecretMeetsLater(t *testing.T) {
 	decides(t, all[:2], "secret")
 }
 
-// A node that is given a wrong address to join by says so, first in /readyz and
-// soon in its log, and then goes on alone.
+// A node with a wrong join address reports it, first in /readyz and soon in its log,
+// and then continues alone.
 func TestJoinNobody(t *testing.T) {
 	all := pair(t)
 	free := freePorts(t, 1)[0]

@@ -28,7 +28,7 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// rss is the memory of a process in bytes, 0 where the system does not tell.
+// rss is the memory of a process in bytes, 0 if the system does not provide it.
 func (p *process) rss(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
@@ -55,8 +55,8 @@ func (s *seat) unharmed(t *testing.T, rss, lines int) {
 	}
 }
 
-// What is for clients, and what is too large, is refused at the peer port, and
-// the answer says where clients belong.
+// Client requests, and messages that are too large, are refused at the peer port. The
+// answer names the port for clients.
 func TestBadPeers(t *testing.T) {
 	all := pair(t)
 	victim := all[0]
@@ -121,7 +121,7 @@ func TestBadPeers(t *testing.T) {
 	decides(t, all, "peers")
 }
 
-// Garbage on the gossip port is dropped, and said a few times.
+// Garbage on the gossip port is dropped, and logged a few times only.
 func TestGossipGarbage(t *testing.T) {
 	all := pair(t)
 	victim := all[0]
@@ -152,7 +152,7 @@ func TestGossipGarbage(t *testing.T) {
 	}
 }
 
-// garbage is n random bytes, of which half begin as a message of gossip does: a
+// garbage returns n random bytes. Half of the results begin like a gossip message: a
 // type, a length that is too large, a list of other messages.
 func garbage(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)

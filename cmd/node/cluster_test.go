@@ -31,11 +31,11 @@ type seat struct {
 	*process
 }
 
-// Ports are taken from below those that systems give to whoever connects, so that
-// nobody has one while its node restarts.
+// Ports are below the range that systems assign to outgoing connections, so that none
+// is taken while its node restarts.
 const lowestPort, highestPort = 12000, 32000
 
-// freePorts returns addresses on loopback that nobody has, over TCP or UDP.
+// freePorts returns loopback addresses that are free for TCP and UDP.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var out []string
@@ -107,7 +107,7 @@ func (s *seat) start(t *testing.T) {
 	s.process = p
 }
 
-// left waits until the node, which was told to, has ended in good order.
+// left waits until the node, which was told to stop, has stopped in good order.
 func (s *seat) left(t *testing.T) {
 	t.Helper()
 	s.end(0)

@@ -22,8 +22,8 @@ func (p *process) said(command string) string {
 	return strings.TrimSpace(p.until(p.out, "  "+command+" "))
 }
 
-// The demo says how to ask it with curl; that very line works, and says no to
-// who asks too often. Ctrl-C ends the demo.
+// The demo prints a curl command; that command works, and is denied to a client that
+// checks too often. Ctrl-C ends the demo.
 func TestDemoWithCurl(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		missing(t, "curl", err)

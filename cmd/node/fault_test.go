@@ -17,9 +17,9 @@ const (
 	// hurry is the pace of demand until the limits are used up, at each node for
 	// each key, and calm the pace from then on.
 	hurry, calm = 10 * time.Millisecond, 60 * time.Millisecond
-	// atOnce is how often a node is asked for half of the keys at a time until then:
-	// more than D, so that an owner that nothing held back would admit more than D that
-	// nobody else knows of.
+	// atOnce is how many concurrent checks are sent for half of the keys until then:
+	// more than D, so that an owner without a bound would admit more than D unknown to
+	// all others.
 	atOnce = 2 * clusterD
 	// struckAt is how often a key has been admitted when the fault strikes.
 	struckAt = clusterLimit / 4
@@ -37,8 +37,8 @@ type demand struct {
 	asking sync.WaitGroup
 }
 
-// start begins to ask. What the node that is to fail does not answer, and how
-// long it takes, is no matter.
+// start begins to send checks. It ignores checks that the failing node does not answer,
+// and how long they take.
 func (d *demand) start(t *testing.T, all []*seat, fails int) {
 	t.Helper()
 	d.over = make(chan struct{})
@@ -178,10 +178,9 @@ func (d *demand) strike(t *testing.T, fault func()) {
 	d.calm.Store(true)
 }
 
-// bounded wants no key admitted more than D times too often by owners and heirs,
-// and none less than the limit but for what was charged and whose answers nobody
-// got. Where another node stood still as well, and was taken over, that costs as
-// much again.
+// bounded requires that owners and heirs admit each key at most D times above its
+// limit, and at least its limit, except for charges whose answers were lost. If another
+// node was paused, too, and taken over, the excess may be twice that.
 func (d *demand) bounded(t *testing.T, others []*seat) {
 	t.Helper()
 	most, least := clusterLimit+clusterD, clusterLimit-clusterD-3*atOnce
@@ -194,8 +193,8 @@ func (d *demand) bounded(t *testing.T, others []*seat) {
 	}
 }
 
-// answered wants policies held to each node's share, no errors, and answers after
-// the fault; and it tells how long those took.
+// answered requires that policies keep to each node's share, that there are no errors,
+// and that there are answers after the fault. It logs how long those took.
 func (d *demand) answered(t *testing.T, members int) {
 	t.Helper()
 	d.mu.Lock()

@@ -65,7 +65,7 @@ func compound(messages ...[]byte) []byte {
 	return append(b, bytes.Join(messages, nil)...)
 }
 
-// metadata is what a node of the cluster tells of itself.
+// metadata is what a node gossips about itself.
 func metadata(instance, started uint64, state byte) []byte {
 	b := []byte("weir1")
 	add := func(tag byte, value []byte) {
@@ -152,8 +152,8 @@ func (f *forger) throw(b []byte) {
 	}
 }
 
-// lie tells all nodes each kind of lie once: two hundred members that are dead, each of
-// the nodes dead, gone, leaving, started again, and elsewhere.
+// lie sends all nodes each kind of false message once: two hundred dead members, and
+// each of the nodes as dead, gone, leaving, restarted, and moved.
 func (f *forger) lie(round int) {
 	started := uint64(time.Now().UnixMilli())
 	var dead []string
@@ -183,7 +183,7 @@ func (f *forger) lie(round int) {
 	}
 }
 
-// lies goes on to tell them until the test is through with what it does meanwhile.
+// lies repeats them until the test ends what it does meanwhile.
 func (f *forger) lies(while func()) {
 	over := make(chan struct{})
 	var lying sync.WaitGroup
@@ -217,9 +217,9 @@ func (s *seat) allocated(t *testing.T) float64 {
 	return n / (1 << 20)
 }
 
-// Whoever reaches the gossip ports and has no key says what is not true, for as long as
-// every limit is tried: nobody is evicted, no share of a limit gets smaller, no member
-// counts that there is not. Then members die, leave and are forgotten as ever.
+// An attacker who reaches the gossip ports without a key sends false messages while
+// every limit is tested. No node is evicted, no share of a limit shrinks, and no
+// invented member counts. Afterwards members die, leave and are forgotten as usual.
 func TestForgedGossip(t *testing.T) {
 	all := seats(t, "--deadline", "3s")
 	f := newForger(t, all)
@@ -258,8 +258,8 @@ func TestForgedGossip(t *testing.T) {
 	}
 }
 
-// A member that was killed is dead, and counts, until one node is told to forget it: then
-// it is forgotten everywhere. One that leaves is not counted at all.
+// A killed member is dead and counts, until one node is told to forget it; then all
+// nodes forget it. A member that leaves does not count.
 func TestKilledAndForgotten(t *testing.T) {
 	all := seats(t)
 	all[2].kill(t)

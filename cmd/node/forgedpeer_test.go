@@ -90,14 +90,14 @@ func befriend(t *testing.T, s *seat, to peer.Instance) (*stranger, error) {
 	if err := x.stream.RecvMsg(&answer); err != nil {
 		return nil, err
 	}
-	// No proof, as there is no secret to have.
+	// There is no secret, so there is no proof.
 	if err := x.stream.SendMsg([]byte{}); err != nil {
 		return nil, x.stream.RecvMsg(&answer)
 	}
 	return x, nil
 }
 
-// drain reads what the node says until it ends the stream.
+// drain reads what the node sends until it ends the stream.
 func (x *stranger) drain() error {
 	for {
 		var b []byte
@@ -127,7 +127,7 @@ func (x *stranger) say(f *peer.Frame) {
 	x.err = err
 }
 
-// lie says all that cannot be, once.
+// lie sends every impossible message once.
 func (x *stranger) lie(round int, victims []peer.Instance) {
 	high := peer.Epoch{Counter: math.MaxUint64, Instance: x.self}
 	lim := []peer.Limit{{Name: "day", Algorithm: 1, Limit: 100, Window: 86_400_000_000}}
@@ -159,8 +159,8 @@ func (x *stranger) lie(round int, victims []peer.Instance) {
 	}
 }
 
-// decidesRightly has each key of a group admitted as often as its limit says, and by its
-// owner.
+// decidesRightly verifies that each key of a group is admitted up to its limit, and by
+// its owner.
 func decidesRightly(t *testing.T, all []*seat, group string) {
 	t.Helper()
 	var c counts
@@ -170,9 +170,9 @@ func decidesRightly(t *testing.T, all []*seat, group string) {
 	}
 }
 
-// link has nodes take mallory for a member by gossip, which they do where there is no key,
-// and returns a stream to each. Where there is a secret she shows the mark of it that she
-// has overheard.
+// link makes nodes accept mallory as a member by gossip, which they do if there is no
+// key, and returns a stream to each. If there is a secret, she sends the mark of it
+// that she has overheard.
 func link(t *testing.T, all []*seat, victims []peer.Instance, mark uint64) (out []*stranger) {
 	t.Helper()
 	meta := metadata(uint64(mallory), uint64(time.Now().UnixMilli()), 1)
@@ -207,10 +207,10 @@ func link(t *testing.T, all []*seat, victims []peer.Instance, mark uint64) (out 
 	return out
 }
 
-// Somebody whom gossip tells of speaks to the peer ports of three nodes that have no
-// secret, and says all that cannot be: epochs and keys without a successor, thousands of
-// invented members, resets. The nodes go on deciding as if nobody spoke, in bounded
-// memory, and keep nothing of it.
+// An attacker known from gossip connects to the peer ports of three nodes without a
+// secret, and sends impossible data: epochs and keys without a successor, thousands of
+// invented members, resets. The nodes continue to decide as before, in bounded memory,
+// and keep none of it.
 func TestForgedPeer(t *testing.T) {
 	all := seats(t, "--deadline", "3s")
 	var victims []peer.Instance
@@ -244,7 +244,7 @@ func TestForgedPeer(t *testing.T) {
 			t.Errorf("%s has %d MB of memory, after %d", s.name, now>>20, rss[i]>>20)
 		}
 	}
-	// Its resets were refused, or of keys that nobody has: what was counted is counted.
+	// Its resets were refused, or were of keys without counters: all counts remain.
 	decidesRightly(t, all, "after")
 	for _, x := range strangers {
 		_ = x.stream.CloseSend()
@@ -280,7 +280,7 @@ func (s *seat) nothingLeft(t *testing.T) {
 	}
 }
 
-// With a secret nobody speaks who does not have it, whatever gossip says.
+// With a secret, no peer without it is accepted, whatever gossip contains.
 func TestForgedPeerWithoutTheSecret(t *testing.T) {
 	const words = "the secret of all members"
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -17,7 +17,7 @@ import (
 )
 
 // joinKeys is how many keys three nodes hold when a fourth joins; WEIR_JOIN_KEYS
-// says otherwise, and make test-long says 1,000,000.
+// overrides it. make test-long sets 1,000,000.
 func joinKeys(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("WEIR_JOIN_KEYS"))
 	if os.Getenv("WEIR_JOIN_KEYS") != "" && err != nil {
@@ -26,10 +26,9 @@ func joinKeys(t *testing.T) int {
 	return max(n, 20_000)
 }
 
-// A fourth node joins three that hold many keys while they are asked: it takes its
-// share over, no counter is lost on the way, and nobody is answered by a policy.
-// How long it takes until all is settled, and how long a check waits at most, is
-// logged.
+// A fourth node joins three that hold many keys, under continuous checks. It takes over
+// its share, no counter is lost, and no policy answers. The test logs how long the
+// cluster takes to settle, and the longest wait of a check.
 func TestFourthNodeJoins(t *testing.T) {
 	n := joinKeys(t)
 	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path, user], limits: [{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n", 1000)
@@ -82,7 +81,7 @@ func TestFourthNodeJoins(t *testing.T) {
 		n, settled.Round(time.Millisecond), time.Duration(usual.Load()).Round(10*time.Microsecond),
 		time.Duration(before).Round(10*time.Microsecond), time.Duration(longest.Load()).Round(10*time.Microsecond))
 
-	// Each key was charged once, and those that were asked as often as that.
+	// Each key was charged once, plus once for each later check.
 	late := newAsker(t, all[3:])
 	remaining := columns(t, late.nodes[0], n, 0)
 	for i, r := range remaining {

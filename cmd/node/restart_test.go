@@ -158,8 +158,8 @@ func (v surviving) run(t *testing.T) (w wrongs) {
 	return w
 }
 
-// B7: 300 keys that are exhausted stay so, and 300 that are half used admit exactly
-// their rest, while they are asked for, and nobody who knows all nodes gets an error.
+// B7: 300 exhausted keys stay exhausted, and 300 half-used ones admit exactly their
+// rest, under continuous checks. A client that knows all nodes gets no error.
 func TestCountsSurvive(t *testing.T) {
 	for name, v := range map[string]surviving{
 		"a join": {2, func(t *testing.T, all []*seat) []*seat {

@@ -116,8 +116,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// realLog returns the name of a real access log, which lies beside the
-// repository and not in it. Without it the test is skipped, and says so.
+// realLog returns the name of a real access log, which is next to the repository and
+// not in it. If it is missing the test is skipped with a message.
 func realLog(t *testing.T) string {
 	t.Helper()
 	shared := filepath.Join("..", "..", "..", "shared")
@@ -137,8 +137,8 @@ func realLog(t *testing.T) string {
 	return ""
 }
 
-// The figures that awk finds in the real log: 10,000 requests of 1,753 clients,
-// the busiest of which asks 482 times.
+// The figures that awk finds in the real log: 10,000 requests of 1,753 clients, of
+// which the busiest has 482.
 func TestProcessOnARealLog(t *testing.T) {
 	log := realLog(t)
 	rules := write(t, "rules.yaml", `version: 1

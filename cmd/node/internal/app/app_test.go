@@ -121,7 +121,7 @@ func free(more ...string) []string {
 	return append([]string{"serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"}, more...)
 }
 
-// What one must see of a command line or an environment that makes no sense.
+// The expected output for invalid command lines and environments.
 func TestBadUsage(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -375,8 +375,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A person reads text, in the log and of what keeps the node from starting, and
-// is told that there are no rules.
+// On a terminal, the log and the errors of starting are text, and a node without rules
+// says so.
 func TestServeOnATerminal(t *testing.T) {
 	r := begin(t, World{ErrTerminal: true}, free("--log-level", "warn")...)
 	r.until("level=WARN msg=\"there are no rules, so every request is allowed; give --rules FILE\"\n")
@@ -412,8 +412,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// The end of the context ends a node as a signal does, and a reload meanwhile is
-// no second signal.
+// The end of the context stops a node like a signal does. A reload meanwhile does not
+// count as a second signal.
 func TestEndOfContext(t *testing.T) {
 	for name, args := range map[string][]string{"serve": free(), "demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}} {
 		t.Run(name, func(t *testing.T) {
@@ -432,7 +432,8 @@ func TestEnvironment(t *testing.T) {
 	r := begin(t, World{Environ: []string{
 		"WEIR_HTTP_ADDR=127.0.0.1:0", "WEIR_GRPC_ADDR=256.0.0.1:0", "WEIR_RULES=" + rules, "WEIR_LOG_LEVEL=info", "WEIR_OVERFLOW=",
 		"WEIR_HTTP_ADR=x", "WEIR_COLOUR=red", "PATH=/bin", "WEIRD=1",
-		// What Kubernetes gives to a container beside services "weir" and "weir-grpc".
+		// The variables that Kubernetes sets in a container next to services "weir" and
+		// "weir-grpc".
 		"WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT=80", "WEIR_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.0.0.1:80",
 		"WEIR_PORT_80_TCP=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP_PROTO=tcp", "WEIR_PORT_80_TCP_PORT=80", "WEIR_PORT_80_TCP_ADDR=10.0.0.1",
 		"WEIR_GRPC_SERVICE_HOST=10.0.0.1", "WEIR_GRPC_PORT_80_TCP_ADDR=10.0.0.1",

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A node that serves is healthy, told by flag or by environment, also where it
-// listens at every address; and it is not once it has ended.
+// A serving node is healthy, whether its address comes from a flag or the environment,
+// and if it listens at every address. After its end it is not.
 func TestHealth(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,8 +40,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// What is not well says so, and so does what does not answer in time. A proxy of
-// the environment is not asked.
+// The command reports an unhealthy node, and one that does not answer in time. It does
+// not use a proxy from the environment.
 func TestHealthOfWhatIsNotWell(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://192.0.2.1:9")
 	release := make(chan struct{})

@@ -37,7 +37,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	// What is there stays; what is missing is made.
+	// Existing files are kept, and missing ones created.
 	if err := os.Remove(filepath.Join(dir, "gossip.key")); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestKeysNotMade(t *testing.T) {
 	}
 }
 
-// A member beyond loopback does not start without keys, and says what to do.
+// A member beyond loopback does not start without keys, and the error says what to do.
 func TestMemberWithoutKeys(t *testing.T) {
 	status, _, said := run(t, nil, free("--name", "node-1", "--gossip-addr", ":0")...)
 	for _, want := range []string{`--gossip-addr \":0\" can be reached from other machines`, "node keys DIR", "openssl rand -base64 32 >DIR/secret",

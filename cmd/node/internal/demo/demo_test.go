@@ -97,7 +97,7 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
-// one is a checker that counts its calls, and fails if it is told to.
+// one is a checker that counts its calls, and can be made to fail.
 type one struct {
 	n   *atomic.Int32
 	err error
@@ -158,7 +158,7 @@ func TestOutputFails(t *testing.T) {
 	}
 }
 
-// What it says is what runs: the rules, and addresses in every way to ask.
+// The introduction matches what runs: the rules, and the addresses in every command.
 func TestIntroduction(t *testing.T) {
 	got := introduction([]Node{{nil, "127.0.0.1:1234", "127.0.0.1:5678", ""}})
 	for _, want := range []string{

@@ -178,8 +178,8 @@ func TestChangedBefore(t *testing.T) {
 	follow(t, name, "one", nil).next("two")
 }
 
-// What Kubernetes does with a ConfigMap: the file is a link through a link to a
-// directory, and the link in the middle is switched to another directory.
+// A ConfigMap update of Kubernetes: the file is a link through a link to a directory,
+// and the middle link is switched to another directory.
 func TestConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	version := func(n int) string {
@@ -246,8 +246,8 @@ func TestDirectoryGone(t *testing.T) {
 	f.next("three")
 }
 
-// Without the system's word the file is read again and again; with it, that is
-// the net for what the system does not tell.
+// Without notifications the file is polled. With them, polling covers the changes that
+// are not notified.
 func TestPolling(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"poll": func(c *Config) { c.Blind, c.Poll = true, 5*time.Millisecond },
@@ -267,8 +267,8 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// A bad file is told of once, with all that is wrong with it, and not again
-// until it is another.
+// An invalid file is logged once, with all its problems, and not again until its
+// contents change.
 func TestBadFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, name, "one")
@@ -286,8 +286,8 @@ func TestBadFile(t *testing.T) {
 	}
 }
 
-// Being asked, the follower applies the file even if it is the same, and says
-// again what is wrong.
+// On request the follower applies the file even if it is unchanged, and logs its
+// problems again.
 func TestReload(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "rules.yaml")
 	write(t, name, "one")
@@ -388,7 +388,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Where the watch cannot be had, that is said once.
+// A watch that cannot be set up is logged once.
 func TestWarnOnce(t *testing.T) {
 	var out log
 	c := Config{Name: "rules.yaml", Poll: time.Second, Log: slog.New(slog.NewTextHandler(&out, nil))}

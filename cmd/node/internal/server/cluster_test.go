@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Who cannot be forgotten is told in one sentence, as something that the asker has
-// to mend.
+// A member that cannot be forgotten yields a one-sentence error, which the caller must
+// correct.
 func TestForgetNobody(t *testing.T) {
 	node, err := weir.Open(t.Context(), weir.Config{Cluster: &cluster.Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}})
 	if err != nil {

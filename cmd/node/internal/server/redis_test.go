@@ -46,8 +46,8 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// What makes no sense of Redis keeps a node from starting; that it is not there
-// does not.
+// An invalid Redis configuration keeps a node from starting; an unreachable Redis does
+// not.
 func TestRedisConfig(t *testing.T) {
 	c, log := plain()
 	c.Redis = &redisstore.Config{Log: c.Log}

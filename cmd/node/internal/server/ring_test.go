@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A member that shares its ring tells it to a client, which then goes by it; one that
-// does not, does not.
+// A member that shares its ring publishes it to clients, which then use it. A member
+// that does not share it publishes nothing.
 func TestShareRing(t *testing.T) {
 	for _, share := range []bool{true, false} {
 		c, _ := plain()

@@ -152,8 +152,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A node answers over both protocols from the same counters, is healthy and
-// ready, and tells of it all.
+// A node answers in both protocols from the same counters, is healthy and ready, and
+// counts everything in its metrics.
 func TestServes(t *testing.T) {
 	c, log := plain()
 	c.RulesFile = file(t, townRules)
@@ -254,7 +254,7 @@ func families(t *testing.T, text string) map[string]float64 {
 	return out
 }
 
-// What is asked of the config reaches the node.
+// Every setting of the config reaches the node.
 func TestConfig(t *testing.T) {
 	c, log := plain()
 	c.Rules, c.AllowRequestLimits, c.AllowReset, c.MaxKeys, c.AdminAddr, c.HealthAddr = []byte(townRules), true, true, 1, "", ""
@@ -376,8 +376,8 @@ func TestOpenAddress(t *testing.T) {
 	}
 }
 
-// A file that changes takes effect by itself or on demand; a bad one does not,
-// which the metrics tell.
+// A changed file takes effect automatically or on demand. An invalid one does not, and
+// the metrics show it.
 func TestReload(t *testing.T) {
 	c, log := plain()
 	c.RulesFile = file(t, townRules)
@@ -486,8 +486,8 @@ func slowRequest(t *testing.T, address string) (finish func() (string, error)) {
 	body := `{"path": "/towns", "user": "ada"}`
 	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
 	in := bufio.NewReader(conn)
-	// The node says "continue" when it begins to read the body: the request is
-	// in flight from here on.
+	// The node sends "continue" when it begins to read the body: from then on the
+	// request is in flight.
 	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q, %v", line, err)
 	}
@@ -498,8 +498,8 @@ func slowRequest(t *testing.T, address string) (finish func() (string, error)) {
 	}
 }
 
-// While it drains, a node says that it is not ready, still decides for a while,
-// takes nothing new after that, and answers what it has begun.
+// While it drains, a node reports not ready, still decides for a while, then accepts
+// nothing new, and answers what it has begun.
 func TestDrains(t *testing.T) {
 	c, _ := plain()
 	c.Rules, c.ShutdownDelay = []byte(townRules), 2*time.Second
@@ -576,7 +576,7 @@ func TestStopIsBounded(t *testing.T) {
 	}
 }
 
-// A node whose listener breaks says so.
+// A node reports when its listener fails.
 func TestFailed(t *testing.T) {
 	c, _ := plain()
 	s := start(t, c)

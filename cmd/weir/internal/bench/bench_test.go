@@ -18,7 +18,7 @@ import (
 // TestMain looks for goroutines that a run left behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The rules are good, and each shape has as many counters as it says.
+// The rules are valid, and each shape has the number of counters that it states.
 func TestRules(t *testing.T) {
 	set, err := rules.Parse("bench", []byte(Rules()), rules.Options{})
 	if err != nil {
@@ -98,7 +98,7 @@ func TestPremises(t *testing.T) {
 	}
 }
 
-// What the callers found is compared with what they did.
+// The callers' results are compared with what they sent.
 func TestConclude(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*trial)
@@ -154,7 +154,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// Whatever a server says that is no Redis, it is an error.
+// Any answer of a server that is not Redis is an error.
 func TestRedisReplies(t *testing.T) {
 	for said, want := range map[string]string{
 		"+PONG\r\n":                           "",

@@ -29,7 +29,7 @@ func namesIn(t *testing.T, socket string) string {
 }
 
 // Table, cluster and Redis in one run: every mode of every shape has figures, the
-// premises are told, and Redis is left as it was.
+// premises are reported, and Redis is left as it was.
 func TestBench(t *testing.T) {
 	socket := redistest.Start(t).Socket
 	got := person{}.run(t, short("--redis-addr", socket, "--json")...)
@@ -73,7 +73,7 @@ func checkResult(t *testing.T, m bench.Result) {
 	}
 }
 
-// People are told what was measured and what was left out.
+// The readable report has what was measured and what was left out.
 func TestBenchText(t *testing.T) {
 	got := person{}.run(t, short("--rules-shape", "log")...)
 	for _, want := range []string{"1,000 keys", "log table", "log cluster", "left out: redis", "left out: server", "premises: "} {
@@ -108,7 +108,7 @@ func TestBenchServer(t *testing.T) {
 	}
 }
 
-// An interrupted run ends, says so, and leaves nothing in Redis.
+// An interrupted run ends with a message, and leaves nothing in Redis.
 func TestBenchInterrupted(t *testing.T) {
 	socket := redistest.Start(t).Socket
 	ctx, cancel := context.WithCancel(t.Context())

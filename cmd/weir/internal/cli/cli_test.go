@@ -74,8 +74,8 @@ func townLog() string {
 		logLine("ada", 20, "/towns") + logLine("ada", 59, "/towns") + logLine("-", 1, "/")
 }
 
-// What one must see, for each kind of bad input: the status, and words of the
-// message. Nothing is on standard output.
+// The expected result for each kind of invalid input: the status, and words of the
+// message. Standard output is empty.
 func TestBadInput(t *testing.T) {
 	rules := file(t, "rules.yaml", townRules)
 	bad := file(t, "bad.yaml", "version: 1\nrules:\n  - {name: a, limits: [0/minute], colour: red}\n  - {name: a, match: {path: \"(\"}}\n")
@@ -273,7 +273,7 @@ func TestValidateJSON(t *testing.T) {
 	}
 }
 
-// What is valid but probably not meant is said with its place and what to write.
+// A warning about valid rules has its position and the line to write.
 func TestValidateWarns(t *testing.T) {
 	open := file(t, "open.yaml", "rules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n")
 	got := person{}.run(t, "validate", open)

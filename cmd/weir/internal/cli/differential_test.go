@@ -20,8 +20,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// realLog returns the name of a real access log, which lies beside the
-// repository and not in it. Without it the test is skipped, and says so.
+// realLog returns the name of a real access log, which is next to the repository and
+// not in it. If it is missing the test is skipped with a message.
 func realLog(t *testing.T) string {
 	t.Helper()
 	shared := filepath.Join("..", "..", "..", "..", "..", "shared")
@@ -91,7 +91,7 @@ type naiveLimit struct {
 	seconds int64
 }
 
-// counts says whether a hit at `then` counts against the limit at now.
+// counts reports whether a hit at `then` counts against the limit at now.
 type counts func(l naiveLimit, then, now int64) bool
 
 func fixedWindow(l naiveLimit, then, now int64) bool { return then/l.seconds == now/l.seconds }

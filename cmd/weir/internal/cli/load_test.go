@@ -31,8 +31,8 @@ func asked(addr string, args ...string) []string {
 	return append([]string{"bench", "--server", addr, "--keys", "10", "--duration", "50ms", "--batch", "100"}, args...)
 }
 
-// Nodes are asked over the network, and what was found is told to people, to
-// programs and as a picture. Wrong decisions are told too, with the status 1.
+// Nodes are measured over the network, and the result is text, JSON and a picture.
+// Wrong decisions are reported, too, with status 1.
 func TestLoad(t *testing.T) {
 	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(person{}.run(t, "bench", "--print-rules").out)})
 	if err != nil {
@@ -70,8 +70,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What was measured before a run ends early is printed and drawn, with the status 1
-// and each reason in words of its own.
+// Results of a run that ends early are printed and drawn, with status 1 and each
+// reason.
 func TestLoadKeepsFigures(t *testing.T) {
 	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(person{}.run(t, "bench", "--print-rules").out)})
 	if err != nil {

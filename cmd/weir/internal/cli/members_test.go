@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// town is a node's directory: it says that it is self, among the members.
+// town is a node's directory. It has Self set for one of the members.
 type town struct {
 	self    string
 	members []transport.Member
@@ -41,7 +41,7 @@ func (d *town) Forget(name string) error {
 	return nil
 }
 
-// towns serves two members of three, of which the third is dead.
+// towns serves two members of three; the third is dead.
 func towns(t *testing.T) (addr string, first *town) {
 	t.Helper()
 	members := []transport.Member{
@@ -163,8 +163,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// A member that is forgotten does not count as left, though the node that was told
-// may list it for a moment more.
+// A forgotten member is not listed as left over, though the node may still list it for
+// a moment.
 func TestForgottenIsNotLeft(t *testing.T) {
 	addr, first := towns(t)
 	first.slow = true
@@ -188,7 +188,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// A node on its own, what is no node, and nobody: each is told apart.
+// A node without a cluster, another program, and no listener have distinct errors.
 func TestMembersOfNoCluster(t *testing.T) {
 	s := transport.NewAdmin(transport.AdminOptions{})
 	alone := httptest.NewServer(s.Handler())

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 )
 
-// townReport is what replaying townLog under townRules says.
+// townReport is the expected report of townLog under townRules.
 const townReport = `requests	6
 allowed	4
 denied	2
@@ -96,8 +96,8 @@ func TestReplayJSON(t *testing.T) {
 	}
 }
 
-// A prefix without a key of its own limits nobody who varies the path: the number of
-// distinct keys shows it.
+// A prefix without a key limits no caller who varies the path: the number of distinct
+// keys shows that.
 func TestReplayShowsDistinctKeys(t *testing.T) {
 	var log strings.Builder
 	for i := range 20 {
@@ -117,7 +117,7 @@ func TestReplayShowsDistinctKeys(t *testing.T) {
 	}
 }
 
-// Beyond --max-memory a replay ends with an error that says what to give.
+// Above --max-memory a replay ends with an error that suggests what to set.
 func TestReplayIsBoundedInBytes(t *testing.T) {
 	rules := file(t, "rules.yaml", "rules:\n- {name: all, key: [path], limits: [5/second]}\n")
 	log := func(requests int, path func(i int) string) string {
@@ -224,9 +224,8 @@ func TestReplayShowsProgress(t *testing.T) {
 	}
 }
 
-// A2, E1: users, addresses and methods are told apart as the log tells them:
-// "-" is no user, and who is no user counts by address, even where that is a
-// name.
+// A2, E1: users, addresses and methods are taken from the log: "-" means no user, and
+// such requests count by address, even if that is a name.
 func TestReplayReadsWhoAsks(t *testing.T) {
 	rules := file(t, "rules.yaml", `version: 1
 rules:

@@ -184,7 +184,7 @@ func serveOld(t *testing.T) (overGRPC, overHTTP string) {
 	return l.Addr().String(), page.URL
 }
 
-// What one must see of a node that cannot be asked, or will not answer.
+// The expected output for a node that cannot be reached, or does not answer.
 func TestCheckServerFails(t *testing.T) {
 	node := frozen(t, time.Now)
 	overGRPC, overHTTP := serveNode(t, node)

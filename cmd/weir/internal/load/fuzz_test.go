@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzParseMetrics: whatever a server answers for metrics, it is refused, or says how
-// much processor time was used.
+// FuzzParseMetrics: metrics of a server are either refused, or contain the processor
+// time used.
 func FuzzParseMetrics(f *testing.F) {
 	all := "# HELP x y\nprocess_cpu_seconds_total 1.5\ngo_memstats_mallocs_total 2e+06\ngo_memstats_alloc_bytes_total 3\n" +
 		"go_gc_duration_seconds_count 4\ngo_gc_duration_seconds_sum 0.5\nprocess_start_time_seconds 1.7e9\n"
@@ -32,7 +32,7 @@ func FuzzParseMetrics(f *testing.F) {
 				t.Errorf("%q says %+v", text, u)
 			}
 		}
-		// What is told of a run is JSON, which has no numbers but real ones.
+		// The result of a run is JSON, which has finite numbers only.
 		p := Point{Checks: 1}
 		p.cost([]usage{u}, []usage{u})
 		if len(p.Servers) != 1 || p.Servers[0].Unknown != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// What was measured is there, though the run ends early.
+// Results are kept if the run ends early.
 func TestInterruptedLater(t *testing.T) {
 	c := config(serve(t, allRules(), honest))
 	c.Modes, c.Rates = []Mode{Unary}, []float64{0, 1000, 2000}
@@ -115,7 +115,7 @@ func TestCostNotKnown(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, p, r.Wrong())
 		}
 	}
-	// A count that goes back tells of a restart too.
+	// A count that decreases also shows a restart.
 	for _, after := range []usage{{cpu: 1}, {cpu: 9, mallocs: 1}, {cpu: 9, mallocs: 5, began: 1}} {
 		p := Point{Checks: 1}
 		if p.cost([]usage{{cpu: 5, mallocs: 5}, {}}, []usage{after, {}}); p.ServerCPU != nil || p.Servers[0].CPU != nil || p.Servers[0].Unknown == "" || p.Servers[1].CPU == nil {
@@ -124,7 +124,7 @@ func TestCostNotKnown(t *testing.T) {
 	}
 }
 
-// Waits are told as they were, up to the longest that there can be.
+// Waits are reported exactly, up to the longest possible one.
 func TestLongWaits(t *testing.T) {
 	for _, d := range []time.Duration{90 * time.Second, MaxDuration + grace} {
 		h := newHistogram()

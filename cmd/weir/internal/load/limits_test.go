@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// broken is a node that decides as a test says.
+// broken is a node that decides as a test defines.
 type broken struct {
 	*weir.Node
 	decide func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error
@@ -36,7 +36,7 @@ func (b *broken) CheckBatch(_ context.Context, rs []limiter.Request, ds []limite
 // With as many keys as there are by default next to none reaches its limit. A node
 // that does not keep to it is found all the same, and a right one is not blamed.
 func TestPlantedInManyKeys(t *testing.T) {
-	// once tells for each limited key whether it is the first time.
+	// once returns for each limited key whether it is seen for the first time.
 	once := func() func(*limiter.Request) bool {
 		var seen sync.Map
 		return func(r *limiter.Request) bool {
@@ -95,7 +95,7 @@ func TestPlantedInManyKeys(t *testing.T) {
 	}
 }
 
-// Where no key is under a limit, or none was asked for, that is said.
+// The report states if no key has a limit, or none with one was checked.
 func TestLimitNotTested(t *testing.T) {
 	c := config(serve(t, allRules(), honest))
 	c.Modes, c.Rates, c.Limited = []Mode{Batch}, []float64{0}, 0
@@ -108,7 +108,8 @@ func TestLimitNotTested(t *testing.T) {
 	}
 }
 
-// Keys that cannot be looked at are told, and the figures of the run are there.
+// The report states which keys could not be verified, and still has the figures of the
+// run.
 func TestLookingFails(t *testing.T) {
 	l := newLedger(&keys{n: 1, limited: []bool{true}, paths: []string{"/"}, users: []string{"a"}})
 	l.ask(0)

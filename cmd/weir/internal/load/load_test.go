@@ -60,7 +60,7 @@ func serve(t *testing.T, rules string, change func(int64, *limiter.Decision) err
 	return serveDecider(t, n, &lying{Node: n, change: change})
 }
 
-// serveBroken does for a node that decides as a test says.
+// serveBroken does the same for a node that decides as a test defines.
 func serveBroken(t *testing.T, decide func(*weir.Node, *limiter.Request, *limiter.Decision) error) string {
 	t.Helper()
 	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(allRules())})
@@ -144,7 +144,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// errPlanted is what a broken node says.
+// errPlanted is the error of a broken node.
 var errPlanted = errors.New("out of order")
 
 // Wrong counts that were planted are found, whatever is wrong with them, in every
@@ -187,7 +187,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// What a rule's policy answers, and what fails, may have been charged or not.
+// Checks that a rule's policy answers, or that fail, may or may not have been charged.
 func TestUnsure(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(int64, *limiter.Decision) error
@@ -276,7 +276,7 @@ func TestIntendedTime(t *testing.T) {
 	}
 }
 
-// Waits are told apart by who owns the key, where nodes say who they are.
+// Waits are separated by the owner of the key, if nodes provide their names.
 func TestOwnedAndForwarded(t *testing.T) {
 	owner := func(name string) func(int64, *limiter.Decision) error {
 		return func(_ int64, d *limiter.Decision) error {

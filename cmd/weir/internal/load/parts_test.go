@@ -83,7 +83,7 @@ func TestDrawer(t *testing.T) {
 	}
 }
 
-// What is due is due at steps, at the rate, and nothing is handed out twice.
+// Calls are due in steps, at the given rate, and none is sent twice.
 func TestPace(t *testing.T) {
 	s := schedule{rate: 2500, long: 10 * time.Millisecond}
 	due := make(chan time.Duration, 100)
@@ -200,7 +200,7 @@ go_gc_duration_seconds_sum 0.25
 go_gc_duration_seconds_count 12
 `
 
-// What servers use is told by their metrics, or by the system.
+// The usage of servers comes from their metrics, or from the system.
 func TestUsage(t *testing.T) {
 	for text, want := range map[string]string{
 		exposition: "", "process_cpu_seconds_total 2\n": "", "": "is it a node's HTTP address?",
@@ -329,8 +329,8 @@ func (m *mute) do(ctx context.Context, _ *call) error {
 	return ctx.Err()
 }
 
-// A call that is not answered is given up here, and the node is not told when: it would
-// end it a moment before, and that would be an answer.
+// An unanswered call is given up here, and its deadline is not sent to the node, which
+// would end it a moment earlier and so give an answer.
 func TestNodesAreToldOfNoDeadline(t *testing.T) {
 	c := config("127.0.0.1:1")
 	k, err := newKeys(&c)

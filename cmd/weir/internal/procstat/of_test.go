@@ -23,8 +23,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// What the system tells of this process as another's is what it tells of it as
-// its own, to the unit of either.
+// The processor times of this process, read as another process and as its own, agree
+// within their units.
 func TestOf(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc here")

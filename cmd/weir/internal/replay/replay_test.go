@@ -16,10 +16,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// script is a decider that does what each path says: a list of answers such as
-// "towns/minute+" (allows) and "towns/minute-" (denies), with commas between
-// them; the same limit twice is of two keys. "free" names a rule without limits,
-// "" is no rule, "long" is a request that is refused, "down" a failure.
+// script is a decider that does what each path says: a list of results such as
+// "towns/minute+" (allows) and "towns/minute-" (denies), separated by commas; the same
+// limit twice means two keys. "free" names a rule without limits, "" means no rule,
+// "long" a request that is refused, "down" a failure.
 type script struct {
 	rules map[string]*limiter.Rule
 	now   limiter.Tick

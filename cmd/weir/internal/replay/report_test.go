@@ -112,7 +112,7 @@ func TestJSONOfNothingDenied(t *testing.T) {
 	}
 }
 
-// What comes from a log cannot drive the terminal or forge a line.
+// Text from a log cannot control the terminal or forge a line.
 func TestReportsAreClean(t *testing.T) {
 	steps := []step{{0, "a\x1b[2J\nrequests\t9", "towns/second-,towns/minute+"}}
 	tty := term.Style{Terminal: true, Width: 80}
