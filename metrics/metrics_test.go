@@ -75,8 +75,7 @@ weir_checks_total{result="shadow_denied",rule="towns",source="owner"} 1
 `, "weir_checks_total")
 }
 
-// Every source has a place of its own, and one that is not known yet does no
-// harm.
+// Every source has its own place, and an unknown source does no harm.
 func TestSources(t *testing.T) {
 	m, r := open(t, Options{})
 	for s := range limiter.Source(200) {
@@ -298,8 +297,8 @@ weir_build_info{goversion=%q,version="v1.2.3"} 1
 	}
 }
 
-// More rules than a metrics server would like: the rest is one series, and
-// nothing is lost.
+// With more rules than a metrics server can bear, the rest is counted in one series,
+// and nothing is lost.
 func TestRulesAreBounded(t *testing.T) {
 	m, r := open(t, Options{})
 	for i := range 3 * maxRules {
@@ -317,7 +316,8 @@ func TestRulesAreBounded(t *testing.T) {
 	if len(rules) != maxRules+1 || total != 3*maxRules || rest != 2*maxRules {
 		t.Errorf("%d rules, %v checks, %v of them other", len(rules), total, rest)
 	}
-	// What is known stays known, and a rule with that name is among the others.
+	// Known rules stay known, and a rule with the name "other" is counted among the
+	// others.
 	m.Checked(1, "rule 1", limiter.SourceOwner, false, false)
 	m.Checked(1, other, limiter.SourceOwner, true, false)
 	for _, metric := range family(t, r, "weir_checks_total").GetMetric() {
@@ -344,8 +344,8 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// Nothing is lost however many goroutines count, while rules appear and scrapes
-// come; and what a scrape sees never falls.
+// Nothing is lost with any number of counting goroutines, while rules appear and
+// scrapes run, and the values in scrapes never decrease.
 func TestConcurrent(t *testing.T) {
 	m, r := open(t, Options{})
 	const goroutines, each, rules = 8, 20_000, 50
@@ -406,8 +406,8 @@ func sum(t testing.TB, g prometheus.Gatherer) float64 {
 	return total
 }
 
-// The metrics of two nodes fit on one Registerer under a label each, and a clash
-// is an error that leaves nothing behind.
+// The metrics of two nodes fit on one Registerer with a label for each. A clash returns
+// an error and leaves nothing registered.
 func TestRegister(t *testing.T) {
 	r := NewRegistry()
 	for _, name := range []string{"a", "b"} {
@@ -467,7 +467,7 @@ func fill(m *Metrics) {
 	m.RulesSet(1, nil)
 }
 
-// What Prometheus reads, in the text form and in OpenMetrics'.
+// The output for Prometheus, in its text format and in OpenMetrics.
 func TestHandler(t *testing.T) {
 	m, r := open(t, Options{Table: func() TableStats { return TableStats{} }, Runtime: true})
 	fill(m)
@@ -499,7 +499,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// A node tells its observer all of it.
+// A node reports all of this to its observer.
 func TestOfANode(t *testing.T) {
 	var n *weir.Node
 	m, r := open(t, Options{Table: func() TableStats {
@@ -569,7 +569,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// The manual has every metric with its labels, and no other.
+// docs/operations.md lists exactly the metrics that exist, with their labels.
 func TestManual(t *testing.T) {
 	manual, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
 	if err != nil {

@@ -137,7 +137,7 @@ rules: [{name: r, key: [user], limits: [1000/day, {limit: 2000, window: 48h, alg
 	}
 }
 
-// One master that is gone is an outage of its keys only.
+// A missing master is an outage for its keys only.
 func TestMasterStops(t *testing.T) {
 	masters := startCluster(t)
 	log := &journal{}
@@ -205,7 +205,7 @@ rules:
 			t.Fatalf("check %d is denied by %s", i, d.BlockedBy().FullName())
 		}
 	}
-	// The address has nothing left, so the user is charged nothing.
+	// The address has nothing left, so the user is not charged.
 	for range 5 {
 		d := check("10.0.0.1", "fresh")
 		if d.Allowed || d.BlockedBy().Key != 0 {
@@ -237,8 +237,8 @@ rules:
 	}
 }
 
-// A part whose master is gone is decided by its policy, and what the others have
-// reserved is cancelled where that denies.
+// The policy decides a part whose master is missing, and if it denies, the reservations
+// on the other masters are cancelled.
 func TestPolicyDecidesAPart(t *testing.T) {
 	masters := startCluster(t)
 	c := clusterConfig(masters)
@@ -265,7 +265,7 @@ func TestPolicyDecidesAPart(t *testing.T) {
 		}
 		return &d
 	}
-	// on returns a key of a rule that is on the second master, or is not.
+	// on returns a key of a rule that is, or is not, on the second master.
 	on := func(r *limiter.Rule, second bool) limiter.Key {
 		for i := uint64(1); ; i++ {
 			k := limiter.Key{Hash: limiter.Hash{Hi: i}, Rule: r}
@@ -294,7 +294,7 @@ func TestPolicyDecidesAPart(t *testing.T) {
 	}
 }
 
-// Nobody has a slot of a cluster that is not there.
+// An unreachable cluster has no owner for any slot.
 func TestNoCluster(t *testing.T) {
 	p := newPatient(t, redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", freePort(t))}, Cluster: true})
 	if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen {

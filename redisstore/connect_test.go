@@ -24,7 +24,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// decidesThere checks that decisions of a store come from its Redis.
+// decidesThere verifies that decisions of a store come from its Redis.
 func decidesThere(t *testing.T, c redisstore.Config) {
 	t.Helper()
 	c.Timeout = 10 * time.Second
@@ -87,7 +87,7 @@ func TestUnixSocket(t *testing.T) {
 	decidesThere(t, redisstore.Config{Addrs: []string{path}})
 }
 
-// certificate makes one for 127.0.0.1, and files of it and its key.
+// certificate makes a certificate for 127.0.0.1, and files with it and its key.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -134,7 +134,7 @@ func TestTLS(t *testing.T) {
 	refuses(t, c, "unknown authority")
 }
 
-// Behind Sentinels the store follows the master.
+// With Sentinels the store follows the master.
 func TestSentinel(t *testing.T) {
 	master, replica := startServer(t), startServer(t)
 	replica.do("REPLICAOF", "127.0.0.1", master.port)

@@ -16,11 +16,11 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// stepsPerSeed is how many decisions one seed makes.
+// stepsPerSeed is the number of decisions of one seed.
 const stepsPerSeed = 500
 
-// latest is how far traces go, from the suite's start: with debts of a century on
-// top all instants stay below 2^53 ticks, which is in the year 2255.
+// latest is the last instant of traces, relative to the suite's start: even with debts
+// of a century all instants stay below 2^53 ticks, which is in the year 2255.
 const latest = 50 * 365 * limiter.Day
 
 // seeds returns how many seeds a random test runs: WEIR_SEEDS, else a few.
@@ -87,7 +87,7 @@ func (c counts) add(o counts) {
 	}
 }
 
-// hold checks that enough was decided, of every option, and neither nearly all
+// hold verifies that there were enough decisions with every option, neither nearly all
 // allowed nor nearly all denied.
 func (c counts) hold(tb testing.TB, steps int) {
 	tb.Helper()
@@ -259,8 +259,8 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 		d.log("reset")
 		d.table.Reset(d.now, c)
 		_, err := d.store.Reset(context.Background(), d.now, c, nil)
-		// A reset voids receipts of its own tick too, but where nothing was counted
-		// yet the table does not note it.
+		// A reset also voids receipts of its own tick. But if nothing was counted yet,
+		// the table does not record the reset.
 		d.now++
 		return err
 	case d.choices.Pick(6) == 0 && len(d.receipts) > 0:
@@ -275,8 +275,8 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 	return nil
 }
 
-// wait chooses how long nothing happens: mostly until an instant at which an
-// answer changes, or a tick beside it.
+// wait returns the time until the next step: usually until an instant at which an
+// answer changes, or one tick before or after it.
 func (d *diff) wait() limiter.Tick {
 	r := d.rules[d.choices.Pick(len(d.rules))]
 	l := r.Limits[d.choices.Pick(len(r.Limits))]
@@ -314,7 +314,7 @@ func (d *diff) wait() limiter.Tick {
 	}
 }
 
-// cost chooses a cost: mostly near what is left.
+// cost returns a cost, usually close to what remains.
 func (d *diff) cost() uint32 {
 	r := d.rules[d.choices.Pick(len(d.rules))]
 	capacity := r.Limits[d.choices.Pick(len(r.Limits))].Capacity()

@@ -54,7 +54,7 @@ rules:
   - {name: closed, match: {path: "^/closed"}, limits: [30/day], on_unreachable: closed}
 `
 
-// patient is a node whose every check must end: one that waits for ever fails.
+// patient is a node whose every check must end; a check that hangs makes the test fail.
 type patient struct {
 	*weir.Node
 	tb  testing.TB
@@ -169,7 +169,7 @@ func TestPausedRedis(t *testing.T) {
 	outage(t, faultConfig(srv), func() { srv.do("CLIENT", "PAUSE", 60_000, "WRITE") }, func() { srv.do("CLIENT", "UNPAUSE") })
 }
 
-// A pause that holds up all commands ends by itself only.
+// A pause that blocks all commands ends by itself only.
 func TestWhollyPausedRedis(t *testing.T) {
 	srv := startServer(t)
 	outage(t, faultConfig(srv), func() { srv.do("CLIENT", "PAUSE", 2000, "ALL") }, func() {})
@@ -219,7 +219,7 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// A Redis that was restarted begins afresh, and is asked as soon as it is there.
+// A restarted Redis starts empty, and is used as soon as it is available.
 func TestRestartedRedis(t *testing.T) {
 	srv := startServer(t)
 	p := newPatient(t, faultConfig(srv))
@@ -255,7 +255,7 @@ func TestForeignValue(t *testing.T) {
 	}
 }
 
-// A receipt from a policy takes back what the policy charged, and only there.
+// A receipt from a policy takes back the policy's charge and no other.
 func TestRefundOfAPolicysCharge(t *testing.T) {
 	srv := startServer(t)
 	p := newPatient(t, redisstore.Config{Addrs: []string{srv.addr()}})
@@ -308,8 +308,8 @@ func TestCancelledContext(t *testing.T) {
 	srv.do("CLIENT", "UNPAUSE")
 }
 
-// A queue that is full is answered by policies at once, and what is in it by Redis
-// when that goes on: neither is an outage.
+// When the queue is full, policies answer at once. Redis answers what is in the queue
+// when it continues. Neither is an outage.
 func TestFullQueue(t *testing.T) {
 	srv := startServer(t)
 	log := &journal{}

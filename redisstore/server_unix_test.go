@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A process that is frozen takes connections, and answers nothing.
+// A frozen process accepts connections and answers nothing.
 func TestFrozenRedis(t *testing.T) {
 	srv := startServer(t)
 	outage(t, faultConfig(srv), func() { srv.signal(syscall.SIGSTOP) }, func() { srv.signal(syscall.SIGCONT) })

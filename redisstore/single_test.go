@@ -24,8 +24,8 @@ type relay struct {
 	done sync.WaitGroup
 }
 
-// trap catches what clients send, or what the server replies. It is for one message, unless it is for all: then it
-// holds up every message until it is released.
+// trap catches messages of clients or of the server. It catches one message; with all
+// it holds up every message until it is released.
 type trap struct {
 	all     bool
 	replies bool          // of the server, which then has executed what it was sent
@@ -99,7 +99,7 @@ func (r *relay) forward(from, to net.Conn, replies bool) {
 	}
 }
 
-// catch has a check caught, and yields who decides it in the end.
+// catch has one check caught, and returns the source that finally decides it.
 func (p *patient) catch(r *relay, t *trap) <-chan limiter.Source {
 	p.tb.Helper()
 	decided := make(chan limiter.Source, 1)

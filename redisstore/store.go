@@ -40,10 +40,11 @@ type Store struct {
 	running sync.WaitGroup
 }
 
-// Open returns a store. It returns an error only for an invalid configuration, which
-// wraps [limiter.ErrInvalid]. An unreachable server is no error: policies decide until
-// it answers. Open waits for the server at most [Config.Timeout], so that an outage is
-// logged at once. The context is for opening only.
+// Open returns a store. For an invalid configuration the error wraps
+// [limiter.ErrInvalid]; otherwise it is the context's. An unreachable server is no
+// error: policies decide until it answers. Open waits for the server at most
+// [Config.Timeout], so that an outage is logged at once. The context is for opening
+// only.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

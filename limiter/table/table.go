@@ -52,11 +52,11 @@ func DefaultMaxBytes(maxKeys int) int64 {
 // Config configures a table. The zero value is usable.
 type Config struct {
 	// MaxKeys bounds the counters, one for each key and limit; 0 means
-	// [DefaultMaxKeys]. A counter takes 48 bytes, and half of that again as spare room.
-	// A sliding_window or sliding_log takes words in addition, once it was charged in a
-	// second sub-window or at a second instant. At the bound Overflow decides checks
-	// with new keys. A counter that has not recovered is never evicted. Imported
-	// counters are accepted up to three times the bound, and count towards it.
+	// [DefaultMaxKeys]. A counter takes 48 bytes, about 80 with the spare room of its
+	// partition. A sliding_window or sliding_log takes words in addition, once it was
+	// charged in a second sub-window or at a second instant. At the bound Overflow
+	// decides checks with new keys. A counter that has not recovered is never evicted.
+	// Imported counters are accepted up to three times the bound, and count towards it.
 	MaxKeys int
 	// MaxBytes bounds the memory of counters, including the words of logs and
 	// sub-windows; 0 means [DefaultMaxBytes] of MaxKeys, a negative number no bound. At
