@@ -225,7 +225,7 @@ func (m *member) assemble(self peer.Member) error {
 		Tell: m.tell, Worry: m.worry, Changed: m.listed, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
-		config.Seeds = m.gossip.JoinAddresses
+		config.Seeds, config.Mute = m.gossip.JoinAddresses, m.gossip.Mute
 	}
 	m.serving.Go(func() {
 		if err := m.links.Serve(m.peers); err != nil {

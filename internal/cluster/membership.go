@@ -15,6 +15,7 @@ const (
 	informedWithin  = 3 * limiter.Second        // the same if the others do not tell what they hold
 	aloneAfter      = 3 * limiter.Second        // a node that finds no other address for this long is the first
 	unansweredAfter = 10 * limiter.Second       // a node that no other answers for this long starts without them
+	muteWithin      = limiter.Minute            // the same if something took a connection and did not answer
 	joinedWithin    = 30 * limiter.Second       // longest wait for the view to stop changing
 	settledWithin   = 10 * limiter.Second       // an active node that is not settled by then is ready all the same
 	leaveWithin     = 10 * limiter.Second       // partitions not handed over by then are left as after a crash
@@ -54,6 +55,10 @@ type MembershipConfig struct {
 	// called while the node is joining. If it is nil, the node joins no cluster and is
 	// active at once.
 	Seeds func() int
+	// Mute, unless nil, returns an error while something at an address to join by takes
+	// connections and does not answer: a node may be there. It is called under a lock,
+	// must not wait, and must not call the Membership.
+	Mute func() error
 	// Worry, unless nil, receives what keeps the node from holding what it should, once
 	// for each stage. The scheduler calls it, or the caller of [Membership.Ready]. It
 	// must not wait.
@@ -298,10 +303,21 @@ func (m *Membership) lookNow() (l looked, open bool) {
 func (m *Membership) joined(now limiter.Tick) bool {
 	since, still := now-m.began, now-m.changed
 	if len(m.others)+len(m.roll.sighted) == 0 {
+		if m.mute() != nil {
+			return since >= muteWithin
+		}
 		return since >= unansweredAfter || since >= aloneAfter && m.config.Seeds() <= 1
 	}
 	return still >= informedWithin || since >= joinedWithin ||
 		still >= stillFor && len(m.roll.sighted) == 0 && m.inForce() && m.config.Core.Informed()
+}
+
+// mute returns what the configured Mute does; nil if there is none.
+func (m *Membership) mute() error {
+	if m.config.Mute == nil {
+		return nil
+	}
+	return m.config.Mute()
 }
 
 // inForce reports whether the core has the view of what is known. m.mu is held.

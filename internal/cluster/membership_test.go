@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster"
@@ -65,7 +66,8 @@ var errBurst = errors.New("a burst")
 
 func (*moments) run(m moment) {
 	defer func() {
-		if v := recover(); v != nil && v != errBurst {
+		v := recover()
+		if err, _ := v.(error); v != nil && !errors.Is(err, errBurst) {
 			panic(v)
 		}
 	}()
@@ -99,6 +101,8 @@ type joiner struct {
 	worry []cluster.Worry
 	// listed is the list of members when Changed was last called.
 	listed []peer.Member
+	// mute is why who took a connection did not answer.
+	mute error
 }
 
 const ms = limiter.Millisecond
@@ -144,6 +148,7 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 	}
 	if seeds > 0 {
 		c.Seeds = func() int { return seeds }
+		c.Mute = func() error { return j.mute }
 	}
 	j.Membership = cluster.NewMembership(c)
 	return j
@@ -211,6 +216,30 @@ func TestWhoJoinsNobodyIsActiveAtOnce(t *testing.T) {
 	if v := j.core.View(); len(v.Members) != 1 || v.Known != 1 || v.Members[0].State != peer.Active {
 		t.Errorf("the view is %+v", v)
 	}
+}
+
+// Where something takes connections and does not answer there may be a node that is
+// overloaded or attacked: who went on alone would be a second cluster. It waits, says why,
+// and does not wait for ever, because it may be no node.
+func TestWhoDoesNotAnswerMayBeThere(t *testing.T) {
+	j := newJoiner(2)
+	j.mute = errors.New("10.0.0.1:7946: EOF")
+	within(t, "alone", j.active(), limiter.Minute, limiter.Minute+50*ms)
+	if j = newJoiner(2); j.Ready() == nil || strings.Contains(j.Ready().Error(), "does not answer") {
+		t.Errorf("where nobody is, it says %v", j.Ready())
+	}
+	j.mute = errors.New("10.0.0.1:7946: EOF")
+	j.pass(20 * limiter.Second)
+	if err := j.Ready(); !errors.Is(err, cluster.ErrJoining) || !strings.Contains(err.Error(), "does not answer: 10.0.0.1:7946: EOF") {
+		t.Errorf("it does not say what it waits for: %v", err)
+	}
+	j.mute = nil
+	within(t, "alone, when there is nobody any more", j.active(), 0, 100*ms)
+	j = newJoiner(2)
+	j.mute = errors.New("10.0.0.1:7946: EOF")
+	j.pass(5 * limiter.Second)
+	j.Update([]peer.Member{other("a", 10, peer.Joining), other("b", 20, peer.Joining)})
+	within(t, "active, when another was found", j.active(), 0, 4*limiter.Second)
 }
 
 // A panic in a function that the membership calls loses one view or one message, and not

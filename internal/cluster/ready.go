@@ -110,6 +110,9 @@ func (m *Membership) Ready() error {
 	if now-since >= informedWithin {
 		why = m.whyCutOff()
 	}
+	if err := m.mute(); err != nil && others == 0 {
+		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not answer: %v", muteWithin.Duration(), err)
+	}
 	m.mu.Unlock()
 	switch {
 	case state == peer.Leaving:

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -364,41 +367,92 @@ func TestGuardDropsNothingOfNodes(t *testing.T) {
 	}
 }
 
-// Streams are bounded, and a stream that ends makes room.
-func TestStreamsHaveABound(t *testing.T) {
-	g := &guard{from: map[string]int{}}
+// Streams have a bound, and room comes back when they end. At the bound a stream of the
+// address with the most gives way, and so another address always gets in.
+func TestStreamsHaveABound(t *testing.T) { synctest.Test(t, streamsHaveABound) }
+
+func streamsHaveABound(t *testing.T) {
+	log := newJournal(slog.New(slog.DiscardHandler), time.Now)
+	g := &guard{from: map[string]map[*stream]bool{}, log: log}
+	closed := map[string]int{}
 	at := func(host string) net.Conn {
-		return strangerAt{addr: &net.TCPAddr{IP: net.ParseIP(host), Port: 1}}
+		addr := &net.TCPAddr{IP: net.ParseIP(host), Port: 1}
+		return g.admit(strangerAt{addr: addr, closed: func() { closed[addressOf(addr)]++ }})
 	}
 	var open []net.Conn
-	for range maxStreamsOf {
-		open = append(open, g.admit(at("192.0.2.1")))
+	for range 100 {
+		open = append(open, at("192.0.2.1"), at("192.0.2.2"))
 	}
-	if g.admit(at("192.0.2.1")) != nil {
-		t.Error("one address has more than its share")
+	for i := range 200 { // of one network
+		open = append(open, at(fmt.Sprintf("2001:db8::%x", i)))
 	}
-	for range maxStreams - maxStreamsOf {
-		open = append(open, g.admit(at("192.0.2.2")))
+	if g.open != maxStreams {
+		t.Errorf("%d are open, want the bound, %d", g.open, maxStreams)
 	}
-	if g.admit(at("192.0.2.3")) != nil {
-		t.Error("there are more than the bound")
+	for _, site := range []string{"192.0.2.1", "192.0.2.2", "2001:db8::/64"} {
+		if n := len(g.from[site]); n < maxStreams/3 || n > maxStreams/3+1 {
+			t.Errorf("%s has %d streams, want a third of them", site, n)
+		}
 	}
-	for _, c := range open {
+	honest := at("198.51.100.1")
+	for i := range 1000 {
+		open = append(open, at("192.0.2.1"), at(fmt.Sprintf("2001:db8::1:%x", i)))
+	}
+	if n := closed["198.51.100.1"]; n != 0 {
+		t.Errorf("the stream of who has one was closed %d times", n)
+	}
+	if sum := closed["192.0.2.1"] + closed["192.0.2.2"] + closed["2001:db8::/64"]; sum != len(open)+1-maxStreams {
+		t.Errorf("%d streams were closed, want %d", sum, len(open)+1-maxStreams)
+	}
+	for _, c := range append(open, honest) {
 		_ = c.Close()
 		_ = c.Close() // which counts once
 	}
-	if g.open != 0 || len(g.from) != 0 || g.admit(at("192.0.2.1")) == nil {
+	if g.open != 0 || len(g.from) != 0 {
 		t.Errorf("all have ended, and %d are open, from %d addresses", g.open, len(g.from))
 	}
 }
 
+// A stream on which nothing comes is closed soon; one that has begun is memberlist's to
+// bound.
+func TestASilentStreamIsClosedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &guard{from: map[string]map[*stream]bool{}}
+		theirs, ours := net.Pipe()
+		said := g.admit(ours)
+		go theirs.Write([]byte{msgEncrypt})
+		if _, err := said.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_, mute := net.Pipe()
+		silent, began := g.admit(mute), time.Now()
+		if _, err := silent.Read(make([]byte, 1)); err == nil {
+			t.Error("it read something")
+		}
+		if took := time.Since(began); took != firstByteWithin {
+			t.Errorf("the silent stream was closed after %v, want %v", took, firstByteWithin)
+		}
+		if err := said.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := said.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the stream that had begun ended with %v, want its deadline", err)
+		}
+		_ = said.Close()
+		if g.open != 0 {
+			t.Errorf("%d streams are open", g.open)
+		}
+	})
+}
+
 type strangerAt struct {
 	net.Conn
-	addr net.Addr
+	addr   net.Addr
+	closed func()
 }
 
 func (s strangerAt) RemoteAddr() net.Addr { return s.addr }
-func (strangerAt) Close() error           { return nil }
+func (s strangerAt) Close() error         { s.closed(); return nil }
 
 // FuzzGuard shows that the guard ends on any input, and passes on only bytes of the
 // input.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -36,9 +37,12 @@ type Gossip struct {
 	mirrors  int             // exchanges of views with a node that knows only this node
 	answered bool
 	silence  error // error of the address that was silent last
-	leaving  bool
-	opening  bool
-	held     []func() // log calls to make unless Open fails: its error then has the reason
+	// mute is what [Gossip.Mute] returns; nil for nil. mu does not guard it, because
+	// callers hold locks.
+	mute    atomic.Pointer[error]
+	leaving bool
+	opening bool
+	held    []func() // log calls to make unless Open fails: its error then has the reason
 
 	wake    chan struct{} // holds one token if members may have changed
 	changed chan struct{} // holds one token if self changed

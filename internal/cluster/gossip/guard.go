@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -22,9 +23,12 @@ const (
 	// maxStream is the most bytes that are read of a stream, maxAnswer the most of a
 	// stream that carries no list.
 	maxStream, maxAnswer = 4 << 20, 4 << 10
-	// maxStreams is the most streams that others may have open to this node,
-	// maxStreamsOf the most from one address. A stream ends within some seconds.
-	maxStreams, maxStreamsOf = 256, 128
+	// maxStreams is the most streams that others may have open to this node. A stream ends
+	// within some seconds.
+	maxStreams = 256
+	// firstByteWithin is the longest wait for the first byte of a stream. A node sends it
+	// at once.
+	firstByteWithin = 500 * time.Millisecond
 )
 
 // The types of memberlist's messages.
@@ -65,12 +69,12 @@ type guard struct {
 
 	mu   sync.Mutex
 	open int
-	from map[string]int // number of open streams by host
+	from map[string]map[*stream]bool // open streams by address, see addressOf
 }
 
 func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *journal, panicked func(any)) *guard {
 	g := &guard{
-		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]int),
+		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]map[*stream]bool),
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
 	}
 	g.wg.Go(g.passPackets)
@@ -139,11 +143,6 @@ func (g *guard) passStreams() {
 			return
 		case c := <-g.NodeAwareTransport.StreamCh():
 			s := g.admit(c)
-			if s == nil {
-				_ = c.Close() // it was never used
-				g.log.say(slog.LevelWarn, "streams", "there are too many connections to the gossip port, and one more was closed", slog.String("from", c.RemoteAddr().String()))
-				continue
-			}
 			select {
 			case g.streams <- s:
 			case <-g.done:
@@ -154,24 +153,77 @@ func (g *guard) passStreams() {
 	}
 }
 
-// admit counts a stream and wraps it; nil if there are too many.
+// admit counts a stream. At the bound it closes a stream of the address that has the most,
+// so that silent streams from one address do not keep other addresses out. An honest
+// stream is open only for a moment.
 func (g *guard) admit(c net.Conn) net.Conn {
-	host, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // without a host, all count together
+	s := &stream{Conn: c, plain: g.plain, panicked: g.panicked, left: maxStream, address: addressOf(c.RemoteAddr())}
+	s.closed = func() { g.leave(s) }
+	if evicted := g.enter(s); evicted != nil {
+		_ = evicted.Close() // whatever comes of it, it is not counted any more
+		g.log.say(slog.LevelWarn, "streams", "there are too many connections to the gossip port, and one of the address with the most was closed",
+			slog.String("from", evicted.RemoteAddr().String()))
+	}
+	return s
+}
+
+// enter adds a stream to the open ones. At the bound it removes another, and returns it.
+func (g *guard) enter(s *stream) (evicted *stream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open >= maxStreams || g.from[host] >= maxStreamsOf {
-		return nil
-	}
-	g.open++
-	g.from[host]++
-	return &stream{Conn: c, plain: g.plain, panicked: g.panicked, left: maxStream, closed: func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.open--
-		if g.from[host]--; g.from[host] == 0 {
-			delete(g.from, host)
+	if g.open >= maxStreams {
+		var most map[*stream]bool
+		for _, streams := range g.from {
+			if len(streams) > len(most) {
+				most = streams
+			}
 		}
-	}}
+		for evicted = range most { // in no particular order
+			break
+		}
+		g.remove(evicted)
+	}
+	if g.from[s.address] == nil {
+		g.from[s.address] = make(map[*stream]bool)
+	}
+	g.from[s.address][s] = true
+	g.open++
+	s.late = time.AfterFunc(firstByteWithin, func() { _ = s.Close() }) // nobody is to be told
+	return evicted
+}
+
+// leave removes a stream from the open ones, unless that is done.
+func (g *guard) leave(s *stream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.remove(s)
+}
+
+// remove is leave; g.mu is held.
+func (g *guard) remove(s *stream) {
+	if !g.from[s.address][s] {
+		return
+	}
+	s.late.Stop()
+	g.open--
+	if delete(g.from[s.address], s); len(g.from[s.address]) == 0 {
+		delete(g.from, s.address)
+	}
+}
+
+// addressOf returns the address by which streams are counted. For IPv6 it is the /64
+// network, within which one host can have any number of addresses. It is "" for what is
+// no address: those are counted together.
+func addressOf(a net.Addr) string {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return ""
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if network, err := ip.Prefix(64); err == nil && ip.Is6() {
+		return network.String()
+	}
+	return ip.String()
 }
 
 // stream is a connection of which no more is read than a node may send.
@@ -185,6 +237,19 @@ type stream struct {
 	left     int    // number of bytes that may still be read
 	once     sync.Once
 	closed   func()
+	// address and late are those of the guard: by what it is counted, and what closes it
+	// if no byte comes. late is nil if this node dialled.
+	address string
+	late    *time.Timer
+}
+
+// read reads from the connection.
+func (s *stream) read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if n > 0 && s.late != nil {
+		s.late.Stop()
+	}
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -208,7 +273,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, errStreamEnd
 	}
-	n, err := s.Conn.Read(b[:min(len(b), s.left)])
+	n, err := s.read(b[:min(len(b), s.left)])
 	s.left -= n
 	return n, err
 }
@@ -218,7 +283,7 @@ func (s *stream) begin() (err error) {
 	defer s.catchErr(&err)
 	b := make([]byte, 0, 128)
 	for {
-		n, failed := s.Conn.Read(b[len(b):cap(b)])
+		n, failed := s.read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		if len(b) > 0 {
 			left, ok, enough := announced(b)

@@ -79,6 +79,7 @@ type outcome struct {
 	refusals []error // lasting ones: another attempt will not help
 	waiting  bool    // another run has the name, and may be gone soon
 	unheard  bool    // a node answered that does not count as alive here yet
+	mute     bool    // something accepted the connection, and did not answer
 	twin     error   // a live node that was started before this one has its name
 }
 
@@ -204,8 +205,12 @@ func (g *Gossip) round(ctx context.Context) outcome {
 		all.refusals = append(all.refusals, o.refusals...)
 		all.waiting = all.waiting || o.waiting
 		all.unheard = all.unheard || o.unheard
+		all.mute = all.mute || o.mute
 		all.twin = cmp.Or(all.twin, o.twin)
 	})
+	if !all.mute {
+		g.mute.Store(nil)
+	}
 	return all
 }
 
@@ -319,18 +324,22 @@ func (g *Gossip) failed(addr string, err error) outcome {
 		g.mu.Lock()
 		g.silence = errors.New(plain(text))
 		g.mu.Unlock()
-	case strings.Contains(text, "connection reset"):
+	case isReset(text):
 		// A node's peer port does this, but so may the gossip port of a node that is
 		// starting or ending.
 		err := fmt.Errorf("%s: something answers there that ended the connection: is it a gossip address (--gossip-addr of the others)? (%s)", addr, plain(text))
+		g.keepMute(text)
 		say(slog.LevelWarn, "cannot join, and tries again", err)
-		g.mu.Lock()
-		g.silence = errors.New(plain(text))
-		g.mu.Unlock()
+		return outcome{mute: true}
 	default:
 		err := fmt.Errorf("%s: %w: what listens there answers not as the gossip port of a Weir node (%s)", addr, ErrForeign, plain(text))
+		mute := isMute(text)
+		if mute {
+			g.keepMute(text)
+		}
 		say(slog.LevelWarn, "cannot join", err)
 		g.refuse(err)
+		return outcome{mute: mute}
 	}
 	return outcome{}
 }

@@ -174,14 +174,16 @@ func TestJoinsThatFail(t *testing.T) {
 		name, join string
 		says       []string
 		foreign    bool
+		mute       bool
+		either     bool // it answers, or waits for the end of a line, by what the bytes happen to be
 	}{
 		{name: "a name that does not resolve", join: "nowhere.invalid:7946", says: []string{"cannot be resolved", "nowhere.invalid"}},
-		{name: "a web server", join: web.Listener.Addr().String(), says: []string{"not as the gossip port"}, foreign: true},
+		{name: "a web server", join: web.Listener.Addr().String(), says: []string{"not as the gossip port"}, foreign: true, either: true},
 		{name: "a mail server", join: chatty, says: []string{"not as the gossip port"}, foreign: true},
-		{name: "who shuts the door", join: shuts, says: []string{"not as the gossip port"}, foreign: true},
-		{name: "who never answers", join: mute, says: []string{"not as the gossip port"}, foreign: true},
-		{name: "who resets", join: resets, says: []string{"level=WARN", "ended the connection", resets, "--gossip-addr"}},
-		{name: "a gRPC port", join: port.Addr().String(), says: []string{"level=WARN", "ended the connection", port.Addr().String()}},
+		{name: "who shuts the door", join: shuts, says: []string{"not as the gossip port"}, foreign: true, mute: true},
+		{name: "who never answers", join: mute, says: []string{"not as the gossip port"}, foreign: true, mute: true},
+		{name: "who resets", join: resets, says: []string{"level=WARN", "ended the connection", resets, "--gossip-addr"}, mute: true},
+		{name: "a gRPC port", join: port.Addr().String(), says: []string{"level=WARN", "ended the connection", port.Addr().String()}, mute: true},
 		{name: "nobody", join: "127.0.0.1:1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,9 +205,32 @@ func TestJoinsThatFail(t *testing.T) {
 			if n.SeedAnswered() {
 				t.Error("it says that a seed answered")
 			}
+			if err := n.Mute(); !c.either && (err != nil) != c.mute || err != nil && !strings.Contains(err.Error(), c.join) {
+				t.Errorf("of who took the connection and did not answer it says %v, want something: %t", err, c.mute)
+			}
 			n.sees("a")
 		})
 	}
+}
+
+// Who took connections and did not answer counts only while it does so.
+func TestWhoIsMuteIsGone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			c.Close()
+		}
+	}()
+	a := start(t, "a", l.Addr().String())
+	if a.Mute() == nil {
+		t.Error("someone took the connection, and it does not say so")
+	}
+	l.Close()
+	a.until("nobody is there", func() bool { return a.Mute() == nil })
 }
 
 // door is the credentials of a gRPC server that only accepts gRPC, like the peer port.
