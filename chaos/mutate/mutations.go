@@ -153,6 +153,9 @@ func ofChecks() []mutation {
 		{name: "who does not answer may be there", pkg: "./internal/cluster", test: "^TestWhoDoesNotAnswerMayBeThere$", edits: []edit{
 			{"internal/cluster/membership.go", "if m.mute() != nil {", "if false {"},
 		}},
+		{name: "a bound of lines about strangers", pkg: "./internal/peerlink", test: "^TestLinesAboutStrangersAreBounded$", edits: []edit{
+			{"internal/peerlink/notices.go", "	if n.lines >= maxNoticesAMinute {", "	if n.lines >= 1000*maxNoticesAMinute {"},
+		}},
 		{name: "a bound of what waits for others", pkg: "./internal/cluster", test: "^TestWhatWaitsForOthersIsBounded$", edits: []edit{
 			{"internal/cluster/pending.go", "c.pending.Add(1) > maxPending", "c.pending.Add(1) > 2*maxPending"},
 		}},

@@ -92,6 +92,7 @@ func showings() map[string]showing {
 		"snapshots that never end are dropped":                  {why: forging},
 		"room for streams of gossip from other addresses":       {why: forging},
 		"an end of silent streams of gossip":                    {why: forging},
+		"a bound of lines about strangers":                      {why: forging},
 		"who does not answer may be there":                      {why: forging},
 		"a bound of what waits for others":                      {why: forging},
 		"a bound of what a member does not read":                {why: forging},

@@ -1,7 +1,6 @@
 package peerlink
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -199,6 +198,10 @@ func (l *Links) refused(a *accepted, theirs *peerv1.Hello, err error) {
 	if p, ok := peerinfo.FromContext(a.Context()); ok {
 		from = p.Addr
 	}
+	l.refusedFrom(from, theirs, err)
+}
+
+func (l *Links) refusedFrom(from net.Addr, theirs *peerv1.Hello, err error) {
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		return // the other side closed the connection
 	}
@@ -209,7 +212,7 @@ func (l *Links) refused(a *accepted, theirs *peerv1.Hello, err error) {
 		who, level, err = "a node that is no member here", slog.LevelInfo, errStranger
 	}
 	if theirs != nil {
-		who = fmt.Sprintf("the node %q", short(theirs.GetName()))
+		who = fmt.Sprintf("the node %q", shown(theirs.GetName()))
 	}
 	l.notices.say(level, who+" was refused", from, reasonOf(err))
 }
@@ -223,43 +226,5 @@ func statusOf(err error) error {
 		return err
 	default:
 		return status.Error(codes.Unavailable, err.Error())
-	}
-}
-
-// notices writes each log line once, because a refused node tries again many times a
-// second. It is safe for concurrent use.
-type notices struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	said map[string]bool
-}
-
-// maxNotices bounds the remembered lines. At the bound all are forgotten, and may be
-// logged again.
-const maxNotices = 1024
-
-func newNotices(log *slog.Logger) *notices { return &notices{log: log, said: make(map[string]bool)} }
-
-// say logs an event of a host, unless the same was logged for that host before.
-func (n *notices) say(level slog.Level, text string, from net.Addr, reason string) {
-	host := "unknown"
-	if from != nil {
-		host = from.String()
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-	}
-	n.mu.Lock()
-	key := host + "\x00" + text + "\x00" + reason
-	known := n.said[key]
-	if !known {
-		if len(n.said) >= maxNotices {
-			clear(n.said)
-		}
-		n.said[key] = true
-	}
-	n.mu.Unlock()
-	if !known {
-		n.log.Log(context.Background(), level, text+"; this is said once", "host", host, "reason", reason)
 	}
 }

@@ -1,0 +1,101 @@
+package peerlink
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxNotices bounds the remembered lines. At the bound all are forgotten, and may be
+	// logged again.
+	maxNotices = 1024
+	// maxNoticesAMinute bounds the lines per minute, whatever hosts they are about.
+	maxNoticesAMinute = 30
+	// maxShown is the most bytes of a stranger's name that are logged.
+	maxShown = 64
+)
+
+// notices logs each kind of event of a host once, because a refused node tries again many
+// times a second. The text of an event has what a stranger has sent, so its names and
+// numbers make no new kind. It is safe for concurrent use.
+type notices struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu    sync.Mutex
+	said  map[string]bool // by host and kind
+	since time.Time       // when the present minute began
+	lines int             // lines of the present minute
+	left  int             // events that were not logged because of maxNoticesAMinute
+}
+
+func newNotices(log *slog.Logger) *notices {
+	return &notices{log: log, now: time.Now, said: make(map[string]bool)}
+}
+
+// say logs an event of a host, unless one of the kind was logged for that host before, or
+// there are too many lines.
+func (n *notices) say(level slog.Level, text string, from net.Addr, reason string) {
+	host, network := "unknown", ""
+	if from != nil {
+		host, network = from.String(), hostOf(from)
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+	}
+	reason = cut(reason, maxReason)
+	left, ok := n.due(network + "\x00" + general(text) + "\x00" + general(reason))
+	if !ok {
+		return
+	}
+	args := []any{"host", host, "reason", reason}
+	if left > 0 {
+		args = append(args, "not_logged", left)
+	}
+	n.log.Log(context.Background(), level, text+"; this is said once", args...)
+}
+
+// due reports whether to log an event, and how many before it were not logged.
+func (n *notices) due(key string) (left int, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.said[key] {
+		return 0, false
+	}
+	if now := n.now(); now.Sub(n.since) >= time.Minute {
+		n.since, n.lines = now, 0
+	}
+	if n.lines >= maxNoticesAMinute {
+		n.left++
+		return 0, false
+	}
+	if len(n.said) >= maxNotices {
+		clear(n.said)
+	}
+	n.said[key] = true
+	n.lines++
+	left, n.left = n.left, 0
+	return left, true
+}
+
+// particulars are what a text quotes, instances, hashes and numbers.
+var particulars = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[0-9a-f]{8,}|[0-9]+`)
+
+// general returns a text without its particulars.
+func general(text string) string { return particulars.ReplaceAllString(text, "") }
+
+// shown returns as much of a stranger's name as is logged.
+func shown(name string) string { return cut(name, maxShown) }
+
+// cut returns the beginning of a text, of at most so many bytes and an ellipsis.
+func cut(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
