@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/internal/guard"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -209,4 +211,17 @@ func (h *healthService) Check(ctx context.Context, m *healthv1.HealthCheckReques
 		out.Status = healthv1.HealthCheckResponse_NOT_SERVING
 	}
 	return out, err
+}
+
+// maxServiceBytes bounds the name of a service that a client watches. The health
+// service keeps it for as long as the call lives.
+const maxServiceBytes = 128
+
+// Watch implements the service. A longer name than any service has ends the call; other
+// names that are unknown are answered with SERVICE_UNKNOWN, as the protocol says.
+func (h *healthService) Watch(m *healthv1.HealthCheckRequest, stream healthv1.Health_WatchServer) error {
+	if n := len(m.GetService()); n > maxServiceBytes {
+		return status.Errorf(codes.InvalidArgument, "the name of the service has %d bytes; at most %d are allowed", n, maxServiceBytes)
+	}
+	return h.Server.Watch(m, stream)
 }
