@@ -99,15 +99,19 @@ func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.
 	return nil
 }
 
-// attempt decides a check under the locks of its partitions; a panic releases them.
-// With final, new keys overflow if there is no room for them.
+// attempt decides a check under the locks of its partitions. A panic releases them and
+// empties the partitions: state that was left half changed would be wrong, or panic again
+// with each check. With final, new keys overflow if there is no room for them.
 func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
 	if c.Len() == 1 {
 		p := &t.parts[PartitionOf(c.Key(0))]
 		p.mu.Lock()
-		defer p.mu.Unlock()
+		whole := false
+		defer func() { t.leave(p, whole) }()
 		p.advance(now)
-		return t.decide(now, c, d, final)
+		result := t.decide(now, c, d, final)
+		whole = true
+		return result
 	}
 	return t.attemptSeveral(now, c, d, final)
 }
@@ -121,12 +125,29 @@ func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.D
 		p.mu.Lock()
 		p.advance(now)
 	}
+	whole := false
 	defer func() {
+		if whole {
+			for _, i := range parts {
+				t.parts[i].mu.Unlock()
+			}
+			return
+		}
 		for _, i := range parts {
-			t.parts[i].mu.Unlock()
+			defer t.leave(&t.parts[i], false) // each, whatever panics
 		}
 	}()
-	return t.decide(now, c, d, final)
+	result := t.decide(now, c, d, final)
+	whole = true
+	return result
+}
+
+// leave unlocks a partition after a decision, and empties it if the decision panicked.
+func (t *Table) leave(p *partition, whole bool) {
+	defer p.mu.Unlock()
+	if !whole {
+		t.forget(p)
+	}
 }
 
 // partitions returns the partitions of a charge in locking order, each once.

@@ -260,6 +260,11 @@ func (t *Table) Drop(part int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	t.forget(p)
+}
+
+// forget empties a partition, which is locked, even if giving a counter back panics.
+func (t *Table) forget(p *partition) {
 	defer t.emptied(p)
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {

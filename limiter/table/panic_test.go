@@ -1,6 +1,7 @@
 package table
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -39,6 +40,48 @@ func TestPanicUnlocks(t *testing.T) {
 			}
 		case <-time.After(30 * time.Second):
 			t.Fatalf("%d keys: a partition is still locked", keys)
+		}
+	}
+}
+
+// A counter that cannot be decided panics once, and is gone then with its partitions;
+// others are what they were. Else each check of it would panic for as long as the process
+// lives.
+func TestPanicEmpties(t *testing.T) {
+	for _, keys := range []int{1, 3} {
+		tb := New(Config{MaxKeys: 1000})
+		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 5, Window: time.Minute})}}
+		c, other := new(limiter.Charge), new(limiter.Charge)
+		for i := range keys {
+			c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: uint64(i) << 60}, Rule: rule, Cost: 1, Index: uint8(i)})
+		}
+		other.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 15 << 60}, Rule: rule, Cost: 1})
+		d := new(limiter.Decision)
+		if err := errors.Join(tb.Decide(1, c, d), tb.Decide(1, other, d)); err != nil || tb.Stats().Keys != keys+1 {
+			t.Fatal(err, tb.Stats())
+		}
+		for i := range keys {
+			p := &tb.parts[PartitionOf(c.Key(i))]
+			for at := range p.slots.size {
+				if s := p.slots.at(at); s.limit != 0 {
+					s.limit = 0xfff0                 // no limit has this number
+					s.words, s.class = 0xfff_fff, 63 // and no slab these words
+				}
+			}
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d keys: it does not panic, so nothing is tested", keys)
+				}
+			}()
+			_ = tb.Decide(1, c, d)
+		}()
+		if n := tb.Stats().Keys; n != 1 || tb.Count(PartitionOf(other.Key(0))) != 1 {
+			t.Errorf("%d keys: %d counters are left, of which one is not of these partitions", keys, n)
+		}
+		if err := tb.Decide(1, c, d); err != nil || !d.Allowed || tb.Stats().Keys != keys+1 {
+			t.Errorf("%d keys: afterwards %v, %+v, %+v", keys, err, d, tb.Stats())
 		}
 	}
 }
