@@ -38,12 +38,13 @@ func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Exp
 // serveExplain is the gRPC method Explain.
 func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.CheckRequest)
-	c := fullCall{message: m}
+	c := fullCall{message: m, hold: hold{room: &s.room}}
+	defer c.hold.release()
 	if err := decode(&c); err != nil {
 		return nil, err
 	}
 	begin := s.begin()
-	if err := s.permit(c.parts); err != nil {
+	if err := c.permit(s); err != nil {
 		return nil, s.end("Explain", begin, err)
 	}
 	return s.Explain(ctx, m)

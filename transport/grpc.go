@@ -46,7 +46,7 @@ func newService(o Options) *service {
 		turns: sync.Pool{New: func() any { return new(turn) }},
 	}
 	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
-	s.checks.New = func() any { return &check{service: s} }
+	s.checks.New = func() any { return &check{service: s, hold: hold{room: &s.room}} }
 	if n, ok := o.Decider.(keyNamer); ok {
 		s.appendKeyName = n.AppendKeyName
 	}
@@ -88,12 +88,17 @@ type check struct {
 	request  limiter.Request
 	peek     bool
 	full     *fullRequest // set if the request needs the protobuf library
+	hold     hold
+	refused  error // there was no room to decode it
 	decision limiter.Decision
 }
 
 // readWire implements wireReader.
 func (c *check) readWire(text string) (err error) {
-	c.peek, c.full, err = readCheck(text, &c.request)
+	c.refused = c.hold.add(weightOf(len(text), 1, 0)) // to return it would mean that the message is malformed
+	if c.refused == nil {
+		c.peek, c.full, err = readCheck(text, &c.request)
+	}
 	return err
 }
 
@@ -110,19 +115,27 @@ const usualResponse = 192
 // serveCheck is the gRPC method Check.
 func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, error) {
 	c := s.checks.Get().(*check)
-	if err := decode(c); err != nil {
-		s.checks.Put(c)
-		return nil, err
-	}
-	begin := s.begin()
-	if err := s.end("Check", begin, s.check(ctx, c)); err != nil {
+	if err := s.decideCheck(ctx, c, decode); err != nil {
 		s.checks.Put(c)
 		return nil, err
 	}
 	return c, nil
 }
 
+// decideCheck decodes and decides a request, and gives its room back.
+func (s *service) decideCheck(ctx context.Context, c *check, decode func(any) error) error {
+	defer c.hold.release()
+	if err := decode(c); err != nil {
+		return err
+	}
+	begin := s.begin()
+	return s.end("Check", begin, s.check(ctx, c))
+}
+
 func (s *service) check(ctx context.Context, c *check) error {
+	if c.refused != nil {
+		return c.refused
+	}
 	if c.full != nil {
 		if err := s.fillFull(&c.request, c.full); err != nil {
 			return err
@@ -279,6 +292,8 @@ func checkError(err error) *weirv1.CheckError {
 type fullCall struct {
 	message proto.Message
 	parts   parts
+	hold    hold
+	refused error // there was no room to decode it
 }
 
 // readWire implements wireReader.
@@ -286,18 +301,31 @@ func (c *fullCall) readWire(text string) (err error) {
 	if c.parts, err = countParts(bytesOf(text)); err != nil || c.parts.tooMany() {
 		return err
 	}
-	return unmarshal(bytesOf(text), c.message)
+	c.refused = c.hold.add(weightOf(len(text), 1, 0) + c.parts.weight()) // to return it would mean that the message is malformed
+	if c.refused == nil {
+		err = unmarshal(bytesOf(text), c.message)
+	}
+	return err
+}
+
+// permit returns why the request may not be answered, nil if it may.
+func (c *fullCall) permit(s *service) error {
+	if c.refused != nil {
+		return c.refused
+	}
+	return s.permit(c.parts)
 }
 
 // serveReset is the gRPC method Reset.
 func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.ResetRequest)
-	c := fullCall{message: m}
+	c := fullCall{message: m, hold: hold{room: &s.room}}
+	defer c.hold.release()
 	if err := decode(&c); err != nil {
 		return nil, err
 	}
 	begin := s.begin()
-	if err := s.permit(c.parts); err != nil {
+	if err := c.permit(s); err != nil {
 		return nil, s.end("Reset", begin, err)
 	}
 	return s.Reset(ctx, m)

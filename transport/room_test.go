@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -81,6 +82,20 @@ func TestNoRoom(t *testing.T) {
 		t.Errorf("one large check: %d %.200s", got.status, got.body)
 	}
 	s.stillCounts(t, "bob", 3) // one check at a time
+	unknown := protowire.AppendBytes(protowire.AppendTag(nil, 99, protowire.BytesType), make([]byte, 100<<10))
+	large, reset := &weirv1.CheckRequest{Peek: true}, &weirv1.ResetRequest{}
+	large.ProtoReflect().SetUnknown(unknown)
+	reset.ProtoReflect().SetUnknown(unknown)
+	single := map[string]func() error{
+		"Check":   func() error { _, err := s.api.Check(t.Context(), large); return err },
+		"Explain": func() error { _, err := s.api.Explain(t.Context(), large); return err },
+		"Reset":   func() error { _, err := s.api.Reset(t.Context(), reset); return err },
+	}
+	for name, call := range single {
+		if err := call(); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("one large message, %s: %v", name, err)
+		}
+	}
 
 	close(h.let)
 	if err := <-first; err != nil {
@@ -92,6 +107,12 @@ func TestNoRoom(t *testing.T) {
 	}()
 	defer close(h.asked)
 	for i := range 3 {
+		for name, call := range single {
+			// this decider does not explain
+			if code := status.Code(call()); code != codes.OK && (name != "Explain" || code != codes.Unimplemented) {
+				t.Errorf("%s %d afterwards: %v", name, i, code)
+			}
+		}
 		if _, err := s.api.CheckBatch(t.Context(), batch); err != nil {
 			t.Errorf("batch %d afterwards: %v", i, err)
 		}
