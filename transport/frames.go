@@ -36,6 +36,15 @@ type framesTo interface {
 // may be inserted before it.
 func (f *frames) between() bool { return f.have == 0 && f.skip == 0 && f.data == 0 && !f.open }
 
+// rest returns how many bytes of the present frame, or of its header, are yet to come;
+// at least 1.
+func (f *frames) rest() int {
+	if n := f.skip + f.data; n > 0 {
+		return n
+	}
+	return frameHead - f.have
+}
+
 // read reads the next piece of the connection.
 func (f *frames) read(p []byte, to framesTo) {
 	for len(p) > 0 {

@@ -23,8 +23,9 @@ type stalls struct {
 	streams  int   // the most open streams of a connection
 	most     int64 // bytes of incomplete messages above which patience is short
 
-	now  atomic.Int64 // ticks that have passed
-	half atomic.Int64 // bytes of incomplete messages
+	now    atomic.Int64 // ticks that have passed
+	half   atomic.Int64 // bytes of incomplete messages
+	ending atomic.Int64 // the part of half whose streams are to be reset
 
 	mu    sync.Mutex
 	conns map[*watchedConn]struct{}
@@ -36,6 +37,9 @@ const (
 	// shortPatience is the patience, in ticks, while incomplete messages use too much
 	// memory.
 	shortPatience = 2
+	// resetPatience is how long, in ticks, a client may take to reach the end of a frame,
+	// where a reset can be inserted. Until then the server keeps the stream's memory.
+	resetPatience = 2
 	// frameWeight is the memory of a frame in bytes, besides its data.
 	frameWeight = 64
 )
@@ -85,7 +89,7 @@ func (s *stalls) Accept() (net.Conn, error) {
 func (s *stalls) tick() {
 	now := s.now.Add(1)
 	patience := s.patience
-	if s.half.Load() > s.most {
+	if s.half.Load()-s.ending.Load() > s.most {
 		patience = min(patience, shortPatience)
 	}
 	s.mu.Lock()
@@ -113,9 +117,9 @@ type watchedConn struct {
 	streams map[uint32]*clientStream // the open ones
 	free    []*clientStream          // for reuse
 	reset   []uint32                 // streams to be reset towards the server
+	asked   int64                    // the tick since which reset is not empty
 	tell    []uint32                 // streams to be reset towards the client, after the server
 	woken   bool                     // the read deadline was set to wake Read
-	heard   int64                    // the tick of the last read
 	closed  bool
 }
 
@@ -125,6 +129,7 @@ type clientStream struct {
 	since   int64 // the tick since which the client owes the next step, if it does
 	half    int   // memory of an incomplete message; 0: there is none
 	frames  int   // number of frames of that message
+	ending  bool  // it is to be reset; until the server is told, it keeps its memory
 }
 
 // owed reports whether a message has begun and is not answered, or no message has come
@@ -136,15 +141,13 @@ func (s *clientStream) owed() bool {
 // Read implements [net.Conn].
 func (c *watchedConn) Read(p []byte) (int, error) {
 	for {
-		if n := c.takeReset(p); n > 0 {
+		n, most := c.takeReset(p)
+		if n > 0 {
 			return n, nil
 		}
-		n, err := c.Conn.Read(p)
+		n, err := c.Conn.Read(p[:most])
 		c.mu.Lock()
 		c.in.read(p[:n], inbound{c})
-		if n > 0 {
-			c.heard = c.of.now.Load()
-		}
 		again := n == 0 && c.woken && errors.Is(err, os.ErrDeadlineExceeded)
 		if again {
 			c.woken = false
@@ -158,17 +161,23 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 	}
 }
 
-// takeReset writes into p a frame that resets a stream, as if the client had sent it.
-func (c *watchedConn) takeReset(p []byte) int {
+// takeReset writes into p a frame that resets a stream, as if the client had sent it,
+// and returns its length. If there is none to write, it returns how many bytes of p may
+// be read: no more than the present frame has while a reset waits for its end.
+func (c *watchedConn) takeReset(p []byte) (n, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.reset) == 0 || !c.in.between() || len(p) < resetFrame {
-		return 0
+	if len(c.reset) == 0 || len(p) < resetFrame {
+		return 0, len(p)
+	}
+	if !c.in.between() {
+		return 0, min(len(p), c.in.rest())
 	}
 	stream := c.reset[0]
 	c.reset = c.reset[1:]
+	c.forget(stream)
 	c.tell = append(c.tell, stream)
-	return len(appendReset(p[:0], stream))
+	return len(appendReset(p[:0], stream)), 0
 }
 
 const (
@@ -221,20 +230,18 @@ func (c *watchedConn) look(now, patience int64) {
 	told := c.tell
 	c.tell = nil
 	for id, s := range c.streams {
-		if s.owed() && now-s.since > patience {
-			c.reset = append(c.reset, id)
-			c.forget(id)
+		if !s.ending && s.owed() && now-s.since > patience {
+			c.end(id, s)
 		}
 	}
-	between := c.in.between()
-	stuck := len(c.reset) > 0 && !between && now-c.heard > 1
-	if len(c.reset) > 0 && between {
+	stuck := len(c.reset) > 0 && now-c.asked > resetPatience
+	if len(c.reset) > 0 && c.in.between() {
 		c.woken = true
 		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // on a closed connection Read fails anyway
 	}
 	c.mu.Unlock()
 	switch {
-	case stuck: // in the middle of a frame, so no other frame can follow
+	case stuck: // no frame can be inserted before the present one ends, whatever is sent of it
 		_ = c.Close()
 	case len(told) > 0:
 		c.tellReset(told)
@@ -275,10 +282,21 @@ func (c *watchedConn) begin() *clientStream {
 	return s
 }
 
+// end lets Read reset a stream. The server keeps what it has of a message until then,
+// so that stays counted. The lock is held.
+func (c *watchedConn) end(id uint32, s *clientStream) {
+	if len(c.reset) == 0 {
+		c.asked = c.of.now.Load()
+	}
+	c.reset = append(c.reset, id)
+	s.ending = true
+	c.of.ending.Add(int64(s.half))
+}
+
 // forget removes a stream that has ended. The lock is held.
 func (c *watchedConn) forget(id uint32) {
 	if s, ok := c.streams[id]; ok {
-		c.of.half.Add(-int64(s.half))
+		c.count(s, 0)
 		delete(c.streams, id)
 		c.free = append(c.free, s)
 	}
@@ -320,8 +338,17 @@ func (c inbound) part(id uint32, data []byte) {
 		half = s.in.got + s.frames*frameWeight
 	}
 	if half != s.half {
-		c.of.half.Add(int64(half - s.half))
-		s.half = half
+		c.count(s, half)
+	}
+}
+
+// count sets the memory of the incomplete message of a stream. The lock is held.
+func (c *watchedConn) count(s *clientStream, half int) {
+	more := int64(half - s.half)
+	s.half = half
+	c.of.half.Add(more)
+	if s.ending {
+		c.of.ending.Add(more)
 	}
 }
 

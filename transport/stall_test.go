@@ -300,8 +300,79 @@ func TestStallInAFrame(t *testing.T) {
 	for begun := time.Now(); s.half.Load() == 0 && time.Since(begun) < watchdog; {
 		time.Sleep(time.Millisecond)
 	}
-	s.pass(6)
+	s.pass(6 + resetPatience + 1)
 	conn.ends("in the middle of a frame")
+}
+
+// A client that sends a frame byte by byte leaves no place for a reset. The message stays
+// counted as long as the server keeps it, and the connection is closed in time.
+func TestTrickleInAFrame(t *testing.T) {
+	s := newTicking(t, nil)
+	conn := s.dial(someWindow)
+	conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, make([]byte, 50)))[:30])
+	s.waitHalf(21)
+	for range 5 + 1 + resetPatience {
+		s.pass(1)
+		want := s.half.Load() + 1
+		conn.send([]byte{0})
+		s.waitHalf(want)
+	}
+	if n := s.half.Load(); n != s.ending.Load() {
+		t.Errorf("%d of %d bytes are to be given up", s.ending.Load(), n)
+	}
+	s.pass(1)
+	conn.ends("byte by byte")
+	for begun := time.Now(); s.half.Load() > 0 && time.Since(begun) < watchdog; {
+		time.Sleep(time.Millisecond)
+	}
+	if n := s.ending.Load(); n != 0 {
+		t.Errorf("%d bytes are still to be given up", n)
+	}
+}
+
+// waitHalf waits until at least so many bytes of half messages have come.
+func (s *ticking) waitHalf(want int64) {
+	s.t.Helper()
+	for begun := time.Now(); s.half.Load() < want; {
+		if time.Since(begun) > watchdog {
+			s.t.Fatalf("%d bytes of half messages have come, want %d", s.half.Load(), want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A client that sends without a pause, so that no read ends with a frame, cannot keep a
+// reset away either.
+func TestResetBetweenFrames(t *testing.T) {
+	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20})
+	raw := &memoryConn{in: slices.Concat(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, nil)))}
+	c := &watchedConn{Conn: raw, of: s, streams: map[uint32]*clientStream{}}
+	s.conns[c] = struct{}{}
+	buf := make([]byte, 1<<10)
+	if _, err := c.Read(buf); err != nil {
+		t.Fatal(err)
+	}
+	frame := frameOf(6, 0, 0, make([]byte, 128-frameHead)) // which no stream owes
+	raw.in = frame[:100]
+	if _, err := c.Read(buf); err != nil {
+		t.Fatal(err)
+	}
+	raw.in = slices.Concat(frame[100:], frame[:100])
+	for range 6 {
+		s.tick()
+	}
+	for reads := 0; ; reads++ {
+		n, err := c.Read(buf)
+		if err != nil || reads > 1 {
+			t.Fatalf("after %d reads no reset has come: %v", reads, err)
+		}
+		if slices.Equal(buf[:n], appendReset(nil, 1)) {
+			break
+		}
+	}
+	if n := s.half.Load(); n != 0 || len(c.streams) != 0 {
+		t.Errorf("%d streams and %d bytes are left", len(c.streams), n)
+	}
 }
 
 // While incomplete messages use too much memory, slow ones are soon given up. Honest
@@ -327,11 +398,14 @@ func TestTooManyHalfMessages(t *testing.T) {
 		}
 	}
 	s.pass(1)
-	if n := s.half.Load(); n < 4000 || n > 5000 {
+	if n := s.half.Load() - s.ending.Load(); n < 4000 || n > 5000 {
 		t.Errorf("%d bytes of half messages are left, want those of the youngest", n)
 	}
 	s.resets(conns[0], 1)
 	s.resets(conns[1], 1)
+	if n := s.half.Load(); n < 4000 || n > 5000 || s.ending.Load() != 0 {
+		t.Errorf("%d bytes of half messages are left, %d of them of streams that have ended", n, s.ending.Load())
+	}
 	if f, ok := conns[2].next(); ok {
 		t.Errorf("the youngest got frame %v", f)
 	}
