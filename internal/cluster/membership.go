@@ -15,7 +15,7 @@ const (
 	informedWithin  = 3 * limiter.Second        // the same if the others do not tell what they hold
 	aloneAfter      = 3 * limiter.Second        // a node that finds no other address for this long is the first
 	unansweredAfter = 10 * limiter.Second       // a node that no other answers for this long starts without them
-	muteWithin      = limiter.Minute            // the same if something took a connection and did not answer
+	muteWithin      = 20 * limiter.Second       // the same if something took a connection and did not answer
 	joinedWithin    = 30 * limiter.Second       // longest wait for the view to stop changing
 	settledWithin   = 10 * limiter.Second       // an active node that is not settled by then is ready all the same
 	leaveWithin     = 10 * limiter.Second       // partitions not handed over by then are left as after a crash

@@ -224,12 +224,12 @@ func TestWhoJoinsNobodyIsActiveAtOnce(t *testing.T) {
 func TestWhoDoesNotAnswerMayBeThere(t *testing.T) {
 	j := newJoiner(2)
 	j.mute = errors.New("10.0.0.1:7946: EOF")
-	within(t, "alone", j.active(), limiter.Minute, limiter.Minute+50*ms)
+	within(t, "alone", j.active(), 20*limiter.Second, 20*limiter.Second+50*ms)
 	if j = newJoiner(2); j.Ready() == nil || strings.Contains(j.Ready().Error(), "does not answer") {
 		t.Errorf("where nobody is, it says %v", j.Ready())
 	}
 	j.mute = errors.New("10.0.0.1:7946: EOF")
-	j.pass(20 * limiter.Second)
+	j.pass(15 * limiter.Second)
 	if err := j.Ready(); !errors.Is(err, cluster.ErrJoining) || !strings.Contains(err.Error(), "does not answer: 10.0.0.1:7946: EOF") {
 		t.Errorf("it does not say what it waits for: %v", err)
 	}
