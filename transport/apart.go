@@ -1,14 +1,26 @@
 package transport
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
 )
 
 // maxApart bounds the open connections of a site that is served apart from checks. Its
 // clients are a few operators, scrapers and probes.
 const maxApart = 64
+
+// maxApartFrom bounds those of one address.
+const maxApartFrom = 8
+
+// apartHeaderTimeout is the time from the first byte of a request, or the beginning of
+// a connection, to the end of the header.
+const apartHeaderTimeout = time.Second
 
 // keptFiles is how many file descriptors are reserved and not used for clients'
 // connections: those of administration and health, and of everything else in the
@@ -27,6 +39,7 @@ func connectionsWithin(files int) int {
 type Apart struct {
 	what string
 	http *http.Server
+	log  *slog.Logger
 }
 
 func newApart(what string, s *site, log *slog.Logger) *Apart {
@@ -34,14 +47,22 @@ func newApart(what string, s *site, log *slog.Logger) *Apart {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Apart{what, &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: handshakeTimeout,
+		Handler:           serving(s),
+		ReadHeaderTimeout: apartHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout, // a profile takes its requested time in addition
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}}
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, apartKey{}, c)
+		},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if a, ok := c.(*apartConn); ok && state == http.StateIdle {
+				a.serve(false)
+			}
+		},
+	}, log}
 }
 
 // Health returns a site with /healthz and /readyz of the server, to be served on a
@@ -62,8 +83,120 @@ func (a *Apart) Handler() http.Handler { return a.http.Handler }
 // Serve serves on the listener until Close is called, and then returns nil, or until
 // the listener fails. It closes the listener in any case.
 func (a *Apart) Serve(l net.Listener) error {
-	return wrap(a.what, a.http.Serve(bound(l, maxApart, -1, slog.New(slog.DiscardHandler))))
+	return wrap(a.what, a.http.Serve(&apartListener{Listener: l, log: a.log}))
 }
 
 // Close stops the site at once.
 func (a *Apart) Close() error { return a.http.Close() }
+
+// apartListener bounds the open connections, in total and from one address. At the
+// bound a new connection replaces the one that has waited longest without a complete
+// request, so that silent connections keep no probe out. If all of them are being
+// answered, the new one is closed.
+type apartListener struct {
+	net.Listener
+	log *slog.Logger
+
+	mu     sync.Mutex
+	open   []*apartConn // those that wait longest first
+	logged time.Time    // when the bound was last logged
+}
+
+// Accept implements [net.Listener].
+func (l *apartListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		a := &apartConn{Conn: c, of: l, from: origin(c.RemoteAddr())}
+		if l.enter(a) {
+			return a, nil
+		}
+		_ = c.Close() // an error does not matter
+	}
+}
+
+// enter adds a connection, in the place of another one at the bound. It reports false
+// if there is no place.
+func (l *apartListener) enter(c *apartConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fromThere := func(o *apartConn) bool { return o.from == c.from }
+	n := 0
+	for _, o := range l.open {
+		if fromThere(o) {
+			n++
+		}
+	}
+	ofAddress := c.from.IsValid() && n >= maxApartFrom
+	if ofAddress || len(l.open) >= maxApart {
+		i := slices.IndexFunc(l.open, func(o *apartConn) bool {
+			return !o.serving && (!ofAddress || fromThere(o))
+		})
+		l.report(c, n, i >= 0)
+		if i < 0 {
+			return false
+		}
+		_ = l.open[i].Conn.Close() // an error does not matter
+		l.open = slices.Delete(l.open, i, i+1)
+	}
+	l.open = append(l.open, c)
+	return true
+}
+
+// report logs, once a minute, that the bound is reached.
+func (l *apartListener) report(c *apartConn, n int, replaced bool) {
+	if now := time.Now(); l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery {
+		l.logged = now
+		message := "connection refused"
+		if replaced {
+			message = "connection replaced by a new one"
+		}
+		l.log.Warn(message, "listener", l.Addr().String(), "from", c.from.String(), "open", len(l.open), "open_from_there", n)
+	}
+}
+
+// apartConn is a connection of an apartListener.
+type apartConn struct {
+	net.Conn
+	of      *apartListener
+	from    netip.Prefix
+	serving bool // a request is being answered; under of.mu
+}
+
+// apartKey is the key of the connection in the context of a request.
+type apartKey struct{}
+
+// serving returns a handler that keeps the connections of its requests open while it
+// answers.
+func serving(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(apartKey{}).(*apartConn); ok {
+			c.serve(true)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// serve takes note that a request of the connection is being answered, or that the
+// connection begins to wait for the next one.
+func (c *apartConn) serve(on bool) {
+	l := c.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.serving = on
+	if i := slices.Index(l.open, c); i >= 0 && !on {
+		l.open = append(slices.Delete(l.open, i, i+1), c)
+	}
+}
+
+// Close implements [net.Conn].
+func (c *apartConn) Close() error {
+	c.of.mu.Lock()
+	if i := slices.Index(c.of.open, c); i >= 0 {
+		c.of.open = slices.Delete(c.of.open, i, i+1)
+	}
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -3,34 +3,29 @@ package transport_test
 import (
 	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 
 	"github.com/weirlimit/weir/transport"
 )
 
-// A site served apart has a connection bound of its own: one connection above it is
-// closed.
-func TestApartIsBounded(t *testing.T) {
-	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{}))
-	answered := func(c net.Conn) bool {
-		if _, err := io.WriteString(c, "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			return false
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err == nil
+// Silent connections keep no probe out: a new connection replaces the one that has waited
+// longest.
+func TestSilentConnectionsApart(t *testing.T) {
+	s := serveApart(t, newServer(t, fixed, nil).Health())
+	for range 3 * 64 {
+		connect(t, s.http) // is silent until the test ends
 	}
-	for i := range 64 {
-		if !answered(connect(t, s.http)) {
-			t.Fatalf("connection %d is not served", i+1)
-		}
+	c := connect(t, s.http)
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
 	}
-	if answered(connect(t, s.http)) {
-		t.Error("a connection above the bound is served")
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("a probe beside silent connections: %v", err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("a probe beside silent connections: %d, %v", resp.StatusCode, err)
 	}
 }
 

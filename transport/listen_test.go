@@ -3,8 +3,10 @@ package transport
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -85,5 +87,65 @@ func TestConnectionsPerAddress(t *testing.T) {
 	}
 	if b := l.(*boundedListener); b.open != 0 || len(b.from) != 0 {
 		t.Errorf("%d connections are still counted, of %v", b.open, b.from)
+	}
+}
+
+// TestApartConnections: at the bound of the listeners for probes and operators, in total
+// and of one address, the connection that has waited longest is closed for a new one. One
+// whose request is being answered stays; if all are, the new one is closed.
+func TestApartConnections(t *testing.T) {
+	var log bytes.Buffer
+	q := &queue{}
+	l := &apartListener{Listener: q, log: slog.New(slog.NewTextHandler(&log, nil))}
+	accept := func(from ...string) (got []*apartConn) {
+		q.from = from
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return got
+			}
+			got = append(got, c.(*apartConn))
+		}
+	}
+	is := func(what string, want ...*apartConn) {
+		t.Helper()
+		if !slices.Equal(l.open, want) {
+			t.Errorf("%s: other connections are open, or in another order", what)
+		}
+	}
+	a := accept(slices.Repeat([]string{"203.0.113.9"}, maxApartFrom)...)
+	b := accept("203.0.113.8")[0]
+	is("below the bound", append(slices.Clone(a), b)...)
+	a[0].serve(true)
+	a[1].serve(true)
+	a[1].serve(false) // and waits again, for the shortest time
+	c := accept("203.0.113.9")[0]
+	is("one address has as many as it may", a[0], a[3], a[4], a[5], a[6], a[7], b, a[1], c)
+	if got := log.String(); strings.Count(got, "connection replaced") != 1 || !strings.Contains(got, "from=203.0.113.9/32") {
+		t.Errorf("the log has\n%s", got)
+	}
+	for _, o := range slices.Clone(l.open) {
+		o.serve(true)
+	}
+	if got := accept("203.0.113.9"); len(got) != 0 {
+		t.Error("a connection is taken where all of its address are being answered")
+	}
+	for i := range maxApart - len(l.open) {
+		accept(fmt.Sprintf("198.51.100.%d", i))
+	}
+	oldest := l.open[9]
+	newest := accept("192.0.2.77")[0]
+	if len(l.open) != maxApart || slices.Contains(l.open, oldest) || !slices.Contains(l.open, newest) {
+		t.Errorf("of all addresses %d are open", len(l.open))
+	}
+	for _, o := range slices.Clone(l.open) {
+		o.Close()
+		o.Close()
+	}
+	if len(l.open) != 0 {
+		t.Errorf("%d connections are still counted", len(l.open))
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("the log has %d lines in a minute", n)
 	}
 }
