@@ -40,6 +40,9 @@ const (
 	// resetPatience is how long, in ticks, a client may take to reach the end of a frame,
 	// where a reset can be inserted. Until then the server keeps the stream's memory.
 	resetPatience = 2
+	// leastRead is how many bytes of an answer, or all of it, a client must read within
+	// its patience.
+	leastRead = 16 << 10
 	// frameWeight is the memory of a frame in bytes, besides its data.
 	frameWeight = 64
 )
@@ -129,6 +132,7 @@ type clientStream struct {
 	since   int64 // the tick since which the client owes the next step, if it does
 	half    int   // memory of an incomplete message; 0: there is none
 	frames  int   // number of frames of that message
+	sent    int   // bytes of the present answer since then
 	ending  bool  // it is to be reset; until the server is told, it keeps its memory
 }
 
@@ -363,6 +367,10 @@ func (c outbound) part(id uint32, data []byte) {
 	if s == nil {
 		return
 	}
+	before := s.out.begun
 	s.out.read(data)
-	s.since = c.of.now.Load() // there is progress
+	s.sent += len(data)
+	if s.out.begun != before || !s.out.half() || s.sent >= leastRead { // there is progress
+		s.since, s.sent = c.of.now.Load(), 0
+	}
 }

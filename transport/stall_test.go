@@ -330,6 +330,34 @@ func TestTrickleInAFrame(t *testing.T) {
 	}
 }
 
+// A client that reads an answer byte by byte has its time for 16 KiB of it, not for each
+// byte.
+func TestReadByteByByte(t *testing.T) {
+	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20})
+	c := &watchedConn{of: s, streams: map[uint32]*clientStream{}}
+	in, out := inbound{c}, outbound{c}
+	in.frame(frameHeaders, flagEndHeaders, 1)
+	in.part(1, messageOf(0, nil))
+	out.part(1, messageOf(3*leastRead, nil))
+	stream := c.streams[1]
+	for range 5 {
+		s.now.Add(1)
+		out.part(1, []byte{0})
+	}
+	if stream.since != 0 {
+		t.Errorf("a byte in each tick is taken for progress at tick %d", stream.since)
+	}
+	out.part(1, make([]byte, leastRead))
+	if stream.since != 5 {
+		t.Errorf("16 KiB are no progress: the client owes since tick %d", stream.since)
+	}
+	s.now.Add(1)
+	out.part(1, make([]byte, 2*leastRead-5))
+	if stream.since != 6 || stream.owed() {
+		t.Errorf("the end of the answer is no progress: %+v", stream)
+	}
+}
+
 // waitHalf waits until at least so many bytes of half messages have come.
 func (s *ticking) waitHalf(want int64) {
 	s.t.Helper()
