@@ -24,7 +24,7 @@ func ofProtocol() []mutation {
 		}},
 		{name: "fence: a promoted heir acknowledges", pkg: "./internal/cluster", test: "^TestAPromotedHeirAcknowledgesNothing$", edits: []edit{
 			{"internal/cluster/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
-		p.c.send(t, from, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+		p.c.sendAck(t, from, a)
 		return
 	}
 	p.learn(t, b.Epoch, 0)

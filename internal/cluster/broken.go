@@ -61,8 +61,12 @@ func (c *Core) in(t *turn, p *part, f func(*part)) {
 
 // fault lets a test panic here.
 func (p *part) fault() {
-	if f := p.c.config.Fault; f != nil {
-		f(int(p.id))
+	p.c.fault(p.id)
+}
+
+func (c *Core) fault(partition uint16) {
+	if f := c.config.Fault; f != nil {
+		f(int(partition))
 	}
 }
 
@@ -209,7 +213,7 @@ func (p *part) urge(t *turn) {
 	p.urgeAt = t.now + p.c.eased(backedOff(resendAfter, p.urges))
 	p.urges++
 	q := peer.Claim{Partition: p.id, Kind: peer.Takeover, For: heir}
-	p.c.send(t, heir, 40, true, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, q) })
+	p.c.sendClaim(t, heir, q, true)
 }
 
 // urged takes over if this node is the heir and the request comes from its owner, which

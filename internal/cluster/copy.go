@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/internal/peer"
-	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -73,22 +72,14 @@ func (p *part) delta(t *turn, g *target, kind peer.BatchKind, next peer.Epoch) {
 		Appointment: g.appointment, Appointed: g.appointed, Next: next,
 	}
 	b.Ping = p.sending(t, g)
-	p.c.send(t, g.to, 100+100*len(own.dirty.list), true, func(l *link, f *peer.Frame) {
-		list := own.dirty.list
-		for i := range min(table.Ahead, len(list)) {
-			p.c.table.PrefetchKey(int(p.id), list[i].hi)
+	keys := t.changed[:0]
+	for i := range own.dirty.list {
+		if d := &own.dirty.list[i]; d.last > g.sent && d.last <= p.seq {
+			keys = append(keys, d.hi)
 		}
-		for i := range list {
-			if next := i + table.Ahead; next < len(list) {
-				p.c.table.PrefetchKey(int(p.id), list[next].hi)
-			}
-			if d := &list[i]; d.last > g.sent && d.last <= p.seq {
-				b.Keys++
-				l.addKey(t, p, f, d.hi)
-			}
-		}
-		f.Batches = append(f.Batches, b)
-	})
+	}
+	t.changed = keys
+	p.c.sendBatch(t, g.to, &b, keys)
 	g.sent = p.seq
 }
 
@@ -142,57 +133,12 @@ func (p *part) sendAll(t *turn, to peer.Instance, b peer.Batch) {
 		b.Last = n == len(keys)
 		b.Base = uint64(chunks)
 		chunks++
-		p.c.sendLarge(t, to, 100+60*n, func(l *link, f *peer.Frame) {
-			b.Keys = 0
-			for _, hi := range keys[:n] {
-				b.Keys++
-				l.addKey(t, p, f, hi)
-			}
-			f.Batches = append(f.Batches, b)
-		})
+		p.c.sendBatch(t, to, &b, keys[:n])
 		if keys = keys[n:]; len(keys) == 0 {
 			return
 		}
 		b.First = false
 	}
-}
-
-// addKey appends the counters of a key to a frame; l.mu is held.
-func (l *link) addKey(t *turn, p *part, f *peer.Frame, hi uint64) {
-	p.fault()
-	first := true
-	p.c.table.ExportKey(int(p.id), hi, t.at, func(e table.Entry) {
-		f.Entries = append(f.Entries, peer.Entry{
-			Hi: e.Hi, Lo: e.Lo, Limit: l.limitIndex(f, e.Limit), First: first,
-			Time: int64(e.State.Time), Until: int64(e.State.Until), A: e.State.A, B: e.State.B,
-			Words: append([]uint64(nil), e.Words...),
-		})
-		l.draft.size += 8 * len(e.Words)
-		first = false
-	})
-	if first {
-		f.Entries = append(f.Entries, peer.Entry{Hi: hi, First: true, Gone: true})
-	}
-}
-
-// limitIndex returns the index of a limit in a frame, and appends the limit if
-// necessary. l.mu is held.
-func (l *link) limitIndex(f *peer.Frame, lim *limiter.Limit) uint16 {
-	d := l.draft
-	if d.last == lim {
-		return d.lastAt
-	}
-	i, ok := d.limits[lim]
-	if !ok {
-		if d.limits == nil {
-			d.limits = make(map[*limiter.Limit]uint16)
-		}
-		i = uint16(len(f.Limits))
-		f.Limits = append(f.Limits, limitToPeer(lim))
-		d.limits[lim] = i
-	}
-	d.last, d.lastAt = lim, i
-	return i
 }
 
 // onBatch processes a batch from an owner, or a push from a former one.
@@ -333,7 +279,7 @@ func (p *part) ack(t *turn, to peer.Instance, b *peer.Batch, status peer.AckStat
 	if p.role == peer.Heir && p.epoch == b.Epoch {
 		a.Appointment = p.appointment
 	}
-	p.c.send(t, to, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+	p.c.sendAck(t, to, a)
 }
 
 // onRevoke ends this node's appointment as heir, up to the number that the owner names.
@@ -359,5 +305,5 @@ func (p *part) onRevoke(t *turn, from peer.Instance, r peer.Revoke) {
 		return
 	}
 	a := peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: r.Epoch, Appointment: r.Appointment, Seq: p.seq, Owner: p.owner}
-	p.c.send(t, from, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+	p.c.sendAck(t, from, a)
 }

@@ -362,7 +362,7 @@ func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
 		out.Owner, out.Partition = p.owner, p.id
 	}
 	if r.op == nil {
-		c.send(t, r.to, 60, false, func(_ *link, f *peer.Frame) { f.Replies = append(f.Replies, out) })
+		c.sendStatus(t, r.to, out)
 		return
 	}
 	t.later = append(t.later, func(t *turn) {

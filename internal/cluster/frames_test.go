@@ -58,7 +58,7 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	l := receiver.link(third)
 	l.mu.Lock()
 	got := receiver.large(l, 0)
-	l.addKey(tn, to, got, charge.Key(0).Hash.Hi)
+	l.addKey(tn, to.id, got, charge.Key(0).Hash.Hi)
 	l.mu.Unlock()
 	for _, e := range got.Entries {
 		n++

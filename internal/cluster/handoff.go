@@ -184,7 +184,7 @@ func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries
 	if b.Last {
 		p.c.event(EventMerged, int(p.id))
 		a := peer.Ack{Partition: p.id, Status: peer.Merged, Epoch: b.Epoch, Ping: b.Ping, Owner: p.owner}
-		p.c.send(t, from, 60, false, func(_ *link, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+		p.c.sendAck(t, from, a)
 	}
 }
 

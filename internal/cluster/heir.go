@@ -88,7 +88,7 @@ func (p *part) alone(t *turn, r *round) {
 			all = false
 			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.lonely() {
 				q := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
-				p.c.send(t, w, 40, true, func(_ *link, f *peer.Frame) { f.Revokes = append(f.Revokes, q) })
+				p.c.sendRevoke(t, w, q, true)
 			}
 		}
 	}
@@ -240,7 +240,7 @@ func (p *part) revoke(t *turn, drop bool) {
 	own.revoking, own.revokeAt = true, t.now
 	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Appointment: own.heir.appointment, Drop: drop}
 	own.dropped = drop
-	p.c.send(t, own.heir.to, 40, true, func(_ *link, f *peer.Frame) { f.Revokes = append(f.Revokes, r) })
+	p.c.sendRevoke(t, own.heir.to, r, true)
 	p.watch(t)
 }
 
@@ -385,7 +385,7 @@ func (p *part) dismiss(t *turn) {
 		return
 	}
 	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
-	p.c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Revokes = append(f.Revokes, r) })
+	p.c.sendRevoke(t, to, r, false)
 }
 
 // ackHeir processes an acknowledgement of the heir.

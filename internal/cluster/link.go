@@ -384,7 +384,7 @@ func (c *Core) probe(t *turn, to peer.Instance) {
 		return
 	}
 	q := peer.Claim{Partition: c.parts[0].id, Kind: peer.Ask}
-	c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, q) })
+	c.sendClaim(t, to, q, false)
 }
 
 // measured adds a round trip to the smoothed time of a link: the old value moves by an

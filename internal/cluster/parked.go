@@ -106,9 +106,6 @@ func (q *parked) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
 	case q.kind == opCheck || q.kind == opExplain:
 		c.sendReply(t, q.reply, answer, idle)
 	case q.reply.id != 0:
-		n := uint32(q.count)
-		c.send(t, q.reply.to, 60, false, func(_ *link, f *peer.Frame) {
-			f.Replies = append(f.Replies, peer.Reply{ID: q.reply.id, Status: peer.Done, Count: n})
-		})
+		c.sendStatus(t, q.reply.to, peer.Reply{ID: q.reply.id, Status: peer.Done, Count: uint32(q.count)})
 	}
 }

@@ -203,13 +203,12 @@ func (p *part) announce(t *turn, to peer.Instance) {
 	if h := p.own.heir; h != nil {
 		a.Heir = h.to
 	}
-	add := func(_ *link, f *peer.Frame) { f.Announces = append(f.Announces, a) }
 	if to != 0 {
-		p.c.send(t, to, 40, false, add)
+		p.c.sendAnnounce(t, to, a)
 		return
 	}
 	for i := range p.c.view.Load().Members {
-		p.c.send(t, p.c.view.Load().Members[i].Instance, 40, false, add)
+		p.c.sendAnnounce(t, p.c.view.Load().Members[i].Instance, a)
 	}
 }
 
@@ -238,7 +237,7 @@ func (p *part) onAnnounce(t *turn, from peer.Instance, a peer.Announce) {
 // tell sends a member the highest owner that this node knows.
 func (p *part) tell(t *turn, to peer.Instance) {
 	a := peer.Announce{Partition: p.id, Epoch: p.owner, Heir: p.heir}
-	p.c.send(t, to, 40, false, func(_ *link, f *peer.Frame) { f.Announces = append(f.Announces, a) })
+	p.c.sendAnnounce(t, to, a)
 }
 
 // drop discards a copy that is not needed.

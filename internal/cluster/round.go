@@ -80,7 +80,7 @@ func (r *round) send(t *turn, p *part) {
 
 func (r *round) ask(t *turn, p *part, to peer.Instance) {
 	c := peer.Claim{Partition: p.id, Kind: r.kind, Round: r.id, Counter: r.counter, For: r.owner}
-	p.c.send(t, to, 40, true, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, c) })
+	p.c.sendClaim(t, to, c, true)
 }
 
 // lacks reports whether a member was asked and has not answered.
@@ -157,7 +157,7 @@ func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
 		Top: max(p.top, p.grant), Grant: p.grant, GrantKind: p.grantKind, GrantFor: p.grantFor,
 	}
 	p.top = max(p.top, c.Counter)
-	p.c.send(t, from, 120, false, func(_ *link, f *peer.Frame) { f.Answers = append(f.Answers, a) })
+	p.c.sendAnswer(t, from, a)
 	if c.Kind == peer.LastResort && c.For == p.c.self && c.Counter == 0 {
 		p.nominated(t)
 	}

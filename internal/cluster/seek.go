@@ -232,7 +232,7 @@ func (p *part) lastResort(t *turn, r *round) {
 	p.round = nil
 	if at != 0 && at != p.c.self {
 		c := peer.Claim{Partition: p.id, Kind: peer.LastResort, For: at}
-		p.c.send(t, at, 40, true, func(_ *link, f *peer.Frame) { f.Claims = append(f.Claims, c) })
+		p.c.sendClaim(t, at, c, true)
 		p.seekLater(t)
 		return
 	}

@@ -27,6 +27,7 @@ type turn struct {
 	rule    namedRule     // the rule of the last check of a frame
 	entries []table.Entry // scratch of split
 	keys    []entries     // scratch of split
+	changed []uint64      // scratch of delta
 
 	charge limiter.Charge // scratch
 	answer limiter.Decision
