@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir"
 	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/peer"
@@ -253,7 +254,7 @@ func (m *member) seeds() int {
 }
 
 // newRing builds a ring and computes the successors for up to preparedAlways members.
-func newRing(names []string) (core.Ring, error) {
+func newRing(names []string) (view.Ring, error) {
 	r, err := ring.New(names)
 	if err != nil {
 		return nil, err

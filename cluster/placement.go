@@ -5,14 +5,14 @@ import (
 	"hash/fnv"
 
 	"github.com/weirlimit/weir"
-	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // placed is a placement with the view and the text that it was made from.
 type placed struct {
-	view      *core.View
+	view      *view.View
 	text      *engine.Text
 	placement *weir.Placement
 }
@@ -31,7 +31,7 @@ func (m *member) Placement() *weir.Placement {
 	return p
 }
 
-func newPlacement(view *core.View, text *engine.Text) *weir.Placement {
+func newPlacement(view *view.View, text *engine.Text) *weir.Placement {
 	p := &weir.Placement{Owners: make([]uint16, table.Partitions), Rules: text.File, Seeds: text.Set.Seeds()}
 	h := fnv.New64a()
 	write := func(b []byte) {

@@ -76,7 +76,7 @@ func ofProtocol() []mutation {
 		}},
 		{name: "the probe before reopening", edits: []edit{
 			{"internal/cluster/handoff.go", "	case t.now-h.goneAt >= claimWithin && p.round == nil:\n		p.ask(t, peer.Reopen, p.c.self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.c.self})\n"},
-			{"internal/cluster/handoff.go", "	case p.c.view.Load().has(h.next.Instance):\n		h.goneAt = 0\n", "	case p.c.view.Load().has(h.next.Instance) && t.now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
+			{"internal/cluster/handoff.go", "	case p.c.view.Load().Has(h.next.Instance):\n		h.goneAt = 0\n", "	case p.c.view.Load().Has(h.next.Instance) && t.now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
 		{name: "relay", edits: []edit{
 			{"internal/cluster/relay.go", "	from := int(c.relayHand.Add(1))\n	for i := range n {\n", "	from := int(c.relayHand.Add(1))\n	for i := range n - n {\n"},
@@ -184,7 +184,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/owner.go", "t.now-since < easeFor && int32(own.heard-ping) <= 0 {", "t.now < since && int32(own.heard-ping) <= 0 {"},
 		}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
-			{"internal/cluster/decide.go", "	if !v.minority() {\n", "	if v != nil {\n"},
+			{"internal/cluster/decide.go", "	if !v.Minority() {\n", "	if v != nil {\n"},
 		}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/sweep.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.place%4 == 0 {\n"},

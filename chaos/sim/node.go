@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -264,7 +265,7 @@ func (n *Node) look(m *Node) {
 
 // publish gives the core its view.
 func (n *Node) publish() {
-	names := cluster.RingNames(n.sees)
+	names := view.RingNames(n.sees)
 	id := fmt.Sprint(names)
 	r := n.w.rings[id]
 	if r == nil {
@@ -276,7 +277,7 @@ func (n *Node) publish() {
 	}
 	known, recent := n.core.SetMembers(n.sees, n.left)
 	n.w.logf("%s sees %v, N0 %d", n.name, names, known)
-	n.core.SetView(cluster.NewView(n.inst, n.sees, r, known, recent))
+	n.core.SetView(view.New(n.inst, n.sees, r, known, recent))
 }
 
 // pause and resume are SIGSTOP and SIGCONT.

@@ -66,7 +66,12 @@ func house() []row {
 			no(panics, "a ring that cannot be built is an error, and the old one stays", ""),
 		)},
 
-		{path: "internal/cluster", floor: 2, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
+		{path: "internal/cluster/view", floor: 2, knows: "the members as one node sees them, and their ring; immutable", never: join(
+			no(imports, "a view never changes, so nobody waits for it", "sync", "context"),
+			clocks("a view is what it was made of"),
+			no(spawns, "a view is what it was made of", ""),
+		)},
+		{path: "internal/cluster", floor: 5, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
 			no(imports, "it declares the interfaces that adapters satisfy, so the simulator can satisfy them too",
 				"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/memberlist",
 				"github.com/prometheus", "github.com/redis", "./proto"),
@@ -75,28 +80,28 @@ func house() []row {
 			globalRand("randomness is passed in, so that a seed replays a run"),
 		)},
 
-		{path: "internal/cluster/gossip", floor: 3, knows: "memberlist <-> membership events", never: join(
+		{path: "internal/cluster/gossip", floor: 6, knows: "memberlist <-> membership events", never: join(
 			no(imports, "gossip carries membership and nothing else", "./transport", "./limiter"),
 		)},
-		{path: "internal/peerlink", floor: 3, knows: "streams between members: handshake, frames, backoff", never: join(
+		{path: "internal/peerlink", floor: 6, knows: "streams between members: handshake, frames, backoff", never: join(
 			no(imports, "it carries frames and decides nothing", "./internal/cluster", "./ring", "./limiter/table"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
 			no(imports, "it is watched through an observer", "github.com/prometheus"),
 		)},
-		{path: "transport", tree: true, floor: 3, knows: "connections, deadlines, wire <-> types; peers are addresses", never: join(
+		{path: "transport", tree: true, floor: 6, knows: "connections, deadlines, wire <-> types; peers are addresses", never: join(
 			no(imports, "it carries what it is given and decides nothing", "./internal/cluster", "./ring"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
 			no(imports, "it is watched through an observer", "github.com/prometheus"),
 		)},
-		{path: "client", floor: 3, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
+		{path: "client", floor: 6, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
 			no(imports, "a caller of Weir must not compile a node", "./internal/cluster"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
 			no(imports, "it is watched through an observer", "github.com/prometheus"),
 		)},
-		{path: "redisstore", floor: 3, knows: "one decision = one script call", never: join(
+		{path: "redisstore", floor: 6, knows: "one decision = one script call", never: join(
 			no(imports, "Redis is the shared state, so there is nobody to route to", "./internal/cluster", "./ring", "./transport"),
 		)},
-		{path: "metrics", floor: 3, knows: "observer calls -> collectors on a given Registerer", never: join(
+		{path: "metrics", floor: 6, knows: "observer calls -> collectors on a given Registerer", never: join(
 			no(literals, "a label per key has as many values as there are callers, and a metrics server has not",
 				"key", "user", "ip", "path"),
 		)},
@@ -107,23 +112,23 @@ func house() []row {
 			no(imports, "it is pure: bytes in, bytes out", "net/http", "google.golang.org/grpc", "os", "sync", "context"),
 			clocks("it is pure"),
 		)},
-		{path: "middleware/httplimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
-		{path: "middleware/grpclimit", floor: 3, knows: "request -> check, decision -> headers and status", never: middleware()},
+		{path: "middleware/httplimit", floor: 6, knows: "request -> check, decision -> headers and status", never: middleware()},
+		{path: "middleware/grpclimit", floor: 6, knows: "request -> check, decision -> headers and status", never: middleware()},
 
 		{path: "internal/engine", floor: 2, knows: "what lies between a node and the part of it that decides"},
-		{path: "", floor: 4, knows: "the front door for embedders; who decides is chosen here", never: join(
+		{path: "", floor: 7, knows: "the front door for embedders; who decides is chosen here", never: join(
 			no(imports, "an embedder who uses no Redis, no Prometheus and no cluster compiles none of them",
 				"./redisstore", "./metrics", "./cluster", "./internal/cluster", "./internal/peerlink", "./ring",
 				"github.com/redis", "github.com/prometheus", "google.golang.org/grpc", "github.com/hashicorp/memberlist"),
 		)},
 
-		{path: "cluster", floor: 5, knows: "a node as a member: the only place where gossip, links and the core meet"},
+		{path: "cluster", floor: 8, knows: "a node as a member: the only place where gossip, links and the core meet"},
 
-		{path: "cmd/node", tree: true, floor: 6, knows: "flags, environment, files, signals", never: command()},
-		{path: "cmd/weir", tree: true, floor: 6, knows: "flags, environment, files, signals", never: command()},
-		{path: "chaos", tree: true, floor: 6, knows: "the promises under faults: virtual time with a seed, and real processes"},
-		{path: "internal/redistest", floor: 5, knows: "real redis-server processes, for tests"},
-		{path: "internal/archtest", floor: 5, knows: "the source itself"},
+		{path: "cmd/node", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
+		{path: "cmd/weir", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
+		{path: "chaos", tree: true, floor: 9, knows: "the promises under faults: virtual time with a seed, and real processes"},
+		{path: "internal/redistest", floor: 8, knows: "real redis-server processes, for tests"},
+		{path: "internal/archtest", floor: 8, knows: "the source itself"},
 	}
 }
 
@@ -173,8 +178,8 @@ type general struct {
 // house.
 func generals() []general {
 	const (
-		adapters = 3
-		programs = 6
+		adapters = 6
+		programs = 9
 	)
 	var out []general
 	all := func(below int, bans []ban, but ...string) {

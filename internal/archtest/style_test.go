@@ -42,7 +42,7 @@ func (c *checker) style(r *row, f *file) []finding {
 			say(f.line(s.Pos()), "it hides where names come from, from readers and from these checks", "imports %s with a dot", s.Path.Value)
 		}
 	}
-	if f.test && r.floor < 3 && !f.does(imports, "testing/synctest") {
+	if f.test && r.floor < 6 && !f.does(imports, "testing/synctest") {
 		for _, x := range f.facts {
 			if x.kind == uses && x.name == "time.Sleep" {
 				say(x.line, "below the adapters time is passed in or virtual (testing/synctest), so a test waits for nothing", "a test sleeps")

@@ -206,7 +206,7 @@ func (p *part) tickBroken(t *turn) bool {
 // continues from the best copy.
 func (p *part) urge(t *turn) {
 	heir := p.heir
-	if p.owner != p.mine || heir == 0 || heir == p.c.self || p.urges >= maxUrges || !p.c.view.Load().has(heir) {
+	if p.owner != p.mine || heir == 0 || heir == p.c.self || p.urges >= maxUrges || !p.c.view.Load().Has(heir) {
 		p.yields = false
 		return
 	}

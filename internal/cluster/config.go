@@ -25,14 +25,6 @@ type Network interface {
 	Wake(to peer.Instance)
 }
 
-// Ring assigns each partition to an active member. Owner returns the owner, Successor
-// the member that would own the partition without that owner. Members are indices into
-// the sorted names that the ring was made of; -1 is no member.
-type Ring interface {
-	Owner(partition int) int
-	Successor(partition int) int
-}
-
 // Observer receives events for metrics and logs. Its methods may be called from many
 // goroutines, under a partition's lock, and must not call the core.
 type Observer interface {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -22,7 +23,7 @@ type Core struct {
 
 	parts []*part // by ascending number
 	byID  []*part // by number
-	view  atomic.Pointer[View]
+	view  atomic.Pointer[view.View]
 
 	links     atomic.Pointer[linkSet]
 	linksMu   sync.Mutex // held while a link is created, removed or marked up
@@ -90,7 +91,7 @@ func New(c Config) *Core {
 	core.frames.New = func() any { return new(peer.Frame) }
 	core.waiters.New = newAwaited
 	core.links.Store(&linkSet{byID: map[peer.Instance]*link{}})
-	core.view.Store(NewView(core.self, nil, noRing{}, 0, 0))
+	core.view.Store(view.None(core.self))
 	core.book.rules = make(map[uint64]*limiter.Rule)
 	core.book.scaled = make(map[scaledKey]*limiter.Rule)
 	core.peers.known = make(map[string]*acquaintance)
@@ -105,21 +106,11 @@ func New(c Config) *Core {
 	return core
 }
 
-type noRing struct{}
-
-func (noRing) Owner(int) int     { return -1 }
-func (noRing) Successor(int) int { return -1 }
-
 func (c *Core) manages(id int) {
 	p := &part{c: c, id: uint16(id), closed: id >= table.Partitions, fresh: true}
 	c.byID[id] = p
 	c.parts = append(c.parts, p)
 }
-
-// ringPartition returns the partition of the ring for a partition number. The ring has
-// one class of partitions; the closed and the available partition of the same index
-// share its owner.
-func ringPartition(id uint16) int { return int(id) % table.Partitions }
 
 // part returns the partition of a key, or nil if this core does not manage it.
 func (c *Core) part(k *limiter.Key) *part { return c.byID[table.PartitionOf(k)] }
@@ -129,7 +120,7 @@ func (c *Core) state() peer.State { return peer.State(c.mine.Load()) }
 // lastHope reports whether this node is leaving and no active member is left.
 func (c *Core) lastHope() bool {
 	v := c.view.Load()
-	return c.state() == peer.Leaving && v.owner(0) != 0 && !v.active(v.owner(0))
+	return c.state() == peer.Leaving && v.Owner(0) != 0 && !v.Active(v.Owner(0))
 }
 
 // mayLearn reports whether a fresh node may ask the others for their state: it is not
@@ -138,8 +129,8 @@ func (c *Core) mayLearn() bool { return c.state() != peer.Joining || len(c.view.
 
 // n0 returns the number of members that majorities are counted of. While this node is
 // joining it is at least the number of seed addresses.
-func (c *Core) n0(v *View, closed bool) int {
-	n := v.n0(closed)
+func (c *Core) n0(v *view.View, closed bool) int {
+	n := v.N0(closed)
 	if c.state() == peer.Joining {
 		n = max(n, c.config.Seeds)
 	}
@@ -178,7 +169,7 @@ func (c *Core) nextPing() uint32 {
 
 // SetView replaces the view: the members and the ring. All partitions react to it before
 // SetView returns.
-func (c *Core) SetView(v *View) {
+func (c *Core) SetView(v *view.View) {
 	t := c.begin()
 	defer t.end()
 	defer t.catch()
@@ -188,15 +179,15 @@ func (c *Core) SetView(v *View) {
 	} else if len(old.Members) > 1 {
 		c.aloneAt.Store(int64(t.now))
 	}
-	if v.self >= 0 {
-		state := v.Members[v.self].State
+	if m := v.Self(); m != nil {
+		state := m.State
 		if was := c.mine.Swap(uint32(state)); state == peer.Leaving && peer.State(was) != state {
 			c.leave(t, v)
 		}
 	}
 	c.tickMu.Lock()
 	for i := range old.Members {
-		if m := old.Members[i].Instance; !v.has(m) {
+		if m := old.Members[i].Instance; !v.Has(m) {
 			c.silenced[m] = t.now
 		}
 	}
@@ -209,7 +200,7 @@ func (c *Core) SetView(v *View) {
 		c.in(t, p, func(p *part) { p.viewChanged(t) })
 	}
 	for i := range v.Members {
-		if !old.has(v.Members[i].Instance) {
+		if !old.Has(v.Members[i].Instance) {
 			c.introduceOwned(t, v.Members[i].Instance)
 		}
 	}

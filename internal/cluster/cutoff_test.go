@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -27,13 +28,13 @@ func (x *remote) ask(t *testing.T) (at []limiter.Source, counters int) {
 	}
 	c.Down(other)
 	c.Down(third)
-	c.SetView(NewView(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, x.known, x.known))
+	c.SetView(view.New(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, x.known, x.known))
 	h.pass(x.alone)
 	if x.up {
 		c.Up(other)
 	}
 	if x.back {
-		c.SetView(NewView(self, []peer.Member{
+		c.SetView(view.New(self, []peer.Member{
 			{Name: "a", Instance: self, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active},
 		}, h, x.known, x.known))
 	}

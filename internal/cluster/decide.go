@@ -316,7 +316,7 @@ func (p *part) withhold(t *turn, h *held, q *parked, stamp uint64, answer, idle 
 // owner in a minority applies its share of them. It returns k itself if nothing changes.
 func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 	v := c.view.Load()
-	if !v.minority() {
+	if !v.Minority() {
 		return k
 	}
 	var out *limiter.Charge

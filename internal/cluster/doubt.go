@@ -44,7 +44,7 @@ func (p *part) doubt(t *turn) {
 // doubtOwner doubts the owner of a partition, which did not answer, if it is not in the
 // view. It does not wait for the partition's lock.
 func (c *Core) doubtOwner(t *turn, p *part) {
-	if to := peer.Instance(p.to.Load()); to == 0 || to == c.self || c.view.Load().has(to) {
+	if to := peer.Instance(p.to.Load()); to == 0 || to == c.self || c.view.Load().Has(to) {
 		return
 	}
 	t.later = append(t.later, func(t *turn) { c.in(t, p, func(p *part) { p.doubt(t) }) })

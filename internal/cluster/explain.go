@@ -50,7 +50,7 @@ func (c *Core) Explain(charge *limiter.Charge, done func([]Explained)) {
 		k.Add(*charge.Key(i))
 		owner, _ := c.destination(k)
 		if p := c.part(k.Key(0)); owner == 0 && p != nil {
-			owner = c.view.Load().owner(p.id)
+			owner = c.view.Load().Owner(p.id)
 		}
 		c.start(t, &op{kind: opExplain, charge: k, answer: &out[i].Answer, done: func(_ *turn, o *op) {
 			o.conclude(&out[i], owner)

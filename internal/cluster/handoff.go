@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -17,9 +18,9 @@ type handover struct {
 
 // passOn starts a handoff to the heir, if the heir should own the partition and has
 // every change.
-func (p *part) passOn(t *turn, v *View) {
+func (p *part) passOn(t *turn, v *view.View) {
 	own := p.own
-	if v.owner(p.id) != own.heir.to || own.heir.acked < p.seq {
+	if v.Owner(p.id) != own.heir.to || own.heir.acked < p.seq {
 		return
 	}
 	if own.heir.to == own.giver && t.now-own.since < backAfter {
@@ -60,7 +61,7 @@ func (p *part) tickHandover(t *turn) {
 		p.delta(t, g, peer.Handover, h.next)
 	}
 	switch {
-	case p.c.view.Load().has(h.next.Instance):
+	case p.c.view.Load().Has(h.next.Instance):
 		h.goneAt = 0
 	case h.goneAt == 0:
 		// Send once more: the receiver has claimWithin to answer.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -17,7 +18,7 @@ func (p *part) manageHeir(t *turn) {
 	}
 	want := p.wanted(v)
 	h := own.heir
-	if own.next != nil && (own.next.to != want || !v.has(own.next.to)) {
+	if own.next != nil && (own.next.to != want || !v.Has(own.next.to)) {
 		p.leaveOff()
 	}
 	switch {
@@ -30,11 +31,11 @@ func (p *part) manageHeir(t *turn) {
 		p.prepare(t, want)
 	case h == nil:
 		p.standAlone(t, v)
-	case !v.has(h.to):
+	case !v.Has(h.to):
 		// Nobody else is left, and the old heir could still take over.
 		own.renew = true
 		p.manageHeir(t)
-	case v.member(h.to).State == peer.Leaving && v.owner(p.id) == p.c.self && v.joining() == 0:
+	case v.Member(h.to).State == peer.Leaving && v.Owner(p.id) == p.c.self && v.Joining() == 0:
 		// No joining member could take its place.
 		p.revoke(t, true)
 	}
@@ -50,7 +51,7 @@ func (p *part) lonely() bool {
 // standAlone asks the other members of a closed partition whether any of them has a
 // copy. All members that count must be in the view or in reach. If none has a copy, no
 // member can take over, so nothing need be withheld until one gets a copy.
-func (p *part) standAlone(t *turn, v *View) {
+func (p *part) standAlone(t *turn, v *view.View) {
 	if !p.lonely() || t.now < p.own.aloneAt {
 		return
 	}
@@ -78,7 +79,7 @@ func (p *part) alone(t *turn, r *round) {
 		all = all && slices.Contains(r.whom, i)
 	}
 	for i, w := range r.whom {
-		a, m := &r.answers[i], v.member(w)
+		a, m := &r.answers[i], v.Member(w)
 		switch {
 		case m == nil && !slices.Contains(near, w):
 		case !a.has:
@@ -101,15 +102,15 @@ func (p *part) alone(t *turn, r *round) {
 }
 
 // wanted returns the member that should be heir, 0 if there is none.
-func (p *part) wanted(v *View) peer.Instance {
-	want := v.owner(p.id)
+func (p *part) wanted(v *view.View) peer.Instance {
+	want := v.Owner(p.id)
 	if want == p.c.self || want == p.own.giver && p.c.sched.Now()-p.own.since < backAfter {
-		want = v.successor(p.id)
+		want = v.Successor(p.id)
 	}
 	if want == p.own.shunned && p.c.sched.Now() < p.own.shunUntil {
 		want = p.c.other(v, want, int(p.id))
 	}
-	if want == p.c.self || !v.active(want) {
+	if want == p.c.self || !v.Active(want) {
 		return 0
 	}
 	return want
@@ -117,7 +118,7 @@ func (p *part) wanted(v *View) peer.Instance {
 
 // other returns an active member that is neither this node nor the member not. If there
 // is none, it returns not. The search starts at the index from.
-func (c *Core) other(v *View, not peer.Instance, from int) peer.Instance {
+func (c *Core) other(v *view.View, not peer.Instance, from int) peer.Instance {
 	n := len(v.Members)
 	for i := range n {
 		m := &v.Members[(from+i)%n]
@@ -210,7 +211,7 @@ func (p *part) prepare(t *turn, want peer.Instance) {
 	switch {
 	case own.heir == nil:
 		p.appoint(t)
-	case !p.c.view.Load().has(own.heir.to):
+	case !p.c.view.Load().Has(own.heir.to):
 		// Without its word the owner renews.
 		own.renew = true
 		p.manageHeir(t)
@@ -313,7 +314,7 @@ func (p *part) revoked1(t *turn) {
 	p.uncount(own.heir)
 	own.heir, own.revoking = nil, false
 	own.retired = old.to
-	if own.dropped && p.c.view.Load().othersLeave(p.c.self) {
+	if own.dropped && p.c.view.Load().OthersLeave() {
 		own.only = true
 	}
 	p.forget()

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -78,7 +79,7 @@ func (c *Core) Partitions() []int {
 }
 
 // View returns the present view.
-func (c *Core) View() *View { return c.view.Load() }
+func (c *Core) View() *view.View { return c.view.Load() }
 
 // Reaches reports whether there is a direct connection to a member.
 func (c *Core) Reaches(i peer.Instance) bool { return c.reachable(i) }
@@ -99,10 +100,10 @@ func (c *Core) Unsettled(most int) (ids []int) {
 	return ids
 }
 
-func (p *part) settled(v *View) bool {
+func (p *part) settled(v *view.View) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	mine := v.owner(p.id) == p.c.self
+	mine := v.Owner(p.id) == p.c.self
 	switch {
 	case p.fresh || p.unpushed || p.role == peer.Sealed || mine != (p.role == peer.Owned):
 		return false
@@ -133,7 +134,7 @@ func (p *part) vacated() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	v := p.c.view.Load()
-	if v.alone(p.c.self) && !v.active(v.owner(p.id)) && v.joining() == 0 {
+	if v.NoOtherActive() && !v.Active(v.Owner(p.id)) && v.Joining() == 0 {
 		return true // no member is left to take it, and none is joining
 	}
 	return p.role < peer.Heir && !p.unpushed && p.round == nil
@@ -189,7 +190,7 @@ func (c *Core) Describe(id int) string {
 		if o.handover != nil {
 			s += fmt.Sprintf(" handover %d %s", o.handover.next.Counter, short(o.handover.next.Instance))
 		}
-		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.held), o.revoking, o.renew, short(p.wanted(c.view.Load())), short(c.view.Load().owner(p.id)))
+		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.held), o.revoking, o.renew, short(p.wanted(c.view.Load())), short(c.view.Load().Owner(p.id)))
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -25,7 +26,7 @@ func (x *vacancy) hopeless(t *testing.T) bool {
 	if x.back {
 		members = append(members, peer.Member{Name: "c", Instance: third, State: peer.Active})
 	}
-	c.SetView(NewView(self, members, h, x.known, x.known))
+	c.SetView(view.New(self, members, h, x.known, x.known))
 	h.now += x.deadFor // nothing else is going on
 	p.owner, p.role = peer.Epoch{Counter: 1, Instance: x.owner}, x.role
 	r := &round{kind: peer.Ask, whom: []peer.Instance{other, third}, answers: make([]answer, 2)}

@@ -371,7 +371,7 @@ func (c *Core) watch(t *turn) (busy bool) {
 		}
 		busy = busy || l.up && l.suspect
 		l.mu.Unlock()
-		if probe && c.view.Load().has(l.to) {
+		if probe && c.view.Load().Has(l.to) {
 			c.probe(t, l.to)
 		}
 	}

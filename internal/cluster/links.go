@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -25,7 +26,7 @@ func (c *Core) link(to peer.Instance) *link {
 	}
 	c.linksMu.Lock()
 	defer c.linksMu.Unlock()
-	if c.links.Load().byID[to] == nil && !c.view.Load().has(to) {
+	if c.links.Load().byID[to] == nil && !c.view.Load().Has(to) {
 		return &link{to: to, number: c.numbered, downAt: c.sched.Now()}
 	}
 	return c.linkLocked(to)
@@ -51,7 +52,7 @@ func (c *Core) linkLocked(to peer.Instance) *link {
 // of reach for forgetAfter. Most of them have ended, and a name that restarts again and
 // again would otherwise use ever more memory. An instance that returns later is treated
 // as new.
-func (c *Core) forgetEnded(now limiter.Tick, v *View) {
+func (c *Core) forgetEnded(now limiter.Tick, v *view.View) {
 	c.tickMu.Lock()
 	for i, since := range c.silenced {
 		if now-since >= forgetAfter {
@@ -65,7 +66,7 @@ func (c *Core) forgetEnded(now limiter.Tick, v *View) {
 	ended := func(l *link) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		over := !l.up && now-l.downAt >= forgetAfter && !v.has(l.to)
+		over := !l.up && now-l.downAt >= forgetAfter && !v.Has(l.to)
 		if over {
 			c.numbered = max(c.numbered, l.number)
 		}

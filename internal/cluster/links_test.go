@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -13,7 +14,7 @@ import (
 func fourthJoins(c *Core, h *byHand) (fourth peer.Instance) {
 	fourth = 0xd
 	v := c.view.Load()
-	c.SetView(NewView(self, append(v.Members[:3:3], peer.Member{Name: "d", Instance: fourth, State: peer.Active}), h, 4, 4))
+	c.SetView(view.New(self, append(v.Members[:3:3], peer.Member{Name: "d", Instance: fourth, State: peer.Active}), h, 4, 4))
 	c.Up(fourth)
 	for c.Take(fourth, true) != nil { // what is said to a newcomer
 	}
@@ -203,12 +204,12 @@ func TestWhatCannotBePassedOnIsSaid(t *testing.T) {
 func TestEndedInstancesAreForgotten(t *testing.T) {
 	c, _, h, _ := single(t, limiter.UnreachableLocal)
 	members := c.view.Load().Members
-	without := NewView(self, members[:2:2], h, 3, 3)
+	without := view.New(self, members[:2:2], h, 3, 3)
 	const quick = 0x100 // instances of "d" that end after 10 s each
 	most := 0
 	for n := range 100 {
 		i := peer.Instance(quick + n)
-		c.SetView(NewView(self, append(members[:2:2], peer.Member{Name: "d", Instance: i, State: peer.Active}), h, 4, 4))
+		c.SetView(view.New(self, append(members[:2:2], peer.Member{Name: "d", Instance: i, State: peer.Active}), h, 4, 4))
 		c.Up(i)
 		h.pass(10 * limiter.Second)
 		c.Down(i)
@@ -256,8 +257,8 @@ func TestEndedInstancesAreForgotten(t *testing.T) {
 func TestNumbersOfFramesGoOn(t *testing.T) {
 	c, _, h, _ := single(t, limiter.UnreachableLocal)
 	fourth := fourthJoins(c, h)
-	view := c.view.Load()
-	c.SetMembers(view.Members, nil)
+	whole := c.view.Load()
+	c.SetMembers(whole.Members, nil)
 	last := uint64(0)
 	for n := range 21 {
 		turn := c.begin()
@@ -271,14 +272,14 @@ func TestNumbersOfFramesGoOn(t *testing.T) {
 	}
 	c.Down(third)
 	c.Down(fourth)
-	without := NewView(self, view.Members[:2:2], h, 4, 4)
+	without := view.New(self, whole.Members[:2:2], h, 4, 4)
 	c.SetView(without)
 	h.pass(2 * limiter.Minute)
 	c.SetView(without)
 	if c.links.Load().byID[third] != nil || c.links.Load().byID[fourth] != nil {
 		t.Fatal("the links are not forgotten")
 	}
-	c.SetView(view)
+	c.SetView(whole)
 	c.Up(third)
 	f := c.Take(third, true)
 	if f == nil || f.Number <= last {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -207,7 +208,7 @@ func (c *Core) introduce(t *turn, to peer.Instance) {
 
 // leave tells the members directly that this node is about to leave. Gossip may tell
 // them too late for them to find another relay.
-func (c *Core) leave(t *turn, v *View) {
+func (c *Core) leave(t *turn, v *view.View) {
 	self := peer.Known{Name: c.config.Self.Name, Instance: c.self, Gone: true}
 	for i := range v.Members {
 		c.send(t, v.Members[i].Instance, 64, false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, self) })
@@ -241,9 +242,7 @@ func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known, di
 	c.peersMu.Unlock()
 	v := c.view.Load()
 	if n != v.Known || recent != v.Recent {
-		next := *v
-		next.Known, next.Recent = max(n, len(v.Members)), max(recent, len(v.Members))
-		c.view.CompareAndSwap(v, &next)
+		c.view.CompareAndSwap(v, v.Recounted(n, recent))
 	}
 	if c.onWord.Load() != nil {
 		c.pass(t, from, news)
@@ -262,7 +261,7 @@ func (c *Core) introduced(k *peer.Known) {
 // nearby returns the members that count, are not in the view, and have a direct
 // connection to this node: members that have just started. all is false if any other
 // member outside the view counts.
-func (c *Core) nearby(v *View) (near []peer.Instance, all bool) {
+func (c *Core) nearby(v *view.View) (near []peer.Instance, all bool) {
 	if v.Known == len(v.Members) {
 		return nil, true
 	}
@@ -275,7 +274,7 @@ func (c *Core) nearby(v *View) (near []peer.Instance, all bool) {
 	c.peersMu.Unlock()
 	slices.Sort(near)
 	for _, i := range near {
-		if v.has(i) || !c.reachable(i) {
+		if v.Has(i) || !c.reachable(i) {
 			return nil, false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -47,7 +48,7 @@ type MembershipConfig struct {
 	Scheduler Scheduler
 	// Ring makes the ring of some sorted names. It is called from one goroutine at a
 	// time, and may take long: nothing waits for it.
-	Ring func(names []string) (Ring, error)
+	Ring func(names []string) (view.Ring, error)
 	// Tell publishes this node's state to the others. It must not wait for them. Calls
 	// do not overlap.
 	Tell func(self peer.Member)
@@ -95,7 +96,7 @@ type Membership struct {
 	building, again bool
 	reviewing       bool     // a review is scheduled
 	names           []string // the names that ring was made of
-	ring            Ring
+	ring            view.Ring
 }
 
 // NewMembership returns the membership of a node that knows no other member yet. It
@@ -212,7 +213,7 @@ func (m *Membership) build() {
 		m.again = false
 		members := append(slices.Clone(m.others), m.self)
 		gone := slices.Clone(m.departed)
-		names, r := RingNames(members), m.ring
+		names, r := view.RingNames(members), m.ring
 		fresh := r == nil || !slices.Equal(names, m.names)
 		m.mu.Unlock()
 
@@ -222,7 +223,7 @@ func (m *Membership) build() {
 		}
 		if err == nil {
 			known, recent := m.config.Core.SetMembers(members, gone)
-			m.config.Core.SetView(NewView(m.config.Self.Instance, members, r, known, recent))
+			m.config.Core.SetView(view.New(m.config.Self.Instance, members, r, known, recent))
 		} else if m.config.Complain != nil {
 			m.config.Complain(fmt.Errorf("the ring of %d members cannot be built, and the old one stays in force: %w", len(names), err))
 		}

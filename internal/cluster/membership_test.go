@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -126,7 +127,7 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 	})
 	c := cluster.MembershipConfig{
 		Core: j.core, Self: self, Scheduler: j.moments,
-		Ring: func(names []string) (cluster.Ring, error) {
+		Ring: func(names []string) (view.Ring, error) {
 			j.rings = append(j.rings, names)
 			j.bursts()
 			if j.fails != nil {

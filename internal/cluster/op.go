@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -242,7 +243,7 @@ func (o *op) askHeir(t *turn) {
 	}
 	if heir == 0 || slices.Contains(o.heirs, heir) {
 		heir = 0
-		for _, m := range append([]peer.Instance{v.successor(p.id), v.owner(p.id)}, instances(v)...) {
+		for _, m := range append([]peer.Instance{v.Successor(p.id), v.Owner(p.id)}, instances(v)...) {
 			if m != 0 && m != o.owner && !slices.Contains(o.heirs, m) && o.asked(m) < 0 {
 				heir = m
 				break
@@ -273,7 +274,7 @@ func (o *op) askHeir(t *turn) {
 	c.sendOp(t, o, heir, true)
 }
 
-func instances(v *View) []peer.Instance {
+func instances(v *view.View) []peer.Instance {
 	out := make([]peer.Instance, len(v.Members))
 	for i := range v.Members {
 		out[i] = v.Members[i].Instance

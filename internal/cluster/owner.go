@@ -169,7 +169,7 @@ func (p *part) capOver(r *limiter.Rule, d uint64) uint64 {
 		return math.MaxUint64
 	}
 	share := uint64(math.MaxUint64)
-	n := uint64(max(1, p.c.view.Load().n0(false)))
+	n := uint64(max(1, p.c.view.Load().N0(false)))
 	for _, l := range r.Limits {
 		share = min(share, capacity(l)/n)
 	}
@@ -190,7 +190,7 @@ func (p *part) unguarded() bool {
 		}
 		return own.only
 	}
-	return v.alone(p.c.self)
+	return v.NoOtherActive()
 }
 
 // charged records that a decision changed a key. It returns the stamp of the change, and

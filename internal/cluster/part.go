@@ -118,7 +118,7 @@ func (p *part) point() {
 	case p.owner.Instance != 0 && p.owner.Instance != p.c.self:
 		p.to.Store(uint64(p.owner.Instance))
 	default:
-		p.to.Store(uint64(p.c.view.Load().owner(p.id)))
+		p.to.Store(uint64(p.c.view.Load().Owner(p.id)))
 	}
 	heir := p.heir
 	if p.role == peer.Heir {
@@ -295,9 +295,9 @@ func (p *part) manage(t *turn) {
 	case p.role == peer.Sealed:
 	case p.fresh:
 		p.learnFirst(t)
-	case p.role == peer.Heir && p.round == nil && !p.c.view.Load().has(p.owner.Instance):
+	case p.role == peer.Heir && p.round == nil && !p.c.view.Load().Has(p.owner.Instance):
 		p.takeOver(t)
-	case p.role != peer.Heir && p.c.view.Load().owner(p.id) == p.c.self:
+	case p.role != peer.Heir && p.c.view.Load().Owner(p.id) == p.c.self:
 		p.seek(t)
 	}
 }

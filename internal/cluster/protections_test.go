@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -81,7 +82,7 @@ func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *l
 		{Name: "b", Instance: other, State: peer.Active},
 		{Name: "c", Instance: third, State: peer.Active},
 	}
-	c.SetView(NewView(self, members, h, 3, 3))
+	c.SetView(view.New(self, members, h, 3, 3))
 	for _, i := range []peer.Instance{other, third} {
 		c.Up(i)
 	}
@@ -357,7 +358,7 @@ func TestTheSourceAfterATakeover(t *testing.T) {
 		t.Errorf("who has taken over, and has an heir, answers as %v", got)
 	}
 	p.own.heir = nil
-	c.SetView(NewView(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, 3, 1))
+	c.SetView(view.New(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, 3, 1))
 	if got := source(); got != limiter.SourceOwner {
 		t.Errorf("who has taken over, and is alone, answers as %v", got)
 	}

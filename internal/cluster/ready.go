@@ -47,13 +47,13 @@ func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
 // and this node had better not. m.mu is held.
 func (m *Membership) cutOff(or peer.State) bool {
 	n, list := m.unreached(or)
-	return n > 0 && len(list) == n && !m.config.Core.View().minority()
+	return n > 0 && len(list) == n && !m.config.Core.View().Minority()
 }
 
 // worry returns what to report to the configured Worry now; nil if it was reported for
 // this stage. m.mu is held.
 func (m *Membership) worry(unsettled int) *Worry {
-	w := &Worry{Unsettled: unsettled, State: m.self.State, Ready: m.settled, Minority: m.config.Core.View().minority()}
+	w := &Worry{Unsettled: unsettled, State: m.self.State, Ready: m.settled, Minority: m.config.Core.View().Minority()}
 	w.Others, w.Unreached = m.unreached(peer.Joining)
 	if m.told != nil && m.told.State == w.State && m.told.Ready == w.Ready {
 		return nil

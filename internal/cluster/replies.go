@@ -51,7 +51,7 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
 	rest := f.Results
 	from := ""
-	if m := c.view.Load().member(f.From); m != nil && len(f.Replies) > 0 {
+	if m := c.view.Load().Member(f.From); m != nil && len(f.Replies) > 0 {
 		from = m.Name
 	}
 	var may credible

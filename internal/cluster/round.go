@@ -96,7 +96,7 @@ func (r *round) lacks(i peer.Instance) bool {
 func (r *round) viewChanged(t *turn, p *part) {
 	n := len(r.whom)
 	r.invite(p)
-	if r.kind == peer.LastResort && p.role < peer.Copy && p.c.view.Load().owner(p.id) != p.c.self {
+	if r.kind == peer.LastResort && p.role < peer.Copy && p.c.view.Load().Owner(p.id) != p.c.self {
 		p.round = nil // another member does this now
 		return
 	}
@@ -245,7 +245,7 @@ func (r *round) complete(t *turn, p *part) bool {
 	if p.closed {
 		granted := 1
 		for i := range r.answers {
-			if r.answers[i].has && r.answers[i].Granted && v.has(r.whom[i]) {
+			if r.answers[i].has && r.answers[i].Granted && v.Has(r.whom[i]) {
 				granted++
 			}
 		}
@@ -255,7 +255,7 @@ func (r *round) complete(t *turn, p *part) bool {
 		return true
 	}
 	for i, w := range r.whom {
-		if !r.answers[i].has && (v.has(w) || w == p.owner.Instance) && !p.gaveUp(w) {
+		if !r.answers[i].has && (v.Has(w) || w == p.owner.Instance) && !p.gaveUp(w) {
 			return false
 		}
 	}

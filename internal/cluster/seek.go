@@ -15,7 +15,7 @@ func (p *part) learnFirst(t *turn) {
 // and neither owns nor is heir of. It backs off while the answers name a member that
 // decides or is heir.
 func (p *part) seek(t *turn) {
-	if p.round != nil || p.unpushed && p.owner.Instance != 0 && p.c.view.Load().has(p.owner.Instance) {
+	if p.round != nil || p.unpushed && p.owner.Instance != 0 && p.c.view.Load().Has(p.owner.Instance) {
 		return
 	}
 	if p.seekAt != 0 && t.now < p.seekAt {
@@ -44,7 +44,7 @@ func (p *part) asked(t *turn, r *round) {
 		return
 	}
 	v := p.c.view.Load()
-	if p.role >= peer.Heir || v.owner(p.id) != p.c.self || p.c.state() == peer.Joining {
+	if p.role >= peer.Heir || v.Owner(p.id) != p.c.self || p.c.state() == peer.Joining {
 		p.round = nil
 		p.seekAt = 0
 		p.manage(t)
@@ -104,7 +104,7 @@ func (p *part) again(t *turn, r *round) {
 func (r *round) answered(p *part) bool {
 	v := p.c.view.Load()
 	for i, w := range r.whom {
-		if !r.answers[i].has && v.has(w) {
+		if !r.answers[i].has && v.Has(w) {
 			return false
 		}
 	}
@@ -131,7 +131,7 @@ func (p *part) informed(r *round) bool {
 	told, live := 0, true
 	for i, w := range r.whom {
 		switch {
-		case !v.has(w):
+		case !v.Has(w):
 		case r.answers[i].has:
 			told++
 		default:
@@ -152,11 +152,11 @@ func (p *part) hopeless(t *turn, r *round) bool {
 		return p.hopelessClosed(t, r)
 	}
 	v := p.c.view.Load()
-	if v.minority() || p.c.state() == peer.Joining {
+	if v.Minority() || p.c.state() == peer.Joining {
 		return false
 	}
 	for i, w := range r.whom {
-		if !r.answers[i].has && v.has(w) {
+		if !r.answers[i].has && v.Has(w) {
 			return false
 		}
 	}
@@ -175,7 +175,7 @@ func (p *part) gone(t *turn, r *round, slot int, i peer.Instance) bool {
 			return true
 		}
 	}
-	if p.c.view.Load().has(i) {
+	if p.c.view.Load().Has(i) {
 		return false
 	}
 	since := p.c.outOfView(i)
@@ -199,7 +199,7 @@ func (p *part) hopelessClosed(t *turn, r *round) bool {
 	v := p.c.view.Load()
 	told, fresh, copies := 1, false, p.role >= peer.Copy
 	for i, w := range r.whom {
-		if a := &r.answers[i]; a.has && v.has(w) {
+		if a := &r.answers[i]; a.has && v.Has(w) {
 			told++
 			fresh = fresh || a.Fresh
 			copies = copies || a.Role >= peer.Copy
@@ -209,7 +209,7 @@ func (p *part) hopelessClosed(t *turn, r *round) bool {
 	if told >= n {
 		return !fresh || !copies
 	}
-	return told >= n-1 && copies && !fresh && p.owner.Instance != 0 && p.gone(t, r, 0, p.owner.Instance) && !v.has(p.owner.Instance)
+	return told >= n-1 && copies && !fresh && p.owner.Instance != 0 && p.gone(t, r, 0, p.owner.Instance) && !v.Has(p.owner.Instance)
 }
 
 // lastResort claims the partition with the best copy that is left: with this node's own

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -17,7 +18,7 @@ func apart(c *Core, h *byHand, live, members int) {
 		{Name: "b", Instance: other, State: peer.Active},
 		{Name: "c", Instance: third, State: peer.Active},
 	}
-	c.SetView(NewView(self, all[:live], h, members+2, members))
+	c.SetView(view.New(self, all[:live], h, members+2, members))
 }
 
 // With no more than half of the members in view, an owner under local admits its share

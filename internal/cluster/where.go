@@ -3,7 +3,6 @@ package cluster
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Owner returns the member that a check of these keys would be sent to now, this node
@@ -74,33 +73,4 @@ func (c *Core) Summary() (s Summary) {
 		s.Fallback = c.fallback.Stats().Keys
 	}
 	return s
-}
-
-// Shares returns the share of the partitions, from 0 to 1, that each member should own.
-// Members without any are left out.
-func (v *View) Shares() map[peer.Instance]float64 {
-	counts := make(map[peer.Instance]int)
-	for p := range uint16(table.Partitions) {
-		if i := v.owner(p); i != 0 {
-			counts[i]++
-		}
-	}
-	out := make(map[peer.Instance]float64, len(counts))
-	for i, n := range counts {
-		out[i] = float64(n) / table.Partitions
-	}
-	return out
-}
-
-// RingOwner returns the index in Members of the member that should own a partition of
-// the ring, in both classes; -1 if there is none.
-func (v *View) RingOwner(p int) int {
-	if i := v.owner(uint16(p)); i != 0 {
-		for at := range v.Members {
-			if v.Members[at].Instance == i {
-				return at
-			}
-		}
-	}
-	return -1
 }
