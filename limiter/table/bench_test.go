@@ -165,3 +165,26 @@ func BenchmarkArithmetic(b *testing.B) {
 	}
 	run("three_windows", benchLimits(b, limiter.SlidingCounter, time.Second, time.Minute, time.Hour))
 }
+
+// BenchmarkReplaceKey measures the update of a copy: one entry replaces the only counter
+// of a key.
+func BenchmarkReplaceKey(b *testing.B) {
+	rule := window(b, 1_000_000, time.Hour)
+	source, table := New(Config{}), New(Config{})
+	for i := range uint64(4096) {
+		h := hash(i)
+		h.Lo = 0
+		decide(b, source, hourStart, charge(1, limiter.Key{Hash: h, Rule: rule}))
+	}
+	all := exported(source, 0, hourStart)
+	if err := table.Import(0, hourStart, all, Replace); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		e := all[i%len(all) : i%len(all)+1]
+		if err := table.ReplaceKey(0, e[0].Hi, hourStart, e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -154,10 +154,12 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 			return fmt.Errorf("%w: entry %d is of another key", limiter.ErrInvalid, i)
 		}
 	}
-	return t.replace(part, now, entries, func(p *partition) outcome {
-		if len(entries) == 1 && t.overwrite(p, &entries[0], now) {
-			return decided
+	if len(entries) == 1 {
+		if done, err := t.overwriteKey(part, now, &entries[0]); done || err != nil {
+			return err
 		}
+	}
+	return t.replace(part, now, entries, func(p *partition) outcome {
 		gone := t.keep(p, hi, entries, false)
 		if result := t.importAll(p, entries, gone, now, Replace); result != decided {
 			return result
@@ -167,8 +169,25 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 	})
 }
 
-// overwrite handles the usual update: one entry replaces the only counter of a key. In
-// any other case it changes nothing and reports false.
+// overwriteKey is ReplaceKey for the usual update, see [Table.overwrite]. It reports
+// false if this is another case.
+func (t *Table) overwriteKey(part int, now limiter.Tick, e *Entry) (done bool, err error) {
+	p, err := t.partition(part)
+	if err != nil {
+		return false, err
+	}
+	if err := checkEntry(part, e); err != nil {
+		return false, fmt.Errorf("entry 0: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	return t.overwrite(p, e, now), nil
+}
+
+// overwrite replaces the only counter of a key by an entry, if neither has words. It
+// takes no memory, so no count changes. In any other case it changes nothing and reports
+// false.
 func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	place := t.order.of(e.Hi)
 	i, found := p.slots.findKey(place)
@@ -176,7 +195,7 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 		return false
 	}
 	have, next := p.slots.at(i), p.slots.at(i+1)
-	if have.lo != e.Lo || next.limit != 0 && next.place == place {
+	if have.lo != e.Lo || have.words != 0 || next.limit != 0 && next.place == place {
 		return false
 	}
 	if !t.registry.limit(have.limit).Equal(e.Limit) {
@@ -188,7 +207,6 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	if at <= now {
 		return false
 	}
-	t.free(p, have)
 	*have = in
 	t.expiresAt(p, at)
 	return true
