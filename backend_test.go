@@ -74,7 +74,7 @@ type backendSubject struct {
 
 func (s *backendSubject) SetTime(t limiter.Tick)     { s.now = t }
 func (s *backendSubject) SetRules(yaml string) error { return s.Node.SetRules([]byte(yaml)) }
-func (s *backendSubject) Reset(ctx context.Context, r *limiter.Request) error {
+func (s *backendSubject) Reset(ctx context.Context, r limiter.Request) error {
 	_, err := s.Node.Reset(ctx, r)
 	return err
 }
@@ -113,7 +113,7 @@ func newBackendNode(t *testing.T) (*weir.Node, *tableBackend) {
 // Without a clock of the embedder's the backend's own is used.
 func TestBackendsClock(t *testing.T) {
 	n, b := newBackendNode(t)
-	if d, err := n.Decide(context.Background(), weir.Request{Path: "/r", User: "ada"}); err != nil || !d.Allowed || d.Rule != "r" {
+	if d, err := n.Check(context.Background(), weir.Request{Path: "/r", User: "ada"}); err != nil || !d.Allowed || d.Rule != "r" {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if !slices.Equal(b.nows, []limiter.Tick{-1}) || !slices.Equal(b.names, []string{"/r:ada"}) {
@@ -131,7 +131,7 @@ func TestBackendDecidesBatches(t *testing.T) {
 		{Path: "/r", User: "a"}, {Path: "/r", Cost: weir.Units(-1)}, {Path: "/r", User: "b"}, {Path: "/other"}, {Path: "/r", User: "a", Cost: weir.Units(2)},
 	}
 	ds := make([]weir.Decision, len(rs))
-	err := n.CheckBatch(context.Background(), rs, ds)
+	err := n.CheckBatchInto(context.Background(), rs, ds)
 	var bad *weir.BatchError
 	if !errors.As(err, &bad) || !slices.Equal(bad.Index, []int{1}) || !errors.Is(err, weir.ErrInvalid) {
 		t.Fatalf("got %v", err)
@@ -151,25 +151,25 @@ func TestBackendAnswersTheRest(t *testing.T) {
 	n, b := newBackendNode(t)
 	ctx, r := context.Background(), weir.Request{Path: "/r", User: "ada"}
 	var d weir.Decision
-	if err := n.Check(ctx, &r, &d); err != nil {
+	if err := n.CheckInto(ctx, &r, &d); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Refund(ctx, &r, d.Receipt); err != nil {
+	if err := n.Refund(ctx, r, d.Receipt); err != nil {
 		t.Fatal(err)
 	}
-	e, err := n.Explain(ctx, &r)
+	e, err := n.Explain(ctx, r)
 	if err != nil || len(e.Limits) != 1 || e.Answer.Limits[0].Remaining != 2 || e.Limits[0].Name != "r/minute" ||
 		e.Limits[0].Key != "/r:ada:minute" || !slices.Equal(e.Rules, []string{"r"}) || !slices.Equal(e.Commands, []string{"/r:ada"}) {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if count, err := n.Reset(ctx, &r); err != nil || count != 1 {
+	if count, err := n.Reset(ctx, r); err != nil || count != 1 {
 		t.Errorf("reset %d, %v", count, err)
 	}
 	b.err = errors.New("broken")
-	if err := n.Check(ctx, &r, &d); !errors.Is(err, b.err) {
+	if err := n.CheckInto(ctx, &r, &d); !errors.Is(err, b.err) {
 		t.Errorf("check: %v", err)
 	}
-	if err := n.CheckBatch(ctx, []weir.Request{r}, []weir.Decision{d}); !errors.Is(err, b.err) {
+	if err := n.CheckBatchInto(ctx, []weir.Request{r}, []weir.Decision{d}); !errors.Is(err, b.err) {
 		t.Errorf("batch: %v", err)
 	}
 	if err := n.Close(); !errors.Is(err, b.err) || b.closed != 1 {

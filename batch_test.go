@@ -39,7 +39,7 @@ func TestBatchIsOneByOne(t *testing.T) {
 				rs[i].Rule = "none"
 			}
 		}
-		err := batched.CheckBatch(context.Background(), rs, ds)
+		err := batched.CheckBatchInto(context.Background(), rs, ds)
 		var bad *weir.BatchError
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestBatchIsOneByOne(t *testing.T) {
 		}
 		for i := range rs {
 			var d weir.Decision
-			err := single.Check(context.Background(), &rs[i], &d)
+			err := single.CheckInto(context.Background(), &rs[i], &d)
 			if (err != nil) != failed[i] {
 				t.Fatalf("request %d of %d: %v, in the batch %v", i, n, err, failed[i])
 			}

@@ -50,7 +50,7 @@ func BenchmarkCheck(b *testing.B) {
 			var d weir.Decision
 			for _, p := range paths {
 				for _, u := range users {
-					node.Check(context.Background(), &weir.Request{Path: p, User: u}, &d)
+					node.CheckInto(context.Background(), &weir.Request{Path: p, User: u}, &d)
 				}
 			}
 			if keys := node.Stats().Keys; keys%100_000 != 0 || keys == 0 || len(paths[0]+users[0]) != 30 {
@@ -67,7 +67,7 @@ func BenchmarkCheck(b *testing.B) {
 				for pb.Next() {
 					n := r.Uint32N(100_000)
 					q.Path, q.User = paths[n/100], users[n%100]
-					if err := node.Check(ctx, &q, &d); err != nil || !d.Allowed || d.Len() == 0 {
+					if err := node.CheckInto(ctx, &q, &d); err != nil || !d.Allowed || d.Len() == 0 {
 						b.Errorf("%v, %+v", err, d)
 						return
 					}

@@ -68,7 +68,7 @@ func TestNodeBounds(t *testing.T) {
 		for i := range 60 {
 			var d weir.Decision
 			r := weir.Request{Path: "/" + strconv.Itoa(from+i), User: strconv.Itoa(from + i)}
-			if err := n.Check(ctx, &r, &d); err != nil {
+			if err := n.CheckInto(ctx, &r, &d); err != nil {
 				t.Fatal(err)
 			}
 			if d.Limit(1).Overflow {

@@ -5,13 +5,16 @@
 //
 //	node, err := weir.Open(ctx, weir.Config{Rules: policy})
 //	...
-//	var d weir.Decision
-//	if err := node.Check(ctx, &weir.Request{Path: "/towns", User: "ada"}, &d); err != nil {
+//	d, err := node.Check(ctx, weir.Request{Path: "/towns", User: "ada"})
+//	if err != nil {
 //		return err // the request was invalid; nothing was counted
 //	}
 //	if !d.Allowed {
 //		wait(d.RetryAfter.Duration())
 //	}
+//
+// [Node.Allow] needs no policy file: it takes a key and its limits. [Node.CheckInto] is
+// Check without an allocation.
 //
 // All limits of a rule, for all its keys, are decided together: either every limit
 // admits the request and is charged, or none is. A denial is a [Decision], never an

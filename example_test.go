@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // frozen is a clock that stands still, so that examples print the same.
@@ -25,9 +26,9 @@ rules:
 	}
 	defer node.Close()
 
-	var d weir.Decision
 	for range 3 {
-		if err := node.Check(ctx, &weir.Request{Path: "/towns", User: "ada"}, &d); err != nil {
+		d, err := node.Check(ctx, weir.Request{Path: "/towns", User: "ada"})
+		if err != nil {
 			panic(err)
 		}
 		fmt.Println(d.Allowed, d.RetryAfter.Duration())
@@ -36,6 +37,48 @@ rules:
 	// true 0s
 	// true 0s
 	// false 1.5s
+}
+
+// Allow needs no rules file: a key and its limits.
+func ExampleNode_Allow() {
+	ctx := context.Background()
+	node, _ := weir.Open(ctx, weir.Config{Now: frozen})
+	defer node.Close()
+
+	perMinute, err := weir.NewLimit(weir.Spec{Limit: 2, Window: time.Minute, Algorithm: limiter.TokenBucket})
+	if err != nil {
+		panic(err)
+	}
+	for range 3 {
+		d, _ := node.Allow(ctx, "export of ada", perMinute)
+		fmt.Println(d.Allowed, d.RetryAfter.Duration())
+	}
+	// Output:
+	// true 0s
+	// true 0s
+	// false 30s
+}
+
+// CheckInto allocates nothing if the decision is used again.
+func ExampleNode_CheckInto() {
+	ctx := context.Background()
+	node, _ := weir.Open(ctx, weir.Config{Now: frozen, Rules: []byte(`
+version: 1
+rules: [{name: all, key: [user], limits: [1/second]}]
+`)})
+	defer node.Close()
+
+	var d weir.Decision
+	for _, user := range []string{"ada", "bob", "ada"} {
+		if err := node.CheckInto(ctx, &weir.Request{User: user}, &d); err != nil {
+			panic(err)
+		}
+		fmt.Println(user, d.Allowed)
+	}
+	// Output:
+	// ada true
+	// bob true
+	// ada false
 }
 
 // Limits may come with the request: no rules file is needed.
@@ -50,7 +93,7 @@ func ExampleNewLimit() {
 	}
 	limits := []*weir.Limit{perMinute}
 	for range 2 {
-		d, _ := node.Decide(ctx, weir.Request{Path: "/report", User: "bob", Limits: limits})
+		d, _ := node.Check(ctx, weir.Request{Path: "/report", User: "bob", Limits: limits})
 		fmt.Println(d.Allowed, d.Rule, d.Limit(0).Remaining)
 	}
 	// Output:
@@ -68,10 +111,9 @@ rules: [{name: all, key: [user], limits: [10/minute]}]
 	defer node.Close()
 
 	request := weir.Request{User: "ada", Cost: weir.Units(7)}
-	var d weir.Decision
-	node.Check(ctx, &request, &d)
+	d, _ := node.Check(ctx, request)
 	fmt.Println(d.Allowed, d.Limit(0).Remaining)
-	node.Peek(ctx, &request, &d)
+	d, _ = node.Peek(ctx, request)
 	fmt.Println(d.Allowed, d.Limit(0).Remaining)
 	// Output:
 	// true 3
@@ -88,8 +130,8 @@ rules: [{name: all, limits: [{limit: 10, window: minute, algorithm: token_bucket
 	defer node.Close()
 
 	request := weir.Request{Path: "/", User: "ada", Cost: weir.Units(4)}
-	node.Decide(ctx, request)
-	e, _ := node.Explain(ctx, &request)
+	node.Check(ctx, request)
+	e, _ := node.Explain(ctx, request)
 	for _, l := range e.Limits {
 		fmt.Println(l.Name, l.Key, l.State[0].Name, l.State[0].Value)
 		fmt.Println(l.Arithmetic)
@@ -109,10 +151,9 @@ rules: [{name: all, limits: [1/hour]}]
 	defer node.Close()
 
 	request := weir.Request{Path: "/export", User: "ada"}
-	var d weir.Decision
-	node.Check(ctx, &request, &d)
-	node.Refund(ctx, &request, d.Receipt)
-	node.Check(ctx, &request, &d)
+	d, _ := node.Check(ctx, request)
+	node.Refund(ctx, request, d.Receipt)
+	d, _ = node.Check(ctx, request)
 	fmt.Println(d.Allowed)
 	// Output: true
 }

@@ -16,12 +16,12 @@ import (
 // may wrap [ErrUnanswered], if no member that holds a key answered within the cluster's
 // deadline, [ErrUnexplained] or [ErrJoining]. Otherwise it is [ErrClosed], the
 // context's error, or states that the backend does not answer.
-func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
+func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	if err := n.usable(ctx); err != nil {
 		return nil, err
 	}
-	q := &engine.Question{Set: n.node.Rules.Load(), Request: r}
-	m, err := q.Set.Resolve(r, &q.Charge)
+	q := &engine.Question{Set: n.node.Rules.Load(), Request: &r}
+	m, err := q.Set.Resolve(&r, &q.Charge)
 	if err != nil {
 		return nil, n.node.Refused(err)
 	}
@@ -33,7 +33,7 @@ func (n *Node) Explain(ctx context.Context, r *Request) (*Explanation, error) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
-	e.Unlimited, e.Decision, e.Answer = m.Unlimited, d, n.answer(q.Set, r, d)
+	e.Unlimited, e.Decision, e.Answer = m.Unlimited, d, n.answer(q.Set, &r, d)
 	e.Rules = []string{} // in JSON an empty list, as are the limits
 	if m.Rule != "" {
 		e.Rules = append(e.Rules, m.Rule)

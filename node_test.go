@@ -29,11 +29,11 @@ func open(tb testing.TB, c weir.Config) *weir.Node {
 
 func check(tb testing.TB, n *weir.Node, r weir.Request) *weir.Decision {
 	tb.Helper()
-	d, err := n.Decide(context.Background(), r)
+	d, err := n.Check(context.Background(), r)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return d
+	return &d
 }
 
 // B4, B3: at 250 requests a second for an hour that starts on the hour, three
@@ -51,7 +51,7 @@ rules: [{name: api, limits: [10/second, 120/minute, 240/hour]}]
 	allowed := 0
 	var d weir.Decision
 	for range 250 * 3600 {
-		if err := n.Check(context.Background(), &weir.Request{Path: "/", User: "ada"}, &d); err != nil {
+		if err := n.CheckInto(context.Background(), &weir.Request{Path: "/", User: "ada"}, &d); err != nil {
 			t.Fatal(err)
 		}
 		if d.Allowed {
@@ -84,7 +84,7 @@ func TestLimitsWithTheRequest(t *testing.T) {
 	if want := "[true true false true false]"; fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	_, err = n.Decide(context.Background(), weir.Request{Path: "/x", Limits: []*weir.Limit{two, three}})
+	_, err = n.Check(context.Background(), weir.Request{Path: "/x", Limits: []*weir.Limit{two, three}})
 	if !errors.Is(err, weir.ErrInvalid) {
 		t.Errorf("two limits of one name: %v", err)
 	}
@@ -160,7 +160,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		wg.Go(func() {
 			var d weir.Decision
 			for range 2 * limit {
-				if err := n.Check(context.Background(), &weir.Request{Path: "/", User: "ada"}, &d); err != nil {
+				if err := n.CheckInto(context.Background(), &weir.Request{Path: "/", User: "ada"}, &d); err != nil {
 					t.Error(err)
 					return
 				}
@@ -186,7 +186,7 @@ func TestBatch(t *testing.T) {
 	n := open(t, weir.Config{Rules: []byte(`{version: 1, rules: [{name: a, limits: [2/hour]}]}`)})
 	rs := []weir.Request{{Path: "/"}, {Path: "/", Cost: weir.Units(-1)}, {Path: "/"}, {Path: strings.Repeat("x", 300)}, {Path: "/"}}
 	ds := make([]weir.Decision, len(rs))
-	err := n.CheckBatch(ctx, rs, ds)
+	err := n.CheckBatchInto(ctx, rs, ds)
 	var bad *weir.BatchError
 	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[1 3]" || !errors.Is(err, weir.ErrInvalid) {
 		t.Fatalf("got %v", err)
@@ -198,7 +198,7 @@ func TestBatch(t *testing.T) {
 	if want := "[true false true false false]"; fmt.Sprint(got) != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if err := n.CheckBatch(ctx, rs, ds[:1]); !errors.Is(err, weir.ErrInvalid) {
+	if err := n.CheckBatchInto(ctx, rs, ds[:1]); !errors.Is(err, weir.ErrInvalid) {
 		t.Errorf("unequal lengths: %v", err)
 	}
 }
@@ -208,7 +208,7 @@ func TestResetAndClose(t *testing.T) {
 	n := open(t, weir.Config{Rules: []byte(`{version: 1, rules: [{name: a, limits: [1/hour]}]}`)})
 	r := weir.Request{Path: "/", User: "ada"}
 	check(t, n, r)
-	if k, err := n.Reset(ctx, &r); k != 1 || err != nil {
+	if k, err := n.Reset(ctx, r); k != 1 || err != nil {
 		t.Errorf("reset %d counters, %v", k, err)
 	}
 	if !check(t, n, r).Allowed {
@@ -216,7 +216,7 @@ func TestResetAndClose(t *testing.T) {
 	}
 	n.Close()
 	n.Close()
-	if _, err := n.Decide(ctx, r); !errors.Is(err, weir.ErrClosed) {
+	if _, err := n.Check(ctx, r); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
@@ -253,10 +253,10 @@ rules:
 	var d weir.Decision
 	for _, path := range []string{"/one/x", "/four", "/none"} {
 		r.Path = path
-		if err := n.Check(ctx, &r, &d); err != nil {
+		if err := n.CheckInto(ctx, &r, &d); err != nil {
 			t.Fatal(err)
 		}
-		if a := testing.AllocsPerRun(200, func() { n.Check(ctx, &r, &d) }); a != 0 {
+		if a := testing.AllocsPerRun(200, func() { n.CheckInto(ctx, &r, &d) }); a != 0 {
 			t.Errorf("%s: %v allocations", path, a)
 		}
 	}
@@ -283,7 +283,7 @@ func TestEmptyLimit(t *testing.T) {
 	n := open(t, weir.Config{})
 	r := weir.Request{User: "z", Limits: []*weir.Limit{new(weir.Limit)}}
 	for range 2 {
-		if _, err := n.Decide(context.Background(), r); !errors.Is(err, weir.ErrInvalid) {
+		if _, err := n.Check(context.Background(), r); !errors.Is(err, weir.ErrInvalid) {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -295,7 +295,7 @@ func TestPeekWhenFull(t *testing.T) {
 	check(t, n, weir.Request{Path: "/"})
 	for _, r := range []weir.Request{{Path: "/new", Cost: weir.Units(0)}, {Path: "/new"}} {
 		var d weir.Decision
-		if err := n.Peek(context.Background(), &r, &d); err != nil || d.Allowed || !d.Limit(0).Overflow {
+		if err := n.PeekInto(context.Background(), &r, &d); err != nil || d.Allowed || !d.Limit(0).Overflow {
 			t.Errorf("%v, %+v", err, d)
 		}
 	}

@@ -56,12 +56,12 @@ func TestOversizedRequests(t *testing.T) {
 			}
 			var d weir.Decision
 			for what, r := range oversized() {
-				_, explained := n.Explain(ctx, &r)
-				_, reset := n.Reset(ctx, &r)
-				batch := n.CheckBatch(ctx, []weir.Request{r, {Path: "/other"}}, make([]weir.Decision, 2))
+				_, explained := n.Explain(ctx, r)
+				_, reset := n.Reset(ctx, r)
+				batch := n.CheckBatchInto(ctx, []weir.Request{r, {Path: "/other"}}, make([]weir.Decision, 2))
 				for method, err := range map[string]error{
-					"Check": n.Check(ctx, &r, &d), "Peek": n.Peek(ctx, &r, &d), "CheckBatch": batch,
-					"Explain": explained, "Reset": reset, "Refund": n.Refund(ctx, &r, weir.Receipt{}),
+					"Check": n.CheckInto(ctx, &r, &d), "Peek": n.PeekInto(ctx, &r, &d), "CheckBatch": batch,
+					"Explain": explained, "Reset": reset, "Refund": n.Refund(ctx, r, weir.Receipt{}),
 				} {
 					if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), what) {
 						t.Errorf("%s, %s: %v", method, what, err)
@@ -74,7 +74,7 @@ func TestOversizedRequests(t *testing.T) {
 			}
 			exact := strings.Repeat("x", limiter.MaxFieldBytes)
 			r := weir.Request{Path: "/r", User: exact, Method: exact, Attributes: map[string]string{exact: exact}}
-			if err := n.Check(ctx, &r, &d); err != nil {
+			if err := n.CheckInto(ctx, &r, &d); err != nil {
 				t.Errorf("strings of exactly the bound: %v", err)
 			}
 		})

@@ -178,13 +178,13 @@ func (l *nodeLimiter) Worker(*Joiner) Check {
 	var r weir.Request
 	return func(n int) (bool, error) {
 		r.Path, r.User = l.keys.Path(n), l.keys.User(n)
-		err := l.node.Check(ctx, &r, &d)
+		err := l.node.CheckInto(ctx, &r, &d)
 		return d.Allowed, err
 	}
 }
 
 func (l *nodeLimiter) Exhaust(n int) error {
-	d, err := l.node.Decide(context.Background(), weir.Request{Path: l.keys.Path(n), User: l.keys.User(n), Cost: weir.Units(Limit)})
+	d, err := l.node.Check(context.Background(), weir.Request{Path: l.keys.Path(n), User: l.keys.User(n), Cost: weir.Units(Limit)})
 	if err == nil && !d.Allowed {
 		err = errDenied
 	}
@@ -193,7 +193,7 @@ func (l *nodeLimiter) Exhaust(n int) error {
 
 func (l *nodeLimiter) Left(n int) (int, bool, error) {
 	var d weir.Decision
-	err := l.node.Peek(context.Background(), &weir.Request{Path: l.keys.Path(n), User: l.keys.User(n)}, &d)
+	err := l.node.PeekInto(context.Background(), &weir.Request{Path: l.keys.Path(n), User: l.keys.User(n)}, &d)
 	left, held := leftIn(&d, l.limits)
 	return left, held, err
 }

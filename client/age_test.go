@@ -64,7 +64,7 @@ func TestIdleStreamEnds(t *testing.T) {
 	answer := make(chan error, 1)
 	go func() {
 		var d limiter.Decision
-		answer <- c.Check(t.Context(), request("ada"), &d)
+		answer <- c.CheckInto(t.Context(), request("ada"), &d)
 	}()
 	eventually(t, "the check waits, or has failed", func() bool { return c.Stats().Pending == 1 || len(answer) == 1 })
 	close(let)
@@ -95,7 +95,7 @@ func TestConnectionsOfAnAge(t *testing.T) {
 		all.Go(func() {
 			var d limiter.Decision
 			for l.n.Load() < connections && ctx.Err() == nil {
-				if err := c.Check(ctx, request("ada"), &d); err != nil {
+				if err := c.CheckInto(ctx, request("ada"), &d); err != nil {
 					t.Errorf("asker %d, after %d connections: %v", i, l.n.Load(), err)
 					return
 				}
@@ -108,7 +108,7 @@ func TestConnectionsOfAnAge(t *testing.T) {
 	idle := l.n.Load() + connections
 	var d limiter.Decision
 	for l.n.Load() < idle && ctx.Err() == nil {
-		if err := c.Check(ctx, request("ada"), &d); err != nil {
+		if err := c.CheckInto(ctx, request("ada"), &d); err != nil {
 			t.Fatalf("after a pause, with %d connections: %v", l.n.Load(), err)
 		}
 		asked.Add(1)
@@ -117,7 +117,7 @@ func TestConnectionsOfAnAge(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatalf("only %d connections were made", l.n.Load())
 	}
-	if err := c.Peek(ctx, request("ada"), &d); err != nil || int64(d.Limit(0).Limit.Limit()-d.Limit(0).Remaining) != asked.Load() {
+	if err := c.PeekInto(ctx, request("ada"), &d); err != nil || int64(d.Limit(0).Limit.Limit()-d.Limit(0).Remaining) != asked.Load() {
 		t.Errorf("%d checks were made, and %d are left of %d, %v", asked.Load(), d.Limit(0).Remaining, d.Limit(0).Limit.Limit(), err)
 	}
 	if err := c.Close(); err != nil {

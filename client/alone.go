@@ -100,11 +100,11 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 
 // Reset deletes the counters of the keys of a request, with their blocks, and returns
 // how many there were. The nodes must allow resets; else the error wraps [ErrDenied].
-func (c *Client) Reset(ctx context.Context, r *limiter.Request) (int, error) {
-	if _, err := sizeOf(r); err != nil {
+func (c *Client) Reset(ctx context.Context, r limiter.Request) (int, error) {
+	if _, err := sizeOf(&r); err != nil {
 		return 0, err
 	}
-	q := newCheckRequest(r, false)
+	q := newCheckRequest(&r, false)
 	var m *weirv1.ResetResponse
 	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient) (err error) {
 		m, err = api.Reset(ctx, &weirv1.ResetRequest{

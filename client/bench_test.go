@@ -29,7 +29,7 @@ func BenchmarkCheck(b *testing.B) {
 			r, d := limiter.Request{Path: "/towns"}, limiter.Decision{}
 			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
 				r.User = names[i%users]
-				if err := c.Check(b.Context(), &r, &d); err != nil {
+				if err := c.CheckInto(b.Context(), &r, &d); err != nil {
 					b.Error(err)
 					return
 				}

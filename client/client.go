@@ -117,22 +117,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Check decides a request, and charges it if it is allowed. The decision is
-// overwritten, unless there is an error. The request is not kept.
-//
-// If a node certainly has not decided the check, because it is stopping or cannot be
-// reached, another node is asked. If the connection breaks after the check was sent, or
-// no answer comes in time, another node is asked once. The check may then be counted
-// twice; it is answered once.
-func (c *Client) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return c.ask(ctx, r, d, false)
-}
-
-// Peek returns what Check would answer, and charges nothing.
-func (c *Client) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return c.ask(ctx, r, d, true)
-}
-
 // ticket is the place of a check in a message.
 type ticket struct {
 	batch *batch

@@ -24,7 +24,7 @@ func (s *subject) SetTime(t limiter.Tick) { s.now.Store(int64(t)) }
 
 func (s *subject) SetRules(yaml string) error { return s.node.SetRules([]byte(yaml)) }
 
-func (s *subject) Reset(ctx context.Context, r *limiter.Request) error {
+func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 	_, err := s.Client.Reset(ctx, r)
 	return err
 }
@@ -33,10 +33,10 @@ func (s *subject) Reset(ctx context.Context, r *limiter.Request) error {
 // it and a peek's worth of nothing after it.
 type batchSubject struct{ *subject }
 
-func (s *batchSubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *batchSubject) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	rs := []limiter.Request{{Path: "/", Rule: "there is none"}, *r, {Path: "/nothing", Cost: limiter.Units(0)}}
 	ds := make([]limiter.Decision, 3)
-	err := s.CheckBatch(ctx, rs, ds)
+	err := s.CheckBatchInto(ctx, rs, ds)
 	*d = ds[1]
 	bad, ok := err.(*client.BatchError) //nolint:errorlint // it is returned as it is
 	if !ok {

@@ -4,8 +4,7 @@
 //	c, err := client.Open(client.Config{Addrs: []string{"10.0.0.1:8081", "10.0.0.2:8081"}})
 //	...
 //	defer c.Close()
-//	var d limiter.Decision
-//	err = c.Check(ctx, &limiter.Request{Path: "/towns", User: "ada"}, &d)
+//	d, err := c.Check(ctx, limiter.Request{Path: "/towns", User: "ada"})
 //
 // Checks travel in columns of a message. A message is sent as soon as there is a check
 // to send and fewer than [Config.Window] messages are in flight; otherwise when the

@@ -39,8 +39,7 @@ func startNode(rules string) (addr string, stop func()) {
 	}
 }
 
-// Nodes are asked by their addresses. A refusal is a decision; what to do where there
-// is none is for the caller to say.
+// A denial is a decision. The caller chooses what to do without a decision.
 func Example() {
 	addr, stop := startNode(`{version: 1, rules: [{name: towns, limits: [2/minute]}]}`)
 	defer stop()
@@ -51,8 +50,7 @@ func Example() {
 	}
 	defer c.Close()
 	for range 3 {
-		var d limiter.Decision
-		err := c.Check(context.Background(), &limiter.Request{Path: "/towns", User: "ada"}, &d)
+		d, err := c.Check(context.Background(), limiter.Request{Path: "/towns", User: "ada"})
 		switch {
 		case errors.Is(err, client.ErrInvalid):
 			fmt.Println("the request makes no sense:", err)

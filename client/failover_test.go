@@ -33,7 +33,7 @@ func TestGracefulStop(t *testing.T) {
 		asking.Go(func() {
 			var d limiter.Decision
 			for after := 0; after < 50; {
-				if err := c.Check(t.Context(), request("ada"), &d); err != nil || !d.Allowed {
+				if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil || !d.Allowed {
 					t.Errorf("%v, %+v", err, &d)
 					return
 				}
@@ -51,7 +51,7 @@ func TestGracefulStop(t *testing.T) {
 	close(stopped)
 	asking.Wait()
 	var d limiter.Decision
-	if err := c.Peek(t.Context(), request("ada"), &d); err != nil {
+	if err := c.PeekInto(t.Context(), request("ada"), &d); err != nil {
 		t.Fatal(err)
 	}
 	if counted := 1_000_000 - int64(d.Limit(0).Remaining); counted != asked.Load() {
@@ -73,7 +73,7 @@ func TestBrokenConnection(t *testing.T) {
 		if i == 10 {
 			second.cut()
 		}
-		if err := c.Check(t.Context(), request(fmt.Sprint("user-", i)), &d); err != nil || !d.Allowed {
+		if err := c.CheckInto(t.Context(), request(fmt.Sprint("user-", i)), &d); err != nil || !d.Allowed {
 			t.Fatalf("check %d: %v", i, err)
 		}
 	}
@@ -87,24 +87,24 @@ func TestComesBack(t *testing.T) {
 	s := serve(t, node, "", nil)
 	c := open(t, client.Config{Addrs: []string{s.addr}, Timeout: long})
 	var d limiter.Decision
-	if err := c.Check(t.Context(), request("ada"), &d); err != nil {
+	if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil {
 		t.Fatal(err)
 	}
 	s.stop()
 	eventually(t, "it is known that it is down", func() bool {
-		return errors.Is(c.Check(t.Context(), request("ada"), &d), client.ErrUnavailable)
+		return errors.Is(c.CheckInto(t.Context(), request("ada"), &d), client.ErrUnavailable)
 	})
-	if err := c.Check(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "node "+s.addr) {
+	if err := c.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "node "+s.addr) {
 		t.Error(err)
 	}
-	if err := c.CheckBatch(t.Context(), make([]limiter.Request, 2), make([]limiter.Decision, 2)); !errors.Is(err, client.ErrUnavailable) {
+	if err := c.CheckBatchInto(t.Context(), make([]limiter.Request, 2), make([]limiter.Decision, 2)); !errors.Is(err, client.ErrUnavailable) {
 		t.Error(err)
 	}
-	if _, err := c.Reset(t.Context(), request("ada")); !errors.Is(err, client.ErrUnavailable) {
+	if _, err := c.Reset(t.Context(), *request("ada")); !errors.Is(err, client.ErrUnavailable) {
 		t.Error(err)
 	}
 	serve(t, node, s.addr, nil)
-	eventually(t, "it is asked again", func() bool { return c.Check(t.Context(), request("ada"), &d) == nil })
+	eventually(t, "it is asked again", func() bool { return c.CheckInto(t.Context(), request("ada"), &d) == nil })
 }
 
 // silent is a stream that answers the first message, which has no checks, and then
@@ -144,7 +144,7 @@ func TestSilentNode(t *testing.T) {
 	c := open(t, client.Config{Addrs: []string{l.Addr().String(), good.addr}, Timeout: 2 * time.Second})
 	eventually(t, "both are up", func() bool { return c.Stats().Up == 2 })
 	var d limiter.Decision
-	if err := c.Check(t.Context(), request("ada"), &d); err != nil || !d.Allowed {
+	if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil || !d.Allowed {
 		t.Fatal(err)
 	}
 	if n := <-got; n != 1 {
@@ -152,7 +152,7 @@ func TestSilentNode(t *testing.T) {
 	}
 	<-ended
 	for i := range 10 {
-		if err := c.Check(t.Context(), request("ada"), &d); err != nil || d.Limit(0).Remaining != uint32(98-i) {
+		if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil || d.Limit(0).Remaining != uint32(98-i) {
 			t.Fatalf("%v, %+v", err, &d)
 		}
 	}
@@ -160,7 +160,7 @@ func TestSilentNode(t *testing.T) {
 		t.Error("the silent node is asked again though it answers nothing")
 	}
 	alone := open(t, client.Config{Addrs: []string{play(t, silent(got, nil)).Addr().String()}, Timeout: 200 * time.Millisecond})
-	if err := alone.Check(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnanswered) {
+	if err := alone.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnanswered) {
 		t.Error(err)
 	}
 }
@@ -200,7 +200,7 @@ func TestHowOftenItIsSent(t *testing.T) {
 		all := open(t, client.Config{Addrs: addrs, Timeout: long, First: 2})
 		eventually(t, "all are up", func() bool { return all.Stats().Up == 4 })
 		var d limiter.Decision
-		if err := all.Check(t.Context(), request("ada"), &d); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "go away") {
+		if err := all.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "go away") {
 			t.Errorf("%s: %v", name, err)
 		}
 		all4 := int32(0)
@@ -258,7 +258,7 @@ func TestBadReplies(t *testing.T) {
 		c := open(t, client.Config{Addrs: []string{bad.Addr().String(), good.addr}, Timeout: long})
 		eventually(t, "both are up", func() bool { return c.Stats().Up == 2 })
 		var d limiter.Decision
-		if err := c.Check(t.Context(), request(name), &d); err != nil || d.Limit(0).Remaining != 99 {
+		if err := c.CheckInto(t.Context(), request(name), &d); err != nil || d.Limit(0).Remaining != 99 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -292,14 +292,14 @@ func TestContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var d limiter.Decision
 	asked := make(chan error, 2)
-	go func() { asked <- c.Check(ctx, request("ada"), &d) }()
+	go func() { asked <- c.CheckInto(ctx, request("ada"), &d) }()
 	go func() {
-		asked <- c.CheckBatch(ctx, make([]limiter.Request, 2), make([]limiter.Decision, 2))
+		asked <- c.CheckBatchInto(ctx, make([]limiter.Request, 2), make([]limiter.Decision, 2))
 	}()
 	eventually(t, "three wait", func() bool { return c.Stats().Pending == 3 })
 	<-got
 	var late limiter.Decision
-	if err := c.Check(t.Context(), request("bob"), &late); !errors.Is(err, client.ErrBusy) {
+	if err := c.CheckInto(t.Context(), request("bob"), &late); !errors.Is(err, client.ErrBusy) {
 		t.Errorf("a fourth: %v", err)
 	}
 	cancel()
@@ -308,12 +308,12 @@ func TestContext(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := c.Check(ctx, request("ada"), &d); !errors.Is(err, context.Canceled) {
+	if err := c.CheckInto(ctx, request("ada"), &d); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	close(release)
 	eventually(t, "their answers have come", func() bool { return c.Stats().Pending == 0 })
-	if err := c.Check(t.Context(), request("bob"), &late); err != nil || !late.Allowed {
+	if err := c.CheckInto(t.Context(), request("bob"), &late); err != nil || !late.Allowed {
 		t.Error(err)
 	}
 }
@@ -327,7 +327,7 @@ func TestClose(t *testing.T) {
 	}
 	var d limiter.Decision
 	asked := make(chan error, 1)
-	go func() { asked <- c.Check(t.Context(), request("ada"), &d) }()
+	go func() { asked <- c.CheckInto(t.Context(), request("ada"), &d) }()
 	<-got
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Error(err)
@@ -335,7 +335,7 @@ func TestClose(t *testing.T) {
 	if err := <-asked; !errors.Is(err, client.ErrClosed) {
 		t.Error(err)
 	}
-	if err := c.Check(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrClosed) {
+	if err := c.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -350,7 +350,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 	c := open(t, client.Config{Addrs: []string{addr}, Timeout: long})
 	var d limiter.Decision
-	if err := c.Check(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
+	if err := c.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
 		t.Error(err)
 	}
 }

@@ -28,7 +28,7 @@ func TestManyCallers(t *testing.T) {
 			var d limiter.Decision
 			for j := range each {
 				u := (i + j) % users
-				if err := c.Check(t.Context(), request(fmt.Sprint("user-", u)), &d); err != nil {
+				if err := c.CheckInto(t.Context(), request(fmt.Sprint("user-", u)), &d); err != nil {
 					t.Error(err)
 					return
 				}
@@ -89,7 +89,7 @@ func TestBatching(t *testing.T) {
 	ask := func(n int) {
 		rs, ds := make([]limiter.Request, n), make([]limiter.Decision, n)
 		asking.Go(func() {
-			if err := c.CheckBatch(t.Context(), rs, ds); err != nil {
+			if err := c.CheckBatchInto(t.Context(), rs, ds); err != nil {
 				t.Error(err)
 			}
 			for i := range ds {
@@ -141,18 +141,18 @@ rules:
 			t.Errorf("%+v: %v, %+v", r, err, &d)
 		}
 	}
-	check(c.Peek, request("ada"), true, "one")
-	check(c.Check, request("ada"), true, "one")
-	check(c.Peek, request("ada"), false, "one")
-	check(c.Check, &limiter.Request{Path: "/towns", User: "ada", Rule: "two", Attributes: map[string]string{"plan": "free"}}, true, "two")
-	check(c.Check, &limiter.Request{Path: "/x", User: "ada", Attributes: map[string]string{"plan": "free", "": "x", "none": ""}, Cost: limiter.Units(1)}, true, "two")
-	check(c.Check, &limiter.Request{Path: "/x", User: "ada", Attributes: map[string]string{"plan": "free"}}, false, "two")
-	check(c.Check, &limiter.Request{Path: "/x"}, true, "")
-	check(c.Check, &limiter.Request{}, true, "")
+	check(c.PeekInto, request("ada"), true, "one")
+	check(c.CheckInto, request("ada"), true, "one")
+	check(c.PeekInto, request("ada"), false, "one")
+	check(c.CheckInto, &limiter.Request{Path: "/towns", User: "ada", Rule: "two", Attributes: map[string]string{"plan": "free"}}, true, "two")
+	check(c.CheckInto, &limiter.Request{Path: "/x", User: "ada", Attributes: map[string]string{"plan": "free", "": "x", "none": ""}, Cost: limiter.Units(1)}, true, "two")
+	check(c.CheckInto, &limiter.Request{Path: "/x", User: "ada", Attributes: map[string]string{"plan": "free"}}, false, "two")
+	check(c.CheckInto, &limiter.Request{Path: "/x"}, true, "")
+	check(c.CheckInto, &limiter.Request{}, true, "")
 	if d.Source != limiter.SourceNone {
 		t.Errorf("%+v", &d)
 	}
-	check(c.Check, &limiter.Request{Path: "/towns", User: "bob", Cost: limiter.Units(2)}, false, "one")
+	check(c.CheckInto, &limiter.Request{Path: "/towns", User: "bob", Cost: limiter.Units(2)}, false, "one")
 	if !d.Never || d.Limit(0).Cost != 2 {
 		t.Errorf("%+v", &d)
 	}
@@ -161,15 +161,15 @@ rules:
 		t.Fatal(err)
 	}
 	own := &limiter.Request{User: "ada", Limits: []*limiter.Limit{l}, Cost: limiter.Units(5)}
-	check(c.Check, own, true, "request")
-	check(c.Peek, own, false, "request")
+	check(c.CheckInto, own, true, "request")
+	check(c.PeekInto, own, false, "request")
 	if d.Len() != 1 || d.Limit(0).Limit.Capacity() != 5 || d.Limit(0).Remaining != 0 {
 		t.Errorf("%+v", &d)
 	}
-	if n, err := c.Reset(ctx, own); n != 1 || err != nil {
+	if n, err := c.Reset(ctx, *own); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-	check(c.Check, own, true, "request")
+	check(c.CheckInto, own, true, "request")
 }
 
 // In one batch each request gets its own answer, whatever its columns and however
@@ -193,7 +193,7 @@ func TestCheckBatch(t *testing.T) {
 		}
 	}
 	rs[5].Rule, rs[6].Cost = "none", limiter.Units(-1)
-	err := c.CheckBatch(t.Context(), rs, ds)
+	err := c.CheckBatchInto(t.Context(), rs, ds)
 	var bad *client.BatchError
 	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[5 6]" || !errors.Is(bad.Errs[0], client.ErrInvalid) || !errors.Is(bad.Errs[1], client.ErrInvalid) {
 		t.Fatal(err)
@@ -219,10 +219,10 @@ func TestCheckBatch(t *testing.T) {
 	if node.Stats().Keys != n-2 {
 		t.Errorf("there are %d counters", node.Stats().Keys)
 	}
-	if err := c.CheckBatch(t.Context(), rs, ds[1:]); !errors.Is(err, client.ErrInvalid) {
+	if err := c.CheckBatchInto(t.Context(), rs, ds[1:]); !errors.Is(err, client.ErrInvalid) {
 		t.Error(err)
 	}
-	if err := c.CheckBatch(t.Context(), nil, nil); err != nil {
+	if err := c.CheckBatchInto(t.Context(), nil, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -257,33 +257,33 @@ func TestInvalid(t *testing.T) {
 		"cost":           {Cost: limiter.Units(1 << 40)},
 		"key too long":   {User: strings.Repeat("u", 5000)},
 	} {
-		if err := c.Check(t.Context(), r, &d); !errors.Is(err, client.ErrInvalid) {
+		if err := c.CheckInto(t.Context(), r, &d); !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.Check(t.Context(), request("\xff\x00"), &d); err != nil || !d.Allowed {
+	if err := c.CheckInto(t.Context(), request("\xff\x00"), &d); err != nil || !d.Allowed {
 		t.Errorf("bytes that are no UTF-8: %v", err)
 	}
 	large := fill(client.MaxMessageBytes)
-	if err := c.Check(t.Context(), large, &d); err != nil {
+	if err := c.CheckInto(t.Context(), large, &d); err != nil {
 		t.Errorf("as large as may be: %v", err)
 	}
 	no := open(t, client.Config{Timeout: long, Addrs: []string{serve(t, newNode(t, hour), "", func(o *options) {
 		o.AllowReset, o.AllowRequestLimits = false, false
 	}).addr}})
-	if _, err := no.Reset(t.Context(), request("ada")); !errors.Is(err, client.ErrDenied) {
+	if _, err := no.Reset(t.Context(), *request("ada")); !errors.Is(err, client.ErrDenied) {
 		t.Error(err)
 	}
 	l, _ := limiter.NewLimit(limiter.Spec{Limit: 3, Window: time.Minute})
-	if err := no.Check(t.Context(), &limiter.Request{Limits: []*limiter.Limit{l}}, &d); !errors.Is(err, client.ErrDenied) {
+	if err := no.CheckInto(t.Context(), &limiter.Request{Limits: []*limiter.Limit{l}}, &d); !errors.Is(err, client.ErrDenied) {
 		t.Error(err)
 	}
 }
 
 // A node and a client can stand for each other.
 var _ interface {
-	Check(ctx context.Context, r *weir.Request, d *weir.Decision) error
-	Peek(ctx context.Context, r *weir.Request, d *weir.Decision) error
-	CheckBatch(ctx context.Context, rs []weir.Request, ds []weir.Decision) error
-	Reset(ctx context.Context, r *weir.Request) (int, error)
+	CheckInto(ctx context.Context, r *weir.Request, d *weir.Decision) error
+	PeekInto(ctx context.Context, r *weir.Request, d *weir.Decision) error
+	CheckBatchInto(ctx context.Context, rs []weir.Request, ds []weir.Decision) error
+	Reset(ctx context.Context, r weir.Request) (int, error)
 } = (*client.Client)(nil)

@@ -7,29 +7,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// BatchError is returned by [Client.CheckBatch] if some of the requests have no
-// decision. The others have one.
-type BatchError struct {
-	// Index lists the failed requests, ascending; Errs has the error of each.
-	Index []int
-	Errs  []error
-}
-
-// Error returns the first error and the number of further ones.
-func (e *BatchError) Error() string {
-	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
-	if more := len(e.Errs) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
-	}
-	return text
-}
-
-// Failed returns the indexes of the failed requests, ascending, and the error of each.
-func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
-
-// Unwrap returns the errors of the failed requests.
-func (e *BatchError) Unwrap() []error { return e.Errs }
-
 // one is the progress of one request of a batch.
 type one struct {
 	ticket
@@ -39,13 +16,10 @@ type one struct {
 	wants bool // it still needs an answer
 }
 
-// CheckBatch decides requests, as Check does, into the decisions with the same index.
-// Requests that go to the same node are decided one after the other; up to
-// [Config.MaxMessage] of them travel in one message. Requests without a decision get a
-// denied one without a reason, and are listed in the [*BatchError] that is returned.
-// Any other error concerns the whole batch; if it is the context's, requests may have
-// been counted.
-func (c *Client) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+// CheckBatchInto is CheckBatch with the memory of the caller: it overwrites the
+// decision with the index of each request. There must be as many decisions as requests,
+// else the error wraps [ErrInvalid] and nothing was decided.
+func (c *Client) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	if len(rs) != len(ds) {
 		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}

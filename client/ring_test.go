@@ -27,13 +27,13 @@ type member struct {
 	asked map[string]int // by user
 }
 
-func (m *member) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+func (m *member) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	m.mu.Lock()
 	for i := range rs {
 		m.asked[rs[i].User]++
 	}
 	m.mu.Unlock()
-	return m.Node.CheckBatch(ctx, rs, ds)
+	return m.Node.CheckBatchInto(ctx, rs, ds)
 }
 
 // forget forgets what was asked for, and returns it.
@@ -153,14 +153,14 @@ func askAll(t *testing.T, c *client.Client, allowed *[users]atomic.Int64) {
 	for u := range users {
 		rs[u] = *request(fmt.Sprint("user-", u))
 		var d limiter.Decision
-		if err := c.Check(t.Context(), &rs[u], &d); err != nil || d.Source != limiter.SourceOwner && d.Source != limiter.SourceHeir {
+		if err := c.CheckInto(t.Context(), &rs[u], &d); err != nil || d.Source != limiter.SourceOwner && d.Source != limiter.SourceHeir {
 			t.Errorf("user %d: %v, by %v", u, err, d.Source)
 		}
 		if d.Allowed {
 			allowed[u].Add(1)
 		}
 	}
-	if err := c.CheckBatch(t.Context(), rs, ds); err != nil {
+	if err := c.CheckBatchInto(t.Context(), rs, ds); err != nil {
 		t.Error(err)
 	}
 	for u := range ds {
@@ -196,7 +196,7 @@ func TestAsksOwners(t *testing.T) {
 			if n != 2 {
 				t.Errorf("%s is asked for %s %d times, and others the other times", m.name, user, n)
 			}
-			if e, err := m.Explain(t.Context(), request(user)); err != nil || e.Limits[0].Owner != m.name {
+			if e, err := m.Explain(t.Context(), *request(user)); err != nil || e.Limits[0].Owner != m.name {
 				t.Errorf("%s is asked for %s, and does not own it: %+v, %v", m.name, user, e, err)
 			}
 			owned++
@@ -268,14 +268,14 @@ func TestWrongRing(t *testing.T) {
 		}
 		var d limiter.Decision
 		for u := range 10 {
-			if err := asker.Check(t.Context(), request(fmt.Sprint(name, u)), &d); err != nil || d.Source != limiter.SourceOwner || d.Limit(0).Remaining != 99 {
+			if err := asker.CheckInto(t.Context(), request(fmt.Sprint(name, u)), &d); err != nil || d.Source != limiter.SourceOwner || d.Limit(0).Remaining != 99 {
 				t.Errorf("%s: %v, %+v", name, err, &d)
 			}
 		}
 	}
 	ignores := open(t, client.Config{Addrs: []string{all[0].addr}, Timeout: long, IgnoreRing: true})
 	var d limiter.Decision
-	if err := ignores.Check(t.Context(), request("ada"), &d); err != nil || ignores.Stats().View != 0 {
+	if err := ignores.CheckInto(t.Context(), request("ada"), &d); err != nil || ignores.Stats().View != 0 {
 		t.Error(err)
 	}
 }

@@ -34,7 +34,7 @@ func cutOff(t *testing.T, deadline time.Duration) (*weir.Node, *weir.Request) {
 	var d weir.Decision
 	for u := 'a'; ; u++ {
 		r.User = string(u)
-		if err := first.Check(t.Context(), r, &d); err != nil {
+		if err := first.CheckInto(t.Context(), r, &d); err != nil {
 			t.Fatal(err)
 		}
 		if d.Limit(0).Owner == "node-2" {
@@ -72,15 +72,15 @@ func TestContextsEndTheWait(t *testing.T) {
 	node, r := cutOff(t, time.Minute)
 	var d weir.Decision
 	for name, ask := range map[string]func(ctx context.Context) error{
-		"Check": func(ctx context.Context) error { return node.Check(ctx, r, &d) },
-		"Peek":  func(ctx context.Context) error { return node.Peek(ctx, r, &d) },
+		"Check": func(ctx context.Context) error { return node.CheckInto(ctx, r, &d) },
+		"Peek":  func(ctx context.Context) error { return node.PeekInto(ctx, r, &d) },
 		"Refund": func(ctx context.Context) error {
-			return node.Refund(ctx, r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
+			return node.Refund(ctx, *r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
 		},
-		"Reset": func(ctx context.Context) error { _, err := node.Reset(ctx, r); return err },
+		"Reset": func(ctx context.Context) error { _, err := node.Reset(ctx, *r); return err },
 		"CheckBatch": func(ctx context.Context) error {
 			ds := make([]weir.Decision, 2)
-			err := node.CheckBatch(ctx, []weir.Request{*r, {Path: "/other"}}, ds)
+			err := node.CheckBatchInto(ctx, []weir.Request{*r, {Path: "/other"}}, ds)
 			var bad *weir.BatchError
 			if !strings.Contains(err.Error(), "may have been") {
 				return err
@@ -104,8 +104,8 @@ func TestContextsEndTheWait(t *testing.T) {
 // A reset or refund without an answer fails, and the error names its key.
 func TestResetsThatNobodyAnswers(t *testing.T) {
 	node, r := cutOff(t, 100*time.Millisecond)
-	_, reset := node.Reset(t.Context(), r)
-	refund := node.Refund(t.Context(), r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
+	_, reset := node.Reset(t.Context(), *r)
+	refund := node.Refund(t.Context(), *r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
 	for what, err := range map[string]error{"reset": reset, "refund": refund} {
 		if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), `"/towns:`+r.User) {
 			t.Errorf("a %s: %v", what, err)

@@ -32,11 +32,11 @@ func open(tb testing.TB, c weir.Config) *weir.Node {
 
 func check(tb testing.TB, n *weir.Node, r weir.Request) *weir.Decision {
 	tb.Helper()
-	d, err := n.Decide(context.Background(), r)
+	d, err := n.Check(context.Background(), r)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return d
+	return &d
 }
 
 // until waits until ok returns true.
@@ -279,7 +279,7 @@ rules: [{name: login, keys: [[ip], [user]], limits: [{name: day, limit: 100, win
 		r := weir.Request{IP: fmt.Sprintf("192.0.2.%d", u), User: fmt.Sprint("user", u)}
 		var first [2]string
 		for i, n := range nodes {
-			if err := n.Check(context.Background(), &r, &d); err != nil {
+			if err := n.CheckInto(context.Background(), &r, &d); err != nil {
 				t.Fatal(err)
 			}
 			a := n.Answer(&r, &d)
@@ -306,7 +306,7 @@ rules: [{name: login, keys: [[ip], [user]], limits: [{name: day, limit: 100, win
 	// A node on its own names no member, even if it reuses a decision.
 	alone := open(t, weir.Config{Rules: []byte(hundred)})
 	r := weir.Request{Path: "/towns"}
-	if err := alone.Check(context.Background(), &r, &d); err != nil || alone.Answer(&r, &d).Limits[0].Owner != "" {
+	if err := alone.CheckInto(context.Background(), &r, &d); err != nil || alone.Answer(&r, &d).Limits[0].Owner != "" {
 		t.Errorf("alone: %+v, %v", alone.Answer(&r, &d), err)
 	}
 }

@@ -45,7 +45,7 @@ rules:
 			n := next()
 			rs[i] = weir.Request{Path: paths[n/100], User: users[n%100], Rule: "last"}
 		}
-		if err := nodes[0].CheckBatch(ctx, rs, ds); err != nil {
+		if err := nodes[0].CheckBatchInto(ctx, rs, ds); err != nil {
 			b.Fatal(err)
 		}
 		for i := range ds {

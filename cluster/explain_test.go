@@ -32,7 +32,7 @@ func TestAnyMemberExplains(t *testing.T) {
 		for range 2 {
 			check(t, nodes[u%3], r)
 		}
-		first, err := nodes[0].Explain(ctx, &r)
+		first, err := nodes[0].Explain(ctx, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestAnyMemberExplains(t *testing.T) {
 			several++
 		}
 		for i, n := range nodes[1:] {
-			e, err := n.Explain(ctx, &r)
+			e, err := n.Explain(ctx, r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,12 +70,12 @@ func TestAnyMemberExplains(t *testing.T) {
 		check(t, nodes[i%3], r)
 	}
 	for i, n := range nodes {
-		e, err := n.Explain(ctx, &r)
+		e, err := n.Explain(ctx, r)
 		if err != nil || e.Answer.Allowed || e.Answer.BlockedBy != "slow/log" || e.Limits[0].Arithmetic != "3 counted + 1 <= 3: no" || len(e.Limits[0].Counts) != 3 {
 			t.Errorf("node %d: %+v, %v", i+1, e, err)
 		}
 		for path, want := range map[string]string{"/free": `"rules":["free"],"unlimited":true,`, "/": `"rules":[],`} {
-			e, err := n.Explain(ctx, &weir.Request{Path: path})
+			e, err := n.Explain(ctx, weir.Request{Path: path})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestAnyMemberExplains(t *testing.T) {
 				t.Errorf("node %d, %s: %s, %v", i+1, path, text, err)
 			}
 		}
-		if _, err := n.Explain(ctx, &weir.Request{Path: "/slow", User: strings.Repeat("u", 300)}); !errors.Is(err, weir.ErrInvalid) {
+		if _, err := n.Explain(ctx, weir.Request{Path: "/slow", User: strings.Repeat("u", 300)}); !errors.Is(err, weir.ErrInvalid) {
 			t.Errorf("node %d, an invalid request: %v", i+1, err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestAnyMemberExplains(t *testing.T) {
 // its context. A closed node says that it is closed.
 func TestNobodyExplains(t *testing.T) {
 	node, r := cutOff(t, 100*time.Millisecond)
-	e, err := node.Explain(t.Context(), r)
+	e, err := node.Explain(t.Context(), *r)
 	if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), `"/towns:`+r.User+`"`) ||
 		!strings.Contains(err.Error(), `member "node-2"`) || !strings.Contains(err.Error(), "within 100ms") {
 		t.Errorf("%+v, %v", e, err)
@@ -101,13 +101,13 @@ func TestNobodyExplains(t *testing.T) {
 	if err := node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := node.Explain(t.Context(), r); !errors.Is(err, weir.ErrClosed) {
+	if _, err := node.Explain(t.Context(), *r); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("a closed node: %v", err)
 	}
 	node, r = cutOff(t, time.Minute)
 	ctx := &brief{Context: t.Context(), ended: make(chan struct{})}
 	for _, when := range []string{"that ends", "that has ended"} {
-		if _, err := node.Explain(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := node.Explain(ctx, *r); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with a context %s: %v", when, err)
 		}
 	}

@@ -39,7 +39,7 @@ func TestPlacement(t *testing.T) {
 		}
 		owner := p.Members[p.Owners[table.PartitionOf(c.Key(0))%table.Partitions]-1].Name
 		seen[owner] = true
-		e, err := nodes[len(seen)-1].Explain(t.Context(), &r)
+		e, err := nodes[len(seen)-1].Explain(t.Context(), r)
 		if err != nil || e.Limits[0].Owner != owner || e.Limits[0].ToldBy != owner {
 			t.Errorf("%s should own %s: %+v, %v", owner, user, e, err)
 		}

@@ -28,11 +28,11 @@ func TestMembersThatRefuseResets(t *testing.T) {
 	for u := range 40 {
 		r := weir.Request{Path: "/towns", User: fmt.Sprint("user", u)}
 		var d weir.Decision
-		if err := nodes[1].Check(t.Context(), &r, &d); err != nil {
+		if err := nodes[1].CheckInto(t.Context(), &r, &d); err != nil {
 			t.Fatal(err)
 		}
 		held := nodes[1].Answer(&r, &d).Limits[0].Owner == "node-1"
-		n, err := nodes[1].Reset(t.Context(), &r)
+		n, err := nodes[1].Reset(t.Context(), r)
 		switch {
 		case !held && (err != nil || n != 1):
 			t.Errorf("%s, which the node holds itself: %d, %v", r.User, n, err)
@@ -40,13 +40,13 @@ func TestMembersThatRefuseResets(t *testing.T) {
 			t.Errorf("%s, which the strict node holds: %d, %v", r.User, n, err)
 		}
 		refused[held]++
-		if err := nodes[1].Check(t.Context(), &r, &d); err != nil {
+		if err := nodes[1].CheckInto(t.Context(), &r, &d); err != nil {
 			t.Fatal(err)
 		}
 		if want := map[bool]uint32{true: 98, false: 99}[held]; d.Limit(0).Remaining != want {
 			t.Errorf("%s has %d left, want %d", r.User, d.Limit(0).Remaining, want)
 		}
-		if n, err := strict.Reset(t.Context(), &r); n != 1 || err != nil {
+		if n, err := strict.Reset(t.Context(), r); n != 1 || err != nil {
 			t.Errorf("%s, by way of the strict node: %d, %v", r.User, n, err)
 		}
 	}

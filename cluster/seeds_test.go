@@ -365,7 +365,7 @@ func limitsOfTheRequest(t *testing.T, w *seedWorld) {
 	if d := w.ask(t, "/none", "10.5.0.1", "ada"); d.Limit(0).Remaining != 1 || d.Len() != 4 {
 		t.Errorf("the rule's own counters: %+v", d)
 	}
-	if _, err := w.node().Decide(context.Background(), weir.Request{Path: "/x", Limits: []*weir.Limit{two, three}}); !errors.Is(err, weir.ErrInvalid) {
+	if _, err := w.node().Check(context.Background(), weir.Request{Path: "/x", Limits: []*weir.Limit{two, three}}); !errors.Is(err, weir.ErrInvalid) {
 		t.Errorf("two limits of one name: %v", err)
 	}
 }

@@ -512,11 +512,11 @@ func TestOfANode(t *testing.T) {
 	}
 	var d weir.Decision
 	for range 3 {
-		if err := n.Check(t.Context(), &weir.Request{Path: "/t", User: "ada"}, &d); err != nil {
+		if err := n.CheckInto(t.Context(), &weir.Request{Path: "/t", User: "ada"}, &d); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := n.Check(t.Context(), &weir.Request{Path: "/t", Cost: weir.Units(-1)}, &d); err == nil {
+	if err := n.CheckInto(t.Context(), &weir.Request{Path: "/t", Cost: weir.Units(-1)}, &d); err == nil {
 		t.Fatal("a negative cost was decided")
 	}
 	if err := n.SetRules([]byte("version: 9")); err == nil {

@@ -56,7 +56,7 @@ func BenchmarkChecks(b *testing.B) {
 				r := weir.Request{Path: "/"}
 				for pb.Next() {
 					r.User = users[next.Add(1)%int64(len(users))]
-					if err := node.Check(context.Background(), &r, &d); err != nil || d.Source != limiter.SourceRedis {
+					if err := node.CheckInto(context.Background(), &r, &d); err != nil || d.Source != limiter.SourceRedis {
 						wrong.Add(1)
 					}
 				}

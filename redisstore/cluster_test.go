@@ -102,7 +102,7 @@ rules: [{name: r, key: [user], limits: [1000/day, {limit: 2000, window: 48h, alg
 	left := uint32(1000)
 	check := func(when string) {
 		t.Helper()
-		d, err := node.Decide(context.Background(), weir.Request{Path: "/", User: "ada"})
+		d, err := node.Check(context.Background(), weir.Request{Path: "/", User: "ada"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestMasterStops(t *testing.T) {
 	c.Timeout, c.Log = 10*faultTimeout, slog.New(slog.NewJSONHandler(log, nil))
 	node := newNode(t, openStore(t, c), "version: 1\nrules: [{name: r, key: [user], limits: [1000/day]}]\n")
 	source := func(user string) limiter.Source {
-		d, err := node.Decide(context.Background(), weir.Request{Path: "/", User: user})
+		d, err := node.Check(context.Background(), weir.Request{Path: "/", User: user})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,11 +194,11 @@ rules:
 `)
 	check := func(ip, user string) *weir.Decision {
 		t.Helper()
-		d, err := node.Decide(context.Background(), weir.Request{Path: "/", IP: ip, User: user})
+		d, err := node.Check(context.Background(), weir.Request{Path: "/", IP: ip, User: user})
 		if err != nil || d.Source != limiter.SourceRedis {
 			t.Fatalf("%v, %v", d, err)
 		}
-		return d
+		return &d
 	}
 	for i := range 3 {
 		if d := check("10.0.0.1", fmt.Sprint("u", i)); !d.Allowed {
@@ -228,11 +228,11 @@ rules:
 	}
 	// One receipt takes back the charges of all masters.
 	r := weir.Request{Path: "/", IP: "10.0.0.2", User: "fresh"}
-	if err := node.Refund(context.Background(), &r, d.Receipt); err != nil {
+	if err := node.Refund(context.Background(), r, d.Receipt); err != nil {
 		t.Fatal(err)
 	}
 	var after weir.Decision
-	if err := node.Peek(context.Background(), &r, &after); err != nil || after.Limit(0).Remaining != 3 || after.Limit(2).Remaining != 3 {
+	if err := node.PeekInto(context.Background(), &r, &after); err != nil || after.Limit(0).Remaining != 3 || after.Limit(2).Remaining != 3 {
 		t.Errorf("after a refund %d and %d are left, %v", after.Limit(0).Remaining, after.Limit(2).Remaining, err)
 	}
 }

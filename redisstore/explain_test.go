@@ -44,15 +44,15 @@ func TestExplainsAsTheTable(t *testing.T) {
 			there.SetTime(now)
 			r.Cost = weir.Units(max(1, int64(r.Limits[0].Capacity())/int64(1+c.Pick(9))))
 			for _, n := range []*weir.Node{here, there.Node} {
-				if _, err := n.Decide(ctx, r); err != nil {
+				if _, err := n.Check(ctx, r); err != nil {
 					t.Fatal(err)
 				}
 			}
-			want, err := here.Explain(ctx, &r)
+			want, err := here.Explain(ctx, r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := there.Explain(ctx, &r)
+			got, err := there.Explain(ctx, r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ rules:
 `)
 	r := weir.Request{Path: "/a", User: `o'neill "$HOME" {x}`}
 	for i, want := range []string{"2", "1", "0"} {
-		e, err := node.Explain(context.Background(), &r)
+		e, err := node.Explain(context.Background(), r)
 		if err != nil || len(e.Commands) != 1 {
 			t.Fatalf("%+v, %v", e, err)
 		}
@@ -137,7 +137,7 @@ func TestExplainChargesNothing(t *testing.T) {
 	srv := startServer(t)
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: [{name: r, limits: [1/hour]}]\n")
 	for range 3 {
-		e, err := node.Explain(context.Background(), &weir.Request{Path: "/", User: "u"})
+		e, err := node.Explain(context.Background(), weir.Request{Path: "/", User: "u"})
 		if err != nil || e.Limits[0].Known || !e.Answer.Allowed {
 			t.Fatalf("%+v, %v", e, err)
 		}
@@ -152,7 +152,7 @@ func TestExplainTellsOfForeignValues(t *testing.T) {
 	srv := startServer(t)
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: [{name: r, limits: [1/hour]}]\n")
 	r := weir.Request{Path: "/", User: "u"}
-	if _, err := node.Decide(context.Background(), r); err != nil {
+	if _, err := node.Check(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
 	key := srv.do("KEYS", "*:hour").([]any)[0].(string)
@@ -161,7 +161,7 @@ func TestExplainTellsOfForeignValues(t *testing.T) {
 	}
 	for _, value := range []string{"x", "]", "[1,2]", "[1,1,3600000000,1,0,0,0,0]short", `["a"]`, "[9,1,3600000000,1,0,0,0,0]xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"} {
 		srv.do("SET", key, value)
-		if e, err := node.Explain(context.Background(), &r); err == nil || !strings.Contains(err.Error(), key) {
+		if e, err := node.Explain(context.Background(), r); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%q: %+v, %v", value, e, err)
 		}
 	}

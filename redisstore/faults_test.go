@@ -82,8 +82,8 @@ func (p *patient) ask(path string) *weir.Decision {
 	d, err := make(chan *weir.Decision, 1), make(chan error, 1)
 	began := time.Now()
 	go func() {
-		got, failed := p.Node.Decide(context.Background(), weir.Request{Path: path, User: "ada"})
-		d <- got
+		got, failed := p.Node.Check(context.Background(), weir.Request{Path: path, User: "ada"})
+		d <- &got
 		err <- failed
 	}()
 	select {
@@ -265,7 +265,7 @@ func TestRefundOfAPolicysCharge(t *testing.T) {
 	first := p.ask("/local")
 	second := p.ask("/local")
 	r := weir.Request{Path: "/local", User: "ada"}
-	if err := p.Refund(context.Background(), &r, first.Receipt); err != nil {
+	if err := p.Refund(context.Background(), r, first.Receipt); err != nil {
 		t.Errorf("refund: %v", err)
 	}
 	if left := p.ask("/local").Limit(0).Remaining; second.Limit(0).Remaining != 28 || left != 28 {
@@ -276,10 +276,10 @@ func TestRefundOfAPolicysCharge(t *testing.T) {
 	d := p.ask("/local")
 	srv.stop()
 	p.untilFrom("/open", limiter.SourceFallbackOpen)
-	if err := p.Refund(context.Background(), &r, d.Receipt); err == nil {
+	if err := p.Refund(context.Background(), r, d.Receipt); err == nil {
 		t.Error("a refund that cannot reach Redis is no error")
 	}
-	if _, err := p.Reset(context.Background(), &r); err == nil {
+	if _, err := p.Reset(context.Background(), r); err == nil {
 		t.Error("a reset that cannot reach Redis is no error")
 	}
 }
@@ -294,7 +294,7 @@ func TestCancelledContext(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var d weir.Decision
-		done <- node.Check(ctx, &weir.Request{Path: "/open", User: "ada"}, &d)
+		done <- node.CheckInto(ctx, &weir.Request{Path: "/open", User: "ada"}, &d)
 	}()
 	cancel()
 	select {
@@ -318,7 +318,7 @@ func TestFullQueue(t *testing.T) {
 	}), policyRules)
 	sources := make(chan limiter.Source, 64)
 	ask := func() {
-		d, err := node.Decide(context.Background(), weir.Request{Path: "/open", User: "ada"})
+		d, err := node.Check(context.Background(), weir.Request{Path: "/open", User: "ada"})
 		if err != nil {
 			t.Error(err)
 			sources <- limiter.SourceNone

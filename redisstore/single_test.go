@@ -106,7 +106,7 @@ func (p *patient) catch(r *relay, t *trap) <-chan limiter.Source {
 	r.trap.Store(t)
 	go func() {
 		var d weir.Decision
-		if err := p.Check(context.Background(), &weir.Request{Path: "/open", User: "ada"}, &d); err != nil {
+		if err := p.CheckInto(context.Background(), &weir.Request{Path: "/open", User: "ada"}, &d); err != nil {
 			p.tb.Error(err)
 		}
 		decided <- d.Source

@@ -43,7 +43,7 @@ func TestOneCallForAllWindows(t *testing.T) {
 	srv := startServer(t)
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), threeWindows)
 	for range 20 {
-		d, err := node.Decide(context.Background(), weir.Request{Path: "/", User: "ada"})
+		d, err := node.Check(context.Background(), weir.Request{Path: "/", User: "ada"})
 		if err != nil || d.Source != limiter.SourceRedis || d.Len() != 3 {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -60,7 +60,7 @@ func TestOneCallForAllKeys(t *testing.T) {
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
 		"version: 1\nrules: [{name: r, keys: [[ip], [user]], limits: [5/second, 9/hour]}]\n")
 	for range 3 {
-		if d, err := node.Decide(context.Background(), weir.Request{Path: "/", User: "ada", IP: "10.0.0.1"}); err != nil || d.Len() != 4 {
+		if d, err := node.Check(context.Background(), weir.Request{Path: "/", User: "ada", IP: "10.0.0.1"}); err != nil || d.Len() != 4 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestManyCallersShareALimit(t *testing.T) {
 	for i := range 64 {
 		callers.Go(func() {
 			for range 50 {
-				d, err := nodes[i%2].Decide(context.Background(), weir.Request{Path: "/", User: "all"})
+				d, err := nodes[i%2].Check(context.Background(), weir.Request{Path: "/", User: "all"})
 				if err != nil || d.Source != limiter.SourceRedis {
 					t.Errorf("%+v, %v", d, err)
 					return
@@ -118,7 +118,7 @@ func TestBatch(t *testing.T) {
 	var trips atomic.Int64
 	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Observe: func(int, time.Duration, error) { trips.Add(1) }})
 	node := newNode(t, store, "version: 1\nrules: [{name: r, limits: [7/day]}]\n")
-	if _, err := node.Decide(context.Background(), weir.Request{Path: "/", User: "other"}); err != nil {
+	if _, err := node.Check(context.Background(), weir.Request{Path: "/", User: "other"}); err != nil {
 		t.Fatal(err) // loads the script
 	}
 	trips.Store(0)
@@ -126,7 +126,7 @@ func TestBatch(t *testing.T) {
 	for i := range rs {
 		rs[i] = weir.Request{Path: "/", User: fmt.Sprint("u", i%50)}
 	}
-	if err := node.CheckBatch(context.Background(), rs, ds); err != nil {
+	if err := node.CheckBatchInto(context.Background(), rs, ds); err != nil {
 		t.Fatal(err)
 	}
 	for i := range ds {
@@ -156,10 +156,10 @@ func TestKeysExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := weir.Request{Path: "/", User: fmt.Sprint(i), Limits: []*limiter.Limit{l}, Cost: weir.Units(3)}
-		var d *weir.Decision
+		var d weir.Decision
 		for range 2 {
 			before := srv.do("DBSIZE")
-			if d, err = node.Decide(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
+			if d, err = node.Check(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
 				t.Fatalf("%+v, %v", d, err)
 			}
 			if d.Receipt.Charged == 0 && before != srv.do("DBSIZE") && !d.Limit(0).Blocked {
@@ -180,7 +180,7 @@ func TestKeysExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := node.Decide(context.Background(), weir.Request{Path: "/short", Limits: []*limiter.Limit{l}}); err != nil {
+	if _, err := node.Check(context.Background(), weir.Request{Path: "/short", Limits: []*limiter.Limit{l}}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the key expires", func() bool { return len(srv.do("KEYS", "*/short*").([]any)) == 0 })
@@ -195,7 +195,7 @@ version: 1
 rules: [{name: "a{b}:%", keys: [[ip], [user]], limits: [5/second, {name: "{x}", limit: 9, window: 1h}]}]
 `)
 	for _, r := range []weir.Request{{Path: "/", IP: "same", User: "same"}, {Path: "/", IP: "{}", User: "a:b\n"}} {
-		if d, err := node.Decide(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
+		if d, err := node.Check(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -246,7 +246,7 @@ rules: [{name: r, limits: [{name: l, limit: 500, window: 1s, algorithm: sliding_
 	for i := range 4000 {
 		s.SetTime(limitertest.Start() + limiter.Tick(i)*2*limiter.Millisecond)
 		var d weir.Decision
-		if err := s.Check(context.Background(), &weir.Request{Path: "/", User: "u"}, &d); err != nil || !d.Allowed {
+		if err := s.CheckInto(context.Background(), &weir.Request{Path: "/", User: "u"}, &d); err != nil || !d.Allowed {
 			t.Fatalf("check %d: %+v, %v", i, d, err)
 		}
 		if i%100 == 99 {

@@ -58,12 +58,12 @@ func newSubject(tb testing.TB, store *redisstore.Store, yaml string) *subject {
 func (s *subject) SetTime(t limiter.Tick)     { s.now = t }
 func (s *subject) SetRules(yaml string) error { return s.Node.SetRules([]byte(yaml)) }
 
-func (s *subject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return s.fromRedis(s.Node.Check(ctx, r, d), d)
+func (s *subject) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.fromRedis(s.Node.CheckInto(ctx, r, d), d)
 }
 
-func (s *subject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return s.fromRedis(s.Node.Peek(ctx, r, d), d)
+func (s *subject) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.fromRedis(s.Node.PeekInto(ctx, r, d), d)
 }
 
 // fromRedis fails the test if a policy has decided.
@@ -74,7 +74,7 @@ func (s *subject) fromRedis(err error, d *limiter.Decision) error {
 	return err
 }
 
-func (s *subject) Reset(ctx context.Context, r *limiter.Request) error {
+func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 	_, err := s.Node.Reset(ctx, r)
 	return err
 }

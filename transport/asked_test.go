@@ -25,8 +25,8 @@ type telling struct {
 	explained, reset *limiter.Request
 }
 
-func (d *telling) Explain(_ context.Context, r *limiter.Request) (*limiter.Explanation, error) {
-	d.explained = r
+func (d *telling) Explain(_ context.Context, r limiter.Request) (*limiter.Explanation, error) {
+	d.explained = &r
 	e := &limiter.Explanation{Now: 5, Rules: []string{r.Rule}, Decision: new(limiter.Decision)}
 	for i, l := range r.Limits {
 		e.Limits = append(e.Limits, limiter.LimitExplanation{
@@ -37,8 +37,8 @@ func (d *telling) Explain(_ context.Context, r *limiter.Request) (*limiter.Expla
 	return e, nil
 }
 
-func (d *telling) Reset(_ context.Context, r *limiter.Request) (int, error) {
-	d.reset = r
+func (d *telling) Reset(_ context.Context, r limiter.Request) (int, error) {
+	d.reset = &r
 	return 1, nil
 }
 

@@ -49,7 +49,7 @@ func (b *batch) decide(ctx context.Context, by Decider, n int) error {
 	if n == 0 {
 		return ctx.Err()
 	}
-	err := by.CheckBatch(ctx, b.requests[:n], b.decisions[:n])
+	err := by.CheckBatchInto(ctx, b.requests[:n], b.decisions[:n])
 	if err == nil {
 		return nil
 	}
@@ -66,9 +66,9 @@ func (b *batch) decide(ctx context.Context, by Decider, n int) error {
 // them. peek reports which requests are peeks.
 func (b *batch) decideEach(ctx context.Context, by Decider, n int, peek func(i int) bool) {
 	for i := range n {
-		ask := by.Check
+		ask := by.CheckInto
 		if peek(i) {
-			ask = by.Peek
+			ask = by.PeekInto
 		}
 		if err := ask(ctx, &b.requests[i], &b.decisions[i]); err != nil {
 			b.decisions[i].Clear()

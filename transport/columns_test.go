@@ -22,7 +22,7 @@ type stub struct {
 	calls  int   // of CheckBatch
 }
 
-func (s *stub) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *stub) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	d.Clear()
 	if s.err != nil || s.decide == nil {
 		return s.err
@@ -30,18 +30,18 @@ func (s *stub) Check(_ context.Context, r *limiter.Request, d *limiter.Decision)
 	return s.decide(r, d)
 }
 
-func (s *stub) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return s.Check(ctx, r, d)
+func (s *stub) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.CheckInto(ctx, r, d)
 }
 
-func (s *stub) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+func (s *stub) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	s.calls++
 	if s.err != nil {
 		return s.err
 	}
 	var some someError
 	for i := range rs {
-		if err := s.Check(ctx, &rs[i], &ds[i]); err != nil {
+		if err := s.CheckInto(ctx, &rs[i], &ds[i]); err != nil {
 			ds[i].Clear()
 			ds[i].Allowed = false
 			some.at, some.errs = append(some.at, i), append(some.errs, err)
@@ -53,7 +53,7 @@ func (s *stub) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limite
 	return nil
 }
 
-func (s *stub) Reset(context.Context, *limiter.Request) (int, error) { return 0, s.err }
+func (s *stub) Reset(context.Context, limiter.Request) (int, error) { return 0, s.err }
 
 func (s *stub) Answer(_ *limiter.Request, d *limiter.Decision) limiter.Answer {
 	return limiter.NewAnswer(d, func(i int) string { return fmt.Sprint("key", i) })

@@ -14,7 +14,7 @@ import (
 // explainer is a [Decider] that can explain: it returns what Check would answer, and
 // why, without charging anything. The explanation has its Decision set.
 type explainer interface {
-	Explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
+	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
 }
 
 var errUnexplained = errors.New("what decides here does not explain: ask a node")
@@ -27,7 +27,7 @@ func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Exp
 	if !ok {
 		return nil, errUnexplained
 	}
-	e, err := d.Explain(ctx, r)
+	e, err := d.Explain(ctx, *r)
 	if err != nil {
 		return nil, err
 	}

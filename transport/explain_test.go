@@ -26,7 +26,7 @@ func TestExplanationsAreTheNodes(t *testing.T) {
 	c := limitertest.SeededChoices(3)
 	compared, counts := 0, 0
 	for _, r := range requests(c, 300) {
-		want, err := s.node.Explain(t.Context(), &r)
+		want, err := s.node.Explain(t.Context(), r)
 		m, overGRPC := s.api.Explain(t.Context(), transport.NewCheckRequest(&r, false))
 		if err != nil {
 			if !strings.Contains(status.Convert(overGRPC).Message(), err.Error()) {
@@ -50,7 +50,7 @@ func TestExplanationsAreTheNodes(t *testing.T) {
 		}
 		compared++
 		var d limiter.Decision
-		if err := s.node.Check(t.Context(), &r, &d); err != nil || d.Allowed != want.Answer.Allowed {
+		if err := s.node.CheckInto(t.Context(), &r, &d); err != nil || d.Allowed != want.Answer.Allowed {
 			t.Fatalf("%+v: explained as %v, decided as %v (%v)", r, want.Answer.Allowed, d.Allowed, err)
 		}
 		s.clock.set(limiter.TickOf(s.clock.read().Add(100 * time.Millisecond)))
@@ -90,7 +90,7 @@ type dumb struct{ transport.Decider }
 // redis explains with the command that a shell would need.
 type redis struct{ *weir.Node }
 
-func (r redis) Explain(ctx context.Context, q *limiter.Request) (*limiter.Explanation, error) {
+func (r redis) Explain(ctx context.Context, q limiter.Request) (*limiter.Explanation, error) {
 	e, err := r.Node.Explain(ctx, q)
 	if err == nil {
 		e.Commands = []string{"redis-cli -h 192.0.2.7 --user admin EVAL"}
@@ -101,7 +101,7 @@ func (r redis) Explain(ctx context.Context, q *limiter.Request) (*limiter.Explan
 // lost is a decider whose explanation nobody answers.
 type lost struct{ *weir.Node }
 
-func (lost) Explain(context.Context, *limiter.Request) (*limiter.Explanation, error) {
+func (lost) Explain(context.Context, limiter.Request) (*limiter.Explanation, error) {
 	return nil, fmt.Errorf("%w: node-3 owns it", weir.ErrUnanswered)
 }
 

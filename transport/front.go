@@ -60,9 +60,9 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var d limiter.Decision
-	ask := f.decider.Check
+	ask := f.decider.CheckInto
 	if q.peek {
-		ask = f.decider.Peek
+		ask = f.decider.PeekInto
 	}
 	if err := ask(r.Context(), &q.request, &d); err != nil {
 		writeError(w, err)
@@ -175,7 +175,7 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	n, err := f.decider.Reset(r.Context(), &q.request)
+	n, err := f.decider.Reset(r.Context(), q.request)
 	if err != nil {
 		writeError(w, err)
 		return

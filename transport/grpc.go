@@ -141,9 +141,9 @@ func (s *service) check(ctx context.Context, c *check) error {
 			return err
 		}
 	}
-	ask := s.decider.Check
+	ask := s.decider.CheckInto
 	if c.peek {
-		ask = s.decider.Peek
+		ask = s.decider.PeekInto
 	}
 	return ask(ctx, &c.request, &c.decision)
 }
@@ -346,7 +346,7 @@ func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error
 	if err := s.fillRequest(&r, m); err != nil {
 		return 0, err
 	}
-	return s.decider.Reset(ctx, &r)
+	return s.decider.Reset(ctx, r)
 }
 
 // begin returns the time if there is an observer.

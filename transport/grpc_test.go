@@ -78,7 +78,7 @@ func TestAnswersAreTheNodes(t *testing.T) {
 				for i := range rs {
 					var d limiter.Decision
 					var want *limiter.Answer
-					if err := direct.node.Check(t.Context(), &rs[i], &d); err == nil {
+					if err := direct.node.CheckInto(t.Context(), &rs[i], &d); err == nil {
 						want = new(direct.node.Answer(&rs[i], &d))
 						if !d.Allowed {
 							denied++
@@ -301,7 +301,7 @@ func TestLimitsInRequests(t *testing.T) {
 		}
 		for i := range 4 {
 			var d limiter.Decision
-			if err := direct.Check(t.Context(), &r, &d); err != nil {
+			if err := direct.CheckInto(t.Context(), &r, &d); err != nil {
 				t.Fatal(err)
 			}
 			m, err := s.api.Check(t.Context(), transport.NewCheckRequest(&r, false))
@@ -355,7 +355,7 @@ func TestReset(t *testing.T) {
 // unanswering is a decider in a cluster where no member answers a reset in time.
 type unanswering struct{ transport.Decider }
 
-func (unanswering) Reset(context.Context, *limiter.Request) (int, error) {
+func (unanswering) Reset(context.Context, limiter.Request) (int, error) {
 	return 0, fmt.Errorf("%w within 300ms", limiter.ErrUnanswered)
 }
 
@@ -374,7 +374,7 @@ func TestResetThatNobodyAnswers(t *testing.T) {
 // forbidding is a decider in a cluster whose members take no resets from each other.
 type forbidding struct{ transport.Decider }
 
-func (forbidding) Reset(context.Context, *limiter.Request) (int, error) {
+func (forbidding) Reset(context.Context, limiter.Request) (int, error) {
 	return 0, fmt.Errorf("%w: start them with --allow-reset", limiter.ErrForbidden)
 }
 
@@ -555,7 +555,9 @@ type away struct{ *weir.Node }
 
 var errAway = errors.New("it is away")
 
-func (away) CheckBatch(context.Context, []limiter.Request, []limiter.Decision) error { return errAway }
+func (away) CheckBatchInto(context.Context, []limiter.Request, []limiter.Decision) error {
+	return errAway
+}
 
 // A stream that ends because nothing can be decided states that nothing was decided.
 func TestUndecidedTrailer(t *testing.T) {

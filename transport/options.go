@@ -23,16 +23,16 @@ import (
 // context's error, and after an error that wraps [limiter.ErrUnanswered], the request
 // may have been carried out all the same.
 type Decider interface {
-	// Check decides a request and charges it if it is allowed.
-	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-	// Peek returns what Check would answer, and charges nothing.
-	Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-	// CheckBatch decides requests in order, at one instant. If only some could not be
+	// CheckInto decides a request and charges it if it is allowed.
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	// PeekInto returns what CheckInto would answer, and charges nothing.
+	PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	// CheckBatchInto decides requests in order, at one instant. If only some could not be
 	// decided, the error has a method Failed() ([]int, []error), which returns their
 	// indexes, ascending, and their errors.
-	CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error
+	CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error
 	// Reset deletes the counters of a request and returns how many there were.
-	Reset(ctx context.Context, r *limiter.Request) (int, error)
+	Reset(ctx context.Context, r limiter.Request) (int, error)
 	// Answer returns the decision of a request in its JSON form.
 	Answer(r *limiter.Request, d *limiter.Decision) limiter.Answer
 	// KeyName returns the name of the counter that a limit of a request's

@@ -30,25 +30,25 @@ func (f fragile) must(r *limiter.Request) {
 	}
 }
 
-func (f fragile) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (f fragile) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	f.must(r)
-	return f.Decider.Check(ctx, r, d)
+	return f.Decider.CheckInto(ctx, r, d)
 }
 
-func (f fragile) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+func (f fragile) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	for i := range rs {
 		f.must(&rs[i])
 	}
-	return f.Decider.CheckBatch(ctx, rs, ds)
+	return f.Decider.CheckBatchInto(ctx, rs, ds)
 }
 
-func (f fragile) Reset(ctx context.Context, r *limiter.Request) (int, error) {
-	f.must(r)
+func (f fragile) Reset(ctx context.Context, r limiter.Request) (int, error) {
+	f.must(&r)
 	return f.Decider.Reset(ctx, r)
 }
 
-func (f fragile) Explain(_ context.Context, r *limiter.Request) (*limiter.Explanation, error) {
-	f.must(r)
+func (f fragile) Explain(_ context.Context, r limiter.Request) (*limiter.Explanation, error) {
+	f.must(&r)
 	return nil, limiter.ErrInvalid
 }
 

@@ -27,10 +27,10 @@ type held struct {
 	let   chan struct{}
 }
 
-func (h *held) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+func (h *held) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	h.asked <- struct{}{}
 	<-h.let
-	return h.Decider.CheckBatch(ctx, rs, ds)
+	return h.Decider.CheckBatchInto(ctx, rs, ds)
 }
 
 // TestNoRoom: while large messages use all the room, another one is refused at once

@@ -143,14 +143,14 @@ type slow struct {
 	release chan struct{}
 }
 
-func (s *slow) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *slow) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	s.wait()
-	return s.Node.Check(ctx, r, d)
+	return s.Node.CheckInto(ctx, r, d)
 }
 
-func (s *slow) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+func (s *slow) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	s.wait()
-	return s.Node.CheckBatch(ctx, rs, ds)
+	return s.Node.CheckBatchInto(ctx, rs, ds)
 }
 
 // wait signals that a check has come, and waits for the release. A later check does not
@@ -224,7 +224,7 @@ func TestShutdownAnswersWhatItHasBegun(t *testing.T) {
 		t.Error(err)
 	}
 	var left limiter.Decision
-	if err := d.Node.Peek(t.Context(), &limiter.Request{User: "ada"}, &left); err != nil || left.Limit(0).Remaining != 0 {
+	if err := d.Node.PeekInto(t.Context(), &limiter.Request{User: "ada"}, &left); err != nil || left.Limit(0).Remaining != 0 {
 		t.Errorf("three were charged, and %d are left, %v", left.Limit(0).Remaining, err)
 	}
 }

@@ -41,8 +41,8 @@ func (s *subject) SetTime(t limiter.Tick) { s.clock.set(t) }
 
 func (s *subject) SetRules(yaml string) error { return s.node.SetRules([]byte(yaml)) }
 
-func (s *subject) Reset(ctx context.Context, r *limiter.Request) error {
-	m := transport.NewCheckRequest(r, false)
+func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
+	m := transport.NewCheckRequest(&r, false)
 	_, err := s.api.Reset(ctx, &weirv1.ResetRequest{
 		Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group,
 		Attributes: m.Attributes, Rule: m.Rule, Limits: m.Limits,
@@ -121,11 +121,11 @@ func (s *subject) rebuild(m *weirv1.CheckResponse, d *limiter.Decision) {
 // unarySubject asks one by one.
 type unarySubject struct{ subject }
 
-func (s *unarySubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *unarySubject) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(ctx, r, d, false)
 }
 
-func (s *unarySubject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *unarySubject) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(ctx, r, d, true)
 }
 
@@ -141,11 +141,11 @@ func (s *unarySubject) ask(ctx context.Context, r *limiter.Request, d *limiter.D
 // batchSubject asks in batches: beside each request stands one that is invalid.
 type batchSubject struct{ subject }
 
-func (s *batchSubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *batchSubject) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(ctx, r, d, false)
 }
 
-func (s *batchSubject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *batchSubject) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(ctx, r, d, true)
 }
 
@@ -173,11 +173,11 @@ type streamSubject struct {
 	id     uint64
 }
 
-func (s *streamSubject) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *streamSubject) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(r, d, false)
 }
 
-func (s *streamSubject) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *streamSubject) PeekInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(r, d, true)
 }
 
@@ -293,11 +293,11 @@ type httpSubject struct {
 // Step: JSON has milliseconds.
 func (s *httpSubject) Step() limiter.Tick { return limiter.Millisecond }
 
-func (s *httpSubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *httpSubject) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(ctx, r, d, false)
 }
 
-func (s *httpSubject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *httpSubject) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(ctx, r, d, true)
 }
 

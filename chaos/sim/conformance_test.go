@@ -105,17 +105,17 @@ func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error 
 	return nil
 }
 
-func (s *subject) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *subject) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(r, d, false)
 }
 
-func (s *subject) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *subject) PeekInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.ask(r, d, true)
 }
 
-func (s *subject) Refund(_ context.Context, r *limiter.Request, receipt limiter.Receipt) error {
+func (s *subject) Refund(_ context.Context, r limiter.Request, receipt limiter.Receipt) error {
 	var c limiter.Charge
-	if _, err := s.set.Resolve(r, &c); err != nil {
+	if _, err := s.set.Resolve(&r, &c); err != nil {
 		return err
 	}
 	done, out := false, cluster.Outcome{}
@@ -123,9 +123,9 @@ func (s *subject) Refund(_ context.Context, r *limiter.Request, receipt limiter.
 	return s.done(&done, &out)
 }
 
-func (s *subject) Reset(_ context.Context, r *limiter.Request) error {
+func (s *subject) Reset(_ context.Context, r limiter.Request) error {
 	var c limiter.Charge
-	if _, err := s.set.Resolve(r, &c); err != nil {
+	if _, err := s.set.Resolve(&r, &c); err != nil {
 		return err
 	}
 	done, out := false, cluster.Outcome{}

@@ -93,7 +93,7 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want, got limiter.Decision
-		if err := s.Check(context.Background(), &r, &got); err != nil {
+		if err := s.CheckInto(context.Background(), &r, &got); err != nil {
 			t.Fatal(err)
 		}
 		if err := one.Decide(s.clock, &c, &want); err != nil {
@@ -111,7 +111,7 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 		}
 		switch rng.IntN(30) {
 		case 0:
-			if err := s.Reset(context.Background(), &r); err != nil {
+			if err := s.Reset(context.Background(), r); err != nil {
 				t.Fatal(err)
 			}
 			one.Reset(s.clock, &c)
@@ -121,7 +121,7 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 				continue
 			}
 			delete(charged, r.Rule+r.User)
-			if err := s.Refund(context.Background(), &last.request, last.got); err != nil {
+			if err := s.Refund(context.Background(), last.request, last.got); err != nil {
 				t.Fatal(err)
 			}
 			one.Refund(s.clock, &last.charge, last.want)
@@ -163,7 +163,7 @@ rules:
 			t.Helper()
 			s.clock = began + at
 			var d limiter.Decision
-			if err := s.Check(context.Background(), &r, &d); err != nil {
+			if err := s.CheckInto(context.Background(), &r, &d); err != nil {
 				t.Fatal(err)
 			}
 			wait := window - at

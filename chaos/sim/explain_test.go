@@ -93,7 +93,7 @@ func TestExplainsAsOneTable(t *testing.T) {
 		if len(owners) > 1 {
 			several++
 		}
-		if err := s.Check(t.Context(), &r, &d); err != nil {
+		if err := s.CheckInto(t.Context(), &r, &d); err != nil {
 			t.Fatal(err)
 		}
 		if err := one.Decide(s.clock, &same, &want); err != nil {
@@ -144,7 +144,7 @@ func orphaned(t *testing.T) (s *subject, asked, owner, heir *Node, c *limiter.Ch
 		heir = s.w.node(info.Heir)
 		var d limiter.Decision
 		for range 4 {
-			if err := s.Check(t.Context(), &r, &d); err != nil {
+			if err := s.CheckInto(t.Context(), &r, &d); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 func asked(t *testing.T, s *subject, r *limiter.Request) *limiter.Decision {
 	t.Helper()
 	d := new(limiter.Decision)
-	if err := s.Check(context.Background(), r, d); err != nil {
+	if err := s.CheckInto(context.Background(), r, d); err != nil {
 		t.Fatal(err)
 	}
 	return d

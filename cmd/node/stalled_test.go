@@ -102,7 +102,7 @@ func TestStalledClients(t *testing.T) {
 		honest.Go(func() {
 			var d limiter.Decision
 			for ctx.Err() == nil {
-				if err := c.Check(context.WithoutCancel(ctx), &limiter.Request{Path: "/other", User: "ada"}, &d); err != nil {
+				if err := c.CheckInto(context.WithoutCancel(ctx), &limiter.Request{Path: "/other", User: "ada"}, &d); err != nil {
 					t.Errorf("after %d checks: %v", asked.Load(), err)
 					return
 				}

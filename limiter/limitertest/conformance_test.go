@@ -40,7 +40,7 @@ func (s *nodeSubject) SetTime(t limiter.Tick) { s.now = t }
 
 func (s *nodeSubject) SetRules(yaml string) error { return s.Node.SetRules([]byte(yaml)) }
 
-func (s *nodeSubject) Reset(ctx context.Context, r *limiter.Request) error {
+func (s *nodeSubject) Reset(ctx context.Context, r limiter.Request) error {
 	_, err := s.Node.Reset(ctx, r)
 	return err
 }
@@ -75,7 +75,7 @@ rules:
 	admitted := 0
 	for i := range limiter.Tick(3600 * 250) {
 		s.SetTime(noon + i*4*limiter.Millisecond)
-		if err := s.Check(context.Background(), &r, &d); err != nil {
+		if err := s.CheckInto(context.Background(), &r, &d); err != nil {
 			t.Fatal(err)
 		}
 		if d.Allowed {

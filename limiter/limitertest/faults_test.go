@@ -24,7 +24,7 @@ type faulty struct {
 	denied int
 }
 
-func (s *faulty) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *faulty) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	q := *r
 	switch s.fault {
 	case "peeks are charged":
@@ -38,7 +38,7 @@ func (s *faulty) Check(ctx context.Context, r *limiter.Request, d *limiter.Decis
 			q.Cost = limiter.Units(1)
 		}
 	}
-	if err := s.tableSubject.Check(ctx, &q, d); err != nil {
+	if err := s.tableSubject.CheckInto(ctx, &q, d); err != nil {
 		return err
 	}
 	switch s.fault {
@@ -66,14 +66,14 @@ func (s *faulty) Check(ctx context.Context, r *limiter.Request, d *limiter.Decis
 	return nil
 }
 
-func (s *faulty) Reset(ctx context.Context, r *limiter.Request) error {
+func (s *faulty) Reset(ctx context.Context, r limiter.Request) error {
 	if s.fault == "resets do nothing" {
 		return nil
 	}
 	return s.tableSubject.Reset(ctx, r)
 }
 
-func (s *faulty) Refund(ctx context.Context, r *limiter.Request, rc limiter.Receipt) error {
+func (s *faulty) Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error {
 	switch s.fault {
 	case "refunds take twice":
 		if err := s.tableSubject.Refund(ctx, r, rc); err != nil {

@@ -15,12 +15,12 @@ type roundedSubject struct {
 
 func (s *roundedSubject) Step() Tick { return s.step }
 
-func (s *roundedSubject) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return s.round(d, s.tableSubject.Check(ctx, r, d))
+func (s *roundedSubject) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.round(d, s.tableSubject.CheckInto(ctx, r, d))
 }
 
-func (s *roundedSubject) Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return s.round(d, s.tableSubject.Peek(ctx, r, d))
+func (s *roundedSubject) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.round(d, s.tableSubject.PeekInto(ctx, r, d))
 }
 
 // round makes a decision coarse: it names one limit that denies.

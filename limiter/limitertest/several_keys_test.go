@@ -62,7 +62,7 @@ func TestSeveralKeysMatchTheOracle(t *testing.T) {
 				shadows++
 			}
 			if c.Pick(25) == 0 {
-				if err := s.Reset(context.Background(), r); err != nil {
+				if err := s.Reset(context.Background(), *r); err != nil {
 					t.Fatal(err)
 				}
 			}

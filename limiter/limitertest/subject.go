@@ -11,10 +11,10 @@ import (
 // Subject is a decider under test, with a clock that the test sets. The suite calls it
 // from one goroutine.
 type Subject interface {
-	// Check decides as a node does: it matches rules and charges counters.
-	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	// CheckInto decides as a node does: it matches rules and charges counters.
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 	// Reset deletes the counters of a request, with their blocks.
-	Reset(ctx context.Context, r *limiter.Request) error
+	Reset(ctx context.Context, r limiter.Request) error
 	// SetTime sets the clock, usually forwards, and in one part of the suite backwards.
 	// The suite sets it to [Start] or later before the first check.
 	SetTime(t limiter.Tick)
@@ -25,13 +25,13 @@ type Subject interface {
 // Refunder is implemented by subjects with refunds. For others, the parts of the suite
 // with refunds are skipped.
 type Refunder interface {
-	Refund(ctx context.Context, r *limiter.Request, rc limiter.Receipt) error
+	Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error
 }
 
 // Peeker is implemented by subjects with peeks at a given cost. A check with cost 0,
 // which is also a peek, does not need it.
 type Peeker interface {
-	Peek(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 }
 
 // KeyNamer is implemented by subjects that return the displayed names of counters, such

@@ -67,24 +67,24 @@ func (s *tableSubject) decide(r *limiter.Request, d *limiter.Decision, peek bool
 	return err
 }
 
-func (s *tableSubject) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *tableSubject) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.decide(r, d, false)
 }
 
-func (s *tableSubject) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *tableSubject) PeekInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.decide(r, d, true)
 }
 
-func (s *tableSubject) Reset(_ context.Context, r *limiter.Request) error {
-	if _, err := s.set.Resolve(r, &s.charge); err != nil {
+func (s *tableSubject) Reset(_ context.Context, r limiter.Request) error {
+	if _, err := s.set.Resolve(&r, &s.charge); err != nil {
 		return err
 	}
 	s.table.Reset(s.now, &s.charge)
 	return nil
 }
 
-func (s *tableSubject) Refund(_ context.Context, r *limiter.Request, rc limiter.Receipt) error {
-	if _, err := s.set.Resolve(r, &s.charge); err != nil {
+func (s *tableSubject) Refund(_ context.Context, r limiter.Request, rc limiter.Receipt) error {
+	if _, err := s.set.Resolve(&r, &s.charge); err != nil {
 		return err
 	}
 	s.table.Refund(s.now, &s.charge, rc)
@@ -136,16 +136,16 @@ func (s *oracleSubject) ask(r *limiter.Request, peek bool) (OracleDecision, []li
 	return decide(s.now, peek, ts), ds, m, nil
 }
 
-func (s *oracleSubject) Reset(_ context.Context, r *limiter.Request) error {
-	ts, _, _, err := s.turns(r)
+func (s *oracleSubject) Reset(_ context.Context, r limiter.Request) error {
+	ts, _, _, err := s.turns(&r)
 	for _, t := range ts {
 		*t.limit = *newOracleLimit(t.limit.spec)
 	}
 	return err
 }
 
-func (s *oracleSubject) Refund(_ context.Context, r *limiter.Request, rc limiter.Receipt) error {
-	ts, _, _, err := s.turns(r)
+func (s *oracleSubject) Refund(_ context.Context, r limiter.Request, rc limiter.Receipt) error {
+	ts, _, _, err := s.turns(&r)
 	for _, t := range ts {
 		t.limit.refund(s.now, rc.Time, t.cost)
 	}
@@ -190,22 +190,22 @@ func (s *judged) judge(r *limiter.Request, d *limiter.Decision, peek bool) error
 	return nil
 }
 
-func (s *judged) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *judged) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.judge(r, d, false)
 }
 
-func (s *judged) Peek(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *judged) PeekInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.judge(r, d, true)
 }
 
-func (s *judged) Reset(ctx context.Context, r *limiter.Request) error {
+func (s *judged) Reset(ctx context.Context, r limiter.Request) error {
 	if err := s.oracle.Reset(ctx, r); err != nil {
 		return err
 	}
 	return s.tableSubject.Reset(ctx, r)
 }
 
-func (s *judged) Refund(ctx context.Context, r *limiter.Request, rc limiter.Receipt) error {
+func (s *judged) Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error {
 	if err := s.oracle.Refund(ctx, r, rc); err != nil {
 		return err
 	}

@@ -74,9 +74,9 @@ func (a *asker) check(rule, user string, cost uint32) *limiter.Decision {
 // ask sends a check, or a peek if the subject is a Peeker.
 func (a *asker) ask(rule, user string, cost uint32, peek bool) *limiter.Decision {
 	a.tb.Helper()
-	ask := a.s.Check
+	ask := a.s.CheckInto
 	if peek {
-		ask = a.s.(Peeker).Peek
+		ask = a.s.(Peeker).PeekInto
 	}
 	d := new(limiter.Decision)
 	if err := ask(context.Background(), question(rule, user, cost), d); err != nil {
@@ -87,7 +87,7 @@ func (a *asker) ask(rule, user string, cost uint32, peek bool) *limiter.Decision
 
 func (a *asker) refund(rule, user string, cost uint32, rc limiter.Receipt) {
 	a.tb.Helper()
-	if err := a.s.(Refunder).Refund(context.Background(), question(rule, user, cost), rc); err != nil {
+	if err := a.s.(Refunder).Refund(context.Background(), *question(rule, user, cost), rc); err != nil {
 		a.tb.Fatalf("refund %s %s cost %d: %v", rule, user, cost, err)
 	}
 }
@@ -302,7 +302,7 @@ func resets(t *testing.T, f Factory) {
 			ask.goTo(s.Now)
 			ask.check(tr.rule, "u", s.Cost)
 		}
-		if err := ask.s.Reset(context.Background(), question(tr.rule, "u", 1)); err != nil {
+		if err := ask.s.Reset(context.Background(), *question(tr.rule, "u", 1)); err != nil {
 			t.Fatal(err)
 		}
 		a, b := ask.check(tr.rule, "u", 0), ask.check(tr.rule, "new", 0)
@@ -339,7 +339,7 @@ func keysApart(t *testing.T, f Factory) {
 		r := &limiter.Request{Path: parts[0], User: parts[1], Group: parts[2], Attributes: map[string]string{"device": parts[3]}}
 		for i := range 2 {
 			var d limiter.Decision
-			if err := ask.s.Check(context.Background(), r, &d); err != nil || d.Allowed != (i == 0) {
+			if err := ask.s.CheckInto(context.Background(), r, &d); err != nil || d.Allowed != (i == 0) {
 				t.Errorf("%q, check %d: allowed %v, %v; it has not exactly one unit of its own", parts, i+1, d.Allowed, err)
 			}
 		}
@@ -358,7 +358,7 @@ func invalidRequests(t *testing.T, f Factory) {
 		"a user above 256 bytes": {Path: "/a", User: strings.Repeat("u", limiter.MaxKeyBytes+1)},
 	} {
 		var d limiter.Decision
-		if err := ask.s.Check(context.Background(), r, &d); !errors.Is(err, limiter.ErrInvalid) {
+		if err := ask.s.CheckInto(context.Background(), r, &d); !errors.Is(err, limiter.ErrInvalid) {
 			t.Errorf("%s: got %v, want an error that wraps ErrInvalid", what, err)
 		}
 	}

@@ -60,7 +60,7 @@ func (p *player) play(c *command) []string {
 		if !ok {
 			p.tb.Fatalf("line %d: no check is named %s", c.line, c.path)
 		}
-		return done(p.s.(Refunder).Refund(ctx, old.request, old.receipt))
+		return done(p.s.(Refunder).Refund(ctx, *old.request, old.receipt))
 	}
 	r, err := c.request()
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *player) play(c *command) []string {
 	}
 	switch {
 	case c.verb == "reset":
-		return done(p.s.Reset(ctx, r))
+		return done(p.s.Reset(ctx, *r))
 	case c.verb == "keys":
 		return p.keys(c, r)
 	case c.args["times"] != "":
@@ -80,9 +80,9 @@ func (p *player) play(c *command) []string {
 		if c.skipped = !can; c.skipped {
 			return nil
 		}
-		err = peeker.Peek(ctx, r, &d)
+		err = peeker.PeekInto(ctx, r, &d)
 	} else {
-		err = p.s.Check(ctx, r, &d)
+		err = p.s.CheckInto(ctx, r, &d)
 	}
 	if name := c.args["as"]; name != "" {
 		p.named[name] = charged{r, d.Receipt}
@@ -119,7 +119,7 @@ func (p *player) many(c *command, r *limiter.Request) []string {
 	for range times {
 		p.s.SetTime(now)
 		var d limiter.Decision
-		if err := p.s.Check(context.Background(), r, &d); err != nil {
+		if err := p.s.CheckInto(context.Background(), r, &d); err != nil {
 			return done(err)
 		}
 		if d.Allowed {
@@ -139,7 +139,7 @@ func (p *player) keys(c *command, r *limiter.Request) []string {
 	}
 	r.Cost = limiter.Units(0)
 	var d limiter.Decision
-	if err := p.s.Check(context.Background(), r, &d); err != nil {
+	if err := p.s.CheckInto(context.Background(), r, &d); err != nil {
 		return done(err)
 	}
 	lines := make([]string, d.Len())

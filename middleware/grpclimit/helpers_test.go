@@ -175,6 +175,6 @@ func signed(tb testing.TB, m jwt.SigningMethod, key any, user, group string, end
 
 type deciderFunc func(context.Context, *limiter.Request, *limiter.Decision) error
 
-func (f deciderFunc) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (f deciderFunc) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return f(ctx, r, d)
 }

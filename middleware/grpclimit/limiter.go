@@ -14,9 +14,9 @@ import (
 )
 
 // Decider decides checks; a *weir.Node is one. A denial is a decision, never an error.
-// Check is called from many goroutines and must not keep its arguments.
+// CheckInto is called from many goroutines and must not keep its arguments.
 type Decider interface {
-	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 }
 
 // The methods that rules see.
@@ -112,7 +112,7 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 	c := l.pool.Get().(*check)
 	defer l.release(c)
 	l.fill(ctx, call, &c.request, c)
-	if err := l.decider.Check(ctx, &c.request, &c.decision); err != nil {
+	if err := l.decider.CheckInto(ctx, &c.request, &c.decision); err != nil {
 		return l.failed(ctx, call, err)
 	}
 	if setHeader != nil && !l.quiet {
@@ -130,14 +130,14 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 	return Denial(&c.decision)
 }
 
-// Decide asks the decider about a call as Check does, overwrites d with the decision,
-// and sets no metadata. The error is the decider's; it wraps limiter.ErrInvalid if the
+// DecideInto asks the decider about a call as Check does, overwrites d with the
+// decision, and sets no metadata. The error is the decider's; it wraps limiter.ErrInvalid if the
 // call cannot be counted. Skip is not called.
-func (l *Limiter) Decide(ctx context.Context, call *Call, d *limiter.Decision) error {
+func (l *Limiter) DecideInto(ctx context.Context, call *Call, d *limiter.Decision) error {
 	c := l.pool.Get().(*check)
 	defer l.release(c)
 	l.fill(ctx, call, &c.request, c)
-	return l.decider.Check(ctx, &c.request, d)
+	return l.decider.CheckInto(ctx, &c.request, d)
 }
 
 // release returns c to the pool without references to its call.

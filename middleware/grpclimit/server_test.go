@@ -240,7 +240,7 @@ func TestCheckInAMethod(t *testing.T) {
 	}
 	var d limiter.Decision
 	for _, want := range []bool{true, false} {
-		if err := l.Decide(t.Context(), &grpclimit.Call{Method: "/exports", Kind: "other", Client: true}, &d); err != nil || d.Allowed != want {
+		if err := l.DecideInto(t.Context(), &grpclimit.Call{Method: "/exports", Kind: "other", Client: true}, &d); err != nil || d.Allowed != want {
 			t.Errorf("got %+v, %v", d, err)
 		}
 	}

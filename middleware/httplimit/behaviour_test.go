@@ -79,11 +79,11 @@ func TestDecide(t *testing.T) {
 	var d limiter.Decision
 	r := httptest.NewRequest(http.MethodGet, "/towns", http.NoBody)
 	for _, want := range []bool{true, false} {
-		if err := l.Decide(r, &d); err != nil || d.Allowed != want || d.Rule != "all" {
+		if err := l.DecideInto(r, &d); err != nil || d.Allowed != want || d.Rule != "all" {
 			t.Errorf("got %+v, %v", d, err)
 		}
 	}
-	if err := l.Decide(httptest.NewRequest(http.MethodGet, "/a/../b", http.NoBody), &d); !errors.Is(err, limiter.ErrInvalid) {
+	if err := l.DecideInto(httptest.NewRequest(http.MethodGet, "/a/../b", http.NoBody), &d); !errors.Is(err, limiter.ErrInvalid) {
 		t.Errorf("a path that is not counted: %v", err)
 	}
 }

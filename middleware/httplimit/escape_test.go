@@ -229,7 +229,7 @@ func TestFailures(t *testing.T) {
 
 type deciderFunc func(context.Context, *limiter.Request, *limiter.Decision) error
 
-func (f deciderFunc) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (f deciderFunc) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return f(ctx, r, d)
 }
 

@@ -13,9 +13,9 @@ import (
 )
 
 // Decider decides checks; a *weir.Node is one. A denial is a decision, never an error.
-// Check is called from many goroutines and must not keep its arguments.
+// CheckInto is called from many goroutines and must not keep its arguments.
 type Decider interface {
-	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 }
 
 // Limiter asks a decider about requests and answers those that are denied. It is safe
@@ -120,23 +120,23 @@ func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// Decide asks the decider about a request as Check does, overwrites d with the
+// DecideInto asks the decider about a request as Check does, overwrites d with the
 // decision, and writes nothing. The error wraps limiter.ErrInvalid if the request
 // cannot be counted; any other is the decider's. Skip is not called.
-func (l *Limiter) Decide(r *http.Request, d *limiter.Decision) error {
+func (l *Limiter) DecideInto(r *http.Request, d *limiter.Decision) error {
 	c := l.pool.Get().(*check)
 	defer l.release(c)
 	if err := l.fill(r, c); err != nil {
 		return err
 	}
-	return l.decider.Check(r.Context(), &c.request, d)
+	return l.decider.CheckInto(r.Context(), &c.request, d)
 }
 
 func (l *Limiter) decide(r *http.Request, c *check) error {
 	if err := l.fill(r, c); err != nil {
 		return err
 	}
-	return l.decider.Check(r.Context(), &c.request, &c.decision)
+	return l.decider.CheckInto(r.Context(), &c.request, &c.decision)
 }
 
 // release returns c to the pool without references to its request.

@@ -26,7 +26,7 @@ var program string
 
 // Checker decides checks, as a node does.
 type Checker interface {
-	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 }
 
 // Node is one node of the demo.

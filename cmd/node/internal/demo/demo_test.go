@@ -103,7 +103,7 @@ type one struct {
 	err error
 }
 
-func (o one) Check(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {
+func (o one) CheckInto(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {
 	o.n.Add(1)
 	d.Clear()
 	return o.err

@@ -81,7 +81,7 @@ func (s *scene) play(ctx context.Context, i int) {
 			return
 		case <-tick.C:
 		}
-		err := s.nodes[n%len(s.nodes)].Check(ctx, &a.request, &d)
+		err := s.nodes[n%len(s.nodes)].CheckInto(ctx, &a.request, &d)
 		if ctx.Err() != nil {
 			return // the request may have failed for that reason
 		}

@@ -168,7 +168,7 @@ func TestServes(t *testing.T) {
 		t.Errorf("%v, %v", a, err)
 	}
 	var d weir.Decision
-	if err := s.Node().Check(t.Context(), &weir.Request{Path: "/towns", User: "ada"}, &d); err != nil || d.Limit(0).Remaining != 0 {
+	if err := s.Node().CheckInto(t.Context(), &weir.Request{Path: "/towns", User: "ada"}, &d); err != nil || d.Limit(0).Remaining != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if status, body = get(t, "http://"+s.HTTPAddr()+"/v1/check?path=/towns&user=ada"); status != http.StatusTooManyRequests {
@@ -286,7 +286,7 @@ func TestOverflowAllow(t *testing.T) {
 	s := start(t, c)
 	for _, user := range []string{"ada", "bob"} {
 		var d weir.Decision
-		if err := s.Node().Check(t.Context(), &weir.Request{Path: "/towns", User: user}, &d); err != nil || !d.Allowed {
+		if err := s.Node().CheckInto(t.Context(), &weir.Request{Path: "/towns", User: user}, &d); err != nil || !d.Allowed {
 			t.Errorf("%s: %+v, %v", user, d, err)
 		}
 	}
@@ -451,7 +451,7 @@ func TestReloadUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				if err := s.Node().Check(t.Context(), r, &d); err != nil || !d.Allowed || d.Rule != "counted" {
+				if err := s.Node().CheckInto(t.Context(), r, &d); err != nil || !d.Allowed || d.Rule != "counted" {
 					t.Errorf("%+v, %v", d, err)
 					return
 				}
@@ -467,7 +467,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	close(done)
 	asking.Wait()
 	var d weir.Decision
-	if err := s.Node().Peek(t.Context(), r, &d); err != nil {
+	if err := s.Node().PeekInto(t.Context(), r, &d); err != nil {
 		t.Fatal(err)
 	}
 	if want := limit - checks[0] - checks[1] - checks[2] - checks[3]; int64(d.Limit(0).Remaining) != want {
@@ -541,7 +541,7 @@ func TestDrains(t *testing.T) {
 		t.Error(err)
 	}
 	var d limiter.Decision
-	if err := s.Node().Check(t.Context(), &weir.Request{}, &d); !errors.Is(err, weir.ErrClosed) {
+	if err := s.Node().CheckInto(t.Context(), &weir.Request{}, &d); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("the node is open: %v", err)
 	}
 }

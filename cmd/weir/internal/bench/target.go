@@ -78,7 +78,7 @@ func nodeConfig() weir.Config {
 func nodeAsker(n *weir.Node) func(context.Context, *limiter.Request) (verdict, error) {
 	d := new(weir.Decision)
 	return func(ctx context.Context, r *limiter.Request) (verdict, error) {
-		err := n.Check(ctx, r, d)
+		err := n.CheckInto(ctx, r, d)
 		return verdict{d.Allowed, d.Rule, d.Source.String()}, err
 	}
 }

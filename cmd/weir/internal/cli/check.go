@@ -203,12 +203,12 @@ func checkOnce(ctx context.Context, n node, r *limiter.Request, at time.Time, ex
 	c := checked{at: at}
 	var err error
 	if explain {
-		if c.explanation, err = n.Explain(ctx, r); err != nil {
+		if c.explanation, err = n.Explain(ctx, *r); err != nil {
 			return c, err
 		}
 	}
 	var d limiter.Decision
-	if err := n.Check(ctx, r, &d); err != nil {
+	if err := n.CheckInto(ctx, r, &d); err != nil {
 		return c, err
 	}
 	c.answer = n.Answer(r, &d)

@@ -18,8 +18,8 @@ import (
 // generous is a node that denies nothing.
 type generous struct{ *weir.Node }
 
-func (g generous) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
-	err := g.Node.CheckBatch(ctx, rs, ds)
+func (g generous) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+	err := g.Node.CheckBatchInto(ctx, rs, ds)
 	for i := range ds {
 		ds[i].Allowed = true
 	}

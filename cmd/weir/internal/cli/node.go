@@ -14,7 +14,7 @@ import (
 // node is what the commands need of a node.
 type node interface {
 	replay.Decider
-	Explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
+	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
 	Answer(r *limiter.Request, d *limiter.Decision) limiter.Answer
 	Stats() weir.Stats
 	Close() error

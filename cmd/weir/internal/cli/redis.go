@@ -118,7 +118,7 @@ func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request)
 
 // ask checks once. It returns an error if a policy decided instead of Redis.
 func (o *redisOptions) ask(ctx context.Context, node *weir.Node, r *limiter.Request, at time.Time, explain bool) (checked, error) {
-	if _, err := node.Explain(ctx, r); err != nil {
+	if _, err := node.Explain(ctx, *r); err != nil {
 		if errors.Is(err, limiter.ErrInvalid) {
 			return checked{}, err
 		}

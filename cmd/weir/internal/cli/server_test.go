@@ -142,21 +142,21 @@ func TestCheckServerCounts(t *testing.T) {
 // never answers nothing, and broken is out of order.
 type never struct{ *weir.Node }
 
-func (never) Check(ctx context.Context, _ *limiter.Request, _ *limiter.Decision) error {
+func (never) CheckInto(ctx context.Context, _ *limiter.Request, _ *limiter.Decision) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 type broken struct{ *weir.Node }
 
-func (broken) Check(context.Context, *limiter.Request, *limiter.Decision) error {
+func (broken) CheckInto(context.Context, *limiter.Request, *limiter.Decision) error {
 	return errors.New("the node is stopping")
 }
 
 // mute does not explain, though it could.
 type mute struct{ *weir.Node }
 
-func (mute) Explain(context.Context, *limiter.Request) (*limiter.Explanation, error) {
+func (mute) Explain(context.Context, limiter.Request) (*limiter.Explanation, error) {
 	return nil, fmt.Errorf("%w: ada", weir.ErrUnanswered)
 }
 

@@ -57,7 +57,7 @@ func TestStandsStill(t *testing.T) {
 				if asked.Add(1) > first {
 					<-over
 				}
-				return n.Check(t.Context(), r, d)
+				return n.CheckInto(t.Context(), r, d)
 			})
 			c := config(addr)
 			c.Batch, c.Clients, c.Limited, c.warm = 2, 1, 0, warmWithin

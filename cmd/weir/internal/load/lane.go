@@ -102,7 +102,7 @@ func (s *shared) close() error { return s.client.Close() }
 func (s *shared) warm(ctx context.Context) error {
 	return warm(func(path string) (string, error) {
 		var d limiter.Decision
-		err := s.client.Peek(ctx, &limiter.Request{Path: path, User: "nobody"}, &d)
+		err := s.client.PeekInto(ctx, &limiter.Request{Path: path, User: "nobody"}, &d)
 		return d.Rule, err
 	})
 }
@@ -113,7 +113,7 @@ func (s *shared) do(ctx context.Context, c *call) error {
 	}
 	var r limiter.Request
 	c.keys.request(&r, c.n[0])
-	if err := s.client.Check(ctx, &r, &c.decision); err != nil {
+	if err := s.client.CheckInto(ctx, &r, &c.decision); err != nil {
 		return err
 	}
 	return c.take(0, c.decision.Allowed, c.decision.Rule, c.decision.Source)
@@ -128,7 +128,7 @@ func (s *shared) many(ctx context.Context, c *call) error {
 		c.keys.request(&c.requests[i], n)
 	}
 	var bad *client.BatchError
-	err := s.client.CheckBatch(ctx, c.requests, c.decisions)
+	err := s.client.CheckBatchInto(ctx, c.requests, c.decisions)
 	if err != nil && !errors.As(err, &bad) {
 		return err
 	}

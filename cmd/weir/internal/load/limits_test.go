@@ -20,11 +20,11 @@ type broken struct {
 	decide func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error
 }
 
-func (b *broken) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (b *broken) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return b.decide(b.Node, r, d)
 }
 
-func (b *broken) CheckBatch(_ context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+func (b *broken) CheckBatchInto(_ context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	for i := range rs {
 		if err := b.decide(b.Node, &rs[i], &ds[i]); err != nil {
 			return err
@@ -50,15 +50,15 @@ func TestPlantedInManyKeys(t *testing.T) {
 		decide func(*weir.Node, *limiter.Request, *limiter.Decision) error
 		look   func(*Limits) bool
 	}{
-		"right": {func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error { return n.Check(ctx, r, d) },
+		"right": {func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error { return n.CheckInto(ctx, r, d) },
 			func(l *Limits) bool { return l.Wrong() == nil }},
 		"always allows": {func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error {
-			err := n.Check(ctx, r, d)
+			err := n.CheckInto(ctx, r, d)
 			d.Allowed = true
 			return err
 		}, func(l *Limits) bool { return l.Unequal == 0 && l.Missed == l.Exhausted }},
 		"one more than the limit": {func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error {
-			err := n.Check(ctx, r, d)
+			err := n.CheckInto(ctx, r, d)
 			if !d.Allowed {
 				d.Allowed = forgiving(r)
 			}
@@ -66,15 +66,15 @@ func TestPlantedInManyKeys(t *testing.T) {
 		}, func(l *Limits) bool { return l.Unequal == 0 && l.Missed == l.Exhausted }},
 		"one charge of some keys forgotten": {func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error {
 			if strings.HasSuffix(r.User, "7") && forgetting(r) {
-				return n.Peek(ctx, r, d)
+				return n.PeekInto(ctx, r, d)
 			}
-			return n.Check(ctx, r, d)
+			return n.CheckInto(ctx, r, d)
 		}, func(l *Limits) bool { return l.Unequal > l.Peeked/20 && l.Unequal < l.Peeked/5 }},
 		"charged twice": {func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error {
-			if err := n.Check(ctx, r, d); err != nil {
+			if err := n.CheckInto(ctx, r, d); err != nil {
 				return err
 			}
-			return n.Check(ctx, r, d)
+			return n.CheckInto(ctx, r, d)
 		}, func(l *Limits) bool { return l.Unequal == l.Peeked && l.Missed > 0 }},
 	} {
 		config := config(serveBroken(t, c.decide))
@@ -161,16 +161,16 @@ func TestNothingComesBack(t *testing.T) {
 			var d limiter.Decision
 			r.User = strconv.Itoa(int(first))
 			for range first {
-				if err := n.Check(t.Context(), &r, &d); err != nil || !d.Allowed {
+				if err := n.CheckInto(t.Context(), &r, &d); err != nil || !d.Allowed {
 					t.Fatalf("%+v, %v", d, err)
 				}
 			}
 			now = now.Add(longest)
-			if err := n.Peek(t.Context(), &r, &d); err != nil || d.Limit(0).Remaining != limit-first {
+			if err := n.PeekInto(t.Context(), &r, &d); err != nil || d.Limit(0).Remaining != limit-first {
 				t.Errorf("%v before the window's end: %d left after %d, %v", before, d.Limit(0).Remaining, first, err)
 			}
 			for i := range limit - first + 1 {
-				if err := n.Check(t.Context(), &r, &d); err != nil || d.Allowed != (i < limit-first) {
+				if err := n.CheckInto(t.Context(), &r, &d); err != nil || d.Allowed != (i < limit-first) {
 					t.Fatalf("%v before the window's end check %d is allowed: %t, %v", before, first+i, d.Allowed, err)
 				}
 			}

@@ -31,15 +31,15 @@ type lying struct {
 	change func(asked int64, d *limiter.Decision) error
 }
 
-func (l *lying) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	if err := l.Node.Check(ctx, r, d); err != nil {
+func (l *lying) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	if err := l.Node.CheckInto(ctx, r, d); err != nil {
 		return err
 	}
 	return l.change(l.asked.Add(1)-1, d)
 }
 
-func (l *lying) CheckBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
-	if err := l.Node.CheckBatch(ctx, rs, ds); err != nil {
+func (l *lying) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+	if err := l.Node.CheckBatchInto(ctx, rs, ds); err != nil {
 		return err
 	}
 	for i := range ds {

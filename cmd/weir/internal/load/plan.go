@@ -25,11 +25,11 @@ const (
 	// Stream is columns on one stream for each client, with two messages in flight, or
 	// up to 16 at a given rate.
 	Stream Mode = "stream"
-	// Client is package client, with one call of Check for each check. All clients are
+	// Client is package client, with one call of CheckInto for each check. All clients are
 	// goroutines that share one client. It asks owners directly if the nodes run with
 	// --share-ring, otherwise the first server as long as that answers.
 	Client Mode = "client"
-	// ClientBatch is its CheckBatch; otherwise like Client.
+	// ClientBatch is its CheckBatchInto; otherwise like Client.
 	ClientBatch Mode = "client-batch"
 )
 

@@ -52,7 +52,7 @@ func outline() []RuleResult {
 	}
 }
 
-func (s *script) Check(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
+func (s *script) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	d.Clear()
 	switch r.Path {
 	case "":
@@ -220,7 +220,7 @@ func TestTopTellsCountersApart(t *testing.T) {
 	s := newScript(t)
 	var d limiter.Decision
 	for range 2 {
-		if err := s.Check(t.Context(), &limiter.Request{Path: "towns/second-,idle/day-"}, &d); err != nil {
+		if err := s.CheckInto(t.Context(), &limiter.Request{Path: "towns/second-,idle/day-"}, &d); err != nil {
 			t.Fatal(err)
 		}
 		tally.add(&d, func(*limiter.LimitDecision) string { return "same" })

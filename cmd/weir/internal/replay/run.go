@@ -15,7 +15,7 @@ var ErrMemory = errors.New("the replay takes too much memory")
 
 // Decider decides the requests of a replay: a node whose clock the replay sets.
 type Decider interface {
-	Check(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
 }
 
@@ -79,12 +79,12 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 		}
 		run.SetTime(at)
 		asked = &r
-		err := run.Decider.Check(ctx, asked, &d)
+		err := run.Decider.CheckInto(ctx, asked, &d)
 		if errors.Is(err, limiter.ErrInvalid) {
 			if short := r; shorten(&short) {
 				out.noteLong(err)
 				asked = &short
-				err = run.Decider.Check(ctx, asked, &d)
+				err = run.Decider.CheckInto(ctx, asked, &d)
 			}
 		}
 		switch {

@@ -1,0 +1,171 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirlimit/weir/internal/engine"
+)
+
+// Check decides a request and charges it if it is allowed. A denial is a decision, not
+// an error. [Node.CheckInto] does the same without allocating the decision.
+//
+// An error means that nothing was decided and nothing counted. It wraps [ErrInvalid]
+// for a request that cannot be decided, is [ErrClosed], or is the context's error.
+// There is one exception: if the context ends while another member or the backend is
+// being asked, the check may have been counted. The error then wraps the context's and
+// says so.
+func (n *Node) Check(ctx context.Context, r Request) (Decision, error) {
+	var d Decision
+	if err := n.check(ctx, &r, &d, false); err != nil {
+		return Decision{}, err
+	}
+	return d, nil
+}
+
+// Peek returns what Check would answer, and charges nothing. Its errors are those of
+// Check.
+func (n *Node) Peek(ctx context.Context, r Request) (Decision, error) {
+	var d Decision
+	if err := n.check(ctx, &r, &d, true); err != nil {
+		return Decision{}, err
+	}
+	return d, nil
+}
+
+// Allow checks a key against limits that need no rules file: it charges one unit if all
+// of the limits admit it. Make the limits once, with [NewLimit]. The limits of one call
+// need different names; equal keys with limits of equal names share counters.
+//
+// Allow(ctx, key, limits...) is Check of the request {Path: key, Limits: limits}; check
+// that request for another cost, to refund or to reset it. The errors are those of
+// Check. Without limits, or with a key of more than 256 bytes, the error wraps
+// [ErrInvalid].
+func (n *Node) Allow(ctx context.Context, key string, limits ...*Limit) (Decision, error) {
+	if len(limits) == 0 {
+		return Decision{}, fmt.Errorf("%w: Allow of key %.100q has no limits: give at least one", ErrInvalid, key)
+	}
+	return n.Check(ctx, Request{Path: key, Limits: limits})
+}
+
+// CheckInto is Check with the memory of the caller: it reads r and overwrites d. The
+// node keeps neither. If d is used again, a check of up to four limits allocates
+// nothing, unless the request brings its own limits. After an error d holds no answer.
+func (n *Node) CheckInto(ctx context.Context, r *Request, d *Decision) error {
+	return n.check(ctx, r, d, false)
+}
+
+// PeekInto is Peek with the memory of the caller, as CheckInto.
+func (n *Node) PeekInto(ctx context.Context, r *Request, d *Decision) error {
+	return n.check(ctx, r, d, true)
+}
+
+func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) error {
+	if err := n.usable(ctx); err != nil {
+		return err
+	}
+	return n.decider.Check(ctx, n.node.Rules.Load(), r, d, peek)
+}
+
+// BatchError is returned by [Node.CheckBatch] and [Node.CheckBatchInto] if some of the
+// requests could not be decided. The others were.
+type BatchError struct {
+	// Index lists the failed requests, ascending; Errs has the error of each.
+	Index []int
+	Errs  []error
+}
+
+// Error returns the first error and the number of further ones.
+func (e *BatchError) Error() string {
+	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
+	if more := len(e.Errs) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// Failed returns the indexes of the failed requests, ascending, and the error of each.
+func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
+
+// Unwrap returns the errors of the failed requests.
+func (e *BatchError) Unwrap() []error { return e.Errs }
+
+// CheckBatch decides requests one after the other, all at the same instant. The
+// decisions are in the order of the requests. A request that cannot be decided gets a
+// denied decision without a reason, and its error is in the [*BatchError] that is
+// returned. The other requests are decided all the same. If the context ends while
+// another member or the backend is being asked, the context's error is among those, as
+// for Check. Any other error means that no request was decided.
+func (n *Node) CheckBatch(ctx context.Context, rs []Request) ([]Decision, error) {
+	ds := make([]Decision, len(rs))
+	err := n.CheckBatchInto(ctx, rs, ds)
+	if _, some := errors.AsType[*BatchError](err); err != nil && !some {
+		return nil, err
+	}
+	return ds, err
+}
+
+// CheckBatchInto is CheckBatch with the memory of the caller: it overwrites the
+// decision with the index of each request. There must be as many decisions as requests,
+// else the error wraps [ErrInvalid] and nothing was decided.
+func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) error {
+	if err := n.usable(ctx); err != nil {
+		return err
+	}
+	if len(rs) != len(ds) {
+		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
+	}
+	bad, err := n.decider.CheckBatch(ctx, n.node.Rules.Load(), rs, ds)
+	if err == nil && len(bad.Errs) > 0 {
+		err = &BatchError{bad.Index, bad.Errs}
+	}
+	return err
+}
+
+// Refund takes back the charge that a receipt names. The receipt comes from a decision
+// of the same request. A window or log is refunded exactly; a bucket gets back what has
+// not leaked since. So a refund never admits more than if the charge had not been made.
+// The hit that opened a window under align: first_hit is taken back only if it is the
+// only one in the window.
+//
+// A receipt is valid once, and only its recipient may use it: a second use takes back
+// charges of others. It is void, and Refund does nothing, if the cost or the limits of
+// the request have changed, or its keys were reset.
+//
+// In a cluster a receipt is also void if its key has changed owners since. If no member
+// that holds the keys answers within the cluster's deadline, the error wraps
+// [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
+// error states whether the refund may have been made.
+func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
+	q, err := n.resolve(ctx, &r)
+	if err != nil {
+		return err
+	}
+	return n.decider.Refund(ctx, q, receipt)
+}
+
+// Reset deletes the counters of the keys of a request, with their blocks, and returns
+// how many there were. Resetting again does no harm.
+//
+// In a cluster, if no member that holds some of the keys answers within the cluster's
+// deadline, the error wraps [ErrUnanswered], names those keys and states whether they
+// may have been reset; the number is that of the other keys. If the context ends first,
+// the error wraps the context's. If a member that holds some of the keys accepts no
+// resets from other members, the error wraps [ErrForbidden] and names those keys.
+func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
+	q, err := n.resolve(ctx, &r)
+	if err != nil {
+		return 0, err
+	}
+	return n.decider.Reset(ctx, q)
+}
+
+func (n *Node) resolve(ctx context.Context, r *Request) (*engine.Question, error) {
+	if err := n.usable(ctx); err != nil {
+		return nil, err
+	}
+	q := &engine.Question{Set: n.node.Rules.Load(), Request: r}
+	_, err := q.Set.Resolve(r, &q.Charge)
+	return q, err
+}

@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Check decides a request, and charges it if it is allowed. A denial is a decision, not
+// an error. [Client.CheckInto] does the same without allocating the decision.
+//
+// If a node certainly has not decided the check, because it is stopping or cannot be
+// reached, another node is asked. If the connection breaks after the check was sent, or
+// no answer comes in time, another node is asked once. The check may then be counted
+// twice; it is answered once.
+func (c *Client) Check(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
+	var d limiter.Decision
+	if err := c.ask(ctx, &r, &d, false); err != nil {
+		return limiter.Decision{}, err
+	}
+	return d, nil
+}
+
+// Peek returns what Check would answer, and charges nothing.
+func (c *Client) Peek(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
+	var d limiter.Decision
+	if err := c.ask(ctx, &r, &d, true); err != nil {
+		return limiter.Decision{}, err
+	}
+	return d, nil
+}
+
+// Allow checks a key against limits that need no rule at the nodes, as Allow of a node
+// does: it is Check of the request {Path: key, Limits: limits}. The nodes must accept
+// limits that come with a request (their flag --allow-request-limits); else the error
+// wraps [ErrDenied]. Without limits it wraps [ErrInvalid].
+func (c *Client) Allow(ctx context.Context, key string, limits ...*limiter.Limit) (limiter.Decision, error) {
+	if len(limits) == 0 {
+		return limiter.Decision{}, fmt.Errorf("%w: Allow of key %.100q has no limits: give at least one", ErrInvalid, key)
+	}
+	return c.Check(ctx, limiter.Request{Path: key, Limits: limits})
+}
+
+// CheckInto is Check with the memory of the caller: it reads r and overwrites d, unless
+// there is an error. The client keeps neither.
+func (c *Client) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return c.ask(ctx, r, d, false)
+}
+
+// PeekInto is Peek with the memory of the caller, as CheckInto.
+func (c *Client) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return c.ask(ctx, r, d, true)
+}
+
+// BatchError is returned by [Client.CheckBatch] and [Client.CheckBatchInto] if some of
+// the requests have no decision. The others have one.
+type BatchError struct {
+	// Index lists the failed requests, ascending; Errs has the error of each.
+	Index []int
+	Errs  []error
+}
+
+// Error returns the first error and the number of further ones.
+func (e *BatchError) Error() string {
+	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
+	if more := len(e.Errs) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// Failed returns the indexes of the failed requests, ascending, and the error of each.
+func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
+
+// Unwrap returns the errors of the failed requests.
+func (e *BatchError) Unwrap() []error { return e.Errs }
+
+// CheckBatch decides requests, as Check does. The decisions are in the order of the
+// requests. Requests that go to the same node are decided one after the other; up to
+// [Config.MaxMessage] of them travel in one message. Requests without a decision get a
+// denied one without a reason, and are listed in the [*BatchError] that is returned.
+// Any other error concerns the whole batch; if it is the context's, requests may have
+// been counted.
+func (c *Client) CheckBatch(ctx context.Context, rs []limiter.Request) ([]limiter.Decision, error) {
+	ds := make([]limiter.Decision, len(rs))
+	err := c.CheckBatchInto(ctx, rs, ds)
+	if _, some := errors.AsType[*BatchError](err); err != nil && !some {
+		return nil, err
+	}
+	return ds, err
+}

@@ -1,0 +1,56 @@
+package client_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/client"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// The forms that return a decision decide as those that write into the caller's memory.
+func TestForms(t *testing.T) {
+	ctx, s := t.Context(), serve(t, newNode(t, "version: 1\nrules: [{name: all, key: [rule, user], limits: [2/hour]}]\n"), "", nil)
+	c := open(t, client.Config{Addrs: []string{s.addr}, Timeout: long})
+	for i, want := range []bool{true, true, false} {
+		p, err := c.Peek(ctx, *request("ada"))
+		if err != nil || p.Allowed != want {
+			t.Errorf("peek %d: %v, %+v", i, err, p)
+		}
+		d, err := c.Check(ctx, *request("ada"))
+		if err != nil || d.Allowed != want {
+			t.Errorf("check %d: %v, %+v", i, err, d)
+		}
+	}
+	ds, err := c.CheckBatch(ctx, []limiter.Request{*request("bob"), {Rule: "unknown"}, *request("bob"), *request("bob")})
+	if bad, ok := errors.AsType[*client.BatchError](err); !ok || len(bad.Index) != 1 || bad.Index[0] != 1 {
+		t.Errorf("the error of the batch is %v", err)
+	}
+	for i, want := range []bool{true, false, true, false} {
+		if ds[i].Allowed != want {
+			t.Errorf("request %d of the batch: allowed %t", i, ds[i].Allowed)
+		}
+	}
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false} {
+		if d, err := c.Allow(ctx, "key", l); err != nil || d.Allowed != want {
+			t.Errorf("Allow %d: %v, %+v", i, err, d)
+		}
+	}
+	if d, err := c.Allow(ctx, "key"); !errors.Is(err, client.ErrInvalid) || d.Allowed {
+		t.Errorf("Allow without limits: %v, %+v", err, d)
+	}
+	if d, err := c.Check(ctx, limiter.Request{Rule: "unknown"}); !errors.Is(err, client.ErrInvalid) || d.Allowed {
+		t.Errorf("Check of what is invalid: %v, %+v", err, d)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ds, err := c.CheckBatch(ctx, make([]limiter.Request, 2)); err == nil || len(ds) != 2 || ds[0].Allowed || ds[1].Allowed {
+		t.Errorf("CheckBatch after Close: %v, %+v", err, ds)
+	}
+}

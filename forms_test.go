@@ -1,0 +1,114 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirlimit/weir"
+)
+
+const formRules = "version: 1\nrules: [{name: all, match: {path: ^/all}, key: [user], limits: [2/minute, 100/hour]}]\n"
+
+// The forms that return a decision decide as those that write into the caller's memory.
+func TestFormsAgree(t *testing.T) {
+	ctx, at := t.Context(), &clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}
+	returned, written := open(t, weir.Config{Rules: []byte(formRules), Now: at.now}), open(t, weir.Config{Rules: []byte(formRules), Now: at.now})
+	r := weir.Request{Path: "/all", User: "ada"}
+	for i := range 4 {
+		var p, d weir.Decision
+		if err := errors.Join(written.PeekInto(ctx, &r, &p), written.CheckInto(ctx, &r, &d)); err != nil {
+			t.Fatal(err)
+		}
+		peeked, err := returned.Peek(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked, err := returned.Check(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if peeked.Allowed != (i < 2) || checked.Allowed != peeked.Allowed {
+			t.Errorf("check %d: allowed %t, a peek before it %t", i, checked.Allowed, peeked.Allowed)
+		}
+		if diff := cmp.Diff(returned.Answer(&r, &checked), written.Answer(&r, &d)); diff != "" {
+			t.Errorf("check %d: returned (-) and written (+) differ:\n%s", i, diff)
+		}
+		if diff := cmp.Diff(returned.Answer(&r, &peeked), written.Answer(&r, &p)); diff != "" {
+			t.Errorf("peek %d: returned (-) and written (+) differ:\n%s", i, diff)
+		}
+	}
+	rs := []weir.Request{{Path: "/all", User: "bob"}, {Rule: "unknown"}, {Path: "/all", User: "bob"}, {Path: "/all", User: "bob"}}
+	ds, err := returned.CheckBatch(ctx, rs)
+	if bad, ok := errors.AsType[*weir.BatchError](err); !ok || len(bad.Index) != 1 || bad.Index[0] != 1 {
+		t.Errorf("the error of the batch is %v", err)
+	}
+	var allowed []bool
+	for _, d := range ds {
+		allowed = append(allowed, d.Allowed)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, false}, allowed); diff != "" {
+		t.Errorf("the batch (want -, got +):\n%s", diff)
+	}
+}
+
+// A decision that is returned with an error allows nothing.
+func TestErrorsReturnNoDecision(t *testing.T) {
+	n := open(t, weir.Config{Rules: []byte(formRules), Now: (&clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}).now})
+	if d, err := n.Check(t.Context(), weir.Request{Rule: "unknown"}); !errors.Is(err, weir.ErrInvalid) || d.Allowed {
+		t.Errorf("Check: allowed %t, %v", d.Allowed, err)
+	}
+	if d, err := n.Peek(t.Context(), weir.Request{Rule: "unknown"}); !errors.Is(err, weir.ErrInvalid) || d.Allowed {
+		t.Errorf("Peek: allowed %t, %v", d.Allowed, err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if ds, err := n.CheckBatch(ended, make([]weir.Request, 2)); !errors.Is(err, context.Canceled) || ds != nil {
+		t.Errorf("CheckBatch after its context: %d decisions, %v", len(ds), err)
+	}
+}
+
+// Allow counts a key by the limits that come with it, beside whatever rules there are.
+func TestAllow(t *testing.T) {
+	ctx, at := t.Context(), &clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}
+	n := open(t, weir.Config{Rules: []byte(formRules), Now: at.now})
+	minute, hour := limit(t, 1, time.Minute), limit(t, 3, time.Hour)
+	for i, want := range []bool{true, false} {
+		if d, err := n.Allow(ctx, "/all", minute, hour); err != nil || d.Allowed != want || d.Len() != 2 {
+			t.Errorf("%d: %v, %+v", i, err, d)
+		}
+	}
+	if d, err := n.Allow(ctx, "other", minute); err != nil || !d.Allowed {
+		t.Errorf("another key: %v, %+v", err, d)
+	}
+	// The request that the documentation names is the same counter.
+	r := weir.Request{Path: "other", Limits: []*weir.Limit{minute}}
+	if d, err := n.Peek(ctx, r); err != nil || d.Allowed {
+		t.Errorf("the same as a request: %v, %+v", err, d)
+	}
+	if reset, err := n.Reset(ctx, r); err != nil || reset != 1 {
+		t.Errorf("%d counters were reset: %v", reset, err)
+	}
+	if d, err := n.Allow(ctx, "other", minute); err != nil || !d.Allowed {
+		t.Errorf("after the reset: %v, %+v", err, d)
+	}
+	if d, err := n.Allow(ctx, "/all"); !errors.Is(err, weir.ErrInvalid) || d.Allowed {
+		t.Errorf("without limits: %v, %+v", err, d)
+	}
+	if _, err := n.Allow(ctx, strings.Repeat("k", 257), minute); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("a key of 257 bytes: %v", err)
+	}
+}
+
+func limit(tb testing.TB, n int64, window time.Duration) *weir.Limit {
+	tb.Helper()
+	l, err := weir.NewLimit(weir.Spec{Limit: n, Window: window})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
