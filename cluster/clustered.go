@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir"
 	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -277,20 +278,20 @@ func (m *member) unreachable(o *peer.Member, self string) bool {
 	return o.Name != self && o.State != peer.Dead && !m.core.Reaches(o.Instance)
 }
 
-// worry logs what keeps this node from holding what it should.
-func (m *member) worry(w core.Worry) {
-	whom := []any{"state", w.State.String(), "unsettled", w.Unsettled, "members", w.Others, "unreached", len(w.Unreached)}
-	if len(w.Unreached) > 0 {
-		whom = append(whom, "which", core.NameMembers(w.Unreached))
+// logProblem logs what keeps this node from holding what it should.
+func (m *member) logProblem(p members.Problem) {
+	whom := []any{"state", p.State.String(), "unsettled", p.Unsettled, "members", p.Others, "unreached", len(p.Unreached)}
+	if len(p.Unreached) > 0 {
+		whom = append(whom, "which", members.NameMembers(p.Unreached))
 	}
 	switch {
-	case !w.Ready:
-		m.log.Warn("this node sees others by gossip and has no connection to any, so it does not become ready: "+core.CheckPeerAddr, whom...)
-	case w.Minority:
+	case !p.Ready:
+		m.log.Warn("this node sees others by gossip and has no connection to any, so it does not become ready: "+members.CheckPeerAddr, whom...)
+	case p.Minority:
 		m.log.Warn("this node is ready although not all partitions are settled, as it sees no more than half of the members: "+
 			"policies answer until it sees more, or those that do not come back are forgotten (weir members forget)", whom...)
-	case len(w.Unreached) > 0:
-		m.log.Warn("this node is ready although not all partitions are settled, as it has no connection to some members: "+core.CheckPeerAddr, whom...)
+	case len(p.Unreached) > 0:
+		m.log.Warn("this node is ready although not all partitions are settled, as it has no connection to some members: "+members.CheckPeerAddr, whom...)
 	default:
 		m.log.Warn("this node is ready although not all partitions are settled: members may have too little CPU, or not reach each other", whom...)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir"
 	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/guard"
@@ -47,7 +48,7 @@ type member struct {
 	core       *core.Core
 	gossip     *gossip.Gossip
 	links      *peerlink.Links
-	membership *core.Membership
+	membership *members.Membership
 	fallback   *table.Table
 	peers      net.Listener
 
@@ -221,9 +222,9 @@ func (m *member) assemble(self peer.Member) error {
 		return err
 	}
 	w.links.Store(m.links)
-	config := core.MembershipConfig{
+	config := members.Config{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Tell: m.tell, Worry: m.worry, Changed: m.listed, Complain: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
+		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
 		config.Seeds, config.Mute = m.gossip.JoinAddresses, m.gossip.Mute
@@ -233,7 +234,7 @@ func (m *member) assemble(self peer.Member) error {
 			m.log.Error("other members cannot ask this node any more", "error", err)
 		}
 	})
-	m.membership = core.NewMembership(config)
+	m.membership = members.New(config)
 	m.mu.Lock()
 	m.ready = true
 	m.mu.Unlock()
@@ -293,8 +294,8 @@ func (m *member) RulesSet(hash uint64) {
 	m.compareRules()
 }
 
-// tell publishes this node's state to the others.
-func (m *member) tell(self peer.Member) {
+// publish sends this node's state to the others.
+func (m *member) publish(self peer.Member) {
 	if m.joining.Swap(self.State == peer.Joining) && self.State == peer.Active && !m.gossip.SeedAnswered() {
 		m.logAlone()
 	}

@@ -135,11 +135,11 @@ func ofChecks() []mutation {
 		{name: "memory of its own for what waited", pkg: "./internal/cluster", test: "^TestTheDeadlineWhileItIsDecidedHere$", edits: []edit{
 			{"internal/cluster/here.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
 		}},
-		{name: "a minority forgets nobody", pkg: "./internal/cluster", test: "^TestOnlyAMajorityForgets$", edits: []edit{
-			{"internal/cluster/members.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
+		{name: "a minority forgets nobody", pkg: "./internal/cluster/members", test: "^TestOnlyAMajorityForgets$", edits: []edit{
+			{"internal/cluster/members/registry.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
-		{name: "who is linked stays met", pkg: "./internal/cluster", test: "^TestInventedRunsOfAMember$", edits: []edit{
-			{"internal/cluster/word.go", "met := l.up && l.name == name", "met := l.up && l.name == name && false"},
+		{name: "who is linked stays met", pkg: "./internal/cluster/members", test: "^TestInventedRunsOfAMember$", edits: []edit{
+			{"internal/cluster/members.go", "return l.up && l.name == name", "return l.up && l.name == name && false"},
 		}},
 		{name: "snapshots that never end are dropped", pkg: "./internal/cluster", test: "^TestSnapshotsThatNeverEnd$", edits: []edit{
 			{"internal/cluster/staging.go", "t.now-p.stagedAt >= stagedFor", "t.now-p.stagedAt >= 100*stagedFor"},
@@ -150,8 +150,8 @@ func ofChecks() []mutation {
 		{name: "an end of silent streams of gossip", pkg: "./internal/cluster/gossip", test: "^TestASilentStreamIsClosedSoon$", edits: []edit{
 			{"internal/cluster/gossip/guard.go", "AfterFunc(firstByteWithin, ", "AfterFunc(10*firstByteWithin, "},
 		}},
-		{name: "who does not answer may be there", pkg: "./internal/cluster", test: "^TestWhoDoesNotAnswerMayBeThere$", edits: []edit{
-			{"internal/cluster/membership.go", "if m.mute() != nil {", "if false {"},
+		{name: "who does not answer may be there", pkg: "./internal/cluster/members", test: "^TestWhoDoesNotAnswerMayBeThere$", edits: []edit{
+			{"internal/cluster/members/membership.go", "if m.config.mute() != nil {", "if false {"},
 		}},
 		{name: "a bound of lines about strangers", pkg: "./internal/peerlink", test: "^TestLinesAboutStrangersAreBounded$", edits: []edit{
 			{"internal/peerlink/notices.go", "	if n.lines >= maxNoticesAMinute {", "	if n.lines >= 1000*maxNoticesAMinute {"},

@@ -152,7 +152,7 @@ func amongHonest(kind way, seed uint64) (given int, err error) {
 	h.mallory(false)
 	w.heal()
 	for _, n := range w.live() { // as an operator does who finds members that there are not
-		for _, k := range n.core.Dead() {
+		for _, k := range n.core.Registry().Dead() {
 			n.core.Forget(k.Name)
 		}
 		n.publish()

@@ -275,7 +275,7 @@ func (n *Node) publish() {
 		}
 		n.w.rings[id] = r
 	}
-	known, recent := n.core.SetMembers(n.sees, n.left)
+	known, recent := n.core.Registry().Set(n.sees, n.left, n.Now())
 	n.w.logf("%s sees %v, N0 %d", n.name, names, known)
 	n.core.SetView(view.New(n.inst, n.sees, r, known, recent))
 }

@@ -71,6 +71,11 @@ func house() []row {
 			clocks("a view is what it was made of"),
 			no(spawns, "a view is what it was made of", ""),
 		)},
+		{path: "internal/cluster/members", floor: 3, knows: "who is a member: what gossip proposes and links confirm; who counts; a node's states", never: join(
+			no(imports, "it asks an interface what it needs of links and partitions", "./internal/peerlink", "./limiter/table", "./ring"),
+			clocks("the scheduler that is passed in owns time"),
+			no(spawns, "the scheduler that is passed in calls it", ""),
+		)},
 		{path: "internal/cluster", floor: 5, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
 			no(imports, "it declares the interfaces that adapters satisfy, so the simulator can satisfy them too",
 				"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/memberlist",

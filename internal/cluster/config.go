@@ -129,7 +129,6 @@ const (
 	maxScaled     = 4096
 	maxAttempts   = 64 // attempts of one operation and replies that did not decide it; beyond, it waits longer between attempts
 	maxRefusals   = 20 // refusals of an appointment in a row before the owner renews its epoch
-	maxPeers      = 1024
 	forgetGranted = 8
 )
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -64,9 +65,8 @@ type Core struct {
 	idleAt   limiter.Tick                   // when the last tick ended without scheduling another
 	silenced map[peer.Instance]limiter.Tick // when each member left the view
 
-	peersMu sync.Mutex
-	peers   peerBook
-	onWord  atomic.Pointer[func()] // called when a link brings news about members
+	registry *members.Registry
+	onNews   atomic.Pointer[func()] // called when a link brings news about members
 
 	closed  atomic.Bool
 	aloneAt atomic.Int64 // when the last other member left the view, scheduler time; 0 if the view has others or never had any
@@ -81,7 +81,7 @@ func New(c Config) *Core {
 	core := &Core{
 		self: c.Self.Instance, config: c, table: c.Table, fallback: c.Fallback, sched: c.Scheduler, net: c.Network,
 		byID: make([]*part, 2*table.Partitions), rand: c.Rand, silenced: make(map[peer.Instance]limiter.Tick),
-		idleAt: c.Scheduler.Now(),
+		idleAt: c.Scheduler.Now(), registry: members.NewRegistry(),
 	}
 	if c.CachedDenials {
 		core.denials = new(denials)
@@ -94,7 +94,6 @@ func New(c Config) *Core {
 	core.view.Store(view.None(core.self))
 	core.book.rules = make(map[uint64]*limiter.Rule)
 	core.book.scaled = make(map[scaledKey]*limiter.Rule)
-	core.peers.known = make(map[string]*acquaintance)
 	if c.Partitions == nil {
 		for id := range core.byID {
 			core.manages(id)

@@ -3,9 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -127,16 +124,6 @@ func (b *credible) results(all []peer.Result) bool {
 		}
 	}
 	return true
-}
-
-// maxMemberName is the longest name of a member, in bytes.
-const maxMemberName = 128
-
-// crediblyKnown reports whether a member's name and instance are valid: operators read
-// names, so they must be printable.
-func crediblyKnown(k *peer.Known) bool {
-	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxMemberName && utf8.ValidString(k.Name) &&
-		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // distrust reports that a part of a frame was ignored.

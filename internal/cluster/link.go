@@ -9,7 +9,7 @@ import (
 
 // link is the outbox for one member, and the state of the connection to it.
 //
-// mu is taken after the lock of a partition, linksMu or peersMu. While it is held, only
+// mu is taken after the lock of a partition or linksMu. While it is held, only
 // the locks of the tables (to export counters into a frame) and of an operation's shard
 // are taken.
 type link struct {
@@ -330,7 +330,7 @@ func (c *Core) Down(i peer.Instance) {
 	}
 	l.mu.Unlock()
 	if was {
-		c.word()
+		c.news()
 	}
 	c.ops.lost(t, i)
 	c.carryOn(t, carried)

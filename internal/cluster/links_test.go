@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -258,7 +257,7 @@ func TestNumbersOfFramesGoOn(t *testing.T) {
 	c, _, h, _ := single(t, limiter.UnreachableLocal)
 	fourth := fourthJoins(c, h)
 	whole := c.view.Load()
-	c.SetMembers(whole.Members, nil)
+	c.registry.Set(whole.Members, nil, h.now)
 	last := uint64(0)
 	for n := range 21 {
 		turn := c.begin()
@@ -288,45 +287,5 @@ func TestNumbersOfFramesGoOn(t *testing.T) {
 	c.Deliver(&peer.Frame{From: third, To: self, Number: 1, Got: last})
 	if l := c.link(third); l.lacks == 0 {
 		t.Error("a frame that was not received is confirmed")
-	}
-}
-
-// Names that come and go are bounded. A name that counts is never dropped for one that
-// does not.
-func TestNamesHaveABound(t *testing.T) {
-	c, _, h, _ := single(t, limiter.UnreachableLocal)
-	base := c.view.Load().Members
-	c.SetMembers(base, nil)
-	c.SetMembers(base[:2], nil) // "c" is dead, and counts
-	for n := range 3 * maxPeers {
-		i := peer.Instance(0x1000 + n)
-		m := peer.Member{Name: fmt.Sprintf("pod-%05d", n), Instance: i, State: peer.Active}
-		c.SetMembers([]peer.Member{base[0], base[1], m}, nil)
-		known, _ := c.SetMembers(base[:2], []peer.Known{{Name: m.Name, Instance: i, Gone: true}})
-		if known != 3 || len(c.peers.known) > maxPeers {
-			t.Fatalf("after %d names: %d count, want 3; %d are known", n+1, known, len(c.peers.known))
-		}
-		h.now += limiter.Second
-	}
-	c.hearOfMembers(c.begin(), other, []peer.Known{{Name: "e", Instance: 0xe}}, true)
-	if known, _ := c.Recount(); known != 4 {
-		t.Errorf("%d count, want the one too that another member knows of", known)
-	}
-	h.now += keepGone
-	c.SetMembers(base[:2], nil)
-	if n := len(c.peers.known); n != 4 {
-		t.Errorf("a day later %d names are known, want the four that count", n)
-	}
-	dead := make([]peer.Known, 0, maxPeers)
-	for n := range maxPeers {
-		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
-	}
-	c.hearOfMembers(c.begin(), other, dead, true)
-	if known, _ := c.SetMembers(base, nil); known != maxPeers || !c.peers.known["c"].live {
-		t.Errorf("%d count, want no more than the bound, and who is live", known)
-	}
-	c.SetMembers(append(base[:3:3], peer.Member{Name: "new", Instance: 0xf}), nil)
-	if a := c.peers.known["new"]; a == nil || !a.live {
-		t.Error("a live member is refused at the bound")
 	}
 }

@@ -1,4 +1,4 @@
-package cluster_test
+package members_test
 
 import (
 	"container/heap"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -91,15 +92,15 @@ func (nowhere) Wake(peer.Instance) {}
 
 // joiner is a node whose membership is tested. Its core reaches no other member.
 type joiner struct {
-	*cluster.Membership
+	*members.Membership
 	*moments
-	core  *cluster.Core
-	told  []peer.Member
-	rings [][]string
-	fails error // of building a ring
-	burst int   // how many of the next calls by the membership panic
-	wrong []error
-	worry []cluster.Worry
+	core     *cluster.Core
+	told     []peer.Member
+	rings    [][]string
+	fails    error // of building a ring
+	burst    int   // how many of the next calls by the membership panic
+	wrong    []error
+	problems []members.Problem
 	// listed is the list of members when Changed was last called.
 	listed []peer.Member
 	// mute is why who took a connection did not answer.
@@ -125,7 +126,7 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 		Scheduler: j.moments, Network: nowhere{}, Rand: rand.New(rand.NewPCG(1, 1)), Seeds: seeds,
 		Rule: func(string) *limiter.Rule { return nil }, Partitions: partitions,
 	})
-	c := cluster.MembershipConfig{
+	c := members.Config{
 		Core: j.core, Self: self, Scheduler: j.moments,
 		Ring: func(names []string) (view.Ring, error) {
 			j.rings = append(j.rings, names)
@@ -135,12 +136,12 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 			}
 			return ring.New(names)
 		},
-		Tell: func(m peer.Member) {
+		Publish: func(m peer.Member) {
 			j.bursts()
 			j.told = append(j.told, m)
 		},
-		Worry:    func(w cluster.Worry) { j.worry = append(j.worry, w) },
-		Complain: func(err error) { j.wrong = append(j.wrong, err) },
+		Report:     func(p members.Problem) { j.problems = append(j.problems, p) },
+		RingFailed: func(err error) { j.wrong = append(j.wrong, err) },
 		Changed: func() {
 			if j.Membership != nil {
 				j.listed = j.Listed()
@@ -151,7 +152,7 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 		c.Seeds = func() int { return seeds }
 		c.Mute = func() error { return j.mute }
 	}
-	j.Membership = cluster.NewMembership(c)
+	j.Membership = members.New(c)
 	return j
 }
 
@@ -178,7 +179,7 @@ func (j *joiner) says(from peer.Instance, known ...peer.Known) {
 }
 
 // Update makes gossip report members after links have reported the same. For gossip
-// alone see [cluster.Membership.Update].
+// alone see [members.Membership.Update].
 func (j *joiner) Update(members []peer.Member) {
 	j.meet(members...)
 	j.Membership.Update(members)
@@ -231,7 +232,7 @@ func TestWhoDoesNotAnswerMayBeThere(t *testing.T) {
 	}
 	j.mute = errors.New("10.0.0.1:7946: EOF")
 	j.pass(15 * limiter.Second)
-	if err := j.Ready(); !errors.Is(err, cluster.ErrJoining) || !strings.Contains(err.Error(), "does not answer: 10.0.0.1:7946: EOF") {
+	if err := j.Ready(); !errors.Is(err, members.ErrJoining) || !strings.Contains(err.Error(), "does not answer: 10.0.0.1:7946: EOF") {
 		t.Errorf("it does not say what it waits for: %v", err)
 	}
 	j.mute = nil
@@ -263,14 +264,14 @@ func TestMembershipSurvivesPanics(t *testing.T) {
 	if v := j.core.View(); v == nil || len(v.Members) != 3 {
 		t.Errorf("the view afterwards is %+v", v)
 	}
-	if err := j.Ready(); errors.Is(err, cluster.ErrJoining) {
+	if err := j.Ready(); errors.Is(err, members.ErrJoining) {
 		t.Errorf("it does not look any more: %v", err)
 	}
 }
 
 func TestFirstNodeStartsAlone(t *testing.T) {
 	j := newJoiner(1)
-	if err := j.Ready(); !errors.Is(err, cluster.ErrJoining) {
+	if err := j.Ready(); !errors.Is(err, members.ErrJoining) {
 		t.Errorf("while joining it says %v", err)
 	}
 	within(t, "active without anybody to join", j.active(), 3*limiter.Second, 3100*ms)
@@ -342,7 +343,7 @@ func TestViewsOfMembers(t *testing.T) {
 	if v = j.core.View(); len(v.Members) != 2 || v.Known != 4 {
 		t.Errorf("after a death: %+v", v)
 	}
-	if got := len(j.core.Dead()); got != 2 {
+	if got := len(j.core.Registry().Dead()); got != 2 {
 		t.Errorf("%d dead, want 2", got)
 	}
 	// c left or was forgotten, which a link reports too. d is forgotten here.
@@ -472,7 +473,7 @@ func TestLeaveAlone(t *testing.T) {
 	if err := j.Leave(func(ok bool) { whole <- ok }); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Leave(nil); !errors.Is(err, cluster.ErrLeaving) {
+	if err := j.Leave(nil); !errors.Is(err, members.ErrLeaving) {
 		t.Errorf("leaving twice: %v", err)
 	}
 	j.pass(ms)
@@ -482,7 +483,7 @@ func TestLeaveAlone(t *testing.T) {
 	if got := j.told[len(j.told)-1].State; got != peer.Leaving {
 		t.Errorf("the others were told that it is %v", got)
 	}
-	if err := j.Ready(); !errors.Is(err, cluster.ErrLeaving) {
+	if err := j.Ready(); !errors.Is(err, members.ErrLeaving) {
 		t.Errorf("while leaving it is ready: %v", err)
 	}
 	j.pass(100 * ms)

@@ -1,11 +1,11 @@
-package cluster_test
+package members_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -40,19 +40,19 @@ func TestCutOffWhileJoining(t *testing.T) {
 		t.Errorf("it complains before connections can be there: %v", err)
 	}
 	j.pass(limiter.Minute)
-	j.unready(t, cluster.ErrJoining, `reaches none at its peer address: "a" at a:1, "c" at c:1; check the peer addresses`)
+	j.unready(t, members.ErrJoining, `reaches none at its peer address: "a" at a:1, "c" at c:1; check the peer addresses`)
 	if v := j.core.View(); v.Members[1].State != peer.Joining {
 		t.Errorf("it is in the ring: %+v", v.Members)
 	}
-	if len(j.worry) != 1 || j.worry[0].State != peer.Joining || j.worry[0].Others != 2 || len(j.worry[0].Unreached) != 2 || j.worry[0].Ready {
-		t.Errorf("it worried %+v", j.worry)
+	if len(j.problems) != 1 || j.problems[0].State != peer.Joining || j.problems[0].Others != 2 || len(j.problems[0].Unreached) != 2 || j.problems[0].Ready {
+		t.Errorf("it reported %+v", j.problems)
 	}
 	j.core.Up(30) // another joining member does not know what is held
 	j.pass(limiter.Second)
-	j.unready(t, cluster.ErrJoining)
+	j.unready(t, members.ErrJoining)
 	j.core.Up(10)
 	within(t, "active after it reached one", j.active(), 0, 100*ms)
-	j.unready(t, cluster.ErrSettling)
+	j.unready(t, members.ErrSettling)
 }
 
 // A member that is not active, or has gone, is not waited for.
@@ -79,22 +79,22 @@ func TestCutOffWhileActive(t *testing.T) {
 	within(t, "active", j.active(), 3*limiter.Second, 3100*ms)
 	j.core.Down(10)
 	j.pass(limiter.Minute)
-	j.unready(t, cluster.ErrSettling, "of them, and reaches none at its peer address", `"a" at a:1, "c" at c:1`)
-	if len(j.worry) != 1 || j.worry[0].State != peer.Active || j.worry[0].Unsettled != 3 || j.worry[0].Ready {
-		t.Errorf("it worried %+v", j.worry)
+	j.unready(t, members.ErrSettling, "of them, and reaches none at its peer address", `"a" at a:1, "c" at c:1`)
+	if len(j.problems) != 1 || j.problems[0].State != peer.Active || j.problems[0].Unsettled != 3 || j.problems[0].Ready {
+		t.Errorf("it reported %+v", j.problems)
 	}
 	j.core.Up(30)
 	j.pass(100 * ms)
 	if err := j.Ready(); err != nil {
 		t.Errorf("not ready with one to talk to: %v", err)
 	}
-	if len(j.worry) != 2 || !j.worry[1].Ready || j.worry[1].Others != 2 || len(j.worry[1].Unreached) != 1 || j.worry[1].Unreached[0].Name != "a" {
-		t.Errorf("it worried %+v", j.worry)
+	if len(j.problems) != 2 || !j.problems[1].Ready || j.problems[1].Others != 2 || len(j.problems[1].Unreached) != 1 || j.problems[1].Unreached[0].Name != "a" {
+		t.Errorf("it reported %+v", j.problems)
 	}
 	j.core.Down(30)
 	j.pass(limiter.Minute)
-	if err := j.Ready(); err != nil || len(j.worry) != 2 {
-		t.Errorf("it does not stay ready: %v, %+v", err, j.worry)
+	if err := j.Ready(); err != nil || len(j.problems) != 2 {
+		t.Errorf("it does not stay ready: %v, %+v", err, j.problems)
 	}
 }
 
@@ -107,13 +107,13 @@ func TestCutOffInAMinority(t *testing.T) {
 	})
 	within(t, "active", j.active(), 3*limiter.Second, 3100*ms)
 	j.pass(9 * limiter.Second)
-	j.unready(t, cluster.ErrSettling)
+	j.unready(t, members.ErrSettling)
 	j.pass(2 * limiter.Second)
 	if err := j.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	if len(j.worry) != 1 || !j.worry[0].Minority || !j.worry[0].Ready || j.worry[0].Unsettled == 0 {
-		t.Errorf("it worried %+v", j.worry)
+	if len(j.problems) != 1 || !j.problems[0].Minority || !j.problems[0].Ready || j.problems[0].Unsettled == 0 {
+		t.Errorf("it reported %+v", j.problems)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestNameMembers(t *testing.T) {
 	for range 10 {
 		list = append(list, peer.Member{Name: "n", PeerAddr: "h:1"})
 	}
-	if got := cluster.NameMembers(list); strings.Count(got, `"n" at h:1`) != 8 || !strings.HasSuffix(got, " and 2 more") {
+	if got := members.NameMembers(list); strings.Count(got, `"n" at h:1`) != 8 || !strings.HasSuffix(got, " and 2 more") {
 		t.Error(got)
 	}
 }

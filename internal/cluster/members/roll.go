@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"slices"
@@ -6,6 +6,13 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 )
+
+// Gossip proposes members and their addresses. Unless gossip is encrypted, anyone who
+// reaches its port may send anything. Links exist only between members, because both
+// sides of a link have proved that they know the secret. So links decide that a name is
+// a member's, that a member leaves or is forgotten, and that it is alive. A member
+// reports over its links about itself, and about others of which links have told it. See
+// docs/decisions.md.
 
 // roll decides which of the members that gossip reports count, by what links say:
 //
@@ -15,6 +22,7 @@ import (
 //   - A member that is not live any more has left if a link said that it leaves and
 //     gossip says that it is gone. Otherwise it is dead, and counts.
 type roll struct {
+	live  []peer.Member          // those that count as live, by name, without this node
 	heard []peer.Member          // live according to gossip, sorted by name, without this node
 	dead  map[string]peer.Member // dead according to gossip
 	// sighted are the members of heard that no link has shown yet. This node connects to
@@ -46,44 +54,45 @@ func (r *roll) hear(self string, members []peer.Member) {
 
 func byName(a, b peer.Member) int { return strings.Compare(a.Name, b.Name) }
 
-// judge returns the members that count as live, given those that did before, and the
-// members that links and gossip agree to be gone.
-func (r *roll) judge(c *Core, before []peer.Member) (live []peer.Member, gone []peer.Known) {
-	was := make(map[string]peer.Member, len(before))
-	for _, o := range before {
+// judge decides anew which members count as live. It returns the members that links and
+// gossip agree to be gone.
+func (r *roll) judge(c Core) (gone []peer.Known) {
+	was := make(map[string]peer.Member, len(r.live))
+	for _, o := range r.live {
 		was[o.Name] = o
 	}
 	if r.lost == nil {
 		r.lost = make(map[string]peer.Member)
 	}
-	r.sighted, r.kept, r.contested = nil, nil, false
+	known := c.Registry()
+	r.live, r.sighted, r.kept, r.contested = nil, nil, nil, false
 	said := make(map[string]bool, len(r.heard)) // names that gossip reports as live
 	for _, o := range r.heard {
 		said[o.Name] = true
 		old, had := was[o.Name]
 		switch another := had && old.Instance != o.Instance; {
 		case another && c.Answers(old.Instance, true):
-			r.keep(&live, old) // a name does not pass to another instance while the present one answers
+			r.keep(old) // a name does not pass to another instance while the present one answers
 		case !c.Met(o.Name, o.Instance):
 			r.sighted = append(r.sighted, o)
 			if had {
 				r.lost[o.Name] = old
 			} else {
-				r.back(c, o.Name, &live)
+				r.back(c, o.Name)
 			}
 		default:
 			if had && !another && c.Reaches(o.Instance) {
-				o.State = c.statedBy(old, o)
+				o.State = statedBy(known, old, o)
 			}
-			live = append(live, o)
+			r.live = append(r.live, o)
 			delete(r.lost, o.Name)
 		}
 		delete(was, o.Name)
 	}
 	for name, old := range was {
 		_, dead := r.dead[name]
-		if left := !dead && c.SaidGone(name, old.Instance); !left && c.Answers(old.Instance, true) {
-			r.keep(&live, old)
+		if left := !dead && known.SaidGone(name, old.Instance); !left && c.Answers(old.Instance, true) {
+			r.keep(old)
 		} else {
 			r.lost[name] = old
 		}
@@ -92,37 +101,37 @@ func (r *roll) judge(c *Core, before []peer.Member) (live []peer.Member, gone []
 		_, dead := r.dead[name]
 		switch _, evicted := was[name]; {
 		case said[name]:
-		case !dead && c.SaidGone(name, old.Instance):
+		case !dead && known.SaidGone(name, old.Instance):
 			gone = append(gone, peer.Known{Name: name, Instance: old.Instance, Gone: true})
 			delete(r.lost, name)
 		case evicted:
 			r.contested = r.contested || c.Reaches(old.Instance) // it may have been paused only
-		case !c.counts(name):
+		case !known.Counts(name):
 			delete(r.lost, name)
 		default:
-			r.back(c, name, &live)
+			r.back(c, name)
 		}
 	}
-	slices.SortFunc(live, byName)
+	slices.SortFunc(r.live, byName)
 	slices.SortFunc(gone, func(a, b peer.Known) int { return strings.Compare(a.Name, b.Name) })
-	return live, gone
+	return gone
 }
 
 // back restores a lost member that answers: it was paused, or gossip is wrong.
-func (r *roll) back(c *Core, name string, live *[]peer.Member) {
+func (r *roll) back(c Core, name string) {
 	old, ok := r.lost[name]
 	if !ok || !c.Reaches(old.Instance) {
 		return
 	}
 	r.contested = true
 	if c.Answers(old.Instance, false) {
-		r.keep(live, old)
+		r.keep(old)
 		delete(r.lost, name)
 	}
 }
 
-func (r *roll) keep(live *[]peer.Member, o peer.Member) {
-	*live = append(*live, o)
+func (r *roll) keep(o peer.Member) {
+	r.live = append(r.live, o)
 	r.kept = append(r.kept, o)
 	r.contested = true
 }
@@ -130,9 +139,9 @@ func (r *roll) keep(live *[]peer.Member, o peer.Member) {
 // statedBy returns the state of a connected member whose state according to gossip is
 // that of next. An instance never goes back to joining, and a member that leaves says so
 // on its link.
-func (c *Core) statedBy(old, next peer.Member) peer.State {
+func statedBy(known *Registry, old, next peer.Member) peer.State {
 	switch {
-	case next.State < old.State, next.State == peer.Leaving && !c.SaidGone(next.Name, next.Instance):
+	case next.State < old.State, next.State == peer.Leaving && !known.SaidGone(next.Name, next.Instance):
 		return old.State
 	default:
 		return next.State
@@ -146,7 +155,7 @@ func (c *Core) statedBy(old, next peer.Member) peer.State {
 func (m *Membership) Listed() []peer.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := slices.Concat(m.others, m.roll.sighted)
+	out := slices.Concat(m.roll.live, m.roll.sighted)
 	kept := make(map[string]bool)
 	for _, o := range m.roll.kept {
 		kept[o.Name] = true
@@ -156,7 +165,7 @@ func (m *Membership) Listed() []peer.Member {
 			out = append(out, o)
 		}
 	}
-	for _, k := range m.config.Core.Dead() {
+	for _, k := range m.config.Core.Registry().Dead() {
 		o, ok := m.roll.lost[k.Name]
 		if d, told := m.roll.dead[k.Name]; told && d.Instance == k.Instance {
 			o, ok = d, true

@@ -6,33 +6,33 @@ import (
 	"strings"
 	"testing"
 
-	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/peer"
 )
 
 // What keeps a node from holding what it should is logged as one warning, with the
 // amount, the possible cause and what to do.
-func TestWorries(t *testing.T) {
+func TestReadinessProblemsAreLogged(t *testing.T) {
 	far := []peer.Member{{Name: "node-2", PeerAddr: "h:1"}}
 	for _, c := range []struct {
-		worry core.Worry
-		says  []string
+		problem members.Problem
+		says    []string
 	}{
-		{core.Worry{State: peer.Joining, Others: 1, Unreached: far}, []string{"does not become ready", "--advertise", "state=joining", `\"node-2\" at h:1`}},
-		{core.Worry{State: peer.Active, Unsettled: 9, Others: 1, Unreached: far}, []string{"does not become ready", "unsettled=9"}},
-		{core.Worry{State: peer.Active, Ready: true, Unsettled: 9, Minority: true}, []string{"is ready although", "no more than half", "weir members forget", "unsettled=9"}},
-		{core.Worry{State: peer.Active, Ready: true, Unsettled: 9, Others: 2, Unreached: far}, []string{"is ready although", "no connection to some", "unreached=1", `\"node-2\" at h:1`}},
-		{core.Worry{State: peer.Active, Ready: true, Unsettled: 9, Others: 2}, []string{"is ready although", "too little CPU", "unsettled=9"}},
+		{members.Problem{State: peer.Joining, Others: 1, Unreached: far}, []string{"does not become ready", "--advertise", "state=joining", `\"node-2\" at h:1`}},
+		{members.Problem{State: peer.Active, Unsettled: 9, Others: 1, Unreached: far}, []string{"does not become ready", "unsettled=9"}},
+		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Minority: true}, []string{"is ready although", "no more than half", "weir members forget", "unsettled=9"}},
+		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Others: 2, Unreached: far}, []string{"is ready although", "no connection to some", "unreached=1", `\"node-2\" at h:1`}},
+		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Others: 2}, []string{"is ready although", "too little CPU", "unsettled=9"}},
 	} {
 		var log bytes.Buffer
 		m := &member{log: slog.New(slog.NewTextHandler(&log, nil))}
-		m.worry(c.worry)
+		m.logProblem(c.problem)
 		if strings.Count(log.String(), "level=WARN") != 1 {
-			t.Errorf("%+v: %s", c.worry, log.String())
+			t.Errorf("%+v: %s", c.problem, log.String())
 		}
 		for _, text := range c.says {
 			if !strings.Contains(log.String(), text) {
-				t.Errorf("%+v does not say %q: %s", c.worry, text, log.String())
+				t.Errorf("%+v does not say %q: %s", c.problem, text, log.String())
 			}
 		}
 	}

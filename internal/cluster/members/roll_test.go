@@ -1,4 +1,4 @@
-package cluster_test
+package members_test
 
 import (
 	"fmt"
@@ -73,8 +73,8 @@ func TestInventedMembersDoNotCount(t *testing.T) {
 	}
 	j.Membership.Update(list)
 	j.sees(t, "3 a/10 b/20 c/30")
-	if v := j.core.View(); v.Recent != 3 || len(j.core.Dead()) != 0 || len(j.rings) != rings {
-		t.Errorf("%d count, %d are dead, %d rings were built", v.Recent, len(j.core.Dead()), len(j.rings)-rings)
+	if v := j.core.View(); v.Recent != 3 || len(j.core.Registry().Dead()) != 0 || len(j.rings) != rings {
+		t.Errorf("%d count, %d are dead, %d rings were built", v.Recent, len(j.core.Registry().Dead()), len(j.rings)-rings)
 	}
 	if got := j.Listed(); len(got) != 202 || slices.ContainsFunc(got, func(o peer.Member) bool { return o.State == peer.Dead }) {
 		t.Errorf("%d are listed", len(got))
@@ -112,7 +112,7 @@ func TestNamesThatCannotBe(t *testing.T) {
 		j.says(30, peer.Known{Name: name, Instance: 77})
 	}
 	j.says(30, peer.Known{Name: "nobody"})
-	if dead := j.core.Dead(); len(dead) != 0 {
+	if dead := j.core.Registry().Dead(); len(dead) != 0 {
 		t.Errorf("%+v count", dead)
 	}
 	j.sees(t, "3 a/10 b/20 c/30")

@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"fmt"
@@ -38,20 +38,58 @@ var (
 	ErrLeaving = limiter.ErrLeaving
 )
 
-// MembershipConfig configures a [Membership]. All fields are required unless their
-// comment says otherwise.
-type MembershipConfig struct {
-	// Core receives the views. Self is this node, as in the core's [Config].
-	Core *Core
+// Scheduler is a node's clock and its timers.
+type Scheduler interface {
+	// Now returns the present time of the node's clock. It never goes back.
+	Now() limiter.Tick
+	// After calls f once, span from now, and never before it returns.
+	After(span limiter.Tick, f func())
+}
+
+// Core is what a [Membership] needs of the rest of its node. Its methods may be called
+// under the membership's lock, and must not wait.
+type Core interface {
+	// View returns the view in force, and SetView replaces it.
+	View() *view.View
+	SetView(v *view.View)
+	// Registry returns what is known of the members by name. Forget also tells the
+	// members in reach that one is forgotten.
+	Registry() *Registry
+	Forget(name string) bool
+	// OnNews sets the function to call after a link brought news about members or came
+	// down.
+	OnNews(f func())
+
+	// Reaches reports whether there is a direct connection to a member. Met reports
+	// whether an instance of a member's name has shown itself over a link. Answers
+	// reports whether a member that gossip calls dead is alive, and asks it if that is
+	// not known; if patient, the member counts as alive while its answer may come.
+	Reaches(i peer.Instance) bool
+	Met(name string, i peer.Instance) bool
+	Answers(i peer.Instance, patient bool) bool
+
+	// Informed reports whether this node has learned what others hold. Unsettled returns
+	// the partitions that are not as the view calls for, at most as many as most.
+	// Vacated reports whether a leaving node may go.
+	Informed() bool
+	Unsettled(most int) []int
+	Vacated() bool
+}
+
+// Config configures a [Membership]. All fields are required unless their comment says
+// otherwise.
+type Config struct {
+	// Core receives the views. Self is this node, as the core knows it.
+	Core Core
 	Self peer.Member
 	// Scheduler is the core's.
 	Scheduler Scheduler
 	// Ring makes the ring of some sorted names. It is called from one goroutine at a
 	// time, and may take long: nothing waits for it.
 	Ring func(names []string) (view.Ring, error)
-	// Tell publishes this node's state to the others. It must not wait for them. Calls
-	// do not overlap.
-	Tell func(self peer.Member)
+	// Publish sends this node's state to the others. It must not wait for them. Calls do
+	// not overlap.
+	Publish func(self peer.Member)
 	// Seeds returns the number of addresses to join by, this node's own included. It is
 	// called while the node is joining. If it is nil, the node joins no cluster and is
 	// active at once.
@@ -60,13 +98,13 @@ type MembershipConfig struct {
 	// connections and does not answer: a node may be there. It is called under a lock,
 	// must not wait, and must not call the Membership.
 	Mute func() error
-	// Worry, unless nil, receives what keeps the node from holding what it should, once
+	// Report, unless nil, receives what keeps the node from holding what it should, once
 	// for each stage. The scheduler calls it, or the caller of [Membership.Ready]. It
 	// must not wait.
-	Worry func(w Worry)
-	// Complain, unless nil, receives the error if a ring cannot be built. The old view
+	Report func(p Problem)
+	// RingFailed, unless nil, receives the error if a ring cannot be built. The old view
 	// stays in force.
-	Complain func(err error)
+	RingFailed func(err error)
 	// Changed, unless nil, is called when [Membership.Listed] may have changed. It must
 	// not wait.
 	Changed func()
@@ -76,19 +114,18 @@ type MembershipConfig struct {
 // through its states: joining, active, leaving. It never waits and has no clock: the
 // scheduler calls it. It is safe for concurrent use.
 type Membership struct {
-	config  MembershipConfig
-	telling sync.Mutex // held around Tell; taken before mu
+	config     Config
+	publishing sync.Mutex // held around Publish; taken before mu
 
 	mu       sync.Mutex
 	self     peer.Member
 	roll     roll
-	others   []peer.Member // those that count as live, by name
-	departed []peer.Known  // those that left or were forgotten and that the core does not know of yet
-	began    limiter.Tick  // when the present state began
-	changed  limiter.Tick  // when the live members changed last
-	settled  bool          // it was settled once; a ready node stays ready until it leaves
-	told     *Worry        // the last report to Worry; nil before the first
-	empty    bool          // it leaves and was never active, so it holds nothing
+	departed []peer.Known // those that left or were forgotten and that the core does not know of yet
+	began    limiter.Tick // when the present state began
+	changed  limiter.Tick // when the live members changed last
+	settled  bool         // it was settled once; a ready node stays ready until it leaves
+	reported *Problem     // the last problem reported; nil before the first
+	empty    bool         // it leaves and was never active, so it holds nothing
 	leaveBy  limiter.Tick
 	left     func(whole bool)
 	closed   bool
@@ -99,17 +136,17 @@ type Membership struct {
 	ring            view.Ring
 }
 
-// NewMembership returns the membership of a node that knows no other member yet. It
+// New returns the membership of a node that knows no other member yet. It
 // schedules the core's first view at once.
-func NewMembership(c MembershipConfig) *Membership {
+func New(c Config) *Membership {
 	now := c.Scheduler.Now()
 	m := &Membership{config: c, self: c.Self, began: now, changed: now}
 	m.self.State = peer.Active
 	if c.Seeds != nil {
 		m.self.State = peer.Joining
 	}
-	m.publish()
-	c.Core.OnWord(m.review)
+	m.renewView()
+	c.Core.OnNews(m.review)
 	c.Scheduler.After(lookEvery, m.look)
 	return m
 }
@@ -147,18 +184,17 @@ func (m *Membership) judge() (open, again bool) {
 		return false, false
 	}
 	now := m.config.Scheduler.Now()
-	before := len(m.roll.sighted)
-	next, gone := m.roll.judge(m.config.Core, m.others)
+	sighted, before := len(m.roll.sighted), m.roll.live
+	gone := m.roll.judge(m.config.Core)
 	m.departed = append(m.departed, gone...)
-	same := slices.EqualFunc(next, m.others, func(a, b peer.Member) bool {
+	same := slices.EqualFunc(m.roll.live, before, func(a, b peer.Member) bool {
 		return a.Name == b.Name && a.Instance == b.Instance && a.State == b.State
 	})
-	m.others = next
-	if !same || len(m.roll.sighted) != before {
+	if !same || len(m.roll.sighted) != sighted {
 		m.changed = now
 	}
 	if !same || len(gone) > 0 {
-		m.publishLocked()
+		m.renewViewLocked()
 	}
 	again = m.roll.contested && !m.reviewing
 	m.reviewing = m.reviewing || again
@@ -173,16 +209,16 @@ func (m *Membership) reviewAgain() {
 	m.review()
 }
 
-// publish schedules a view of what is known now for the core.
-func (m *Membership) publish() {
+// renewView schedules a view of what is known now for the core.
+func (m *Membership) renewView() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.publishLocked()
+	m.renewViewLocked()
 }
 
-// publishLocked schedules the building of a view. If one is being built, another follows
+// renewViewLocked schedules the building of a view. If one is being built, another follows
 // it, so that of several changes only the last is built. m.mu is held.
-func (m *Membership) publishLocked() {
+func (m *Membership) renewViewLocked() {
 	switch {
 	case m.closed:
 	case m.building:
@@ -211,7 +247,7 @@ func (m *Membership) build() {
 			return
 		}
 		m.again = false
-		members := append(slices.Clone(m.others), m.self)
+		members := append(slices.Clone(m.roll.live), m.self)
 		gone := slices.Clone(m.departed)
 		names, r := view.RingNames(members), m.ring
 		fresh := r == nil || !slices.Equal(names, m.names)
@@ -222,10 +258,10 @@ func (m *Membership) build() {
 			r, err = m.config.Ring(names)
 		}
 		if err == nil {
-			known, recent := m.config.Core.SetMembers(members, gone)
+			known, recent := m.config.Core.Registry().Set(members, gone, m.config.Scheduler.Now())
 			m.config.Core.SetView(view.New(m.config.Self.Instance, members, r, known, recent))
-		} else if m.config.Complain != nil {
-			m.config.Complain(fmt.Errorf("the ring of %d members cannot be built, and the old one stays in force: %w", len(names), err))
+		} else if m.config.RingFailed != nil {
+			m.config.RingFailed(fmt.Errorf("the ring of %d members cannot be built, and the old one stays in force: %w", len(names), err))
 		}
 
 		m.mu.Lock()
@@ -253,9 +289,9 @@ func (m *Membership) look() {
 	}
 	next := lookEvery
 	defer func() { m.config.Scheduler.After(next, m.look) }()
-	m.say(l.worry)
+	m.config.report(l.problem)
 	if l.joined {
-		m.tell()
+		m.publish()
 	}
 	switch {
 	case l.joined:
@@ -272,11 +308,11 @@ func (m *Membership) look() {
 
 // looked is the result of one look.
 type looked struct {
-	now    limiter.Tick
-	joined bool // just now
-	ready  bool
-	long   bool // the present state has lasted for settledWithin: the dead age even while the node is cut off
-	worry  *Worry
+	now     limiter.Tick
+	joined  bool // just now
+	ready   bool
+	long    bool // the present state has lasted for settledWithin: the dead age even while the node is isolated
+	problem *Problem
 }
 
 // lookNow checks once whether it is time for the next state. open is false once the
@@ -289,12 +325,12 @@ func (m *Membership) lookNow() (l looked, open bool) {
 	}
 	l.now = m.config.Scheduler.Now()
 	l.joined = m.self.State == peer.Joining && m.joined(l.now)
-	if l.joined && m.cutOff(peer.Active) {
-		l.joined, l.worry = false, m.worry(0)
+	if l.joined && m.isolated(peer.Active) {
+		l.joined, l.problem = false, m.problem(0)
 	}
 	if l.joined {
 		m.self.State, m.began = peer.Active, l.now
-		m.publishLocked()
+		m.renewViewLocked()
 	}
 	l.ready, l.long = m.settled, l.now-m.began >= settledWithin
 	return l, true
@@ -303,8 +339,8 @@ func (m *Membership) lookNow() (l looked, open bool) {
 // joined reports whether a joining node should become active. m.mu is held.
 func (m *Membership) joined(now limiter.Tick) bool {
 	since, still := now-m.began, now-m.changed
-	if len(m.others)+len(m.roll.sighted) == 0 {
-		if m.mute() != nil {
+	if len(m.roll.live)+len(m.roll.sighted) == 0 {
+		if m.config.mute() != nil {
 			return since >= muteWithin
 		}
 		return since >= unansweredAfter || since >= aloneAfter && m.config.Seeds() <= 1
@@ -313,12 +349,12 @@ func (m *Membership) joined(now limiter.Tick) bool {
 		still >= stillFor && len(m.roll.sighted) == 0 && m.inForce() && m.config.Core.Informed()
 }
 
-// mute returns what the configured Mute does; nil if there is none.
-func (m *Membership) mute() error {
-	if m.config.Mute == nil {
+// mute returns what Mute does; nil if there is none.
+func (c *Config) mute() error {
+	if c.Mute == nil {
 		return nil
 	}
-	return m.config.Mute()
+	return c.Mute()
 }
 
 // inForce reports whether the core has the view of what is known. m.mu is held.
@@ -326,18 +362,18 @@ func (m *Membership) inForce() bool { return !m.building }
 
 // recount publishes a view with new counts if time has changed them.
 func (m *Membership) recount() {
-	known, recent := m.config.Core.Recount()
+	known, recent := m.config.Core.Registry().Count(m.config.Scheduler.Now())
 	v := m.config.Core.View()
 	if n := len(v.Members); max(known, n) != v.Known || max(recent, n) != v.Recent {
-		m.publish()
+		m.renewView()
 	}
 }
 
-// tell publishes this node's present state to the others.
-func (m *Membership) tell() {
-	m.telling.Lock()
-	defer m.telling.Unlock()
-	m.config.Tell(m.Self())
+// publish sends this node's present state to the others.
+func (m *Membership) publish() {
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
+	m.config.Publish(m.Self())
 }
 
 // Self returns this node as it describes itself to the others.
@@ -357,7 +393,7 @@ func (m *Membership) SetRules(hash uint64) {
 	m.self.RulesHash = hash
 	m.mu.Unlock()
 	if !same {
-		m.tell()
+		m.publish()
 	}
 }
 
@@ -366,7 +402,7 @@ func (m *Membership) SetRules(hash uint64) {
 func (m *Membership) Forget(name string) bool {
 	ok := m.config.Core.Forget(name)
 	if ok {
-		m.publish()
+		m.renewView()
 	}
 	return ok
 }
@@ -384,9 +420,9 @@ func (m *Membership) Leave(left func(whole bool)) error {
 	now := m.config.Scheduler.Now()
 	m.empty = m.self.State == peer.Joining
 	m.self.State, m.began, m.leaveBy, m.left = peer.Leaving, now, now+leaveWithin, left
-	m.publishLocked()
+	m.renewViewLocked()
 	m.mu.Unlock()
-	m.tell()
+	m.publish()
 	m.config.Scheduler.After(2*vacatedEvery, m.vacate)
 	return nil
 }

@@ -1,15 +1,16 @@
-package cluster
+package members
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Worry describes what keeps a node from holding what it should.
-type Worry struct {
+// Problem describes what keeps a node from holding what it should.
+type Problem struct {
 	// Unsettled is the number of partitions that are not as the view calls for. It is 0
 	// while the node is joining.
 	Unsettled int
@@ -21,7 +22,7 @@ type Worry struct {
 	Minority bool
 	// State is joining or active. Ready means that an active node reports ready although
 	// it is not settled: it decides by policy about keys that it does not hold. An
-	// active node that is cut off is not ready.
+	// active node that is isolated is not ready.
 	State peer.State
 	Ready bool
 }
@@ -29,7 +30,7 @@ type Worry struct {
 // unreached returns the number of other members that are active or in the state from,
 // and those of them to which there is no connection. m.mu is held.
 func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
-	for _, of := range [][]peer.Member{m.others, m.roll.sighted} {
+	for _, of := range [][]peer.Member{m.roll.live, m.roll.sighted} {
 		for i := range of {
 			if o := &of[i]; o.State == peer.Active || o.State == from {
 				n++
@@ -42,60 +43,58 @@ func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
 	return n, list
 }
 
-// cutOff reports whether there are other members, active or of the given state, and none
+// isolated reports whether there are other members, active or of the given state, and none
 // of them can be reached, although this node is in no minority. Then the others serve,
 // and this node had better not. m.mu is held.
-func (m *Membership) cutOff(or peer.State) bool {
+func (m *Membership) isolated(or peer.State) bool {
 	n, list := m.unreached(or)
 	return n > 0 && len(list) == n && !m.config.Core.View().Minority()
 }
 
-// worry returns what to report to the configured Worry now; nil if it was reported for
-// this stage. m.mu is held.
-func (m *Membership) worry(unsettled int) *Worry {
-	w := &Worry{Unsettled: unsettled, State: m.self.State, Ready: m.settled, Minority: m.config.Core.View().Minority()}
-	w.Others, w.Unreached = m.unreached(peer.Joining)
-	if m.told != nil && m.told.State == w.State && m.told.Ready == w.Ready {
+// problem returns what to report now; nil if it was reported for this stage. m.mu is
+// held.
+func (m *Membership) problem(unsettled int) *Problem {
+	p := &Problem{Unsettled: unsettled, State: m.self.State, Ready: m.settled, Minority: m.config.Core.View().Minority()}
+	p.Others, p.Unreached = m.unreached(peer.Joining)
+	if m.reported != nil && m.reported.State == p.State && m.reported.Ready == p.Ready {
 		return nil
 	}
-	m.told = w
-	return w
+	m.reported = p
+	return p
 }
 
-// say reports w to the configured Worry, if neither is nil. m.mu is not held.
-func (m *Membership) say(w *Worry) {
-	if w != nil && m.config.Worry != nil {
-		m.config.Worry(*w)
+// report calls Report, if neither it nor p is nil. The membership's lock is not held.
+func (c *Config) report(p *Problem) {
+	if p != nil && c.Report != nil {
+		c.Report(*p)
 	}
 }
 
 // settle updates and reports whether the node is settled: it holds what it should, or
 // has tried for settledWithin, as a minority for one never gets there. A node that is
-// cut off does not become settled by waiting.
+// isolated does not become settled by waiting.
 func (m *Membership) settle(now limiter.Tick) bool {
 	m.mu.Lock()
 	if m.settled || m.self.State != peer.Active || !m.inForce() {
 		defer m.mu.Unlock()
 		return m.settled
 	}
-	var worry *Worry
+	var problem *Problem
 	switch {
-	case m.config.Core.Settled():
+	case len(m.config.Core.Unsettled(1)) == 0:
 		m.settled = true
 	case now-m.began >= settledWithin:
-		m.settled = !m.cutOff(peer.Joining)
-		worry = m.worry(m.unsettled())
+		m.settled = !m.isolated(peer.Joining)
+		problem = m.problem(m.config.unsettled())
 	}
 	settled := m.settled
 	m.mu.Unlock()
-	m.say(worry)
+	m.config.report(problem)
 	return settled
 }
 
 // unsettled returns the number of partitions that are not as the view calls for.
-func (m *Membership) unsettled() int {
-	return len(m.config.Core.Unsettled(len(m.config.Core.Partitions())))
-}
+func (c *Config) unsettled() int { return len(c.Core.Unsettled(math.MaxInt)) }
 
 // Ready returns nil if the node is ready for requests, otherwise an error with the
 // reason. A node is ready when it is active and holds what it should, or has tried for
@@ -105,12 +104,12 @@ func (m *Membership) unsettled() int {
 func (m *Membership) Ready() error {
 	now := m.config.Scheduler.Now()
 	m.mu.Lock()
-	state, others, since := m.self.State, len(m.others)+len(m.roll.sighted), m.began
+	state, others, since := m.self.State, len(m.roll.live)+len(m.roll.sighted), m.began
 	why := ""
 	if now-since >= informedWithin {
-		why = m.whyCutOff()
+		why = m.whyIsolated()
 	}
-	if err := m.mute(); err != nil && others == 0 {
+	if err := m.config.mute(); err != nil && others == 0 {
 		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not answer: %v", muteWithin.Duration(), err)
 	}
 	m.mu.Unlock()
@@ -120,15 +119,15 @@ func (m *Membership) Ready() error {
 	case state == peer.Joining:
 		return fmt.Errorf("%w, for %v, and sees %d other members%s", ErrJoining, (now - since).Duration().Round(time.Millisecond), others, why)
 	case !m.settle(now):
-		return fmt.Errorf("%w: %d of them%s", ErrSettling, m.unsettled(), why)
+		return fmt.Errorf("%w: %d of them%s", ErrSettling, m.config.unsettled(), why)
 	}
 	return nil
 }
 
-// whyCutOff returns the end of a sentence that names the members that the node cannot
-// reach; "" if it is not cut off. m.mu is held.
-func (m *Membership) whyCutOff() string {
-	if !m.cutOff(peer.Joining) {
+// whyIsolated returns the end of a sentence that names the members that the node cannot
+// reach; "" if it is not isolated. m.mu is held.
+func (m *Membership) whyIsolated() string {
+	if !m.isolated(peer.Joining) {
 		return ""
 	}
 	_, list := m.unreached(peer.Joining)

@@ -1,0 +1,253 @@
+package members
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// staleAfter is how long a dead member counts for available partitions. keepGone is how
+// long this node remembers that a member left or was forgotten, because others may not
+// have heard of it.
+const (
+	staleAfter = 10 * limiter.Minute
+	keepGone   = 24 * 60 * limiter.Minute
+)
+
+// maxNames bounds the names that a registry remembers. maxNameLen is the longest name,
+// in bytes.
+const (
+	maxNames   = 1024
+	maxNameLen = 128
+)
+
+// Registry remembers the members by name, dead ones included: a dead member counts until
+// it leaves or is forgotten. A live name is always accepted. Other names are accepted
+// while there are fewer than maxNames names, live ones included; at that bound a name
+// that does not count makes room. It is safe for concurrent use.
+type Registry struct {
+	mu    sync.Mutex
+	known map[string]*record
+}
+
+// NewRegistry returns a registry without names.
+func NewRegistry() *Registry { return &Registry{known: make(map[string]*record)} }
+
+// record is what is known of one name.
+type record struct {
+	instance peer.Instance
+	gone     bool         // it left or was forgotten
+	live     bool         // it is in the view
+	since    limiter.Tick // when it stopped being live, or was heard of
+
+	// runs are the last instances that links reported under this name, newest first.
+	// leaves is the instance that a link reported as leaving, gone or forgotten.
+	runs   [maxRuns]peer.Instance
+	leaves peer.Instance
+}
+
+// maxRuns is how many instances of a name are remembered as reported by links. Two may
+// exist at a time: one that ends and one that starts.
+const maxRuns = 4
+
+// reported records what a link reports of an instance of this name, and returns whether
+// it is new.
+func (a *record) reported(k peer.Known) (news bool) {
+	if !slices.Contains(a.runs[:], k.Instance) {
+		copy(a.runs[1:], a.runs[:])
+		a.runs[0], news = k.Instance, true
+	}
+	if k.Gone && a.leaves != k.Instance {
+		a.leaves, news = k.Instance, true
+	}
+	return news
+}
+
+// Set records the members that are joining, active or leaving, this node included, and
+// those that left gracefully. It returns the number of members by name that count: known
+// for closed partitions, recent for the others.
+func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tick) (known, recent int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, a := range r.known {
+		switch {
+		case a.live:
+			a.live, a.since = false, now
+		case a.gone && now-a.since >= keepGone:
+			delete(r.known, name)
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		r.room(m.Name)
+		next := record{instance: m.Instance, live: true}
+		if a := r.known[m.Name]; a != nil {
+			next.runs, next.leaves = a.runs, a.leaves
+		}
+		r.known[m.Name] = &next
+	}
+	for _, k := range left {
+		r.hear(k, now)
+	}
+	return r.count(now)
+}
+
+// Hear records what a member says about members over its link. It returns what is new
+// and must be passed on, and the counts that [Registry.Set] returns. A member that
+// reports itself as gone is leaving, but has not left yet. Callers must leave out what
+// [Valid] refuses.
+func (r *Registry) Hear(from peer.Instance, all []peer.Known, now limiter.Tick) (news []peer.Known, known, recent int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range all {
+		leaves := k.Instance == from && k.Gone
+		if !leaves {
+			r.hear(k, now)
+		}
+		if a := r.known[k.Name]; a != nil && a.reported(k) && !leaves {
+			news = append(news, k)
+		}
+	}
+	known, recent = r.count(now)
+	return news, known, recent
+}
+
+// Valid reports whether a member's name and instance are valid: operators read names, so
+// they must be printable.
+func Valid(k *peer.Known) bool {
+	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxNameLen && utf8.ValidString(k.Name) &&
+		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// hear records what this node's membership, or a link, says about a member.
+func (r *Registry) hear(k peer.Known, now limiter.Tick) {
+	have := r.known[k.Name]
+	switch {
+	case have == nil && r.room(k.Name):
+		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now}
+	case have == nil || have.live:
+	case have.instance == k.Instance:
+		have.gone = have.gone || k.Gone
+	case have.gone && !k.Gone:
+		// A later instance, which is not known to have left.
+		have.instance, have.gone, have.since = k.Instance, false, now
+	}
+}
+
+// room makes room for a name and reports whether there is any. At the bound, the name
+// that has been gone longest is removed.
+func (r *Registry) room(name string) bool {
+	if _, ok := r.known[name]; ok || len(r.known) < maxNames {
+		return true
+	}
+	oldest, at := "", limiter.Tick(0)
+	for name, a := range r.known {
+		if a.gone && !a.live && (oldest == "" || a.since < at || a.since == at && name < oldest) {
+			oldest, at = name, a.since
+		}
+	}
+	delete(r.known, oldest)
+	return oldest != ""
+}
+
+// count returns how many members count. known are all names that have not left. recent
+// leaves out members that have been dead for staleAfter. Only a majority may leave a
+// member out: of the members counted at that step, more than half must have been alive
+// when the dead member's time was over, or be alive now.
+func (r *Registry) count(now limiter.Tick) (known, recent int) {
+	live := 0
+	var dead []limiter.Tick // when each died
+	for _, a := range r.known {
+		switch {
+		case a.live:
+			live++
+		case !a.gone:
+			dead = append(dead, a.since)
+		}
+	}
+	slices.Sort(dead)
+	known = live + len(dead)
+	recent = known
+	for _, since := range dead {
+		over := since + staleAfter
+		later, _ := slices.BinarySearch(dead, over+1)
+		alive := live + len(dead) - later // alive when that time was over, or now
+		if now < over || 2*alive <= recent {
+			break
+		}
+		recent--
+	}
+	return known, recent
+}
+
+// Forget stops counting a dead member. It returns what to tell the other members, and
+// false if there was no dead member of that name.
+func (r *Registry) Forget(name string) (peer.Known, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	if a == nil || a.live || a.gone {
+		return peer.Known{}, false
+	}
+	a.gone, a.leaves = true, a.instance
+	return peer.Known{Name: name, Instance: a.instance, Gone: true}, true
+}
+
+// Dead returns the members that count although they are not in the view, by name.
+func (r *Registry) Dead() []peer.Known {
+	return r.list(func(a *record) bool { return !a.live && !a.gone })
+}
+
+// All returns all names known, sorted.
+func (r *Registry) All() []peer.Known { return r.list(func(*record) bool { return true }) }
+
+func (r *Registry) list(wanted func(*record) bool) []peer.Known {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []peer.Known
+	for name, a := range r.known {
+		if wanted(a) {
+			out = append(out, peer.Known{Name: name, Instance: a.instance, Gone: a.gone})
+		}
+	}
+	slices.SortFunc(out, func(a, b peer.Known) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Count returns the present values of the counts that [Registry.Set] returns.
+func (r *Registry) Count(now limiter.Tick) (known, recent int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count(now)
+}
+
+// Met reports whether a link has reported that instance of a member's name.
+func (r *Registry) Met(name string, i peer.Instance) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	return a != nil && i != 0 && slices.Contains(a.runs[:], i)
+}
+
+// SaidGone reports whether a link has reported that an instance leaves, has left or is
+// forgotten. The report may come from the instance itself or from another member.
+func (r *Registry) SaidGone(name string, i peer.Instance) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	return a != nil && i != 0 && (a.leaves == i || a.gone && a.instance == i)
+}
+
+// Counts reports whether a member of that name counts, live or dead.
+func (r *Registry) Counts(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	return a != nil && (a.live || !a.gone)
+}

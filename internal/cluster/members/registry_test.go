@@ -1,0 +1,52 @@
+package members
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Names that come and go are bounded. A name that counts is never dropped for one that
+// does not.
+func TestNamesHaveABound(t *testing.T) {
+	const other peer.Instance = 2
+	now := 1_700_000_000 * limiter.Second
+	base := []peer.Member{
+		{Name: "a", Instance: 1, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active}, {Name: "c", Instance: 3, State: peer.Active},
+	}
+	r := NewRegistry()
+	r.Set(base, nil, now)
+	r.Set(base[:2], nil, now) // "c" is dead, and counts
+	for n := range 3 * maxNames {
+		i := peer.Instance(0x1000 + n)
+		m := peer.Member{Name: fmt.Sprintf("pod-%05d", n), Instance: i, State: peer.Active}
+		r.Set([]peer.Member{base[0], base[1], m}, nil, now)
+		known, _ := r.Set(base[:2], []peer.Known{{Name: m.Name, Instance: i, Gone: true}}, now)
+		if known != 3 || len(r.known) > maxNames {
+			t.Fatalf("after %d names: %d count, want 3; %d are known", n+1, known, len(r.known))
+		}
+		now += limiter.Second
+	}
+	if _, known, _ := r.Hear(other, []peer.Known{{Name: "e", Instance: 0xe}}, now); known != 4 {
+		t.Errorf("%d count, want the one too that another member knows of", known)
+	}
+	now += keepGone
+	r.Set(base[:2], nil, now)
+	if n := len(r.known); n != 4 {
+		t.Errorf("a day later %d names are known, want the four that count", n)
+	}
+	dead := make([]peer.Known, 0, maxNames)
+	for n := range maxNames {
+		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
+	}
+	r.Hear(other, dead, now)
+	if known, _ := r.Set(base, nil, now); known != maxNames || !r.known["c"].live {
+		t.Errorf("%d count, want no more than the bound, and who is live", known)
+	}
+	r.Set(append(base[:3:3], peer.Member{Name: "new", Instance: 0xf}), nil, now)
+	if a := r.known["new"]; a == nil || !a.live {
+		t.Error("a live member is refused at the bound")
+	}
+}
