@@ -10,7 +10,7 @@
 //		return err // the request was invalid; nothing was counted
 //	}
 //	if !d.Allowed {
-//		wait(d.RetryAfter.Duration())
+//		wait(d.RetryAfter)
 //	}
 //
 // [Node.Allow] needs no policy file: it takes a key and its limits. [Node.CheckInto] is

@@ -31,7 +31,7 @@ rules:
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.RetryAfter.Duration())
+		fmt.Println(d.Allowed, d.RetryAfter)
 	}
 	// Output:
 	// true 0s
@@ -51,7 +51,7 @@ func ExampleNode_Allow() {
 	}
 	for range 3 {
 		d, _ := node.Allow(ctx, "export of ada", perMinute)
-		fmt.Println(d.Allowed, d.RetryAfter.Duration())
+		fmt.Println(d.Allowed, d.RetryAfter)
 	}
 	// Output:
 	// true 0s

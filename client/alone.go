@@ -80,7 +80,7 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied = m.GetAllowed(), m.GetNever(), m.GetShadowDenied()
 	d.Source = limiter.Source(m.GetSource())
-	d.Grow(len(limits))
+	limiter.Grow(d, len(limits))
 	key := -1
 	for i, l := range m.GetLimits() {
 		if i == 0 || m.GetLimits()[i-1].GetRule() != l.GetRule() || m.GetLimits()[i-1].GetKeyIndex() != l.GetKeyIndex() {
@@ -90,10 +90,10 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 			Rule: limits[i].rule, Limit: limits[i].limit, Key: key, KeyIndex: uint8(l.GetKeyIndex()),
 			Allowed: l.GetAllowed(), Never: l.GetNever(), Blocked: l.GetBlocked(), Overflow: l.GetOverflow(),
 			Owner: l.GetOwner(), Cost: l.GetCost(), Remaining: l.GetRemaining(),
-			ResetAfter: limiter.Tick(l.GetResetAfterUs()), RetryAfter: limiter.Tick(l.GetRetryAfterUs()),
+			ResetAfter: limiter.Tick(l.GetResetAfterUs()).Duration(), RetryAfter: limiter.Tick(l.GetRetryAfterUs()).Duration(),
 		}
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 	d.Rule = m.GetRule()
 	return nil
 }

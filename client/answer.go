@@ -212,21 +212,21 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	if ref == 0 {
 		return answered, nil
 	}
-	d.Grow(1)
+	limiter.Grow(d, 1)
 	l, of := d.Limit(0), b.limits[ref-1]
 	*l = limiter.LimitDecision{
 		Rule: of.rule, Limit: of.limit,
 		Allowed: d.Allowed && !(of.rule.Shadow && d.ShadowDenied), Never: d.Never,
 		Blocked:   has(flags, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED),
 		Overflow:  has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
-		Remaining: m.Remaining[i], ResetAfter: limiter.Tick(m.ResetAfterUs[i]),
+		Remaining: m.Remaining[i], ResetAfter: limiter.Tick(m.ResetAfterUs[i]).Duration(),
 	}
 	if len(m.RetryAfterUs) > 0 {
-		l.RetryAfter = limiter.Tick(m.RetryAfterUs[i])
+		l.RetryAfter = limiter.Tick(m.RetryAfterUs[i]).Duration()
 	}
 	l.Cost, _ = r.Cost.Value(0) // it is in range
 	d.Rule = of.rule.Name
-	d.Conclude()
+	limiter.Conclude(d)
 	return answered, nil
 }
 
@@ -237,7 +237,7 @@ func (b *batch) every(i int, d *limiter.Decision) {
 		d.Rule = m.RuleNames[ref-1]
 	}
 	from, to := int(b.starts[i]), int(b.starts[i+1])
-	d.Grow(to - from)
+	limiter.Grow(d, to-from)
 	key := -1
 	for at := from; at < to; at++ {
 		if before := at - 1; at == from || m.KeyIndexes[before] != m.KeyIndexes[at] || b.limits[m.LimitIndexes[before]].rule.Name != b.limits[m.LimitIndexes[at]].rule.Name {
@@ -249,11 +249,11 @@ func (b *batch) every(i int, d *limiter.Decision) {
 			Allowed: has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED), Never: has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER),
 			Blocked: has(flags, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED), Overflow: has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
 			Cost: m.Costs[at], Remaining: m.Remaining[at],
-			ResetAfter: limiter.Tick(m.ResetAfterUs[at]), RetryAfter: limiter.Tick(m.RetryAfterUs[at]),
+			ResetAfter: limiter.Tick(m.ResetAfterUs[at]).Duration(), RetryAfter: limiter.Tick(m.RetryAfterUs[at]).Duration(),
 		}
 	}
 	rule := d.Rule
-	d.Conclude()
+	limiter.Conclude(d)
 	if d.Allowed {
 		d.Rule = rule
 	}

@@ -160,8 +160,8 @@ func deniedCostsWhatHasRoom(t *testing.T, w *seedWorld) {
 			if j == 2 {
 				wait = time.Minute // the user's minute is used up by denials
 			}
-			if d.RetryAfter.Duration() != wait {
-				t.Errorf("denial %d tells to wait %v, want %v", j+1, d.RetryAfter.Duration(), wait)
+			if d.RetryAfter != wait {
+				t.Errorf("denial %d tells to wait %v, want %v", j+1, d.RetryAfter, wait)
 			}
 		}
 	}
@@ -201,14 +201,14 @@ func blockAfterExcess(t *testing.T, w *seedWorld) {
 			w.ask(t, "/block", "other "+ip, user)
 		}
 		w.ask(t, "/block", ip, "first"+user)
-		if d := w.ask(t, "/block", ip, user); d.Allowed || d.RetryAfter.Duration() != 10*time.Minute || !d.BlockedBy().Blocked {
+		if d := w.ask(t, "/block", ip, user); d.Allowed || d.RetryAfter != 10*time.Minute || !d.BlockedBy().Blocked {
 			t.Fatalf("the excess: %+v", d)
 		}
 		if d := w.ask(t, "/block", ip, "second"+user); !d.Allowed {
-			t.Errorf("the address had one left, and is denied for %v", d.RetryAfter.Duration())
+			t.Errorf("the address had one left, and is denied for %v", d.RetryAfter)
 		}
 		w.at.forward(10*time.Minute - time.Microsecond)
-		if d := w.ask(t, "/block", "10.12.1.1", user); d.Allowed || d.RetryAfter.Duration() != time.Microsecond {
+		if d := w.ask(t, "/block", "10.12.1.1", user); d.Allowed || d.RetryAfter != time.Microsecond {
 			t.Errorf("before the end of the block: %+v", d)
 		}
 		w.at.forward(time.Microsecond)
@@ -252,7 +252,7 @@ func get(h http.Handler, path string, edit func(*http.Request)) *httptest.Respon
 func handlersOfDenialsAndErrors(t *testing.T, w *seedWorld) {
 	h := w.handler(t, httplimit.OnDenied(func(rw http.ResponseWriter, _ *http.Request, d *limiter.Decision) {
 		rw.WriteHeader(http.StatusTeapot)
-		fmt.Fprint(rw, d.BlockedBy().FullName(), " for ", d.RetryAfter.Duration())
+		fmt.Fprint(rw, d.BlockedBy().FullName(), " for ", d.RetryAfter)
 	}), httplimit.OnError(func(rw http.ResponseWriter, _ *http.Request, err error) bool {
 		http.Error(rw, err.Error(), http.StatusBadGateway)
 		return false
@@ -385,8 +385,8 @@ func buckets(t *testing.T, w *seedWorld) {
 			if got = append(got, "A"); !d.Allowed {
 				got[len(got)-1] = "R"
 			}
-			if want := map[int]time.Duration{15: 10 * time.Second, 70: 11 * time.Second, 110: 10 * time.Second}[s]; d.RetryAfter.Duration() != want && name != "meter" {
-				t.Errorf("%s at %d s: wait %v, want %v", name, s, d.RetryAfter.Duration(), want)
+			if want := map[int]time.Duration{15: 10 * time.Second, 70: 11 * time.Second, 110: 10 * time.Second}[s]; d.RetryAfter != want && name != "meter" {
+				t.Errorf("%s at %d s: wait %v, want %v", name, s, d.RetryAfter, want)
 			}
 		}
 		if g := strings.Join(got, " "); g != want {
@@ -401,7 +401,7 @@ func asRedisCell(t *testing.T, w *seedWorld) {
 	throttle := func(cost int64) string {
 		d := check(t, w.node(), weir.Request{Path: "/cell", User: "ada", Cost: weir.Units(cost)})
 		l := d.Limit(0)
-		return fmt.Sprint(!d.Allowed, " ", l.Limit.Capacity(), " ", l.Remaining, " ", d.RetryAfter.Duration(), " ", l.ResetAfter.Duration())
+		return fmt.Sprint(!d.Allowed, " ", l.Limit.Capacity(), " ", l.Remaining, " ", d.RetryAfter, " ", l.ResetAfter)
 	}
 	for i, c := range []struct {
 		cost int64

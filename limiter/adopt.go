@@ -5,13 +5,13 @@ package limiter
 // If both limits count alike, the state is unchanged. Otherwise all that counts under
 // old at now has to be charged to l at now. In that case fresh is true, the state is
 // zero except for its block, and the words are void. charge is the number of units,
-// possibly 0, that the caller must then charge by [Limit.Charge], after providing
-// zeroed words as [Limit.Words] requires.
+// possibly 0, that the caller must then charge by [State.Charge], after providing
+// zeroed words as [State.Words] requires.
 //
 // A block is kept only if l has blocks, too.
-func (l *Limit) Adopt(old *Limit, s *State, words []uint64, now Tick) (charge uint32, fresh bool) {
-	old.Roll(s, words, now)
-	if old.EmptyAt(s, words) <= now {
+func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint32, fresh bool) {
+	s.Roll(old, words, now)
+	if s.EmptyAt(old, words) <= now {
 		// It equals an absent entry, even if the new limit would count what is left.
 		*s = State{}
 		return 0, true

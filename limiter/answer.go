@@ -38,7 +38,7 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 		Source: d.Source.String(), Limits: make([]LimitAnswer, d.Len()),
 	}
 	if !d.Allowed && !d.Never {
-		a.RetryAfterMs = new(d.RetryAfter.Millis())
+		a.RetryAfterMs = new(Millis(d.RetryAfter))
 	}
 	if b := d.BlockedBy(); b != nil {
 		a.BlockedBy = b.FullName()
@@ -47,11 +47,11 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 		l := d.Limit(i)
 		a.Limits[i] = LimitAnswer{
 			Name: l.FullName(), Key: keyName(i), Algorithm: l.Limit.Algorithm().String(),
-			Limit: l.Limit.Limit(), Remaining: l.Remaining, ResetAfterMs: l.ResetAfter.Millis(),
+			Limit: l.Limit.Limit(), Remaining: l.Remaining, ResetAfterMs: Millis(l.ResetAfter),
 			Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow, Owner: l.Owner,
 		}
 		if l.RetryAfter > 0 {
-			a.Limits[i].RetryAfterMs = new(l.RetryAfter.Millis())
+			a.Limits[i].RetryAfterMs = new(Millis(l.RetryAfter))
 		}
 	}
 	return a

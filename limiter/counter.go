@@ -28,7 +28,7 @@ func NewCounter(limits ...*Limit) *Counter {
 }
 
 // SetLimits replaces the limits. A limit with the name of an earlier one keeps its
-// consumption from the next check on, as [Limit.Adopt] defines.
+// consumption from the next check on, as [State.Adopt] defines.
 func (c *Counter) SetLimits(limits ...*Limit) {
 	cells := make([]cell, len(limits))
 	for i, l := range limits {
@@ -72,7 +72,7 @@ func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
 			continue
 		}
 		c.cells[i].adopt(l, now)
-		l.Refund(&c.cells[i].state, c.cells[i].words, now, r.Time, cost)
+		c.cells[i].state.Refund(l, c.cells[i].words, now, r.Time, cost)
 	}
 }
 
@@ -80,33 +80,33 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 	c.latest = max(c.latest, now)
 	d.Clear()
 	d.Source, d.Rule = SourceOwner, c.rule.Name
-	d.Grow(len(c.limits))
+	Grow(d, len(c.limits))
 	for i, l := range c.limits {
 		out := d.Limit(i)
 		*out = LimitDecision{Rule: &c.rule, Limit: l, Cost: cost}
 		k := &c.cells[i]
 		k.adopt(l, now)
-		k.used, k.charged = l.Probe(&k.state, k.words, now, out), 0
+		k.used, k.charged = k.state.Probe(l, k.words, now, out), 0
 	}
-	d.Settle(peek)
+	Settle(d, peek)
 	for i, l := range c.limits {
 		k := &c.cells[i]
-		charge, block := d.Charges(i)
+		charge, block := ToCharge(d, i)
 		if charge {
 			k.reserve(now, cost)
-			l.Charge(&k.state, k.words, now, cost)
+			k.state.Charge(l, k.words, now, cost)
 			k.charged = cost
-			d.Charged(i, now)
+			NoteCharged(d, i, now)
 		}
 		if block {
-			d.Block(i, &k.state, now)
+			BeginBlock(d, i, &k.state, now)
 		}
 	}
 	for i, l := range c.limits {
 		k := &c.cells[i]
-		l.Report(&k.state, k.words, now, k.used, k.charged, !d.Allowed, d.Limit(i))
+		k.state.Report(l, k.words, now, k.used, k.charged, !d.Allowed, d.Limit(i))
 	}
-	d.Conclude()
+	Conclude(d)
 }
 
 // adopt converts the cell into one of l.
@@ -115,25 +115,25 @@ func (k *cell) adopt(l *Limit, now Tick) {
 	if k.limit = l; old == nil || old == l || old.Equal(l) {
 		return
 	}
-	charge, fresh := l.Adopt(old, &k.state, k.words, now)
+	charge, fresh := k.state.Adopt(l, old, k.words, now)
 	if !fresh {
 		return
 	}
 	k.words = nil
-	l.Roll(&k.state, nil, now)
+	k.state.Roll(l, nil, now)
 	if charge > 0 {
 		k.reserve(now, charge)
-		l.Charge(&k.state, k.words, now, charge)
+		k.state.Charge(l, k.words, now, charge)
 	}
 }
 
 // reserve provides the words for a charge of n units at now.
 func (k *cell) reserve(now Tick, n uint32) {
-	need := k.limit.Words(&k.state, now, n)
+	need := k.state.Words(k.limit, now, n)
 	if need <= len(k.words) {
 		return
 	}
 	words := make([]uint64, max(need, min(2*len(k.words), MaxLogLimit+3)))
-	k.limit.Move(words, k.words, &k.state)
+	k.state.Move(k.limit, words, k.words)
 	k.words = words
 }

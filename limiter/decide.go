@@ -6,9 +6,9 @@ package limiter
 
 // Probe asks one limit about the cost in out.Cost. It fills in out.Allowed, out.Never
 // and out.Blocked, and clears out.Overflow and out.RetryAfter. It returns the units
-// that count at now, for [Limit.Report]. It changes the state only by [Limit.Roll].
-func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) (used uint64) {
-	l.Roll(s, words, now)
+// that count at now, for [State.Report]. It changes the state only by [State.Roll].
+func (s *State) Probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
+	s.Roll(l, words, now)
 	used = l.used(s, now)
 	n := uint64(max(out.Cost, 1))
 	out.Overflow, out.RetryAfter = false, 0
@@ -19,8 +19,8 @@ func (l *Limit) Probe(s *State, words []uint64, now Tick, out *LimitDecision) (u
 }
 
 // Settle combines the results of all limits into the decision, and determines what is
-// charged, see [Decision.Charges]. With peek nothing is charged.
-func (d *Decision) Settle(peek bool) {
+// charged, see [ToCharge]. With peek nothing is charged.
+func Settle(d *Decision, peek bool) {
 	d.Allowed, d.Never, d.ShadowDenied = true, false, false
 	shadowNever := false
 	for i := range d.Len() {
@@ -39,10 +39,10 @@ func (d *Decision) Settle(peek bool) {
 	d.shadowCharges = d.charges && !shadowNever
 }
 
-// Charges returns, after [Decision.Settle], whether limit i is to be charged and
+// ToCharge returns, after [Settle], whether limit i is to be charged and
 // whether its denial begins a block. Both are false for a peek and for a check that can
 // never be allowed.
-func (d *Decision) Charges(i int) (charge, block bool) {
+func ToCharge(d *Decision, i int) (charge, block bool) {
 	l := d.Limit(i)
 	together, charges := d.Allowed, d.charges
 	if l.Rule.Shadow {
@@ -62,8 +62,8 @@ func (d *Decision) Charges(i int) (charge, block bool) {
 	return charge, !l.Allowed && !l.Blocked && l.Limit.block > 0
 }
 
-// Block begins the block of limit i at now.
-func (d *Decision) Block(i int, s *State, now Tick) {
+// BeginBlock begins the block of limit i at now.
+func BeginBlock(d *Decision, i int, s *State, now Tick) {
 	out := d.Limit(i)
 	s.Until = now + out.Limit.block
 	out.Blocked, d.began = true, true
@@ -71,9 +71,9 @@ func (d *Decision) Block(i int, s *State, now Tick) {
 
 // Report fills in out.Remaining and out.ResetAfter, and out.RetryAfter if the check was
 // denied but not for ever. It must follow the charge: used is the result of
-// [Limit.Probe], charged the units charged since then. A limit of a shadow rule that
+// [State.Probe], charged the units charged since then. A limit of a shadow rule that
 // would deny has a RetryAfter, too, although the check is allowed.
-func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged uint32, denied bool, out *LimitDecision) {
+func (s *State) Report(l *Limit, words []uint64, now Tick, used uint64, charged uint32, denied bool, out *LimitDecision) {
 	switch {
 	case charged == 0:
 	case l.p.count == CountAll:
@@ -81,7 +81,7 @@ func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged 
 	default:
 		used += uint64(charged)
 	}
-	out.ResetAfter = max(0, l.EmptyAt(s, words)-now)
+	out.ResetAfter = max(0, s.EmptyAt(l, words)-now).Duration()
 	out.Remaining = uint32(l.cap - min(used, l.cap))
 	if s.Until > now {
 		out.Remaining = 0
@@ -91,13 +91,13 @@ func (l *Limit) Report(s *State, words []uint64, now Tick, used uint64, charged 
 	}
 	n := uint64(max(out.Cost, 1))
 	if used+n > l.cap {
-		out.RetryAfter = l.admitsAt(s, words, n) - now
+		out.RetryAfter = (l.admitsAt(s, words, n) - now).Duration()
 	}
-	out.RetryAfter = max(out.RetryAfter, s.Until-now)
+	out.RetryAfter = max(out.RetryAfter, (s.Until - now).Duration())
 }
 
 // Conclude sets d.RetryAfter and the limit that denied, from the reports of the limits.
-func (d *Decision) Conclude() {
+func Conclude(d *Decision) {
 	d.RetryAfter, d.blocked = 0, 0
 	if d.Receipt.Charged != 0 {
 		set := uint64(0)

@@ -1,5 +1,7 @@
 package limiter
 
+import "time"
+
 // Source is what made a decision.
 type Source uint8
 
@@ -58,12 +60,12 @@ type LimitDecision struct {
 	Remaining uint32
 	// ResetAfter is the time until the key is the same as one never seen, if there are
 	// no further checks.
-	ResetAfter Tick
+	ResetAfter time.Duration
 	// RetryAfter is the shortest wait until this limit allows the same cost, if there
 	// are no other checks. It is set if the check was denied, or if this shadow limit
-	// would have denied it. It is exact to the tick, and includes what the denial
+	// would have denied it. It is exact to the microsecond, and includes what the denial
 	// itself charged. It is 0 if the limit would admit the cost at once, or never.
-	RetryAfter Tick
+	RetryAfter time.Duration
 }
 
 // Receipt names one charge, so that it can be refunded once. Using it again takes back
@@ -104,8 +106,8 @@ func (c *Charge) Fits(r Receipt) bool {
 	return r.Charged != 0 && h == r.Set
 }
 
-// Charged records in the receipt that limit i was charged at now. It is for deciders.
-func (d *Decision) Charged(i int, now Tick) {
+// NoteCharged records in the receipt that limit i was charged at now. It is for deciders.
+func NoteCharged(d *Decision, i int, now Tick) {
 	d.Receipt.Time = now
 	if i < 64 {
 		d.Receipt.Charged |= 1 << i
@@ -127,7 +129,7 @@ type Decision struct {
 	Source Source
 	// RetryAfter is the shortest wait until the same check is allowed, if there are no
 	// other checks: the longest wait of its limits. It is 0 if Allowed or Never is set.
-	RetryAfter Tick
+	RetryAfter time.Duration
 	// Receipt names the charge, if there was one.
 	Receipt Receipt
 	// Rule is the name of the first rule that matched, even if it has no limits; empty
@@ -152,7 +154,7 @@ func (d *Decision) Clear() {
 
 // BlockBegan reports whether this check began the block of a limit that is Blocked. A
 // denial during a block begins none.
-func (d *Decision) BlockBegan() bool { return d.began }
+func BlockBegan(d *Decision) bool { return d.began }
 
 // Len returns the number of limits that were decided.
 func (d *Decision) Len() int { return int(d.n) }
@@ -179,7 +181,7 @@ func (d *Decision) BlockedBy() *LimitDecision {
 
 // Grow makes room for n limits with undefined contents. It is for deciders. Above four
 // it allocates, once for a Decision that is used again.
-func (d *Decision) Grow(n int) {
+func Grow(d *Decision, n int) {
 	if n > inlineLimits {
 		if cap(d.more) < n {
 			d.more = make([]LimitDecision, n)

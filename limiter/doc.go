@@ -10,5 +10,8 @@
 // call; rules turn it into a [Charge], which names the counters and their limits; a
 // decider answers with a [Decision].
 //
+// [Limit] and [Decision] have methods for those who read them. What only deciders need
+// are the methods of [State], and functions such as [Settle] and [Conclude].
+//
 // None of the types is safe for concurrent use unless it says so.
 package limiter

@@ -77,11 +77,11 @@ type WindowCount struct {
 const maxExplainedEntries = 100
 
 // Explain returns how the limit decides the cost in out.Cost at now, before anything is
-// charged. It changes the state only by [Limit.Roll]. The caller fills in Name and Key.
-func (l *Limit) Explain(s *State, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
-	l.Roll(s, words, now)
+// charged. It changes the state only by [State.Roll]. The caller fills in Name and Key.
+func (s *State) Explain(l *Limit, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
+	s.Roll(l, words, now)
 	n := uint64(max(out.Cost, 1))
-	e := LimitExplanation{Limit: l.String(), Known: l.EmptyAt(s, words) > now}
+	e := LimitExplanation{Limit: l.String(), Known: s.EmptyAt(l, words) > now}
 	e.State, e.Counts = l.describe(s, words, now)
 	sum := l.arithmetic(s, now, n)
 	switch {

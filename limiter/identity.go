@@ -48,7 +48,7 @@ func (p *params) id() uint64 {
 // ParamsID returns a hash of the limit's name and of everything that affects its
 // decisions. It is the same in every process. Two limits with equal hashes are Equal,
 // except for a 64-bit collision.
-func (l *Limit) ParamsID() uint64 { return l.paramsID }
+func ParamsID(l *Limit) uint64 { return l.paramsID }
 
 // ID returns a hash of the rule: its name, its limits in their order, and its policies.
 // It is the same in every process, so nodes use it to compare rules. MaxShare is not
@@ -69,12 +69,12 @@ func (r *Rule) ID() uint64 {
 
 // Scaled returns a limit like l, with the same name, window and options, whose limit
 // and burst are num/den of those of l: rounded down, at least 1, and at most the
-// greatest valid value. A den of 0 counts as 1. [Limit.Adopt] converts states between l
+// greatest valid value. A den of 0 counts as 1. [State.Adopt] converts states between l
 // and its share in both directions and keeps the consumption.
 //
 // Rounding can yield a burst that takes over 100 years to recover at the lower rate. It
 // is then reduced so that it does not.
-func (l *Limit) Scaled(num, den uint64) *Limit {
+func Scaled(l *Limit, num, den uint64) *Limit {
 	if num == den {
 		return l
 	}

@@ -39,12 +39,12 @@ func different(t *testing.T) []*Limit {
 func TestParamsID(t *testing.T) {
 	ids := make(map[uint64]*Limit)
 	for _, l := range different(t) {
-		if other := ids[l.ParamsID()]; other != nil {
+		if other := ids[ParamsID(l)]; other != nil {
 			t.Errorf("%v %q and %v %q have one hash", l, l.Name(), other, other.Name())
 		}
-		ids[l.ParamsID()] = l
+		ids[ParamsID(l)] = l
 		again := mustLimit(t, l.Spec())
-		if !again.Equal(l) || again.ParamsID() != l.ParamsID() {
+		if !again.Equal(l) || ParamsID(again) != ParamsID(l) {
 			t.Errorf("%v is %v when it is made of its spec", l, again)
 		}
 	}
@@ -54,7 +54,7 @@ func TestParamsID(t *testing.T) {
 func TestOptionsOfOthers(t *testing.T) {
 	plain := mustLimit(t, Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Minute})
 	odd := mustLimit(t, Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Minute, Drip: DripInterval, SubWindows: 3, Align: AlignFirstHit})
-	if !plain.Equal(odd) || plain.ParamsID() != odd.ParamsID() {
+	if !plain.Equal(odd) || ParamsID(plain) != ParamsID(odd) {
 		t.Errorf("%v is not %v", odd, plain)
 	}
 }
@@ -64,8 +64,8 @@ func TestOptionsOfOthers(t *testing.T) {
 func TestHashesStay(t *testing.T) {
 	l := mustLimit(t, Spec{Name: "hourly", Limit: 1000, Window: time.Hour})
 	r := Rule{Name: "towns and villages", Limits: []*Limit{l}, Shadow: true, OnUnreachable: UnreachableOpen, Replication: ReplicationStrict}
-	if l.ParamsID() != wantParamsID || r.ID() != wantRuleID {
-		t.Errorf("the hashes are %#x and %#x", l.ParamsID(), r.ID())
+	if ParamsID(l) != wantParamsID || r.ID() != wantRuleID {
+		t.Errorf("the hashes are %#x and %#x", ParamsID(l), r.ID())
 	}
 }
 
@@ -121,7 +121,7 @@ func TestScaled(t *testing.T) {
 		{Spec{Limit: 3, Burst: 3 * 36500, Window: 24 * time.Hour, Algorithm: LeakyBucket}, 1, 2, 1, 36500},
 	} {
 		l := mustLimit(t, c.spec)
-		got := l.Scaled(c.num, c.den)
+		got := Scaled(l, c.num, c.den)
 		s := got.Spec()
 		if s.Limit != c.limit || s.Burst != c.burst || got.Name() != l.Name() || got.Window() != l.Window() {
 			t.Errorf("%v times %d/%d is %v", l, c.num, c.den, got)
@@ -129,7 +129,7 @@ func TestScaled(t *testing.T) {
 		if again, err := NewLimit(s); err != nil || !again.Equal(got) {
 			t.Errorf("%v is no limit: %v", got, err)
 		}
-		if l.Scaled(5, 5) != l {
+		if Scaled(l, 5, 5) != l {
 			t.Errorf("the whole of %v is another limit", l)
 		}
 	}
@@ -141,7 +141,7 @@ func TestSharesComeAndGo(t *testing.T) {
 	for _, spec := range movable() {
 		spec.Limit, spec.Window, spec.Burst = 12, 3*time.Second, 0
 		whole := mustLimit(t, spec)
-		share := whole.Scaled(1, 3)
+		share := Scaled(whole, 1, 3)
 		c := NewCounter(whole)
 		var d Decision
 		now, admitted := noonTicks, 0

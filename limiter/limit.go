@@ -413,7 +413,7 @@ func (l *Limit) Spec() Spec {
 func (l *Limit) Name() string { return l.p.name }
 
 // NameID returns a 64-bit hash of the name. Tables mix it into the identity of a key.
-func (l *Limit) NameID() uint64 { return l.nameID }
+func NameID(l *Limit) uint64 { return l.nameID }
 
 // Algorithm returns the limit's algorithm.
 func (l *Limit) Algorithm() Algorithm { return l.p.algorithm }
@@ -428,12 +428,12 @@ func (l *Limit) Limit() uint32 { return l.p.limit }
 // bucket, the limit of any other algorithm.
 func (l *Limit) Capacity() uint32 { return uint32(l.cap) }
 
-// Window returns the window in ticks.
-func (l *Limit) Window() Tick { return l.window }
+// Window returns the window.
+func (l *Limit) Window() time.Duration { return l.window.Duration() }
 
 // Equal reports whether two limits have the same name and decide alike.
 func (l *Limit) Equal(o *Limit) bool { return l == o || l.p == o.p }
 
 // Params returns a comparable value for use as a map key. It is equal for two limits
 // exactly if [Limit.Equal] reports true.
-func (l *Limit) Params() any { return l.p }
+func Params(l *Limit) any { return l.p }

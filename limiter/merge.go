@@ -13,15 +13,15 @@ import "math"
 // large as both. Logs, sub-windows and two-window counters are all merged that way.
 // Merging is idempotent, and the order of several merges does not matter.
 //
-// If a window of one state begins in the future (see [Limit.Import]), the other still
+// If a window of one state begins in the future (see [State.Import]), the other still
 // counts in the present one, and must do so until the future one begins. A fixed window
 // stores that count in B. The other two algorithms add what would be dropped too early
 // to the oldest window that they keep. Their result for three states may therefore
 // depend on the order, but is at least the largest of them.
 
-// MergeMost returns the largest result of [Limit.MergeWords] for states with so many
+// MergeMost returns the largest result of [State.MergeWords] for states with so many
 // words.
-func (l *Limit) MergeMost(into, from int) int {
+func MergeMost(l *Limit, into, from int) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		return subWords(l.subs)
@@ -33,8 +33,8 @@ func (l *Limit) MergeMost(into, from int) int {
 }
 
 // MergeWords returns how many words a state needs before another is merged into it by
-// [Limit.Merge].
-func (l *Limit) MergeWords(into, from *State) int {
+// [State.Merge].
+func (into *State) MergeWords(l *Limit, from *State) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		if into.A|from.A == 0 && (into.B == 0 || from.B == 0 || into.Time == from.Time) {
@@ -43,7 +43,7 @@ func (l *Limit) MergeWords(into, from *State) int {
 		return subWords(l.subs)
 	case SlidingLog:
 		if into.B == 0 || from.B == 0 || into.B|from.B == 1 && into.Time == from.Time {
-			return max(l.Held(into), l.Held(from))
+			return max(into.Held(l), from.Held(l))
 		}
 		return 1 + min(logEntries(into)+logEntries(from), int(max(into.A, from.A)))
 	default:
@@ -53,14 +53,14 @@ func (l *Limit) MergeWords(into, from *State) int {
 
 // Merge changes into to the least state that denies whatever into or from denies. Both
 // must be of this limit and rolled to now, and intoWords must have room, see
-// [Limit.MergeWords]. from is not changed.
-func (l *Limit) Merge(into *State, intoWords []uint64, from *State, fromWords []uint64, now Tick) {
+// [State.MergeWords]. from is not changed.
+func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []uint64, now Tick) {
 	into.Until = max(into.Until, from.Until)
 	switch {
 	case l.idle(from, now):
 	case l.idle(into, now):
 		into.Time, into.A, into.B = from.Time, from.A, from.B
-		l.Move(intoWords, fromWords, from)
+		from.Move(l, intoWords, fromWords)
 	case l.p.algorithm == SlidingLog:
 		mergeLog(into, intoWords, from, fromWords)
 	case l.p.algorithm == FixedWindow:

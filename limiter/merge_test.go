@@ -12,10 +12,10 @@ import (
 // merged returns the merge of two counters that are rolled to now.
 func merged(a, b *replica, now Tick) *replica {
 	into, from := a.copy(), b.copy()
-	into.l.Roll(&into.s, into.words, now)
-	from.l.Roll(&from.s, from.words, now)
-	into.room(into.l.MergeWords(&into.s, &from.s))
-	into.l.Merge(&into.s, into.words, &from.s, from.words, now)
+	into.s.Roll(into.l, into.words, now)
+	from.s.Roll(from.l, from.words, now)
+	into.room(into.s.MergeWords(into.l, &from.s))
+	into.s.Merge(into.l, into.words, &from.s, from.words, now)
 	return into
 }
 
@@ -30,7 +30,7 @@ func same(a, b *replica, now Tick) bool {
 		return slices.Equal(aw, bw)
 	}
 	counts := func(k *replica) []WindowCount { // the ring may stand anywhere
-		return k.l.Explain(&k.s, k.words, now, &LimitDecision{Limit: k.l}).Counts
+		return k.s.Explain(k.l, k.words, now, &LimitDecision{Limit: k.l}).Counts
 	}
 	return slices.Equal(counts(a), counts(b))
 }
@@ -40,17 +40,17 @@ func same(a, b *replica, now Tick) bool {
 // in the future.
 func lineages(tb testing.TB, r *rand.Rand, spec Spec, ahead bool) (base *replica, ks [3]*replica, now Tick) {
 	base = &replica{l: mustLimit(tb.(*testing.T), spec)}
-	parted := walk(r, base, noonTicks+Tick(r.Int64N(int64(base.l.Window()))), r.IntN(8))
+	parted := walk(r, base, noonTicks+Tick(r.Int64N(int64(Span(base.l.Window())))), r.IntN(8))
 	now = parted
 	for i := range ks {
 		ks[i] = base.copy()
 		now = max(now, walk(r, ks[i], parted, r.IntN(6)))
 	}
 	for _, k := range append(ks[:], base) {
-		k.l.Roll(&k.s, k.words, now)
+		k.s.Roll(k.l, k.words, now)
 	}
 	if ahead {
-		there := now + Tick(r.Int64N(int64(base.l.Window())/2))
+		there := now + Tick(r.Int64N(int64(Span(base.l.Window()))/2))
 		walk(r, ks[1], there, 0)
 		ks[1].ask(there, 1, false)
 		ks[1] = ks[1].moved(tb, there, now)
@@ -125,7 +125,7 @@ func TestMergedDeniesWhatEitherDenies(t *testing.T) {
 					}
 				}
 			}
-			now += Tick(r.Int64N(int64(both.l.Window()) / 8))
+			now += Tick(r.Int64N(int64(Span(both.l.Window())) / 8))
 		}
 	})
 	if future < 300 || differ == 0 {
@@ -146,7 +146,7 @@ func TestMergeOfTwoFullSides(t *testing.T) {
 	eachSeed(t, 20, func(t *testing.T, r *rand.Rand, spec Spec) {
 		a := &replica{l: mustLimit(t, spec)}
 		b := a.copy()
-		now := noonTicks + Tick(r.Int64N(int64(a.l.Window())))
+		now := noonTicks + Tick(r.Int64N(int64(Span(a.l.Window()))))
 		for range a.l.Capacity() {
 			a.ask(now, 1, false)
 			b.ask(now+5, 1, false)
@@ -171,7 +171,7 @@ func TestMergeAtTheTurnOfAWindow(t *testing.T) {
 	there.ask(midnight+1000, 10, false)
 	now := midnight - 5000
 	both := merged(here, there.moved(t, midnight+1000, now), now)
-	if got := both.ask(now, 1, true); got.Allowed || got.RetryAfter != 5000 || got.ResetAfter != 24*Hour+5000 {
+	if got := both.ask(now, 1, true); got.Allowed || Span(got.RetryAfter) != 5000 || Span(got.ResetAfter) != 24*Hour+5000 {
 		t.Errorf("before midnight: %+v", got)
 	}
 	c := both.copy()
@@ -179,12 +179,12 @@ func TestMergeAtTheTurnOfAWindow(t *testing.T) {
 		t.Errorf("at midnight: %+v", got)
 	}
 	back := both.moved(t, now, now)
-	if got := back.ask(now, 1, true); got.Allowed || got.RetryAfter != 5000 {
+	if got := back.ask(now, 1, true); got.Allowed || Span(got.RetryAfter) != 5000 {
 		t.Errorf("moved again before midnight: %+v", got)
 	}
 	counter := mustLimit(t, Spec{Limit: 100, Window: 24 * time.Hour})
-	both.l.Roll(&both.s, nil, now)
-	if _, fresh := counter.Adopt(day, &both.s, nil, now); fresh {
+	both.s.Roll(both.l, nil, now)
+	if _, fresh := both.s.Adopt(counter, day, nil, now); fresh {
 		t.Error("a fixed window was not kept")
 	}
 	both.l = counter
@@ -212,7 +212,7 @@ func TestMergeOfLargeLogs(t *testing.T) {
 	if got, want := both.ask(now, 1, true).Remaining, uint32(MaxLogLimit-901_000); got != want {
 		t.Errorf("%d remain, want %d", got, want)
 	}
-	if got := l.Held(&both.s); got > 1+1000+1000+2+2 {
+	if got := both.s.Held(l); got > 1+1000+1000+2+2 {
 		t.Errorf("%d words", got)
 	}
 	if got, want := both.ask(noonTicks+Hour, 1, true).Remaining, uint32(MaxLogLimit-601_000); got != want {
@@ -277,8 +277,8 @@ func TestMergedCountersAreTheLeast(t *testing.T) {
 func TestMergeOfFractions(t *testing.T) {
 	l := mustLimit(t, Spec{Algorithm: GCRA, Limit: 4000, Burst: 1, Window: time.Millisecond})
 	a, b := &replica{l: l}, &replica{l: l}
-	l.Charge(&a.s, nil, noonTicks, 2)
-	l.Charge(&b.s, nil, noonTicks, 3)
+	a.s.Charge(l, nil, noonTicks, 2)
+	b.s.Charge(l, nil, noonTicks, 3)
 	if a.s.Time != b.s.Time {
 		t.Fatal("premise: one tick")
 	}
@@ -293,7 +293,7 @@ func TestMergeOfFractions(t *testing.T) {
 func TestMergeWordsOfLogs(t *testing.T) {
 	l := mustLimit(t, Spec{Algorithm: SlidingLog, Limit: MaxLogLimit, Window: time.Hour})
 	full := State{A: MaxLogLimit, B: MaxLogLimit}
-	if got := l.MergeWords(&full, &full); got != 1+MaxLogLimit {
+	if got := full.MergeWords(l, &full); got != 1+MaxLogLimit {
 		t.Errorf("%d words", got)
 	}
 }

@@ -12,9 +12,9 @@ import "fmt"
 // behind, the window may begin in the future, at most one window ahead; it counts until
 // its end all the same.
 
-// Held returns how many words an exported state has. [Limit.Words] returns how many one
+// Held returns how many words an exported state has. [State.Words] returns how many one
 // needs for a charge.
-func (l *Limit) Held(s *State) int {
+func (s *State) Held(l *Limit) int {
 	switch {
 	case l.p.algorithm == SlidingWindow && s.A > 0:
 		return subWords(l.subs)
@@ -27,9 +27,9 @@ func (l *Limit) Held(s *State) int {
 
 // Export converts the instants of a state into spans relative to now, in place;
 // positive spans lie ahead. The state must have been rolled to now. Its words,
-// [Limit.Held] of them, must be those of [Limit.Move]. A state that counts nothing
+// [State.Held] of them, must be those of [State.Move]. A state that counts nothing
 // becomes zero.
-func (l *Limit) Export(s *State, words []uint64, now Tick) {
+func (s *State) Export(l *Limit, words []uint64, now Tick) {
 	if s.Until != 0 {
 		s.Until -= now
 	}
@@ -49,14 +49,14 @@ func (l *Limit) Export(s *State, words []uint64, now Tick) {
 }
 
 // Import converts the spans of an exported state into instants of the clock of now, in
-// place, and rolls it to now. The state must have passed [Limit.CheckExported].
-func (l *Limit) Import(s *State, words []uint64, now Tick) {
+// place, and rolls it to now. The state must have passed [State.CheckExported].
+func (s *State) Import(l *Limit, words []uint64, now Tick) {
 	if s.Until != 0 {
 		s.Until += now
 	}
 	if l.idle(s, 0) {
 		s.Time = 0
-		l.Roll(s, words, now)
+		s.Roll(l, words, now)
 		return
 	}
 	at := s.Time + now
@@ -77,7 +77,7 @@ func (l *Limit) Import(s *State, words []uint64, now Tick) {
 		}
 	}
 	s.Time = at
-	l.Roll(s, words, now)
+	s.Roll(l, words, now)
 }
 
 // idle reports whether a state counts nothing at now, apart from a block.
@@ -104,16 +104,16 @@ func floorTo(t, unit Tick) Tick {
 }
 
 // CheckExported validates a state and its words from another node, before
-// [Limit.Import]. After it succeeded, no method goes out of bounds because of them. The
+// [State.Import]. After it succeeded, no method goes out of bounds because of them. The
 // error wraps [ErrInvalid].
-func (l *Limit) CheckExported(s *State, words []uint64) error {
+func (s *State) CheckExported(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
 	}
 	if most := Tick(MaxWindow / TickDuration); s.Until < 0 || s.Until > most || s.Until > 0 && l.block == 0 {
 		return bad("a block of %d us", s.Until)
 	}
-	if held := l.Held(s); len(words) != held {
+	if held := s.Held(l); len(words) != held {
 		return bad("%d words, not %d", len(words), held)
 	}
 	if s.Time == 0 && s.A|s.B == 0 {

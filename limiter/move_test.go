@@ -24,22 +24,22 @@ func (k *replica) ask(now Tick, n uint32, peek bool) LimitDecision {
 	rule := Rule{Limits: []*Limit{k.l}}
 	var d Decision
 	d.Clear()
-	d.Grow(1)
+	Grow(&d, 1)
 	out := d.Limit(0)
 	*out = LimitDecision{Rule: &rule, Limit: k.l, Cost: n}
-	used := k.l.Probe(&k.s, k.words, now, out)
-	d.Settle(peek)
-	charge, block := d.Charges(0)
+	used := k.s.Probe(k.l, k.words, now, out)
+	Settle(&d, peek)
+	charge, block := ToCharge(&d, 0)
 	charged := uint32(0)
 	if charge {
-		k.room(k.l.Words(&k.s, now, n))
-		k.l.Charge(&k.s, k.words, now, n)
+		k.room(k.s.Words(k.l, now, n))
+		k.s.Charge(k.l, k.words, now, n)
 		charged = n
 	}
 	if block {
-		d.Block(0, &k.s, now)
+		BeginBlock(&d, 0, &k.s, now)
 	}
-	k.l.Report(&k.s, k.words, now, used, charged, !d.Allowed, out)
+	k.s.Report(k.l, k.words, now, used, charged, !d.Allowed, out)
 	out.Rule = nil
 	return *out
 }
@@ -47,7 +47,7 @@ func (k *replica) ask(now Tick, n uint32, peek bool) LimitDecision {
 func (k *replica) room(need int) {
 	if need > len(k.words) {
 		words := make([]uint64, need)
-		k.l.Move(words, k.words, &k.s)
+		k.s.Move(k.l, words, k.words)
 		k.words = words
 	}
 }
@@ -59,23 +59,23 @@ func (k *replica) copy() *replica {
 // export returns the state as it travels; k stays as it is, but for being
 // rolled.
 func (k *replica) export(now Tick) (State, []uint64) {
-	k.l.Roll(&k.s, k.words, now)
-	s, words := k.s, make([]uint64, k.l.Held(&k.s))
+	k.s.Roll(k.l, k.words, now)
+	s, words := k.s, make([]uint64, k.s.Held(k.l))
 	if len(words) > 0 {
-		k.l.Move(words, k.words[:max(len(words), len(k.words))], &k.s)
+		k.s.Move(k.l, words, k.words[:max(len(words), len(k.words))])
 	}
-	k.l.Export(&s, words, now)
+	s.Export(k.l, words, now)
 	return s, words
 }
 
 // importState is the other end.
 func importState(tb testing.TB, l *Limit, s State, words []uint64, now Tick) *replica {
 	tb.Helper()
-	if err := l.CheckExported(&s, words); err != nil {
+	if err := s.CheckExported(l, words); err != nil {
 		tb.Fatalf("%v: %v", l, err)
 	}
 	k := &replica{l, s, slices.Clone(words)}
-	l.Import(&k.s, k.words, now)
+	k.s.Import(l, k.words, now)
 	return k
 }
 
@@ -135,7 +135,7 @@ const noonTicks = Tick(1767614400 * 1e6)
 // walk asks a counter at random instants and returns the last.
 func walk(r *rand.Rand, k *replica, now Tick, steps int) Tick {
 	for range steps {
-		now += Tick(r.Int64N(int64(k.l.Window()) / 3))
+		now += Tick(r.Int64N(int64(Span(k.l.Window())) / 3))
 		k.ask(now, uint32(r.IntN(3)), false)
 	}
 	return now
@@ -178,7 +178,7 @@ func TestMovedCounterDecidesAlike(t *testing.T) {
 			if got != want {
 				t.Fatalf("step %d, %v, %d us late: %+v, was %+v", step, k.l, late, got, want)
 			}
-			at += Tick(r.Int64N(int64(k.l.Window()) / 3))
+			at += Tick(r.Int64N(int64(Span(k.l.Window())) / 3))
 		}
 	})
 }
@@ -190,7 +190,7 @@ func TestWaitsOfMovedCounters(t *testing.T) {
 	eachSeed(t, 150, func(t *testing.T, r *rand.Rand, spec Spec) {
 		k := &replica{l: mustLimit(t, spec)}
 		now := walk(r, k, noonTicks, 12)
-		w := k.l.Window()
+		w := Span(k.l.Window())
 		there := now - 3*w + Tick(r.Int64N(int64(6*w)))
 		other := k.moved(t, now, there)
 		if other.s.Time > there && aligned(&spec) {
@@ -203,12 +203,12 @@ func TestWaitsOfMovedCounters(t *testing.T) {
 				t.Fatalf("%v: %+v", k.l, got)
 			}
 			if !got.Allowed && !got.Never {
-				if other.copy().ask(there+got.RetryAfter-1, n, true).Allowed || !other.copy().ask(there+got.RetryAfter, n, true).Allowed {
+				if other.copy().ask(there+Span(got.RetryAfter)-1, n, true).Allowed || !other.copy().ask(there+Span(got.RetryAfter), n, true).Allowed {
 					t.Fatalf("%v: a wait of %d is not exact", k.l, got.RetryAfter)
 				}
 			}
 			if got.ResetAfter > 0 {
-				if c := other.copy(); c.ask(there+got.ResetAfter, 1, true).Remaining < c.l.Capacity() {
+				if c := other.copy(); c.ask(there+Span(got.ResetAfter), 1, true).Remaining < c.l.Capacity() {
 					t.Fatalf("%v: something is left after %d", k.l, got.ResetAfter)
 				}
 			}
@@ -227,7 +227,7 @@ func TestClockBehindForgetsNothing(t *testing.T) {
 	eachSeed(t, 150, func(t *testing.T, r *rand.Rand, spec Spec) {
 		k := &replica{l: mustLimit(t, spec)}
 		now := walk(r, k, noonTicks, 12)
-		unit := k.l.Window()
+		unit := Span(k.l.Window())
 		switch {
 		case spec.Algorithm == SlidingWindow:
 			unit /= Tick(k.l.Spec().SubWindows)
@@ -241,7 +241,7 @@ func TestClockBehindForgetsNothing(t *testing.T) {
 			if got.Remaining > want.Remaining {
 				t.Fatalf("%v: %d remain after the move, %d before", k.l, got.Remaining, want.Remaining)
 			}
-			step := Tick(r.Int64N(int64(k.l.Window()) / 10))
+			step := Tick(r.Int64N(int64(Span(k.l.Window())) / 10))
 			now, there = now+step, there+step
 		}
 	})
@@ -318,7 +318,7 @@ func TestCheckExportedRefuses(t *testing.T) {
 		"a log of nothing":            {l: log, s: State{A: 2, Time: -5}},
 		"a log of billions":           {l: log, s: State{A: 1 << 31, B: 1 << 31, Time: -5}},
 	} {
-		err := c.l.CheckExported(&c.s, c.words)
+		err := c.s.CheckExported(c.l, c.words)
 		if c.ok != (err == nil) || err != nil && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -334,7 +334,7 @@ func TestFutureIsBounded(t *testing.T) {
 			continue
 		}
 		l := mustLimit(t, spec)
-		unit := l.Window()
+		unit := Span(l.Window())
 		switch {
 		case spec.Algorithm == SlidingWindow:
 			unit /= Tick(l.Spec().SubWindows)
@@ -371,7 +371,7 @@ func TestExplainMovedSubWindows(t *testing.T) {
 		"later": {k.copy(), noonTicks + 3*Second, noonTicks + 3*Second, 7},
 		"last":  {k.copy(), noonTicks + 11*Second - 1, noonTicks + 10*Second, 0},
 	} {
-		got := l.Explain(&c.k.s, c.k.words, c.now, &LimitDecision{Limit: l, Cost: 1}).Counts
+		got := c.k.s.Explain(l, c.k.words, c.now, &LimitDecision{Limit: l, Cost: 1}).Counts
 		for i, w := range got {
 			want := uint32(0)
 			if i == c.index {
@@ -390,11 +390,11 @@ func TestRefundOfNothing(t *testing.T) {
 	l := mustLimit(t, Spec{Algorithm: SlidingWindow, Limit: 50, Window: 10 * time.Second})
 	k := &replica{l: l}
 	k.ask(noonTicks, 7, false)
-	l.Refund(&k.s, k.words, noonTicks+3*Second, noonTicks+2*Second, 5)
+	k.s.Refund(l, k.words, noonTicks+3*Second, noonTicks+2*Second, 5)
 	if got := k.ask(noonTicks+3*Second, 1, true).Remaining; got != 43 {
 		t.Errorf("%d remain, want 43", got)
 	}
-	l.Refund(&k.s, k.words, noonTicks+3*Second, noonTicks+1, 5)
+	k.s.Refund(l, k.words, noonTicks+3*Second, noonTicks+1, 5)
 	if got := k.ask(noonTicks+3*Second, 1, true).Remaining; got != 48 {
 		t.Errorf("%d remain, want 48", got)
 	}

@@ -3,10 +3,10 @@ package limiter
 // State is one counter of one limit. For every algorithm the zero value is a counter
 // without charges. It has no pointers, so a table of states costs the garbage collector
 // nothing. The meaning of the fields depends on the algorithm. sliding_log and
-// sliding_window keep further data in words beside the state, see [Limit.Words].
+// sliding_window keep further data in words beside the state, see [State.Words].
 //
-// The methods of [Limit] that take a State require one that the same limit made, or
-// [Limit.Adopt]. Instants may go back: an instant before the last charged window,
+// The methods are the arithmetic, for deciders. Each takes the limit that made the
+// state, or whose [State.Adopt] did. Instants may go back: an instant before the last charged window,
 // sub-window or hit counts as that one, and a bucket neither leaks nor gains until its
 // last charge. Waits are calculated from the given instant. So what was counted stays
 // counted, and the bounds on admissions hold.
@@ -22,7 +22,7 @@ type State struct {
 	// A and B depend on the algorithm:
 	//
 	//   - fixed_window: A is the units in this window, B the units that count until
-	//     this window begins, if it lies ahead (see [Limit.Merge]).
+	//     this window begins, if it lies ahead (see [State.Merge]).
 	//   - sliding_counter: units in this window, and in the previous one.
 	//   - sliding_log: units, and entries.
 	//   - sliding_window: units before the newest charged sub-window, and in it.
@@ -34,10 +34,10 @@ type State struct {
 }
 
 // NotBefore returns now or, if the clock has gone back since the last charge, the
-// instant of that charge, as far as the state has it. [Limit.Export] must be given this
+// instant of that charge, as far as the state has it. [State.Export] must be given this
 // instant. A window that lies ahead by at most its length is not evidence of that,
 // since it may come from another node's clock.
-func (l *Limit) NotBefore(s *State, now Tick) Tick {
+func (s *State) NotBefore(l *Limit, now Tick) Tick {
 	length := l.window
 	switch {
 	case l.shared:
@@ -58,7 +58,7 @@ func (l *Limit) NotBefore(s *State, now Tick) Tick {
 
 // Roll drops what no longer counts at now. It changes no answer, now or later. The
 // other methods require a state that was rolled to the instant they are given.
-func (l *Limit) Roll(s *State, words []uint64, now Tick) {
+func (s *State) Roll(l *Limit, words []uint64, now Tick) {
 	if s.Until != 0 && s.Until <= now {
 		s.Until = 0
 	}
@@ -99,8 +99,8 @@ func (l *Limit) used(s *State, now Tick) uint64 {
 }
 
 // Charge adds n units, 1 <= n <= capacity, whether or not there is room: the caller has
-// decided. The words must have room, see [Limit.Words].
-func (l *Limit) Charge(s *State, words []uint64, now Tick, n uint32) {
+// decided. The words must have room, see [State.Words].
+func (s *State) Charge(l *Limit, words []uint64, now Tick, n uint32) {
 	switch l.p.algorithm {
 	case FixedWindow:
 		if s.A == 0 && l.p.align == AlignFirstHit {
@@ -126,13 +126,13 @@ func (l *Limit) Charge(s *State, words []uint64, now Tick, n uint32) {
 }
 
 // KeepsWords reports whether states of the limit may have words.
-func (l *Limit) KeepsWords() bool { return l.keepsWords }
+func KeepsWords(l *Limit) bool { return l.keepsWords }
 
 // Words returns how many words, beside the state, a charge of n units at now needs; 0
 // for algorithms without words. The state must have been rolled to now. Charges at one
 // instant of a log, or in one sub-window, need none either. A log needs more as it
-// grows, at most limit+3. [Limit.Move] moves words to a larger place.
-func (l *Limit) Words(s *State, now Tick, n uint32) int {
+// grows, at most limit+3. [State.Move] moves words to a larger place.
+func (s *State) Words(l *Limit, now Tick, n uint32) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		return l.subWordsFor(s, now)
@@ -144,7 +144,7 @@ func (l *Limit) Words(s *State, now Tick, n uint32) int {
 }
 
 // Move copies the words of a state into dst, which must be zero and at least as long.
-func (l *Limit) Move(dst, src []uint64, s *State) {
+func (s *State) Move(l *Limit, dst, src []uint64) {
 	if l.p.algorithm == SlidingLog {
 		moveLog(dst, src, s)
 		return
@@ -154,7 +154,7 @@ func (l *Limit) Move(dst, src []uint64, s *State) {
 
 // EmptyAt returns the instant from which the counter, without further checks, equals
 // one without charges. An instant not after now means that it does already.
-func (l *Limit) EmptyAt(s *State, words []uint64) Tick {
+func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 	var at Tick
 	switch l.p.algorithm {
 	case FixedWindow:
@@ -208,8 +208,8 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 // Refund takes back n units charged at the instant at, as far as they still count:
 // exactly from windows and logs, and from buckets at most what has not leaked since. So
 // no more is admitted than without the charge.
-func (l *Limit) Refund(s *State, words []uint64, now, at Tick, n uint32) {
-	l.Roll(s, words, now)
+func (s *State) Refund(l *Limit, words []uint64, now, at Tick, n uint32) {
+	s.Roll(l, words, now)
 	switch l.p.algorithm {
 	case FixedWindow:
 		l.refundFixed(s, at, n)

@@ -38,12 +38,23 @@ func (t Tick) Duration() time.Duration {
 	return time.Duration(min(t, most)) * time.Microsecond
 }
 
-// Millis returns the span t in whole milliseconds, rounded up, as in JSON, so that this
-// wait is never too short.
-func (t Tick) Millis() int64 { return int64((t + Millisecond - 1) / Millisecond) }
+// Span returns d in ticks, truncated.
+func Span(d time.Duration) Tick { return Tick(d / TickDuration) }
 
-// Seconds returns the span t in whole seconds, rounded up, as in HTTP headers.
-func (t Tick) Seconds() int64 { return int64((t + Second - 1) / Second) }
+// Millis returns d in whole milliseconds, rounded up, as in JSON, so that this wait is
+// never too short.
+func Millis(d time.Duration) int64 { return roundUp(d, time.Millisecond) }
+
+// Seconds returns d in whole seconds, rounded up, as in HTTP headers.
+func Seconds(d time.Duration) int64 { return roundUp(d, time.Second) }
+
+func roundUp(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
 
 // WindowName returns the default name of a limit with this window: the name of a unit
 // (second, minute, hour, day, week, month for 30 days, year for 365 days), else the

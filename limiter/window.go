@@ -28,7 +28,7 @@ func (l *Limit) rollFixed(s *State, now Tick) {
 	}
 }
 
-// rollBefore is rollFixed for a state that counts in two windows: see [Limit.Merge].
+// rollBefore is rollFixed for a state that counts in two windows: see [State.Merge].
 func (l *Limit) rollBefore(s *State, now Tick) {
 	if now < s.Time {
 		return

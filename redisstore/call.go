@@ -174,7 +174,7 @@ func (s *Store) reset(w when, c *limiter.Charge, n int, name limiter.KeyNamer) *
 		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
 		keeps = max(keeps, s.spelled.of(l).keeps)
 	}
-	head := strconv.AppendInt(append(w.append(nil), ','), keeps.Millis(), 10)
+	head := strconv.AppendInt(append(w.append(nil), ','), limiter.Millis(keeps.Duration()), 10)
 	out.args = []any{string(append(head, ']'))}
 	out.keys = append(out.keys, string(append(tag, markSuffix...)))
 	out.route = out.keys[0]

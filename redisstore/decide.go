@@ -119,7 +119,7 @@ func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge
 		return nil
 	}
 	last := parts[len(parts)-1]
-	d.Grow(last.offset + last.size)
+	limiter.Grow(d, last.offset+last.size)
 	d.Source = limiter.SourceRedis
 	failed := 0
 	for p := range parts {
@@ -134,8 +134,8 @@ func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge
 	}
 	if failed == 0 && len(parts) == 1 {
 		s.learn(limiter.Tick(parts[0].call.reply[0]))
-		d.Settle(c.Peek)
-		d.Conclude()
+		limiter.Settle(d, c.Peek)
+		limiter.Conclude(d)
 		return nil
 	}
 	return s.concludeParts(ctx, until, parts[0].when, c, i, parts, d, name)
@@ -153,10 +153,10 @@ func (s *Store) fill(c *limiter.Charge, p *part, d *limiter.Decision) {
 				Rule: k.Rule, Limit: l, Key: n, KeyIndex: k.Index, Cost: k.Cost,
 				Allowed: flags&flagAllowed != 0, Blocked: flags&flagBlocked != 0,
 				Never: max(k.Cost, 1) > l.Capacity(), Remaining: uint32(flags >> flagBits),
-				ResetAfter: limiter.Tick(numbers[1]), RetryAfter: limiter.Tick(numbers[2]),
+				ResetAfter: limiter.Tick(numbers[1]).Duration(), RetryAfter: limiter.Tick(numbers[2]).Duration(),
 			}
 			if flags&flagCharged != 0 {
-				d.Charged(at, now)
+				limiter.NoteCharged(d, at, now)
 			}
 			numbers, at = numbers[perLimit:], at+1
 		}

@@ -52,7 +52,7 @@ func FuzzDecode(f *testing.F) {
 		for _, l := range limits {
 			c, err := decode(value, l, limiter.Tick(now))
 			if err == nil {
-				l.Explain(&c.state, c.words, limiter.Tick(now), &limiter.LimitDecision{Limit: l, Cost: 1})
+				c.state.Explain(l, c.words, limiter.Tick(now), &limiter.LimitDecision{Limit: l, Cost: 1})
 			}
 		}
 	})

@@ -280,7 +280,7 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 func (d *diff) wait() limiter.Tick {
 	r := d.rules[d.choices.Pick(len(d.rules))]
 	l := r.Limits[d.choices.Pick(len(r.Limits))]
-	w := l.Window()
+	w := limiter.Span(l.Window())
 	jitter := limiter.Tick(d.choices.Pick(3) - 1)
 	d.counts[[]string{"a tick before", "at the tick", "a tick after"}[jitter+1]]++
 	of := func(i int) *limiter.LimitDecision {
@@ -294,11 +294,11 @@ func (d *diff) wait() limiter.Tick {
 	case 0:
 		return w - d.now%w + jitter
 	case 1, 2:
-		return d.last.RetryAfter + jitter
+		return limiter.Span(d.last.RetryAfter) + jitter
 	case 3, 4:
-		return of(any).RetryAfter + jitter
+		return limiter.Span(of(any).RetryAfter) + jitter
 	case 5:
-		return of(any).ResetAfter + jitter
+		return limiter.Span(of(any).ResetAfter) + jitter
 	case 6:
 		return w/256*limiter.Tick(any*16) + jitter
 	case 7:

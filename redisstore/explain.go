@@ -68,7 +68,7 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 			return x, fmt.Errorf("the value of %s cannot be read: %w", key, err)
 		}
 	}
-	x = l.Explain(&found.state, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
+	x = found.state.Explain(l, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
 	x.Now = now
 	return x, nil
 }
@@ -144,16 +144,16 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	if err := c.read(f, []byte(value[end:]), limiter.Tick(numbers[2])); err != nil {
 		return c, err
 	}
-	c.limit.Roll(&c.state, c.words, now)
+	c.state.Roll(c.limit, c.words, now)
 	if c.limit == l {
 		return c, nil
 	}
-	charge, fresh := l.Adopt(c.limit, &c.state, c.words, now)
+	charge, fresh := c.state.Adopt(l, c.limit, c.words, now)
 	if c.limit = l; fresh {
 		clear(c.words)
-		l.Roll(&c.state, c.words, now)
+		c.state.Roll(l, c.words, now)
 		if charge > 0 {
-			l.Charge(&c.state, c.words, now, charge)
+			c.state.Charge(l, c.words, now, charge)
 		}
 	}
 	return c, nil
@@ -236,8 +236,8 @@ func (c *counter) readList(number func(bytes int) uint64, window limiter.Tick, s
 		if sum = upTo; units == 0 || newest-at > window {
 			continue
 		}
-		c.limit.Roll(&c.state, c.words, at)
-		c.limit.Charge(&c.state, c.words, at, uint32(units))
+		c.state.Roll(c.limit, c.words, at)
+		c.state.Charge(c.limit, c.words, at, uint32(units))
 	}
 	c.state.Until = until
 }

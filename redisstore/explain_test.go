@@ -40,7 +40,7 @@ func TestExplainsAsTheTable(t *testing.T) {
 				}
 				r.Limits = []*limiter.Limit{l}
 			}
-			now += r.Limits[0].Window() / 7 * limiter.Tick(c.Pick(4))
+			now += limiter.Span(r.Limits[0].Window()) / 7 * limiter.Tick(c.Pick(4))
 			there.SetTime(now)
 			r.Cost = weir.Units(max(1, int64(r.Limits[0].Capacity())/int64(1+c.Pick(9))))
 			for _, n := range []*weir.Node{here, there.Node} {

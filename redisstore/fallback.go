@@ -57,18 +57,18 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 		for j, l := range k.Rule.Limits {
 			out := d.Limit(offset + j)
 			if full {
-				*out = limiter.LimitDecision{Cost: k.Cost, Overflow: true, RetryAfter: closedRetry}
+				*out = limiter.LimitDecision{Cost: k.Cost, Overflow: true, RetryAfter: closedRetry.Duration()}
 			} else {
 				*out = *own.Limit(at)
 			}
 			out.Rule, out.Limit, out.Key, out.KeyIndex = k.Rule, l, n, k.Index
 			out.Never = max(k.Cost, 1) > l.Capacity()
 			if isClosed(k.Rule) {
-				out.Allowed, out.Remaining, out.RetryAfter = false, 0, closedRetry
+				out.Allowed, out.Remaining, out.RetryAfter = false, 0, closedRetry.Duration()
 			}
 			v.index = append(v.index, offset+j)
 			if v.receipt.Has(at) && offset+j < 64 {
-				d.Charged(offset+j, now)
+				limiter.NoteCharged(d, offset+j, now)
 				d.Receipt.Time = v.receipt.Time
 				d.Receipt.Epoch |= 1 << (offset + j)
 			}
@@ -153,7 +153,7 @@ func (f *fallback) share(r *limiter.Rule) *limiter.Rule {
 }
 
 func (f *fallback) shareOf(l *limiter.Limit) *limiter.Limit {
-	if part := f.shares[l.Params()]; part != nil {
+	if part := f.shares[limiter.Params(l)]; part != nil {
 		return part
 	}
 	s := l.Spec()
@@ -172,6 +172,6 @@ func (f *fallback) shareOf(l *limiter.Limit) *limiter.Limit {
 	if f.shares == nil || len(f.shares) >= maxParams {
 		f.shares = make(map[any]*limiter.Limit)
 	}
-	f.shares[l.Params()] = part
+	f.shares[limiter.Params(l)] = part
 	return part
 }

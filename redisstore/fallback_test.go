@@ -75,10 +75,10 @@ func TestFullFallback(t *testing.T) {
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i)}, Rule: r, Cost: 1})
 		var d limiter.Decision
 		d.Clear()
-		d.Grow(1)
+		limiter.Grow(&d, 1)
 		f.decide(0, &c, []int{0}, &d)
-		d.Settle(false)
-		d.Conclude()
+		limiter.Settle(&d, false)
+		limiter.Conclude(&d)
 		if d.Allowed != (i == 0) || d.Limit(0).Overflow != (i > 0) {
 			t.Errorf("key %d: allowed %v, overflow %v", i, d.Allowed, d.Limit(0).Overflow)
 		}
@@ -96,11 +96,11 @@ func TestClosedShadowIsDecided(t *testing.T) {
 	}})
 	var d limiter.Decision
 	d.Clear()
-	d.Grow(2)
+	limiter.Grow(&d, 2)
 	d.Source = limiter.SourceRedis
 	f.decide(0, &c, []int{0, 1}, &d)
-	d.Settle(false)
-	d.Conclude()
+	limiter.Settle(&d, false)
+	limiter.Conclude(&d)
 	if !d.Allowed || d.ShadowDenied || d.Receipt.Charged != 3 || d.Receipt.Epoch != 3 || d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%+v", d)
 	}

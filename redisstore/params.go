@@ -38,8 +38,8 @@ type params struct {
 // newParams returns the parameters of a limit.
 func newParams(l *limiter.Limit) *params {
 	s := l.Spec()
-	p := &params{keeps: 2 * l.Window()}
-	window, shift := l.Window(), limiter.Tick(0)
+	p := &params{keeps: 2 * limiter.Span(l.Window())}
+	window, shift := limiter.Span(l.Window()), limiter.Tick(0)
 	if window%limiter.Week == 0 {
 		shift = 4 * limiter.Day // weeks begin on Monday, and the epoch was a Thursday
 	}
@@ -79,10 +79,10 @@ func newParams(l *limiter.Limit) *params {
 // recover.
 func most(l *limiter.Limit) int64 {
 	hi, lo := bits.Mul64(uint64(century), uint64(l.Limit()))
-	if hi >= uint64(l.Window()) {
+	if hi >= uint64(limiter.Span(l.Window())) {
 		return limiter.MaxUnits
 	}
-	q, _ := bits.Div64(hi, lo, uint64(l.Window()))
+	q, _ := bits.Div64(hi, lo, uint64(limiter.Span(l.Window())))
 	return int64(min(q, limiter.MaxUnits))
 }
 

@@ -29,11 +29,11 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 	if len(keys) > 0 {
 		byPolicy = s.fallback.decide(w.now, c, keys, d)
 	}
-	d.Settle(c.Peek)
+	limiter.Settle(d, c.Peek)
 	charged := d.Receipt
 	var keep uint64
 	for j := range min(d.Len(), 64) {
-		if charge, _ := d.Charges(j); charge {
+		if charge, _ := limiter.ToCharge(d, j); charge {
 			keep |= 1 << j
 		}
 	}
@@ -57,7 +57,7 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 			s.afterwards(c, parts, asks, d)
 		}
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 	return nil
 }
 
@@ -113,7 +113,7 @@ func (s *Store) afterwards(c *limiter.Charge, parts []part, asks []*call, d *lim
 			continue
 		}
 		var now limiter.Decision
-		now.Grow(d.Len())
+		limiter.Grow(&now, d.Len())
 		s.fill(c, &part, &now)
 		for j := part.offset; j < part.offset+part.size; j++ {
 			out, left := d.Limit(j), now.Limit(j)

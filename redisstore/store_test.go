@@ -170,7 +170,7 @@ func TestKeysExpire(t *testing.T) {
 		if len(keys) != 1 {
 			t.Fatalf("%s: the keys are %q", l, keys)
 		}
-		left, reset := srv.do("PTTL", keys[0]).(int64), d.Limit(0).ResetAfter.Millis()
+		left, reset := srv.do("PTTL", keys[0]).(int64), limiter.Millis(d.Limit(0).ResetAfter)
 		if left > reset || left < reset-5000 {
 			t.Errorf("%s: the key lives for %d ms more, the counter for %d", l, left, reset)
 		}
@@ -273,7 +273,7 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 		}
 		d.now += limiter.Millisecond * limiter.Tick(d.choices.Pick(4))
 		if d.choices.Pick(500) == 0 {
-			d.now += limiter.Tick(d.choices.Pick(3)) * l.Window() / 2
+			d.now += limiter.Tick(d.choices.Pick(3)) * limiter.Span(l.Window()) / 2
 		}
 		var c limiter.Charge
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + seed}, Rule: &limiter.Rule{Name: "long", Limits: []*limiter.Limit{l}}, Cost: uint32(1 + d.choices.Pick(2))})

@@ -165,7 +165,7 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 	}
 	put := func(i int, ls ...limiter.LimitDecision) *limiter.Decision {
 		d := &tn.decisions[i]
-		d.Grow(len(ls))
+		limiter.Grow(d, len(ls))
 		for j, l := range ls {
 			*d.Limit(j) = l
 		}
@@ -173,14 +173,14 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 		return d
 	}
 	shadow.Remaining, minute.Remaining, hour.Remaining = 0, 4, 3
-	hour.ResetAfter = 77
+	hour.ResetAfter = 77 * time.Microsecond
 	put(0, shadow, minute, hour) // the hour has least
 	put(1, shadow)
 	d := put(2, minute, hour)
 	l := d.Limit(0)
-	l.Allowed, l.RetryAfter, l.Remaining, l.Blocked, d.Allowed = false, 9, 2, true, false
-	d.Limit(1).RetryAfter = 12 // counted although another denied
-	d.Conclude()
+	l.Allowed, l.RetryAfter, l.Remaining, l.Blocked, d.Allowed = false, 9*time.Microsecond, 2, true, false
+	d.Limit(1).RetryAfter = 12 * time.Microsecond // counted although another denied
+	limiter.Conclude(d)
 	// 3: no rule. 4: not decided.
 	tn.decisions[3].Source = limiter.SourceNone
 	tn.decisions[4].Allowed = false
@@ -262,7 +262,7 @@ func TestColumnsAllocateNothingPerCheck(t *testing.T) {
 	minute, hour, _ := limits3(t)
 	by := &stub{decide: func(_ *limiter.Request, d *limiter.Decision) error {
 		d.Source = limiter.SourceOwner
-		d.Grow(2)
+		limiter.Grow(d, 2)
 		*d.Limit(0), *d.Limit(1) = minute, hour
 		return nil
 	}}

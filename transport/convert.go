@@ -132,18 +132,18 @@ func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 		Limits: make([]limiter.LimitAnswer, len(m.GetLimits())),
 	}
 	if !a.Allowed && !a.Never {
-		a.RetryAfterMs = new(limiter.Tick(m.GetRetryAfterUs()).Millis())
+		a.RetryAfterMs = new(limiter.Millis(limiter.Tick(m.GetRetryAfterUs()).Duration()))
 	}
 	for i, l := range m.GetLimits() {
 		a.Limits[i] = limiter.LimitAnswer{
 			Name: l.GetRule() + "/" + l.GetName(), Key: l.GetKey(), Algorithm: algorithmName(l.GetAlgorithm()),
 			Limit: l.GetLimit(), Remaining: l.GetRemaining(),
-			ResetAfterMs: limiter.Tick(l.GetResetAfterUs()).Millis(),
+			ResetAfterMs: limiter.Millis(limiter.Tick(l.GetResetAfterUs()).Duration()),
 			Never:        l.GetNever(), Blocked: l.GetBlocked(), Shadow: l.GetShadow(), Overflow: l.GetOverflow(),
 			Owner: l.GetOwner(),
 		}
 		if retry := l.GetRetryAfterUs(); retry > 0 {
-			a.Limits[i].RetryAfterMs = new(limiter.Tick(retry).Millis())
+			a.Limits[i].RetryAfterMs = new(limiter.Millis(limiter.Tick(retry).Duration()))
 		}
 	}
 	return a

@@ -78,7 +78,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusTooManyRequests
 	}
 	if !d.Allowed && !d.Never {
-		w.Header().Set("Retry-After", strconv.FormatInt(d.RetryAfter.Seconds(), 10))
+		w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(d.RetryAfter), 10))
 	}
 	writeJSON(w, status, a)
 }

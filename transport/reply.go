@@ -72,7 +72,7 @@ func (t *dictionary) add(c counter) uint32 {
 	t.used++
 	t.limits[c] = at
 	m.Rule, m.Name, m.Algorithm = c.rule.Name, c.limit.Name(), weirv1.Algorithm(c.limit.Algorithm())
-	m.Limit, m.Capacity, m.WindowUs = c.limit.Limit(), c.limit.Capacity(), int64(c.limit.Window())
+	m.Limit, m.Capacity, m.WindowUs = c.limit.Limit(), c.limit.Capacity(), int64(limiter.Span(c.limit.Window()))
 	m.Shadow = c.rule.Shadow
 	return at
 }
@@ -120,11 +120,11 @@ func (t *turn) fillReply(n int) {
 		if l := decisive(d); l != nil {
 			flags |= flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
 				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
-			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = l.Remaining, int64(l.ResetAfter), 1+t.names.limit(l)
+			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = l.Remaining, int64(limiter.Span(l.ResetAfter)), 1+t.names.limit(l)
 		} else {
 			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = math.MaxUint32, 0, 0
 		}
-		m.Flags[i], m.Sources[i], m.RetryAfterUs[i] = flags, byte(d.Source), int64(d.RetryAfter)
+		m.Flags[i], m.Sources[i], m.RetryAfterUs[i] = flags, byte(d.Source), int64(limiter.Span(d.RetryAfter))
 		retries = retries || d.RetryAfter != 0
 		elsewhere = elsewhere || d.Source != limiter.SourceOwner
 	}
@@ -205,7 +205,7 @@ func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDec
 				flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
 				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
 			m.Remaining[at], m.Costs[at], m.KeyIndexes[at] = l.Remaining, l.Cost, uint32(l.KeyIndex)
-			m.ResetAfterUs[at], m.RetryAfterUs[at] = int64(l.ResetAfter), int64(l.RetryAfter)
+			m.ResetAfterUs[at], m.RetryAfterUs[at] = int64(limiter.Span(l.ResetAfter)), int64(limiter.Span(l.RetryAfter))
 			at++
 		}
 	}

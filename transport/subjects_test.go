@@ -93,7 +93,7 @@ func (s *subject) rebuild(m *weirv1.CheckResponse, d *limiter.Decision) {
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied = m.Allowed, m.Never, m.ShadowDenied
 	d.Source, d.Rule = limiter.Source(m.Source), m.Rule
-	d.Grow(len(m.Limits))
+	limiter.Grow(d, len(m.Limits))
 	clear(s.keys)
 	key := -1
 	for i, w := range m.Limits {
@@ -105,15 +105,15 @@ func (s *subject) rebuild(m *weirv1.CheckResponse, d *limiter.Decision) {
 			Rule: s.rule(w.Rule, w.Shadow), Limit: s.limit(w.Name, w.Algorithm, w.Limit, w.Capacity, w.WindowUs),
 			Key: key, KeyIndex: uint8(w.KeyIndex), Allowed: w.Allowed, Never: w.Never, Blocked: w.Blocked,
 			Overflow: w.Overflow, Cost: w.Cost, Remaining: w.Remaining,
-			ResetAfter: limiter.Tick(w.ResetAfterUs), RetryAfter: limiter.Tick(w.RetryAfterUs),
+			ResetAfter: limiter.Tick(w.ResetAfterUs).Duration(), RetryAfter: limiter.Tick(w.RetryAfterUs).Duration(),
 		}
 		s.keys[keyID(l)] = w.Key
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 	if b := d.BlockedBy(); b != nil && b.FullName() != m.BlockedBy || b == nil && m.BlockedBy != "" {
 		s.tb.Errorf("blocked by %q, but by the limits of the same answer %v", m.BlockedBy, b)
 	}
-	if int64(d.RetryAfter) != m.RetryAfterUs {
+	if int64(limiter.Span(d.RetryAfter)) != m.RetryAfterUs {
 		s.tb.Errorf("retry after %d, but by the limits of the same answer %d", m.RetryAfterUs, d.RetryAfter)
 	}
 }
@@ -365,7 +365,7 @@ func object(tb testing.TB, r *limiter.Request, peek bool) []byte {
 func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied, d.Rule = a.Allowed, a.Never, a.ShadowDenied, a.Rule
-	d.Grow(len(a.Limits))
+	limiter.Grow(d, len(a.Limits))
 	clear(s.keys)
 	seen, key, before := map[string]bool{}, -1, ""
 	for i, w := range a.Limits {
@@ -378,18 +378,18 @@ func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 		*l = limiter.LimitDecision{
 			Rule: s.rule(rule, w.Shadow), Limit: s.ofNode(rule, name), Key: key,
 			Allowed: w.Name != a.BlockedBy, Never: w.Never, Blocked: w.Blocked,
-			Overflow: w.Overflow, Remaining: w.Remaining, ResetAfter: limiter.Tick(w.ResetAfterMs) * limiter.Millisecond,
+			Overflow: w.Overflow, Remaining: w.Remaining, ResetAfter: (limiter.Tick(w.ResetAfterMs) * limiter.Millisecond).Duration(),
 		}
 		if w.RetryAfterMs != nil {
-			l.RetryAfter = limiter.Tick(*w.RetryAfterMs) * limiter.Millisecond
+			l.RetryAfter = (limiter.Tick(*w.RetryAfterMs) * limiter.Millisecond).Duration()
 		}
 		s.keys[keyID(l)] = w.Key
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 	if b := d.BlockedBy(); (b == nil) != (a.BlockedBy == "") {
 		s.tb.Errorf("blocked by %q, which is no limit of the same answer", a.BlockedBy)
 	}
-	if a.RetryAfterMs != nil && *a.RetryAfterMs != d.RetryAfter.Millis() {
+	if a.RetryAfterMs != nil && *a.RetryAfterMs != limiter.Millis(d.RetryAfter) {
 		s.tb.Errorf("retry after %d ms, but by the limits of the same answer %v", *a.RetryAfterMs, d.RetryAfter)
 	}
 }

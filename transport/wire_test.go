@@ -21,7 +21,7 @@ import (
 func response(r *limiter.Request, d *limiter.Decision, keyName func(*limiter.Request, *limiter.LimitDecision) string) *weirv1.CheckResponse {
 	m := &weirv1.CheckResponse{
 		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
-		RetryAfterUs: int64(d.RetryAfter), Source: weirv1.Source(d.Source),
+		RetryAfterUs: int64(limiter.Span(d.RetryAfter)), Source: weirv1.Source(d.Source),
 	}
 	if b := d.BlockedBy(); b != nil {
 		m.BlockedBy = b.FullName()
@@ -30,8 +30,8 @@ func response(r *limiter.Request, d *limiter.Decision, keyName func(*limiter.Req
 		l := d.Limit(i)
 		m.Limits = append(m.Limits, &weirv1.LimitDecision{
 			Rule: l.Rule.Name, Name: l.Limit.Name(), Key: keyName(r, l), Algorithm: weirv1.Algorithm(l.Limit.Algorithm()),
-			Limit: l.Limit.Limit(), Capacity: l.Limit.Capacity(), WindowUs: int64(l.Limit.Window()),
-			Remaining: l.Remaining, ResetAfterUs: int64(l.ResetAfter), RetryAfterUs: int64(l.RetryAfter),
+			Limit: l.Limit.Limit(), Capacity: l.Limit.Capacity(), WindowUs: int64(limiter.Span(l.Limit.Window())),
+			Remaining: l.Remaining, ResetAfterUs: int64(limiter.Span(l.ResetAfter)), RetryAfterUs: int64(limiter.Span(l.RetryAfter)),
 			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
 			Cost: l.Cost, KeyIndex: uint32(l.KeyIndex), Owner: l.Owner,
 		})
@@ -51,18 +51,18 @@ func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Dec
 	d.Clear()
 	d.Source = limiter.Source(rng.IntN(7))
 	n := rng.IntN(4)
-	d.Grow(n)
+	limiter.Grow(d, n)
 	number := func() uint64 { return rng.Uint64() >> (1 + rng.IntN(63)) }
 	for i := range n {
 		l := d.Limit(i)
 		*l = some[rng.IntN(len(some))]
 		l.Allowed, l.Never, l.Blocked, l.Overflow = rng.IntN(2) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
 		l.Remaining, l.Cost, l.KeyIndex = uint32(number()), uint32(number()), uint8(rng.IntN(4))
-		l.ResetAfter, l.RetryAfter = limiter.Tick(number()), limiter.Tick(number())
+		l.ResetAfter, l.RetryAfter = limiter.Tick(number()).Duration(), limiter.Tick(number()).Duration()
 		l.Owner = []string{"", "node-2"}[rng.IntN(2)]
 	}
-	d.Settle(false)
-	d.Conclude()
+	limiter.Settle(d, false)
+	limiter.Conclude(d)
 	if d.Rule == "" && rng.IntN(2) == 0 {
 		d.Rule = "r"
 	}
@@ -117,7 +117,7 @@ func TestBatchAnswersInPlace(t *testing.T) {
 			return invalid("there is no rule %q", r.Rule)
 		}
 		asked[r.User] = *r
-		d.Grow(1)
+		limiter.Grow(d, 1)
 		*d.Limit(0) = minute
 		d.Allowed = true
 		return nil
@@ -186,7 +186,7 @@ func TestBatchTooLarge(t *testing.T) {
 func TestBatchAllocations(t *testing.T) {
 	minute, hour, _ := limits3(t)
 	s := newService(Options{Decider: namer{&stub{decide: func(_ *limiter.Request, d *limiter.Decision) error {
-		d.Grow(2)
+		limiter.Grow(d, 2)
 		*d.Limit(0), *d.Limit(1), d.Allowed = minute, hour, true
 		return nil
 	}}}})

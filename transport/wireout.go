@@ -104,7 +104,7 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 		dst = protowire.AppendVarint(dst, uint64(len(rule)+1+len(name)))
 		dst = append(append(append(dst, rule...), '/'), name...)
 	}
-	dst = appendNumber(dst, checkRetryAfter, uint64(d.RetryAfter))
+	dst = appendNumber(dst, checkRetryAfter, uint64(limiter.Span(d.RetryAfter)))
 	dst = appendNumber(dst, checkSource, uint64(weirv1.Source(d.Source)))
 	for i := range d.Len() {
 		var at int
@@ -128,10 +128,10 @@ func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 	dst = appendNumber(dst, limitAlgorithm, uint64(weirv1.Algorithm(l.Limit.Algorithm())))
 	dst = appendNumber(dst, limitLimit, uint64(l.Limit.Limit()))
 	dst = appendNumber(dst, limitCapacity, uint64(l.Limit.Capacity()))
-	dst = appendNumber(dst, limitWindow, uint64(l.Limit.Window()))
+	dst = appendNumber(dst, limitWindow, uint64(limiter.Span(l.Limit.Window())))
 	dst = appendNumber(dst, limitRemaining, uint64(l.Remaining))
-	dst = appendNumber(dst, limitResetAfter, uint64(l.ResetAfter))
-	dst = appendNumber(dst, limitRetryAfter, uint64(l.RetryAfter))
+	dst = appendNumber(dst, limitResetAfter, uint64(limiter.Span(l.ResetAfter)))
+	dst = appendNumber(dst, limitRetryAfter, uint64(limiter.Span(l.RetryAfter)))
 	dst = appendBool(dst, limitAllowed, l.Allowed)
 	dst = appendBool(dst, limitNever, l.Never)
 	dst = appendBool(dst, limitBlocked, l.Blocked)

@@ -112,10 +112,10 @@ func ofChecks() []mutation {
 			{"internal/cluster/decide.go", "		if !changed {\n", "		if !changed && answer.Allowed {\n"},
 		}},
 		{name: "a block is copied when it begins", pkg: "./internal/cluster", test: "^TestABlockOutlivesItsOwner$", edits: []edit{
-			{"internal/cluster/decide.go", " || d.BlockBegan() && d.Limit(j).Blocked {", " {"},
+			{"internal/cluster/decide.go", " || limiter.BlockBegan(d) && d.Limit(j).Blocked {", " {"},
 		}},
 		{name: "a denial in a block writes nothing", pkg: "./internal/cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
-			{"internal/cluster/decide.go", "d.BlockBegan() && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
+			{"internal/cluster/decide.go", "limiter.BlockBegan(d) && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
 		}},
 		{name: "the end of a cached denial", pkg: "./internal/cluster", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
 			{"internal/cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},

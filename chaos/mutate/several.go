@@ -49,7 +49,7 @@ func ofSeveral() []mutation {
 			{"redisstore/lua/buckets.lua", "  s.b = n <= MOST and n or 0\n", "  s.b = n <= MOST and 0 or 0\n"},
 		}},
 		{name: "what is exported by a clock that went back", pkg: "./limiter/table", test: "^TestExportsWhereTheClockWentBack$", edits: []edit{
-			{"limiter/table/move.go", "	now = l.NotBefore(&s.state, now)\n", ""},
+			{"limiter/table/move.go", "	now = s.state.NotBefore(l, now)\n", ""},
 		}},
 		{name: "a refund finds what came to a later entry", pkg: "./limiter/table", test: "^TestReceiptsOfInstantsThatCross$", edits: []edit{
 			{"limiter/log.go", "		at = nextInLog(s, words, at)\n", "		at = max(at, nextInLog(s, words, at)*0)\n"},

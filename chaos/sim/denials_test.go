@@ -138,10 +138,10 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 
 // spell writes what an asker goes by.
 func spell(d *limiter.Decision) string {
-	text := fmt.Sprintf("allowed %t never %t wait %d:", d.Allowed, d.Never, d.RetryAfter)
+	text := fmt.Sprintf("allowed %t never %t wait %d:", d.Allowed, d.Never, limiter.Span(d.RetryAfter))
 	for i := range d.Len() {
 		l := d.Limit(i)
-		text += fmt.Sprintf(" %s %t %t wait %d reset %d;", l.FullName(), l.Allowed, l.Blocked, l.RetryAfter, l.ResetAfter)
+		text += fmt.Sprintf(" %s %t %t wait %d reset %d;", l.FullName(), l.Allowed, l.Blocked, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter))
 	}
 	return text
 }
@@ -170,9 +170,9 @@ rules:
 			if allowed {
 				wait = 0
 			}
-			if d.Allowed != allowed || d.Source != source || d.RetryAfter != wait {
+			if d.Allowed != allowed || d.Source != source || limiter.Span(d.RetryAfter) != wait {
 				t.Errorf("%s, %v after it began: allowed %t by %s, wait %v; want %t by %s, wait %v",
-					name, at.Duration(), d.Allowed, d.Source, d.RetryAfter.Duration(), allowed, source, wait.Duration())
+					name, at.Duration(), d.Allowed, d.Source, d.RetryAfter, allowed, source, wait.Duration())
 			}
 		}
 		ask(0, true, limiter.SourceOwner)

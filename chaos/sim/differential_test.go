@@ -85,11 +85,11 @@ func (x *compared) ask(t *testing.T, c *limiter.Charge) (*limiter.Decision, stri
 // answered spells all that an answer says of a check.
 func answered(d *limiter.Decision) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "allowed %t never %t shadow %t wait %d", d.Allowed, d.Never, d.ShadowDenied, d.RetryAfter)
+	fmt.Fprintf(&b, "allowed %t never %t shadow %t wait %d", d.Allowed, d.Never, d.ShadowDenied, limiter.Span(d.RetryAfter))
 	for i := range d.Len() {
 		l := d.Limit(i)
 		fmt.Fprintf(&b, "\n    %s: allowed %t never %t blocked %t left %d wait %d reset %d",
-			l.FullName(), l.Allowed, l.Never, l.Blocked, l.Remaining, l.RetryAfter, l.ResetAfter)
+			l.FullName(), l.Allowed, l.Never, l.Blocked, l.Remaining, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter))
 	}
 	return b.String()
 }
@@ -149,10 +149,10 @@ func TestSeveralOwnersDecideAsOneTable(t *testing.T) {
 			}
 			switch c.Pick(4) {
 			case 0:
-				x.clock += d.RetryAfter
+				x.clock += limiter.Span(d.RetryAfter)
 				again, must, exact = charge, "allowed", exact+1
 			case 1:
-				x.clock += d.RetryAfter - 1
+				x.clock += limiter.Span(d.RetryAfter) - 1
 				again, must, early = charge, "denied", early+1
 			}
 		}

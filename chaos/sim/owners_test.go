@@ -93,7 +93,7 @@ rules:
 					if d.Allowed {
 						t.Fatal("premise: it is denied")
 					}
-					waits[k] = d.RetryAfter
+					waits[k] = limiter.Span(d.RetryAfter)
 				}
 				if waits[0] != waits[1] || waits[0] <= 0 {
 					t.Errorf("%s, %s: two callers alike are told %v and %v", rule, count, waits[0].Duration(), waits[1].Duration())

@@ -94,11 +94,11 @@ func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 // are copied too if the check was charged.
 func TestLimitsBeyondTheReceiptAreCopied(t *testing.T) {
 	var d limiter.Decision
-	d.Grow(5 * limiter.MaxLimits)
+	limiter.Grow(&d, 5*limiter.MaxLimits)
 	d.Allowed = true
 	for i := range d.Len() {
 		*d.Limit(i) = limiter.LimitDecision{Allowed: true}
-		d.Charged(i, 1)
+		limiter.NoteCharged(&d, i, 1)
 	}
 	if changed, admitted := changes(&d, 4*limiter.MaxLimits, limiter.MaxLimits); !changed || !admitted {
 		t.Errorf("charged: changed %t, admitted %t", changed, admitted)

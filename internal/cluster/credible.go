@@ -75,7 +75,7 @@ func (b *credible) entries(id uint16, keys []entries) bool {
 	for i := range keys {
 		for j := range keys[i].list {
 			e := &keys[i].list[j]
-			at := table.PartitionOfHash(e.Lo^e.Limit.NameID(), int(id) >= table.Partitions)
+			at := table.PartitionOfHash(e.Lo^limiter.NameID(e.Limit), int(id) >= table.Partitions)
 			if e.Hi != keys[i].hi || at != int(id) {
 				return false
 			}

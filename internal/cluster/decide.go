@@ -281,7 +281,7 @@ func countsRejected(k *limiter.Charge) bool {
 // as changed if any of the 64 was charged.
 func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	for j := from; j < from+n; j++ {
-		if d.Receipt.Has(j) || j >= 64 && d.Receipt.Charged != 0 || d.BlockBegan() && d.Limit(j).Blocked {
+		if d.Receipt.Has(j) || j >= 64 && d.Receipt.Charged != 0 || limiter.BlockBegan(d) && d.Limit(j).Blocked {
 			changed = true
 		}
 	}

@@ -85,11 +85,11 @@ func (x *denials) add(now, asked limiter.Tick, k *limiter.Key, d *limiter.Decisi
 	e := denial{hash: k.Hash, rule: k.Rule, cost: k.Cost, asked: asked, heard: now, until: asked + denialFor, owner: d.Limit(0).Owner}
 	for i := range d.Len() {
 		l := d.Limit(i)
-		e.limits[i] = refused{l.Allowed, l.Blocked, l.Remaining, l.RetryAfter, l.ResetAfter}
+		e.limits[i] = refused{l.Allowed, l.Blocked, l.Remaining, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter)}
 		if !l.Allowed {
 			// The owner read its clock after it was asked, so nothing is allowed before
 			// this. Afterwards this limit would answer differently.
-			e.until = min(e.until, asked+l.RetryAfter)
+			e.until = min(e.until, asked+limiter.Span(l.RetryAfter))
 		}
 	}
 	if e.until <= now {
@@ -145,17 +145,17 @@ func (x *denials) refuse(now limiter.Tick, k *limiter.Key, d *limiter.Decision) 
 // fill writes the cached decision, with waits shortened by passed.
 func (e *denial) fill(passed limiter.Tick, k *limiter.Key, d *limiter.Decision) {
 	d.Clear()
-	d.Grow(len(k.Rule.Limits))
+	limiter.Grow(d, len(k.Rule.Limits))
 	for i, l := range k.Rule.Limits {
 		r := &e.limits[i]
 		*d.Limit(i) = limiter.LimitDecision{
 			Rule: k.Rule, Limit: l, KeyIndex: k.Index, Owner: e.owner, Cost: k.Cost,
 			Allowed: r.allowed, Blocked: r.blocked, Remaining: r.remaining,
-			RetryAfter: max(0, r.retryAfter-passed), ResetAfter: max(0, r.resetAfter-passed),
+			RetryAfter: max(0, r.retryAfter-passed).Duration(), ResetAfter: max(0, r.resetAfter-passed).Duration(),
 		}
 	}
-	d.Settle(false)
-	d.Conclude()
+	limiter.Settle(d, false)
+	limiter.Conclude(d)
 	d.Source = limiter.SourceCached
 }
 

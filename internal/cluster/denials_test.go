@@ -10,10 +10,10 @@ import (
 // denied is an owner's denial of a key for a while.
 func denied(k *limiter.Key, wait limiter.Tick) *limiter.Decision {
 	d := new(limiter.Decision)
-	d.Grow(1)
-	*d.Limit(0) = limiter.LimitDecision{Rule: k.Rule, Limit: k.Rule.Limits[0], Cost: k.Cost, RetryAfter: wait, ResetAfter: wait, Owner: "b"}
-	d.Settle(false)
-	d.Conclude()
+	limiter.Grow(d, 1)
+	*d.Limit(0) = limiter.LimitDecision{Rule: k.Rule, Limit: k.Rule.Limits[0], Cost: k.Cost, RetryAfter: wait.Duration(), ResetAfter: wait.Duration(), Owner: "b"}
+	limiter.Settle(d, false)
+	limiter.Conclude(d)
 	d.Source = limiter.SourceOwner
 	return d
 }
@@ -35,7 +35,7 @@ func TestCachedDenialsAllocateNothing(t *testing.T) {
 	c.denials.add(h.now, h.now, k, denied(k, limiter.Minute))
 	var d limiter.Decision
 	allocs := testing.AllocsPerRun(1000, func() { c.Check(t.Context(), charge, &d) })
-	if d.Source != limiter.SourceCached || d.Allowed || d.RetryAfter != limiter.Minute || d.Limit(0).Owner != "b" {
+	if d.Source != limiter.SourceCached || d.Allowed || limiter.Span(d.RetryAfter) != limiter.Minute || d.Limit(0).Owner != "b" {
 		t.Fatalf("%+v", d)
 	}
 	if allocs != 0 && !raceEnabled {
@@ -140,7 +140,7 @@ func TestCachedDenialsOnTheWay(t *testing.T) {
 	var d limiter.Decision
 	k, asked := charge.Key(0), h.now
 	x.add(asked+20*ms, asked, k, denied(k, 100*ms))
-	if !x.refuse(asked+100*ms-1, k, &d) || d.RetryAfter != 20*ms+1 || d.Limit(0).RetryAfter != 20*ms+1 || d.Limit(0).ResetAfter != 20*ms+1 {
+	if !x.refuse(asked+100*ms-1, k, &d) || limiter.Span(d.RetryAfter) != 20*ms+1 || limiter.Span(d.Limit(0).RetryAfter) != 20*ms+1 || limiter.Span(d.Limit(0).ResetAfter) != 20*ms+1 {
 		t.Errorf("at its end: %+v", d)
 	}
 	for _, at := range []limiter.Tick{asked - 1, asked + 100*ms} {

@@ -159,7 +159,7 @@ func Together(all []Explained, d *limiter.Decision) {
 	for i := range all {
 		total += all[i].Answer.Len()
 	}
-	d.Grow(total)
+	limiter.Grow(d, total)
 	n := 0
 	for i := range all {
 		a := &all[i].Answer
@@ -170,6 +170,6 @@ func Together(all []Explained, d *limiter.Decision) {
 		}
 		d.Source = max(d.Source, a.Source)
 	}
-	d.Settle(true)
-	d.Conclude()
+	limiter.Settle(d, true)
+	limiter.Conclude(d)
 }

@@ -25,7 +25,7 @@ func impossible(p *part, k *limiter.Key) map[string]*peer.Frame {
 	id, high := p.id, peer.Epoch{Counter: math.MaxUint64, Instance: other}
 	fine := peer.Epoch{Counter: 2, Instance: other}
 	lim := []peer.Limit{limitToPeer(k.Rule.Limits[0])}
-	entry := peer.Entry{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ k.Rule.Limits[0].NameID(), First: true, Time: -1, A: 1}
+	entry := peer.Entry{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}
 	elsewhere := entry
 	elsewhere.Lo = ^entry.Lo
 	batch := func(b peer.Batch, of ...peer.Entry) *peer.Frame {
@@ -111,7 +111,7 @@ func TestACounterThatCannotBe(t *testing.T) {
 	} {
 		c, p, _, charge := single(t, limiter.UnreachableLocal)
 		k := charge.Key(0)
-		e.Hi, e.Lo, e.First = k.Hash.Hi, k.Hash.Lo^k.Rule.Limits[0].NameID(), true
+		e.Hi, e.Lo, e.First = k.Hash.Hi, k.Hash.Lo^limiter.NameID(k.Rule.Limits[0]), true
 		c.Deliver(&peer.Frame{
 			From: third, To: self, Limits: []peer.Limit{limitToPeer(k.Rule.Limits[0])}, Entries: []peer.Entry{e},
 			Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: p.owner, Seq: 1, First: true, Last: true, Keys: 1}},
@@ -154,7 +154,7 @@ func TestRepliesThatCannotBe(t *testing.T) {
 func beginSnapshot(c *Core, p *part, k *limiter.Key, first bool, base uint64) {
 	c.Deliver(&peer.Frame{
 		From: third, To: self, Limits: []peer.Limit{limitToPeer(k.Rule.Limits[0])},
-		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ k.Rule.Limits[0].NameID(), First: true, Time: -1, A: 1}},
+		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}},
 		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: p.owner, Base: base, Seq: 9, First: first, Keys: 1}},
 	})
 }

@@ -77,7 +77,7 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 func TestRepliesOfManyLimits(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	d := new(limiter.Decision)
-	d.Grow(limiter.MaxKeys * limiter.MaxLimits)
+	limiter.Grow(d, limiter.MaxKeys*limiter.MaxLimits)
 	tn := c.begin()
 	for i := range maxReplies {
 		tn.respond(other, peer.Reply{ID: uint64(i + 1), Results: uint16(d.Len()), Idle: true}, d, d)

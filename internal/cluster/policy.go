@@ -51,7 +51,7 @@ func deny(k *limiter.Charge, d *limiter.Decision) {
 	for i := range k.Len() {
 		n += len(k.Key(i).Rule.Limits)
 	}
-	d.Grow(n)
+	limiter.Grow(d, n)
 	n = 0
 	for i := range k.Len() {
 		key := k.Key(i)
@@ -61,12 +61,12 @@ func deny(k *limiter.Charge, d *limiter.Decision) {
 				Rule: key.Rule, Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost, Allowed: !closed,
 			}
 			if closed {
-				d.Limit(n).RetryAfter = limiter.Second
+				d.Limit(n).RetryAfter = limiter.Second.Duration()
 			}
 			n++
 		}
 	}
-	d.Settle(k.Peek)
-	d.Conclude()
+	limiter.Settle(d, k.Peek)
+	limiter.Conclude(d)
 	d.Source = limiter.SourceFallbackClosed
 }

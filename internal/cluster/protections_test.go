@@ -259,7 +259,7 @@ func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	begun := int64(h.now-h.now%limiter.Day) - int64(h.now)
 	c.Deliver(&peer.Frame{From: third, To: self, Limits: []peer.Limit{l},
 		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 2, Instance: third}, First: true, Last: true, Keys: 1}},
-		Entries: []peer.Entry{{Hi: key.Hash.Hi, Lo: key.Hash.Lo ^ key.Rule.Limits[0].NameID(), First: true, Time: begun, A: 12}},
+		Entries: []peer.Entry{{Hi: key.Hash.Hi, Lo: key.Hash.Lo ^ limiter.NameID(key.Rule.Limits[0]), First: true, Time: begun, A: 12}},
 	})
 	if a := lastAck(t, drain(c)[third]); a.Status != peer.Merged {
 		t.Fatalf("a push is answered %+v", a)

@@ -42,7 +42,7 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 		l := d.Limit(i)
 		out = append(out, peer.Result{
 			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
-			Remaining: l.Remaining, RetryAfter: int64(l.RetryAfter), ResetAfter: int64(l.ResetAfter),
+			Remaining: l.Remaining, RetryAfter: int64(limiter.Span(l.RetryAfter)), ResetAfter: int64(limiter.Span(l.ResetAfter)),
 		})
 	}
 	return out
@@ -145,7 +145,7 @@ func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results 
 // fillDecision fills a decision with the answers of its limits.
 func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule, results []peer.Result) {
 	d.Clear()
-	d.Grow(len(results))
+	limiter.Grow(d, len(results))
 	n := 0
 	for i := range k.Len() {
 		key := k.Key(i)
@@ -154,11 +154,11 @@ func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule,
 			*d.Limit(n) = limiter.LimitDecision{
 				Rule: rules[i], Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost,
 				Allowed: r.Allowed, Never: r.Never, Blocked: r.Blocked, Overflow: r.Overflow,
-				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter), ResetAfter: limiter.Tick(r.ResetAfter),
+				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter).Duration(), ResetAfter: limiter.Tick(r.ResetAfter).Duration(),
 			}
 			n++
 		}
 	}
-	d.Settle(k.Peek)
-	d.Conclude()
+	limiter.Settle(d, k.Peek)
+	limiter.Conclude(d)
 }

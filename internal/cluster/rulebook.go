@@ -72,7 +72,7 @@ func (b *rulebook) rule(r *peer.Rule) (*limiter.Rule, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool { return have.NameID() == l.NameID() }) {
+		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool { return limiter.NameID(have) == limiter.NameID(l) }) {
 			return nil, fmt.Errorf("%w: rule %q of another node has two limits of one name", limiter.ErrInvalid, r.Name)
 		}
 		out.Limits = append(out.Limits, l)
@@ -143,7 +143,7 @@ func (b *rulebook) share(r *limiter.Rule, num, den uint64) *limiter.Rule {
 	}
 	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication, MaxShare: r.MaxShare}
 	for _, l := range r.Limits {
-		s.Limits = append(s.Limits, l.Scaled(num, den))
+		s.Limits = append(s.Limits, limiter.Scaled(l, num, den))
 	}
 	b.scaled[key] = s
 	return s

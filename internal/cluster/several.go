@@ -157,7 +157,7 @@ func (s *several) conclude(t *turn) {
 	for _, r := range s.parts {
 		s.settle(t, r, s.cancelled(r, n))
 	}
-	s.answer.Conclude()
+	limiter.Conclude(s.answer)
 	s.answer.Receipt = limiter.Receipt{}
 	if s.closed() {
 		s.done(t)
@@ -184,7 +184,7 @@ func (s *several) gather(d *limiter.Decision) {
 	for i := range s.charge.Len() {
 		total += s.limits(i)
 	}
-	d.Grow(total)
+	limiter.Grow(d, total)
 	at := 0
 	source := limiter.SourceNone
 	for i := range s.charge.Len() {
@@ -201,8 +201,8 @@ func (s *several) gather(d *limiter.Decision) {
 		}
 	}
 	d.Source = source
-	d.Settle(s.charge.Peek)
-	d.Conclude()
+	limiter.Settle(d, s.charge.Peek)
+	limiter.Conclude(d)
 }
 
 // limits returns the number of limits that answered for key i.
@@ -241,7 +241,7 @@ func (s *several) cancelled(r *reservation, first []int) (undo uint64) {
 			continue
 		}
 		is := s.answer.Limit(i)
-		charge, _ := s.answer.Charges(i)
+		charge, _ := limiter.ToCharge(s.answer, i)
 		if !charge {
 			undo |= 1 << k
 		}

@@ -234,9 +234,9 @@ func (c *Core) provisional(t *turn, q *parked, k *limiter.Charge, d *limiter.Dec
 				longest = max(longest, u.until-t.now)
 			}
 		}
-		l.RetryAfter = min(l.RetryAfter, longest)
+		l.RetryAfter = min(l.RetryAfter, longest.Duration())
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 }
 
 // tickUnsettled ends the waits that are over, and treats charges as settled whose askers

@@ -44,16 +44,16 @@ func (s *faulty) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.D
 	switch s.fault {
 	case "instants are a tick late":
 		if d.RetryAfter > 0 {
-			d.RetryAfter++
+			d.RetryAfter += limiter.TickDuration
 		}
 	case "instants are a tick early":
-		if d.RetryAfter > 1 {
-			d.RetryAfter--
+		if limiter.Span(d.RetryAfter) > 1 {
+			d.RetryAfter -= limiter.TickDuration
 		}
 	case "resets are a tick early":
 		for i := range d.Len() {
 			if l := d.Limit(i); l.ResetAfter > 0 {
-				l.ResetAfter--
+				l.ResetAfter -= limiter.TickDuration
 			}
 		}
 	case "some denials pass":

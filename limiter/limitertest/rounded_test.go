@@ -31,10 +31,10 @@ func (s *roundedSubject) round(d *limiter.Decision, err error) error {
 	blocked := d.BlockedBy()
 	for i := range d.Len() {
 		l := d.Limit(i)
-		l.RetryAfter, l.ResetAfter = roundUp(l.RetryAfter, s.step), roundUp(l.ResetAfter, s.step)
+		l.RetryAfter, l.ResetAfter = roundUp(limiter.Span(l.RetryAfter), s.step).Duration(), roundUp(limiter.Span(l.ResetAfter), s.step).Duration()
 		l.Allowed = l != blocked
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 	return nil
 }
 
@@ -63,8 +63,8 @@ func TestDiffOfRounded(t *testing.T) {
 	}
 	d := new(limiter.Decision)
 	d.Clear()
-	d.Grow(1)
-	*d.Limit(0) = limiter.LimitDecision{Rule: &limiter.Rule{}, Limit: l, Allowed: true, Remaining: 2, ResetAfter: 2000}
+	limiter.Grow(d, 1)
+	*d.Limit(0) = limiter.LimitDecision{Rule: &limiter.Rule{}, Limit: l, Allowed: true, Remaining: 2, ResetAfter: 2000 * limiter.TickDuration}
 	want := OracleDecision{Allowed: true, BlockedBy: -1, Limits: []OracleLimit{{Allowed: true, Remaining: 2, ResetAfter: 1001}}}
 	if s := diff(coarse, d, want); s != "" {
 		t.Errorf("1.001 ms, told as 2 ms: %s", s)
@@ -76,8 +76,8 @@ func TestDiffOfRounded(t *testing.T) {
 		t.Error("the comparison changed what is wanted")
 	}
 	for what, change := range map[string]func(){
-		"rounded down": func() { d.Limit(0).ResetAfter = 1000 },
-		"remaining":    func() { d.Limit(0).ResetAfter, d.Limit(0).Remaining = 2000, 1 },
+		"rounded down": func() { d.Limit(0).ResetAfter = 1000 * limiter.TickDuration },
+		"remaining":    func() { d.Limit(0).ResetAfter, d.Limit(0).Remaining = 2000*limiter.TickDuration, 1 },
 	} {
 		if change(); diff(coarse, d, want) == "" {
 			t.Errorf("%s: no difference is seen", what)

@@ -116,7 +116,7 @@ func (s *oracleSubject) turns(r *limiter.Request) (ts []turn, ds []limiter.Limit
 	for i := range s.charge.Len() {
 		k := s.charge.Key(i)
 		for _, l := range k.Rule.Limits {
-			id := oracleKey{k.Hash, l.Params()}
+			id := oracleKey{k.Hash, limiter.Params(l)}
 			if s.limits[id] == nil {
 				s.limits[id] = newOracleLimit(l.Spec())
 			}

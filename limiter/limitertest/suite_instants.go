@@ -39,9 +39,9 @@ func keepPromises(t *testing.T, ask *asker, trials []trial) {
 				continue
 			}
 			if early.RetryAfter != late.RetryAfter || early.RetryAfter <= 0 {
-				t.Fatalf("seed %d: denied with retry after %d and %d ticks\n%s", tr.seed, early.RetryAfter, late.RetryAfter, trace)
+				t.Fatalf("seed %d: denied with retry after %d and %d ticks\n%s", tr.seed, limiter.Span(early.RetryAfter), limiter.Span(late.RetryAfter), trace)
 			}
-			ask.keepRetry(t, tr, max(s.Cost, 1), early.RetryAfter)
+			ask.keepRetry(t, tr, max(s.Cost, 1), limiter.Span(early.RetryAfter))
 			ask.keepReset(t, tr)
 			kept++
 			break
@@ -71,7 +71,7 @@ func (a *asker) keepReset(t *testing.T, tr trial) {
 	resets := make([]Tick, d.Len())
 	last := Tick(0)
 	for i := range resets {
-		resets[i] = a.now + d.Limit(i).ResetAfter
+		resets[i] = a.now + limiter.Span(d.Limit(i).ResetAfter)
 		last = max(last, resets[i])
 	}
 	if last > a.now {
@@ -208,7 +208,7 @@ func (a *asker) compareRefund(t *testing.T, tr trial) bool {
 	if !x.Allowed {
 		return false
 	}
-	made, ends := a.now, a.now+x.Limit(0).ResetAfter
+	made, ends := a.now, a.now+limiter.Span(x.Limit(0).ResetAfter)
 	if !both(c.Pick(3)) {
 		return false
 	}

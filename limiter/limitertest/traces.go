@@ -244,12 +244,12 @@ func Diff(d *limiter.Decision, want OracleDecision) string {
 		return fmt.Sprintf("%d limits were decided, want %d", d.Len(), len(want.Limits))
 	}
 	got := OracleDecision{
-		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, RetryAfter: d.RetryAfter,
+		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, RetryAfter: limiter.Span(d.RetryAfter),
 		BlockedBy: -1, Limits: make([]OracleLimit, d.Len()),
 	}
 	for i := range got.Limits {
 		l := d.Limit(i)
-		got.Limits[i] = OracleLimit{l.Allowed, l.Never, l.Blocked, l.Remaining, l.RetryAfter, l.ResetAfter}
+		got.Limits[i] = OracleLimit{l.Allowed, l.Never, l.Blocked, l.Remaining, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter)}
 		if l == d.BlockedBy() {
 			got.BlockedBy = i
 		}

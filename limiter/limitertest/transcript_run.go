@@ -183,7 +183,7 @@ func describe(d *limiter.Decision) []string {
 	case d.Never:
 		verdict = "DENIED by " + b.FullName() + ", never"
 	case !d.Allowed:
-		verdict = "DENIED by " + b.FullName() + ", retry after " + span(d.RetryAfter)
+		verdict = "DENIED by " + b.FullName() + ", retry after " + span(limiter.Span(d.RetryAfter))
 	case d.ShadowDenied:
 		verdict = "allowed, a shadow rule would deny"
 	case d.Rule == "":
@@ -217,7 +217,7 @@ func describeLimit(d *limiter.Decision, i int) string {
 	}
 	text := fmt.Sprintf("%s %d/%d left", name, l.Remaining, l.Limit.Capacity())
 	if l.ResetAfter > 0 {
-		text += ", resets in " + span(l.ResetAfter)
+		text += ", resets in " + span(limiter.Span(l.ResetAfter))
 	} else {
 		text += ", as new"
 	}
@@ -228,7 +228,7 @@ func describeLimit(d *limiter.Decision, i int) string {
 	case l.Never && d.Len() > 1:
 		text += ", never"
 	case l.RetryAfter > 0 && (d.Len() > 1 || d.Allowed):
-		text += ", retry after " + span(l.RetryAfter)
+		text += ", retry after " + span(limiter.Span(l.RetryAfter))
 	}
 	if l.Rule.Shadow {
 		text += ", shadow"

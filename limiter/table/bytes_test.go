@@ -27,7 +27,7 @@ func TestMaxBytesOfKeys(t *testing.T) {
 			switch {
 			case !d.Limit(0).Overflow:
 				held = append(held, i)
-			case d.Allowed != (overflow == OverflowAllow) || !d.Allowed && d.RetryAfter < 1:
+			case d.Allowed != (overflow == OverflowAllow) || !d.Allowed && limiter.Span(d.RetryAfter) < 1:
 				t.Fatalf("new key %d: %+v", i, d)
 			}
 		}
@@ -89,7 +89,7 @@ func TestMaxBytesOfLogs(t *testing.T) {
 			switch {
 			case d.Allowed:
 				admitted[uint64(i%40)]++
-			case !d.Limit(0).Overflow || d.Limit(1).Overflow || d.RetryAfter < 1 || d.BlockedBy() != d.Limit(0):
+			case !d.Limit(0).Overflow || d.Limit(1).Overflow || limiter.Span(d.RetryAfter) < 1 || d.BlockedBy() != d.Limit(0):
 				t.Fatalf("check %d: %+v", i, d)
 			default:
 				full++

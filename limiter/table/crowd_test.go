@@ -207,7 +207,7 @@ func TestImportOfOneKey(t *testing.T) {
 	l := window(t, 5, time.Hour).Limits[0]
 	entries := func(hi uint64, from, n int) (out []Entry) {
 		for i := range n {
-			out = append(out, Entry{Hi: hi, Lo: uint64(from+i) ^ l.NameID(), Limit: l, State: limiter.State{A: 1}})
+			out = append(out, Entry{Hi: hi, Lo: uint64(from+i) ^ limiter.NameID(l), Limit: l, State: limiter.State{A: 1}})
 		}
 		return out
 	}

@@ -176,18 +176,18 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		*pooled = append((*pooled)[:0], make([]counter, n)...)
 		counters = *pooled
 	}
-	d.Grow(n)
+	limiter.Grow(d, n)
 	if !t.probe(now, c, d, counters) {
 		return noLimit
 	}
-	d.Settle(c.Peek)
+	limiter.Settle(d, c.Peek)
 	overflowed := false
 	for !t.reserveWords(now, c.Peek, d, counters) {
 		if !final {
 			return noRoom
 		}
 		overflowed = true
-		d.Settle(c.Peek)
+		limiter.Settle(d, c.Peek)
 	}
 	for result := t.reserveKeys(d, counters, c.Peek); result != decided; result = t.reserveKeys(d, counters, c.Peek) {
 		if result == noLimit || !final {
@@ -195,7 +195,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		}
 		overflowed = true
 		t.overflowFresh(now, d, counters)
-		d.Settle(c.Peek)
+		limiter.Settle(d, c.Peek)
 	}
 	if overflowed {
 		t.overflowed.Add(1)
@@ -204,10 +204,10 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 	for i := range counters {
 		k := &counters[i]
 		out := d.Limit(i)
-		out.Limit.Report(&k.slot().state, k.words, now, k.used, k.charged, !d.Allowed, out)
+		k.slot().state.Report(out.Limit, k.words, now, k.used, k.charged, !d.Allowed, out)
 	}
 	t.insertFresh(now, counters)
-	d.Conclude()
+	limiter.Conclude(d)
 	t.count(c, d)
 	return decided
 }
@@ -231,45 +231,45 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 			return false
 		}
 	}
-	d.Grow(len(limits))
+	limiter.Grow(d, len(limits))
 	var used [inlineCounters]uint64
 	grows := false
 	for i, l := range limits {
 		out := d.Limit(i)
 		begin(out, key, 0, l)
-		if !l.KeepsWords() {
-			used[i] = l.Probe(&found[i].state, nil, now, out)
+		if !limiter.KeepsWords(l) {
+			used[i] = found[i].state.Probe(l, nil, now, out)
 			continue
 		}
 		words := t.words(found[i])
-		used[i] = l.Probe(&found[i].state, words, now, out)
-		grows = grows || l.Words(&found[i].state, now, max(out.Cost, 1)) > len(words)
+		used[i] = found[i].state.Probe(l, words, now, out)
+		grows = grows || found[i].state.Words(l, now, max(out.Cost, 1)) > len(words)
 	}
-	d.Settle(c.Peek)
+	limiter.Settle(d, c.Peek)
 	if grows && !t.reserveFound(p, now, c, d, &found) {
 		return false
 	}
 	if d.Allowed && !d.ShadowDenied {
 		t.admit(now, c, d, &found, &used)
-		d.Conclude()
+		limiter.Conclude(d)
 		t.count(c, d)
 		return true
 	}
 	for i, l := range limits {
 		s, out := found[i], d.Limit(i)
 		words, charged := t.words(s), uint32(0)
-		charge, block := d.Charges(i)
+		charge, block := limiter.ToCharge(d, i)
 		if charge {
 			charged = out.Cost
-			l.Charge(&s.state, words, now, charged)
-			d.Charged(i, now)
+			s.state.Charge(l, words, now, charged)
+			limiter.NoteCharged(d, i, now)
 		}
 		if block {
-			d.Block(i, &s.state, now)
+			limiter.BeginBlock(d, i, &s.state, now)
 		}
-		l.Report(&s.state, words, now, used[i], charged, !d.Allowed, out)
+		s.state.Report(l, words, now, used[i], charged, !d.Allowed, out)
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 	t.count(c, d)
 	return true
 }
@@ -303,14 +303,14 @@ func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 	for i, l := range key.Rule.Limits {
 		s := found[i&(inlineCounters-1)]
 		var words []uint64
-		if l.KeepsWords() {
+		if limiter.KeepsWords(l) {
 			words = t.words(s)
 		}
 		if cost > 0 {
-			l.Charge(&s.state, words, now, cost)
-			d.Charged(i, now)
+			s.state.Charge(l, words, now, cost)
+			limiter.NoteCharged(d, i, now)
 		}
-		l.Report(&s.state, words, now, used[i&(inlineCounters-1)], cost, false, d.Limit(i))
+		s.state.Report(l, words, now, used[i&(inlineCounters-1)], cost, false, d.Limit(i))
 	}
 }
 
@@ -344,7 +344,7 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 				k.fresh.place, k.fresh.lo = place, lo
 				k.crowd = p.slots.crowded(at, maxPerKey, place)
 			}
-			k.used = l.Probe(&k.slot().state, k.words, now, out)
+			k.used = k.slot().state.Probe(l, k.words, now, out)
 		}
 	}
 	return true
@@ -354,7 +354,7 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 // already.
 func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter) {
 	for i := range counters {
-		charge, block := d.Charges(i)
+		charge, block := limiter.ToCharge(d, i)
 		if !charge && !block {
 			continue
 		}
@@ -362,12 +362,12 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		s, l := k.slot(), out.Limit
 		k.added = k.found == nil
 		if charge {
-			l.Charge(&s.state, k.words, now, out.Cost)
+			s.state.Charge(l, k.words, now, out.Cost)
 			k.charged = out.Cost
-			d.Charged(i, now)
+			limiter.NoteCharged(d, i, now)
 		}
 		if block {
-			d.Block(i, &s.state, now)
+			limiter.BeginBlock(d, i, &s.state, now)
 		}
 	}
 }

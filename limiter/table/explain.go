@@ -45,34 +45,34 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		}
 	}()
 	counters := t.looked(now, c)
-	d.Grow(len(counters))
+	limiter.Grow(d, len(counters))
 	n := 0
 	for i := range c.Len() {
 		for _, l := range c.Key(i).Rule.Limits {
 			k, at := &counters[n], d.Limit(n)
 			begin(at, c.Key(i), i, l)
-			k.used = l.Probe(&k.slot().state, k.words, now, at)
+			k.used = k.slot().state.Probe(l, k.words, now, at)
 			n++
 		}
 	}
-	d.Settle(true)
+	limiter.Settle(d, true)
 	for !t.reserveWords(now, true, d, counters) {
 		if !final {
 			return nil, true
 		}
-		d.Settle(true)
+		limiter.Settle(d, true)
 	}
 	for t.reserveKeys(d, counters, true) != decided {
 		if !final {
 			return nil, true
 		}
 		t.overflowFresh(now, d, counters)
-		d.Settle(true)
+		limiter.Settle(d, true)
 	}
 	for i := range counters {
 		k, at := &counters[i], d.Limit(i)
-		at.Limit.Report(&k.slot().state, k.words, now, k.used, 0, !d.Allowed, at)
-		x := at.Limit.Explain(&k.slot().state, k.words, now, at)
+		k.slot().state.Report(at.Limit, k.words, now, k.used, 0, !d.Allowed, at)
+		x := k.slot().state.Explain(at.Limit, k.words, now, at)
 		x.Now = now
 		switch {
 		case at.Overflow && k.found != nil:
@@ -84,7 +84,7 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		}
 		out = append(out, x)
 	}
-	d.Conclude()
+	limiter.Conclude(d)
 	return out, false
 }
 
@@ -115,15 +115,15 @@ func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
 
 // adoptedWords converts a state of old into one of l, and returns its words.
 func adoptedWords(l, old *limiter.Limit, s *limiter.State, words []uint64, now limiter.Tick) []uint64 {
-	charge, fresh := l.Adopt(old, s, words, now)
+	charge, fresh := s.Adopt(l, old, words, now)
 	if !fresh {
 		return words
 	}
-	l.Roll(s, nil, now)
+	s.Roll(l, nil, now)
 	if charge == 0 {
 		return nil
 	}
-	words = make([]uint64, l.Words(s, now, charge))
-	l.Charge(s, words, now, charge)
+	words = make([]uint64, s.Words(l, now, charge))
+	s.Charge(l, words, now, charge)
 	return words
 }

@@ -19,7 +19,7 @@ func told(d *limiter.Decision) (out []limiter.LimitDecision, all [5]any) {
 		l.Rule, l.Limit = nil, nil
 		out = append(out, l)
 	}
-	return out, [5]any{d.Allowed, d.Never, d.ShadowDenied, d.RetryAfter, d.Source}
+	return out, [5]any{d.Allowed, d.Never, d.ShadowDenied, limiter.Span(d.RetryAfter), d.Source}
 }
 
 func sameAnswer(t *testing.T, what string, got, want *limiter.Decision) {

@@ -44,9 +44,9 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 			return ids, 0, crowded
 		case !found:
 			fresh++
-		case mode == Merge && e.Limit.KeepsWords():
+		case mode == Merge && limiter.KeepsWords(e.Limit):
 			// One block for the merger, beside that of the entry.
-			bytes += blockBytesFor(e.Limit.MergeMost(words, len(t.words(p.slots.at(at)))))
+			bytes += blockBytesFor(limiter.MergeMost(e.Limit, words, len(t.words(p.slots.at(at)))))
 			blocks++
 		}
 		if words > 0 {
@@ -75,8 +75,8 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 		t.give(p, &in, ref, class)
 		copy(t.words(&in), e.Words)
 	}
-	l.Import(&in.state, t.words(&in), now)
-	at := l.EmptyAt(&in.state, t.words(&in))
+	in.state.Import(l, t.words(&in), now)
+	at := in.state.EmptyAt(l, t.words(&in))
 	i, found := p.slots.find(in.place, e.Lo)
 	switch {
 	case at <= now:
@@ -110,9 +110,9 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limiter.Tick) {
 	t.adopt(p, into, l, nil, now) // it numbers no limit, since in has a number
 	words := t.words(into)
-	l.Roll(&into.state, words, now)
-	words, _ = t.room(p, l, into, words, l.MergeWords(&into.state, &in.state), math.MaxInt64)
-	l.Merge(&into.state, words, &in.state, t.words(in), now) // the result recovers no sooner
+	into.state.Roll(l, words, now)
+	words, _ = t.room(p, l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)
+	into.state.Merge(l, words, &in.state, t.words(in), now) // the result recovers no sooner
 }
 
 // keep counts the counters of a key that are not among entries, and removes them if

@@ -61,7 +61,7 @@ func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) i
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
 		if k.Cost > 0 && r.Has(n) && r.Time >= p.reset && t.adopt(p, s, l, k.Rule, now) {
-			l.Refund(&s.state, t.words(s), now, r.Time, k.Cost)
+			s.state.Refund(l, t.words(s), now, r.Time, k.Cost)
 			t.expiresAt(p, 0)
 		}
 		return true

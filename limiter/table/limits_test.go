@@ -179,7 +179,7 @@ func TestLimitsOfSeveralOrigins(t *testing.T) {
 			case i%7 == 6:
 				table.Reset(hourStart, charge(1, limiter.Key{Hash: h, Rule: rules["rule"]}))
 			case name == "peer":
-				e := Entry{Hi: h.Hi, Lo: l.NameID(), Limit: l, State: limiter.State{A: 2}}
+				e := Entry{Hi: h.Hi, Lo: limiter.NameID(l), Limit: l, State: limiter.State{A: 2}}
 				if err := table.Import(0, hourStart, []Entry{e, e}[:1+r.IntN(2)], ImportMode(r.IntN(2))); err != nil {
 					t.Fatal(err)
 				}

@@ -16,7 +16,7 @@ type Entry struct {
 	// Limit is the limit that made the state.
 	Limit *limiter.Limit
 	// State and Words are relative to the instant of the export, see
-	// [limiter.Limit.Export]. During an export, Words belong to the table: they are
+	// [limiter.State.Export]. During an export, Words belong to the table: they are
 	// valid until visit returns, and must not be written to.
 	State limiter.State
 	Words []uint64
@@ -29,7 +29,7 @@ type ImportMode uint8
 const (
 	// Replace overwrites an existing counter.
 	Replace ImportMode = iota
-	// Merge makes it deny whatever either counter denies, see [limiter.Limit.Merge].
+	// Merge makes it deny whatever either counter denies, see [limiter.State.Merge].
 	Merge
 )
 
@@ -112,22 +112,22 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 
 func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
 	l, words := t.registry.limit(s.limit), t.words(s)
-	now = l.NotBefore(&s.state, now)
-	l.Roll(&s.state, words, now)
-	if l.EmptyAt(&s.state, words) <= now {
+	now = s.state.NotBefore(l, now)
+	s.state.Roll(l, words, now)
+	if s.state.EmptyAt(l, words) <= now {
 		return
 	}
 	e := Entry{Hi: t.order.hash(s.place), Lo: s.lo, Limit: l, State: s.state}
-	switch held := l.Held(&s.state); {
+	switch held := s.state.Held(l); {
 	case held == 0:
 	case l.Algorithm() == limiter.SlidingLog:
 		// Its words hold instants, and the ring may start anywhere.
 		e.Words = make([]uint64, held)
-		l.Move(e.Words, words, &s.state)
+		s.state.Move(l, e.Words, words)
 	default:
 		e.Words = words[:held:held]
 	}
-	l.Export(&e.State, e.Words, now)
+	e.State.Export(l, e.Words, now)
 	visit(e)
 }
 
@@ -202,8 +202,8 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 		return false
 	}
 	in := slot{place: place, lo: e.Lo, state: e.State, limit: have.limit}
-	e.Limit.Import(&in.state, nil, now)
-	at := e.Limit.EmptyAt(&in.state, nil)
+	in.state.Import(e.Limit, nil, now)
+	at := in.state.EmptyAt(e.Limit, nil)
 	if at <= now {
 		return false
 	}
@@ -262,10 +262,10 @@ func checkEntry(part int, e *Entry) error {
 	if e.Limit == nil {
 		return fmt.Errorf("%w: it has no limit", limiter.ErrInvalid)
 	}
-	if at, _ := bits.Mul64(e.Lo^e.Limit.NameID(), Partitions); int(at) != part%Partitions {
+	if at, _ := bits.Mul64(e.Lo^limiter.NameID(e.Limit), Partitions); int(at) != part%Partitions {
 		return fmt.Errorf("%w: it is of partition %d, not of %d", limiter.ErrInvalid, at, part%Partitions)
 	}
-	return e.Limit.CheckExported(&e.State, e.Words)
+	return e.State.CheckExported(e.Limit, e.Words)
 }
 
 // Drop deletes all counters of a partition, and its lists of top keys. Earlier receipts

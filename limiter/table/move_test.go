@@ -255,7 +255,7 @@ func TestShareTakesTurns(t *testing.T) {
 	for _, s := range specs() {
 		s.Name, s.Limit, s.Window, s.Burst = "l", 12, time.Minute, 0
 		whole := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}}
-		share := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{whole.Limits[0].Scaled(1, 3)}}
+		share := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limiter.Scaled(whole.Limits[0], 1, 3)}}
 		table := New(Config{})
 		r := rand.New(rand.NewPCG(1, 2))
 		admitted, now := 0, hourStart

@@ -118,7 +118,7 @@ func (r *registry) count(id uint16) *count {
 // returns 0 if none is left for this origin. If the number is counted, id adds a slot
 // to the count: the caller must create the slot or call release.
 func (r *registry) id(l *limiter.Limit, rule *limiter.Rule) uint16 {
-	at := &r.recent[uint8(l.NameID()^uint64(l.Window())^uint64(l.Limit()))]
+	at := &r.recent[uint8(limiter.NameID(l)^uint64(limiter.Span(l.Window()))^uint64(l.Limit()))]
 	shared := rule != nil && rule.MaxShare > 0
 	if n := at.Load(); n != nil && n.limit == l && !shared && n.count.hold() {
 		return n.id
@@ -179,7 +179,7 @@ func (r *registry) leave(id uint16, c *count) {
 }
 
 func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (uint16, *count) {
-	key, origin := limitKey{params: l.Params()}, originOf(rule)
+	key, origin := limitKey{params: limiter.Params(l)}, originOf(rule)
 	if shared {
 		key.share = rule.Name
 	}

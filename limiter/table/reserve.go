@@ -28,7 +28,7 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 		}
 		if !t.growWords(k.part, now, peek, d, i, k.found, k.words) {
 			out := d.Limit(i)
-			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.wait(now)
+			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.wait(now).Duration()
 			return false
 		}
 		if !peek {
@@ -43,14 +43,14 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 // not take it.
 func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot, words []uint64) bool {
 	out := d.Limit(i)
-	if out.Overflow || !out.Limit.KeepsWords() {
+	if out.Overflow || !limiter.KeepsWords(out.Limit) {
 		return true
 	}
-	charge, _ := d.Charges(i)
+	charge, _ := limiter.ToCharge(d, i)
 	if !charge && (!d.Allowed || !peek && out.Cost > 0) {
 		return true
 	}
-	need := out.Limit.Words(&s.state, now, max(out.Cost, 1))
+	need := s.state.Words(out.Limit, now, max(out.Cost, 1))
 	if need <= len(words) {
 		return true
 	}
@@ -77,7 +77,7 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 		if k.found != nil || out.Overflow {
 			continue
 		}
-		charge, block := d.Charges(i)
+		charge, block := limiter.ToCharge(d, i)
 		switch {
 		case charge || block:
 			if k.fresh.limit = t.registry.id(out.Limit, out.Rule); k.fresh.limit == 0 {
@@ -161,7 +161,7 @@ func (t *Table) overflowFresh(now limiter.Tick, d *limiter.Decision, counters []
 		}
 		k.own, k.full, out.Overflow = k.full, false, true
 		if t.overflow == OverflowDeny && !out.Never {
-			out.Allowed, out.RetryAfter = false, t.wait(now)
+			out.Allowed, out.RetryAfter = false, t.wait(now).Duration()
 		}
 	}
 }

@@ -11,7 +11,7 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 	first, before := never, p.slots.used
 	gone, of := int64(0), uint16(0) // consecutive slots of one limit, which are common
 	p.slots.rebuild(func(s *slot) bool {
-		at := t.registry.limit(s.limit).EmptyAt(&s.state, t.words(s))
+		at := s.state.EmptyAt(t.registry.limit(s.limit), t.words(s))
 		if at <= now {
 			t.free(p, s)
 			if s.limit != of {

@@ -172,7 +172,7 @@ func PartitionOfHash(lo uint64, closed bool) int {
 }
 
 // identity returns the low half of the identity of the counter for a key and a limit.
-func identity(k *limiter.Key, l *limiter.Limit) uint64 { return k.Hash.Lo ^ l.NameID() }
+func identity(k *limiter.Key, l *limiter.Limit) uint64 { return k.Hash.Lo ^ limiter.NameID(l) }
 
 // advance records an instant. Counters get the instants of their own checks; the latest
 // of all is used for operations on the whole partition, such as resets.
@@ -197,7 +197,7 @@ func (t *Table) room(p *partition, l *limiter.Limit, s *slot, words []uint64, ne
 		return words, false
 	}
 	more := t.slab.block(ref, class)
-	l.Move(more, words, &s.state)
+	s.state.Move(l, more, words)
 	t.free(p, s)
 	t.give(p, s, ref, class)
 	return more, true
@@ -257,15 +257,15 @@ func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rul
 	if id == 0 {
 		return false
 	}
-	charge, fresh := l.Adopt(old, &s.state, t.words(s), now)
+	charge, fresh := s.state.Adopt(l, old, t.words(s), now)
 	if fresh {
 		t.free(p, s)
 	}
 	t.registry.release(t.relabel(p, s, id), 1)
 	if fresh {
-		l.Roll(&s.state, nil, now)
+		s.state.Roll(l, nil, now)
 		if charge > 0 {
-			l.Charge(&s.state, nil, now, charge) // at one instant, which needs no words
+			s.state.Charge(l, nil, now, charge) // at one instant, which needs no words
 		}
 	}
 	t.expiresAt(p, 0) // it may recover sooner than before
@@ -297,7 +297,7 @@ func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 		p.slots.extend()
 		t.publish(p)
 	}
-	t.expiresAt(p, t.registry.limit(e.limit).EmptyAt(&e.state, t.words(&e)))
+	t.expiresAt(p, e.state.EmptyAt(t.registry.limit(e.limit), t.words(&e)))
 }
 
 // left returns how many bytes of new memory checks may take.
@@ -350,7 +350,7 @@ func (t *Table) check(p *partition) error {
 			continue
 		}
 		l := t.registry.limit(s.limit)
-		if at := l.EmptyAt(&s.state, t.words(s)); at > p.clock && int64(at) < p.expiry.Load() {
+		if at := s.state.EmptyAt(l, t.words(s)); at > p.clock && int64(at) < p.expiry.Load() {
 			return fmt.Errorf("slot %d recovers at %d, before the partition's bound %d", i, at, p.expiry.Load())
 		}
 	}

@@ -58,7 +58,7 @@ func (t *topKeys) setName(hi, lo uint64, name []byte) {
 		if e.count == 0 || e.named || e.hi != hi {
 			continue
 		}
-		if want := e.lo; e.limit != nil && want^e.limit.NameID() != lo || e.limit == nil && want != lo {
+		if want := e.lo; e.limit != nil && want^limiter.NameID(e.limit) != lo || e.limit == nil && want != lo {
 			continue
 		}
 		e.name, e.named = append(e.name[:0], name...), true

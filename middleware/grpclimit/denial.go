@@ -48,7 +48,7 @@ func Denial(d *limiter.Decision) error {
 	if !d.Never {
 		// In milliseconds, rounded up: never too short, and as exact as a client's
 		// timer.
-		wait := time.Duration(max(1, d.RetryAfter.Millis())) * time.Millisecond
+		wait := time.Duration(max(1, limiter.Millis(d.RetryAfter))) * time.Millisecond
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
 	plain := status.New(code, front.Why(d))

@@ -98,7 +98,7 @@ func TestFallbackClosed(t *testing.T) {
 	}
 	c := limited(t, deciderFunc(func(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {
 		d.Clear()
-		d.Allowed, d.Rule, d.Source, d.RetryAfter = false, "calls", limiter.SourceFallbackClosed, 1500
+		d.Allowed, d.Rule, d.Source, d.RetryAfter = false, "calls", limiter.SourceFallbackClosed, 1500*time.Microsecond
 		return nil
 	}))
 	err := call(c)
@@ -255,7 +255,7 @@ func TestHandlers(t *testing.T) {
 			if mode == "pass" {
 				return nil
 			}
-			return status.Error(codes.PermissionDenied, fmt.Sprint(call.Method, " ", d.BlockedBy().Blocked, " ", d.RetryAfter.Duration()))
+			return status.Error(codes.PermissionDenied, fmt.Sprint(call.Method, " ", d.BlockedBy().Blocked, " ", d.RetryAfter))
 		}),
 		grpclimit.OnError(func(_ context.Context, call *grpclimit.Call, err error) error {
 			if mode == "pass" {

@@ -124,7 +124,7 @@ func TestBlockAndOnDenied(t *testing.T) {
 			b := d.BlockedBy()
 			w.Header().Set("X-Blocked", fmt.Sprint(b.FullName(), b.Blocked))
 			w.WriteHeader(http.StatusTeapot)
-			fmt.Fprint(w, r.URL.Path, " in ", d.RetryAfter.Duration())
+			fmt.Fprint(w, r.URL.Path, " in ", d.RetryAfter)
 		}))
 	if w := get(h, "/login"); w.Code != 200 {
 		t.Fatal(w.Code)

@@ -114,9 +114,9 @@ func (l *Limiter) writeThree(h http.Header, limit, remaining, reset string, c *c
 
 func (l *Limiter) resetText(n *limiter.LimitDecision) string {
 	if l.reset == ResetDelta {
-		return decimal(n.ResetAfter.Seconds())
+		return decimal(limiter.Seconds(n.ResetAfter))
 	}
-	at := l.now().Add(n.ResetAfter.Duration())
+	at := l.now().Add(n.ResetAfter)
 	return decimal(at.Add(time.Second - 1).Unix())
 }
 

@@ -195,7 +195,7 @@ func TestProblem(t *testing.T) {
 func TestFallbackClosed(t *testing.T) {
 	h := limited(t, deciderFunc(func(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {
 		d.Clear()
-		d.Allowed, d.Source, d.RetryAfter = false, limiter.SourceFallbackClosed, 1500*limiter.Millisecond
+		d.Allowed, d.Source, d.RetryAfter = false, limiter.SourceFallbackClosed, (1500 * limiter.Millisecond).Duration()
 		return nil
 	}))
 	w := get(h, "/")

@@ -58,7 +58,7 @@ func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 		dst = append(dst, ";q="...)
 		dst = strconv.AppendUint(dst, uint64(l.Limit.Limit()), 10)
 		dst = append(dst, ";w="...)
-		dst = strconv.AppendInt(dst, l.Limit.Window().Seconds(), 10)
+		dst = strconv.AppendInt(dst, limiter.Seconds(l.Limit.Window()), 10)
 	}
 	return dst
 }
@@ -71,7 +71,7 @@ func AppendState(dst []byte, limits []*limiter.LimitDecision) []byte {
 		dst = append(dst, ";r="...)
 		dst = strconv.AppendUint(dst, uint64(l.Remaining), 10)
 		dst = append(dst, ";t="...)
-		dst = strconv.AppendInt(dst, l.ResetAfter.Seconds(), 10)
+		dst = strconv.AppendInt(dst, limiter.Seconds(l.ResetAfter), 10)
 	}
 	return dst
 }
@@ -140,7 +140,7 @@ func RetryAfterSeconds(d *limiter.Decision) (int64, bool) {
 	if d.Allowed || d.Never {
 		return 0, false
 	}
-	return max(1, d.RetryAfter.Seconds()), true
+	return max(1, limiter.Seconds(d.RetryAfter)), true
 }
 
 // Why returns a text that explains why a check was denied.
@@ -170,5 +170,5 @@ func again(d *limiter.Decision) string {
 
 // Rate returns a limit in the spelling of a rules file, such as 100/minute.
 func Rate(l *limiter.Limit) string {
-	return strconv.FormatUint(uint64(l.Limit()), 10) + "/" + limiter.WindowName(l.Window().Duration())
+	return strconv.FormatUint(uint64(l.Limit()), 10) + "/" + limiter.WindowName(l.Window())
 }

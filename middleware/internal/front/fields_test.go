@@ -27,7 +27,7 @@ func decision(t testing.TB, limits ...said) *limiter.Decision {
 	t.Helper()
 	d := new(limiter.Decision)
 	d.Clear()
-	d.Grow(len(limits))
+	limiter.Grow(d, len(limits))
 	for i, s := range limits {
 		spec := s.spec
 		spec.Name = s.limit
@@ -44,7 +44,7 @@ func decision(t testing.TB, limits ...said) *limiter.Decision {
 		rule := &limiter.Rule{Name: s.rule, Limits: []*limiter.Limit{l}, Shadow: s.shadow}
 		*d.Limit(i) = limiter.LimitDecision{
 			Rule: rule, Limit: l, Allowed: !s.denies, Never: s.never, Blocked: s.blocked,
-			Remaining: s.remaining, ResetAfter: s.reset, Cost: 1,
+			Remaining: s.remaining, ResetAfter: s.reset.Duration(), Cost: 1,
 		}
 	}
 	return d
@@ -148,9 +148,9 @@ func TestRetryAfterSeconds(t *testing.T) {
 		{limiter.Decision{Allowed: true}, "0 false"},
 		{limiter.Decision{Never: true}, "0 false"},
 		{limiter.Decision{}, "1 true"},
-		{limiter.Decision{RetryAfter: 1}, "1 true"},
-		{limiter.Decision{RetryAfter: limiter.Second}, "1 true"},
-		{limiter.Decision{RetryAfter: limiter.Second + 1}, "2 true"},
+		{limiter.Decision{RetryAfter: 1 * time.Microsecond}, "1 true"},
+		{limiter.Decision{RetryAfter: limiter.Second.Duration()}, "1 true"},
+		{limiter.Decision{RetryAfter: (limiter.Second + 1).Duration()}, "2 true"},
 	} {
 		s, ok := RetryAfterSeconds(&c.d)
 		if got := fmt.Sprint(s, ok); got != c.want {
@@ -174,7 +174,7 @@ func FuzzFields(f *testing.F) {
 		limits := Limits(nil, d)
 		for field, want := range map[string]map[string]int64{
 			string(AppendPolicy(nil, limits)): {"q": int64(units), "w": 60},
-			string(AppendState(nil, limits)):  {"r": int64(remaining), "t": limiter.Tick(reset).Seconds()},
+			string(AppendState(nil, limits)):  {"r": int64(remaining), "t": limiter.Seconds(limiter.Tick(reset).Duration())},
 		} {
 			items, err := readList(field)
 			if err != nil {

@@ -66,7 +66,7 @@ func (s *script) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Dec
 		return errors.New("the decider is down")
 	}
 	answers := strings.Split(r.Path, ",")
-	d.Grow(len(answers))
+	limiter.Grow(d, len(answers))
 	keys := map[string]int{}
 	for i, a := range answers {
 		rule, limit, _ := strings.Cut(strings.TrimRight(a, "+-"), "/")
