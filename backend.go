@@ -9,22 +9,22 @@ import (
 )
 
 // Backend keeps counters in place of a node's own table. Its methods are called from
-// many goroutines. An instant below 0 means the backend's own clock. name returns the
-// name of key k of charge i; for a refund, a reset and an explanation i is 0.
+// many goroutines. If no instant is given, the backend uses a clock of its own. name
+// returns the name of key k of charge i; for a refund, a reset and an explanation i is 0.
 type Backend interface {
 	// Decide decides charges one after the other, each as [table.Table.Decide] does,
 	// and overwrites the decision with the same index. It returns an error if nothing
 	// was decided. A server that is down is not an error: the rules define what to
 	// decide then.
-	Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
+	Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
 	// Refund takes back the charge that the receipt names, as [Node.Refund] does.
-	Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
+	Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
 	// Reset deletes the counters of a charge and returns how many there were.
-	Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (int, error)
+	Reset(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (int, error)
 	// Explain returns what a check would find, without charging it: the instant, the
 	// limits in their order, and whatever else the backend can tell. The node adds the
 	// rest of the explanation.
-	Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
+	Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
 	// Close stops the backend.
 	Close() error
 }
@@ -35,13 +35,12 @@ type remote struct {
 	backend Backend
 }
 
-// now returns the time of the embedder's clock, or -1 for the backend's clock if there
-// is none.
-func (b *remote) now() limiter.Tick {
+// now returns the time of the embedder's clock, if there is one.
+func (b *remote) now() limiter.Instant {
 	if b.Clock == nil {
-		return -1
+		return limiter.Instant{}
 	}
-	return b.Now()
+	return limiter.At(b.Now())
 }
 
 // Check implements [engine.Decider].
@@ -60,7 +59,7 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 }
 
 // decide asks the backend for the decision of a resolved request.
-func (b *remote) decide(ctx context.Context, now limiter.Tick, q *engine.Question, d *Decision) error {
+func (b *remote) decide(ctx context.Context, now limiter.Instant, q *engine.Question, d *Decision) error {
 	if err := b.backend.Decide(ctx, now, []*limiter.Charge{&q.Charge}, []*Decision{d}, q.AppendName); err != nil {
 		return b.Refused(err)
 	}

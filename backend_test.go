@@ -16,49 +16,47 @@ import (
 // tableBackend is a backend that counts in a table, and records its arguments.
 type tableBackend struct {
 	table  *table.Table
-	nows   []limiter.Tick
+	nows   []limiter.Instant
 	names  []string
 	sizes  []int
 	closed int
 	err    error
 }
 
-func (b *tableBackend) at(now limiter.Tick) limiter.Tick {
-	if b.nows = append(b.nows, now); now < 0 {
-		return limitertest.Start()
-	}
-	return now
+func (b *tableBackend) at(now limiter.Instant) limiter.Tick {
+	b.nows = append(b.nows, now)
+	return now.Or(limitertest.Start)
 }
 
-func (b *tableBackend) Decide(_ context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*weir.Decision, name limiter.KeyNamer) error {
+func (b *tableBackend) Decide(_ context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*weir.Decision, name limiter.KeyNamer) error {
 	if b.err != nil {
 		return b.err
 	}
-	now = b.at(now)
+	at := b.at(now)
 	b.sizes = append(b.sizes, len(cs))
 	for i, c := range cs {
 		if c.Len() > 0 {
 			b.names = append(b.names, string(name(nil, i, c.Len()-1)))
 		}
-		if err := b.table.Decide(now, c, ds[i]); err != nil {
+		if err := b.table.Decide(at, c, ds[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *tableBackend) Refund(_ context.Context, now limiter.Tick, c *limiter.Charge, r weir.Receipt, _ limiter.KeyNamer) error {
+func (b *tableBackend) Refund(_ context.Context, now limiter.Instant, c *limiter.Charge, r weir.Receipt, _ limiter.KeyNamer) error {
 	b.table.Refund(b.at(now), c, r)
 	return b.err
 }
 
-func (b *tableBackend) Reset(_ context.Context, now limiter.Tick, c *limiter.Charge, _ limiter.KeyNamer) (int, error) {
+func (b *tableBackend) Reset(_ context.Context, now limiter.Instant, c *limiter.Charge, _ limiter.KeyNamer) (int, error) {
 	return b.table.Reset(b.at(now), c), b.err
 }
 
-func (b *tableBackend) Explain(_ context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*weir.Explanation, error) {
-	now = b.at(now)
-	return &weir.Explanation{Now: now, Limits: b.table.Explain(now, c, new(weir.Decision)), Commands: []string{string(name(nil, 0, 0))}}, b.err
+func (b *tableBackend) Explain(_ context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*weir.Explanation, error) {
+	at := b.at(now)
+	return &weir.Explanation{Now: at, Limits: b.table.Explain(at, c, new(weir.Decision)), Commands: []string{string(name(nil, 0, 0))}}, b.err
 }
 
 func (b *tableBackend) Close() error {
@@ -116,7 +114,7 @@ func TestBackendsClock(t *testing.T) {
 	if d, err := n.Check(context.Background(), weir.Request{Path: "/r", User: "ada"}); err != nil || !d.Allowed || d.Rule != "r" {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	if !slices.Equal(b.nows, []limiter.Tick{-1}) || !slices.Equal(b.names, []string{"/r:ada"}) {
+	if !slices.Equal(b.nows, []limiter.Instant{{}}) || !slices.Equal(b.names, []string{"/r:ada"}) {
 		t.Errorf("asked at %v for %q", b.nows, b.names)
 	}
 	if s := n.Stats(); s.Keys != 0 {

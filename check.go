@@ -68,29 +68,6 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 	return n.decider.Check(ctx, n.node.Rules.Load(), r, d, peek)
 }
 
-// BatchError is returned by [Node.CheckBatch] and [Node.CheckBatchInto] if some of the
-// requests could not be decided. The others were.
-type BatchError struct {
-	// Index lists the failed requests, ascending; Errs has the error of each.
-	Index []int
-	Errs  []error
-}
-
-// Error returns the first error and the number of further ones.
-func (e *BatchError) Error() string {
-	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
-	if more := len(e.Errs) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
-	}
-	return text
-}
-
-// Failed returns the indexes of the failed requests, ascending, and the error of each.
-func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
-
-// Unwrap returns the errors of the failed requests.
-func (e *BatchError) Unwrap() []error { return e.Errs }
-
 // CheckBatch decides requests one after the other, all at the same instant. The
 // decisions are in the order of the requests. A request that cannot be decided gets a
 // denied decision without a reason, and its error is in the [*BatchError] that is
@@ -118,7 +95,7 @@ func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) 
 	}
 	bad, err := n.decider.CheckBatch(ctx, n.node.Rules.Load(), rs, ds)
 	if err == nil && len(bad.Errs) > 0 {
-		err = &BatchError{bad.Index, bad.Errs}
+		err = &BatchError{Index: bad.Index, Errs: bad.Errs}
 	}
 	return err
 }

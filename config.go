@@ -24,6 +24,9 @@ type (
 	Spec = limiter.Spec
 	// Explanation is a decision with its reasons.
 	Explanation = limiter.Explanation
+	// BatchError is returned by [Node.CheckBatch] and [Node.CheckBatchInto] if some of
+	// the requests could not be decided. The others were.
+	BatchError = limiter.BatchError
 	// Answer is a decision in the form of its JSON.
 	Answer = limiter.Answer
 	// Overflow is how requests with new keys are decided when memory is full.
@@ -69,9 +72,9 @@ type Config struct {
 	// every request without limits of its own is allowed, and its answer says so.
 	// [Node.SetRules] replaces them later.
 	Rules []byte
-	// RulesFile is the name of the rules in error texts; default "rules". It is not
-	// opened.
-	RulesFile string
+	// RulesName is what errors and logs call the rules, such as the name of the file
+	// that Rules was read from; default "rules".
+	RulesName string
 	// MaxKeys bounds the counters that the node holds, one for each key and limit;
 	// default 10,000,000, about 800 MB when full (80 bytes each). A higher bound takes
 	// more memory. With a lower one a flood of keys reaches the bound sooner, and

@@ -15,7 +15,7 @@ import (
 func TestWarningsOfRulesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	const bad = "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n"
-	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(bad), RulesFile: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(bad), RulesName: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 		}
 		return []byte(text)
 	}
-	n, err := weir.Open(t.Context(), weir.Config{Rules: file(0, 3), RulesFile: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	n, err := weir.Open(t.Context(), weir.Config{Rules: file(0, 3), RulesName: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

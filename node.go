@@ -55,8 +55,8 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.Cluster != nil && c.Backend != nil {
 		return nil, fmt.Errorf("%w: Cluster and Backend are both given, but a backend is shared by itself: give one of them", ErrInvalid)
 	}
-	if c.RulesFile == "" {
-		c.RulesFile = "rules"
+	if c.RulesName == "" {
+		c.RulesName = "rules"
 	}
 	if len(c.Secret) == 0 && c.Cluster == nil && c.Backend == nil {
 		// No other node has to find these counters, so the secret can be random. Nobody
@@ -67,7 +67,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n := &Node{
 		cluster: noCluster{},
 		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication},
-		file:    c.RulesFile, watch: c.Observer, log: c.Logger,
+		file:    c.RulesName, watch: c.Observer, log: c.Logger,
 	}
 	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}
 	n.node.Table = table.New(n.node.Tables)

@@ -128,7 +128,7 @@ func TestNoRuleAllows(t *testing.T) {
 }
 
 func TestRulesThatCannotBe(t *testing.T) {
-	_, err := weir.Open(context.Background(), weir.Config{RulesFile: "my.yaml", Rules: []byte("version: 1\nrules:\n  - {name: a, limits: [0/second]}\n  - {name: a, limts: [1/second]}\n")})
+	_, err := weir.Open(context.Background(), weir.Config{RulesName: "my.yaml", Rules: []byte("version: 1\nrules:\n  - {name: a, limits: [0/second]}\n  - {name: a, limts: [1/second]}\n")})
 	if !errors.Is(err, weir.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}

@@ -54,29 +54,6 @@ func (c *Client) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.De
 	return c.ask(ctx, r, d, true)
 }
 
-// BatchError is returned by [Client.CheckBatch] and [Client.CheckBatchInto] if some of
-// the requests have no decision. The others have one.
-type BatchError struct {
-	// Index lists the failed requests, ascending; Errs has the error of each.
-	Index []int
-	Errs  []error
-}
-
-// Error returns the first error and the number of further ones.
-func (e *BatchError) Error() string {
-	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
-	if more := len(e.Errs) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
-	}
-	return text
-}
-
-// Failed returns the indexes of the failed requests, ascending, and the error of each.
-func (e *BatchError) Failed() (index []int, errs []error) { return e.Index, e.Errs }
-
-// Unwrap returns the errors of the failed requests.
-func (e *BatchError) Unwrap() []error { return e.Errs }
-
 // CheckBatch decides requests, as Check does. The decisions are in the order of the
 // requests. Requests that go to the same node are decided one after the other; up to
 // [Config.MaxMessage] of them travel in one message. Requests without a decision get a

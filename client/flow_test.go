@@ -198,7 +198,7 @@ func TestCheckBatch(t *testing.T) {
 	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[5 6]" || !errors.Is(bad.Errs[0], client.ErrInvalid) || !errors.Is(bad.Errs[1], client.ErrInvalid) {
 		t.Fatal(err)
 	}
-	if index, errs := bad.Failed(); len(index) != 2 || len(errs) != 2 || !strings.Contains(bad.Error(), "request 5 of the batch") {
+	if len(bad.Errs) != 2 || !strings.Contains(bad.Error(), "request 5 of the batch") {
 		t.Error(bad)
 	}
 	for i := range ds {

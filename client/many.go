@@ -7,6 +7,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
+// BatchError is returned by [Client.CheckBatch] and [Client.CheckBatchInto] if some of
+// the requests have no decision. The others have one.
+type BatchError = limiter.BatchError
+
 // one is the progress of one request of a batch.
 type one struct {
 	ticket

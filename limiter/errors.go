@@ -1,6 +1,9 @@
 package limiter
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrInvalid is wrapped by every error that the caller must correct: an invalid limit,
 // a cost out of range, a key that is too long. Nothing was decided or counted.
@@ -24,3 +27,26 @@ var (
 	// ErrLeaving: it is handing over its counters. It takes checks until it stops.
 	ErrLeaving = errors.New("the node is leaving")
 )
+
+// BatchError is the error of a batch of which some requests could not be decided. The
+// others were.
+type BatchError struct {
+	// Index lists the failed requests, ascending; Errs has the error of each.
+	Index []int
+	Errs  []error
+}
+
+// Error returns the first error and the number of further ones.
+func (e *BatchError) Error() string {
+	if len(e.Index) == 0 || len(e.Errs) == 0 {
+		return "a batch without errors"
+	}
+	text := fmt.Sprintf("request %d of the batch: %v", e.Index[0], e.Errs[0])
+	if more := len(e.Errs) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// Unwrap returns the errors of the failed requests.
+func (e *BatchError) Unwrap() []error { return e.Errs }

@@ -260,7 +260,7 @@ func TestPolicyDecidesAPart(t *testing.T) {
 			ch.Add(k)
 		}
 		var d limiter.Decision
-		if err := store.Decide(context.Background(), -1, []*limiter.Charge{&ch}, []*limiter.Decision{&d}, nil); err != nil {
+		if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&ch}, []*limiter.Decision{&d}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return &d

@@ -201,11 +201,11 @@ func TestClosedStore(t *testing.T) {
 	}
 	var c limiter.Charge
 	var d limiter.Decision
-	_, resetErr := s.Reset(context.Background(), -1, &c, nil)
-	_, explainErr := s.Explain(context.Background(), -1, &c, nil)
+	_, resetErr := s.Reset(context.Background(), limiter.Instant{}, &c, nil)
+	_, explainErr := s.Explain(context.Background(), limiter.Instant{}, &c, nil)
 	for _, err := range []error{
-		s.Decide(context.Background(), -1, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil),
-		s.Refund(context.Background(), -1, &c, limiter.Receipt{}, nil), resetErr, explainErr,
+		s.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil),
+		s.Refund(context.Background(), limiter.Instant{}, &c, limiter.Receipt{}, nil), resetErr, explainErr,
 	} {
 		if !errors.Is(err, redisstore.ErrClosed) {
 			t.Errorf("got %v", err)

@@ -18,8 +18,8 @@ type part struct {
 }
 
 // Decide decides charges one after the other, each as [table.Table.Decide] does, and
-// overwrites the decision with the same index. With an instant below 0 the server's
-// clock is used. name returns the names of keys, see [limiter.KeyNamer].
+// overwrites the decision with the same index. If no instant is given, the server's clock
+// is used. name returns the names of keys, see [limiter.KeyNamer].
 //
 // Where Redis cannot be used, the policies of the rules decide. Decide returns
 // [ErrClosed] or the context's error; if the context ended, some of the charges may
@@ -27,7 +27,7 @@ type part struct {
 //
 // The rule of a decision is set for denials only. The caller fills in the rule of the
 // others.
-func (s *Store) Decide(ctx context.Context, now limiter.Tick, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
+func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}

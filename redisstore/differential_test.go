@@ -181,7 +181,7 @@ func (d *diff) run(log func(string, ...any)) error {
 		if err := d.table.Decide(d.now, &c, &want); err != nil {
 			return err
 		}
-		if err := d.store.Decide(context.Background(), d.now, []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
+		if err := d.store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
 			return err
 		}
 		if log != nil {
@@ -258,7 +258,7 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 		d.counts["resets"]++
 		d.log("reset")
 		d.table.Reset(d.now, c)
-		_, err := d.store.Reset(context.Background(), d.now, c, nil)
+		_, err := d.store.Reset(context.Background(), limiter.At(d.now), c, nil)
 		// A reset also voids receipts of its own tick. But if nothing was counted yet,
 		// the table does not record the reset.
 		d.now++
@@ -270,7 +270,7 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 		d.receipts = append(d.receipts[:i], d.receipts[i+1:]...)
 		d.log("refund of %v at +%d: %s", r.of, r.of.Time-limitertest.Start(), spell(&r.charge))
 		d.table.Refund(d.now, &r.charge, r.of)
-		return d.store.Refund(context.Background(), d.now, &r.charge, r.of, nil)
+		return d.store.Refund(context.Background(), limiter.At(d.now), &r.charge, r.of, nil)
 	}
 	return nil
 }

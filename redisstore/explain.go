@@ -19,7 +19,7 @@ import (
 // denied, without charging it. Commands are shell commands with redis-cli for the calls
 // that would decide it; they do charge. The error states that Redis did not answer, or
 // what could not be parsed.
-func (s *Store) Explain(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (*limiter.Explanation, error) {
+func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*limiter.Explanation, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
 	}

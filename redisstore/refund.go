@@ -11,7 +11,7 @@ import (
 // where it was made: in Redis, or by a policy in this process. An error states that
 // Redis did not answer, so the refund may be lost. A lost refund denies slightly too
 // much and never admits more.
-func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge, r limiter.Receipt, name limiter.KeyNamer) error {
+func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r limiter.Receipt, name limiter.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
@@ -20,11 +20,7 @@ func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge,
 	}
 	w := s.when(now, 1)
 	if r.Epoch != 0 {
-		at := now
-		if at < 0 {
-			at = s.clock()
-		}
-		s.fallback.refund(at, c, r)
+		s.fallback.refund(now.Or(s.clock), c, r)
 	}
 	var calls []*call
 	first := 0
@@ -41,15 +37,11 @@ func (s *Store) Refund(ctx context.Context, now limiter.Tick, c *limiter.Charge,
 // Reset deletes the counters for the keys of a charge, in Redis and in this process,
 // and returns how many there were. Earlier receipts become void. An error states that
 // Redis did not answer.
-func (s *Store) Reset(ctx context.Context, now limiter.Tick, c *limiter.Charge, name limiter.KeyNamer) (int, error) {
+func (s *Store) Reset(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (int, error) {
 	if s.closed.Load() {
 		return 0, ErrClosed
 	}
-	at := now
-	if at < 0 {
-		at = s.clock()
-	}
-	count, w := s.fallback.reset(at, c), s.when(now, 1)
+	count, w := s.fallback.reset(now.Or(s.clock), c), s.when(now, 1)
 	var calls []*call
 	for n := range c.Len() {
 		calls = append(calls, s.reset(w, c, n, name))

@@ -112,10 +112,10 @@ func (s *Store) learn(now limiter.Tick) {
 // when returns the instant of a check with so many parts. If the server's clock is to
 // be used but several servers are asked, all are given the same estimated instant, so
 // that one receipt is valid for all.
-func (s *Store) when(now limiter.Tick, parts int) when {
+func (s *Store) when(now limiter.Instant, parts int) when {
 	switch {
-	case now >= 0:
-		return when{now, callersSlack}
+	case now.Given():
+		return when{now.Or(s.clock), callersSlack}
 	case parts > 1:
 		return when{s.clock(), estimateSlack}
 	default:

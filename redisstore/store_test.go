@@ -286,7 +286,7 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 		if err := d.table.Decide(d.now, &c, &want); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Decide(context.Background(), d.now, []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
+		if err := store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if a, b := show(&want), show(&got); a != b {

@@ -53,12 +53,11 @@ func (b *batch) decide(ctx context.Context, by Decider, n int) error {
 	if err == nil {
 		return nil
 	}
-	var some interface{ Failed() ([]int, []error) }
-	if !errors.As(err, &some) {
+	some, ok := errors.AsType[*limiter.BatchError](err)
+	if !ok {
 		return err
 	}
-	failed, errs := some.Failed()
-	b.failed, b.errs = append(b.failed, failed...), append(b.errs, errs...)
+	b.failed, b.errs = append(b.failed, some.Index...), append(b.errs, some.Errs...)
 	return nil
 }
 

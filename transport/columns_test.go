@@ -39,15 +39,15 @@ func (s *stub) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []li
 	if s.err != nil {
 		return s.err
 	}
-	var some someError
+	var some limiter.BatchError
 	for i := range rs {
 		if err := s.CheckInto(ctx, &rs[i], &ds[i]); err != nil {
 			ds[i].Clear()
 			ds[i].Allowed = false
-			some.at, some.errs = append(some.at, i), append(some.errs, err)
+			some.Index, some.Errs = append(some.Index, i), append(some.Errs, err)
 		}
 	}
-	if len(some.at) > 0 {
+	if len(some.Index) > 0 {
 		return &some
 	}
 	return nil
@@ -62,14 +62,6 @@ func (s *stub) Answer(_ *limiter.Request, d *limiter.Decision) limiter.Answer {
 func (s *stub) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
 	return r.User + ":" + l.Limit.Name()
 }
-
-type someError struct {
-	at   []int
-	errs []error
-}
-
-func (e *someError) Error() string            { return fmt.Sprintf("%d failed", len(e.at)) }
-func (e *someError) Failed() ([]int, []error) { return e.at, e.errs }
 
 func TestColumnsBecomeRequests(t *testing.T) {
 	var b batch

@@ -11,9 +11,12 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// explainer is a [Decider] that can explain: it returns what Check would answer, and
-// why, without charging anything. The explanation has its Decision set.
-type explainer interface {
+// Explainer is a [Decider] that can explain. A server whose decider is none answers
+// Explain with UNIMPLEMENTED, over HTTP with 501.
+type Explainer interface {
+	Decider
+	// Explain returns what Check would answer, and why, without charging anything. The
+	// explanation has its Decision set.
 	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
 }
 
@@ -23,7 +26,7 @@ var errUnexplained = errors.New("what decides here does not explain: ask a node"
 // one. The commands of a backend are removed, because they contain its address and
 // login name, which clients must not see.
 func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
-	d, ok := s.decider.(explainer)
+	d, ok := s.decider.(Explainer)
 	if !ok {
 		return nil, errUnexplained
 	}

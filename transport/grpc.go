@@ -47,7 +47,7 @@ func newService(o Options) *service {
 	}
 	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	s.checks.New = func() any { return &check{service: s, hold: hold{room: &s.room}} }
-	if n, ok := o.Decider.(keyNamer); ok {
+	if n, ok := o.Decider.(KeyAppender); ok {
 		s.appendKeyName = n.AppendKeyName
 	}
 	return s

@@ -13,8 +13,7 @@ import (
 )
 
 // Decider decides requests: a node, or anything with its methods. They are called from
-// many goroutines. If it also has the method Explain of a node, the server serves
-// explanations.
+// many goroutines. It may also be an [Explainer] and a [KeyAppender].
 //
 // A denial is a decision. An error means that nothing was decided or counted. If it
 // wraps [limiter.ErrInvalid], the client must correct the request. If it wraps
@@ -27,9 +26,8 @@ type Decider interface {
 	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 	// PeekInto returns what CheckInto would answer, and charges nothing.
 	PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-	// CheckBatchInto decides requests in order, at one instant. If only some could not be
-	// decided, the error has a method Failed() ([]int, []error), which returns their
-	// indexes, ascending, and their errors.
+	// CheckBatchInto decides requests in order, at one instant. If only some could not
+	// be decided, the error wraps a [*limiter.BatchError].
 	CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error
 	// Reset deletes the counters of a request and returns how many there were.
 	Reset(ctx context.Context, r limiter.Request) (int, error)
@@ -40,9 +38,11 @@ type Decider interface {
 	KeyName(r *limiter.Request, l *limiter.LimitDecision) string
 }
 
-// keyNamer is a [Decider] that can append the name of a counter, as KeyName returns it,
-// to a slice.
-type keyNamer interface {
+// KeyAppender is a [Decider] that can append the name of a counter to a slice, which
+// saves the server an allocation for each limit of a decision.
+type KeyAppender interface {
+	Decider
+	// AppendKeyName appends the result of KeyName to dst and returns the extended slice.
 	AppendKeyName(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
 }
 
@@ -50,17 +50,23 @@ type keyNamer interface {
 // The method is "Check", "CheckBatch", "CheckStream" (once for each message of a
 // stream), "Explain", "Reset" or "Ring", or one of HTTP such as "POST /v1/check". The
 // code is "OK" or another code name of gRPC, or an HTTP status such as "429". Both come
-// from short lists. Served is called from many goroutines and must be quick. If the
-// observer has a method Panicked(place string), that is called for each panic that
-// ended a request, with "grpc" or "http".
+// from short lists. Served is called from many goroutines and must be quick.
 type Observer interface {
 	Served(method, code string, d time.Duration)
+}
+
+// PanicObserver is an [Observer] that also receives panics. A panic is a defect of this
+// module.
+type PanicObserver interface {
+	Observer
+	// Panicked is called after a panic ended a request. place is "grpc" or "http".
+	Panicked(place string)
 }
 
 // guard returns the recorder of panics, which reports to the observer and the log.
 func (o *Options) guard() *guard.Guard {
 	count := func(string) {}
-	if p, ok := o.Observer.(interface{ Panicked(place string) }); ok {
+	if p, ok := o.Observer.(PanicObserver); ok {
 		count = p.Panicked
 	}
 	return guard.New(o.Logger, count)

@@ -133,7 +133,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	config := weir.Config{
-		RulesFile: c.RulesFile, MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow,
+		RulesName: c.RulesFile, MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow,
 		Secret: c.Secret, ClusterName: c.ClusterName, Replication: c.Replication, Observer: s.metrics, Logger: c.Log,
 	}
 	if c.ClockOffset != 0 {

@@ -71,7 +71,7 @@ func openTarget(ctx context.Context, c *Config, m Mode) (*target, error) {
 }
 
 func nodeConfig() weir.Config {
-	return weir.Config{Rules: []byte(Rules()), RulesFile: "rules of the benchmark"}
+	return weir.Config{Rules: []byte(Rules()), RulesName: "rules of the benchmark"}
 }
 
 // nodeAsker returns a function that asks a node in this process.

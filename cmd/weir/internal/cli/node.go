@@ -25,7 +25,7 @@ type node interface {
 // only falsify a trial.
 func openNode(ctx context.Context, f rulesFile, requests int, now func() time.Time) (node, error) {
 	n, err := weir.Open(ctx, weir.Config{
-		Rules: f.data, RulesFile: f.name, Now: now, MaxKeys: requests * countersPerRequest(f.set), MaxBytes: -1,
+		Rules: f.data, RulesName: f.name, Now: now, MaxKeys: requests * countersPerRequest(f.set), MaxBytes: -1,
 		Secret: []byte("a trial"), // fixed for repeatability: no attacker chooses keys here
 	})
 	if err != nil {

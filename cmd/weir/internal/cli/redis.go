@@ -83,7 +83,7 @@ func (a *app) openRedis(ctx context.Context, o *redisOptions, f rulesFile) (*wei
 		return nil, err
 	}
 	n, err := weir.Open(ctx, weir.Config{
-		Rules: f.data, RulesFile: f.name, Backend: store, ClusterName: o.clusterName, Secret: []byte(secret),
+		Rules: f.data, RulesName: f.name, Backend: store, ClusterName: o.clusterName, Secret: []byte(secret),
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("rules file %s: %w", f.name, err), store.Close())
