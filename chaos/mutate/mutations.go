@@ -20,63 +20,63 @@ func mutations() []mutation { return slices.Concat(ofProtocol(), ofSeveral(), of
 func ofProtocol() []mutation {
 	return []mutation{
 		{name: "seal", edits: []edit{
-			{"internal/cluster/decide.go", "		case p.role == peer.Owned:\n", "		case p.role == peer.Owned, p.role == peer.Sealed:\n"},
+			{"internal/cluster/decide.go", "		case role == peer.Owned:\n", "		case role == peer.Owned, role == peer.Sealed:\n"},
 		}},
 		{name: "fence: a promoted heir acknowledges", pkg: "./internal/cluster", test: "^TestAPromotedHeirAcknowledgesNothing$", edits: []edit{
-			{"internal/cluster/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
-		p.c.sendAck(t, from, a)
+			{"internal/cluster/replica/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
+		t.sendAck(from, a)
 		return
 	}
 	p.learn(t, b.Epoch, 0)
 	if p.unpushed`},
 		}},
 		{name: "withholding beyond D", edits: []edit{
-			{"internal/cluster/owner.go", "	if guarded && d.old+d.new > p.capOver(k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(k.Rule, most) {"},
-			{"internal/cluster/check.go", "	return have <= limit\n", "	return have > 0\n"},
+			{"internal/cluster/replica/owner.go", "	if guarded && d.old+d.new > p.capOver(t, k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(t, k.Rule, most) {"},
+			{"internal/cluster/replica/owner.go", "	return have <= limit\n", "	return have > 0\n"},
 		}},
 		{name: "revoke before appoint", edits: []edit{
-			{"internal/cluster/heir.go", "	default:\n		p.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
+			{"internal/cluster/replica/heir.go", "	default:\n		p.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
 		}},
 		{name: "renewal without the old heir's word", edits: []edit{
-			{"internal/cluster/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		p.appoint(t)\n"},
-			{"internal/cluster/heir.go", "		// Nobody else is left, and the old heir could still take over.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n"},
-			{"internal/cluster/heir.go", "		own.renew = own.renew || g == own.heir\n", "		if g == own.heir {\n			own.heir = nil\n		}\n"},
+			{"internal/cluster/replica/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		p.appoint(t)\n"},
+			{"internal/cluster/replica/heir.go", "		// Nobody else is left, and the old heir could still take over.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n"},
+			{"internal/cluster/replica/heir.go", "		own.renew = own.renew || g == own.heir\n", "		if g == own.heir {\n			own.heir = nil\n		}\n"},
 		}},
 		{name: "the giver as first heir", edits: []edit{
-			{"internal/cluster/handoff.go", "		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},\n", ""},
+			{"internal/cluster/replica/handoff.go", "		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},\n", ""},
 		}},
 		{name: "a counter granted to one claimant", pkg: "./internal/cluster", test: "^TestACounterIsGrantedToOneClaimant$", edits: []edit{
-			{"internal/cluster/round.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
+			{"internal/cluster/replica/round.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
 		}},
 		{name: "a grant that binds", pkg: "./internal/cluster", test: "^TestAGrantBinds$", edits: []edit{
-			{"internal/cluster/copy.go", "	case p.fresh || p.grant > b.Epoch.Counter || ", "	case p.fresh || "},
-			{"internal/cluster/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
+			{"internal/cluster/replica/copy.go", "	case p.fresh || p.grant > b.Epoch.Counter || ", "	case p.fresh || "},
+			{"internal/cluster/replica/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
 		}},
 		{name: "a live holder's answer ends a claim", edits: []edit{
-			{"internal/cluster/round.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
+			{"internal/cluster/replica/round.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
 		}},
 		{name: "silence of a fresh instance", pkg: "./internal/cluster", test: "^TestAFreshInstanceHasNoSay$", edits: []edit{
-			{"internal/cluster/round.go", "		case p.fresh:\n", "		case false:\n"},
-			{"internal/cluster/copy.go", "	case p.fresh || p.grant", "	case p.grant"},
+			{"internal/cluster/replica/round.go", "		case p.fresh:\n", "		case false:\n"},
+			{"internal/cluster/replica/copy.go", "	case p.fresh || p.grant", "	case p.grant"},
 		}},
 		{name: "kept copies", pkg: "./internal/cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
-			{"internal/cluster/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.round != nil && p.round.kind == peer.Takeover {", "		p.drop()\n		if p.round != nil && p.round.kind == peer.Takeover {"},
+			{"internal/cluster/replica/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.round != nil && p.round.kind == peer.Takeover {", "		p.drop()\n		if p.round != nil && p.round.kind == peer.Takeover {"},
 		}},
 		{name: "merge of what an overtaken owner had", edits: []edit{
-			{"internal/cluster/handoff.go", "	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {", "	if err := p.c.table.Import(int(p.id), t.at, all[:0], table.Merge); err != nil {"},
+			{"internal/cluster/replica/handoff.go", "	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {", "	if err := p.node.Store.Import(int(p.id), t.At, all[:0], table.Merge); err != nil {"},
 		}},
 		{name: "taking back when overtaken", edits: []edit{
-			{"internal/cluster/part.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.held {\n		p.letGo(t, h)\n	}\n	p.disown()\n"},
+			{"internal/cluster/replica/replica.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.held {\n		p.letGo(t, h)\n	}\n	p.disown()\n"},
 		}},
 		{name: "taking back before merging", pkg: "./internal/cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
-			{"internal/cluster/handoff.go", "	p.takeBack(t, peer.NotOwner)\n", ""},
+			{"internal/cluster/replica/handoff.go", "	p.takeBack(t, peer.NotOwner)\n", ""},
 		}},
 		{name: "every member before an empty start", edits: []edit{
-			{"internal/cluster/seek.go", "	if told >= n {\n", "	if 2*told > n {\n"},
+			{"internal/cluster/replica/seek.go", "	if told >= n {\n", "	if 2*told > n {\n"},
 		}},
 		{name: "the probe before reopening", edits: []edit{
-			{"internal/cluster/handoff.go", "	case t.now-h.goneAt >= claimWithin && p.round == nil:\n		p.ask(t, peer.Reopen, p.c.self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.c.self})\n"},
-			{"internal/cluster/handoff.go", "	case p.c.view.Load().Has(h.next.Instance):\n		h.goneAt = 0\n", "	case p.c.view.Load().Has(h.next.Instance) && t.now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
+			{"internal/cluster/replica/handoff.go", "	case t.Now-h.goneAt >= claimWithin && p.round == nil:\n		p.ask(t, peer.Reopen, p.node.Self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.node.Self})\n"},
+			{"internal/cluster/replica/handoff.go", "	case t.View.Has(h.next.Instance):\n		h.goneAt = 0\n", "	case t.View.Has(h.next.Instance) && t.Now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
 		{name: "relay", edits: []edit{
 			{"internal/cluster/relay.go", "	from := int(c.relayHand.Add(1))\n	for i := range n {\n", "	from := int(c.relayHand.Add(1))\n	for i := range n - n {\n"},
@@ -95,8 +95,8 @@ func ofProtocol() []mutation {
 			{"internal/cluster/link.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
-			{"internal/cluster/owner.go", "	return h.quietAt != 0 && h.quietAt >= own.waitSince && ", "	return h.quietAt != 0 && "},
-			{"internal/cluster/copy.go", "	if g.quietAt == 0 || g.quietAt < p.own.waitSince {", "	if g.quietAt == 0 {"},
+			{"internal/cluster/replica/withheld.go", "	return h.quietAt != 0 && h.quietAt >= own.waitSince && ", "	return h.quietAt != 0 && "},
+			{"internal/cluster/replica/copy.go", "	if g.quietAt == 0 || g.quietAt < p.own.waitSince {", "	if g.quietAt == 0 {"},
 		}},
 		{name: "merge, not sum", edits: []edit{
 			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},
@@ -142,7 +142,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/members.go", "return l.up && l.name == name", "return l.up && l.name == name && false"},
 		}},
 		{name: "snapshots that never end are dropped", pkg: "./internal/cluster", test: "^TestSnapshotsThatNeverEnd$", edits: []edit{
-			{"internal/cluster/staging.go", "t.now-p.stagedAt >= stagedFor", "t.now-p.stagedAt >= 100*stagedFor"},
+			{"internal/cluster/replica/staging.go", "t.Now-p.stagedAt >= stagedFor", "t.Now-p.stagedAt >= 100*stagedFor"},
 		}},
 		{name: "room for streams of gossip from other addresses", pkg: "./internal/cluster/gossip", test: "^TestStreamsHaveABound$", edits: []edit{
 			{"internal/cluster/gossip/guard.go", "			if len(streams) > len(most) {\n", "			if most == nil {\n"},
@@ -181,7 +181,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/op.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
 		}},
 		{name: "patience after standing still", pkg: "./internal/cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
-			{"internal/cluster/owner.go", "t.now-since < easeFor && int32(own.heard-ping) <= 0 {", "t.now < since && int32(own.heard-ping) <= 0 {"},
+			{"internal/cluster/replica/withheld.go", "t.Now-since < EaseFor && int32(own.heard-ping) <= 0 {", "t.Now < since && int32(own.heard-ping) <= 0 {"},
 		}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
 			{"internal/cluster/decide.go", "	if !v.Minority() {\n", "	if v != nil {\n"},

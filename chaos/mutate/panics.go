@@ -5,25 +5,25 @@ func ofPanics() []mutation {
 	const sim, core = "./chaos/sim", "./internal/cluster"
 	return []mutation{
 		{name: "a panic ends at the partition", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
-			{"internal/cluster/broken.go", "	if p.c.config.Panicked != nil {", "	if p.c.config.Panicked == nil {"},
+			{"internal/cluster/broken.go", "	if t.c.config.Panicked != nil {\n		if v := recover(); v != nil {\n			t.c.broke", "	if t.c.config.Panicked == nil {\n		if v := recover(); v != nil {\n			t.c.broke"},
 		}},
 		{name: "a panic ends at the partitions of a check", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
 			{"internal/cluster/broken.go", "	if c.config.Panicked != nil {\n		if x := recover()", "	if c.config.Panicked == nil {\n		if x := recover()"},
 		}},
 		{name: "broken state is dropped", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"internal/cluster/broken.go", "	p.c.table.Drop(int(p.id))\n", ""},
+			{"internal/cluster/replica/broken.go", "	p.node.Store.Drop(int(p.id))\n", ""},
 		}},
 		{name: "who waits for a broken partition is told", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"internal/cluster/broken.go", "	defer p.refuseAll(t, own, parked)\n", "	defer p.refuseAll(t, nil, parked)\n"},
+			{"internal/cluster/replica/broken.go", "	defer p.refuseAll(t, own, parked)\n", "	defer p.refuseAll(t, nil, parked)\n"},
 		}},
 		{name: "the heir of a broken owner takes over", pkg: sim, test: "^TestPanicsEndNothing$/^owners$", edits: []edit{
-			{"internal/cluster/broken.go", "	p.round = nil\n	p.takeOver(t)\n", ""},
+			{"internal/cluster/replica/broken.go", "	p.round = nil\n	p.takeOver(t)\n", ""},
 		}},
 		{name: "a partition that breaks again is given up", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"internal/cluster/broken.go", "	again := p.brokeAt != 0 && ", "	again := false && "},
+			{"internal/cluster/replica/broken.go", "	again := p.brokeAt != 0 && ", "	again := false && "},
 		}},
 		{name: "what is given up is taken up again", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"internal/cluster/broken.go", "		p.givenUp = false\n", ""},
+			{"internal/cluster/replica/broken.go", "		p.givenUp = false\n", ""},
 		}},
 		{name: "what was put off is done after a panic", pkg: core, test: "^TestAPanicEndsOneCall$", edits: []edit{
 			{"internal/cluster/turn.go", "	defer t.catch()\n	for t.pending()", "	for t.pending()"},

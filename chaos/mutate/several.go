@@ -13,7 +13,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/several.go", "	c.sendOp(t, o, r.op.by, false)\n", "	if undo != 0 {\n		c.sendOp(t, o, r.op.by, false)\n	}\n"},
 		}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
-			{"internal/cluster/unsettled.go", "		kept.at = min(kept.at, t.now+contendFor)\n", "		kept.at += 0 * contendFor\n"},
+			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},
 		}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
 			{"internal/cluster/several.go", "		s.settle(t, r, r.answer.Receipt.Charged)\n", "		s.settle(t, r, 0)\n"},
@@ -25,7 +25,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/replies.go", "o.remember && !r.Provisional {", "o.remember {"},
 		}},
 		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
-			{"internal/cluster/unsettled.go", "		own.unsettled = slices.Delete(own.unsettled, at, at+1)\n		c.reserves.Add(-1)\n		back", "		back"},
+			{"internal/cluster/replica/unsettled.go", "	own.unsettled = slices.Delete(own.unsettled, at, at+1)\n	p.node.Reserves.Add(-1)\n	if undo {\n", "	if undo {\n"},
 		}},
 		{name: "charges over epochs are taken back", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
 			{"internal/cluster/decide.go", "		if q.ends {\n			c.settle(t, q)\n		} else if", "		if q.ends && c.current(parts, q.receipt) {\n			c.settle(t, q)\n		} else if !q.ends &&"},

@@ -76,6 +76,15 @@ func house() []row {
 			clocks("the scheduler that is passed in owns time"),
 			no(spawns, "the scheduler that is passed in calls it", ""),
 		)},
+		{path: "internal/cluster/replica", floor: 3, knows: "the protocol of one partition, as a state machine; what it has to say are its effects", never: join(
+			no(imports, "the shell locks it: a machine of one partition is entered by one caller at a time", "sync"),
+			no(imports, "it never waits, and says nothing itself: what is to be done are its effects", "context", "net", "os", "log", "time"),
+			no(imports, "it is the protocol and nothing else: the wire, the ring and the members are told to it", "third-party", "./proto", "./ring", "./rules"),
+			clocks("time is an input of each step, so that a step repeats"),
+			no(imports, "randomness is passed in, so that a seed replays a run", "crypto/rand"),
+			globalRand("randomness is passed in, so that a seed replays a run"),
+			no(spawns, "it is a function of its state and of what it is told", ""),
+		)},
 		{path: "internal/cluster", floor: 5, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
 			no(imports, "it declares the interfaces that adapters satisfy, so the simulator can satisfy them too",
 				"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/memberlist",

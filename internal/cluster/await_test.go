@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -67,7 +68,7 @@ func TestADecidedCheckIsNotAbandoned(t *testing.T) {
 	told := 0
 	o := c.begun(tr, charge, new(limiter.Decision), 0, func() { told++ })
 	tr.end()
-	h.pass(DefaultDeadline + tickEvery)
+	h.pass(DefaultDeadline + replica.TickEvery)
 	if o == nil || told != 1 || o.abandon() {
 		t.Errorf("told %d times, and abandoned after its end", told)
 	}
@@ -76,7 +77,7 @@ func TestADecidedCheckIsNotAbandoned(t *testing.T) {
 // CheckMany returns the undecided checks when the context ends.
 func TestNobodyWaitsForManyChecks(t *testing.T) {
 	c, p, _, like := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
+	own(c, p)
 	var charges []limiter.Charge
 	for range 3 {
 		charges = append(charges, *spread(c, like, third))
@@ -122,24 +123,25 @@ func TestNobodyWaitsForManyChecks(t *testing.T) {
 // policy's answer, and its memory is not written any more.
 func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
-	p.role = peer.Sealed // it waits here
+	own(c, p)
+	putAs(c, p, peer.Sealed) // it waits here
 	answer, told := new(limiter.Decision), 0
 	tr := c.begin()
 	o := c.begun(tr, charge, answer, h.now+40*limiter.Millisecond, func() { told++ })
 	tr.end()
-	if o == nil || len(p.parked) != 1 {
+	if o == nil || look(p).Parked != 1 {
 		t.Fatal("premise: it does not wait for its partition")
 	}
-	p.role = peer.Owned
-	q := p.parked[0]
-	p.parked = nil
+	i := look(p)
 	p.mu.Lock() // this is where it is decided
+	tr = c.begin()
+	p.r.Begin(tr.inputs(), replica.Fixture{Role: peer.Owned, Epoch: i.Epoch, Owner: i.Owner, Heir: i.Heir})
+	q := tr.step.List[0].Request.(*parked)
 	rerun := make(chan struct{})
 	go func() {
 		defer close(rerun)
 		tr := c.begin()
-		c.rerun(tr, &q)
+		c.rerun(tr, q)
 		tr.end()
 	}()
 	for begun := false; !begun; runtime.Gosched() {
@@ -165,8 +167,8 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 // An abandoned check is not decided when its partition is settled.
 func TestNobodyWaitsForAParkedCheck(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
-	p.role = peer.Sealed
+	own(c, p)
+	putAs(c, p, peer.Sealed)
 	answer := new(limiter.Decision)
 	tr := c.begin()
 	o := c.begun(tr, charge, answer, h.now+limiter.Second, func() { t.Error("somebody is told") })
@@ -174,12 +176,7 @@ func TestNobodyWaitsForAParkedCheck(t *testing.T) {
 	if !o.abandon() || o.abandon() {
 		t.Error("it is not abandoned, once")
 	}
-	tr = c.begin()
-	p.mu.Lock()
-	p.role = peer.Owned
-	p.settleParked(tr)
-	p.mu.Unlock()
-	tr.end()
+	putAs(c, p, peer.Owned)
 	if answer.Len() != 0 || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("%d limits are told, and %d counters charged", answer.Len(), c.table.Count(int(p.id)))
 	}
@@ -209,12 +206,12 @@ func TestWhatIsDecidedIsToldBeforeAllIsAbandoned(t *testing.T) {
 // caller's decision since.
 func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableClosed)
-	own(c, p, 3)
+	own(c, p)
 	answers := []limiter.Decision{{}, {}}
 	for i := range answers { // D is 5: the second is withheld
 		c.Begin(charge.Clone(), &answers[i], h.now+40*limiter.Millisecond, func() {})
 	}
-	if len(p.own.held) != 1 {
+	if look(p).Withheld != 1 {
 		t.Fatal("premise: nothing is withheld")
 	}
 	answers[1].Receipt = limiter.Receipt{}
@@ -237,7 +234,7 @@ func TestThePolicyDecidesForItsKeysOnly(t *testing.T) {
 		answer, told := new(limiter.Decision), 0
 		c.Begin(charge, answer, 0, func() { told++ })
 		c.Deliver(decided(drain(c)[third].Checks[0].ID))
-		h.pass(DefaultDeadline + tickEvery)
+		h.pass(DefaultDeadline + replica.TickEvery)
 		if told != 1 || answer.Len() != 2 || answer.Limit(0).Owner != "c" || answer.Limit(0).Remaining != 7 || answer.Limit(1).Owner != "" {
 			t.Fatalf("told %d times: %+v", told, answer)
 		}

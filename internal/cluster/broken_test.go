@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -36,7 +37,7 @@ func (x *faulty) in(c *Core) {
 // executed, the heir is asked to take over, and nothing stays locked.
 func TestAPanicBreaksThePartition(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
+	own(c, p)
 	drain(c)
 	rule := ruleToPeer(charge.Key(0).Rule, charge.Key(0).Rule.ID(), true)
 	check := func(id uint64) {
@@ -50,21 +51,21 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 	drain(c)
 	d, told := new(limiter.Decision), 0
 	c.Begin(charge, d, 0, func() { told++ })
-	if len(p.own.held) != 2 {
-		t.Fatalf("%d replies wait, want two", len(p.own.held))
+	if look(p).Withheld != 2 {
+		t.Fatalf("%d replies wait, want two", look(p).Withheld)
 	}
 
 	x := &faulty{left: 1}
 	x.in(c)
-	h.pass(tickEvery)
+	h.pass(replica.TickEvery)
 	if x.caught != 1 || !p.mu.TryLock() {
 		t.Fatalf("%d panics were caught, want one, or the partition is locked", x.caught)
 	}
 	p.mu.Unlock()
-	if p.role != peer.Nothing || p.own != nil || c.table.Count(int(p.id)) != 0 {
+	if look(p).Role != peer.Nothing || p.r.Owns() || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("it is still held: %s, %d counters", c.Describe(int(p.id)), c.table.Count(int(p.id)))
 	}
-	h.pass(tickEvery)
+	h.pass(replica.TickEvery)
 	out := drain(c)
 	if r := out[third].Replies; len(r) != 1 || r[0].ID != 2 || r[0].Status != peer.NotOwner {
 		t.Errorf("who asked is told %+v, want that the second was not executed", r)
@@ -92,14 +93,22 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 		}})
 		return drain(c)[other]
 	}
-	if a := lastAck(t, snapshot()); a.Status != peer.Acked || p.role != peer.Copy || p.yields && p.tickBroken(c.begin()) {
-		t.Errorf("a snapshot is answered %+v, role %v, and it yields still: %v", a, p.role, p.yields)
+	if a := lastAck(t, snapshot()); a.Status != peer.Acked || look(p).Role != peer.Copy {
+		t.Errorf("a snapshot is answered %+v, role %v", a, look(p).Role)
+	}
+	h.pass(replica.TickEvery)
+	drain(c)
+	h.pass(limiter.Second)
+	for _, q := range drain(c)[other].Claims {
+		if q.Kind == peer.Takeover {
+			t.Errorf("the former heir is still asked to take over: %+v", q)
+		}
 	}
 
 	// It breaks again within a minute: nothing is accepted until that minute is over.
 	x.left = 1
-	if f := snapshot(); len(f.Acks) != 0 || p.role != peer.Nothing || !p.givenUp || c.Count(EventGivenUp) != 1 {
-		t.Errorf("after the second panic a snapshot is answered %+v, role %v", f.Acks, p.role)
+	if f := snapshot(); len(f.Acks) != 0 || look(p).Role != peer.Nothing || !look(p).GivenUp || c.Count(EventGivenUp) != 1 {
+		t.Errorf("after the second panic a snapshot is answered %+v, role %v", f.Acks, look(p).Role)
 	}
 	if f := snapshot(); len(f.Acks) != 0 || x.caught != 2 {
 		t.Errorf("a partition that was given up answers a snapshot by %+v", f.Acks)
@@ -110,8 +119,8 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 	if a := lastAck(t, drain(c)[other]); a.Status != peer.Refused {
 		t.Errorf("a partition that was given up answers a handover by %+v", a)
 	}
-	h.pass(giveUpFor + 2*tickEvery)
-	if a := lastAck(t, snapshot()); a.Status != peer.Acked || p.givenUp {
+	h.pass(limiter.Minute + 2*replica.TickEvery)
+	if a := lastAck(t, snapshot()); a.Status != peer.Acked || look(p).GivenUp {
 		t.Errorf("after a minute a snapshot is answered %+v", a)
 	}
 }
@@ -120,11 +129,11 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 // deadline, and at once when the others have had their time to take over.
 func TestGivenUpIsAnsweredByPolicy(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
+	own(c, p)
 	x := &faulty{left: 1, always: true}
 	x.in(c)
-	h.pass(2 * tickEvery)
-	if !p.givenUp {
+	h.pass(2 * replica.TickEvery)
+	if !look(p).GivenUp {
 		t.Fatal("it was not given up")
 	}
 	x.left = 0
@@ -149,13 +158,10 @@ func TestGivenUpIsAnsweredByPolicy(t *testing.T) {
 func TestTheHeirOfABrokenOwnershipTakesOver(t *testing.T) {
 	c, p, _, _ := single(t, limiter.UnreachableLocal)
 	e := peer.Epoch{Counter: 2, Instance: third}
-	p.mu.Lock()
-	p.role, p.epoch, p.owner, p.appointment = peer.Heir, e, e, 1
-	p.mu.Unlock()
+	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e})
 	urge := func(from peer.Instance) bool {
 		c.Deliver(&peer.Frame{From: from, To: self, Claims: []peer.Claim{{Partition: p.id, Kind: peer.Takeover, For: self}}})
-		drain(c)
-		return p.round != nil && p.round.kind == peer.Takeover
+		return slices.ContainsFunc(drain(c)[third].Claims, func(q peer.Claim) bool { return q.Kind == peer.Takeover })
 	}
 	if urge(other) {
 		t.Error("anybody can have it take over")
@@ -170,7 +176,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	x := &faulty{}
 	x.in(c)
-	p.aim()
+	put(c, p, replica.Fixture{Owner: look(p).Owner})
 	told := 0
 	begin := func(done func()) *op {
 		turn := c.begin()

@@ -2,9 +2,9 @@ package cluster
 
 import (
 	"context"
-	"math"
 	"sync/atomic"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -76,7 +76,7 @@ func (c *Core) interrupted(t *turn, o *op, charge *limiter.Charge, answer *limit
 // decided already.
 func (c *Core) beginAt(t *turn, o *op, to peer.Instance, same bool) *op {
 	if same && to == c.self {
-		q := parked{charge: o.charge, reply: replyTo{op: o}, until: o.until}
+		q := parked{Wait: replica.Wait{Charge: o.charge, Until: o.until}, reply: replyTo{op: o}}
 		o.owner = c.self
 		switch v, _ := c.handle(t, &q, o.answer, nil); v {
 		case answered:
@@ -293,24 +293,10 @@ func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) b
 	}
 	p.mu.Lock()
 	defer p.leave(t)
-	p.fault()
-	if p.role != peer.Owned || len(p.own.unsettled) > 0 || !charge.Peek && k.Cost > 0 && !p.roomFor(k) {
+	c.fault(p.id)
+	if r := p.r; r.Role() != peer.Owned || r.Unsettled() || !charge.Peek && k.Cost > 0 && !r.RoomFor(t.inputs(), k) {
 		return false
 	}
-	q := parked{charge: charge}
+	q := parked{Wait: replica.Wait{Charge: charge}}
 	return c.decide(t, &q, []*part{p}, answer, nil) == answered
-}
-
-// roomFor reports whether an admission of a key could be answered at once, without the
-// heir's acknowledgement.
-func (p *part) roomFor(k *limiter.Key) bool {
-	limit := p.cap(k.Rule)
-	if limit == math.MaxUint64 {
-		return true
-	}
-	have := uint64(k.Cost)
-	if d := p.own.dirty.find(k.Hash.Hi); d != nil {
-		have += d.old + d.new
-	}
-	return have <= limit
 }

@@ -84,34 +84,18 @@ const DefaultDeadline = 300 * limiter.Millisecond
 
 // The times of the protocol, in the scheduler's time.
 const (
-	tickEvery    = 5 * limiter.Millisecond   // interval of ticks while anything is being watched
-	batchEvery   = 10 * limiter.Millisecond  // longest wait of a changed key for its batch
-	lateAfter    = 50 * limiter.Millisecond  // a tick this late, or without progress this long, means that the node itself was paused
-	pulseEvery   = 16                        // a tick reads the clock after this many partitions
-	easeFor      = limiter.Second            // how long a node that was late waits longer before resending, and does not trust its heir's silence
-	pingWithin   = 50 * limiter.Millisecond  // an heir that does not acknowledge in this time lets the policy decide what may be answered
-	suspectAfter = 30 * limiter.Millisecond  // a connection silent this long is helped by relays
-	probeEvery   = 20 * limiter.Millisecond  // interval of probes of a suspect connection
-	resendAfter  = 50 * limiter.Millisecond  // first wait before an unanswered message is sent again
-	shunAfter    = 120 * limiter.Millisecond // an heir silent this long, while replies wait, is suspended
-	shunBroken   = 40 * limiter.Millisecond  // the same if the connection to it is down too
-	shunFor      = 3 * limiter.Second        // how long a suspended heir is not appointed again
-	silentAfter  = 80 * limiter.Millisecond  // an owner silent this long is treated as unreachable
-	claimWithin  = 100 * limiter.Millisecond // longest wait of an available partition's claim for answers
-	claimAgain   = 200 * limiter.Millisecond // interval after which a question is asked again
-	claimPause   = 20 * limiter.Millisecond  // unit of the pause before a refused claim is repeated under a higher counter
-	goneAfter    = limiter.Second            // an owner out of view and silent this long is treated as gone
-	askSlowest   = limiter.Second            // longest back-off between questions about a partition without owner
-	backAfter    = 500 * limiter.Millisecond // a partition is not handed back to its giver before this
-	forgetAfter  = limiter.Minute            // an instance out of view and out of reach this long is forgotten
-	retryEvery   = 5 * limiter.Millisecond   // first wait before an operation that found no owner is routed again
+	lateAfter    = 50 * limiter.Millisecond // a tick this late, or without progress this long, means that the node itself was paused
+	pulseEvery   = 16                       // a tick reads the clock after this many partitions
+	suspectAfter = 30 * limiter.Millisecond // a connection silent this long is helped by relays
+	probeEvery   = 20 * limiter.Millisecond // interval of probes of a suspect connection
+	silentAfter  = 80 * limiter.Millisecond // an owner silent this long is treated as unreachable
+	forgetAfter  = limiter.Minute           // an instance out of view and out of reach this long is forgotten
+	retryEvery   = 5 * limiter.Millisecond  // first wait before an operation that found no owner is routed again
 )
 
 // The bounds of what a node keeps.
 const (
 	maxOps     = 1 << 17 // operations under way at this node, to all members together
-	maxParked  = 1 << 14 // requests that wait until one partition has an owner
-	maxHeld    = 1 << 14 // replies that one partition withholds
 	maxFrame   = 192 << 10
 	maxBulk    = 48 << 10 // bytes of a frame of snapshots
 	maxChecks  = 1000     // checks in one frame
@@ -128,7 +112,6 @@ const (
 	maxForeign    = 4096    // definitions of other nodes' rules
 	maxScaled     = 4096
 	maxAttempts   = 64 // attempts of one operation and replies that did not decide it; beyond, it waits longer between attempts
-	maxRefusals   = 20 // refusals of an appointment in a row before the owner renews its epoch
 	forgetGranted = 8
 )
 

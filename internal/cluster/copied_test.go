@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -22,18 +23,18 @@ func limited(t *testing.T, specs ...limiter.Spec) (*Core, *part, *byHand, *limit
 		}
 		r.Limits = append(r.Limits, l)
 	}
-	own(c, p, 3)
+	own(c, p)
 	return c, p, h, charge
 }
 
 // copies returns how many keys the heir is sent within the time of a batch, and
 // acknowledges them.
 func copies(c *Core, p *part, h *byHand) (keys int) {
-	h.pass(2 * batchEvery)
+	h.pass(20 * limiter.Millisecond)
 	for _, b := range drain(c)[other].Batches {
 		keys += int(b.Keys)
 		c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{
-			{Partition: p.id, Epoch: p.epoch, Ping: b.Ping, Seq: b.Seq, Appointment: 1, Owner: p.epoch},
+			{Partition: p.id, Epoch: look(p).Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: 1, Owner: look(p).Epoch},
 		}})
 	}
 	return keys
@@ -118,35 +119,32 @@ func TestABlockOutlivesItsOwner(t *testing.T) {
 	// this one.
 	heir, q, clock, like := single(t, limiter.UnreachableLocal)
 	like.Key(0).Rule = charge.Key(0).Rule
-	q.role, q.epoch = peer.Copy, peer.Epoch{Counter: 3, Instance: third}
-	q.owner = q.epoch
+	first := peer.Epoch{Counter: 3, Instance: third}
+	put(heir, q, replica.Fixture{Role: peer.Copy, Epoch: first, Owner: first})
 	for i, what := range []string{"the admission", "the block"} {
 		if err := c.Check(t.Context(), charge, new(limiter.Decision)); err != nil {
 			t.Fatal(err)
 		}
-		h.pass(2 * batchEvery)
+		h.pass(20 * limiter.Millisecond)
 		sent := 0
 		for f := c.Take(other, true); f != nil; f = c.Take(other, true) {
 			for i := range f.Batches {
 				b := &f.Batches[i]
 				sent += int(b.Keys)
 				c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{
-					{Partition: p.id, Epoch: p.epoch, Ping: b.Ping, Seq: b.Seq, Appointment: 1, Owner: p.epoch},
+					{Partition: p.id, Epoch: look(p).Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: 1, Owner: look(p).Epoch},
 				}})
 				b.Epoch.Instance, b.BaseEpoch.Instance = third, third
 			}
 			f.From, f.To = third, self
 			heir.Deliver(f)
 		}
-		if sent != 1 || q.role != peer.Heir || q.seq != uint64(i+1) {
-			t.Fatalf("%d keys are sent of %s, and the heir is %v with batch %d", sent, what, q.role, q.seq)
+		if got := look(q); sent != 1 || got.Role != peer.Heir || got.Seq != uint64(i+1) {
+			t.Fatalf("%d keys are sent of %s, and the heir is %v with batch %d", sent, what, got.Role, got.Seq)
 		}
 	}
-	q.mu.Lock()
-	tr := heir.begin()
-	q.become(tr, peer.Epoch{Counter: 4, Instance: self}, true)
-	q.mu.Unlock()
-	tr.end()
+	second := peer.Epoch{Counter: 4, Instance: self}
+	put(heir, q, replica.Fixture{Role: peer.Owned, Epoch: second, Owner: second, TookOver: true})
 	clock.now += 2 * limiter.Minute // the window is over, the block is not
 	d := new(limiter.Decision)
 	if err := heir.Check(t.Context(), like, d); err != nil || d.Allowed || !d.Limit(0).Blocked || d.Source != limiter.SourceHeir {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/members"
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -94,47 +95,22 @@ func New(c Config) *Core {
 	core.view.Store(view.None(core.self))
 	core.book.rules = make(map[uint64]*limiter.Rule)
 	core.book.scaled = make(map[scaledKey]*limiter.Rule)
+	node := core.node()
 	if c.Partitions == nil {
 		for id := range core.byID {
-			core.manages(id)
+			core.manages(node, id)
 		}
 	}
 	for _, id := range c.Partitions {
-		core.manages(id)
+		core.manages(node, id)
 	}
 	return core
-}
-
-func (c *Core) manages(id int) {
-	p := &part{c: c, id: uint16(id), closed: id >= table.Partitions, fresh: true}
-	c.byID[id] = p
-	c.parts = append(c.parts, p)
 }
 
 // part returns the partition of a key, or nil if this core does not manage it.
 func (c *Core) part(k *limiter.Key) *part { return c.byID[table.PartitionOf(k)] }
 
 func (c *Core) state() peer.State { return peer.State(c.mine.Load()) }
-
-// lastHope reports whether this node is leaving and no active member is left.
-func (c *Core) lastHope() bool {
-	v := c.view.Load()
-	return c.state() == peer.Leaving && v.Owner(0) != 0 && !v.Active(v.Owner(0))
-}
-
-// mayLearn reports whether a fresh node may ask the others for their state: it is not
-// joining, or its view has at least one other member.
-func (c *Core) mayLearn() bool { return c.state() != peer.Joining || len(c.view.Load().Members) > 1 }
-
-// n0 returns the number of members that majorities are counted of. While this node is
-// joining it is at least the number of seed addresses.
-func (c *Core) n0(v *view.View, closed bool) int {
-	n := v.N0(closed)
-	if c.state() == peer.Joining {
-		n = max(n, c.config.Seeds)
-	}
-	return n
-}
 
 func (c *Core) event(e Event, partition int) {
 	c.events[e].Add(1)
@@ -196,7 +172,7 @@ func (c *Core) SetView(v *view.View) {
 	c.tickMu.Unlock()
 	c.forgetEnded(t.now, v)
 	for _, p := range c.parts {
-		c.in(t, p, func(p *part) { p.viewChanged(t) })
+		c.in(t, p, (*replica.Replica).ViewChanged)
 	}
 	for i := range v.Members {
 		if !old.Has(v.Members[i].Instance) {
@@ -211,11 +187,7 @@ func (c *Core) introduceOwned(t *turn, to peer.Instance) {
 		return
 	}
 	for _, p := range c.parts {
-		c.in(t, p, func(p *part) {
-			if p.own != nil {
-				p.announce(t, to)
-			}
-		})
+		c.in(t, p, func(r *replica.Replica, s *replica.Turn) { r.Introduce(s, to) })
 	}
 }
 
@@ -247,7 +219,7 @@ func (c *Core) arm() {
 	c.schedule()
 }
 
-// schedule schedules the next tick, tickEvery from now and not from the beginning of the
+// schedule schedules the next tick, replica.TickEvery from now and not from the beginning of the
 // turn that asks for it. No tick may be scheduled already. c.tickMu is held.
 func (c *Core) schedule() {
 	if c.ticking = !c.closed.Load(); c.ticking {
@@ -258,9 +230,9 @@ func (c *Core) schedule() {
 			c.wakeUp(now) // no tick watched the time meanwhile
 		}
 		if at == 0 || now-limiter.Tick(at) <= lateAfter {
-			c.pulseAt.Store(int64(now + tickEvery))
+			c.pulseAt.Store(int64(now + replica.TickEvery))
 		} // else this node has just been paused: the next turn detects it in pulse
-		c.sched.After(tickEvery, c.tick)
+		c.sched.After(replica.TickEvery, c.tick)
 	}
 }
 
@@ -280,14 +252,14 @@ func (c *Core) pulse(t *turn) {
 	}
 	c.event(EventLate, -1)
 	c.wakeUp(t.now)
-	c.easeUntil.Store(int64(t.now + easeFor))
+	c.easeUntil.Store(int64(t.now + replica.EaseFor))
 	for _, l := range c.links.Load().list {
 		l.mu.Lock()
 		l.lacksAt, l.suspect = t.now, false
 		l.mu.Unlock()
 	}
 	for _, p := range c.parts {
-		c.in(t, p, func(p *part) { p.late(t) })
+		c.in(t, p, (*replica.Replica).Late)
 	}
 }
 
@@ -373,14 +345,15 @@ func (c *Core) tickPart(t *turn, p *part) {
 			p.active = false // it is no longer on the list, unless leave puts it back
 		}
 	}()
-	active := p.tick(t)
+	active := p.r.Tick(t.inputs())
+	p.apply(t)
 	if p.active = active; active {
 		c.activate(p)
 	}
 	over = true
 }
 
-// eased returns the wait before a message is sent again: eight times span during easeFor
+// eased returns the wait before a message is sent again: eight times span during replica.EaseFor
 // after this node was late. The nodes are overloaded then, and most missing answers are
 // only late, not lost.
 func (c *Core) eased(span limiter.Tick) limiter.Tick {

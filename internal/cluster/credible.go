@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -71,12 +72,12 @@ func (b *credible) batch(from peer.Instance, x *peer.Batch) bool {
 }
 
 // entries reports whether all keys belong to the partition of their batch.
-func (b *credible) entries(id uint16, keys []entries) bool {
+func (b *credible) entries(id uint16, keys []replica.Entries) bool {
 	for i := range keys {
-		for j := range keys[i].list {
-			e := &keys[i].list[j]
+		for j := range keys[i].List {
+			e := &keys[i].List[j]
 			at := table.PartitionOfHash(e.Lo^limiter.NameID(e.Limit), int(id) >= table.Partitions)
-			if e.Hi != keys[i].hi || at != int(id) {
+			if e.Hi != keys[i].Hi || at != int(id) {
 				return false
 			}
 		}

@@ -1,15 +1,16 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
-// cutOff reports whether this node is isolated from all other members: for goneAfter no
+// cutOff reports whether this node is isolated from all other members: for replica.GoneAfter no
 // other member has been in the view, no link is up, and other members count. Until one
 // is back, nothing that needs another member can succeed.
 func (c *Core) cutOff(now limiter.Tick) bool {
-	if at := c.aloneAt.Load(); at == 0 || now-limiter.Tick(at) < goneAfter || c.view.Load().Known == 1 {
+	if at := c.aloneAt.Load(); at == 0 || now-limiter.Tick(at) < replica.GoneAfter || c.view.Load().Known == 1 {
 		return false
 	}
 	for _, l := range c.links.Load().list {
@@ -46,7 +47,7 @@ func (c *Core) stuck(t *turn, k *limiter.Charge) bool {
 	}
 	for i := range k.Len() {
 		key := k.Key(i)
-		if p := c.part(key); p != nil && p.closed && key.Cost > 0 && !p.roomFor(key) {
+		if p := c.part(key); p != nil && p.closed && key.Cost > 0 && !p.r.RoomFor(t.inputs(), key) {
 			return true
 		}
 	}

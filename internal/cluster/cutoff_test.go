@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -24,7 +25,7 @@ func (x *remote) ask(t *testing.T) (at []limiter.Source, counters int) {
 	t.Helper()
 	c, p, h, charge := single(t, x.policy)
 	if x.owns {
-		own(c, p, 3)
+		own(c, p)
 	}
 	c.Down(other)
 	c.Down(third)
@@ -65,17 +66,17 @@ func TestNothingIsWaitedForInVain(t *testing.T) {
 		remote
 		want []limiter.Source
 	}{
-		"another's key":                 {remote{policy: shut, known: 3, alone: goneAfter}, []limiter.Source{closed, closed}},
-		"its own":                       {remote{policy: shut, known: 3, alone: goneAfter, owns: true}, []limiter.Source{owner, closed}},
-		"its own, of two members":       {remote{policy: shut, known: 2, alone: goneAfter, owns: true}, []limiter.Source{owner, closed}},
-		"questions about its own":       {remote{policy: shut, known: 3, alone: goneAfter, owns: true, peek: true}, []limiter.Source{owner, owner}},
-		"less than a second":            {remote{policy: shut, known: 3, alone: goneAfter - tickEvery}, nil},
-		"its own, less than a second":   {remote{policy: shut, known: 3, alone: goneAfter - tickEvery, owns: true}, []limiter.Source{owner}},
-		"a connection is left":          {remote{policy: shut, known: 3, alone: goneAfter, up: true}, nil},
-		"its own, a connection is left": {remote{policy: shut, known: 3, alone: goneAfter, owns: true, up: true}, []limiter.Source{owner}},
-		"another is in view again":      {remote{policy: shut, known: 5, alone: goneAfter, back: true}, nil},
-		"the others left":               {remote{policy: shut, known: 1, alone: goneAfter}, []limiter.Source{owner, owner}},
-		"another policy":                {remote{policy: limiter.UnreachableLocal, known: 3, alone: goneAfter}, nil},
+		"another's key":                 {remote{policy: shut, known: 3, alone: replica.GoneAfter}, []limiter.Source{closed, closed}},
+		"its own":                       {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true}, []limiter.Source{owner, closed}},
+		"its own, of two members":       {remote{policy: shut, known: 2, alone: replica.GoneAfter, owns: true}, []limiter.Source{owner, closed}},
+		"questions about its own":       {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true, peek: true}, []limiter.Source{owner, owner}},
+		"less than a second":            {remote{policy: shut, known: 3, alone: replica.GoneAfter - replica.TickEvery}, nil},
+		"its own, less than a second":   {remote{policy: shut, known: 3, alone: replica.GoneAfter - replica.TickEvery, owns: true}, []limiter.Source{owner}},
+		"a connection is left":          {remote{policy: shut, known: 3, alone: replica.GoneAfter, up: true}, nil},
+		"its own, a connection is left": {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true, up: true}, []limiter.Source{owner}},
+		"another is in view again":      {remote{policy: shut, known: 5, alone: replica.GoneAfter, back: true}, nil},
+		"the others left":               {remote{policy: shut, known: 1, alone: replica.GoneAfter}, []limiter.Source{owner, owner}},
+		"another policy":                {remote{policy: limiter.UnreachableLocal, known: 3, alone: replica.GoneAfter}, nil},
 	} {
 		at, counters := one.ask(t)
 		if len(at) != len(one.want) || len(at) > 0 && at[0] != one.want[0] || len(at) > 1 && at[1] != one.want[1] {

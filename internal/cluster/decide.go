@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -34,22 +35,19 @@ func (r *replyTo) over() bool { return r.op != nil && r.op.over() }
 // parked is a request to this node, as owner or heir. It is kept while it waits for a
 // partition's owner to be known, or for charges to be settled.
 type parked struct {
+	replica.Wait
+
 	kind    opKind
-	charge  *limiter.Charge
 	receipt limiter.Receipt
 	reserve bool
-	settles bool // the asker tells when the reservation ends
 	ends    bool // it is a refund that ends a reservation
-	last    bool // it must not wait for charges to be settled any more
 	heir    bool // this node is asked as heir
-	sent    bool // the owner may have executed it
 	reply   replyTo
-	until   limiter.Tick
 	count   int // number of counters that a reset forgot
-	// waitsUntil is when it stops waiting for charges to be settled; 0 until it first
-	// waits.
-	waitsUntil limiter.Tick
 }
+
+// Facts returns what a replica may know of the request.
+func (q *parked) Facts() *replica.Wait { return &q.Wait }
 
 // verdict is the result of a request at this node.
 type verdict uint8
@@ -86,27 +84,27 @@ func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
 // in the way, whose owner the caller can name; nil if none did.
 func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (v verdict, at *part) {
 	var buf [4]*part
-	parts := c.partsOf(q.charge, buf[:0])
+	parts := c.partsOf(q.Charge, buf[:0])
 	for _, p := range parts {
 		p.mu.Lock()
 	}
 	defer c.leaveAll(t, parts, &v, &at)
 	for _, p := range parts {
-		p.fault()
+		c.fault(p.id)
 	}
 	return c.handleLocked(t, q, parts, answer, idle)
 }
 
 func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) (verdict, *part) {
 	for _, p := range parts {
-		switch {
-		case p.role == peer.Owned:
-		case q.ends && p.role != peer.Sealed: // what this node has of the reservation is ended
-		case p.role == peer.Heir && q.heir && c.forbids(q): // a refused reset is no reason for a takeover
+		switch role := p.r.Role(); {
+		case role == peer.Owned:
+		case q.ends && role != peer.Sealed: // what this node has of the reservation is ended
+		case role == peer.Heir && q.heir && c.forbids(q): // a refused reset is no reason for a takeover
 			return forbidden, p
-		case p.role == peer.Sealed, p.role == peer.Heir && q.heir && p.takesOver(t):
-			return p.park(t, q), p
-		case q.kind == opRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.role == peer.Owned }):
+		case role == peer.Sealed, role == peer.Heir && q.heir && p.takesOver(t):
+			return c.park(t, p, q), p
+		case q.kind == opRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.r.Role() == peer.Owned }):
 			return answered, nil // void: one node owned all keys, and some have a new owner
 		default:
 			return notOwner, p
@@ -119,8 +117,8 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		} else if c.current(parts, q.receipt) {
 			// Refunds of keys that have no counter are not copied, so invented keys cost
 			// no copies.
-			if c.table.Refund(t.at, q.charge, q.receipt) > 0 {
-				c.touched(t, q.charge)
+			if c.table.Refund(t.at, q.Charge, q.receipt) > 0 {
+				c.touched(t, q.Charge)
 			}
 		}
 		return answered, nil
@@ -128,8 +126,8 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		if c.forbids(q) {
 			return forbidden, nil
 		}
-		if q.count = c.table.Reset(t.at, q.charge); q.count > 0 {
-			c.touched(t, q.charge)
+		if q.count = c.table.Reset(t.at, q.Charge); q.count > 0 {
+			c.touched(t, q.Charge)
 		}
 		return answered, nil
 	}
@@ -137,10 +135,10 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		c.explain(t, q, parts, answer)
 		return answered, nil
 	}
-	if len(parts) > 0 && (len(parts[0].own.held) >= maxHeld || c.crowded(&q.reply)) {
+	if len(parts) > 0 && (parts[0].r.Congested() || c.crowded(&q.reply)) {
 		return overloaded, parts[0]
 	}
-	if c.stuck(t, q.charge) {
+	if c.stuck(t, q.Charge) {
 		return inVain, parts[0]
 	}
 	return c.decide(t, q, parts, answer, idle), nil
@@ -150,7 +148,7 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 // partitions.
 func (c *Core) current(parts []*part, r limiter.Receipt) bool {
 	for _, p := range parts {
-		if r.Epoch < p.own.first || r.Epoch > p.epoch.Counter {
+		if !p.r.Issued(r) {
 			return false
 		}
 	}
@@ -160,7 +158,7 @@ func (c *Core) current(parts []*part, r limiter.Receipt) bool {
 // touched records that keys changed without an admission.
 func (c *Core) touched(t *turn, k *limiter.Charge) {
 	for i := range k.Len() {
-		if p := c.part(k.Key(i)); p != nil && p.own != nil {
+		if p := c.part(k.Key(i)); p != nil && p.r.Owns() {
 			p.charged(t, k.Key(i), 0)
 		}
 	}
@@ -168,13 +166,13 @@ func (c *Core) touched(t *turn, k *limiter.Charge) {
 
 // decide decides a check whose partitions this node owns and has locked.
 func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) verdict {
-	charge := c.shareOf(q.charge)
+	charge := c.shareOf(q.Charge)
 	switch p := c.doubtful(t, parts, charge, answer); {
 	case p == nil:
 		if !c.charge(t, charge, answer, idle) {
 			return overloaded
 		}
-	case p.contend(t, q):
+	case c.contend(t, p, q):
 		return waiting
 	default:
 		c.provisional(t, q, charge, answer)
@@ -182,22 +180,22 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 			*idle = *answer.Clone()
 		}
 	}
-	if charge != q.charge {
-		named(q.charge, answer)
+	if charge != q.Charge {
+		named(q.Charge, answer)
 		if idle != nil {
-			named(q.charge, idle)
+			named(q.Charge, idle)
 		}
-		q.charge.Unnamed = charge.Unnamed
+		q.Charge.Unnamed = charge.Unnamed
 	}
-	q.reply.unnamed = q.charge.Unnamed
+	q.reply.unnamed = q.Charge.Unnamed
 	for i := range answer.Len() {
 		answer.Limit(i).Owner = c.config.Self.Name
 	}
 	if len(parts) > 0 {
-		answer.Source = parts[0].source()
-		answer.Receipt.Epoch = parts[0].epoch.Counter
+		answer.Source = parts[0].r.Source(t.inputs())
+		answer.Receipt.Epoch = parts[0].r.Counter()
 	}
-	if q.settles && answer.Receipt.Charged != 0 {
+	if q.Settles && answer.Receipt.Charged != 0 {
 		c.reserved(t, q, answer)
 	}
 	if answer.Allowed && answer.Receipt.Charged == 0 {
@@ -205,8 +203,8 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 	}
 	var h *held
 	n := 0
-	for i := range q.charge.Len() {
-		k := q.charge.Key(i)
+	for i := range q.Charge.Len() {
+		k := q.Charge.Key(i)
 		changed, admitted := changes(answer, n, len(k.Rule.Limits))
 		n += len(k.Rule.Limits)
 		if !changed {
@@ -218,7 +216,7 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 		}
 		p := c.part(k)
 		if stamp, wait := p.charged(t, k, cost); wait {
-			h = p.withhold(t, h, q, stamp, answer, idle)
+			h = c.withhold(t, p, h, q, stamp, answer, idle)
 		}
 	}
 	if h != nil {
@@ -290,26 +288,38 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 
 // withhold keeps a reply until the heir has the charge. Each partition that must wait
 // keeps the same reply.
-func (p *part) withhold(t *turn, h *held, q *parked, stamp uint64, answer, idle *limiter.Decision) *held {
-	own := p.own
+func (c *Core) withhold(t *turn, p *part, h *held, q *parked, stamp uint64, answer, idle *limiter.Decision) *held {
 	if h == nil {
-		h = &held{charge: q.charge, answer: answer, idle: idle, reply: q.reply, receipt: answer.Receipt, since: t.now, until: q.until}
+		h = &held{answer: answer, idle: idle, reply: q.reply}
+		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.now, Until: q.Until}
 		if q.reply.op == nil {
-			p.c.pending.Add(1)
-			h.charge, h.answer = q.charge.Clone(), answer.Clone()
+			c.pending.Add(1)
+			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()
 			if idle != nil {
 				h.idle = idle.Clone()
 			}
 		}
 	}
 	h.waits.Add(1)
-	own.held = append(own.held, waiter{held: h, stamp: stamp})
-	if own.waitSince == 0 {
-		own.waitSince = t.now
-	}
-	own.hurry(t, p)
-	p.watch(t)
+	p.r.Withhold(t.inputs(), h, stamp)
+	p.apply(t)
 	return h
+}
+
+// charged records that a decision changed a key of a partition, which is locked and
+// owned, see [replica.Replica.Charged].
+func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
+	stamp, wait = p.r.Charged(t.inputs(), k, cost)
+	p.apply(t)
+	return stamp, wait
+}
+
+// takesOver starts a takeover of a partition, which is locked, if none is under way. It
+// reports whether one is.
+func (p *part) takesOver(t *turn) bool {
+	over := p.r.TakesOver(t.inputs())
+	p.apply(t)
+	return over
 }
 
 // shareOf returns the charge with the limits that this node may apply: an available
@@ -351,29 +361,26 @@ func named(k *limiter.Charge, d *limiter.Decision) {
 	}
 }
 
-// refuse tells the asker that its request was not executed. If p is not nil, it is the
-// partition that stood in the way, and locked; its owner is named.
-func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
+// refuse tells the asker that its request was not executed. out has the status, and the
+// owner of the partition that stood in the way, if there is one.
+func (c *Core) refuse(t *turn, r replyTo, out peer.Reply) {
 	if r.op == nil && r.id == 0 {
 		return // no one waits
 	}
-	out := peer.Reply{ID: r.id, Status: status}
-	if p != nil {
-		out.Owner, out.Partition = p.owner, p.id
-	}
+	out.ID = r.id
 	if r.op == nil {
 		c.sendStatus(t, r.to, out)
 		return
 	}
 	t.later = append(t.later, func(t *turn) {
-		if status == peer.Alive {
+		if out.Status == peer.Alive {
 			return // its owner may have executed it, and will answer
 		}
-		if status == peer.Contested {
+		if out.Status == peer.Contested {
 			r.op.contest(t)
 			return
 		}
-		if status == peer.NotOwner && out.Owner.Instance != 0 && out.Owner.Instance != c.self {
+		if out.Status == peer.NotOwner && out.Owner.Instance != 0 && out.Owner.Instance != c.self {
 			r.op.route(t)
 			return
 		}
@@ -381,27 +388,10 @@ func (c *Core) refuse(t *turn, r replyTo, status peer.ReplyStatus, p *part) {
 	})
 }
 
-// takesOver starts a takeover if none is under way, and reports whether one is. It is
-// called when another member cannot reach the owner.
-func (p *part) takesOver(t *turn) bool {
-	if p.round != nil && p.round.kind == peer.Takeover {
-		return true
-	}
-	if p.round != nil || p.fresh {
-		return false
-	}
-	if t.now < p.quiet {
-		return false
-	}
-	p.takeOver(t)
-	return p.role == peer.Owned || p.round != nil
-}
-
-// takeOver claims the partition, as heir of an owner that cannot be reached.
-func (p *part) takeOver(t *turn) {
-	if t.now < p.quiet {
-		p.watch(t)
-		return
-	}
-	p.ask(t, peer.Takeover, p.c.self, p.epoch)
+// refuseFor refuses a request because of a partition, whose owner is named. It takes the
+// partition's lock.
+func (c *Core) refuseFor(t *turn, p *part, r replyTo, status peer.ReplyStatus) {
+	c.in(t, p, func(m *replica.Replica, _ *replica.Turn) {
+		c.refuse(t, r, peer.Reply{Status: status, Owner: m.Owner(), Partition: p.id})
+	})
 }

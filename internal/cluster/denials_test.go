@@ -85,7 +85,7 @@ func TestAnOwnerHasNoCachedDenials(t *testing.T) {
 	c, h, charge := rememberer(t)
 	k := charge.Key(0)
 	c.denials.add(h.now, h.now, k, denied(k, limiter.Minute))
-	own(c, c.parts[0], 3)
+	own(c, c.parts[0])
 	var d limiter.Decision
 	c.Begin(charge, &d, 0, func() {})
 	if d.Source != limiter.SourceOwner || !d.Allowed {

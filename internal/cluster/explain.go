@@ -89,17 +89,17 @@ func (o *op) conclude(x *Explained, owner peer.Instance) {
 
 // explain explains a charge whose partitions are owned here, and locked.
 func (c *Core) explain(t *turn, q *parked, parts []*part, answer *limiter.Decision) {
-	charge := c.shareOf(q.charge)
+	charge := c.shareOf(q.Charge)
 	told := c.table.Explain(t.at, charge, answer)
-	if charge != q.charge {
-		named(q.charge, answer)
+	if charge != q.Charge {
+		named(q.Charge, answer)
 	}
 	for i := range told {
 		told[i].Shorten(maxCounts / len(told))
 		answer.Limit(i).Owner = c.config.Self.Name
 	}
 	if len(parts) > 0 {
-		answer.Source = parts[0].source()
+		answer.Source = parts[0].r.Source(t.inputs())
 	}
 	q.reply.told = told
 }

@@ -14,10 +14,7 @@ import (
 // the core sends it to have the key explained.
 func asking(t *testing.T) (h *byHand, c *Core, told *[]Explained, q peer.Check) {
 	t.Helper()
-	c, p, h, charge := single(t, limiter.UnreachableClosed)
-	p.mu.Lock()
-	p.aim()
-	p.mu.Unlock()
+	c, _, h, charge := single(t, limiter.UnreachableClosed)
 	told = new([]Explained)
 	c.Explain(charge, func(all []Explained) { *told = all })
 	f := c.Take(third, true)
@@ -74,7 +71,7 @@ func TestExplainingCopiesNothing(t *testing.T) {
 	}
 	k := charge.Key(0)
 	k.Rule.Limits, k.Cost = []*limiter.Limit{l}, 1
-	own(c, p, 3)
+	own(c, p)
 	var d limiter.Decision
 	for range 2 {
 		c.Check(t.Context(), charge, &d)
@@ -83,9 +80,9 @@ func TestExplainingCopiesNothing(t *testing.T) {
 		t.Fatalf("%+v", &d)
 	}
 	h.pass(500 * limiter.Millisecond)
-	drain(c)
-	p.own.dirty = dirtyKeys{} // its heir has it
-	seq := p.seq
+	for copies(c, p, h) > 0 { // until its heir has all
+	}
+	seq := look(p).Seq
 	var here []Explained
 	c.Explain(charge, func(all []Explained) { here = all })
 	key := peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: 1}
@@ -107,8 +104,8 @@ func TestExplainingCopiesNothing(t *testing.T) {
 			t.Errorf("its heir gets %+v", f.Batches[i])
 		}
 	}
-	if p.seq != seq || len(p.own.dirty.list) != 0 {
-		t.Errorf("%d keys are to be copied, and the state has gone from %d to %d", len(p.own.dirty.list), seq, p.seq)
+	if i := look(p); i.Seq != seq || i.Changed != 0 {
+		t.Errorf("%d keys are to be copied, and the state has gone from %d to %d", i.Changed, seq, i.Seq)
 	}
 	if f.Replies[15].Unnamed|f.Replies[31].Unnamed != 0 {
 		t.Error("a name is asked for")
@@ -136,7 +133,7 @@ func TestExplanationsAreBounded(t *testing.T) {
 		limits = append(limits, l)
 	}
 	charge.Key(0).Rule.Limits = limits
-	own(c, p, 3)
+	own(c, p)
 	var d limiter.Decision
 	c.Check(t.Context(), charge, &d)
 	h.pass(10 * limiter.Second)

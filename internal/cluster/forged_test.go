@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -12,11 +13,11 @@ import (
 
 // Input of a faulty member, or of a stranger: each number has a bound.
 
-// known is what a partition holds that another member could have told it.
+// known is everything that a partition holds, as text.
 func (p *part) known() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprint(p.role, p.epoch, p.seq, p.appointment, p.owner, p.heir, p.top, p.grant, p.grantTo, p.revoked, p.revokedN, len(p.parked), len(p.staged), p.c.table.Count(int(p.id)))
+	return fmt.Sprint(*p.r, p.r.Info(0).Keys)
 }
 
 // impossible returns frames of other for the partition of a key. Each has one impossible
@@ -114,10 +115,10 @@ func TestACounterThatCannotBe(t *testing.T) {
 		e.Hi, e.Lo, e.First = k.Hash.Hi, k.Hash.Lo^limiter.NameID(k.Rule.Limits[0]), true
 		c.Deliver(&peer.Frame{
 			From: third, To: self, Limits: []peer.Limit{limitToPeer(k.Rule.Limits[0])}, Entries: []peer.Entry{e},
-			Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: p.owner, Seq: 1, First: true, Last: true, Keys: 1}},
+			Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Seq: 1, First: true, Last: true, Keys: 1}},
 		})
-		if n := c.table.Count(int(p.id)); n != 0 || p.role != peer.Nothing {
-			t.Errorf("%s: %d counters are kept, as %v", what, n, p.role)
+		if n := c.table.Count(int(p.id)); n != 0 || look(p).Role != peer.Nothing {
+			t.Errorf("%s: %d counters are kept, as %v", what, n, look(p).Role)
 		}
 	}
 }
@@ -130,8 +131,7 @@ func TestRepliesThatCannotBe(t *testing.T) {
 		"a recovery below zero":  {ResetAfter: math.MinInt64},
 		"a recovery that is far": {ResetAfter: math.MaxInt64, Allowed: true},
 	} {
-		c, p, h, charge := single(t, limiter.UnreachableLocal)
-		p.aim()
+		c, _, h, charge := single(t, limiter.UnreachableLocal)
 		var d limiter.Decision
 		done := false
 		c.Begin(charge, &d, 0, func() { done = true })
@@ -155,7 +155,7 @@ func beginSnapshot(c *Core, p *part, k *limiter.Key, first bool, base uint64) {
 	c.Deliver(&peer.Frame{
 		From: third, To: self, Limits: []peer.Limit{limitToPeer(k.Rule.Limits[0])},
 		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}},
-		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: p.owner, Base: base, Seq: 9, First: first, Keys: 1}},
+		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Base: base, Seq: 9, First: first, Keys: 1}},
 	})
 }
 
@@ -170,20 +170,20 @@ func TestSnapshotsThatNeverEnd(t *testing.T) {
 	if n := c.Summary().Staged; one <= 0 || n != 10*one {
 		t.Fatalf("%d bytes are collected, after one part %d", n, one)
 	}
-	h.pass(stagedFor / 2)
+	h.pass(5 * limiter.Second / 2)
 	beginSnapshot(c, p, charge.Key(0), false, 10) // it continues, slowly
-	h.pass(stagedFor / 2)
+	h.pass(5 * limiter.Second / 2)
 	if n := c.Summary().Staged; n != 11*one {
 		t.Errorf("%d bytes are left of a snapshot that goes on", n)
 	}
-	h.pass(stagedFor)
-	if n := c.Summary().Staged; n != 0 || p.staged != nil {
+	h.pass(5 * limiter.Second)
+	if n := c.Summary().Staged; n != 0 {
 		t.Errorf("%d bytes are left", n)
 	}
-	c.staged.Store(maxStaged)
+	c.staged.Store(replica.MaxStaged)
 	beginSnapshot(c, p, charge.Key(0), true, 0)
-	if n := c.Summary().Staged; n != maxStaged || p.staged != nil {
-		t.Errorf("at the bound %d bytes are collected", n-maxStaged)
+	if n := c.Summary().Staged; n != replica.MaxStaged {
+		t.Errorf("at the bound %d bytes are collected", n-replica.MaxStaged)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestWhatWaitsForOthersIsBounded(t *testing.T) {
 		})
 		return drain(c)[other].Replies
 	}
-	own(c, p, 3)
+	own(c, p)
 	if r := ask(1); len(r) != 1 { // 5 of the 5 that may be unacknowledged
 		t.Fatalf("the first check is answered %+v", r)
 	}
@@ -216,23 +216,23 @@ func TestWhatWaitsForOthersIsBounded(t *testing.T) {
 	if n := c.pending.Load(); n != 0 {
 		t.Errorf("%d wait in the end", n)
 	}
-	p.role = peer.Sealed
+	putAs(c, p, peer.Sealed)
 	drain(c)
 	c.pending.Store(maxPending)
-	if r := ask(4); len(r) != 1 || r[0].Status != peer.Overloaded || len(p.parked) != 0 {
+	if r := ask(4); len(r) != 1 || r[0].Status != peer.Overloaded || look(p).Parked != 0 {
 		t.Errorf("at the bound a check that would be parked is answered %+v", r)
 	}
 	c.Begin(charge, new(limiter.Decision), 0, func() {})
-	if len(p.parked) != 1 || c.pending.Load() != maxPending {
-		t.Errorf("%d of this node's own are parked", len(p.parked))
+	if look(p).Parked != 1 || c.pending.Load() != maxPending {
+		t.Errorf("%d of this node's own are parked", look(p).Parked)
 	}
 	c.pending.Store(0)
-	if ask(5); c.pending.Load() != 1 || len(p.parked) != 2 {
-		t.Errorf("%d are parked, %d pending", len(p.parked), c.pending.Load())
+	if ask(5); c.pending.Load() != 1 || look(p).Parked != 2 {
+		t.Errorf("%d are parked, %d pending", look(p).Parked, c.pending.Load())
 	}
 	h.pass(2 * limiter.Second)
-	if n := c.pending.Load(); n != 0 || len(p.parked) != 0 {
-		t.Errorf("%d are parked and %d pending in the end", len(p.parked), n)
+	if n := c.pending.Load(); n != 0 || look(p).Parked != 0 {
+		t.Errorf("%d are parked and %d pending in the end", look(p).Parked, n)
 	}
 }
 
@@ -267,11 +267,11 @@ func TestAMemberThatReadsNothing(t *testing.T) {
 // Refunds and resets of keys without counters copy nothing to the heir.
 func TestInventedKeysAreNotCopied(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
+	own(c, p)
 	k := *charge.Key(0)
 	var d limiter.Decision
-	if err := c.Check(t.Context(), charge, &d); err != nil || len(p.own.dirty.list) != 1 {
-		t.Fatalf("%v; %d keys are to be copied", err, len(p.own.dirty.list))
+	if err := c.Check(t.Context(), charge, &d); err != nil || look(p).Changed != 1 {
+		t.Fatalf("%v; %d keys are to be copied", err, look(p).Changed)
 	}
 	for i := range 100 {
 		for _, q := range []peer.Refund{
@@ -292,7 +292,7 @@ func TestInventedKeysAreNotCopied(t *testing.T) {
 	c.Deliver(&peer.Frame{From: other, To: self, Entries: gone, Batches: []peer.Batch{
 		{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: other}, First: true, Last: true, Keys: 100},
 	}})
-	if n := len(p.own.dirty.list); n != 1 {
+	if n := look(p).Changed; n != 1 {
 		t.Errorf("%d keys are to be copied, and one is here", n)
 	}
 	if id := table.PartitionOf(&k); id != int(p.id) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -23,10 +24,12 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	}
 	receiver, to, _, _ := limited(t, spec)
 	receiver.config.Rule = sender.config.Rule
-	to.role, to.epoch, to.own = peer.Nothing, peer.Epoch{}, nil
+	put(receiver, to, replica.Fixture{})
 	tn := sender.begin()
 	from.mu.Lock()
-	from.sendAll(tn, other, peer.Batch{Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7})
+	sender.sendBatch(tn, other, &peer.Batch{
+		Partition: from.id, Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7, First: true, Last: true,
+	}, []uint64{charge.Key(0).Hash.Hi})
 	from.mu.Unlock()
 	tn.end()
 	var f *peer.Frame
@@ -47,10 +50,8 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 		first.Entries[0].Words[i] = 0xdead_beef
 	}
 	receiver.Deliver(second)
-	to.mu.Lock()
-	defer to.mu.Unlock()
-	if to.role != peer.Copy || to.seq != 7 {
-		t.Fatalf("the snapshot is not kept: role %v, sequence %d", to.role, to.seq)
+	if i := look(to); i.Role != peer.Copy || i.Seq != 7 {
+		t.Fatalf("the snapshot is not kept: role %v, sequence %d", i.Role, i.Seq)
 	}
 	want := fmt.Sprint(f.Entries[0].Words)
 	n := 0

@@ -1,10 +1,13 @@
 package cluster
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/limiter"
+)
 
 // here runs an operation at this node, as owner.
 func (o *op) here(t *turn) {
-	q := parked{kind: o.kind, receipt: o.receipt, reserve: o.reserve, settles: o.reserve, reply: replyTo{op: o}, until: o.until}
+	q := parked{Wait: replica.Wait{Settles: o.reserve, Until: o.until}, kind: o.kind, receipt: o.receipt, reserve: o.reserve, reply: replyTo{op: o}}
 	switch v, _ := o.run(t, &q); v {
 	case answered:
 	case notOwner, overloaded:
@@ -20,8 +23,8 @@ func (o *op) here(t *turn) {
 // executed it.
 func (o *op) asHeir(t *turn, sent bool) {
 	q := parked{
-		kind: o.kind, receipt: o.receipt, reserve: o.reserve, settles: o.reserve, heir: true, sent: sent,
-		reply: replyTo{op: o}, until: o.until,
+		Wait: replica.Wait{Settles: o.reserve, Sent: sent, Until: o.until},
+		kind: o.kind, receipt: o.receipt, reserve: o.reserve, heir: true, reply: replyTo{op: o},
 	}
 	switch v, _ := o.run(t, &q); v {
 	case notOwner, overloaded:
@@ -39,7 +42,7 @@ func (o *op) run(t *turn, q *parked) (verdict, *part) {
 		return answered, nil
 	}
 	o.tried++
-	q.charge = o.charge.Clone()
+	q.Charge = o.charge.Clone()
 	o.mu.Unlock()
 	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
 	if o.idle != nil {
@@ -49,7 +52,7 @@ func (o *op) run(t *turn, q *parked) (verdict, *part) {
 	switch v {
 	case answered:
 		o.explained(q.reply.told)
-		o.decided(t, q.charge, answer, idle, q.count)
+		o.decided(t, q.Charge, answer, idle, q.count)
 	case withheld:
 	case inVain:
 		o.policy(t)
@@ -84,7 +87,7 @@ func (o *op) decided(t *turn, charge *limiter.Charge, answer, idle *limiter.Deci
 // reply sends a decision that was withheld to the asker.
 func (c *Core) reply(t *turn, h *held) {
 	if h.reply.op != nil {
-		h.reply.op.decided(t, h.charge, h.answer, h.idle, 0)
+		h.reply.op.decided(t, h.Charge, h.answer, h.idle, 0)
 		return
 	}
 	c.sendReply(t, h.reply, h.answer, h.idle)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"sync"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -303,7 +304,7 @@ func (c *Core) Up(i peer.Instance) {
 	c.linksMu.Unlock()
 	c.introduce(t, i)
 	for _, p := range c.parts {
-		c.in(t, p, func(p *part) { p.connected(t, i) })
+		c.in(t, p, func(r *replica.Replica, s *replica.Turn) { r.Connected(s, i) })
 	}
 }
 
@@ -361,7 +362,7 @@ func (c *Core) watch(t *turn) (busy bool) {
 			if t.now-l.lacksAt > max(suspectAfter, 3*l.rtt) {
 				l.suspect = true
 			}
-			if t.now-l.lacksAt > goneAfter {
+			if t.now-l.lacksAt > replica.GoneAfter {
 				l.asks = false // the member is silent: wait no longer until something is asked of it again
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -27,8 +28,7 @@ func TestARelayGoesBeforeItIsGivenAnything(t *testing.T) {
 	for _, left := range []int{1, 0} {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
 		fourth := fourthJoins(c, h)
-		p.owner, p.heir = peer.Epoch{Counter: 1, Instance: third}, 0
-		p.aim()
+		put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}})
 		relays := []peer.Instance{other, fourth}
 		turn := c.begin()
 		o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
@@ -66,8 +66,7 @@ func TestWhatNobodyPassesOnIsKnownToBeLost(t *testing.T) {
 		"check":  func(id uint64) *peer.Frame { return &peer.Frame{To: third, Checks: []peer.Check{{ID: id}}} },
 		"refund": func(id uint64) *peer.Frame { return &peer.Frame{To: third, Refunds: []peer.Refund{{}, {ID: id}}} },
 	} {
-		c, p, _, charge := single(t, limiter.UnreachableLocal)
-		p.aim()
+		c, _, _, charge := single(t, limiter.UnreachableLocal)
 		turn := c.begin()
 		o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
 		turn.end()
@@ -114,8 +113,7 @@ func TestWhoPassesWhatOn(t *testing.T) {
 // A frame for a member that is in reach again is sent directly when its relay fails.
 func TestInReachAgainBeforeItIsPassedOn(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
-	p.owner, p.heir = peer.Epoch{Counter: 1, Instance: third}, 0
-	p.aim()
+	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}})
 	turn := c.begin()
 	o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
 	c.send(turn, third, 40, false, func(_ *link, f *peer.Frame) { f.Replies = append(f.Replies, peer.Reply{ID: 9}) })
@@ -141,8 +139,7 @@ func TestInReachAgainBeforeItIsPassedOn(t *testing.T) {
 // The report that a check was not relayed may come twice, the second time after the same
 // member was asked again. It says nothing about the second request.
 func TestWordOfAnEarlierAsking(t *testing.T) {
-	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	p.aim()
+	c, _, h, charge := single(t, limiter.UnreachableLocal)
 	turn := c.begin()
 	o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
 	o.hasHeir = true // so that the owner is asked again

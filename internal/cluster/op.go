@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -384,11 +385,7 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 		return
 	}
 	if r.Owner.Instance != 0 {
-		o.c.at(t, r.Partition, func(p *part) {
-			if p.learn(t, r.Owner, 0); r.Status == peer.NotOwner && r.Owner.Before(p.owner) {
-				p.doubt(t)
-			}
-		})
+		o.c.at(t, r.Partition, func(m *replica.Replica, s *replica.Turn) { m.Learn(s, r.Owner, r.Status == peer.NotOwner) })
 	}
 	switch {
 	case r.Status == peer.Alive:

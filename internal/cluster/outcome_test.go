@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -34,11 +35,9 @@ func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Cha
 		}
 		used[id] = true
 		if c.byID[id] == nil {
-			c.manages(id)
+			c.manages(c.node(), id)
 		}
-		p := c.byID[id]
-		p.fresh, p.owner = false, peer.Epoch{Counter: 1, Instance: owners[charge.Len()]}
-		p.aim()
+		put(c, c.byID[id], replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: owners[charge.Len()]}})
 		charge.Add(k)
 	}
 	return charge
@@ -53,15 +52,14 @@ func TestResetsThatNobodyAnswers(t *testing.T) {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
 		var asked told
 		ask(c, charge, &asked)
-		h.pass(DefaultDeadline + tickEvery)
+		h.pass(DefaultDeadline + replica.TickEvery)
 		if asked != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
 			t.Errorf("a %s that was asked of a silent owner: %+v", name, asked)
 		}
-		p.owner = peer.Epoch{} // no member to ask is known
-		p.aim()
+		put(c, p, replica.Fixture{}) // no member to ask is known
 		var alone told
 		ask(c, charge, &alone)
-		h.pass(DefaultDeadline + tickEvery)
+		h.pass(DefaultDeadline + replica.TickEvery)
 		if alone != (told{1, Outcome{Unanswered: 1}}) {
 			t.Errorf("a %s that nobody could be asked for: %+v", name, alone)
 		}
@@ -74,14 +72,13 @@ func TestResetsThatNobodyAnswers(t *testing.T) {
 // The heir is asked for a reset if the owner does not answer.
 func TestAResetIsAskedOfTheHeir(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	p.heir = other
-	p.aim()
+	heard(c, p)
 	var x told
 	c.Reset(charge, x.done)
 	if q := drain(c); len(q[third].Refunds) != 1 || len(q[other].Refunds) != 0 {
 		t.Fatalf("at first it is asked of %+v", q)
 	}
-	h.pass(silentAfter + tickEvery)
+	h.pass(silentAfter + replica.TickEvery)
 	q := drain(c)[other].Refunds
 	if len(q) != 1 || q[0].Kind != peer.ResetKeys || !q[0].Heir || !q[0].Sent {
 		t.Fatalf("the heir of a silent owner is asked %+v", q)
@@ -100,8 +97,7 @@ func TestAnHeirTakesOverForAReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := peer.Epoch{Counter: 2, Instance: third}
-	p.role, p.epoch, p.owner, p.appointment, p.round = peer.Heir, e, e, 1, nil
-	p.aim()
+	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e})
 	k := charge.Key(0)
 	c.Deliver(&peer.Frame{
 		From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
@@ -111,7 +107,7 @@ func TestAnHeirTakesOverForAReset(t *testing.T) {
 	if q := drain(c)[other]; len(q.Claims) == 0 || q.Claims[0].Kind != peer.Takeover || len(q.Replies) != 0 {
 		t.Fatalf("asked as heir it says %+v", q)
 	}
-	h.pass(claimWithin + tickEvery)
+	h.pass(100*limiter.Millisecond + replica.TickEvery)
 	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Done || r[0].ID != 9 || r[0].Count != 1 {
 		t.Errorf("after the takeover it says %+v", r)
 	}
@@ -123,18 +119,17 @@ func TestAnHeirTakesOverForAReset(t *testing.T) {
 // A refund that a member may have executed is asked of no other.
 func TestARefundIsAskedOnce(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	p.heir = other
-	p.aim()
+	heard(c, p)
 	var x told
 	c.Refund(charge, receipt(1), x.done)
 	drain(c)
-	p.learn(c.begin(), peer.Epoch{Counter: 2, Instance: other}, 0) // the heir has taken over
+	owned(c, p, peer.Epoch{Counter: 2, Instance: other}) // the heir has taken over
 	c.Down(third)
-	h.pass(DefaultDeadline - tickEvery)
+	h.pass(DefaultDeadline - replica.TickEvery)
 	if q := drain(c)[other].Refunds; len(q) != 0 {
 		t.Errorf("the heir is asked too: %+v", q)
 	}
-	h.pass(2 * tickEvery)
+	h.pass(2 * replica.TickEvery)
 	if x != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
 		t.Errorf("%+v", x)
 	}
@@ -158,8 +153,7 @@ func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 		"out of reach": nil,
 	} {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
-		p.heir = other
-		p.aim()
+		heard(c, p)
 		if first == nil {
 			c.Down(third)
 		}
@@ -168,7 +162,7 @@ func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 		if first != nil {
 			first(c, drain(c)[third].Refunds[0].ID)
 		}
-		h.pass(2 * tickEvery)
+		h.pass(2 * replica.TickEvery)
 		q := drain(c)[other].Refunds
 		if len(q) != 1 {
 			t.Fatalf("%s: the next is asked %+v", name, q)
@@ -195,12 +189,12 @@ func TestRelaysSayWhatTheyCannotPassOn(t *testing.T) {
 // member is asked until the deadline. A receipt that names nothing is void too.
 func TestRefundsThatAreVoid(t *testing.T) {
 	c, p, _, like := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
+	own(c, p)
 	charge := spread(c, like, third)
 	charge.Add(*like.Key(0))
 	var x told
 	tr := c.begin()
-	q := parked{kind: opRefund, charge: charge, receipt: receipt(3)}
+	q := parked{Wait: replica.Wait{Charge: charge}, kind: opRefund, receipt: receipt(3)}
 	if v, _ := c.handle(tr, &q, nil, nil); v != answered {
 		t.Errorf("where one of two keys is owned, a refund ends with verdict %d", v)
 	}
@@ -222,7 +216,7 @@ func TestAResetThatOneOwnerAnswers(t *testing.T) {
 		t.Fatalf("one of the owners is asked %+v", q)
 	}
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done, Count: 4}}})
-	h.pass(DefaultDeadline + tickEvery)
+	h.pass(DefaultDeadline + replica.TickEvery)
 	if x != (told{1, Outcome{Counters: 4, Unanswered: 2, Maybe: 2}}) {
 		t.Errorf("%+v", x)
 	}
@@ -251,7 +245,7 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 	if r := resetOf(c, k, false); r.Status != peer.NotOwner || r.Owner.Instance != third {
 		t.Errorf("of a key of another member it says %+v", r)
 	}
-	own(c, p, 3)
+	own(c, p)
 	if err := c.Check(t.Context(), charge, new(limiter.Decision)); err != nil {
 		t.Fatal(err)
 	}
@@ -275,22 +269,16 @@ func TestResetsThatWaitAreRefused(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	c.config.RefuseResets = true
 	k := charge.Key(0)
-	p.role, p.epoch, p.appointment, p.round = peer.Heir, p.owner, 1, nil
-	p.aim()
-	if r := resetOf(c, k, true); r.Status != peer.Forbidden || p.round != nil {
-		t.Errorf("the heir says %+v, with a claim %v", r, p.round)
+	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: look(p).Owner, Owner: look(p).Owner})
+	if r := resetOf(c, k, true); r.Status != peer.Forbidden || look(p).Busy {
+		t.Errorf("the heir says %+v, with a claim %t", r, look(p).Busy)
 	}
-	own(c, p, 3)
-	p.role = peer.Sealed
+	own(c, p)
+	putAs(c, p, peer.Sealed)
 	if r := resetOf(c, k, false); r.ID != 0 {
 		t.Errorf("while it hands over it says %+v", r)
 	}
-	tr := c.begin()
-	p.mu.Lock()
-	p.role = peer.Owned
-	p.settleParked(tr)
-	p.mu.Unlock()
-	tr.end()
+	putAs(c, p, peer.Owned)
 	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Forbidden {
 		t.Errorf("then it says %+v", r)
 	}
@@ -309,12 +297,11 @@ func TestAResetThatOneOwnerRefuses(t *testing.T) {
 	if x != (told{1, Outcome{Counters: 1, Forbidden: 1 | 4}}) {
 		t.Errorf("%+v", x)
 	}
-	p.heir = other
-	p.aim()
+	heard(c, p)
 	x = told{}
 	c.Reset(like, x.done)
 	drain(c)
-	h.pass(silentAfter + tickEvery)
+	h.pass(silentAfter + replica.TickEvery)
 	asked := drain(c)[other].Refunds
 	if len(asked) != 1 {
 		t.Fatalf("the heir is asked %+v", asked)

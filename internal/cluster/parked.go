@@ -1,82 +1,32 @@
 package cluster
 
 import (
-	"slices"
-
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
-// park keeps a request until it is known who owns the partition.
-func (p *part) park(t *turn, q *parked) verdict {
-	if len(p.parked) >= maxParked || !p.c.admits(&q.reply) {
+// park keeps a request until it is known who owns the partition, which is locked.
+func (c *Core) park(t *turn, p *part, q *parked) verdict {
+	if p.r.Full() || !c.admits(&q.reply) {
 		return overloaded
 	}
-	kept := *q
-	if q.reply.op == nil {
-		kept.charge = q.charge.Clone()
-	}
-	p.parked = append(p.parked, kept)
-	p.watch(t)
+	p.r.Park(t.inputs(), q.kept())
+	p.apply(t)
 	return waiting
 }
 
-// settleParked handles the parked requests again, once it is known who owns.
-func (p *part) settleParked(t *turn) {
-	if len(p.parked) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
-		return
+// kept returns a copy of a request that may wait when the caller has returned.
+func (q *parked) kept() *parked {
+	kept := *q
+	if q.reply.op == nil {
+		kept.Charge = q.Charge.Clone()
 	}
-	all := p.unpark()
-	if p.role == peer.Owned {
-		t.later = append(t.later, func(t *turn) {
-			for i := range all {
-				p.c.rerun(t, &all[i])
-			}
-		})
-		return
-	}
-	for i := range all {
-		p.c.refuse(t, all[i].reply, peer.NotOwner, p)
-	}
-}
-
-// answerParked refuses the parked requests, because the owner is alive. alive is the
-// owner, 0 if unknown.
-func (p *part) answerParked(t *turn, alive peer.Instance) {
-	all := p.unpark()
-	for i := range all {
-		status := peer.NotOwner
-		if all[i].sent && alive != 0 {
-			status = peer.Alive
-		}
-		p.c.refuse(t, all[i].reply, status, p)
-	}
-}
-
-// expireParked drops the parked requests whose deadline has passed.
-func (p *part) expireParked(t *turn) {
-	p.parked = slices.DeleteFunc(p.parked, func(q parked) bool {
-		over := t.now >= q.until
-		if over {
-			p.c.ended(&q.reply)
-		}
-		return over
-	})
-}
-
-// unpark removes and returns all parked requests.
-func (p *part) unpark() []parked {
-	all := p.parked
-	p.parked = nil
-	for i := range all {
-		p.c.ended(&all[i].reply)
-	}
-	return all
+	return &kept
 }
 
 // rerun handles a request again that had to wait.
 func (c *Core) rerun(t *turn, q *parked) {
-	if q.reply.over() || t.now >= q.until {
+	if q.reply.over() || t.now >= q.Until {
 		return
 	}
 	var v verdict
@@ -92,11 +42,11 @@ func (c *Core) rerun(t *turn, q *parked) {
 	}
 	switch v {
 	case notOwner:
-		c.in(t, at, func(p *part) { c.refuse(t, q.reply, peer.NotOwner, p) })
+		c.refuseFor(t, at, q.reply, peer.NotOwner)
 	case forbidden:
-		c.refuse(t, q.reply, peer.Forbidden, nil)
+		c.refuse(t, q.reply, peer.Reply{Status: peer.Forbidden})
 	case overloaded, inVain:
-		c.refuse(t, q.reply, peer.Overloaded, nil)
+		c.refuse(t, q.reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -40,7 +41,7 @@ func (h *byHand) Successor(int) int              { return 1 }
 // pass advances the time in steps of a tick.
 func (h *byHand) pass(span limiter.Tick) {
 	for end := h.now + span; h.now < end; {
-		h.now += tickEvery
+		h.now += replica.TickEvery
 		due := h.timer
 		h.timer = nil
 		for _, f := range due {
@@ -75,8 +76,7 @@ func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *l
 		Partitions: []int{table.PartitionOf(charge.Key(0))},
 	})
 	p := c.parts[0]
-	p.fresh = false
-	p.owner = peer.Epoch{Counter: 1, Instance: third} // another member owns, so this one does not seek
+	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}}) // another member owns, so this one does not seek
 	members := []peer.Member{
 		{Name: "a", Instance: self, State: peer.Active},
 		{Name: "b", Instance: other, State: peer.Active},
@@ -124,29 +124,56 @@ func lastAnswer(t *testing.T, f *peer.Frame) peer.Answer {
 	return f.Answers[len(f.Answers)-1]
 }
 
-// own makes the core the owner under a counter, with other as its heir.
-func own(c *Core, p *part, counter uint64) {
+// own makes the core the owner under the counter 3, with other as its heir.
+func own(c *Core, p *part) {
+	e := peer.Epoch{Counter: 3, Instance: self}
+	put(c, p, replica.Fixture{Role: peer.Owned, Epoch: e, Owner: e, Heir: other})
+	drain(c)
+}
+
+// put puts the replica of a partition into a state.
+func put(c *Core, p *part, f replica.Fixture) {
 	t := c.begin()
 	p.mu.Lock()
-	p.become(t, peer.Epoch{Counter: counter, Instance: self}, false)
-	p.uncount(p.own.next)
-	p.own.next = nil
-	p.own.appointing = 1
-	p.own.heir = &target{to: other, base: p.epoch, begun: true, whole: true, appointment: 1}
+	p.r.Begin(t.inputs(), f)
+	p.apply(t)
 	p.mu.Unlock()
 	t.end()
-	drain(c)
+}
+
+// putAs changes the role of this node, and nothing else.
+func putAs(c *Core, p *part, role peer.Role) {
+	i := look(p)
+	put(c, p, replica.Fixture{Role: role, Epoch: i.Epoch, Owner: i.Owner, Heir: i.Heir})
+}
+
+// heard has the owner of a partition announce other as its heir.
+func heard(c *Core, p *part) {
+	owner := look(p).Owner
+	c.Deliver(&peer.Frame{From: owner.Instance, To: self, Announces: []peer.Announce{{Partition: p.id, Epoch: owner, Heir: other}}})
+}
+
+// owned has a member become the owner of a partition.
+func owned(c *Core, p *part, e peer.Epoch) {
+	c.Deliver(&peer.Frame{From: e.Instance, To: self, Announces: []peer.Announce{{Partition: p.id, Epoch: e}}})
+}
+
+// look returns what the node holds of a partition.
+func look(p *part) replica.Info {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.r.Info(0)
 }
 
 func TestAPromotedHeirAcknowledgesNothing(t *testing.T) {
 	c, p, _, _ := single(t, limiter.UnreachableClosed)
-	own(c, p, 3)
+	own(c, p)
 	before := peer.Epoch{Counter: 2, Instance: third}
 	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{
 		{Partition: p.id, Kind: peer.Delta, Epoch: before, BaseEpoch: before, Appointment: 1, Ping: 7},
 	}})
-	if a := lastAck(t, drain(c)[third]); a.Status != peer.Fenced || a.Owner != p.epoch || a.Appointment != 0 {
-		t.Errorf("an owner that was overtaken is answered %+v, want Fenced by %v", a, p.epoch)
+	if a := lastAck(t, drain(c)[third]); a.Status != peer.Fenced || a.Owner != look(p).Epoch || a.Appointment != 0 {
+		t.Errorf("an owner that was overtaken is answered %+v, want Fenced by %v", a, look(p).Epoch)
 	}
 }
 
@@ -186,22 +213,18 @@ func TestAGrantBinds(t *testing.T) {
 	if a := lastAck(t, drain(c)[third]); a.Status != peer.Refused || a.Top < 5 {
 		t.Errorf("an appointment under a counter below the granted one is answered %+v, want a refusal that names 5", a)
 	}
-	p.mu.Lock()
-	p.role, p.appointment = peer.Heir, 1
-	p.mu.Unlock()
+	putAs(c, p, peer.Heir)
 	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{
 		{Partition: p.id, Kind: peer.Handover, Epoch: lower, BaseEpoch: lower, Base: 1, Seq: 1, Next: peer.Epoch{Counter: 4, Instance: self}},
 	}})
-	if p.role == peer.Owned {
+	if look(p).Role == peer.Owned {
 		t.Error("a handover under a counter below the granted one is accepted")
 	}
 }
 
 func TestAFreshInstanceHasNoSay(t *testing.T) {
 	c, p, _, _ := single(t, limiter.UnreachableClosed)
-	p.mu.Lock()
-	p.fresh = true
-	p.mu.Unlock()
+	put(c, p, replica.Fixture{Owner: look(p).Owner, Fresh: true})
 	c.Deliver(&peer.Frame{From: other, To: self, Claims: []peer.Claim{
 		{Partition: p.id, Kind: peer.Takeover, Round: 1, Counter: 5, For: other},
 	}})
@@ -225,20 +248,18 @@ func TestARevokedHeirKeepsItsCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := peer.Epoch{Counter: 2, Instance: third}
-	p.mu.Lock()
-	p.role, p.epoch, p.owner, p.appointment = peer.Heir, e, e, 1
-	p.mu.Unlock()
+	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e})
 	c.Deliver(&peer.Frame{From: third, To: self, Revokes: []peer.Revoke{{Partition: p.id, Epoch: e, Appointment: 1}}})
 	if a := lastAck(t, drain(c)[third]); a.Status != peer.Revoked || a.Appointment != 1 {
 		t.Errorf("a revocation is answered %+v", a)
 	}
-	if p.role != peer.Copy || c.table.Count(int(p.id)) != 1 {
-		t.Errorf("after its revocation the heir has role %d and %d counters, want its copy", p.role, c.table.Count(int(p.id)))
+	if look(p).Role != peer.Copy || c.table.Count(int(p.id)) != 1 {
+		t.Errorf("after its revocation the heir has role %d and %d counters, want its copy", look(p).Role, c.table.Count(int(p.id)))
 	}
 	// It may go only after another member has accepted.
 	c.Deliver(&peer.Frame{From: third, To: self, Revokes: []peer.Revoke{{Partition: p.id, Epoch: e, Drop: true}}})
-	if p.role != peer.Nothing || c.table.Count(int(p.id)) != 0 {
-		t.Errorf("a copy that is not needed any more stays: role %d, %d counters", p.role, c.table.Count(int(p.id)))
+	if look(p).Role != peer.Nothing || c.table.Count(int(p.id)) != 0 {
+		t.Errorf("a copy that is not needed any more stays: role %d, %d counters", look(p).Role, c.table.Count(int(p.id)))
 	}
 }
 
@@ -246,7 +267,7 @@ func TestARevokedHeirKeepsItsCopy(t *testing.T) {
 // taken from what the other owner admitted.
 func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
+	own(c, p)
 	done := 0
 	for range 2 { // D is 5: the first is answered, the second withheld
 		c.Begin(charge, new(limiter.Decision), h.now+40*limiter.Millisecond, func() { done++ })
@@ -280,7 +301,7 @@ func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 // not answered: an earlier silence may have another cause.
 func TestThePingIsSentAfterTheWaitBegan(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	own(c, p, 3)
+	own(c, p)
 	answered := 0
 	ask := func() { c.Begin(charge, new(limiter.Decision), h.now+limiter.Second, func() { answered++ }) }
 	ask() // D is 5: answered; its batch is never acknowledged
@@ -302,11 +323,11 @@ func TestThePingIsSentAfterTheWaitBegan(t *testing.T) {
 func TestAnHeirIsGivenUpByItsSilence(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
-		own(c, p, 3)
+		own(c, p)
 		answered := 0
 		ask := func() { c.Begin(charge.Clone(), new(limiter.Decision), h.now+limiter.Second, func() { answered++ }) }
 		ask() // D is 5: answered, and sent to the heir
-		h.pass(batchEvery + tickEvery)
+		h.pass(3 * replica.TickEvery)
 		sent := drain(c)[other].Batches
 		if len(sent) != 1 || answered != 1 {
 			t.Fatalf("premise: %d batches are sent, and %d checks answered", len(sent), answered)
@@ -314,12 +335,12 @@ func TestAnHeirIsGivenUpByItsSilence(t *testing.T) {
 		h.pass(85 * limiter.Millisecond)
 		if answers {
 			c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{
-				{Partition: p.id, Epoch: p.epoch, Ping: sent[0].Ping, Seq: sent[0].Seq, Appointment: 1, Owner: p.epoch},
+				{Partition: p.id, Epoch: look(p).Epoch, Ping: sent[0].Ping, Seq: sent[0].Seq, Appointment: 1, Owner: look(p).Epoch},
 			}})
 			ask()
 		}
 		ask() // it waits from now on, 100 ms after the first
-		if got := p.own.shunned; got != 0 {
+		if got := look(p).Suspended; got != 0 {
 			t.Fatalf("after 100 ms %v is given up", got)
 		}
 		h.pass(40 * limiter.Millisecond)
@@ -327,8 +348,8 @@ func TestAnHeirIsGivenUpByItsSilence(t *testing.T) {
 		for _, q := range drain(c)[third].Claims {
 			renews = renews || q.Kind == peer.Renew
 		}
-		if renews == answers || (p.own.shunned == other) == answers {
-			t.Errorf("answered %t: after 140 ms %v is given up, renewal %t", answers, p.own.shunned, renews)
+		if renews == answers || (look(p).Suspended == other) == answers {
+			t.Errorf("answered %t: after 140 ms %v is given up, renewal %t", answers, look(p).Suspended, renews)
 		}
 	}
 }
@@ -343,21 +364,23 @@ func TestTheSourceAfterATakeover(t *testing.T) {
 		c.Begin(q, d, 0, func() {})
 		return d.Source
 	}
-	own(c, p, 3)
+	own(c, p)
 	if got := source(); got != limiter.SourceOwner {
 		t.Errorf("an owner answers as %v", got)
 	}
-	p.own.tookOver = true
-	heir := p.own.heir
-	p.own.heir = nil
+	e := look(p).Epoch
+	after := replica.Fixture{Role: peer.Owned, Epoch: e, Owner: e, TookOver: true}
+	put(c, p, after)
 	if got := source(); got != limiter.SourceHeir {
 		t.Errorf("who has just taken over answers as %v", got)
 	}
-	p.own.heir = heir
+	after.Heir = other
+	put(c, p, after)
 	if got := source(); got != limiter.SourceOwner {
 		t.Errorf("who has taken over, and has an heir, answers as %v", got)
 	}
-	p.own.heir = nil
+	after.Heir = 0
+	put(c, p, after)
 	c.SetView(view.New(self, []peer.Member{{Name: "a", Instance: self, State: peer.Active}}, h, 3, 1))
 	if got := source(); got != limiter.SourceOwner {
 		t.Errorf("who has taken over, and is alone, answers as %v", got)

@@ -48,7 +48,7 @@ func TestAnOwnerWithOtherRulesNamesThemAll(t *testing.T) {
 	mine := map[string]*limiter.Rule{"changed": ofLimits(t, "changed", 3, 10), "same": ofLimits(t, "same", 2, 10)}
 	c, p, _, _ := single(t, limiter.UnreachableLocal)
 	c.config.Rule = func(name string) *limiter.Rule { return mine[name] }
-	own(c, p, 3)
+	own(c, p)
 	changed, same := ofLimits(t, "changed", 1, 9), ofLimits(t, "same", 2, 10)
 	for _, order := range [][]*limiter.Rule{{changed, same}, {same, changed}, {same, changed, same}} {
 		f := askedBy(c, order...)
@@ -94,7 +94,7 @@ func TestAsManyLimitsAsACheckMayHave(t *testing.T) {
 		all, mine[r.Name] = append(all, r), r
 	}
 	c.config.Rule = func(name string) *limiter.Rule { return mine[name] }
-	own(c, p, 3)
+	own(c, p)
 	f := askedBy(c, all...)
 	if f == nil || f.Replies[0].Results != limiter.MaxKeys*limiter.MaxLimits || len(f.Results) != 2*limiter.MaxKeys*limiter.MaxLimits {
 		t.Fatalf("%d results, want two sets of %d", len(f.Results), limiter.MaxKeys*limiter.MaxLimits)

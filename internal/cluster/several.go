@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -270,7 +271,7 @@ func (s *several) settle(t *turn, r *reservation, undo uint64) {
 	receipt.Charged = undo
 	c := s.c
 	if r.op.by == c.self {
-		q := parked{kind: opRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}
+		q := parked{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, kind: opRefund, ends: true, receipt: receipt}
 		c.handle(t, &q, nil, nil)
 		return
 	}

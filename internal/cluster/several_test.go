@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -24,11 +25,10 @@ func TestSeveralAfterTheDeadline(t *testing.T) {
 		k := limiter.Key{Hash: limiter.Hash{Hi: lo, Lo: lo}, Rule: rule, Cost: 1, Index: uint8(len(owners))}
 		id := table.PartitionOf(&k)
 		if c.byID[id] == nil {
-			c.manages(id)
+			c.manages(c.node(), id)
 		}
 		p, owner := c.byID[id], []peer.Instance{other, third}[len(owners)]
-		p.fresh, p.owner = false, peer.Epoch{Counter: 1, Instance: owner}
-		p.aim()
+		put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: owner}})
 		charge.Add(k)
 		owners = append(owners, owner)
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -13,14 +14,14 @@ import (
 func TestStandingStillAnywhere(t *testing.T) {
 	for n := 1; n <= 40; n++ {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
-		own(c, p, 3)
+		own(c, p)
 		answered := 0
 		for range 2 { // D is 5: the first is answered, the second withheld
 			c.Begin(charge, new(limiter.Decision), h.now+20*limiter.Second, func() { answered++ })
 		}
 		h.standStill = n
 		for h.standStill > 0 {
-			h.pass(tickEvery)
+			h.pass(replica.TickEvery)
 		}
 		if answered != 1 && c.Count(EventRaised) > 0 {
 			continue // after so many readings the policy had already decided
@@ -29,7 +30,7 @@ func TestStandingStillAnywhere(t *testing.T) {
 		if answered != 1 || c.Count(EventLate) != 1 {
 			t.Errorf("stood still at look %d: %d of 2 checks are answered, late %d times, want 1 and 1", n, answered, c.Count(EventLate))
 		}
-		h.pass(easeFor - 100*limiter.Millisecond)
+		h.pass(replica.EaseFor - 100*limiter.Millisecond)
 		if answered != 1 {
 			t.Errorf("stood still at look %d: %d of 2 checks are answered, and for not yet a second no ping was", n, answered)
 		}
@@ -47,7 +48,7 @@ func TestStoodStillUntilTheHeirsWord(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		for _, since := range []bool{false, true} {
 			c, p, h, charge := single(t, limiter.UnreachableLocal)
-			own(c, p, 3)
+			own(c, p)
 			answered := 0
 			check := func() {
 				c.Begin(charge, new(limiter.Decision), h.now+20*limiter.Second, func() { answered++ })
@@ -71,7 +72,7 @@ func TestStoodStillUntilTheHeirsWord(t *testing.T) {
 			if idle {
 				check()
 			} else {
-				h.pass(tickEvery)
+				h.pass(replica.TickEvery)
 				word() // for what was sent before
 				check()
 			}

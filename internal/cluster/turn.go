@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -20,14 +21,16 @@ type turn struct {
 	// broken means that there was a panic, so the turn's memory is not reused.
 	broken bool
 
-	link    *link         // the link that was looked up last
-	shard   uint64        // shard for the operations that begin in this turn; 0 before the first
-	fresh   []op          // unused operations, allocated together
-	replies replies       // replies to the member that asked last
-	rule    namedRule     // the rule of the last check of a frame
-	entries []table.Entry // scratch of split
-	keys    []entries     // scratch of split
-	changed []uint64      // scratch of delta
+	link    *link             // the link that was looked up last
+	shard   uint64            // shard for the operations that begin in this turn; 0 before the first
+	fresh   []op              // unused operations, allocated together
+	replies replies           // replies to the member that asked last
+	rule    namedRule         // the rule of the last check of a frame
+	entries []table.Entry     // scratch of split
+	keys    []replica.Entries // scratch of split
+
+	step    replica.Turn // of the replica at work
+	applied int          // how many of its effects are done
 
 	charge limiter.Charge // scratch
 	answer limiter.Decision
@@ -127,16 +130,9 @@ func (c *Core) flushNow(t *turn, p *part) {
 	p.mu.Lock()
 	defer p.leave(t)
 	p.flushing = false
-	p.fault()
-	p.flush(t)
-}
-
-// flushPart marks a partition: its batches are sent at the end of the turn.
-func (c *Core) flushPart(t *turn, p *part) {
-	if !p.flushing {
-		p.flushing = true
-		t.parts = append(t.parts, p)
-	}
+	c.fault(p.id)
+	p.r.Flush(t.inputs())
+	p.apply(t)
 }
 
 // namedRule is the rule that a frame names by an index. same reports whether it is the

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -89,8 +90,8 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 	}{
 		"taken back":             {func(x *reservedAt) { x.end(1, 7) }, true, 5},
 		"kept":                   {func(x *reservedAt) { x.end(0, 0) }, false, 0},
-		"never heard of again":   {func(x *reservedAt) { x.h.pass(firstWait + tickEvery) }, false, 0},
-		"another is taken back":  {func(x *reservedAt) { x.receipt.Time++; x.end(1, 7); x.h.pass(firstWait + tickEvery) }, false, 0},
+		"never heard of again":   {func(x *reservedAt) { x.h.pass(firstWait + replica.TickEvery) }, false, 0},
+		"another is taken back":  {func(x *reservedAt) { x.receipt.Time++; x.end(1, 7); x.h.pass(firstWait + replica.TickEvery) }, false, 0},
 		"taken back once, twice": {func(x *reservedAt) { x.end(1, 7); x.end(1, 8) }, true, 5},
 	} {
 		x := newReserved(t)
@@ -108,7 +109,7 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 		if left, blocked := x.left(); left != test.left || blocked == test.allowed {
 			t.Errorf("%s: left are %d, blocked %t", name, left, blocked)
 		}
-		if n := len(x.p.own.unsettled) + len(x.p.own.contenders); n != 0 {
+		if n := look(x.p).Unsettled + look(x.p).Contending; n != 0 {
 			t.Errorf("%s: %d are kept", name, n)
 		}
 	}
@@ -147,7 +148,7 @@ func TestAPartWaitsForAMomentOnly(t *testing.T) {
 	if r := x.check(other, 2, 5, peer.Check{Reserve: true, Settles: true, Wait: long.Wait}); r != nil {
 		t.Fatalf("at once it is told %+v", r)
 	}
-	x.h.pass(contendFor + tickEvery)
+	x.h.pass(3 * replica.TickEvery)
 	if r := x.reply(other, 2); r == nil || r.Status != peer.Contested {
 		t.Errorf("after a while it is told %+v", r)
 	}
@@ -211,11 +212,7 @@ func TestAProvisionalDenialIsNotRemembered(t *testing.T) {
 func TestWhoWaitsIsToldOfAnotherOwner(t *testing.T) {
 	x := newReserved(t)
 	x.check(other, 2, 5, long)
-	tr := x.c.begin()
-	x.p.mu.Lock()
-	x.p.learn(tr, peer.Epoch{Counter: 9, Instance: third}, 0)
-	x.p.mu.Unlock()
-	tr.end()
+	owned(x.c, x.p, peer.Epoch{Counter: 9, Instance: third})
 	if r := x.reply(other, 2); r == nil || r.Status != peer.NotOwner || r.Owner.Instance != third {
 		t.Errorf("it is told %+v", r)
 	}
@@ -262,7 +259,7 @@ func TestADenialWaitsForTheCancel(t *testing.T) {
 			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 7, Instance: other}}}})
 		},
 		"out of reach": func(c *Core, _ *byHand, _ uint64) { c.Down(third) },
-		"silent":       func(_ *Core, h *byHand, _ uint64) { h.pass(limiter.Second + tickEvery) },
+		"silent":       func(_ *Core, h *byHand, _ uint64) { h.pass(limiter.Second + replica.TickEvery) },
 	} {
 		c, h, told, answer := divided(t, peer.Reply{Status: peer.Decided, Results: 1, Idle: true})
 		q := drain(c)[third].Refunds
@@ -309,7 +306,7 @@ func TestAContestedCheckBeginsAnew(t *testing.T) {
 		t.Fatal("it is asked again before it is taken back")
 	}
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done}}})
-	h.pass(3*retryEvery + tickEvery)
+	h.pass(3*retryEvery + replica.TickEvery)
 	if out := drain(c); len(out[third].Checks) != 1 || len(out[other].Checks) != 1 || *told != 0 {
 		t.Errorf("it is asked again of %d and %d, and told %d times", len(out[third].Checks), len(out[other].Checks), *told)
 	}

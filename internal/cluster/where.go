@@ -54,7 +54,7 @@ func (c *Core) Summary() (s Summary) {
 		case peer.Copy:
 			s.Copies++
 		}
-		if !p.settled(v) {
+		if !c.settled(p, v) {
 			s.Unsettled++
 		}
 		s.Withheld += info.Withheld

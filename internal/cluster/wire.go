@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -111,45 +112,50 @@ func (c *Core) sendLost(t *turn, f *peer.Frame) {
 }
 
 // at runs f under the lock of a partition, if this core manages it.
-func (c *Core) at(t *turn, id uint16, f func(*part)) {
+func (c *Core) at(t *turn, id uint16, f func(*replica.Replica, *replica.Turn)) {
 	if int(id) < len(c.byID) && c.byID[id] != nil {
 		c.in(t, c.byID[id], f)
 	}
 }
 
+// message hands a message to the replica of its partition.
+func (c *Core) message(t *turn, from peer.Instance, id uint16, m replica.Message) {
+	c.at(t, id, func(r *replica.Replica, s *replica.Turn) { r.Step(s, from, m) })
+}
+
 func (c *Core) deliverControl(t *turn, f *peer.Frame) {
 	may := c.credible(t.now)
 	for i := range f.Announces {
-		a := f.Announces[i]
-		if !may.announce(&a) {
+		a := &f.Announces[i]
+		if !may.announce(a) {
 			c.distrust(f.From, "an announcement")
 			continue
 		}
-		c.at(t, a.Partition, func(p *part) { p.onAnnounce(t, f.From, a) })
+		c.message(t, f.From, a.Partition, replica.Message{Announce: a})
 	}
 	for i := range f.Claims {
-		k := f.Claims[i]
-		if !may.claim(&k) {
+		k := &f.Claims[i]
+		if !may.claim(k) {
 			c.distrust(f.From, "a claim")
 			continue
 		}
-		c.at(t, k.Partition, func(p *part) { p.onClaim(t, f.From, k) })
+		c.message(t, f.From, k.Partition, replica.Message{Claim: k})
 	}
 	for i := range f.Answers {
-		a := f.Answers[i]
-		if !may.answer(&a) {
+		a := &f.Answers[i]
+		if !may.answer(a) {
 			c.distrust(f.From, "an answer")
 			continue
 		}
-		c.at(t, a.Partition, func(p *part) { p.onAnswer(t, f.From, a) })
+		c.message(t, f.From, a.Partition, replica.Message{Answer: a})
 	}
 	for i := range f.Revokes {
-		r := f.Revokes[i]
-		if !may.revoke(f.From, &r) {
+		r := &f.Revokes[i]
+		if !may.revoke(f.From, r) {
 			c.distrust(f.From, "a revocation")
 			continue
 		}
-		c.at(t, r.Partition, func(p *part) { p.onRevoke(t, f.From, r) })
+		c.message(t, f.From, r.Partition, replica.Message{Revoke: r})
 	}
 	c.deliverBatches(t, f, &may)
 	for i := range f.Acks {
@@ -158,7 +164,7 @@ func (c *Core) deliverControl(t *turn, f *peer.Frame) {
 			c.distrust(f.From, "an acknowledgement")
 			continue
 		}
-		c.at(t, a.Partition, func(p *part) { p.onAck(t, f.From, a) })
+		c.message(t, f.From, a.Partition, replica.Message{Ack: a})
 	}
 }
 
@@ -188,7 +194,7 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame, may *credible) {
 			c.distrust(f.From, "a batch")
 			continue
 		}
-		c.at(t, b.Partition, func(p *part) { p.onBatch(t, f.From, b, keys) })
+		c.message(t, f.From, b.Partition, replica.Message{Batch: b, Keys: keys})
 	}
 }
 
@@ -264,14 +270,14 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 	reply := replyTo{to: f.From, id: q.ID}
 	rules, known := c.chargeOf(t, f, keys)
 	if !known {
-		c.refuse(t, reply, peer.NeedRule, nil)
+		c.refuse(t, reply, peer.Reply{Status: peer.NeedRule})
 		return
 	}
 	reply.rules = rules
 	t.charge.Peek = q.Peek
 	ask := parked{
-		charge: &t.charge, reserve: q.Reserve && !q.Explain, settles: q.Settles, heir: q.Heir, sent: q.Sent, reply: reply,
-		until: t.now + min(limiter.Tick(q.Wait), limiter.Minute),
+		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Sent: q.Sent, Until: t.now + min(limiter.Tick(q.Wait), limiter.Minute)},
+		reserve: q.Reserve && !q.Explain, heir: q.Heir, reply: reply,
 	}
 	if q.Explain {
 		ask.kind = opExplain
@@ -288,9 +294,9 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
 			status = peer.Alive
 		}
-		c.in(t, at, func(p *part) { c.refuse(t, reply, status, p) })
+		c.refuseFor(t, at, reply, status)
 	case overloaded, inVain:
-		c.refuse(t, reply, peer.Overloaded, nil)
+		c.refuse(t, reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
 
@@ -298,11 +304,12 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 	reply := replyTo{to: f.From, id: q.ID}
 	if _, known := c.chargeOf(t, f, keys); !known {
 		if q.ID != 0 {
-			c.refuse(t, reply, peer.NeedRule, nil)
+			c.refuse(t, reply, peer.Reply{Status: peer.NeedRule})
 		}
 		return
 	}
-	ask := parked{kind: opRefund, charge: &t.charge, heir: q.Heir, sent: q.Sent, reply: reply, until: t.now + c.config.Deadline, receipt: limiter.Receipt{
+	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.now + c.config.Deadline}
+	ask := parked{Wait: wait, kind: opRefund, heir: q.Heir, reply: reply, receipt: limiter.Receipt{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 	}}
 	switch q.Kind {
@@ -321,11 +328,11 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
 			status = peer.Alive
 		}
-		c.in(t, at, func(p *part) { c.refuse(t, reply, status, p) })
+		c.refuseFor(t, at, reply, status)
 	case v == forbidden:
-		c.refuse(t, reply, peer.Forbidden, nil)
+		c.refuse(t, reply, peer.Reply{Status: peer.Forbidden})
 	default:
-		c.refuse(t, reply, peer.Overloaded, nil)
+		c.refuse(t, reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
 

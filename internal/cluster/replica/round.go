@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"slices"
@@ -32,15 +32,15 @@ type answer struct {
 // ask starts a round, and ends any other. It asks every member of the view and the last
 // known owner, and for a question also the heir. base is the epoch above which an owner
 // ends the claim.
-func (p *part) ask(t *turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
+func (p *Replica) ask(t *Turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
 	p.rounds++
-	r := &round{kind: kind, id: p.rounds, owner: owner, base: base, started: t.now}
+	r := &round{kind: kind, id: p.rounds, owner: owner, base: base, started: t.Now}
 	p.round = r
-	r.invite(p)
+	r.invite(t, p)
 	if kind != peer.Ask {
 		r.counter = max(p.top, p.grant, p.owner.Counter) + 1
 		p.top = r.counter
-		p.grant, p.grantTo, p.grantFor, p.grantKind = r.counter, p.c.self, owner, kind
+		p.grant, p.grantTo, p.grantFor, p.grantKind = r.counter, p.node.Self, owner, kind
 	}
 	r.send(t, p)
 	p.watch(t)
@@ -48,8 +48,8 @@ func (p *part) ask(t *turn, kind peer.ClaimKind, owner peer.Instance, base peer.
 }
 
 // invite adds the members to ask. Members that were asked before stay.
-func (r *round) invite(p *part) {
-	v := p.c.view.Load()
+func (r *round) invite(t *Turn, p *Replica) {
+	v := t.View
 	for i := range v.Members {
 		r.add(p, v.Members[i].Instance)
 	}
@@ -60,16 +60,16 @@ func (r *round) invite(p *part) {
 }
 
 // add adds a member to ask. It reports false if it is there already, or is this node.
-func (r *round) add(p *part, i peer.Instance) bool {
-	if i == 0 || i == p.c.self || slices.Contains(r.whom, i) {
+func (r *round) add(p *Replica, i peer.Instance) bool {
+	if i == 0 || i == p.node.Self || slices.Contains(r.whom, i) {
 		return false
 	}
 	r.whom, r.answers = append(r.whom, i), append(r.answers, answer{})
 	return true
 }
 
-func (r *round) send(t *turn, p *part) {
-	r.sentAt = t.now
+func (r *round) send(t *Turn, p *Replica) {
+	r.sentAt = t.Now
 	r.sends++
 	for i, w := range r.whom {
 		if !r.answers[i].has || r.kind != peer.Ask && r.answers[i].Fresh {
@@ -78,9 +78,9 @@ func (r *round) send(t *turn, p *part) {
 	}
 }
 
-func (r *round) ask(t *turn, p *part, to peer.Instance) {
+func (r *round) ask(t *Turn, p *Replica, to peer.Instance) {
 	c := peer.Claim{Partition: p.id, Kind: r.kind, Round: r.id, Counter: r.counter, For: r.owner}
-	p.c.sendClaim(t, to, c, true)
+	t.sendClaim(to, c)
 }
 
 // lacks reports whether a member was asked and has not answered.
@@ -93,10 +93,10 @@ func (r *round) lacks(i peer.Instance) bool {
 	return false
 }
 
-func (r *round) viewChanged(t *turn, p *part) {
+func (r *round) viewChanged(t *Turn, p *Replica) {
 	n := len(r.whom)
-	r.invite(p)
-	if r.kind == peer.LastResort && p.role < peer.Copy && p.c.view.Load().Owner(p.id) != p.c.self {
+	r.invite(t, p)
+	if r.kind == peer.LastResort && p.role < peer.Copy && t.View.Owner(p.id) != p.node.Self {
 		p.round = nil // another member does this now
 		return
 	}
@@ -108,21 +108,21 @@ func (r *round) viewChanged(t *turn, p *part) {
 
 // restart restarts the wait for answers, because this node was paused and may have
 // missed them.
-func (r *round) restart(t *turn, p *part) {
-	r.started = t.now
-	if t.now-r.sentAt >= p.c.eased(backedOff(claimAgain, r.sends-1)) {
+func (r *round) restart(t *Turn, p *Replica) {
+	r.started = t.Now
+	if t.Now-r.sentAt >= p.node.Pace.Eased(backedOff(claimAgain, r.sends-1)) {
 		r.send(t, p)
 	}
 }
 
-func (r *round) tick(t *turn, p *part) {
+func (r *round) tick(t *Turn, p *Replica) {
 	switch {
 	case r.retryAt != 0:
-		if t.now >= r.retryAt {
+		if t.Now >= r.retryAt {
 			p.ask(t, r.kind, r.owner, r.base)
 		}
 		return
-	case t.now-r.sentAt >= p.c.eased(backedOff(resendAfter, r.sends-1)):
+	case t.Now-r.sentAt >= p.node.Pace.Eased(backedOff(resendAfter, r.sends-1)):
 		r.send(t, p)
 	}
 	r.evaluate(t, p)
@@ -135,7 +135,7 @@ func backedOff(span limiter.Tick, times int) limiter.Tick { return span << min(m
 // onClaim answers a claim or a question. A claim is granted if its counter is above
 // every owner and every grant known here, or if it repeats the last grant. It is not
 // granted if this node is fresh, or decides and would be overtaken.
-func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
+func (p *Replica) onClaim(t *Turn, from peer.Instance, c peer.Claim) {
 	granted := false
 	if c.Counter > 0 {
 		switch {
@@ -157,22 +157,22 @@ func (p *part) onClaim(t *turn, from peer.Instance, c peer.Claim) {
 		Top: max(p.top, p.grant), Grant: p.grant, GrantKind: p.grantKind, GrantFor: p.grantFor,
 	}
 	p.top = max(p.top, c.Counter)
-	p.c.sendAnswer(t, from, a)
-	if c.Kind == peer.LastResort && c.For == p.c.self && c.Counter == 0 {
+	t.sendAnswer(from, a)
+	if c.Kind == peer.LastResort && c.For == p.node.Self && c.Counter == 0 {
 		p.nominated(t)
 	}
-	if c.Kind == peer.Takeover && c.For == p.c.self && c.Counter == 0 {
+	if c.Kind == peer.Takeover && c.For == p.node.Self && c.Counter == 0 {
 		p.urged(t, from)
 	}
 }
 
 // holdsAgainst reports whether this node decides, or has sealed, and the claim would
 // overtake it.
-func (p *part) holdsAgainst(c peer.Claim) bool {
+func (p *Replica) holdsAgainst(c peer.Claim) bool {
 	return p.role >= peer.Sealed && (c.Kind == peer.Takeover || c.Kind == peer.LastResort)
 }
 
-func (p *part) onAnswer(t *turn, from peer.Instance, a peer.Answer) {
+func (p *Replica) onAnswer(t *Turn, from peer.Instance, a peer.Answer) {
 	r := p.round
 	p.top = max(p.top, a.Top)
 	if r != nil && a.Round == r.id {
@@ -189,7 +189,7 @@ func (p *part) onAnswer(t *turn, from peer.Instance, a peer.Answer) {
 }
 
 // evaluate ends the round as soon as the answers allow.
-func (r *round) evaluate(t *turn, p *part) {
+func (r *round) evaluate(t *Turn, p *Replica) {
 	if p.round != r || r.retryAt != 0 {
 		return
 	}
@@ -211,7 +211,7 @@ func (r *round) evaluate(t *turn, p *part) {
 		case !holder && a.Role >= peer.Sealed:
 			p.abandon(t, r.whom[i])
 			return
-		case r.base.Before(a.Owner) && a.Owner.Instance != p.c.self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):
+		case r.base.Before(a.Owner) && a.Owner.Instance != p.node.Self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):
 			p.abandon(t, 0)
 			return
 		case !a.Granted && !a.Fresh && (a.Grant >= r.counter || a.Owner.Counter >= r.counter):
@@ -227,8 +227,8 @@ func (r *round) evaluate(t *turn, p *part) {
 // supersedes reports whether an answer names a grant that a takeover of a closed
 // partition must not overrule: the owner was renewing its epoch, or handing over,
 // without this heir.
-func (p *part) supersedes(r *round, a *answer) bool {
-	if !p.closed || r.kind != peer.Takeover || a.Grant <= p.epoch.Counter || a.GrantFor == p.c.self {
+func (p *Replica) supersedes(r *round, a *answer) bool {
+	if !p.closed || r.kind != peer.Takeover || a.Grant <= p.epoch.Counter || a.GrantFor == p.node.Self {
 		return false
 	}
 	return a.GrantKind == peer.Renew || a.GrantKind == peer.Transfer || a.GrantKind == peer.Reopen
@@ -238,10 +238,10 @@ func (p *part) supersedes(r *round, a *answer) bool {
 // majority of the members that count; a takeover or last resort of it also waits up to
 // claimWithin for the last owner's answer. An available partition needs answers of all
 // members in the view and of the last owner, or claimWithin.
-func (r *round) complete(t *turn, p *part) bool {
-	v := p.c.view.Load()
+func (r *round) complete(t *Turn, p *Replica) bool {
+	v := t.View
 	// The claim also probes the last owner, which gets claimWithin to answer.
-	waited := t.now-r.started >= claimWithin
+	waited := t.Now-r.started >= claimWithin
 	if p.closed {
 		granted := 1
 		for i := range r.answers {
@@ -249,7 +249,7 @@ func (r *round) complete(t *turn, p *part) bool {
 				granted++
 			}
 		}
-		return 2*granted > p.c.n0(v, true) && (waited || !r.takes() || !r.lacks(p.owner.Instance))
+		return 2*granted > p.n0(t, true) && (waited || !r.takes() || !r.lacks(p.owner.Instance))
 	}
 	if waited {
 		return true
@@ -264,8 +264,8 @@ func (r *round) complete(t *turn, p *part) bool {
 
 // gaveUp reports whether the owner has just suspended a member and is not connected to
 // it. Its answer is not waited for again.
-func (p *part) gaveUp(w peer.Instance) bool {
-	return p.own != nil && p.own.shunned == w && !p.c.reachable(w)
+func (p *Replica) gaveUp(w peer.Instance) bool {
+	return p.own != nil && p.own.shunned == w && !p.node.Peers.Reachable(w)
 }
 
 // takes reports whether the claim is for an ownership that another member has or had.
@@ -273,21 +273,21 @@ func (r *round) takes() bool { return r.kind == peer.Takeover || r.kind == peer.
 
 // refused schedules the claim again, under a higher counter, after half of claimPause
 // and a random time of up to claimPause * 2^tries.
-func (p *part) refused(t *turn) {
+func (p *Replica) refused(t *Turn) {
 	// Competing claims could collide for ever, so the pause grows.
 	p.tries = min(p.tries+1, 5)
-	p.round.retryAt = t.now + claimPause/2 + p.c.random(claimPause<<p.tries)
+	p.round.retryAt = t.Now + claimPause/2 + p.node.Random(claimPause<<p.tries)
 	p.watch(t)
 }
 
 // abandon ends a claim that is not needed: the owner is alive, or another member owns by
 // now. alive is the member that decides, 0 if unknown.
-func (p *part) abandon(t *turn, alive peer.Instance) {
+func (p *Replica) abandon(t *Turn, alive peer.Instance) {
 	r := p.round
 	p.round = nil
 	switch r.kind {
 	case peer.Takeover:
-		p.quiet = t.now + resendAfter
+		p.quiet = t.Now + resendAfter
 		p.answerParked(t, alive)
 	case peer.LastResort:
 		p.seekLater(t)
@@ -296,29 +296,55 @@ func (p *part) abandon(t *turn, alive peer.Instance) {
 }
 
 // claimed ends a claim that succeeded.
-func (p *part) claimed(t *turn, r *round) {
+func (p *Replica) claimed(t *Turn, r *round) {
 	p.round, p.tries = nil, 0
-	e := peer.Epoch{Counter: r.counter, Instance: p.c.self}
+	e := peer.Epoch{Counter: r.counter, Instance: p.node.Self}
 	switch r.kind {
 	case peer.Takeover:
-		p.c.event(EventTakeover, int(p.id))
+		t.event(Takeover)
 		p.become(t, e, true)
 	case peer.LastResort:
 		empty := p.role < peer.Copy
 		if empty {
-			p.c.event(EventEmptied, int(p.id))
+			t.event(Emptied)
 		} else {
-			p.c.event(EventRecovered, int(p.id))
+			t.event(Recovered)
 		}
 		p.become(t, e, false)
 		p.own.only = empty && p.own.next == nil
 	case peer.Renew:
-		p.c.event(EventRenewal, int(p.id))
+		t.event(Renewal)
 		p.renewed(t, e)
 	case peer.Transfer:
 		p.seal(t, peer.Epoch{Counter: r.counter, Instance: r.owner})
 	case peer.Reopen:
-		p.c.event(EventReopened, int(p.id))
+		t.event(Reopened)
 		p.reopened(t, e)
 	}
+}
+
+// TakesOver starts a takeover if none is under way, and reports whether one is, or has
+// just ended. The shell calls it for a request of another member, which cannot reach the
+// owner; this node must be heir.
+func (p *Replica) TakesOver(t *Turn) bool {
+	if p.round != nil && p.round.kind == peer.Takeover {
+		return true
+	}
+	if p.round != nil || p.fresh {
+		return false
+	}
+	if t.Now < p.quiet {
+		return false
+	}
+	p.takeOver(t)
+	return p.role == peer.Owned || p.round != nil
+}
+
+// takeOver claims the partition, as heir of an owner that cannot be reached.
+func (p *Replica) takeOver(t *Turn) {
+	if t.Now < p.quiet {
+		p.watch(t)
+		return
+	}
+	p.ask(t, peer.Takeover, p.node.Self, p.epoch)
 }

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"github.com/weirlimit/weir/internal/cluster/view"
@@ -18,12 +18,12 @@ type handover struct {
 
 // passOn starts a handoff to the heir, if the heir should own the partition and has
 // every change.
-func (p *part) passOn(t *turn, v *view.View) {
+func (p *Replica) passOn(t *Turn, v *view.View) {
 	own := p.own
 	if v.Owner(p.id) != own.heir.to || own.heir.acked < p.seq {
 		return
 	}
-	if own.heir.to == own.giver && t.now-own.since < backAfter {
+	if own.heir.to == own.giver && t.Now-own.since < backAfter {
 		p.watch(t)
 		return
 	}
@@ -32,7 +32,7 @@ func (p *part) passOn(t *turn, v *view.View) {
 
 // seal stops this node from deciding and sends the last batch together with the
 // ownership.
-func (p *part) seal(t *turn, next peer.Epoch) {
+func (p *Replica) seal(t *Turn, next peer.Epoch) {
 	own := p.own
 	if own.heir == nil || own.heir.to != next.Instance {
 		p.manage(t)
@@ -41,41 +41,41 @@ func (p *part) seal(t *turn, next peer.Epoch) {
 	p.cut()
 	p.role = peer.Sealed
 	own.handover = &handover{next: next, seq: p.seq}
-	p.aim()
+	p.aim(t)
 	p.watch(t)
 	p.tickHandover(t)
 }
 
 // tickHandover repeats the handover until it is confirmed. If the receiver is gone, it
 // claims the partition back.
-func (p *part) tickHandover(t *turn) {
+func (p *Replica) tickHandover(t *Turn) {
 	own := p.own
 	h := own.handover
 	if h == nil || p.role != peer.Sealed {
 		return
 	}
 	g := own.heir
-	if h.sentAt == 0 || t.now-h.sentAt >= p.c.patience(g.to, resendAfter) {
+	if h.sentAt == 0 || t.Now-h.sentAt >= p.node.Peers.Patience(g.to, resendAfter) {
 		g.sent = g.acked
-		h.sentAt = t.now
+		h.sentAt = t.Now
 		p.delta(t, g, peer.Handover, h.next)
 	}
 	switch {
-	case p.c.view.Load().Has(h.next.Instance):
+	case t.View.Has(h.next.Instance):
 		h.goneAt = 0
 	case h.goneAt == 0:
 		// Send once more: the receiver has claimWithin to answer.
-		h.goneAt, h.sentAt = t.now, 0
-	case t.now-h.goneAt >= claimWithin && p.round == nil:
-		p.ask(t, peer.Reopen, p.c.self, p.epoch)
+		h.goneAt, h.sentAt = t.Now, 0
+	case t.Now-h.goneAt >= claimWithin && p.round == nil:
+		p.ask(t, peer.Reopen, p.node.Self, p.epoch)
 	}
 }
 
 // confirmed ends a handover that the receiver has taken: p.owner is the receiver's
 // epoch.
-func (p *part) confirmed(t *turn) {
+func (p *Replica) confirmed(t *Turn) {
 	own := p.own
-	p.c.event(EventHandoff, int(p.id))
+	t.event(Handoff)
 	for _, h := range own.held {
 		p.letGo(t, h)
 	}
@@ -86,17 +86,17 @@ func (p *part) confirmed(t *turn) {
 	next := p.owner
 	if p.revoked != next || p.revokedN < 1 {
 		// The giver is the receiver's first heir.
-		p.role, p.appointment, p.epoch, p.heir = peer.Heir, 1, next, p.c.self
+		p.role, p.appointment, p.epoch, p.heir = peer.Heir, 1, next, p.node.Self
 	}
 	p.unpushed = false
-	p.aim()
+	p.aim(t)
 	p.settleParked(t)
 }
 
 // receive takes the ownership over from the giver of a handover, or refuses it.
-func (p *part) receive(t *turn, from peer.Instance, b *peer.Batch) {
+func (p *Replica) receive(t *Turn, from peer.Instance, b *peer.Batch) {
 	switch {
-	case b.Next.Instance != p.c.self || p.fresh || p.grant > b.Next.Counter || b.Next.Compare(p.owner) <= 0:
+	case b.Next.Instance != p.node.Self || p.fresh || p.grant > b.Next.Counter || b.Next.Compare(p.owner) <= 0:
 		p.ack(t, from, b, peer.Refused)
 		return
 	case p.role != peer.Heir || p.seq != b.Seq:
@@ -106,15 +106,15 @@ func (p *part) receive(t *turn, from peer.Instance, b *peer.Batch) {
 	p.take(t, from, b)
 }
 
-func (p *part) take(t *turn, giver peer.Instance, b *peer.Batch) {
+func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
 	p.top = max(p.top, b.Next.Counter)
 	p.appointment, p.round, p.seekAt, p.seekIn = 0, nil, 0, 0
 	p.own = &ownership{
-		open: p.seq + 1, first: b.Next.Counter, since: t.now, giver: giver, appointing: 1,
+		open: p.seq + 1, first: b.Next.Counter, since: t.Now, giver: giver, appointing: 1,
 		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},
 	}
-	p.aim()
+	p.aim(t)
 	p.announce(t, 0)
 	p.manage(t)
 	p.settleParked(t)
@@ -123,37 +123,37 @@ func (p *part) take(t *turn, giver peer.Instance, b *peer.Batch) {
 
 // handoverRefused claims the partition back after the receiver said that it did not take
 // it.
-func (p *part) handoverRefused(t *turn, a *peer.Ack) {
+func (p *Replica) handoverRefused(t *Turn, a *peer.Ack) {
 	own := p.own
 	if p.round != nil || a.Status == peer.Acked || own.handover.next.Compare(a.Owner) <= 0 {
 		return
 	}
 	own.heir.heard(a.Ping)
-	p.ask(t, peer.Reopen, p.c.self, p.epoch)
+	p.ask(t, peer.Reopen, p.node.Self, p.epoch)
 }
 
 // reopened makes this node decide again after a handover that failed, under a new epoch.
-func (p *part) reopened(t *turn, e peer.Epoch) {
+func (p *Replica) reopened(t *Turn, e peer.Epoch) {
 	p.role, p.own.handover = peer.Owned, nil
 	p.renewed(t, e)
-	p.aim()
+	p.aim(t)
 	p.settleParked(t)
 }
 
 // push sends the present owner the counters that this node decided on before it was
 // overtaken.
-func (p *part) push(t *turn) {
+func (p *Replica) push(t *Turn) {
 	to := p.owner.Instance
-	if !p.unpushed || to == 0 || to == p.c.self || p.pushedTo == to {
+	if !p.unpushed || to == 0 || to == p.node.Self || p.pushedTo == to {
 		return
 	}
-	p.pushedTo, p.pushedAt = to, t.now
-	p.sendAll(t, to, peer.Batch{Kind: peer.Push, Epoch: p.epoch, Seq: p.seq, Ping: p.c.nextPing()})
+	p.pushedTo, p.pushedAt = to, t.Now
+	p.sendAll(t, to, peer.Batch{Kind: peer.Push, Epoch: p.epoch, Seq: p.seq, Ping: p.node.Pace.NextPing()})
 	p.watch(t)
 }
 
 // onPush merges the counters of an owner that was overtaken.
-func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries) {
+func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entries) {
 	if p.role != peer.Owned {
 		if !p.owner.Before(b.Epoch) {
 			p.tell(t, from)
@@ -169,28 +169,28 @@ func (p *part) onPush(t *turn, from peer.Instance, b *peer.Batch, keys []entries
 	p.pushNext++
 	var all []table.Entry
 	for _, k := range keys {
-		all = append(all, k.list...)
+		all = append(all, k.List...)
 	}
 	// The askers of withheld replies ask again, and are answered from the merged state.
 	p.takeBack(t, peer.NotOwner)
-	if err := p.c.table.Import(int(p.id), t.at, all, table.Merge); err != nil {
-		p.c.complain("the state of an owner that was overtaken cannot be merged", err)
+	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {
+		t.complain("the state of an owner that was overtaken cannot be merged", err)
 		keys = nil
 	}
 	for _, k := range keys {
-		if len(k.list) > 0 {
-			p.charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.hi}}, 0)
+		if len(k.List) > 0 {
+			p.Charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.Hi}}, 0)
 		}
 	}
 	if b.Last {
-		p.c.event(EventMerged, int(p.id))
+		t.event(Merged)
 		a := peer.Ack{Partition: p.id, Status: peer.Merged, Epoch: b.Epoch, Ping: b.Ping, Owner: p.owner}
-		p.c.sendAck(t, from, a)
+		t.sendAck(from, a)
 	}
 }
 
 // pushed records that the later owner has merged what was decided here.
-func (p *part) pushed(t *turn, from peer.Instance, a *peer.Ack) {
+func (p *Replica) pushed(t *Turn, from peer.Instance, a *peer.Ack) {
 	if p.unpushed && a.Epoch == p.epoch && from == p.pushedTo {
 		p.unpushed, p.pushedTo = false, 0
 		p.manage(t)

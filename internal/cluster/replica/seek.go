@@ -1,11 +1,11 @@
-package cluster
+package replica
 
 import "github.com/weirlimit/weir/internal/peer"
 
 // learnFirst asks the other members what they know of a fresh partition. Until enough of
 // them have answered, this node grants no claim and accepts no appointment for it.
-func (p *part) learnFirst(t *turn) {
-	if p.round != nil || !p.c.mayLearn() || t.now < p.seekAt {
+func (p *Replica) learnFirst(t *Turn) {
+	if p.round != nil || !t.mayLearn() || t.Now < p.seekAt {
 		return
 	}
 	p.ask(t, peer.Ask, 0, peer.Epoch{})
@@ -14,11 +14,11 @@ func (p *part) learnFirst(t *turn) {
 // seek asks the other members about a partition that this node should own by the view,
 // and neither owns nor is heir of. It backs off while the answers name a member that
 // decides or is heir.
-func (p *part) seek(t *turn) {
-	if p.round != nil || p.unpushed && p.owner.Instance != 0 && p.c.view.Load().Has(p.owner.Instance) {
+func (p *Replica) seek(t *Turn) {
+	if p.round != nil || p.unpushed && p.owner.Instance != 0 && t.View.Has(p.owner.Instance) {
 		return
 	}
-	if p.seekAt != 0 && t.now < p.seekAt {
+	if p.seekAt != 0 && t.Now < p.seekAt {
 		p.watch(t)
 		return
 	}
@@ -26,15 +26,15 @@ func (p *part) seek(t *turn) {
 }
 
 // seekLater schedules the next question of the view owner, with a doubled back-off.
-func (p *part) seekLater(t *turn) {
+func (p *Replica) seekLater(t *Turn) {
 	p.seekIn = min(max(2*p.seekIn, resendAfter), askSlowest)
-	p.seekAt = t.now + p.seekIn
+	p.seekAt = t.Now + p.seekIn
 	p.watch(t)
 }
 
 // asked evaluates the answers to a question so far, and decides what to do next.
-func (p *part) asked(t *turn, r *round) {
-	if p.fresh && !p.informed(r) {
+func (p *Replica) asked(t *Turn, r *round) {
+	if p.fresh && !p.informed(t, r) {
 		p.again(t, r)
 		return
 	}
@@ -43,8 +43,8 @@ func (p *part) asked(t *turn, r *round) {
 		p.alone(t, r)
 		return
 	}
-	v := p.c.view.Load()
-	if p.role >= peer.Heir || v.Owner(p.id) != p.c.self || p.c.state() == peer.Joining {
+	v := t.View
+	if p.role >= peer.Heir || v.Owner(p.id) != p.node.Self || t.State == peer.Joining {
 		p.round = nil
 		p.seekAt = 0
 		p.manage(t)
@@ -81,13 +81,13 @@ func (p *part) asked(t *turn, r *round) {
 // answers do not suffice, it repeats after claimAgain. Otherwise it waits longer each
 // time, because an answer to an earlier round is ignored. During the wait, members that
 // have not answered are asked again.
-func (p *part) again(t *turn, r *round) {
+func (p *Replica) again(t *Turn, r *round) {
 	after, repeats := claimAgain, 0
-	if !r.answered(p) {
+	if !r.answered(t) {
 		repeats = r.repeats + 1
-		after = p.c.eased(backedOff(claimAgain, repeats))
+		after = p.node.Pace.Eased(backedOff(claimAgain, repeats))
 	}
-	if t.now-r.started < after {
+	if t.Now-r.started < after {
 		return
 	}
 	p.round = nil
@@ -101,8 +101,8 @@ func (p *part) again(t *turn, r *round) {
 }
 
 // answered reports whether all members in the view that were asked have answered.
-func (r *round) answered(p *part) bool {
-	v := p.c.view.Load()
+func (r *round) answered(t *Turn) bool {
+	v := t.View
 	for i, w := range r.whom {
 		if !r.answers[i].has && v.Has(w) {
 			return false
@@ -126,8 +126,8 @@ func (r *round) holders() (holder, heir bool) {
 // informed reports whether enough members have answered a fresh node. For a closed
 // partition that is a majority of the members that count, this node excluded, or all
 // others if they are fewer. For an available partition it is every member in the view.
-func (p *part) informed(r *round) bool {
-	v := p.c.view.Load()
+func (p *Replica) informed(t *Turn, r *round) bool {
+	v := t.View
 	told, live := 0, true
 	for i, w := range r.whom {
 		switch {
@@ -138,7 +138,7 @@ func (p *part) informed(r *round) bool {
 			live = false
 		}
 	}
-	n := p.c.n0(v, p.closed)
+	n := p.n0(t, p.closed)
 	if !p.closed {
 		return live && told+1 >= min(len(v.Members), n)
 	}
@@ -147,12 +147,12 @@ func (p *part) informed(r *round) bool {
 
 // hopeless reports whether no member is left that could hold or inherit the partition,
 // so that the last resort is due.
-func (p *part) hopeless(t *turn, r *round) bool {
+func (p *Replica) hopeless(t *Turn, r *round) bool {
 	if p.closed {
 		return p.hopelessClosed(t, r)
 	}
-	v := p.c.view.Load()
-	if v.Minority() || p.c.state() == peer.Joining {
+	v := t.View
+	if v.Minority() || t.State == peer.Joining {
 		return false
 	}
 	for i, w := range r.whom {
@@ -164,10 +164,10 @@ func (p *part) hopeless(t *turn, r *round) bool {
 }
 
 // gone reports whether a former owner or heir needs no more waiting for: it has answered
-// in this round, or it has been out of the view and silent for goneAfter. slot is 0 for
+// in this round, or it has been out of the view and silent for GoneAfter. slot is 0 for
 // the owner and 1 for the heir.
-func (p *part) gone(t *turn, r *round, slot int, i peer.Instance) bool {
-	if i == 0 || i == p.c.self {
+func (p *Replica) gone(t *Turn, r *round, slot int, i peer.Instance) bool {
+	if i == 0 || i == p.node.Self {
 		return true
 	}
 	for j, w := range r.whom {
@@ -175,28 +175,28 @@ func (p *part) gone(t *turn, r *round, slot int, i peer.Instance) bool {
 			return true
 		}
 	}
-	if p.c.view.Load().Has(i) {
+	if t.View.Has(i) {
 		return false
 	}
-	since := p.c.outOfView(i)
+	since := p.node.Peers.LeftView(i)
 	if since == 0 {
 		// This node never saw it in the view: the time runs from the first question.
 		if p.lost[slot].owner != i {
-			p.lost[slot] = lostOwner{i, t.now}
+			p.lost[slot] = lostOwner{i, t.Now}
 		}
 		since = p.lost[slot].since
 	} else if p.lost[slot].owner == i {
 		since = max(since, p.lost[slot].since)
 	}
-	return t.now-since >= goneAfter
+	return t.Now-since >= GoneAfter
 }
 
 // hopelessClosed is hopeless for closed partitions. It reports true if every member that
 // counts has answered, unless one of them is fresh and a copy exists. It also reports
 // true if all but the last known owner have answered, the owner is gone, none of the
 // others is fresh, and a copy exists.
-func (p *part) hopelessClosed(t *turn, r *round) bool {
-	v := p.c.view.Load()
+func (p *Replica) hopelessClosed(t *Turn, r *round) bool {
+	v := t.View
 	told, fresh, copies := 1, false, p.role >= peer.Copy
 	for i, w := range r.whom {
 		if a := &r.answers[i]; a.has && v.Has(w) {
@@ -205,7 +205,7 @@ func (p *part) hopelessClosed(t *turn, r *round) bool {
 			copies = copies || a.Role >= peer.Copy
 		}
 	}
-	n := p.c.n0(v, true)
+	n := p.n0(t, true)
 	if told >= n {
 		return !fresh || !copies
 	}
@@ -215,10 +215,10 @@ func (p *part) hopelessClosed(t *turn, r *round) bool {
 // lastResort claims the partition with the best copy that is left: with this node's own
 // copy, or by asking the member that has it to claim. If there is no copy, it claims the
 // partition to start it empty.
-func (p *part) lastResort(t *turn, r *round) {
+func (p *Replica) lastResort(t *Turn, r *round) {
 	best, at, seq := peer.Epoch{}, peer.Instance(0), uint64(0)
 	if p.role >= peer.Copy {
-		best, at, seq = p.epoch, p.c.self, p.seq
+		best, at, seq = p.epoch, p.node.Self, p.seq
 	}
 	for i := range r.answers {
 		a := &r.answers[i]
@@ -230,21 +230,21 @@ func (p *part) lastResort(t *turn, r *round) {
 		}
 	}
 	p.round = nil
-	if at != 0 && at != p.c.self {
+	if at != 0 && at != p.node.Self {
 		c := peer.Claim{Partition: p.id, Kind: peer.LastResort, For: at}
-		p.c.sendClaim(t, at, c, true)
+		t.sendClaim(at, c)
 		p.seekLater(t)
 		return
 	}
-	p.ask(t, peer.LastResort, p.c.self, p.owner)
+	p.ask(t, peer.LastResort, p.node.Self, p.owner)
 }
 
 // nominated claims the partition with this node's copy, because the view owner found no
 // better one.
-func (p *part) nominated(t *turn) {
+func (p *Replica) nominated(t *Turn) {
 	if p.givenUp || p.role != peer.Copy || p.round != nil && p.round.kind != peer.Ask || p.fresh {
 		return
 	}
 	p.round = nil
-	p.ask(t, peer.LastResort, p.c.self, p.owner)
+	p.ask(t, peer.LastResort, p.node.Self, p.owner)
 }

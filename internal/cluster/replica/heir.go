@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"slices"
@@ -11,19 +11,19 @@ import (
 // manageHeir works towards the heir that the view calls for. If another member should
 // own the partition, that member becomes heir, as the first step of a handoff. Otherwise
 // it is the ring's successor.
-func (p *part) manageHeir(t *turn) {
-	own, v := p.own, p.c.view.Load()
+func (p *Replica) manageHeir(t *Turn) {
+	own, v := p.own, t.View
 	if p.round != nil || own.handover != nil {
 		return
 	}
-	want := p.wanted(v)
+	want := p.wanted(t)
 	h := own.heir
 	if own.next != nil && (own.next.to != want || !v.Has(own.next.to)) {
 		p.leaveOff()
 	}
 	switch {
 	case own.renew:
-		p.ask(t, peer.Renew, p.c.self, p.epoch)
+		p.ask(t, peer.Renew, p.node.Self, p.epoch)
 	case h != nil && h.to == want:
 		p.leaveOff()
 		p.passOn(t, v)
@@ -35,7 +35,7 @@ func (p *part) manageHeir(t *turn) {
 		// Nobody else is left, and the old heir could still take over.
 		own.renew = true
 		p.manageHeir(t)
-	case v.Member(h.to).State == peer.Leaving && v.Owner(p.id) == p.c.self && v.Joining() == 0:
+	case v.Member(h.to).State == peer.Leaving && v.Owner(p.id) == p.node.Self && v.Joining() == 0:
 		// No joining member could take its place.
 		p.revoke(t, true)
 	}
@@ -43,7 +43,7 @@ func (p *part) manageHeir(t *turn) {
 
 // lonely reports whether a closed partition has no heir and none in preparation, while
 // its owner does not know that no other member has a copy.
-func (p *part) lonely() bool {
+func (p *Replica) lonely() bool {
 	own := p.own
 	return p.closed && !own.only && own.heir == nil && own.next == nil && !own.renew
 }
@@ -51,11 +51,11 @@ func (p *part) lonely() bool {
 // standAlone asks the other members of a closed partition whether any of them has a
 // copy. All members that count must be in the view or in reach. If none has a copy, no
 // member can take over, so nothing need be withheld until one gets a copy.
-func (p *part) standAlone(t *turn, v *view.View) {
-	if !p.lonely() || t.now < p.own.aloneAt {
+func (p *Replica) standAlone(t *Turn, v *view.View) {
+	if !p.lonely() || t.Now < p.own.aloneAt {
 		return
 	}
-	near, all := p.c.nearby(v)
+	near, all := p.node.Peers.Nearby(v)
 	if !all {
 		return
 	}
@@ -71,9 +71,9 @@ func (p *part) standAlone(t *turn, v *view.View) {
 
 // alone evaluates the answers to standAlone. It tells leaving members to drop their
 // copies.
-func (p *part) alone(t *turn, r *round) {
-	v := p.c.view.Load()
-	near, all := p.c.nearby(v)
+func (p *Replica) alone(t *Turn, r *round) {
+	v := t.View
+	near, all := p.node.Peers.Nearby(v)
 	all = all && p.lonely()
 	for _, i := range near {
 		all = all && slices.Contains(r.whom, i)
@@ -89,12 +89,12 @@ func (p *part) alone(t *turn, r *round) {
 			all = false
 			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.lonely() {
 				q := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
-				p.c.sendRevoke(t, w, q, true)
+				t.sendRevoke(w, q, true)
 			}
 		}
 	}
 	p.round = nil
-	p.own.aloneAt = t.now + resendAfter
+	p.own.aloneAt = t.Now + resendAfter
 	if all {
 		p.own.only = true
 		p.release(t)
@@ -102,15 +102,16 @@ func (p *part) alone(t *turn, r *round) {
 }
 
 // wanted returns the member that should be heir, 0 if there is none.
-func (p *part) wanted(v *view.View) peer.Instance {
+func (p *Replica) wanted(t *Turn) peer.Instance {
+	v := t.View
 	want := v.Owner(p.id)
-	if want == p.c.self || want == p.own.giver && p.c.sched.Now()-p.own.since < backAfter {
+	if want == p.node.Self || want == p.own.giver && t.Now-p.own.since < backAfter {
 		want = v.Successor(p.id)
 	}
-	if want == p.own.shunned && p.c.sched.Now() < p.own.shunUntil {
-		want = p.c.other(v, want, int(p.id))
+	if want == p.own.shunned && t.Now < p.own.shunUntil {
+		want = p.other(v, want, int(p.id))
 	}
-	if want == p.c.self || !v.Active(want) {
+	if want == p.node.Self || !v.Active(want) {
 		return 0
 	}
 	return want
@@ -118,11 +119,11 @@ func (p *part) wanted(v *view.View) peer.Instance {
 
 // other returns an active member that is neither this node nor the member not. If there
 // is none, it returns not. The search starts at the index from.
-func (c *Core) other(v *view.View, not peer.Instance, from int) peer.Instance {
+func (p *Replica) other(v *view.View, not peer.Instance, from int) peer.Instance {
 	n := len(v.Members)
 	for i := range n {
 		m := &v.Members[(from+i)%n]
-		if m.State == peer.Active && m.Instance != not && m.Instance != c.self {
+		if m.State == peer.Active && m.Instance != not && m.Instance != p.node.Self {
 			return m.Instance
 		}
 	}
@@ -133,7 +134,7 @@ func (c *Core) other(v *view.View, not peer.Instance, from int) peer.Instance {
 // replies would be late: it is not appointed again for shunFor. After an heir's
 // suspension the owner claims a new epoch. So another member takes its place before the
 // view shows what became of it.
-func (p *part) shun(t *turn) {
+func (p *Replica) shun(t *Turn) {
 	own := p.own
 	if own.handover != nil || own.renew || own.shunned != 0 {
 		return
@@ -142,21 +143,21 @@ func (p *part) shun(t *turn) {
 		if g == nil || g == own.heir && own.waitSince == 0 {
 			continue
 		}
-		after := p.c.patience(g.to, shunAfter)
-		if !p.c.reachable(g.to) {
+		after := p.node.Peers.Patience(g.to, shunAfter)
+		if !p.node.Peers.Reachable(g.to) {
 			after = shunBroken // and no relay has brought an answer since
 		}
-		if g.muteAt == 0 || t.now-g.muteAt < after || p.c.other(p.c.view.Load(), g.to, 0) == g.to {
+		if g.muteAt == 0 || t.Now-g.muteAt < after || p.other(t.View, g.to, 0) == g.to {
 			continue
 		}
-		own.shunned, own.shunUntil = g.to, t.now+shunFor
+		own.shunned, own.shunUntil = g.to, t.Now+shunFor
 		own.renew = own.renew || g == own.heir
 		return
 	}
 }
 
 // leaveOff stops preparing the next heir.
-func (p *part) leaveOff() {
+func (p *Replica) leaveOff() {
 	if g := p.own.next; g != nil {
 		p.own.next = nil
 		p.uncount(g)
@@ -171,37 +172,34 @@ func (p *part) leaveOff() {
 
 // disown ends this node's ownership. Snapshots under way no longer count, or their
 // number would reach the bound one day and no member could be sent one.
-func (p *part) disown() {
+func (p *Replica) disown() {
 	if own := p.own; own != nil {
 		p.uncount(own.heir)
 		p.uncount(own.next)
-		p.c.reserves.Add(-int64(len(own.unsettled)))
+		p.node.Reserves.Add(-int64(len(own.unsettled)))
 		for i := range own.contenders {
-			p.parked = append(p.parked, own.contenders[i].parked)
+			p.parked = append(p.parked, own.contenders[i].Request)
 		}
 	}
 	p.own = nil
 }
 
 // uncount makes room on a link for another snapshot, if the target's was counted.
-func (p *part) uncount(g *target) {
+func (p *Replica) uncount(g *target) {
 	if g != nil && g.counted {
 		g.counted = false
-		l := p.c.link(g.to)
-		l.mu.Lock()
-		l.snapshots = max(0, l.snapshots-1)
-		l.mu.Unlock()
+		p.node.Peers.EndSnapshot(g.to)
 	}
 }
 
 // prepare makes a member heir in three steps: it gets a copy, the old heir is revoked,
 // and the new one is appointed.
-func (p *part) prepare(t *turn, want peer.Instance) {
+func (p *Replica) prepare(t *Turn, want peer.Instance) {
 	own := p.own
 	if own.next == nil {
 		own.next = &target{to: want}
 		p.watch(t)
-		p.flush(t)
+		p.Flush(t)
 		return
 	}
 	g := own.next
@@ -211,7 +209,7 @@ func (p *part) prepare(t *turn, want peer.Instance) {
 	switch {
 	case own.heir == nil:
 		p.appoint(t)
-	case !p.c.view.Load().Has(own.heir.to):
+	case !t.View.Has(own.heir.to):
 		// Without its word the owner renews.
 		own.renew = true
 		p.manageHeir(t)
@@ -221,7 +219,7 @@ func (p *part) prepare(t *turn, want peer.Instance) {
 }
 
 // appoint appoints the next heir. The appointment requires every change answered so far.
-func (p *part) appoint(t *turn) {
+func (p *Replica) appoint(t *Turn) {
 	own := p.own
 	own.appointing++
 	p.cut()
@@ -229,33 +227,33 @@ func (p *part) appoint(t *turn) {
 	g.appointment, g.appointed = own.appointing, p.seq
 	g.sentAt = 0
 	p.watch(t)
-	p.flush(t)
+	p.Flush(t)
 }
 
 // revoke asks the heir to give up its appointment, and to drop its copy if drop is set.
-func (p *part) revoke(t *turn, drop bool) {
+func (p *Replica) revoke(t *Turn, drop bool) {
 	own := p.own
-	if own.revoking && t.now-own.revokeAt < p.c.patience(own.heir.to, resendAfter) {
+	if own.revoking && t.Now-own.revokeAt < p.node.Peers.Patience(own.heir.to, resendAfter) {
 		return
 	}
-	own.revoking, own.revokeAt = true, t.now
+	own.revoking, own.revokeAt = true, t.Now
 	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Appointment: own.heir.appointment, Drop: drop}
 	own.dropped = drop
-	p.c.sendRevoke(t, own.heir.to, r, true)
+	t.sendRevoke(own.heir.to, r, true)
 	p.watch(t)
 }
 
 // onAck processes an acknowledgement of a member that has, or is getting, a copy.
-func (p *part) onAck(t *turn, from peer.Instance, a *peer.Ack) {
+func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
 	p.top = max(p.top, a.Top)
 	if a.Status == peer.Merged {
 		p.pushed(t, from, a)
 		return
 	}
-	if p.epoch.Before(a.Owner) && a.Owner.Instance != p.c.self {
+	if p.epoch.Before(a.Owner) && a.Owner.Instance != p.node.Self {
 		p.learn(t, a.Owner, 0)
 	}
-	if p.own != nil && a.Owner.Instance == p.c.self && p.epoch.Before(a.Owner) && p.own.handover == nil {
+	if p.own != nil && a.Owner.Instance == p.node.Self && p.epoch.Before(a.Owner) && p.own.handover == nil {
 		// The sender believes that this node owned under a later epoch than it ever did,
 		// and accepts nothing lower.
 		p.top = max(p.top, a.Owner.Counter)
@@ -285,12 +283,12 @@ func (p *part) onAck(t *turn, from peer.Instance, a *peer.Ack) {
 	}
 	if p.own != nil {
 		p.manage(t)
-		p.c.flushPart(t, p)
+		t.Flush = true
 	}
 }
 
 // heard records that a target answered, whatever the answer.
-func (p *part) heard(from peer.Instance, a *peer.Ack) {
+func (p *Replica) heard(from peer.Instance, a *peer.Ack) {
 	for _, g := range []*target{p.own.heir, p.own.next} {
 		if g != nil && g.to == from {
 			g.heard(a.Ping)
@@ -308,13 +306,13 @@ func (g *target) heard(ping uint32) {
 }
 
 // revoked1 continues after the heir has confirmed that it is heir no more.
-func (p *part) revoked1(t *turn) {
+func (p *Replica) revoked1(t *Turn) {
 	own := p.own
 	old := own.heir
 	p.uncount(own.heir)
 	own.heir, own.revoking = nil, false
 	own.retired = old.to
-	if own.dropped && p.c.view.Load().OthersLeave() {
+	if own.dropped && t.View.OthersLeave() {
 		own.only = true
 	}
 	p.forget()
@@ -323,7 +321,7 @@ func (p *part) revoked1(t *turn) {
 
 // reached records how far a copy has come. It reports false if the copy lacks something
 // and must be sent more first.
-func (p *part) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
+func (p *Replica) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
 	g.heard(a.Ping)
 	if a.Status == peer.Gap {
 		g.sentAt = 0
@@ -334,7 +332,7 @@ func (p *part) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
 		return false
 	}
 	if a.Ping == g.ping && g.sentAt != 0 {
-		p.c.measured(g.to, now-g.sentAt)
+		p.node.Peers.Measured(g.to, now-g.sentAt)
 	}
 	g.base, g.acked = p.epoch, max(g.acked, min(a.Seq, p.seq))
 	if g.acked >= g.sent {
@@ -348,8 +346,8 @@ func (p *part) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
 }
 
 // ackNext processes an acknowledgement of the next heir.
-func (p *part) ackNext(t *turn, g *target, a *peer.Ack) {
-	if !p.reached(g, a, t.now) {
+func (p *Replica) ackNext(t *Turn, g *target, a *peer.Ack) {
+	if !p.reached(g, a, t.Now) {
 		return
 	}
 	switch {
@@ -364,14 +362,14 @@ func (p *part) ackNext(t *turn, g *target, a *peer.Ack) {
 		p.acknowledged(t, g.acked)
 	case a.Status == peer.Refused:
 		p.refusedBy(g, a)
-		g.sentAt = t.now // resend the appointment after a while
+		g.sentAt = t.Now // resend the appointment after a while
 	}
 }
 
 // refusedBy handles a refused appointment. It renews the epoch if the member has granted
 // a later claim, or after maxRefusals refusals in a row: whatever else the reason is, it
 // ends with the epoch.
-func (p *part) refusedBy(g *target, a *peer.Ack) {
+func (p *Replica) refusedBy(g *target, a *peer.Ack) {
 	if g.refusals++; a.Top > p.epoch.Counter || g.refusals >= maxRefusals {
 		g.refusals = 0
 		p.own.renew = true
@@ -379,19 +377,19 @@ func (p *part) refusedBy(g *target, a *peer.Ack) {
 }
 
 // dismiss tells the last heir that its copy is not needed any more.
-func (p *part) dismiss(t *turn) {
+func (p *Replica) dismiss(t *Turn) {
 	to := p.own.retired
 	p.own.retired = 0
 	if to == 0 || to == p.own.heir.to {
 		return
 	}
 	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
-	p.c.sendRevoke(t, to, r, false)
+	t.sendRevoke(to, r, false)
 }
 
 // ackHeir processes an acknowledgement of the heir.
-func (p *part) ackHeir(t *turn, g *target, a *peer.Ack) {
-	if !p.reached(g, a, t.now) {
+func (p *Replica) ackHeir(t *Turn, g *target, a *peer.Ack) {
+	if !p.reached(g, a, t.Now) {
 		return
 	}
 	switch {
@@ -406,7 +404,7 @@ func (p *part) ackHeir(t *turn, g *target, a *peer.Ack) {
 
 // renewed continues under a new epoch. No appointment of an earlier epoch counts any
 // more.
-func (p *part) renewed(t *turn, e peer.Epoch) {
+func (p *Replica) renewed(t *Turn, e peer.Epoch) {
 	own := p.own
 	if h := own.heir; h != nil {
 		own.retired = h.to

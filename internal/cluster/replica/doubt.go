@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"slices"
@@ -10,48 +10,39 @@ import (
 // A member that names an owner under a higher epoch is believed, since it may be the
 // only one that knows: the new owner is the first to know that it has overtaken another.
 // But it may be wrong, or lie, and then no member decides. So a member with a reason to
-// doubt asks all members, the alleged owner included. The alleged owner knows best: an
+// Doubt asks all members, the alleged owner included. The alleged owner knows best: an
 // epoch carries the instance that owns, which learned of it before any other member and
 // remembers it.
 
 const (
 	doubtEvery   = 500 * limiter.Millisecond // first interval between doubts of one owner; it doubles each time
 	doubtSlowest = 8 * limiter.Second
-	doubtFor     = goneAfter + claimAgain // longest wait for the owner's answer
+	doubtFor     = GoneAfter + claimAgain // longest wait for the owner's answer
 	doubtAfter   = 4                      // unanswered pushes after which the owner is doubted
 	maxDisproved = 8
 )
 
-// doubt asks all members whether the owner that this node believes in exists.
-func (p *part) doubt(t *turn) {
-	if p.givenUp || p.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.c.self || t.now < p.doubtAt {
+// Doubt asks all members whether the owner that this node believes in exists.
+func (p *Replica) Doubt(t *Turn) {
+	if p.givenUp || p.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.node.Self || t.Now < p.doubtAt {
 		return
 	}
 	if p.doubtOf != p.owner {
 		p.doubtOf, p.doubtIn = p.owner, doubtEvery
 	}
-	p.doubtAt = t.now + p.doubtIn
+	p.doubtAt = t.Now + p.doubtIn
 	p.doubtIn = min(2*p.doubtIn, doubtSlowest)
 	p.tell(t, p.owner.Instance) // so that it never claims the very epoch that it denies now
 	p.rounds++
-	r := &round{kind: peer.Ask, id: p.rounds, started: t.now, doubts: p.owner}
+	r := &round{kind: peer.Ask, id: p.rounds, started: t.Now, doubts: p.owner}
 	p.round = r
-	r.invite(p)
+	r.invite(t, p)
 	r.send(t, p)
 	p.watch(t)
 }
 
-// doubtOwner doubts the owner of a partition, which did not answer, if it is not in the
-// view. It does not wait for the partition's lock.
-func (c *Core) doubtOwner(t *turn, p *part) {
-	if to := peer.Instance(p.to.Load()); to == 0 || to == c.self || c.view.Load().Has(to) {
-		return
-	}
-	t.later = append(t.later, func(t *turn) { c.in(t, p, func(p *part) { p.doubt(t) }) })
-}
-
 // doubted evaluates the answers to a doubt so far.
-func (p *part) doubted(t *turn, r *round) {
+func (p *Replica) doubted(t *Turn, r *round) {
 	if p.owner != r.doubts {
 		p.settleDoubt(t)
 		return
@@ -66,7 +57,7 @@ func (p *part) doubted(t *turn, r *round) {
 		}
 	}
 	if !p.gone(t, r, 0, r.doubts.Instance) {
-		if t.now-r.started >= doubtFor {
+		if t.Now-r.started >= doubtFor {
 			p.settleDoubt(t)
 		}
 		return
@@ -81,19 +72,19 @@ func (p *part) doubted(t *turn, r *round) {
 	p.settleDoubt(t)
 }
 
-func (p *part) settleDoubt(t *turn) {
+func (p *Replica) settleDoubt(t *Turn) {
 	p.round = nil
 	p.manage(t)
 }
 
 // disprove forgets an owner that denies its ownership by naming an earlier one. What
 // this node itself has owned stays known.
-func (p *part) disprove(t *turn, owner peer.Epoch, heir peer.Instance) {
+func (p *Replica) disprove(t *Turn, owner peer.Epoch, heir peer.Instance) {
 	if len(p.disproved) == maxDisproved {
 		p.disproved = slices.Delete(p.disproved, 0, 1)
 	}
 	p.disproved = append(p.disproved, p.owner)
-	if owner.Before(p.mine) || owner.Instance == p.c.self || slices.Contains(p.disproved, owner) {
+	if owner.Before(p.mine) || owner.Instance == p.node.Self || slices.Contains(p.disproved, owner) {
 		owner, heir = p.mine, 0
 	}
 	p.owner, p.heir = owner, heir
@@ -101,6 +92,6 @@ func (p *part) disprove(t *turn, owner peer.Epoch, heir peer.Instance) {
 	// any other.
 	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
 	p.seekAt, p.seekIn = 0, 0
-	p.aim()
+	p.aim(t)
 	p.settleParked(t)
 }

@@ -1,8 +1,7 @@
-package cluster
+package replica
 
 import (
 	"math"
-	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -98,27 +97,6 @@ func (g *target) waitFrom(now limiter.Tick) {
 	}
 }
 
-// held is a decision whose reply is withheld, in one partition or in several.
-type held struct {
-	charge *limiter.Charge
-	answer *limiter.Decision
-	idle   *limiter.Decision // only of a reservation
-	reply  replyTo
-	// receipt is a copy of the answer's receipt: a policy may overwrite the answer at
-	// the deadline.
-	receipt limiter.Receipt
-	since   limiter.Tick
-	until   limiter.Tick
-	waits   atomic.Int32 // number of partitions that still withhold it
-	over    atomic.Bool  // the reply was sent, or the charge taken back
-}
-
-// waiter is a reply that a partition withholds.
-type waiter struct {
-	*held
-	stamp uint64
-}
-
 // busy reports whether the ownership has pending work.
 func (o *ownership) busy() bool {
 	return o.shunned != 0 || o.dirtyAt != 0 || len(o.held)+len(o.unsettled)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
@@ -153,15 +131,15 @@ func capacity(l *limiter.Limit) uint64 {
 
 // cap returns how many units a key may have answered at present that its heir has not
 // acknowledged.
-func (p *part) cap(r *limiter.Rule) uint64 {
-	if p.unguarded() {
+func (p *Replica) cap(t *Turn, r *limiter.Rule) uint64 {
+	if p.unguarded(t) {
 		return math.MaxUint64
 	}
-	return p.capOver(r, lag(r))
+	return p.capOver(t, r, lag(r))
 }
 
 // capOver is cap for an owner that has, or could have, an heir. d is the rule's [lag].
-func (p *part) capOver(r *limiter.Rule, d uint64) uint64 {
+func (p *Replica) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
 	switch {
 	case !p.own.raised || p.closed:
 		return d
@@ -169,7 +147,7 @@ func (p *part) capOver(r *limiter.Rule, d uint64) uint64 {
 		return math.MaxUint64
 	}
 	share := uint64(math.MaxUint64)
-	n := uint64(max(1, p.c.view.Load().N0(false)))
+	n := uint64(max(1, t.View.N0(false)))
 	for _, l := range r.Limits {
 		share = min(share, capacity(l)/n)
 	}
@@ -178,14 +156,14 @@ func (p *part) capOver(r *limiter.Rule, d uint64) uint64 {
 
 // unguarded reports whether no member can be this owner's heir, so that no reply is
 // withheld. For a closed partition it is true only if no other member can have a copy.
-func (p *part) unguarded() bool {
-	v := p.c.view.Load()
+func (p *Replica) unguarded(t *Turn) bool {
+	v := t.View
 	own := p.own
 	if own.heir != nil || own.renew || own.revoking {
 		return false
 	}
 	if p.closed {
-		if p.c.n0(v, true) == 1 {
+		if p.n0(t, true) == 1 {
 			own.only = true
 		}
 		return own.only
@@ -193,11 +171,11 @@ func (p *part) unguarded() bool {
 	return v.NoOtherActive()
 }
 
-// charged records that a decision changed a key. It returns the stamp of the change, and
+// Charged records that a decision changed a key. It returns the stamp of the change, and
 // whether the reply must wait for the heir. cost is 0 if the decision admitted nothing.
-func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
+func (p *Replica) Charged(t *Turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
 	own := p.own
-	guarded := !p.unguarded()
+	guarded := !p.unguarded(t)
 	if !own.tracks() && !guarded {
 		return 0, false
 	}
@@ -207,7 +185,7 @@ func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait
 		d.new, d.newSeq = 0, own.open
 	}
 	if own.dirtyAt == 0 {
-		own.dirtyAt = t.now
+		own.dirtyAt = t.Now
 		p.watch(t)
 	}
 	if cost == 0 || k.Rule.Replication == limiter.ReplicationOff {
@@ -215,22 +193,21 @@ func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait
 	}
 	d.new += cost
 	most := lag(k.Rule)
-	if guarded && d.old+d.new > p.capOver(k.Rule, most) {
+	if guarded && d.old+d.new > p.capOver(t, k.Rule, most) {
 		d.new -= cost
-		own.hurry(t, p)
+		own.hurry(t)
 		return own.open, true
 	}
 	if d.old+d.new >= most {
-		own.hurry(t, p)
+		own.hurry(t)
 	}
 	return own.open, false
 }
 
 // hurry makes the batch urgent: it is sent at the end of the turn.
-func (o *ownership) hurry(t *turn, p *part) {
+func (o *ownership) hurry(t *Turn) {
 	if !o.urgent {
-		o.urgent = true
-		p.c.flushPart(t, p)
+		o.urgent, t.Flush = true, true
 	}
 }
 
@@ -246,7 +223,7 @@ func (o *ownership) mark(hi uint64) *dirtyKey {
 
 // acknowledged records that the heir has all changes up to seq, and releases replies
 // that need not wait any longer.
-func (p *part) acknowledged(t *turn, seq uint64) {
+func (p *Replica) acknowledged(t *Turn, seq uint64) {
 	own := p.own
 	for i := range own.dirty.list {
 		d := &own.dirty.list[i]
@@ -263,7 +240,7 @@ func (p *part) acknowledged(t *turn, seq uint64) {
 }
 
 // forget drops the dirty entries of keys that every copy has.
-func (p *part) forget() {
+func (p *Replica) forget() {
 	own := p.own
 	least := uint64(math.MaxUint64)
 	if own.heir != nil {
@@ -275,167 +252,50 @@ func (p *part) forget() {
 	own.dirty.keep(func(d *dirtyKey) bool { return d.last > least || d.old+d.new > 0 })
 }
 
-// release sends the withheld replies that need not wait any longer: the heir has their
-// charges, or they fit within [part.cap].
-func (p *part) release(t *turn) {
-	own := p.own
-	acked := uint64(0)
-	if own.heir != nil {
-		acked = own.heir.acked
-	}
-	n := 0
-	for _, h := range own.held {
-		switch {
-		case h.over.Load():
-		case own.heir != nil && h.stamp <= acked || p.admits(h):
-			p.letGo(t, h)
-		default:
-			own.held[n] = h
-			n++
-		}
-	}
-	clear(own.held[n:])
-	own.held = own.held[:n]
-	if n == 0 {
-		own.waitSince, own.raised = 0, false
-	} else {
-		own.waitSince = own.held[0].since
-	}
-}
-
-// admits reports whether a withheld reply fits within what may be answered now. If so,
-// it counts the reply as answered.
-func (p *part) admits(h waiter) bool {
-	for i := range h.charge.Len() {
-		k := h.charge.Key(i)
-		if k.Cost == 0 || k.Rule.Replication == limiter.ReplicationOff || p.c.part(k) != p {
-			continue
-		}
-		var have uint64
-		if d := p.own.dirty.find(k.Hash.Hi); d != nil {
-			have = d.old + d.new
-		}
-		if limit := p.cap(k.Rule); limit != math.MaxUint64 && have+uint64(k.Cost) > limit {
-			return false
-		}
-	}
-	for i := range h.charge.Len() {
-		k := h.charge.Key(i)
-		if k.Cost == 0 || p.c.part(k) != p {
-			continue
-		}
-		if d := p.own.dirty.find(k.Hash.Hi); d != nil {
-			if d.newSeq >= h.stamp {
-				d.new += uint64(k.Cost)
-			} else {
-				d.old, d.oldSeq = d.old+uint64(k.Cost), max(d.oldSeq, h.stamp)
-			}
-		}
-	}
-	return true
-}
-
-// letGo ends a reply's wait in this partition. The reply is sent when the last partition
-// lets it go.
-func (p *part) letGo(t *turn, h waiter) {
-	if h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true) {
-		p.c.ended(&h.reply)
-		p.c.reply(t, h.held)
-	}
-}
-
-// takeBack undoes the charges of all withheld replies and answers their askers with
-// status.
-func (p *part) takeBack(t *turn, status peer.ReplyStatus) {
-	own := p.own
-	for _, h := range own.held {
-		if h.over.CompareAndSwap(false, true) {
-			p.c.ended(&h.reply)
-			p.undo(t, h)
-			p.c.refuse(t, h.reply, status, p)
-		}
-	}
-	clear(own.held)
-	own.held = own.held[:0]
-	own.waitSince, own.raised = 0, false
-}
-
-// undo takes back the charge of a withheld reply.
-func (p *part) undo(t *turn, h waiter) {
-	p.c.table.Refund(t.at, h.charge, h.receipt)
-	for i := range h.charge.Len() {
-		if k := h.charge.Key(i); p.c.part(k) == p {
-			p.charged(t, k, 0)
-		}
-	}
-}
-
 // tickOwner does the owner's work that is due. If an available partition's heir is
 // silent for too long, it lets the policy decide which withheld replies may go.
-func (p *part) tickOwner(t *turn) {
+func (p *Replica) tickOwner(t *Turn) {
 	own := p.own
 	p.expireHeld(t)
 	p.tickUnsettled(t)
 	if own.waitSince != 0 && !own.raised && !p.closed && p.silentHeir(t) {
 		own.raised = true
-		p.c.event(EventRaised, int(p.id))
+		t.event(Raised)
 		p.release(t)
 	}
-	if own.shunned != 0 && t.now >= own.shunUntil {
+	if own.shunned != 0 && t.Now >= own.shunUntil {
 		own.shunned = 0
 	}
 	p.shun(t)
 	p.tickHandover(t)
-	p.flush(t)
+	p.Flush(t)
 }
 
-// silentHeir reports whether replies have waited so long that the policy decides: the
-// heir answered no ping in time that was sent after the replies began to wait.
-//
-// After a pause of this node, the heir may have taken over, and its message may be late
-// because both nodes first work off what has piled up. So until the heir has answered a
-// later ping, or easeFor has passed, silentHeir reports false.
-func (p *part) silentHeir(t *turn) bool {
-	own := p.own
-	h := own.heir
-	if since, ping := p.c.awake(); t.now-since < easeFor && int32(own.heard-ping) <= 0 {
-		return false
-	}
-	if h == nil {
-		return t.now-own.waitSince >= pingWithin
-	}
-	return h.quietAt != 0 && h.quietAt >= own.waitSince && t.now-h.quietAt >= p.c.patience(h.to, pingWithin)
-}
-
-// expireHeld takes back the charges of withheld replies whose deadline has passed.
-func (p *part) expireHeld(t *turn) {
-	own, n := p.own, 0
-	for _, h := range own.held {
-		switch {
-		case h.over.Load():
-		case t.now >= h.until:
-			if h.over.CompareAndSwap(false, true) {
-				p.c.ended(&h.reply)
-				p.undo(t, h)
-				p.c.refuse(t, h.reply, peer.Overloaded, p)
-			}
-		default:
-			own.held[n] = h
-			n++
-		}
-	}
-	clear(own.held[n:])
-	own.held = own.held[:n]
-	if n == 0 {
-		own.waitSince, own.raised = 0, false
-	}
-}
-
-// source returns in which role this node decides. After a takeover it is the heir until
+// Source returns in which role this node decides. After a takeover it is the heir until
 // an heir of its own has accepted, or no member could be its heir.
-func (p *part) source() limiter.Source {
-	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.unguarded() {
+func (p *Replica) Source(t *Turn) limiter.Source {
+	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.unguarded(t) {
 		return limiter.SourceHeir
 	}
 	return limiter.SourceOwner
+}
+
+// RoomFor reports whether an admission of a key could be answered at once, without the
+// heir's acknowledgement. The replica must own.
+func (p *Replica) RoomFor(t *Turn, k *limiter.Key) bool {
+	limit := p.cap(t, k.Rule)
+	if limit == math.MaxUint64 {
+		return true
+	}
+	have := uint64(k.Cost)
+	if d := p.own.dirty.find(k.Hash.Hi); d != nil {
+		have += d.old + d.new
+	}
+	return have <= limit
+}
+
+// Issued reports whether a receipt was given under the present ownership. The replica
+// must own.
+func (p *Replica) Issued(r limiter.Receipt) bool {
+	return r.Epoch >= p.own.first && r.Epoch <= p.epoch.Counter
 }

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 // dirtyKey is a key with changes that some copy lacks. old and new are the units that
 // were answered and that the heir has not acknowledged: new those of the batch newSeq,

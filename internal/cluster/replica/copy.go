@@ -1,25 +1,25 @@
-package cluster
+package replica
 
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// flush sends the batches that are due to the members that have copies of a partition
+// Flush sends the batches that are due to the members that have copies of a partition
 // that this node owns.
-func (p *part) flush(t *turn) {
+func (p *Replica) Flush(t *Turn) {
 	own := p.own
 	if own == nil || p.role != peer.Owned {
 		return
 	}
 	if !own.tracks() {
-		if p.unguarded() {
+		if p.unguarded(t) {
 			own.dirty.clear()
 			own.dirtyAt, own.urgent = 0, false
 		}
 		return
 	}
-	due := own.urgent || own.dirtyAt != 0 && t.now-own.dirtyAt >= batchEvery
+	due := own.urgent || own.dirtyAt != 0 && t.Now-own.dirtyAt >= batchEvery
 	if g := own.next; g != nil {
 		p.feed(t, g, due)
 	}
@@ -30,14 +30,14 @@ func (p *part) flush(t *turn) {
 
 // feed sends a target what it lacks, one message at a time. due means that the collected
 // batch is due.
-func (p *part) feed(t *turn, g *target, due bool) {
+func (p *Replica) feed(t *Turn, g *target, due bool) {
 	own := p.own
 	if g.sentAt != 0 {
 		tries := g.tries
 		if g == own.heir && g.sentAt < own.waitSince {
 			tries = 0 // a reply waits and nothing was sent since it began to
 		}
-		if t.now-g.sentAt < p.c.patience(g.to, p.c.eased(backedOff(resendAfter, tries))) {
+		if t.Now-g.sentAt < p.node.Peers.Patience(g.to, p.node.Pace.Eased(backedOff(resendAfter, tries))) {
 			return
 		}
 		g.tries++
@@ -56,7 +56,7 @@ func (p *part) feed(t *turn, g *target, due bool) {
 }
 
 // cut closes the batch that is being collected, if it has any change.
-func (p *part) cut() {
+func (p *Replica) cut() {
 	if own := p.own; own.dirtyAt != 0 {
 		p.seq = own.open
 		own.open++
@@ -65,48 +65,40 @@ func (p *part) cut() {
 }
 
 // delta sends a target the keys that changed since what was sent to it.
-func (p *part) delta(t *turn, g *target, kind peer.BatchKind, next peer.Epoch) {
+func (p *Replica) delta(t *Turn, g *target, kind peer.BatchKind, next peer.Epoch) {
 	own := p.own
 	b := peer.Batch{
 		Partition: p.id, Kind: kind, Epoch: p.epoch, BaseEpoch: g.base, Base: g.sent, Seq: p.seq,
 		Appointment: g.appointment, Appointed: g.appointed, Next: next,
 	}
 	b.Ping = p.sending(t, g)
-	keys := t.changed[:0]
+	from := len(t.keys)
 	for i := range own.dirty.list {
 		if d := &own.dirty.list[i]; d.last > g.sent && d.last <= p.seq {
-			keys = append(keys, d.hi)
+			t.keys = append(t.keys, d.hi)
 		}
 	}
-	t.changed = keys
-	p.c.sendBatch(t, g.to, &b, keys)
+	t.sendBatch(g.to, &b, t.keys[from:])
 	g.sent = p.seq
 }
 
 // sending records that a message is sent to a target which it will answer, and returns
 // the message's number.
-func (p *part) sending(t *turn, g *target) (ping uint32) {
-	g.ping, g.sentAt = p.c.nextPing(), t.now
+func (p *Replica) sending(t *Turn, g *target) (ping uint32) {
+	g.ping, g.sentAt = p.node.Pace.NextPing(), t.Now
 	if g.muteAt == 0 {
-		g.muteAt, g.mutePing = t.now, g.ping
+		g.muteAt, g.mutePing = t.Now, g.ping
 	}
 	if g.quietAt == 0 || g.quietAt < p.own.waitSince {
-		g.quietAt, g.quietPing = t.now, g.ping
+		g.quietAt, g.quietPing = t.Now, g.ping
 	}
 	return g.ping
 }
 
 // snapshot sends a target all keys, unless maxSnapshots are under way to that member.
-func (p *part) snapshot(t *turn, g *target) {
-	l := p.c.link(g.to)
+func (p *Replica) snapshot(t *Turn, g *target) {
 	if !g.counted {
-		l.mu.Lock()
-		room := l.snapshots < maxSnapshots
-		if room {
-			l.snapshots++
-		}
-		l.mu.Unlock()
-		if !room {
+		if !p.node.Peers.BeginSnapshot(g.to) {
 			return
 		}
 		g.counted = true
@@ -118,10 +110,10 @@ func (p *part) snapshot(t *turn, g *target) {
 }
 
 // sendAll sends all keys, in batches of 512 at most.
-func (p *part) sendAll(t *turn, to peer.Instance, b peer.Batch) {
+func (p *Replica) sendAll(t *Turn, to peer.Instance, b peer.Batch) {
 	const most = 512
 	var keys []uint64
-	p.c.table.Export(int(p.id), t.at, func(e table.Entry) {
+	p.node.Store.Export(int(p.id), t.At, func(e table.Entry) {
 		if n := len(keys); n == 0 || keys[n-1] != e.Hi {
 			keys = append(keys, e.Hi)
 		}
@@ -133,7 +125,7 @@ func (p *part) sendAll(t *turn, to peer.Instance, b peer.Batch) {
 		b.Last = n == len(keys)
 		b.Base = uint64(chunks)
 		chunks++
-		p.c.sendBatch(t, to, &b, keys[:n])
+		t.sendBatch(to, &b, keys[:n])
 		if keys = keys[n:]; len(keys) == 0 {
 			return
 		}
@@ -142,7 +134,7 @@ func (p *part) sendAll(t *turn, to peer.Instance, b peer.Batch) {
 }
 
 // onBatch processes a batch from an owner, or a push from a former one.
-func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entries) {
+func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Entries) {
 	if b.Kind == peer.Push {
 		p.onPush(t, from, b, keys)
 		return
@@ -180,7 +172,7 @@ func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entrie
 		return
 	}
 	status := peer.Acked
-	if b.Appointment != 0 && !p.accept(b) {
+	if b.Appointment != 0 && !p.accept(t, b) {
 		status = peer.Refused
 	}
 	p.ack(t, from, b, status)
@@ -188,7 +180,7 @@ func (p *part) onBatch(t *turn, from peer.Instance, b *peer.Batch, keys []entrie
 
 // stage collects the parts of a snapshot. It reports whether the snapshot is complete
 // and its state, or a later one, is held.
-func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
+func (p *Replica) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
 	if b.First {
 		p.beginStage(b.Seq)
 	} else if p.stagedSeq != b.Seq || p.staged == nil {
@@ -212,11 +204,11 @@ func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
 		p.unstage() // a later state is already here
 		return true
 	}
-	p.c.table.Drop(int(p.id))
-	err := p.c.table.Import(int(p.id), t.at, p.staged, table.Replace)
+	p.node.Store.Drop(int(p.id))
+	err := p.node.Store.Import(int(p.id), t.At, p.staged, table.Replace)
 	p.unstage()
 	if err != nil {
-		p.c.complain("a snapshot of a partition cannot be kept", err)
+		t.complain("a snapshot of a partition cannot be kept", err)
 		p.drop()
 		return false
 	}
@@ -229,7 +221,7 @@ func (p *part) stage(t *turn, b *peer.Batch, keys []entries) bool {
 
 // apply applies a batch of changes. It reports false if the batch does not build on the
 // state held, or cannot be stored.
-func (p *part) apply(t *turn, b *peer.Batch, keys []entries) bool {
+func (p *Replica) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
 	if p.role < peer.Copy || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
 		return false
 	}
@@ -237,8 +229,8 @@ func (p *part) apply(t *turn, b *peer.Batch, keys []entries) bool {
 		return true // a duplicate
 	}
 	for _, k := range keys {
-		if err := p.c.table.ReplaceKey(int(p.id), k.hi, t.at, k.list); err != nil {
-			p.c.complain("an update of a key cannot be kept", err)
+		if err := p.node.Store.ReplaceKey(int(p.id), k.Hi, t.At, k.List); err != nil {
+			t.complain("an update of a key cannot be kept", err)
 			return false
 		}
 	}
@@ -255,23 +247,23 @@ func (p *part) apply(t *turn, b *peer.Batch, keys []entries) bool {
 // accept makes this node heir, and reports whether it is. It refuses if this node is
 // fresh, has granted a later claim, is not active (unless no active member is left), has
 // been revoked since, or lacks changes that the appointment requires.
-func (p *part) accept(b *peer.Batch) bool {
+func (p *Replica) accept(t *Turn, b *peer.Batch) bool {
 	switch {
 	case p.role == peer.Heir && p.appointment == b.Appointment:
 		return true
-	case p.fresh || p.grant > b.Epoch.Counter || p.c.state() != peer.Active && !p.c.lastHope():
+	case p.fresh || p.grant > b.Epoch.Counter || t.State != peer.Active && !t.lastHope():
 		return false
 	case p.revoked == b.Epoch && b.Appointment <= p.revokedN:
 		return false
 	case p.seq < b.Appointed || b.Appointment < p.appointment:
 		return false
 	}
-	p.role, p.appointment, p.heir = peer.Heir, b.Appointment, p.c.self
-	p.aim()
+	p.role, p.appointment, p.heir = peer.Heir, b.Appointment, p.node.Self
+	p.aim(t)
 	return true
 }
 
-func (p *part) ack(t *turn, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
+func (p *Replica) ack(t *Turn, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
 	a := peer.Ack{Partition: p.id, Status: status, Epoch: b.Epoch, Ping: b.Ping, Seq: p.seq, Owner: p.owner, Top: max(p.top, p.grant)}
 	if status == peer.Gap && (p.role < peer.Copy || p.epoch != b.Epoch && p.epoch != b.BaseEpoch) {
 		a.Seq = 0
@@ -279,11 +271,11 @@ func (p *part) ack(t *turn, to peer.Instance, b *peer.Batch, status peer.AckStat
 	if p.role == peer.Heir && p.epoch == b.Epoch {
 		a.Appointment = p.appointment
 	}
-	p.c.sendAck(t, to, a)
+	t.sendAck(to, a)
 }
 
 // onRevoke ends this node's appointment as heir, up to the number that the owner names.
-func (p *part) onRevoke(t *turn, from peer.Instance, r peer.Revoke) {
+func (p *Replica) onRevoke(t *Turn, from peer.Instance, r peer.Revoke) {
 	p.learn(t, r.Epoch, 0)
 	if r.Epoch.Before(p.owner) {
 		p.ack(t, from, &peer.Batch{Epoch: r.Epoch}, peer.Fenced)
@@ -305,5 +297,5 @@ func (p *part) onRevoke(t *turn, from peer.Instance, r peer.Revoke) {
 		return
 	}
 	a := peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: r.Epoch, Appointment: r.Appointment, Seq: p.seq, Owner: p.owner}
-	p.c.sendAck(t, from, a)
+	t.sendAck(from, a)
 }

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // vacancy is what a view owner knows of a closed partition without owner: the last owner
@@ -21,20 +22,21 @@ type vacancy struct {
 
 func (x *vacancy) hopeless(t *testing.T) bool {
 	t.Helper()
-	c, p, h, _ := single(t, limiter.UnreachableClosed)
-	members := []peer.Member{{Name: "a", Instance: self, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active}}
+	l := newLab()
+	p := New(l.node(self), table.Partitions+7)
+	present := []peer.Instance{self, other}
 	if x.back {
-		members = append(members, peer.Member{Name: "c", Instance: third, State: peer.Active})
+		present = append(present, third)
+	} else {
+		l.left[third] = l.now
 	}
-	c.SetView(view.New(self, members, h, x.known, x.known))
-	h.now += x.deadFor // nothing else is going on
+	l.now += x.deadFor // nothing else is going on
+	tr := l.turn(view.New(self, members(present...), seats{0, 1}, x.known, x.known))
 	p.owner, p.role = peer.Epoch{Counter: 1, Instance: x.owner}, x.role
 	r := &round{kind: peer.Ask, whom: []peer.Instance{other, third}, answers: make([]answer, 2)}
 	for i, a := range x.answers {
 		r.answers[i] = answer{a, true}
 	}
-	tr := c.begin()
-	defer tr.end()
 	return p.hopelessClosed(tr, r)
 }
 
@@ -47,13 +49,13 @@ func TestTheLastResortOfClosed(t *testing.T) {
 		vacancy
 		want bool
 	}{
-		"all but the last owner, which is silent":   {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: goneAfter}, true},
-		"the copy is its own":                       {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{nothing}, owner: third, deadFor: goneAfter}, true},
-		"another one is missing too":                {vacancy{known: 4, answers: []peer.Answer{copied}, owner: third, deadFor: goneAfter}, false},
-		"no copy is left":                           {vacancy{known: 3, answers: []peer.Answer{nothing}, owner: third, deadFor: goneAfter}, false},
-		"who has the copy is fresh":                 {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{fresh}, owner: third, deadFor: goneAfter}, false},
-		"no owner is known":                         {vacancy{known: 3, answers: []peer.Answer{copied}, deadFor: goneAfter}, false},
-		"the owner is not silent for long":          {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: goneAfter - 1}, false},
+		"all but the last owner, which is silent":   {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, true},
+		"the copy is its own":                       {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, true},
+		"another one is missing too":                {vacancy{known: 4, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, false},
+		"no copy is left":                           {vacancy{known: 3, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, false},
+		"who has the copy is fresh":                 {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{fresh}, owner: third, deadFor: GoneAfter}, false},
+		"no owner is known":                         {vacancy{known: 3, answers: []peer.Answer{copied}, deadFor: GoneAfter}, false},
+		"the owner is not silent for long":          {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter - 1}, false},
 		"the owner is in view, and one is missing":  {vacancy{known: 4, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, false},
 		"all have answered":                         {vacancy{known: 3, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, true},
 		"all have answered, and nobody has a copy":  {vacancy{known: 3, answers: []peer.Answer{fresh, nothing}, owner: third, back: true}, true},
@@ -69,21 +71,21 @@ func TestTheLastResortOfClosed(t *testing.T) {
 // question on. One that has answered needs none.
 func TestWhoIsGone(t *testing.T) {
 	const never peer.Instance = 0xd
-	c, p, h, _ := single(t, limiter.UnreachableLocal)
+	l := newLab()
+	p := New(l.node(self), 7)
+	v := view.New(self, members(self, other, third), seats{0, 1}, 3, 3)
 	r := &round{kind: peer.Ask, whom: []peer.Instance{never}, answers: make([]answer, 1)}
 	gone := func() bool {
-		tr := c.begin()
-		defer tr.end()
-		return p.gone(tr, r, 0, never)
+		return p.gone(l.turn(v), r, 0, never)
 	}
 	if gone() {
 		t.Error("it is given up when it is asked first")
 	}
-	h.pass(goneAfter - tickEvery)
+	l.now += GoneAfter - TickEvery
 	if gone() {
 		t.Error("it is given up before a second of silence")
 	}
-	h.pass(tickEvery)
+	l.now += TickEvery
 	if !gone() {
 		t.Error("it is waited for after a second of silence")
 	}

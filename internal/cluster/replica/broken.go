@@ -1,0 +1,126 @@
+package replica
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// A panic in a step, or under the lock of the partition, breaks the partition: the state
+// held may be the cause, or may be half changed. So it is dropped, as if the node had
+// restarted without it, and only what was promised is kept: the highest counters and
+// owners, and the grants. The heir continues from its copy. If the copied state makes
+// the heir panic too, it is dropped there as well, and the partition starts empty. A
+// partition that breaks twice within a minute is given up for a minute, so that members
+// do not pass it round for ever.
+
+const (
+	// giveUpFor is how long a partition is given up after it has broken twice within as
+	// long.
+	giveUpFor = limiter.Minute
+	// maxUrges is how often the heir of a broken ownership is asked to take over.
+	maxUrges = 64
+)
+
+// Break drops what is held after a panic. Waiting askers learn that their requests were
+// not executed. If this node was the owner, its heir is asked to take over. Another
+// panic skips a part of that, but each effect is whole.
+func (p *Replica) Break(t *Turn) {
+	t.event(Broken)
+	again := p.brokeAt != 0 && t.Now-p.brokeAt < giveUpFor
+	p.brokeAt = t.Now
+	if again {
+		p.givenUp = true
+		t.event(GivenUp)
+	}
+	own, parked := p.own, p.parked
+	p.forgetHeld(t, own)
+	p.watch(t)
+	defer p.point(t)
+	defer p.refuseAll(t, own, parked)
+	if own != nil {
+		p.uncount(own.heir)
+		p.uncount(own.next)
+		p.node.Reserves.Add(-int64(len(own.unsettled)))
+	}
+	p.node.Store.Drop(int(p.id))
+}
+
+// forgetHeld clears the state held, the waiting requests and the work in progress. own
+// is the former ownership, or nil.
+func (p *Replica) forgetHeld(t *Turn, own *ownership) {
+	p.own, p.parked, p.round = nil, nil, nil
+	p.role, p.epoch, p.seq, p.appointment = peer.Nothing, peer.Epoch{}, 0, 0
+	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
+	p.pushFrom, p.pushNext = 0, 0
+	p.stagedSeq, p.stagedNext = 0, 0
+	p.unstage()
+	p.tries, p.seekAt, p.seekIn, p.quiet = 0, 0, 0, 0
+	p.lost = [2]lostOwner{}
+	if own == nil {
+		return
+	}
+	p.yields, p.urgeAt, p.urges = true, t.Now, 0
+	switch {
+	case own.heir != nil:
+		p.heir = own.heir.to
+	case own.next != nil && own.next.appointment != 0:
+		p.heir = own.next.to // it may have accepted
+	}
+}
+
+// refuseAll tells everyone who waits for a broken partition that nothing was executed
+// here.
+func (p *Replica) refuseAll(t *Turn, own *ownership, waiting []Request) {
+	for _, q := range waiting {
+		p.refuse(t, q, peer.NotOwner)
+	}
+	if own == nil {
+		return
+	}
+	for i := range own.contenders {
+		p.refuse(t, own.contenders[i].Request, peer.NotOwner)
+	}
+	for _, h := range own.held {
+		if h.TakeBack() {
+			p.refuseReply(t, h.Reply, peer.NotOwner)
+		}
+	}
+}
+
+// tickBroken does the work that is due after the partition broke, and reports whether
+// more is pending.
+func (p *Replica) tickBroken(t *Turn) bool {
+	if p.givenUp && t.Now-p.brokeAt >= giveUpFor {
+		p.givenUp = false
+		t.Routed = true
+	}
+	if p.yields && (p.owner != p.mine || t.Now >= p.urgeAt) {
+		p.urge(t)
+	}
+	return p.givenUp || p.yields
+}
+
+// urge asks the heir of a broken ownership to take over. It stops if another member owns
+// by now, or if there is no heir in the view; then the view owner asks all members and
+// continues from the best copy.
+func (p *Replica) urge(t *Turn) {
+	heir := p.heir
+	if p.owner != p.mine || heir == 0 || heir == p.node.Self || p.urges >= maxUrges || !t.View.Has(heir) {
+		p.yields = false
+		return
+	}
+	p.urgeAt = t.Now + p.node.Pace.Eased(backedOff(resendAfter, p.urges))
+	p.urges++
+	q := peer.Claim{Partition: p.id, Kind: peer.Takeover, For: heir}
+	t.sendClaim(heir, q)
+}
+
+// urged takes over if this node is the heir and the request comes from its owner, which
+// has just lost its state.
+func (p *Replica) urged(t *Turn, from peer.Instance) {
+	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.round != nil && p.round.kind != peer.Ask {
+		return
+	}
+	p.round = nil
+	p.takeOver(t)
+}

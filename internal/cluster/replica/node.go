@@ -1,0 +1,109 @@
+package replica
+
+import (
+	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// Node is what the replicas of one node share. Its interfaces are called in the middle
+// of a step, under the lock that the shell holds for the partition, so they must not
+// enter a replica.
+type Node struct {
+	// Self is the instance of this node.
+	Self peer.Instance
+	// Seeds is the number of addresses to join by. While the node is joining, majorities
+	// are counted of at least as many members.
+	Seeds int
+	Store Store
+	Peers Peers
+	Pace  Pace
+	// Staged counts the bytes of incomplete snapshots, and Reserves the charges that are
+	// unsettled, of all replicas of the node. *atomic.Int64 is a Counter.
+	Staged, Reserves Counter
+	// Random returns a number from 0 up to, but not including, below.
+	Random func(below limiter.Tick) limiter.Tick
+	// Fault, unless nil, is called with the partition's number before and in the middle
+	// of changes. Tests panic in it.
+	Fault func(partition uint16)
+}
+
+// Store holds the counters of all partitions. [table.Table] is one.
+type Store interface {
+	Count(partition int) int
+	Drop(partition int)
+	Export(partition int, now limiter.Tick, visit func(table.Entry))
+	Import(partition int, now limiter.Tick, entries []table.Entry, mode table.ImportMode) error
+	ReplaceKey(partition int, hi uint64, now limiter.Tick, entries []table.Entry) error
+	Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
+	SetCopy(partition int, copied bool)
+}
+
+// Peers is what a node knows of its connections to other members.
+type Peers interface {
+	// Reachable reports whether there is a direct connection to a member.
+	Reachable(i peer.Instance) bool
+	// Patience returns span, or three round trips to a member if that is longer.
+	Patience(to peer.Instance, span limiter.Tick) limiter.Tick
+	// Measured records the time of a round trip.
+	Measured(to peer.Instance, took limiter.Tick)
+	// BeginSnapshot counts a snapshot to a member. It reports false, and counts nothing,
+	// if too many are under way to it. EndSnapshot makes room for another.
+	BeginSnapshot(to peer.Instance) bool
+	EndSnapshot(to peer.Instance)
+	// LeftView returns when an instance left the view; 0 if it is in the view or was
+	// never seen.
+	LeftView(i peer.Instance) limiter.Tick
+	// Nearby returns the members that count, are not in the view, and have a direct
+	// connection to this node. all is false if any other member outside the view counts.
+	Nearby(v *view.View) (near []peer.Instance, all bool)
+}
+
+// Pace is what a node knows of its own delays, and the numbers of its messages.
+type Pace interface {
+	// Eased returns the wait before a message is sent again: span, or more for a while
+	// after this node was paused.
+	Eased(span limiter.Tick) limiter.Tick
+	// Awake returns the start of the time in which this node is known to have run
+	// without a pause, and the last ping sent before that.
+	Awake() (since limiter.Tick, ping uint32)
+	// NextPing numbers a message that is to be answered, of all replicas of the node. It
+	// is never 0. LastPing returns the last number.
+	NextPing() uint32
+	LastPing() uint32
+}
+
+// Counter is a sum that several replicas share. Add returns the new sum. It must be safe
+// for concurrent use.
+type Counter interface{ Add(delta int64) int64 }
+
+// The times of the protocol, in the scheduler's time.
+const (
+	// TickEvery is the interval at which the shell calls [Replica.Tick] while the replica
+	// is watched.
+	TickEvery = 5 * limiter.Millisecond
+	// EaseFor is how long a node that was paused does not trust its heir's silence.
+	EaseFor = limiter.Second
+	// GoneAfter is when an owner that is out of the view and silent is treated as gone.
+	GoneAfter = limiter.Second
+
+	batchEvery  = 10 * limiter.Millisecond  // longest wait of a changed key for its batch
+	pingWithin  = 50 * limiter.Millisecond  // an heir that does not acknowledge in this time lets the policy decide what may be answered
+	resendAfter = 50 * limiter.Millisecond  // first wait before an unanswered message is sent again
+	shunAfter   = 120 * limiter.Millisecond // an heir silent this long, while replies wait, is suspended
+	shunBroken  = 40 * limiter.Millisecond  // the same if the connection to it is down too
+	shunFor     = 3 * limiter.Second        // how long a suspended heir is not appointed again
+	claimWithin = 100 * limiter.Millisecond // longest wait of an available partition's claim for answers
+	claimAgain  = 200 * limiter.Millisecond // interval after which a question is asked again
+	claimPause  = 20 * limiter.Millisecond  // unit of the pause before a refused claim is repeated under a higher counter
+	askSlowest  = limiter.Second            // longest back-off between questions about a partition without owner
+	backAfter   = 500 * limiter.Millisecond // a partition is not handed back to its giver before this
+)
+
+// The bounds of what a replica keeps.
+const (
+	maxParked   = 1 << 14 // requests that wait until the partition has an owner
+	maxWithheld = 1 << 14 // replies that are withheld
+	maxRefusals = 20      // refusals of an appointment in a row before the owner renews its epoch
+)

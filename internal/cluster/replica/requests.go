@@ -1,0 +1,94 @@
+package replica
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Request is a request that waits at a replica. The shell knows the rest of it. Each
+// wait ends with one effect: Refuse, Expire or Rerun.
+type Request interface {
+	// Facts returns what the replica may know and change of the request.
+	Facts() *Wait
+}
+
+// Wait is what a replica knows of a request that waits.
+type Wait struct {
+	Charge *limiter.Charge
+	// Until is the deadline of the request.
+	Until limiter.Tick
+	// Sent means that the owner may have executed it.
+	Sent bool
+	// Settles means that it is part of a check over several owners, whose asker reports
+	// when the reservation ends.
+	Settles bool
+	// Last means that it must not wait for charges to be settled any more. WaitsUntil is
+	// when it stops waiting for that; 0 until it first waits.
+	Last       bool
+	WaitsUntil limiter.Tick
+}
+
+// Full reports whether no further request may wait until the owner is known.
+func (p *Replica) Full() bool { return len(p.parked) >= maxParked }
+
+// Park keeps a request until it is known who owns the partition. The replica must not be
+// [Replica.Full].
+func (p *Replica) Park(t *Turn, q Request) {
+	p.parked = append(p.parked, q)
+	p.watch(t)
+}
+
+// settleParked handles the parked requests again, once it is known who owns.
+func (p *Replica) settleParked(t *Turn) {
+	if len(p.parked) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
+		return
+	}
+	all := p.parked
+	p.parked = nil
+	for _, q := range all {
+		if p.role == peer.Owned {
+			t.end(Rerun, q)
+		} else {
+			p.refuse(t, q, peer.NotOwner)
+		}
+	}
+}
+
+// answerParked refuses the parked requests, because the owner is alive. alive is the
+// owner, 0 if unknown.
+func (p *Replica) answerParked(t *Turn, alive peer.Instance) {
+	all := p.parked
+	p.parked = nil
+	for _, q := range all {
+		status := peer.NotOwner
+		if q.Facts().Sent && alive != 0 {
+			status = peer.Alive
+		}
+		p.refuse(t, q, status)
+	}
+}
+
+// expireParked drops the parked requests whose deadline has passed.
+func (p *Replica) expireParked(t *Turn) {
+	p.parked = slices.DeleteFunc(p.parked, func(q Request) bool {
+		over := t.Now >= q.Facts().Until
+		if over {
+			t.end(Expire, q)
+		}
+		return over
+	})
+}
+
+// refuse ends the wait of a request that was not executed.
+func (p *Replica) refuse(t *Turn, q Request, status peer.ReplyStatus) {
+	x := t.add(Refuse, 0)
+	x.Request, x.Status, x.Owner = q, status, p.owner
+}
+
+// refuseReply ends the wait of a withheld reply whose charge was taken back.
+func (p *Replica) refuseReply(t *Turn, r Reply, status peer.ReplyStatus) {
+	x := t.add(Refuse, 0)
+	x.Reply, x.Status, x.Owner = r, status, p.owner
+}

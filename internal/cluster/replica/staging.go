@@ -1,0 +1,94 @@
+package replica
+
+import (
+	"errors"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// Entries is the state of one key as it arrived in a message.
+type Entries struct {
+	Hi   uint64
+	List []table.Entry
+}
+
+// The parts of a snapshot are collected before they replace the state held. A sender may
+// never send the last part, so the collected parts are bounded, for all partitions
+// together, and are dropped if no further part comes. The owner sends a snapshot that
+// does not fit again.
+const (
+	// MaxStaged is the most bytes of incomplete snapshots of all replicas of a node.
+	MaxStaged = 512 << 20
+	stagedFor = 5 * limiter.Second
+)
+
+var errStaged = errors.New("too much of other snapshots that are not complete is here")
+
+// stageMore adds keys to the collected parts. It reports false if there is no room, or
+// if no snapshot was begun; nothing stays collected then.
+func (p *Replica) stageMore(t *Turn, keys []Entries) bool {
+	if p.staged == nil {
+		return false
+	}
+	more := int64(0)
+	for _, k := range keys {
+		for i := range k.List {
+			more += 128 + 8*int64(len(k.List[i].Words))
+		}
+	}
+	p.stagedBytes += more
+	if p.node.Staged.Add(more) > MaxStaged {
+		p.unstage()
+		t.complain("a snapshot of a partition cannot be kept", errStaged)
+		return false
+	}
+	for _, k := range keys {
+		p.staged = append(p.staged, k.List...)
+	}
+	p.stagedAt = t.Now
+	return true
+}
+
+// unstage drops the collected parts.
+func (p *Replica) unstage() {
+	p.node.Staged.Add(-p.stagedBytes)
+	p.staged, p.stagedBytes = nil, 0
+}
+
+// beginStage begins to collect a snapshot with the given sequence.
+func (p *Replica) beginStage(seq uint64) {
+	p.unstage()
+	p.staged, p.stagedSeq, p.stagedNext = []table.Entry{}, seq, 0
+}
+
+// tickStage drops a snapshot that got no part for stagedFor, and reports whether one is
+// being collected.
+func (p *Replica) tickStage(t *Turn) bool {
+	if p.staged != nil && t.Now-p.stagedAt >= stagedFor {
+		p.unstage()
+	}
+	return p.staged != nil
+}
+
+// entriesIn returns the number of entries of all keys.
+func entriesIn(keys []Entries) (n int) {
+	for i := range keys {
+		n += len(keys[i].List)
+	}
+	return n
+}
+
+// keepWords copies the words of the entries into memory of their own.
+func keepWords(list []table.Entry) {
+	n := 0
+	for i := range list {
+		n += len(list[i].Words)
+	}
+	words := make([]uint64, 0, n)
+	for i := range list {
+		from := len(words)
+		words = append(words, list[i].Words...)
+		list[i].Words = words[from:len(words):len(words)]
+	}
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// reserved records a reservation that was made here.
+func (c *Core) reserved(t *turn, q *parked, d *limiter.Decision) {
+	n := 0
+	for i := range q.Charge.Len() {
+		k := q.Charge.Key(i)
+		charged := false
+		for range k.Rule.Limits {
+			charged = charged || d.Receipt.Has(n)
+			n++
+		}
+		if p := c.part(k); charged && p != nil && c.reserves.Load() < maxPending {
+			p.r.Reserve(t.inputs(), k, q.asker(), d.Receipt.Time, q.Until)
+			p.apply(t)
+		}
+	}
+}
+
+// asker returns the member that sent the request, this node included.
+func (q *parked) asker() peer.Instance {
+	if q.reply.op != nil {
+		return q.reply.op.c.self
+	}
+	return q.reply.to
+}
+
+// settle ends the reservation that its asker names, and takes back the charges that the
+// receipt names, if they are unsettled here, see [replica.Replica.Settle].
+func (c *Core) settle(t *turn, q *parked) {
+	from := q.reply.to
+	if from == 0 {
+		from = c.self
+	}
+	n, here := 0, uint64(0) // limits whose charges are unsettled here, one bit each
+	for i := range q.Charge.Len() {
+		k := q.Charge.Key(i)
+		first := n
+		n += len(k.Rule.Limits)
+		p := c.part(k)
+		if p == nil {
+			continue
+		}
+		back := q.receipt.Charged & (1<<n - 1<<first)
+		if p.r.Settle(t.inputs(), k, from, q.receipt.Time, back != 0) {
+			here |= back
+		}
+		p.apply(t)
+	}
+	if receipt := q.receipt; here != 0 {
+		receipt.Charged = here
+		c.table.Refund(t.at, q.Charge, receipt)
+	}
+}
+
+// doubtful finds out whether a check would be denied because of charges that may be
+// taken back. It returns a partition that has such charges, or nil if the check can be
+// decided. d is overwritten with what a peek returns. The partitions are locked.
+func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.Decision) *part {
+	if k.Peek || !slices.ContainsFunc(parts, func(p *part) bool { return p.r.Unsettled() }) {
+		return nil
+	}
+	var units [limiter.MaxKeys]uint64
+	any := uint64(0)
+	for i := range k.Len() {
+		if p := c.part(k.Key(i)); p != nil && p.r.Unsettled() {
+			units[i] = p.r.UnsettledOf(k.Key(i))
+			any |= units[i]
+		}
+	}
+	if any == 0 {
+		return nil
+	}
+	k.Peek = true
+	err := c.table.Decide(t.at, k, d)
+	k.Peek = false
+	if err != nil {
+		return nil
+	}
+	var at *part
+	final := false // it is denied even if the charges are taken back
+	block := false // such a denial would begin a block
+	for i := range d.Len() {
+		l := d.Limit(i)
+		if l.Allowed {
+			continue
+		}
+		if !caused(l, units[l.Key]) {
+			final = final || !l.Rule.Shadow
+			continue
+		}
+		if begins := l.Limit.Spec().Block > 0; begins || !l.Rule.Shadow {
+			at, block = c.part(k.Key(l.Key)), block || begins
+		}
+	}
+	if final && !block {
+		return nil
+	}
+	return at
+}
+
+// caused reports whether a limit that denies might admit if the given units were taken
+// back.
+func caused(l *limiter.LimitDecision, units uint64) bool {
+	return units > 0 && !l.Blocked && !l.Never && !l.Overflow && uint64(max(l.Cost, 1)) <= uint64(l.Remaining)+units
+}
+
+// contend makes a request wait for charges of a partition to be settled. It reports
+// false if there is no time or no room for that.
+func (c *Core) contend(t *turn, p *part, q *parked) bool {
+	if !p.r.MayContend(t.inputs(), &q.Wait) || !c.admits(&q.reply) {
+		return false
+	}
+	kept := *q
+	kept.Charge = q.Charge.Clone()
+	p.r.Contend(t.inputs(), &kept)
+	p.apply(t)
+	return true
+}
+
+// provisional makes d, the denial of a peek, the answer to a check that cannot wait for
+// charges to be settled.
+func (c *Core) provisional(t *turn, q *parked, k *limiter.Charge, d *limiter.Decision) {
+	q.reply.provisional = true
+	for i := range d.Len() {
+		l := d.Limit(i)
+		key := k.Key(l.Key)
+		r := c.part(key).r
+		if l.Allowed || !caused(l, r.UnsettledOf(key)) {
+			continue
+		}
+		l.RetryAfter = min(l.RetryAfter, r.SettledWithin(t.inputs(), key).Duration())
+	}
+	limiter.Conclude(d)
+}
+
+// doubtOwner doubts the owner of a partition, which did not answer, if it is not in the
+// view. It does not wait for the partition's lock.
+func (c *Core) doubtOwner(t *turn, p *part) {
+	if to := peer.Instance(p.to.Load()); to == 0 || to == c.self || c.view.Load().Has(to) {
+		return
+	}
+	t.later = append(t.later, func(t *turn) {
+		c.in(t, p, func(r *replica.Replica, s *replica.Turn) { r.Doubt(s) })
+	})
+}
