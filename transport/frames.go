@@ -54,22 +54,26 @@ func (f *frames) read(p []byte, to framesTo) {
 			f.skip, p = f.skip-n, p[n:]
 		case f.data > 0:
 			p = f.readData(p, to)
+		case f.have == 0 && len(p) >= frameHead: // as usual
+			f.begin(p[:frameHead], to)
+			p = p[frameHead:]
 		default:
 			n := copy(f.head[f.have:], p)
 			p = p[n:]
 			if f.have += n; f.have == frameHead {
 				f.have = 0
-				f.begin(to)
+				f.begin(f.head[:], to)
 			}
 		}
 	}
 }
 
-// begin starts a frame whose header is complete.
-func (f *frames) begin(to framesTo) {
-	size := int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2])
-	kind, flags := f.head[3], f.head[4]
-	f.stream = binary.BigEndian.Uint32(f.head[5:]) &^ (1 << 31)
+// begin starts a frame with a complete header.
+func (f *frames) begin(head []byte, to framesTo) {
+	_ = head[frameHead-1]
+	size := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
+	kind, flags := head[3], head[4]
+	f.stream = binary.BigEndian.Uint32(head[5:]) &^ (1 << 31)
 	switch kind {
 	case frameHeaders, frameContinuation:
 		f.open = flags&flagEndHeaders == 0

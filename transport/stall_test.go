@@ -479,3 +479,29 @@ func TestDeafConnection(t *testing.T) {
 		t.Error("it is still looked at")
 	}
 }
+
+// A client that reads nothing holds up no tick, though the reset of its stream cannot be
+// written. It is closed in time.
+func TestDeafToResets(t *testing.T) {
+	s := newStalls(nil, &Options{ClientTimeout: time.Second})
+	deaf := &deafConn{closed: make(chan struct{})}
+	c := &watchedConn{Conn: deaf, of: s, streams: map[uint32]*clientStream{}, tell: []uint32{1}}
+	s.conns[c] = struct{}{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 3 {
+			s.tick()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(watchdog):
+		t.Fatal("a tick waits for the client")
+	}
+	select {
+	case <-deaf.closed:
+	default:
+		t.Error("it is still open")
+	}
+}

@@ -1,0 +1,290 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// watchedConn is a connection whose frames are watched.
+type watchedConn struct {
+	net.Conn
+	of *stalls
+
+	writing atomic.Int64 // 1 + the tick in which the present Write began; 0: no Write is under way
+	outMu   sync.Mutex   // held while something is written
+	out     frames
+
+	resets atomic.Bool // reset is not empty; saves Read a lock
+
+	mu      sync.Mutex // guards the fields below
+	in      frames
+	streams map[uint32]*clientStream // the open ones
+	free    []*clientStream          // for reuse
+	reset   []uint32                 // streams to be reset towards the server
+	asked   int64                    // the tick since which reset is not empty
+	tell    []uint32                 // streams to be reset towards the client, after the server
+	woken   bool                     // the read deadline was set to wake Read
+	closed  bool
+}
+
+// clientStream is the state of one stream.
+type clientStream struct {
+	in, out messages
+	since   int64 // the tick since which the client owes the next step, if it does
+	half    int   // memory of an incomplete message; 0: there is none
+	frames  int   // number of frames of that message
+	sent    int   // bytes of the present answer since then
+	ending  bool  // it is to be reset; until the server is told, it keeps its memory
+}
+
+// owed reports whether a message has begun and is not answered, or no message has come
+// yet.
+func (s *clientStream) owed() bool {
+	return s.in.begun == 0 || s.in.begun > s.out.begun || s.out.left > 0
+}
+
+// Read implements [net.Conn].
+func (c *watchedConn) Read(p []byte) (int, error) {
+	for {
+		most := len(p)
+		if c.resets.Load() {
+			var n int
+			if n, most = c.takeReset(p); n > 0 {
+				return n, nil
+			}
+		}
+		n, err := c.Conn.Read(p[:most])
+		c.mu.Lock()
+		c.in.read(p[:n], inbound{c})
+		again := n == 0 && c.woken && errors.Is(err, os.ErrDeadlineExceeded)
+		if again {
+			c.woken = false
+			err = c.Conn.SetReadDeadline(time.Time{})
+			again = err == nil
+		}
+		c.mu.Unlock()
+		if !again {
+			return n, err
+		}
+	}
+}
+
+// takeReset writes into p a frame that resets a stream, as if the client had sent it,
+// and returns its length. If there is none to write, it returns how many bytes of p may
+// be read: no more than the present frame has while a reset waits for its end.
+func (c *watchedConn) takeReset(p []byte) (n, most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.reset) == 0 || len(p) < resetFrame {
+		return 0, len(p)
+	}
+	if !c.in.between() {
+		return 0, min(len(p), c.in.rest())
+	}
+	stream := c.reset[0]
+	c.reset = c.reset[1:]
+	c.resets.Store(len(c.reset) > 0)
+	c.forget(stream)
+	c.tell = append(c.tell, stream)
+	return len(appendReset(p[:0], stream)), 0
+}
+
+const (
+	resetFrame = frameHead + 4
+	cancelCode = 8
+)
+
+func appendReset(dst []byte, stream uint32) []byte {
+	dst = append(dst, 0, 0, 4, frameReset, 0)
+	dst = binary.BigEndian.AppendUint32(dst, stream)
+	return binary.BigEndian.AppendUint32(dst, cancelCode)
+}
+
+// Write implements [net.Conn].
+func (c *watchedConn) Write(p []byte) (int, error) {
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	c.writing.Store(1 + c.of.now.Load())
+	n, err := c.Conn.Write(p)
+	c.writing.Store(0)
+	c.mu.Lock()
+	c.out.read(p[:n], outbound{c})
+	c.mu.Unlock()
+	return n, err
+}
+
+// Close implements [net.Conn].
+func (c *watchedConn) Close() error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		for id := range c.streams {
+			c.forget(id)
+		}
+	}
+	c.mu.Unlock()
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// look resets streams whose client has owed the next step for too long.
+func (c *watchedConn) look(now, patience int64) {
+	if w := c.writing.Load(); w > 0 && now-(w-1) > patience {
+		_ = c.Close() // nothing is read at the other end; users of the connection get an error
+		return
+	}
+	c.mu.Lock()
+	told := c.tell
+	c.tell = nil
+	for id, s := range c.streams {
+		if !s.ending && s.owed() && now-s.since > patience {
+			c.end(id, s)
+		}
+	}
+	stuck := len(c.reset) > 0 && now-c.asked > resetPatience
+	if len(c.reset) > 0 && c.in.between() {
+		c.woken = true
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // on a closed connection Read fails anyway
+	}
+	c.mu.Unlock()
+	switch {
+	case stuck: // no frame can be inserted before the present one ends, whatever is sent of it
+		_ = c.Close()
+	case len(told) > 0:
+		c.tellReset(told)
+	}
+}
+
+// tellReset sends resets for streams that the server has closed by now. If a write is
+// under way, nothing is sent to the client. It does not wait for the client.
+func (c *watchedConn) tellReset(streams []uint32) {
+	if !c.outMu.TryLock() {
+		return
+	}
+	c.mu.Lock()
+	between := c.out.between()
+	c.mu.Unlock()
+	if !between {
+		c.outMu.Unlock()
+		return
+	}
+	var b []byte
+	for _, id := range streams {
+		b = appendReset(b, id)
+	}
+	c.writing.Store(1 + c.of.now.Load())
+	go func() { // a client that reads nothing must not hold up the ticks, which end it
+		defer c.outMu.Unlock()
+		_, _ = c.Conn.Write(b) // the next read or write returns the error
+		c.writing.Store(0)
+	}()
+}
+
+// begin returns the memory for a new stream. The lock is held.
+func (c *watchedConn) begin() *clientStream {
+	var s *clientStream
+	if n := len(c.free) - 1; n >= 0 {
+		s, c.free = c.free[n], c.free[:n]
+	} else {
+		s = new(clientStream)
+	}
+	*s = clientStream{since: c.of.now.Load()}
+	return s
+}
+
+// end lets Read reset a stream. The server keeps what it has of a message until then,
+// so that stays counted. The lock is held.
+func (c *watchedConn) end(id uint32, s *clientStream) {
+	if len(c.reset) == 0 {
+		c.asked = c.of.now.Load()
+	}
+	c.reset = append(c.reset, id)
+	c.resets.Store(true)
+	s.ending = true
+	c.of.ending.Add(int64(s.half))
+}
+
+// forget removes a stream that has ended. The lock is held.
+func (c *watchedConn) forget(id uint32) {
+	if s, ok := c.streams[id]; ok {
+		c.count(s, 0)
+		delete(c.streams, id)
+		c.free = append(c.free, s)
+	}
+}
+
+// inbound receives what a client sends, outbound what is sent to it. The lock is held.
+type (
+	inbound  struct{ *watchedConn }
+	outbound struct{ *watchedConn }
+)
+
+func (c inbound) frame(kind, _ byte, id uint32) {
+	switch kind {
+	case frameHeaders:
+		if _, known := c.streams[id]; !known && !c.closed && len(c.streams) < 2*c.of.streams {
+			c.streams[id] = c.begin()
+		}
+	case frameReset:
+		c.forget(id)
+	}
+}
+
+func (c inbound) part(id uint32, data []byte) {
+	s := c.streams[id]
+	if s == nil {
+		return
+	}
+	if !s.owed() {
+		s.since = c.of.now.Load()
+	}
+	before := s.in.begun
+	s.in.read(data)
+	if s.in.begun != before {
+		s.frames = 0
+	}
+	s.frames++
+	half := 0
+	if s.in.half() {
+		half = s.in.got + s.frames*frameWeight
+	}
+	if half != s.half {
+		c.count(s, half)
+	}
+}
+
+// count sets the memory of the incomplete message of a stream. The lock is held.
+func (c *watchedConn) count(s *clientStream, half int) {
+	more := int64(half - s.half)
+	s.half = half
+	c.of.half.Add(more)
+	if s.ending {
+		c.of.ending.Add(more)
+	}
+}
+
+func (c outbound) frame(kind, flags byte, id uint32) {
+	if kind == frameReset || flags&flagEndStream != 0 && (kind == frameHeaders || kind == frameData) {
+		c.forget(id)
+	}
+}
+
+func (c outbound) part(id uint32, data []byte) {
+	s := c.streams[id]
+	if s == nil {
+		return
+	}
+	before := s.out.begun
+	s.out.read(data)
+	s.sent += len(data)
+	if s.out.begun != before || !s.out.half() || s.sent >= leastRead { // there is progress
+		s.since, s.sent = c.of.now.Load(), 0
+	}
+}
