@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,9 +23,15 @@ type bytesReader interface {
 	readBytes(data []byte) error
 }
 
-// wireWriter is a message with its own encoder, which may be called once.
+// wireWriter is a message with its own encoder, which may be called once. Nothing else
+// of the message is kept while gRPC waits for the client to read it.
 type wireWriter interface {
 	wire() mem.BufferSlice
+}
+
+// replyWriter is a wireWriter whose encoding may fail.
+type replyWriter interface {
+	writeReply() (mem.BufferSlice, error)
 }
 
 // codec is the protobuf codec, except that the messages of the hot paths encode and
@@ -45,6 +52,9 @@ func (c codec) Marshal(v any) (out mem.BufferSlice, err error) {
 	defer c.guard.Recover(guard.GRPC, func(e error) { out, err = nil, e })
 	if w, ok := v.(wireWriter); ok {
 		return w.wire(), nil
+	}
+	if w, ok := v.(replyWriter); ok {
+		return w.writeReply()
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -90,6 +100,17 @@ func (p *bufferPool) Put(b *[]byte) {
 	if cap(*b) <= maxKeptBuffer {
 		p.pool.Put(b)
 	}
+}
+
+// trim returns a buffer with the content of b that is not much larger than that, so that
+// a small answer does not keep a large buffer while the client reads it.
+func (p *bufferPool) trim(b *[]byte) *[]byte {
+	if cap(*b) <= max(freeWeight, 2*len(*b)) {
+		return b
+	}
+	exact := slices.Clone(*b)
+	p.Put(b)
+	return &exact
 }
 
 // maxKeptBuffer is the largest capacity of a pooled buffer.

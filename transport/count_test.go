@@ -128,7 +128,7 @@ func TestPartsAreCountedFirst(t *testing.T) {
 			t.Errorf("%s: %d bytes were allocated for %d, more than %d", name, n, len(c.in), bound)
 		}
 	}
-	if used := s.room.used.Load(); used != 0 {
+	if used := s.room.inUse(); used != 0 {
 		t.Errorf("%d bytes of room were not given back", used)
 	}
 }
@@ -162,8 +162,8 @@ func TestRoom(t *testing.T) {
 	r := &room{most: 10 * freeWeight}
 	var a, b, small hold
 	a.room, b.room, small.room = r, r, r
-	if err := errors.Join(a.add(freeWeight), a.add(7*freeWeight)); err != nil || r.used.Load() != 8*freeWeight {
-		t.Fatalf("%v, and %d is used", err, r.used.Load())
+	if err := errors.Join(a.add(freeWeight), a.add(7*freeWeight)); err != nil || r.inUse() != 8*freeWeight {
+		t.Fatalf("%v, and %d is used", err, r.inUse())
 	}
 	if err := b.add(3 * freeWeight); !errors.Is(err, errRoom) {
 		t.Errorf("beyond the bound: %v", err)
@@ -172,14 +172,14 @@ func TestRoom(t *testing.T) {
 		t.Errorf("a small message: %v", err)
 	}
 	b.release()
-	if err := b.add(2 * freeWeight); err != nil || r.used.Load() != 10*freeWeight {
-		t.Errorf("up to the bound: %v, and %d is used", err, r.used.Load())
+	if err := b.add(2 * freeWeight); err != nil || r.inUse() != 10*freeWeight {
+		t.Errorf("up to the bound: %v, and %d is used", err, r.inUse())
 	}
 	for _, h := range []*hold{&a, &b, &small, &b} {
 		h.release()
 	}
-	if r.used.Load() != 0 {
-		t.Errorf("%d is used by nobody", r.used.Load())
+	if r.inUse() != 0 {
+		t.Errorf("%d is used by nobody", r.inUse())
 	}
 }
 

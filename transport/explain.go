@@ -41,7 +41,7 @@ func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Exp
 // serveExplain is the gRPC method Explain.
 func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.CheckRequest)
-	c := fullCall{message: m, hold: hold{room: &s.room}}
+	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
 	if err := decode(&c); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 
 // serveExplain serves /v1/explain.
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
-	h := hold{room: &f.room}
+	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	q, err := f.readQuestion(w, r, &h)
 	if err != nil {

@@ -52,7 +52,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 
 // serveCheck decides one request.
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
-	h := hold{room: &f.room}
+	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	q, err := f.readQuestion(w, r, &h)
 	if err != nil {
@@ -106,7 +106,7 @@ type batchResults struct {
 
 // serveBatch decides several requests.
 func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
-	h := hold{room: &f.room}
+	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	body, err := readBody(w, r, &h)
 	if err != nil {
@@ -163,7 +163,7 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errReset)
 		return
 	}
-	h := hold{room: &f.room}
+	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	body, err := readBody(w, r, &h)
 	if err != nil {

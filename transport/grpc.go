@@ -3,7 +3,6 @@ package transport
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -105,8 +104,17 @@ func (c *check) readWire(text string) (err error) {
 // wire implements wireWriter and returns the memory to the pool.
 func (c *check) wire() mem.BufferSlice {
 	out := c.service.appendResponse(make([]byte, 0, usualResponse), &c.request, &c.decision)
-	c.service.checks.Put(c)
+	if len(out) > freeWeight { // long keys of many limits
+		return mem.BufferSlice{c.service.bufferOf(&out, &c.hold)}
+	}
+	c.service.keepCheck(c)
 	return mem.BufferSlice{mem.SliceBuffer(out)}
+}
+
+// keepCheck returns the memory of a call to the pool.
+func (s *service) keepCheck(c *check) {
+	c.hold.ctx = nil
+	s.checks.Put(c)
 }
 
 // usualResponse is enough bytes for most responses.
@@ -115,8 +123,9 @@ const usualResponse = 192
 // serveCheck is the gRPC method Check.
 func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, error) {
 	c := s.checks.Get().(*check)
+	c.hold.ctx = ctx
 	if err := s.decideCheck(ctx, c, decode); err != nil {
-		s.checks.Put(c)
+		s.keepCheck(c)
 		return nil, err
 	}
 	return c, nil
@@ -152,29 +161,28 @@ func (s *service) check(ctx context.Context, c *check) error {
 type batchCall struct {
 	service *service
 	*turn
-	n    int
-	hold hold
-	full bool // there was no room to decode it
-	out  *[]byte
+	n      int
+	hold   hold
+	noRoom error // why it was not decoded, if there was no room
+	out    mem.Buffer
 }
 
 // readWire implements wireReader.
 func (c *batchCall) readWire(text string) (err error) {
 	c.n, err = c.readBatch(text, &c.hold)
-	if c.full = errors.Is(err, errRoom); c.full {
+	if lacksRoom(err) {
+		c.noRoom = err
 		return nil // an error here would mean that the message is malformed
 	}
 	return err
 }
 
 // wire implements wireWriter.
-func (c *batchCall) wire() mem.BufferSlice {
-	return mem.BufferSlice{mem.NewBuffer(c.out, &c.service.buffers)}
-}
+func (c *batchCall) wire() mem.BufferSlice { return mem.BufferSlice{c.out} }
 
 // serveBatch is the gRPC method CheckBatch.
 func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, error) {
-	c := &batchCall{service: s, turn: s.turns.Get().(*turn), hold: hold{room: &s.room}}
+	c := &batchCall{service: s, turn: s.turns.Get().(*turn), hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
 	err := decode(c)
 	if err == nil {
@@ -182,6 +190,7 @@ func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, 
 		err = s.end("CheckBatch", begin, s.checkBatch(ctx, c))
 	}
 	s.turns.Put(c.turn) // not reached after a panic, which leaves the turn in an unknown state
+	c.turn = nil
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +202,8 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	switch {
 	case c.n > MaxBatch:
 		return tooLarge(c.n)
-	case c.full:
-		return errRoom
+	case c.noRoom != nil:
+		return c.noRoom
 	}
 	n := s.fillFulls(c)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
@@ -206,8 +215,9 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	} else if err := c.decide(ctx, s.decider, n); err != nil {
 		return err
 	}
-	c.out = s.buffers.empty()
-	*c.out = s.appendResults(*c.out, c)
+	out := s.buffers.empty()
+	*out = s.appendResults(*out, c)
+	c.out = s.bufferOf(out, &c.hold)
 	return nil
 }
 
@@ -319,7 +329,7 @@ func (c *fullCall) permit(s *service) error {
 // serveReset is the gRPC method Reset.
 func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.ResetRequest)
-	c := fullCall{message: m, hold: hold{room: &s.room}}
+	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
 	if err := decode(&c); err != nil {
 		return nil, err

@@ -82,7 +82,12 @@ func origin(a net.Addr) netip.Prefix {
 	if !ok {
 		return netip.Prefix{}
 	}
-	ip := tcp.AddrPort().Addr().Unmap()
+	return originOf(tcp.AddrPort().Addr())
+}
+
+// originOf returns the origin of connections from an address.
+func originOf(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap()
 	bits := 32
 	if ip.Is6() {
 		bits = 64

@@ -52,7 +52,7 @@ func statusCodeOf(err error) int {
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	if errors.Is(err, errRoom) {
+	if lacksRoom(err) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryRoom/time.Second)))
 	}
 	writeProblem(w, statusCodeOf(err), err.Error())
@@ -101,7 +101,7 @@ func readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 	switch tooLarge := (*http.MaxBytesError)(nil); {
 	case errors.As(err, &tooLarge):
 		return nil, errBodySize
-	case errors.Is(err, errRoom):
+	case lacksRoom(err):
 		return nil, err
 	case err != nil:
 		return nil, invalid("the body could not be read to its end: %v", err)

@@ -80,7 +80,13 @@ type rawClient struct {
 // dial opens a connection with a window for each stream.
 func (s *ticking) dial(window uint32) *rawClient {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.Addr().String())
+	return s.dialFrom("127.0.0.1", window)
+}
+
+// dialFrom is dial from an address of this machine.
+func (s *ticking) dialFrom(address string, window uint32) *rawClient {
+	s.t.Helper()
+	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext(s.t.Context(), "tcp", s.Addr().String())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func codeOf(err error) codes.Code {
 		return codes.InvalidArgument
 	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRing), errors.Is(err, limiter.ErrForbidden):
 		return codes.PermissionDenied
-	case errors.Is(err, errRoom):
+	case lacksRoom(err):
 		return codes.ResourceExhausted
 	case errors.Is(err, errUnexplained):
 		return codes.Unimplemented
@@ -57,7 +57,7 @@ func statusOf(err error) error {
 		return nil
 	}
 	s := status.New(codeOf(err), err.Error())
-	if errors.Is(err, errRoom) {
+	if lacksRoom(err) {
 		if told, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryRoom)}); err == nil {
 			s = told
 		}

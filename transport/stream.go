@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -17,7 +19,7 @@ import (
 // checks with one call and sends the reply. A check needs no goroutine, channel or
 // allocation of its own.
 func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
-	in := columnsMessage{hold: hold{room: &s.room}}
+	in := columnsMessage{service: s, hold: hold{room: &s.room, ctx: stream.Context()}}
 	defer in.hold.release() // after a panic
 	for {
 		err := stream.RecvMsg(&in)
@@ -27,17 +29,17 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		if err != nil {
 			return err
 		}
-		err = s.answerColumns(stream, &in)
-		in.hold.release()
-		if err != nil {
+		if err = s.answerColumns(stream, &in); err != nil {
 			return err
 		}
-		in.columns.Reset() // an idle stream keeps no request in memory
 	}
 }
 
-// columnsMessage is a message of a stream as it is received.
+// columnsMessage is a message of a stream as it is received, and its reply as it is
+// sent.
 type columnsMessage struct {
+	service *service
+	turn    *turn // has the reply, from its decision until it is encoded
 	columns weirv1.CheckColumns
 	hold    hold
 	refused error // why nothing but the id of columns was read; nil if all was
@@ -62,20 +64,11 @@ func (m *columnsMessage) readBytes(data []byte) error {
 // answerColumns decides one message and sends the reply.
 func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) error {
 	begin := s.begin()
-	t := s.turns.Get().(*turn)
-	err := s.answerTurn(stream, in, t, begin)
-	// The turn may be used again: SendMsg has encoded the reply when it returns, and
-	// nothing else refers to it, since the server has no tracing and no stats handler.
-	// After a panic this line is not reached, so a turn in an unknown state is dropped.
-	s.turns.Put(t)
-	return err
-}
-
-// answerTurn decides one message, using the memory of t, and sends the reply.
-func (s *service) answerTurn(stream grpc.ServerStream, in *columnsMessage, t *turn, begin time.Time) error {
+	t := s.turns.Get().(*turn) // dropped after a panic, in an unknown state
 	if in.refused != nil {
 		t.refuse(in.refused)
 	} else if err := s.decideColumns(stream.Context(), t, &in.columns); err != nil {
+		s.turns.Put(t)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", begin, err)
 	}
@@ -83,7 +76,27 @@ func (s *service) answerTurn(stream grpc.ServerStream, in *columnsMessage, t *tu
 	if s.observer != nil {
 		s.observer.Served("CheckStream", t.code().String(), time.Since(begin))
 	}
-	return stream.SendMsg(&t.reply)
+	in.turn = t
+	return stream.SendMsg(in)
+}
+
+// writeReply implements replyWriter. It gives the memory of the message and of
+// its turn back, since SendMsg may wait for the client to read.
+func (m *columnsMessage) writeReply() (mem.BufferSlice, error) {
+	s, t := m.service, m.turn
+	out := s.buffers.Get(proto.Size(&t.reply))
+	var err error
+	*out, err = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*out)[:0], &t.reply)
+	// Nothing else refers to the turn, since the server has no tracing and no stats
+	// handler.
+	m.turn = nil
+	s.turns.Put(t)
+	m.columns.Reset() // an idle stream keeps no request in memory
+	if err != nil {
+		s.buffers.Put(out)
+		return nil, err
+	}
+	return mem.BufferSlice{s.bufferOf(out, &m.hold)}, nil
 }
 
 // decideColumns decides one message and writes the reply into t. An error ends the

@@ -30,6 +30,8 @@ type watchedConn struct {
 	tell    []uint32                 // streams to be reset towards the client, after the server
 	woken   bool                     // the read deadline was set to wake Read
 	closed  bool
+
+	unsent unsent // answers
 }
 
 // clientStream is the state of one stream.
@@ -47,6 +49,9 @@ type clientStream struct {
 func (s *clientStream) owed() bool {
 	return s.in.begun == 0 || s.in.begun > s.out.begun || s.out.left > 0
 }
+
+// RemoteAddr implements [net.Conn].
+func (c *watchedConn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
 
 // Read implements [net.Conn].
 func (c *watchedConn) Read(p []byte) (int, error) {
@@ -128,6 +133,7 @@ func (c *watchedConn) Close() error {
 		}
 	}
 	c.mu.Unlock()
+	c.unsent.close()
 	c.of.mu.Lock()
 	delete(c.of.conns, c)
 	c.of.mu.Unlock()

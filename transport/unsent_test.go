@@ -1,0 +1,253 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// counted counts the batches that were decided.
+type counted struct {
+	stub
+	batches atomic.Int64
+}
+
+func (c *counted) CheckBatchInto(_ context.Context, _ []limiter.Request, ds []limiter.Decision) error {
+	for i := range ds {
+		ds[i].Clear()
+		ds[i].Allowed = true
+	}
+	c.batches.Add(1)
+	return nil
+}
+
+// waitFor waits until a condition holds.
+func (s *ticking) waitFor(what string, is func() bool) {
+	s.t.Helper()
+	for begun := time.Now(); !is(); {
+		if time.Since(begun) > watchdog {
+			s.t.Fatalf("never: %s; %d bytes of room are used", what, s.service.room.inUse())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// largeOf returns a message of n checks, as columns or as a batch.
+func largeOf(t *testing.T, columns bool, n int) []byte {
+	t.Helper()
+	var m proto.Message = &weirv1.CheckColumns{Costs: make([]int64, n)}
+	if !columns {
+		b := &weirv1.CheckBatchRequest{}
+		for range n {
+			b.Checks = append(b.Checks, &weirv1.CheckRequest{User: "ada"})
+		}
+		m = b
+	}
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messageOf(len(raw), raw)
+}
+
+// TestUnreadReplies: streams whose clients send large messages and read no reply hold
+// the replies, and not the memory of the messages. Clients of other addresses, and of
+// the same one, are answered.
+func TestUnreadReplies(t *testing.T) {
+	const streams, messages = 10, 20
+	by := new(counted)
+	s := newTicking(t, func(o *Options) { o.Decider, o.MaxDecodingBytes = by, 32<<20 }) // half of it is enough for a message of each stream
+	thief := s.dialFrom("127.0.0.2", 0)
+	message := largeOf(t, true, MaxBatch)
+	for i := range uint32(streams) {
+		thief.send(headersOf(1+2*i, "CheckStream"))
+		for range messages {
+			thief.send(frameOf(frameData, 0, 1+2*i, message))
+		}
+	}
+	// gRPC lets a stream queue 64 KiB. The handler of the message after these waits.
+	reply := proto.Size(&weirv1.DecisionColumns{Flags: make([]byte, MaxBatch), Remaining: slices.Repeat([]uint32{math.MaxUint32}, MaxBatch), LimitRefs: make([]uint32, MaxBatch), ResetAfterUs: make([]int64, MaxBatch)})
+	each := int64((64<<10)/reply + 1)
+	s.waitFor("each stream waits for its client", func() bool {
+		n := by.batches.Load()
+		return n >= streams*each && s.service.room.inUse() < 2*n*int64(reply)
+	})
+	if n := s.service.room.inUse(); n < streams*each*int64(reply) {
+		t.Errorf("%d bytes of room are used for %d replies of %d bytes", n, streams*each, reply)
+	}
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		c := s.dialFrom(from, someWindow)
+		before := by.batches.Load()
+		c.send(headersOf(1, "CheckBatch"), frameOf(frameData, flagEndStream, 1, largeOf(t, false, MaxBatch)))
+		c.wants("the answer to another client", frameData, 1)
+		if by.batches.Load() == before {
+			t.Errorf("the client at %s is answered without a decision", from)
+		}
+		c.Close()
+	}
+	thief.Close()
+	s.waitFor("all room is given back", func() bool { return s.service.room.inUse() == 0 })
+}
+
+// TestRoomOfUnwritten: the room of an answer is given back when it has been written, when
+// its stream is reset, and when its connection ends; not when the handler returns.
+func TestRoomOfUnwritten(t *testing.T) {
+	ends := map[string]func(c *rawClient){
+		"it is read":              func(c *rawClient) { c.send(opened(0), opened(1)) },
+		"the stream is reset":     func(c *rawClient) { c.send(appendReset(nil, 1)) },
+		"the connection is ended": func(c *rawClient) { c.Close() },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			by := new(counted)
+			s := newTicking(t, func(o *Options) { o.Decider = by })
+			c := s.dial(0)
+			c.send(headersOf(1, "CheckBatch"), frameOf(frameData, flagEndStream, 1, largeOf(t, false, MaxBatch)))
+			c.wants("what needs no window", frameHeaders, 1)
+			// The room of the request was replaced before the answer was queued.
+			if n := s.service.room.inUse(); n < MaxBatch || n > 64<<10 {
+				t.Errorf("%d bytes of room are used for an answer of some bytes for each check", n)
+			}
+			end(c)
+			s.waitFor("the room is given back", func() bool { return s.service.room.inUse() == 0 })
+		})
+	}
+}
+
+// TestLostAnswer: the room of an answer whose buffer gRPC drops without returning it is
+// given back by the garbage collector, though the connection lives.
+func TestLostAnswer(t *testing.T) {
+	s := newService(Options{Decider: &stub{}})
+	c := new(watchedConn)
+	var dropped mem.Buffer
+	func() {
+		h := hold{room: &s.room}
+		if err := h.add(3 * freeWeight); err != nil {
+			t.Fatal(err)
+		}
+		out := make([]byte, 2*freeWeight)
+		dropped = s.bufferTo(c, &out, &h)
+	}()
+	if n := s.room.inUse(); n != 2*freeWeight {
+		t.Errorf("%d bytes are used for %d", n, 2*freeWeight)
+	}
+	runtime.KeepAlive(dropped)
+	dropped = nil
+	for begun := time.Now(); s.room.inUse() != 0; {
+		if time.Since(begun) > watchdog {
+			t.Fatal("it is never given back")
+		}
+		runtime.GC()
+	}
+	if c.unsent.bytes != 0 {
+		t.Errorf("%d bytes are left", c.unsent.bytes)
+	}
+}
+
+// TestShareOfRoom: while more than half of the room is used, an address that holds some
+// gets its share only. One that holds nothing gets what there is.
+func TestShareOfRoom(t *testing.T) {
+	r := &room{most: 32 << 20}
+	thief, honest, socket := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32"), netip.Prefix{}
+	for _, c := range []struct {
+		from netip.Prefix
+		more int64
+		want error
+	}{
+		{thief, 16 << 20, nil}, // the half
+		{thief, 1, errRoomShare},
+		{honest, 4 << 20, nil}, // as it holds nothing
+		{honest, 1, errRoomShare},
+		{socket, 3 << 20, nil}, // clients of a socket cannot be distinguished
+		{socket, 3 << 20, nil},
+		{socket, 32 << 20, errRoom},
+	} {
+		if err := r.take(c.from, c.more); !errors.Is(err, c.want) {
+			t.Errorf("%d bytes for %v: %v, want %v", c.more, c.from, err, c.want)
+		}
+	}
+	r.give(thief, 16<<20)
+	if err := r.take(honest, 1); err != nil {
+		t.Errorf("less than half is used: %v", err)
+	}
+	r.give(honest, 4<<20+1)
+	r.give(socket, 6<<20)
+	if r.used != 0 || len(r.from) != 0 {
+		t.Errorf("%d bytes are left, of %v", r.used, r.from)
+	}
+}
+
+// TestSlowBodies: bodies over HTTP that do not end take the share of their address. A
+// client of another address is answered.
+func TestSlowBodies(t *testing.T) {
+	s := newService(Options{Decider: new(counted), MaxDecodingBytes: 8 << 20})
+	web := httptest.NewServer(newFront(s, func() error { return nil }, &Options{}))
+	t.Cleanup(web.Close) // after its clients
+	at := web.Listener.Addr().String()
+	dial := func(from string) net.Conn {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	const head = "POST /v1/check/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+	for range 12 { // about 1 MB each, if there were room
+		before := s.room.inUse()
+		c := dial("127.0.0.2")
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			_, _ = c.Read(make([]byte, 1)) // an answer, or the end of the test
+		}()
+		fmt.Fprintf(c, head, MaxBodyBytes, strings.Repeat(" ", 600<<10))
+		for begun := time.Now(); s.room.inUse() < before+1_000_000; {
+			if time.Since(begun) > watchdog {
+				t.Fatalf("a body takes %d bytes", s.room.inUse()-before)
+			}
+			select {
+			case <-answered: // refused
+				before = -1_000_000
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	ask := func(from string) (status int, retryAfter string) {
+		c := dial(from)
+		body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"user":"ada"},`, 100), ",") + `]}`
+		fmt.Fprintf(c, head, len(body), body)
+		got, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		return got.StatusCode, got.Header.Get("Retry-After")
+	}
+	if status, retry := ask("127.0.0.2"); status != http.StatusServiceUnavailable || retry != "1" {
+		t.Errorf("the address of the slow bodies got %d, and may retry after %q", status, retry)
+	}
+	for range 3 {
+		if status, _ := ask("127.0.0.1"); status != http.StatusOK {
+			t.Errorf("another address got %d", status)
+		}
+	}
+}
