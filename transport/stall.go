@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"math/bits"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,11 +19,13 @@ type stalls struct {
 	net.Listener
 	patience int64 // in ticks
 	streams  int   // the most open streams of a connection
-	most     int64 // bytes of incomplete messages above which patience is short
+	most     int64 // bytes of incomplete messages above which the largest are given up
 
 	now    atomic.Int64 // ticks that have passed
 	half   atomic.Int64 // bytes of incomplete messages
 	ending atomic.Int64 // the part of half whose streams are to be reset
+
+	relieving sync.Mutex // held while streams are chosen to be given up
 
 	mu    sync.Mutex
 	conns map[*watchedConn]struct{}
@@ -31,9 +34,6 @@ type stalls struct {
 const (
 	// stallTick is the interval at which connections are examined.
 	stallTick = time.Second
-	// shortPatience is the patience, in ticks, while incomplete messages use too much
-	// memory.
-	shortPatience = 2
 	// resetPatience is how long, in ticks, a client may take to reach the end of a frame,
 	// where a reset can be inserted. Until then the server keeps the stream's memory.
 	resetPatience = 2
@@ -88,17 +88,64 @@ func (s *stalls) Accept() (net.Conn, error) {
 // tick examines all connections.
 func (s *stalls) tick() {
 	now := s.now.Add(1)
-	patience := s.patience
-	if s.half.Load()-s.ending.Load() > s.most {
-		patience = min(patience, shortPatience)
+	for _, c := range s.all() {
+		c.look(now, s.patience)
 	}
+}
+
+// all returns the open connections.
+func (s *stalls) all() []*watchedConn {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	all := make([]*watchedConn, 0, len(s.conns))
 	for c := range s.conns {
 		all = append(all, c)
 	}
-	s.mu.Unlock()
-	for _, c := range all {
-		c.look(now, patience)
+	return all
+}
+
+// tooMuch reports whether incomplete messages use too much memory, or those that were
+// given up do, because their streams could not be reset yet.
+func (s *stalls) tooMuch() bool {
+	ending := s.ending.Load()
+	return s.half.Load()-ending > s.most || ending > s.most
+}
+
+// relieve gives up the largest incomplete messages, to a factor of two, until the rest
+// uses at most 7/8 of the bound. So it is not called again soon. If those that were
+// given up use too much, their connections that are within a frame are closed, since no
+// reset can be inserted there. One goroutine does this at a time; others do not wait for it.
+func (s *stalls) relieve() {
+	if !s.relieving.TryLock() {
+		return
+	}
+	defer s.relieving.Unlock()
+	all := s.all()
+	excess := int(s.half.Load() - s.ending.Load() - s.most/8*7)
+	var bytes [64]int // of incomplete messages by the number of bits of their size
+	if excess > 0 {
+		for _, c := range all {
+			c.eachHalf(func(_ uint32, s *clientStream) { bytes[bits.Len(uint(s.half))] += s.half })
+		}
+	}
+	for size := len(bytes) - 1; size > 0 && excess > 0; size-- {
+		if bytes[size] == 0 {
+			continue
+		}
+		for _, c := range all {
+			c.eachHalf(func(id uint32, s *clientStream) {
+				if excess > 0 && bits.Len(uint(s.half)) >= size {
+					excess -= s.half
+					c.end(id, s)
+				}
+			})
+		}
+	}
+	if s.ending.Load() > s.most {
+		for _, c := range all {
+			if c.stuck() {
+				_ = c.Close()
+			}
+		}
 	}
 }

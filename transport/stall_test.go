@@ -409,42 +409,47 @@ func TestResetBetweenFrames(t *testing.T) {
 	}
 }
 
-// While incomplete messages use too much memory, slow ones are soon given up. Honest
-// ones continue.
+// When incomplete messages use too much memory, the largest is given up at once. Others
+// continue.
 func TestTooManyHalfMessages(t *testing.T) {
 	s := newTicking(t, func(o *Options) { o.ClientTimeout, o.MaxDecodingBytes = time.Hour, 10_000 })
 	honest := s.dial(someWindow)
 	honest.send(headersOf(1, "CheckStream"), columnsOf(t, 1))
 	honest.wants("an answer", frameData, 1)
 	var conns []*rawClient
-	for i := range 3 {
+	for i, size := range []int{2000, 6000, 3000} {
 		conn := s.dial(someWindow)
-		conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(9000, make([]byte, 4000))))
+		conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(9000, make([]byte, size))))
 		conns = append(conns, conn)
-		for begun := time.Now(); s.half.Load() < int64(i+1)*4000 && time.Since(begun) < watchdog; {
-			time.Sleep(time.Millisecond)
-		}
 		if i < 2 {
-			s.pass(2 * shortPatience) // there is room for two
-			if n := s.half.Load(); n < int64(i+1)*4000 {
-				t.Fatalf("%d bytes of half messages are left of %d", n, i+1)
-			}
+			s.waitHalf(int64(size))
 		}
 	}
-	s.pass(1)
-	if n := s.half.Load() - s.ending.Load(); n < 4000 || n > 5000 {
-		t.Errorf("%d bytes of half messages are left, want those of the youngest", n)
-	}
-	s.resets(conns[0], 1)
+	// No tick has passed.
+	s.waitFor("the largest is given up", func() bool { n := s.half.Load(); return n > 5000 && n < 6000 && s.ending.Load() == 0 })
 	s.resets(conns[1], 1)
-	if n := s.half.Load(); n < 4000 || n > 5000 || s.ending.Load() != 0 {
-		t.Errorf("%d bytes of half messages are left, %d of them of streams that have ended", n, s.ending.Load())
-	}
-	if f, ok := conns[2].next(); ok {
-		t.Errorf("the youngest got frame %v", f)
+	for _, i := range []int{0, 2} {
+		if f, ok := conns[i].next(); ok {
+			t.Errorf("client %d got frame %v", i, f)
+		}
 	}
 	honest.send(columnsOf(t, 1))
 	honest.wants("another answer", frameData, 1)
+}
+
+// Messages that were given up and use too much memory, since their clients stay in the
+// middle of a frame, end with their connections at once.
+func TestTooManyHalfFrames(t *testing.T) {
+	s := newTicking(t, func(o *Options) { o.ClientTimeout, o.MaxDecodingBytes = time.Hour, 10_000 })
+	frame := slices.Concat(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(15_000, make([]byte, 12_000))))
+	first, second := s.dial(someWindow), s.dial(someWindow)
+	first.send(frame[:len(frame)-4000])
+	s.waitHalf(8000)
+	second.send(frame[:len(frame)-4000])
+	s.waitFor("one is given up", func() bool { return s.ending.Load() >= 8000 && s.half.Load() >= 16_000 })
+	third := s.dial(someWindow)
+	third.send(frame[:len(frame)-4000])
+	s.waitFor("it ends with another one", func() bool { return s.ending.Load() == 0 && s.half.Load() < 9000 })
 }
 
 // deafConn is a connection whose other end reads nothing.

@@ -73,6 +73,9 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 			again = err == nil
 		}
 		c.mu.Unlock()
+		if c.of.tooMuch() {
+			c.of.relieve()
+		}
 		if !again {
 			return n, err
 		}
@@ -155,10 +158,7 @@ func (c *watchedConn) look(now, patience int64) {
 		}
 	}
 	stuck := len(c.reset) > 0 && now-c.asked > resetPatience
-	if len(c.reset) > 0 && c.in.between() {
-		c.woken = true
-		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // on a closed connection Read fails anyway
-	}
+	c.wake()
 	c.mu.Unlock()
 	switch {
 	case stuck: // no frame can be inserted before the present one ends, whatever is sent of it
@@ -191,6 +191,34 @@ func (c *watchedConn) tellReset(streams []uint32) {
 		_, _ = c.Conn.Write(b) // the next read or write returns the error
 		c.writing.Store(0)
 	}()
+}
+
+// wake ends a Read that waits, if there is a reset for it to return. The lock is held.
+func (c *watchedConn) wake() {
+	if len(c.reset) > 0 && c.in.between() {
+		c.woken = true
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // on a closed connection Read fails anyway
+	}
+}
+
+// stuck reports whether a reset waits for the end of a frame.
+func (c *watchedConn) stuck() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.reset) > 0 && !c.in.between()
+}
+
+// eachHalf calls f with each stream that has an incomplete message and is not to be
+// reset. f may end the stream.
+func (c *watchedConn) eachHalf(f func(id uint32, s *clientStream)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, s := range c.streams {
+		if s.half > 0 && !s.ending {
+			f(id, s)
+		}
+	}
+	c.wake()
 }
 
 // begin returns the memory for a new stream. The lock is held.
