@@ -138,6 +138,10 @@ func house() []row {
 
 		{path: "cluster", floor: 8, knows: "a node as a member: the only place where gossip, links and the core meet"},
 
+		{path: "weirtest", floor: 8, knows: "a node with a clock that a test moves", never: join(
+			clocks("the test moves the clock"),
+		)},
+
 		{path: "cmd/node", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
 		{path: "cmd/weir", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
 		{path: "chaos", tree: true, floor: 9, knows: "the promises under faults: virtual time with a seed, and real processes"},
