@@ -79,7 +79,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/handoff.go", "	case t.View.Has(h.next.Instance):\n		h.goneAt = 0\n", "	case t.View.Has(h.next.Instance) && t.Now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
 		{name: "relay", edits: []edit{
-			{"internal/cluster/relay.go", "	from := int(c.relayHand.Add(1))\n	for i := range n {\n", "	from := int(c.relayHand.Add(1))\n	for i := range n - n {\n"},
+			{"internal/cluster/mesh/relay.go", "	from := int(m.rotation.Add(1))\n	for i := range n {\n", "	from := int(m.rotation.Add(1))\n	for i := range n - n {\n"},
 		}},
 		{name: "heir before policy", edits: []edit{
 			{"internal/cluster/op.go", "	if o.ended || o.kind == opRefund &&", "	if o.ended || o.kind >= opCheck ||"},
@@ -92,7 +92,7 @@ func ofProtocol() []mutation {
 			{"limiter/bucket.go", "bits.Sub64(hi, leakedHi, borrow)", "bits.Sub64(hi, leakedHi&0, borrow)"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
-			{"internal/cluster/link.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
+			{"internal/cluster/reach.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "	return h.quietAt != 0 && h.quietAt >= own.waitSince && ", "	return h.quietAt != 0 && "},
@@ -139,7 +139,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/members/registry.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},
 		{name: "who is linked stays met", pkg: "./internal/cluster/members", test: "^TestInventedRunsOfAMember$", edits: []edit{
-			{"internal/cluster/members.go", "return l.up && l.name == name", "return l.up && l.name == name && false"},
+			{"internal/cluster/mesh/reach.go", "return l.up.Load() && l.name == name", "return l.up.Load() && l.name == name && false"},
 		}},
 		{name: "snapshots that never end are dropped", pkg: "./internal/cluster", test: "^TestSnapshotsThatNeverEnd$", edits: []edit{
 			{"internal/cluster/replica/staging.go", "t.Now-p.stagedAt >= stagedFor", "t.Now-p.stagedAt >= 100*stagedFor"},
@@ -159,8 +159,8 @@ func ofChecks() []mutation {
 		{name: "a bound of what waits for others", pkg: "./internal/cluster", test: "^TestWhatWaitsForOthersIsBounded$", edits: []edit{
 			{"internal/cluster/pending.go", "c.pending.Add(1) > maxPending", "c.pending.Add(1) > 2*maxPending"},
 		}},
-		{name: "a bound of what a member does not read", pkg: "./internal/cluster", test: "^TestAMemberThatReadsNothing$", edits: []edit{
-			{"internal/cluster/link.go", "l.waits+size > maxFramesSize", "l.waits+size > 16*maxFramesSize"},
+		{name: "a bound of what a member does not read", pkg: "./internal/cluster/mesh", test: "^TestAMemberThatReadsNothing$", edits: []edit{
+			{"internal/cluster/mesh/outbox.go", "o.controlSize+size > maxControlSize", "o.controlSize+size > 16*maxControlSize"},
 		}},
 		{name: "epochs that can be", pkg: "./internal/cluster", test: "^TestWhatCannotBeIsNotTakenIn$", edits: []edit{
 			{"internal/cluster/credible.go", "return e.Counter <= b.counter && ", "return "},
@@ -169,13 +169,13 @@ func ofChecks() []mutation {
 			{"internal/cluster/decide.go", "		if c.forbids(q) {\n			return forbidden, nil\n		}\n", ""},
 		}},
 		{name: "nothing is left on a link that is down", edits: []edit{
-			{"internal/cluster/link.go", "	l.carried, l.relayed, l.relayedSize = nil, nil, 0\n", "	carried, relayed = nil, nil\n"},
+			{"internal/cluster/mesh/reach.go", "	l.out.carried, l.out.relayed, l.out.relayedSize = nil, nil, 0\n", "	s.carried, s.relayed = nil, nil\n"},
 		}},
 		{name: "ended instances are forgotten", pkg: "./internal/cluster", test: "^TestEndedInstancesAreForgotten$", edits: []edit{
-			{"internal/cluster/core.go", "	c.forgetEnded(t.now, v)\n", ""},
+			{"internal/cluster/core.go", "	c.mesh.ForgetEnded(t.now)\n", ""},
 		}},
-		{name: "numbers of frames go on", pkg: "./internal/cluster", test: "^TestNumbersOfFramesGoOn$", edits: []edit{
-			{"internal/cluster/links.go", "	l := &link{to: to, number: c.numbered, ", "	l := &link{to: to, "},
+		{name: "numbers of frames go on", pkg: "./internal/cluster/mesh", test: "^TestNumbersOfFramesContinue$", edits: []edit{
+			{"internal/cluster/mesh/mesh.go", "	l.line.number = m.numbered\n", ""},
 		}},
 		{name: "word of an earlier asking", pkg: "./internal/cluster", test: "^TestWordOfAnEarlierAsking$", edits: []edit{
 			{"internal/cluster/op.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},

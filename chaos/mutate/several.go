@@ -10,7 +10,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/decide.go", "	case p == nil:\n		if !c.charge", "	case p == nil || t.now > 0:\n		if !c.charge"},
 		}},
 		{name: "an owner is told that a reservation stands", pkg: "./internal/cluster", test: "^TestAnAdmissionSettlesItsReservations$", edits: []edit{
-			{"internal/cluster/several.go", "	c.sendOp(t, o, r.op.by, false)\n", "	if undo != 0 {\n		c.sendOp(t, o, r.op.by, false)\n	}\n"},
+			{"internal/cluster/several.go", "	o.send(t, r.op.by, false)\n", "	if undo != 0 {\n		o.send(t, r.op.by, false)\n	}\n"},
 		}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},

@@ -71,6 +71,11 @@ func house() []row {
 			clocks("a view is what it was made of"),
 			no(spawns, "a view is what it was made of", ""),
 		)},
+		{path: "internal/cluster/mesh", floor: 3, knows: "the queues to the other members: frames, confirmations, relays, rules that frames name", never: join(
+			no(imports, "frames are carried, whoever calls and whoever owns", "./internal/peerlink", "./ring", "./rules", "context"),
+			clocks("the clock is passed in, so the simulator drives the very same code"),
+			no(spawns, "the network takes frames when it is ready for them", ""),
+		)},
 		{path: "internal/cluster/members", floor: 3, knows: "who is a member: what gossip proposes and links confirm; who counts; a node's states", never: join(
 			no(imports, "it asks an interface what it needs of links and partitions", "./internal/peerlink", "./limiter/table", "./ring"),
 			clocks("the scheduler that is passed in owns time"),

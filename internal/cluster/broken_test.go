@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -39,7 +40,7 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p)
 	drain(c)
-	rule := ruleToPeer(charge.Key(0).Rule, charge.Key(0).Rule.ID(), true)
+	rule := mesh.Definition(charge.Key(0).Rule)
 	check := func(id uint64) {
 		c.Deliver(&peer.Frame{
 			From: third, To: self, Rules: []peer.Rule{rule},
@@ -218,38 +219,5 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	cancel()
 	if n := c.CheckMany(ctx, charges, ds); !slices.Equal(n, []int{1}) || ds[0].Allowed {
 		t.Errorf("of a batch %v is undecided, want the second; the first is answered %+v", n, ds[0])
-	}
-}
-
-// A panic while something is appended to a frame leaves the frame as it was, and the
-// next frame is complete.
-func TestAFrameIsWholeAfterAPanic(t *testing.T) {
-	c, _, _, charge := single(t, limiter.UnreachableLocal)
-	x := &faulty{}
-	x.in(c)
-	lim := charge.Key(0).Rule.Limits[0]
-	write := func(panics bool) {
-		turn := c.begin()
-		defer turn.end()
-		defer turn.catch()
-		c.send(turn, other, 10, false, func(l *link, f *peer.Frame) {
-			f.Entries = append(f.Entries, peer.Entry{Hi: 7, Limit: l.limitIndex(f, lim), First: true})
-			if panics {
-				panic("half written")
-			}
-			f.Batches = append(f.Batches, peer.Batch{Keys: 1})
-		})
-	}
-	write(false)
-	write(true)
-	write(false)
-	f := c.Take(other, true)
-	if x.caught != 1 || f == nil || len(f.Entries) != 2 || len(f.Batches) != 2 {
-		t.Fatalf("after %d panics the frame is %+v", x.caught, f)
-	}
-	for _, e := range f.Entries {
-		if int(e.Limit) >= len(f.Limits) {
-			t.Errorf("an entry names limit %d of %d", e.Limit, len(f.Limits))
-		}
 	}
 }

@@ -108,10 +108,7 @@ func (c *Core) askOwner(t *turn, o *op, to peer.Instance) bool {
 	if to == 0 || o.hopeless(t) {
 		return false
 	}
-	l := t.to(to)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.up {
+	if !c.mesh.Reachable(to) {
 		return false
 	}
 	o.sent, o.tries = o.one[:0], 0
@@ -122,7 +119,7 @@ func (c *Core) askOwner(t *turn, o *op, to peer.Instance) bool {
 		return false
 	}
 	t.arm = true
-	c.addOp(t, l, o, o.id, false, false, false)
+	o.write(t, to, request{id: o.id})
 	return true
 }
 

@@ -84,33 +84,16 @@ const DefaultDeadline = 300 * limiter.Millisecond
 
 // The times of the protocol, in the scheduler's time.
 const (
-	lateAfter    = 50 * limiter.Millisecond // a tick this late, or without progress this long, means that the node itself was paused
-	pulseEvery   = 16                       // a tick reads the clock after this many partitions
-	suspectAfter = 30 * limiter.Millisecond // a connection silent this long is helped by relays
-	probeEvery   = 20 * limiter.Millisecond // interval of probes of a suspect connection
-	silentAfter  = 80 * limiter.Millisecond // an owner silent this long is treated as unreachable
-	forgetAfter  = limiter.Minute           // an instance out of view and out of reach this long is forgotten
-	retryEvery   = 5 * limiter.Millisecond  // first wait before an operation that found no owner is routed again
+	lateAfter   = 50 * limiter.Millisecond // a tick this late, or without progress this long, means that the node itself was paused
+	pulseEvery  = 16                       // a tick reads the clock after this many partitions
+	silentAfter = 80 * limiter.Millisecond // an owner silent this long is treated as unreachable
+	retryEvery  = 5 * limiter.Millisecond  // first wait before an operation that found no owner is routed again
 )
 
 // The bounds of what a node keeps.
 const (
-	maxOps     = 1 << 17 // operations under way at this node, to all members together
-	maxFrame   = 192 << 10
-	maxBulk    = 48 << 10 // bytes of a frame of snapshots
-	maxChecks  = 1000     // checks in one frame
-	maxFrames  = 1 << 12  // full frames that wait for one member, for each kind of frame
-	maxRelays  = 3        // relays that get one frame
-	maxRelayed = 256      // frames that one link holds to be relayed, by this node or by its member
-	maxLinks   = 1024     // to instances that are not connected
+	maxOps = 1 << 17 // operations under way at this node, to all members together
 
-	maxRelayedSize = 32 << 20 // bytes of frames of others that wait to be relayed to one member
-	maxFramesSize  = 64 << 20 // bytes of control messages that wait for one member
-
-	maxKept       = 1 << 13 // a frame with room for more entries is not reused
-	maxSnapshots  = 16      // snapshots under way to one member
-	maxForeign    = 4096    // definitions of other nodes' rules
-	maxScaled     = 4096
 	maxAttempts   = 64 // attempts of one operation and replies that did not decide it; beyond, it waits longer between attempts
 	forgetGranted = 8
 )

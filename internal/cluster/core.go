@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/members"
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
@@ -21,28 +22,24 @@ type Core struct {
 	table    *table.Table
 	fallback *table.Table
 	sched    Scheduler
-	net      Network
 
 	parts []*part // by ascending number
 	byID  []*part // by number
 	view  atomic.Pointer[view.View]
 
-	links     atomic.Pointer[linkSet]
-	linksMu   sync.Mutex // held while a link is created, removed or marked up
-	numbered  uint64     // highest frame number sent on any link that was removed
+	mesh      *mesh.Mesh
+	rules     *mesh.Dictionary
 	turns     sync.Pool
 	waiters   sync.Pool
-	frames    sync.Pool // of peer.Frame
 	ops       opTable
 	pending   atomic.Int64 // requests of other members that wait at this node
 	reserves  atomic.Int64 // unsettled charges of reservations
 	staged    atomic.Int64 // bytes of incomplete snapshots
-	book      rulebook
+	shares    shares
 	denials   *denials      // nil if denials are not cached
 	mine      atomic.Uint32 // peer.State of this node
 	pings     atomic.Uint32
 	easeUntil atomic.Int64 // end of the period of longer waits after a late tick; scheduler time, 0 if none
-	relayHand atomic.Uint32
 	events    [Events]atomic.Uint64
 
 	// pulseAt is when the next tick is due, or when the running tick last reported
@@ -80,7 +77,7 @@ func New(c Config) *Core {
 		c.Deadline = DefaultDeadline
 	}
 	core := &Core{
-		self: c.Self.Instance, config: c, table: c.Table, fallback: c.Fallback, sched: c.Scheduler, net: c.Network,
+		self: c.Self.Instance, config: c, table: c.Table, fallback: c.Fallback, sched: c.Scheduler,
 		byID: make([]*part, 2*table.Partitions), rand: c.Rand, silenced: make(map[peer.Instance]limiter.Tick),
 		idleAt: c.Scheduler.Now(), registry: members.NewRegistry(),
 	}
@@ -89,12 +86,11 @@ func New(c Config) *Core {
 	}
 	core.mine.Store(uint32(c.Self.State))
 	core.turns.New = func() any { return new(turn) }
-	core.frames.New = func() any { return new(peer.Frame) }
 	core.waiters.New = newAwaited
-	core.links.Store(&linkSet{byID: map[peer.Instance]*link{}})
 	core.view.Store(view.None(core.self))
-	core.book.rules = make(map[uint64]*limiter.Rule)
-	core.book.scaled = make(map[scaledKey]*limiter.Rule)
+	core.rules = mesh.NewDictionary(func(name string) *limiter.Rule { return core.config.Rule(name) })
+	core.shares.scaled = make(map[scaledKey]*limiter.Rule)
+	core.mesh = core.newMesh()
 	node := core.node()
 	if c.Partitions == nil {
 		for id := range core.byID {
@@ -169,8 +165,13 @@ func (c *Core) SetView(v *view.View) {
 	for i := range v.Members {
 		delete(c.silenced, v.Members[i].Instance)
 	}
+	for i, since := range c.silenced {
+		if t.now-since >= mesh.ForgetAfter {
+			delete(c.silenced, i)
+		}
+	}
 	c.tickMu.Unlock()
-	c.forgetEnded(t.now, v)
+	c.mesh.ForgetEnded(t.now)
 	for _, p := range c.parts {
 		c.in(t, p, (*replica.Replica).ViewChanged)
 	}
@@ -253,11 +254,7 @@ func (c *Core) pulse(t *turn) {
 	c.event(EventLate, -1)
 	c.wakeUp(t.now)
 	c.easeUntil.Store(int64(t.now + replica.EaseFor))
-	for _, l := range c.links.Load().list {
-		l.mu.Lock()
-		l.lacksAt, l.suspect = t.now, false
-		l.mu.Unlock()
-	}
+	c.mesh.Restart(t.now)
 	for _, p := range c.parts {
 		c.in(t, p, (*replica.Replica).Late)
 	}
@@ -330,7 +327,7 @@ func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
 		c.tickPart(t, p)
 	}
 	c.goOn(t)
-	watching := c.watch(t)
+	watching := t.out.Watch(t.now)
 	return parts, !c.ops.tick(t) && !watching
 }
 

@@ -13,15 +13,7 @@ func (c *Core) cutOff(now limiter.Tick) bool {
 	if at := c.aloneAt.Load(); at == 0 || now-limiter.Tick(at) < replica.GoneAfter || c.view.Load().Known == 1 {
 		return false
 	}
-	for _, l := range c.links.Load().list {
-		l.mu.Lock()
-		up := l.up
-		l.mu.Unlock()
-		if up {
-			return false
-		}
-	}
-	return true
+	return !c.mesh.AnyUp()
 }
 
 // hopeless reports whether a check would wait in vain: this node is cut off, and a key

@@ -338,7 +338,7 @@ func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 		if out == nil {
 			out = k.Clone()
 		}
-		out.Key(i).Rule = c.book.share(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
+		out.Key(i).Rule = c.shares.of(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
 	}
 	if out == nil {
 		return k
@@ -369,7 +369,7 @@ func (c *Core) refuse(t *turn, r replyTo, out peer.Reply) {
 	}
 	out.ID = r.id
 	if r.op == nil {
-		c.sendStatus(t, r.to, out)
+		t.out.Status(r.to, out)
 		return
 	}
 	t.later = append(t.later, func(t *turn) {

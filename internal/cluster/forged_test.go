@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -25,7 +26,7 @@ func (p *part) known() string {
 func impossible(p *part, k *limiter.Key) map[string]*peer.Frame {
 	id, high := p.id, peer.Epoch{Counter: math.MaxUint64, Instance: other}
 	fine := peer.Epoch{Counter: 2, Instance: other}
-	lim := []peer.Limit{limitToPeer(k.Rule.Limits[0])}
+	lim := []peer.Limit{mesh.Definition(k.Rule).Limits[0]}
 	entry := peer.Entry{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}
 	elsewhere := entry
 	elsewhere.Lo = ^entry.Lo
@@ -114,7 +115,7 @@ func TestACounterThatCannotBe(t *testing.T) {
 		k := charge.Key(0)
 		e.Hi, e.Lo, e.First = k.Hash.Hi, k.Hash.Lo^limiter.NameID(k.Rule.Limits[0]), true
 		c.Deliver(&peer.Frame{
-			From: third, To: self, Limits: []peer.Limit{limitToPeer(k.Rule.Limits[0])}, Entries: []peer.Entry{e},
+			From: third, To: self, Limits: []peer.Limit{mesh.Definition(k.Rule).Limits[0]}, Entries: []peer.Entry{e},
 			Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Seq: 1, First: true, Last: true, Keys: 1}},
 		})
 		if n := c.table.Count(int(p.id)); n != 0 || look(p).Role != peer.Nothing {
@@ -153,7 +154,7 @@ func TestRepliesThatCannotBe(t *testing.T) {
 // begun delivers the beginning of a snapshot that never ends.
 func beginSnapshot(c *Core, p *part, k *limiter.Key, first bool, base uint64) {
 	c.Deliver(&peer.Frame{
-		From: third, To: self, Limits: []peer.Limit{limitToPeer(k.Rule.Limits[0])},
+		From: third, To: self, Limits: []peer.Limit{mesh.Definition(k.Rule).Limits[0]},
 		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}},
 		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Base: base, Seq: 9, First: first, Keys: 1}},
 	})
@@ -194,7 +195,7 @@ func TestWhatWaitsForOthersIsBounded(t *testing.T) {
 	k := charge.Key(0)
 	ask := func(id uint64) []peer.Reply {
 		c.Deliver(&peer.Frame{
-			From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
+			From: other, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)},
 			Keys:   []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},
 			Checks: []peer.Check{{ID: id, Keys: 1, Wait: 1_000_000}},
 		})
@@ -236,34 +237,6 @@ func TestWhatWaitsForOthersIsBounded(t *testing.T) {
 	}
 }
 
-// For a member that sends requests and reads nothing, this node keeps a bounded number
-// of bytes.
-func TestAMemberThatReadsNothing(t *testing.T) {
-	c, p, _, _ := single(t, limiter.UnreachableLocal)
-	f := &peer.Frame{From: other, To: self, Claims: make([]peer.Claim, 1<<16)}
-	for i := range f.Claims {
-		f.Claims[i] = peer.Claim{Partition: p.id, Kind: peer.Ask}
-	}
-	l := c.link(other)
-	for range 10 {
-		c.Deliver(f)
-	}
-	bytes := 0
-	l.mu.Lock()
-	for _, f := range l.frames {
-		bytes += weight(f)
-	}
-	if bytes > maxFramesSize || bytes < maxFramesSize/2 || bytes != l.waits {
-		t.Errorf("%d bytes wait, which are counted as %d, of %d at most", bytes, l.waits, maxFramesSize)
-	}
-	l.mu.Unlock()
-	for c.Take(other, true) != nil { // it reads its frames again
-	}
-	if l.waits != 0 {
-		t.Errorf("%d bytes are counted where nothing waits", l.waits)
-	}
-}
-
 // Refunds and resets of keys without counters copy nothing to the heir.
 func TestInventedKeysAreNotCopied(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
@@ -279,7 +252,7 @@ func TestInventedKeysAreNotCopied(t *testing.T) {
 			{Keys: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 3}, Charged: 1, Set: d.Receipt.Set}},
 		} {
 			c.Deliver(&peer.Frame{
-				From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
+				From: other, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)},
 				Keys:    []peer.Key{{Hi: k.Hash.Hi + uint64(i) + 1, Lo: k.Hash.Lo, Cost: k.Cost}},
 				Refunds: []peer.Refund{q},
 			})

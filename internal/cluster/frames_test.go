@@ -27,9 +27,9 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	put(receiver, to, replica.Fixture{})
 	tn := sender.begin()
 	from.mu.Lock()
-	sender.sendBatch(tn, other, &peer.Batch{
+	tn.out.Batch(other, &peer.Batch{
 		Partition: from.id, Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7, First: true, Last: true,
-	}, []uint64{charge.Key(0).Hash.Hi})
+	}, []uint64{charge.Key(0).Hash.Hi}, tn.at)
 	from.mu.Unlock()
 	tn.end()
 	var f *peer.Frame
@@ -56,11 +56,9 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	want := fmt.Sprint(f.Entries[0].Words)
 	n := 0
 	tn = receiver.begin()
-	l := receiver.link(third)
-	l.mu.Lock()
-	got := receiver.large(l, 0)
-	l.addKey(tn, to.id, got, charge.Key(0).Hash.Hi)
-	l.mu.Unlock()
+	drain(receiver)
+	tn.out.Batch(third, &peer.Batch{Partition: to.id, Kind: peer.Push}, []uint64{charge.Key(0).Hash.Hi}, tn.at)
+	got := receiver.Take(third, true)
 	for _, e := range got.Entries {
 		n++
 		if fmt.Sprint(e.Words) != want {
@@ -71,27 +69,4 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 		t.Errorf("%d counters are kept, want 1", n)
 	}
 	tn.end()
-}
-
-// A frame carries at most as many results as a link accepts, however many replies there
-// are.
-func TestRepliesOfManyLimits(t *testing.T) {
-	c, _, _, _ := single(t, limiter.UnreachableLocal)
-	d := new(limiter.Decision)
-	limiter.Grow(d, limiter.MaxKeys*limiter.MaxLimits)
-	tn := c.begin()
-	for i := range maxReplies {
-		tn.respond(other, peer.Reply{ID: uint64(i + 1), Results: uint16(d.Len()), Idle: true}, d, d)
-	}
-	tn.end()
-	replies := 0
-	for f := c.Take(other, true); f != nil; f = c.Take(other, true) {
-		replies += len(f.Replies)
-		if len(f.Results) > 1<<16 {
-			t.Errorf("a frame has %d results, which a link does not take", len(f.Results))
-		}
-	}
-	if replies != maxReplies {
-		t.Errorf("%d replies were sent, want %d", replies, maxReplies)
-	}
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
-	"github.com/weirlimit/weir/internal/peer"
 )
 
 // PartitionInfo describes what a node holds of a partition, for metrics, operators and
@@ -33,9 +32,6 @@ func (c *Core) Partitions() []int {
 
 // View returns the present view.
 func (c *Core) View() *view.View { return c.view.Load() }
-
-// Reaches reports whether there is a direct connection to a member.
-func (c *Core) Reaches(i peer.Instance) bool { return c.reachable(i) }
 
 // Settled reports whether every partition is as the view calls for, as far as it depends
 // on this node: owned by its owner in the ring, with the wanted member as heir.

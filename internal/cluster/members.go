@@ -18,7 +18,7 @@ func (c *Core) Forget(name string) bool {
 	if ok {
 		t := c.begin()
 		defer t.end()
-		c.pass(t, 0, []peer.Known{gone})
+		t.out.Spread([]peer.Known{gone}, 0)
 	}
 	return ok
 }
@@ -33,37 +33,21 @@ func (c *Core) news() {
 	}
 }
 
-// pass forwards news about members to all members in reach except the one that sent it.
-func (c *Core) pass(t *turn, from peer.Instance, news []peer.Known) {
-	if len(news) == 0 {
-		return
-	}
-	for _, l := range c.links.Load().list {
-		l.mu.Lock()
-		up := l.up
-		l.mu.Unlock()
-		if !up || l.to == from {
-			continue
-		}
-		c.send(t, l.to, 64*len(news), false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, news...) })
-	}
-}
-
 // introduce tells a member all names that this node knows, its own included.
 func (c *Core) introduce(t *turn, to peer.Instance) {
 	known := c.registry.All()
 	if self := c.config.Self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
 		known = append(known, peer.Known{Name: self, Instance: c.self})
 	}
-	c.send(t, to, 64*len(known), false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, known...) })
+	t.out.Known(to, known)
 }
 
 // leave tells the members directly that this node is about to leave. Gossip may tell
 // them too late for them to find another relay.
 func (c *Core) leave(t *turn, v *view.View) {
-	self := peer.Known{Name: c.config.Self.Name, Instance: c.self, Gone: true}
+	self := []peer.Known{{Name: c.config.Self.Name, Instance: c.self, Gone: true}}
 	for i := range v.Members {
-		c.send(t, v.Members[i].Instance, 64, false, func(_ *link, f *peer.Frame) { f.Known = append(f.Known, self) })
+		t.out.Known(v.Members[i].Instance, self)
 	}
 }
 
@@ -78,7 +62,7 @@ func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known, di
 			continue
 		}
 		if direct && k.Instance == from {
-			c.introduced(k)
+			c.mesh.Introduced(*k)
 		}
 		valid = append(valid, *k)
 	}
@@ -87,17 +71,9 @@ func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known, di
 		c.view.CompareAndSwap(v, v.Recounted(n, recent))
 	}
 	if c.onNews.Load() != nil {
-		c.pass(t, from, news)
+		t.out.Spread(news, from)
 		c.news()
 	}
-}
-
-// introduced records what a member says about itself on its own connection.
-func (c *Core) introduced(k *peer.Known) {
-	l := c.link(k.Instance)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.name, l.leaving = k.Name, l.leaving || k.Gone
 }
 
 // nearby returns the members that count, are not in the view, and have a direct
@@ -112,7 +88,7 @@ func (c *Core) nearby(v *view.View) (near []peer.Instance, all bool) {
 	}
 	slices.Sort(near)
 	for _, i := range near {
-		if v.Has(i) || !c.reachable(i) {
+		if v.Has(i) || !c.mesh.Reachable(i) {
 			return nil, false
 		}
 	}
@@ -123,19 +99,7 @@ func (c *Core) nearby(v *view.View) (near []peer.Instance, all bool) {
 // this node or to a member that told this node. An instance that is linked to this node
 // stays met, whatever others report about its name.
 func (c *Core) Met(name string, i peer.Instance) bool {
-	return c.linkedAs(i, name) || c.registry.Met(name, i)
-}
-
-// linkedAs reports whether the link to an instance is up and the instance gave that name
-// on it.
-func (c *Core) linkedAs(i peer.Instance, name string) bool {
-	l := c.links.Load().byID[i]
-	if l == nil {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.up && l.name == name
+	return c.mesh.LinkedAs(i, name) || c.registry.Met(name, i)
 }
 
 // Vouched reports whether links confirm what gossip says of a member that is not live:

@@ -30,11 +30,7 @@ func (c *Core) SetName(k *limiter.Key, name []byte) {
 	n := peer.Name{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Closed: k.Rule.Class() == limiter.Closed, Text: string(name)}
 	t := c.begin()
 	defer t.end()
-	c.send(t, to, 32+len(name), false, func(_ *link, f *peer.Frame) {
-		if len(f.Names) < maxChecks {
-			f.Names = append(f.Names, n)
-		}
-	})
+	t.out.Name(to, n)
 }
 
 // deliverNames stores the names of keys. Names of keys that are in no list have no

@@ -207,14 +207,14 @@ func (o *op) ask(t *turn, to peer.Instance) {
 		o.later(t, retryEvery)
 		return
 	}
-	if !o.c.reachable(to) {
+	if !o.c.mesh.Reachable(to) {
 		if o.hasHeir {
 			// The heir has answered that the owner is alive. The check goes to the owner
 			// by a relay.
 			o.asks(to)
 			o.askedAt, o.owner, o.again = t.now, to, 0
 			o.mu.Unlock()
-			o.c.sendOp(t, o, to, false)
+			o.send(t, to, false)
 			return
 		}
 		o.owner = to
@@ -225,7 +225,7 @@ func (o *op) ask(t *turn, to peer.Instance) {
 	o.asks(to)
 	o.askedAt, o.owner, o.again = t.now, to, 0
 	o.mu.Unlock()
-	o.c.sendOp(t, o, to, false)
+	o.send(t, to, false)
 }
 
 // askHeir asks the heir, because the owner does not answer. If the heir is unknown, it
@@ -272,7 +272,7 @@ func (o *op) askHeir(t *turn) {
 		o.asHeir(t, sent)
 		return
 	}
-	c.sendOp(t, o, heir, true)
+	o.send(t, heir, true)
 }
 
 func instances(v *view.View) []peer.Instance {
@@ -336,7 +336,7 @@ func (o *op) tick(t *turn) {
 		o.again = 0
 		o.mu.Unlock()
 		o.route(t)
-	case again == 0 && asked != 0 && !heir && owner != o.c.self && t.now-asked >= o.c.patience(owner, silentAfter):
+	case again == 0 && asked != 0 && !heir && owner != o.c.self && t.now-asked >= o.c.mesh.Patience(owner, silentAfter):
 		o.askHeir(t)
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -100,7 +101,7 @@ func TestAnHeirTakesOverForAReset(t *testing.T) {
 	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e})
 	k := charge.Key(0)
 	c.Deliver(&peer.Frame{
-		From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
+		From: other, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)},
 		Keys:    []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},
 		Refunds: []peer.Refund{{ID: 9, Keys: 1, Kind: peer.ResetKeys, Heir: true}},
 	})
@@ -225,7 +226,7 @@ func TestAResetThatOneOwnerAnswers(t *testing.T) {
 // resetOf asks a core, as another member, for the reset of a key, and returns the reply.
 func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
 	c.Deliver(&peer.Frame{
-		From: other, To: self, Rules: []peer.Rule{ruleToPeer(k.Rule, k.Rule.ID(), true)},
+		From: other, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)},
 		Keys:    []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},
 		Refunds: []peer.Refund{{ID: 9, Keys: 1, Kind: peer.ResetKeys, Heir: heir}},
 	})

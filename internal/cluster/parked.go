@@ -56,6 +56,6 @@ func (q *parked) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
 	case q.kind == opCheck || q.kind == opExplain:
 		c.sendReply(t, q.reply, answer, idle)
 	case q.reply.id != 0:
-		c.sendStatus(t, q.reply.to, peer.Reply{ID: q.reply.id, Status: peer.Done, Count: uint32(q.count)})
+		t.out.Status(q.reply.to, peer.Reply{ID: q.reply.id, Status: peer.Done, Count: uint32(q.count)})
 	}
 }

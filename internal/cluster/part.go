@@ -92,17 +92,17 @@ func (p *part) point(s *replica.Turn) {
 func (c *Core) do(t *turn, p *part, e *replica.Effect) {
 	switch e.Kind {
 	case replica.SendAnnounce:
-		c.sendAnnounce(t, e.To, e.Announce)
+		t.out.Announce(e.To, e.Announce)
 	case replica.SendClaim:
-		c.sendClaim(t, e.To, e.Claim, e.Asks)
+		t.out.Claim(e.To, e.Claim, e.Asks)
 	case replica.SendAnswer:
-		c.sendAnswer(t, e.To, e.Answer)
+		t.out.Answer(e.To, e.Answer)
 	case replica.SendRevoke:
-		c.sendRevoke(t, e.To, e.Revoke, e.Asks)
+		t.out.Revoke(e.To, e.Revoke, e.Asks)
 	case replica.SendAck:
-		c.sendAck(t, e.To, e.Ack)
+		t.out.Ack(e.To, e.Ack)
 	case replica.SendBatch:
-		c.sendBatch(t, e.To, &e.Batch, e.Keys)
+		t.out.Batch(e.To, &e.Batch, e.Keys, t.at)
 	case replica.Refuse, replica.Expire, replica.Rerun, replica.Release:
 		c.complete(t, p, e)
 	case replica.Happened:

@@ -17,7 +17,7 @@ func (c *Core) decideByPolicy(t *turn, k *limiter.Charge, answer, idle *limiter.
 			closed = true
 		case limiter.UnreachableLocal:
 			source = limiter.SourceFallbackLocal
-			key.Rule = c.book.share(key.Rule, 1, uint64(max(1, v.Recent)))
+			key.Rule = c.shares.of(key.Rule, 1, uint64(max(1, v.Recent)))
 		}
 	}
 	if closed {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
@@ -275,7 +276,7 @@ func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	if done != 1 {
 		t.Fatalf("%d of 2 checks are answered, want 1", done)
 	}
-	l := limitToPeer(charge.Key(0).Rule.Limits[0])
+	l := mesh.Definition(charge.Key(0).Rule).Limits[0]
 	key := charge.Key(0)
 	begun := int64(h.now-h.now%limiter.Day) - int64(h.now)
 	c.Deliver(&peer.Frame{From: third, To: self, Limits: []peer.Limit{l},

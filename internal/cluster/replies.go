@@ -12,40 +12,15 @@ func (c *Core) sendReply(t *turn, r replyTo, answer, idle *limiter.Decision) {
 		Receipt: receiptOut(answer.Receipt), Unnamed: r.unnamed, Provisional: r.provisional,
 	}
 	if r.rules == nil && r.told == nil {
-		t.respond(r.to, out, answer, idle)
+		t.out.Reply(r.to, out, answer, idle)
 		return
 	}
-	bytes := 40 + 32*answer.Len() + sizeOf(r.told)
-	if idle != nil {
-		bytes += 32 * idle.Len()
+	var reasons *peer.Explanation
+	if r.told != nil {
+		x := reasonsOut(r.id, r.told)
+		reasons = &x
 	}
-	for _, rule := range r.rules {
-		bytes += 40 + 64*len(rule.Limits)
-	}
-	c.send(t, r.to, bytes, false, func(_ *link, f *peer.Frame) {
-		for _, rule := range r.rules {
-			out.Rules = append(out.Rules, ruleIndex(f, rule, true))
-		}
-		f.Replies = append(f.Replies, out)
-		f.Results = appendResults(f.Results, answer)
-		if idle != nil {
-			f.Results = appendResults(f.Results, idle)
-		}
-		if r.told != nil {
-			f.Explained = append(f.Explained, reasonsOut(r.id, r.told))
-		}
-	})
-}
-
-func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
-	for i := range d.Len() {
-		l := d.Limit(i)
-		out = append(out, peer.Result{
-			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
-			Remaining: l.Remaining, RetryAfter: int64(limiter.Span(l.RetryAfter)), ResetAfter: int64(limiter.Span(l.ResetAfter)),
-		})
-	}
-	return out
+	t.out.ReplyWith(r.to, out, answer, idle, r.rules, reasons, sizeOf(r.told))
 }
 
 func (c *Core) deliverReplies(t *turn, f *peer.Frame) {
@@ -106,7 +81,7 @@ func (o *op) filled(t *turn, f *peer.Frame, from string, r *peer.Reply, results 
 		return false
 	}
 	var few [4]*limiter.Rule
-	rules := o.c.book.applied(few[:0], f, r, o.charge)
+	rules := o.c.rules.Applied(few[:0], f, r, o.charge)
 	n := 0
 	for _, rule := range rules {
 		n += len(rule.Limits)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -29,7 +30,7 @@ func ofLimits(t *testing.T, name string, n int, units int64) *limiter.Rule {
 func askedBy(c *Core, keys ...*limiter.Rule) (reply *peer.Frame) {
 	ask := &peer.Frame{From: other, To: self, Checks: []peer.Check{{ID: 7, Keys: uint8(len(keys)), Reserve: true, Wait: 1000}}}
 	for i, r := range keys {
-		ask.Rules = append(ask.Rules, ruleToPeer(r, r.ID(), true))
+		ask.Rules = append(ask.Rules, mesh.Definition(r))
 		ask.Keys = append(ask.Keys, peer.Key{Hi: uint64(100 + i), Lo: 2, Rule: uint16(i), Cost: 1})
 	}
 	c.Deliver(ask)
@@ -74,10 +75,9 @@ func TestAnOwnerWithOtherRulesNamesThemAll(t *testing.T) {
 		for i, rule := range order {
 			charge.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(100 + i), Lo: 2}, Rule: rule, Cost: 1})
 		}
-		var book rulebook
-		book.rules = map[uint64]*limiter.Rule{}
+		book := mesh.NewDictionary(func(string) *limiter.Rule { return nil })
 		d := new(limiter.Decision)
-		fillDecision(d, &charge, book.applied(nil, f, &r, &charge), f.Results[:limits])
+		fillDecision(d, &charge, book.Applied(nil, f, &r, &charge), f.Results[:limits])
 		if d.Len() != limits || !d.Allowed {
 			t.Errorf("the answer is read as %+v", d)
 		}

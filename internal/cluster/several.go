@@ -291,5 +291,5 @@ func (s *several) settle(t *turn, r *reservation, undo uint64) {
 		o.mu.Unlock()
 		t.arm = true
 	}
-	c.sendOp(t, o, r.op.by, false)
+	o.send(t, r.op.by, false)
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
@@ -9,46 +10,19 @@ import (
 
 // surroundings is what the replicas of a core may ask of it, see [replica.Peers] and
 // [replica.Pace].
-type surroundings struct{ c *Core }
+type surroundings struct {
+	*mesh.Mesh // connections, round trips and snapshots under way
+
+	c *Core
+}
 
 // node returns what the replicas of this core share.
 func (c *Core) node() *replica.Node {
-	s := surroundings{c}
+	s := surroundings{c.mesh, c}
 	return &replica.Node{
 		Self: c.self, Seeds: c.config.Seeds, Store: c.table, Peers: s, Pace: s,
 		Staged: &c.staged, Reserves: &c.reserves, Random: c.random, Fault: c.fault,
 	}
-}
-
-// Reachable reports whether there is a direct connection to a member.
-func (s surroundings) Reachable(i peer.Instance) bool { return s.c.reachable(i) }
-
-// Patience returns span, or three round trips to a member if that is longer.
-func (s surroundings) Patience(to peer.Instance, span limiter.Tick) limiter.Tick {
-	return s.c.patience(to, span)
-}
-
-// Measured records the time of a round trip.
-func (s surroundings) Measured(to peer.Instance, took limiter.Tick) { s.c.measured(to, took) }
-
-// BeginSnapshot counts a snapshot to a member, unless maxSnapshots are under way to it.
-func (s surroundings) BeginSnapshot(to peer.Instance) bool {
-	l := s.c.link(to)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.snapshots >= maxSnapshots {
-		return false
-	}
-	l.snapshots++
-	return true
-}
-
-// EndSnapshot makes room for another snapshot to a member.
-func (s surroundings) EndSnapshot(to peer.Instance) {
-	l := s.c.link(to)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.snapshots = max(0, l.snapshots-1)
 }
 
 // LeftView returns when an instance left the view; 0 if it is in the view or was never

@@ -1,8 +1,8 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
-	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -13,18 +13,16 @@ type turn struct {
 	c     *Core
 	now   limiter.Tick
 	at    limiter.Tick // present time of the counters' clock
-	wakes []*link
-	parts []*part // to be flushed
+	out   mesh.Writer  // what is said to other members
+	parts []*part      // to be flushed
 	later []func(*turn)
 	ended []*op // whose callers are to be told
 	arm   bool  // a tick is needed
 	// broken means that there was a panic, so the turn's memory is not reused.
 	broken bool
 
-	link    *link             // the link that was looked up last
 	shard   uint64            // shard for the operations that begin in this turn; 0 before the first
 	fresh   []op              // unused operations, allocated together
-	replies replies           // replies to the member that asked last
 	rule    namedRule         // the rule of the last check of a frame
 	entries []table.Entry     // scratch of split
 	keys    []replica.Entries // scratch of split
@@ -40,6 +38,7 @@ type turn struct {
 func (c *Core) begin() *turn {
 	t := c.turns.Get().(*turn)
 	t.c, t.now = c, c.sched.Now()
+	t.out.Begin(c.mesh)
 	if t.at = t.now; c.config.Clock != nil {
 		t.at = c.config.Clock()
 	}
@@ -52,9 +51,10 @@ func (c *Core) begin() *turn {
 func (t *turn) end() {
 	for t.pending() && !t.finish() {
 	}
-	t.link, t.shard = nil, 0
-	if t.arm { // last, so that the tick finds everything that needs it
-		t.arm = false
+	t.out.End()
+	t.shard = 0
+	if t.arm || t.out.Expects { // last, so that the tick finds everything that needs it
+		t.arm, t.out.Expects = false, false
 		t.c.arm()
 	}
 	if !t.broken {
@@ -64,7 +64,7 @@ func (t *turn) end() {
 
 // pending reports whether there is deferred work.
 func (t *turn) pending() bool {
-	return len(t.later)+len(t.parts)+len(t.ended)+len(t.replies.list)+len(t.wakes) > 0
+	return len(t.later)+len(t.parts)+len(t.ended) > 0 || t.out.Pending()
 }
 
 // finish does the deferred work. It reports false after a panic; then more may be left,
@@ -75,15 +75,10 @@ func (t *turn) finish() (all bool) {
 		for len(t.later)+len(t.parts)+len(t.ended) > 0 {
 			t.goOn()
 		}
-		t.sendReplies()
-		for i := 0; i < len(t.wakes); { // a link that is down may wake others
-			l := take(t.wakes, i)
-			i++
-			if l != nil {
-				t.c.flush(t, l)
-			}
+		t.lose()
+		for t.out.Flush() { // a link that is down may wake others
+			t.lose()
 		}
-		t.wakes = t.wakes[:0]
 	}
 	return true
 }
@@ -143,59 +138,6 @@ type namedRule struct {
 	rule         *limiter.Rule // nil if it is not known
 }
 
-// replies are decisions for one member that will share a frame.
-type replies struct {
-	to      peer.Instance
-	list    []peer.Reply
-	results []peer.Result
-}
-
-// maxReplies is the most replies that are collected before they are sent. maxResults is
-// the number of results from which on no further reply is collected. A frame may have
-// 65536 of each.
-const (
-	maxReplies = 256
-	maxResults = 4096
-)
-
-// respond adds a decision to the replies for a member. They are sent at the end of the
-// turn or earlier.
-func (t *turn) respond(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision) {
-	q := &t.replies
-	if q.to != to || len(q.list) == maxReplies || len(q.results) >= maxResults {
-		t.sendReplies()
-		q.to = to
-	}
-	q.list = append(q.list, r)
-	q.results = appendResults(q.results, answer)
-	if idle != nil {
-		q.results = appendResults(q.results, idle)
-	}
-}
-
-// sendReplies puts the collected replies into a frame.
-func (t *turn) sendReplies() {
-	q := &t.replies
-	if len(q.list) == 0 {
-		return
-	}
-	list, results := q.list, q.results
-	q.list, q.results = q.list[:0], q.results[:0] // cleared first, so that a panic does not make them be sent for ever
-	t.c.send(t, q.to, 40*len(list)+32*len(results), false, func(_ *link, f *peer.Frame) {
-		f.Replies = append(f.Replies, list...)
-		f.Results = append(f.Results, results...)
-	})
-	clear(list)
-}
-
-// to returns the link to a member. It remembers the last one.
-func (t *turn) to(i peer.Instance) *link {
-	if t.link == nil || t.link.to != i {
-		t.link = t.c.link(i)
-	}
-	return t.link
-}
-
 // op returns memory for an operation, not cleared. The turn keeps it until [turn.taken].
 func (t *turn) op() *op {
 	if len(t.fresh) == 0 {
@@ -209,11 +151,3 @@ func (t *turn) taken() { t.fresh = t.fresh[1:] }
 
 // opsAtOnce is how many operations are allocated together.
 const opsAtOnce = 32
-
-// wake records that a link has something to send. l.mu is held.
-func (t *turn) wake(l *link) {
-	if !l.awake {
-		l.awake = true
-		t.wakes = append(t.wakes, l)
-	}
-}

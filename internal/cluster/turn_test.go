@@ -13,16 +13,15 @@ import (
 func TestWhoIsAskedAtTheEndOfATurnIsWoken(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	heard(c, p)
-	heir := c.link(other)
-	heir.suspect = true // so that it does not pass on what is for the owner
+	c.mesh.Introduced(peer.Known{Name: "b", Instance: other, Gone: true}) // it leaves, so it is no relay
 	turn := c.begin()
 	if c.begun(turn, charge, new(limiter.Decision), 0, func() {}) == nil {
 		t.Fatal("it is decided here")
 	}
-	c.link(third).up = false
+	turn.out.Down(third, turn.now)
 	turn.end()
-	if heir.awake || len(turn.wakes)+len(turn.ended)+len(turn.later) != 0 {
-		t.Errorf("the heir's link is woken: %v; left over: %d links, %d operations, %d others", heir.awake, len(turn.wakes), len(turn.ended), len(turn.later))
+	if turn.pending() {
+		t.Errorf("left over: links %v, %d operations, %d others", turn.out.Pending(), len(turn.ended), len(turn.later))
 	}
 	if asked := drain(c)[other].Checks; len(asked) != 1 || !asked[0].Heir {
 		t.Errorf("asked %+v, want one check, as heir", asked)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -27,7 +28,7 @@ func newReserved(t *testing.T) *reservedAt {
 	t.Helper()
 	c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: 24 * time.Hour, Block: time.Hour})
 	k := charge.Key(0)
-	x := &reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo}, rule: ruleToPeer(k.Rule, k.Rule.ID(), true)}
+	x := &reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo}, rule: mesh.Definition(k.Rule)}
 	r := x.check(third, 1, 6, peer.Check{Reserve: true, Settles: true, Wait: uint32(firstWait)})
 	if r == nil || r.Status != peer.Decided || r.Receipt.Charged != 1 {
 		t.Fatalf("premise: 6 are reserved: %+v", r)

@@ -64,11 +64,7 @@ func (c *Core) Summary() (s Summary) {
 	}
 	s.Waiting = c.ops.waiting()
 	s.Pending, s.Staged = int(c.pending.Load()), c.staged.Load()
-	links := c.links.Load().list
-	s.Links = len(links)
-	for _, l := range links {
-		s.Queued += l.queued()
-	}
+	s.Links, s.Queued = c.mesh.Size()
 	if c.fallback != nil {
 		s.Fallback = c.fallback.Stats().Keys
 	}

@@ -17,22 +17,14 @@ func (c *Core) Deliver(f *peer.Frame) {
 	defer t.end()
 	defer t.catch()
 	if f.To != c.self {
-		c.relay(t, f)
+		t.out.Relay(f)
 		return
 	}
 	if f.From == 0 || f.From == c.self {
 		return // without a sender, or this node's own, relayed back to it
 	}
-	l := c.link(f.From)
-	l.mu.Lock()
-	l.confirmed(f, t.now)
-	if f.Relayed {
-		l.via = f.Via
-	} else {
-		l.heardAt = t.now
-	}
-	l.mu.Unlock()
-	c.book.learn(f.Rules)
+	c.mesh.Received(f, t.now)
+	c.rules.Learn(f.Rules)
 	c.deliverControl(t, f)
 	c.deliverChecks(t, f)
 	c.deliverReplies(t, f)
@@ -40,75 +32,6 @@ func (c *Core) Deliver(f *peer.Frame) {
 		c.hearOfMembers(t, f.From, f.Known, !f.Relayed)
 	}
 	c.deliverNames(f)
-}
-
-// relay forwards a frame to the member it is for. A frame is relayed once only. If there
-// is no good connection, or no room, the sender learns that its checks and refunds are
-// lost.
-func (c *Core) relay(t *turn, f *peer.Frame) {
-	if f.Relayed {
-		return
-	}
-	ok := false
-	if l := c.links.Load().byID[f.To]; l != nil {
-		l.mu.Lock()
-		size := weight(f)
-		ok = l.up && !l.suspect && len(l.relayed) < maxRelayed && l.relayedSize+size <= maxRelayedSize
-		if ok {
-			g := f.Clone()
-			g.Relayed, g.Via = true, c.self
-			l.relayed = append(l.relayed, g)
-			l.relayedSize += size
-			t.wake(l)
-		}
-		l.mu.Unlock()
-	}
-	if !ok {
-		c.sendLost(t, f)
-	}
-}
-
-// weight returns roughly how many bytes of memory a frame takes.
-func weight(f *peer.Frame) int {
-	n := 1<<10 + 128*(len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
-		len(f.Checks)+len(f.Keys)+len(f.Refunds)+len(f.Replies)+len(f.Results)+len(f.Limits)+len(f.Known)+len(f.Entries))
-	for i := range f.Entries {
-		n += 8 * len(f.Entries[i].Words)
-	}
-	for i := range f.Rules {
-		n += 128 * (1 + len(f.Rules[i].Limits))
-	}
-	for i := range f.Names {
-		n += 64 + len(f.Names[i].Text)
-	}
-	for i := range f.Explained {
-		for j := range f.Explained[i].Limits {
-			l := &f.Explained[i].Limits[j]
-			n += 128 + len(l.Arithmetic) + 64*len(l.State) + 24*len(l.Counts)
-		}
-	}
-	return n
-}
-
-// sendLost tells the sender of a frame that its checks and refunds were not forwarded,
-// so that it can ask another member.
-func (c *Core) sendLost(t *turn, f *peer.Frame) {
-	if len(f.Checks)+len(f.Refunds) == 0 {
-		return
-	}
-	c.send(t, f.From, 40*(len(f.Checks)+len(f.Refunds)), false, func(_ *link, g *peer.Frame) {
-		lost := func(id uint64) {
-			g.Replies = append(g.Replies, peer.Reply{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
-		}
-		for i := range f.Checks {
-			lost(f.Checks[i].ID)
-		}
-		for i := range f.Refunds {
-			if f.Refunds[i].ID != 0 {
-				lost(f.Refunds[i].ID)
-			}
-		}
-	})
 }
 
 // at runs f under the lock of a partition, if this core manages it.
@@ -174,7 +97,7 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame, may *credible) {
 	}
 	limits := make([]*limiter.Limit, len(f.Limits))
 	for i := range f.Limits {
-		l, err := c.book.limit(&f.Limits[i])
+		l, err := c.rules.Limit(&f.Limits[i])
 		if err != nil {
 			c.complain("another node's limit cannot be read", err)
 			return
@@ -245,7 +168,7 @@ func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limit
 		}
 		if have := &t.rule; have.rule == nil || have.index != k.Rule || have.closed != k.Closed {
 			// Most checks of a frame have the same rule as the check before.
-			r, same := c.ruleOf(&f.Rules[k.Rule], k.Closed)
+			r, same := c.rules.Lookup(&f.Rules[k.Rule], k.Closed)
 			*have = namedRule{index: k.Rule, closed: k.Closed, rule: r, same: same}
 		}
 		r, same := t.rule.rule, t.rule.same
@@ -336,90 +259,45 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 	}
 }
 
-// sendOp sends an operation to a member, as owner or as heir.
-func (c *Core) sendOp(t *turn, o *op, to peer.Instance, heir bool) {
+// request is how an operation is sent to a member. id is its number with the number of
+// this request, see [inquiry]. sent means that the owner may have executed it, and define
+// that the rules are defined too.
+type request struct {
+	id                 uint64
+	heir, sent, define bool
+}
+
+// send sends an operation to a member, as owner or as heir.
+func (o *op) send(t *turn, to peer.Instance, heir bool) {
 	o.mu.Lock()
-	define := o.define
-	sent := heir && len(o.sent) > 1
-	id := o.id
+	r := request{id: o.id, heir: heir, sent: heir && len(o.sent) > 1, define: o.define}
 	if i := o.asked(to); i >= 0 {
-		id = withTry(id, o.sent[i].try)
+		r.id = withTry(r.id, o.sent[i].try)
 	}
 	o.mu.Unlock()
-	l := t.to(to)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c.addOp(t, l, o, id, heir, sent, define)
+	o.write(t, to, r)
 }
 
-// addOp appends an operation to the frame of checks for a member. id is its number with
-// the number of this request, see [inquiry]. l.mu is held.
-func (c *Core) addOp(t *turn, l *link, o *op, id uint64, heir, sent, define bool) {
-	if l.checks != nil && len(l.checks.Checks) >= maxChecks {
-		l.closeChecks()
-	}
-	if l.checks == nil {
-		l.checks = c.frame(l.to)
-		l.rule = nil
-	}
-	f := l.checks
-	keys := f.Keys // stored in the frame when complete, so that a panic leaves no keys without their check
-	for i := range o.charge.Len() {
-		k := o.charge.Key(i)
-		keys = append(keys, peer.Key{
-			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: l.ruleIndex(f, k.Rule, define),
-			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost,
-		})
-	}
-	f.Keys = keys
-	n := uint8(o.charge.Len())
+// write puts a request into the frame for a member.
+func (o *op) write(t *turn, to peer.Instance, r request) {
 	switch o.kind {
 	case opCheck, opExplain:
-		f.Checks = append(f.Checks, peer.Check{
-			ID: id, Keys: n, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: heir, Sent: sent, Explain: o.kind == opExplain,
+		t.out.Check(to, o.charge, r.define, peer.Check{
+			ID: r.id, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: r.heir, Sent: r.sent, Explain: o.kind == opExplain,
 			Wait: uint32(min(max(0, o.until-t.now), limiter.Minute)),
 		})
-	default:
-		kind := peer.RefundAll
-		switch {
-		case o.kind == opReset:
-			kind = peer.ResetKeys
-		case o.ends:
-			kind = peer.RefundReserved
-		}
-		f.Refunds = append(f.Refunds, peer.Refund{ID: id, Keys: n, Kind: kind, Heir: heir, Sent: sent, Receipt: receiptOut(o.receipt)})
-		// The keys of refunds follow those of checks.
-		l.closeChecks()
+		return
 	}
-	l.asks = true
-	t.wake(l)
-}
-
-// ruleIndex is the function ruleIndex for the frame of checks. It remembers the last
-// rule. l.mu is held.
-func (l *link) ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
-	if define {
-		return ruleIndex(f, r, true)
+	kind := peer.RefundAll
+	switch {
+	case o.kind == opReset:
+		kind = peer.ResetKeys
+	case o.ends:
+		kind = peer.RefundReserved
 	}
-	if l.rule != r {
-		l.rule, l.ruleAt = r, ruleIndex(f, r, false)
-	}
-	return l.ruleAt
+	t.out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: receiptOut(o.receipt)})
 }
 
 func receiptOut(r limiter.Receipt) peer.Receipt {
 	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
-}
-
-// ruleIndex returns the index of a rule in a frame, and appends the rule if necessary.
-// With define it appends the whole definition, otherwise only name and ID.
-func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
-	id := r.ID()
-	for i := len(f.Rules) - 1; i >= 0; i-- {
-		if f.Rules[i].ID == id && (f.Rules[i].Defined || !define) {
-			return uint16(i)
-		}
-	}
-	f.Rules = append(f.Rules, ruleToPeer(r, id, define))
-	return uint16(len(f.Rules) - 1)
 }

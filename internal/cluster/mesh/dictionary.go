@@ -1,4 +1,4 @@
-package cluster
+package mesh
 
 import (
 	"fmt"
@@ -10,35 +10,37 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// rulebook caches the rules and limits of other nodes, and the shares of rules that a
-// minority applies. Each cache is bounded, and cleared at its bound: what is needed is
-// sent or computed again. It is safe for concurrent use.
-type rulebook struct {
+// maxForeign is how many definitions of rules, and of limits, a dictionary keeps.
+const maxForeign = 4096
+
+// Dictionary translates between rules and limits and their definitions in frames. It
+// caches those of other nodes. Each cache is bounded, and cleared at its bound: what is
+// needed is sent again. It is safe for concurrent use.
+type Dictionary struct {
+	own    func(name string) *limiter.Rule
 	mu     sync.Mutex
 	rules  map[uint64]*limiter.Rule
 	limits map[peer.Limit]*limiter.Limit
-	scaled map[scaledKey]*limiter.Rule
 }
 
-type scaledKey struct {
-	rule     *limiter.Rule
-	num, den uint64
+// NewDictionary returns an empty dictionary. own returns the rule with that name in this
+// node's rules file, nil if there is none.
+func NewDictionary(own func(name string) *limiter.Rule) *Dictionary {
+	return &Dictionary{own: own, rules: make(map[uint64]*limiter.Rule)}
 }
 
-// learn caches the definitions in a frame.
-func (b *rulebook) learn(rules []peer.Rule) {
+// Learn caches the definitions in a frame.
+func (b *Dictionary) Learn(rules []peer.Rule) {
 	for i := range rules {
-		r := &rules[i]
-		if !r.Defined {
-			continue
+		if r := &rules[i]; r.Defined {
+			b.defined(r)
 		}
-		b.defined(r)
 	}
 }
 
 // defined returns the rule that another node names. It returns nil if the rule is not
 // cached and r does not define it, or if the definition does not match its ID.
-func (b *rulebook) defined(r *peer.Rule) *limiter.Rule {
+func (b *Dictionary) defined(r *peer.Rule) *limiter.Rule {
 	b.mu.Lock()
 	have := b.rules[r.ID]
 	b.mu.Unlock()
@@ -59,7 +61,7 @@ func (b *rulebook) defined(r *peer.Rule) *limiter.Rule {
 }
 
 // rule makes a rule from its definition.
-func (b *rulebook) rule(r *peer.Rule) (*limiter.Rule, error) {
+func (b *Dictionary) rule(r *peer.Rule) (*limiter.Rule, error) {
 	if len(r.Limits) > limiter.MaxLimits || r.OnUnreachable > uint8(limiter.UnreachableClosed) || r.Replication > uint8(limiter.ReplicationOff) {
 		return nil, fmt.Errorf("%w: rule %q of another node", limiter.ErrInvalid, r.Name)
 	}
@@ -68,7 +70,7 @@ func (b *rulebook) rule(r *peer.Rule) (*limiter.Rule, error) {
 		OnUnreachable: limiter.Unreachable(r.OnUnreachable), Replication: limiter.Replication(r.Replication),
 	}
 	for i := range r.Limits {
-		l, err := b.limit(&r.Limits[i])
+		l, err := b.Limit(&r.Limits[i])
 		if err != nil {
 			return nil, err
 		}
@@ -80,8 +82,8 @@ func (b *rulebook) rule(r *peer.Rule) (*limiter.Rule, error) {
 	return out, nil
 }
 
-// limit makes a limit from its definition.
-func (b *rulebook) limit(l *peer.Limit) (*limiter.Limit, error) {
+// Limit makes a limit from its definition.
+func (b *Dictionary) Limit(l *peer.Limit) (*limiter.Limit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if have, ok := b.limits[*l]; ok {
@@ -98,25 +100,25 @@ func (b *rulebook) limit(l *peer.Limit) (*limiter.Limit, error) {
 	return out, nil
 }
 
-// ruleOf returns the rule that this node applies for a rule that another node names: the
+// Lookup returns the rule that this node applies for a rule that another node names: the
 // rule of that name in its own file, whatever the other's says, unless it has the other
 // class of partitions. Otherwise it is the other node's rule; nil if that must be
 // defined first. same reports whether the rule is the one that was named.
-func (c *Core) ruleOf(r *peer.Rule, closed bool) (rule *limiter.Rule, same bool) {
-	if own := c.config.Rule(r.Name); own != nil && (own.Class() == limiter.Closed) == closed {
+func (b *Dictionary) Lookup(r *peer.Rule, closed bool) (rule *limiter.Rule, same bool) {
+	if own := b.own(r.Name); own != nil && (own.Class() == limiter.Closed) == closed {
 		return own, own.ID() == r.ID
 	}
-	c.book.mu.Lock()
-	defer c.book.mu.Unlock()
-	foreign := c.book.rules[r.ID]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	foreign := b.rules[r.ID]
 	if foreign == nil || (foreign.Class() == limiter.Closed) != closed {
 		return nil, false
 	}
 	return foreign, true
 }
 
-// applied appends the rules that a reply is about, one for each key.
-func (b *rulebook) applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, k *limiter.Charge) []*limiter.Rule {
+// Applied appends the rules that a reply is about, one for each key.
+func (b *Dictionary) Applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, k *limiter.Charge) []*limiter.Rule {
 	for i := range k.Len() {
 		rules = append(rules, k.Key(i).Rule)
 		if i >= len(r.Rules) || int(r.Rules[i]) >= len(f.Rules) {
@@ -130,24 +132,8 @@ func (b *rulebook) applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, 
 	return rules
 }
 
-// share returns a rule with num/den of each limit, at least 1 each.
-func (b *rulebook) share(r *limiter.Rule, num, den uint64) *limiter.Rule {
-	key := scaledKey{r, num, den}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s, ok := b.scaled[key]; ok {
-		return s
-	}
-	if len(b.scaled) >= maxScaled {
-		clear(b.scaled)
-	}
-	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication, MaxShare: r.MaxShare}
-	for _, l := range r.Limits {
-		s.Limits = append(s.Limits, limiter.Scaled(l, num, den))
-	}
-	b.scaled[key] = s
-	return s
-}
+// Definition returns a rule as frames carry it.
+func Definition(r *limiter.Rule) peer.Rule { return ruleToPeer(r, r.ID(), true) }
 
 func ruleToPeer(r *limiter.Rule, id uint64, define bool) peer.Rule {
 	out := peer.Rule{ID: id, Name: r.Name, Defined: define}

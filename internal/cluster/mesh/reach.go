@@ -1,0 +1,227 @@
+package mesh
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Up records that a member can be reached directly.
+func (m *Mesh) Up(i peer.Instance) {
+	m.mu.Lock() // so that the link is not removed meanwhile
+	defer m.mu.Unlock()
+	l := m.linkLocked(i)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.up.Store(true)
+	l.line.suspect, l.line.lacks, l.line.expects = false, 0, false
+	l.line.got = 0 // confirm only frames that arrive from now on
+}
+
+// Stranded is what a member that went down was to relay, see [Writer.Redirect].
+type Stranded struct{ carried, relayed []*peer.Frame }
+
+// Down records that a member cannot be reached directly. was reports whether it could
+// be. It may be called again for each failed attempt to connect.
+func (w *Writer) Down(i peer.Instance, now limiter.Tick) (s Stranded, was bool) {
+	l := w.mesh.links.Load().byID[i]
+	if l == nil { // attempts to reach a member that is long gone need no link
+		return Stranded{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was = l.up.Load()
+	l.up.Store(false)
+	l.snapshots = 0
+	s = Stranded{carried: l.out.carried, relayed: l.out.relayed}
+	l.out.carried, l.out.relayed, l.out.relayedSize = nil, nil, 0
+	if was {
+		l.downAt = now
+		w.wake(l)
+	}
+	return s, was
+}
+
+// Reachable reports whether there is a direct connection to a member. It takes no lock.
+func (m *Mesh) Reachable(i peer.Instance) bool {
+	l := m.links.Load().byID[i]
+	return l != nil && l.up.Load()
+}
+
+// AnyUp reports whether there is a direct connection to any member.
+func (m *Mesh) AnyUp() bool {
+	for _, l := range m.links.Load().list {
+		if l.up.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Received records what an arriving frame says about the connection to its sender.
+func (m *Mesh) Received(f *peer.Frame, now limiter.Tick) {
+	l := m.link(f.From)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.line.confirmed(f, now)
+	if f.Relayed {
+		l.via = f.Via
+	} else {
+		l.heardAt = now
+	}
+}
+
+// Watch marks connections whose member does not confirm frames as suspect, and probes
+// those that are, so that their recovery is noticed. It reports whether it must run
+// again.
+func (w *Writer) Watch(now limiter.Tick) (busy bool) {
+	for _, l := range w.mesh.links.Load().list {
+		if !l.up.Load() {
+			continue
+		}
+		l.mu.Lock()
+		more, probe := l.line.watch(now)
+		l.mu.Unlock()
+		busy = busy || more
+		if probe && w.mesh.config.View().Has(l.to) {
+			w.probe(l.to)
+		}
+	}
+	return busy
+}
+
+// probe sends a member a question that it answers in every state.
+func (w *Writer) probe(to peer.Instance) {
+	if p := w.mesh.config.Probe; p >= 0 {
+		w.Claim(to, peer.Claim{Partition: uint16(p), Kind: peer.Ask}, false)
+	}
+}
+
+// Restart restarts all waits for confirmations: this node was paused, and they may have
+// arrived.
+func (m *Mesh) Restart(now limiter.Tick) {
+	for _, l := range m.links.Load().list {
+		l.mu.Lock()
+		l.line.lacksAt, l.line.suspect = now, false
+		l.mu.Unlock()
+	}
+}
+
+// Measured records the time of a round trip to a member.
+func (m *Mesh) Measured(to peer.Instance, took limiter.Tick) {
+	l := m.link(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.line.measured(took)
+}
+
+// Patience returns span, or three round trips to a member if that is longer.
+func (m *Mesh) Patience(to peer.Instance, span limiter.Tick) limiter.Tick {
+	l := m.link(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(span, 3*l.line.rtt)
+}
+
+// maxSnapshots is how many snapshots may be under way to one member.
+const maxSnapshots = 16
+
+// BeginSnapshot counts a snapshot to a member. It reports false, and counts nothing, if
+// maxSnapshots are under way to it.
+func (m *Mesh) BeginSnapshot(to peer.Instance) bool {
+	l := m.link(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.snapshots >= maxSnapshots {
+		return false
+	}
+	l.snapshots++
+	return true
+}
+
+// EndSnapshot makes room for another snapshot to a member.
+func (m *Mesh) EndSnapshot(to peer.Instance) {
+	l := m.link(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.snapshots = max(0, l.snapshots-1)
+}
+
+// Snapshots returns how many snapshots are under way to a member.
+func (m *Mesh) Snapshots(to peer.Instance) int {
+	l := m.link(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.snapshots
+}
+
+// Introduced records the name that a member gave on its own connection, and whether it
+// said that it leaves.
+func (m *Mesh) Introduced(k peer.Known) {
+	l := m.link(k.Instance)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.name, l.leaving = k.Name, l.leaving || k.Gone
+}
+
+// LinkedAs reports whether the link to an instance is up and the instance gave that name
+// on it.
+func (m *Mesh) LinkedAs(i peer.Instance, name string) bool {
+	l := m.links.Load().byID[i]
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up.Load() && l.name == name
+}
+
+const (
+	// answersWithin is how long a member with a link may take to answer after gossip
+	// calls it dead. freshFor is how long after a message from it it is not asked again.
+	answersWithin = 500 * limiter.Millisecond
+	freshFor      = 250 * limiter.Millisecond
+	// lookGap is the most that the time between two looks for an answer adds to the
+	// wait. Reviews of the membership are 100 ms apart.
+	lookGap = 150 * limiter.Millisecond
+)
+
+// Answers reports whether a member that gossip calls dead is alive: its link is up and a
+// message from it arrived within freshFor. Otherwise Answers sends it a question. If
+// patient, the member then counts as alive for answersWithin.
+func (w *Writer) Answers(i peer.Instance, patient bool, now limiter.Tick) bool {
+	l := w.mesh.links.Load().byID[i]
+	if l == nil {
+		return false
+	}
+	alive, ask := l.answers(patient, now)
+	if ask {
+		w.probe(i)
+	}
+	return alive
+}
+
+// answers is the part of [Writer.Answers] under the lock. ask means that the member must
+// be asked.
+func (l *link) answers(patient bool, now limiter.Tick) (alive, ask bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.up.Load() {
+		return false, false
+	}
+	if l.heardAt != 0 && now-l.heardAt < freshFor {
+		return true, false
+	}
+	q := &l.question
+	asked := q.at > l.heardAt
+	if asked {
+		// In a longer gap this node was paused, and the answer may have arrived
+		// meanwhile.
+		q.waited += min(now-q.lookedAt, lookGap)
+		q.lookedAt = now
+	}
+	if asked && (patient || q.waited < answersWithin) {
+		return patient && q.waited < answersWithin, false
+	}
+	*q = question{at: now, lookedAt: now}
+	return patient, true
+}

@@ -1,0 +1,209 @@
+package mesh
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// maxRelays is how many relays get one frame.
+const maxRelays = 3
+
+// flush tells the network that a link has frames. If the link is down or silent, it
+// gives them to members that may relay them.
+func (w *Writer) flush(l *link) {
+	l.mu.Lock()
+	l.awake = false
+	up, suspect := l.up.Load(), l.line.suspect
+	l.mu.Unlock()
+	var relays []*link
+	if !up || suspect {
+		relays = w.mesh.relays(l)
+	}
+	l.mu.Lock()
+	var carried []*peer.Frame
+	switch {
+	case !up:
+		carried = l.out.all()
+	case suspect && len(relays) > 0:
+		carried = l.out.detour()
+	}
+	for _, f := range carried {
+		f.Got = l.line.got
+	}
+	l.mu.Unlock()
+	if up {
+		w.mesh.config.Wake(l.to)
+	}
+	if len(carried) > 0 {
+		w.carry(relays, carried)
+	}
+}
+
+// carry gives frames to connected members to relay. A frame goes to up to maxRelays of
+// them, since each may lack a connection itself, but a frame with requests to one only.
+// If there is no relay the frame is lost, and the callers that wait for it are told.
+func (w *Writer) carry(relays []*link, frames []*peer.Frame) {
+	for _, f := range frames {
+		most := maxRelays
+		if len(f.Checks)+len(f.Refunds) > 0 {
+			most = 1
+		}
+		sent := 0
+		for _, r := range relays {
+			if r.carry(f) {
+				sent++
+				w.mesh.config.Wake(r.to)
+			}
+			if sent == most {
+				break
+			}
+		}
+		if sent > 0 {
+			w.mesh.config.Relayed()
+			continue
+		}
+		for i := range f.Checks {
+			w.lose(f.Checks[i].ID, f.To)
+		}
+		for i := range f.Refunds {
+			w.lose(f.Refunds[i].ID, f.To)
+		}
+	}
+}
+
+// lose records that a request could not be delivered. Nobody waits for the number 0.
+func (w *Writer) lose(id uint64, to peer.Instance) {
+	if id != 0 {
+		w.lost = append(w.lost, Lost{ID: id, To: to})
+	}
+}
+
+// carry gives a frame to this member to relay. It reports false if there is no room, or
+// no connection any more.
+func (l *link) carry(f *peer.Frame) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.up.Load():
+		return false
+	case slices.Contains(l.out.carried, f): // it has the frame already, and a second relay failed
+		return true
+	case len(l.out.carried) >= maxRelayed:
+		return false
+	}
+	l.out.carried = append(l.out.carried, f)
+	return true
+}
+
+// Redirect takes care of what a member that went down was to relay. Frames of this node
+// are sent directly if their member is in reach again, otherwise to other relays. The
+// senders of other frames learn that their requests are lost.
+func (w *Writer) Redirect(s Stranded) {
+	for _, f := range s.carried {
+		if w.mesh.over(f) {
+			continue
+		}
+		to := w.mesh.link(f.To)
+		relays := w.mesh.relays(to)
+		to.mu.Lock()
+		direct := to.up.Load() && (!to.line.suspect || len(relays) == 0) && to.out.accept(f)
+		if direct {
+			w.wake(to)
+		}
+		to.mu.Unlock()
+		if !direct {
+			w.carry(relays, []*peer.Frame{f})
+		}
+	}
+	for _, f := range s.relayed {
+		w.sayLost(f)
+	}
+}
+
+// over reports whether a frame has only checks, and nobody waits for any of them.
+func (m *Mesh) over(f *peer.Frame) bool {
+	for i := range f.Checks {
+		if m.config.Waiting(f.Checks[i].ID) {
+			return false
+		}
+	}
+	return len(f.Checks) > 0 && len(f.Refunds) == 0
+}
+
+// relays returns the links that may relay frames to l's member: they are up, not
+// suspect, and their members are not leaving. The member that last relayed a frame from
+// there comes first. The order of the others rotates.
+func (m *Mesh) relays(l *link) (out []*link) {
+	l.mu.Lock()
+	via := l.via
+	l.mu.Unlock()
+	v := m.config.View()
+	n := len(v.Members)
+	from := int(m.rotation.Add(1))
+	for i := range n {
+		o := &v.Members[(from+i)%n]
+		if o.Instance == l.to || o.Instance == m.config.Self || o.State == peer.Leaving {
+			continue
+		}
+		r := m.link(o.Instance)
+		r.mu.Lock()
+		ok := r.up.Load() && !r.line.suspect && !r.leaving
+		r.mu.Unlock()
+		switch {
+		case !ok:
+		case o.Instance == via:
+			out = slices.Insert(out, 0, r)
+		default:
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Relay forwards a frame of another member to the member it is for. A frame is relayed
+// once only. If there is no good connection, or no room, the sender learns that its
+// requests are lost.
+func (w *Writer) Relay(f *peer.Frame) {
+	if f.Relayed {
+		return
+	}
+	ok := false
+	if l := w.mesh.links.Load().byID[f.To]; l != nil {
+		l.mu.Lock()
+		size := weight(f)
+		ok = l.up.Load() && !l.line.suspect && len(l.out.relayed) < maxRelayed && l.out.relayedSize+size <= maxRelayedSize
+		if ok {
+			g := f.Clone()
+			g.Relayed, g.Via = true, w.mesh.config.Self
+			l.out.relayed = append(l.out.relayed, g)
+			l.out.relayedSize += size
+			w.wake(l)
+		}
+		l.mu.Unlock()
+	}
+	if !ok {
+		w.sayLost(f)
+	}
+}
+
+// sayLost tells the sender of a frame that its requests were not forwarded, so that it
+// can ask another member.
+func (w *Writer) sayLost(f *peer.Frame) {
+	if len(f.Checks)+len(f.Refunds) == 0 {
+		return
+	}
+	w.write(f.From, 40*(len(f.Checks)+len(f.Refunds)), false, false, func(_ *draft, g *peer.Frame) {
+		lost := func(id uint64) {
+			g.Replies = append(g.Replies, peer.Reply{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: f.To}})
+		}
+		for i := range f.Checks {
+			lost(f.Checks[i].ID)
+		}
+		for i := range f.Refunds {
+			if f.Refunds[i].ID != 0 {
+				lost(f.Refunds[i].ID)
+			}
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package mesh
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Check asks a member for a decision. Its keys are those of the charge; define means
+// that the definitions of their rules are sent too.
+func (w *Writer) Check(to peer.Instance, charge *limiter.Charge, define bool, q peer.Check) {
+	l := w.to(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := w.request(l, charge, define)
+	q.Keys = uint8(charge.Len())
+	f.Checks = append(f.Checks, q)
+	w.wake(l)
+}
+
+// Refund asks a member for a refund or a reset of the keys of a charge.
+func (w *Writer) Refund(to peer.Instance, charge *limiter.Charge, define bool, q peer.Refund) {
+	l := w.to(to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := w.request(l, charge, define)
+	q.Keys = uint8(charge.Len())
+	f.Refunds = append(f.Refunds, q)
+	// The keys of refunds follow those of checks.
+	l.out.closeRequests()
+	w.wake(l)
+}
+
+// to returns the link to a member. It remembers the last one.
+func (w *Writer) to(i peer.Instance) *link {
+	if w.last == nil || w.last.to != i {
+		w.last = w.mesh.link(i)
+	}
+	return w.last
+}
+
+// request returns the frame of requests with the keys of another one, for which an
+// answer is expected. The link's lock is held.
+func (w *Writer) request(l *link, charge *limiter.Charge, define bool) *peer.Frame {
+	o := &l.out
+	if f := o.requests.filling; f != nil && len(f.Checks) >= maxRequests {
+		o.closeRequests()
+	}
+	if o.requests.filling == nil {
+		o.requests.filling = w.mesh.frame(l.to)
+		o.rule = nil
+	}
+	f := o.requests.filling
+	keys := f.Keys // stored in the frame when complete, so that a panic leaves no keys without their check
+	for i := range charge.Len() {
+		k := charge.Key(i)
+		keys = append(keys, peer.Key{
+			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: o.ruleIndex(f, k.Rule, define),
+			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost,
+		})
+	}
+	f.Keys = keys
+	l.line.expects = true
+	return f
+}
+
+// ruleIndex is the function ruleIndex for the frame of requests. It remembers the last
+// rule.
+func (o *outbox) ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
+	if define {
+		return ruleIndex(f, r, true)
+	}
+	if o.rule != r {
+		o.rule, o.ruleAt = r, ruleIndex(f, r, false)
+	}
+	return o.ruleAt
+}
+
+// ruleIndex returns the index of a rule in a frame, and appends the rule if necessary.
+// With define it appends the whole definition, otherwise only name and ID.
+func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
+	id := r.ID()
+	for i := len(f.Rules) - 1; i >= 0; i-- {
+		if f.Rules[i].ID == id && (f.Rules[i].Defined || !define) {
+			return uint16(i)
+		}
+	}
+	f.Rules = append(f.Rules, ruleToPeer(r, id, define))
+	return uint16(len(f.Rules) - 1)
+}
+
+// replies are decisions for one member that will share a frame.
+type replies struct {
+	to      peer.Instance
+	list    []peer.Reply
+	results []peer.Result
+}
+
+// maxReplies is the most replies that are collected before they are sent. maxResults is
+// the number of results from which on no further reply is collected. A frame may have
+// 65536 of each.
+const (
+	maxReplies = 256
+	maxResults = 4096
+)
+
+// Reply sends a decision to the member that asked; idle, unless nil, is the answer if
+// another part of the check denies. Decisions for one member share a frame, which is
+// sent at the end of the turn or earlier.
+func (w *Writer) Reply(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision) {
+	q := &w.replies
+	if q.to != to || len(q.list) == maxReplies || len(q.results) >= maxResults {
+		w.sendReplies()
+		q.to = to
+	}
+	q.list = append(q.list, r)
+	q.results = appendResults(q.results, answer)
+	if idle != nil {
+		q.results = appendResults(q.results, idle)
+	}
+}
+
+// sendReplies puts the collected replies into a frame.
+func (w *Writer) sendReplies() {
+	q := &w.replies
+	if len(q.list) == 0 {
+		return
+	}
+	list, results := q.list, q.results
+	q.list, q.results = q.list[:0], q.results[:0] // cleared first, so that a panic does not make them be sent for ever
+	w.write(q.to, 40*len(list)+32*len(results), false, false, func(_ *draft, f *peer.Frame) {
+		f.Replies = append(f.Replies, list...)
+		f.Results = append(f.Results, results...)
+	})
+	clear(list)
+}
+
+// ReplyWith is [Writer.Reply] for a decision with the rules that were applied, or with
+// reasons. rules are those of the keys, if they differ from those that were asked for.
+// reasons may be nil; they take roughly size bytes.
+func (w *Writer) ReplyWith(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision, rules []*limiter.Rule, reasons *peer.Explanation, size int) {
+	bytes := 40 + 32*answer.Len() + size
+	if idle != nil {
+		bytes += 32 * idle.Len()
+	}
+	for _, rule := range rules {
+		bytes += 40 + 64*len(rule.Limits)
+	}
+	w.write(to, bytes, false, false, func(_ *draft, f *peer.Frame) {
+		for _, rule := range rules {
+			r.Rules = append(r.Rules, ruleIndex(f, rule, true))
+		}
+		f.Replies = append(f.Replies, r)
+		f.Results = appendResults(f.Results, answer)
+		if idle != nil {
+			f.Results = appendResults(f.Results, idle)
+		}
+		if reasons != nil {
+			f.Explained = append(f.Explained, *reasons)
+		}
+	})
+}
+
+func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
+	for i := range d.Len() {
+		l := d.Limit(i)
+		out = append(out, peer.Result{
+			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
+			Remaining: l.Remaining, RetryAfter: int64(limiter.Span(l.RetryAfter)), ResetAfter: int64(limiter.Span(l.ResetAfter)),
+		})
+	}
+	return out
+}
