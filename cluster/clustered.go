@@ -329,7 +329,11 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	m.mu.Unlock()
 	self := m.membership.Self()
 	for i := range members {
-		s.Members[members[i].State.String()]++
+		state := members[i].State.String()
+		if o := &members[i]; o.Name != self.Name && o.State != peer.Dead && !m.core.Met(o.Name, o.Instance) {
+			state = weir.MemberUnmet
+		}
+		s.Members[state]++
 		if m.unreachable(&members[i], self.Name) {
 			s.Unreachable++
 		}

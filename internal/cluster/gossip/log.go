@@ -16,9 +16,11 @@ const (
 	maxLines, maxKinds, maxText = 256, 512, 300
 	// quietFor is how long a kind of line is not logged again.
 	quietFor = time.Minute
-	// maxNews is the most lines about members that come and go in that time: enough for
-	// the start and the end of the largest cluster.
-	maxNews = 2 * MaxMembers
+	// maxNews is the most lines about members that come and go at once: enough for the
+	// start and the end of the largest cluster. Afterwards there is one more each
+	// newsEvery, since without a gossip key strangers can invent members.
+	maxNews   = 2 * MaxMembers
+	newsEvery = 3 * time.Second
 )
 
 // journal passes lines on to a logger. A caller may hold a lock of memberlist, so no
@@ -33,7 +35,7 @@ type journal struct {
 	closed  bool
 	dropped int
 	said    map[string]saying
-	news    saying // lines about members that come and go: since when, and how many
+	news    budget // of lines about members that come and go
 }
 
 type line struct {
@@ -94,15 +96,34 @@ func (j *journal) say(level slog.Level, kind, text string, attrs ...slog.Attr) {
 	}
 }
 
-// tell passes on a line about a member that came or went, up to maxNews a minute.
+// budget is how many lines may be logged now, and the time up to which it has grown.
+type budget struct {
+	left int
+	at   time.Time
+}
+
+// take reports whether there is room for a line, and takes it. The budget grows by one
+// each period, up to most, with which it begins.
+func (b *budget) take(now time.Time, most int, each time.Duration) bool {
+	grown := now.Sub(b.at) / each
+	switch {
+	case b.at.IsZero() || grown >= time.Duration(most-b.left):
+		b.left, b.at = most, now
+	case grown > 0:
+		b.left, b.at = b.left+int(grown), b.at.Add(grown*each)
+	}
+	if b.left == 0 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// tell passes on a line about a member that came or went, within the bound of maxNews.
 func (j *journal) tell(text string, attrs ...slog.Attr) {
 	kind := ""
 	j.mu.Lock()
-	now := j.now()
-	if now.Sub(j.news.at) >= quietFor {
-		j.news = saying{at: now}
-	}
-	if j.news.more++; j.news.more > maxNews {
+	if !j.news.take(j.now(), maxNews, newsEvery) {
 		kind, text, attrs = "news", "so many members come and go that not all of it is said", nil
 	}
 	j.mu.Unlock()
