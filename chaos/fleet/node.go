@@ -114,7 +114,21 @@ func (n *Node) Target() (attack.Target, error) {
 	if !ok {
 		return attack.Target{}, errors.New("only processes are attacked")
 	}
-	return attack.Target{Name: n.Name, HTTP: p.http, GRPC: p.grpc, Gossip: p.gossip, Peer: p.peers}, nil
+	return attack.Target{Name: n.Name, HTTP: p.http, GRPC: p.grpc, Gossip: p.gossip, Peer: p.peers, Admin: p.admin, Health: p.health}, nil
+}
+
+// Healthy returns nil if the node says that it is healthy where probes ask, within a
+// second and over a connection of its own. It must be a process on loopback.
+func (n *Node) Healthy(ctx context.Context) error {
+	p, ok := n.body.(*program)
+	if !ok {
+		return errNoProcess
+	}
+	status, _, err := n.fleet.get(ctx, "http://"+p.health+"/healthz")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("/healthz answers %d", status)
+	}
+	return err
 }
 
 // URL is where clients ask the node.

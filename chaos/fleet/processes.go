@@ -66,6 +66,7 @@ type processes struct {
 	binary string
 	keeper *netlab.Keeper
 	lab    *netlab.Lab // nil on loopback
+	ports  *ports      // nil in namespaces
 	nodes  []*program
 	redis  *process
 }
@@ -91,6 +92,13 @@ func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*p
 			return nil, err
 		}
 	}
+	if !apart {
+		var err error
+		if s.ports, err = takePorts(ctx, os.TempDir(), nodePorts*c.Nodes); err != nil {
+			s.keeper.Close()
+			return nil, err
+		}
+	}
 	if c.Redis {
 		if err := s.startRedis(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -101,13 +109,18 @@ func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*p
 
 // program is a node that is a process.
 type program struct {
-	at                               *processes
-	index                            int
-	name                             string
-	http, grpc, gossip, peers, admin string
-	now                              atomic.Pointer[process]
-	told                             atomic.Bool // it was told to end
+	at            *processes
+	index         int
+	name          string
+	http, grpc    string
+	admin, health string // health is "off" in namespaces
+	gossip, peers string
+	now           atomic.Pointer[process]
+	told          atomic.Bool // it was told to end
 }
+
+// nodePorts is how many ports a node on loopback has.
+const nodePorts = 6
 
 // keyFile is where the nodes' secret or gossip key is.
 func (s *processes) keyFile(name string) string { return filepath.Join(s.config.Dir, name) }
@@ -120,8 +133,8 @@ func (s *processes) dial(ctx context.Context, network, address string) (net.Conn
 }
 
 // place gives a node its addresses.
-func (s *processes) place(ctx context.Context, n *Node) error {
-	p := &program{at: s, index: n.Index, name: n.Name}
+func (s *processes) place(_ context.Context, n *Node) error {
+	p := &program{at: s, index: n.Index, name: n.Name, health: "off"}
 	if s.lab != nil {
 		p.http = net.JoinHostPort(s.lab.ClientHost(n.Index), strconv.Itoa(PortHTTP))
 		p.grpc = net.JoinHostPort(s.lab.ClientHost(n.Index), strconv.Itoa(PortGRPC))
@@ -129,13 +142,11 @@ func (s *processes) place(ctx context.Context, n *Node) error {
 		p.gossip = net.JoinHostPort(s.lab.PeerHost(n.Index), strconv.Itoa(PortGossip))
 		p.peers = net.JoinHostPort(s.lab.PeerHost(n.Index), strconv.Itoa(PortPeers))
 	} else {
-		for _, at := range []*string{&p.http, &p.grpc, &p.gossip, &p.peers, &p.admin} {
-			l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-			if err != nil {
+		for _, at := range []*string{&p.http, &p.grpc, &p.gossip, &p.peers, &p.admin, &p.health} {
+			var err error
+			if *at, err = s.ports.next(); err != nil {
 				return err
 			}
-			defer func() { _ = l.Close() }() // not before all are found
-			*at = l.Addr().String()
 		}
 	}
 	s.nodes = append(s.nodes, p)
@@ -181,6 +192,9 @@ func (s *processes) close() error {
 	if s.lab != nil {
 		err = errors.Join(err, s.lab.Close())
 	}
+	if s.ports != nil {
+		err = errors.Join(err, s.ports.release())
+	}
 	s.keeper.Close()
 	return err
 }
@@ -221,7 +235,7 @@ func (s *processes) startRedis(ctx context.Context) error {
 func (p *program) start(_ context.Context, run int) error {
 	s := p.at
 	args := []string{"serve", "--rules", s.config.rulesFile(p.index), "--http-addr", p.http, "--grpc-addr", p.grpc,
-		"--admin-addr", p.admin, "--health-addr", "off", "--max-keys", "100000"}
+		"--admin-addr", p.admin, "--health-addr", p.health, "--max-keys", "100000"}
 	if s.config.Redis {
 		args = append(args, "--backend", "redis", "--redis-addr", fmt.Sprintf("%s:%d", s.lab.PeerHost(s.redisPlace()), PortRedis),
 			"--redis-nodes", strconv.Itoa(s.config.Nodes))
