@@ -47,6 +47,7 @@ func main() {
 	flag.StringVar(&o.judge, "judge", "", "judge this history again, and run nothing")
 	flag.BoolVar(&o.keep, "keep", false, "keep the history of every trial, not only of those that went wrong")
 	flag.DurationVar(&o.attack, "attack", 0, "attack a cluster on loopback for so long instead, while clients ask, and see whether they notice")
+	flag.StringVar(&o.keys, "keys", "", "with -attack, only a cluster with keys or only one without; empty: each for half of the time")
 	attacker := flag.Bool(strings.TrimPrefix(attack.Flag, "-"), false, "be the attacker of -attack, who is told on standard input whom to attack")
 	flag.DurationVar(&o.soak, "soak", 0, "mix faults for so long instead, and see whether anything grows")
 	flag.Parse()
@@ -71,7 +72,7 @@ func main() {
 
 type options struct {
 	only, out, binary, judge string
-	on, image                string
+	on, image, keys          string
 	standIn                  bool
 	ground                   fleet.Ground
 	trials                   int
@@ -108,6 +109,10 @@ func (o *options) check(args []string) error {
 		return fmt.Errorf("attacks for %v cannot be: -attack is a span such as 1m", o.attack)
 	case o.attack > 0 && (o.soak > 0 || o.only != "" || o.on == "docker" || o.on == "namespaces"):
 		return errors.New("attacks are made on loopback and by themselves: give -attack without -soak, -only and -on")
+	case o.keys != "" && o.attack == 0:
+		return errors.New("-keys is of attacks: give -attack too")
+	case o.keys != "" && o.keys != "with" && o.keys != "without":
+		return fmt.Errorf("-keys %s is none: give with or without, or leave it out for both", o.keys)
 	case o.soak > 0 && o.only != "":
 		return errors.New("a soak is of mixes: give it without -only")
 	case o.judge != "" && others("judge"):

@@ -24,9 +24,12 @@ const crowdedRules = "version: 1\nrules: [{name: crowded, match: {path: \"^/crow
 // Attacks stay on this machine.
 func TestOnlyLoopbackIsAttacked(t *testing.T) {
 	for _, address := range []string{"10.0.0.1:8080", "weir.example:8080", "0.0.0.0:8080", "127.0.0.1"} {
-		c := &Cluster{Targets: []Target{{Name: "a", HTTP: address, GRPC: "127.0.0.1:1", Gossip: "127.0.0.1:1", Peer: "127.0.0.1:1"}}}
-		if done, err := Run(t.Context(), c); err == nil || done != nil {
-			t.Errorf("%s was attacked: %v", address, done)
+		for i := range 6 {
+			target := Target{"a", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1"}
+			*[]*string{&target.HTTP, &target.GRPC, &target.Gossip, &target.Peer, &target.Admin, &target.Health}[i] = address
+			if done, err := Run(t.Context(), &Cluster{Targets: []Target{target}}, nil); err == nil || done != nil {
+				t.Errorf("%s was attacked: %v", address, done)
+			}
 		}
 	}
 }
@@ -88,17 +91,20 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out strings.Builder
-	nobody := Target{Name: "a", HTTP: "127.0.0.1:1", GRPC: "127.0.0.1:1", Gossip: "127.0.0.1:1", Peer: "127.0.0.1:1"}
+	nobody := Target{"a", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1"}
 	c, err := json.Marshal(&Cluster{Targets: []Target{nobody}, Rules: crowdedRules, ClusterName: "weir"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Serve(ctx, bytes.NewReader(c), &out); err != nil {
+	if err := Serve(ctx, bytes.NewReader(append(c, "\n\n\n"...)), &out); err != nil {
 		t.Fatal(err)
 	}
-	var done map[string]Tally
-	if err := json.Unmarshal([]byte(out.String()), &done); err != nil || len(done) != len(Names()) {
-		t.Errorf("%v, %v", done, err)
+	read := json.NewDecoder(strings.NewReader(out.String()))
+	for n := range 3 { // it was asked twice, and then ended
+		var done map[string]Tally
+		if err := read.Decode(&done); err != nil || len(done) != len(of(false)) {
+			t.Errorf("%d: %v, %v", n, done, err)
+		}
 	}
 	if err := Serve(ctx, strings.NewReader("nothing"), &out); err == nil {
 		t.Error("it attacks without having been told whom")

@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 )
 
@@ -52,6 +54,14 @@ func Start(ctx context.Context, c *Cluster) (*Attacker, error) {
 	return a, nil
 }
 
+// Done returns what was done so far, by the name of the attack.
+func (a *Attacker) Done() (done map[string]Tally, err error) {
+	if _, err := a.in.Write([]byte("\n")); err != nil {
+		return nil, fmt.Errorf("the attacker has ended: %w", err)
+	}
+	return done, a.out.Decode(&done)
+}
+
 // End ends the attacks and returns what was done, by the name of the attack.
 func (a *Attacker) End() (done map[string]Tally, err error) {
 	_ = a.in.Close() // the attacker ends when there is nothing more to read
@@ -63,18 +73,58 @@ func (a *Attacker) End() (done map[string]Tally, err error) {
 }
 
 // Serve is the attacker: it reads the cluster from in, attacks until in ends or the
-// context does, and writes what was done to out.
+// context does, and writes what was done to out: then, and for each byte of in so far.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	read := json.NewDecoder(in)
+	lines := bufio.NewReader(in)
+	first, err := lines.ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
 	var c Cluster
-	if err := read.Decode(&c); err != nil {
+	if err := json.Unmarshal(first, &c); err != nil {
 		return fmt.Errorf("the attacker was not told whom to attack: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	asked := make(chan chan<- map[string]Tally)
+	writer := &teller{out: json.NewEncoder(out)}
 	go func() {
-		_, _ = io.Copy(io.Discard, in)
-		cancel()
+		defer cancel()
+		writer.answer(ctx, lines, asked)
 	}()
-	done, err := Run(ctx, &c)
-	return errors.Join(err, json.NewEncoder(out).Encode(done))
+	done, err := Run(ctx, &c, asked)
+	if done == nil {
+		return err // nothing was attacked
+	}
+	return errors.Join(err, writer.write(done))
+}
+
+// teller writes what was done. It is safe for concurrent use.
+type teller struct {
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func (w *teller) write(done map[string]Tally) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Encode(done)
+}
+
+// answer writes what was done so far for each byte of in, until in or the context ends.
+func (w *teller) answer(ctx context.Context, in io.ByteReader, asked chan<- chan<- map[string]Tally) {
+	for {
+		if _, err := in.ReadByte(); err != nil {
+			return // nobody asks any more
+		}
+		done := make(chan map[string]Tally, 1)
+		select {
+		case asked <- done:
+			if w.write(<-done) != nil {
+				return // nobody reads any more
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }

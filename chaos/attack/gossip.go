@@ -4,6 +4,9 @@ package attack
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,10 +21,11 @@ import (
 
 // The messages of gossip, as memberlist numbers them.
 const (
-	gossipAlive    = 4
-	gossipDead     = 5
-	gossipPushPull = 6
-	gossipCompound = 7
+	gossipAlive     = 4
+	gossipDead      = 5
+	gossipPushPull  = 6
+	gossipCompound  = 7
+	gossipEncrypted = 10
 )
 
 // field is one field of a message of gossip, which msgpack carries as a map.
@@ -163,7 +167,12 @@ func gossipBombs(ctx context.Context, c *Cluster, t *tally) error {
 	return nil
 }
 
-// explode sends bytes to an address and waits for what comes back.
+// mostError is how many bytes an error of gossip has at most, in clear or encrypted. The
+// view of a node has more.
+const mostError = 256
+
+// explode sends bytes to an address and waits for what comes back. It returns an error
+// unless that is more than an error.
 func explode(ctx context.Context, address string, what []byte) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -176,8 +185,58 @@ func explode(ctx context.Context, address string, what []byte) error {
 		return err
 	}
 	n, err := io.Copy(io.Discard, conn)
-	if n == 0 {
-		return errors.Join(errors.New("closed without an answer"), err)
+	if n <= mostError {
+		return errors.Join(fmt.Errorf("closed after an answer of %d bytes", n), err)
 	}
 	return nil
+}
+
+// state is one node in an exchange of views, as fields without a number.
+func state(c *Cluster, name string, kind int) []byte {
+	return packed(0, field{"Name", name}, field{"Addr", []byte{127, 0, 0, 1}}, field{"Port", 9}, field{"Incarnation", 1},
+		field{"Meta", metadata(c, uint64(kind)+7, "127.0.0.1:9")}, field{"State", kind}, field{"Vsn", []byte{1, 5, 2, 0, 0, 0}})[1:]
+}
+
+// exchanged is how many members are invented in one exchange of views.
+const exchanged = 20
+
+// forgedExchanges exchanges views over streams, in clear and encrypted by a wrong key,
+// and tells of members that are alive and of members that are dead, which nobody has.
+func forgedExchanges(ctx context.Context, c *Cluster, t *tally) error {
+	var attacking sync.WaitGroup
+	for _, target := range c.Targets {
+		attacking.Go(func() {
+			every(ctx, time.Second, func(n int) {
+				m := packed(gossipPushPull, field{"Nodes", exchanged}, field{"UserStateLen", 0}, field{"Join", n%2 == 0})
+				for k := range exchanged {
+					m = append(m, state(c, fmt.Sprintf("spirit-%d", (n*exchanged+k)%2000), k%4)...)
+				}
+				if n%4 == 3 {
+					m = locked(m)
+				}
+				ctx, cancel := context.WithTimeout(ctx, answerWithin)
+				defer cancel()
+				t.add(explode(ctx, target.Gossip, m))
+			})
+		})
+	}
+	attacking.Wait()
+	return nil
+}
+
+// locked encrypts a stream of gossip by a key of its own.
+func locked(m []byte) []byte {
+	key := make([]byte, 16)
+	_, _ = rand.Read(key) // it does not fail: it ends the program instead
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // not reached: the key has 16 bytes
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err) // not reached: AES has blocks of 16 bytes
+	}
+	sealed := append([]byte{1}, make([]byte, gcm.NonceSize())...)
+	head := binary.BigEndian.AppendUint32([]byte{gossipEncrypted}, uint32(len(sealed)+len(m)+gcm.Overhead()))
+	return append(head, gcm.Seal(sealed, sealed[1:], m, head)...)
 }

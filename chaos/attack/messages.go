@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -10,23 +11,29 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// raw is a message that is sent as it is.
+// raw is a message that is sent as it is, or was received.
 type raw []byte
 
 // rawCodec sends raw messages under the name of the usual codec, so that the server
-// reads them by it, and throws replies away.
+// reads them by it.
 type rawCodec struct{}
 
 func (rawCodec) Name() string                  { return "proto" }
 func (rawCodec) Marshal(v any) ([]byte, error) { return *v.(*raw), nil }
-func (rawCodec) Unmarshal([]byte, any) error   { return nil }
+func (rawCodec) Unmarshal(b []byte, v any) error {
+	*v.(*raw) = bytes.Clone(b)
+	return nil
+}
 
 var _ encoding.Codec = rawCodec{}
 
@@ -58,7 +65,42 @@ func call(ctx context.Context, conn *grpc.ClientConn, method string, m raw) erro
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	var reply raw
-	return conn.Invoke(ctx, method, &m, &reply)
+	if err := conn.Invoke(ctx, method, &m, &reply); err != nil {
+		return err
+	}
+	if method == weirv1.Limiter_CheckBatch_FullMethodName {
+		return ofBatch(reply)
+	}
+	return nil
+}
+
+// ofBatch returns the first error in the reply to a batch.
+func ofBatch(reply raw) error {
+	var r weirv1.CheckBatchResponse
+	if err := proto.Unmarshal(reply, &r); err != nil {
+		return err
+	}
+	for _, one := range r.GetResults() {
+		if e := one.GetError(); e != nil {
+			return status.Error(codes.Code(e.GetCode()), e.GetMessage())
+		}
+	}
+	return nil
+}
+
+// ofColumns returns the first error in the reply to a message of columns.
+func ofColumns(reply raw) error {
+	var r weirv1.DecisionColumns
+	if err := proto.Unmarshal(reply, &r); err != nil {
+		return err
+	}
+	if e := r.GetError(); e != nil {
+		return status.Error(codes.Code(e.GetCode()), e.GetMessage())
+	}
+	for _, e := range r.GetErrors() {
+		return status.Error(codes.Code(e.GetCode()), e.GetMessage())
+	}
+	return nil
 }
 
 // repeated is a message that has the same field many times, up to size bytes.
@@ -74,7 +116,8 @@ func repeated(field protowire.Number, value []byte, size int) raw {
 }
 
 // emptyLimits sends checks with as many empty limits as fit: of 4 MiB, which is over the
-// bound of a message, and of just under 1 MiB, eight at a time for each node.
+// bound of a message, and of just under 1 MiB, eight at a time to one node after the
+// other.
 func emptyLimits(ctx context.Context, c *Cluster, t *tally) error {
 	conns, closeAll, err := dial(c)
 	if err != nil {
@@ -86,18 +129,16 @@ func emptyLimits(ctx context.Context, c *Cluster, t *tally) error {
 	batch := protowire.AppendTag(nil, 1, protowire.BytesType)
 	batch = protowire.AppendBytes(batch, repeated(limits, nil, 1<<20-64))
 	var sending sync.WaitGroup
-	for _, conn := range conns {
-		for i := range 8 {
-			sending.Go(func() {
-				every(ctx, time.Second, func(n int) {
-					method, m := weirv1.Limiter_Check_FullMethodName, messages[(n+i)%2]
-					if (n+i)%4 == 0 {
-						method, m = weirv1.Limiter_CheckBatch_FullMethodName, raw(batch)
-					}
-					t.add(call(ctx, conn, method, m))
-				})
+	for i := range 8 {
+		sending.Go(func() {
+			every(ctx, 5*time.Second, func(n int) {
+				method, m := weirv1.Limiter_Check_FullMethodName, messages[(n+i)%2]
+				if (n+i)%4 == 0 {
+					method, m = weirv1.Limiter_CheckBatch_FullMethodName, raw(batch)
+				}
+				t.add(call(ctx, conns[n%len(conns)], method, m))
 			})
-		}
+		})
 	}
 	sending.Wait()
 	return nil
@@ -134,7 +175,10 @@ func stream(ctx context.Context, conn *grpc.ClientConn, m raw) error {
 		return err
 	}
 	var reply raw
-	return s.RecvMsg(&reply)
+	if err := s.RecvMsg(&reply); err != nil {
+		return err
+	}
+	return ofColumns(reply)
 }
 
 // distinctLimits sends checks whose limits no check had before: 100 a second to each
@@ -182,5 +226,42 @@ func longPaths(ctx context.Context, c *Cluster, t *tally) error {
 		m = protowire.AppendString(m, strings.Repeat("/towns", 90_000)+fmt.Sprint(n))
 		t.add(call(ctx, conns[n%len(conns)], weirv1.Limiter_Check_FullMethodName, m))
 	})
+	return nil
+}
+
+// largeCalls sends single calls that are nearly as large as a message may be: checks and
+// explanations with names and values as long as a node takes, and others that are mostly
+// a field that no node knows. 8 at a time, to one node after the other.
+func largeCalls(ctx context.Context, c *Cluster, t *tally) error {
+	conns, closeAll, err := dial(c)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	var check raw
+	check = protowire.AppendTag(check, 1, protowire.BytesType)
+	check = protowire.AppendString(check, "/"+strings.Repeat("a", 8000))
+	check = protowire.AppendTag(check, 3, protowire.BytesType)
+	check = protowire.AppendString(check, "large")
+	padded := append(raw{}, check...)
+	padded = protowire.AppendTag(padded, 1000, protowire.BytesType)
+	padded = protowire.AppendBytes(padded, make([]byte, 900<<10))
+	calls := []struct {
+		method string
+		m      raw
+	}{
+		{weirv1.Limiter_Check_FullMethodName, check}, {weirv1.Limiter_Check_FullMethodName, padded},
+		{weirv1.Limiter_Explain_FullMethodName, padded}, {weirv1.Limiter_Reset_FullMethodName, padded},
+	}
+	var sending sync.WaitGroup
+	for i := range 8 {
+		sending.Go(func() {
+			every(ctx, 4*time.Second, func(n int) {
+				one := calls[(n+i)%len(calls)]
+				t.add(call(ctx, conns[n%len(conns)], one.method, one.m))
+			})
+		})
+	}
+	sending.Wait()
 	return nil
 }

@@ -5,49 +5,40 @@ package scenario
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/attack"
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
-	"github.com/weirlimit/weir/chaos/report"
 )
 
 const (
-	// attackedHold is how long clients ask in one trial under attack, calmTrials how many
-	// trials without attacks there are before and after.
+	// attackedHold is how long clients ask in one trial under attack.
 	attackedHold = 20 * time.Second
-	calmTrials   = 6
 	// stepPause is how long two nodes follow different rules while rules are rolled out.
 	stepPause = 2 * time.Second
-	// mostSlower is how many times the p99 of an honest client's wait may be of what it
-	// is without attacks.
-	mostSlower = 2
-	// mostResident is how many bytes each node may take under attack. Without, it takes
-	// some 60 MB with the keys of an hour.
-	mostResident = 400 << 20
+	// attackWithin is how long the attackers may need until every attack is under way.
+	// One of them looks for keys among millions first.
+	attackWithin = 2 * time.Minute
 )
 
-// Attacked is what came of attacks.
-type Attacked struct {
-	// Done is what the attackers did, by the name of the attack.
-	Done map[string]attack.Tally
-	// Calm and Under are the waits of honest clients at the median and at p99, before and
-	// after the attacks and while they last.
-	Calm, Under [2]history.Micros
-	// Resident is the most memory that each node took.
-	Resident []float64
-	// Samples are of one node, over time.
-	Samples []report.Sample
+// calmTrials is how many trials without attacks there are before, and after.
+func calmTrials(span time.Duration) int {
+	if span < 5*time.Minute {
+		return 2
+	}
+	return 6
 }
 
 // Attack has a cluster on loopback attacked in every way for so long, while clients ask
-// as ever, and judges each span of 20 s as a trial in which nothing may be broken.
-func Attack(ctx context.Context, c fleet.Config, seed uint64, span time.Duration, each func(*history.Result)) (a Attacked, err error) {
+// as ever, and judges each span of 20 s as a trial in which nothing may be broken. With
+// keys the cluster has a secret and a key for gossip. What nodes take in calm trials
+// before and after is compared.
+func Attack(ctx context.Context, c fleet.Config, keyed bool, seed uint64, span time.Duration, each func(*history.Result)) (a *Attacked, err error) {
+	a = &Attacked{Keyed: keyed}
 	c.Nodes, c.Spare = size, 0
-	c.Keyless = true // whoever attacks nodes that have keys is stopped by these alone
+	c.Keyless = !keyed
 	c.Rules = attackedRules(1_000_000)
 	c.Args = []string{"--allow-request-limits"}
 	f, err := fleet.New(ctx, c)
@@ -58,67 +49,34 @@ func Attack(ctx context.Context, c fleet.Config, seed uint64, span time.Duration
 	if err := f.Settled(ctx, settleWithin); err != nil {
 		return a, err
 	}
-	s := Scenario{Name: "attacked", make: (*stage).attacked}
-	var waits []history.Micros
-	var wrong []uint64
-	trial := func() error {
-		r, err := s.Try(ctx, f, seed)
-		seed++
-		if r == nil || ctx.Err() != nil {
-			return err
-		}
-		each(r)
-		if len(r.Violations) > 0 {
-			wrong = append(wrong, r.Seed)
-		}
-		for i := range r.Ops {
-			if o := &r.Ops[i]; o.Counted() {
-				waits = append(waits, o.Return-o.Call)
-			}
-		}
-		sample, looked := a.look(ctx, f)
-		if looked == nil && Spent(r) {
-			looked = errors.New("the nodes are no cluster any more")
-		}
-		a.Samples = append(a.Samples, sample)
-		return errors.Join(err, looked)
-	}
-	calm := func() error {
-		for range calmTrials {
-			if err := trial(); err != nil {
+	stop := a.probe(ctx, f)
+	defer stop()
+	r := &raid{Attacked: a, fleet: f, scenario: Scenario{Name: a.Name(), make: (*stage).attacked}, seed: seed, each: each, began: time.Now()}
+	calm := func(to *[]Needs) error {
+		for range calmTrials(span) {
+			if err := r.trial(ctx, nil); err != nil {
 				return err
 			}
+			*to = append(*to, r.now...)
 		}
 		return nil
 	}
-	began := time.Now()
-	stamp := func() { a.Samples[len(a.Samples)-1].At = time.Since(began) }
-	if err := calm(); err != nil {
+	if err := calm(&a.Before); err != nil {
 		return a, err
 	}
-	quiet := waits
-	waits = nil
-	a.Samples = a.Samples[:0] // what follows is compared with itself
-	err = a.under(ctx, f, func() error {
-		for attacked := time.Now(); time.Since(attacked) < span; {
-			if err := trial(); err != nil {
-				return err
-			}
-			stamp()
-		}
-		return nil
-	})
-	if err != nil {
+	quiet := r.waits
+	r.waits = nil
+	if err := r.under(ctx, span); err != nil {
 		return a, err
 	}
-	a.Under = [2]history.Micros{quantile(waits, 0.5), quantile(waits, 0.99)}
-	waits = quiet
-	if err := calm(); err != nil {
+	a.Under = [2]history.Micros{quantile(r.waits, 0.5), quantile(r.waits, 0.99)}
+	r.waits = quiet
+	if err := calm(&a.After); err != nil {
 		return a, err
 	}
-	stamp()
-	a.Calm = [2]history.Micros{quantile(waits, 0.5), quantile(waits, 0.99)}
-	return a, a.judge(wrong)
+	a.Calm = [2]history.Micros{quantile(r.waits, 0.5), quantile(r.waits, 0.99)}
+	stop()
+	return a, a.judge(span)
 }
 
 // attacked is a span in which nothing is broken and nothing may be felt.
@@ -128,15 +86,82 @@ func (s *stage) attacked() fault {
 	return f
 }
 
-// under runs while the cluster is attacked and rules are rolled out node by node.
-func (a *Attacked) under(ctx context.Context, f *fleet.Fleet, run func() error) error {
-	c := attack.Cluster{Rules: attackedRules(1_000_000), ClusterName: "weir"}
-	for _, n := range f.Nodes() {
+// raid is a cluster under attack.
+type raid struct {
+	*Attacked
+	fleet    *fleet.Fleet
+	scenario Scenario
+	seed     uint64
+	each     func(*history.Result)
+	began    time.Time
+	waits    []history.Micros // of honest clients
+	now      []Needs          // of each node, after the last trial
+}
+
+// trial lets clients ask once more, and looks at the nodes afterwards. done, if it is not
+// nil, returns what the attackers did so far.
+func (r *raid) trial(ctx context.Context, done func() (map[string]attack.Tally, error)) error {
+	before, err := tallies(done)
+	if err != nil {
+		return err
+	}
+	result, err := r.scenario.Try(ctx, r.fleet, r.seed)
+	r.seed++
+	if result == nil || ctx.Err() != nil {
+		return err
+	}
+	after, ended := tallies(done)
+	spent := Spent(result)
+	if done != nil && ended == nil {
+		if idle := attack.Idle(before, after, r.Keyed); idle != nil {
+			result.Void = idle.Error()
+		}
+	}
+	r.each(result)
+	if len(result.Violations) > 0 {
+		r.wrong = append(r.wrong, result.Seed)
+	} else if result.Void != "" {
+		r.void = append(r.void, result.Seed)
+	}
+	for i := range result.Ops {
+		if o := &result.Ops[i]; o.Counted() && !overlaps(o, result.Stalls) {
+			r.waits = append(r.waits, o.Return-o.Call)
+		}
+	}
+	looked := r.look(ctx)
+	if looked == nil && spent {
+		looked = errors.New("the nodes are no cluster any more")
+	}
+	return errors.Join(err, ended, looked)
+}
+
+// overlaps reports whether the machine let the clients themselves wait during a check:
+// what it took says nothing of the nodes.
+func overlaps(o *history.Op, stalls []history.Span) bool {
+	return slices.ContainsFunc(stalls, func(s history.Span) bool { return o.Call < s.Until && s.From < o.Return })
+}
+
+// tallies returns what the attackers did so far.
+func tallies(done func() (map[string]attack.Tally, error)) (map[string]attack.Tally, error) {
+	if done == nil {
+		return nil, nil
+	}
+	return done()
+}
+
+// under makes trials for so long while the cluster is attacked and rules are rolled out
+// node by node.
+func (r *raid) under(ctx context.Context, span time.Duration) error {
+	c := attack.Cluster{Rules: attackedRules(1_000_000), ClusterName: "weir", Keyed: r.Keyed}
+	for _, n := range r.fleet.Nodes() {
 		t, err := n.Target()
 		if err != nil {
 			return err
 		}
 		c.Targets = append(c.Targets, t)
+		if err := n.ForgetPeak(); err != nil {
+			return err
+		}
 	}
 	attacker, err := attack.Start(ctx, &c)
 	if err != nil {
@@ -144,17 +169,38 @@ func (a *Attacked) under(ctx context.Context, f *fleet.Fleet, run func() error) 
 	}
 	rolling, stop := context.WithCancel(ctx)
 	rolled := make(chan error, 1)
-	go func() { rolled <- rollOut(rolling, f) }()
-	err = run()
+	go func() { rolled <- rollOut(rolling, r.fleet) }()
+	err = underWay(ctx, attacker, r.Keyed)
+	for began := time.Now(); err == nil && time.Since(began) < span; {
+		err = r.trial(ctx, attacker.Done)
+	}
+	for i, n := range r.fleet.Nodes() {
+		u, looked := n.Usage()
+		err = errors.Join(err, looked)
+		r.Peak = append(r.Peak, u.Peak)
+		r.Logged = append(r.Logged, u.Logged-r.Before[i].Logged)
+	}
 	stop()
 	done, ended := attacker.End()
-	a.Done = done
-	for _, name := range attack.Names() {
-		if done[name].Sent == 0 && ended == nil {
-			ended = errors.Join(ended, fmt.Errorf("the attack %q was not made", name))
+	r.Done = done
+	return errors.Join(err, <-rolled, ended)
+}
+
+// underWay waits until every attack has begun.
+func underWay(ctx context.Context, attacker *attack.Attacker, keyed bool) error {
+	for began := time.Now(); ; {
+		done, err := attacker.Done()
+		if err != nil {
+			return err
+		}
+		idle := attack.Idle(nil, done, keyed)
+		if idle == nil || time.Since(began) > attackWithin {
+			return idle
+		}
+		if err := fleet.Wait(ctx, time.Second); err != nil {
+			return err
 		}
 	}
-	return errors.Join(err, <-rolled, ended)
 }
 
 // rollOut gives the nodes another version of one rule, one node after the other, again
@@ -169,44 +215,6 @@ func rollOut(ctx context.Context, f *fleet.Fleet) error {
 			return err
 		}
 	}
-}
-
-// look samples all nodes, and returns the sample of the first.
-func (a *Attacked) look(ctx context.Context, f *fleet.Fleet) (first report.Sample, err error) {
-	if a.Resident == nil {
-		a.Resident = make([]float64, len(f.Nodes()))
-	}
-	for i, n := range f.Nodes() {
-		m, err := n.Metrics(ctx)
-		if err != nil {
-			return first, fmt.Errorf("%s says nothing of itself: %w", n.Name, err)
-		}
-		s, err := sampleOf(m)
-		if err != nil {
-			return first, err
-		}
-		if a.Resident[i] = max(a.Resident[i], s.Bytes); i == 0 {
-			first = s
-		}
-	}
-	return first, nil
-}
-
-// judge returns what was broken.
-func (a *Attacked) judge(wrong []uint64) error {
-	var errs []error
-	if len(wrong) > 0 {
-		errs = append(errs, fmt.Errorf("%d trials broke a promise, those of seeds %d", len(wrong), wrong))
-	}
-	if a.Under[1] > mostSlower*a.Calm[1] {
-		errs = append(errs, fmt.Errorf("p99 of honest clients is %v under attack and %v without: more than %d times", a.Under[1].Duration(), a.Calm[1].Duration(), mostSlower))
-	}
-	for i, bytes := range a.Resident {
-		if bytes > mostResident {
-			errs = append(errs, fmt.Errorf("node %d took %.0f MB, more than %d MB", i+1, bytes/1e6, mostResident>>20))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // quantile is the q-quantile of the waits, which it sorts.
