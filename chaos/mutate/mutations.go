@@ -43,20 +43,20 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/heir.go", "		own.renew = own.renew || g == own.heir\n", "		if g == own.heir {\n			own.heir = nil\n		}\n"},
 		}},
 		{name: "the giver as first heir", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},\n", ""},
+			{"internal/cluster/replica/handoff.go", "	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}\n", ""},
 		}},
 		{name: "a counter granted to one claimant", pkg: "./internal/cluster", test: "^TestACounterIsGrantedToOneClaimant$", edits: []edit{
-			{"internal/cluster/replica/round.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
+			{"internal/cluster/replica/claim.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
 		}},
 		{name: "a grant that binds", pkg: "./internal/cluster", test: "^TestAGrantBinds$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "	case p.fresh || p.grant > b.Epoch.Counter || ", "	case p.fresh || "},
 			{"internal/cluster/replica/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
 		}},
 		{name: "a live holder's answer ends a claim", edits: []edit{
-			{"internal/cluster/replica/round.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
+			{"internal/cluster/replica/claim.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
 		}},
 		{name: "silence of a fresh instance", pkg: "./internal/cluster", test: "^TestAFreshInstanceHasNoSay$", edits: []edit{
-			{"internal/cluster/replica/round.go", "		case p.fresh:\n", "		case false:\n"},
+			{"internal/cluster/replica/claim.go", "		case p.fresh:\n", "		case false:\n"},
 			{"internal/cluster/replica/copy.go", "	case p.fresh || p.grant", "	case p.grant"},
 		}},
 		{name: "kept copies", pkg: "./internal/cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
@@ -66,16 +66,16 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/handoff.go", "	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {", "	if err := p.node.Store.Import(int(p.id), t.At, all[:0], table.Merge); err != nil {"},
 		}},
 		{name: "taking back when overtaken", edits: []edit{
-			{"internal/cluster/replica/replica.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.held {\n		p.letGo(t, h)\n	}\n	p.disown()\n"},
+			{"internal/cluster/replica/learn.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.withheld {\n		p.releaseOne(t, h)\n	}\n	p.disown()\n"},
 		}},
 		{name: "taking back before merging", pkg: "./internal/cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	p.takeBack(t, peer.NotOwner)\n", ""},
 		}},
 		{name: "every member before an empty start", edits: []edit{
-			{"internal/cluster/replica/seek.go", "	if told >= n {\n", "	if 2*told > n {\n"},
+			{"internal/cluster/replica/seek.go", "	if answered >= n {\n", "	if 2*answered > n {\n"},
 		}},
 		{name: "the probe before reopening", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "	case t.Now-h.goneAt >= claimWithin && p.round == nil:\n		p.ask(t, peer.Reopen, p.node.Self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.node.Self})\n"},
+			{"internal/cluster/replica/handoff.go", "	case t.Now-h.goneAt >= claimWithin && p.round == nil:\n		p.startRound(t, peer.Reopen, p.node.Self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.node.Self})\n"},
 			{"internal/cluster/replica/handoff.go", "	case t.View.Has(h.next.Instance):\n		h.goneAt = 0\n", "	case t.View.Has(h.next.Instance) && t.Now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
 		{name: "relay", edits: []edit{
@@ -95,8 +95,8 @@ func ofProtocol() []mutation {
 			{"internal/cluster/reach.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
-			{"internal/cluster/replica/withheld.go", "	return h.quietAt != 0 && h.quietAt >= own.waitSince && ", "	return h.quietAt != 0 && "},
-			{"internal/cluster/replica/copy.go", "	if g.quietAt == 0 || g.quietAt < p.own.waitSince {", "	if g.quietAt == 0 {"},
+			{"internal/cluster/replica/withheld.go", "	return h.waitSilentSince != 0 && h.waitSilentSince >= own.waitSince && ", "	return h.waitSilentSince != 0 && "},
+			{"internal/cluster/replica/copy.go", "	if g.waitSilentSince == 0 || g.waitSilentSince < p.own.waitSince {", "	if g.waitSilentSince == 0 {"},
 		}},
 		{name: "merge, not sum", edits: []edit{
 			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},

@@ -136,7 +136,7 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	p.mu.Lock() // this is where it is decided
 	tr = c.begin()
 	p.r.Begin(tr.inputs(), replica.Fixture{Role: peer.Owned, Epoch: i.Epoch, Owner: i.Owner, Heir: i.Heir})
-	q := tr.step.List[0].Request.(*parked)
+	q := tr.step.List[0].Request.(*request)
 	rerun := make(chan struct{})
 	go func() {
 		defer close(rerun)

@@ -76,14 +76,14 @@ func (c *Core) interrupted(t *turn, o *op, charge *limiter.Charge, answer *limit
 // decided already.
 func (c *Core) beginAt(t *turn, o *op, to peer.Instance, same bool) *op {
 	if same && to == c.self {
-		q := parked{Wait: replica.Wait{Charge: o.charge, Until: o.until}, reply: replyTo{op: o}}
+		q := request{Wait: replica.Wait{Charge: o.charge, Until: o.until}, reply: replyTo{op: o}}
 		o.owner = c.self
 		switch v, _ := c.handle(t, &q, o.answer, nil); v {
 		case answered:
 			return nil
 		case notOwner, overloaded:
 			o.owner = 0
-		case inVain:
+		case pointless:
 			c.event(EventFallback, int(c.part(o.charge.Key(0)).id))
 			c.decideByPolicy(t, o.charge, o.answer, nil)
 			return nil
@@ -119,7 +119,7 @@ func (c *Core) askOwner(t *turn, o *op, to peer.Instance) bool {
 		return false
 	}
 	t.arm = true
-	o.write(t, to, request{id: o.id})
+	o.write(t, to, attempt{id: o.id})
 	return true
 }
 
@@ -294,6 +294,6 @@ func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) b
 	if r := p.r; r.Role() != peer.Owned || r.Unsettled() || !charge.Peek && k.Cost > 0 && !r.RoomFor(t.inputs(), k) {
 		return false
 	}
-	q := parked{Wait: replica.Wait{Charge: charge}}
+	q := request{Wait: replica.Wait{Charge: charge}}
 	return c.decide(t, &q, []*part{p}, answer, nil) == answered
 }

@@ -32,9 +32,9 @@ type replyTo struct {
 
 func (r *replyTo) over() bool { return r.op != nil && r.op.over() }
 
-// parked is a request to this node, as owner or heir. It is kept while it waits for a
+// request is a request to this node, as owner or heir. It is kept while it waits for a
 // partition's owner to be known, or for charges to be settled.
-type parked struct {
+type request struct {
 	replica.Wait
 
 	kind    opKind
@@ -47,7 +47,7 @@ type parked struct {
 }
 
 // Facts returns what a replica may know of the request.
-func (q *parked) Facts() *replica.Wait { return &q.Wait }
+func (q *request) Facts() *replica.Wait { return &q.Wait }
 
 // verdict is the result of a request at this node.
 type verdict uint8
@@ -58,13 +58,13 @@ const (
 	waiting
 	notOwner
 	overloaded
-	inVain    // it would wait for something that cannot happen
+	pointless // it would wait for something that cannot happen
 	forbidden // this node refuses resets of other members
 )
 
 // forbids reports whether a request is a reset by another member and this node refuses
 // those. Only the member that holds the key decides that.
-func (c *Core) forbids(q *parked) bool {
+func (c *Core) forbids(q *request) bool {
 	return q.kind == opReset && q.reply.op == nil && c.config.RefuseResets
 }
 
@@ -82,7 +82,7 @@ func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
 
 // handle decides a request or keeps it. It also returns the first partition that stood
 // in the way, whose owner the caller can name; nil if none did.
-func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (v verdict, at *part) {
+func (c *Core) handle(t *turn, q *request, answer, idle *limiter.Decision) (v verdict, at *part) {
 	var buf [4]*part
 	parts := c.partsOf(q.Charge, buf[:0])
 	for _, p := range parts {
@@ -95,7 +95,7 @@ func (c *Core) handle(t *turn, q *parked, answer, idle *limiter.Decision) (v ver
 	return c.handleLocked(t, q, parts, answer, idle)
 }
 
-func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) (verdict, *part) {
+func (c *Core) handleLocked(t *turn, q *request, parts []*part, answer, idle *limiter.Decision) (verdict, *part) {
 	for _, p := range parts {
 		switch role := p.r.Role(); {
 		case role == peer.Owned:
@@ -139,7 +139,7 @@ func (c *Core) handleLocked(t *turn, q *parked, parts []*part, answer, idle *lim
 		return overloaded, parts[0]
 	}
 	if c.stuck(t, q.Charge) {
-		return inVain, parts[0]
+		return pointless, parts[0]
 	}
 	return c.decide(t, q, parts, answer, idle), nil
 }
@@ -165,7 +165,7 @@ func (c *Core) touched(t *turn, k *limiter.Charge) {
 }
 
 // decide decides a check whose partitions this node owns and has locked.
-func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.Decision) verdict {
+func (c *Core) decide(t *turn, q *request, parts []*part, answer, idle *limiter.Decision) verdict {
 	charge := c.shareOf(q.Charge)
 	switch p := c.doubtful(t, parts, charge, answer); {
 	case p == nil:
@@ -201,7 +201,7 @@ func (c *Core) decide(t *turn, q *parked, parts []*part, answer, idle *limiter.D
 	if answer.Allowed && answer.Receipt.Charged == 0 {
 		return answered
 	}
-	var h *held
+	var h *withheldReply
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
@@ -288,9 +288,9 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 
 // withhold keeps a reply until the heir has the charge. Each partition that must wait
 // keeps the same reply.
-func (c *Core) withhold(t *turn, p *part, h *held, q *parked, stamp uint64, answer, idle *limiter.Decision) *held {
+func (c *Core) withhold(t *turn, p *part, h *withheldReply, q *request, stamp uint64, answer, idle *limiter.Decision) *withheldReply {
 	if h == nil {
-		h = &held{answer: answer, idle: idle, reply: q.reply}
+		h = &withheldReply{answer: answer, idle: idle, reply: q.reply}
 		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.now, Until: q.Until}
 		if q.reply.op == nil {
 			c.pending.Add(1)

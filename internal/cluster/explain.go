@@ -88,7 +88,7 @@ func (o *op) conclude(x *Explained, owner peer.Instance) {
 }
 
 // explain explains a charge whose partitions are owned here, and locked.
-func (c *Core) explain(t *turn, q *parked, parts []*part, answer *limiter.Decision) {
+func (c *Core) explain(t *turn, q *request, parts []*part, answer *limiter.Decision) {
 	charge := c.shareOf(q.Charge)
 	told := c.table.Explain(t.at, charge, answer)
 	if charge != q.Charge {

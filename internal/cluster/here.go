@@ -7,7 +7,7 @@ import (
 
 // here runs an operation at this node, as owner.
 func (o *op) here(t *turn) {
-	q := parked{Wait: replica.Wait{Settles: o.reserve, Until: o.until}, kind: o.kind, receipt: o.receipt, reserve: o.reserve, reply: replyTo{op: o}}
+	q := request{Wait: replica.Wait{Settles: o.reserve, Until: o.until}, kind: o.kind, receipt: o.receipt, reserve: o.reserve, reply: replyTo{op: o}}
 	switch v, _ := o.run(t, &q); v {
 	case answered:
 	case notOwner, overloaded:
@@ -22,7 +22,7 @@ func (o *op) here(t *turn) {
 // asHeir runs an operation at this node, as heir. sent means that the owner may have
 // executed it.
 func (o *op) asHeir(t *turn, sent bool) {
-	q := parked{
+	q := request{
 		Wait: replica.Wait{Settles: o.reserve, Sent: sent, Until: o.until},
 		kind: o.kind, receipt: o.receipt, reserve: o.reserve, heir: true, reply: replyTo{op: o},
 	}
@@ -35,7 +35,7 @@ func (o *op) asHeir(t *turn, sent bool) {
 // run handles an operation at this node, in memory of its own. A policy writes the
 // caller's memory at the deadline, and an abandoned caller reuses it, while run may
 // still be at work.
-func (o *op) run(t *turn, q *parked) (verdict, *part) {
+func (o *op) run(t *turn, q *request) (verdict, *part) {
 	o.mu.Lock()
 	if o.ended {
 		o.mu.Unlock()
@@ -54,7 +54,7 @@ func (o *op) run(t *turn, q *parked) (verdict, *part) {
 		o.explained(q.reply.told)
 		o.decided(t, q.Charge, answer, idle, q.count)
 	case withheld:
-	case inVain:
+	case pointless:
 		o.policy(t)
 		return answered, nil
 	default:
@@ -85,7 +85,7 @@ func (o *op) decided(t *turn, charge *limiter.Charge, answer, idle *limiter.Deci
 }
 
 // reply sends a decision that was withheld to the asker.
-func (c *Core) reply(t *turn, h *held) {
+func (c *Core) reply(t *turn, h *withheldReply) {
 	if h.reply.op != nil {
 		h.reply.op.decided(t, h.Charge, h.answer, h.idle, 0)
 		return

@@ -195,7 +195,7 @@ func TestRefundsThatAreVoid(t *testing.T) {
 	charge.Add(*like.Key(0))
 	var x told
 	tr := c.begin()
-	q := parked{Wait: replica.Wait{Charge: charge}, kind: opRefund, receipt: receipt(3)}
+	q := request{Wait: replica.Wait{Charge: charge}, kind: opRefund, receipt: receipt(3)}
 	if v, _ := c.handle(tr, &q, nil, nil); v != answered {
 		t.Errorf("where one of two keys is owned, a refund ends with verdict %d", v)
 	}

@@ -115,18 +115,18 @@ func (c *Core) do(t *turn, p *part, e *replica.Effect) {
 // complete ends the wait of a request or of a withheld reply.
 func (c *Core) complete(t *turn, p *part, e *replica.Effect) {
 	if e.Kind == replica.Release {
-		if h := e.Reply.(*held); h.released() {
+		if h := e.Reply.(*withheldReply); h.released() {
 			c.ended(&h.reply)
 			c.reply(t, h)
 		}
 		return
 	}
-	if h, ok := e.Reply.(*held); ok {
+	if h, ok := e.Reply.(*withheldReply); ok {
 		c.ended(&h.reply)
 		c.refuse(t, h.reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
 		return
 	}
-	q := e.Request.(*parked)
+	q := e.Request.(*request)
 	c.ended(&q.reply)
 	switch e.Kind {
 	case replica.Refuse:
@@ -146,8 +146,8 @@ func eventOf(e replica.Event) Event {
 	}[e]
 }
 
-// held is a decision whose reply is withheld, in one partition or in several.
-type held struct {
+// withheldReply is a decision whose reply is withheld, in one partition or in several.
+type withheldReply struct {
 	replica.Withheld // its receipt is a copy: a policy may overwrite the answer at the deadline
 
 	answer *limiter.Decision
@@ -158,15 +158,17 @@ type held struct {
 }
 
 // Facts returns what a replica must know of the reply.
-func (h *held) Facts() *replica.Withheld { return &h.Withheld }
+func (h *withheldReply) Facts() *replica.Withheld { return &h.Withheld }
 
 // Over reports whether its wait has ended, perhaps in another partition.
-func (h *held) Over() bool { return h.over.Load() }
+func (h *withheldReply) Over() bool { return h.over.Load() }
 
 // TakeBack ends its wait, so that its charge can be taken back. It reports false if the
 // wait had ended already.
-func (h *held) TakeBack() bool { return h.over.CompareAndSwap(false, true) }
+func (h *withheldReply) TakeBack() bool { return h.over.CompareAndSwap(false, true) }
 
 // released ends its wait in one partition. It reports whether that was the last one, and
 // ended its wait altogether.
-func (h *held) released() bool { return h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true) }
+func (h *withheldReply) released() bool {
+	return h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true)
+}

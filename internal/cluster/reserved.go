@@ -9,7 +9,7 @@ import (
 )
 
 // reserved records a reservation that was made here.
-func (c *Core) reserved(t *turn, q *parked, d *limiter.Decision) {
+func (c *Core) reserved(t *turn, q *request, d *limiter.Decision) {
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
@@ -26,7 +26,7 @@ func (c *Core) reserved(t *turn, q *parked, d *limiter.Decision) {
 }
 
 // asker returns the member that sent the request, this node included.
-func (q *parked) asker() peer.Instance {
+func (q *request) asker() peer.Instance {
 	if q.reply.op != nil {
 		return q.reply.op.c.self
 	}
@@ -35,7 +35,7 @@ func (q *parked) asker() peer.Instance {
 
 // settle ends the reservation that its asker names, and takes back the charges that the
 // receipt names, if they are unsettled here, see [replica.Replica.Settle].
-func (c *Core) settle(t *turn, q *parked) {
+func (c *Core) settle(t *turn, q *request) {
 	from := q.reply.to
 	if from == 0 {
 		from = c.self
@@ -115,7 +115,7 @@ func caused(l *limiter.LimitDecision, units uint64) bool {
 
 // contend makes a request wait for charges of a partition to be settled. It reports
 // false if there is no time or no room for that.
-func (c *Core) contend(t *turn, p *part, q *parked) bool {
+func (c *Core) contend(t *turn, p *part, q *request) bool {
 	if !p.r.MayContend(t.inputs(), &q.Wait) || !c.admits(&q.reply) {
 		return false
 	}
@@ -128,7 +128,7 @@ func (c *Core) contend(t *turn, p *part, q *parked) bool {
 
 // provisional makes d, the denial of a peek, the answer to a check that cannot wait for
 // charges to be settled.
-func (c *Core) provisional(t *turn, q *parked, k *limiter.Charge, d *limiter.Decision) {
+func (c *Core) provisional(t *turn, q *request, k *limiter.Charge, d *limiter.Decision) {
 	q.reply.provisional = true
 	for i := range d.Len() {
 		l := d.Limit(i)

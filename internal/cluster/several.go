@@ -271,7 +271,7 @@ func (s *several) settle(t *turn, r *reservation, undo uint64) {
 	receipt.Charged = undo
 	c := s.c
 	if r.op.by == c.self {
-		q := parked{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, kind: opRefund, ends: true, receipt: receipt}
+		q := request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, kind: opRefund, ends: true, receipt: receipt}
 		c.handle(t, &q, nil, nil)
 		return
 	}

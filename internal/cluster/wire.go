@@ -198,7 +198,7 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 	}
 	reply.rules = rules
 	t.charge.Peek = q.Peek
-	ask := parked{
+	ask := request{
 		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Sent: q.Sent, Until: t.now + min(limiter.Tick(q.Wait), limiter.Minute)},
 		reserve: q.Reserve && !q.Explain, heir: q.Heir, reply: reply,
 	}
@@ -218,7 +218,7 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 			status = peer.Alive
 		}
 		c.refuseFor(t, at, reply, status)
-	case overloaded, inVain:
+	case overloaded, pointless:
 		c.refuse(t, reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
@@ -232,7 +232,7 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 		return
 	}
 	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.now + c.config.Deadline}
-	ask := parked{Wait: wait, kind: opRefund, heir: q.Heir, reply: reply, receipt: limiter.Receipt{
+	ask := request{Wait: wait, kind: opRefund, heir: q.Heir, reply: reply, receipt: limiter.Receipt{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 	}}
 	switch q.Kind {
@@ -259,10 +259,10 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 	}
 }
 
-// request is how an operation is sent to a member. id is its number with the number of
+// attempt is how an operation is sent to a member. id is its number with the number of
 // this request, see [inquiry]. sent means that the owner may have executed it, and define
 // that the rules are defined too.
-type request struct {
+type attempt struct {
 	id                 uint64
 	heir, sent, define bool
 }
@@ -270,7 +270,7 @@ type request struct {
 // send sends an operation to a member, as owner or as heir.
 func (o *op) send(t *turn, to peer.Instance, heir bool) {
 	o.mu.Lock()
-	r := request{id: o.id, heir: heir, sent: heir && len(o.sent) > 1, define: o.define}
+	r := attempt{id: o.id, heir: heir, sent: heir && len(o.sent) > 1, define: o.define}
 	if i := o.asked(to); i >= 0 {
 		r.id = withTry(r.id, o.sent[i].try)
 	}
@@ -278,8 +278,8 @@ func (o *op) send(t *turn, to peer.Instance, heir bool) {
 	o.write(t, to, r)
 }
 
-// write puts a request into the frame for a member.
-func (o *op) write(t *turn, to peer.Instance, r request) {
+// write puts an attempt into the frame for a member.
+func (o *op) write(t *turn, to peer.Instance, r attempt) {
 	switch o.kind {
 	case opCheck, opExplain:
 		t.out.Check(to, o.charge, r.define, peer.Check{

@@ -32,7 +32,7 @@ func (p *Replica) Break(t *Turn) {
 		p.givenUp = true
 		t.event(GivenUp)
 	}
-	own, parked := p.own, p.parked
+	own, parked := p.own, p.waiting
 	p.forgetHeld(t, own)
 	p.watch(t)
 	defer p.point(t)
@@ -48,7 +48,7 @@ func (p *Replica) Break(t *Turn) {
 // forgetHeld clears the state held, the waiting requests and the work in progress. own
 // is the former ownership, or nil.
 func (p *Replica) forgetHeld(t *Turn, own *ownership) {
-	p.own, p.parked, p.round = nil, nil, nil
+	p.own, p.waiting, p.round = nil, nil, nil
 	p.role, p.epoch, p.seq, p.appointment = peer.Nothing, peer.Epoch{}, 0, 0
 	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
 	p.pushFrom, p.pushNext = 0, 0
@@ -80,7 +80,7 @@ func (p *Replica) refuseAll(t *Turn, own *ownership, waiting []Request) {
 	for i := range own.contenders {
 		p.refuse(t, own.contenders[i].Request, peer.NotOwner)
 	}
-	for _, h := range own.held {
+	for _, h := range own.withheld {
 		if h.TakeBack() {
 			p.refuseReply(t, h.Reply, peer.NotOwner)
 		}

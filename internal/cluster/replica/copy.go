@@ -13,7 +13,7 @@ func (p *Replica) Flush(t *Turn) {
 		return
 	}
 	if !own.tracks() {
-		if p.unguarded(t) {
+		if p.isolated(t) {
 			own.dirty.clear()
 			own.dirtyAt, own.urgent = 0, false
 		}
@@ -41,11 +41,11 @@ func (p *Replica) feed(t *Turn, g *target, due bool) {
 			return
 		}
 		g.tries++
-		g.again()
+		g.resend()
 	}
 	// A reply waits and the heir was asked nothing since. Its answer shows that it is
 	// alive.
-	pinging := g == own.heir && own.waitSince != 0 && (g.quietAt == 0 || g.quietAt < own.waitSince)
+	pinging := g == own.heir && own.waitSince != 0 && (g.waitSilentSince == 0 || g.waitSilentSince < own.waitSince)
 	switch {
 	case !g.begun:
 		p.snapshot(t, g)
@@ -86,11 +86,11 @@ func (p *Replica) delta(t *Turn, g *target, kind peer.BatchKind, next peer.Epoch
 // the message's number.
 func (p *Replica) sending(t *Turn, g *target) (ping uint32) {
 	g.ping, g.sentAt = p.node.Pace.NextPing(), t.Now
-	if g.muteAt == 0 {
-		g.muteAt, g.mutePing = t.Now, g.ping
+	if g.silentSince == 0 {
+		g.silentSince, g.silentPing = t.Now, g.ping
 	}
-	if g.quietAt == 0 || g.quietAt < p.own.waitSince {
-		g.quietAt, g.quietPing = t.Now, g.ping
+	if g.waitSilentSince == 0 || g.waitSilentSince < p.own.waitSince {
+		g.waitSilentSince, g.waitSilentPing = t.Now, g.ping
 	}
 	return g.ping
 }
@@ -104,7 +104,7 @@ func (p *Replica) snapshot(t *Turn, g *target) {
 		g.counted = true
 	}
 	p.cut()
-	p.own.only = false
+	p.own.soleCopy = false
 	p.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: p.epoch, Seq: p.seq, Ping: p.sending(t, g)})
 	g.begun, g.whole, g.sent, g.acked, g.base = true, false, p.seq, 0, p.epoch
 }
@@ -251,7 +251,7 @@ func (p *Replica) accept(t *Turn, b *peer.Batch) bool {
 	switch {
 	case p.role == peer.Heir && p.appointment == b.Appointment:
 		return true
-	case p.fresh || p.grant > b.Epoch.Counter || t.State != peer.Active && !t.lastHope():
+	case p.fresh || p.grant > b.Epoch.Counter || t.State != peer.Active && !t.lastToLeave():
 		return false
 	case p.revoked == b.Epoch && b.Appointment <= p.revokedN:
 		return false
@@ -259,7 +259,7 @@ func (p *Replica) accept(t *Turn, b *peer.Batch) bool {
 		return false
 	}
 	p.role, p.appointment, p.heir = peer.Heir, b.Appointment, p.node.Self
-	p.aim(t)
+	p.reroute(t)
 	return true
 }
 

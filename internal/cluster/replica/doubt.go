@@ -32,9 +32,9 @@ func (p *Replica) Doubt(t *Turn) {
 	}
 	p.doubtAt = t.Now + p.doubtIn
 	p.doubtIn = min(2*p.doubtIn, doubtSlowest)
-	p.tell(t, p.owner.Instance) // so that it never claims the very epoch that it denies now
+	p.announceKnown(t, p.owner.Instance) // so that it never claims the very epoch that it denies now
 	p.rounds++
-	r := &round{kind: peer.Ask, id: p.rounds, started: t.Now, doubts: p.owner}
+	r := &claimRound{kind: peer.Ask, id: p.rounds, started: t.Now, doubts: p.owner}
 	p.round = r
 	r.invite(t, p)
 	r.send(t, p)
@@ -42,7 +42,7 @@ func (p *Replica) Doubt(t *Turn) {
 }
 
 // doubted evaluates the answers to a doubt so far.
-func (p *Replica) doubted(t *Turn, r *round) {
+func (p *Replica) doubted(t *Turn, r *claimRound) {
 	if p.owner != r.doubts {
 		p.settleDoubt(t)
 		return
@@ -66,7 +66,7 @@ func (p *Replica) doubted(t *Turn, r *round) {
 	// it, so that it claims a higher epoch.
 	for i, w := range r.whom {
 		if a := &r.answers[i]; a.has && a.Role >= peer.Sealed {
-			p.tell(t, w)
+			p.announceKnown(t, w)
 		}
 	}
 	p.settleDoubt(t)
@@ -92,6 +92,6 @@ func (p *Replica) disprove(t *Turn, owner peer.Epoch, heir peer.Instance) {
 	// any other.
 	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
 	p.seekAt, p.seekIn = 0, 0
-	p.aim(t)
+	p.reroute(t)
 	p.settleParked(t)
 }

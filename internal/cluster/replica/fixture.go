@@ -30,7 +30,8 @@ func (p *Replica) Begin(t *Turn, f Fixture) {
 	case f.Role < peer.Sealed:
 		p.disown()
 	case p.own == nil:
-		p.own = &ownership{open: p.seq + 1, first: f.Epoch.Counter, since: t.Now, appointing: 1, heard: p.node.Pace.LastPing()}
+		p.own = p.newOwnership(t, f.Epoch.Counter)
+		p.own.appointing, p.own.heard = 1, p.node.Pace.LastPing()
 	}
 	if own := p.own; own != nil {
 		p.mine, own.tookOver = f.Epoch, f.TookOver
@@ -42,6 +43,6 @@ func (p *Replica) Begin(t *Turn, f Fixture) {
 		}
 		p.watch(t)
 	}
-	p.aim(t)
+	p.reroute(t)
 	p.settleParked(t)
 }

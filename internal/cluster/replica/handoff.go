@@ -27,7 +27,7 @@ func (p *Replica) passOn(t *Turn, v *view.View) {
 		p.watch(t)
 		return
 	}
-	p.ask(t, peer.Transfer, own.heir.to, p.epoch)
+	p.startRound(t, peer.Transfer, own.heir.to, p.epoch)
 }
 
 // seal stops this node from deciding and sends the last batch together with the
@@ -41,7 +41,7 @@ func (p *Replica) seal(t *Turn, next peer.Epoch) {
 	p.cut()
 	p.role = peer.Sealed
 	own.handover = &handover{next: next, seq: p.seq}
-	p.aim(t)
+	p.reroute(t)
 	p.watch(t)
 	p.tickHandover(t)
 }
@@ -67,7 +67,7 @@ func (p *Replica) tickHandover(t *Turn) {
 		// Send once more: the receiver has claimWithin to answer.
 		h.goneAt, h.sentAt = t.Now, 0
 	case t.Now-h.goneAt >= claimWithin && p.round == nil:
-		p.ask(t, peer.Reopen, p.node.Self, p.epoch)
+		p.startRound(t, peer.Reopen, p.node.Self, p.epoch)
 	}
 }
 
@@ -76,8 +76,8 @@ func (p *Replica) tickHandover(t *Turn) {
 func (p *Replica) confirmed(t *Turn) {
 	own := p.own
 	t.event(Handoff)
-	for _, h := range own.held {
-		p.letGo(t, h)
+	for _, h := range own.withheld {
+		p.releaseOne(t, h)
 	}
 	p.seq = own.handover.seq
 	p.disown()
@@ -89,7 +89,7 @@ func (p *Replica) confirmed(t *Turn) {
 		p.role, p.appointment, p.epoch, p.heir = peer.Heir, 1, next, p.node.Self
 	}
 	p.unpushed = false
-	p.aim(t)
+	p.reroute(t)
 	p.settleParked(t)
 }
 
@@ -110,11 +110,10 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
 	p.top = max(p.top, b.Next.Counter)
 	p.appointment, p.round, p.seekAt, p.seekIn = 0, nil, 0, 0
-	p.own = &ownership{
-		open: p.seq + 1, first: b.Next.Counter, since: t.Now, giver: giver, appointing: 1,
-		heir: &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1},
-	}
-	p.aim(t)
+	p.own = p.newOwnership(t, b.Next.Counter)
+	p.own.giver, p.own.appointing = giver, 1
+	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}
+	p.reroute(t)
 	p.announce(t, 0)
 	p.manage(t)
 	p.settleParked(t)
@@ -129,14 +128,14 @@ func (p *Replica) handoverRefused(t *Turn, a *peer.Ack) {
 		return
 	}
 	own.heir.heard(a.Ping)
-	p.ask(t, peer.Reopen, p.node.Self, p.epoch)
+	p.startRound(t, peer.Reopen, p.node.Self, p.epoch)
 }
 
 // reopened makes this node decide again after a handover that failed, under a new epoch.
 func (p *Replica) reopened(t *Turn, e peer.Epoch) {
 	p.role, p.own.handover = peer.Owned, nil
 	p.renewed(t, e)
-	p.aim(t)
+	p.reroute(t)
 	p.settleParked(t)
 }
 
@@ -156,7 +155,7 @@ func (p *Replica) push(t *Turn) {
 func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entries) {
 	if p.role != peer.Owned {
 		if !p.owner.Before(b.Epoch) {
-			p.tell(t, from)
+			p.announceKnown(t, from)
 		}
 		return
 	}

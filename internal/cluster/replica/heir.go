@@ -19,18 +19,18 @@ func (p *Replica) manageHeir(t *Turn) {
 	want := p.wanted(t)
 	h := own.heir
 	if own.next != nil && (own.next.to != want || !v.Has(own.next.to)) {
-		p.leaveOff()
+		p.stopPreparing()
 	}
 	switch {
 	case own.renew:
-		p.ask(t, peer.Renew, p.node.Self, p.epoch)
+		p.startRound(t, peer.Renew, p.node.Self, p.epoch)
 	case h != nil && h.to == want:
-		p.leaveOff()
+		p.stopPreparing()
 		p.passOn(t, v)
 	case want != 0:
 		p.prepare(t, want)
 	case h == nil:
-		p.standAlone(t, v)
+		p.seekCopies(t, v)
 	case !v.Has(h.to):
 		// Nobody else is left, and the old heir could still take over.
 		own.renew = true
@@ -41,40 +41,40 @@ func (p *Replica) manageHeir(t *Turn) {
 	}
 }
 
-// lonely reports whether a closed partition has no heir and none in preparation, while
+// noStandby reports whether a closed partition has no heir and none in preparation, while
 // its owner does not know that no other member has a copy.
-func (p *Replica) lonely() bool {
+func (p *Replica) noStandby() bool {
 	own := p.own
-	return p.closed && !own.only && own.heir == nil && own.next == nil && !own.renew
+	return p.closed && !own.soleCopy && own.heir == nil && own.next == nil && !own.renew
 }
 
-// standAlone asks the other members of a closed partition whether any of them has a
+// seekCopies asks the other members of a closed partition whether any of them has a
 // copy. All members that count must be in the view or in reach. If none has a copy, no
 // member can take over, so nothing need be withheld until one gets a copy.
-func (p *Replica) standAlone(t *Turn, v *view.View) {
-	if !p.lonely() || t.Now < p.own.aloneAt {
+func (p *Replica) seekCopies(t *Turn, v *view.View) {
+	if !p.noStandby() || t.Now < p.own.seekCopiesAt {
 		return
 	}
 	near, all := p.node.Peers.Nearby(v)
 	if !all {
 		return
 	}
-	p.ask(t, peer.Ask, 0, peer.Epoch{})
+	p.startRound(t, peer.Ask, 0, peer.Epoch{})
 	if r := p.round; r != nil {
 		for _, i := range near {
 			if n := len(r.whom); r.add(p, i) {
-				r.ask(t, p, r.whom[n])
+				r.sendTo(t, p, r.whom[n])
 			}
 		}
 	}
 }
 
-// alone evaluates the answers to standAlone. It tells leaving members to drop their
+// soughtCopies evaluates the answers to seekCopies. It tells leaving members to drop their
 // copies.
-func (p *Replica) alone(t *Turn, r *round) {
+func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 	v := t.View
 	near, all := p.node.Peers.Nearby(v)
-	all = all && p.lonely()
+	all = all && p.noStandby()
 	for _, i := range near {
 		all = all && slices.Contains(r.whom, i)
 	}
@@ -83,20 +83,20 @@ func (p *Replica) alone(t *Turn, r *round) {
 		switch {
 		case m == nil && !slices.Contains(near, w):
 		case !a.has:
-			p.again(t, r)
+			p.repeatLater(t, r)
 			return
 		case a.Role != peer.Nothing:
 			all = false
-			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.lonely() {
+			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.noStandby() {
 				q := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
 				t.sendRevoke(w, q, true)
 			}
 		}
 	}
 	p.round = nil
-	p.own.aloneAt = t.Now + resendAfter
+	p.own.seekCopiesAt = t.Now + resendAfter
 	if all {
-		p.own.only = true
+		p.own.soleCopy = true
 		p.release(t)
 	}
 }
@@ -108,7 +108,7 @@ func (p *Replica) wanted(t *Turn) peer.Instance {
 	if want == p.node.Self || want == p.own.giver && t.Now-p.own.since < backAfter {
 		want = v.Successor(p.id)
 	}
-	if want == p.own.shunned && t.Now < p.own.shunUntil {
+	if want == p.own.suspended && t.Now < p.own.suspendedUntil {
 		want = p.other(v, want, int(p.id))
 	}
 	if want == p.node.Self || !v.Active(want) {
@@ -130,34 +130,34 @@ func (p *Replica) other(v *view.View, not peer.Instance, from int) peer.Instance
 	return not
 }
 
-// shun suspends an heir, or the next heir, that has not answered for so long that
-// replies would be late: it is not appointed again for shunFor. After an heir's
+// suspend gives up an heir, or the next heir, that has not answered for so long that
+// replies would be late: it is not appointed again for suspendFor. After an heir's
 // suspension the owner claims a new epoch. So another member takes its place before the
 // view shows what became of it.
-func (p *Replica) shun(t *Turn) {
+func (p *Replica) suspend(t *Turn) {
 	own := p.own
-	if own.handover != nil || own.renew || own.shunned != 0 {
+	if own.handover != nil || own.renew || own.suspended != 0 {
 		return
 	}
 	for _, g := range []*target{own.heir, own.next} {
 		if g == nil || g == own.heir && own.waitSince == 0 {
 			continue
 		}
-		after := p.node.Peers.Patience(g.to, shunAfter)
+		after := p.node.Peers.Patience(g.to, suspendAfter)
 		if !p.node.Peers.Reachable(g.to) {
-			after = shunBroken // and no relay has brought an answer since
+			after = suspendBroken // and no relay has brought an answer since
 		}
-		if g.muteAt == 0 || t.Now-g.muteAt < after || p.other(t.View, g.to, 0) == g.to {
+		if g.silentSince == 0 || t.Now-g.silentSince < after || p.other(t.View, g.to, 0) == g.to {
 			continue
 		}
-		own.shunned, own.shunUntil = g.to, t.Now+shunFor
+		own.suspended, own.suspendedUntil = g.to, t.Now+suspendFor
 		own.renew = own.renew || g == own.heir
 		return
 	}
 }
 
-// leaveOff stops preparing the next heir.
-func (p *Replica) leaveOff() {
+// stopPreparing stops preparing the next heir.
+func (p *Replica) stopPreparing() {
 	if g := p.own.next; g != nil {
 		p.own.next = nil
 		p.uncount(g)
@@ -178,7 +178,7 @@ func (p *Replica) disown() {
 		p.uncount(own.next)
 		p.node.Reserves.Add(-int64(len(own.unsettled)))
 		for i := range own.contenders {
-			p.parked = append(p.parked, own.contenders[i].Request)
+			p.waiting = append(p.waiting, own.contenders[i].Request)
 		}
 	}
 	p.own = nil
@@ -274,7 +274,7 @@ func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
 	switch {
 	case a.Status == peer.Revoked:
 		if h := own.heir; h != nil && h.to == from && a.Appointment >= h.appointment {
-			p.revoked1(t)
+			p.revocationAcked(t)
 		}
 	case own.next != nil && own.next.to == from:
 		p.ackNext(t, own.next, a)
@@ -297,23 +297,23 @@ func (p *Replica) heard(from peer.Instance, a *peer.Ack) {
 }
 
 func (g *target) heard(ping uint32) {
-	if g.muteAt != 0 && int32(ping-g.mutePing) >= 0 {
-		g.muteAt, g.tries = 0, 0
+	if g.silentSince != 0 && int32(ping-g.silentPing) >= 0 {
+		g.silentSince, g.tries = 0, 0
 	}
-	if g.quietAt != 0 && int32(ping-g.quietPing) >= 0 {
-		g.quietAt = 0
+	if g.waitSilentSince != 0 && int32(ping-g.waitSilentPing) >= 0 {
+		g.waitSilentSince = 0
 	}
 }
 
-// revoked1 continues after the heir has confirmed that it is heir no more.
-func (p *Replica) revoked1(t *Turn) {
+// revocationAcked continues after the heir has confirmed that it is heir no more.
+func (p *Replica) revocationAcked(t *Turn) {
 	own := p.own
 	old := own.heir
 	p.uncount(own.heir)
 	own.heir, own.revoking = nil, false
 	own.retired = old.to
 	if own.dropped && t.View.OthersLeave() {
-		own.only = true
+		own.soleCopy = true
 	}
 	p.forget()
 	p.release(t)
@@ -355,7 +355,7 @@ func (p *Replica) ackNext(t *Turn, g *target, a *peer.Ack) {
 	case a.Appointment == g.appointment:
 		p.uncount(p.own.heir)
 		p.own.heir, p.own.next = g, nil
-		p.own.raised = false
+		p.own.byPolicy = false
 		p.announce(t, 0)
 		p.dismiss(t)
 		p.own.heard = a.Ping

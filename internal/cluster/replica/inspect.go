@@ -70,7 +70,7 @@ func (p *Replica) Fresh() bool { return p.fresh }
 func (p *Replica) Info(now limiter.Tick) Info {
 	info := Info{
 		ID: int(p.id), Role: p.role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner, Heir: p.heir,
-		Appointment: p.appointment, Fresh: p.fresh, GivenUp: p.givenUp, Parked: len(p.parked), Keys: p.node.Store.Count(int(p.id)),
+		Appointment: p.appointment, Fresh: p.fresh, GivenUp: p.givenUp, Parked: len(p.waiting), Keys: p.node.Store.Count(int(p.id)),
 		Busy: p.round != nil || p.unpushed,
 	}
 	own := p.own
@@ -82,8 +82,8 @@ func (p *Replica) Info(now limiter.Tick) Info {
 		info.Heir, info.Appointment = own.heir.to, own.heir.appointment
 	}
 	info.Busy = info.Busy || own.next != nil || own.revoking || own.renew || own.handover != nil
-	info.Withheld, info.Contending = len(own.held), len(own.contenders)
-	info.Suspended = own.shunned
+	info.Withheld, info.Contending = len(own.withheld), len(own.contenders)
+	info.Suspended = own.suspended
 	info.Changed, info.Unsettled = len(own.dirty.list), len(own.unsettled)
 	if own.waitSince != 0 {
 		info.WaitedFor = now - own.waitSince
@@ -155,7 +155,7 @@ func (p *Replica) Describe(t *Turn) string {
 		if o.handover != nil {
 			s += fmt.Sprintf(" handover %d %s", o.handover.next.Counter, short(o.handover.next.Instance))
 		}
-		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.held), o.revoking, o.renew, short(p.wanted(t)), short(t.View.Owner(p.id)))
+		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.withheld), o.revoking, o.renew, short(p.wanted(t)), short(t.View.Owner(p.id)))
 	}
 	return s
 }

@@ -20,7 +20,7 @@ type vacancy struct {
 	deadFor limiter.Tick  // how long the third member has been out of the view
 }
 
-func (x *vacancy) hopeless(t *testing.T) bool {
+func (x *vacancy) due(t *testing.T) bool {
 	t.Helper()
 	l := newLab()
 	p := New(l.node(self), table.Partitions+7)
@@ -33,11 +33,11 @@ func (x *vacancy) hopeless(t *testing.T) bool {
 	l.now += x.deadFor // nothing else is going on
 	tr := l.turn(view.New(self, members(present...), seats{0, 1}, x.known, x.known))
 	p.owner, p.role = peer.Epoch{Counter: 1, Instance: x.owner}, x.role
-	r := &round{kind: peer.Ask, whom: []peer.Instance{other, third}, answers: make([]answer, 2)}
+	r := &claimRound{kind: peer.Ask, whom: []peer.Instance{other, third}, answers: make([]answer, 2)}
 	for i, a := range x.answers {
 		r.answers[i] = answer{a, true}
 	}
-	return p.hopelessClosed(tr, r)
+	return p.lastResortDueClosed(tr, r)
 }
 
 // A closed partition continues from a copy if every member that counts has answered, or
@@ -61,7 +61,7 @@ func TestTheLastResortOfClosed(t *testing.T) {
 		"all have answered, and nobody has a copy":  {vacancy{known: 3, answers: []peer.Answer{fresh, nothing}, owner: third, back: true}, true},
 		"all have answered, a fresh one has a copy": {vacancy{known: 3, answers: []peer.Answer{freshCopy, nothing}, owner: third, back: true}, false},
 	} {
-		if got := one.hopeless(t); got != one.want {
+		if got := one.due(t); got != one.want {
 			t.Errorf("%s: last resort %t, want %t", name, got, one.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestWhoIsGone(t *testing.T) {
 	l := newLab()
 	p := New(l.node(self), 7)
 	v := view.New(self, members(self, other, third), seats{0, 1}, 3, 3)
-	r := &round{kind: peer.Ask, whom: []peer.Instance{never}, answers: make([]answer, 1)}
+	r := &claimRound{kind: peer.Ask, whom: []peer.Instance{never}, answers: make([]answer, 1)}
 	gone := func() bool {
 		return p.gone(l.turn(v), r, 0, never)
 	}

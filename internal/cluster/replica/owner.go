@@ -7,49 +7,77 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// ownership is the state of an owner for one partition, besides the counters. The
-// partition's lock guards it.
+// ownership is the state of an owner, besides the counters.
 type ownership struct {
-	first    uint64       // counter of the epoch in which this node became owner
-	since    limiter.Tick // when this node became owner
-	tookOver bool         // it took over as heir
-	// only means that no other member has or had a copy. A closed partition cannot be
-	// taken over then, so its owner may decide without an heir.
-	only    bool
-	aloneAt limiter.Tick  // when the owner asks again whether it is the only one
-	giver   peer.Instance // the member that handed it over; 0 if none did
-	retired peer.Instance // the last heir; it may drop its copy when the next heir has accepted
+	tenure
+	changes
+	succession
+	reservations
+	withholding
 
-	// open is the sequence of the batch that is being collected; changes are stamped
-	// with it. The partition's seq is the sequence of the last batch that was cut.
+	// soleCopy means that no other member has or had a copy. A closed partition cannot be
+	// taken over then, so its owner may decide without an heir.
+	soleCopy     bool
+	seekCopiesAt limiter.Tick // when the owner asks again whether another has a copy
+	handover     *handover    // nil unless this node has sealed
+}
+
+// tenure is how this node became owner.
+type tenure struct {
+	first    uint64        // counter of the epoch in which it did
+	since    limiter.Tick  // when it did
+	tookOver bool          // it took over as heir
+	giver    peer.Instance // the member that handed over; 0 if none did
+}
+
+// changes are the keys that some copy lacks changes of. open is the sequence of the batch
+// that is being collected; changes are stamped with it. The partition's seq is the
+// sequence of the last batch that was cut.
+type changes struct {
 	open  uint64
 	dirty dirtyKeys
 	// dirtyAt is when the first change entered the batch; 0 if the batch is empty.
 	// urgent means that the batch is sent at the end of the turn.
 	dirtyAt limiter.Tick
 	urgent  bool
+}
 
+// succession is who has a copy, and who is to become heir.
+type succession struct {
 	heir *target // the heir, which accepted its appointment
 	next *target // the member that is to become heir: it gets a copy, then the appointment
+	// retired is the last heir. It may drop its copy when the next heir has accepted.
+	retired peer.Instance
 	// revoking means that the heir was asked to give up its appointment. renew means
 	// that this node must claim a new epoch before it can appoint another heir.
-	revoking   bool
-	revokeAt   limiter.Tick
-	dropped    bool // the revoked heir was asked to drop its copy too
-	renew      bool
-	shunned    peer.Instance // a member that is not made heir before shunUntil
-	shunUntil  limiter.Tick
-	appointing uint32 // number of the last appointment within the epoch
+	revoking       bool
+	revokeAt       limiter.Tick
+	dropped        bool // the revoked heir was asked to drop its copy too
+	renew          bool
+	suspended      peer.Instance // a member that is not made heir before suspendedUntil
+	suspendedUntil limiter.Tick
+	appointing     uint32 // number of the last appointment within the epoch
+}
 
-	unsettled  []unsettled // charges of reservations, oldest first
+// reservations are the charges that may be taken back.
+type reservations struct {
+	unsettled  []unsettled // oldest first
 	contenders []contender // requests that wait until those are settled
+}
 
-	held      []waiter // withheld replies by ascending stamp
-	waitSince limiter.Tick
-	raised    bool
-	heard     uint32 // the last ping that an heir answered
+// withholding is the replies that wait for the heir.
+type withholding struct {
+	withheld  []withheldReply // by ascending stamp
+	waitSince limiter.Tick    // since when the first of them waits; 0 if none does
+	byPolicy  bool            // the heir is silent: the policy bounds what may be answered, instead of D
+	heard     uint32          // the last ping that an heir answered
+}
 
-	handover *handover
+// newOwnership returns an ownership that begins now, under an epoch with a counter.
+func (p *Replica) newOwnership(t *Turn, counter uint64) *ownership {
+	own := new(ownership)
+	own.open, own.first, own.since = p.seq+1, counter, t.Now
+	return own
 }
 
 // target is a member that receives a copy from the owner: its heir, or the next one.
@@ -65,20 +93,20 @@ type target struct {
 	// sent. appointed is the sequence that the appointment requires.
 	appointment uint32
 	appointed   uint64
-	// ping is the number of the last message sent. muteAt is when the oldest unanswered
-	// message was sent, 0 if all were answered; mutePing is its number. quietAt and
-	// quietPing are the same for messages sent after replies began to wait. sentAt is
+	// ping is the number of the last message sent. silentSince is when the oldest unanswered
+	// message was sent, 0 if all were answered; silentPing is its number. waitSilentSince and
+	// waitSilentPing are the same for messages sent after replies began to wait. sentAt is
 	// when the last message was sent, 0 if all was acknowledged or it is to be sent
 	// again at once.
-	ping, mutePing, quietPing uint32
-	muteAt, quietAt           limiter.Tick
-	tries                     int  // resends without an answer
-	refusals                  int  // refusals of its appointment in a row
-	counted                   bool // counted among the link's snapshots
+	ping, silentPing, waitSilentPing uint32
+	silentSince, waitSilentSince     limiter.Tick
+	tries                            int  // resends without an answer
+	refusals                         int  // refusals of its appointment in a row
+	counted                          bool // counted among the link's snapshots
 }
 
-// again resets the target so that everything unacknowledged is sent again.
-func (g *target) again() {
+// resend resets the target so that everything unacknowledged is sent again.
+func (g *target) resend() {
 	g.sent = g.acked
 	g.sentAt = 0
 	if !g.whole {
@@ -90,7 +118,7 @@ func (g *target) again() {
 // have arrived already. It sends nothing again, because that would add load to nodes
 // that are overloaded.
 func (g *target) waitFrom(now limiter.Tick) {
-	for _, at := range []*limiter.Tick{&g.sentAt, &g.muteAt, &g.quietAt} {
+	for _, at := range []*limiter.Tick{&g.sentAt, &g.silentSince, &g.waitSilentSince} {
 		if *at != 0 {
 			*at = now
 		}
@@ -99,7 +127,7 @@ func (g *target) waitFrom(now limiter.Tick) {
 
 // busy reports whether the ownership has pending work.
 func (o *ownership) busy() bool {
-	return o.shunned != 0 || o.dirtyAt != 0 || len(o.held)+len(o.unsettled)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
+	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.unsettled)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
 		o.heir != nil && o.heir.sent > o.heir.acked
 }
 
@@ -132,7 +160,7 @@ func capacity(l *limiter.Limit) uint64 {
 // cap returns how many units a key may have answered at present that its heir has not
 // acknowledged.
 func (p *Replica) cap(t *Turn, r *limiter.Rule) uint64 {
-	if p.unguarded(t) {
+	if p.isolated(t) {
 		return math.MaxUint64
 	}
 	return p.capOver(t, r, lag(r))
@@ -141,7 +169,7 @@ func (p *Replica) cap(t *Turn, r *limiter.Rule) uint64 {
 // capOver is cap for an owner that has, or could have, an heir. d is the rule's [lag].
 func (p *Replica) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
 	switch {
-	case !p.own.raised || p.closed:
+	case !p.own.byPolicy || p.closed:
 		return d
 	case r.OnUnreachable == limiter.UnreachableOpen:
 		return math.MaxUint64
@@ -154,9 +182,9 @@ func (p *Replica) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
 	return max(d, share)
 }
 
-// unguarded reports whether no member can be this owner's heir, so that no reply is
+// isolated reports whether no member can be this owner's heir, so that no reply is
 // withheld. For a closed partition it is true only if no other member can have a copy.
-func (p *Replica) unguarded(t *Turn) bool {
+func (p *Replica) isolated(t *Turn) bool {
 	v := t.View
 	own := p.own
 	if own.heir != nil || own.renew || own.revoking {
@@ -164,9 +192,9 @@ func (p *Replica) unguarded(t *Turn) bool {
 	}
 	if p.closed {
 		if p.n0(t, true) == 1 {
-			own.only = true
+			own.soleCopy = true
 		}
-		return own.only
+		return own.soleCopy
 	}
 	return v.NoOtherActive()
 }
@@ -175,7 +203,7 @@ func (p *Replica) unguarded(t *Turn) bool {
 // whether the reply must wait for the heir. cost is 0 if the decision admitted nothing.
 func (p *Replica) Charged(t *Turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
 	own := p.own
-	guarded := !p.unguarded(t)
+	guarded := !p.isolated(t)
 	if !own.tracks() && !guarded {
 		return 0, false
 	}
@@ -195,17 +223,17 @@ func (p *Replica) Charged(t *Turn, k *limiter.Key, cost uint64) (stamp uint64, w
 	most := lag(k.Rule)
 	if guarded && d.old+d.new > p.capOver(t, k.Rule, most) {
 		d.new -= cost
-		own.hurry(t)
+		own.makeUrgent(t)
 		return own.open, true
 	}
 	if d.old+d.new >= most {
-		own.hurry(t)
+		own.makeUrgent(t)
 	}
 	return own.open, false
 }
 
-// hurry makes the batch urgent: it is sent at the end of the turn.
-func (o *ownership) hurry(t *Turn) {
+// makeUrgent makes the batch urgent: it is sent at the end of the turn.
+func (o *ownership) makeUrgent(t *Turn) {
 	if !o.urgent {
 		o.urgent, t.Flush = true, true
 	}
@@ -235,7 +263,7 @@ func (p *Replica) acknowledged(t *Turn, seq uint64) {
 		}
 	}
 	p.forget()
-	own.raised = false
+	own.byPolicy = false
 	p.release(t)
 }
 
@@ -256,17 +284,17 @@ func (p *Replica) forget() {
 // silent for too long, it lets the policy decide which withheld replies may go.
 func (p *Replica) tickOwner(t *Turn) {
 	own := p.own
-	p.expireHeld(t)
+	p.expireWithheld(t)
 	p.tickUnsettled(t)
-	if own.waitSince != 0 && !own.raised && !p.closed && p.silentHeir(t) {
-		own.raised = true
+	if own.waitSince != 0 && !own.byPolicy && !p.closed && p.silentHeir(t) {
+		own.byPolicy = true
 		t.event(Raised)
 		p.release(t)
 	}
-	if own.shunned != 0 && t.Now >= own.shunUntil {
-		own.shunned = 0
+	if own.suspended != 0 && t.Now >= own.suspendedUntil {
+		own.suspended = 0
 	}
-	p.shun(t)
+	p.suspend(t)
 	p.tickHandover(t)
 	p.Flush(t)
 }
@@ -274,7 +302,7 @@ func (p *Replica) tickOwner(t *Turn) {
 // Source returns in which role this node decides. After a takeover it is the heir until
 // an heir of its own has accepted, or no member could be its heir.
 func (p *Replica) Source(t *Turn) limiter.Source {
-	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.unguarded(t) {
+	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.isolated(t) {
 		return limiter.SourceHeir
 	}
 	return limiter.SourceOwner

@@ -5,71 +5,107 @@
 package replica
 
 import (
-	"slices"
-
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Replica is this node's replica of one partition: the state held, what is known of it,
-// and what is going on. It is not safe for concurrent use: the shell locks it.
+// Replica is this node's replica of one partition. It is not safe for concurrent use: the
+// shell locks it.
 type Replica struct {
 	node   *Node
 	id     uint16
 	closed bool
+	asCopy bool // the table counts this partition as a copy
 
-	// The state held: the counters under epoch, up to seq. unpushed means that this node
-	// decided under epoch as an owner that has been overtaken, and that the later owner
-	// has not merged that state yet.
+	state
+	knowledge
+	staging
+	pushing
+	arriving
+	claiming
+	seeking
+	doubting
+	breakage
+	own     *ownership // nil unless this node decides or has sealed
+	waiting []Request  // parked until it is known who owns
+}
+
+// state is the state held: the counters under epoch, up to seq.
+type state struct {
 	role        peer.Role
 	epoch       peer.Epoch
 	seq         uint64
-	appointment uint32 // number of its appointment as heir under epoch; 0 if it is not heir
-	unpushed    bool
-	pushedAt    limiter.Tick
-	pushedTo    peer.Instance
-	pushes      int           // resends of the push
-	pushFrom    peer.Instance // sender of the push that is arriving
-	pushNext    uint64
+	appointment uint32     // number of its appointment as heir under epoch; 0 if it is not heir
+	revoked     peer.Epoch // epoch of the last revocation
+	revokedN    uint32     // the last appointment that it revoked
+}
+
+// knowledge is what is known of the partition, and what was promised.
+type knowledge struct {
+	owner peer.Epoch // the highest owner
+	heir  peer.Instance
+	top   uint64 // the highest counter of any epoch or claim seen
+	// grant is the counter of the highest claim that this node granted: to grantTo, for
+	// grantFor to own.
+	grant     uint64
+	grantTo   peer.Instance
+	grantFor  peer.Instance
+	grantKind peer.ClaimKind
+	fresh     bool         // this node has not heard yet what the others hold
+	mine      peer.Epoch   // the highest epoch under which this node owned
+	disproved []peer.Epoch // epochs that their instance denies ever having owned
+}
+
+// staging is the snapshot that is arriving in parts.
+type staging struct {
 	staged      []table.Entry
 	stagedSeq   uint64
 	stagedNext  uint64 // index of the next part
 	stagedBytes int64
 	stagedAt    limiter.Tick // when the last part arrived
-	revoked     peer.Epoch   // epoch of the last revocation
-	revokedN    uint32
+}
 
-	// What is known of the partition: the highest owner, its heir, the highest counter
-	// of any epoch or claim seen (top), and the highest claim that this node granted
-	// (grant).
-	owner     peer.Epoch
-	heir      peer.Instance
-	top       uint64
-	grant     uint64
-	grantTo   peer.Instance
-	grantFor  peer.Instance
-	grantKind peer.ClaimKind
-	fresh     bool
-	mine      peer.Epoch   // the highest epoch under which this node owned
-	disproved []peer.Epoch // epochs that their instance denies ever having owned
+// pushing is what a former owner sends the present one. unpushed means that this node
+// decided under its epoch as an owner that has been overtaken, and that the later owner
+// has not merged that state yet.
+type pushing struct {
+	unpushed bool
+	pushedAt limiter.Tick
+	pushedTo peer.Instance
+	pushes   int // resends of the push
+}
 
-	// The work in progress.
-	round   *round
-	tries   int // refusals of the present claim in a row
-	rounds  uint32
-	own     *ownership
-	parked  []Request
-	seekAt  limiter.Tick // when the view owner asks next; 0 if it need not
-	seekIn  limiter.Tick // back-off of those questions
-	lost    [2]lostOwner // the owner and the heir, for gone
-	quiet   limiter.Tick // no takeover before this time: its owner was alive
-	lent    bool         // the table counts this partition as a copy
+// arriving is the push that a former owner sends to this node.
+type arriving struct {
+	pushFrom peer.Instance
+	pushNext uint64 // index of the next part
+}
+
+// claiming is the claim or question under way.
+type claiming struct {
+	round  *claimRound
+	rounds uint32       // number of the last round
+	tries  int          // refusals of the present claim in a row
+	quiet  limiter.Tick // no takeover before this time: its owner was alive
+}
+
+// seeking is the search of the view owner for an owner, heir or copy.
+type seeking struct {
+	seekAt limiter.Tick // when it asks next; 0 if it need not
+	seekIn limiter.Tick // back-off of its questions
+	lost   [2]lostOwner // the owner and the heir, for gone
+}
+
+// doubting is when this node doubts the owner that it believes in.
+type doubting struct {
 	doubtAt limiter.Tick // the owner is not doubted before this time
 	doubtOf peer.Epoch   // the owner that was doubted last
 	doubtIn limiter.Tick // back-off of those doubts
+}
 
-	// State after a panic, see broken.go.
+// breakage is what is kept of a panic, see [Replica.Break].
+type breakage struct {
 	brokeAt limiter.Tick // when it broke last; 0 if never
 	givenUp bool         // nothing is held of it until giveUpFor after brokeAt
 	yields  bool         // this node owned it when it broke; its heir is asked to take over
@@ -87,7 +123,9 @@ type lostOwner struct {
 // New returns the replica of a partition about which nothing is known yet. node must not
 // change any more.
 func New(node *Node, id uint16) *Replica {
-	return &Replica{node: node, id: id, closed: int(id) >= table.Partitions, fresh: true}
+	p := &Replica{node: node, id: id, closed: int(id) >= table.Partitions}
+	p.fresh = true
+	return p
 }
 
 // watch asks for a tick.
@@ -103,16 +141,16 @@ func (p *Replica) fault() {
 // holds reports whether a key belongs to this partition.
 func (p *Replica) holds(k *limiter.Key) bool { return table.PartitionOf(k) == int(p.id) }
 
-// aim publishes the owner and heir to ask, and tells the table whether this is a copy.
-func (p *Replica) aim(t *Turn) {
+// reroute publishes the owner and heir to ask, and tells the table whether this is a copy.
+func (p *Replica) reroute(t *Turn) {
 	p.fault()
 	p.point(t)
 }
 
 func (p *Replica) point(t *Turn) {
-	if lent := p.role < peer.Sealed; lent != p.lent {
-		p.lent = lent
-		p.node.Store.SetCopy(int(p.id), lent)
+	if asCopy := p.role < peer.Sealed; asCopy != p.asCopy {
+		p.asCopy = asCopy
+		p.node.Store.SetCopy(int(p.id), asCopy)
 	}
 	t.Routed = true
 }
@@ -152,79 +190,10 @@ func (p *Replica) n0(t *Turn, closed bool) int {
 // joining, or its view has at least one other member.
 func (t *Turn) mayLearn() bool { return t.State != peer.Joining || len(t.View.Members) > 1 }
 
-// lastHope reports whether this node is leaving and no active member is left.
-func (t *Turn) lastHope() bool {
+// lastToLeave reports whether this node is leaving and no active member is left.
+func (t *Turn) lastToLeave() bool {
 	first := t.View.Owner(0)
 	return t.State == peer.Leaving && first != 0 && !t.View.Active(first)
-}
-
-// learn records an owner, and its heir, unless a later owner is known. An owner under a
-// lower epoch stops deciding here.
-func (p *Replica) learn(t *Turn, owner peer.Epoch, heir peer.Instance) {
-	p.top = max(p.top, owner.Counter)
-	if owner.Instance == p.node.Self && p.owner.Before(owner) || slices.Contains(p.disproved, owner) {
-		return // this node would have been the first to know of its own epoch
-	}
-	switch owner.Compare(p.owner) {
-	case -1:
-		return
-	case 0:
-		if p.heir == 0 && p.role < peer.Sealed {
-			p.heir = heir // a known heir is replaced only by what the owner itself says
-			p.aim(t)
-		}
-		return
-	}
-	p.owner, p.heir = owner, heir
-	if p.role == peer.Heir && p.epoch.Before(owner) {
-		// No appointment of an earlier epoch counts.
-		p.role, p.appointment = peer.Copy, 0
-	}
-	if p.role >= peer.Sealed && owner.Instance != p.node.Self {
-		p.overtaken(t)
-	}
-	p.seekAt, p.seekIn = 0, 0
-	p.aim(t)
-	p.settleParked(t)
-}
-
-// overtaken ends this node's ownership because there is a later one, p.owner.
-func (p *Replica) overtaken(t *Turn) {
-	own := p.own
-	if own.handover != nil && p.owner == own.handover.next {
-		p.confirmed(t)
-		return
-	}
-	p.takeBack(t, peer.NotOwner)
-	p.disown()
-	p.round = nil
-	p.role, p.appointment, p.unpushed, p.pushes = peer.Copy, 0, true, 0
-	p.pushedTo = 0
-	t.event(Fenced)
-	p.push(t)
-	p.watch(t)
-}
-
-// become makes this node the owner under an epoch.
-func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
-	before := p.owner.Instance
-	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
-	p.top = max(p.top, e.Counter)
-	p.appointment, p.fresh, p.unpushed = 0, false, false
-	p.unstage()
-	p.round, p.seekAt, p.seekIn = nil, 0, 0
-	p.disown()
-	p.own = &ownership{open: p.seq + 1, first: e.Counter, since: t.Now, tookOver: tookOver, heard: p.node.Pace.LastPing()}
-	if tookOver {
-		// The former owner was just found silent, so another member becomes heir
-		// meanwhile.
-		p.own.shunned, p.own.shunUntil = before, t.Now+shunFor
-	}
-	p.aim(t)
-	p.announce(t, 0)
-	p.manage(t)
-	p.settleParked(t)
-	p.watch(t)
 }
 
 // Message is a message of another member. One of its pointers is set.
@@ -272,52 +241,6 @@ func (p *Replica) Introduce(t *Turn, to peer.Instance) {
 	}
 }
 
-// announce tells a member, or all members if to is 0, who owns the partition and who is
-// heir.
-func (p *Replica) announce(t *Turn, to peer.Instance) {
-	a := peer.Announce{Partition: p.id, Epoch: p.epoch}
-	if h := p.own.heir; h != nil {
-		a.Heir = h.to
-	}
-	if to != 0 {
-		t.sendAnnounce(to, a)
-		return
-	}
-	for i := range t.View.Members {
-		if m := t.View.Members[i].Instance; m != p.node.Self {
-			t.sendAnnounce(m, a)
-		}
-	}
-}
-
-func (p *Replica) onAnnounce(t *Turn, from peer.Instance, a peer.Announce) {
-	if a.Epoch.Before(p.owner) {
-		// The sender has been overtaken and does not know it.
-		p.tell(t, from)
-		if from == p.owner.Instance {
-			p.Doubt(t)
-		}
-		return
-	}
-	p.learn(t, a.Epoch, a.Heir)
-	if p.owner == a.Epoch && from == a.Epoch.Instance && p.role < peer.Sealed {
-		p.heir = a.Heir
-		p.aim(t)
-	}
-	if p.role == peer.Copy && !p.unpushed && a.Heir != 0 && a.Heir != p.node.Self && p.epoch.Before(a.Epoch) {
-		p.drop()
-	}
-	if p.unpushed {
-		p.push(t)
-	}
-}
-
-// tell sends a member the highest owner that this node knows.
-func (p *Replica) tell(t *Turn, to peer.Instance) {
-	a := peer.Announce{Partition: p.id, Epoch: p.owner, Heir: p.heir}
-	t.sendAnnounce(to, a)
-}
-
 // drop discards a copy that is not needed.
 func (p *Replica) drop() {
 	p.node.Store.Drop(int(p.id))
@@ -333,7 +256,7 @@ func (p *Replica) Connected(t *Turn, i peer.Instance) {
 		p.announce(t, i)
 		for _, g := range []*target{p.own.heir, p.own.next} {
 			if g != nil && g.to == i {
-				g.again()
+				g.resend()
 				p.watch(t)
 			}
 		}
@@ -343,7 +266,7 @@ func (p *Replica) Connected(t *Turn, i peer.Instance) {
 		}
 	}
 	if p.round != nil && p.round.lacks(i) {
-		p.round.ask(t, p, i)
+		p.round.sendTo(t, p, i)
 	}
 	if p.unpushed && p.owner.Instance == i {
 		p.pushedTo = 0
@@ -353,8 +276,8 @@ func (p *Replica) Connected(t *Turn, i peer.Instance) {
 
 // ViewChanged adapts the partition to a new view.
 func (p *Replica) ViewChanged(t *Turn) {
-	p.aim(t)
-	if p.own != nil && p.unguarded(t) {
+	p.reroute(t)
+	if p.own != nil && p.isolated(t) {
 		p.release(t) // no member can be its heir now, so no reply waits
 	}
 	if p.round != nil {
@@ -401,7 +324,7 @@ func (p *Replica) Tick(t *Turn) bool {
 	broken := p.tickBroken(t)
 	p.manage(t)
 	staging := p.tickStage(t)
-	return staging || broken || p.round != nil || p.own != nil && (p.own.busy() || p.lonely() || p.own.giver != 0 && t.Now-p.own.since <= backAfter) || p.unpushed || len(p.parked) > 0 || p.seekAt != 0 || p.fresh && t.mayLearn()
+	return staging || broken || p.round != nil || p.own != nil && (p.own.busy() || p.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter) || p.unpushed || len(p.waiting) > 0 || p.seekAt != 0 || p.fresh && t.mayLearn()
 }
 
 // Late restarts all waits after this node was paused, because the silence of others

@@ -31,22 +31,22 @@ type Wait struct {
 }
 
 // Full reports whether no further request may wait until the owner is known.
-func (p *Replica) Full() bool { return len(p.parked) >= maxParked }
+func (p *Replica) Full() bool { return len(p.waiting) >= maxParked }
 
 // Park keeps a request until it is known who owns the partition. The replica must not be
 // [Replica.Full].
 func (p *Replica) Park(t *Turn, q Request) {
-	p.parked = append(p.parked, q)
+	p.waiting = append(p.waiting, q)
 	p.watch(t)
 }
 
 // settleParked handles the parked requests again, once it is known who owns.
 func (p *Replica) settleParked(t *Turn) {
-	if len(p.parked) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
+	if len(p.waiting) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
 		return
 	}
-	all := p.parked
-	p.parked = nil
+	all := p.waiting
+	p.waiting = nil
 	for _, q := range all {
 		if p.role == peer.Owned {
 			t.end(Rerun, q)
@@ -59,8 +59,8 @@ func (p *Replica) settleParked(t *Turn) {
 // answerParked refuses the parked requests, because the owner is alive. alive is the
 // owner, 0 if unknown.
 func (p *Replica) answerParked(t *Turn, alive peer.Instance) {
-	all := p.parked
-	p.parked = nil
+	all := p.waiting
+	p.waiting = nil
 	for _, q := range all {
 		status := peer.NotOwner
 		if q.Facts().Sent && alive != 0 {
@@ -72,7 +72,7 @@ func (p *Replica) answerParked(t *Turn, alive peer.Instance) {
 
 // expireParked drops the parked requests whose deadline has passed.
 func (p *Replica) expireParked(t *Turn) {
-	p.parked = slices.DeleteFunc(p.parked, func(q Request) bool {
+	p.waiting = slices.DeleteFunc(p.waiting, func(q Request) bool {
 		over := t.Now >= q.Facts().Until
 		if over {
 			t.end(Expire, q)

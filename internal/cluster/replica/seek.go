@@ -8,7 +8,7 @@ func (p *Replica) learnFirst(t *Turn) {
 	if p.round != nil || !t.mayLearn() || t.Now < p.seekAt {
 		return
 	}
-	p.ask(t, peer.Ask, 0, peer.Epoch{})
+	p.startRound(t, peer.Ask, 0, peer.Epoch{})
 }
 
 // seek asks the other members about a partition that this node should own by the view,
@@ -22,7 +22,7 @@ func (p *Replica) seek(t *Turn) {
 		p.watch(t)
 		return
 	}
-	p.ask(t, peer.Ask, 0, peer.Epoch{})
+	p.startRound(t, peer.Ask, 0, peer.Epoch{})
 }
 
 // seekLater schedules the next question of the view owner, with a doubled back-off.
@@ -32,15 +32,15 @@ func (p *Replica) seekLater(t *Turn) {
 	p.watch(t)
 }
 
-// asked evaluates the answers to a question so far, and decides what to do next.
-func (p *Replica) asked(t *Turn, r *round) {
+// evaluateQuestion evaluates the answers to a question so far, and decides what to do next.
+func (p *Replica) evaluateQuestion(t *Turn, r *claimRound) {
 	if p.fresh && !p.informed(t, r) {
-		p.again(t, r)
+		p.repeatLater(t, r)
 		return
 	}
 	p.fresh = false
 	if p.role == peer.Owned {
-		p.alone(t, r)
+		p.soughtCopies(t, r)
 		return
 	}
 	v := t.View
@@ -63,25 +63,25 @@ func (p *Replica) asked(t *Turn, r *round) {
 		// may have stopped because of that one.
 		for i, w := range r.whom {
 			if a := &r.answers[i]; a.has && a.Role >= peer.Heir && a.Owner.Before(p.owner) {
-				p.tell(t, w)
+				p.announceKnown(t, w)
 			}
 		}
 		p.round = nil
 		p.seekLater(t)
 		return
 	}
-	if !p.hopeless(t, r) {
-		p.again(t, r)
+	if !p.lastResortDue(t, r) {
+		p.repeatLater(t, r)
 		return
 	}
 	p.lastResort(t, r)
 }
 
-// again repeats a question to all members after a while. If all have answered and the
+// repeatLater repeats a question to all members after a while. If all have answered and the
 // answers do not suffice, it repeats after claimAgain. Otherwise it waits longer each
 // time, because an answer to an earlier round is ignored. During the wait, members that
 // have not answered are asked again.
-func (p *Replica) again(t *Turn, r *round) {
+func (p *Replica) repeatLater(t *Turn, r *claimRound) {
 	after, repeats := claimAgain, 0
 	if !r.answered(t) {
 		repeats = r.repeats + 1
@@ -94,14 +94,14 @@ func (p *Replica) again(t *Turn, r *round) {
 	if p.own != nil {
 		return
 	}
-	p.ask(t, peer.Ask, 0, peer.Epoch{})
+	p.startRound(t, peer.Ask, 0, peer.Epoch{})
 	if p.round != nil {
 		p.round.repeats = repeats
 	}
 }
 
 // answered reports whether all members in the view that were asked have answered.
-func (r *round) answered(t *Turn) bool {
+func (r *claimRound) answered(t *Turn) bool {
 	v := t.View
 	for i, w := range r.whom {
 		if !r.answers[i].has && v.Has(w) {
@@ -113,7 +113,7 @@ func (r *round) answered(t *Turn) bool {
 
 // holders reports whether any member answered that it decides or has sealed, and whether
 // any answered that it is heir.
-func (r *round) holders() (holder, heir bool) {
+func (r *claimRound) holders() (holder, heir bool) {
 	for i := range r.answers {
 		if a := &r.answers[i]; a.has {
 			holder = holder || a.Role >= peer.Sealed
@@ -126,30 +126,30 @@ func (r *round) holders() (holder, heir bool) {
 // informed reports whether enough members have answered a fresh node. For a closed
 // partition that is a majority of the members that count, this node excluded, or all
 // others if they are fewer. For an available partition it is every member in the view.
-func (p *Replica) informed(t *Turn, r *round) bool {
+func (p *Replica) informed(t *Turn, r *claimRound) bool {
 	v := t.View
-	told, live := 0, true
+	answered, live := 0, true
 	for i, w := range r.whom {
 		switch {
 		case !v.Has(w):
 		case r.answers[i].has:
-			told++
+			answered++
 		default:
 			live = false
 		}
 	}
 	n := p.n0(t, p.closed)
 	if !p.closed {
-		return live && told+1 >= min(len(v.Members), n)
+		return live && answered+1 >= min(len(v.Members), n)
 	}
-	return told >= min(n/2+1, n-1)
+	return answered >= min(n/2+1, n-1)
 }
 
-// hopeless reports whether no member is left that could hold or inherit the partition,
+// lastResortDue reports whether no member is left that could hold or inherit the partition,
 // so that the last resort is due.
-func (p *Replica) hopeless(t *Turn, r *round) bool {
+func (p *Replica) lastResortDue(t *Turn, r *claimRound) bool {
 	if p.closed {
-		return p.hopelessClosed(t, r)
+		return p.lastResortDueClosed(t, r)
 	}
 	v := t.View
 	if v.Minority() || t.State == peer.Joining {
@@ -166,7 +166,7 @@ func (p *Replica) hopeless(t *Turn, r *round) bool {
 // gone reports whether a former owner or heir needs no more waiting for: it has answered
 // in this round, or it has been out of the view and silent for GoneAfter. slot is 0 for
 // the owner and 1 for the heir.
-func (p *Replica) gone(t *Turn, r *round, slot int, i peer.Instance) bool {
+func (p *Replica) gone(t *Turn, r *claimRound, slot int, i peer.Instance) bool {
 	if i == 0 || i == p.node.Self {
 		return true
 	}
@@ -191,31 +191,31 @@ func (p *Replica) gone(t *Turn, r *round, slot int, i peer.Instance) bool {
 	return t.Now-since >= GoneAfter
 }
 
-// hopelessClosed is hopeless for closed partitions. It reports true if every member that
+// lastResortDueClosed is lastResortDue for closed partitions. It reports true if every member that
 // counts has answered, unless one of them is fresh and a copy exists. It also reports
 // true if all but the last known owner have answered, the owner is gone, none of the
 // others is fresh, and a copy exists.
-func (p *Replica) hopelessClosed(t *Turn, r *round) bool {
+func (p *Replica) lastResortDueClosed(t *Turn, r *claimRound) bool {
 	v := t.View
-	told, fresh, copies := 1, false, p.role >= peer.Copy
+	answered, fresh, copies := 1, false, p.role >= peer.Copy
 	for i, w := range r.whom {
 		if a := &r.answers[i]; a.has && v.Has(w) {
-			told++
+			answered++
 			fresh = fresh || a.Fresh
 			copies = copies || a.Role >= peer.Copy
 		}
 	}
 	n := p.n0(t, true)
-	if told >= n {
+	if answered >= n {
 		return !fresh || !copies
 	}
-	return told >= n-1 && copies && !fresh && p.owner.Instance != 0 && p.gone(t, r, 0, p.owner.Instance) && !v.Has(p.owner.Instance)
+	return answered >= n-1 && copies && !fresh && p.owner.Instance != 0 && p.gone(t, r, 0, p.owner.Instance) && !v.Has(p.owner.Instance)
 }
 
 // lastResort claims the partition with the best copy that is left: with this node's own
 // copy, or by asking the member that has it to claim. If there is no copy, it claims the
 // partition to start it empty.
-func (p *Replica) lastResort(t *Turn, r *round) {
+func (p *Replica) lastResort(t *Turn, r *claimRound) {
 	best, at, seq := peer.Epoch{}, peer.Instance(0), uint64(0)
 	if p.role >= peer.Copy {
 		best, at, seq = p.epoch, p.node.Self, p.seq
@@ -236,7 +236,7 @@ func (p *Replica) lastResort(t *Turn, r *round) {
 		p.seekLater(t)
 		return
 	}
-	p.ask(t, peer.LastResort, p.node.Self, p.owner)
+	p.startRound(t, peer.LastResort, p.node.Self, p.owner)
 }
 
 // nominated claims the partition with this node's copy, because the view owner found no
@@ -246,5 +246,5 @@ func (p *Replica) nominated(t *Turn) {
 		return
 	}
 	p.round = nil
-	p.ask(t, peer.LastResort, p.node.Self, p.owner)
+	p.startRound(t, peer.LastResort, p.node.Self, p.owner)
 }

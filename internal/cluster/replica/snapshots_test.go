@@ -17,12 +17,12 @@ func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
 		"the owner begins anew": func(p *Replica, tn *Turn) {
 			p.become(tn, peer.Epoch{Counter: 9, Instance: self}, false)
 		},
-		"the copy is given up": func(p *Replica, _ *Turn) { p.leaveOff() },
+		"the copy is given up": func(p *Replica, _ *Turn) { p.stopPreparing() },
 		"the copy has arrived": func(p *Replica, tn *Turn) {
 			p.reached(p.own.next, &peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.next.ping}, tn.Now)
 		},
 		"the heir that lacked something has it": func(p *Replica, tn *Turn) {
-			p.leaveOff()
+			p.stopPreparing()
 			p.reached(p.own.heir, &peer.Ack{Partition: p.id, Epoch: p.epoch, Status: peer.Gap}, tn.Now)
 			p.snapshot(tn, p.own.heir)
 			p.reached(p.own.heir, &peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.heir.ping}, tn.Now)

@@ -28,8 +28,8 @@ type Withheld struct {
 	Since, Until limiter.Tick
 }
 
-// waiter is a reply that this partition withholds.
-type waiter struct {
+// withheldReply is a reply that this partition withholds.
+type withheldReply struct {
 	Reply
 	stamp uint64
 }
@@ -43,28 +43,28 @@ func (p *Replica) release(t *Turn) {
 		acked = own.heir.acked
 	}
 	n := 0
-	for _, h := range own.held {
+	for _, h := range own.withheld {
 		switch {
 		case h.Over():
 		case own.heir != nil && h.stamp <= acked || p.admits(t, h):
-			p.letGo(t, h)
+			p.releaseOne(t, h)
 		default:
-			own.held[n] = h
+			own.withheld[n] = h
 			n++
 		}
 	}
-	clear(own.held[n:])
-	own.held = own.held[:n]
+	clear(own.withheld[n:])
+	own.withheld = own.withheld[:n]
 	if n == 0 {
-		own.waitSince, own.raised = 0, false
+		own.waitSince, own.byPolicy = 0, false
 	} else {
-		own.waitSince = own.held[0].Facts().Since
+		own.waitSince = own.withheld[0].Facts().Since
 	}
 }
 
 // admits reports whether a withheld reply fits within what may be answered now. If so,
 // it counts the reply as answered.
-func (p *Replica) admits(t *Turn, h waiter) bool {
+func (p *Replica) admits(t *Turn, h withheldReply) bool {
 	charge := h.Facts().Charge
 	for i := range charge.Len() {
 		k := charge.Key(i)
@@ -95,27 +95,27 @@ func (p *Replica) admits(t *Turn, h waiter) bool {
 	return true
 }
 
-// letGo ends a reply's wait in this partition. The reply is sent when the last partition
+// releaseOne ends a reply's wait in this partition. The reply is sent when the last partition
 // lets it go.
-func (p *Replica) letGo(t *Turn, h waiter) { t.add(Release, 0).Reply = h.Reply }
+func (p *Replica) releaseOne(t *Turn, h withheldReply) { t.add(Release, 0).Reply = h.Reply }
 
 // takeBack undoes the charges of all withheld replies and answers their askers with
 // status.
 func (p *Replica) takeBack(t *Turn, status peer.ReplyStatus) {
 	own := p.own
-	for _, h := range own.held {
+	for _, h := range own.withheld {
 		if h.TakeBack() {
 			p.undo(t, h)
 			p.refuseReply(t, h.Reply, status)
 		}
 	}
-	clear(own.held)
-	own.held = own.held[:0]
-	own.waitSince, own.raised = 0, false
+	clear(own.withheld)
+	own.withheld = own.withheld[:0]
+	own.waitSince, own.byPolicy = 0, false
 }
 
 // undo takes back the charge of a withheld reply.
-func (p *Replica) undo(t *Turn, h waiter) {
+func (p *Replica) undo(t *Turn, h withheldReply) {
 	w := h.Facts()
 	p.node.Store.Refund(t.At, w.Charge, w.Receipt)
 	for i := range w.Charge.Len() {
@@ -140,13 +140,13 @@ func (p *Replica) silentHeir(t *Turn) bool {
 	if h == nil {
 		return t.Now-own.waitSince >= pingWithin
 	}
-	return h.quietAt != 0 && h.quietAt >= own.waitSince && t.Now-h.quietAt >= p.node.Peers.Patience(h.to, pingWithin)
+	return h.waitSilentSince != 0 && h.waitSilentSince >= own.waitSince && t.Now-h.waitSilentSince >= p.node.Peers.Patience(h.to, pingWithin)
 }
 
-// expireHeld takes back the charges of withheld replies whose deadline has passed.
-func (p *Replica) expireHeld(t *Turn) {
+// expireWithheld takes back the charges of withheld replies whose deadline has passed.
+func (p *Replica) expireWithheld(t *Turn) {
 	own, n := p.own, 0
-	for _, h := range own.held {
+	for _, h := range own.withheld {
 		switch {
 		case h.Over():
 		case t.Now >= h.Facts().Until:
@@ -155,14 +155,14 @@ func (p *Replica) expireHeld(t *Turn) {
 				p.refuseReply(t, h.Reply, peer.Overloaded)
 			}
 		default:
-			own.held[n] = h
+			own.withheld[n] = h
 			n++
 		}
 	}
-	clear(own.held[n:])
-	own.held = own.held[:n]
+	clear(own.withheld[n:])
+	own.withheld = own.withheld[:n]
 	if n == 0 {
-		own.waitSince, own.raised = 0, false
+		own.waitSince, own.byPolicy = 0, false
 	}
 }
 
@@ -170,13 +170,13 @@ func (p *Replica) expireHeld(t *Turn) {
 // [Replica.Charged] returned.
 func (p *Replica) Withhold(t *Turn, r Reply, stamp uint64) {
 	own := p.own
-	own.held = append(own.held, waiter{Reply: r, stamp: stamp})
+	own.withheld = append(own.withheld, withheldReply{Reply: r, stamp: stamp})
 	if own.waitSince == 0 {
 		own.waitSince = t.Now
 	}
-	own.hurry(t)
+	own.makeUrgent(t)
 	p.watch(t)
 }
 
 // Congested reports whether no further reply may be withheld. The replica must own.
-func (p *Replica) Congested() bool { return len(p.own.held) >= maxWithheld }
+func (p *Replica) Congested() bool { return len(p.own.withheld) >= maxWithheld }

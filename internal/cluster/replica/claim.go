@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// round is one question to all members, and their answers. With a counter it is a claim.
-type round struct {
+// claimRound is one question to all members, and their answers. With a counter it is a claim.
+type claimRound struct {
 	kind    peer.ClaimKind
 	id      uint32
 	counter uint64
@@ -29,12 +29,12 @@ type answer struct {
 	has bool
 }
 
-// ask starts a round, and ends any other. It asks every member of the view and the last
+// startRound starts a round, and ends any other. It asks every member of the view and the last
 // known owner, and for a question also the heir. base is the epoch above which an owner
 // ends the claim.
-func (p *Replica) ask(t *Turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
+func (p *Replica) startRound(t *Turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
 	p.rounds++
-	r := &round{kind: kind, id: p.rounds, owner: owner, base: base, started: t.Now}
+	r := &claimRound{kind: kind, id: p.rounds, owner: owner, base: base, started: t.Now}
 	p.round = r
 	r.invite(t, p)
 	if kind != peer.Ask {
@@ -48,7 +48,7 @@ func (p *Replica) ask(t *Turn, kind peer.ClaimKind, owner peer.Instance, base pe
 }
 
 // invite adds the members to ask. Members that were asked before stay.
-func (r *round) invite(t *Turn, p *Replica) {
+func (r *claimRound) invite(t *Turn, p *Replica) {
 	v := t.View
 	for i := range v.Members {
 		r.add(p, v.Members[i].Instance)
@@ -60,7 +60,7 @@ func (r *round) invite(t *Turn, p *Replica) {
 }
 
 // add adds a member to ask. It reports false if it is there already, or is this node.
-func (r *round) add(p *Replica, i peer.Instance) bool {
+func (r *claimRound) add(p *Replica, i peer.Instance) bool {
 	if i == 0 || i == p.node.Self || slices.Contains(r.whom, i) {
 		return false
 	}
@@ -68,23 +68,23 @@ func (r *round) add(p *Replica, i peer.Instance) bool {
 	return true
 }
 
-func (r *round) send(t *Turn, p *Replica) {
+func (r *claimRound) send(t *Turn, p *Replica) {
 	r.sentAt = t.Now
 	r.sends++
 	for i, w := range r.whom {
 		if !r.answers[i].has || r.kind != peer.Ask && r.answers[i].Fresh {
-			r.ask(t, p, w)
+			r.sendTo(t, p, w)
 		}
 	}
 }
 
-func (r *round) ask(t *Turn, p *Replica, to peer.Instance) {
+func (r *claimRound) sendTo(t *Turn, p *Replica, to peer.Instance) {
 	c := peer.Claim{Partition: p.id, Kind: r.kind, Round: r.id, Counter: r.counter, For: r.owner}
 	t.sendClaim(to, c)
 }
 
 // lacks reports whether a member was asked and has not answered.
-func (r *round) lacks(i peer.Instance) bool {
+func (r *claimRound) lacks(i peer.Instance) bool {
 	for j, w := range r.whom {
 		if w == i {
 			return !r.answers[j].has
@@ -93,7 +93,7 @@ func (r *round) lacks(i peer.Instance) bool {
 	return false
 }
 
-func (r *round) viewChanged(t *Turn, p *Replica) {
+func (r *claimRound) viewChanged(t *Turn, p *Replica) {
 	n := len(r.whom)
 	r.invite(t, p)
 	if r.kind == peer.LastResort && p.role < peer.Copy && t.View.Owner(p.id) != p.node.Self {
@@ -101,25 +101,25 @@ func (r *round) viewChanged(t *Turn, p *Replica) {
 		return
 	}
 	for _, w := range r.whom[n:] {
-		r.ask(t, p, w)
+		r.sendTo(t, p, w)
 	}
 	r.evaluate(t, p)
 }
 
 // restart restarts the wait for answers, because this node was paused and may have
 // missed them.
-func (r *round) restart(t *Turn, p *Replica) {
+func (r *claimRound) restart(t *Turn, p *Replica) {
 	r.started = t.Now
 	if t.Now-r.sentAt >= p.node.Pace.Eased(backedOff(claimAgain, r.sends-1)) {
 		r.send(t, p)
 	}
 }
 
-func (r *round) tick(t *Turn, p *Replica) {
+func (r *claimRound) tick(t *Turn, p *Replica) {
 	switch {
 	case r.retryAt != 0:
 		if t.Now >= r.retryAt {
-			p.ask(t, r.kind, r.owner, r.base)
+			p.startRound(t, r.kind, r.owner, r.base)
 		}
 		return
 	case t.Now-r.sentAt >= p.node.Pace.Eased(backedOff(resendAfter, r.sends-1)):
@@ -189,7 +189,7 @@ func (p *Replica) onAnswer(t *Turn, from peer.Instance, a peer.Answer) {
 }
 
 // evaluate ends the round as soon as the answers allow.
-func (r *round) evaluate(t *Turn, p *Replica) {
+func (r *claimRound) evaluate(t *Turn, p *Replica) {
 	if p.round != r || r.retryAt != 0 {
 		return
 	}
@@ -198,7 +198,7 @@ func (r *round) evaluate(t *Turn, p *Replica) {
 		return
 	}
 	if r.kind == peer.Ask {
-		p.asked(t, r)
+		p.evaluateQuestion(t, r)
 		return
 	}
 	holder := p.role >= peer.Sealed
@@ -227,7 +227,7 @@ func (r *round) evaluate(t *Turn, p *Replica) {
 // supersedes reports whether an answer names a grant that a takeover of a closed
 // partition must not overrule: the owner was renewing its epoch, or handing over,
 // without this heir.
-func (p *Replica) supersedes(r *round, a *answer) bool {
+func (p *Replica) supersedes(r *claimRound, a *answer) bool {
 	if !p.closed || r.kind != peer.Takeover || a.Grant <= p.epoch.Counter || a.GrantFor == p.node.Self {
 		return false
 	}
@@ -238,7 +238,7 @@ func (p *Replica) supersedes(r *round, a *answer) bool {
 // majority of the members that count; a takeover or last resort of it also waits up to
 // claimWithin for the last owner's answer. An available partition needs answers of all
 // members in the view and of the last owner, or claimWithin.
-func (r *round) complete(t *Turn, p *Replica) bool {
+func (r *claimRound) complete(t *Turn, p *Replica) bool {
 	v := t.View
 	// The claim also probes the last owner, which gets claimWithin to answer.
 	waited := t.Now-r.started >= claimWithin
@@ -265,11 +265,11 @@ func (r *round) complete(t *Turn, p *Replica) bool {
 // gaveUp reports whether the owner has just suspended a member and is not connected to
 // it. Its answer is not waited for again.
 func (p *Replica) gaveUp(w peer.Instance) bool {
-	return p.own != nil && p.own.shunned == w && !p.node.Peers.Reachable(w)
+	return p.own != nil && p.own.suspended == w && !p.node.Peers.Reachable(w)
 }
 
 // takes reports whether the claim is for an ownership that another member has or had.
-func (r *round) takes() bool { return r.kind == peer.Takeover || r.kind == peer.LastResort }
+func (r *claimRound) takes() bool { return r.kind == peer.Takeover || r.kind == peer.LastResort }
 
 // refused schedules the claim again, under a higher counter, after half of claimPause
 // and a random time of up to claimPause * 2^tries.
@@ -296,7 +296,7 @@ func (p *Replica) abandon(t *Turn, alive peer.Instance) {
 }
 
 // claimed ends a claim that succeeded.
-func (p *Replica) claimed(t *Turn, r *round) {
+func (p *Replica) claimed(t *Turn, r *claimRound) {
 	p.round, p.tries = nil, 0
 	e := peer.Epoch{Counter: r.counter, Instance: p.node.Self}
 	switch r.kind {
@@ -311,7 +311,7 @@ func (p *Replica) claimed(t *Turn, r *round) {
 			t.event(Recovered)
 		}
 		p.become(t, e, false)
-		p.own.only = empty && p.own.next == nil
+		p.own.soleCopy = empty && p.own.next == nil
 	case peer.Renew:
 		t.event(Renewal)
 		p.renewed(t, e)
@@ -346,5 +346,5 @@ func (p *Replica) takeOver(t *Turn) {
 		p.watch(t)
 		return
 	}
-	p.ask(t, peer.Takeover, p.node.Self, p.epoch)
+	p.startRound(t, peer.Takeover, p.node.Self, p.epoch)
 }

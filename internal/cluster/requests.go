@@ -6,7 +6,7 @@ import (
 )
 
 // park keeps a request until it is known who owns the partition, which is locked.
-func (c *Core) park(t *turn, p *part, q *parked) verdict {
+func (c *Core) park(t *turn, p *part, q *request) verdict {
 	if p.r.Full() || !c.admits(&q.reply) {
 		return overloaded
 	}
@@ -16,7 +16,7 @@ func (c *Core) park(t *turn, p *part, q *parked) verdict {
 }
 
 // kept returns a copy of a request that may wait when the caller has returned.
-func (q *parked) kept() *parked {
+func (q *request) kept() *request {
 	kept := *q
 	if q.reply.op == nil {
 		kept.Charge = q.Charge.Clone()
@@ -25,7 +25,7 @@ func (q *parked) kept() *parked {
 }
 
 // rerun handles a request again that had to wait.
-func (c *Core) rerun(t *turn, q *parked) {
+func (c *Core) rerun(t *turn, q *request) {
 	if q.reply.over() || t.now >= q.Until {
 		return
 	}
@@ -45,13 +45,13 @@ func (c *Core) rerun(t *turn, q *parked) {
 		c.refuseFor(t, at, q.reply, peer.NotOwner)
 	case forbidden:
 		c.refuse(t, q.reply, peer.Reply{Status: peer.Forbidden})
-	case overloaded, inVain:
+	case overloaded, pointless:
 		c.refuse(t, q.reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
 
 // answer sends another member the result of its request.
-func (q *parked) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
+func (q *request) answer(c *Core, t *turn, answer, idle *limiter.Decision) {
 	switch {
 	case q.kind == opCheck || q.kind == opExplain:
 		c.sendReply(t, q.reply, answer, idle)

@@ -1,0 +1,123 @@
+package replica
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// learn records an owner, and its heir, unless a later owner is known. An owner under a
+// lower epoch stops deciding here.
+func (p *Replica) learn(t *Turn, owner peer.Epoch, heir peer.Instance) {
+	p.top = max(p.top, owner.Counter)
+	if owner.Instance == p.node.Self && p.owner.Before(owner) || slices.Contains(p.disproved, owner) {
+		return // this node would have been the first to know of its own epoch
+	}
+	switch owner.Compare(p.owner) {
+	case -1:
+		return
+	case 0:
+		if p.heir == 0 && p.role < peer.Sealed {
+			p.heir = heir // a known heir is replaced only by what the owner itself says
+			p.reroute(t)
+		}
+		return
+	}
+	p.owner, p.heir = owner, heir
+	if p.role == peer.Heir && p.epoch.Before(owner) {
+		// No appointment of an earlier epoch counts.
+		p.role, p.appointment = peer.Copy, 0
+	}
+	if p.role >= peer.Sealed && owner.Instance != p.node.Self {
+		p.overtaken(t)
+	}
+	p.seekAt, p.seekIn = 0, 0
+	p.reroute(t)
+	p.settleParked(t)
+}
+
+// overtaken ends this node's ownership because there is a later one, p.owner.
+func (p *Replica) overtaken(t *Turn) {
+	own := p.own
+	if own.handover != nil && p.owner == own.handover.next {
+		p.confirmed(t)
+		return
+	}
+	p.takeBack(t, peer.NotOwner)
+	p.disown()
+	p.round = nil
+	p.role, p.appointment, p.unpushed, p.pushes = peer.Copy, 0, true, 0
+	p.pushedTo = 0
+	t.event(Fenced)
+	p.push(t)
+	p.watch(t)
+}
+
+// become makes this node the owner under an epoch.
+func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
+	before := p.owner.Instance
+	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
+	p.top = max(p.top, e.Counter)
+	p.appointment, p.fresh, p.unpushed = 0, false, false
+	p.unstage()
+	p.round, p.seekAt, p.seekIn = nil, 0, 0
+	p.disown()
+	p.own = p.newOwnership(t, e.Counter)
+	p.own.tookOver, p.own.heard = tookOver, p.node.Pace.LastPing()
+	if tookOver {
+		// The former owner was just found silent, so another member becomes heir
+		// meanwhile.
+		p.own.suspended, p.own.suspendedUntil = before, t.Now+suspendFor
+	}
+	p.reroute(t)
+	p.announce(t, 0)
+	p.manage(t)
+	p.settleParked(t)
+	p.watch(t)
+}
+
+// announce tells a member, or all members if to is 0, who owns the partition and who is
+// heir.
+func (p *Replica) announce(t *Turn, to peer.Instance) {
+	a := peer.Announce{Partition: p.id, Epoch: p.epoch}
+	if h := p.own.heir; h != nil {
+		a.Heir = h.to
+	}
+	if to != 0 {
+		t.sendAnnounce(to, a)
+		return
+	}
+	for i := range t.View.Members {
+		if m := t.View.Members[i].Instance; m != p.node.Self {
+			t.sendAnnounce(m, a)
+		}
+	}
+}
+
+func (p *Replica) onAnnounce(t *Turn, from peer.Instance, a peer.Announce) {
+	if a.Epoch.Before(p.owner) {
+		// The sender has been overtaken and does not know it.
+		p.announceKnown(t, from)
+		if from == p.owner.Instance {
+			p.Doubt(t)
+		}
+		return
+	}
+	p.learn(t, a.Epoch, a.Heir)
+	if p.owner == a.Epoch && from == a.Epoch.Instance && p.role < peer.Sealed {
+		p.heir = a.Heir
+		p.reroute(t)
+	}
+	if p.role == peer.Copy && !p.unpushed && a.Heir != 0 && a.Heir != p.node.Self && p.epoch.Before(a.Epoch) {
+		p.drop()
+	}
+	if p.unpushed {
+		p.push(t)
+	}
+}
+
+// announceKnown sends a member the highest owner that this node knows.
+func (p *Replica) announceKnown(t *Turn, to peer.Instance) {
+	a := peer.Announce{Partition: p.id, Epoch: p.owner, Heir: p.heir}
+	t.sendAnnounce(to, a)
+}
