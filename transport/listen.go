@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 )
 
 // Listen opens a listener for a server at host:port, or at a Unix socket if the address
@@ -32,45 +29,6 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; choose another with %s: %w", address, flag, err)
 	default:
 		return nil, fmt.Errorf("cannot listen on %s; choose another address with %s: %w", address, flag, err)
-	}
-}
-
-// boundedListener closes connections above a bound as soon as it has accepted them. So
-// the open ones are served, and other clients learn at once. (In the kernel's queue
-// they would wait for a timeout.)
-type boundedListener struct {
-	net.Listener
-	most, mostFrom int // negative: no bound
-	log            *slog.Logger
-
-	mu     sync.Mutex
-	open   int
-	from   map[netip.Prefix]int // open connections by their origin
-	logged time.Time            // when a refused connection was last logged
-}
-
-// logRefusedEvery is the shortest interval between two log messages about refused
-// connections.
-const logRefusedEvery = time.Minute
-
-// bound bounds the open connections of a listener, in total and from one address;
-// negative for no bound.
-func bound(l net.Listener, most, mostFrom int, log *slog.Logger) net.Listener {
-	return &boundedListener{Listener: l, most: most, mostFrom: mostFrom, log: log, from: make(map[netip.Prefix]int)}
-}
-
-// Accept implements [net.Listener].
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		from := origin(c.RemoteAddr())
-		if l.enter(from) {
-			return &boundedConn{Conn: c, of: l, from: from}, nil
-		}
-		_ = c.Close() // an error does not matter
 	}
 }
 
@@ -97,48 +55,4 @@ func originOf(ip netip.Addr) netip.Prefix {
 		return netip.Prefix{} // not reached: every address has that many bits
 	}
 	return p
-}
-
-// enter counts a connection and reports true, unless the bound is reached.
-func (l *boundedListener) enter(from netip.Prefix) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	reason := ""
-	switch {
-	case l.most >= 0 && l.open >= l.most:
-		reason = "there are as many as the listener takes: see --max-connections"
-	case l.mostFrom >= 0 && from.IsValid() && l.from[from] >= l.mostFrom:
-		reason = "there are as many as it takes from one address: see --max-connections-per-ip"
-	}
-	if reason == "" {
-		l.open++
-		l.from[from]++
-		return true
-	}
-	if now := time.Now(); l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery {
-		l.logged = now
-		l.log.Warn("connection refused", "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there", l.from[from], "reason", reason)
-	}
-	return false
-}
-
-// boundedConn is counted until it is closed.
-type boundedConn struct {
-	net.Conn
-	of   *boundedListener
-	from netip.Prefix
-	once sync.Once
-}
-
-// Close implements [net.Conn].
-func (c *boundedConn) Close() error {
-	c.once.Do(func() {
-		c.of.mu.Lock()
-		defer c.of.mu.Unlock()
-		c.of.open--
-		if c.of.from[c.from]--; c.of.from[c.from] == 0 {
-			delete(c.of.from, c.from)
-		}
-	})
-	return c.Conn.Close()
 }

@@ -2,13 +2,26 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net"
+	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // queue is a listener whose connections come from given addresses.
@@ -88,6 +101,146 @@ func TestConnectionsPerAddress(t *testing.T) {
 	if b := l.(*boundedListener); b.open != 0 || len(b.from) != 0 {
 		t.Errorf("%d connections are still counted, of %v", b.open, b.from)
 	}
+}
+
+// TestReplacedConnections: at the bound of all connections a new one replaces the one
+// that is idle for the longest time, of the address that has most of those with idle
+// ones. It replaces none of an address that has no more than its own, and none with
+// calls.
+func TestReplacedConnections(t *testing.T) {
+	var log bytes.Buffer
+	b := bound(&queue{}, 7, -1, slog.New(slog.NewTextHandler(&log, nil))).(*boundedListener)
+	now := time.Unix(1_800_000_000, 0)
+	enter := func(from string) (c, replaced *boundedConn, ok bool) {
+		now = now.Add(searchPause)
+		c = &boundedConn{of: b, Conn: &remote{}, from: netip.MustParsePrefix(from + "/32")}
+		replaced, ok = b.enter(c, now)
+		return c, replaced, ok
+	}
+	conns := map[string][]*boundedConn{}
+	for i, from := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"} {
+		c, _, _ := enter(from)
+		c.rest(int64(100 - i))
+		conns[from] = append(conns[from], c)
+	}
+	for _, c := range conns["192.0.2.1"] {
+		c.work()
+	}
+	conns["192.0.2.2"][1].rest(5)
+	if _, replaced, ok := enter("192.0.2.3"); !ok || replaced != conns["192.0.2.2"][1] {
+		t.Errorf("the calls of the first address protect it: %v, %p of %p", ok, replaced, conns["192.0.2.2"])
+	}
+	conns["192.0.2.1"][2].rest(50)
+	conns["192.0.2.1"][3].rest(40)
+	if _, replaced, ok := enter("192.0.2.3"); !ok || replaced != conns["192.0.2.1"][3] {
+		t.Errorf("the first address has most: %v, %p of %p", ok, replaced, conns["192.0.2.1"])
+	}
+	// Now the first address has three and the others two each.
+	if _, replaced, ok := enter("192.0.2.2"); ok || replaced != nil {
+		t.Errorf("one with as many afterwards takes the place of another: %v, %p", ok, replaced)
+	}
+	if n := b.open; n != 7 || len(b.from[netip.MustParsePrefix("192.0.2.1/32")]) != 3 {
+		t.Errorf("%d connections are counted, %v", n, b.from)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "idle connection closed for a new one") || !strings.Contains(got, "from=192.0.2.2/32") {
+		t.Errorf("the log has\n%s", got)
+	}
+	for _, conns := range b.from {
+		for c := range maps.Clone(conns) {
+			_ = c.Close()
+		}
+	}
+	if b.open != 0 || len(b.from) != 0 {
+		t.Errorf("%d connections are left, %v", b.open, b.from)
+	}
+}
+
+// TestFewAddressesKeepNobodyOut: four addresses that have all connections of both public
+// listeners keep no client of another address out. A connection with a call stays.
+func TestFewAddressesKeepNobodyOut(t *testing.T) {
+	by := &stub{decide: func(_ *limiter.Request, d *limiter.Decision) error { d.Allowed = true; return nil }}
+	s, err := NewServer(Options{Decider: by, MaxConnections: 8, MaxConnectionsPerAddress: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at [2]net.Listener
+	for i := range at {
+		if at[i], err = Listen(t.Context(), "--test-addr", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := s.Serve(at[0], at[1]); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(served.Wait)
+	t.Cleanup(s.stop)
+	api := func(from string) weirv1.LimiterClient {
+		conn, err := grpc.NewClient("passthrough:///"+at[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return dialFrom(ctx, from, to) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return weirv1.NewLimiterClient(conn)
+	}
+	stream, err := api("127.0.0.2").CheckStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(when string) {
+		t.Helper()
+		if err := stream.Send(&weirv1.CheckColumns{Costs: []int64{1}}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := stream.Recv(); err != nil || len(got.GetFlags()) != 1 {
+			t.Errorf("the stream %s: %v, %v", when, got, err)
+		}
+	}
+	ask("before")
+	for i, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.4", "127.0.0.4", "127.0.0.5", "127.0.0.5", "127.0.0.2"} {
+		for j, l := range at {
+			if i == 7 && j == 0 {
+				continue // the stream has the place
+			}
+			c, err := dialFrom(t.Context(), from, l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			hello := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+			if j == 0 {
+				hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + string(frameOf(4, 0, 0, nil))
+			}
+			if _, err := io.WriteString(c, hello); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Read(make([]byte, 1)); err != nil { // it is served
+				t.Fatal(err)
+			}
+		}
+	}
+	if got, err := api("127.0.0.1").Check(t.Context(), &weirv1.CheckRequest{User: "ada"}); err != nil || !got.Allowed {
+		t.Errorf("gRPC: %v, %v", got, err)
+	}
+	web := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at[1].Addr().String()+"/healthz", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := web.Do(r)
+	if err != nil {
+		t.Fatalf("HTTP: %v", err)
+	}
+	got.Body.Close()
+	ask("afterwards")
+}
+
+// dialFrom dials from an address of this machine.
+func dialFrom(ctx context.Context, from, to string) (net.Conn, error) {
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx, "tcp", to)
 }
 
 // TestApartConnections: at the bound of the listeners for probes and operators, in total

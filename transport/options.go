@@ -98,8 +98,9 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxConnections bounds the open connections of each listener; default 16384, or
 	// less if the process may open fewer files; negative for no bound. At the bound a
-	// new connection is closed as soon as it is accepted. An idle connection takes up
-	// to 80 KiB and a file descriptor.
+	// new connection replaces one without calls of an address that has more. If there
+	// is none, the new one is closed as soon as it is accepted. An idle connection takes
+	// up to 80 KiB and a file descriptor.
 	MaxConnections int
 	// MaxConnectionsPerAddress bounds the open connections of each listener from one
 	// address, or for IPv6 from one /64 network; default 4096, negative for no bound.

@@ -74,6 +74,7 @@ func NewServer(o Options) (*Server, error) {
 		WriteTimeout:      min(writeTimeout, o.ClientTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         noteState,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
 	return s, nil

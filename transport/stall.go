@@ -78,6 +78,9 @@ func (s *stalls) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	w := &watchedConn{Conn: c, of: s, streams: make(map[uint32]*clientStream)}
+	if w.bounded, _ = c.(*boundedConn); w.bounded != nil {
+		w.bounded.rest(s.now.Load())
+	}
 	w.in.skip = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // the client's preface
 	s.mu.Lock()
 	s.conns[w] = struct{}{}

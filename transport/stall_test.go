@@ -86,7 +86,7 @@ func (s *ticking) dial(window uint32) *rawClient {
 // dialFrom is dial from an address of this machine.
 func (s *ticking) dialFrom(address string, window uint32) *rawClient {
 	s.t.Helper()
-	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext(s.t.Context(), "tcp", s.Addr().String())
+	conn, err := dialFrom(s.t.Context(), address, s.Addr().String())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -203,7 +203,7 @@ func TestSlowBodies(t *testing.T) {
 	t.Cleanup(web.Close) // after its clients
 	at := web.Listener.Addr().String()
 	dial := func(from string) net.Conn {
-		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp", at)
+		c, err := dialFrom(t.Context(), from, at)
 		if err != nil {
 			t.Fatal(err)
 		}

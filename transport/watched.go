@@ -13,7 +13,8 @@ import (
 // watchedConn is a connection whose frames are watched.
 type watchedConn struct {
 	net.Conn
-	of *stalls
+	of      *stalls
+	bounded *boundedConn // Conn, if its listener is bounded
 
 	writing atomic.Int64 // 1 + the tick in which the present Write began; 0: no Write is under way
 	outMu   sync.Mutex   // held while something is written
@@ -230,6 +231,9 @@ func (c *watchedConn) begin() *clientStream {
 		s = new(clientStream)
 	}
 	*s = clientStream{since: c.of.now.Load()}
+	if len(c.streams) == 0 && c.bounded != nil {
+		c.bounded.work()
+	}
 	return s
 }
 
@@ -251,6 +255,9 @@ func (c *watchedConn) forget(id uint32) {
 		c.count(s, 0)
 		delete(c.streams, id)
 		c.free = append(c.free, s)
+		if len(c.streams) == 0 && c.bounded != nil {
+			c.bounded.rest(c.of.now.Load())
+		}
 	}
 }
 

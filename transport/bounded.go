@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// boundedListener bounds the open connections. Beyond the bound of one address it closes
+// new ones as soon as it has accepted them, so that clients learn at once. (In the
+// kernel's queue they would wait for a timeout.) Beyond the total bound a new connection
+// replaces an idle one of an address that has more, so that few addresses cannot keep
+// all others out. If there is none, the new one is closed.
+type boundedListener struct {
+	net.Listener
+	most, mostFrom int // negative: no bound
+	log            *slog.Logger
+
+	mu       sync.Mutex
+	open     int
+	from     map[netip.Prefix]map[*boundedConn]struct{} // open connections by their origin
+	searched time.Time                                  // when no connection to replace was last found
+	logged   time.Time                                  // when a connection that was refused or replaced was last logged
+}
+
+const (
+	// logRefusedEvery is the shortest interval between two log messages about refused
+	// connections.
+	logRefusedEvery = time.Minute
+	// searchPause is how long no other search for a connection to replace begins after
+	// one that found none. A search looks at all connections.
+	searchPause = 10 * time.Millisecond
+)
+
+// bound bounds the open connections of a listener, in total and from one address;
+// negative for no bound.
+func bound(l net.Listener, most, mostFrom int, log *slog.Logger) net.Listener {
+	return &boundedListener{
+		Listener: l, most: most, mostFrom: mostFrom, log: log,
+		from: make(map[netip.Prefix]map[*boundedConn]struct{}),
+	}
+}
+
+// Accept implements [net.Listener].
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &boundedConn{Conn: conn, of: l, from: origin(conn.RemoteAddr())}
+		replaced, ok := l.enter(c, time.Now())
+		if replaced != nil {
+			_ = replaced.Conn.Close() // its users get an error and close it
+		}
+		if ok {
+			return c, nil
+		}
+		_ = conn.Close() // an error does not matter
+	}
+}
+
+// enter counts a connection and reports true, unless a bound is reached. replaced is a
+// connection that it does not count any more and that is to be closed; nil if there is
+// none.
+func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *boundedConn, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	reason := ""
+	switch {
+	case l.mostFrom >= 0 && c.from.IsValid() && len(l.from[c.from]) >= l.mostFrom:
+		reason = "there are as many as it takes from one address: see --max-connections-per-ip"
+	case l.most >= 0 && l.open >= l.most:
+		reason = "there are as many as the listener takes: see --max-connections"
+		if now.Sub(l.searched) >= searchPause {
+			if replaced = l.replaceable(len(l.from[c.from])); replaced == nil {
+				l.searched = now
+			}
+		}
+	}
+	if reason != "" && (l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery) {
+		l.logged = now
+		message, from := "connection refused", c.from
+		if replaced != nil {
+			message, from = "idle connection closed for a new one", replaced.from
+		}
+		l.log.Warn(message, "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there", len(l.from[from]), "reason", reason)
+	}
+	if reason != "" && replaced == nil {
+		return nil, false
+	}
+	if replaced != nil {
+		l.leave(replaced)
+	}
+	l.open++
+	if l.from[c.from] == nil {
+		l.from[c.from] = make(map[*boundedConn]struct{})
+	}
+	l.from[c.from][c] = struct{}{}
+	return replaced, true
+}
+
+// replaceable returns the connection that is idle for the longest time of the address
+// with the most connections that has an idle one; nil if no address with an idle one
+// would still have as many as one with n now and a further one. The lock is held.
+func (l *boundedListener) replaceable(n int) (found *boundedConn) {
+	most := n + 1
+	for _, conns := range l.from {
+		if len(conns) <= most {
+			continue
+		}
+		since := int64(math.MaxInt64)
+		for c := range conns {
+			if at := c.idle.Load(); at != 0 && at < since {
+				found, since, most = c, at, len(conns)
+			}
+		}
+	}
+	return found
+}
+
+// leave no longer counts a connection. It may be called again. The lock is held.
+func (l *boundedListener) leave(c *boundedConn) {
+	conns := l.from[c.from]
+	if _, ok := conns[c]; !ok {
+		return
+	}
+	l.open--
+	if delete(conns, c); len(conns) == 0 {
+		delete(l.from, c.from)
+	}
+}
+
+// boundedConn is counted until it is closed or replaced.
+type boundedConn struct {
+	net.Conn
+	of   *boundedListener
+	from netip.Prefix
+	idle atomic.Int64 // 1 + when it began to wait for a call, in seconds or ticks; 0: it does not
+}
+
+// rest takes note that the connection waits for a call from a time on.
+func (c *boundedConn) rest(now int64) { c.idle.Store(1 + now) }
+
+// work takes note that a call of the connection is open.
+func (c *boundedConn) work() { c.idle.Store(0) }
+
+// noteState takes note of the state of a connection of an HTTP server.
+func noteState(conn net.Conn, state http.ConnState) {
+	c, ok := conn.(*boundedConn)
+	switch {
+	case !ok:
+	case state == http.StateNew, state == http.StateIdle:
+		c.rest(time.Now().Unix())
+	default:
+		c.work()
+	}
+}
+
+// Close implements [net.Conn].
+func (c *boundedConn) Close() error {
+	c.of.mu.Lock()
+	c.of.leave(c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
