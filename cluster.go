@@ -118,15 +118,12 @@ type Member struct {
 	Unacknowledged uint64
 }
 
-// MemberUnmet is the state, in [ClusterStats], of nodes that gossip reports and that have
-// not shown themselves on a connection. They take no part. Without a gossip key strangers
-// can invent them.
-const MemberUnmet = "unmet"
-
 // ClusterStats is a node's state in the cluster, for metrics.
 type ClusterStats struct {
 	// Members counts the members that this node sees, itself included, by state:
-	// "joining", "active", "leaving", "dead", or [MemberUnmet].
+	// "joining", "active", "leaving" or "dead". Nodes that gossip reports and that have
+	// not shown themselves on a connection are "unmet": without a gossip key strangers
+	// can invent them.
 	Members map[string]int
 	// Unreachable counts the members, other than dead ones, to whose peer port this
 	// node has no connection.

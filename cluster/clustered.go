@@ -331,7 +331,7 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	for i := range members {
 		state := members[i].State.String()
 		if o := &members[i]; o.Name != self.Name && o.State != peer.Dead && !m.core.Met(o.Name, o.Instance) {
-			state = weir.MemberUnmet
+			state = "unmet"
 		}
 		s.Members[state]++
 		if m.unreachable(&members[i], self.Name) {

@@ -36,7 +36,7 @@ func TestWhoOnlyGossipsIsUnmet(t *testing.T) {
 		s, _ = n.Cluster().Stats()
 		return s.Unreachable == 2
 	})
-	if s.Members[weir.MemberUnmet] != 2 || s.Members["leaving"] != 0 || s.Members["active"]+s.Members["joining"] != 1 {
+	if s.Members["unmet"] != 2 || s.Members["leaving"] != 0 || s.Members["active"]+s.Members["joining"] != 1 {
 		t.Errorf("members by state: %v, want 2 unmet and the node itself", s.Members)
 	}
 }
