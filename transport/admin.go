@@ -129,7 +129,7 @@ func (a *admin) serveMembers(w http.ResponseWriter, _ *http.Request) {
 		writeProblem(w, http.StatusNotFound, errAlone.Error())
 		return
 	}
-	writeJSON(w, http.StatusOK, members{append([]Member{}, a.Directory.Members()...)})
+	writeJSON(w, members{append([]Member{}, a.Directory.Members()...)})
 }
 
 // serveForget forgets a dead member.
@@ -158,7 +158,7 @@ func (a *admin) serveForget(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, members{append([]Member{}, a.Directory.Members()...)})
+	writeJSON(w, members{append([]Member{}, a.Directory.Members()...)})
 }
 
 // serveTop lists the keys that are checked and denied most.
@@ -176,5 +176,5 @@ func (a *admin) serveTop(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	hottest, denied := a.Top(n)
-	writeJSON(w, http.StatusOK, top{append([]TopKey{}, hottest...), append([]TopKey{}, denied...)})
+	writeJSON(w, top{append([]TopKey{}, hottest...), append([]TopKey{}, denied...)})
 }

@@ -133,5 +133,5 @@ func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, e)
+	writeAnswer(w, http.StatusOK, e, &h)
 }

@@ -80,7 +80,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	if !d.Allowed && !d.Never {
 		w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(d.RetryAfter), 10))
 	}
-	writeJSON(w, status, a)
+	writeAnswer(w, status, a, &h)
 }
 
 func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold) (*question, error) {
@@ -150,7 +150,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 			out.Results[j].Answer = new(f.decider.Answer(&b.requests[i], &b.decisions[i]))
 		}
 	}
-	writeJSON(w, http.StatusOK, out)
+	writeAnswer(w, http.StatusOK, out, &h)
 }
 
 type resetResult struct {
@@ -180,7 +180,7 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, resetResult{n})
+	writeJSON(w, resetResult{n})
 }
 
 // Errors about the form of an HTTP request, which have a status of their own.

@@ -62,23 +62,43 @@ func writeProblem(w http.ResponseWriter, status int, detail string) {
 	write(w, status, "application/problem+json", newProblem(status, detail))
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) { write(w, status, "application/json", v) }
+func writeJSON(w http.ResponseWriter, v any) { write(w, http.StatusOK, "application/json", v) }
 
-// write sends a value as JSON. The response must not be cached, since an answer holds
-// for one moment.
+// writeAnswer sends the answer to a message as JSON. The message must not be used any
+// more: while the client reads, its room is that of the answer.
+func writeAnswer(w http.ResponseWriter, status int, v any, h *hold) {
+	if body := encode(w, v); body != nil {
+		h.answered(cap(body))
+		send(w, status, "application/json", body)
+	}
+}
+
+// write sends a value as JSON.
 func write(w http.ResponseWriter, status int, contentType string, v any) {
+	if body := encode(w, v); body != nil {
+		send(w, status, contentType, body)
+	}
+}
+
+// encode returns a value as JSON. If that fails, it sends an error and returns nil.
+func encode(w http.ResponseWriter, v any) []byte {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false) // keys are shown unescaped
 	if err := e.Encode(v); err != nil {
 		// Strings, numbers and booleans can always be encoded.
 		http.Error(w, "the answer cannot be written as JSON", http.StatusInternalServerError)
-		return
+		return nil
 	}
+	return body.Bytes()
+}
+
+// send sends a response. It must not be cached, since an answer holds for one moment.
+func send(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	w.Write(body.Bytes())
+	w.Write(body)
 }
 
 func writeText(w http.ResponseWriter, status int, text string) {

@@ -171,8 +171,12 @@ type connAddr struct {
 }
 
 // answered replaces what the message has taken by the bytes of its answer, since nothing
-// else is kept of it while the answer is written.
+// else is kept of it while the answer is written. Small answers to small messages take
+// nothing.
 func (h *hold) answered(bytes int) {
+	if h.taken == 0 && bytes <= freeWeight {
+		return
+	}
 	h.find()
 	h.room.give(h.from, h.taken-int64(bytes))
 	h.weight, h.taken = int64(bytes), int64(bytes)

@@ -195,6 +195,36 @@ func TestShareOfRoom(t *testing.T) {
 	}
 }
 
+// roomAtWrite is a response whose Write notes the room that is in use.
+type roomAtWrite struct {
+	*httptest.ResponseRecorder
+	room  *room
+	inUse int64
+}
+
+func (w *roomAtWrite) Write(p []byte) (int, error) {
+	w.inUse = w.room.inUse()
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestRoomOfAnswerOverHTTP: while the answer to a batch is sent over HTTP, the room of
+// the batch is that of the answer. Afterwards it is given back.
+func TestRoomOfAnswerOverHTTP(t *testing.T) {
+	s := newService(Options{Decider: new(counted)})
+	f := newFront(s, func() error { return nil }, &Options{})
+	body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"user":"ada"},`, MaxBatch), ",") + `]}`
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/check/batch", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := &roomAtWrite{httptest.NewRecorder(), &s.room, 0}
+	f.ServeHTTP(w, r)
+	if n := int64(w.Body.Len()); w.Code != http.StatusOK || w.inUse < n || w.inUse > 4*n {
+		t.Errorf("status %d; %d bytes of room are used while %d bytes are sent", w.Code, w.inUse, n)
+	}
+	if n := s.room.inUse(); n != 0 {
+		t.Errorf("%d bytes of room are left", n)
+	}
+}
+
 // TestSlowBodies: bodies over HTTP that do not end take the share of their address. A
 // client of another address is answered.
 func TestSlowBodies(t *testing.T) {
