@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +82,7 @@ func (n *node) notify() {
 func (n *node) keep(ctx context.Context) {
 	failures := 0
 	for {
-		worked, err := n.serve(ctx)
+		worked, err := n.serveSafely(ctx)
 		if ctx.Err() != nil {
 			n.client.mu.Lock()
 			why := n.why // the node was let go
@@ -112,6 +113,16 @@ func (n *node) keep(ctx context.Context) {
 			t.Stop()
 		}
 	}
+}
+
+// serveSafely is serve; it returns a panic as an error. What is in flight then is
+// settled as unknown.
+func (n *node) serveSafely(ctx context.Context) (worked bool, err error) {
+	defer catch(func(defect error) {
+		worked, err = false, defect
+		n.land(defect, false)
+	})
+	return n.serve(ctx)
 }
 
 // serve runs one stream to the node until it ends. It returns why the stream ended, and
@@ -148,13 +159,18 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
+		defer catch(func(defect error) { cancel(defect) })
 		n.send(ctx, stream)
 	}()
+	ended := sync.OnceFunc(func() {
+		cancel(nil)
+		<-sent
+	})
+	defer ended() // also after a panic: nobody sends when the messages in flight are settled
 	n.notify()
 	replies, err := n.receive(stream)
 	err = n.reason(ctx, err)
-	cancel(nil)
-	<-sent
+	ended()
 	// The trailer states that the node has not decided the messages that it did not
 	// answer.
 	undecided := len(stream.Trailer().Get(weirv1.TrailerUndecided)) > 0
@@ -172,9 +188,10 @@ var (
 
 // reason names the node in the error of a stream.
 func (n *node) reason(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(context.Cause(ctx), errSilent):
-		return fmt.Errorf("node %s: %w", n.addr, errSilent)
+	case errors.Is(cause, errSilent), errors.Is(cause, errDefect):
+		return fmt.Errorf("node %s: %w", n.addr, cause)
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("node %s ended the stream", n.addr)
 	case errors.Is(err, errReply):
@@ -236,16 +253,10 @@ func (n *node) receive(stream weirv1.Limiter_CheckStreamClient) (replies int, er
 		if err := stream.RecvMsg(m); err != nil {
 			return replies, err
 		}
-		c.mu.Lock()
-		if len(n.flight) == 0 || n.flight[0].message.Id != m.GetId() {
-			c.mu.Unlock()
-			return replies, fmt.Errorf("%w: it is to message %d, which is not the next", errReply, m.GetId())
+		b, wanted, err := n.answered(m.GetId())
+		if err != nil {
+			return replies, err
 		}
-		n.heard = time.Now()
-		b := n.flight[0]
-		wanted := !b.finished
-		b.reading = true // so that late does not finish it
-		c.mu.Unlock()
 		if wanted {
 			if err := b.read(m, &c.names); err != nil {
 				return replies, err
@@ -265,6 +276,21 @@ func (n *node) receive(stream weirv1.Limiter_CheckStreamClient) (replies int, er
 			n.notify()
 		}
 	}
+}
+
+// answered returns the message that a reply with an id is to, and whether somebody waits
+// for it. Until it is finished, late does not finish it.
+func (n *node) answered(id uint64) (b *batch, wanted bool, err error) {
+	n.client.mu.Lock()
+	defer n.client.mu.Unlock()
+	if len(n.flight) == 0 || n.flight[0].message.Id != id {
+		return nil, false, fmt.Errorf("%w: it is to message %d, which is not the next", errReply, id)
+	}
+	n.heard = time.Now()
+	b = n.flight[0]
+	wanted = !b.finished
+	b.reading = true
+	return b, wanted, nil
 }
 
 // land ends the messages in flight after the stream has ended. Nothing is sent or
@@ -298,19 +324,30 @@ func (n *node) fail(why error) {
 // If it was sent, it is ended as unknown; and if the node has answered nothing lately,
 // the stream is ended, too.
 func (n *node) late(b *batch) {
+	woken, unsent := n.overdue(b)
+	switch {
+	case unsent != nil:
+		n.client.settle([]*batch{b}, undecided, unsent)
+	case woken:
+		close(b.done)
+	}
+}
+
+// overdue is the part of late under the lock. woken means that the message has ended, and
+// that the caller must close done. unsent is why a message that was not sent yet must be
+// ended; nil for others.
+func (n *node) overdue(b *batch) (woken bool, unsent error) {
 	c := n.client
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	waits := slices.Index(n.queue, b)
 	if b.finished || b.reading || waits < 0 && len(n.flight) == 0 {
-		c.mu.Unlock()
-		return
+		return false, nil
 	}
 	why := fmt.Errorf("node %s has not answered within %v", n.addr, c.attempt)
 	if waits >= 0 {
 		n.queue = slices.Delete(n.queue, waits, waits+1)
-		c.mu.Unlock()
-		c.settle([]*batch{b}, undecided, why)
-		return
+		return false, why
 	}
 	// A node that is only slow has answered something lately, or was idle before this
 	// message.
@@ -320,9 +357,5 @@ func (n *node) late(b *batch) {
 		n.hangUp(errSilent)
 	}
 	b.fate, b.err = unknown, why
-	woken := c.finish(b)
-	c.mu.Unlock()
-	if woken {
-		close(b.done)
-	}
+	return c.finish(b), nil
 }

@@ -75,7 +75,7 @@ func (c *Client) learn(ctx context.Context) {
 		}
 		select {
 		case n := <-c.learns:
-			if err := c.fetch(ctx, n); err != nil {
+			if err := c.fetchSafely(ctx, n); err != nil {
 				c.mu.Lock()
 				c.ringErr = err
 				c.mu.Unlock()
@@ -85,6 +85,12 @@ func (c *Client) learn(ctx context.Context) {
 		}
 		pause.Reset(learnEvery)
 	}
+}
+
+// fetchSafely is fetch; it returns a panic as an error.
+func (c *Client) fetchSafely(ctx context.Context, n *node) (err error) {
+	defer catch(func(defect error) { err = defect })
+	return c.fetch(ctx, n)
 }
 
 // fetch asks a node for the ring and puts it into use.
