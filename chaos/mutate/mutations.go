@@ -14,7 +14,9 @@ type mutation struct {
 type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
-func mutations() []mutation { return slices.Concat(ofProtocol(), ofSeveral(), ofChecks(), ofPanics()) }
+func mutations() []mutation {
+	return slices.Concat(ofProtocol(), ofSeveral(), ofChecks(), ofPanics(), ofPorts())
+}
 
 // ofProtocol returns those of who owns and who has a copy.
 func ofProtocol() []mutation {

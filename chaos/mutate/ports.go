@@ -1,0 +1,68 @@
+package main
+
+// ofPorts returns the protections of the ports against clients and strangers.
+func ofPorts() []mutation {
+	const public, peers, caller = "./transport", "./internal/peerlink", "./client"
+	return []mutation{
+		{name: "a bound of connections of one address", pkg: public, test: "^TestConnectionsPerAddress$", edits: []edit{
+			{"transport/bounded.go", "	case l.mostFrom >= 0 && c.from.IsValid() && ", "	case l.mostFrom < 0 && c.from.IsValid() && "},
+		}},
+		{name: "few addresses keep nobody out", pkg: public, test: "^TestFewAddressesKeepNobodyOut$", edits: []edit{
+			{"transport/bounded.go", "		if now.Sub(l.searched) >= searchPause {\n", "		if false {\n"},
+		}},
+		{name: "a bound of streams of a connection", pkg: public, test: "^TestStreamsPerConnection$", edits: []edit{
+			{"transport/server.go", "		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),\n", ""},
+		}},
+		{name: "an end of idle streams", pkg: public, test: "^TestStalledStreams$/^no_message$", edits: []edit{
+			{"transport/watched.go", "	return s.in.begun == 0 || s.in.begun", "	return s.in.begun"},
+		}},
+		{name: "an end of half messages", pkg: public, test: "^TestStalledStreams$/^half_a_message$", edits: []edit{
+			{"transport/watched.go", "		if !s.ending && s.owed() && now-s.since > patience {\n", "		if !s.ending && s.owed() && s.half == 0 && now-s.since > patience {\n"},
+		}},
+		{name: "a bound of half messages", pkg: public, test: "^TestTooManyHalfMessages$", edits: []edit{
+			{"transport/watched.go", "		if c.of.tooMuch() {\n", "		if false {\n"},
+		}},
+		{name: "an end of trickled frames", pkg: public, test: "^TestTrickleInAFrame$", edits: []edit{
+			{"transport/watched.go", "	stuck := len(c.reset) > 0 && ", "	stuck := len(c.reset) < 0 && "},
+		}},
+		{name: "an end of answers that are not read", pkg: public, test: "^TestStalledStreams$/^an_answer_that_is_not_read$", edits: []edit{
+			{"transport/watched.go", " || s.in.begun > s.out.begun || s.out.left > 0\n", " || s.in.begun > s.out.begun\n"},
+		}},
+		{name: "an answer that is read byte by byte", pkg: public, test: "^TestReadByteByByte$", edits: []edit{
+			{"transport/watched.go", "s.sent >= leastRead {", "s.sent >= 0 {"},
+		}},
+		{name: "a deadline of writes", pkg: public, test: "^TestDeafConnection$", edits: []edit{
+			{"transport/watched.go", "	if w := c.writing.Load(); w > 0 && ", "	if w := c.writing.Load(); w < 0 && "},
+		}},
+		{name: "an age of connections", pkg: public, test: "^TestConnectionsAge$", edits: []edit{
+			{"transport/server.go", "			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace", "			MaxConnectionAgeGrace"},
+		}},
+		{name: "a stream ends before its connection", pkg: caller, test: "^TestConnectionsOfAnAge$", edits: []edit{
+			{"transport/drain.go", "		aged := time.NewTimer(age/2 + rand.N(age/2+1))\n", "		aged := time.NewTimer(100 * age)\n"},
+		}},
+		{name: "silent connections keep no probe out", pkg: public, test: "^TestApartConnections$", edits: []edit{
+			{"transport/apart.go", "			return !o.serving && (!ofAddress || fromThere(o))\n", "			return false\n"},
+		}},
+		{name: "no probe stays", pkg: public, test: "^TestProbesDoNotStay$", edits: []edit{
+			{"transport/apart.go", "	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection\n", ""},
+		}},
+		{name: "a short time for headers of probes", pkg: public, test: "^TestSilentConnectionsApart$", edits: []edit{
+			{"transport/apart.go", "const apartHeaderTimeout = time.Second\n", "const apartHeaderTimeout = time.Hour\n"},
+		}},
+		{name: "parts are counted first", pkg: public, test: "^TestPartsAreCountedFirst$", edits: []edit{
+			{"transport/count.go", "p.attributes > MaxAttributes || p.limits > limiter.MaxLimits }", "p.attributes > MaxAttributes && p.limits > limiter.MaxLimits }"},
+		}},
+		{name: "room for large messages", pkg: public, test: "^TestRoom$", edits: []edit{
+			{"transport/room.go", "	case r.used+more > r.most:\n", "	case r.used+more > 16*r.most:\n"},
+		}},
+		{name: "short names to watch", pkg: public, test: "^TestWatchedNames$", edits: []edit{
+			{"transport/server.go", "n > maxServiceBytes {", "n > 1<<20 {"},
+		}},
+		{name: "strangers make room for members", pkg: peers, test: "^TestSilentConnectionsKeepNobodyOut$", edits: []edit{
+			{"internal/peerlink/conn.go", "	if p.waiting >= maxWaiting {\n", "	if p.waiting >= 100*maxWaiting {\n"},
+		}},
+		{name: "little is read before the proof", pkg: peers, test: "^TestLittleIsReadBeforeTheProof$", edits: []edit{
+			{"internal/peerlink/conn.go", "	earlyBytes = 4 << 10\n", "	earlyBytes = 64 << 20\n"},
+		}},
+	}
+}
