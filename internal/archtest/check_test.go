@@ -29,15 +29,17 @@ type checker struct {
 	generals  []general
 	state     map[string]string
 	long      map[string]string
-	maxLines  int // of a file of code
-	maxTest   int // of a test file
+	// largeAllowed are the exceptions of [checker.large].
+	largeAllowed map[string]string
+	maxLines     int // of a file of code
+	maxTest      int // of a test file
 }
 
 // newChecker returns the checker of the house as it is.
 func newChecker() *checker {
 	return &checker{
 		rows: house(), libraries: libraries(), generals: generals(),
-		state: stateAllowed(), long: longAllowed(), maxLines: 450, maxTest: 700,
+		state: stateAllowed(), long: longAllowed(), largeAllowed: largeAllowed(), maxLines: 450, maxTest: 700,
 	}
 }
 
@@ -64,6 +66,7 @@ func (c *checker) check(m *module) []finding {
 		out = append(out, c.style(r, f)...)
 	}
 	out = append(out, c.requirements(m)...)
+	out = append(out, c.large(m)...)
 	return append(out, c.stale(m)...)
 }
 

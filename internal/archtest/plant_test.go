@@ -33,7 +33,7 @@ func plant(t *testing.T, c *checker, files map[string]string) []finding {
 // a planted module would all be stale.
 func plantable() *checker {
 	c := newChecker()
-	c.state, c.long = nil, nil
+	c.state, c.long, c.largeAllowed = nil, nil, nil
 	return c
 }
 
@@ -261,6 +261,42 @@ func TestExceptions(t *testing.T) {
 		if !strings.Contains(f.what, "needed no more") {
 			t.Error(f)
 		}
+	}
+}
+
+// TestLargeTypes shows that a type has at most so many fields and methods, wherever they
+// are declared, and that an exception lasts as long as its reason.
+func TestLargeTypes(t *testing.T) {
+	fields, methods := "type a struct {\n\tm, n int\n\tsync.Mutex\n", ""
+	for i := range maxFields - 3 {
+		fields += fmt.Sprintf("\tf%d int\n", i)
+	}
+	for i := range maxMethods {
+		methods += fmt.Sprintf("func (x *b[T]) m%d() {}\n", i)
+	}
+	files := map[string]string{
+		"client/a.go":      "package client\n\nimport \"sync\"\n\n" + fields + "}\n",
+		"client/b.go":      "package client\n\ntype b[T any] int\n",
+		"client/c.go":      "package client\n\n" + methods,
+		"client/d_test.go": "package client\n\nfunc (x *b[T]) test() {}\n",
+	}
+	if found := plant(t, plantable(), files); len(found) > 0 {
+		t.Errorf("at the bounds %v is found", found)
+	}
+	files["client/a.go"] = strings.Replace(files["client/a.go"], "m, n int", "m, n, o int", 1)
+	files["client/b.go"] += "\nfunc (x b[T]) another() {}\n"
+	var got []string
+	for _, f := range plant(t, plantable(), files) {
+		got = append(got, f.what)
+	}
+	want := []string{"a has 21 fields, more than 20", "b has 31 methods, more than 30"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	c := plantable()
+	c.largeAllowed = map[string]string{"client.a fields": "x", "client.b methods": "x", "client.b fields": "x"}
+	if found := plant(t, c, files); len(found) != 1 || !strings.Contains(found[0].what, "client.b fields is needed no more") {
+		t.Errorf("found %v, want the exception that nothing needs", found)
 	}
 }
 

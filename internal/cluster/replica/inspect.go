@@ -45,12 +45,6 @@ type Info struct {
 	WaitedFor limiter.Tick
 }
 
-// ID returns the number of the partition.
-func (p *Replica) ID() uint16 { return p.id }
-
-// Closed reports whether the partition is of the closed class.
-func (p *Replica) Closed() bool { return p.closed }
-
 // Role returns what this node holds.
 func (p *Replica) Role() peer.Role { return p.role }
 
