@@ -26,7 +26,7 @@ func ofPorts() []mutation {
 			{"transport/watched.go", "	stuck := len(c.reset) > 0 && ", "	stuck := len(c.reset) < 0 && "},
 		}},
 		{name: "an end of answers that are not read", pkg: public, test: "^TestStalledStreams$/^an_answer_that_is_not_read$", edits: []edit{
-			{"transport/watched.go", " || s.in.begun > s.out.begun || s.out.left > 0\n", " || s.in.begun > s.out.begun\n"},
+			{"transport/watched.go", " || s.in.begun > s.out.begun || s.out.left > 0\n", " || s.in.half() || s.out.left > 0\n"},
 		}},
 		{name: "an answer that is read byte by byte", pkg: public, test: "^TestReadByteByByte$", edits: []edit{
 			{"transport/watched.go", "s.sent >= leastRead {", "s.sent >= 0 {"},
@@ -38,7 +38,7 @@ func ofPorts() []mutation {
 			{"transport/server.go", "			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace", "			MaxConnectionAgeGrace"},
 		}},
 		{name: "a stream ends before its connection", pkg: caller, test: "^TestConnectionsOfAnAge$", edits: []edit{
-			{"transport/drain.go", "		aged := time.NewTimer(age/2 + rand.N(age/2+1))\n", "		aged := time.NewTimer(100 * age)\n"},
+			{"transport/drain.go", "		aged := time.NewTimer(age/2 + rand.N(age/2+1))\n", "		aged := time.NewTimer(100*age + rand.N(age))\n"},
 		}},
 		{name: "silent connections keep no probe out", pkg: public, test: "^TestApartConnections$", edits: []edit{
 			{"transport/apart.go", "			return !o.serving && (!ofAddress || fromThere(o))\n", "			return false\n"},
@@ -54,6 +54,9 @@ func ofPorts() []mutation {
 		}},
 		{name: "room for large messages", pkg: public, test: "^TestRoom$", edits: []edit{
 			{"transport/room.go", "	case r.used+more > r.most:\n", "	case r.used+more > 16*r.most:\n"},
+		}},
+		{name: "room for short limits of requests", pkg: "./limiter/table", test: "^TestLongRequestLimitsAreBounded$", edits: []edit{
+			{"limiter/table/registry.go", "	case long && r.long >= maxLongLimits, o == ofRequest", "	case o == ofRequest"},
 		}},
 		{name: "short names to watch", pkg: public, test: "^TestWatchedNames$", edits: []edit{
 			{"transport/server.go", "n > maxServiceBytes {", "n > 1<<20 {"},

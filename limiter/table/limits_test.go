@@ -80,6 +80,43 @@ func TestRequestLimitsAreBounded(t *testing.T) {
 	table.checkAll(t)
 }
 
+// Limits of requests whose counters live long leave half of the room to others, which
+// come and go meanwhile.
+func TestLongRequestLimitsAreBounded(t *testing.T) {
+	table := New(Config{})
+	key := 0
+	ask := func(now limiter.Tick, s limiter.Spec) error {
+		key++
+		s.Name = "l"
+		rule := &limiter.Rule{Name: limiter.RequestRule, Limits: []*limiter.Limit{limit(t, s)}}
+		var d limiter.Decision
+		return table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(key)), Rule: rule}), &d)
+	}
+	for i := range int64(maxLongLimits) {
+		if err := ask(hourStart, limiter.Spec{Limit: i + 1, Window: limiter.MaxWindow}); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	for what, s := range map[string]limiter.Spec{
+		"window": {Limit: 10_000, Window: 2 * time.Hour},
+		"burst":  {Limit: 1, Window: time.Minute, Burst: 61, Algorithm: limiter.TokenBucket},
+		"block":  {Limit: 10_000, Window: time.Second, Block: 2 * time.Hour},
+	} {
+		if err := ask(hourStart, s); !errors.Is(err, ErrTooManyLimits) {
+			t.Errorf("one more that is long by its %s: %v", what, err)
+		}
+	}
+	for round := range 3 {
+		now := hourStart + limiter.Tick(round)*4*limiter.Hour
+		for i := range int64(maxRequestLimits - maxLongLimits) {
+			if err := ask(now, limiter.Spec{Limit: int64(round)*10_000 + i + 1, Window: time.Hour}); err != nil {
+				t.Fatalf("round %d, limit %d: %v", round, i, err)
+			}
+		}
+	}
+	table.checkAll(t)
+}
+
 // A limit that comes with requests leaves with its last counter: when that becomes one
 // of another limit, is reset, recovers, or is dropped or replaced by an import.
 func TestRequestLimitsLeave(t *testing.T) {

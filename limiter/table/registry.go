@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -25,7 +26,7 @@ type registry struct {
 	limits atomic.Pointer[[]atomic.Pointer[limiter.Limit]]
 	counts [(maxLimits + 1) / countsPage]atomic.Pointer[[countsPage]atomic.Pointer[count]]
 
-	requests, foreign int // counted numbers of each kind
+	requests, long, foreign int // counted numbers of each kind; requests includes long
 
 	// recent avoids the lock for most look-ups.
 	recent [256]atomic.Pointer[numbered]
@@ -49,6 +50,7 @@ type count struct {
 	share  *share // nil: the rule has no share
 	key    limitKey
 	origin origin
+	long   bool // the limit is of a request, and its counters may live longer than longLife
 }
 
 // share is the usage of one rule with a bound of its own.
@@ -75,6 +77,11 @@ const (
 	// are available to rules.
 	maxRequestLimits = 4096
 	maxForeignLimits = 1 << 15
+	// maxLongLimits bounds those limits of requests whose counters may live longer than
+	// longLife. Whoever sends many limits with windows of months keeps out such limits
+	// until then, and others for an hour or so.
+	maxLongLimits = maxRequestLimits / 2
+	longLife      = time.Hour
 
 	countsPage = 256
 )
@@ -193,7 +200,8 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (ui
 		}
 		return id, c
 	}
-	id := r.unused(origin)
+	long := origin == ofRequest && !shared && isLong(l)
+	id := r.unused(origin, long)
 	if id == 0 {
 		return 0, nil
 	}
@@ -203,7 +211,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (ui
 	if origin == ofRule && !shared {
 		return id, nil
 	}
-	c := &count{key: key, origin: origin}
+	c := &count{key: key, origin: origin, long: long}
 	c.slots.Store(1)
 	if shared {
 		if c.share = r.shares[key.share]; c.share == nil {
@@ -230,13 +238,24 @@ func (r *registry) note(c *count, n int) {
 	if r.foreign += n; c.origin == ofRequest {
 		r.requests += n
 	}
+	if c.long {
+		r.long += n
+	}
+}
+
+// isLong reports whether a counter of a limit may live longer than longLife: by its
+// window, by what a bucket takes to leak, or by a block.
+func isLong(l *limiter.Limit) bool {
+	s := l.Spec()
+	leaks := l.Window().Seconds() * float64(l.Capacity()) / max(1, float64(l.Limit()))
+	return max(l.Window(), s.Block) > longLife || leaks > longLife.Seconds()
 }
 
 // unused returns a number that is not in use, 0 if there is none for limits of that
-// origin.
-func (r *registry) unused(o origin) uint16 {
+// origin, whose counters may live long.
+func (r *registry) unused(o origin, long bool) uint16 {
 	switch n := len(r.free); {
-	case o == ofRequest && r.requests >= maxRequestLimits, o != ofRule && r.foreign >= maxForeignLimits:
+	case long && r.long >= maxLongLimits, o == ofRequest && r.requests >= maxRequestLimits, o != ofRule && r.foreign >= maxForeignLimits:
 		return 0
 	case n > 0:
 		id := r.free[n-1]

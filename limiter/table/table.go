@@ -79,10 +79,11 @@ type Config struct {
 // many reloads that each rename all limits.
 const maxPerKey = 256
 
-// ErrTooManyLimits is returned by Decide when 4096 different limits from requests, or
-// 65535 limits in all, have live counters. Nothing was decided. Numbers become free as
+// ErrTooManyLimits is returned by Decide when 4096 different limits from requests, 2048 of
+// them with counters that may live for more than an hour, or 65535 limits in all, have
+// live counters. Nothing was decided. Numbers become free as
 // counters recover, which is checked once a second.
-var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come with requests, and 65535 in all: send fewer different limits with requests")
+var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come with requests, 2048 of them with windows, bursts or blocks of more than an hour, and 65535 in all: send fewer different limits with requests")
 
 // Table holds the counters of many keys. It is safe for concurrent use.
 type Table struct {
