@@ -12,6 +12,7 @@ import (
 	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
 	"github.com/weirlimit/weir/internal/cluster/members"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -131,8 +132,8 @@ func (m *member) Refund(ctx context.Context, q *engine.Question, r limiter.Recei
 		return err
 	}
 	defer m.closing.RUnlock()
-	done := make(chan core.Outcome, 1)
-	m.core.Refund(&q.Charge, r, func(o core.Outcome) { done <- o })
+	done := make(chan route.Outcome, 1)
+	m.core.Refund(&q.Charge, r, func(o route.Outcome) { done <- o })
 	select {
 	case o := <-done: // the deadline bounds it
 		return m.unanswered(q, o, "refund", "asked again, others' charges might be taken back; left alone, at most a little too much is denied")
@@ -147,8 +148,8 @@ func (m *member) Reset(ctx context.Context, q *engine.Question) (int, error) {
 		return 0, err
 	}
 	defer m.closing.RUnlock()
-	done := make(chan core.Outcome, 1)
-	m.core.Reset(&q.Charge, func(o core.Outcome) { done <- o })
+	done := make(chan route.Outcome, 1)
+	m.core.Reset(&q.Charge, func(o route.Outcome) { done <- o })
 	select {
 	case o := <-done: // the deadline bounds it
 		return o.Counters, errors.Join(refusing(q, o), m.unanswered(q, o, "reset", "ask again, which does no harm"))
@@ -160,7 +161,7 @@ func (m *member) Reset(ctx context.Context, q *engine.Question) (int, error) {
 // unanswered returns the error of a reset or refund if some holder of its keys did not
 // answer, otherwise nil. It names those keys, and tells which of them may have been
 // changed; then says what to do about those.
-func (m *member) unanswered(q *engine.Question, o core.Outcome, what, then string) error {
+func (m *member) unanswered(q *engine.Question, o route.Outcome, what, then string) error {
 	if o.Unanswered == 0 {
 		return nil
 	}
@@ -188,7 +189,7 @@ func (m *member) unanswered(q *engine.Question, o core.Outcome, what, then strin
 
 // refusing returns the error of a reset if some holder of its keys refuses resets of
 // other members, otherwise nil. It names those keys.
-func refusing(q *engine.Question, o core.Outcome) error {
+func refusing(q *engine.Question, o route.Outcome) error {
 	if o.Forbidden == 0 {
 		return nil
 	}

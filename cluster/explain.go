@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -20,9 +20,9 @@ func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Dec
 		return nil, err
 	}
 	defer m.closing.RUnlock()
-	told := make(chan []core.Explained, 1)
-	m.core.Explain(&q.Charge, func(all []core.Explained) { told <- all })
-	var all []core.Explained
+	told := make(chan []route.Explained, 1)
+	m.core.Explain(&q.Charge, func(all []route.Explained) { told <- all })
+	var all []route.Explained
 	select {
 	case all = <-told: // the deadline bounds it
 	case <-ctx.Done():
@@ -40,7 +40,7 @@ func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Dec
 		}
 		limits = append(limits, x.Limits...)
 	}
-	core.Together(all, d)
+	route.Together(all, d)
 	return &limiter.Explanation{Now: now, Limits: limits}, nil
 }
 

@@ -84,10 +84,10 @@ func ofProtocol() []mutation {
 			{"internal/cluster/mesh/relay.go", "	from := int(m.rotation.Add(1))\n	for i := range n {\n", "	from := int(m.rotation.Add(1))\n	for i := range n - n {\n"},
 		}},
 		{name: "heir before policy", edits: []edit{
-			{"internal/cluster/op.go", "	if o.ended || o.kind == opRefund &&", "	if o.ended || o.kind >= opCheck ||"},
+			{"internal/cluster/route/call.go", "	if o.ended || o.kind == KindRefund &&", "	if o.ended || o.kind >= KindCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
-			{"internal/cluster/several.go", "	if r.op.by == 0 || r.answer.Receipt.Charged == 0 {", "	if r.op.by == 0 || r.answer.Receipt.Charged >= 0 {"},
+			{"internal/cluster/route/fanout.go", "	if r.call.by == 0 || r.answer.Receipt.Charged == 0 {", "	if r.call.by == 0 || r.answer.Receipt.Charged >= 0 {"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
 			{"limiter/bucket.go", "bits.Sub64(lo, leakedLo, 0)", "bits.Sub64(lo, leakedLo&0, 0)"},
@@ -119,23 +119,23 @@ func ofChecks() []mutation {
 		{name: "a denial in a block writes nothing", pkg: "./internal/cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
 			{"internal/cluster/decide.go", "limiter.BlockBegan(d) && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
 		}},
-		{name: "the end of a cached denial", pkg: "./internal/cluster", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
-			{"internal/cluster/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
+		{name: "the end of a cached denial", pkg: "./internal/cluster/route", test: "^TestCachedDenialsOnTheWay$", edits: []edit{
+			{"internal/cluster/route/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
 		}},
 		{name: "a charge ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"internal/cluster/replies.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
+			{"internal/cluster/route/reply.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
 		}},
 		{name: "a refund ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"internal/cluster/check.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
+			{"internal/cluster/route/router.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
 		}},
 		{name: "a reset ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"internal/cluster/check.go", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n		c.denials.forget(charge)\n", "	c.start(t, &op{kind: opReset, charge: charge, answer: new(limiter.Decision), done: func(_ *turn, o *op) {\n"},
+			{"internal/cluster/route/router.go", "	c.start(t, &Call{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n		c.denials.forget(charge)\n", "	c.start(t, &Call{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n"},
 		}},
 		{name: "a refund is asked of one member", pkg: "./internal/cluster", test: "^TestARefundIsAskedOnce$", edits: []edit{
-			{"internal/cluster/op.go", "	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried > 0) {\n", "	if o.ended {\n"},
+			{"internal/cluster/route/call.go", "	if o.ended || o.kind == KindRefund && (len(o.sent) > 0 || o.tried > 0) {\n", "	if o.ended {\n"},
 		}},
 		{name: "memory of its own for what waited", pkg: "./internal/cluster", test: "^TestTheDeadlineWhileItIsDecidedHere$", edits: []edit{
-			{"internal/cluster/here.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
+			{"internal/cluster/route/local.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
 		}},
 		{name: "a minority forgets nobody", pkg: "./internal/cluster/members", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"internal/cluster/members/registry.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
@@ -168,19 +168,19 @@ func ofChecks() []mutation {
 			{"internal/cluster/credible.go", "return e.Counter <= b.counter && ", "return "},
 		}},
 		{name: "resets are the owner's to allow", pkg: "./internal/cluster", test: "^TestResetsOfOthersAreRefused$", edits: []edit{
-			{"internal/cluster/decide.go", "		if c.forbids(q) {\n			return forbidden, nil\n		}\n", ""},
+			{"internal/cluster/decide.go", "		if c.forbids(q) {\n			return route.Forbidden, nil\n		}\n", ""},
 		}},
 		{name: "nothing is left on a link that is down", edits: []edit{
 			{"internal/cluster/mesh/reach.go", "	l.out.carried, l.out.relayed, l.out.relayedSize = nil, nil, 0\n", "	s.carried, s.relayed = nil, nil\n"},
 		}},
 		{name: "ended instances are forgotten", pkg: "./internal/cluster", test: "^TestEndedInstancesAreForgotten$", edits: []edit{
-			{"internal/cluster/core.go", "	c.mesh.ForgetEnded(t.now)\n", ""},
+			{"internal/cluster/core.go", "	c.mesh.ForgetEnded(t.Now)\n", ""},
 		}},
 		{name: "numbers of frames go on", pkg: "./internal/cluster/mesh", test: "^TestNumbersOfFramesContinue$", edits: []edit{
 			{"internal/cluster/mesh/mesh.go", "	l.line.number = m.numbered\n", ""},
 		}},
 		{name: "word of an earlier asking", pkg: "./internal/cluster", test: "^TestWordOfAnEarlierAsking$", edits: []edit{
-			{"internal/cluster/op.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
+			{"internal/cluster/route/call.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
 		}},
 		{name: "patience after standing still", pkg: "./internal/cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "t.Now-since < EaseFor && int32(own.heard-ping) <= 0 {", "t.Now < since && int32(own.heard-ping) <= 0 {"},

@@ -26,7 +26,7 @@ func ofPanics() []mutation {
 			{"internal/cluster/replica/broken.go", "		p.givenUp = false\n", ""},
 		}},
 		{name: "what was put off is done after a panic", pkg: core, test: "^TestAPanicEndsOneCall$", edits: []edit{
-			{"internal/cluster/turn.go", "	defer t.catch()\n	for t.pending()", "	for t.pending()"},
+			{"internal/cluster/turn.go", "	defer t.Catch()\n	for t.pending()", "	for t.pending()"},
 		}},
 		{name: "a frame is whole after a panic", pkg: "./internal/cluster/mesh", test: "^TestAFrameIsWholeAfterAPanic$", edits: []edit{
 			{"internal/cluster/mesh/writer.go", "			*f = before\n", "			_ = before\n"},

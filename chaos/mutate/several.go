@@ -4,40 +4,40 @@ package main
 func ofSeveral() []mutation {
 	return []mutation{
 		{name: "a denial waits for the cancel", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheCancel$", edits: []edit{
-			{"internal/cluster/several.go", "	if undo != 0 && t.now < s.until && c.ops.add(o, t) {", "	if undo != 0 && t.now >= s.until && c.ops.add(o, t) {"},
+			{"internal/cluster/route/fanout.go", "	if undo != 0 && t.Now < s.until && c.calls.add(o, t) {", "	if undo != 0 && t.Now >= s.until && c.calls.add(o, t) {"},
 		}},
 		{name: "no denial by what may be taken back", pkg: "./chaos/sim", test: "^TestReservationsDenyNobodyAtTheSameTime$", edits: []edit{
-			{"internal/cluster/decide.go", "	case p == nil:\n		if !c.charge", "	case p == nil || t.now > 0:\n		if !c.charge"},
+			{"internal/cluster/decide.go", "	case p == nil:\n		if !c.charge", "	case p == nil || t.Now > 0:\n		if !c.charge"},
 		}},
 		{name: "an owner is told that a reservation stands", pkg: "./internal/cluster", test: "^TestAnAdmissionSettlesItsReservations$", edits: []edit{
-			{"internal/cluster/several.go", "	o.send(t, r.op.by, false)\n", "	if undo != 0 {\n		o.send(t, r.op.by, false)\n	}\n"},
+			{"internal/cluster/route/fanout.go", "	o.send(t, r.call.by, false)\n", "	if undo != 0 {\n		o.send(t, r.call.by, false)\n	}\n"},
 		}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},
 		}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
-			{"internal/cluster/several.go", "		s.settle(t, r, r.answer.Receipt.Charged)\n", "		s.settle(t, r, 0)\n"},
+			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged)\n", "		s.settle(t, r, 0)\n"},
 		}},
 		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
 			{"internal/cluster/decide.go", "		c.provisional(t, q, charge, answer)\n", "		c.charge(t, charge, answer, nil)\n"},
 		}},
 		{name: "a provisional denial is not remembered", pkg: "./internal/cluster", test: "^TestAProvisionalDenialIsNotRemembered$", edits: []edit{
-			{"internal/cluster/replies.go", "o.remember && !r.Provisional {", "o.remember {"},
+			{"internal/cluster/route/reply.go", "o.remember && !r.Provisional {", "o.remember {"},
 		}},
 		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "	own.unsettled = slices.Delete(own.unsettled, at, at+1)\n	p.node.Reserves.Add(-1)\n	if undo {\n", "	if undo {\n"},
 		}},
 		{name: "charges over epochs are taken back", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"internal/cluster/decide.go", "		if q.ends {\n			c.settle(t, q)\n		} else if", "		if q.ends && c.current(parts, q.receipt) {\n			c.settle(t, q)\n		} else if !q.ends &&"},
+			{"internal/cluster/decide.go", "		if q.Ends {\n			c.settle(t, q)\n		} else if", "		if q.Ends && c.current(parts, q.Receipt) {\n			c.settle(t, q)\n		} else if !q.Ends &&"},
 		}},
 		{name: "the wait after what denials charge", pkg: "./chaos/sim", test: "^TestRetryAfterOverOwners$", edits: []edit{
-			{"internal/cluster/several.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
+			{"internal/cluster/route/fanout.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
 		}},
 		{name: "what is never allowed charges nothing", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"internal/cluster/several.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := false, never(s.charge, true)\n"},
+			{"internal/cluster/route/fanout.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := false, never(s.charge, true)\n"},
 		}},
 		{name: "what is never allowed in shadow charges nothing there", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"internal/cluster/several.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := never(s.charge, false), false\n"},
+			{"internal/cluster/route/fanout.go", "peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)\n", "peeks, shadowPeeks := never(s.charge, false), false\n"},
 		}},
 		{name: "a counter's own time", pkg: "./limiter/limitertest", test: "^TestTableConforms$/^ClockGoesBack$", edits: []edit{
 			{"limiter/table/decide.go", "		p.advance(now)\n		result := t.decide(now, c, d, final)", "		p.advance(now)\n		result := t.decide(p.clock, c, d, final)"},

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
@@ -118,8 +118,8 @@ func (s *subject) Refund(_ context.Context, r limiter.Request, receipt limiter.R
 	if _, err := s.set.Resolve(&r, &c); err != nil {
 		return err
 	}
-	done, out := false, cluster.Outcome{}
-	s.node().core.Refund(&c, receipt, func(o cluster.Outcome) { done, out = true, o })
+	done, out := false, route.Outcome{}
+	s.node().core.Refund(&c, receipt, func(o route.Outcome) { done, out = true, o })
 	return s.done(&done, &out)
 }
 
@@ -128,13 +128,13 @@ func (s *subject) Reset(_ context.Context, r limiter.Request) error {
 	if _, err := s.set.Resolve(&r, &c); err != nil {
 		return err
 	}
-	done, out := false, cluster.Outcome{}
-	s.node().core.Reset(&c, func(o cluster.Outcome) { done, out = true, o })
+	done, out := false, route.Outcome{}
+	s.node().core.Reset(&c, func(o route.Outcome) { done, out = true, o })
 	return s.done(&done, &out)
 }
 
 // done waits for a refund or reset.
-func (s *subject) done(done *bool, out *cluster.Outcome) error {
+func (s *subject) done(done *bool, out *route.Outcome) error {
 	if err := s.wait(done); err != nil {
 		return err
 	}

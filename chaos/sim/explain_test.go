@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -16,11 +17,11 @@ import (
 
 // explained asks a node for the reasons of a check, and lets time pass until they are
 // there: not longer than the deadline.
-func (s *subject) explained(n *Node, c *limiter.Charge) (out []cluster.Explained) {
+func (s *subject) explained(n *Node, c *limiter.Charge) (out []route.Explained) {
 	s.tb.Helper()
 	done := false
 	begin := s.w.now
-	n.core.Explain(c, func(all []cluster.Explained) { out, done = all, true })
+	n.core.Explain(c, func(all []route.Explained) { out, done = all, true })
 	for !done {
 		if err := s.w.run(ms, func() error { return nil }); err != nil {
 			s.tb.Fatal(err)
@@ -82,7 +83,7 @@ func TestExplainsAsOneTable(t *testing.T) {
 				}
 				told = append(told, x.Limits...)
 			}
-			cluster.Together(all, &got)
+			route.Together(all, &got)
 			if diff := cmp.Diff(limits, told); diff != "" {
 				t.Fatalf("step %d, %s: the cluster explains otherwise (-table +cluster):\n%s", step, r.Rule, diff)
 			}

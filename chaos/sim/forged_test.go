@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -173,8 +173,8 @@ func (h *hostile) judged() error {
 		c.Add(k.key(live[0], 1))
 		n := live[i%len(live)]
 		n.do(func() {
-			n.core.Reset(c, func(o cluster.Outcome) {
-				if o != (cluster.Outcome{Counters: o.Counters}) {
+			n.core.Reset(c, func(o route.Outcome) {
+				if o != (route.Outcome{Counters: o.Counters}) {
 					w.fail(fmt.Errorf("%s cannot reset %s: %+v", n.name, k.rule.Name, o))
 				}
 			})

@@ -90,6 +90,12 @@ func house() []row {
 			globalRand("randomness is passed in, so that a seed replays a run"),
 			no(spawns, "it is a function of its state and of what it is told", ""),
 		)},
+		{path: "internal/cluster/route", floor: 4, knows: "the life of a call: owner, heir, fan-out, policy", never: join(
+			no(imports, "it asks its node to decide, and its places who owns", "./internal/cluster/members", "./internal/peerlink", "./ring", "./rules"),
+			clocks("time is in the turn"),
+			globalRand("randomness is passed in, so that a seed replays a run"),
+			no(spawns, "a call is moved on by replies and ticks", ""),
+		)},
 		{path: "internal/cluster", floor: 5, knows: "decide here, ask the owner, the heir, or fall back; the protocol", never: join(
 			no(imports, "it declares the interfaces that adapters satisfy, so the simulator can satisfy them too",
 				"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/hashicorp/memberlist",

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -42,8 +43,8 @@ func TestNobodyWaitsForACheck(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("it ends with %v", err)
 	}
-	if left := c.ops.all(); len(left) != 0 {
-		t.Errorf("%d checks are under way still", len(left))
+	if left := c.calls.Waiting(); left != 0 {
+		t.Errorf("%d checks are under way still", left)
 	}
 	c.Deliver(decided(q.ID))
 	if answer.Len() != 0 || answer.Source != limiter.SourceNone {
@@ -66,10 +67,10 @@ func TestADecidedCheckIsNotAbandoned(t *testing.T) {
 	c, _, h, charge := single(t, limiter.UnreachableLocal)
 	tr := c.begin()
 	told := 0
-	o := c.begun(tr, charge, new(limiter.Decision), 0, func() { told++ })
+	o := c.calls.Begin(&tr.Turn, charge, new(limiter.Decision), 0, func() { told++ })
 	tr.end()
 	h.pass(DefaultDeadline + replica.TickEvery)
-	if o == nil || told != 1 || o.abandon() {
+	if o == nil || told != 1 || o.Abandon() {
 		t.Errorf("told %d times, and abandoned after its end", told)
 	}
 }
@@ -113,7 +114,7 @@ func TestNobodyWaitsForManyChecks(t *testing.T) {
 			}
 			answers[i].Clear()
 		}
-		if len(c.ops.all()) != 0 {
+		if c.calls.Waiting() != 0 {
 			t.Error("checks are under way still")
 		}
 	}
@@ -127,7 +128,7 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	putAs(c, p, peer.Sealed) // it waits here
 	answer, told := new(limiter.Decision), 0
 	tr := c.begin()
-	o := c.begun(tr, charge, answer, h.now+40*limiter.Millisecond, func() { told++ })
+	o := c.calls.Begin(&tr.Turn, charge, answer, h.now+40*limiter.Millisecond, func() { told++ })
 	tr.end()
 	if o == nil || look(p).Parked != 1 {
 		t.Fatal("premise: it does not wait for its partition")
@@ -136,7 +137,7 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	p.mu.Lock() // this is where it is decided
 	tr = c.begin()
 	p.r.Begin(tr.inputs(), replica.Fixture{Role: peer.Owned, Epoch: i.Epoch, Owner: i.Owner, Heir: i.Heir})
-	q := tr.step.List[0].Request.(*request)
+	q := tr.step.List[0].Request.(*route.Request)
 	rerun := make(chan struct{})
 	go func() {
 		defer close(rerun)
@@ -145,12 +146,12 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 		tr.end()
 	}()
 	for begun := false; !begun; runtime.Gosched() {
-		o.mu.Lock()
-		begun = o.tried > 0
-		o.mu.Unlock()
+		_, here := o.Asked()
+		begun = here > 0
 	}
 	tr = c.begin()
-	o.policy(tr)
+	tr.Now += 50 * limiter.Millisecond // past the deadline
+	c.calls.Tick(&tr.Turn)
 	tr.end()
 	if told != 1 || answer.Source != limiter.SourceFallbackLocal {
 		t.Fatalf("told %d times, by %v", told, answer.Source)
@@ -171,34 +172,14 @@ func TestNobodyWaitsForAParkedCheck(t *testing.T) {
 	putAs(c, p, peer.Sealed)
 	answer := new(limiter.Decision)
 	tr := c.begin()
-	o := c.begun(tr, charge, answer, h.now+limiter.Second, func() { t.Error("somebody is told") })
+	o := c.calls.Begin(&tr.Turn, charge, answer, h.now+limiter.Second, func() { t.Error("somebody is told") })
 	tr.end()
-	if !o.abandon() || o.abandon() {
+	if !o.Abandon() || o.Abandon() {
 		t.Error("it is not abandoned, once")
 	}
 	putAs(c, p, peer.Owned)
 	if answer.Len() != 0 || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("%d limits are told, and %d counters charged", answer.Len(), c.table.Count(int(p.id)))
-	}
-}
-
-// A caller that stops waiting first waits for the wake-ups of the decided checks:
-// otherwise the next caller would get them.
-func TestWhatIsDecidedIsToldBeforeAllIsAbandoned(t *testing.T) {
-	c, _, _, _ := single(t, limiter.UnreachableLocal)
-	for _, open := range []int{0, 1} {
-		w := newAwaited().(*awaited)
-		ops := []*op{{c: c, ended: true}, nil}
-		for range open {
-			ops = append(ops, &op{c: c})
-		}
-		w.open.Store(int32(1 + open))
-		gone := make(chan []int)
-		go func() { gone <- w.abandon(ops) }()
-		w.wake()
-		if got := <-gone; len(got) != open || len(w.c) != 0 || w.open.Load() != 0 {
-			t.Errorf("%v are abandoned of %d, and %d words are left of %d", got, open, len(w.c), w.open.Load())
-		}
 	}
 }
 
@@ -225,11 +206,14 @@ func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {
 
 // If one of several owners does not answer, the policy decides only for its keys.
 func TestThePolicyDecidesForItsKeysOnly(t *testing.T) {
-	for range 20 { // operations are looked at in the order of their numbers
+	for range 20 { // calls are looked at in the order of their numbers
 		c, _, h, like := single(t, limiter.UnreachableLocal)
 		for range 7 {
-			c.ops.next.add()
+			turn := c.begin()
+			c.calls.Begin(&turn.Turn, like.Clone(), new(limiter.Decision), 0, func() {}).Abandon()
+			turn.end()
 		}
+		drain(c)
 		charge := spread(c, like, third, other)
 		answer, told := new(limiter.Decision), 0
 		c.Begin(charge, answer, 0, func() { told++ })

@@ -3,8 +3,7 @@ package cluster
 import (
 	"slices"
 
-	"github.com/weirlimit/weir/internal/peer"
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/internal/cluster/route"
 )
 
 // A panic ends only what was under way. A panic in a step of a replica, or under the lock
@@ -23,18 +22,6 @@ func (c *Core) catch() {
 	}
 	if v := recover(); v != nil {
 		c.caught(v)
-	}
-}
-
-// catch recovers from a panic. The turn's memory is not reused after one. It must be
-// deferred directly.
-func (t *turn) catch() {
-	if t.c.config.Panicked == nil {
-		return
-	}
-	if v := recover(); v != nil {
-		t.broken = true
-		t.c.caught(v)
 	}
 }
 
@@ -57,13 +44,13 @@ func (p *part) leave(t *turn) {
 	p.mu.Unlock()
 }
 
-// leaveAll is leave for the partitions of one request. After a panic it sets the verdict
+// leaveAll is leave for the partitions of one request. After a panic it sets the route.Verdict
 // to one that means that the request was not executed.
-func (c *Core) leaveAll(t *turn, parts []*part, v *verdict, at **part) {
+func (c *Core) leaveAll(t *turn, parts []*part, v *route.Verdict, at **part) {
 	if c.config.Panicked != nil {
 		if x := recover(); x != nil {
-			if *v, *at = overloaded, nil; len(parts) > 0 {
-				*v, *at = notOwner, parts[0]
+			if *v, *at = route.Overloaded, nil; len(parts) > 0 {
+				*v, *at = route.NotOwner, parts[0]
 			}
 			c.broke(t, slices.Clone(parts), x)
 			return
@@ -76,7 +63,7 @@ func (c *Core) leaveAll(t *turn, parts []*part, v *verdict, at **part) {
 // partitions and unlocks them.
 func (c *Core) broke(t *turn, parts []*part, v any) {
 	defer unlock(parts)
-	t.broken = true
+	t.Broken = true
 	c.caught(v)
 	for _, p := range parts {
 		p.breakDown(t)
@@ -92,50 +79,9 @@ func unlock(parts []*part) {
 // breakDown breaks a partition, which is locked. What the step before the panic has left
 // to do is done, except batches: the counters that they would carry may be half changed.
 func (p *part) breakDown(t *turn) {
-	defer t.catch() // a second panic only skips the rest: fewer bounds returned, fewer askers told
+	defer t.Catch() // a second panic only skips the rest: fewer bounds returned, fewer askers told
 	defer p.apply(t)
 	t.step.Spoil()
 	p.apply(t)
 	p.r.Break(t.inputs())
-}
-
-// deserted reports whether no member is expected to decide about a key before this node
-// resumes the key's partition, which it has given up for longer than a deadline. It
-// takes no partition's lock.
-func (o *op) deserted(t *turn) bool {
-	for i := range o.charge.Len() {
-		p := o.c.part(o.charge.Key(i))
-		if p == nil || peer.Instance(p.to.Load()) != o.c.self {
-			continue
-		}
-		if at := p.givenUpAt.Load(); at != 0 && t.now-limiter.Tick(at) >= o.c.config.Deadline {
-			return true
-		}
-	}
-	return false
-}
-
-// tickSafely is tick; a panic ends only this call.
-func (o *op) tickSafely(t *turn) {
-	defer t.catch()
-	o.tick(t)
-}
-
-// answerByPolicy answers a check by the policy of its rule. If even that panics, the
-// check is denied.
-func (c *Core) answerByPolicy(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) {
-	over := false
-	defer func() {
-		if !over {
-			for _, d := range []*limiter.Decision{answer, idle} {
-				if d != nil {
-					d.Clear()
-					d.Allowed, d.Source = false, limiter.SourceFallbackClosed
-				}
-			}
-		}
-	}()
-	defer t.catch()
-	c.decideByPolicy(t, k, answer, idle)
-	over = true
 }

@@ -150,7 +150,7 @@ func TestGivenUpIsAnsweredByPolicy(t *testing.T) {
 	if d, told := ask(); told != 1 || d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("it was answered %d times, by %v, want at once by policy", told, d.Source)
 	}
-	if n := c.ops.waiting(); n != 0 {
+	if n := c.calls.Waiting(); n != 0 {
 		t.Errorf("%d checks wait", n)
 	}
 }
@@ -179,32 +179,31 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	x.in(c)
 	put(c, p, replica.Fixture{Owner: look(p).Owner})
 	told := 0
-	begin := func(done func()) *op {
-		turn := c.begin()
-		o := c.begun(turn, charge.Clone(), new(limiter.Decision), 0, done)
-		turn.end()
-		return o
+	begin := func(done func()) (*limiter.Charge, *limiter.Decision) {
+		asked, answer := charge.Clone(), new(limiter.Decision)
+		c.Begin(asked, answer, 0, done)
+		return asked, answer
 	}
 	begin(func() { panic("callback") })
 	begin(func() { told++ })
-	o := begin(func() { told++ })
-	o.charge, o.answer = nil, nil // every use of it panics
+	drain(c)
+	asked, answer := begin(func() { told++ })
+	id := drain(c)[third].Checks[0].ID
+	asked.Key(0).Rule = nil // every use of it panics
 
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: o.id}}})
-	if x.caught != 1 || !o.mu.TryLock() {
-		t.Fatalf("a reply that panics was caught %d times, or leaves the check locked", x.caught)
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id}}})
+	if x.caught != 1 {
+		t.Fatalf("a reply that panics was caught %d times", x.caught)
 	}
-	o.mu.Unlock()
-	o.charge, o.answer = charge.Clone(), new(limiter.Decision)
-	o.charge.Key(0).Rule = &limiter.Rule{Name: "broken", Limits: []*limiter.Limit{nil}}
+	asked.Key(0).Rule = &limiter.Rule{Name: "broken", Limits: []*limiter.Limit{nil}}
 	h.pass(2 * c.config.Deadline)
 	if told != 2 || x.caught < 3 {
 		t.Errorf("%d of two others were told, after %d panics", told, x.caught)
 	}
-	if o.answer.Allowed || o.answer.Source != limiter.SourceFallbackClosed {
-		t.Errorf("what even the policy cannot answer is answered %+v, want a denial", o.answer)
+	if answer.Allowed || answer.Source != limiter.SourceFallbackClosed {
+		t.Errorf("what even the policy cannot answer is answered %+v, want a denial", answer)
 	}
-	if n := c.ops.waiting(); n != 0 {
+	if n := c.calls.Waiting(); n != 0 {
 		t.Errorf("%d checks wait", n)
 	}
 	// A check that panics when it begins.

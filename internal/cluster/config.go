@@ -84,18 +84,8 @@ const DefaultDeadline = 300 * limiter.Millisecond
 
 // The times of the protocol, in the scheduler's time.
 const (
-	lateAfter   = 50 * limiter.Millisecond // a tick this late, or without progress this long, means that the node itself was paused
-	pulseEvery  = 16                       // a tick reads the clock after this many partitions
-	silentAfter = 80 * limiter.Millisecond // an owner silent this long is treated as unreachable
-	retryEvery  = 5 * limiter.Millisecond  // first wait before an operation that found no owner is routed again
-)
-
-// The bounds of what a node keeps.
-const (
-	maxOps = 1 << 17 // operations under way at this node, to all members together
-
-	maxAttempts   = 64 // attempts of one operation and replies that did not decide it; beyond, it waits longer between attempts
-	forgetGranted = 8
+	lateAfter  = 50 * limiter.Millisecond // a tick this late, or without progress this long, means that the node itself was paused
+	pulseEvery = 16                       // a tick reads the clock after this many partitions
 )
 
 // Event is a kind of event that is counted.

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -30,13 +31,10 @@ type Core struct {
 	mesh      *mesh.Mesh
 	rules     *mesh.Dictionary
 	turns     sync.Pool
-	waiters   sync.Pool
-	ops       opTable
-	pending   atomic.Int64 // requests of other members that wait at this node
-	reserves  atomic.Int64 // unsettled charges of reservations
-	staged    atomic.Int64 // bytes of incomplete snapshots
-	shares    shares
-	denials   *denials      // nil if denials are not cached
+	calls     *route.Router
+	pending   atomic.Int64  // requests of other members that wait at this node
+	reserves  atomic.Int64  // unsettled charges of reservations
+	staged    atomic.Int64  // bytes of incomplete snapshots
 	mine      atomic.Uint32 // peer.State of this node
 	pings     atomic.Uint32
 	easeUntil atomic.Int64 // end of the period of longer waits after a late tick; scheduler time, 0 if none
@@ -81,16 +79,12 @@ func New(c Config) *Core {
 		byID: make([]*part, 2*table.Partitions), rand: c.Rand, silenced: make(map[peer.Instance]limiter.Tick),
 		idleAt: c.Scheduler.Now(), registry: members.NewRegistry(),
 	}
-	if c.CachedDenials {
-		core.denials = new(denials)
-	}
 	core.mine.Store(uint32(c.Self.State))
 	core.turns.New = func() any { return new(turn) }
-	core.waiters.New = newAwaited
 	core.view.Store(view.None(core.self))
 	core.rules = mesh.NewDictionary(func(name string) *limiter.Rule { return core.config.Rule(name) })
-	core.shares.scaled = make(map[scaledKey]*limiter.Rule)
 	core.mesh = core.newMesh()
+	core.calls = core.newRouter()
 	node := core.node()
 	if c.Partitions == nil {
 		for id := range core.byID {
@@ -143,12 +137,12 @@ func (c *Core) nextPing() uint32 {
 func (c *Core) SetView(v *view.View) {
 	t := c.begin()
 	defer t.end()
-	defer t.catch()
+	defer t.Catch()
 	old := c.view.Swap(v)
 	if len(v.Members) > 1 {
 		c.aloneAt.Store(0)
 	} else if len(old.Members) > 1 {
-		c.aloneAt.Store(int64(t.now))
+		c.aloneAt.Store(int64(t.Now))
 	}
 	if m := v.Self(); m != nil {
 		state := m.State
@@ -159,19 +153,19 @@ func (c *Core) SetView(v *view.View) {
 	c.tickMu.Lock()
 	for i := range old.Members {
 		if m := old.Members[i].Instance; !v.Has(m) {
-			c.silenced[m] = t.now
+			c.silenced[m] = t.Now
 		}
 	}
 	for i := range v.Members {
 		delete(c.silenced, v.Members[i].Instance)
 	}
 	for i, since := range c.silenced {
-		if t.now-since >= mesh.ForgetAfter {
+		if t.Now-since >= mesh.ForgetAfter {
 			delete(c.silenced, i)
 		}
 	}
 	c.tickMu.Unlock()
-	c.mesh.ForgetEnded(t.now)
+	c.mesh.ForgetEnded(t.Now)
 	for _, p := range c.parts {
 		c.in(t, p, (*replica.Replica).ViewChanged)
 	}
@@ -240,21 +234,21 @@ func (c *Core) schedule() {
 // pulse detects that this node was paused: the scheduled tick is overdue by more than
 // lateAfter, or the running tick has made no progress for that long. After a pause the
 // silence of others proves nothing, so all waits begin anew before the turn does
-// anything else. t.now must be the present time.
+// anything else. t.Now must be the present time.
 func (c *Core) pulse(t *turn) {
 	at := c.pulseAt.Load()
-	if at == 0 || t.now-limiter.Tick(at) <= lateAfter {
+	if at == 0 || t.Now-limiter.Tick(at) <= lateAfter {
 		return
 	}
 	c.lateMu.Lock()
 	defer c.lateMu.Unlock()
-	if !c.pulseAt.CompareAndSwap(at, int64(t.now)) {
+	if !c.pulseAt.CompareAndSwap(at, int64(t.Now)) {
 		return // another turn handles it
 	}
 	c.event(EventLate, -1)
-	c.wakeUp(t.now)
-	c.easeUntil.Store(int64(t.now + replica.EaseFor))
-	c.mesh.Restart(t.now)
+	c.wakeUp(t.Now)
+	c.easeUntil.Store(int64(t.Now + replica.EaseFor))
+	c.mesh.Restart(t.Now)
 	for _, p := range c.parts {
 		c.in(t, p, (*replica.Replica).Late)
 	}
@@ -274,9 +268,9 @@ func (c *Core) awake() (limiter.Tick, uint32) {
 
 // goOn records progress of the running tick, after it has checked for a pause.
 func (c *Core) goOn(t *turn) {
-	t.now = c.sched.Now()
+	t.Now = c.sched.Now()
 	c.pulse(t)
-	c.pulseAt.Store(int64(t.now))
+	c.pulseAt.Store(int64(t.Now))
 }
 
 // tick does all work that is due.
@@ -290,7 +284,7 @@ func (c *Core) tick() {
 	defer c.catch()
 	t := c.begin()
 	parts, idle = c.tickAll(t)
-	now = t.now
+	now = t.Now
 	t.end() // t may be reused by another turn from here on
 }
 
@@ -313,7 +307,7 @@ func (c *Core) ticked(parts []*part, idle bool, now limiter.Tick) {
 // tickAll does all work that is due. It returns the partitions that it looked at; idle
 // reports that only watched partitions need another tick. After a panic idle is false.
 func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
-	defer t.catch()
+	defer t.Catch()
 	c.goOn(t)
 	c.tickMu.Lock()
 	parts = c.watched
@@ -327,8 +321,8 @@ func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
 		c.tickPart(t, p)
 	}
 	c.goOn(t)
-	watching := t.out.Watch(t.now)
-	return parts, !c.ops.tick(t) && !watching
+	watching := t.Out.Watch(t.Now)
+	return parts, !c.calls.Tick(&t.Turn) && !watching
 }
 
 // tickPart does the work that is due in a partition, and watches it further if work

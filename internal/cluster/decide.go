@@ -2,70 +2,17 @@ package cluster
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
-type atomicCounter struct{ n atomic.Uint64 }
-
-func (a *atomicCounter) add() uint64 { return a.n.Add(1) }
-
-// replyTo is the destination of an answer: an operation of this node (op), or else the
-// member to, which gave the request the number id.
-type replyTo struct {
-	op *op
-	to peer.Instance
-	id uint64
-	// rules are the rules that were applied, if they differ from those that were asked
-	// for.
-	rules []*limiter.Rule
-	// unnamed are the keys whose names this node lacks, one bit each.
-	unnamed uint32
-	// told are the reasons of an explanation; nil if they were not asked for.
-	told []limiter.LimitExplanation
-	// provisional means that the answer must not be cached.
-	provisional bool
-}
-
-func (r *replyTo) over() bool { return r.op != nil && r.op.over() }
-
-// request is a request to this node, as owner or heir. It is kept while it waits for a
-// partition's owner to be known, or for charges to be settled.
-type request struct {
-	replica.Wait
-
-	kind    opKind
-	receipt limiter.Receipt
-	reserve bool
-	ends    bool // it is a refund that ends a reservation
-	heir    bool // this node is asked as heir
-	reply   replyTo
-	count   int // number of counters that a reset forgot
-}
-
-// Facts returns what a replica may know of the request.
-func (q *request) Facts() *replica.Wait { return &q.Wait }
-
-// verdict is the result of a request at this node.
-type verdict uint8
-
-const (
-	answered verdict = iota
-	withheld
-	waiting
-	notOwner
-	overloaded
-	pointless // it would wait for something that cannot happen
-	forbidden // this node refuses resets of other members
-)
-
 // forbids reports whether a request is a reset by another member and this node refuses
 // those. Only the member that holds the key decides that.
-func (c *Core) forbids(q *request) bool {
-	return q.kind == opReset && q.reply.op == nil && c.config.RefuseResets
+func (c *Core) forbids(q *route.Request) bool {
+	return q.Kind == route.KindReset && q.Reply.Call == nil && c.config.RefuseResets
 }
 
 // partsOf appends the partitions of a charge to dst, each once, in the order in which
@@ -82,7 +29,7 @@ func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
 
 // handle decides a request or keeps it. It also returns the first partition that stood
 // in the way, whose owner the caller can name; nil if none did.
-func (c *Core) handle(t *turn, q *request, answer, idle *limiter.Decision) (v verdict, at *part) {
+func (c *Core) handle(t *turn, q *route.Request, answer, idle *limiter.Decision) (v route.Verdict, at *part) {
 	var buf [4]*part
 	parts := c.partsOf(q.Charge, buf[:0])
 	for _, p := range parts {
@@ -95,51 +42,51 @@ func (c *Core) handle(t *turn, q *request, answer, idle *limiter.Decision) (v ve
 	return c.handleLocked(t, q, parts, answer, idle)
 }
 
-func (c *Core) handleLocked(t *turn, q *request, parts []*part, answer, idle *limiter.Decision) (verdict, *part) {
+func (c *Core) handleLocked(t *turn, q *route.Request, parts []*part, answer, idle *limiter.Decision) (route.Verdict, *part) {
 	for _, p := range parts {
 		switch role := p.r.Role(); {
 		case role == peer.Owned:
-		case q.ends && role != peer.Sealed: // what this node has of the reservation is ended
-		case role == peer.Heir && q.heir && c.forbids(q): // a refused reset is no reason for a takeover
-			return forbidden, p
-		case role == peer.Sealed, role == peer.Heir && q.heir && p.takesOver(t):
+		case q.Ends && role != peer.Sealed: // what this node has of the reservation is ended
+		case role == peer.Heir && q.Heir && c.forbids(q): // a refused reset is no reason for a takeover
+			return route.Forbidden, p
+		case role == peer.Sealed, role == peer.Heir && q.Heir && p.takesOver(t):
 			return c.park(t, p, q), p
-		case q.kind == opRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.r.Role() == peer.Owned }):
-			return answered, nil // void: one node owned all keys, and some have a new owner
+		case q.Kind == route.KindRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.r.Role() == peer.Owned }):
+			return route.Answered, nil // void: one node owned all keys, and some have a new owner
 		default:
-			return notOwner, p
+			return route.NotOwner, p
 		}
 	}
-	switch q.kind {
-	case opRefund:
-		if q.ends {
+	switch q.Kind {
+	case route.KindRefund:
+		if q.Ends {
 			c.settle(t, q)
-		} else if c.current(parts, q.receipt) {
+		} else if c.current(parts, q.Receipt) {
 			// Refunds of keys that have no counter are not copied, so invented keys cost
 			// no copies.
-			if c.table.Refund(t.at, q.Charge, q.receipt) > 0 {
+			if c.table.Refund(t.At, q.Charge, q.Receipt) > 0 {
 				c.touched(t, q.Charge)
 			}
 		}
-		return answered, nil
-	case opReset:
+		return route.Answered, nil
+	case route.KindReset:
 		if c.forbids(q) {
-			return forbidden, nil
+			return route.Forbidden, nil
 		}
-		if q.count = c.table.Reset(t.at, q.Charge); q.count > 0 {
+		if q.Count = c.table.Reset(t.At, q.Charge); q.Count > 0 {
 			c.touched(t, q.Charge)
 		}
-		return answered, nil
+		return route.Answered, nil
 	}
-	if q.kind == opExplain {
+	if q.Kind == route.KindExplain {
 		c.explain(t, q, parts, answer)
-		return answered, nil
+		return route.Answered, nil
 	}
-	if len(parts) > 0 && (parts[0].r.Congested() || c.crowded(&q.reply)) {
-		return overloaded, parts[0]
+	if len(parts) > 0 && (parts[0].r.Congested() || c.crowded(&q.Reply)) {
+		return route.Overloaded, parts[0]
 	}
-	if c.stuck(t, q.Charge) {
-		return pointless, parts[0]
+	if c.pointless(t, q.Charge) {
+		return route.Pointless, parts[0]
 	}
 	return c.decide(t, q, parts, answer, idle), nil
 }
@@ -165,15 +112,15 @@ func (c *Core) touched(t *turn, k *limiter.Charge) {
 }
 
 // decide decides a check whose partitions this node owns and has locked.
-func (c *Core) decide(t *turn, q *request, parts []*part, answer, idle *limiter.Decision) verdict {
+func (c *Core) decide(t *turn, q *route.Request, parts []*part, answer, idle *limiter.Decision) route.Verdict {
 	charge := c.shareOf(q.Charge)
 	switch p := c.doubtful(t, parts, charge, answer); {
 	case p == nil:
 		if !c.charge(t, charge, answer, idle) {
-			return overloaded
+			return route.Overloaded
 		}
 	case c.contend(t, p, q):
-		return waiting
+		return route.Kept
 	default:
 		c.provisional(t, q, charge, answer)
 		if idle != nil {
@@ -181,13 +128,13 @@ func (c *Core) decide(t *turn, q *request, parts []*part, answer, idle *limiter.
 		}
 	}
 	if charge != q.Charge {
-		named(q.Charge, answer)
+		route.Relabel(q.Charge, answer)
 		if idle != nil {
-			named(q.Charge, idle)
+			route.Relabel(q.Charge, idle)
 		}
 		q.Charge.Unnamed = charge.Unnamed
 	}
-	q.reply.unnamed = q.Charge.Unnamed
+	q.Reply.Unnamed = q.Charge.Unnamed
 	for i := range answer.Len() {
 		answer.Limit(i).Owner = c.config.Self.Name
 	}
@@ -199,7 +146,7 @@ func (c *Core) decide(t *turn, q *request, parts []*part, answer, idle *limiter.
 		c.reserved(t, q, answer)
 	}
 	if answer.Allowed && answer.Receipt.Charged == 0 {
-		return answered
+		return route.Answered
 	}
 	var h *withheldReply
 	n := 0
@@ -220,9 +167,9 @@ func (c *Core) decide(t *turn, q *request, parts []*part, answer, idle *limiter.
 		}
 	}
 	if h != nil {
-		return withheld
+		return route.Withheld
 	}
-	return answered
+	return route.Answered
 }
 
 // charge decides a check in the table. It reports false if the table cannot. For a
@@ -231,16 +178,16 @@ func (c *Core) decide(t *turn, q *request, parts []*part, answer, idle *limiter.
 // counts rejected checks, it has the state after it, and the wait for a denied asker.
 func (c *Core) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) bool {
 	if idle == nil {
-		return c.table.Decide(t.at, k, answer) == nil
+		return c.table.Decide(t.At, k, answer) == nil
 	}
 	peek := k.Peek
 	defer func() { k.Peek = peek }()
 	k.Peek = true
-	if c.table.Decide(t.at, k, idle) != nil {
+	if c.table.Decide(t.At, k, idle) != nil {
 		return false
 	}
 	k.Peek = peek
-	if c.table.Decide(t.at, k, answer) != nil {
+	if c.table.Decide(t.At, k, answer) != nil {
 		return false
 	}
 	if !countsRejected(k) || !answer.Allowed {
@@ -248,7 +195,7 @@ func (c *Core) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision
 	}
 	var after limiter.Decision
 	k.Peek = true
-	if c.table.Decide(t.at, k, &after) != nil {
+	if c.table.Decide(t.At, k, &after) != nil {
 		return false
 	}
 	for i := range idle.Len() {
@@ -288,11 +235,11 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 
 // withhold keeps a reply until the heir has the charge. Each partition that must wait
 // keeps the same reply.
-func (c *Core) withhold(t *turn, p *part, h *withheldReply, q *request, stamp uint64, answer, idle *limiter.Decision) *withheldReply {
+func (c *Core) withhold(t *turn, p *part, h *withheldReply, q *route.Request, stamp uint64, answer, idle *limiter.Decision) *withheldReply {
 	if h == nil {
-		h = &withheldReply{answer: answer, idle: idle, reply: q.reply}
-		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.now, Until: q.Until}
-		if q.reply.op == nil {
+		h = &withheldReply{answer: answer, idle: idle, reply: q.Reply}
+		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.Now, Until: q.Until}
+		if q.Reply.Call == nil {
 			c.pending.Add(1)
 			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()
 			if idle != nil {
@@ -338,7 +285,7 @@ func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 		if out == nil {
 			out = k.Clone()
 		}
-		out.Key(i).Rule = c.shares.of(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
+		out.Key(i).Rule = c.calls.Share(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
 	}
 	if out == nil {
 		return k
@@ -346,30 +293,15 @@ func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 	return out
 }
 
-// named replaces the shares of rules and limits in a decision by the rules and limits of
-// the charge.
-func named(k *limiter.Charge, d *limiter.Decision) {
-	n := 0
-	for i := range k.Len() {
-		key := k.Key(i)
-		for _, l := range key.Rule.Limits {
-			if n < d.Len() {
-				d.Limit(n).Rule, d.Limit(n).Limit = key.Rule, l
-			}
-			n++
-		}
-	}
-}
-
 // refuse tells the asker that its request was not executed. out has the status, and the
 // owner of the partition that stood in the way, if there is one.
-func (c *Core) refuse(t *turn, r replyTo, out peer.Reply) {
-	if r.op == nil && r.id == 0 {
+func (c *Core) refuse(t *turn, r route.ReplyTo, out peer.Reply) {
+	if r.Call == nil && r.ID == 0 {
 		return // no one waits
 	}
-	out.ID = r.id
-	if r.op == nil {
-		t.out.Status(r.to, out)
+	out.ID = r.ID
+	if r.Call == nil {
+		t.Out.Status(r.To, out)
 		return
 	}
 	t.later = append(t.later, func(t *turn) {
@@ -377,20 +309,20 @@ func (c *Core) refuse(t *turn, r replyTo, out peer.Reply) {
 			return // its owner may have executed it, and will answer
 		}
 		if out.Status == peer.Contested {
-			r.op.contest(t)
+			r.Call.Contest(&t.Turn)
 			return
 		}
 		if out.Status == peer.NotOwner && out.Owner.Instance != 0 && out.Owner.Instance != c.self {
-			r.op.route(t)
+			r.Call.Route(&t.Turn)
 			return
 		}
-		r.op.later(t, retryEvery)
+		r.Call.Retry(&t.Turn)
 	})
 }
 
 // refuseFor refuses a request because of a partition, whose owner is named. It takes the
 // partition's lock.
-func (c *Core) refuseFor(t *turn, p *part, r replyTo, status peer.ReplyStatus) {
+func (c *Core) refuseFor(t *turn, p *part, r route.ReplyTo, status peer.ReplyStatus) {
 	c.in(t, p, func(m *replica.Replica, _ *replica.Turn) {
 		c.refuse(t, r, peer.Reply{Status: status, Owner: m.Owner(), Partition: p.id})
 	})

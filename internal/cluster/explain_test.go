@@ -6,17 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
 // asking returns a core whose only partition another member owns, and the request that
 // the core sends it to have the key explained.
-func asking(t *testing.T) (h *byHand, c *Core, told *[]Explained, q peer.Check) {
+func asking(t *testing.T) (h *byHand, c *Core, told *[]route.Explained, q peer.Check) {
 	t.Helper()
 	c, _, h, charge := single(t, limiter.UnreachableClosed)
-	told = new([]Explained)
-	c.Explain(charge, func(all []Explained) { *told = all })
+	told = new([]route.Explained)
+	c.Explain(charge, func(all []route.Explained) { *told = all })
 	f := c.Take(third, true)
 	if f == nil || len(f.Checks) != 1 {
 		t.Fatalf("sent %+v", f)
@@ -83,8 +84,8 @@ func TestExplainingCopiesNothing(t *testing.T) {
 	for copies(c, p, h) > 0 { // until its heir has all
 	}
 	seq := look(p).Seq
-	var here []Explained
-	c.Explain(charge, func(all []Explained) { here = all })
+	var here []route.Explained
+	c.Explain(charge, func(all []route.Explained) { here = all })
 	key := peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: 1}
 	for id := range uint64(40) { // one in 16 is looked at for the list of top keys
 		c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{{ID: k.Rule.ID(), Name: "r"}},
@@ -137,8 +138,8 @@ func TestExplanationsAreBounded(t *testing.T) {
 	var d limiter.Decision
 	c.Check(t.Context(), charge, &d)
 	h.pass(10 * limiter.Second)
-	var x Explained
-	c.Explain(charge, func(all []Explained) { x = all[0] })
+	var x route.Explained
+	c.Explain(charge, func(all []route.Explained) { x = all[0] })
 	if size := sizeOf(x.Limits); len(x.Limits) != limiter.MaxLimits || size > 20<<10 {
 		t.Fatalf("%d limits in %d bytes", len(x.Limits), size)
 	}
@@ -157,9 +158,9 @@ func TestExplanationsAreBounded(t *testing.T) {
 func TestNothingToExplain(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	told := false
-	c.Explain(&limiter.Charge{}, func(all []Explained) { told = len(all) == 0 })
+	c.Explain(&limiter.Charge{}, func(all []route.Explained) { told = len(all) == 0 })
 	var d limiter.Decision
-	if Together(nil, &d); !told || !d.Allowed || d.Source != limiter.SourceNone {
+	if route.Together(nil, &d); !told || !d.Allowed || d.Source != limiter.SourceNone {
 		t.Errorf("told %v, allowed %v by %v", told, d.Allowed, d.Source)
 	}
 }

@@ -27,9 +27,9 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	put(receiver, to, replica.Fixture{})
 	tn := sender.begin()
 	from.mu.Lock()
-	tn.out.Batch(other, &peer.Batch{
+	tn.Out.Batch(other, &peer.Batch{
 		Partition: from.id, Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7, First: true, Last: true,
-	}, []uint64{charge.Key(0).Hash.Hi}, tn.at)
+	}, []uint64{charge.Key(0).Hash.Hi}, tn.At)
 	from.mu.Unlock()
 	tn.end()
 	var f *peer.Frame
@@ -57,7 +57,7 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	n := 0
 	tn = receiver.begin()
 	drain(receiver)
-	tn.out.Batch(third, &peer.Batch{Partition: to.id, Kind: peer.Push}, []uint64{charge.Key(0).Hash.Hi}, tn.at)
+	tn.Out.Batch(third, &peer.Batch{Partition: to.id, Kind: peer.Push}, []uint64{charge.Key(0).Hash.Hi}, tn.At)
 	got := receiver.Take(third, true)
 	for _, e := range got.Entries {
 		n++

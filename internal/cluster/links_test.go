@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -23,13 +25,13 @@ func fourthJoins(c *Core, h *byHand) (fourth peer.Instance) {
 
 // relayed returns a core that has given a check to a relay: the link to the owner broke
 // before the check was sent.
-func relayed(t *testing.T) (*Core, *op, peer.Instance) {
+func relayed(t *testing.T) (*Core, *route.Call, peer.Instance) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	fourth := fourthJoins(c, h)
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}})
 	turn := c.begin()
-	o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
-	turn.out.Down(third, turn.now)
+	o := c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {})
+	turn.Out.Down(third, turn.Now)
 	turn.end()
 	if o == nil {
 		t.Fatal("it is decided here")
@@ -51,42 +53,34 @@ func TestARelayGoesBeforeItIsGivenAnything(t *testing.T) {
 			c.Down(relays[1])
 		}
 		c.Down(relays[0])
-		if o.mu.Lock(); len(o.sent) != left {
-			t.Errorf("with %d other members: it waits for %v", left, o.sent)
+		if to, _ := o.Asked(); len(to) != left {
+			t.Errorf("with %d other members: it waits for %v", left, to)
 		}
-		o.mu.Unlock()
 		if n := c.Summary().Queued; n != left {
 			t.Errorf("with %d other members: %d frames are queued", left, n)
 		}
 		if c.Take(relays[0], true) != nil {
 			t.Error("a frame waits for a member that is gone")
 		}
-		if f := c.Take(relays[1], true); (f != nil) != (left == 1) || f != nil && f.Checks[0].ID != o.id {
+		if f := c.Take(relays[1], true); (f != nil) != (left == 1) || f != nil && !c.calls.Waits(f.Checks[0].ID) {
 			t.Errorf("with %d other members: %v is to relay %+v", left, relays[1], f)
 		}
 	}
 }
 
-// nothing is told the end of an operation.
-func nothing(*turn, *op) {}
-
 // If no member can relay a request, its asker is told at once.
 func TestWhatNobodyPassesOnIsKnownToBeLost(t *testing.T) {
-	for _, kind := range []opKind{opCheck, opReset} {
-		c, _, _, charge := single(t, limiter.UnreachableLocal)
-		c.Down(other)
-		turn := c.begin()
-		o := &op{kind: kind, charge: charge, answer: new(limiter.Decision), done: nothing}
-		c.start(turn, o)
-		if len(o.sent) != 1 || o.sent[0].of != third {
-			t.Fatalf("it waits for %v, want the owner", o.sent)
-		}
-		turn.out.Down(third, turn.now)
-		turn.end()
-		if o.mu.Lock(); len(o.sent) == 1 && o.sent[0].of == third {
-			t.Errorf("%d: it still waits for the owner, which was not asked", kind)
-		}
-		o.mu.Unlock()
+	c, _, _, charge := single(t, limiter.UnreachableLocal)
+	c.Down(other)
+	turn := c.begin()
+	o := c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {})
+	if to, _ := o.Asked(); !slices.Equal(to, []peer.Instance{third}) {
+		t.Fatalf("it waits for %v, want the owner", to)
+	}
+	turn.Out.Down(third, turn.Now)
+	turn.end()
+	if to, _ := o.Asked(); slices.Contains(to, third) {
+		t.Error("it still waits for the owner, which was not asked")
 	}
 }
 
@@ -95,27 +89,26 @@ func TestInReachAgainBeforeItIsPassedOn(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}})
 	turn := c.begin()
-	o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
-	turn.out.Down(third, turn.now)
+	c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {})
+	turn.Out.Down(third, turn.Now)
 	turn.end()
 	c.Up(third)
 	c.Down(other)
-	if got := drain(c)[third]; len(got.Checks) != 1 || got.Checks[0].ID != o.id {
+	if got := drain(c)[third]; len(got.Checks) != 1 || !c.calls.Waits(got.Checks[0].ID) {
 		t.Errorf("it is given %+v, want the check", got.Checks)
 	}
 }
 
-// The report that a check was not relayed may come twice, the second time after the same
-// member was asked again. It says nothing about the second request.
+// The report that a check was not executed may come twice, the second time after the
+// same member was asked again. It says nothing about the second request.
 func TestWordOfAnEarlierAsking(t *testing.T) {
 	c, _, h, charge := single(t, limiter.UnreachableLocal)
 	turn := c.begin()
-	o := c.begun(turn, charge, new(limiter.Decision), 0, func() {})
-	o.hasHeir = true // so that the owner is asked again
+	o := c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {})
 	turn.end()
 	lost := func(id uint64) {
-		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Lost, Owner: peer.Epoch{Instance: third}}}})
-		h.pass(10 * retryEvery)
+		c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Overloaded}}})
+		h.pass(50 * limiter.Millisecond)
 	}
 	asked := func() (ids []uint64) {
 		for _, q := range drain(c)[third].Checks {
@@ -140,8 +133,8 @@ func TestWordOfAnEarlierAsking(t *testing.T) {
 	if again := asked(); len(again) != 1 {
 		t.Errorf("asked %x, want once more, as the second was lost too", again)
 	}
-	if o.over() || c.ops.get(first[0]) != o || c.ops.take(second[0]) != o {
-		t.Error("the operation is not found by the numbers it was asked by")
+	if o.Over() || !c.calls.Waits(first[0]) || !c.calls.Waits(second[0]) {
+		t.Error("the call is not found by the numbers it was asked by")
 	}
 }
 

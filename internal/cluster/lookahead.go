@@ -48,7 +48,7 @@ func (l *lookahead) next(keys int) {
 
 // prefetchOwned prefetches the counters of a check that this node is going to decide.
 func (c *Core) prefetchOwned(t *turn, charge *limiter.Charge) {
-	defer t.catch()
+	defer t.Catch()
 	for i := range charge.Len() {
 		k := charge.Key(i)
 		if id := table.PartitionOf(k); c.byID[id] != nil && peer.Instance(c.byID[id].to.Load()) == c.self {

@@ -18,7 +18,7 @@ func (c *Core) Forget(name string) bool {
 	if ok {
 		t := c.begin()
 		defer t.end()
-		t.out.Spread([]peer.Known{gone}, 0)
+		t.Out.Spread([]peer.Known{gone}, 0)
 	}
 	return ok
 }
@@ -39,7 +39,7 @@ func (c *Core) introduce(t *turn, to peer.Instance) {
 	if self := c.config.Self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
 		known = append(known, peer.Known{Name: self, Instance: c.self})
 	}
-	t.out.Known(to, known)
+	t.Out.Known(to, known)
 }
 
 // leave tells the members directly that this node is about to leave. Gossip may tell
@@ -47,7 +47,7 @@ func (c *Core) introduce(t *turn, to peer.Instance) {
 func (c *Core) leave(t *turn, v *view.View) {
 	self := []peer.Known{{Name: c.config.Self.Name, Instance: c.self, Gone: true}}
 	for i := range v.Members {
-		t.out.Known(v.Members[i].Instance, self)
+		t.Out.Known(v.Members[i].Instance, self)
 	}
 }
 
@@ -66,12 +66,12 @@ func (c *Core) hearOfMembers(t *turn, from peer.Instance, known []peer.Known, di
 		}
 		valid = append(valid, *k)
 	}
-	news, n, recent := c.registry.Hear(from, valid, t.now)
+	news, n, recent := c.registry.Hear(from, valid, t.Now)
 	if v := c.view.Load(); n != v.Known || recent != v.Recent {
 		c.view.CompareAndSwap(v, v.Recounted(n, recent))
 	}
 	if c.onNews.Load() != nil {
-		t.out.Spread(news, from)
+		t.Out.Spread(news, from)
 		c.news()
 	}
 }

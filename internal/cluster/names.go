@@ -30,7 +30,7 @@ func (c *Core) SetName(k *limiter.Key, name []byte) {
 	n := peer.Name{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Closed: k.Rule.Class() == limiter.Closed, Text: string(name)}
 	t := c.begin()
 	defer t.end()
-	t.out.Name(to, n)
+	t.Out.Name(to, n)
 }
 
 // deliverNames stores the names of keys. Names of keys that are in no list have no
@@ -46,15 +46,5 @@ func (c *Core) deliverNames(f *peer.Frame) {
 			k.Rule.OnUnreachable = limiter.UnreachableClosed
 		}
 		c.table.SetName(&k, []byte(n.Text))
-	}
-}
-
-// gatherUnnamed collects the keys whose names the parts' owners lack.
-func (s *several) gatherUnnamed() {
-	s.charge.Unnamed = 0
-	for _, r := range s.parts {
-		for j, i := range r.keys {
-			s.charge.Unnamed |= r.charge.Unnamed >> j & 1 << i
-		}
 	}
 }

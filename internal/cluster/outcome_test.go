@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -18,10 +19,10 @@ func receipt(counter uint64) limiter.Receipt {
 // told is the outcome of a reset or refund.
 type told struct {
 	times int
-	Outcome
+	route.Outcome
 }
 
-func (x *told) done(o Outcome) { x.times, x.Outcome = x.times+1, o }
+func (x *told) done(o route.Outcome) { x.times, x.Outcome = x.times+1, o }
 
 // spread returns a charge with one key for each of the given members, which own the
 // partitions. The test key's rule applies to all.
@@ -54,18 +55,18 @@ func TestResetsThatNobodyAnswers(t *testing.T) {
 		var asked told
 		ask(c, charge, &asked)
 		h.pass(DefaultDeadline + replica.TickEvery)
-		if asked != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
+		if asked != (told{1, route.Outcome{Unanswered: 1, Maybe: 1}}) {
 			t.Errorf("a %s that was asked of a silent owner: %+v", name, asked)
 		}
 		put(c, p, replica.Fixture{}) // no member to ask is known
 		var alone told
 		ask(c, charge, &alone)
 		h.pass(DefaultDeadline + replica.TickEvery)
-		if alone != (told{1, Outcome{Unanswered: 1}}) {
+		if alone != (told{1, route.Outcome{Unanswered: 1}}) {
 			t.Errorf("a %s that nobody could be asked for: %+v", name, alone)
 		}
-		if left := c.ops.all(); len(left) != 0 {
-			t.Errorf("%s: %d operations are under way still", name, len(left))
+		if left := c.calls.Waiting(); left != 0 {
+			t.Errorf("%s: %d operations are under way still", name, left)
 		}
 	}
 }
@@ -79,13 +80,13 @@ func TestAResetIsAskedOfTheHeir(t *testing.T) {
 	if q := drain(c); len(q[third].Refunds) != 1 || len(q[other].Refunds) != 0 {
 		t.Fatalf("at first it is asked of %+v", q)
 	}
-	h.pass(silentAfter + replica.TickEvery)
+	h.pass(route.SilentAfter + replica.TickEvery)
 	q := drain(c)[other].Refunds
 	if len(q) != 1 || q[0].Kind != peer.ResetKeys || !q[0].Heir || !q[0].Sent {
 		t.Fatalf("the heir of a silent owner is asked %+v", q)
 	}
 	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done, Count: 3}}})
-	if x != (told{1, Outcome{Counters: 3}}) {
+	if x != (told{1, route.Outcome{Counters: 3}}) {
 		t.Errorf("%+v", x)
 	}
 }
@@ -131,7 +132,7 @@ func TestARefundIsAskedOnce(t *testing.T) {
 		t.Errorf("the heir is asked too: %+v", q)
 	}
 	h.pass(2 * replica.TickEvery)
-	if x != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
+	if x != (told{1, route.Outcome{Unanswered: 1, Maybe: 1}}) {
 		t.Errorf("%+v", x)
 	}
 }
@@ -169,7 +170,7 @@ func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 			t.Fatalf("%s: the next is asked %+v", name, q)
 		}
 		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done}}})
-		if x != (told{1, Outcome{}}) {
+		if x != (told{1, route.Outcome{}}) {
 			t.Errorf("%s: %+v", name, x)
 		}
 	}
@@ -195,8 +196,8 @@ func TestRefundsThatAreVoid(t *testing.T) {
 	charge.Add(*like.Key(0))
 	var x told
 	tr := c.begin()
-	q := request{Wait: replica.Wait{Charge: charge}, kind: opRefund, receipt: receipt(3)}
-	if v, _ := c.handle(tr, &q, nil, nil); v != answered {
+	q := route.Request{Wait: replica.Wait{Charge: charge}, Kind: route.KindRefund, Receipt: receipt(3)}
+	if v, _ := c.handle(tr, &q, nil, nil); v != route.Answered {
 		t.Errorf("where one of two keys is owned, a refund ends with verdict %d", v)
 	}
 	tr.end()
@@ -218,7 +219,7 @@ func TestAResetThatOneOwnerAnswers(t *testing.T) {
 	}
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done, Count: 4}}})
 	h.pass(DefaultDeadline + replica.TickEvery)
-	if x != (told{1, Outcome{Counters: 4, Unanswered: 2, Maybe: 2}}) {
+	if x != (told{1, route.Outcome{Counters: 4, Unanswered: 2, Maybe: 2}}) {
 		t.Errorf("%+v", x)
 	}
 }
@@ -255,7 +256,7 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 	}
 	var mine told
 	c.Reset(charge, mine.done)
-	if mine != (told{1, Outcome{Counters: 1}}) || c.table.Count(int(p.id)) != 0 {
+	if mine != (told{1, route.Outcome{Counters: 1}}) || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("its own reset: %+v", mine)
 	}
 	c.config.RefuseResets = false
@@ -295,21 +296,21 @@ func TestAResetThatOneOwnerRefuses(t *testing.T) {
 	q := drain(c)
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[third].Refunds[0].ID, Status: peer.Forbidden}}})
 	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[other].Refunds[0].ID, Status: peer.Done, Count: 1}}})
-	if x != (told{1, Outcome{Counters: 1, Forbidden: 1 | 4}}) {
+	if x != (told{1, route.Outcome{Counters: 1, Forbidden: 1 | 4}}) {
 		t.Errorf("%+v", x)
 	}
 	heard(c, p)
 	x = told{}
 	c.Reset(like, x.done)
 	drain(c)
-	h.pass(silentAfter + replica.TickEvery)
+	h.pass(route.SilentAfter + replica.TickEvery)
 	asked := drain(c)[other].Refunds
 	if len(asked) != 1 {
 		t.Fatalf("the heir is asked %+v", asked)
 	}
 	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Forbidden}}})
 	h.pass(DefaultDeadline)
-	if x != (told{1, Outcome{Unanswered: 1, Maybe: 1}}) {
+	if x != (told{1, route.Outcome{Unanswered: 1, Maybe: 1}}) {
 		t.Errorf("the owner was asked and the heir refuses: %+v", x)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -37,7 +38,7 @@ func (c *Core) manages(node *replica.Node, id int) {
 // inputs returns what the next step of a replica may read. The partition is locked.
 func (t *turn) inputs() *replica.Turn {
 	s := &t.step
-	s.Now, s.At, s.View, s.State = t.now, t.at, t.c.view.Load(), t.c.state()
+	s.Now, s.At, s.View, s.State = t.Now, t.At, t.c.view.Load(), t.c.state()
 	return s
 }
 
@@ -69,7 +70,7 @@ func (p *part) apply(t *turn) {
 			p.active = true
 			t.c.activate(p)
 		}
-		t.arm = true
+		t.Tick = true
 	}
 	for t.applied < len(s.List) {
 		e := &s.List[t.applied]
@@ -92,17 +93,17 @@ func (p *part) point(s *replica.Turn) {
 func (c *Core) do(t *turn, p *part, e *replica.Effect) {
 	switch e.Kind {
 	case replica.SendAnnounce:
-		t.out.Announce(e.To, e.Announce)
+		t.Out.Announce(e.To, e.Announce)
 	case replica.SendClaim:
-		t.out.Claim(e.To, e.Claim, e.Asks)
+		t.Out.Claim(e.To, e.Claim, e.Asks)
 	case replica.SendAnswer:
-		t.out.Answer(e.To, e.Answer)
+		t.Out.Answer(e.To, e.Answer)
 	case replica.SendRevoke:
-		t.out.Revoke(e.To, e.Revoke, e.Asks)
+		t.Out.Revoke(e.To, e.Revoke, e.Asks)
 	case replica.SendAck:
-		t.out.Ack(e.To, e.Ack)
+		t.Out.Ack(e.To, e.Ack)
 	case replica.SendBatch:
-		t.out.Batch(e.To, &e.Batch, e.Keys, t.at)
+		t.Out.Batch(e.To, &e.Batch, e.Keys, t.At)
 	case replica.Refuse, replica.Expire, replica.Rerun, replica.Release:
 		c.complete(t, p, e)
 	case replica.Happened:
@@ -126,11 +127,11 @@ func (c *Core) complete(t *turn, p *part, e *replica.Effect) {
 		c.refuse(t, h.reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
 		return
 	}
-	q := e.Request.(*request)
-	c.ended(&q.reply)
+	q := e.Request.(*route.Request)
+	c.ended(&q.Reply)
 	switch e.Kind {
 	case replica.Refuse:
-		c.refuse(t, q.reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
+		c.refuse(t, q.Reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
 	case replica.Rerun:
 		t.later = append(t.later, func(t *turn) { c.rerun(t, q) })
 	}
@@ -152,7 +153,7 @@ type withheldReply struct {
 
 	answer *limiter.Decision
 	idle   *limiter.Decision // only of a reservation
-	reply  replyTo
+	reply  route.ReplyTo
 	waits  atomic.Int32 // number of partitions that still withhold it
 	over   atomic.Bool  // the reply was sent, or the charge taken back
 }
@@ -171,4 +172,13 @@ func (h *withheldReply) TakeBack() bool { return h.over.CompareAndSwap(false, tr
 // ended its wait altogether.
 func (h *withheldReply) released() bool {
 	return h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true)
+}
+
+// reply sends a decision that was withheld to the asker.
+func (c *Core) reply(t *turn, h *withheldReply) {
+	if h.reply.Call != nil {
+		h.reply.Call.Decided(&t.Turn, h.Charge, h.answer, h.idle, 0)
+		return
+	}
+	c.sendReply(t, h.reply, h.answer, h.idle)
 }

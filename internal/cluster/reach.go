@@ -16,7 +16,7 @@ func (c *Core) newMesh() *mesh.Mesh {
 	}
 	return mesh.New(mesh.Config{
 		Self: c.self, Now: c.sched.Now, View: c.view.Load, Wake: c.config.Network.Wake,
-		Waiting:  func(id uint64) bool { return c.ops.get(id) != nil },
+		Waiting:  func(id uint64) bool { return c.calls.Waits(id) },
 		Relayed:  func() { c.event(EventRelayed, -1) },
 		Counters: c.table, Probe: probe, Fault: c.fault,
 	})
@@ -35,7 +35,7 @@ func (c *Core) Release(f *peer.Frame) { c.mesh.Release(f) }
 func (c *Core) Up(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
-	defer t.catch()
+	defer t.Catch()
 	c.mesh.Up(i)
 	c.introduce(t, i)
 	for _, p := range c.parts {
@@ -48,22 +48,20 @@ func (c *Core) Up(i peer.Instance) {
 func (c *Core) Down(i peer.Instance) {
 	t := c.begin()
 	defer t.end()
-	defer t.catch()
-	stranded, was := t.out.Down(i, t.now)
+	defer t.Catch()
+	stranded, was := t.Out.Down(i, t.Now)
 	if was {
 		c.news()
 	}
-	c.ops.lost(t, i)
-	t.out.Redirect(stranded)
+	c.calls.Lost(&t.Turn, i)
+	t.Out.Redirect(stranded)
 	t.lose()
 }
 
-// lose tells the operations whose requests could not be delivered.
+// lose tells the calls whose requests could not be delivered.
 func (t *turn) lose() {
-	for x, ok := t.out.Lost(); ok; x, ok = t.out.Lost() {
-		if o := t.c.ops.get(x.ID); o != nil {
-			o.replied(t, x.To, &peer.Reply{ID: x.ID, Status: peer.Lost, Owner: peer.Epoch{Instance: x.To}})
-		}
+	for x, ok := t.Out.Lost(); ok; x, ok = t.Out.Lost() {
+		t.c.calls.Undelivered(&t.Turn, x)
 	}
 }
 
@@ -75,5 +73,5 @@ func (c *Core) Reaches(i peer.Instance) bool { return c.mesh.Reachable(i) }
 func (c *Core) Answers(i peer.Instance, patient bool) bool {
 	t := c.begin()
 	defer t.end()
-	return t.out.Answers(i, patient, t.now)
+	return t.Out.Answers(i, patient, t.Now)
 }

@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
 // reserved records a reservation that was made here.
-func (c *Core) reserved(t *turn, q *request, d *limiter.Decision) {
+func (c *Core) reserved(t *turn, q *route.Request, d *limiter.Decision) {
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
@@ -19,24 +20,24 @@ func (c *Core) reserved(t *turn, q *request, d *limiter.Decision) {
 			n++
 		}
 		if p := c.part(k); charged && p != nil && c.reserves.Load() < maxPending {
-			p.r.Reserve(t.inputs(), k, q.asker(), d.Receipt.Time, q.Until)
+			p.r.Reserve(t.inputs(), k, c.asker(q), d.Receipt.Time, q.Until)
 			p.apply(t)
 		}
 	}
 }
 
 // asker returns the member that sent the request, this node included.
-func (q *request) asker() peer.Instance {
-	if q.reply.op != nil {
-		return q.reply.op.c.self
+func (c *Core) asker(q *route.Request) peer.Instance {
+	if q.Reply.Call != nil {
+		return c.self
 	}
-	return q.reply.to
+	return q.Reply.To
 }
 
 // settle ends the reservation that its asker names, and takes back the charges that the
 // receipt names, if they are unsettled here, see [replica.Replica.Settle].
-func (c *Core) settle(t *turn, q *request) {
-	from := q.reply.to
+func (c *Core) settle(t *turn, q *route.Request) {
+	from := q.Reply.To
 	if from == 0 {
 		from = c.self
 	}
@@ -49,15 +50,15 @@ func (c *Core) settle(t *turn, q *request) {
 		if p == nil {
 			continue
 		}
-		back := q.receipt.Charged & (1<<n - 1<<first)
-		if p.r.Settle(t.inputs(), k, from, q.receipt.Time, back != 0) {
+		back := q.Receipt.Charged & (1<<n - 1<<first)
+		if p.r.Settle(t.inputs(), k, from, q.Receipt.Time, back != 0) {
 			here |= back
 		}
 		p.apply(t)
 	}
-	if receipt := q.receipt; here != 0 {
+	if receipt := q.Receipt; here != 0 {
 		receipt.Charged = here
-		c.table.Refund(t.at, q.Charge, receipt)
+		c.table.Refund(t.At, q.Charge, receipt)
 	}
 }
 
@@ -80,7 +81,7 @@ func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.De
 		return nil
 	}
 	k.Peek = true
-	err := c.table.Decide(t.at, k, d)
+	err := c.table.Decide(t.At, k, d)
 	k.Peek = false
 	if err != nil {
 		return nil
@@ -115,8 +116,8 @@ func caused(l *limiter.LimitDecision, units uint64) bool {
 
 // contend makes a request wait for charges of a partition to be settled. It reports
 // false if there is no time or no room for that.
-func (c *Core) contend(t *turn, p *part, q *request) bool {
-	if !p.r.MayContend(t.inputs(), &q.Wait) || !c.admits(&q.reply) {
+func (c *Core) contend(t *turn, p *part, q *route.Request) bool {
+	if !p.r.MayContend(t.inputs(), &q.Wait) || !c.admits(&q.Reply) {
 		return false
 	}
 	kept := *q
@@ -128,8 +129,8 @@ func (c *Core) contend(t *turn, p *part, q *request) bool {
 
 // provisional makes d, the denial of a peek, the answer to a check that cannot wait for
 // charges to be settled.
-func (c *Core) provisional(t *turn, q *request, k *limiter.Charge, d *limiter.Decision) {
-	q.reply.provisional = true
+func (c *Core) provisional(t *turn, q *route.Request, k *limiter.Charge, d *limiter.Decision) {
+	q.Reply.Provisional = true
 	for i := range d.Len() {
 		l := d.Limit(i)
 		key := k.Key(l.Key)

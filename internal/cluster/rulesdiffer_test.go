@@ -75,9 +75,11 @@ func TestAnOwnerWithOtherRulesNamesThemAll(t *testing.T) {
 		for i, rule := range order {
 			charge.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(100 + i), Lo: 2}, Rule: rule, Cost: 1})
 		}
-		book := mesh.NewDictionary(func(string) *limiter.Rule { return nil })
+		asker, _, _, _ := single(t, limiter.UnreachableLocal)
 		d := new(limiter.Decision)
-		fillDecision(d, &charge, book.Applied(nil, f, &r, &charge), f.Results[:limits])
+		asker.Begin(&charge, d, 0, func() {})
+		r.ID = drain(asker)[third].Checks[0].ID
+		asker.Deliver(&peer.Frame{From: third, To: self, Rules: f.Rules, Replies: []peer.Reply{r}, Results: f.Results})
 		if d.Len() != limits || !d.Allowed {
 			t.Errorf("the answer is read as %+v", d)
 		}

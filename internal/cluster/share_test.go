@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -74,7 +75,7 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		if drawn(1000); admitted != one.want {
 			t.Errorf("%s: %d units admitted, want %d", name, admitted, one.want)
 		}
-		c.Explain(charge, func(all []Explained) {
+		c.Explain(charge, func(all []route.Explained) {
 			if x := &all[0].Answer; x.Allowed || x.Limit(0).Limit != k.Rule.Limits[0] {
 				t.Errorf("%s: a check that is denied is explained as one allowed %t by a limit of %d", name, x.Allowed, x.Limit(0).Limit.Limit())
 			}

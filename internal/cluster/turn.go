@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -10,19 +10,12 @@ import (
 // turn is one entry into the core, by one goroutine. It collects the work that is done
 // when all locks are released, and scratch memory. Turns are pooled.
 type turn struct {
-	c     *Core
-	now   limiter.Tick
-	at    limiter.Tick // present time of the counters' clock
-	out   mesh.Writer  // what is said to other members
-	parts []*part      // to be flushed
-	later []func(*turn)
-	ended []*op // whose callers are to be told
-	arm   bool  // a tick is needed
-	// broken means that there was a panic, so the turn's memory is not reused.
-	broken bool
+	route.Turn
 
-	shard   uint64            // shard for the operations that begin in this turn; 0 before the first
-	fresh   []op              // unused operations, allocated together
+	c     *Core
+	parts []*part // to be flushed
+	later []func(*turn)
+
 	rule    namedRule         // the rule of the last check of a frame
 	entries []table.Entry     // scratch of split
 	keys    []replica.Entries // scratch of split
@@ -37,10 +30,10 @@ type turn struct {
 
 func (c *Core) begin() *turn {
 	t := c.turns.Get().(*turn)
-	t.c, t.now = c, c.sched.Now()
-	t.out.Begin(c.mesh)
-	if t.at = t.now; c.config.Clock != nil {
-		t.at = c.config.Clock()
+	t.c, t.Node, t.Panicked, t.Now = c, t, c.config.Panicked, c.sched.Now()
+	t.Out.Begin(c.mesh)
+	if t.At = t.Now; c.config.Clock != nil {
+		t.At = c.config.Clock()
 	}
 	c.pulse(t)
 	return t
@@ -51,32 +44,31 @@ func (c *Core) begin() *turn {
 func (t *turn) end() {
 	for t.pending() && !t.finish() {
 	}
-	t.out.End()
-	t.shard = 0
-	if t.arm || t.out.Expects { // last, so that the tick finds everything that needs it
-		t.arm, t.out.Expects = false, false
+	t.Turn.End()
+	if t.Tick || t.Out.Expects { // last, so that the tick finds everything that needs it
+		t.Tick, t.Out.Expects = false, false
 		t.c.arm()
 	}
-	if !t.broken {
+	if !t.Broken {
 		t.c.turns.Put(t)
 	}
 }
 
 // pending reports whether there is deferred work.
 func (t *turn) pending() bool {
-	return len(t.later)+len(t.parts)+len(t.ended) > 0 || t.out.Pending()
+	return len(t.later)+len(t.parts)+t.Ended() > 0 || t.Out.Pending()
 }
 
 // finish does the deferred work. It reports false after a panic; then more may be left,
 // but not the work that panicked.
 func (t *turn) finish() (all bool) {
-	defer t.catch()
+	defer t.Catch()
 	for t.pending() {
-		for len(t.later)+len(t.parts)+len(t.ended) > 0 {
+		for len(t.later)+len(t.parts)+t.Ended() > 0 {
 			t.goOn()
 		}
 		t.lose()
-		for t.out.Flush() { // a link that is down may wake others
+		for t.Out.Flush() { // a link that is down may wake others
 			t.lose()
 		}
 	}
@@ -102,14 +94,7 @@ func (t *turn) goOn() {
 		}
 	}
 	t.later = t.later[:0]
-	for i := 0; i < len(t.ended); {
-		o := take(t.ended, i)
-		i++
-		if o != nil {
-			o.tell(t)
-		}
-	}
-	t.ended = t.ended[:0]
+	t.Notify()
 	for i := 0; i < len(t.parts); {
 		p := take(t.parts, i)
 		i++
@@ -137,17 +122,3 @@ type namedRule struct {
 	closed, same bool
 	rule         *limiter.Rule // nil if it is not known
 }
-
-// op returns memory for an operation, not cleared. The turn keeps it until [turn.taken].
-func (t *turn) op() *op {
-	if len(t.fresh) == 0 {
-		t.fresh = make([]op, opsAtOnce)
-	}
-	return &t.fresh[0]
-}
-
-// taken hands the operation that [turn.op] returned last to the caller.
-func (t *turn) taken() { t.fresh = t.fresh[1:] }
-
-// opsAtOnce is how many operations are allocated together.
-const opsAtOnce = 32

@@ -15,45 +15,16 @@ func TestWhoIsAskedAtTheEndOfATurnIsWoken(t *testing.T) {
 	heard(c, p)
 	c.mesh.Introduced(peer.Known{Name: "b", Instance: other, Gone: true}) // it leaves, so it is no relay
 	turn := c.begin()
-	if c.begun(turn, charge, new(limiter.Decision), 0, func() {}) == nil {
+	if c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {}) == nil {
 		t.Fatal("it is decided here")
 	}
-	turn.out.Down(third, turn.now)
+	turn.Out.Down(third, turn.Now)
 	turn.end()
 	if turn.pending() {
-		t.Errorf("left over: links %v, %d operations, %d others", turn.out.Pending(), len(turn.ended), len(turn.later))
+		t.Errorf("left over: links %v, %d operations, %d others", turn.Out.Pending(), turn.Ended(), len(turn.later))
 	}
 	if asked := drain(c)[other].Checks; len(asked) != 1 || !asked[0].Heir {
 		t.Errorf("asked %+v, want one check, as heir", asked)
-	}
-}
-
-// An operation's number is unique, whichever shard has room.
-func TestOperationsAreNumbered(t *testing.T) {
-	var x opTable
-	turn := new(turn)
-	seen := map[uint64]*op{}
-	for range maxOps {
-		o := new(op)
-		if !x.add(o, turn) || o.id == 0 || seen[o.id] != nil {
-			t.Fatalf("after %d: %#x", len(seen), o.id)
-		}
-		seen[o.id] = o
-	}
-	if x.add(new(op), turn) {
-		t.Fatalf("there is room for more than %d", maxOps)
-	}
-	for id, o := range seen {
-		if x.get(id) != o || x.take(id) != o || x.take(id) != nil || x.get(id) != nil {
-			t.Fatalf("%#x is not its own number, or is taken twice", id)
-		}
-	}
-	o := new(op)
-	if !x.add(o, turn) || seen[o.id] != nil {
-		t.Errorf("%#x was given before", o.id)
-	}
-	if len(x.all()) != 1 {
-		t.Errorf("%d are under way", len(x.all()))
 	}
 }
 
@@ -64,11 +35,10 @@ func TestAReplyOfOtherLimits(t *testing.T) {
 	c.Begin(charge, answer, 0, func() { told++ })
 	id := drain(c)[third].Checks[0].ID
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Results: 2}}, Results: make([]peer.Result, 2)})
-	left := c.ops.all()
-	if told != 0 || len(left) != 1 {
-		t.Fatalf("told %d times, %d under way", told, len(left))
+	if left := c.calls.Waiting(); told != 0 || left != 1 {
+		t.Fatalf("told %d times, %d under way", told, left)
 	}
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: left[0].id, Results: 1}}, Results: []peer.Result{{Allowed: true, Remaining: 7}}})
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Results: 1}}, Results: []peer.Result{{Allowed: true, Remaining: 7}}})
 	if told != 1 || !answer.Allowed || answer.Limit(0).Remaining != 7 || answer.Limit(0).Owner != "c" {
 		t.Errorf("told %d times: %+v", told, answer)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -191,7 +192,7 @@ func TestAProvisionalDenial(t *testing.T) {
 // A provisional denial is not cached.
 func TestAProvisionalDenialIsNotRemembered(t *testing.T) {
 	for _, provisional := range []bool{false, true} {
-		c, _, charge := rememberer(t)
+		c, charge := rememberer(t)
 		ask := func() *limiter.Decision {
 			d := new(limiter.Decision)
 			c.Begin(charge, d, 0, func() {})
@@ -274,7 +275,7 @@ func TestADenialWaitsForTheCancel(t *testing.T) {
 		if *told != 1 || answer.Allowed || limiter.Span(answer.RetryAfter) != 70 || answer.Limit(0).Remaining != 8 {
 			t.Errorf("%s: told %d times: %+v", name, *told, answer)
 		}
-		if left := len(c.ops.all()); left != 0 || len(drain(c)[other].Refunds) != 0 {
+		if left := c.calls.Waiting(); left != 0 || len(drain(c)[other].Refunds) != 0 {
 			t.Errorf("%s: %d operations are under way", name, left)
 		}
 	}
@@ -302,12 +303,12 @@ func TestAContestedCheckBeginsAnew(t *testing.T) {
 	if len(q) != 1 || q[0].Receipt.Charged != 1 {
 		t.Fatalf("taken back is %+v", q)
 	}
-	h.pass(2 * retryEvery)
+	h.pass(2 * route.RetryEvery)
 	if out := drain(c); len(out[third].Checks)+len(out[other].Checks) != 0 {
 		t.Fatal("it is asked again before it is taken back")
 	}
 	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done}}})
-	h.pass(3*retryEvery + replica.TickEvery)
+	h.pass(3*route.RetryEvery + replica.TickEvery)
 	if out := drain(c); len(out[third].Checks) != 1 || len(out[other].Checks) != 1 || *told != 0 {
 		t.Errorf("it is asked again of %d and %d, and told %d times", len(out[third].Checks), len(out[other].Checks), *told)
 	}

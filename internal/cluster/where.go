@@ -5,10 +5,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Owner returns the member that a check of these keys would be sent to now, this node
-// included; 0 if none is known. If the keys have several owners, one is false and to is
-// the owner of the first key.
-func (c *Core) Owner(k *limiter.Charge) (to peer.Instance, one bool) { return c.destination(k) }
+// Owner returns the member that a check of these keys would be sent to now, see
+// [route.Router.Owner].
+func (c *Core) Owner(k *limiter.Charge) (to peer.Instance, one bool) { return c.calls.Owner(k) }
 
 // Summary counts what a node holds.
 type Summary struct {
@@ -62,7 +61,7 @@ func (c *Core) Summary() (s Summary) {
 		s.Lag = max(s.Lag, info.WaitedFor)
 		s.Unacknowledged = max(s.Unacknowledged, info.Unacknowledged)
 	}
-	s.Waiting = c.ops.waiting()
+	s.Waiting = c.calls.Waiting()
 	s.Pending, s.Staged = int(c.pending.Load()), c.staged.Load()
 	s.Links, s.Queued = c.mesh.Size()
 	if c.fallback != nil {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -15,15 +16,15 @@ func (c *Core) Deliver(f *peer.Frame) {
 	}
 	t := c.begin()
 	defer t.end()
-	defer t.catch()
+	defer t.Catch()
 	if f.To != c.self {
-		t.out.Relay(f)
+		t.Out.Relay(f)
 		return
 	}
 	if f.From == 0 || f.From == c.self {
 		return // without a sender, or this node's own, relayed back to it
 	}
-	c.mesh.Received(f, t.now)
+	c.mesh.Received(f, t.Now)
 	c.rules.Learn(f.Rules)
 	c.deliverControl(t, f)
 	c.deliverChecks(t, f)
@@ -47,7 +48,7 @@ func (c *Core) message(t *turn, from peer.Instance, id uint16, m replica.Message
 }
 
 func (c *Core) deliverControl(t *turn, f *peer.Frame) {
-	may := c.credible(t.now)
+	may := c.credible(t.Now)
 	for i := range f.Announces {
 		a := &f.Announces[i]
 		if !may.announce(a) {
@@ -190,114 +191,71 @@ func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limit
 }
 
 func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
-	reply := replyTo{to: f.From, id: q.ID}
+	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	rules, known := c.chargeOf(t, f, keys)
 	if !known {
 		c.refuse(t, reply, peer.Reply{Status: peer.NeedRule})
 		return
 	}
-	reply.rules = rules
+	reply.Rules = rules
 	t.charge.Peek = q.Peek
-	ask := request{
-		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Sent: q.Sent, Until: t.now + min(limiter.Tick(q.Wait), limiter.Minute)},
-		reserve: q.Reserve && !q.Explain, heir: q.Heir, reply: reply,
+	ask := route.Request{
+		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Sent: q.Sent, Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
+		Reserve: q.Reserve && !q.Explain, Heir: q.Heir, Reply: reply,
 	}
 	if q.Explain {
-		ask.kind = opExplain
+		ask.Kind = route.KindExplain
 	}
 	var idle *limiter.Decision
-	if ask.reserve {
+	if ask.Reserve {
 		idle = &t.idle
 	}
 	switch v, at := c.handle(t, &ask, &t.answer, idle); v {
-	case answered:
-		c.sendReply(t, ask.reply, &t.answer, idle)
-	case notOwner:
+	case route.Answered:
+		c.sendReply(t, ask.Reply, &t.answer, idle)
+	case route.NotOwner:
 		status := peer.NotOwner
 		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
 			status = peer.Alive
 		}
 		c.refuseFor(t, at, reply, status)
-	case overloaded, pointless:
+	case route.Overloaded, route.Pointless:
 		c.refuse(t, reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
 
 func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key) {
-	reply := replyTo{to: f.From, id: q.ID}
+	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	if _, known := c.chargeOf(t, f, keys); !known {
 		if q.ID != 0 {
 			c.refuse(t, reply, peer.Reply{Status: peer.NeedRule})
 		}
 		return
 	}
-	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.now + c.config.Deadline}
-	ask := request{Wait: wait, kind: opRefund, heir: q.Heir, reply: reply, receipt: limiter.Receipt{
+	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.Now + c.config.Deadline}
+	ask := route.Request{Wait: wait, Kind: route.KindRefund, Heir: q.Heir, Reply: reply, Receipt: limiter.Receipt{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 	}}
 	switch q.Kind {
 	case peer.ResetKeys:
-		ask.kind = opReset
+		ask.Kind = route.KindReset
 	case peer.RefundReserved:
-		ask.ends = true
+		ask.Ends = true
 	}
 	v, at := c.handle(t, &ask, &t.answer, nil)
 	switch {
-	case v == answered:
-		ask.answer(c, t, &t.answer, nil)
-	case q.ID == 0 || v == waiting:
-	case v == notOwner:
+	case v == route.Answered:
+		c.answer(t, &ask, &t.answer, nil)
+	case q.ID == 0 || v == route.Kept:
+	case v == route.NotOwner:
 		status := peer.NotOwner
 		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
 			status = peer.Alive
 		}
 		c.refuseFor(t, at, reply, status)
-	case v == forbidden:
+	case v == route.Forbidden:
 		c.refuse(t, reply, peer.Reply{Status: peer.Forbidden})
 	default:
 		c.refuse(t, reply, peer.Reply{Status: peer.Overloaded})
 	}
-}
-
-// attempt is how an operation is sent to a member. id is its number with the number of
-// this request, see [inquiry]. sent means that the owner may have executed it, and define
-// that the rules are defined too.
-type attempt struct {
-	id                 uint64
-	heir, sent, define bool
-}
-
-// send sends an operation to a member, as owner or as heir.
-func (o *op) send(t *turn, to peer.Instance, heir bool) {
-	o.mu.Lock()
-	r := attempt{id: o.id, heir: heir, sent: heir && len(o.sent) > 1, define: o.define}
-	if i := o.asked(to); i >= 0 {
-		r.id = withTry(r.id, o.sent[i].try)
-	}
-	o.mu.Unlock()
-	o.write(t, to, r)
-}
-
-// write puts an attempt into the frame for a member.
-func (o *op) write(t *turn, to peer.Instance, r attempt) {
-	switch o.kind {
-	case opCheck, opExplain:
-		t.out.Check(to, o.charge, r.define, peer.Check{
-			ID: r.id, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: r.heir, Sent: r.sent, Explain: o.kind == opExplain,
-			Wait: uint32(min(max(0, o.until-t.now), limiter.Minute)),
-		})
-		return
-	}
-	kind := peer.RefundAll
-	switch {
-	case o.kind == opReset:
-		kind = peer.ResetKeys
-	case o.ends:
-		kind = peer.RefundReserved
-	}
-	t.out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: receiptOut(o.receipt)})
-}
-
-func receiptOut(r limiter.Receipt) peer.Receipt {
-	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
 }

@@ -170,3 +170,8 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 	}
 	return out
 }
+
+// Receipt returns a receipt as frames carry it.
+func Receipt(r limiter.Receipt) peer.Receipt {
+	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
+}

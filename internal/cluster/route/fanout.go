@@ -1,4 +1,4 @@
-package cluster
+package route
 
 import (
 	"slices"
@@ -8,45 +8,45 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// several is a check over keys of several owners. Each owner gets a part and reserves
+// fanOut is a check over keys of several owners. Each owner gets a part and reserves
 // it: its charge counts at once. When all parts have answered, the charges that the
 // whole check does not make are cancelled. A reset over several owners is divided the
 // same way, and reserves nothing.
-type several struct {
-	c      *Core
+type fanOut struct {
+	c      *Router
 	charge *limiter.Charge
 	answer *limiter.Decision
 	until  limiter.Tick
-	done   func(*turn)
+	done   func(*Turn)
 
 	// again starts the whole check anew.
-	again func(*turn)
+	again func(*Turn)
 
 	mu    sync.Mutex
-	parts []*reservation
+	parts []*portion
 	open  int // number of parts, later of reservations, that have not ended
 }
 
-// reservation is the part of a check for one owner.
-type reservation struct {
-	op     op
+// portion is the part of a check for one owner.
+type portion struct {
+	call   Call
 	keys   []int // indices into the whole charge
 	charge limiter.Charge
 	answer limiter.Decision
 	idle   limiter.Decision
 }
 
-// split divides an operation whose keys have several owners, and starts the parts. It
-// reports false, and does nothing, for refunds and for an operation that some member may
+// split divides a call whose keys have several owners, and starts the parts. It
+// reports false, and does nothing, for refunds and for a call that some member may
 // have executed.
-func (o *op) split(t *turn) bool {
-	if !o.clean() || o.kind == opRefund {
+func (o *Call) split(t *Turn) bool {
+	if !o.clean() || o.kind == KindRefund {
 		return false
 	}
 	// The parts work on memory of their own: the caller may stop waiting, and reuse its
 	// memory, while they are still at work.
-	s := &several{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until}
-	s.done = func(t *turn) {
+	s := &fanOut{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until}
+	s.done = func(t *Turn) {
 		o.mu.Lock()
 		if o.ended {
 			o.mu.Unlock()
@@ -58,22 +58,22 @@ func (o *op) split(t *turn) bool {
 		o.mu.Unlock()
 		o.retire(t)
 	}
-	s.again = func(t *turn) {
+	s.again = func(t *Turn) {
 		// A random pause, so that competing checks do not collide again.
-		after := 1 + s.c.random(2*retryEvery)
+		after := 1 + s.c.config.Places.Random(2*RetryEvery)
 		o.mu.Lock()
-		o.divided, o.again = false, t.now+after
+		o.divided, o.again = false, t.Now+after
 		o.mu.Unlock()
-		t.arm = true
+		t.Tick = true
 	}
 	o.mu.Lock()
 	// The parts end it. At the deadline each asks the policy for its own keys.
-	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.self, true
+	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.config.Self, true
 	o.mu.Unlock()
 	s.divide(o.kind)
 	s.open = len(s.parts)
 	for _, r := range s.parts {
-		o.c.start(t, &r.op)
+		o.c.start(t, &r.call)
 	}
 	return true
 }
@@ -81,23 +81,23 @@ func (o *op) split(t *turn) bool {
 // divide makes the parts by the present owners of the keys. A check that can never be
 // allowed charges nothing anywhere, so its parts only peek. If only its rules in shadow
 // can never admit it, the parts of those keys peek.
-func (s *several) divide(kind opKind) {
+func (s *fanOut) divide(kind Kind) {
 	peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)
 	for i := range s.charge.Len() {
 		k := *s.charge.Key(i)
-		to := s.c.part(&k).to.Load()
+		to := s.c.where(&k).Owner
 		peek := s.charge.Peek || peeks || shadowPeeks && k.Rule.Shadow
-		var r *reservation
+		var r *portion
 		for _, have := range s.parts {
-			if s.c.part(have.charge.Key(0)).to.Load() == to && have.charge.Peek == peek {
+			if s.c.where(have.charge.Key(0)).Owner == to && have.charge.Peek == peek {
 				r = have
 			}
 		}
 		if r == nil {
-			r = &reservation{}
-			r.op = op{kind: kind, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}
-			if kind == opCheck && !peek {
-				r.op.reserve, r.op.idle = true, &r.idle
+			r = &portion{}
+			r.call = Call{kind: kind, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}
+			if kind == KindCheck && !peek {
+				r.call.reserve, r.call.idle = true, &r.idle
 			}
 			r.charge.Peek = peek
 			s.parts = append(s.parts, r)
@@ -121,14 +121,14 @@ func never(k *limiter.Charge, shadow bool) bool {
 	return false
 }
 
-func (s *several) partDone(t *turn, _ *op) {
+func (s *fanOut) partDone(t *Turn, _ *Call) {
 	if !s.closed() {
 		return
 	}
 	switch r := s.parts[0]; {
-	case r.op.kind == opReset:
+	case r.call.kind == KindReset:
 		s.done(t)
-	case slices.ContainsFunc(s.parts, func(r *reservation) bool { return r.op.contests }):
+	case slices.ContainsFunc(s.parts, func(r *portion) bool { return r.call.contests }):
 		s.retreat(t)
 	default:
 		s.conclude(t)
@@ -136,7 +136,7 @@ func (s *several) partDone(t *turn, _ *op) {
 }
 
 // closed counts one end down, and reports whether it was the last.
-func (s *several) closed() bool {
+func (s *fanOut) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
@@ -146,7 +146,7 @@ func (s *several) closed() bool {
 // conclude makes one decision of the parts' answers, and ends the reservations. The
 // answer waits until the charges that the whole check does not make are taken back: a
 // caller that is told of a denial finds the former state at every owner.
-func (s *several) conclude(t *turn) {
+func (s *fanOut) conclude(t *Turn) {
 	s.gather(s.answer)
 	s.gatherUnnamed()
 	s.open = 1                       // this function
@@ -167,7 +167,7 @@ func (s *several) conclude(t *turn) {
 
 // retreat takes back every reservation and then starts the check anew, because it met
 // other unsettled reservations.
-func (s *several) retreat(t *turn) {
+func (s *fanOut) retreat(t *Turn) {
 	s.done = s.again
 	s.open = 1
 	for _, r := range s.parts {
@@ -179,7 +179,7 @@ func (s *several) retreat(t *turn) {
 }
 
 // gather copies the parts' answers into one decision and settles it.
-func (s *several) gather(d *limiter.Decision) {
+func (s *fanOut) gather(d *limiter.Decision) {
 	d.Clear()
 	total := 0
 	for i := range s.charge.Len() {
@@ -207,7 +207,7 @@ func (s *several) gather(d *limiter.Decision) {
 }
 
 // limits returns the number of limits that answered for key i.
-func (s *several) limits(i int) (n int) {
+func (s *fanOut) limits(i int) (n int) {
 	r, j := s.find(i)
 	for k := range r.answer.Len() {
 		if r.answer.Limit(k).Key == j {
@@ -218,7 +218,7 @@ func (s *several) limits(i int) (n int) {
 }
 
 // find returns the part with key i, and the key's index there.
-func (s *several) find(i int) (*reservation, int) {
+func (s *fanOut) find(i int) (*portion, int) {
 	for _, r := range s.parts {
 		for j, k := range r.keys {
 			if k == i {
@@ -232,7 +232,7 @@ func (s *several) find(i int) (*reservation, int) {
 // cancelled returns the limits that a part charged and the whole check does not charge,
 // one bit each. It also corrects the decision for them. first has the index of each
 // key's first limit.
-func (s *several) cancelled(r *reservation, first []int) (undo uint64) {
+func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 	at := make([]int, len(r.keys)) // limits of each key seen so far
 	for k := range r.answer.Len() {
 		l := r.answer.Limit(k)
@@ -263,33 +263,42 @@ func (s *several) cancelled(r *reservation, first []int) (undo uint64) {
 // settle ends a part's reservation at the member that made it, and takes back the
 // charges that undo names. Only if it takes something back is the end awaited. If the
 // message is lost, the charge stays; nothing else goes wrong.
-func (s *several) settle(t *turn, r *reservation, undo uint64) {
-	if r.op.by == 0 || r.answer.Receipt.Charged == 0 {
+func (s *fanOut) settle(t *Turn, r *portion, undo uint64) {
+	if r.call.by == 0 || r.answer.Receipt.Charged == 0 {
 		return
 	}
 	receipt := r.answer.Receipt
 	receipt.Charged = undo
 	c := s.c
-	if r.op.by == c.self {
-		q := request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, kind: opRefund, ends: true, receipt: receipt}
-		c.handle(t, &q, nil, nil)
+	if r.call.by == c.config.Self {
+		t.handle(Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Receipt: receipt}, nil)
 		return
 	}
-	o := &op{c: c, kind: opRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}
+	o := &Call{c: c, kind: KindRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}
 	o.sent = o.one[:0]
-	if undo != 0 && t.now < s.until && c.ops.add(o, t) {
+	if undo != 0 && t.Now < s.until && c.calls.add(o, t) {
 		s.mu.Lock()
 		s.open++
 		s.mu.Unlock()
-		o.done = func(t *turn, _ *op) {
+		o.done = func(t *Turn, _ *Call) {
 			if s.closed() {
 				s.done(t)
 			}
 		}
 		o.mu.Lock()
-		o.asks(r.op.by)
+		o.record(r.call.by)
 		o.mu.Unlock()
-		t.arm = true
+		t.Tick = true
 	}
-	o.send(t, r.op.by, false)
+	o.send(t, r.call.by, false)
+}
+
+// gatherUnnamed collects the keys whose names the parts' owners lack.
+func (s *fanOut) gatherUnnamed() {
+	s.charge.Unnamed = 0
+	for _, r := range s.parts {
+		for j, i := range r.keys {
+			s.charge.Unnamed |= r.charge.Unnamed >> j & 1 << i
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package route
 
 import (
 	"slices"
@@ -33,15 +33,15 @@ func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
 }
 
 // executed ends a reset or refund that another member has executed.
-func (o *op) executed(t *turn, by peer.Instance, counters int) {
+func (o *Call) executed(t *Turn, by peer.Instance, counters int) {
 	o.concludedBy(t, by, Outcome{Counters: counters})
 }
 
 // forbidden ends a reset that a member refuses, unless another member was asked too:
 // that one may have executed it.
-func (o *op) forbidden(t *turn, by peer.Instance) {
+func (o *Call) forbidden(t *Turn, by peer.Instance) {
 	o.mu.Lock()
-	if i := o.asked(by); i >= 0 && len(o.sent) > 1 {
+	if i := o.inquiry(by); i >= 0 && len(o.sent) > 1 {
 		o.sent = slices.Delete(o.sent, i, i+1)
 		o.mu.Unlock()
 		return
@@ -52,9 +52,9 @@ func (o *op) forbidden(t *turn, by peer.Instance) {
 
 // concludedBy ends a reset or refund with the outcome that a member reports, if that
 // member was asked.
-func (o *op) concludedBy(t *turn, by peer.Instance, x Outcome) {
+func (o *Call) concludedBy(t *Turn, by peer.Instance, x Outcome) {
 	o.mu.Lock()
-	if o.ended || o.asked(by) < 0 || o.kind != opReset && o.kind != opRefund {
+	if o.ended || o.inquiry(by) < 0 || o.kind != KindReset && o.kind != KindRefund {
 		o.mu.Unlock()
 		return
 	}
@@ -64,9 +64,9 @@ func (o *op) concludedBy(t *turn, by peer.Instance, x Outcome) {
 }
 
 // outcome adds up the outcomes of the parts.
-func (s *several) outcome() (x Outcome) {
+func (s *fanOut) outcome() (x Outcome) {
 	for _, r := range s.parts {
-		part := &r.op.outcome
+		part := &r.call.outcome
 		x.Counters += part.Counters
 		for j, i := range r.keys {
 			x.Unanswered |= part.Unanswered >> j & 1 << i

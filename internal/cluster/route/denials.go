@@ -1,4 +1,4 @@
-package cluster
+package route
 
 import (
 	"sync"
@@ -181,6 +181,6 @@ func (x *denials) forget(c *limiter.Charge) {
 }
 
 // refusedHere answers a check with a cached denial, and reports whether it did.
-func (c *Core) refusedHere(t *turn, to peer.Instance, charge *limiter.Charge, answer *limiter.Decision) bool {
-	return to != c.self && c.denials.remembered(charge) && c.denials.refuse(t.at, charge.Key(0), answer)
+func (c *Router) refusedHere(t *Turn, to peer.Instance, charge *limiter.Charge, answer *limiter.Decision) bool {
+	return to != c.config.Self && c.denials.remembered(charge) && c.denials.refuse(t.At, charge.Key(0), answer)
 }

@@ -1,31 +1,20 @@
-package cluster
+package route
 
 import (
 	"slices"
 	"sync"
 
-	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
-// opKind is the kind of an operation.
-type opKind uint8
-
-const (
-	opCheck opKind = iota
-	opRefund
-	opReset
-	opExplain // a peek that also returns the reasons
-)
-
-// op is one operation on keys of one owner, from its start to its end; if its keys have
+// Call is one check, refund, reset or explanation on keys of one owner, from its start to its end; if its keys have
 // several owners, it is split. It may be sent to several members in turn. It is not sent
 // to a member again unless that member has said that it did not execute it.
-type op struct {
-	c       *Core
-	kind    opKind
+type Call struct {
+	c       *Router
+	kind    Kind
 	reserve bool // part of a check over several owners: it reserves
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
 	// remember means that a denial may be cached.
@@ -37,10 +26,10 @@ type op struct {
 	receipt limiter.Receipt   // of a refund
 	until   limiter.Tick
 	begunAt limiter.Tick // in the counters' time
-	// wake is called when the operation has ended; if done is set, done is called
+	// wake is called when the call has ended; if done is set, done is called
 	// instead.
 	wake func()
-	done func(*turn, *op)
+	done func(*Turn, *Call)
 
 	mu       sync.Mutex
 	ended    bool
@@ -61,7 +50,7 @@ type op struct {
 
 	by      peer.Instance              // the member that decided; 0 for a policy
 	outcome Outcome                    // result of a reset or refund
-	told    []limiter.LimitExplanation // reasons of an explanation; nil if there are none
+	reasons []limiter.LimitExplanation // reasons of an explanation; nil if there are none
 }
 
 // inquiry is one request to a member. A reply carries the number of its request (try): a
@@ -71,15 +60,15 @@ type inquiry struct {
 	try uint16
 }
 
-// asks records that a member is asked. o.mu is held.
-func (o *op) asks(to peer.Instance) {
+// record records that a member is asked. o.mu is held.
+func (o *Call) record(to peer.Instance) {
 	o.sent = append(o.sent, inquiry{to, o.tries})
 	o.tries = (o.tries + 1) & maxTry
 }
 
-// asked returns the index of a member in sent; -1 if it was not asked, or has said that
-// it did not execute the operation. o.mu is held.
-func (o *op) asked(i peer.Instance) int {
+// inquiry returns the index of a member in sent; -1 if it was not asked, or has said that
+// it did not execute the call. o.mu is held.
+func (o *Call) inquiry(i peer.Instance) int {
 	for at := range o.sent {
 		if o.sent[at].of == i {
 			return at
@@ -88,8 +77,8 @@ func (o *op) asked(i peer.Instance) int {
 	return -1
 }
 
-// tell tells the caller that the operation has ended.
-func (o *op) tell(t *turn) {
+// notify tells the caller that the call has ended.
+func (o *Call) notify(t *Turn) {
 	if o.done != nil {
 		o.done(t, o)
 		return
@@ -97,122 +86,93 @@ func (o *op) tell(t *turn) {
 	o.wake()
 }
 
-// start numbers an operation and routes it. If too many are under way, the policy
-// answers.
-func (c *Core) start(t *turn, o *op) {
-	o.c = c
-	o.sent = o.one[:0]
-	if o.until == 0 {
-		o.until = t.now + c.config.Deadline
-	}
-	if !c.ops.add(o, t) {
-		o.policy(t)
-		return
-	}
-	t.arm = true
-	o.route(t)
-}
-
-// retire removes an ended operation from the table; its caller is told at the end of the
+// retire removes an ended call from the table; its caller is told at the end of the
 // turn. It is called once, by the code that set ended.
-func (o *op) retire(t *turn) {
-	o.c.ops.remove(o.id)
+func (o *Call) retire(t *Turn) {
+	o.c.calls.remove(o.id)
 	t.ended = append(t.ended, o)
 }
 
-// abandon ends the operation without telling its caller. It reports whether the
-// operation had not ended yet; then nothing is written to the caller's memory any more.
-func (o *op) abandon() bool {
+// Abandon ends the call without telling its caller. It reports whether the
+// call had not ended yet; then nothing is written to the caller's memory any more.
+func (o *Call) Abandon() bool {
 	o.mu.Lock()
 	was := o.ended
 	o.ended = true
 	o.mu.Unlock()
 	if !was {
-		o.c.ops.remove(o.id)
+		o.c.calls.remove(o.id)
 	}
 	return !was
 }
 
-func (o *op) over() bool {
+// Over reports whether the call has ended.
+func (o *Call) Over() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ended
 }
 
-// route sends the operation to the node that should decide it.
-func (o *op) route(t *turn) {
-	if o.over() {
+// Route sends the call to the node that should decide it.
+func (o *Call) Route(t *Turn) {
+	if o.Over() {
 		return
 	}
-	if o.kind == opCheck && (o.hopeless(t) || o.deserted(t)) {
+	if o.kind == KindCheck && (o.pointless(t) || o.deserted(t)) {
 		o.policy(t)
 		return
 	}
-	to, same := o.c.destination(o.charge)
+	to, same := o.c.Owner(o.charge)
 	switch {
 	case !same && o.reserve && o.clean():
-		o.contest(t) // its keys have different owners now: the whole check is split anew
-	case !same && o.kind == opCheck && !o.reserve && o.split(t):
-	case !same && o.kind == opReset:
+		o.Contest(t) // its keys have different owners now: the whole check is split anew
+	case !same && o.kind == KindCheck && !o.reserve && o.split(t):
+	case !same && o.kind == KindReset:
 		o.split(t)
-	case to == o.c.self:
+	case to == o.c.config.Self:
 		o.here(t)
 	case to == 0:
-		o.later(t, retryEvery)
+		o.later(t, RetryEvery)
 	default:
-		o.ask(t, to)
+		o.askOwner(t, to)
 	}
 }
 
-// destination returns the owner of the first key of a charge, and reports whether it is
-// the owner of all of them.
-func (c *Core) destination(k *limiter.Charge) (to peer.Instance, same bool) {
-	for i := range k.Len() {
-		p := c.part(k.Key(i))
-		if p == nil {
-			continue
-		}
-		if at := peer.Instance(p.to.Load()); i == 0 {
-			to = at
-		} else if at != to {
-			return to, false
-		}
-	}
-	return to, true
-}
+// Retry has the call routed again a little later.
+func (o *Call) Retry(t *Turn) { o.later(t, RetryEvery) }
 
 // later schedules another routing: after the given wait, or, from the fifth attempt on,
 // after a wait that grows with the attempts up to 20 ms.
-func (o *op) later(t *turn, after limiter.Tick) {
+func (o *Call) later(t *Turn, after limiter.Tick) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.attempts++; o.attempts > 4 {
 		after = min(after*limiter.Tick(o.attempts), 20*limiter.Millisecond)
 	}
-	o.again = t.now + after
+	o.again = t.Now + after
 	o.askedAt, o.owner = 0, 0
-	t.arm = true
+	t.Tick = true
 }
 
-// ask sends the operation to the owner.
-func (o *op) ask(t *turn, to peer.Instance) {
+// askOwner sends the call to the owner.
+func (o *Call) askOwner(t *Turn, to peer.Instance) {
 	o.mu.Lock()
 	if o.ended {
 		o.mu.Unlock()
 		return
 	}
-	if o.asked(to) >= 0 {
+	if o.inquiry(to) >= 0 {
 		// The owner may have executed it. Only its reply, or the heir's, can help.
 		o.mu.Unlock()
-		o.later(t, retryEvery)
+		o.later(t, RetryEvery)
 		return
 	}
-	if !o.c.mesh.Reachable(to) {
+	if !o.c.config.Mesh.Reachable(to) {
 		if o.hasHeir {
 			// The heir has answered that the owner is alive. The check goes to the owner
 			// by a relay.
-			o.asks(to)
-			o.askedAt, o.owner, o.again = t.now, to, 0
+			o.record(to)
+			o.askedAt, o.owner, o.again = t.Now, to, 0
 			o.mu.Unlock()
 			o.send(t, to, false)
 			return
@@ -222,21 +182,20 @@ func (o *op) ask(t *turn, to peer.Instance) {
 		o.askHeir(t)
 		return
 	}
-	o.asks(to)
-	o.askedAt, o.owner, o.again = t.now, to, 0
+	o.record(to)
+	o.askedAt, o.owner, o.again = t.Now, to, 0
 	o.mu.Unlock()
 	o.send(t, to, false)
 }
 
 // askHeir asks the heir, because the owner does not answer. If the heir is unknown, it
 // asks the member that the ring would choose, then any other.
-func (o *op) askHeir(t *turn) {
+func (o *Call) askHeir(t *Turn) {
 	c := o.c
-	p := c.part(o.charge.Key(0))
-	heir := peer.Instance(p.toHeir.Load())
-	v := c.view.Load()
+	p := c.where(o.charge.Key(0))
+	heir, v := p.Heir, c.config.View()
 	o.mu.Lock()
-	if o.ended || o.kind == opRefund && (len(o.sent) > 0 || o.tried > 0) {
+	if o.ended || o.kind == KindRefund && (len(o.sent) > 0 || o.tried > 0) {
 		// Another member may have executed the refund. Executed twice, it would admit
 		// too much.
 		o.mu.Unlock()
@@ -244,31 +203,31 @@ func (o *op) askHeir(t *turn) {
 	}
 	if heir == 0 || slices.Contains(o.heirs, heir) {
 		heir = 0
-		for _, m := range append([]peer.Instance{v.Successor(p.id), v.Owner(p.id)}, instances(v)...) {
-			if m != 0 && m != o.owner && !slices.Contains(o.heirs, m) && o.asked(m) < 0 {
+		for _, m := range append([]peer.Instance{v.Successor(p.Partition), v.Owner(p.Partition)}, instances(v)...) {
+			if m != 0 && m != o.owner && !slices.Contains(o.heirs, m) && o.inquiry(m) < 0 {
 				heir = m
 				break
 			}
 		}
 	}
-	if heir == 0 || o.asked(heir) >= 0 {
+	if heir == 0 || o.inquiry(heir) >= 0 {
 		o.heirs = nil
 		o.mu.Unlock()
-		o.later(t, retryEvery)
+		o.later(t, RetryEvery)
 		return
 	}
 	o.heirs = append(o.heirs, heir)
 	o.hasHeir = true
-	sent := o.asked(o.owner) >= 0
-	if heir != c.self {
-		o.asks(heir)
+	sent := o.inquiry(o.owner) >= 0
+	if heir != c.config.Self {
+		o.record(heir)
 	}
 	o.again = 0
 	if !sent {
-		o.askedAt = t.now
+		o.askedAt = t.Now
 	}
 	o.mu.Unlock()
-	if heir == c.self {
+	if heir == c.config.Self {
 		o.asHeir(t, sent)
 		return
 	}
@@ -283,11 +242,11 @@ func instances(v *view.View) []peer.Instance {
 	return out
 }
 
-// contest ends a part of a check that was not executed, so that the whole check is tried
+// Contest ends a part of a check that was not executed, so that the whole check is tried
 // again.
-func (o *op) contest(t *turn) {
-	if !o.reserve || t.now >= o.until {
-		o.later(t, retryEvery) // the policy answers, if it is time
+func (o *Call) Contest(t *Turn) {
+	if !o.reserve || t.Now >= o.until {
+		o.later(t, RetryEvery) // the policy answers, if it is time
 		return
 	}
 	o.mu.Lock()
@@ -300,22 +259,22 @@ func (o *op) contest(t *turn) {
 	o.retire(t)
 }
 
-// clean reports whether no member can have executed the operation.
-func (o *op) clean() bool {
+// clean reports whether no member can have executed the call.
+func (o *Call) clean() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.sent) == 0 && o.tried == 0 && !o.ended
 }
 
-// unreachable handles that a member may not answer any more.
-func (o *op) unreachable(t *turn, i peer.Instance) {
+// lost handles that a member may not answer any more.
+func (o *Call) lost(t *Turn, i peer.Instance) {
 	o.mu.Lock()
-	if o.ends && o.asked(i) >= 0 {
+	if o.ends && o.inquiry(i) >= 0 {
 		o.mu.Unlock()
 		o.policy(t) // it may be lost, and no other member may be asked
 		return
 	}
-	mine := !o.ended && o.asked(i) >= 0 && (o.owner == i || slices.Contains(o.heirs, i))
+	mine := !o.ended && o.inquiry(i) >= 0 && (o.owner == i || slices.Contains(o.heirs, i))
 	o.mu.Unlock()
 	if mine {
 		o.askHeir(t)
@@ -323,32 +282,32 @@ func (o *op) unreachable(t *turn, i peer.Instance) {
 }
 
 // tick does the work that is due.
-func (o *op) tick(t *turn) {
+func (o *Call) tick(t *Turn) {
 	o.mu.Lock()
 	again, asked, heir, over, divided, owner := o.again, o.askedAt, o.hasHeir, o.ended, o.divided, o.owner
 	o.mu.Unlock()
 	switch {
-	case over, divided && t.now-o.until < limiter.Second: // its parts end it, unless a panic lost one
-	case t.now >= o.until:
+	case over, divided && t.Now-o.until < limiter.Second: // its parts end it, unless a panic lost one
+	case t.Now >= o.until:
 		o.policy(t)
-	case again != 0 && t.now >= again:
+	case again != 0 && t.Now >= again:
 		o.mu.Lock()
 		o.again = 0
 		o.mu.Unlock()
-		o.route(t)
-	case again == 0 && asked != 0 && !heir && owner != o.c.self && t.now-asked >= o.c.mesh.Patience(owner, silentAfter):
+		o.Route(t)
+	case again == 0 && asked != 0 && !heir && owner != o.c.config.Self && t.Now-asked >= o.c.config.Mesh.Patience(owner, SilentAfter):
 		o.askHeir(t)
 	}
 }
 
-// replied handles a reply that does not decide the operation.
-func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
+// replied handles a reply that does not decide the call.
+func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 	o.mu.Lock()
 	who := from
 	if r.Status == peer.Lost {
 		who = r.Owner.Instance
 	}
-	i := o.asked(who)
+	i := o.inquiry(who)
 	if i < 0 || tryOf(r.ID) != o.sent[i].try {
 		// A duplicate, or a reply to an earlier request: a reply may travel two ways,
 		// and its consequences must not happen twice.
@@ -373,55 +332,104 @@ func (o *op) replied(t *turn, from peer.Instance, r *peer.Reply) {
 		return
 	}
 	if r.Status == peer.Contested && o.reserve {
-		o.contest(t)
+		o.Contest(t)
 		return
 	}
 	if r.Status == peer.Lost {
 		if heir {
-			o.later(t, retryEvery)
+			o.later(t, RetryEvery)
 		} else {
 			o.askHeir(t) // no member could relay it to the owner
 		}
 		return
 	}
 	if r.Owner.Instance != 0 {
-		o.c.at(t, r.Partition, func(m *replica.Replica, s *replica.Turn) { m.Learn(s, r.Owner, r.Status == peer.NotOwner) })
+		t.Node.Learn(r.Partition, r.Owner, r.Status == peer.NotOwner)
 	}
 	switch {
 	case r.Status == peer.Alive:
 	case r.Status == peer.Overloaded || tired:
-		o.later(t, 4*retryEvery)
+		o.later(t, 4*RetryEvery)
 	case r.Status == peer.NeedRule:
-		o.route(t)
+		o.Route(t)
 	case r.Owner.Instance != 0 && r.Owner.Instance != from:
-		to, _ := o.c.destination(o.charge)
+		to, _ := o.c.Owner(o.charge)
 		if to == r.Owner.Instance {
-			o.route(t)
+			o.Route(t)
 			return
 		}
-		o.later(t, retryEvery)
+		o.later(t, RetryEvery)
 	default:
-		o.later(t, retryEvery)
+		o.later(t, RetryEvery)
 	}
 }
 
-// policy ends an operation that no member answered in time. A check is answered by its
+// policy ends a call that no member answered in time. A check is answered by its
 // rule's policy. The outcome of a reset or refund says what is not known.
-func (o *op) policy(t *turn) {
+func (o *Call) policy(t *Turn) {
 	o.mu.Lock()
 	if o.ended {
 		o.mu.Unlock()
 		return
 	}
 	o.ended = true
-	if o.kind != opCheck {
+	if o.kind != KindCheck {
 		o.outcome = unanswered(o.charge, len(o.sent) > 0 || o.tried > 0)
 	}
 	o.mu.Unlock()
-	o.c.doubtOwner(t, o.c.part(o.charge.Key(0)))
-	if o.kind == opCheck {
-		o.c.event(EventFallback, int(o.c.part(o.charge.Key(0)).id))
+	at := o.c.where(o.charge.Key(0)).Partition
+	t.Node.Doubt(at)
+	if o.kind == KindCheck {
+		o.c.config.Places.FellBack(at)
 		o.c.answerByPolicy(t, o.charge, o.answer, o.idle)
 	}
 	o.retire(t)
+}
+
+// pointless reports whether a check would wait in vain: this node is isolated, and a key
+// belongs to a closed partition that this node does not own and cannot own without a
+// majority.
+func (o *Call) pointless(t *Turn) bool {
+	if o.kind != KindCheck || !o.c.config.Places.Isolated(t.Now) {
+		return false
+	}
+	for i := range o.charge.Len() {
+		if p := o.c.where(o.charge.Key(i)); p.Managed && p.Closed && p.Owner != o.c.config.Self {
+			return true
+		}
+	}
+	return false
+}
+
+// deserted reports whether no member is expected to decide about a key before this node
+// resumes the key's partition, which it has given up for longer than a deadline. It
+// takes no partition's lock.
+func (o *Call) deserted(t *Turn) bool {
+	for i := range o.charge.Len() {
+		p := o.c.where(o.charge.Key(i))
+		if !p.Managed || p.Owner != o.c.config.Self {
+			continue
+		}
+		if at := p.GivenUpAt; at != 0 && t.Now-at >= o.c.config.Deadline {
+			return true
+		}
+	}
+	return false
+}
+
+// tickSafely is tick; a panic ends only this call.
+func (o *Call) tickSafely(t *Turn) {
+	defer t.Catch()
+	o.tick(t)
+}
+
+// Asked returns the members that may have executed the call, or may execute it still, and
+// how often this node has run it so.
+func (o *Call) Asked() (members []peer.Instance, here int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.sent {
+		members = append(members, o.sent[i].of)
+	}
+	return members, o.tried
 }

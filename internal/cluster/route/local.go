@@ -1,0 +1,85 @@
+package route
+
+import (
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// here runs a call at this node, as owner.
+func (o *Call) here(t *Turn) {
+	q := Request{Wait: replica.Wait{Settles: o.reserve, Until: o.until}, Kind: o.kind, Receipt: o.receipt, Reserve: o.reserve, Reply: ReplyTo{Call: o}}
+	switch v, _ := o.Run(t, &q); v {
+	case Answered:
+	case NotOwner, Overloaded:
+		o.later(t, RetryEvery)
+	default:
+		o.mu.Lock()
+		o.again, o.owner = 0, o.c.config.Self
+		o.mu.Unlock()
+	}
+}
+
+// asHeir runs a call at this node, as heir. sent means that the owner may have
+// executed it.
+func (o *Call) asHeir(t *Turn, sent bool) {
+	q := Request{
+		Wait: replica.Wait{Settles: o.reserve, Sent: sent, Until: o.until},
+		Kind: o.kind, Receipt: o.receipt, Reserve: o.reserve, Heir: true, Reply: ReplyTo{Call: o},
+	}
+	switch v, _ := o.Run(t, &q); v {
+	case NotOwner, Overloaded:
+		o.later(t, RetryEvery)
+	}
+}
+
+// Run handles a call at this node, in memory of its own. A policy writes the
+// caller's memory at the deadline, and an abandoned caller reuses it, while run may
+// still be at work.
+func (o *Call) Run(t *Turn, q *Request) (Verdict, uint16) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return Answered, NoPartition
+	}
+	o.tried++
+	q.Charge = o.charge.Clone()
+	o.mu.Unlock()
+	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
+	if o.idle != nil {
+		idle = new(limiter.Decision)
+	}
+	v, at := t.Node.Handle(q, answer, idle)
+	switch v {
+	case Answered:
+		o.explained(q.Reply.Reasons)
+		o.Decided(t, q.Charge, answer, idle, q.Count)
+	case Withheld:
+	case Pointless:
+		o.policy(t)
+		return Answered, NoPartition
+	default:
+		o.mu.Lock()
+		o.tried--
+		o.mu.Unlock()
+	}
+	return v, at
+}
+
+// Decided ends a call that this node has executed.
+func (o *Call) Decided(t *Turn, charge *limiter.Charge, answer, idle *limiter.Decision, counters int) {
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return
+	}
+	o.ended, o.by, o.outcome = true, o.c.config.Self, Outcome{Counters: counters}
+	if answer != o.answer {
+		o.charge.Unnamed = charge.Unnamed
+		*o.answer = *answer
+		if o.idle != nil && idle != nil {
+			*o.idle = *idle
+		}
+	}
+	o.mu.Unlock()
+	o.retire(t)
+}

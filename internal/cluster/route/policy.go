@@ -1,0 +1,147 @@
+package route
+
+import (
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// decideByPolicy answers a check for which neither owner nor heir could be asked. The
+// counters of open and local rules are this node's own, in a table that is never merged.
+func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Decision) {
+	v := c.config.View()
+	share := *k.Clone()
+	source, closed := limiter.SourceFallbackOpen, false
+	for i := range share.Len() {
+		key := share.Key(i)
+		switch key.Rule.OnUnreachable {
+		case limiter.UnreachableClosed:
+			closed = true
+		case limiter.UnreachableLocal:
+			source = limiter.SourceFallbackLocal
+			key.Rule = c.shares.of(key.Rule, 1, uint64(max(1, v.Recent)))
+		}
+	}
+	if closed {
+		deny(k, answer)
+		if idle != nil {
+			*idle = *answer.Clone()
+		}
+		return
+	}
+	if idle != nil {
+		share.Peek = true
+		if c.config.Fallback.Decide(t.At, &share, idle) == nil {
+			Relabel(k, idle)
+		}
+		share.Peek = k.Peek
+	}
+	if err := c.config.Fallback.Decide(t.At, &share, answer); err != nil {
+		deny(k, answer)
+		return
+	}
+	Relabel(k, answer)
+	answer.Source = source
+	answer.Receipt = limiter.Receipt{}
+}
+
+// deny answers a check without counting it: limits of closed rules deny, with a wait of
+// a second, and all others allow.
+func deny(k *limiter.Charge, d *limiter.Decision) {
+	d.Clear()
+	n := 0
+	for i := range k.Len() {
+		n += len(k.Key(i).Rule.Limits)
+	}
+	limiter.Grow(d, n)
+	n = 0
+	for i := range k.Len() {
+		key := k.Key(i)
+		for _, l := range key.Rule.Limits {
+			closed := key.Rule.OnUnreachable == limiter.UnreachableClosed
+			*d.Limit(n) = limiter.LimitDecision{
+				Rule: key.Rule, Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost, Allowed: !closed,
+			}
+			if closed {
+				d.Limit(n).RetryAfter = limiter.Second.Duration()
+			}
+			n++
+		}
+	}
+	limiter.Settle(d, k.Peek)
+	limiter.Conclude(d)
+	d.Source = limiter.SourceFallbackClosed
+}
+
+// answerByPolicy answers a check by the policy of its rule. If even that panics, the
+// check is denied.
+func (c *Router) answerByPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Decision) {
+	over := false
+	defer func() {
+		if !over {
+			for _, d := range []*limiter.Decision{answer, idle} {
+				if d != nil {
+					d.Clear()
+					d.Allowed, d.Source = false, limiter.SourceFallbackClosed
+				}
+			}
+		}
+	}()
+	defer t.Catch()
+	c.byPolicy(t, k, answer, idle)
+	over = true
+}
+
+// Relabel replaces the shares of rules and limits in a decision by the rules and limits of
+// the charge.
+func Relabel(k *limiter.Charge, d *limiter.Decision) {
+	n := 0
+	for i := range k.Len() {
+		key := k.Key(i)
+		for _, l := range key.Rule.Limits {
+			if n < d.Len() {
+				d.Limit(n).Rule, d.Limit(n).Limit = key.Rule, l
+			}
+			n++
+		}
+	}
+}
+
+// maxScaled is how many shares of rules are kept.
+const maxScaled = 4096
+
+// shares caches the shares of rules that a minority, or a policy, applies. It is cleared
+// at its bound. It is safe for concurrent use.
+type shares struct {
+	mu     sync.Mutex
+	scaled map[scaledKey]*limiter.Rule
+}
+
+type scaledKey struct {
+	rule     *limiter.Rule
+	num, den uint64
+}
+
+// of returns a rule with num/den of each limit, at least 1 each.
+func (b *shares) of(r *limiter.Rule, num, den uint64) *limiter.Rule {
+	key := scaledKey{r, num, den}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s, ok := b.scaled[key]; ok {
+		return s
+	}
+	if len(b.scaled) >= maxScaled {
+		clear(b.scaled)
+	}
+	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication, MaxShare: r.MaxShare}
+	for _, l := range r.Limits {
+		s.Limits = append(s.Limits, limiter.Scaled(l, num, den))
+	}
+	b.scaled[key] = s
+	return s
+}
+
+// Share returns a rule with num/den of each limit, at least 1 each. The rule is cached.
+func (c *Router) Share(r *limiter.Rule, num, den uint64) *limiter.Rule {
+	return c.shares.of(r, num, den)
+}

@@ -1,0 +1,94 @@
+package route
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Reply takes in a reply of another member to a request of the call. from is the member's
+// name, results are the reply's. The caller has checked that their values are possible.
+func (o *Call) Reply(t *Turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
+	switch r.Status {
+	case peer.Decided:
+		o.fill(t, f, from, r, results)
+	case peer.Done:
+		o.executed(t, f.From, int(r.Count))
+	case peer.Forbidden:
+		o.forbidden(t, f.From)
+	default:
+		o.replied(t, f.From, r)
+	}
+}
+
+// fill stores a decision of the member with the name from, and ends the call. It
+// ignores decisions of members that were not asked.
+func (o *Call) fill(t *Turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
+	if o.filled(t, f, from, r, results) {
+		o.retire(t)
+	}
+}
+
+// filled is fill without the end: it reports whether the caller must end the call.
+func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended || o.inquiry(f.From) < 0 || o.kind != KindCheck && o.kind != KindExplain {
+		return false
+	}
+	var few [4]*limiter.Rule
+	rules := o.c.config.Rules.Applied(few[:0], f, r, o.charge)
+	n := 0
+	for _, rule := range rules {
+		n += len(rule.Limits)
+	}
+	if n != int(r.Results) {
+		// The reply has other limits than its rules: the call continues.
+		return false
+	}
+	o.by, o.charge.Unnamed = f.From, r.Unnamed
+	fillDecision(o.answer, o.charge, rules, results[:n])
+	if r.Idle && o.idle != nil {
+		fillDecision(o.idle, o.charge, rules, results[n:])
+	}
+	for i := range o.answer.Len() {
+		o.answer.Limit(i).Owner = from
+	}
+	o.answer.Source = limiter.SourceOwner
+	if r.Heir {
+		o.answer.Source = limiter.SourceHeir
+	}
+	o.answer.Receipt = limiter.Receipt{
+		Epoch: r.Receipt.Epoch.Counter, Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
+	}
+	if o.answer.Receipt.Charged != 0 {
+		o.c.denials.forget(o.charge) // a charge lengthens the waits of cached denials
+	} else if o.remember && !r.Provisional {
+		o.c.denials.add(t.At, o.begunAt, o.charge.Key(0), o.answer)
+	}
+	if o.kind == KindExplain {
+		o.reasons = reasonsIn(f, r)
+	}
+	o.ended = true
+	return true
+}
+
+// fillDecision fills a decision with the answers of its limits.
+func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule, results []peer.Result) {
+	d.Clear()
+	limiter.Grow(d, len(results))
+	n := 0
+	for i := range k.Len() {
+		key := k.Key(i)
+		for _, l := range rules[i].Limits {
+			r := &results[n]
+			*d.Limit(n) = limiter.LimitDecision{
+				Rule: rules[i], Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost,
+				Allowed: r.Allowed, Never: r.Never, Blocked: r.Blocked, Overflow: r.Overflow,
+				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter).Duration(), ResetAfter: limiter.Tick(r.ResetAfter).Duration(),
+			}
+			n++
+		}
+	}
+	limiter.Settle(d, k.Peek)
+	limiter.Conclude(d)
+}

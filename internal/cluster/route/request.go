@@ -1,0 +1,71 @@
+package route
+
+import (
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Kind is the kind of a call or request.
+type Kind uint8
+
+// The kinds. An explanation is a peek that also returns the reasons.
+const (
+	KindCheck Kind = iota
+	KindRefund
+	KindReset
+	KindExplain
+)
+
+// Request is a request to this node, as owner or heir, by a call of its own or by another
+// member. It is kept while it waits for a partition's owner to be known, or for charges
+// to be settled.
+type Request struct {
+	replica.Wait
+
+	Kind    Kind
+	Receipt limiter.Receipt
+	Reserve bool
+	Ends    bool // it is a refund that ends a reservation
+	Heir    bool // this node is asked as heir
+	Reply   ReplyTo
+	Count   int // number of counters that a reset forgot
+}
+
+// Facts returns what a replica may know of the request.
+func (q *Request) Facts() *replica.Wait { return &q.Wait }
+
+// ReplyTo is the destination of an answer: a call of this node, or else the member To,
+// which gave the request the number ID.
+type ReplyTo struct {
+	Call *Call
+	To   peer.Instance
+	ID   uint64
+	// Rules are the rules that were applied, if they differ from those that were asked
+	// for.
+	Rules []*limiter.Rule
+	// Unnamed are the keys whose names this node lacks, one bit each.
+	Unnamed uint32
+	// Reasons are those of an explanation; nil if they were not asked for.
+	Reasons []limiter.LimitExplanation
+	// Provisional means that the answer must not be cached.
+	Provisional bool
+}
+
+// Over reports whether a call of this node has ended, so that nobody waits for the
+// answer.
+func (r *ReplyTo) Over() bool { return r.Call != nil && r.Call.Over() }
+
+// Verdict is the result of a request at this node.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Answered Verdict = iota
+	Withheld         // the reply waits for the heir
+	Kept             // the request waits, see [Request]
+	NotOwner
+	Overloaded
+	Pointless // it would wait for members that this node, isolated, cannot reach
+	Forbidden // this node refuses resets of other members
+)

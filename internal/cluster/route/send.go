@@ -1,0 +1,46 @@
+package route
+
+import (
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// attempt is how a call is sent to a member. id is its number with the number of
+// this request, see [inquiry]. sent means that the owner may have executed it, and define
+// that the rules are defined too.
+type attempt struct {
+	id                 uint64
+	heir, sent, define bool
+}
+
+// send sends a call to a member, as owner or as heir.
+func (o *Call) send(t *Turn, to peer.Instance, heir bool) {
+	o.mu.Lock()
+	r := attempt{id: o.id, heir: heir, sent: heir && len(o.sent) > 1, define: o.define}
+	if i := o.inquiry(to); i >= 0 {
+		r.id = withTry(r.id, o.sent[i].try)
+	}
+	o.mu.Unlock()
+	o.write(t, to, r)
+}
+
+// write puts an attempt into the frame for a member.
+func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
+	switch o.kind {
+	case KindCheck, KindExplain:
+		t.Out.Check(to, o.charge, r.define, peer.Check{
+			ID: r.id, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: r.heir, Sent: r.sent, Explain: o.kind == KindExplain,
+			Wait: uint32(min(max(0, o.until-t.Now), limiter.Minute)),
+		})
+		return
+	}
+	kind := peer.RefundAll
+	switch {
+	case o.kind == KindReset:
+		kind = peer.ResetKeys
+	case o.ends:
+		kind = peer.RefundReserved
+	}
+	t.Out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(o.receipt)})
+}
