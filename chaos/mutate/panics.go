@@ -25,6 +25,9 @@ func ofPanics() []mutation {
 		{name: "what is given up is taken up again", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
 			{"internal/cluster/replica/broken.go", "		p.givenUp = false\n", ""},
 		}},
+		{name: "a state that may be half changed is not sent", pkg: core, test: "^TestAPanicInAStepKeepsItsEffects$", edits: []edit{
+			{"internal/cluster/broken.go", "	t.step.Spoil()\n", ""},
+		}},
 		{name: "what was put off is done after a panic", pkg: core, test: "^TestAPanicEndsOneCall$", edits: []edit{
 			{"internal/cluster/turn.go", "	defer t.Catch()\n	for t.pending()", "	for t.pending()"},
 		}},

@@ -81,7 +81,7 @@ func unlock(parts []*part) {
 func (p *part) breakDown(t *turn) {
 	defer t.Catch() // a second panic only skips the rest: fewer bounds returned, fewer askers told
 	defer p.apply(t)
+	defer func() { p.r.Break(t.inputs()) }() // also if an effect panics
 	t.step.Spoil()
 	p.apply(t)
-	p.r.Break(t.inputs())
 }

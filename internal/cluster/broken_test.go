@@ -126,6 +126,38 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 	}
 }
 
+// An owner panics in a step after it has found out that it is overtaken. What the step
+// has left to do before that is done: who waits is told. But nothing is sent of the
+// state, which may be half changed.
+func TestAPanicInAStepKeepsItsEffects(t *testing.T) {
+	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	own(c, p)
+	rule := mesh.Definition(charge.Key(0).Rule)
+	for id := range uint64(2) { // D units, and one that waits for the heir
+		c.Deliver(&peer.Frame{
+			From: other, To: self, Rules: []peer.Rule{rule},
+			Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 5}}, Checks: []peer.Check{{ID: id + 1, Keys: 1, Wait: uint32(limiter.Minute)}},
+		})
+	}
+	drain(c)
+	x := &faulty{left: 2} // after the step's begin: where it says whom to ask now
+	x.in(c)
+	owned(c, p, peer.Epoch{Counter: 9, Instance: third})
+	out := drain(c)
+	if x.caught != 1 || c.Count(EventFenced) != 1 || c.Count(EventBroken) != 1 {
+		t.Fatalf("premise: %d panics, fenced %d times, broken %d times", x.caught, c.Count(EventFenced), c.Count(EventBroken))
+	}
+	if r := out[other].Replies; len(r) != 1 || r[0].ID != 2 || r[0].Status != peer.NotOwner || r[0].Owner.Instance != third {
+		t.Errorf("who waits is told %+v, want that the third member owns", r)
+	}
+	if b := out[third].Batches; len(b) != 0 {
+		t.Errorf("of the state %+v is sent", b)
+	}
+	if n := c.pending.Load(); n != 0 || look(p).Role != peer.Nothing {
+		t.Errorf("%d count as waiting, and the role is %v", n, look(p).Role)
+	}
+}
+
 // A partition that this node should own and has given up is answered by policy: at the
 // deadline, and at once when the others have had their time to take over.
 func TestGivenUpIsAnsweredByPolicy(t *testing.T) {

@@ -191,10 +191,10 @@ func (p *Replica) gone(t *Turn, r *claimRound, slot int, i peer.Instance) bool {
 	return t.Now-since >= GoneAfter
 }
 
-// lastResortDueClosed is lastResortDue for closed partitions. It reports true if every member that
-// counts has answered, unless one of them is fresh and a copy exists. It also reports
-// true if all but the last known owner have answered, the owner is gone, none of the
-// others is fresh, and a copy exists.
+// lastResortDueClosed is lastResortDue for closed partitions. It reports true if every
+// member that counts has answered, unless one of them is fresh and a copy exists. It also
+// reports true if all but the last known owner have answered, the owner is gone, none of
+// the others is fresh, and a copy exists.
 func (p *Replica) lastResortDueClosed(t *Turn, r *claimRound) bool {
 	v := t.View
 	answered, fresh, copies := 1, false, p.role >= peer.Copy
