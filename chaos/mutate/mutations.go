@@ -129,7 +129,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/route/router.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
 		}},
 		{name: "a reset ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"internal/cluster/route/router.go", "	c.start(t, &Call{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n		c.denials.forget(charge)\n", "	c.start(t, &Call{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n"},
+			{"internal/cluster/route/router.go", "	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n		c.denials.forget(charge)\n", "	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n"},
 		}},
 		{name: "a refund is asked of one member", pkg: "./internal/cluster", test: "^TestARefundIsAskedOnce$", edits: []edit{
 			{"internal/cluster/route/call.go", "	if o.ended || o.kind == KindRefund && (len(o.sent) > 0 || o.tried > 0) {\n", "	if o.ended {\n"},

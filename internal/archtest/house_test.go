@@ -265,7 +265,6 @@ func largeAllowed() map[string]string {
 		flags   = "each field is one setting that a user can give"
 		joins   = "it joins gossip, links and the core, and what each of them calls is a method"
 		shell   = "it is the shell around the machines of all partitions; it shrinks as concerns leave it"
-		call    = "it is the life of one call; a call over several owners is apart already"
 		gossip  = "memberlist takes one delegate for everything"
 		arith   = "one small method for each algorithm, option and question"
 		machine = "each message and each rule of the protocol is a method on one state, in files by concern"
@@ -285,8 +284,6 @@ func largeAllowed() map[string]string {
 		"cmd/weir/internal/cli.app methods":        "each command of the tool is a method",
 		"internal/cluster.Core fields":             shell,
 		"internal/cluster.Core methods":            shell,
-		"internal/cluster.op fields":               call,
-		"internal/cluster.op methods":              call,
 		"internal/cluster/gossip.Gossip fields":    gossip,
 		"internal/cluster/gossip.Gossip methods":   gossip,
 		"internal/cluster/mesh.Writer methods":     "each kind of message has a method that writes it",

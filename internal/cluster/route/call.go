@@ -9,11 +9,24 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Call is one check, refund, reset or explanation on keys of one owner, from its start to its end; if its keys have
-// several owners, it is split. It may be sent to several members in turn. It is not sent
-// to a member again unless that member has said that it did not execute it.
+// Call is one check, refund, reset or explanation on keys of one owner, from its start to
+// its end; if its keys have several owners, it is split. It may be sent to several
+// members in turn. It is not sent to a member again unless that member has said that it
+// did not execute it.
 type Call struct {
-	c       *Router
+	c *Router
+	task
+
+	mu      sync.Mutex
+	id      uint64
+	ended   bool
+	divided bool // it was split; its parts end it
+	progress
+	result
+}
+
+// task is what a call is about. It does not change while the call is under way.
+type task struct {
 	kind    Kind
 	reserve bool // part of a check over several owners: it reserves
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
@@ -26,31 +39,32 @@ type Call struct {
 	receipt limiter.Receipt   // of a refund
 	until   limiter.Tick
 	begunAt limiter.Tick // in the counters' time
-	// wake is called when the call has ended; if done is set, done is called
-	// instead.
+	// wake is called when the call has ended; if done is set, done is called instead.
 	wake func()
 	done func(*Turn, *Call)
+}
 
-	mu       sync.Mutex
-	ended    bool
-	contests bool // it ended because other charges were not settled in time
-	hasHeir  bool // the heir was asked
-	define   bool
-	divided  bool // it was split; its parts end it
-	id       uint64
+// progress is who was asked, and what is to be done next. The call's lock guards it.
+type progress struct {
 	sent     []inquiry       // members that were asked and may have executed it
 	one      [2]inquiry      // storage for sent
 	tries    uint16          // number of requests sent, see inquiry
+	define   bool            // a member does not know the rules
 	askedAt  limiter.Tick    // when the owner was asked; 0 if it was not
 	owner    peer.Instance   // the member that was asked as owner
 	heirs    []peer.Instance // members that were asked as heir
+	hasHeir  bool            // the heir was asked
 	again    limiter.Tick    // when to route again; 0 if not scheduled
-	attempts int
-	tried    int // runs at this node that may have executed it, or still may
+	attempts int             // attempts, and replies that did not decide it
+	tried    int             // runs at this node that may have executed it, or still may
+}
 
-	by      peer.Instance              // the member that decided; 0 for a policy
-	outcome Outcome                    // result of a reset or refund
-	reasons []limiter.LimitExplanation // reasons of an explanation; nil if there are none
+// result is how a call ended. The call's lock guards it.
+type result struct {
+	by       peer.Instance              // the member that decided; 0 for a policy
+	outcome  Outcome                    // of a reset or refund
+	reasons  []limiter.LimitExplanation // of an explanation; nil if there are none
+	contests bool                       // it ended because other charges were not settled in time
 }
 
 // inquiry is one request to a member. A reply carries the number of its request (try): a
@@ -60,15 +74,15 @@ type inquiry struct {
 	try uint16
 }
 
-// record records that a member is asked. o.mu is held.
-func (o *Call) record(to peer.Instance) {
+// record records that a member is asked. The call is locked.
+func (o *progress) record(to peer.Instance) {
 	o.sent = append(o.sent, inquiry{to, o.tries})
 	o.tries = (o.tries + 1) & maxTry
 }
 
 // inquiry returns the index of a member in sent; -1 if it was not asked, or has said that
-// it did not execute the call. o.mu is held.
-func (o *Call) inquiry(i peer.Instance) int {
+// it did not execute the call. The call is locked.
+func (o *progress) inquiry(i peer.Instance) int {
 	for at := range o.sent {
 		if o.sent[at].of == i {
 			return at
@@ -118,7 +132,7 @@ func (o *Call) Route(t *Turn) {
 	if o.Over() {
 		return
 	}
-	if o.kind == KindCheck && (o.pointless(t) || o.deserted(t)) {
+	if o.kind == KindCheck && (o.c.pointless(t, &o.task) || o.c.deserted(t, o.charge)) {
 		o.policy(t)
 		return
 	}
@@ -389,12 +403,12 @@ func (o *Call) policy(t *Turn) {
 // pointless reports whether a check would wait in vain: this node is isolated, and a key
 // belongs to a closed partition that this node does not own and cannot own without a
 // majority.
-func (o *Call) pointless(t *Turn) bool {
-	if o.kind != KindCheck || !o.c.config.Places.Isolated(t.Now) {
+func (c *Router) pointless(t *Turn, q *task) bool {
+	if q.kind != KindCheck || !c.config.Places.Isolated(t.Now) {
 		return false
 	}
-	for i := range o.charge.Len() {
-		if p := o.c.where(o.charge.Key(i)); p.Managed && p.Closed && p.Owner != o.c.config.Self {
+	for i := range q.charge.Len() {
+		if p := c.where(q.charge.Key(i)); p.Managed && p.Closed && p.Owner != c.config.Self {
 			return true
 		}
 	}
@@ -404,23 +418,17 @@ func (o *Call) pointless(t *Turn) bool {
 // deserted reports whether no member is expected to decide about a key before this node
 // resumes the key's partition, which it has given up for longer than a deadline. It
 // takes no partition's lock.
-func (o *Call) deserted(t *Turn) bool {
-	for i := range o.charge.Len() {
-		p := o.c.where(o.charge.Key(i))
-		if !p.Managed || p.Owner != o.c.config.Self {
+func (c *Router) deserted(t *Turn, charge *limiter.Charge) bool {
+	for i := range charge.Len() {
+		p := c.where(charge.Key(i))
+		if !p.Managed || p.Owner != c.config.Self {
 			continue
 		}
-		if at := p.GivenUpAt; at != 0 && t.Now-at >= o.c.config.Deadline {
+		if at := p.GivenUpAt; at != 0 && t.Now-at >= c.config.Deadline {
 			return true
 		}
 	}
 	return false
-}
-
-// tickSafely is tick; a panic ends only this call.
-func (o *Call) tickSafely(t *Turn) {
-	defer t.Catch()
-	o.tick(t)
 }
 
 // Asked returns the members that may have executed the call, or may execute it still, and

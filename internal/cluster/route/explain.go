@@ -45,12 +45,12 @@ func (c *Router) Explain(t *Turn, charge *limiter.Charge, done func([]Explained)
 		if p := c.where(k.Key(0)); owner == 0 && p.Managed {
 			owner = c.config.View().Owner(p.Partition)
 		}
-		c.start(t, &Call{kind: KindExplain, charge: k, answer: &out[i].Answer, done: func(_ *Turn, o *Call) {
+		c.start(t, &Call{task: task{kind: KindExplain, charge: k, answer: &out[i].Answer, done: func(_ *Turn, o *Call) {
 			o.conclude(&out[i], owner)
 			if open.Add(-1) == 0 {
 				done(out)
 			}
-		}})
+		}}})
 	}
 }
 

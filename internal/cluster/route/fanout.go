@@ -95,7 +95,7 @@ func (s *fanOut) divide(kind Kind) {
 		}
 		if r == nil {
 			r = &portion{}
-			r.call = Call{kind: kind, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}
+			r.call = Call{task: task{kind: kind, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}}
 			if kind == KindCheck && !peek {
 				r.call.reserve, r.call.idle = true, &r.idle
 			}
@@ -274,7 +274,7 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64) {
 		t.handle(Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Receipt: receipt}, nil)
 		return
 	}
-	o := &Call{c: c, kind: KindRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}
+	o := &Call{c: c, task: task{kind: KindRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}}
 	o.sent = o.one[:0]
 	if undo != 0 && t.Now < s.until && c.calls.add(o, t) {
 		s.mu.Lock()

@@ -32,11 +32,6 @@ func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
 	return x
 }
 
-// executed ends a reset or refund that another member has executed.
-func (o *Call) executed(t *Turn, by peer.Instance, counters int) {
-	o.concludedBy(t, by, Outcome{Counters: counters})
-}
-
 // forbidden ends a reset that a member refuses, unless another member was asked too:
 // that one may have executed it.
 func (o *Call) forbidden(t *Turn, by peer.Instance) {

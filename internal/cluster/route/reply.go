@@ -12,7 +12,7 @@ func (o *Call) Reply(t *Turn, f *peer.Frame, from string, r *peer.Reply, results
 	case peer.Decided:
 		o.fill(t, f, from, r, results)
 	case peer.Done:
-		o.executed(t, f.From, int(r.Count))
+		o.concludedBy(t, f.From, Outcome{Counters: int(r.Count)})
 	case peer.Forbidden:
 		o.forbidden(t, f.From)
 	default:

@@ -129,7 +129,9 @@ func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision
 		return nil
 	}
 	o = t.call()
-	*o = Call{c: c, charge: charge, answer: answer, until: until, begunAt: t.At, remember: c.denials.remembered(charge), wake: done}
+	*o = Call{c: c, task: task{
+		charge: charge, answer: answer, until: until, begunAt: t.At, remember: c.denials.remembered(charge), wake: done,
+	}}
 	if o.until == 0 {
 		o.until = t.Now + c.config.Deadline
 	}
@@ -198,7 +200,7 @@ func (c *Router) beginAt(t *Turn, o *Call, to peer.Instance, same bool) *Call {
 // nothing if the owner is unknown or not connected, if waiting is pointless, or if too
 // many calls are under way.
 func (c *Router) first(t *Turn, o *Call, to peer.Instance) bool {
-	if to == 0 || o.pointless(t) || !c.config.Mesh.Reachable(to) {
+	if to == 0 || c.pointless(t, &o.task) || !c.config.Mesh.Reachable(to) {
 		return false
 	}
 	o.sent, o.tries = o.one[:0], 0
@@ -246,21 +248,21 @@ func (c *Router) start(t *Turn, o *Call) {
 // one, is void; that is no failure. A second member is asked only if the first has
 // certainly not executed the refund: executed twice, it would admit too much.
 func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
-	c.start(t, &Call{kind: KindRefund, charge: charge, answer: new(limiter.Decision), receipt: r, done: func(_ *Turn, o *Call) {
+	c.start(t, &Call{task: task{kind: KindRefund, charge: charge, answer: new(limiter.Decision), receipt: r, done: func(_ *Turn, o *Call) {
 		// Not before: denials from before it may still have been on their way.
 		c.denials.forget(charge)
 		done(o.outcome)
-	}})
+	}}})
 }
 
 // Reset forgets the counters of a charge, wherever they are. It calls done once with the
 // outcome, at the deadline at the latest. It asks the owner and, if the owner does not
 // answer, its heir. Resetting twice has the same effect as resetting once.
 func (c *Router) Reset(t *Turn, charge *limiter.Charge, done func(Outcome)) {
-	c.start(t, &Call{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {
+	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {
 		c.denials.forget(charge)
 		done(o.outcome)
-	}})
+	}}})
 }
 
 // Owner returns the member that a check of these keys would be sent to now, this node

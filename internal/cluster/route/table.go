@@ -159,9 +159,15 @@ func (x *callTable) all() []*Call {
 func (x *callTable) tick(t *Turn) bool {
 	all := x.all()
 	for _, o := range all {
-		o.tickSafely(t)
+		tick(t, o)
 	}
 	return len(all) > 0
+}
+
+// tick does the work that is due for a call. A panic ends only this.
+func tick(t *Turn, o *Call) {
+	defer t.Catch()
+	o.tick(t)
 }
 
 // lost tells the calls that wait for a member that it may not answer.
