@@ -243,6 +243,18 @@ func dialFrom(ctx context.Context, from, to string) (net.Conn, error) {
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx, "tcp", to)
 }
 
+// TestHalfHeadersApart: a header that does not end takes a place of a probe for a shorter
+// time than one of a client may take.
+func TestHalfHeadersApart(t *testing.T) {
+	s, err := NewServer(Options{Decider: new(stub)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, client := s.Health().http.ReadHeaderTimeout, s.http.ReadHeaderTimeout; got <= 0 || got > client/2 {
+		t.Errorf("a probe has %v for its header, a client %v", got, client)
+	}
+}
+
 // TestApartConnections: at the bound of the listeners for probes and operators, in total
 // and of one address, the connection that has waited longest is closed for a new one. One
 // whose request is being answered stays; if all are, the new one is closed.

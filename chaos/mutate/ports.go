@@ -46,7 +46,7 @@ func ofPorts() []mutation {
 		{name: "no probe stays", pkg: public, test: "^TestProbesDoNotStay$", edits: []edit{
 			{"transport/apart.go", "	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection\n", ""},
 		}},
-		{name: "a short time for headers of probes", pkg: public, test: "^TestSilentConnectionsApart$", edits: []edit{
+		{name: "a short time for headers of probes", pkg: public, test: "^TestHalfHeadersApart$", edits: []edit{
 			{"transport/apart.go", "const apartHeaderTimeout = time.Second\n", "const apartHeaderTimeout = time.Hour\n"},
 		}},
 		{name: "parts are counted first", pkg: public, test: "^TestPartsAreCountedFirst$", edits: []edit{
@@ -63,6 +63,9 @@ func ofPorts() []mutation {
 		}},
 		{name: "strangers make room for members", pkg: peers, test: "^TestSilentConnectionsKeepNobodyOut$", edits: []edit{
 			{"internal/peerlink/conn.go", "	if p.waiting >= maxWaiting {\n", "	if p.waiting >= 100*maxWaiting {\n"},
+		}},
+		{name: "strangers are dialled in turn", pkg: peers, test: "^TestStrangersWaitForTheirTurn$", edits: []edit{
+			{"internal/peerlink/remote.go", "ready && !r.met && turn.IsZero() {", "ready && !r.met && turn.IsZero() && now.IsZero() {"},
 		}},
 		{name: "little is read before the proof", pkg: peers, test: "^TestLittleIsReadBeforeTheProof$", edits: []edit{
 			{"internal/peerlink/conn.go", "	earlyBytes = 4 << 10\n", "	earlyBytes = 64 << 20\n"},

@@ -27,6 +27,7 @@ type Links struct {
 	server  *grpc.Server
 	notices *notices
 	now     func() time.Time
+	unmet   strangers // turns to dial members that were never connected
 
 	ctx  context.Context // ends with the links
 	stop context.CancelFunc

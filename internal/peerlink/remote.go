@@ -45,6 +45,7 @@ type remote struct {
 	mu      sync.Mutex
 	member  peer.Member
 	wanted  bool          // it is a member
+	met     bool          // there was a session
 	keeping bool          // a goroutine keeps connecting to it
 	dialing bool          // this node is dialling it
 	session *session      // the attached session
@@ -85,7 +86,7 @@ func (r *remote) attach(s *session, ours bool) error {
 		r.mu.Lock()
 		old := r.session
 		if old == nil {
-			r.session, r.ours, r.since, r.told, r.strange = s, ours, r.links.now(), nil, 0
+			r.session, r.ours, r.since, r.told, r.strange, r.met = s, ours, r.links.now(), nil, 0, true
 			if ours {
 				r.dialing = false
 			}
@@ -211,8 +212,10 @@ func (r *remote) keep(ctx context.Context) {
 }
 
 // await waits until it is time to dial, and returns the member to dial. ok is false if
-// the remote is not a member any more.
+// the remote is not a member any more. A member that was never connected waits for its
+// turn among all of those.
 func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bool) {
+	var turn time.Time // zero: none was asked for
 	for {
 		r.mu.Lock()
 		if !r.wanted || ctx.Err() != nil {
@@ -223,8 +226,12 @@ func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bo
 		state, connected := r.member.State, r.session != nil
 		r.mu.Unlock()
 		wait := time.Hour // wait for a change
-		if !connected {
+		switch {
+		case connected:
+		case turn.IsZero():
 			wait = r.links.delay(failures, state, r.dials())
+		default:
+			wait = turn.Sub(r.links.now())
 		}
 		t := time.NewTimer(wait)
 		select {
@@ -236,6 +243,10 @@ func (r *remote) await(ctx context.Context, failures int) (to peer.Member, ok bo
 		}
 		r.mu.Lock()
 		ready := r.wanted && r.session == nil
+		if now := r.links.now(); ready && !r.met && turn.IsZero() {
+			turn = r.links.unmet.turn(now)
+			ready = !turn.After(now)
+		}
 		if ready {
 			r.dialing = true
 			to = r.member

@@ -2,11 +2,13 @@ package peerlink
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -177,5 +179,73 @@ func TestReasons(t *testing.T) {
 		if got := reasonOf(err); !strings.Contains(got, want) {
 			t.Errorf("%v is told as %q, without %q", err, got, want)
 		}
+	}
+}
+
+// TestTurnsOfStrangers: members that were never connected are dialled at once as far as
+// the burst goes, and then one after the other. A pause gives the burst back.
+func TestTurnsOfStrangers(t *testing.T) {
+	var s strangers
+	now := time.Unix(1_800_000_000, 0)
+	for i := range strangersBurst {
+		if at := s.turn(now); !at.Equal(now) {
+			t.Fatalf("turn %d is %v late", i, at.Sub(now))
+		}
+	}
+	for i := range 10 {
+		if at, want := s.turn(now), time.Duration(i+1)*strangersEvery; at.Sub(now) != want {
+			t.Errorf("turn %d beyond the burst is %v late, want %v", i+1, at.Sub(now), want)
+		}
+	}
+	now = now.Add(10*strangersEvery + strangersBurst*strangersEvery)
+	for range strangersBurst {
+		if at := s.turn(now); !at.Equal(now) {
+			t.Fatalf("after a pause a turn is %v late", at.Sub(now))
+		}
+	}
+	if at := s.turn(now); at.Equal(now) {
+		t.Error("there is no bound after a pause")
+	}
+}
+
+// TestStrangersWaitForTheirTurn: a member that was never connected waits until strangers
+// have had theirs, and until then the other side may connect. One that was connected
+// before waits for nobody.
+func TestStrangersWaitForTheirTurn(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	l := &Links{config: Config{Self: peer.Member{Instance: 1}}, now: func() time.Time { return at }}
+	const before = 100_000 // turns, for some minutes
+	for range strangersBurst + before {
+		l.unmet.turn(at)
+	}
+	known, unknown := newRemote(l, 2), newRemote(l, 3)
+	known.wanted, known.met, unknown.wanted = true, true, true
+	if _, ok := known.await(t.Context(), 0); !ok || !known.dialing {
+		t.Error("a member that was connected before waits for strangers")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan bool, 1)
+	go func() {
+		_, ok := unknown.await(ctx, 0)
+		ended <- ok
+	}()
+	for asked := false; !asked; { // until it has a turn
+		l.unmet.mu.Lock()
+		asked = l.unmet.next.Equal(at.Add((before + 1) * strangersEvery))
+		l.unmet.mu.Unlock()
+		select {
+		case <-ended:
+			t.Fatal("it was dialled without a turn")
+		default:
+			runtime.Gosched()
+		}
+	}
+	unknown.change() // what makes it look again
+	if err := unknown.admits(); err != nil {
+		t.Errorf("the other side may not connect meanwhile: %v", err)
+	}
+	cancel()
+	if <-ended {
+		t.Error("it was dialled before its turn")
 	}
 }
