@@ -42,7 +42,7 @@ var ErrForbidden = limiter.ErrForbidden
 
 // ErrUnexplained is wrapped by the error of [Node.Explain] if the member that holds a
 // key runs a version without Explain.
-var ErrUnexplained = errors.New("weir: it is not explained")
+var ErrUnexplained = errors.New("weir: the member runs a version without Explain")
 
 // Clustering makes a node a member of a cluster. Its only implementation is
 // [*cluster.Config] of package github.com/weirlimit/weir/cluster. A program that does

@@ -19,7 +19,7 @@ func (n *Node) logRules(before, now *rules.Set) {
 			n.log.Warn("the rules file has more warnings", "file", n.file, "more", len(warnings)-i)
 			break
 		}
-		n.log.Warn("the rules file probably does not do what it means",
+		n.log.Warn("the rules file has a probable mistake",
 			slog.String("file", n.file), slog.Int("line", w.Line), slog.Int("column", w.Column), slog.String("rule", w.Rule),
 			slog.String("warning", w.Text), slog.String("instead", w.Instead))
 	}

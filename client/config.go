@@ -20,16 +20,16 @@ var (
 	ErrInvalid = limiter.ErrInvalid
 	// ErrUnavailable is wrapped when no node could be reached, or the nodes that were
 	// asked answered that they cannot decide now. Nothing was counted.
-	ErrUnavailable = errors.New("no node can be asked")
+	ErrUnavailable = errors.New("no node is available")
 	// ErrUnanswered is wrapped when a node was asked and no answer came, because the
 	// time was over or the connection broke. The check may have been counted.
 	ErrUnanswered = errors.New("a node did not answer")
 	// ErrBusy is returned when [Config.MaxPending] checks are waiting already. Nothing
 	// was counted.
-	ErrBusy = errors.New("too many checks wait for their answers; nodes are slower than they are asked")
+	ErrBusy = errors.New("too many checks are pending: the nodes answer more slowly than checks are sent")
 	// ErrDenied is wrapped when the configuration of the nodes forbids what was asked
 	// for. Nothing was counted.
-	ErrDenied = errors.New("the nodes do not allow it")
+	ErrDenied = errors.New("the nodes do not allow this request")
 	// ErrClosed is returned after Close. A check that was pending when the client was
 	// closed may have been counted.
 	ErrClosed = errors.New("the client is closed")
@@ -102,7 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	for i, a := range c.Addrs {
 		if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" {
-			return c, fmt.Errorf("client: address %q is none: give HOST:PORT of a node's gRPC", a)
+			return c, fmt.Errorf("client: address %q is not valid: give HOST:PORT of a node's gRPC", a)
 		}
 		for _, before := range c.Addrs[:i] {
 			if a == before {

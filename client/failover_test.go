@@ -357,16 +357,16 @@ func TestNobodyThere(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for want, c := range map[string]client.Config{
-		"0 addresses":              {},
-		`address "x" is none`:      {Addrs: []string{"x"}},
-		`address ":1" is none`:     {Addrs: []string{":1"}},
-		"is given twice":           {Addrs: []string{"a:1", "a:1"}},
-		"First -1 is negative":     {Addrs: []string{"a:1"}, First: -1},
-		"MaxMessage 1001 is out":   {Addrs: []string{"a:1"}, MaxMessage: 1001},
-		"MaxPending -1 is out":     {Addrs: []string{"a:1"}, MaxPending: -1},
-		"Window 65 is out":         {Addrs: []string{"a:1"}, Window: 65},
-		"a timeout of 1ns is out":  {Addrs: []string{"a:1"}, Timeout: 1},
-		"257 addresses: give 1 to": {Addrs: make([]string, 257)},
+		"0 addresses":               {},
+		`address "x" is not valid`:  {Addrs: []string{"x"}},
+		`address ":1" is not valid`: {Addrs: []string{":1"}},
+		"is given twice":            {Addrs: []string{"a:1", "a:1"}},
+		"First -1 is negative":      {Addrs: []string{"a:1"}, First: -1},
+		"MaxMessage 1001 is out":    {Addrs: []string{"a:1"}, MaxMessage: 1001},
+		"MaxPending -1 is out":      {Addrs: []string{"a:1"}, MaxPending: -1},
+		"Window 65 is out":          {Addrs: []string{"a:1"}, Window: 65},
+		"a timeout of 1ns is out":   {Addrs: []string{"a:1"}, Timeout: 1},
+		"257 addresses: give 1 to":  {Addrs: make([]string, 257)},
 	} {
 		if _, err := client.Open(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", c, err)

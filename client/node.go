@@ -183,7 +183,7 @@ var (
 	// errSilent is wrapped if a node does not answer.
 	errSilent = errors.New("it does not answer")
 	// errReply is wrapped if a node's reply is not valid.
-	errReply = errors.New("a reply makes no sense")
+	errReply = errors.New("a reply is not valid")
 )
 
 // reason names the node in the error of a stream.
@@ -284,7 +284,7 @@ func (n *node) answered(id uint64) (b *batch, wanted bool, err error) {
 	n.client.mu.Lock()
 	defer n.client.mu.Unlock()
 	if len(n.flight) == 0 || n.flight[0].message.Id != id {
-		return nil, false, fmt.Errorf("%w: it is to message %d, which is not the next", errReply, id)
+		return nil, false, fmt.Errorf("%w: it answers message %d, which is not the next one", errReply, id)
 	}
 	n.heard = time.Now()
 	b = n.flight[0]

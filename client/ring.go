@@ -99,11 +99,11 @@ func (c *Client) fetch(ctx context.Context, n *node) error {
 	defer cancel()
 	m, err := n.api.Ring(within, &weirv1.RingRequest{}, grpc.MaxCallRecvMsgSize(maxRing))
 	if err != nil {
-		return fmt.Errorf("node %s does not tell the ring: %w", n.addr, err)
+		return fmt.Errorf("node %s did not return the ring: %w", n.addr, err)
 	}
 	next, err := c.newRing(m)
 	if err != nil {
-		return fmt.Errorf("node %s tells a ring that cannot be: %w", n.addr, err)
+		return fmt.Errorf("node %s returned a ring that is not valid: %w", n.addr, err)
 	}
 	members, err := c.meet(ctx, m.GetMembers())
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *Client) meet(ctx context.Context, members []*weirv1.RingMember) ([]*nod
 	c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool {
 		gone := n.learned && !slices.Contains(out, n)
 		if gone {
-			n.condition, n.why = down, errors.New("it is no member any more")
+			n.condition, n.why = down, errors.New("the node is not a member any more")
 			n.end()
 		}
 		return gone

@@ -123,7 +123,7 @@ func (m *member) roomForMatches(of int) (room *[]rules.Match, matches []rules.Ma
 
 // notAwaited returns the error for a context that ended before the answer arrived.
 func notAwaited(err error, unknown string) error {
-	return fmt.Errorf("weir: nobody waits for the answer any more, and %s: %w", unknown, err)
+	return fmt.Errorf("weir: the context ended before the answer arrived, and %s: %w", unknown, err)
 }
 
 // Refund implements [engine.Decider].
@@ -237,7 +237,7 @@ func (m *member) Leave(ctx context.Context) error {
 	if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
 		// This happens if all members leave at once. Nothing is lost: the others have
 		// seen that this node is leaving, and its state is handed over.
-		m.log.Info("not all members have heard the goodbye", "reason", goodbye)
+		m.log.Info("some members were not told that this node leaves", "reason", goodbye)
 	}
 	if m.Closed.Swap(true) {
 		return weir.ErrClosed
@@ -309,7 +309,7 @@ func (m *member) Forget(name string) error {
 	case err == nil || errors.Is(err, gossip.ErrUnknown) && known:
 		return nil
 	case errors.Is(err, gossip.ErrAlive):
-		return fmt.Errorf("%w: member %q is alive: have it leave, by ending it with SIGTERM", weir.ErrInvalid, name)
+		return fmt.Errorf("%w: member %q is alive: end it with SIGTERM, and it leaves", weir.ErrInvalid, name)
 	case errors.Is(err, gossip.ErrUnknown):
 		return fmt.Errorf("%w: %q", weir.ErrUnknownMember, name)
 	}

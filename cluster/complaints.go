@@ -42,6 +42,6 @@ func (c *complaints) report(log *slog.Logger) {
 	c.items = nil
 	c.mu.Unlock()
 	for _, o := range items {
-		log.Error("the cluster cannot do something", "what", o.what, "error", o.last, "times", o.times)
+		log.Error("a cluster operation failed", "what", o.what, "error", o.last, "times", o.times)
 	}
 }

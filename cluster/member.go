@@ -191,7 +191,7 @@ func (m *member) advertise(self *peer.Member, host string) {
 func newInstance() (peer.Instance, error) {
 	var b [8]byte
 	if _, err := crand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("weir: no instance can be drawn: %w", err)
+		return 0, fmt.Errorf("weir: cannot draw a random instance number: %w", err)
 	}
 	return peer.Instance(binary.BigEndian.Uint64(b[:]) | 1), nil // 0 is not an instance
 }
@@ -224,14 +224,14 @@ func (m *member) assemble(self peer.Member) error {
 	w.links.Store(m.links)
 	config := members.Config{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) { m.log.Error("the members cannot be taken in", "error", err) },
+		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) { m.log.Error("the ring of the members cannot be built", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
 		config.Seeds, config.Mute = m.gossip.JoinAddresses, m.gossip.Mute
 	}
 	m.serving.Go(func() {
 		if err := m.links.Serve(m.peers); err != nil {
-			m.log.Error("other members cannot ask this node any more", "error", err)
+			m.log.Error("the peer listener failed: other members cannot reach this node", "error", err)
 		}
 	})
 	m.membership = members.New(config)
@@ -300,7 +300,7 @@ func (m *member) publish(self peer.Member) {
 		m.logAlone()
 	}
 	if err := m.gossip.Update(self); err != nil && !errors.Is(err, gossip.ErrClosed) {
-		m.log.Error("the others cannot be told what this node is", "error", err)
+		m.log.Error("this node's state cannot be sent to the others", "error", err)
 	}
 	m.log.Info("this node is "+self.State.String(), "member", self.Name, "instance", self.Instance.String())
 }
@@ -309,14 +309,14 @@ func (m *member) publish(self peer.Member) {
 // that is normal.
 func (m *member) logAlone() {
 	if m.gossip.JoinAddresses() == 1 {
-		m.log.Info("no address to join by is another node's, so this node is the first", "join", m.config.Join)
+		m.log.Info("no join address is another node's, so this node starts the cluster", "join", m.config.Join)
 		return
 	}
 	args := []any{"join", m.config.Join}
 	if err := m.gossip.Silence(); err != nil {
 		args = append(args, "last", err)
 	}
-	m.log.Warn("no address to join by has answered: this node goes on without the others, and keeps asking; "+
+	m.log.Warn("no join address has answered: this node continues without the others and keeps trying; "+
 		"they must be addresses of gossip (--gossip-addr of the others)", args...)
 }
 
@@ -337,7 +337,7 @@ func (m *member) report() {
 		case core.EventTakeover:
 			m.log.Warn("partitions were taken over, as their owner did not answer", "partitions", news)
 		case core.EventRecovered:
-			m.log.Warn("partitions go on from copies that may be old, as nothing better was left", "partitions", news)
+			m.log.Warn("partitions continue from copies that may be outdated, because no newer ones are left", "partitions", news)
 		case core.EventFenced:
 			m.log.Warn("another member has taken over partitions of this node", "partitions", news)
 		case core.EventHandoff:
@@ -347,7 +347,7 @@ func (m *member) report() {
 		case core.EventGivenUp:
 			m.log.Error("partitions had two internal errors within a minute: this node gives them up for a minute", "partitions", news)
 		case core.EventLate:
-			m.log.Warn("this node stood still for a while: it was paused, or has too little CPU", "times", news)
+			m.log.Warn("this node made no progress for a while: it was paused, or has too little CPU", "times", news)
 		case core.EventFallback:
 			m.log.Warn("checks were answered by policy, as neither owner nor heir did", "checks", news)
 		default:
@@ -372,17 +372,17 @@ func (m *member) handOver(ctx context.Context) (mine bool, err error) {
 	case <-m.ended:
 		return mine, weir.ErrClosed
 	case <-ctx.Done():
-		return mine, fmt.Errorf("weir: the time for leaving ended before all was handed over: %w", ctx.Err())
+		return mine, fmt.Errorf("weir: the context ended before all counters were handed over: %w", ctx.Err())
 	}
 	if !m.whole {
-		return mine, errors.New("weir: not all that this node held could be handed over; the others go on from their copies")
+		return mine, errors.New("weir: some counters could not be handed over; the other members continue from their copies")
 	}
 	switch {
 	case !mine:
 	case m.stays():
-		m.log.Info("all that the node kept was handed over", "took", time.Since(begun).Round(time.Millisecond))
+		m.log.Info("all counters were handed over", "took", time.Since(begun).Round(time.Millisecond))
 	default:
-		m.log.Warn("no member stays that could take over: the counters of this node end with it")
+		m.log.Warn("no other member can take over: this node's counters are lost")
 	}
 	return mine, nil
 }

@@ -11,11 +11,11 @@ var ErrInvalid = errors.New("invalid")
 
 // ErrUnanswered is wrapped if no member that holds a key answered in time. The error
 // states whether the operation may have been carried out.
-var ErrUnanswered = errors.New("nobody who holds the keys has answered")
+var ErrUnanswered = errors.New("no member that holds the keys answered")
 
 // ErrForbidden is wrapped if a member that holds a key refuses an operation that its
 // operator has not allowed. Nothing was done for that key.
-var ErrForbidden = errors.New("whoever holds the keys does not allow it")
+var ErrForbidden = errors.New("the member that holds the keys does not allow this")
 
 // Why a member of a cluster is not ready. The errors of readiness wrap these.
 var (

@@ -29,7 +29,7 @@ type call struct {
 var errChanged = errors.New("a limit changed")
 
 // errReply reports an invalid answer of a script.
-var errReply = errors.New("the script's answer makes no sense")
+var errReply = errors.New("the script's answer is not valid")
 
 // command returns the call with the hash of the script, or with its full text.
 func (c *call) command(ctx context.Context, whole bool) *redis.IntSliceCmd {

@@ -176,7 +176,7 @@ func TestMasterStops(t *testing.T) {
 	}
 	masters[1].start()
 	await(t, "Redis decides all keys again", func() bool { return source(users[masters[1]]) == limiter.SourceRedis })
-	if log.count("redis cannot be used") != 1 || log.count("redis can be used again") != 1 {
+	if log.count("redis is unavailable") != 1 || log.count("redis is available again") != 1 {
 		t.Errorf("the log has %s", log)
 	}
 }
@@ -300,7 +300,7 @@ func TestNoCluster(t *testing.T) {
 	if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen {
 		t.Errorf("%s decides", d.Source)
 	}
-	if p.log.count("redis cannot be used") != 1 {
+	if p.log.count("redis is unavailable") != 1 {
 		t.Errorf("the log has %s", p.log)
 	}
 }

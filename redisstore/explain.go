@@ -31,7 +31,7 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 	if w.now == serverClock {
 		t, err := s.client.Time(ctx).Result()
 		if err != nil {
-			return nil, fmt.Errorf("redis does not tell the time: %w", err)
+			return nil, fmt.Errorf("redis did not return its time: %w", err)
 		}
 		e.Now = limiter.TickOf(t)
 	}
@@ -60,7 +60,7 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *limiter.Key, l *limiter.Limit) (x limiter.LimitExplanation, err error) {
 	value, err := s.client.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return x, fmt.Errorf("redis does not tell the value of %s: %w", key, err)
+		return x, fmt.Errorf("redis did not return the value of %s: %w", key, err)
 	}
 	var found counter
 	if value != "" {
@@ -120,7 +120,7 @@ type counter struct {
 	words []uint64
 }
 
-var errValue = errors.New("it is not one of a counter")
+var errValue = errors.New("it is not the value of a counter")
 
 // decode parses a value. If another limit made it, it is adopted by l.
 func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err error) {

@@ -141,13 +141,13 @@ func outage(t *testing.T, c redisstore.Config, wrong, mend func()) {
 			t.Errorf("the policy of %s admits %d, want %d", row.path, allowed, row.allowed)
 		}
 	}
-	if n := p.log.count("redis cannot be used"); n != 1 {
-		t.Errorf("the log says %d times that redis cannot be used:\n%s", n, p.log)
+	if n := p.log.count("redis is unavailable"); n != 1 {
+		t.Errorf("the log says %d times that redis is unavailable:\n%s", n, p.log)
 	}
 	mend()
 	p.untilFrom("/open", limiter.SourceRedis)
-	if n := p.log.count("redis can be used again"); n != 1 {
-		t.Errorf("the log says %d times that redis can be used again:\n%s", n, p.log)
+	if n := p.log.count("redis is available again"); n != 1 {
+		t.Errorf("the log says %d times that redis is available again:\n%s", n, p.log)
 	}
 	// The policy's counts remain, in addition to those in Redis.
 	if d := p.ask("/local"); d.Source != limiter.SourceRedis {
@@ -195,7 +195,7 @@ func TestOpenWithoutRedis(t *testing.T) {
 	if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen || !d.Allowed {
 		t.Errorf("%s decides", d.Source)
 	}
-	if p.log.count("redis cannot be used") != 1 {
+	if p.log.count("redis is unavailable") != 1 {
 		t.Errorf("the log has %s", p.log)
 	}
 	srv.start()
@@ -250,7 +250,7 @@ func TestForeignValue(t *testing.T) {
 			t.Errorf("%s decides on another", d.Source)
 		}
 	}
-	if p.log.count("not decided by redis") != 1 || p.log.count("cannot be used") != 0 {
+	if p.log.count("not decided by redis") != 1 || p.log.count("redis is unavailable") != 0 {
 		t.Errorf("the log has %s", p.log)
 	}
 }
@@ -352,7 +352,7 @@ func TestFullQueue(t *testing.T) {
 	if byRedis == 0 || byRedis+byPolicy != cap(sources) {
 		t.Errorf("%d are decided by Redis, %d by policy", byRedis, byPolicy)
 	}
-	if log.count("more checks are waiting") != 1 || log.count("cannot be used") != 0 {
+	if log.count("too many checks are waiting") != 1 || log.count("redis is unavailable") != 0 {
 		t.Errorf("the log has %s", log)
 	}
 }

@@ -61,7 +61,7 @@ func (s *Store) fail(h *health, route string, err error) {
 	if !h.outage.CompareAndSwap(nil, o) {
 		return
 	}
-	s.config.Log.Warn("redis cannot be used: rules are decided by their policies until it can",
+	s.config.Log.Warn("redis is unavailable: the rules' policies answer until it is back",
 		"address", strings.Join(s.config.Addrs, ","), "because", reason(err))
 	s.spawn(func() { s.recover(h, o, route) })
 }
@@ -78,7 +78,7 @@ func (s *Store) recover(h *health, o *outage, route string) {
 		}
 		if s.probe(route) == nil {
 			h.outage.Store(nil)
-			s.config.Log.Info("redis can be used again", "address", strings.Join(s.config.Addrs, ","),
+			s.config.Log.Info("redis is available again", "address", strings.Join(s.config.Addrs, ","),
 				"after", time.Since(o.since).Round(time.Millisecond), "decided_by_policy", o.answered.Load())
 			return
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // errBusy is the error of a call while the queue is full.
-var errBusy = errors.New("more checks are waiting for Redis than may wait")
+var errBusy = errors.New("too many checks are waiting for Redis")
 
 // errDown is the error of a call during an outage.
 var errDown = errors.New("redis does not answer")

@@ -148,7 +148,7 @@ func TestOneStalledConnectionIsNoOutage(t *testing.T) {
 	if n := others[limiter.SourceRedis]; len(others) != 1 || n < 201 {
 		t.Errorf("the others are decided by %v, want all by redis", others)
 	}
-	if p.log.count("cannot be used") != 0 {
+	if p.log.count("redis is unavailable") != 0 {
 		t.Errorf("one connection is taken for the server:\n%s", p.log)
 	}
 	p.log.await(t, "not decided by redis") // but it is not passed over in silence
@@ -177,7 +177,7 @@ func TestOneLostConnectionIsNoOutage(t *testing.T) {
 			t.Fatalf("after the cut %s decides:\n%s", d.Source, p.log)
 		}
 	}
-	if p.log.count("cannot be used") != 0 {
+	if p.log.count("redis is unavailable") != 0 {
 		t.Errorf("a connection is taken for the server:\n%s", p.log)
 	}
 }
@@ -199,7 +199,7 @@ func TestStalledServerIsAnOutage(t *testing.T) {
 	await(t, "the outage is noticed", func() bool {
 		asked++
 		p.ask("/open")
-		return p.log.count("cannot be used") == 1
+		return p.log.count("redis is unavailable") == 1
 	})
 	// A check that waits waits for faultTimeout, so one by one two are enough: one that
 	// fails, and one that is sent while the probe is.

@@ -27,7 +27,7 @@ var ErrName = errors.New("ring: name of a member")
 // ErrCollision is returned by [New] when two points of the circle have the same hash,
 // which happens for one in 20 billion sets of 256 names. The owners would then depend
 // on the order of the members, so no such ring is built. Rename one of the members.
-var ErrCollision = errors.New("ring: two members meet at one point of the circle")
+var ErrCollision = errors.New("ring: two members have the same point on the circle")
 
 // Ring is the assignment of partitions to some members. It is immutable and safe for
 // concurrent use.

@@ -170,7 +170,7 @@ func (d *decoder) file(root *node) {
 		d.mapping(defaults, "defaults", d.levelFields(&outer), func(name string) string {
 			switch name {
 			case "name", "match", "limits", "unlimited", "continue", "limit", "window":
-				return fmt.Sprintf("%q is not something to inherit; it stands in a rule or a limit", name)
+				return fmt.Sprintf("%q cannot be a default: write it in a rule or a limit", name)
 			}
 			return ""
 		})

@@ -130,7 +130,7 @@ func (d *decoder) pattern(n *node) *pattern {
 	p, size, err := newPattern(n.text)
 	if err != nil {
 		why := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
-		d.add(n, "path: %s is not a regular expression (RE2): %s", quote(n.text), clip(why))
+		d.add(n, "path: %s is not a valid regular expression (RE2): %s", quote(n.text), clip(why))
 		return nil
 	}
 	if p == nil {

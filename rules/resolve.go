@@ -89,7 +89,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 }
 
 func (s *Set) unknownRule(name string) error {
-	return fmt.Errorf("%w: there is no rule %s; name one of the rules file or none, so that the path finds it", limiter.ErrInvalid, quote(name))
+	return fmt.Errorf("%w: there is no rule %s: name a rule of the rules file, or leave the name out to match by path", limiter.ErrInvalid, quote(name))
 }
 
 // resolveFresh resolves a request whose path is not in the cache.
@@ -173,8 +173,8 @@ func (u *rule) nothingToCount() error {
 	for i := range u.keys {
 		names[i] = u.keys[i].String()
 	}
-	return fmt.Errorf("%w: rule %q counts by %s, and the request lacks a part of each",
-		limiter.ErrInvalid, u.limiter.Name, strings.Join(names, " and "))
+	return fmt.Errorf("%w: rule %q needs %s; the request lacks a part of each",
+		limiter.ErrInvalid, u.limiter.Name, strings.Join(names, " or "))
 }
 
 // resolveOwn resolves a request with limits of its own.

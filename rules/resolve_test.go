@@ -421,7 +421,7 @@ rules:
 		{"cost negative", limiter.Request{Path: "/x", Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 4294967295 units"},
 		{"cost too high", limiter.Request{Path: "/x", Cost: limiter.Units(1 << 32)}, "invalid: cost 4294967296 is out of range: give 0 (a peek) to 4294967295 units"},
 		{"key too long", limiter.Request{Path: "/" + long, User: "123456"}, "invalid: the values of key [path, user] of rule \"rest\" have 257 bytes together; at most 256 are allowed"},
-		{"no key", limiter.Request{Path: "/login"}, "invalid: rule \"login\" counts by [ip, path] and [user], and the request lacks a part of each"},
+		{"no key", limiter.Request{Path: "/login"}, "invalid: rule \"login\" needs [ip, path] or [user]; the request lacks a part of each"},
 		{"too many keys", limiter.Request{Path: "/many/more", IP: "i", User: "u", Method: "m"}, "invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
 		{"own limits too many", limiter.Request{Limits: many}, "invalid: the request has 17 limits; at most 16 are allowed"},
 		{"own limit nil", limiter.Request{Limits: []*limiter.Limit{nil}}, "invalid: limit 0 of the request is nil or empty: make limits with NewLimit"},

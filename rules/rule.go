@@ -135,7 +135,7 @@ func (d *decoder) rule(n *node, outer level) {
 		d.add(n, `this rule has no limits: add "limits", or "unlimited: true" to let everything pass`)
 	}
 	if r.unlimited && r.more {
-		d.add(more, `"continue: true" makes no sense on an unlimited rule: the next match would limit it again`)
+		d.add(more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request again`)
 	}
 	d.rules = append(d.rules, r)
 }
@@ -148,9 +148,9 @@ func isFalse(n *node) bool {
 func ruleHint(name string) string {
 	switch name {
 	case "path", "method", "methods", "group", "groups", "attributes":
-		return fmt.Sprintf("%q stands under \"match\"", name)
+		return fmt.Sprintf("%q belongs under \"match\"", name)
 	case "limit", "window":
-		return fmt.Sprintf(`%q stands in an element of "limits", such as "limits: [5/second]"`, name)
+		return fmt.Sprintf(`%q belongs in an element of "limits", such as "limits: [5/second]"`, name)
 	}
 	return ""
 }

@@ -23,7 +23,7 @@ import (
 const graceBeyondStreams = 10 * time.Second
 
 // errAged ends a stream that has reached its age.
-var errAged = errors.New("the stream has reached its age: open another one")
+var errAged = errors.New("the stream has reached its maximum age: open another one")
 
 // endStreams ends streams between two messages when draining ends, or at a random age
 // between age/2 and age. Connections end later, so their age interrupts no answer. A

@@ -11,8 +11,8 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Explainer is a [Decider] that can explain. A server whose decider is none answers
-// Explain with UNIMPLEMENTED, over HTTP with 501.
+// Explainer is a [Decider] that can explain. A server with any other decider answers
+// Explain with UNIMPLEMENTED, over HTTP with 404.
 type Explainer interface {
 	Decider
 	// Explain returns what Check would answer, and why, without charging anything. The
@@ -20,7 +20,7 @@ type Explainer interface {
 	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
 }
 
-var errUnexplained = errors.New("what decides here does not explain: ask a node")
+var errUnexplained = errors.New("this server cannot explain its decisions: ask a node")
 
 // explain asks the decider for an explanation. Any client that may check may ask for
 // one. The commands of a backend are removed, because they contain its address and

@@ -142,10 +142,10 @@ func TestExplain(t *testing.T) {
 	}
 	shut.stillCounts(t, "ada", 3)
 	without := newServer(t, fixed, func(o *transport.Options) { o.Decider = dumb{o.Decider} })
-	if _, err := without.api.Explain(t.Context(), &weirv1.CheckRequest{}); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "does not explain") {
+	if _, err := without.api.Explain(t.Context(), &weirv1.CheckRequest{}); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "cannot explain") {
 		t.Errorf("over gRPC: %v", err)
 	}
-	if got := without.get(t, "/v1/explain"); got.status != 404 || !strings.Contains(got.body, "does not explain") {
+	if got := without.get(t, "/v1/explain"); got.status != 404 || !strings.Contains(got.body, "cannot explain") {
 		t.Errorf("over HTTP: %+v", got)
 	}
 	nobody := newServer(t, fixed, func(o *transport.Options) { o.Decider = lost{o.Decider.(*weir.Node)} })

@@ -186,5 +186,5 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 // Errors about the form of an HTTP request, which have a status of their own.
 var (
 	errMediaType = errors.New("the body must be JSON, with the header Content-Type: application/json")
-	errBodySize  = errors.New("the body is larger than 1 MiB: ask in smaller batches")
+	errBodySize  = errors.New("the body is larger than 1 MiB: send smaller batches")
 )

@@ -153,7 +153,7 @@ const (
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Decider == nil:
-		return o, errors.New("transport: Options.Decider is nil: give the node that is to be asked")
+		return o, errors.New("transport: Options.Decider is nil: set it to a node")
 	case o.MaxStreams < 0:
 		return o, fmt.Errorf("transport: MaxStreams %d is negative: give the number of calls, or 0 for %d", o.MaxStreams, defaultStreams)
 	case o.MaxMessageBytes < 0:

@@ -18,8 +18,8 @@ type Ring interface {
 }
 
 var (
-	errRing   = errors.New("the ring is not told here: the operator must start the node with --share-ring")
-	errNoRing = errors.New("this node knows of no ring now: it is in no cluster, or joins one")
+	errRing   = errors.New("this node does not publish the ring: the operator must start it with --share-ring")
+	errNoRing = errors.New("this node has no ring now: it is not in a cluster, or is still joining one")
 )
 
 // Ring implements the service.

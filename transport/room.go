@@ -14,10 +14,10 @@ import (
 // Errors of a message for which there is no room. Nothing was decided.
 var (
 	// errRoom is returned while large messages use all the memory allowed for them.
-	errRoom = errors.New("the node works on as many large messages as it has memory for: ask again in a second, or in smaller batches")
+	errRoom = errors.New("the node has no memory left for large messages: retry in a second, or send smaller batches")
 	// errRoomShare is returned while they use half of it, to clients of an address that
 	// uses its share.
-	errRoomShare = errors.New("the node has little memory left for large messages, and those of your address use its share, answers included that were not read: read them, and ask again in a second, or in smaller batches")
+	errRoomShare = errors.New("the node has little memory left for large messages, and your address has used its share, which includes answers that it has not read: read them, and retry in a second or send smaller batches")
 )
 
 // lacksRoom reports whether there was no room for a message.

@@ -186,7 +186,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	<-drained
 	if err != nil {
-		return fmt.Errorf("transport: calls were cut off at the end of the time for stopping: %w", err)
+		return fmt.Errorf("transport: calls were cut off because the time for stopping had ended: %w", err)
 	}
 	return nil
 }

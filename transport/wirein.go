@@ -27,7 +27,7 @@ const (
 )
 
 var (
-	errWire = errors.New("it is no message of protobuf")
+	errWire = errors.New("it is not a valid protobuf message")
 	errUTF8 = errors.New("a string is not valid UTF-8")
 )
 

@@ -111,7 +111,7 @@ func (s *seat) start(t *testing.T) {
 func (s *seat) left(t *testing.T) {
 	t.Helper()
 	s.end(0)
-	if !strings.Contains(s.log.String(), "all that the node kept was handed over") {
+	if !strings.Contains(s.log.String(), "all counters were handed over") {
 		t.Errorf("%s did not hand over:\n%s", s.name, s.log)
 	}
 }

@@ -318,7 +318,7 @@ func TestBound(t *testing.T) {
 	if took := time.Since(begun); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	if !strings.Contains(p.log.String(), "stopped, but not in good order") {
+	if !strings.Contains(p.log.String(), "stopped with errors") {
 		t.Error(p.log)
 	}
 }

@@ -147,7 +147,7 @@ func TestLittleIsReadBeforeTheProof(t *testing.T) {
 	if _, err := s.Recv(); err == nil {
 		t.Error("a hello of 8 MiB is answered")
 	}
-	n.log.wait(t, "more than 4096 bytes before it said who it is")
+	n.log.wait(t, "more than 4096 bytes before its hello")
 	if grew := allocated() - before; grew > 28<<20 { // which the client itself takes
 		t.Errorf("%d bytes were allocated for a hello of 8 MiB", grew)
 	}

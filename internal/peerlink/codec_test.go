@@ -52,7 +52,7 @@ func seeds(tb testing.TB, usual int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		tb.Fatalf("WEIR_SEEDS is %q, which is no number", text)
+		tb.Fatalf("WEIR_SEEDS is %q, which is not a number", text)
 	}
 	return n
 }

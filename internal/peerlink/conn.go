@@ -244,7 +244,7 @@ func (c *conn) early(n int) (int, error) {
 	if c.left > 0 {
 		return min(n, c.left), nil
 	}
-	err := fmt.Errorf("it sent more than %d bytes before it said who it is", earlyBytes)
+	err := fmt.Errorf("it sent more than %d bytes before its hello", earlyBytes)
 	if c.port != nil {
 		c.port.refused(c.RemoteAddr(), err.Error())
 	}

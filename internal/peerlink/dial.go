@@ -31,7 +31,7 @@ const (
 var (
 	// errWasUp is wrapped by the reason of a session that had been established.
 	errWasUp     = errors.New("the connection was up")
-	errDismissed = errors.New("it is no member any more")
+	errDismissed = errors.New("the node is not a member any more")
 )
 
 // checkAddr tells operators what to do about a member that is alive and cannot be
@@ -126,7 +126,7 @@ func (l *Links) greet(stream grpc.ClientStream, c *conn, to peer.Member) error {
 		return err
 	}
 	if m.bad != nil {
-		return fmt.Errorf("its hello makes no sense: %w", m.bad)
+		return fmt.Errorf("its hello is not valid: %w", m.bad)
 	}
 	if err := g.judge(m.hello); err != nil {
 		return err

@@ -89,7 +89,7 @@ func TestStalled(t *testing.T) {
 	if sent := (n - left) * 64 << 10; sent > 4<<20 {
 		t.Errorf("%d bytes were sent to a node that took nothing", sent)
 	}
-	a.log.wait(t, "takes nothing")
+	a.log.wait(t, "does not read")
 }
 
 // TestDownComesAfterTheLastTake ends the other side while a frame is being taken for it.

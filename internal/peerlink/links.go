@@ -247,7 +247,7 @@ func (l *Links) Shutdown(ctx context.Context) error {
 	select {
 	case <-over:
 	case <-ctx.Done():
-		err = fmt.Errorf("peerlink: connections were cut off at the end of the time for stopping: %w", ctx.Err())
+		err = fmt.Errorf("peerlink: connections were cut off because the time for stopping had ended: %w", ctx.Err())
 	}
 	l.Close()
 	<-over

@@ -54,7 +54,7 @@ func (c *codec) Name() string { return "proto" }
 func (c *codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(*message)
 	if !ok {
-		return nil, fmt.Errorf("a link sends no %T", v)
+		return nil, fmt.Errorf("a link cannot send a %T", v)
 	}
 	b := c.buffers.take()
 	e := encoder{sections: c.sections, b: (*b)[:0]}
@@ -75,7 +75,7 @@ func (c *codec) Marshal(v any) (mem.BufferSlice, error) {
 func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(*message)
 	if !ok {
-		return fmt.Errorf("a link receives no %T", v)
+		return fmt.Errorf("a link cannot receive a %T", v)
 	}
 	flat := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer flat.Free()

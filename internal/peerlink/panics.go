@@ -8,7 +8,7 @@ import (
 
 // errDefect is the reason of a connection that ended by a panic at this side. The other
 // side may see it, so it does not tell the cause.
-var errDefect = errors.New("an internal error, of which the node's log has the details")
+var errDefect = errors.New("an internal error: the node's log has the details")
 
 // catch recovers from a panic and then calls then with an error. It must be deferred
 // directly.

@@ -170,7 +170,7 @@ func (r *remote) failed(err error) {
 	what, name, addr := r.describe(), r.member.Name, r.member.PeerAddr
 	r.mu.Unlock()
 	if news {
-		r.links.config.Logger.Warn("no connection to "+what+"; it is tried again, and this is said once",
+		r.links.config.Logger.Warn("no connection to "+what+"; retrying, which is not logged again",
 			"name", name, "instance", r.instance.String(), "addr", addr, "reason", text)
 	}
 }

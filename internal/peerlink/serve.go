@@ -29,7 +29,7 @@ const (
 )
 
 // errStranger is the logged reason of a refusal for which names are not needed.
-var errStranger = errors.New("it is not known, or not yet")
+var errStranger = errors.New("the node is not known yet")
 
 // accepted is the stream of a session at the dialled side. The gRPC handler waits until
 // it is hung up, because its return ends the stream.

@@ -16,7 +16,7 @@ const farewellTimeout = time.Second
 
 var (
 	errReplaced = errors.New("the other node has opened a new connection")
-	errStalled  = errors.New("the other node takes nothing of what is sent to it")
+	errStalled  = errors.New("the other node does not read what is sent to it")
 	errStopping = errors.New("the node is stopping")
 )
 
@@ -133,7 +133,7 @@ func (s *session) receive() {
 func (s *session) take(m *message) error {
 	switch {
 	case m.bad != nil:
-		return fmt.Errorf("a message makes no sense: %w", m.bad)
+		return fmt.Errorf("a message is not valid: %w", m.bad)
 	case m.end != "":
 		return fmt.Errorf("the other node ended the connection: %s", m.end)
 	case m.hello != nil:
@@ -154,7 +154,7 @@ func (s *session) take(m *message) error {
 		sender = f.Via
 	}
 	if sender != s.other {
-		return fmt.Errorf("a frame says that %s sent it", sender)
+		return fmt.Errorf("a frame names %s as its sender", sender)
 	}
 	s.frames.Deliver(f)
 	if m.ackWanted {

@@ -77,7 +77,7 @@ func New(d Decider, opts ...Option) (*Limiter, error) {
 	l := &Limiter{decider: d}
 	var problems []error
 	if d == nil {
-		problems = append(problems, errors.New("grpclimit: there is no decider; open a weir.Node and give it"))
+		problems = append(problems, errors.New("grpclimit: the decider is nil: pass a *weir.Node or a *client.Client"))
 	}
 	for _, o := range opts {
 		if err := o(l); err != nil {
@@ -87,7 +87,7 @@ func New(d Decider, opts ...Option) (*Limiter, error) {
 	if l.addrKey == "" {
 		l.addrKey = "x-forwarded-for"
 	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
-		problems = append(problems, errors.New("grpclimit: "+l.addrKey+" is to name the caller, but no proxy is trusted to set it; name the proxies by TrustedProxies"))
+		problems = append(problems, errors.New("grpclimit: "+l.addrKey+" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)

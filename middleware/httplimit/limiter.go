@@ -65,7 +65,7 @@ func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
 	l := &Limiter{decider: d, spellings: []Spelling{IETF}, now: time.Now}
 	var problems []error
 	if d == nil {
-		problems = append(problems, errors.New("httplimit: there is no decider; open a weir.Node and give it"))
+		problems = append(problems, errors.New("httplimit: the decider is nil: pass a *weir.Node or a *client.Client"))
 	}
 	for _, o := range opts {
 		if err := o(l); err != nil {
@@ -75,7 +75,7 @@ func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
 	if l.addrField == "" {
 		l.addrField = "X-Forwarded-For"
 	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
-		problems = append(problems, errors.New("httplimit: "+l.addrField+" is to name the caller, but no proxy is trusted to set it; name the proxies by TrustedProxies"))
+		problems = append(problems, errors.New("httplimit: "+l.addrField+" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)

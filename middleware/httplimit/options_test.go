@@ -48,7 +48,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		}
 	}
 	_, err := httplimit.New(nil, httplimit.Rule(""), httplimit.IPv6Bits(0))
-	for _, want := range []string{"no decider", "Rule", "IPv6Bits"} {
+	for _, want := range []string{"the decider is nil", "Rule", "IPv6Bits"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -34,7 +34,7 @@ func normalPath(r *http.Request) (string, error) {
 		path = decodeButSlash(withoutParameters(raw))
 	}
 	if why != "" {
-		return "", fmt.Errorf("%w: the path %s, which may mean another path to what is behind", limiter.ErrInvalid, why)
+		return "", fmt.Errorf("%w: the path %s, which a handler behind may read as another path", limiter.ErrInvalid, why)
 	}
 	if path == "" {
 		return "/", nil // CONNECT, or a URL that is only a host

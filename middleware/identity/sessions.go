@@ -110,7 +110,7 @@ func (s *Sessions) Seal(who Session) (string, error) {
 	case who.User == "":
 		return "", errors.New("a session needs a user: without one a request is counted by its address")
 	case end <= s.now().Unix():
-		return "", fmt.Errorf("the session would end at %v, which is past", who.Expires)
+		return "", fmt.Errorf("the session would end at %v, which is in the past", who.Expires)
 	case len(who.User)+len(who.Group) > MaxSessionBytes:
 		return "", fmt.Errorf("user and group have %d bytes together; at most %d fit a session", len(who.User)+len(who.Group), MaxSessionBytes)
 	}
@@ -129,7 +129,7 @@ func (s *Sessions) Seal(who Session) (string, error) {
 // in constant time.
 func (s *Sessions) Open(value string) (Session, error) {
 	if len(value) > maxSealedBytes {
-		return Session{}, fmt.Errorf("%w: a session of %d bytes is none of ours", ErrUnverified, len(value))
+		return Session{}, fmt.Errorf("%w: a session cannot have %d bytes", ErrUnverified, len(value))
 	}
 	text, mac, _ := strings.Cut(value, ".")
 	e := encoding()

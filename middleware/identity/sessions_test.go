@@ -97,7 +97,7 @@ func TestSessionsRefused(t *testing.T) {
 		}
 	}
 
-	if _, err := s.Open(good + strings.Repeat("A", 1000)); err == nil || !strings.Contains(err.Error(), "of 1") {
+	if _, err := s.Open(good + strings.Repeat("A", 1000)); err == nil || !strings.Contains(err.Error(), "cannot have 1") {
 		t.Errorf("too long to be looked at: %v", err)
 	}
 

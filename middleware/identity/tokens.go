@@ -114,7 +114,7 @@ func (t *Tokens) Verify(token string) (Claims, error) {
 // key returns the key for a token whose algorithm is allowed.
 func (t *Tokens) key(token *jwt.Token) (any, error) {
 	if _, has := token.Header["crit"]; has {
-		return nil, errors.New("the token has critical extensions, and none is understood here")
+		return nil, errors.New("the token has critical extensions, which are not supported")
 	}
 	id, _ := token.Header["kid"].(string)
 	key, err := t.keys(id)

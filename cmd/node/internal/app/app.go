@@ -154,7 +154,7 @@ Exit status: 0 stopped in good order, 1 failed, 2 wrong usage.`,
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
-		Short:   "Tell how a command is used",
+		Short:   "Show how a command is used",
 		Example: "  node help serve",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)

@@ -365,7 +365,7 @@ func TestServe(t *testing.T) {
 		r.until("rules are in force")
 		r.signals <- syscall.SIGTERM
 		r.end(ExitOK)
-		if got := r.err.String(); !strings.Contains(got, `"stopping: what has begun will be answered","because":"terminated"`) || !strings.Contains(got, `"msg":"stopped"`) {
+		if got := r.err.String(); !strings.Contains(got, `"stopping: requests in progress will be answered","because":"terminated"`) || !strings.Contains(got, `"msg":"stopped"`) {
 			t.Error(got)
 		}
 		records(t, r.err.String())

@@ -21,10 +21,10 @@ func newBoundOptions() boundOptions {
 }
 
 func (o *boundOptions) addFlags(f *pflag.FlagSet) {
-	f.IntVar(&o.connections, "max-connections", 0, "have at most `N` connections at --http-addr, and at --grpc-addr (0: 16384, or as files allow)")
-	f.Var(&o.perIP, "max-connections-per-ip", "have at most `N` of them from one address, which may be that of a proxy")
-	f.DurationVar(&o.age, "max-connection-age", o.age, "let clients open gRPC connections anew after so long")
-	f.DurationVar(&o.timeout, "client-timeout", o.timeout, "give up clients that take so long to send or to read a message")
+	f.IntVar(&o.connections, "max-connections", 0, "accept at most `N` connections each for HTTP and for gRPC (0: 16384, or as files allow)")
+	f.Var(&o.perIP, "max-connections-per-ip", "accept at most `N` of them from one address, such as a proxy's")
+	f.DurationVar(&o.age, "max-connection-age", o.age, "ask clients to open a new gRPC connection after this long")
+	f.DurationVar(&o.timeout, "client-timeout", o.timeout, "disconnect clients that take this long to send or to read a message")
 }
 
 func (o *boundOptions) validate(cmd *cobra.Command) error {

@@ -37,16 +37,16 @@ func newClusterOptions() clusterOptions {
 }
 
 func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.name, "name", "", "be a member of a cluster, under a `NAME` that stays")
-	f.Var(&o.join, "join", "join the members whose gossip is at `HOST:PORT`; several with commas")
+	f.StringVar(&o.name, "name", "", "be a member of a cluster under this `NAME`; keep it across restarts")
+	f.Var(&o.join, "join", "join the member whose gossip address is `HOST:PORT`; several with commas")
 	f.Var(&o.peerAddr, "peer-addr", "listen for other members at `HOST:PORT`, in a cluster")
 	f.Var(&o.gossipAddr, "gossip-addr", "gossip with other members at `HOST:PORT`, in a cluster")
-	f.StringVar(&o.advertise, "advertise", "", "have other members reach this one at `HOST` (default as --peer-addr)")
-	f.StringVar(&o.gossipKeyFile, "gossip-key-file", "", "encrypt gossip by the keys in `FILE`, in base64, one a line")
-	f.BoolVar(&o.insecure, "insecure", false, "be a member beyond loopback without a secret and a gossip key: anyone can take part")
-	f.DurationVar(&o.deadline, "deadline", o.deadline, "let policies decide when a key's owner has not answered after so long")
-	f.Var(&o.replication, "replication", "copy counters by `MODE`, where rules do not say: lag, strict or off")
-	f.BoolVar(&o.cachedDenials, "cached-denials", false, "refuse here, for a second at most, what a key's owner has just refused")
+	f.StringVar(&o.advertise, "advertise", "", "`HOST` at which other members reach this one (default as --peer-addr)")
+	f.StringVar(&o.gossipKeyFile, "gossip-key-file", "", "encrypt gossip with the keys in `FILE`, in base64, one per line")
+	f.BoolVar(&o.insecure, "insecure", false, "allow a member beyond loopback without secret and gossip key: anyone can take part")
+	f.DurationVar(&o.deadline, "deadline", o.deadline, "answer by policy if a key's owner has not answered after this long")
+	f.Var(&o.replication, "replication", "copy counters by `MODE` if their rule sets none: lag, strict or off")
+	f.BoolVar(&o.cachedDenials, "cached-denials", false, "repeat an owner's denial for up to a second without asking it again")
 }
 
 // copying returns the mode of replication.
@@ -124,7 +124,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 		}
 		key, err := base64.StdEncoding.DecodeString(line)
 		if n := len(key); err != nil || n != 16 && n != 24 && n != 32 {
-			return nil, fmt.Errorf("gossip key file %s: line %d is no key: give 16, 24 or 32 random bytes in base64, such as `openssl rand -base64 32` prints", o.gossipKeyFile, i+1)
+			return nil, fmt.Errorf("gossip key file %s: line %d is not a key: give 16, 24 or 32 random bytes in base64, such as `openssl rand -base64 32` prints", o.gossipKeyFile, i+1)
 		}
 		c.GossipKeys = append(c.GossipKeys, key)
 	}

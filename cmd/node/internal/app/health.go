@@ -42,8 +42,8 @@ Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().Var(&o.at, "health-addr", "ask the node that lets probes ask at `HOST:PORT`")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "wait so long for the answer")
+	cmd.Flags().Var(&o.at, "health-addr", "`HOST:PORT` of the node's probes, its --health-addr")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "wait this long for the answer")
 	completeFlags(cmd)
 	return cmd
 }
@@ -99,5 +99,5 @@ func askHealth(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("/healthz says %s: %s", resp.Status, strings.TrimSpace(string(text)))
+	return fmt.Errorf("/healthz answered %s: %s", resp.Status, strings.TrimSpace(string(text)))
 }

@@ -53,7 +53,7 @@ func TestHealthOfWhatIsNotWell(t *testing.T) {
 	defer silent.Close()
 	defer close(release)
 	for _, c := range []struct{ url, timeout, want string }{
-		{sick.URL, "30s", "/healthz says 500 Internal Server Error: out of order"},
+		{sick.URL, "30s", "/healthz answered 500 Internal Server Error: out of order"},
 		{silent.URL, "20ms", "no answer within 20ms"},
 	} {
 		addr := strings.TrimPrefix(c.url, "http://")

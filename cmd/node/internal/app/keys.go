@@ -25,8 +25,8 @@ func (a *app) keysCommand() *cobra.Command {
 		Use:   "keys DIR",
 		Short: "Make the secret and the gossip key of a cluster",
 		Long: `Writes DIR/secret and DIR/gossip.key, 32 random bytes each in base64, readable by
-this user alone. A file that is there already stays as it is, so that it does no
-harm to run this again. All members of a cluster need the same two files.
+this user alone. Existing files are not changed, so running this again does no
+harm. All members of a cluster need the same two files.
 
 Exit status: 0 both are there, 1 they cannot be made, 2 wrong usage.`,
 		Example: `  node keys /etc/weir
@@ -69,7 +69,7 @@ func (a *app) keys(dir string) error {
 func makeKey(file string) (made bool, err error) {
 	switch info, err := os.Stat(file); {
 	case err == nil && (!info.Mode().IsRegular() || info.Size() == 0):
-		return false, errors.New("something is there that is not a file with a key: remove it")
+		return false, errors.New("the path exists and is not a key file: remove it")
 	case err == nil:
 		return false, nil
 	case !errors.Is(err, fs.ErrNotExist):

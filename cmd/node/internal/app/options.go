@@ -60,38 +60,38 @@ func newOptions() *options {
 // addCommonFlags adds the flags of every command that runs a node.
 func (o *options) addCommonFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.Var(&o.httpAddr, "http-addr", "serve HTTP at `HOST:PORT`; port 0 takes a free one")
+	f.Var(&o.httpAddr, "http-addr", "serve HTTP at `HOST:PORT`; port 0 selects a free one")
 	f.Var(&o.grpcAddr, "grpc-addr", "serve gRPC at `HOST:PORT`")
-	f.Var(&o.adminAddr, "admin-addr", "serve operators at `HOST:PORT`, unix:PATH or off")
-	f.Var(&o.logLevel, "log-level", "log what is as grave as `LEVEL`: debug, info, warn or error")
-	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", o.shutdownTimeout, "be gone so long after SIGTERM, whatever is still being answered")
+	f.Var(&o.adminAddr, "admin-addr", "serve administration at `HOST:PORT`, unix:PATH or off")
+	f.Var(&o.logLevel, "log-level", "lowest `LEVEL` to log: debug, info, warn or error")
+	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", o.shutdownTimeout, "exit at most this long after SIGTERM; cut off unfinished requests")
 }
 
 func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVar(&o.rules, "rules", "", "rules `FILE`; it is followed as it changes (default none: all is allowed)")
+	f.StringVar(&o.rules, "rules", "", "rules `FILE`, read again when it changes (default none: all requests are allowed)")
 	o.addCommonFlags(f)
-	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "go on serving for so long after /readyz said no, for load balancers to notice")
-	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one a key and limit; 10 million take 800 MB")
-	f.Var(&o.maxBytes, "max-bytes", "hold them in at most `SIZE`, such as 2GiB, or in 256 bytes for each")
-	f.Var(&o.overflow, "overflow", "decide keys beyond that by `MODE`: deny or allow")
+	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "keep serving this long after /readyz fails, so that load balancers notice")
+	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one per key and limit; 10 million take 800 MB")
+	f.Var(&o.maxBytes, "max-bytes", "hold them in at most `SIZE`, such as 2GiB; auto is 256 bytes for each")
+	f.Var(&o.overflow, "overflow", "`MODE` for new keys beyond these bounds: deny or allow")
 	o.bounds.addFlags(f)
 	o.cluster.addFlags(f)
 	o.redis.addFlags(f)
-	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "let requests bring limits of their own")
-	f.BoolVar(&o.allowReset, "allow-reset", false, "let counters be reset")
-	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member to ask, with the rules and what keys the hash of counters")
-	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` that keeps the counters of clusters apart")
+	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
+	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
+	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member owns which counter, with the rules and the hash seeds")
+	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` of the cluster, the same on all members")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
 	f.Var(&o.healthAddr, "health-addr", "serve /healthz and /readyz at `HOST:PORT` too, or off")
-	f.StringVar(&o.adminHosts, "admin-host", "", "let operators ask by this `NAME` too; several with commas")
+	f.StringVar(&o.adminHosts, "admin-host", "", "accept this host `NAME` in requests for administration; several with commas")
 }
 
 // addTestFlags adds flags for tests of clusters. They are hidden from the help, and no
 // environment variable sets them.
 func (o *options) addTestFlags(f *pflag.FlagSet) {
 	const name = "test-clock-offset"
-	f.DurationVar(&o.clockOffset, name, 0, "for tests: have the clock of counters be wrong by so much")
+	f.DurationVar(&o.clockOffset, name, 0, "for tests: shift the clock of counters by this much")
 	_ = f.MarkHidden(name) // fails only for an unknown flag
 }
 

@@ -41,16 +41,16 @@ func newRedisOptions() redisOptions {
 
 func (o *redisOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.backend, "backend", "keep counters in `WHERE`: memory or redis")
-	f.Var(&o.addrs, "redis-addr", "`HOST:PORT` of Redis; several, with commas, of a Cluster or of Sentinels; or a socket's path")
-	f.BoolVar(&o.cluster, "redis-cluster", false, "the address is that of a Redis Cluster, as several are")
-	f.StringVar(&o.sentinelMaster, "redis-sentinel-master", "", "the addresses are Sentinels, which know Redis by this `NAME`")
+	f.Var(&o.addrs, "redis-addr", "`HOST:PORT` of Redis, or a socket's path; several with commas for a Cluster or Sentinels")
+	f.BoolVar(&o.cluster, "redis-cluster", false, "treat a single address as a Redis Cluster (several always are)")
+	f.StringVar(&o.sentinelMaster, "redis-sentinel-master", "", "the addresses are of Sentinels that know Redis by this `NAME`")
 	f.IntVar(&o.db, "redis-db", 0, "use database `N`")
 	f.StringVar(&o.username, "redis-username", "", "log in as `NAME`")
 	f.StringVar(&o.passwordFile, "redis-password-file", "", "log in with the password in `FILE`")
 	f.BoolVar(&o.tls, "redis-tls", false, "encrypt connections to Redis")
 	f.StringVar(&o.caFile, "redis-ca-file", "", "trust the certificates in `FILE`, for --redis-tls (default the system's)")
-	f.DurationVar(&o.timeout, "redis-timeout", o.timeout, "let rules decide by their policies when Redis has not answered after so long")
-	f.Var(&o.nodes, "redis-nodes", "`N` nodes share a limit while Redis cannot be used, for the policy local")
+	f.DurationVar(&o.timeout, "redis-timeout", o.timeout, "answer by policy if Redis has not answered after this long")
+	f.Var(&o.nodes, "redis-nodes", "`N` nodes share a limit under policy local while Redis is unavailable")
 }
 
 // validate returns an error for an invalid combination of flags.

@@ -23,17 +23,17 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serves weir.v1.Limiter over gRPC, and over HTTP /v1/check and its like. Operators ask
 at --admin-addr, by default on this machine only: /metrics, /v1/members, /v1/top and
 /debug/pprof/. Probes ask /healthz and /readyz at --health-addr, or where clients do.
-Every flag can also be given by the environment: --http-addr as WEIR_HTTP_ADDR, and
-so on; the flag wins.
+Every flag can also be set in the environment: --http-addr as WEIR_HTTP_ADDR, and
+so on. A flag overrides the environment.
 
-The rules file is read again when it changes and on SIGHUP; a bad one is
-refused, and the old rules stay in force. SIGTERM and SIGINT end the node after
-it has answered what it has begun; a second one ends it at once.
+The rules file is read again when it changes and on SIGHUP. If it is not valid,
+the old rules stay in force. SIGTERM and SIGINT stop the node after it has
+answered the requests in progress; a second signal stops it at once.
 
-With --name or --join the node is a member of a cluster: members share all
-counters, each of which one of them keeps, with a copy at another. A member that
-is ended hands over what it keeps. With --backend redis counters are kept in
-Redis, and shared with all nodes that use the same.
+With --name or --join the node is a member of a cluster. One member owns each
+counter, and another has a copy. A member that is stopped hands over its
+counters. With --backend redis the counters are in Redis, and all nodes that
+use the same Redis share them.
 
 There is no TLS and no authentication yet: keep the addresses on a network that
 you trust.`,
@@ -71,7 +71,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 		return a.cannotStart(log, err)
 	}
 	if o.clockOffset != 0 {
-		log.Warn("the clock of counters is wrong on purpose; this is for tests", "by", o.clockOffset.String())
+		log.Warn("the clock is shifted by an option for tests", "by", o.clockOffset.String())
 	}
 	if o.rules == "" {
 		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
@@ -157,7 +157,7 @@ func (a *app) untilToldToStop(ctx context.Context, log *slog.Logger, s *server.S
 		case <-ctx.Done():
 			return a.stop(log, s, ctx.Err().Error())
 		case err := <-s.Failed():
-			log.Error("the node cannot go on", "error", err)
+			log.Error("the node failed", "error", err)
 			return errors.Join(errReported, s.Stop())
 		}
 	}
@@ -165,14 +165,14 @@ func (a *app) untilToldToStop(ctx context.Context, log *slog.Logger, s *server.S
 
 // stop stops the node, or gives up at the second signal.
 func (a *app) stop(log *slog.Logger, s interface{ Stop() error }, why string) error {
-	log.Info("stopping: what has begun will be answered", "because", why)
+	log.Info("stopping: requests in progress will be answered", "because", why)
 	done := make(chan error, 1)
 	go func() { done <- s.Stop() }()
 	for {
 		select {
 		case err := <-done:
 			if err != nil {
-				log.Error("stopped, but not in good order", "error", err)
+				log.Error("stopped with errors", "error", err)
 				return errReported
 			}
 			log.Info("stopped")

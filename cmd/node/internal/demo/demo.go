@@ -74,7 +74,7 @@ func Run(ctx context.Context, c Config) error {
 	return nil
 }
 
-func unwritable(err error) error { return fmt.Errorf("the demo cannot be shown: %w", err) }
+func unwritable(err error) error { return fmt.Errorf("the demo cannot write its output: %w", err) }
 
 // every is how often the line of events is written.
 const every = time.Second

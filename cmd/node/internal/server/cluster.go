@@ -44,7 +44,7 @@ func (d directory) Members() []transport.Member {
 func (d directory) Forget(name string) error {
 	err := d.node.Cluster().Forget(name)
 	if errors.Is(err, weir.ErrUnknownMember) {
-		return fmt.Errorf("%w: no member %q is dead, and only a dead one can be forgotten: see who is, by weir members", limiter.ErrInvalid, name)
+		return fmt.Errorf("%w: there is no dead member %q, and only a dead member can be forgotten: list the members with weir members", limiter.ErrInvalid, name)
 	}
 	return err
 }

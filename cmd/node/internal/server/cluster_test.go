@@ -18,8 +18,8 @@ func TestForgetNobody(t *testing.T) {
 	}
 	defer node.Close()
 	for name, want := range map[string]string{
-		"node-3": `invalid: no member "node-3" is dead, and only a dead one can be forgotten: see who is, by weir members`,
-		"node-1": `invalid: member "node-1" is alive: have it leave, by ending it with SIGTERM`,
+		"node-3": `invalid: there is no dead member "node-3", and only a dead member can be forgotten: list the members with weir members`,
+		"node-1": `invalid: member "node-1" is alive: end it with SIGTERM, and it leaves`,
 	} {
 		if err := (directory{node}).Forget(name); !errors.Is(err, limiter.ErrInvalid) || err.Error() != want {
 			t.Errorf("%s: %v", name, err)

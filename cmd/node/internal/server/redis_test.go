@@ -61,7 +61,7 @@ func TestRedisConfig(t *testing.T) {
 	}
 	c.Rules = []byte(townRules)
 	start(t, c)
-	if !strings.Contains(log.String(), "redis cannot be used") {
+	if !strings.Contains(log.String(), "redis is unavailable") {
 		t.Errorf("the log has %s", log)
 	}
 }

@@ -323,7 +323,7 @@ func (s *Server) Stop() error {
 	s.unfollow()
 	begun := time.Now()
 	if c.ShutdownDelay > 0 {
-		c.Log.Info("not ready any more", "still_serving_for", c.ShutdownDelay)
+		c.Log.Info("no longer ready", "still_serving_for", c.ShutdownDelay)
 		time.Sleep(c.ShutdownDelay)
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))

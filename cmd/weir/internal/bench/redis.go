@@ -67,7 +67,7 @@ func (c *redisConn) do(args ...string) (any, error) {
 }
 
 func (c *redisConn) failed(command string, err error) error {
-	return fmt.Errorf("redis %s does not answer %s as it should: %w", c.addr, command, err)
+	return fmt.Errorf("redis %s: %s failed: %w", c.addr, command, err)
 }
 
 // reply reads an answer, which may be nested.
@@ -78,7 +78,7 @@ func (c *redisConn) reply(depth int) (any, error) {
 	}
 	line = strings.TrimSuffix(line, "\r\n")
 	if line == "" || depth > 2 {
-		return nil, errors.New("what it says is not its protocol")
+		return nil, errors.New("its answer is not in the Redis protocol")
 	}
 	kind, rest := line[0], line[1:]
 	switch kind {
@@ -90,7 +90,7 @@ func (c *redisConn) reply(depth int) (any, error) {
 	n, err := strconv.Atoi(rest)
 	switch {
 	case err != nil || kind != '$' && kind != '*':
-		return nil, errors.New("what it says is not its protocol")
+		return nil, errors.New("its answer is not in the Redis protocol")
 	case n < 0:
 		return "", nil // a nil reply
 	case kind == '$' && n <= maxReplyBytes:
@@ -134,7 +134,7 @@ func (c *redisConn) usage() (u redisUsage, err error) {
 		}
 	}
 	if fields["used_memory"] == 0 {
-		return u, c.failed("INFO", errors.New("it does not tell used_memory"))
+		return u, c.failed("INFO", errors.New("the answer has no used_memory"))
 	}
 	u.cpu = time.Duration((fields["used_cpu_sys"] + fields["used_cpu_user"]) * float64(time.Second))
 	u.memory = fields["used_memory"]
@@ -151,7 +151,7 @@ func (c *redisConn) scan(prefix string, f func(names []string) error) error {
 		}
 		parts, _ := reply.([]any)
 		if len(parts) != 2 {
-			return c.failed("SCAN", errors.New("it has not two parts"))
+			return c.failed("SCAN", errors.New("the answer does not have two parts"))
 		}
 		list, _ := parts[1].([]any)
 		names := make([]string, 0, len(list))

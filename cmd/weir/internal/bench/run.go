@@ -16,7 +16,7 @@ import (
 
 // ErrNotClosed is wrapped by the error of [Run] if something it opened could not be
 // closed, so keys may remain in Redis until they expire.
-var ErrNotClosed = errors.New("it cannot be tidied up")
+var ErrNotClosed = errors.New("the target could not be closed")
 
 // Run measures. All modes of a shape are open at the same time and have their turns one
 // after the other, in an order that rotates from round to round. Run returns an error
@@ -127,7 +127,7 @@ type work struct {
 func newWork(c *Config, s Shape) (*work, error) {
 	var run [6]byte
 	if _, err := rand.Read(run[:]); err != nil {
-		return nil, fmt.Errorf("no name for the keys can be drawn: %w", err)
+		return nil, fmt.Errorf("cannot draw a random name for the keys: %w", err)
 	}
 	w := &work{
 		shape: s, callers: c.Callers, users: make([]string, c.Keys), order: make([]uint32, c.Keys),

@@ -228,11 +228,11 @@ func serverTarget(c *Config) *target {
 func (t *target) check(v verdict, rule string, allowed bool) error {
 	switch {
 	case strings.HasPrefix(v.source, "fallback"):
-		return fmt.Errorf("the policy of a rule answered (%s), since who counts did not in time", v.source)
+		return fmt.Errorf("the policy of a rule answered (%s), because the owner did not answer in time", v.source)
 	case v.rule != rule && t.mode == Server:
-		return fmt.Errorf("rule %q decided and not %q: the node needs the rules that weir bench --print-rules prints", v.rule, rule)
+		return fmt.Errorf("rule %q decided instead of %q: the node needs the rules that weir bench --print-rules prints", v.rule, rule)
 	case v.rule != rule:
-		return fmt.Errorf("rule %q decided and not %q", v.rule, rule)
+		return fmt.Errorf("rule %q decided instead of %q", v.rule, rule)
 	case v.allowed != allowed:
 		return fmt.Errorf("allowed is %v and should be %v", v.allowed, allowed)
 	}

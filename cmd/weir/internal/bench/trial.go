@@ -128,7 +128,7 @@ func (c *caller) run(ctx context.Context, t *trial, start time.Time, long time.D
 		}
 		now := time.Since(start)
 		if err := c.took.RecordValue(min(max(1, int64(now-last)), slowest)); err != nil {
-			return fmt.Errorf("a wait cannot be recorded: %w", err)
+			return fmt.Errorf("a latency cannot be recorded: %w", err)
 		}
 		last = now
 	}

@@ -40,14 +40,14 @@ that counts in Redis; and a node that runs already. All are given the same rules
 and keys and have their turns one after the other, in rounds.
 
 Callers ask again as soon as they are answered. Half of the keys are exhausted, so
-that half of the checks are denied. Each answer is looked at, and so is whether
-every key is a key of its own: a run in which this is not so is an error and not a
-figure. What a check takes includes the caller, who reads the clock once for it.
+that half of the checks are denied. The run verifies each answer, and that every
+key has counters of its own; otherwise it fails and prints no figure. The time of a
+check includes the caller, who reads the clock once for it.
 
-CPU is this process's, callers and all three nodes included; that of Redis is
-named apart, and of another node's process nothing is known. Memory is of keys
-that were asked for once: in this process what stays in the heap, copies included,
-else in Redis. With few keys it says little.
+CPU is the time of this process, with callers and all three nodes; the time of
+Redis is reported separately, and that of another node's process is not known.
+Memory is measured for keys that were checked once: what stays in this process's
+heap, copies included, or in Redis. With few keys it says little.
 
 Shapes of rules: one window, three windows, and a sliding log. A node that is to be
 measured with --server needs them too: --print-rules prints them. In Redis all keys
@@ -62,7 +62,7 @@ with --share-ring. Clients ask again as soon as they are answered; or, with
 --rate, at a rate that is kept whatever the nodes do, in steps of a millisecond, and
 then a wait begins when the check was to be sent, not when it was. Half of the keys
 (--limited) are under a limit of 100, and of each key it is made sure that as many
-checks are allowed as the limit says; if not, that is told, and the status is 1.
+checks are allowed as the limit says; if not, it is reported, and the status is 1.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, or the node cannot be asked.`,
 		Example: `  weir bench
@@ -104,12 +104,12 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.modes, "mode", nil, "what to measure, of `table,cluster,redis,server` (default all that have an address), or of unary,batch,stream,client,client-batch")
 	f.StringSliceVar(&o.shapes, "rules-shape", []string{"one", "three", "log"}, "the `shapes` of rules")
 	f.StringVar(&o.config.RedisAddr, "redis-addr", "", "`HOST:PORT` of a Redis without a password, or the path of its socket")
-	f.StringVar(&o.server, "server", "", "`HOST:PORT` of a node's gRPC, or http://HOST:PORT; over the network of one or several nodes' gRPC")
-	f.BoolVar(&o.remote, "remote", false, "take addresses that are not on this machine, and load what is there")
-	f.IntVar(&o.config.Keys, "keys", 100_000, "how many keys")
-	f.IntVar(&o.config.Callers, "callers", 8*runtime.GOMAXPROCS(0), "how many ask at a time; the default is 8 for each core")
-	f.IntVar(&o.config.Rounds, "rounds", 3, "how many rounds")
-	f.DurationVar(&o.config.Duration, "duration", time.Second, "how long a mode's turn is in each round; over the network how long in all, 5s unless given")
+	f.StringVar(&o.server, "server", "", "`HOST:PORT` of a node's gRPC, or http://HOST:PORT; several gRPC addresses with commas in modes over the network")
+	f.BoolVar(&o.remote, "remote", false, "allow addresses on other machines, and put load on them")
+	f.IntVar(&o.config.Keys, "keys", 100_000, "number of keys")
+	f.IntVar(&o.config.Callers, "callers", 8*runtime.GOMAXPROCS(0), "number of concurrent callers; the default is 8 for each core")
+	f.IntVar(&o.config.Rounds, "rounds", 3, "number of rounds")
+	f.DurationVar(&o.config.Duration, "duration", time.Second, "length of a mode's turn in each round; over the network the length of the run, 5s by default")
 	f.BoolVar(&o.printRules, "print-rules", false, "print the rules, and measure nothing")
 	f.BoolVar(&o.json, "json", false, "print an object")
 	o.load.addFlags(cmd)

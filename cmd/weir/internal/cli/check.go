@@ -48,9 +48,9 @@ rules Redis decides, and counts, as it does for nodes with --backend redis.
 
 --explain shows, before each decision, every counter's state and the comparison
 that decides. With --json it prints that explanation, its "answer" being the
-decision. With --server the node explains, and in a cluster whoever owns each
-counter, whichever node is asked. Of a check in Redis it shows the exact EVAL for
-redis-cli too.
+decision. With --server the node explains, and in a cluster the owner of each
+counter, whichever node is asked. For a check in Redis it also shows the exact EVAL
+for redis-cli.
 
 Exit status: 0 if all were allowed, 3 if one was denied, 2 if the node or Redis
 cannot be asked.`,
@@ -105,16 +105,16 @@ cannot be asked.`,
 func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`")
-	f.StringVar(&o.server, "server", "", "`ADDRESS` of a node that is to decide: HOST:PORT, or http://HOST:PORT")
-	f.StringVar(&o.user, "user", "", "who asks")
-	f.StringVar(&o.ip, "ip", "", "the address of who asks")
-	f.StringVar(&o.group, "group", "", `the group of who asks (default "default")`)
+	f.StringVar(&o.server, "server", "", "let the node at `ADDRESS` decide: HOST:PORT, or http://HOST:PORT")
+	f.StringVar(&o.user, "user", "", "the user")
+	f.StringVar(&o.ip, "ip", "", "the caller's address")
+	f.StringVar(&o.group, "group", "", `the caller's group (default "default")`)
 	f.StringVar(&o.method, "method", "GET", "the method")
-	f.StringVar(&o.cost, "cost", "", "what it costs in `units`, 0 to peek (default: as the rule says)")
+	f.StringVar(&o.cost, "cost", "", "cost in `units`, 0 to peek (default: the rule's)")
 	f.StringArrayVar(&o.attrs, "attr", nil, "an attribute, as `KEY=VALUE`; may be given several times")
 	f.StringVar(&o.at, "at", "", "the `time` of the first check, such as 2026-12-31T23:59:59Z (default now)")
-	f.IntVar(&o.times, "times", 1, "how often to check")
-	f.DurationVar(&o.every, "every", 0, "how much later each further check comes, such as 100ms")
+	f.IntVar(&o.times, "times", 1, "number of checks")
+	f.DurationVar(&o.every, "every", 0, "time between checks, such as 100ms")
 	f.BoolVar(&o.explain, "explain", false, "show each counter's state and the arithmetic")
 	f.BoolVar(&o.json, "json", false, "print an object for one check, an array for several")
 	o.redis.addFlags(cmd)

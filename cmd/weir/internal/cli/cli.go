@@ -164,8 +164,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Ask Weir, a rate limiter, what it would decide",
-		Long: `Weir's tool for operators: try a rules file before it is in force, and see what
-the members of a cluster are at.
+		Long: `Weir's tool for operators: try a rules file before it is in force, and see the
+state of the members of a cluster.
 
 Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
 		Example: `  weir validate rules.yaml
@@ -198,7 +198,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
-		Short:   "Tell how a command is used",
+		Short:   "Show how a command is used",
 		Example: "  weir help replay",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)

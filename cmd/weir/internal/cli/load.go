@@ -34,14 +34,14 @@ const loadDuration = 5 * time.Second
 
 func (o *loadOptions) addFlags(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &o.config
-	f.Float64SliceVar(&c.Rates, "rate", nil, "keep `CHECKS` a second, for each of these in turn (default: ask again when answered)")
-	f.IntVar(&c.Clients, "clients", 0, "how many clients (default as many as the mode needs)")
-	f.IntVar(&c.Batch, "batch", load.MaxBatch, "how many checks a call has, but for unary and client")
+	f.Float64SliceVar(&c.Rates, "rate", nil, "send `CHECKS` per second, at each of these rates in turn (default: ask again when answered)")
+	f.IntVar(&c.Clients, "clients", 0, "number of clients (default as many as the mode needs)")
+	f.IntVar(&c.Batch, "batch", load.MaxBatch, "number of checks in a call, except in modes unary and client")
 	f.StringVar(&o.dist, "dist", string(load.Uniform), "how keys are drawn: `uniform|zipf`")
 	f.IntVar(&c.Limited, "limited", 50, "`PERCENT` of the keys that are under a limit of 100; the others are never denied")
-	f.IntSliceVar(&c.Processes, "pid", nil, "tell the processor time of these `processes`, the nodes'")
-	f.StringSliceVar(&c.Metrics, "server-admin", nil, "tell what nodes use by their metrics at these addresses of their administration, `HOST:PORT`")
-	f.StringVar(&o.svg, "svg", "", "draw the waits over the load into `FILE`")
+	f.IntSliceVar(&c.Processes, "pid", nil, "report the processor time of these node `processes`")
+	f.StringSliceVar(&c.Metrics, "server-admin", nil, "report the nodes' resource use from their metrics at these administration addresses, `HOST:PORT`")
+	f.StringVar(&o.svg, "svg", "", "draw the latency over the load into `FILE`")
 }
 
 // isLoad reports whether the modes are those that measure over the network. It returns

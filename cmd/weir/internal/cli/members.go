@@ -72,7 +72,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 func (a *app) forgetCommand(server *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget NAME",
-		Short: "Have a dead member count no more",
+		Short: "Remove a dead member that will not come back",
 		Long: `Has a dead member count no more, on all members: for one that will never come
 back. Until then it counts for whatever needs a majority, or every member, such as
 a rule with the policy closed whose owner and heir are lost. If it does come back
@@ -188,7 +188,7 @@ func askMembers(ctx context.Context, h *httpRemote) ([]listed, error) {
 			}
 		}
 		if m.Self == nil {
-			return fmt.Errorf("what answers at %s is another node", m.AdminAddr)
+			return fmt.Errorf("another node answers at %s", m.AdminAddr)
 		}
 		return nil
 	})
@@ -303,11 +303,11 @@ func (a *app) topCommand() *cobra.Command {
 	var asJSON, one bool
 	cmd := &cobra.Command{
 		Use:   "top [--server ADDRESS]",
-		Short: "List the keys that are asked for most, and denied most",
+		Short: "List the keys that are checked most, and denied most",
 		Long: `Lists the keys that a node, and the other members of its cluster, were asked for
 most and denied most since they started. It asks at the address of a node's
 administration, --admin-addr of the node, and the others where they say that their
-own is; who cannot be asked is named. Each member lists the keys that it owns.
+own is, and names those that it cannot ask. Each member lists the keys that it owns.
 The first list is counted in a sample. A key's name does not tell its rule: keys of
 several rules that have the same parts are added up.
 
@@ -338,7 +338,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 	f := cmd.Flags()
 	f.StringVar(&server, "server", defaultAdmin, serverHelp)
 	f.IntVarP(&n, "number", "n", 10, "list `N` keys of each kind")
-	f.BoolVar(&one, "one", false, "ask that node alone")
+	f.BoolVar(&one, "one", false, "ask only that node")
 	f.BoolVar(&asJSON, "json", false, "print an object")
 	return cmd
 }

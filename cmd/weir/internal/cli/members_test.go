@@ -129,7 +129,7 @@ func TestMembersNotAsked(t *testing.T) {
 	addr, first := towns(t)
 	for why, at := range map[string]string{
 		"its --admin-addr is for its own machine only, or off": "",
-		"what answers at " + addr + " is another node":         addr,
+		"another node answers at " + addr:                      addr,
 		"node 127.0.0.1:1 cannot be asked: ":                   "127.0.0.1:1",
 	} {
 		first.members[1].AdminAddr = at

@@ -30,13 +30,13 @@ type redisOptions struct {
 
 func (o *redisOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.addr, "redis-addr", "", "`HOST:PORT` of the Redis that is to decide, as it does for nodes with --backend redis")
-	f.BoolVar(&o.cluster, "redis-cluster", false, "that address is one of a Redis Cluster")
+	f.StringVar(&o.addr, "redis-addr", "", "let the Redis at `HOST:PORT` decide, as for nodes with --backend redis")
+	f.BoolVar(&o.cluster, "redis-cluster", false, "treat that address as a Redis Cluster")
 	f.IntVar(&o.db, "redis-db", 0, "use database `N` of it")
 	f.StringVar(&o.username, "redis-username", "", "log in there as `NAME`")
 	f.StringVar(&o.passwordFile, "redis-password-file", "", "log in there with the password in `FILE`")
-	f.StringVar(&o.clusterName, "cluster-name", "weir", "the `NAME` that the nodes have, for counters in Redis")
-	f.StringVar(&o.secretFile, "secret-file", "", "the `FILE` with the secret that the nodes have, for counters in Redis")
+	f.StringVar(&o.clusterName, "cluster-name", "weir", "the nodes' --cluster-name `NAME`, for counters in Redis")
+	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the nodes' secret, for counters in Redis")
 }
 
 // checkFlags returns an error for an invalid combination of flags of a check in Redis.
@@ -126,7 +126,7 @@ func (o *redisOptions) ask(ctx context.Context, node *weir.Node, r *limiter.Requ
 	}
 	c, err := checkOnce(ctx, node, r, at, explain)
 	if err == nil && strings.HasPrefix(c.answer.Source, "fallback") {
-		return c, o.unusable(errors.New("it does not take the check"))
+		return c, o.unusable(errors.New("it did not decide the check"))
 	}
 	return c, err
 }

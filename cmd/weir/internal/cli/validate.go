@@ -15,11 +15,10 @@ func (a *app) validateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Say whether rules files are valid, and all that is wrong",
-		Long: `Reads rules files ("-" is standard input) and says of each whether it is
-valid. Everything wrong with a file is reported at once, with line and column.
-Warnings are of what is valid but probably not meant, with the line to write
-instead.
+		Short: "Check rules files, and report all their problems",
+		Long: `Reads rules files ("-" is standard input) and reports whether each is valid.
+All problems of a file are reported at once, with line and column. A warning is
+about a valid part that is probably a mistake, with the line to write instead.
 
 Exit status: 0 if all are valid, warnings or not, 1 if not.`,
 		Example: `  weir validate rules.yaml

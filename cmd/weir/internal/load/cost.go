@@ -48,7 +48,7 @@ func (c *Config) usage(ctx context.Context) ([]usage, error) {
 	for _, at := range c.Metrics {
 		u, err := scrape(ctx, at)
 		if err != nil {
-			return nil, fmt.Errorf("the metrics of %s cannot be had: %w", at, err)
+			return nil, fmt.Errorf("the metrics of %s cannot be read: %w", at, err)
 		}
 		all = append(all, u)
 	}
@@ -132,11 +132,11 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 		}
 		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil {
-			return u, fmt.Errorf("%s is %q, which is no number", name, value)
+			return u, fmt.Errorf("%s is %q, which is not a number", name, value)
 		}
 		// Results are written as JSON, which has neither NaN nor infinity.
 		if !(n >= 0 && n <= mostMetric) || to == &seconds && n > mostSeconds {
-			return u, fmt.Errorf("%s is %q, which cannot be", name, value)
+			return u, fmt.Errorf("%s is %q, which is out of range", name, value)
 		}
 		*to = n
 		delete(wanted, name)

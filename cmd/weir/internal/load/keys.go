@@ -78,7 +78,7 @@ func (c *Config) limitedKeys() int {
 func newKeys(c *Config) (*keys, error) {
 	var run [4]byte
 	if _, err := rand.Read(run[:]); err != nil {
-		return nil, fmt.Errorf("no name for the keys can be drawn: %w", err)
+		return nil, fmt.Errorf("cannot draw a random name for the keys: %w", err)
 	}
 	n := c.paths()
 	k := &keys{n: c.Keys, paths: make([]string, n), limited: make([]bool, n), users: make([]string, (c.Keys+n-1)/n)}

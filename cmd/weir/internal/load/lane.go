@@ -39,7 +39,7 @@ type call struct {
 // key's decided.
 func (c *call) take(i int, ok bool, rule string, s limiter.Source) error {
 	if want := c.keys.rule(c.n[i]); rule != want {
-		return fmt.Errorf("rule %q decided and not %q: %w", rule, want, errRules)
+		return fmt.Errorf("rule %q decided instead of %q: %w", rule, want, errRules)
 	}
 	a := denied
 	if ok {
@@ -225,7 +225,7 @@ func warm(peek func(path string) (rule string, err error)) error {
 		case err != nil:
 			return err
 		case rule != want:
-			return fmt.Errorf("rule %q decides and not %q: %w", rule, want, errRules)
+			return fmt.Errorf("rule %q decides instead of %q: %w", rule, want, errRules)
 		}
 	}
 	return nil

@@ -46,11 +46,11 @@ type Limits struct {
 func (l *Limits) Wrong() error {
 	var errs []error
 	if l.Unequal+l.Missed > 0 {
-		errs = append(errs, fmt.Errorf("counters are wrong: of %d keys peeked at after the run %d had another remainder than they should, and of %d asked for until they were denied %d allowed too many or too few; for one, %s",
+		errs = append(errs, fmt.Errorf("counters are wrong: of %d keys that were peeked at after the run, %d had an unexpected remainder; of %d keys that were checked until denied, %d allowed too many or too few checks; for example, %s",
 			l.Peeked, l.Unequal, l.Exhausted, l.Missed, l.Example))
 	}
 	if l.Why != "" {
-		errs = append(errs, fmt.Errorf("not all limits could be looked at after the run: %s", l.Why))
+		errs = append(errs, fmt.Errorf("some counters could not be read after the run: %s", l.Why))
 	}
 	return errors.Join(errs...)
 }

@@ -204,7 +204,7 @@ go_gc_duration_seconds_count 12
 func TestUsage(t *testing.T) {
 	for text, want := range map[string]string{
 		exposition: "", "process_cpu_seconds_total 2\n": "", "": "is it a node's HTTP address?",
-		"process_cpu_seconds_total soon\n": "no number",
+		"process_cpu_seconds_total soon\n": "not a number",
 	} {
 		u, err := parseMetrics("there", strings.NewReader(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -13,7 +13,7 @@ import (
 func openSteps() (next func() error, stop func() error, err error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no timer can be had: %w", err)
+		return nil, nil, fmt.Errorf("cannot create a timer: %w", err)
 	}
 	every := unix.NsecToTimespec(step.Nanoseconds())
 	if err := unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Interval: every, Value: every}, nil); err != nil {

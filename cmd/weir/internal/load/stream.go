@@ -154,7 +154,7 @@ func (s *pipe) receive() {
 		case c := <-s.waiting:
 			c.answered <- s.take(c.call, m)
 		default:
-			s.err = fmt.Errorf("node %s sent a reply to nothing", s.server)
+			s.err = fmt.Errorf("node %s sent a reply without a request", s.server)
 			s.cancel()
 			return
 		}

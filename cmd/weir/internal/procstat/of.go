@@ -43,13 +43,13 @@ func parseStat(line string) (time.Duration, error) {
 	end := strings.LastIndexByte(line, ')')
 	fields := strings.Fields(line[end+1:])
 	if end < 0 || len(fields) <= system {
-		return 0, errors.New("it is not of the form that is known")
+		return 0, errors.New("its form is not known")
 	}
 	sum := uint64(0)
 	for _, i := range []int{user, system} {
 		n, err := strconv.ParseUint(fields[i], 10, 62)
 		if err != nil {
-			return 0, fmt.Errorf("field %d after the name is no number: %w", i+1, err)
+			return 0, fmt.Errorf("field %d after the name is not a number: %w", i+1, err)
 		}
 		sum += n
 	}
