@@ -155,6 +155,47 @@ func TestReplacedConnections(t *testing.T) {
 	}
 }
 
+// TestQuietStreamsAreIdle: a connection whose streams carry nothing may be replaced, so
+// open streams do not keep other clients out. With the next message it may not.
+func TestQuietStreamsAreIdle(t *testing.T) {
+	s := newStalls(nil, &Options{ClientTimeout: 2 * time.Second, MaxStreams: 4, MaxDecodingBytes: 1 << 20})
+	b := bound(&queue{}, 2, -1, nil).(*boundedListener)
+	inner := &boundedConn{of: b, Conn: &remote{}}
+	c := &watchedConn{Conn: inner, of: s, bounded: inner, streams: map[uint32]*clientStream{}}
+	s.conns[c] = struct{}{}
+	asks := frameOf(frameData, 0, 1, messageOf(3, []byte("abc")))
+	c.in.read(append(frameOf(frameHeaders, flagEndHeaders, 1, nil), asks...), inbound{c})
+	answer := func() {
+		c.out.read(frameOf(frameData, 0, 1, messageOf(2, []byte("ok"))), outbound{c})
+	}
+	is := func(want bool, when string) {
+		t.Helper()
+		if got := inner.idle.Load() != 0; got != want {
+			t.Errorf("%s: idle is %v", when, got)
+		}
+	}
+	s.tick()
+	is(false, "a message is not answered")
+	answer()
+	s.tick()
+	s.tick()
+	is(false, "answered two ticks ago")
+	s.tick()
+	is(true, "answered three ticks ago")
+	if at := inner.idle.Load(); at != 1+1 {
+		t.Errorf("idle since tick %d, want 1", at-1)
+	}
+	c.in.read(asks, inbound{c})
+	is(false, "the next message")
+	answer()
+	for range 3 {
+		s.tick()
+	}
+	is(true, "answered three ticks ago, again")
+	c.in.read(frameOf(frameHeaders, flagEndHeaders, 3, nil), inbound{c})
+	is(false, "another stream")
+}
+
 // TestFewAddressesKeepNobodyOut: four addresses that have all connections of both public
 // listeners keep no client of another address out. A connection with a call stays.
 func TestFewAddressesKeepNobodyOut(t *testing.T) {

@@ -98,8 +98,9 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxConnections bounds the open connections of each listener; default 16384, or
 	// less if the process may open fewer files; negative for no bound. At the bound a
-	// new connection replaces one without calls of an address that has more. If there
-	// is none, the new one is closed as soon as it is accepted. An idle connection takes
+	// new connection replaces an idle one of an address that has more: without calls, or
+	// with streams that have carried nothing for ClientTimeout. If there is none, the new
+	// one is closed as soon as it is accepted. An idle connection takes
 	// up to 80 KiB and a file descriptor.
 	MaxConnections int
 	// MaxConnectionsPerAddress bounds the open connections of each listener from one

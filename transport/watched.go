@@ -144,7 +144,8 @@ func (c *watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// look resets streams whose client has owed the next step for too long.
+// look resets streams whose client has owed the next step for too long. If no stream has
+// carried anything for that long, the connection counts as idle.
 func (c *watchedConn) look(now, patience int64) {
 	if w := c.writing.Load(); w > 0 && now-(w-1) > patience {
 		_ = c.Close() // nothing is read at the other end; users of the connection get an error
@@ -153,10 +154,15 @@ func (c *watchedConn) look(now, patience int64) {
 	c.mu.Lock()
 	told := c.tell
 	c.tell = nil
+	quiet, since := len(c.streams) > 0, int64(0)
 	for id, s := range c.streams {
 		if !s.ending && s.owed() && now-s.since > patience {
 			c.end(id, s)
 		}
+		quiet, since = quiet && !s.owed(), max(since, s.since)
+	}
+	if quiet && now-since > patience && c.bounded != nil {
+		c.bounded.rest(since) // or its streams could keep others out of the listener
 	}
 	stuck := len(c.reset) > 0 && now-c.asked > resetPatience
 	c.wake()
@@ -231,7 +237,7 @@ func (c *watchedConn) begin() *clientStream {
 		s = new(clientStream)
 	}
 	*s = clientStream{since: c.of.now.Load()}
-	if len(c.streams) == 0 && c.bounded != nil {
+	if c.bounded != nil {
 		c.bounded.work()
 	}
 	return s
@@ -285,6 +291,9 @@ func (c inbound) part(id uint32, data []byte) {
 	}
 	if !s.owed() {
 		s.since = c.of.now.Load()
+		if c.bounded != nil {
+			c.bounded.work()
+		}
 	}
 	before := s.in.begun
 	s.in.read(data)
