@@ -196,7 +196,7 @@ func (p *Replica) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
 	}
 	if !b.Last {
 		p.watch(t)
-		// The link reuses the frame before the next part arrives.
+		// The memory of a message is reused before the next part arrives.
 		keepWords(p.staged[len(p.staged)-entriesIn(keys):])
 		return false
 	}

@@ -103,8 +103,12 @@ const (
 	GivenUp   // the partition broke twice within a minute and is not held for a minute
 )
 
-// maxKept is the largest number of keys whose memory is kept for later steps.
-const maxKept = 1 << 13
+// The most effects, and keys of batches, whose memory is kept for later steps. A step that
+// ends the waits of all requests leaves 16,384 effects.
+const (
+	maxKeptEffects = 1 << 7
+	maxKeptKeys    = 1 << 13
+)
 
 // Any reports whether there is anything to do.
 func (e *Effects) Any() bool { return len(e.List) > 0 || e.Watch || e.Flush || e.Routed }
@@ -113,7 +117,10 @@ func (e *Effects) Any() bool { return len(e.List) > 0 || e.Watch || e.Flush || e
 func (e *Effects) Reset() {
 	clear(e.List)
 	*e = Effects{List: e.List[:0], keys: e.keys[:0]}
-	if cap(e.keys) > maxKept {
+	if cap(e.List) > maxKeptEffects {
+		e.List = nil
+	}
+	if cap(e.keys) > maxKeptKeys {
 		e.keys = nil
 	}
 }

@@ -184,7 +184,7 @@ func (p *Replica) disown() {
 	p.own = nil
 }
 
-// uncount makes room on a link for another snapshot, if the target's was counted.
+// uncount makes room for another snapshot to a member, if the target's was counted.
 func (p *Replica) uncount(g *target) {
 	if g != nil && g.counted {
 		g.counted = false

@@ -102,7 +102,7 @@ type target struct {
 	silentSince, waitSilentSince     limiter.Tick
 	tries                            int  // resends without an answer
 	refusals                         int  // refusals of its appointment in a row
-	counted                          bool // counted among the link's snapshots
+	counted                          bool // counted among the snapshots under way to the member
 }
 
 // resend resets the target so that everything unacknowledged is sent again.

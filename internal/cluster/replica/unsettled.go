@@ -8,16 +8,16 @@ import (
 )
 
 // A check over several owners reserves at each of them: its charge counts at once, and
-// stays unsettled until the asker reports what became of the whole check, see
-// [several.settle]. An unsettled charge may be taken back. So an owner does not give a
-// denial that such a charge may have caused: the request waits until the charge is
-// settled, and is decided then. Meanwhile no block begins, and nothing is counted.
+// stays unsettled until the asker reports what became of the whole check. An unsettled
+// charge may be taken back. So an owner does not give a denial that such a charge may have
+// caused: the request waits until the charge is settled, and is decided then. Meanwhile no
+// block begins, and nothing is counted.
 //
 // Two checks may wait for each other's reservations. So a part of a check over several
 // owners waits for contendFor only; then the asker takes back all its parts and tries
-// again a little later. Close to the deadline the denial is given
-// after all, as provisional: it begins no block, charges nothing and is not cached, and
-// its RetryAfter is no longer than the wait for the charge to be settled.
+// again a little later. Close to the deadline the denial is given after all, as
+// provisional: it begins no block, charges nothing and is not cached, and its RetryAfter
+// is no longer than the wait for the charge to be settled.
 
 // unsettled is the unsettled charge of one key by a reservation.
 type unsettled struct {
