@@ -23,7 +23,7 @@ func (o *options) attacks(ctx context.Context, dir string) error {
 		span /= 2
 	}
 	for _, keyed := range []bool{false, true} {
-		if o.keys == "" || keyed == (o.keys == "with") {
+		if ctx.Err() == nil && (o.keys == "" || keyed == (o.keys == "with")) {
 			errs = append(errs, o.attacksOn(ctx, dir, keyed, span))
 		}
 	}

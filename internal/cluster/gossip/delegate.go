@@ -277,10 +277,29 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, known := g.roster.live[n.Name]; !known && n.Name != g.cfg.Name && len(g.roster.live)+1 >= MaxMembers {
+	if _, known := g.roster.live[n.Name]; !known && n.Name != g.cfg.Name && g.full(n.Name) {
 		return say(ErrFull, "would be one more than the %d that a cluster can have", MaxMembers)
 	}
 	return nil
+}
+
+// full reports whether there is no room for a node that is not live. A member that was
+// here before has room as long as the live ones that are members too leave it: without a
+// key strangers can invent live nodes, and must not keep it out. g.mu is held.
+func (g *Gossip) full(name string) bool {
+	if len(g.roster.live)+1 < MaxMembers {
+		return false
+	}
+	if _, was := g.roster.gone[name]; !was {
+		return true
+	}
+	members := 0
+	for _, a := range g.roster.live {
+		if g.vouched(&gone{about: a}) {
+			members++
+		}
+	}
+	return members+1 >= MaxMembers
 }
 
 // secrets tells how another node's secret differs from this node's.

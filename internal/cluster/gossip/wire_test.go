@@ -221,6 +221,44 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// Invented live nodes that fill the cluster keep no member out that was here before. They
+// keep out who was not, and members that fill it keep out all.
+func TestInventedNodesKeepNoMemberOut(t *testing.T) {
+	_, cfg := configure(t, "self")
+	members := map[string]bool{"node-0": true, "back": true, "gone": true}
+	cfg.Vouched = func(k peer.Known) bool { return members[k.Name] }
+	g := &Gossip{cfg: cfg, roster: newRoster("self", 1)}
+	a := about{Member: peer.Member{Instance: 9}, cluster: cfg.ClusterName, ring: cfg.RingConfig}
+	meta, err := a.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge := func(name string) error {
+		if r := g.judge(&memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta}); r != nil {
+			return r
+		}
+		return nil
+	}
+	for i := range MaxMembers - 1 {
+		g.roster.alive(run(fmt.Sprint("node-", i), 1))
+	}
+	for name, f := range map[string]fate{"back": dead, "gone": left} {
+		g.roster.keep(gone{about: run(name, 1), fate: f})
+		if err := judge(name); err != nil {
+			t.Errorf("a member that was here before: %v", err)
+		}
+	}
+	if err := judge("new"); !errors.Is(err, ErrFull) {
+		t.Errorf("one that was not here: %v, want ErrFull", err)
+	}
+	for name := range g.roster.live {
+		members[name] = true
+	}
+	if err := judge("back"); !errors.Is(err, ErrFull) {
+		t.Errorf("where members fill the cluster: %v, want ErrFull", err)
+	}
+}
+
 func TestImpossibleNodes(t *testing.T) {
 	_, cfg := configure(t, "self")
 	g := &Gossip{cfg: cfg, roster: newRoster("self", 1)}
