@@ -94,7 +94,7 @@ func ofProtocol() []mutation {
 			{"limiter/bucket.go", "bits.Sub64(hi, leakedHi, borrow)", "bits.Sub64(hi, leakedHi&0, borrow)"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
-			{"internal/cluster/reach.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.fallback.Drop(int(p.id))\n"},
+			{"internal/cluster/reach.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.config.Fallback.Drop(int(p.id))\n"},
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "	return h.waitSilentSince != 0 && h.waitSilentSince >= own.waitSince && ", "	return h.waitSilentSince != 0 && "},

@@ -282,7 +282,6 @@ func largeAllowed() map[string]string {
 		"cmd/node/internal/app.options fields":     flags,
 		"cmd/node/internal/server.Config fields":   flags,
 		"cmd/weir/internal/cli.app methods":        "each command of the tool is a method",
-		"internal/cluster.Core fields":             shell,
 		"internal/cluster.Core methods":            shell,
 		"internal/cluster/gossip.Gossip fields":    gossip,
 		"internal/cluster/gossip.Gossip methods":   gossip,

@@ -18,7 +18,7 @@ func (c *Core) Partition(id int) (info PartitionInfo, ok bool) {
 	p := c.byID[id]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.r.Info(c.sched.Now()), true
+	return p.r.Info(c.config.Scheduler.Now()), true
 }
 
 // Partitions returns the numbers of the partitions that the core manages.
@@ -53,7 +53,7 @@ func (c *Core) Unsettled(most int) (ids []int) {
 func (c *Core) settled(p *part, v *view.View) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.r.Settled(&replica.Turn{Now: c.sched.Now(), View: v})
+	return p.r.Settled(&replica.Turn{Now: c.config.Scheduler.Now(), View: v})
 }
 
 // Vacated reports whether a leaving node may go: it owns nothing, is no heir, and has
@@ -94,5 +94,5 @@ func (c *Core) Describe(id int) string {
 	p := c.byID[id]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.r.Describe(&replica.Turn{Now: c.sched.Now(), View: c.view.Load()})
+	return p.r.Describe(&replica.Turn{Now: c.config.Scheduler.Now(), View: c.view.Load()})
 }

@@ -152,7 +152,7 @@ func TestEndedInstancesAreForgotten(t *testing.T) {
 		h.pass(10 * limiter.Second)
 		c.Down(i)
 		c.SetView(without)
-		most = max(most, c.Summary().Links, len(c.silenced))
+		most = max(most, c.Summary().Links, len(c.absent.since))
 	}
 	if most > 12 {
 		t.Errorf("at most %d links or former members were kept, want those of a minute", most)

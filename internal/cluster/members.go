@@ -29,7 +29,7 @@ func (c *Core) OnNews(f func()) { c.onNews.Store(&f) }
 
 func (c *Core) news() {
 	if f := c.onNews.Load(); f != nil {
-		c.sched.After(0, *f)
+		c.config.Scheduler.After(0, *f)
 	}
 }
 

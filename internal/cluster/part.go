@@ -68,7 +68,7 @@ func (p *part) apply(t *turn) {
 	if s.Watch {
 		if !p.active {
 			p.active = true
-			t.c.activate(p)
+			t.c.ticks.watch(p)
 		}
 		t.Tick = true
 	}

@@ -15,7 +15,7 @@ func (c *Core) newMesh() *mesh.Mesh {
 		probe = -1
 	}
 	return mesh.New(mesh.Config{
-		Self: c.self, Now: c.sched.Now, View: c.view.Load, Wake: c.config.Network.Wake,
+		Self: c.self, Now: c.config.Scheduler.Now, View: c.view.Load, Wake: c.config.Network.Wake,
 		Waiting:  func(id uint64) bool { return c.calls.Waits(id) },
 		Relayed:  func() { c.event(EventRelayed, -1) },
 		Counters: c.table, Probe: probe, Fault: c.fault,

@@ -9,49 +9,33 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// surroundings is what the replicas of a core may ask of it, see [replica.Peers] and
-// [replica.Pace].
+// surroundings is what replicas and calls may ask of the core, see [replica.Peers] and
+// [route.Places].
 type surroundings struct {
 	*mesh.Mesh // connections, round trips and snapshots under way
+	*absences
 
 	c *Core
 }
 
 // node returns what the replicas of this core share.
 func (c *Core) node() *replica.Node {
-	s := surroundings{c.mesh, c}
+	s := surroundings{c.mesh, &c.absent, c}
 	return &replica.Node{
-		Self: c.self, Seeds: c.config.Seeds, Store: c.table, Peers: s, Pace: s,
-		Staged: &c.staged, Reserves: &c.reserves, Random: c.random, Fault: c.fault,
+		Self: c.self, Seeds: c.config.Seeds, Store: c.table, Peers: s, Pace: &c.pace,
+		Staged: &c.staged, Reserves: &c.reserves, Random: c.random.below, Fault: c.fault,
 	}
 }
-
-// LeftView returns when an instance left the view; 0 if it is in the view or was never
-// seen.
-func (s surroundings) LeftView(i peer.Instance) limiter.Tick { return s.c.outOfView(i) }
 
 // Nearby returns the members that count, are not in the view, and have a direct
 // connection to this node.
 func (s surroundings) Nearby(v *view.View) ([]peer.Instance, bool) { return s.c.nearby(v) }
 
-// Eased returns the wait before a message is sent again.
-func (s surroundings) Eased(span limiter.Tick) limiter.Tick { return s.c.eased(span) }
-
-// Awake returns the start of the time in which this node is known to have run without a
-// pause, and the last ping sent before that.
-func (s surroundings) Awake() (limiter.Tick, uint32) { return s.c.awake() }
-
-// NextPing numbers a message that is to be answered.
-func (s surroundings) NextPing() uint32 { return s.c.nextPing() }
-
-// LastPing returns the number of the last such message.
-func (s surroundings) LastPing() uint32 { return s.c.pings.Load() }
-
 // newRouter returns the calls of this core.
 func (c *Core) newRouter() *route.Router {
 	return route.New(route.Config{
-		Self: c.self, Deadline: c.config.Deadline, Mesh: c.mesh, Rules: c.rules, View: c.view.Load, Places: surroundings{c.mesh, c},
-		Fallback: c.fallback, CachedDenials: c.config.CachedDenials,
+		Self: c.self, Deadline: c.config.Deadline, Mesh: c.mesh, Rules: c.rules, View: c.view.Load, Places: surroundings{c.mesh, &c.absent, c},
+		Fallback: c.config.Fallback, CachedDenials: c.config.CachedDenials,
 	})
 }
 
@@ -80,7 +64,7 @@ func (s surroundings) Where(k *limiter.Key) route.Place {
 func (s surroundings) Isolated(now limiter.Tick) bool { return s.c.isolated(now) }
 
 // Random returns a number from 0 up to, but not including, below.
-func (s surroundings) Random(below limiter.Tick) limiter.Tick { return s.c.random(below) }
+func (s surroundings) Random(below limiter.Tick) limiter.Tick { return s.c.random.below(below) }
 
 // FellBack counts a check that a policy answers.
 func (s surroundings) FellBack(partition uint16) { s.c.event(EventFallback, int(partition)) }

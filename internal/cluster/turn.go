@@ -30,7 +30,7 @@ type turn struct {
 
 func (c *Core) begin() *turn {
 	t := c.turns.Get().(*turn)
-	t.c, t.Node, t.Panicked, t.Now = c, t, c.config.Panicked, c.sched.Now()
+	t.c, t.Node, t.Panicked, t.Now = c, t, c.config.Panicked, c.config.Scheduler.Now()
 	t.Out.Begin(c.mesh)
 	if t.At = t.Now; c.config.Clock != nil {
 		t.At = c.config.Clock()

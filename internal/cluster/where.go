@@ -64,8 +64,8 @@ func (c *Core) Summary() (s Summary) {
 	s.Waiting = c.calls.Waiting()
 	s.Pending, s.Staged = int(c.pending.Load()), c.staged.Load()
 	s.Links, s.Queued = c.mesh.Size()
-	if c.fallback != nil {
-		s.Fallback = c.fallback.Stats().Keys
+	if c.config.Fallback != nil {
+		s.Fallback = c.config.Fallback.Stats().Keys
 	}
 	return s
 }
