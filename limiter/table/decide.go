@@ -142,7 +142,8 @@ func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.D
 	return result
 }
 
-// leave unlocks a partition after a decision, and empties it if the decision panicked.
+// leave unlocks a partition, and empties it if what was done to it was not done wholly,
+// because of a panic.
 func (t *Table) leave(p *partition, whole bool) {
 	defer p.mu.Unlock()
 	if !whole {

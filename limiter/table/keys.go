@@ -22,7 +22,8 @@ type visit = func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot
 func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen int) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	whole := false
+	defer func() { t.leave(p, whole) }()
 	p.advance(now)
 	place := t.order.of(k.Hash.Hi)
 	for i, l := range k.Rule.Limits {
@@ -38,6 +39,7 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 			t.keys.Add(-1)
 		}
 	}
+	whole = true
 	return seen
 }
 

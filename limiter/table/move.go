@@ -248,13 +248,15 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 	}
 }
 
-// changed calls run under the lock of a partition; a panic releases the lock.
+// changed calls run under the lock of a partition; a panic empties the partition.
 func (t *Table) changed(p *partition, now limiter.Tick, run func(*partition) outcome) outcome {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	whole := false
+	defer func() { t.leave(p, whole) }()
 	p.advance(now)
 	result := run(p)
 	t.tally(p)
+	whole = true
 	return result
 }
 

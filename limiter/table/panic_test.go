@@ -86,9 +86,9 @@ func TestPanicEmpties(t *testing.T) {
 	}
 }
 
-// The same of what moves, forgets and sweeps counters. A partition that cannot be swept
-// is empty once it was dropped, although that panics as well.
-func TestPanicWhileMoving(t *testing.T) {
+// The same of what resets, refunds, imports, sweeps and drops counters: a partition with
+// a counter that cannot be worked on is empty afterwards, and can be used again.
+func TestPanicElsewhereEmpties(t *testing.T) {
 	tb := New(Config{MaxKeys: 1000})
 	good := limit(t, limiter.Spec{Limit: 5, Window: time.Minute})
 	charge := func(l *limiter.Limit) *limiter.Charge {
@@ -96,47 +96,46 @@ func TestPanicWhileMoving(t *testing.T) {
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 7}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})
 		return c
 	}
-	d := new(limiter.Decision)
-	if err := tb.Decide(1, charge(good), d); err != nil {
-		t.Fatal(err)
-	}
 	id := PartitionOf(charge(good).Key(0))
 	p := &tb.parts[id]
-	for i := range p.slots.size {
-		if s := p.slots.at(i); s.limit != 0 {
-			s.limit = 0xfff0                 // no limit has this number
-			s.words, s.class = 0xfff_fff, 63 // and no slab these words
-		}
-	}
-	p.expiry.Store(0)
-	tb.expiry.Store(0)
-	for _, of := range []struct {
+	for i, of := range []struct {
 		what string
-		do   func()
+		do   func(now limiter.Tick, r limiter.Receipt)
 	}{
-		{"reset", func() { tb.Reset(1, charge(nil)) }},
-		{"refund", func() { tb.Refund(1, charge(nil), d.Receipt) }},
-		{"change", func() { tb.changed(p, 1, func(*partition) outcome { panic("changed") }) }},
-		{"sweep", func() { tb.reclaim(2 * limiter.Minute) }},
-		{"drop", func() { tb.Drop(id) }},
+		{"reset", func(now limiter.Tick, _ limiter.Receipt) { tb.Reset(now, charge(good)) }},
+		{"refund", func(now limiter.Tick, r limiter.Receipt) { tb.Refund(now, charge(good), r) }},
+		{"change", func(now limiter.Tick, _ limiter.Receipt) {
+			tb.changed(p, now, func(*partition) outcome { panic("changed") })
+		}},
+		{"sweep", func(now limiter.Tick, _ limiter.Receipt) { tb.reclaim(now + 2*limiter.Minute) }},
+		{"drop", func(limiter.Tick, limiter.Receipt) { tb.Drop(id) }},
 	} {
+		now, d := limiter.Tick(i)*limiter.Hour, new(limiter.Decision) // what is emptied voids earlier receipts
+		if err := tb.Decide(now, charge(good), d); err != nil || !d.Allowed || tb.Count(id) != 1 {
+			t.Fatalf("before %s: %v, %+v", of.what, err, d)
+		}
+		for i := range p.slots.size {
+			if s := p.slots.at(i); s.limit != 0 {
+				s.limit = 0xfff0                 // no limit has this number
+				s.words, s.class = 0xfff_fff, 63 // and no slab these words
+			}
+		}
+		p.expiry.Store(0)
+		tb.expiry.Store(0)
 		func() {
 			defer func() {
 				if recover() == nil {
 					t.Errorf("%s: it does not panic, so nothing is tested", of.what)
 				}
 			}()
-			of.do()
+			of.do(now, d.Receipt)
 		}()
 		if !p.mu.TryLock() {
 			t.Fatalf("%s: the partition is still locked", of.what)
 		}
 		p.mu.Unlock()
-	}
-	if n := tb.Count(id); n != 0 || tb.Stats().Keys != 0 {
-		t.Errorf("%d counters are left, and the table counts %d", n, tb.Stats().Keys)
-	}
-	if err := tb.Decide(1, charge(good), d); err != nil || !d.Allowed || tb.Count(id) != 1 {
-		t.Errorf("it cannot be used again: %v, %+v", err, d)
+		if n := tb.Count(id); n != 0 || tb.Stats().Keys != 0 {
+			t.Fatalf("%s: %d counters are left, and the table counts %d", of.what, n, tb.Stats().Keys)
+		}
 	}
 }

@@ -35,8 +35,11 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 // sweepOne is sweep for an unlocked partition.
 func (t *Table) sweepOne(p *partition, now limiter.Tick) int {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return t.sweep(p, now)
+	whole := false
+	defer func() { t.leave(p, whole) }()
+	n := t.sweep(p, now)
+	whole = true
+	return n
 }
 
 // expiresAt records that a counter of p recovers at the given instant.
