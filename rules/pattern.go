@@ -89,7 +89,7 @@ func newPattern(text string) (p *pattern, size int, err error) {
 	}
 	p = &pattern{text: text}
 	p.paths, p.folds = paths(tree)
-	if p.dissect(trimHead(trimTail(strip(tree.Simplify())))) {
+	if p.prefilter(trimHead(trimTail(strip(tree.Simplify())))) {
 		p.re, err = regexp.Compile(text)
 	}
 	return p, size, err

@@ -99,9 +99,9 @@ func joined(a, b []*syntax.Regexp) []*syntax.Regexp {
 	return append(append(make([]*syntax.Regexp, 0, len(a)+len(b)), a...), b...)
 }
 
-// dissect determines what can be decided without the regular expression, and reports
+// prefilter determines what can be decided without the regular expression, and reports
 // whether it is still needed.
-func (p *pattern) dissect(re *syntax.Regexp) (needed bool) {
+func (p *pattern) prefilter(re *syntax.Regexp) (needed bool) {
 	parts := sequence(re)
 	if anchored(re) {
 		return p.anchor(parts)
@@ -124,7 +124,7 @@ func (p *pattern) dissect(re *syntax.Regexp) (needed bool) {
 	return false
 }
 
-// anchor dissects a pattern that matches only from the beginning of a path.
+// anchor is prefilter for a pattern that matches only from the beginning of a path.
 func (p *pattern) anchor(parts []*syntax.Regexp) (needed bool) {
 	open := provesMatch
 	if n := len(parts); n >= 2 && parts[n-1].Op == syntax.OpEndText && parts[n-2].Op == syntax.OpStar {
