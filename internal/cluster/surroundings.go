@@ -60,8 +60,8 @@ func (s surroundings) Where(k *limiter.Key) route.Place {
 	}
 }
 
-// Isolated reports whether this node reaches no other member, though others count.
-func (s surroundings) Isolated(now limiter.Tick) bool { return s.c.isolated(now) }
+// CutOff reports whether this node reaches no other member, though others count.
+func (s surroundings) CutOff(now limiter.Tick) bool { return s.c.cutOff(now) }
 
 // Random returns a number from 0 up to, but not including, below.
 func (s surroundings) Random(below limiter.Tick) limiter.Tick { return s.c.random.below(below) }

@@ -311,7 +311,7 @@ type looked struct {
 	now     limiter.Tick
 	joined  bool // just now
 	ready   bool
-	long    bool // the present state has lasted for settledWithin: the dead age even while the node is isolated
+	long    bool // the present state has lasted for settledWithin: the dead age even while the node is cut off
 	problem *Problem
 }
 
@@ -325,7 +325,7 @@ func (m *Membership) lookNow() (l looked, open bool) {
 	}
 	l.now = m.config.Scheduler.Now()
 	l.joined = m.self.State == peer.Joining && m.joined(l.now)
-	if l.joined && m.isolated(peer.Active) {
+	if l.joined && m.cutOff(peer.Active) {
 		l.joined, l.problem = false, m.problem(0)
 	}
 	if l.joined {

@@ -22,7 +22,7 @@ type Problem struct {
 	Minority bool
 	// State is joining or active. Ready means that an active node reports ready although
 	// it is not settled: it decides by policy about keys that it does not hold. An
-	// active node that is isolated is not ready.
+	// active node that is cut off is not ready.
 	State peer.State
 	Ready bool
 }
@@ -43,10 +43,10 @@ func (m *Membership) unreached(from peer.State) (n int, list []peer.Member) {
 	return n, list
 }
 
-// isolated reports whether there are other members, active or of the given state, and none
+// cutOff reports whether there are other members, active or of the given state, and none
 // of them can be reached, although this node is in no minority. Then the others serve,
 // and this node had better not. m.mu is held.
-func (m *Membership) isolated(or peer.State) bool {
+func (m *Membership) cutOff(or peer.State) bool {
 	n, list := m.unreached(or)
 	return n > 0 && len(list) == n && !m.config.Core.View().Minority()
 }
@@ -72,7 +72,7 @@ func (c *Config) report(p *Problem) {
 
 // settle updates and reports whether the node is settled: it holds what it should, or
 // has tried for settledWithin, as a minority for one never gets there. A node that is
-// isolated does not become settled by waiting.
+// cut off does not become settled by waiting.
 func (m *Membership) settle(now limiter.Tick) bool {
 	m.mu.Lock()
 	if m.settled || m.self.State != peer.Active || !m.inForce() {
@@ -84,7 +84,7 @@ func (m *Membership) settle(now limiter.Tick) bool {
 	case len(m.config.Core.Unsettled(1)) == 0:
 		m.settled = true
 	case now-m.began >= settledWithin:
-		m.settled = !m.isolated(peer.Joining)
+		m.settled = !m.cutOff(peer.Joining)
 		problem = m.problem(m.config.unsettled())
 	}
 	settled := m.settled
@@ -107,7 +107,7 @@ func (m *Membership) Ready() error {
 	state, others, since := m.self.State, len(m.roll.live)+len(m.roll.sighted), m.began
 	why := ""
 	if now-since >= informedWithin {
-		why = m.whyIsolated()
+		why = m.whyCutOff()
 	}
 	if err := m.config.mute(); err != nil && others == 0 {
 		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not answer: %v", muteWithin.Duration(), err)
@@ -124,10 +124,10 @@ func (m *Membership) Ready() error {
 	return nil
 }
 
-// whyIsolated returns the end of a sentence that names the members that the node cannot
-// reach; "" if it is not isolated. m.mu is held.
-func (m *Membership) whyIsolated() string {
-	if !m.isolated(peer.Joining) {
+// whyCutOff returns the end of a sentence that names the members that the node cannot
+// reach; "" if it is not cut off. m.mu is held.
+func (m *Membership) whyCutOff() string {
+	if !m.cutOff(peer.Joining) {
 		return ""
 	}
 	_, list := m.unreached(peer.Joining)

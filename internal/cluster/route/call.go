@@ -400,11 +400,11 @@ func (o *Call) policy(t *Turn) {
 	o.retire(t)
 }
 
-// pointless reports whether a check would wait in vain: this node is isolated, and a key
+// pointless reports whether a check would wait in vain: this node is cut off, and a key
 // belongs to a closed partition that this node does not own and cannot own without a
 // majority.
 func (c *Router) pointless(t *Turn, q *task) bool {
-	if q.kind != KindCheck || !c.config.Places.Isolated(t.Now) {
+	if q.kind != KindCheck || !c.config.Places.CutOff(t.Now) {
 		return false
 	}
 	for i := range q.charge.Len() {

@@ -66,6 +66,6 @@ const (
 	Kept             // the request waits, see [Request]
 	NotOwner
 	Overloaded
-	Pointless // it would wait for members that this node, isolated, cannot reach
+	Pointless // it would wait for members that this node, cut off, cannot reach
 	Forbidden // this node refuses resets of other members
 )

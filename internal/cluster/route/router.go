@@ -50,8 +50,8 @@ type Places interface {
 	// node does not manage its partition. Where returns more, and takes longer.
 	Owner(k *limiter.Key) (to peer.Instance, managed bool)
 	Where(k *limiter.Key) Place
-	// Isolated reports whether this node reaches no other member, though others count.
-	Isolated(now limiter.Tick) bool
+	// CutOff reports whether this node reaches no other member, though others count.
+	CutOff(now limiter.Tick) bool
 	// Random returns a number from 0 up to, but not including, below.
 	Random(below limiter.Tick) limiter.Tick
 	// FellBack counts a check that a policy answers because of a partition.

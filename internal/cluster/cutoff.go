@@ -50,10 +50,10 @@ func (a *absences) changed(old, v *view.View, now limiter.Tick) {
 	}
 }
 
-// isolated reports whether this node is isolated from all other members: for
+// cutOff reports whether this node is cut off from all other members: for
 // [replica.GoneAfter] no other member has been in the view, no link is up, and other
 // members count. Until one is back, nothing that needs another member can succeed.
-func (c *Core) isolated(now limiter.Tick) bool {
+func (c *Core) cutOff(now limiter.Tick) bool {
 	if at := c.absent.aloneAt.Load(); at == 0 || now-limiter.Tick(at) < replica.GoneAfter || c.view.Load().Known == 1 {
 		return false
 	}
@@ -61,10 +61,10 @@ func (c *Core) isolated(now limiter.Tick) bool {
 }
 
 // pointless reports whether a check whose partitions are all owned here, and locked,
-// would wait in vain because this node is isolated: its
-// reply would be withheld, and the heir's acknowledgement cannot come.
+// would wait in vain because this node is cut off: its reply would be withheld, and the
+// heir's acknowledgement cannot come.
 func (c *Core) pointless(t *turn, k *limiter.Charge) bool {
-	if k.Peek || !c.isolated(t.Now) {
+	if k.Peek || !c.cutOff(t.Now) {
 		return false
 	}
 	for i := range k.Len() {

@@ -53,7 +53,7 @@ func (x *remote) ask(t *testing.T) (at []limiter.Source, counters int) {
 	return at, c.table.Count(int(p.id))
 }
 
-// An isolated node does not wait, under closed, for what another member must
+// A node that is cut off does not wait, under closed, for what another member must
 // confirm. Of what it owns it still answers D units.
 func TestNothingIsWaitedForInVain(t *testing.T) {
 	const shut, closed, owner = limiter.UnreachableClosed, limiter.SourceFallbackClosed, limiter.SourceOwner
