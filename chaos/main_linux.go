@@ -373,7 +373,7 @@ func tell(r *history.Result) {
 	over, may := r.Over()
 	fmt.Printf("  seed %d, %s: asked %d, allowed %d, denied %d, by policy %d, refused %d, unknown %d; over by %d of %d; felt %v, recovered %v, converged %v; %d keys linearizable",
 		r.Seed, r.What(), f.Asked, f.Allowed, f.Denied, f.ByPolicy, f.Refused, f.Unknown, over, may,
-		short(f.Felt), short(f.Recovered), short(f.Converged), r.Linear.Keys)
+		short(f.FaultLatency), short(f.Recovered), short(f.Converged), r.Linear.Keys)
 	if r.Linear.Undecided > 0 {
 		fmt.Printf(" (%d undecided)", r.Linear.Undecided)
 	}

@@ -10,7 +10,7 @@ func (h *History) Answered() []error {
 	if h.Allows.ByPolicy == 0 {
 		return nil
 	}
-	c := h.court()
+	c := h.analysis()
 	var out []error
 	for i := range c.Rules {
 		r := &c.Rules[i]

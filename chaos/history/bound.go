@@ -28,7 +28,7 @@ func (w *Worst) may() int { return w.Bound - w.Promised }
 // more than the run allows at that time. It returns, of each rule, the key that came nearest to its
 // bound and the one that was over by most, and what is beyond its bound.
 func (h *History) Bounds() (worst, most []Worst, violations []error) {
-	c := h.court()
+	c := h.analysis()
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		var of, over *Worst
@@ -67,7 +67,7 @@ func (h *History) byKey(rule string) map[string][]Op {
 
 // bound returns the window of a key that came nearest to its bound, or is beyond it,
 // and the one with most beyond what is promised without faults.
-func (c *court) bound(r *Rule, key string, ops []Op) (near, far Worst) {
+func (c *analysis) bound(r *Rule, key string, ops []Op) (near, far Worst) {
 	over := c.changes(key, ops)
 	near, far = Worst{Rule: r.Name, Key: key, Bound: r.most(), Promised: r.most()}, Worst{}
 	sweep(r, admissions(ops, func(o *Op) bool { return o.Counted() }), func(admitted, promised int, from, until Micros) {

@@ -31,7 +31,7 @@ const (
 	recently = Micros(2_000_000)
 )
 
-// owedThroughout returns a check of a rule, at any time, that an owner or heir denied
+// deniesThroughout returns a check of a rule, at any time, that an owner or heir denied
 // although all that may have been charged to its key until then, and counted still, is
 // less than its limit: an heir that denies everything until its owner is back breaks no
 // bound. Where a side may be too small for the whole limit, it is its share.
@@ -41,13 +41,13 @@ const (
 // meanwhile, and may have been withheld until then and taken back; and D for each change
 // of who decides. Of checks of several keys nothing is said, as their cancels may
 // be lost, nor of buckets, of which less comes back to a minority.
-func (c *court) owedThroughout(r *Rule) error {
+func (c *analysis) deniesThroughout(r *Rule) error {
 	if r.Burst > 0 || r.Several {
 		return nil
 	}
 	for key, ops := range c.byKey(r.Name) {
 		slices.SortFunc(ops, func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
-		k := &keyed{court: c, rule: r, ops: ops, turns: c.changes(key, ops)}
+		k := &keyed{analysis: c, rule: r, ops: ops, turns: c.changes(key, ops)}
 		for i := range ops {
 			o := &ops[i]
 			if o.Outcome != Denied || o.Source != SourceOwner && o.Source != SourceHeir || o.Return-o.Call >= askedTwice ||
@@ -65,7 +65,7 @@ func (c *court) owedThroughout(r *Rule) error {
 
 // least is what a key is owed at least when a check is denied: its limit, or the least
 // share of it that a minority decides with, where there may be one.
-func (c *court) least(r *Rule, o *Op) int {
+func (c *analysis) least(r *Rule, o *Op) int {
 	apart := c.stalled(o.Call, o.Return)
 	for i := range c.Faults {
 		f := &c.Faults[i]
@@ -80,7 +80,7 @@ func (c *court) least(r *Rule, o *Op) int {
 
 // keyed is the checks of a key, in the order of their returns.
 type keyed struct {
-	*court
+	*analysis
 	rule  *Rule
 	ops   []Op
 	turns []takeover

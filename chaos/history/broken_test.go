@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// owed is what Owed finds, as a text.
-func (p *plant) owed() string {
+// falseDenials is what FalseDenials finds, as a text.
+func (p *plant) falseDenials() string {
 	var text []string
-	for _, err := range p.Owed() {
+	for _, err := range p.FalseDenials() {
 		text = append(text, err.Error())
 	}
 	return strings.Join(text, "; ")
@@ -61,7 +61,7 @@ func TestAnHeirThatDeniesEverything(t *testing.T) {
 		{"denied first, and then allowed", failing(HoldsNothing).wait(5*second).heirs(5, "once").allowed(20, "once", "b"), "at most 0 of 20"},
 		{"after all has settled", failing(HoldsNothing).allowed(20, "window", "a").wait(20*second).allowed(5, "window", "b").heirs(1, "window"), "at most 7 of 20"},
 	} {
-		if got := row.h.owed(); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+		if got := row.h.falseDenials(); row.want == "" && got != "" || !strings.Contains(got, row.want) {
 			t.Errorf("%s: found %q, want %q", row.name, got, row.want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestWhatMayBeChargedMeanwhile(t *testing.T) {
 	for _, row := range rows {
 		p := of()
 		row.make(p)
-		if got := p.owed(); (got != "") != row.want {
+		if got := p.falseDenials(); (got != "") != row.want {
 			t.Errorf("%s: found %q", row.name, got)
 		}
 	}
@@ -153,7 +153,7 @@ func TestAMinorityOwesItsShare(t *testing.T) {
 		p.wait(4*second).allowed(row.used, row.rule, "a").wait(500 * ms)
 		row.make(p)
 		p.answers(1, row.rule, Denied, SourceOwner, "a")
-		if got := p.owed(); (got != "") != row.want {
+		if got := p.falseDenials(); (got != "") != row.want {
 			t.Errorf("%s: found %q", row.name, got)
 		}
 	}

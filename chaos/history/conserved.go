@@ -16,7 +16,7 @@ func (h *History) touched(node int) bool {
 // tell.
 func (h *History) Conserved() []error {
 	var out []error
-	c := h.court()
+	c := h.analysis()
 	for i := range c.Ops {
 		// A node that ends may close a connection just as a check comes over it.
 		if o := &c.Ops[i]; (o.ByPolicy() && !c.outwaited(o) || o.Outcome == Unknown && !c.touched(o.Node)) && c.exact(o.Call, o.Return) {
@@ -42,7 +42,7 @@ func (h *History) Conserved() []error {
 // used: a key is denied only when its limit is used up, but for what may have
 // been counted without the client's knowing. A check may be charged twice when
 // its owner changes.
-func (c *court) used(r *Rule, key string, ops []Op) error {
+func (c *analysis) used(r *Rule, key string, ops []Op) error {
 	admitted, perhaps, refusals, least := 0, 0, 0, r.Limit
 	over := c.changes(key, ops)
 	for i := range ops {
@@ -74,7 +74,7 @@ func (h *History) Merged() []error {
 	if len(h.Faults) != 1 || h.Faults[0].Settled == 0 {
 		return nil
 	}
-	c := h.court()
+	c := h.analysis()
 	f := &c.Faults[0]
 	for i := range h.Rules {
 		r := &h.Rules[i]
@@ -110,14 +110,14 @@ const atOnce = Micros(500_000)
 
 // near tells that a check was under way when a fault began or was mended, and may
 // have been lost or made twice.
-func (c *court) near(o *Op) bool {
+func (c *analysis) near(o *Op) bool {
 	meets := func(at Micros) bool { return o.Call <= at+atOnce && o.Return >= at }
 	return !c.exact(o.Call, o.Return) && slices.ContainsFunc(c.Faults, func(f Fault) bool { return meets(f.At) || meets(f.Until) })
 }
 
 // perhaps is how often a check may have been counted whose answer nobody knows: by
 // an owner, and by its heir.
-func (c *court) perhaps(o *Op) int {
+func (c *analysis) perhaps(o *Op) int {
 	if c.exact(o.Call, o.Return) {
 		return 1
 	}
@@ -133,12 +133,12 @@ const (
 
 // outwaited tells that a policy answered because an answer came too late, where copies
 // are so late that answers may be: the owner withholds them until its heir has confirmed.
-func (c *court) outwaited(o *Op) bool { return c.Allows.Raised && o.Return-o.Call >= deadline }
+func (c *analysis) outwaited(o *Op) bool { return c.Allows.Raised && o.Return-o.Call >= deadline }
 
 // twice tells that a check may have been counted twice: it was under way when its
 // owner changed, as its answers show or, where the old owner answered nothing of
 // this key, as the fault lets expect; or it took so long that the heir was asked.
-func (c *court) twice(o *Op, over []takeover) bool {
+func (c *analysis) twice(o *Op, over []takeover) bool {
 	return o.Return-o.Call >= askedTwice || c.near(o) || !c.exact(o.Call, o.Return) &&
 		slices.ContainsFunc(over, func(t takeover) bool { return o.Call <= t.before && o.Return >= t.after })
 }

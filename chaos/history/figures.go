@@ -5,10 +5,10 @@ import "slices"
 // Figures are what a run was like for its clients.
 type Figures struct {
 	Asked, Allowed, Denied, ByPolicy, Refused, Unknown int
-	// Felt is how long after a fault began a check at a node that the fault did
+	// FaultLatency is how long after a fault began a check at a node that the fault did
 	// not touch still got no answer, or one by policy, while the fault lasted. A
 	// refusal counts for neither: the client asks another node.
-	Felt Micros
+	FaultLatency Micros
 	// Recovered is how long after a fault was mended a check at any node did.
 	Recovered Micros
 	// Converged is how long after a fault was mended every node saw every other
@@ -76,7 +76,7 @@ func (h *History) feel(f *Figures, o *Op) {
 	case last == nil:
 	case o.Call < last.Until:
 		if !slices.Contains(last.Nodes, o.Node) {
-			f.Felt = max(f.Felt, o.Return-last.At)
+			f.FaultLatency = max(f.FaultLatency, o.Return-last.At)
 		}
 	default:
 		f.Recovered = max(f.Recovered, o.Return-last.Until)

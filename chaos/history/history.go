@@ -249,8 +249,8 @@ type Allows struct {
 	Unfelt bool `json:"unfelt,omitempty"`
 	// Cut: links were cut, so that connections may end for that, also soon after.
 	Cut bool `json:"cut,omitempty"`
-	// Kept: no key changes hands.
-	Kept bool `json:"kept,omitempty"`
+	// NoTakeover: no key changes hands.
+	NoTakeover bool `json:"kept,omitempty"`
 	// Converged is how long after all was mended the nodes may need to settle; 0: it is
 	// not judged.
 	Converged Micros `json:"converged,omitempty"`

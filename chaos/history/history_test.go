@@ -98,7 +98,7 @@ func (p *plant) wrong() []string {
 	_, _, out := p.Bounds()
 	_, bad := p.Linearizable(10 * time.Second)
 	var text []string
-	for _, err := range slices.Concat(out, bad, p.Conserved(), p.Merged(), p.Answered(), p.Owed()) {
+	for _, err := range slices.Concat(out, bad, p.Conserved(), p.Merged(), p.Answered(), p.FalseDenials()) {
 		text = append(text, err.Error())
 	}
 	return text
@@ -249,7 +249,7 @@ func TestFigures(t *testing.T) {
 	add(1, 1100*ms, 1400*ms, Denied, "fallback_closed")
 	add(1, 2100*ms, 2300*ms, Unknown, "")
 	add(1, 2400*ms, 2500*ms, Denied, SourceHeir)
-	want := Figures{Asked: 5, Allowed: 1, Denied: 1, ByPolicy: 1, Refused: 1, Unknown: 1, Felt: 400 * ms, Recovered: 300 * ms, Converged: second}
+	want := Figures{Asked: 5, Allowed: 1, Denied: 1, ByPolicy: 1, Refused: 1, Unknown: 1, FaultLatency: 400 * ms, Recovered: 300 * ms, Converged: second}
 	if diff := cmp.Diff(want, p.Figures()); diff != "" {
 		t.Error(diff)
 	}

@@ -94,7 +94,7 @@ func (h *History) Linearizable(each time.Duration) (Linear, []error) {
 	var found Linear
 	var violations []error
 	began := time.Now()
-	c := h.court()
+	c := h.analysis()
 	for _, r := range h.Rules {
 		if !r.Once || r.Several || h.Allows.Of(r.Policy)-float64(h.Allows.Losses) > 1 {
 			continue
@@ -120,7 +120,7 @@ func (h *History) Linearizable(each time.Duration) (Linear, []error) {
 
 // operations are the checks of one key, and what faults may have done to it, with
 // how many units takeovers may have forgotten.
-func (c *court) operations(r *Rule, key string, ops []Op) (out []porcupine.Operation, forgets int) {
+func (c *analysis) operations(r *Rule, key string, ops []Op) (out []porcupine.Operation, forgets int) {
 	add := func(s step, call, back Micros) {
 		s.rule, s.cost = *r, c.each(r)
 		out = append(out, porcupine.Operation{ClientId: len(out), Input: s, Call: 2 * int64(call), Return: 2*int64(back) + 1})

@@ -23,7 +23,7 @@ func (h *History) share(r *Rule) Rule {
 
 // policies: what a node's policy admits by itself is its share, for each run of
 // the node.
-func (c *court) policies() []error {
+func (c *analysis) policies() []error {
 	var out []error
 	for i := range c.Rules {
 		r := &c.Rules[i]
@@ -68,7 +68,7 @@ func ownShare(r, share *Rule, key string, at place, in []Op) (err error) {
 // fallback table for those keys whose owners it could not ask, and by the owners for
 // the others, and its answer does not say which. So of a key owners and policies
 // together may admit what owners may, and a share for each node that answered so.
-func (c *court) together(r *Rule, key string, ops []Op) (err error) {
+func (c *analysis) together(r *Rule, key string, ops []Op) (err error) {
 	over := c.changes(key, ops)
 	share := c.share(r)
 	in := admissions(ops, func(*Op) bool { return true })

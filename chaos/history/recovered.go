@@ -20,7 +20,7 @@ func (h *History) Recovered() (out []error) {
 	if settled == 0 {
 		return nil
 	}
-	c := h.court()
+	c := h.analysis()
 	ends, since := 0, Micros(0)
 	for i := range c.Ops {
 		o := &c.Ops[i]
@@ -55,7 +55,7 @@ func (h *History) Undisturbed() []error {
 	if !h.Allows.Unfelt {
 		return nil
 	}
-	c := h.court()
+	c := h.analysis()
 	for i := range c.Ops {
 		if o := &c.Ops[i]; c.undecided(o) {
 			return []error{fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although no client was to notice what was broken, and nothing stood still",
@@ -74,7 +74,7 @@ const (
 
 // busy tells that a check waited for its whole deadline while others, at two nodes or more,
 // were decided late too.
-func (c *court) busy(o *Op) bool {
+func (c *analysis) busy(o *Op) bool {
 	if o.Return-o.Call < deadline {
 		return false
 	}
@@ -89,6 +89,6 @@ func (c *court) busy(o *Op) bool {
 }
 
 // undecided tells that no owner or heir decided a check that they should have.
-func (c *court) undecided(o *Op) bool {
+func (c *analysis) undecided(o *Op) bool {
 	return (o.ByPolicy() && !c.outwaited(o) && !c.busy(o) || o.Outcome == Unknown && !c.down(o)) && !c.stalled(o.Call, o.Return)
 }

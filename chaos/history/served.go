@@ -15,7 +15,7 @@ const startsWithin = Micros(20_000_000)
 // refusal, since clients have a way of their own. One of each says it all.
 func (h *History) Served() []error {
 	var wrong, refused error
-	c := h.court()
+	c := h.analysis()
 	for i := range c.Ops {
 		switch o := &c.Ops[i]; {
 		case o.Outcome == Error && wrong == nil:
@@ -30,7 +30,7 @@ func (h *History) Served() []error {
 // mayRefuse tells that the node that was asked need not have taken the check: it was told
 // to end or to stand still, had been started and did not answer yet, or had no
 // room where that may be.
-func (c *court) mayRefuse(o *Op) bool {
+func (c *analysis) mayRefuse(o *Op) bool {
 	if o.Says == NoRoom {
 		return c.Allows.Full && slices.ContainsFunc(c.Faults, func(f Fault) bool {
 			return slices.Contains(f.Nodes, o.Node) && o.Return >= f.At && o.Call <= c.over(&f)
@@ -44,7 +44,7 @@ func (c *court) mayRefuse(o *Op) bool {
 
 // serves is when a node first answered after it was started, a moment after all others if
 // it never did.
-func (c *court) serves(s *Start) Micros {
+func (c *analysis) serves(s *Start) Micros {
 	if c.first == nil {
 		c.first = make(map[place]Micros)
 		for i := range c.Ops {
@@ -62,6 +62,6 @@ func (c *court) serves(s *Start) Micros {
 }
 
 // down tells that the node that was asked was not to answer then.
-func (c *court) down(o *Op) bool {
+func (c *analysis) down(o *Op) bool {
 	return slices.ContainsFunc(c.Downs, func(d Down) bool { return d.Node == o.Node && o.Call <= d.Until && o.Return >= d.From })
 }

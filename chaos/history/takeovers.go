@@ -15,13 +15,13 @@ type takeover struct {
 // changes returns the changes of who decided a key that its answers show: another
 // node, or another run of the same, as where an owner was killed and owned again when
 // it came back before anybody else did.
-func (c *court) changes(key string, ops []Op) []takeover {
+func (c *analysis) changes(key string, ops []Op) []takeover {
 	return takeovers(key, ops, c.runAt)
 }
 
 // runAt tells which run of a node it is at an instant, as its clients saw; 0 where
 // nobody had asked it yet.
-func (c *court) runAt(node string, at Micros) int {
+func (c *analysis) runAt(node string, at Micros) int {
 	if c.runs == nil {
 		c.runs = make(map[string]map[int]Micros)
 		for i := range c.Ops {

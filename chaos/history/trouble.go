@@ -42,16 +42,16 @@ type trouble struct {
 // meets tells that some of a time is in the trouble.
 func (t *trouble) meets(from, until Micros) bool { return t.From <= until && t.Until >= from }
 
-// court is a history with what is found out about it first.
-type court struct {
+// analysis is a history with what is found out about it first.
+type analysis struct {
 	*History
 	troubles []trouble
 	runs     map[string]map[int]Micros // by node and run, when it was asked first
 	first    map[place]Micros          // when it answered first
 }
 
-func (h *History) court() *court {
-	c := &court{History: h}
+func (h *History) analysis() *analysis {
+	c := &analysis{History: h}
 	for i := range h.Faults {
 		if f := &h.Faults[i]; len(f.Nodes) > 0 {
 			c.troubles = append(c.troubles, trouble{Span: Span{f.At, h.over(f)}, takeovers: f.Takeovers, fault: f})
@@ -111,24 +111,24 @@ func (h *History) madeLate(l *Late) bool {
 
 // stalled tells that something stood still at some time in between, or had shortly
 // before.
-func (c *court) stalled(from, until Micros) bool {
+func (c *analysis) stalled(from, until Micros) bool {
 	return slices.ContainsFunc(c.troubles, func(t trouble) bool { return t.fault == nil && t.meets(from, until) })
 }
 
 // exact tells that nothing of a time may be lost: every change was graceful, and
 // nothing stood still near.
-func (c *court) exact(from, until Micros) bool { return c.Allows.Exact && !c.stalled(from, until) }
+func (c *analysis) exact(from, until Micros) bool { return c.Allows.Exact && !c.stalled(from, until) }
 
 // explains tells that what happened in a time may be owed to a trouble: faults
 // explain nothing where every change was graceful.
-func (c *court) explains(t *trouble, from, until Micros) bool {
+func (c *analysis) explains(t *trouble, from, until Micros) bool {
 	return (t.fault == nil || !c.Allows.Exact) && t.meets(from, until)
 }
 
 // cost returns how many of the changes of who decided a key may have cost D in a
 // time: those within it that something explains, but no more than what explains them
 // can cause. A change without a cause was graceful, or should have been.
-func (c *court) cost(r *Rule, over []takeover, from, until Micros) int {
+func (c *analysis) cost(r *Rule, over []takeover, from, until Micros) int {
 	seen, most := 0, 0
 	for i := range over {
 		t := &over[i]
@@ -146,13 +146,13 @@ func (c *court) cost(r *Rule, over []takeover, from, until Micros) int {
 
 // explained tells that something explains why a key changed hands in another way than
 // gracefully.
-func (c *court) explained(t *takeover) bool {
+func (c *analysis) explained(t *takeover) bool {
 	return slices.ContainsFunc(c.troubles, func(tr trouble) bool { return c.explains(&tr, t.after, t.before) })
 }
 
 // times returns the multiple that a policy may admit in a time: what the run
 // allows where some of it is in a fault, and one otherwise.
-func (c *court) times(r *Rule, from, until Micros) float64 {
+func (c *analysis) times(r *Rule, from, until Micros) float64 {
 	times := 1.0
 	for i := range c.Faults {
 		f := &c.Faults[i]
@@ -172,6 +172,6 @@ func (c *court) times(r *Rule, from, until Micros) float64 {
 
 // apart tells that a time that begins then comes after the cut of a split into two
 // sides, of a rule that promises more exactly what each admits from then on.
-func (c *court) apart(r *Rule, f *Fault, from Micros) bool {
+func (c *analysis) apart(r *Rule, f *Fault, from Micros) bool {
 	return c.Allows.Split && r.Policy == "local" && f.Broken > 0 && from >= f.Broken
 }

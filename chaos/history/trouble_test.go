@@ -125,9 +125,9 @@ func TestUnsettledIsKept(t *testing.T) {
 	t.Error("nothing says that the nodes did not settle")
 }
 
-// TestFelt: nodes that a fault does not touch answer again within a time, unless
+// TestFaultLatency: nodes that a fault does not touch answer again within a time, unless
 // something stood still.
-func TestFelt(t *testing.T) {
+func TestFaultLatency(t *testing.T) {
 	of := func(at Micros, node int) *plant {
 		p := later(second, planted(Allows{Closed: 1, Local: 1, Open: 1, Within: 500 * ms}))
 		p.wait(at).answers(1, "window", Denied, "fallback_local", "a")
@@ -146,15 +146,15 @@ func TestFelt(t *testing.T) {
 		{"soon after it was mended", of(2490*ms, 0), 0},
 		{"late after it was mended", of(2510*ms, 0), 1},
 	} {
-		if got := row.h.Felt(); len(got) != row.want {
+		if got := row.h.FaultLatency(); len(got) != row.want {
 			t.Errorf("%s: found %v", row.name, got)
 		}
 		row.h.Stalls = []Span{{1200 * ms, 1300 * ms}}
-		if got := row.h.Felt(); row.name == "late" && len(got) > 0 {
+		if got := row.h.FaultLatency(); row.name == "late" && len(got) > 0 {
 			t.Errorf("%s: found %v, but the machine stood still", row.name, got)
 		}
 		row.h.Allows.Within = 0
-		if got := row.h.Felt(); len(got) > 0 {
+		if got := row.h.FaultLatency(); len(got) > 0 {
 			t.Errorf("%s: found %v, but it is not judged", row.name, got)
 		}
 	}

@@ -67,7 +67,7 @@ func (h *History) Used() []error {
 // first fault, and from when all had settled after the last. Times in which something
 // stood still, or shortly after, are left out, and what remains is judged in parts.
 func (h *History) Uses() []Used {
-	c := h.court()
+	c := h.analysis()
 	began := h.End
 	for i := range c.troubles {
 		if t := &c.troubles[i]; t.fault != nil {
@@ -107,7 +107,7 @@ func (h *History) answered(r *Rule) (ops []*Op) {
 
 // unstalled returns the parts of a time in which nothing stood still, or had shortly
 // before, as far as they are long enough.
-func (c *court) unstalled(of Span) (out []Span) {
+func (c *analysis) unstalled(of Span) (out []Span) {
 	add := func(until Micros) {
 		if part := (Span{of.From, min(until, of.Until)}); part.Until-part.From >= leastCalm {
 			out = append(out, part)
@@ -126,7 +126,7 @@ func (c *court) unstalled(of Span) (out []Span) {
 // later returns at which instant a charge may count that was made before a part of a
 // calm time: what was under way between nodes while something stood still counts for as
 // much longer.
-func (c *court) later(part Span) func(at Micros) Micros {
+func (c *analysis) later(part Span) func(at Micros) Micros {
 	var last *trouble
 	for i := range c.troubles {
 		if t := &c.troubles[i]; t.fault == nil && t.end <= part.From {
@@ -143,7 +143,7 @@ func (c *court) later(part Span) func(at Micros) Micros {
 // replay returns what was admitted of a rule in a time, and what one counter of each
 // key admits of the same checks in the order in which they returned, after all that
 // may have been charged before.
-func (c *court) replay(r *Rule, ops []*Op, in Span) (admitted, one int) {
+func (c *analysis) replay(r *Rule, ops []*Op, in Span) (admitted, one int) {
 	later := c.later(in)
 	counters := make(map[string]*tally)
 	// A minority decides with a smaller bucket, of which less comes back, so after a fault

@@ -138,7 +138,7 @@ func TestPartsOfACalmTimeAreUsedUp(t *testing.T) {
 	p := planted(once())
 	p.End = 8 * second
 	p.Stalls = []Span{stood, {5500 * ms, 5550 * ms}}
-	if got, want := p.court().unstalled(Span{0, p.End}), []Span{{0, 3900 * ms}, {6550 * ms, 8 * second}}; !slices.Equal(got, want) {
+	if got, want := p.analysis().unstalled(Span{0, p.End}), []Span{{0, 3900 * ms}, {6550 * ms, 8 * second}}; !slices.Equal(got, want) {
 		t.Errorf("parts are %v, want %v", got, want)
 	}
 	// What nodes told each other as the machine stood still counts for as much longer: it
@@ -152,7 +152,7 @@ func TestPartsOfACalmTimeAreUsedUp(t *testing.T) {
 		p.answers(1, "window", Denied, SourceOwner, "a")
 		p.End = 6 * second
 		p.Stalls = []Span{{2700 * ms, 2700*ms + 50*ms}}
-		_, one := p.court().replay(&p.Rules[0], p.answered(&p.Rules[0]), Span{4 * second, p.End})
+		_, one := p.analysis().replay(&p.Rules[0], p.answered(&p.Rules[0]), Span{4 * second, p.End})
 		if one != want {
 			t.Errorf("at %v %d are admitted, want %d", from.Duration(), one, want)
 		}
@@ -170,7 +170,7 @@ func TestASlowCheckFillsAWindowTwice(t *testing.T) {
 		p.now = second
 		p.answers(20, "window", Denied, SourceOwner, "a")
 		p.End = p.now
-		if _, one := p.court().replay(&p.Rules[0], p.answered(&p.Rules[0]), Span{900 * ms, p.End}); one != want {
+		if _, one := p.analysis().replay(&p.Rules[0], p.answered(&p.Rules[0]), Span{900 * ms, p.End}); one != want {
 			t.Errorf("after checks that took %v %d are admitted, want %d", took.Duration(), one, want)
 		}
 	}

@@ -218,7 +218,7 @@ func (b *bench) try(ctx context.Context, s *scenario.Scenario, binary string, se
 	}
 	stood = r.Stood()
 	for _, v := range r.Violations {
-		if errors.Is(v, history.ErrUnshown) { // so nothing else shows anything either
+		if errors.Is(v, history.ErrFaultUnseen) { // so nothing else shows anything either
 			return "", stood, v
 		}
 		if !errors.Is(v, history.ErrUnsettled) && !errors.Is(v, history.ErrInterrupted) {

@@ -273,7 +273,7 @@ func (w *row) line(p *printer) {
 		sum.ByPolicy += t.figures.ByPolicy
 		sum.Unknown += t.figures.Unknown
 		sum.Refused += t.figures.Refused
-		sum.Felt = max(sum.Felt, t.figures.Felt)
+		sum.FaultLatency = max(sum.FaultLatency, t.figures.FaultLatency)
 		sum.Recovered = max(sum.Recovered, t.figures.Recovered)
 		sum.Converged = max(sum.Converged, t.figures.Converged)
 		sum.Excused = max(sum.Excused, t.figures.Excused)
@@ -296,7 +296,7 @@ func (w *row) line(p *printer) {
 		of = fmt.Sprintf("%d %% in %d", used, judged)
 	}
 	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %s | %d %% | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
-		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.Felt), short(sum.Recovered), short(sum.Converged), of, sum.Excused, sum.Asked)
+		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.FaultLatency), short(sum.Recovered), short(sum.Converged), of, sum.Excused, sum.Asked)
 }
 
 // worst writes, for each rule, the key that came nearest to its bound.

@@ -66,7 +66,7 @@ func (s *stage) shattered() fault {
 // who decides.
 func kept() history.Allows {
 	allows := found()
-	allows.Kept = true
+	allows.NoTakeover = true
 	return allows
 }
 

@@ -24,8 +24,8 @@ func paused() *History {
 	return h
 }
 
-func TestShown(t *testing.T) {
-	if wrong := paused().Shown(); wrong != nil {
+func TestFaultsSeen(t *testing.T) {
+	if wrong := paused().FaultsSeen(); wrong != nil {
 		t.Errorf("a pause that happened: %v", wrong)
 	}
 	for what, of := range map[string]struct {
@@ -47,21 +47,21 @@ func TestShown(t *testing.T) {
 	} {
 		h := paused()
 		of.with(h)
-		wrong := h.Shown()
-		if len(wrong) != 1 || !errors.Is(wrong[0], ErrUnshown) || !strings.Contains(wrong[0].Error(), of.says) {
+		wrong := h.FaultsSeen()
+		if len(wrong) != 1 || !errors.Is(wrong[0], ErrFaultUnseen) || !strings.Contains(wrong[0].Error(), of.says) {
 			t.Errorf("%s: %v, want one that says %q", what, wrong, of.says)
 		}
-		if r := Judge(h); !slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, ErrUnshown) }) {
+		if r := Judge(h); !slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, ErrFaultUnseen) }) {
 			t.Errorf("%s: the judge says only %v", what, r.Violations)
 		}
 	}
 	h := paused()
 	h.Wants = []string{SourcePolicy, SourceOwner}
-	if wrong := h.Shown(); wrong != nil {
+	if wrong := h.FaultsSeen(); wrong != nil {
 		t.Errorf("what was to be seen was: %v", wrong)
 	}
 	h = &History{Nodes: 3, Downs: []Down{{Node: 1, How: "killed", From: 1_000_000, Until: 1_050_000}}}
-	if wrong := h.Shown(); wrong != nil {
+	if wrong := h.FaultsSeen(); wrong != nil {
 		t.Errorf("a restart that is over before anybody asks: %v", wrong)
 	}
 }
@@ -82,7 +82,7 @@ func TestCameBack(t *testing.T) {
 		}
 		return h
 	}
-	if wrong := restarted().Shown(); wrong != nil {
+	if wrong := restarted().FaultsSeen(); wrong != nil {
 		t.Errorf("they came back: %v", wrong)
 	}
 	for what, of := range map[string]struct {
@@ -96,7 +96,7 @@ func TestCameBack(t *testing.T) {
 	} {
 		h := restarted()
 		of.with(h)
-		if wrong := h.Shown(); len(wrong) != 1 || !errors.Is(wrong[0], ErrUnshown) || !strings.Contains(wrong[0].Error(), of.says) {
+		if wrong := h.FaultsSeen(); len(wrong) != 1 || !errors.Is(wrong[0], ErrFaultUnseen) || !strings.Contains(wrong[0].Error(), of.says) {
 			t.Errorf("%s: %v, want one that says %q", what, wrong, of.says)
 		}
 	}
@@ -132,16 +132,16 @@ func TestVoid(t *testing.T) {
 func TestUnsettledInTheMiddle(t *testing.T) {
 	p := planted(once())
 	p.Doubts = []string{"nobody was cut off"}
-	if got := found(Judge(&p.History).Violations); !strings.Contains(got, ErrUnshown.Error()) {
+	if got := found(Judge(&p.History).Violations); !strings.Contains(got, ErrFaultUnseen.Error()) {
 		t.Fatalf("found %q", got)
 	}
 	p.Unsettled, p.Interrupted = "the nodes did not settle", "the nodes did not settle"
 	got := found(Judge(&p.History).Violations)
-	if !strings.Contains(got, ErrUnsettled.Error()) || !strings.Contains(got, ErrInterrupted.Error()) || strings.Contains(got, ErrUnshown.Error()) {
+	if !strings.Contains(got, ErrUnsettled.Error()) || !strings.Contains(got, ErrInterrupted.Error()) || strings.Contains(got, ErrFaultUnseen.Error()) {
 		t.Errorf("found %q", got)
 	}
 	p.Interrupted = "" // the fault was made, and they did not settle after it
-	if got := found(Judge(&p.History).Violations); !strings.Contains(got, ErrUnshown.Error()) {
+	if got := found(Judge(&p.History).Violations); !strings.Contains(got, ErrFaultUnseen.Error()) {
 		t.Errorf("found %q", got)
 	}
 }

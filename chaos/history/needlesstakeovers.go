@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Kept returns a key that was taken from its owner in a run in which none was to be: each
+// NeedlessTakeovers returns a key that was taken from its owner in a run in which none was to be: each
 // member was heard, by itself or through a third one, so that nobody had a reason to take
 // anything over. What happens near something that stood still is excused, and so is that
 // the owner is given the key back.
-func (h *History) Kept() []error {
-	if !h.Allows.Kept {
+func (h *History) NeedlessTakeovers() []error {
+	if !h.Allows.NoTakeover {
 		return nil
 	}
-	c := h.court()
+	c := h.analysis()
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		if r.Once {

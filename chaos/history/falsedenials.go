@@ -14,22 +14,22 @@ const openFor = Micros(300_000)
 // calm tells that nothing was broken until a check was answered, and that nothing
 // stood still within a window before: what an owner is handed late counts for longer, a
 // check that is asked of its heir too counts twice, and a cancel may be late.
-func (c *court) calm(r *Rule, o *Op) bool {
+func (c *analysis) calm(r *Rule, o *Op) bool {
 	return !slices.ContainsFunc(c.Faults, func(f Fault) bool { return len(f.Nodes) > 0 && f.At <= o.Return }) &&
 		!c.stalled(o.Call-r.Window-openFor, o.Return)
 }
 
-// Owed returns checks of windows and buckets that were denied while nothing was
+// FalseDenials returns checks of windows and buckets that were denied while nothing was
 // broken, although there was room: all that can have been charged to each of their
 // keys within a window is less than the limit, or a bucket cannot have been so full.
 // An open reservation is consumption too. Of a key that changed hands nothing is said,
 // but for what is said of times in which something is broken.
-func (h *History) Owed() []error {
+func (h *History) FalseDenials() []error {
 	var out []error
-	c := h.court()
+	c := h.analysis()
 	for i := range h.Rules {
 		r := &h.Rules[i]
-		if err := c.owedThroughout(r); err != nil {
+		if err := c.deniesThroughout(r); err != nil {
 			out = append(out, err)
 		}
 		if r.Once {
@@ -48,7 +48,7 @@ func (h *History) Owed() []error {
 			if o.Rule != r.Name || o.Outcome != Denied || !o.Counted() || !c.calm(r, o) {
 				continue
 			}
-			if err := owed(r, keys, o); err != nil {
+			if err := falseDenial(r, keys, o); err != nil {
 				out = append(out, err)
 				break // the others of this rule say the same
 			}
@@ -57,8 +57,8 @@ func (h *History) Owed() []error {
 	return out
 }
 
-// owed returns an error where each key of a check that was denied had room.
-func owed(r *Rule, keys map[string][]Op, o *Op) error {
+// falseDenial returns an error where each key of a check that was denied had room.
+func falseDenial(r *Rule, keys map[string][]Op, o *Op) error {
 	most := 0
 	for _, key := range o.Keys {
 		switch ops := keys[key]; {

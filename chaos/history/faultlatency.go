@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Felt returns a check at a node that the fault did not touch, and that was answered by
+// FaultLatency returns a check at a node that the fault did not touch, and that was answered by
 // a policy, or not at all, longer after the fault began or was mended than the run
 // allows; unless something stood still in that time.
-func (h *History) Felt() []error {
+func (h *History) FaultLatency() []error {
 	if h.Allows.Within == 0 || len(h.Faults) != 1 {
 		return nil
 	}
-	c := h.court()
+	c := h.analysis()
 	f := &c.Faults[0]
 	for i := range c.Ops {
 		o := &c.Ops[i]

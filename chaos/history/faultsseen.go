@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// ErrUnshown is among the violations of a run of which nothing shows that what was to
+// ErrFaultUnseen is among the violations of a run of which nothing shows that what was to
 // be broken was. It says nothing of the nodes, and the run shows nothing of them.
-var ErrUnshown = errors.New("the fault is not seen to have happened")
+var ErrFaultUnseen = errors.New("the fault is not seen to have happened")
 
 // SourcePolicy stands for all sources of answers by a policy.
 const SourcePolicy = "policy"
@@ -33,11 +33,11 @@ type Start struct {
 // each has a few, who ask again within milliseconds.
 const leastDown Micros = 200_000
 
-// Shown returns why the run's faults may not have happened: a node answered what it was
+// FaultsSeen returns why the run's faults may not have happened: a node answered what it was
 // asked while it was killed or paused, or nobody asked it; it did
 // not start again, or join and decide anything; no answer came from a source
 // that was to answer; or whoever broke something saw no effect.
-func (h *History) Shown() (out []error) {
+func (h *History) FaultsSeen() (out []error) {
 	for _, d := range h.Downs {
 		asked := 0
 		for i := range h.Ops {
@@ -48,23 +48,23 @@ func (h *History) Shown() (out []error) {
 			asked++
 			if (o.Outcome == Allowed || o.Outcome == Denied) && o.Call > d.From && o.Return < d.Until {
 				out = append(out, fmt.Errorf("%w: node-%d was %s at %v and answered at %v what it was asked at %v, before it went on at %v",
-					ErrUnshown, d.Node+1, d.How, d.From.Duration(), o.Return.Duration(), o.Call.Duration(), d.Until.Duration()))
+					ErrFaultUnseen, d.Node+1, d.How, d.From.Duration(), o.Return.Duration(), o.Call.Duration(), d.Until.Duration()))
 				break
 			}
 		}
 		if asked == 0 && d.Until-d.From >= leastDown {
 			out = append(out, fmt.Errorf("%w: nobody asked node-%d from %v to %v, when it was %s",
-				ErrUnshown, d.Node+1, d.From.Duration(), d.Until.Duration(), d.How))
+				ErrFaultUnseen, d.Node+1, d.From.Duration(), d.Until.Duration(), d.How))
 		}
 	}
 	out = append(out, h.cameBack()...)
 	for _, source := range h.Wants {
 		if !h.saw(source) {
-			out = append(out, fmt.Errorf("%w: no answer is from the source %q", ErrUnshown, source))
+			out = append(out, fmt.Errorf("%w: no answer is from the source %q", ErrFaultUnseen, source))
 		}
 	}
 	for _, doubt := range h.Doubts {
-		out = append(out, fmt.Errorf("%w: %s", ErrUnshown, doubt))
+		out = append(out, fmt.Errorf("%w: %s", ErrFaultUnseen, doubt))
 	}
 	return out
 }
@@ -101,12 +101,12 @@ func (h *History) cameBack() (out []error) {
 	}
 	for _, n := range h.Again {
 		if after[n] <= before[n] {
-			out = append(out, fmt.Errorf("%w: node-%d was to start again, and answered nothing in a later run than %d", ErrUnshown, n+1, before[n]))
+			out = append(out, fmt.Errorf("%w: node-%d was to start again, and answered nothing in a later run than %d", ErrFaultUnseen, n+1, before[n]))
 		}
 	}
 	for _, n := range h.Joins {
 		if name := fmt.Sprintf("node-%d", n+1); !decided[name] {
-			out = append(out, fmt.Errorf("%w: %s was to join, and decided nothing", ErrUnshown, name))
+			out = append(out, fmt.Errorf("%w: %s was to join, and decided nothing", ErrFaultUnseen, name))
 		}
 	}
 	return out

@@ -11,13 +11,13 @@ import (
 // meanwhile.
 const openInStall = Micros(3_000_000)
 
-// Whole returns checks of several keys, whose limits never recover, that were denied
+// FalseDenialsOfSeveral returns checks of several keys, whose limits never recover, that were denied
 // although each of the keys had room: what a denied check charged one of them, where
 // another one denied it, is taken back. A check that took so long that the heir was asked
 // too, or whose answer nobody knows, may have been counted twice. It says nothing where
 // owners may be lost.
-func (h *History) Whole() (out []error) {
-	c := h.court()
+func (h *History) FalseDenialsOfSeveral() (out []error) {
+	c := h.analysis()
 	for i := range h.Rules {
 		r := &h.Rules[i]
 		if !r.Once || !r.Several || h.Allows.Losses > 0 {
@@ -48,7 +48,7 @@ func (h *History) Whole() (out []error) {
 
 // charged is how many units the checks of a key, in the order of their calls, may have
 // charged it when another one of them was decided.
-func (c *court) charged(ops []Op, o *Op) (n int) {
+func (c *analysis) charged(ops []Op, o *Op) (n int) {
 	for i := range ops[:sort.Search(len(ops), func(i int) bool { return ops[i].Call > o.Return })] {
 		p := &ops[i]
 		open := openFor

@@ -36,14 +36,14 @@ func TestDeniedChecksLeaveNothing(t *testing.T) {
 		{"answers that nobody knows", ask(ask(pairs(ms).wait(second), 10, Unknown, "", "new", "idle", ms), 1, Denied, SourceOwner, "new", "idle", ms), 0},
 		{"a policy's denial", ask(pairs(ms).wait(second), 1, Denied, "fallback_closed", "new", "idle", ms), 0},
 	} {
-		if got := row.h.Whole(); len(got) != row.want {
+		if got := row.h.FalseDenialsOfSeveral(); len(got) != row.want {
 			t.Errorf("%s: found %v, want %d", row.name, got, row.want)
 		}
 	}
 	for wait, want := range map[Micros]int{second: 0, openInStall: 1} {
 		p := pairs(ms)
 		p.Stalls = []Span{{p.now, p.now + 100*ms}}
-		if got := ask(p.wait(wait), 1, Denied, SourceOwner, "new", "idle", ms).Whole(); len(got) != want {
+		if got := ask(p.wait(wait), 1, Denied, SourceOwner, "new", "idle", ms).FalseDenialsOfSeveral(); len(got) != want {
 			t.Errorf("%v after the machine stood still: found %v, want %d", wait.Duration(), got, want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // still, nobody takes anything over.
 func TestNothingChangesHands(t *testing.T) {
 	kept := once()
-	kept.Kept = true
+	kept.NoTakeover = true
 	for _, row := range []struct {
 		name string
 		h    *plant
@@ -22,7 +22,7 @@ func TestNothingChangesHands(t *testing.T) {
 		{"one that nobody can be said to own", broken(kept).allowed(2, "window", "a").allowed(5, "window", "b").allowed(1, "window", "a"), 0},
 		{"taken, where it may be", broken(once()).allowed(5, "window", "a").allowed(3, "window", "b").allowed(5, "window", "a"), 0},
 	} {
-		if got := row.h.Kept(); len(got) != row.want {
+		if got := row.h.NeedlessTakeovers(); len(got) != row.want {
 			t.Errorf("%s: found %v, want %d", row.name, got, row.want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestNothingChangesHands(t *testing.T) {
 		t.Errorf("found %v: nobody judges this", got)
 	}
 	p.Stalls = []Span{{p.now - 90*ms, p.now}}
-	if got := p.Kept(); len(got) > 0 {
+	if got := p.NeedlessTakeovers(); len(got) > 0 {
 		t.Errorf("found %v, but the machine stood still", got)
 	}
 }
