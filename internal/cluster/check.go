@@ -125,7 +125,7 @@ func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) b
 	p.mu.Lock()
 	defer p.leave(t)
 	c.fault(p.id)
-	if r := p.r; r.Role() != peer.Owned || r.Unsettled() || !charge.Peek && k.Cost > 0 && !r.RoomFor(t.inputs(), k) {
+	if r := &p.r; r.Role() != peer.Owned || r.Unsettled() || !charge.Peek && k.Cost > 0 && !r.RoomFor(t.inputs(), k) {
 		return false
 	}
 	q := route.Request{Wait: replica.Wait{Charge: charge}}

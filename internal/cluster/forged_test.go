@@ -18,7 +18,7 @@ import (
 func (p *part) known() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprint(*p.r, p.r.Info(0).Keys)
+	return fmt.Sprint(p.r, p.r.Info(0).Keys)
 }
 
 // impossible returns frames of other for the partition of a key. Each has one impossible

@@ -23,14 +23,14 @@ type part struct {
 	givenUpAt atomic.Int64
 
 	mu       sync.Mutex
-	r        *replica.Replica
-	flushing bool // to be flushed at the end of the turn
-	active   bool // on the core's list of partitions to look at
+	r        replica.Replica // by value: each tick reads it right after the lock
+	flushing bool            // to be flushed at the end of the turn
+	active   bool            // on the core's list of partitions to look at
 }
 
 // manages adds a partition to those that this core manages.
 func (c *Core) manages(node *replica.Node, id int) {
-	p := &part{id: uint16(id), closed: id >= table.Partitions, r: replica.New(node, uint16(id))}
+	p := &part{id: uint16(id), closed: id >= table.Partitions, r: *replica.New(node, uint16(id))}
 	c.byID[id] = p
 	c.parts = append(c.parts, p)
 }
@@ -48,7 +48,7 @@ func (c *Core) in(t *turn, p *part, step func(*replica.Replica, *replica.Turn)) 
 	p.mu.Lock()
 	defer p.leave(t)
 	c.fault(p.id)
-	step(p.r, t.inputs())
+	step(&p.r, t.inputs())
 	p.apply(t)
 }
 

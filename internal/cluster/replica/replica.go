@@ -18,17 +18,18 @@ type Replica struct {
 	closed bool
 	asCopy bool // the table counts this partition as a copy
 
-	state
-	knowledge
-	staging
-	pushing
-	arriving
-	claiming
-	seeking
-	doubting
-	breakage
+	// What a tick looks at in each partition comes first, in few cache lines.
 	own     *ownership // nil unless this node decides or has sealed
 	waiting []Request  // parked until it is known who owns
+	claiming
+	breakage
+	pushing
+	state
+	staging
+	seeking
+	knowledge
+	arriving
+	doubting
 }
 
 // state is the state held: the counters under epoch, up to seq.
