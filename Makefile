@@ -12,7 +12,11 @@ TRIALS    ?= 2     # of each fault, for `make chaos` and `make chaos-docker`
 SOAK      ?= 30m   # how long `make soak` lasts
 ATTACK    ?= 1h    # how long `make attack` lasts
 SHORT     ?= -short # leaves long tests out of `make race` and two thirds of the suite out of `make wire`; empty: all of them
+PACKAGES  ?= 3     # how many packages `make race` builds and tests at a time: some only wait
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
+
+# The packages whose tests wait for real time the longest: they begin first.
+WAITING := ./redisstore ./internal/cluster/gossip
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -77,7 +81,7 @@ attack: ## Three nodes on loopback attacked in every way for ATTACK (1h) while c
 # -vet=off: `make vet` looks for more than go test does.
 .PHONY: race
 race: ## The tests, under the race detector; with SHORT= the long ones too
-	$(GO) test -race $(SHORT) -vet=off -timeout 30m $(TESTFLAGS) ./...
+	$(GO) test -race $(SHORT) -vet=off -p $(PACKAGES) -timeout 30m $(TESTFLAGS) $(WAITING) ./...
 
 .PHONY: wire
 wire: ## What the race detector hides or makes long: allocations, nodes in one process, the suite over each protocol, the simulator; with SHORT= all of the suite

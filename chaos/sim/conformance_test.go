@@ -165,6 +165,7 @@ func TestConformance(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("long, and longer under the race detector; make wire runs it")
 	}
+	t.Parallel()
 	limitertest.Run(t, newSubject)
 }
 
@@ -172,5 +173,6 @@ func TestTranscripts(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("long, and longer under the race detector; make wire runs it")
 	}
+	t.Parallel()
 	limitertest.Transcripts(t, newSubject)
 }

@@ -14,6 +14,7 @@ import (
 // A cluster whose nodes remember denials keeps the bounds that it keeps without,
 // and grants what it owes.
 func TestCachedDenialsKeepTheBounds(t *testing.T) {
+	worlds(t)
 	for kind := range Kinds {
 		refused := 0
 		for seed := range seeds(t, 20) {
@@ -63,6 +64,7 @@ rules:
 // never a denial that is over, never a wait that is wrong, also after refunds and
 // resets.
 func TestCachedDenialsAreTheOwners(t *testing.T) {
+	worlds(t)
 	s := remembering(t, everyAlgorithm)
 	one := table.New(table.Config{})
 	set, err := rules.Parse("rules", []byte(everyAlgorithm), rules.Options{})

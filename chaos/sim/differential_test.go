@@ -100,6 +100,7 @@ func answered(d *limiter.Decision) string {
 // nothing let pass between an answer and the next check. Asked again at the instant
 // that a denial names the check is allowed, and a tick earlier denied.
 func TestSeveralOwnersDecideAsOneTable(t *testing.T) {
+	worlds(t)
 	x := newCompared(t)
 	early, exact := 0, 0
 	for seed := range uint64(seeds(t, 400)) {

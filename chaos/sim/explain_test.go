@@ -42,6 +42,7 @@ const explainedRules = everyAlgorithm + `
 // explains is what one table explains, to the letter, and explaining changes no
 // decision of it.
 func TestExplainsAsOneTable(t *testing.T) {
+	worlds(t)
 	s, ok := newSubject(t, explainedRules).(*subject)
 	if !ok {
 		t.Fatal("no subject")

@@ -97,6 +97,7 @@ func (h *hostile) forged(n *Node, w way) []byte {
 // a while every partition is decided by its owner, nothing waits, and of each key its
 // limit is admitted, not one more or less, however the nodes are asked in turn.
 func TestForgedFramesAmongHonestOnes(t *testing.T) {
+	worlds(t)
 	all := ways()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {

@@ -114,6 +114,7 @@ func differs(t *testing.T, kind Kind, seed int, got, want string) {
 
 // TestGoldenRepeats: a run is the same each time, in each of its bytes.
 func TestGoldenRepeats(t *testing.T) {
+	worlds(t)
 	for kind := range Kinds {
 		first, err := hashOf(kind, 0)
 		if err != nil {

@@ -32,6 +32,7 @@ rules:
 //
 // A9, A12, B1.
 func TestADenialCostsOthersNothing(t *testing.T) {
+	worlds(t)
 	for name, block := range map[string]string{"no block": "", "block": ", block: 1h"} {
 		s := newSubject(t, fmt.Sprintf(ipAndUser, block)).(*subject)
 		for i := range 6 {
@@ -62,6 +63,7 @@ func TestADenialCostsOthersNothing(t *testing.T) {
 // What a denial says of when to ask again holds, also where another owner's limit
 // charges denials: asked at that instant it is allowed, a tick earlier denied.
 func TestRetryAfterOverOwners(t *testing.T) {
+	worlds(t)
 	for _, count := range []string{"none", "room", "all"} {
 		s := newSubject(t, `
 version: 1
@@ -149,6 +151,7 @@ func together(t *testing.T, s *subject, rs ...*limiter.Request) []*limiter.Decis
 // what one of them reserves and takes back denies none of the others, and begins no
 // block.
 func TestReservationsDenyNobodyAtTheSameTime(t *testing.T) {
+	worlds(t)
 	for name, block := range map[string]string{"no block": "", "block": ", block: 1h"} {
 		s := newSubject(t, fmt.Sprintf(ipAndUser, block)).(*subject)
 		for i := range 6 {

@@ -27,9 +27,21 @@ func seeds(t *testing.T, def int) int {
 	return n
 }
 
+// worlds begins a test that runs worlds. It runs beside other such tests, and not at all
+// where the race detector meets -short: one goroutine runs all nodes of a world, so the
+// detector finds nothing that TestSim and TestGolden do not have.
+func worlds(t *testing.T) {
+	t.Helper()
+	if raceEnabled && testing.Short() {
+		t.Skip("one goroutine runs each world, twenty times slower under the race detector; make wire runs it")
+	}
+	t.Parallel()
+}
+
 func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
 			failed, apart := 0, 0
 			var sum Outcome
 			for seed := range seeds(t, 75) {
