@@ -69,7 +69,7 @@ func TestSim(t *testing.T) {
 	}
 }
 
-// TestOne replays one run and prints it.
+// TestOne replays one run and prints it. It fails if the run does.
 func TestOne(t *testing.T) {
 	s := os.Getenv("WEIR_SIM_SEED")
 	if s == "" {
@@ -90,5 +90,7 @@ func TestOne(t *testing.T) {
 	for _, line := range w.trace {
 		t.Log(line)
 	}
-	t.Log(err)
+	if err != nil {
+		t.Error(err)
+	}
 }
