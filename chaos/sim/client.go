@@ -142,16 +142,16 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 	}
 	n.asked++
 	answered := false
-	over := func(each func(*key)) {
+	over := func(each func(int, *key)) {
 		answered = true
-		for _, about := range keys {
+		for i, about := range keys {
 			about.openOps--
-			each(about)
+			each(i, about)
 		}
 	}
 	gone := func() {
 		if !answered && !n.alive {
-			over(func(about *key) { about.lost += int(cost) })
+			over(func(_ int, about *key) { about.lost += int(cost) })
 		}
 	}
 	w.after(20*limiter.Second, gone)
@@ -162,12 +162,13 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 			}
 			n.asked--
 			n.w.recordAnswer(n, d)
-			over(func(about *key) { about.answered(n, d, int(cost)) })
+			over(func(i int, about *key) { about.answered(n, d, i, int(cost)) })
 		})
 	})
 }
 
-func (k *key) answered(n *Node, d *limiter.Decision, cost int) {
+// answered counts the answer to a check, in which k is the key number i.
+func (k *key) answered(n *Node, d *limiter.Decision, i, cost int) {
 	fallback := d.Source >= limiter.SourceFallbackOpen && d.Source != limiter.SourceCached
 	n.w.logf("%s answers %s %x: %v by %v (asked %d, remaining %d, admitted %d+%d)", n.name, k.rule.Name, k.hash.Hi>>48, d.Allowed, d.Source, k.asked, remaining(d), k.admitted, cost)
 	switch {
@@ -179,13 +180,25 @@ func (k *key) answered(n *Node, d *limiter.Decision, cost int) {
 	case !d.Allowed:
 		k.fallbacks++
 		k.lost += cost // an owner may have charged it all the same
-	case fallback:
+	case fallback && !owned(d, i):
 		k.fallbacks++
 		k.byPolicy[fmt.Sprint(n.name, n.inst)] += cost
 		k.lost += cost
 	default:
 		k.admitted += cost
 	}
+}
+
+// owned reports whether an owner or heir decided the key number i of a check. If the keys
+// have several owners, a policy may have decided the others: the source names the policy
+// for the whole check then.
+func owned(d *limiter.Decision, i int) bool {
+	for j := range d.Len() {
+		if l := d.Limit(j); l.Key == i {
+			return l.Owner != ""
+		}
+	}
+	return false
 }
 
 // demand has clients ask for more than the limit, at random nodes, for a span.
