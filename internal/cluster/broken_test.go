@@ -163,9 +163,10 @@ func TestAPanicInAStepKeepsItsEffects(t *testing.T) {
 func TestGivenUpIsAnsweredByPolicy(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p)
+	c.Begin(charge.Clone(), new(limiter.Decision), 0, func() {})
 	x := &faulty{left: 1, always: true}
 	x.in(c)
-	h.pass(2 * replica.TickEvery)
+	h.pass(12 * replica.TickEvery) // the heir is silent, so the batch is due again
 	if !look(p).GivenUp {
 		t.Fatal("it was not given up")
 	}

@@ -58,7 +58,7 @@ func New(c Config) *Core {
 	core := &Core{
 		self: c.Self.Instance, config: c, table: c.Table,
 		byID: make([]*part, 2*table.Partitions), registry: members.NewRegistry(),
-		random: random{rand: c.Rand}, pace: pace{sched: c.Scheduler}, ticks: ticks{idleAt: c.Scheduler.Now()},
+		random: random{rand: c.Rand}, pace: pace{sched: c.Scheduler}, ticks: ticks{idleAt: c.Scheduler.Now(), due: make([]atomic.Int64, 2*table.Partitions)},
 		absent: absences{since: make(map[peer.Instance]limiter.Tick)},
 	}
 	core.mine.Store(uint32(c.Self.State))

@@ -25,7 +25,6 @@ type part struct {
 	mu       sync.Mutex
 	r        replica.Replica // by value: each tick reads it right after the lock
 	flushing bool            // to be flushed at the end of the turn
-	active   bool            // on the core's list of partitions to look at
 }
 
 // manages adds a partition to those that this core manages.
@@ -50,6 +49,7 @@ func (c *Core) in(t *turn, p *part, step func(*replica.Replica, *replica.Turn)) 
 	c.fault(p.id)
 	step(&p.r, t.inputs())
 	p.apply(t)
+	p.rewatch(t)
 }
 
 // apply does what the last step has left to do. The partition is locked.
@@ -66,10 +66,7 @@ func (p *part) apply(t *turn) {
 		t.parts = append(t.parts, p)
 	}
 	if s.Watch {
-		if !p.active {
-			p.active = true
-			t.c.ticks.watch(p)
-		}
+		p.watch(t)
 		t.Tick = true
 	}
 	for t.applied < len(s.List) {

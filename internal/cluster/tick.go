@@ -16,7 +16,11 @@ type ticks struct {
 	rearm     bool // schedule another tick after the running one
 	watched   []*part
 	spare     []*part
-	idleAt    limiter.Tick // when the last tick ended without scheduling another
+	// due is, by partition, the time before which a tick passes it over; 0 if it is not
+	// watched, and replica.Never if the next tick is to take it off the list. It changes
+	// under the partition's lock, except from Never to 0.
+	due    []atomic.Int64
+	idleAt limiter.Tick // when the last tick ended without scheduling another
 
 	// pulseAt is when the next tick is due, or when the running tick last reported
 	// progress; 0 if no tick is scheduled. lateMu is held while a turn handles an
@@ -137,7 +141,12 @@ func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
 		if i%pulseEvery == pulseEvery-1 {
 			c.goOn(t)
 		}
-		c.tickPart(t, p)
+		switch due := &c.ticks.due[p.id]; {
+		case int64(t.Now) >= due.Load():
+			c.tickPart(t, p)
+		case !due.CompareAndSwap(int64(replica.Never), 0):
+			c.ticks.watch(p)
+		}
 	}
 	c.goOn(t)
 	watching := t.Out.Watch(t.Now)
@@ -149,16 +158,36 @@ func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
 func (c *Core) tickPart(t *turn, p *part) {
 	p.mu.Lock()
 	defer p.leave(t)
+	due := &c.ticks.due[p.id]
 	over := false
 	defer func() {
 		if !over {
-			p.active = false // it is no longer on the list, unless leave puts it back
+			due.Store(0) // it is no longer on the list, unless leave puts it back
 		}
 	}()
-	active := p.r.Tick(t.inputs())
+	next := p.r.Tick(t.inputs())
+	due.Store(int64(next))
 	p.apply(t)
-	if p.active = active; active {
+	if next != replica.Never {
 		c.ticks.watch(p)
+	} else {
+		due.Store(0)
 	}
 	over = true
+}
+
+// watch puts a partition on the list of those that the next ticks look at, if it is not
+// on it, with the time at which its last step wants a tick. The partition is locked.
+func (p *part) watch(t *turn) {
+	if t.c.ticks.due[p.id].Swap(int64(p.r.Due(&t.step))) == 0 {
+		t.c.ticks.watch(p)
+	}
+}
+
+// rewatch sets the time at which a partition's last step wants a tick, if the partition
+// is on the list. The partition is locked.
+func (p *part) rewatch(t *turn) {
+	if t.c.ticks.due[p.id].Load() != 0 {
+		p.watch(t)
+	}
 }

@@ -113,6 +113,7 @@ func (c *Core) flushNow(t *turn, p *part) {
 	c.fault(p.id)
 	p.r.Flush(t.inputs())
 	p.apply(t)
+	p.rewatch(t)
 }
 
 // namedRule is the rule that a frame names by an index. same reports whether it is the

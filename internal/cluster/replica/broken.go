@@ -87,9 +87,8 @@ func (p *Replica) refuseAll(t *Turn, own *ownership, waiting []Request) {
 	}
 }
 
-// tickBroken does the work that is due after the partition broke, and reports whether
-// more is pending.
-func (p *Replica) tickBroken(t *Turn) bool {
+// tickBroken does the work that is due after the partition broke.
+func (p *Replica) tickBroken(t *Turn) {
 	if p.givenUp && t.Now-p.brokeAt >= giveUpFor {
 		p.givenUp = false
 		t.Routed = true
@@ -97,7 +96,6 @@ func (p *Replica) tickBroken(t *Turn) bool {
 	if p.yields && (p.owner != p.mine || t.Now >= p.urgeAt) {
 		p.urge(t)
 	}
-	return p.givenUp || p.yields
 }
 
 // urge asks the heir of a broken ownership to take over. It stops if another member owns

@@ -281,8 +281,12 @@ func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
 	case own.heir != nil && own.heir.to == from:
 		p.ackHeir(t, own.heir, a)
 	}
-	if p.own != nil {
+	switch {
+	case p.own == nil:
+	case !p.settled(t):
 		p.manage(t)
+		t.Flush = true
+	case p.own.copiesDue(t.Now, p.seq) == t.Now:
 		t.Flush = true
 	}
 }

@@ -304,9 +304,14 @@ func (p *Replica) manage(t *Turn) {
 	}
 }
 
-// Tick does the work that is due, and reports whether more is pending.
-func (p *Replica) Tick(t *Turn) bool {
+// Tick does the work that is due, and returns when it is to be called again, [Never] if
+// no work is pending.
+func (p *Replica) Tick(t *Turn) limiter.Tick {
 	p.fault()
+	if p.settled(t) {
+		p.Flush(t)
+		return p.own.copiesDue(t.Now, p.seq)
+	}
 	if p.round != nil {
 		p.round.tick(t, p)
 	}
@@ -322,10 +327,13 @@ func (p *Replica) Tick(t *Turn) bool {
 		}
 	}
 	p.expireParked(t)
-	broken := p.tickBroken(t)
+	p.tickBroken(t)
 	p.manage(t)
-	staging := p.tickStage(t)
-	return staging || broken || p.round != nil || p.own != nil && (p.own.busy() || p.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter) || p.unpushed || len(p.waiting) > 0 || p.seekAt != 0 || p.fresh && t.mayLearn()
+	p.tickStage(t)
+	if p.pending(t) {
+		return t.Now
+	}
+	return Never
 }
 
 // Late restarts all waits after this node was paused, because the silence of others

@@ -62,13 +62,11 @@ func (p *Replica) beginStage(seq uint64) {
 	p.staged, p.stagedSeq, p.stagedNext = []table.Entry{}, seq, 0
 }
 
-// tickStage drops a snapshot that got no part for stagedFor, and reports whether one is
-// being collected.
-func (p *Replica) tickStage(t *Turn) bool {
+// tickStage drops a snapshot that got no part for stagedFor.
+func (p *Replica) tickStage(t *Turn) {
 	if p.staged != nil && t.Now-p.stagedAt >= stagedFor {
 		p.unstage()
 	}
-	return p.staged != nil
 }
 
 // entriesIn returns the number of entries of all keys.

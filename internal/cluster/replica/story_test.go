@@ -220,6 +220,15 @@ func (m *actor) do(step func(*Turn)) {
 	}
 }
 
+// tick ticks the replica, and looks that nothing was to be done if its time had not come.
+func (m *actor) tick(t *Turn) {
+	due := m.p.Due(t)
+	m.watched = m.p.Tick(t) != Never
+	if t.Now < due && t.Any() {
+		m.s.t.Errorf("at %v %v did something, and nothing is due before %v: %+v", t.Now-m.s.began, m.self, due-m.s.began, t.Effects)
+	}
+}
+
 func (m *actor) apply(e *Effect) {
 	s := m.s
 	switch e.Kind {
@@ -417,7 +426,7 @@ func (s *story) pass(span limiter.Tick) {
 				m.do(m.p.Flush)
 			}
 			if m.watched && (s.now-s.began)%TickEvery == 0 {
-				m.do(func(t *Turn) { m.watched = m.p.Tick(t) })
+				m.do(m.tick)
 			}
 		}
 		if s.now >= end {
