@@ -32,6 +32,9 @@ func ofProtocol() []mutation {
 	p.learn(t, b.Epoch, 0)
 	if p.unpushed`},
 		}},
+		{name: "an acknowledgement brings the next tick forward", pkg: "./internal/cluster", test: "^TestABatchIsDueAfterAnAcknowledgement$", edits: []edit{
+			{"internal/cluster/part.go", "\tp.apply(t)\n\tp.rewatch(t)\n", "\tp.apply(t)\n"},
+		}},
 		{name: "withholding beyond D", edits: []edit{
 			{"internal/cluster/replica/owner.go", "	if guarded && d.old+d.new > p.capOver(t, k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(t, k.Rule, most) {"},
 			{"internal/cluster/replica/owner.go", "	return have <= limit\n", "	return have > 0\n"},
