@@ -228,12 +228,15 @@ func (n *Node) look(m *Node) {
 	w := n.w
 	i := slices.IndexFunc(n.sees, func(s peer.Member) bool { return s.Name == m.name })
 	same := i >= 0 && n.sees[i].Instance == m.inst
-	if m.leftAt != 0 && same && w.now-m.leftAt < 5*limiter.Second {
+	if w.told {
+		n.hear(m)
+	}
+	if m.leftAt != 0 && same && (w.heard[pair{n.inst, m.inst}] || !w.told && w.now-m.leftAt < 5*limiter.Second) {
 		n.sees = slices.Delete(n.sees, i, i+1)
 		n.left = append(n.left, peer.Known{Name: m.name, Instance: m.inst, Gone: true})
 		return
 	}
-	if m.alive && m.leftAt == 0 && n.reaches(m) {
+	if m.alive && m.leftAt == 0 && n.reaches(m) && !w.suspects[pair{n.inst, m.inst}] {
 		n.contact[m.inst] = w.now
 		n.patient[m.inst] = w.between(1000*ms, 2400*ms)
 		chance := 60
@@ -260,6 +263,27 @@ func (n *Node) look(m *Node) {
 	if same && w.now-n.contact[m.inst] > n.patient[m.inst] {
 		w.logf("%s loses %s", n.name, m.name)
 		n.sees = slices.Delete(n.sees, i, i+1)
+	}
+}
+
+// hear has n hear that m left: from m itself within a second, or from a node that heard.
+func (n *Node) hear(m *Node) {
+	w := n.w
+	if m.leftAt == 0 || w.heard[pair{n.inst, m.inst}] {
+		return
+	}
+	linked := func(a, b *Node) bool { return !w.cut[pair{a.inst, b.inst}] && !w.cut[pair{b.inst, a.inst}] }
+	hears := w.now-m.leftAt < limiter.Second && linked(n, m)
+	for _, k := range w.live() {
+		hears = hears || k != n && !k.paused && w.heard[pair{k.inst, m.inst}] && linked(n, k)
+	}
+	if !hears {
+		return
+	}
+	w.heard[pair{n.inst, m.inst}] = true
+	if !n.knows(m) { // it counted as dead
+		n.left = append(n.left, peer.Known{Name: m.name, Instance: m.inst, Gone: true})
+		n.publish()
 	}
 }
 

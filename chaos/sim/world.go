@@ -46,8 +46,14 @@ type World struct {
 	failed  error    // what no bound has room for
 	lenient bool     // nodes may complain
 	// fault is called where a core may panic, nil: none does. See [errInjected].
-	fault     func(n *Node, partition int)
-	looked    int // how often it was looked at what holds at any moment
+	fault  func(n *Node, partition int)
+	looked int // how often it was looked at what holds at any moment
+	// told means that nodes hear of a leave only over links that work; otherwise all hear
+	// of it, those that are cut off too. heard are the pairs of whom one heard that the
+	// other left. suspects are those of whom gossip at the one loses the other.
+	told      bool
+	heard     map[pair]bool
+	suspects  map[pair]bool
 	trace     []string
 	tracing   bool
 	record    io.Writer // takes what nodes do, nil: nobody does
@@ -86,7 +92,7 @@ const epoch = 1_700_000_000 * limiter.Second
 func newWorld(seed uint64) *World {
 	return &World{
 		Seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), now: epoch,
-		codec: peerlink.NewCodec(), losses: make(map[int]int), rings: make(map[string]*ring.Ring), conns: make(map[pair]*conn), cut: make(map[pair]bool),
+		codec: peerlink.NewCodec(), losses: make(map[int]int), rings: make(map[string]*ring.Ring), conns: make(map[pair]*conn), cut: make(map[pair]bool), heard: make(map[pair]bool),
 	}
 }
 

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -30,6 +32,11 @@ func (c *Core) node() *replica.Node {
 // Nearby returns the members that count, are not in the view, and have a direct
 // connection to this node.
 func (s surroundings) Nearby(v *view.View) ([]peer.Instance, bool) { return s.c.nearby(v) }
+
+// Counts reports whether an instance that is not in the view is a member that counts.
+func (s surroundings) Counts(i peer.Instance) bool {
+	return slices.ContainsFunc(s.c.registry.Dead(), func(k peer.Known) bool { return k.Instance == i })
+}
 
 // newRouter returns the calls of this core.
 func (c *Core) newRouter() *route.Router {

@@ -211,6 +211,9 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 		case !holder && a.Role >= peer.Sealed:
 			p.abandon(t, r.whom[i])
 			return
+		case r.kind == peer.LastResort && p.behind(a):
+			p.abandon(t, 0)
+			return
 		case r.base.Before(a.Owner) && a.Owner.Instance != p.node.Self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):
 			p.abandon(t, 0)
 			return
@@ -222,6 +225,16 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 	if r.complete(t, p) {
 		p.claimed(t, r)
 	}
+}
+
+// behind reports whether an answer names a later state than this node holds. The member
+// may have got it after it was asked what it holds, or was not asked.
+func (p *Replica) behind(a *answer) bool {
+	if a.Role < peer.Copy {
+		return false
+	}
+	c := p.epoch.Compare(a.Epoch)
+	return p.role < peer.Copy || c < 0 || c == 0 && p.seq < a.Seq
 }
 
 // supersedes reports whether an answer names a grant that a takeover of a closed

@@ -23,6 +23,7 @@ type lab struct {
 	now       limiter.Tick
 	table     *table.Table
 	down      []peer.Instance // not connected
+	forgotten []peer.Instance // left or forgotten
 	left      map[peer.Instance]limiter.Tick
 	snapshots map[peer.Instance]int // under way
 	pings     uint32
@@ -41,6 +42,7 @@ func (l *lab) Reachable(i peer.Instance) bool { return !slices.Contains(l.down, 
 func (l *lab) Patience(_ peer.Instance, span limiter.Tick) limiter.Tick { return span }
 func (l *lab) Measured(peer.Instance, limiter.Tick)                     {}
 func (l *lab) LeftView(i peer.Instance) limiter.Tick                    { return l.left[i] }
+func (l *lab) Counts(i peer.Instance) bool                              { return !slices.Contains(l.forgotten, i) }
 func (l *lab) Nearby(v *view.View) (near []peer.Instance, all bool) {
 	return nil, v.Known == len(v.Members)
 }

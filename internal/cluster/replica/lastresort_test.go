@@ -18,6 +18,7 @@ type vacancy struct {
 	owner   peer.Instance // the last known
 	back    bool          // the third member is in view
 	deadFor limiter.Tick  // how long the third member has been out of the view
+	gone    bool          // the last owner has left or was forgotten: it does not count
 }
 
 func (x *vacancy) due(t *testing.T) bool {
@@ -29,6 +30,9 @@ func (x *vacancy) due(t *testing.T) bool {
 		present = append(present, third)
 	} else {
 		l.left[third] = l.now
+	}
+	if x.gone {
+		l.forgotten = append(l.forgotten, x.owner)
 	}
 	l.now += x.deadFor // nothing else is going on
 	tr := l.turn(view.New(self, members(present...), seats{0, 1}, x.known, x.known))
@@ -49,20 +53,55 @@ func TestTheLastResortOfClosed(t *testing.T) {
 		vacancy
 		want bool
 	}{
-		"all but the last owner, which is silent":   {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, true},
-		"the copy is its own":                       {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, true},
-		"another one is missing too":                {vacancy{known: 4, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, false},
-		"no copy is left":                           {vacancy{known: 3, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, false},
-		"who has the copy is fresh":                 {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{fresh}, owner: third, deadFor: GoneAfter}, false},
-		"no owner is known":                         {vacancy{known: 3, answers: []peer.Answer{copied}, deadFor: GoneAfter}, false},
-		"the owner is not silent for long":          {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter - 1}, false},
-		"the owner is in view, and one is missing":  {vacancy{known: 4, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, false},
-		"all have answered":                         {vacancy{known: 3, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, true},
-		"all have answered, and nobody has a copy":  {vacancy{known: 3, answers: []peer.Answer{fresh, nothing}, owner: third, back: true}, true},
-		"all have answered, a fresh one has a copy": {vacancy{known: 3, answers: []peer.Answer{freshCopy, nothing}, owner: third, back: true}, false},
+		"all but the last owner, which is silent":        {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, true},
+		"the copy is its own":                            {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, true},
+		"another one is missing too":                     {vacancy{known: 4, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, false},
+		"the last owner is gone, another one is missing": {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter, gone: true}, false},
+		"the last owner is gone, all others answered":    {vacancy{known: 2, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter, gone: true}, true},
+		"no copy is left":                                {vacancy{known: 3, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, false},
+		"who has the copy is fresh":                      {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{fresh}, owner: third, deadFor: GoneAfter}, false},
+		"no owner is known":                              {vacancy{known: 3, answers: []peer.Answer{copied}, deadFor: GoneAfter}, false},
+		"the owner is not silent for long":               {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter - 1}, false},
+		"the owner is in view, and one is missing":       {vacancy{known: 4, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, false},
+		"all have answered":                              {vacancy{known: 3, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, true},
+		"all have answered, and nobody has a copy":       {vacancy{known: 3, answers: []peer.Answer{fresh, nothing}, owner: third, back: true}, true},
+		"all have answered, a fresh one has a copy":      {vacancy{known: 3, answers: []peer.Answer{freshCopy, nothing}, owner: third, back: true}, false},
 	} {
 		if got := one.due(t); got != one.want {
 			t.Errorf("%s: last resort %t, want %t", name, got, one.want)
+		}
+	}
+}
+
+// A last resort is abandoned if a member that answers the claim holds a later state, even
+// if it grants the claim: that member may have been out of reach when all were asked.
+func TestALastResortBehindAnotherCopy(t *testing.T) {
+	epoch := func(n uint64) peer.Epoch { return peer.Epoch{Counter: n, Instance: third} }
+	for name, one := range map[string]struct {
+		role, answers peer.Role
+		epoch         peer.Epoch
+		seq           uint64
+		want          bool // the claim succeeds
+	}{
+		"the same state":         {peer.Copy, peer.Copy, epoch(4), 3, true},
+		"an earlier state":       {peer.Copy, peer.Copy, epoch(3), 9, true},
+		"a later sequence":       {peer.Copy, peer.Copy, epoch(4), 4, false},
+		"a later epoch":          {peer.Copy, peer.Heir, epoch(5), 1, false},
+		"nothing":                {peer.Copy, peer.Nothing, peer.Epoch{}, 0, true},
+		"any copy is later":      {peer.Nothing, peer.Copy, epoch(1), 0, false},
+		"nothing, and empty too": {peer.Nothing, peer.Nothing, peer.Epoch{}, 0, true},
+	} {
+		l := newLab()
+		p := New(l.node(other), table.Partitions+7)
+		tn := l.turn(view.New(other, members(self, other), seats{1, 0}, 2, 2))
+		p.Begin(tn, Fixture{Role: one.role, Epoch: epoch(4), Owner: epoch(4)})
+		p.seq = 3
+		p.startRound(tn, peer.LastResort, other, p.owner)
+		l.now += claimWithin
+		tn.Now = l.now
+		p.onAnswer(tn, self, peer.Answer{Round: p.round.id, Granted: true, Role: one.answers, Epoch: one.epoch, Seq: one.seq})
+		if got := p.role == peer.Owned; got != one.want {
+			t.Errorf("%s: the claim succeeds: %t, want %t", name, got, one.want)
 		}
 	}
 }

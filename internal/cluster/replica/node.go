@@ -55,6 +55,8 @@ type Peers interface {
 	// LeftView returns when an instance left the view; 0 if it is in the view or was
 	// never seen.
 	LeftView(i peer.Instance) limiter.Tick
+	// Counts reports whether an instance that is not in the view is a member that counts.
+	Counts(i peer.Instance) bool
 	// Nearby returns the members that count, are not in the view, and have a direct
 	// connection to this node. all is false if any other member outside the view counts.
 	Nearby(v *view.View) (near []peer.Instance, all bool)

@@ -209,7 +209,10 @@ func (p *Replica) lastResortDueClosed(t *Turn, r *claimRound) bool {
 	if answered >= n {
 		return !fresh || !copies
 	}
-	return answered >= n-1 && copies && !fresh && p.owner.Instance != 0 && p.gone(t, r, 0, p.owner.Instance) && !v.Has(p.owner.Instance)
+	// The one that has not answered must be the owner. If the owner does not count any more,
+	// it is another member, which may hold a later copy.
+	owner := p.owner.Instance
+	return answered >= n-1 && copies && !fresh && owner != 0 && !v.Has(owner) && p.node.Peers.Counts(owner) && p.gone(t, r, 0, owner)
 }
 
 // lastResort claims the partition with the best copy that is left: with this node's own

@@ -30,6 +30,7 @@ type story struct {
 	members []*actor
 	flying  []flying
 	cuts    map[[2]string]bool
+	known   int // members that count
 	asked   int // checks so far
 	// answered and refused are the checks that ended, by number; admitted the units.
 	answered, refused []int
@@ -84,7 +85,7 @@ func tell(t *testing.T, policy limiter.Unreachable) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{t: t, now: 1_800_000_000 * limiter.Second, cuts: map[[2]string]bool{}, ring: []string{"a", "b", "c"}}
+	s := &story{t: t, now: 1_800_000_000 * limiter.Second, cuts: map[[2]string]bool{}, known: 3, ring: []string{"a", "b", "c"}}
 	s.began = s.now
 	s.rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy}
 	s.key = limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: s.rule}
@@ -156,8 +157,7 @@ func (m *actor) Reachable(i peer.Instance) bool {
 	return len(name) == 1 && name != "-" && !m.s.cuts[[2]string{m.name, name}] && !m.s.of(name).dead
 }
 
-// sees sets the view of a member: the names of those in it, which are active. All three
-// count.
+// sees sets the view of a member: the names of those in it, which are active.
 func (m *actor) sees(names string) {
 	var in []peer.Member
 	for _, o := range m.s.members {
@@ -166,7 +166,7 @@ func (m *actor) sees(names string) {
 		}
 	}
 	before := m.view
-	m.view = view.New(m.self, in, order{m.s.ring, view.RingNames(in)}, 3, 3)
+	m.view = view.New(m.self, in, order{m.s.ring, view.RingNames(in)}, m.s.known, m.s.known)
 	for i := range in {
 		delete(m.left, in[i].Instance)
 	}
@@ -468,6 +468,14 @@ func (s *story) meet(m, o *actor) {
 
 // crash ends a member.
 func (s *story) crash(name string) { s.of(name).dead = true }
+
+// forget has all members that run forget one that has crashed.
+func (s *story) forget(name string) {
+	s.known--
+	for _, m := range s.members {
+		m.forgotten = append(m.forgotten, s.of(name).self)
+	}
+}
 
 // restart begins another instance of a member that has crashed. It knows nothing.
 func (s *story) restart(name string) {

@@ -91,6 +91,7 @@ func stories() map[string]tale {
 		"quick-restart":    {"The owner restarts within 20 ms. It has forgotten everything, and its heir takes over.", closed, begun, quickRestart},
 		"several-owners":   {"A check over several owners reserves here, and is denied elsewhere: who waits for its charge is admitted.", closed, begun, severalOwners},
 		"last-resort":      {"Owner and heir crash. The third member has an old copy: nobody starts empty while that may be missing.", local, begun, lastResort},
+		"newest-lineage":   {"The heir of an owner that is cut off takes over, and is lost. The third member's copy wins over the first owner's.", closed, begun, newestLineage},
 		"broken-partition": {"The owner panics: it drops what it holds, and its heir goes on from its copy.", closed, begun, brokenPartition},
 	}
 }
@@ -379,6 +380,36 @@ func lastResort(s *story) {
 	s.ends("c", "", 6)
 	if left := c.remaining(); left != 96 {
 		s.t.Errorf("%d are left, want 96", left)
+	}
+}
+
+func newestLineage(s *story) {
+	s.ask("a", 5, false)
+	s.pass(15 * ms)
+	s.say("a is cut off; its client asks b, which takes over, and c becomes heir")
+	s.cut()
+	s.ask("b", 10, true)
+	s.pass(200 * ms)
+	if got := s.heir(); got != "c" {
+		s.t.Fatalf("%q is heir", got)
+	}
+	s.say("b crashes, and is forgotten; a and c see nobody")
+	s.crash("b")
+	s.forget("b")
+	s.of("a").sees("a")
+	s.of("c").sees("c")
+	s.pass(1500 * ms)
+	s.say("a is connected to c, and sees it a little later than c sees a")
+	clear(s.cuts)
+	s.meet(s.of("a"), s.of("c"))
+	s.of("c").sees("ac")
+	s.pass(110 * ms)
+	s.of("a").sees("ac")
+	s.pass(1500 * ms)
+	owner := s.owners()
+	s.ends(owner, "", 15)
+	if left := s.of(owner).remaining(); left != 85 {
+		s.t.Errorf("%d are left, want 85: 15 were admitted", left)
 	}
 }
 

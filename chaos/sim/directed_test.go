@@ -1,0 +1,217 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// A directed run tells one story with the whole cluster: faults at given moments, one key
+// with a limit of 60 that does not recover, and clients that count what they are given.
+// Its seeds vary the network only. What belongs to one partition and needs no more than
+// three members is a transcript of internal/cluster/replica instead.
+type directed struct {
+	*World
+	t     *testing.T
+	key   *key
+	given []given // what was admitted by an owner or heir
+}
+
+// given is an admission that a client got.
+type given struct {
+	by      string
+	rule    *limiter.Rule
+	receipt limiter.Receipt
+}
+
+const limitOfDirected = 60
+
+// direct starts a cluster of the given size, which has settled.
+func direct(t *testing.T, seed uint64, size int, policy limiter.Unreachable, mode limiter.Replication) *directed {
+	t.Helper()
+	w := newWorld(seed)
+	w.size, w.split, w.told = size, true, true
+	l, err := limiter.NewLimit(limiter.Spec{Limit: limitOfDirected, Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode}
+	k := &key{rule: r, limit: limitOfDirected, byPolicy: make(map[string]int), hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}}
+	lk := k.key(nil, 1)
+	k.part = table.PartitionOf(&lk)
+	w.parts, w.keys = []int{k.part}, []*key{k}
+	if w.tracing = testing.Verbose(); w.tracing {
+		w.watchPart = k.part
+	}
+	d := &directed{World: w, t: t, key: k}
+	for i := range size {
+		w.start(string(rune('a'+i)), i == 0, map[string]*limiter.Rule{"r": r}, size)
+	}
+	d.pass(6 * limiter.Second)
+	if err := w.settled(); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// eachSeed tells a story with several seeds, until one fails.
+func eachSeed(t *testing.T, story func(t *testing.T, seed uint64)) {
+	t.Helper()
+	for seed := range uint64(seeds(t, 20)) {
+		story(t, seed)
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+			return
+		}
+	}
+}
+
+// pass lets time go by.
+func (d *directed) pass(span limiter.Tick) {
+	d.t.Helper()
+	if err := d.run(span, d.invariants); err != nil {
+		d.fails("%v", err)
+	}
+}
+
+func (d *directed) fails(format string, args ...any) {
+	d.t.Helper()
+	for _, line := range d.trace {
+		d.t.Log(line)
+	}
+	d.trace = nil
+	d.t.Errorf(format, args...)
+}
+
+// holder returns the live node with a role.
+func (d *directed) holder(r peer.Role) *Node {
+	for _, n := range d.live() {
+		if info, _ := n.core.Partition(d.key.part); info.Role == r {
+			return n
+		}
+	}
+	d.t.Fatalf("no node has the role %d", r)
+	return nil
+}
+
+// others returns the live nodes but for some.
+func (d *directed) others(but ...*Node) []*Node {
+	return slices.DeleteFunc(d.live(), func(n *Node) bool { return slices.Contains(but, n) })
+}
+
+// part cuts all links between two sides.
+func (d *directed) part(a, b []*Node) { each(a, b, d.sever) }
+
+func each(a, b []*Node, do func(pair)) {
+	for _, n := range a {
+		for _, m := range b {
+			do(pair{n.inst, m.inst})
+			do(pair{m.inst, n.inst})
+		}
+	}
+}
+
+// demandAt has a client ask a node for one unit, some times with a pause in between.
+func (d *directed) demandAt(n *Node, times int, pause limiter.Tick) {
+	for i := range times {
+		d.after(limiter.Tick(i)*pause, func() { d.askAt(n) })
+	}
+}
+
+func (d *directed) askAt(n *Node) {
+	var c limiter.Charge
+	c.Add(d.key.key(n, 1))
+	r, answer := c.Key(0).Rule, new(limiter.Decision)
+	n.do(func() {
+		n.core.Begin(&c, answer, 0, func() {
+			d.logf("%s answers: %v by %v, %d left", n.name, answer.Allowed, answer.Source, remaining(answer))
+			d.key.asked++
+			switch {
+			case answer.Source >= limiter.SourceFallbackOpen:
+				d.key.fallbacks++
+			case answer.Allowed:
+				d.given = append(d.given, given{by: answer.Limit(0).Owner, rule: r, receipt: answer.Receipt})
+			default:
+				d.key.denied++
+			}
+		})
+	})
+}
+
+// forget has the operator forget a member at a node.
+func (d *directed) forget(at, dead *Node) {
+	at.do(func() {
+		at.core.Forget(dead.name)
+		at.publish()
+	})
+}
+
+// atMost asserts how much was admitted, and that owners denied.
+func (d *directed) atMost(units int) {
+	d.t.Helper()
+	if len(d.given) > units {
+		d.fails("%d admitted, at most %d", len(d.given), units)
+	}
+	if d.key.denied == 0 {
+		d.fails("no owner denied anything: %d admitted, %d answered by policy", len(d.given), d.key.fallbacks)
+	}
+}
+
+// settles asserts that every partition is where it belongs.
+func (d *directed) settles() {
+	d.t.Helper()
+	if err := d.settled(); err != nil {
+		d.fails("%v", err)
+	}
+}
+
+// TestTheNewestLineageWins: the owner is cut off and its heir takes over. Then that one is
+// gone for good, and the old owner is there again. Its copy is older than the one that the
+// third member got from the new owner.
+func TestTheNewestLineageWins(t *testing.T) {
+	worlds(t)
+	for name, ends := range map[string]func(d *directed, owner, heir, third *Node){
+		"left while cut off": func(d *directed, _, heir, third *Node) {
+			d.part([]*Node{heir}, []*Node{third})
+			d.pass(2500 * ms)
+			heir.leave(func() {})
+			d.pass(400 * ms)
+		},
+		"forgotten": func(d *directed, owner, heir, third *Node) {
+			heir.crash(true)
+			d.pass(3 * limiter.Second)
+			d.forget(owner, heir)
+			d.forget(third, heir)
+			d.pass(50 * ms)
+		},
+		"forgotten late": func(d *directed, owner, heir, third *Node) {
+			heir.crash(true)
+			d.pass(3 * limiter.Second)
+			d.forget(third, heir)
+			d.after(300*ms, func() { d.forget(owner, heir) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSeed(t, func(t *testing.T, seed uint64) {
+				d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationStrict)
+				owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+				third := d.others(owner, heir)[0]
+				d.part([]*Node{owner}, []*Node{heir, third})
+				d.demandAt(third, 120, 20*ms)
+				d.pass(3500 * ms)
+				ends(d, owner, heir, third)
+				d.heal()
+				d.pass(3 * limiter.Second)
+				d.demandAt(third, 120, 20*ms)
+				d.demandAt(owner, 120, 20*ms)
+				d.pass(6 * limiter.Second)
+				d.atMost(limitOfDirected)
+				d.settles()
+			})
+		})
+	}
+}
