@@ -46,6 +46,7 @@ func clusterConfig(masters []*server) redisstore.Config {
 // check lie on several of them; with WEIR_SEEDS, as in make test-long, the whole
 // suite, which is otherwise that of one server.
 func TestRedisClusterConforms(t *testing.T) {
+	t.Parallel()
 	masters := startCluster(t)
 	run := limitertest.Transcripts
 	if os.Getenv("WEIR_SEEDS") != "" {
@@ -91,6 +92,7 @@ func keysOf(tb testing.TB, masters []*server) (keys []string) {
 // A slot that moves takes its counters along, and no check is lost or answered by
 // a policy: not while it is being moved, nor after.
 func TestSlotMoves(t *testing.T) {
+	t.Parallel()
 	masters := startCluster(t)
 	log := &journal{}
 	c := clusterConfig(masters)
@@ -139,6 +141,7 @@ rules: [{name: r, key: [user], limits: [1000/day, {limit: 2000, window: 48h, alg
 
 // A missing master is an outage for its keys only.
 func TestMasterStops(t *testing.T) {
+	t.Parallel()
 	masters := startCluster(t)
 	log := &journal{}
 	c := clusterConfig(masters)
@@ -184,6 +187,7 @@ func TestMasterStops(t *testing.T) {
 // B1: several identifiers at once, on several masters: all or nothing, and what
 // was reserved is given back where another denied.
 func TestReservationsAreCancelled(t *testing.T) {
+	t.Parallel()
 	masters := startCluster(t)
 	node := newNode(t, openStore(t, clusterConfig(masters)), `
 version: 1
@@ -240,6 +244,7 @@ rules:
 // The policy decides a part whose master is missing, and if it denies, the reservations
 // on the other masters are cancelled.
 func TestPolicyDecidesAPart(t *testing.T) {
+	t.Parallel()
 	masters := startCluster(t)
 	c := clusterConfig(masters)
 	c.Timeout = 10 * faultTimeout

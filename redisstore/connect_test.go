@@ -136,6 +136,7 @@ func TestTLS(t *testing.T) {
 
 // With Sentinels the store follows the master.
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	master, replica := startServer(t), startServer(t)
 	replica.do("REPLICAOF", "127.0.0.1", master.port)
 	await(t, "the replica is in step", func() bool {
@@ -151,7 +152,7 @@ func TestSentinel(t *testing.T) {
 	await(t, "the sentinel knows the replica", func() bool {
 		return strings.Contains(fmt.Sprint(sentinel.do("INFO", "sentinel")), "slaves=1")
 	})
-	p := newPatient(t, redisstore.Config{Addrs: []string{sentinel.addr()}, SentinelMaster: "weir"})
+	p := newPatient(t, redisstore.Config{Addrs: []string{sentinel.addr()}, SentinelMaster: "weir", Timeout: 10 * faultTimeout})
 	p.untilFrom("/local", limiter.SourceRedis)
 	left := p.ask("/local").Limit(0).Remaining
 	await(t, "the replica has the charge", func() bool { return len(replica.do("KEYS", "*:day").([]any)) == 1 })

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"log/slog"
 	"strings"
 	"sync"
@@ -16,7 +17,13 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
+// The parallel tests wait for servers of their own and use little of a processor, so more
+// of them run at a time than there are processors.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	redisstore.LogClientTo(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }

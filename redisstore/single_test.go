@@ -122,6 +122,7 @@ func (p *patient) catch(r *relay, t *trap) <-chan limiter.Source {
 // One hanging connection is no outage: its policy decides the check on it. All other
 // checks continue in Redis, during that and afterwards.
 func TestOneStalledConnectionIsNoOutage(t *testing.T) {
+	t.Parallel()
 	r := startRelay(t, startServer(t).addr())
 	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: time.Second})
 	if d := p.ask("/open"); d.Source != limiter.SourceRedis {
@@ -224,6 +225,7 @@ func TestStalledServerIsAnOutage(t *testing.T) {
 // A script whose reply is lost, or late, has been executed, and is never sent again: it
 // would charge twice. The policy answers, and the counter has one unit more.
 func TestScriptsAreNeverRetriedBlindly(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	for name, cut := range map[string]bool{"the reply is lost": true, "the reply is late": false} {
 		t.Run(name, func(t *testing.T) {

@@ -339,6 +339,7 @@ func (endless) SetWriteDeadline(time.Time) error { return nil }
 
 // The guard drops nothing that nodes send to each other.
 func TestGuardDropsNothingOfNodes(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a")
 	b, c := start(t, "b", a.addr), start(t, "c", a.addr)
 	all := []*node{a, b, c}

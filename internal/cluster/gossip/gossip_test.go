@@ -78,6 +78,7 @@ func TestUpdateOfTooMuch(t *testing.T) {
 // A member that leaves is removed, and one that dies stays as dead; memberlist reports
 // both alike.
 func TestLeaveIsNotDeath(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
 	c := start(t, "c", a.addr)
@@ -105,6 +106,7 @@ func TestLeaveIsNotDeath(t *testing.T) {
 // A node that joins later counts the dead that it never saw. Otherwise its majority
 // would be another's minority.
 func TestNewcomersLearnOfTheDead(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
 	a.sees("a", "b")
@@ -163,6 +165,7 @@ func TestQuickRestartAtTheSameAddress(t *testing.T) {
 // The former run may still count as alive when the next one comes from another address.
 // The next one is let in once the former is known to be dead.
 func TestQuickRestartAtAnotherAddress(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
 	c := start(t, "c", a.addr)

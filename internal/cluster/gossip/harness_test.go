@@ -3,6 +3,7 @@ package gossip
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -20,8 +21,14 @@ import (
 // patience is how long a test waits for something that must happen. It measures nothing.
 const patience = 30 * time.Second
 
-// Probes under way when a node was closed end with their timers.
+// The parallel tests wait for memberlist's intervals and use no processor, so more of
+// them run at a time than there are processors. Probes under way when a node was closed
+// end with their timers.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -69,6 +69,7 @@ func (w *wall) node(t *testing.T, side int, name string, join ...string) *node {
 }
 
 func TestSplitHeals(t *testing.T) {
+	t.Parallel()
 	w := &wall{side: map[string]int{}}
 	a := w.node(t, 1, "a")
 	b := w.node(t, 1, "b", a.addr)
@@ -94,6 +95,7 @@ func TestSplitHeals(t *testing.T) {
 // A member that left or was forgotten on one side of a split is so on both once the
 // split heals.
 func TestSplitHidesALeave(t *testing.T) {
+	t.Parallel()
 	w := &wall{side: map[string]int{}}
 	a := w.node(t, 1, "a")
 	b := w.node(t, 1, "b", a.addr)
@@ -123,6 +125,7 @@ func TestSplitHidesALeave(t *testing.T) {
 // A side of a split that is alone for long has forgotten no member: memberlist drops the
 // dead, and then nothing would ask for them.
 func TestTheDeadAreAskedFor(t *testing.T) {
+	t.Parallel()
 	a := start(t, "a")
 	b := start(t, "b", a.addr) // a has no address to join by
 	a.sees("a", "b")
@@ -227,6 +230,7 @@ func mustPort(t *testing.T, addr string) uint16 {
 
 // If a name stops resolving, its last addresses stay.
 func TestResolvedAddressesStay(t *testing.T) {
+	t.Parallel()
 	var broken atomic.Bool
 	var asked atomic.Int32
 	n, cfg := configure(t, "a", "weir.test:1", "other.test:1")

@@ -122,6 +122,7 @@ func TestOneOfTwoRefuses(t *testing.T) {
 
 // A node that is refused later, because it was there first, is told by callback.
 func TestRefusedLater(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		set  func(*Config)
 		want error
@@ -154,6 +155,7 @@ func TestRefusedLater(t *testing.T) {
 }
 
 func TestJoinsThatFail(t *testing.T) {
+	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	mute := listen(t, func(c net.Conn) { io.Copy(io.Discard, c) })

@@ -18,6 +18,7 @@ const textTwin = "another live node has this node's name"
 // Two nodes of one name that were let in by nodes that did not know each other yet both
 // log that, and the members agree when one of them is gone.
 func TestTwinsSaySo(t *testing.T) {
+	t.Parallel()
 	a, b := start(t, "a"), start(t, "b")
 	one, two := start(t, "x", a.addr), start(t, "x", b.addr)
 	a.sees("a", "x")
@@ -37,6 +38,7 @@ func TestTwinsSaySo(t *testing.T) {
 // Of two nodes of one name, the later is refused although another node lets it in. In
 // the end that node knows the earlier one.
 func TestLaterTwinEnds(t *testing.T) {
+	t.Parallel()
 	a, b := start(t, "a"), start(t, "b")
 	one := start(t, "x", a.addr)
 	a.sees("a", "x")
