@@ -26,14 +26,14 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt vet lint race wire kill systems generated examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
+test: deps tidy fmt lint race wire kill systems generated examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
 
 .PHONY: quick
 quick: vet ## go vet, and the tests that are not long: the round while you work
 	$(GO) test -short -skip '^TestConformance$$' -vet=off -timeout 5m $(TESTFLAGS) ./...
 
 .PHONY: test-long
-test-long: deps tidy fmt vet lint ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
+test-long: deps tidy fmt lint ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
 	@failed=(); trap 'exit 130' INT TERM; part() { echo "$$*"; "$$@" || failed+=("$$*"); }; \
 	part $(MAKE) race SHORT=; \
 	part $(MAKE) wire SHORT=; \
@@ -78,7 +78,7 @@ soak: deps ## Real processes under load and random faults for SOAK (30m): nothin
 attack: ## Three nodes on loopback attacked in every way for ATTACK (1h) while clients ask: no promise may break
 	$(GO) run ./chaos -attack $(strip $(ATTACK))
 
-# -vet=off: `make vet` looks for more than go test does.
+# -vet=off: `make lint` runs all of go vet.
 .PHONY: race
 race: ## The tests, under the race detector; with SHORT= the long ones too
 	$(GO) test -race $(SHORT) -vet=off -p $(PACKAGES) -timeout 30m $(TESTFLAGS) $(WAITING) ./...
@@ -115,7 +115,7 @@ bench-module: ## The nested module of rivals builds, and its premises hold
 
 .PHONY: examples-module
 examples-module: ## The nested module of examples builds, and each of them says 429
-	cd examples/middleware && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...
+	cd examples/middleware && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
 
 .PHONY: deps
 deps: ## Install what the tests need and this machine lacks (Debian: as root)
@@ -130,11 +130,11 @@ fmt: ## Every file is as gofmt makes it
 	@files=$$(gofmt -l -s .); if [ -n "$$files" ]; then echo "not formatted; run gofmt -s -w on:"; echo "$$files"; exit 1; fi
 
 .PHONY: vet
-vet: ## go vet
+vet: ## go vet; `make lint` runs the same analyzers and more
 	$(GO) vet ./...
 
 .PHONY: lint
-lint: ## golangci-lint, at the version that scripts/golangci-lint.sh names
+lint: ## golangci-lint with all of go vet, at the version that scripts/golangci-lint.sh names
 	scripts/golangci-lint.sh run ./...
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
