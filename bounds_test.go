@@ -8,9 +8,21 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter/table"
 )
+
+// membership is that of a cluster in which nothing is decided.
+type membership struct {
+	engine.Decider
+	weir.Cluster
+}
+
+func (m membership) OpenMember(context.Context, *engine.Node) (engine.Decider, weir.Cluster, error) {
+	return m, m, nil
+}
+
+func (membership) Close() error { return nil }
 
 // A node on its own without a secret draws one when it is opened. Nodes that share
 // counters must not draw one each.
@@ -26,18 +38,15 @@ func TestSecretIsDrawn(t *testing.T) {
 		return weir.Seeds(n)
 	}
 	secret := []byte("0123456789abcdef0123456789abcdef")
-	member := func() *cluster.Config {
-		return &cluster.Config{Name: "a", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}
-	}
 	for name, c := range map[string]struct {
 		config func() weir.Config
 		same   bool
 	}{
 		"alone":                {func() weir.Config { return weir.Config{} }, false},
 		"alone with a secret":  {func() weir.Config { return weir.Config{Secret: secret} }, true},
-		"a member":             {func() weir.Config { return weir.Config{Cluster: member()} }, true},
+		"a member":             {func() weir.Config { return weir.Config{Cluster: membership{}} }, true},
 		"a node with backend":  {func() weir.Config { return weir.Config{Backend: &tableBackend{table: table.New(table.Config{})}} }, true},
-		"a member, its secret": {func() weir.Config { return weir.Config{Cluster: member(), Secret: secret} }, true},
+		"a member, its secret": {func() weir.Config { return weir.Config{Cluster: membership{}, Secret: secret} }, true},
 	} {
 		one, two := seeds(c.config()), seeds(c.config())
 		if len(one) == 0 || bytes.Equal(one, two) != c.same {

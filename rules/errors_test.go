@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
 )
@@ -60,9 +58,7 @@ rules:
 		`13:18: cost: -1 is out of range: give 0 to 4294967295 units`,
 		`14:21: unknown on_unreachable "fail"; known: local, open, closed`,
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("problems (-want +got):\n%s", d)
-	}
+	same(t, "problems", got, want)
 }
 
 // rule wraps fields of one rule; the first is at 2:3.
@@ -218,9 +214,7 @@ func TestErrors(t *testing.T) {
 		{"null name", "null: 1\nrules: []", `1:1: a field needs a name`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if d := cmp.Diff([]string{test.want}, problemsOf(t, test.file)); d != "" {
-				t.Errorf("problems (-want +got):\n%s\nof the file:\n%s", d, test.file)
-			}
+			same(t, "problems of "+test.file, problemsOf(t, test.file), []string{test.want})
 		})
 	}
 }

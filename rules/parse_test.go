@@ -1,14 +1,14 @@
 package rules_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
@@ -25,6 +25,21 @@ func specs(tb testing.TB, s *rules.Set, rule string) (out []limiter.Spec) {
 		out = append(out, l.Spec())
 	}
 	return out
+}
+
+// same fails the test unless got is want, in depth. It shows both as JSON, so that what
+// pointers point to can be read.
+func same[T any](tb testing.TB, what string, got, want T) {
+	tb.Helper()
+	if reflect.DeepEqual(got, want) {
+		return
+	}
+	g, gErr := json.MarshalIndent(got, "", " ")
+	w, wErr := json.MarshalIndent(want, "", " ")
+	if err := errors.Join(gErr, wErr); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Errorf("%s: got\n%s\nwant\n%s", what, g, w)
 }
 
 // names are the names of a rule's limits.
@@ -76,9 +91,7 @@ func TestParseExample(t *testing.T) {
 		{Name: "minute", Limit: 100, Window: time.Minute, Weight: &weight},
 		{Name: "hourly", Limit: 1000, Window: time.Hour, Algorithm: limiter.SlidingLog},
 	}
-	if d := cmp.Diff(want, specs(t, s, "towns")); d != "" {
-		t.Errorf("limits of towns (-want +got):\n%s", d)
-	}
+	same(t, "limits of towns", specs(t, s, "towns"), want)
 	got := s.Rules()
 	for i := range got {
 		got[i].Rule = nil // it has limits, looked at above and below
@@ -90,9 +103,7 @@ func TestParseExample(t *testing.T) {
 		{Line: 10, Path: "^/login", Keys: [][]string{{"ip"}, {"user"}}, SkipMissing: true, Cost: 1},
 		{Line: 17, Groups: []string{"admin"}, Cost: 1, Unlimited: true},
 	}
-	if d := cmp.Diff(wantRules, got); d != "" {
-		t.Errorf("rules (-want +got):\n%s", d)
-	}
+	same(t, "rules", got, wantRules)
 	login := s.Rule("login")
 	if login.OnUnreachable != limiter.UnreachableClosed || login.Replication != limiter.ReplicationStrict || !login.Shadow {
 		t.Errorf("login is %+v", login)
@@ -179,20 +190,16 @@ defaults:
   cost: {PUT: 5}
 `, rules.Options{})
 	half, one := 500, 1000
-	if d := cmp.Diff([]limiter.Spec{{Name: "second", Limit: 1, Window: time.Second, Weight: &half, Rounding: limiter.RoundCeil,
-		CountRejected: limiter.CountAll, Block: 30 * time.Second}}, specs(t, s, "bare")); d != "" {
-		t.Errorf("bare (-want +got):\n%s", d)
-	}
+	same(t, "bare", specs(t, s, "bare"), []limiter.Spec{{Name: "second", Limit: 1, Window: time.Second, Weight: &half, Rounding: limiter.RoundCeil,
+		CountRejected: limiter.CountAll, Block: 30 * time.Second}})
 	all, block := limiter.CountAll, 30*time.Second
-	if d := cmp.Diff([]limiter.Spec{
+	same(t, "inner", specs(t, s, "inner"), []limiter.Spec{
 		{Name: "second", Algorithm: limiter.SlidingWindow, Limit: 1, Window: time.Second, SubWindows: 4, Coverage: limiter.CoverageLenient, CountRejected: all, Block: block},
 		{Name: "minute", Algorithm: limiter.SlidingWindow, Limit: 1, Window: time.Minute, SubWindows: 6, CountRejected: all, Block: block},
 		{Name: "hour", Algorithm: limiter.LeakyBucket, Limit: 1, Window: time.Hour, Burst: 2, Drip: limiter.DripInterval, CountRejected: all},
 		{Name: "day", Limit: 1, Window: 24 * time.Hour, Weight: &one, Rounding: limiter.RoundCeil, CountRejected: all, Block: block},
 		{Name: "week", Algorithm: limiter.FixedWindow, Limit: 1, Window: 7 * 24 * time.Hour, Align: limiter.AlignFirstHit, CountRejected: all, Block: block},
-	}, specs(t, s, "inner")); d != "" {
-		t.Errorf("inner (-want +got):\n%s", d)
-	}
+	})
 	in := s.Rules()
 	if in[0].Rule.OnUnreachable != limiter.UnreachableOpen || in[1].Rule.OnUnreachable != limiter.UnreachableClosed ||
 		in[0].Rule.Replication != limiter.ReplicationOff || !in[1].Rule.Shadow {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
 )
@@ -126,9 +124,7 @@ func TestReferenceHasEveryField(t *testing.T) {
 	}
 	options := page["Options of a limit"].names()
 	for title, more := range map[string][]string{"The file": nil, "A rule": options, "Match": nil, "A limit": options} {
-		if d := cmp.Diff(known(title), slices.Sorted(slices.Values(slices.Concat(page[title].names(), more)))); d != "" {
-			t.Errorf("%s (decoder -, page +):\n%s", title, d)
-		}
+		same(t, title+": the page", slices.Sorted(slices.Values(slices.Concat(page[title].names(), more))), known(title))
 	}
 	inherited := regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(page["Defaults"].text, -1)
 	names := slices.Clone(options)
@@ -138,9 +134,7 @@ func TestReferenceHasEveryField(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if d := cmp.Diff(known("Defaults"), slices.Compact(names)); d != "" {
-		t.Errorf("Defaults (decoder -, page +):\n%s", d)
-	}
+	same(t, "Defaults: the page", slices.Compact(names), known("Defaults"))
 	text := strings.Join(problemsOf(t, inFile("A rule", "key: [qqqqqqqqqqqq]", "")), "\n")
 	if want := "known: " + strings.Join(page["Keys"].names(), ", "); !strings.HasSuffix(text, want) {
 		t.Errorf("Keys: the page has %q, the decoder %q", want, text)

@@ -7,29 +7,47 @@ import (
 	"testing"
 )
 
-// A program that embeds a node of its own, in no cluster, compiles these packages of
-// ours, and of others' these modules.
-func TestWhatALocalEmbedderCompiles(t *testing.T) {
-	const module = "github.com/weirlimit/weir"
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{.Module.Path}}{{end}}", module).CombinedOutput()
+// root is the module, and its root package.
+const root = "github.com/weirlimit/weir"
+
+// needs returns what packages import, directly or not: packages of ours, by their paths,
+// and modules of others. More arguments are for go list.
+func needs(t *testing.T, args ...string) (ours, others []string) {
+	t.Helper()
+	list := append([]string{"list", "-deps", "-f", "{{if .Module}}{{.ImportPath}} {{.Module.Path}}{{end}}"}, args...)
+	out, err := exec.CommandContext(t.Context(), "go", list...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	var ours, others []string
 	for line := range strings.Lines(string(out)) {
-		path, of, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if of == module {
-			ours = append(ours, strings.TrimPrefix(strings.TrimPrefix(path, module), "/"))
+		words := strings.Fields(line)
+		if path, of := words[0], words[len(words)-1]; of == root {
+			ours = append(ours, path)
 		} else {
 			others = append(others, of)
 		}
 	}
 	slices.Sort(ours)
 	slices.Sort(others)
-	if want := []string{"", "internal/engine", "internal/spelling", "limiter", "limiter/table", "rules"}; !slices.Equal(ours, want) {
-		t.Errorf("it compiles %q of ours, want %q", ours, want)
+	return ours, slices.Compact(others)
+}
+
+// A program that embeds a node of its own, in no cluster, compiles these packages of
+// ours, and of others' these modules. Their tests need no more modules: `go mod tidy`
+// downloads those, too, and enters them in the program's go.sum.
+func TestWhatALocalEmbedderCompiles(t *testing.T) {
+	ours, others := needs(t, root)
+	packages := []string{
+		root, root + "/internal/engine", root + "/internal/spelling", root + "/limiter", root + "/limiter/table", root + "/rules",
 	}
-	if got, want := slices.Compact(others), []string{"github.com/dchest/siphash", "github.com/goccy/go-yaml"}; !slices.Equal(got, want) {
-		t.Errorf("it compiles %q of others, want %q", got, want)
+	if !slices.Equal(ours, packages) {
+		t.Errorf("it compiles %q of ours, want %q", ours, packages)
+	}
+	modules := []string{"github.com/dchest/siphash", "github.com/goccy/go-yaml"}
+	if !slices.Equal(others, modules) {
+		t.Errorf("it compiles %q of others, want %q", others, modules)
+	}
+	if _, others := needs(t, append([]string{"-test"}, packages...)...); !slices.Equal(others, modules) {
+		t.Errorf("the tests of these packages need %q of others, want %q", others, modules)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -26,8 +24,8 @@ func sameAnswer(t *testing.T, what string, got, want *limiter.Decision) {
 	t.Helper()
 	gotLimits, gotAll := told(got)
 	wantLimits, wantAll := told(want)
-	if diff := cmp.Diff(wantLimits, gotLimits); diff != "" || gotAll != wantAll {
-		t.Fatalf("%s: %v, want %v\n%s", what, gotAll, wantAll, diff)
+	if !slices.Equal(gotLimits, wantLimits) || gotAll != wantAll {
+		t.Fatalf("%s: %v, want %v\ngot  %+v\nwant %+v", what, gotAll, wantAll, gotLimits, wantLimits)
 	}
 }
 

@@ -1,4 +1,4 @@
-package weir_test
+package cluster_test
 
 import (
 	"context"
@@ -10,8 +10,9 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // oversized returns requests with one string each that is a byte too long, and one with
@@ -36,13 +37,17 @@ func oversized() map[string]weir.Request {
 }
 
 // TestOversizedRequests holds every method of a node to the bounds of a request: in
-// memory, with a backend as for Redis, and in a cluster.
+// memory, with Redis, and in a cluster.
 func TestOversizedRequests(t *testing.T) {
 	const file = "version: 1\nrules: [{name: r, match: {path: '^/r'}, key: [rule], limits: [5/minute]}]\n"
 	ctx := context.Background()
+	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{redistest.Start(t).Socket}, Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for mode, c := range map[string]weir.Config{
 		"memory":  {Rules: []byte(file)},
-		"backend": {Rules: []byte(file), Backend: &tableBackend{table: table.New(table.Config{})}},
+		"redis":   {Rules: []byte(file), Backend: store},
 		"cluster": {Rules: []byte(file), Cluster: &cluster.Config{Name: "alone", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}},
 	} {
 		t.Run(mode, func(t *testing.T) {
