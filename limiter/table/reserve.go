@@ -126,9 +126,18 @@ func (t *Table) shareFull(rule *limiter.Rule, more int64) bool {
 	return have+more > shareOf(rule, t.maxKeys)
 }
 
-// fits reports whether there is memory for the slots of new counters.
+// fits reports whether there is memory for the slots of new counters. The slots are read
+// only if there may be too little.
 func (t *Table) fits(counters []counter) bool {
-	need := int64(0)
+	if growthOf(counters, (*slots).growthBound) <= t.left() {
+		return true
+	}
+	need := growthOf(counters, (*slots).growth)
+	return need == 0 || need <= t.left()
+}
+
+// growthOf returns the growth of all partitions for new counters.
+func growthOf(counters []counter, growth func(*slots, int) int64) (need int64) {
 	for i := range counters {
 		k := &counters[i]
 		if k.found != nil {
@@ -141,10 +150,10 @@ func (t *Table) fits(counters []counter) bool {
 			}
 		}
 		if !counted {
-			need += k.part.slots.growth(n)
+			need += growth(&k.part.slots, n)
 		}
 	}
-	return need == 0 || need <= t.left()
+	return need
 }
 
 // overflowFresh makes the counters overflow that have no room: those that overflow for

@@ -156,7 +156,7 @@ func limitFor(size int) int { return size * 85 / 100 }
 // crowded reports whether n entries have the place of an absent entry that find would
 // insert at i.
 func (t *slots) crowded(i, n int, place uint64) bool {
-	if i < n {
+	if i < n || t.at(i-1).place != place { // the last of them lies beside i
 		return false
 	}
 	s := t.at(i - n)
@@ -231,15 +231,24 @@ func (t *slots) rebuild(keep func(*slot) bool, short bool) {
 // room for them and the last slots are free, so that no entry can be pushed beyond the
 // end.
 func (t *slots) growth(n int) int64 {
+	bound := t.growthBound(n)
 	if t.used+n > limitFor(t.even()) {
-		return int64(max(0, sizeFor(t.used+n)-t.size)) * slotBytes
+		return bound
 	}
 	for i := t.size - 2; i >= t.size-1-n; i-- {
 		if t.at(i).limit != 0 {
-			return int64(min(t.size, blockSlots)) * slotBytes
+			return bound
 		}
 	}
 	return 0
+}
+
+// growthBound returns growth, or more, without reading the slots.
+func (t *slots) growthBound(n int) int64 {
+	if t.used+n > limitFor(t.even()) {
+		return int64(max(0, sizeFor(t.used+n)-t.size)) * slotBytes
+	}
+	return int64(min(t.size, blockSlots)) * slotBytes
 }
 
 // extend adds slots for an entry that would be pushed beyond the end.
