@@ -35,6 +35,7 @@ type service struct {
 	room    room      // for large messages
 	checks  sync.Pool // of *check
 	buffers bufferPool
+	answers sync.Pool // of *answerPool
 	turns   sync.Pool // of *turn
 }
 

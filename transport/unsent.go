@@ -59,28 +59,45 @@ func (u *unsent) close() {
 
 // answer is the room of one answer.
 type answer struct {
-	of    *unsent
+	of    atomic.Pointer[unsent] // nil if the room was given back
 	bytes int64
-	done  atomic.Bool
 }
 
 // release gives the room back, once.
 func (a *answer) release() {
-	if a.done.CompareAndSwap(false, true) {
-		a.of.sent(a.bytes)
+	if of := a.of.Swap(nil); of != nil {
+		of.sent(a.bytes)
 	}
 }
 
-// answerPool is the pool of the buffer of one answer. It gives its room back.
+// answerPool is the pool of the buffer of one answer. It gives the answer's room back,
+// and is used again then.
 type answerPool struct {
-	*bufferPool
+	*service
 	answer *answer
 }
+
+// Get implements [mem.BufferPool].
+func (p *answerPool) Get(length int) *[]byte { return p.buffers.Get(length) }
 
 // Put implements [mem.BufferPool].
 func (p *answerPool) Put(b *[]byte) {
 	p.answer.release()
-	p.bufferPool.Put(b)
+	p.buffers.Put(b)
+	p.answers.Put(p)
+}
+
+// answerPool returns a pool for the buffer of one answer. The garbage collector gives
+// the room back of one that it finds.
+func (s *service) answerPool(of *unsent, bytes int64) *answerPool {
+	p, ok := s.answers.Get().(*answerPool)
+	if !ok {
+		p = &answerPool{s, new(answer)}
+		runtime.AddCleanup(p, (*answer).release, p.answer)
+	}
+	p.answer.bytes = bytes
+	p.answer.of.Store(of)
+	return p
 }
 
 // bufferOf returns an encoded answer as a buffer for gRPC, and leaves the room of the
@@ -98,13 +115,10 @@ func (s *service) bufferTo(c *watchedConn, out *[]byte, h *hold) mem.Buffer {
 		return mem.NewBuffer(out, &s.buffers)
 	}
 	h.answered(n)
-	a := &answer{bytes: h.taken}
+	bytes := h.taken
 	if !c.unsent.keep(h) {
 		h.release()
 		return mem.NewBuffer(out, &s.buffers)
 	}
-	a.of = &c.unsent
-	p := &answerPool{&s.buffers, a}
-	runtime.AddCleanup(p, (*answer).release, a)
-	return mem.NewBuffer(out, p)
+	return mem.NewBuffer(out, s.answerPool(&c.unsent, bytes))
 }
