@@ -15,9 +15,9 @@ func TestComplaintsAreSummed(t *testing.T) {
 	var said strings.Builder
 	m := &member{log: slog.New(slog.NewTextHandler(&said, nil))}
 	for i := range 1000 {
-		(*listener)(m).Complain("an update of a key cannot be kept", fmt.Errorf("no room for key %d", i))
+		(*listener)(m).Problem("an update of a key cannot be kept", fmt.Errorf("no room for key %d", i))
 	}
-	(*listener)(m).Complain("a snapshot of a partition cannot be kept", errors.New("no room"))
+	(*listener)(m).Problem("a snapshot of a partition cannot be kept", errors.New("no room"))
 	if said.Len() != 0 {
 		t.Errorf("before the report it says %s", said.String())
 	}
@@ -55,7 +55,7 @@ func TestMembersSayWhatCannotBeDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	(*listener)(n.Cluster().(*member)).Complain("an update of a key cannot be kept", errors.New("no room"))
+	(*listener)(n.Cluster().(*member)).Problem("an update of a key cannot be kept", errors.New("no room"))
 	for line := range said { // the test's own deadline bounds it
 		if strings.Contains(line, "an update of a key cannot be kept") {
 			return

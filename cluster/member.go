@@ -284,8 +284,8 @@ type listener member
 // Event implements core.Observer. It does nothing: the core counts events itself.
 func (*listener) Event(core.Event, int) {}
 
-// Complain counts a failure of the core. The next report logs it.
-func (l *listener) Complain(what string, err error) { l.complaints.add(what, err) }
+// Problem implements core.Observer: it counts a failure. The next report logs it.
+func (l *listener) Problem(what string, err error) { l.complaints.add(what, err) }
 
 // RulesSet implements [engine.Decider]: it tells the others which rules are in force
 // here.

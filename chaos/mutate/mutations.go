@@ -33,7 +33,7 @@ func ofProtocol() []mutation {
 	if p.unpushed`},
 		}},
 		{name: "an acknowledgement brings the next tick forward", pkg: "./internal/cluster", test: "^TestABatchIsDueAfterAnAcknowledgement$", edits: []edit{
-			{"internal/cluster/part.go", "\tp.apply(t)\n\tp.rewatch(t)\n", "\tp.apply(t)\n"},
+			{"internal/cluster/part.go", "\tstep(&p.r, t.inputs())\n\tp.apply(t)\n\tp.rewatch(t)\n", "\tstep(&p.r, t.inputs())\n\tp.apply(t)\n"},
 		}},
 		{name: "withholding beyond D", edits: []edit{
 			{"internal/cluster/replica/owner.go", "	if guarded && d.old+d.new > p.capOver(t, k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(t, k.Rule, most) {"},
@@ -97,7 +97,7 @@ func ofProtocol() []mutation {
 			{"limiter/bucket.go", "bits.Sub64(hi, leakedHi, borrow)", "bits.Sub64(hi, leakedHi&0, borrow)"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
-			{"internal/cluster/reach.go", "	c.introduce(t, i)\n	for _, p := range c.parts {\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.config.Fallback.Drop(int(p.id))\n"},
+			{"internal/cluster/reach.go", "	c.introduce(t, i)\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.config.Fallback.Drop(int(p.id))\n	}\n"},
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "	return h.waitSilentSince != 0 && h.waitSilentSince >= own.waitSince && ", "	return h.waitSilentSince != 0 && "},
@@ -162,7 +162,7 @@ func ofChecks() []mutation {
 			{"internal/peerlink/notices.go", "	if n.lines >= maxNoticesAMinute {", "	if n.lines >= 1000*maxNoticesAMinute {"},
 		}},
 		{name: "a bound of what waits for others", pkg: "./internal/cluster", test: "^TestWhatWaitsForOthersIsBounded$", edits: []edit{
-			{"internal/cluster/pending.go", "c.pending.Add(1) > maxPending", "c.pending.Add(1) > 2*maxPending"},
+			{"internal/cluster/requests.go", "n.Add(1) > maxPending", "n.Add(1) > 2*maxPending"},
 		}},
 		{name: "a bound of what a member does not read", pkg: "./internal/cluster/mesh", test: "^TestAMemberThatReadsNothing$", edits: []edit{
 			{"internal/cluster/mesh/outbox.go", "o.controlSize+size > maxControlSize", "o.controlSize+size > 16*maxControlSize"},
@@ -171,7 +171,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/credible.go", "return e.Counter <= b.counter && ", "return "},
 		}},
 		{name: "resets are the owner's to allow", pkg: "./internal/cluster", test: "^TestResetsOfOthersAreRefused$", edits: []edit{
-			{"internal/cluster/decide.go", "		if c.forbids(q) {\n			return route.Forbidden, nil\n		}\n", ""},
+			{"internal/cluster/decide.go", "		if d.forbids(q) {\n			return route.Forbidden, nil\n		}\n", ""},
 		}},
 		{name: "nothing is left on a link that is down", edits: []edit{
 			{"internal/cluster/mesh/reach.go", "	l.out.carried, l.out.relayed, l.out.relayedSize = nil, nil, 0\n", "	s.carried, s.relayed = nil, nil\n"},

@@ -5,10 +5,10 @@ func ofPanics() []mutation {
 	const sim, core = "./chaos/sim", "./internal/cluster"
 	return []mutation{
 		{name: "a panic ends at the partition", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
-			{"internal/cluster/broken.go", "	if t.c.config.Panicked != nil {\n		if v := recover(); v != nil {\n			t.c.broke", "	if t.c.config.Panicked == nil {\n		if v := recover(); v != nil {\n			t.c.broke"},
+			{"internal/cluster/broken.go", "	if t.Panicked != nil {\n		if v := recover(); v != nil {\n			t.broke", "	if t.Panicked == nil {\n		if v := recover(); v != nil {\n			t.broke"},
 		}},
 		{name: "a panic ends at the partitions of a check", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
-			{"internal/cluster/broken.go", "	if c.config.Panicked != nil {\n		if x := recover()", "	if c.config.Panicked == nil {\n		if x := recover()"},
+			{"internal/cluster/broken.go", "	if t.Panicked != nil {\n		if x := recover()", "	if t.Panicked == nil {\n		if x := recover()"},
 		}},
 		{name: "broken state is dropped", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
 			{"internal/cluster/replica/broken.go", "	p.node.Store.Drop(int(p.id))\n", ""},

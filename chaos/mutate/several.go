@@ -7,7 +7,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/route/fanout.go", "	if undo != 0 && t.Now < s.until && c.calls.add(o, t) {", "	if undo != 0 && t.Now >= s.until && c.calls.add(o, t) {"},
 		}},
 		{name: "no denial by what may be taken back", pkg: "./chaos/sim", test: "^TestReservationsDenyNobodyAtTheSameTime$", edits: []edit{
-			{"internal/cluster/decide.go", "	case p == nil:\n		if !c.charge", "	case p == nil || t.Now > 0:\n		if !c.charge"},
+			{"internal/cluster/decide.go", "	case p == nil:\n		if !d.charge", "	case p == nil || t.Now > 0:\n		if !d.charge"},
 		}},
 		{name: "an owner is told that a reservation stands", pkg: "./internal/cluster", test: "^TestAnAdmissionSettlesItsReservations$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "	o.send(t, r.call.by, false)\n", "	if undo != 0 {\n		o.send(t, r.call.by, false)\n	}\n"},
@@ -19,7 +19,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged)\n", "		s.settle(t, r, 0)\n"},
 		}},
 		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
-			{"internal/cluster/decide.go", "		c.provisional(t, q, charge, answer)\n", "		c.charge(t, charge, answer, nil)\n"},
+			{"internal/cluster/decide.go", "		d.reservations.provisional(t, q, charge, answer)\n", "		d.charge(t, charge, answer, nil)\n"},
 		}},
 		{name: "a provisional denial is not remembered", pkg: "./internal/cluster", test: "^TestAProvisionalDenialIsNotRemembered$", edits: []edit{
 			{"internal/cluster/route/reply.go", "o.remember && !r.Provisional {", "o.remember {"},
@@ -28,7 +28,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/replica/unsettled.go", "	own.unsettled = slices.Delete(own.unsettled, at, at+1)\n	p.node.Reserves.Add(-1)\n	if undo {\n", "	if undo {\n"},
 		}},
 		{name: "charges over epochs are taken back", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"internal/cluster/decide.go", "		if q.Ends {\n			c.settle(t, q)\n		} else if", "		if q.Ends && c.current(parts, q.Receipt) {\n			c.settle(t, q)\n		} else if !q.Ends &&"},
+			{"internal/cluster/decide.go", "		if q.Ends {\n			d.reservations.settle(t, q)\n		} else if", "		if q.Ends && current(parts, q.Receipt) {\n			d.reservations.settle(t, q)\n		} else if !q.Ends &&"},
 		}},
 		{name: "the wait after what denials charge", pkg: "./chaos/sim", test: "^TestRetryAfterOverOwners$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},

@@ -118,8 +118,8 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	n.w.outcome.happened(e, partition)
 }
 
-// Complain must not be needed, but where somebody sends what cannot be.
-func (n *Node) Complain(what string, err error) {
+// Problem fails the run, unless somebody sends impossible values.
+func (n *Node) Problem(what string, err error) {
 	if n.w.lenient {
 		n.w.logf("%s: %s: %v", n.name, what, err)
 		return

@@ -264,7 +264,6 @@ func largeAllowed() map[string]string {
 		harness = "it is the world of a test run: all of its faults, clients and judges act on it"
 		flags   = "each field is one setting that a user can give"
 		joins   = "it joins gossip, links and the core, and what each of them calls is a method"
-		shell   = "it is the shell around the machines of all partitions; it shrinks as concerns leave it"
 		gossip  = "memberlist takes one delegate for everything"
 		arith   = "one small method for each algorithm, option and question"
 		machine = "each message and each rule of the protocol is a method on one state, in files by concern"
@@ -282,7 +281,6 @@ func largeAllowed() map[string]string {
 		"cmd/node/internal/app.options fields":     flags,
 		"cmd/node/internal/server.Config fields":   flags,
 		"cmd/weir/internal/cli.app methods":        "each command of the tool is a method",
-		"internal/cluster.Core methods":            shell,
 		"internal/cluster/gossip.Gossip fields":    gossip,
 		"internal/cluster/gossip.Gossip methods":   gossip,
 		"internal/cluster/mesh.Writer methods":     "each kind of message has a method that writes it",

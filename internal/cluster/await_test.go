@@ -142,7 +142,7 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	go func() {
 		defer close(rerun)
 		tr := c.begin()
-		c.rerun(tr, q)
+		c.decider.rerun(tr, q)
 		tr.end()
 	}()
 	for begun := false; !begun; runtime.Gosched() {

@@ -12,47 +12,44 @@ import (
 // Any other panic ends one call, one callback or one frame. Work deferred to the end of
 // the turn is still done, and an operation under way is answered at its deadline.
 
-// caught reports a panic with the value v.
-func (c *Core) caught(v any) { c.config.Panicked(v) }
-
 // catch recovers from a panic. It must be deferred directly.
-func (c *Core) catch() {
-	if c.config.Panicked == nil {
+func (c *Config) catch() {
+	if c.Panicked == nil {
 		return
 	}
 	if v := recover(); v != nil {
-		c.caught(v)
+		c.Panicked(v)
 	}
 }
 
 // fault lets a test panic here.
-func (c *Core) fault(partition uint16) {
-	if f := c.config.Fault; f != nil {
+func (c *Config) fault(partition uint16) {
+	if f := c.Fault; f != nil {
 		f(int(partition))
 	}
 }
 
 // leave unlocks a partition. It recovers from a panic, and breaks the partition then. It
 // must be deferred directly.
-func (p *part) leave(t *turn) {
-	if t.c.config.Panicked != nil {
+func (p *partition) leave(t *turn) {
+	if t.Panicked != nil {
 		if v := recover(); v != nil {
-			t.c.broke(t, []*part{p}, v)
+			t.broke([]*partition{p}, v)
 			return
 		}
 	}
 	p.mu.Unlock()
 }
 
-// leaveAll is leave for the partitions of one request. After a panic it sets the route.Verdict
+// leaveAll is leave for the partitions of one request. After a panic it sets the verdict
 // to one that means that the request was not executed.
-func (c *Core) leaveAll(t *turn, parts []*part, v *route.Verdict, at **part) {
-	if c.config.Panicked != nil {
+func (t *turn) leaveAll(parts []*partition, v *route.Verdict, at **partition) {
+	if t.Panicked != nil {
 		if x := recover(); x != nil {
 			if *v, *at = route.Overloaded, nil; len(parts) > 0 {
 				*v, *at = route.NotOwner, parts[0]
 			}
-			c.broke(t, slices.Clone(parts), x)
+			t.broke(slices.Clone(parts), x)
 			return
 		}
 	}
@@ -61,16 +58,16 @@ func (c *Core) leaveAll(t *turn, parts []*part, v *route.Verdict, at **part) {
 
 // broke handles a panic under the locks of partitions: it reports the panic, breaks the
 // partitions and unlocks them.
-func (c *Core) broke(t *turn, parts []*part, v any) {
+func (t *turn) broke(parts []*partition, v any) {
 	defer unlock(parts)
 	t.Broken = true
-	c.caught(v)
+	t.Panicked(v)
 	for _, p := range parts {
 		p.breakDown(t)
 	}
 }
 
-func unlock(parts []*part) {
+func unlock(parts []*partition) {
 	for _, p := range parts {
 		p.mu.Unlock()
 	}
@@ -78,7 +75,7 @@ func unlock(parts []*part) {
 
 // breakDown breaks a partition, which is locked. What the step before the panic has left
 // to do is done, except batches: the counters that they would carry may be half changed.
-func (p *part) breakDown(t *turn) {
+func (p *partition) breakDown(t *turn) {
 	defer t.Catch() // a second panic only skips the rest: fewer bounds returned, fewer askers told
 	defer p.apply(t)
 	defer func() { p.r.Break(t.inputs()) }() // also if an effect panics

@@ -153,7 +153,7 @@ func TestAPanicInAStepKeepsItsEffects(t *testing.T) {
 	if b := out[third].Batches; len(b) != 0 {
 		t.Errorf("of the state %+v is sent", b)
 	}
-	if n := c.pending.Load(); n != 0 || look(p).Role != peer.Nothing {
+	if n := c.decider.pending.Load(); n != 0 || look(p).Role != peer.Nothing {
 		t.Errorf("%d count as waiting, and the role is %v", n, look(p).Role)
 	}
 }

@@ -3,9 +3,7 @@ package cluster
 import (
 	"context"
 
-	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
-	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -60,7 +58,7 @@ func (c *Core) Explain(charge *limiter.Charge, done func([]route.Explained)) {
 // not be reused.
 func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limiter.Decision) (err error) {
 	t := c.begin()
-	if c.fast(t, charge, answer) {
+	if c.decider.fast(t, charge, answer) {
 		t.end()
 		return nil
 	}
@@ -83,13 +81,13 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 	w := c.calls.NewWaiting()
 	var calls []*route.Call // by index of the charge; only if ctx can end
 	for i := range min(table.Ahead, len(charges)) {
-		c.prefetchOwned(t, &charges[i])
+		c.decider.prefetch(t, &charges[i])
 	}
 	for i := range charges {
 		if next := i + table.Ahead; next < len(charges) {
-			c.prefetchOwned(t, &charges[next])
+			c.decider.prefetch(t, &charges[next])
 		}
-		if c.fast(t, &charges[i], &answers[i]) {
+		if c.decider.fast(t, &charges[i], &answers[i]) {
 			continue
 		}
 		w.Expect(1)
@@ -108,26 +106,4 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 	undecided = w.All(ctx, calls)
 	c.calls.End(w)
 	return undecided
-}
-
-// fast decides a check of one key that this node owns, if the reply need not be
-// withheld, without an operation. In every other case it reports false and changes
-// nothing.
-func (c *Core) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) bool {
-	if charge.Len() != 1 || charge.Key(0).Rule == nil {
-		return false
-	}
-	k := charge.Key(0)
-	p := c.part(k)
-	if p == nil || peer.Instance(p.to.Load()) != c.self {
-		return false
-	}
-	p.mu.Lock()
-	defer p.leave(t)
-	c.fault(p.id)
-	if r := &p.r; r.Role() != peer.Owned || r.Unsettled() || !charge.Peek && k.Cost > 0 && !r.RoomFor(t.inputs(), k) {
-		return false
-	}
-	q := route.Request{Wait: replica.Wait{Charge: charge}}
-	return c.decide(t, &q, []*part{p}, answer, nil) == route.Answered
 }

@@ -25,11 +25,13 @@ type Network interface {
 	Wake(to peer.Instance)
 }
 
-// Observer receives events for metrics and logs. Its methods may be called from many
+// Observer receives events and problems for metrics and logs. Its methods may be called from many
 // goroutines, under a partition's lock, and must not call the core.
 type Observer interface {
 	// Event reports an event of a partition, or of the whole node if partition is -1.
 	Event(e Event, partition int)
+	// Problem reports what failed, and why. what is one of few texts.
+	Problem(what string, err error)
 }
 
 // Config configures a [Core]. All fields are required unless their comment says

@@ -11,7 +11,7 @@ import (
 
 // limited returns an owner, with an heir, of a key whose rule has these limits and does
 // not wait for copies.
-func limited(t *testing.T, specs ...limiter.Spec) (*Core, *part, *byHand, *limiter.Charge) {
+func limited(t *testing.T, specs ...limiter.Spec) (*Core, *partition, *byHand, *limiter.Charge) {
 	t.Helper()
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	r := charge.Key(0).Rule
@@ -29,7 +29,7 @@ func limited(t *testing.T, specs ...limiter.Spec) (*Core, *part, *byHand, *limit
 
 // copies returns how many keys the heir is sent within the time of a batch, and
 // acknowledges them.
-func copies(c *Core, p *part, h *byHand) (keys int) {
+func copies(c *Core, p *partition, h *byHand) (keys int) {
 	h.pass(20 * limiter.Millisecond)
 	for _, b := range drain(c)[other].Batches {
 		keys += int(b.Keys)

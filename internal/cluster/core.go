@@ -24,29 +24,22 @@ type Core struct {
 	pace   pace
 	ticks  ticks
 
-	parts []*part // by ascending number
-	byID  []*part // by number
+	partitions
+	reports
+	inspection
+	memberNews
+	decider decider
+	intake  intake
 
-	view     atomic.Pointer[view.View]
-	mine     atomic.Uint32 // peer.State of this node
-	registry *members.Registry
-	onNews   atomic.Pointer[func()] // called when a link brings news about members
-	absent   absences
+	view   atomic.Pointer[view.View]
+	mine   atomic.Uint32 // peer.State of this node
+	absent absences
+	staged atomic.Int64 // bytes of incomplete snapshots, of all partitions
 
-	mesh  *mesh.Mesh
-	rules *mesh.Dictionary
-	calls *route.Router
-	turns sync.Pool
-	budgets
-	events [Events]atomic.Uint64
+	mesh   *mesh.Mesh
+	calls  *route.Router
+	turns  sync.Pool
 	closed atomic.Bool
-}
-
-// budgets counts what is bounded for all partitions of a node together.
-type budgets struct {
-	pending  atomic.Int64 // requests of other members that wait at this node
-	reserves atomic.Int64 // unsettled charges of reservations
-	staged   atomic.Int64 // bytes of incomplete snapshots
 }
 
 // New returns a core that knows no member but itself. It decides nothing before the
@@ -57,47 +50,52 @@ func New(c Config) *Core {
 	}
 	core := &Core{
 		self: c.Self.Instance, config: c, table: c.Table,
-		byID: make([]*part, 2*table.Partitions), registry: members.NewRegistry(),
-		random: random{rand: c.Rand}, pace: pace{sched: c.Scheduler}, ticks: ticks{idleAt: c.Scheduler.Now(), due: make([]atomic.Int64, 2*table.Partitions)},
+		random: random{rand: c.Rand}, pace: pace{sched: c.Scheduler},
+		ticks:  ticks{idleAt: c.Scheduler.Now(), due: make([]atomic.Int64, 2*table.Partitions)},
 		absent: absences{since: make(map[peer.Instance]limiter.Tick)},
 	}
 	core.mine.Store(uint32(c.Self.State))
 	core.turns.New = func() any { return new(turn) }
 	core.view.Store(view.None(core.self))
-	core.rules = mesh.NewDictionary(func(name string) *limiter.Rule { return core.config.Rule(name) })
+	core.observer = c.Observer
 	core.mesh = core.newMesh()
-	core.calls = core.newRouter()
-	node := core.node()
-	if c.Partitions == nil {
-		for id := range core.byID {
-			core.manages(node, id)
-		}
+	near := surroundings{core.mesh, &core.absent, core}
+	core.partitions = newPartitions(&replica.Node{
+		Self: core.self, Seeds: c.Seeds, Store: c.Table, Peers: near, Pace: &core.pace,
+		Staged: &core.staged, Reserves: &core.decider.reservations.count, Random: core.random.below, Fault: core.config.fault,
+	}, c.Partitions)
+	rules := mesh.NewDictionary(func(name string) *limiter.Rule { return core.config.Rule(name) })
+	core.calls = route.New(route.Config{
+		Self: core.self, Deadline: c.Deadline, Mesh: core.mesh, Rules: rules, View: core.view.Load, Places: near,
+		Fallback: c.Fallback, CachedDenials: c.CachedDenials,
+	})
+	core.memberNews = memberNews{self: c.Self, registry: members.NewRegistry(), links: core.mesh, view: &core.view, sched: c.Scheduler}
+	core.inspection = inspection{partitions: core.partitions, view: &core.view, sched: c.Scheduler}
+	core.decider = decider{
+		parts: core.partitions, table: c.Table, name: c.Self.Name, refuseResets: c.RefuseResets, calls: core.calls,
+		reservations: reservations{parts: core.partitions, table: c.Table, self: core.self},
 	}
-	for _, id := range c.Partitions {
-		core.manages(node, id)
+	core.intake = intake{
+		parts: core.partitions, table: c.Table, rules: rules, decider: &core.decider, calls: core.calls,
+		members: &core.memberNews, reports: &core.reports, deadline: c.Deadline,
 	}
 	return core
 }
 
-// part returns the partition of a key, or nil if this core does not manage it.
-func (c *Core) part(k *limiter.Key) *part { return c.byID[table.PartitionOf(k)] }
-
-func (c *Core) state() peer.State { return peer.State(c.mine.Load()) }
-
-func (c *Core) event(e Event, partition int) {
-	c.events[e].Add(1)
-	if o := c.config.Observer; o != nil {
-		o.Event(e, partition)
+// newMesh returns the queues to the other members.
+func (c *Core) newMesh() *mesh.Mesh {
+	probe := 0
+	if p := c.config.Partitions; len(p) > 0 {
+		probe = p[0]
+	} else if p != nil {
+		probe = -1
 	}
-}
-
-// Count returns how often an event has happened since the core was created.
-func (c *Core) Count(e Event) uint64 { return c.events[e].Load() }
-
-func (c *Core) complain(what string, err error) {
-	if o, ok := c.config.Observer.(interface{ Complain(string, error) }); ok {
-		o.Complain(what, err)
-	}
+	return mesh.New(mesh.Config{
+		Self: c.self, Now: c.config.Scheduler.Now, View: c.view.Load, Wake: c.config.Network.Wake,
+		Waiting:  func(id uint64) bool { return c.calls.Waits(id) },
+		Relayed:  func() { c.event(EventRelayed, -1) },
+		Counters: c.table, Probe: probe, Fault: c.config.fault,
+	})
 }
 
 // SetView replaces the view: the members and the ring. All partitions react to it before
@@ -115,23 +113,11 @@ func (c *Core) SetView(v *view.View) {
 	}
 	c.absent.changed(old, v, t.Now)
 	c.mesh.ForgetEnded(t.Now)
-	for _, p := range c.parts {
-		c.in(t, p, (*replica.Replica).ViewChanged)
-	}
+	c.each(t, (*replica.Replica).ViewChanged)
 	for i := range v.Members {
-		if !old.Has(v.Members[i].Instance) {
-			c.introduceOwned(t, v.Members[i].Instance)
+		if to := v.Members[i].Instance; to != c.self && !old.Has(to) {
+			c.announceTo(t, to)
 		}
-	}
-}
-
-// introduceOwned announces to a member every partition that this node owns.
-func (c *Core) introduceOwned(t *turn, to peer.Instance) {
-	if to == c.self {
-		return
-	}
-	for _, p := range c.parts {
-		c.in(t, p, func(r *replica.Replica, s *replica.Turn) { r.Introduce(s, to) })
 	}
 }
 

@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -28,21 +25,17 @@ const (
 	seqEvery     = 1 // the bound grows by one in this many ticks
 )
 
-var errNotCredible = errors.New("another member, or somebody in its name, sent what cannot be")
-
 // credible has the bounds of valid values at one instant.
 type credible struct {
 	counter, seq uint64
-	self         peer.Instance
-	parts        int
 }
 
-func (c *Core) credible(now limiter.Tick) credible {
+func credibleAt(now limiter.Tick) credible {
 	since := uint64(max(0, now))
-	return credible{counterSlack + since/uint64(counterEvery), seqSlack + since/seqEvery, c.self, len(c.byID)}
+	return credible{counterSlack + since/uint64(counterEvery), seqSlack + since/seqEvery}
 }
 
-func (b *credible) part(id uint16) bool { return int(id) < b.parts }
+func (*credible) part(id uint16) bool { return id < 2*table.Partitions }
 
 // epoch reports whether an epoch is valid. A counter above 0 needs an owner.
 func (b *credible) epoch(e peer.Epoch) bool {
@@ -125,9 +118,4 @@ func (b *credible) results(all []peer.Result) bool {
 		}
 	}
 	return true
-}
-
-// distrust reports that a part of a frame was ignored.
-func (c *Core) distrust(from peer.Instance, what string) {
-	c.complain("a part of a frame was not taken in", fmt.Errorf("%w: %s of %s", errNotCredible, what, from))
 }

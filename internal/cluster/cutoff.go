@@ -53,25 +53,9 @@ func (a *absences) changed(old, v *view.View, now limiter.Tick) {
 // cutOff reports whether this node is cut off from all other members: for
 // [replica.GoneAfter] no other member has been in the view, no link is up, and other
 // members count. Until one is back, nothing that needs another member can succeed.
-func (c *Core) cutOff(now limiter.Tick) bool {
-	if at := c.absent.aloneAt.Load(); at == 0 || now-limiter.Tick(at) < replica.GoneAfter || c.view.Load().Known == 1 {
+func (a *absences) cutOff(now limiter.Tick, v *view.View, links *mesh.Mesh) bool {
+	if at := a.aloneAt.Load(); at == 0 || now-limiter.Tick(at) < replica.GoneAfter || v.Known == 1 {
 		return false
 	}
-	return !c.mesh.AnyUp()
-}
-
-// pointless reports whether a check whose partitions are all owned here, and locked,
-// would wait in vain because this node is cut off: its reply would be withheld, and the
-// heir's acknowledgement cannot come.
-func (c *Core) pointless(t *turn, k *limiter.Charge) bool {
-	if k.Peek || !c.cutOff(t.Now) {
-		return false
-	}
-	for i := range k.Len() {
-		key := k.Key(i)
-		if p := c.part(key); p != nil && p.closed && key.Cost > 0 && !p.r.RoomFor(t.inputs(), key) {
-			return true
-		}
-	}
-	return false
+	return !links.AnyUp()
 }

@@ -7,51 +7,52 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
+
+// decider decides requests at this node, as owner or heir of their partitions. Requests
+// of other members that it cannot decide yet wait, in the replicas of their partitions.
+type decider struct {
+	parts        partitions
+	table        *table.Table
+	name         string // of this node
+	refuseResets bool   // resets of other members are refused
+	calls        *route.Router
+	reservations reservations
+	pending      pending
+}
 
 // forbids reports whether a request is a reset by another member and this node refuses
 // those. Only the member that holds the key decides that.
-func (c *Core) forbids(q *route.Request) bool {
-	return q.Kind == route.KindReset && q.Reply.Call == nil && c.config.RefuseResets
-}
-
-// partsOf appends the partitions of a charge to dst, each once, in the order in which
-// they must be locked.
-func (c *Core) partsOf(k *limiter.Charge, dst []*part) []*part {
-	for i := range k.Len() {
-		if p := c.part(k.Key(i)); p != nil && !slices.Contains(dst, p) {
-			dst = append(dst, p)
-		}
-	}
-	slices.SortFunc(dst, func(a, b *part) int { return int(a.id) - int(b.id) })
-	return dst
+func (d *decider) forbids(q *route.Request) bool {
+	return q.Kind == route.KindReset && q.Reply.Call == nil && d.refuseResets
 }
 
 // handle decides a request or keeps it. It also returns the first partition that stood
 // in the way, whose owner the caller can name; nil if none did.
-func (c *Core) handle(t *turn, q *route.Request, answer, idle *limiter.Decision) (v route.Verdict, at *part) {
-	var buf [4]*part
-	parts := c.partsOf(q.Charge, buf[:0])
+func (d *decider) handle(t *turn, q *route.Request, answer, idle *limiter.Decision) (v route.Verdict, at *partition) {
+	var buf [4]*partition
+	parts := d.parts.ofCharge(q.Charge, buf[:0])
 	for _, p := range parts {
 		p.mu.Lock()
 	}
-	defer c.leaveAll(t, parts, &v, &at)
+	defer t.leaveAll(parts, &v, &at)
 	for _, p := range parts {
-		c.fault(p.id)
+		t.c.config.fault(p.id)
 	}
-	return c.handleLocked(t, q, parts, answer, idle)
+	return d.handleLocked(t, q, parts, answer, idle)
 }
 
-func (c *Core) handleLocked(t *turn, q *route.Request, parts []*part, answer, idle *limiter.Decision) (route.Verdict, *part) {
+func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, answer, idle *limiter.Decision) (route.Verdict, *partition) {
 	for _, p := range parts {
 		switch role := p.r.Role(); {
 		case role == peer.Owned:
 		case q.Ends && role != peer.Sealed: // what this node has of the reservation is ended
-		case role == peer.Heir && q.Heir && c.forbids(q): // a refused reset is no reason for a takeover
+		case role == peer.Heir && q.Heir && d.forbids(q): // a refused reset is no reason for a takeover
 			return route.Forbidden, p
 		case role == peer.Sealed, role == peer.Heir && q.Heir && p.takesOver(t):
-			return c.park(t, p, q), p
-		case q.Kind == route.KindRefund && slices.ContainsFunc(parts, func(p *part) bool { return p.r.Role() == peer.Owned }):
+			return d.park(t, p, q), p
+		case q.Kind == route.KindRefund && slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Role() == peer.Owned }):
 			return route.Answered, nil // void: one node owned all keys, and some have a new owner
 		default:
 			return route.NotOwner, p
@@ -60,40 +61,40 @@ func (c *Core) handleLocked(t *turn, q *route.Request, parts []*part, answer, id
 	switch q.Kind {
 	case route.KindRefund:
 		if q.Ends {
-			c.settle(t, q)
-		} else if c.current(parts, q.Receipt) {
+			d.reservations.settle(t, q)
+		} else if current(parts, q.Receipt) {
 			// Refunds of keys that have no counter are not copied, so invented keys cost
 			// no copies.
-			if c.table.Refund(t.At, q.Charge, q.Receipt) > 0 {
-				c.touched(t, q.Charge)
+			if d.table.Refund(t.At, q.Charge, q.Receipt) > 0 {
+				d.touched(t, q.Charge)
 			}
 		}
 		return route.Answered, nil
 	case route.KindReset:
-		if c.forbids(q) {
+		if d.forbids(q) {
 			return route.Forbidden, nil
 		}
-		if q.Count = c.table.Reset(t.At, q.Charge); q.Count > 0 {
-			c.touched(t, q.Charge)
+		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 0 {
+			d.touched(t, q.Charge)
 		}
 		return route.Answered, nil
 	}
 	if q.Kind == route.KindExplain {
-		c.explain(t, q, parts, answer)
+		d.explain(t, q, parts, answer)
 		return route.Answered, nil
 	}
-	if len(parts) > 0 && (parts[0].r.Congested() || c.crowded(&q.Reply)) {
+	if len(parts) > 0 && (parts[0].r.Congested() || d.pending.crowded(&q.Reply)) {
 		return route.Overloaded, parts[0]
 	}
-	if c.pointless(t, q.Charge) {
+	if d.pointless(t, q.Charge) {
 		return route.Pointless, parts[0]
 	}
-	return c.decide(t, q, parts, answer, idle), nil
+	return d.decide(t, q, parts, answer, idle), nil
 }
 
 // current reports whether a receipt was given under the present ownership of all
 // partitions.
-func (c *Core) current(parts []*part, r limiter.Receipt) bool {
+func current(parts []*partition, r limiter.Receipt) bool {
 	for _, p := range parts {
 		if !p.r.Issued(r) {
 			return false
@@ -103,26 +104,26 @@ func (c *Core) current(parts []*part, r limiter.Receipt) bool {
 }
 
 // touched records that keys changed without an admission.
-func (c *Core) touched(t *turn, k *limiter.Charge) {
+func (d *decider) touched(t *turn, k *limiter.Charge) {
 	for i := range k.Len() {
-		if p := c.part(k.Key(i)); p != nil && p.r.Owns() {
+		if p := d.parts.of(k.Key(i)); p != nil && p.r.Owns() {
 			p.charged(t, k.Key(i), 0)
 		}
 	}
 }
 
 // decide decides a check whose partitions this node owns and has locked.
-func (c *Core) decide(t *turn, q *route.Request, parts []*part, answer, idle *limiter.Decision) route.Verdict {
-	charge := c.shareOf(q.Charge)
-	switch p := c.doubtful(t, parts, charge, answer); {
+func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, idle *limiter.Decision) route.Verdict {
+	charge := d.shareOf(t, q.Charge)
+	switch p := d.reservations.doubtful(t, parts, charge, answer); {
 	case p == nil:
-		if !c.charge(t, charge, answer, idle) {
+		if !d.charge(t, charge, answer, idle) {
 			return route.Overloaded
 		}
-	case c.contend(t, p, q):
+	case d.contend(t, p, q):
 		return route.Kept
 	default:
-		c.provisional(t, q, charge, answer)
+		d.reservations.provisional(t, q, charge, answer)
 		if idle != nil {
 			*idle = *answer.Clone()
 		}
@@ -136,14 +137,14 @@ func (c *Core) decide(t *turn, q *route.Request, parts []*part, answer, idle *li
 	}
 	q.Reply.Unnamed = q.Charge.Unnamed
 	for i := range answer.Len() {
-		answer.Limit(i).Owner = c.config.Self.Name
+		answer.Limit(i).Owner = d.name
 	}
 	if len(parts) > 0 {
 		answer.Source = parts[0].r.Source(t.inputs())
 		answer.Receipt.Epoch = parts[0].r.Counter()
 	}
 	if q.Settles && answer.Receipt.Charged != 0 {
-		c.reserved(t, q, answer)
+		d.reservations.add(t, q, answer)
 	}
 	if answer.Allowed && answer.Receipt.Charged == 0 {
 		return route.Answered
@@ -161,9 +162,9 @@ func (c *Core) decide(t *turn, q *route.Request, parts []*part, answer, idle *li
 		if admitted {
 			cost = uint64(k.Cost)
 		}
-		p := c.part(k)
+		p := d.parts.of(k)
 		if stamp, wait := p.charged(t, k, cost); wait {
-			h = c.withhold(t, p, h, q, stamp, answer, idle)
+			h = d.withhold(t, p, h, q, stamp, answer, idle)
 		}
 	}
 	if h != nil {
@@ -176,18 +177,18 @@ func (c *Core) decide(t *turn, q *route.Request, parts []*part, answer, idle *li
 // reservation it also fills idle, the answer if another part denies. For a limit whose
 // charge would be taken back, idle has the state before the check. For a limit that
 // counts rejected checks, it has the state after it, and the wait for a denied asker.
-func (c *Core) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) bool {
+func (d *decider) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) bool {
 	if idle == nil {
-		return c.table.Decide(t.At, k, answer) == nil
+		return d.table.Decide(t.At, k, answer) == nil
 	}
 	peek := k.Peek
 	defer func() { k.Peek = peek }()
 	k.Peek = true
-	if c.table.Decide(t.At, k, idle) != nil {
+	if d.table.Decide(t.At, k, idle) != nil {
 		return false
 	}
 	k.Peek = peek
-	if c.table.Decide(t.At, k, answer) != nil {
+	if d.table.Decide(t.At, k, answer) != nil {
 		return false
 	}
 	if !countsRejected(k) || !answer.Allowed {
@@ -195,7 +196,7 @@ func (c *Core) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision
 	}
 	var after limiter.Decision
 	k.Peek = true
-	if c.table.Decide(t.At, k, &after) != nil {
+	if d.table.Decide(t.At, k, &after) != nil {
 		return false
 	}
 	for i := range idle.Len() {
@@ -235,12 +236,12 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 
 // withhold keeps a reply until the heir has the charge. Each partition that must wait
 // keeps the same reply.
-func (c *Core) withhold(t *turn, p *part, h *withheldReply, q *route.Request, stamp uint64, answer, idle *limiter.Decision) *withheldReply {
+func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Request, stamp uint64, answer, idle *limiter.Decision) *withheldReply {
 	if h == nil {
 		h = &withheldReply{answer: answer, idle: idle, reply: q.Reply}
 		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.Now, Until: q.Until}
 		if q.Reply.Call == nil {
-			c.pending.Add(1)
+			d.pending.Add(1)
 			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()
 			if idle != nil {
 				h.idle = idle.Clone()
@@ -253,26 +254,10 @@ func (c *Core) withhold(t *turn, p *part, h *withheldReply, q *route.Request, st
 	return h
 }
 
-// charged records that a decision changed a key of a partition, which is locked and
-// owned, see [replica.Replica.Charged].
-func (p *part) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
-	stamp, wait = p.r.Charged(t.inputs(), k, cost)
-	p.apply(t)
-	return stamp, wait
-}
-
-// takesOver starts a takeover of a partition, which is locked, if none is under way. It
-// reports whether one is.
-func (p *part) takesOver(t *turn) bool {
-	over := p.r.TakesOver(t.inputs())
-	p.apply(t)
-	return over
-}
-
 // shareOf returns the charge with the limits that this node may apply: an available
 // owner in a minority applies its share of them. It returns k itself if nothing changes.
-func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
-	v := c.view.Load()
+func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
+	v := t.view()
 	if !v.Minority() {
 		return k
 	}
@@ -285,7 +270,7 @@ func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 		if out == nil {
 			out = k.Clone()
 		}
-		out.Key(i).Rule = c.calls.Share(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
+		out.Key(i).Rule = d.calls.Share(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
 	}
 	if out == nil {
 		return k
@@ -293,37 +278,40 @@ func (c *Core) shareOf(k *limiter.Charge) *limiter.Charge {
 	return out
 }
 
-// refuse tells the asker that its request was not executed. out has the status, and the
-// owner of the partition that stood in the way, if there is one.
-func (c *Core) refuse(t *turn, r route.ReplyTo, out peer.Reply) {
-	if r.Call == nil && r.ID == 0 {
-		return // no one waits
+// pointless reports whether a check whose partitions are all owned here, and locked,
+// would wait in vain because this node is cut off: its reply would be withheld, and the
+// heir's acknowledgement cannot come.
+func (d *decider) pointless(t *turn, k *limiter.Charge) bool {
+	if k.Peek || !t.cutOff() {
+		return false
 	}
-	out.ID = r.ID
-	if r.Call == nil {
-		t.Out.Status(r.To, out)
-		return
+	for i := range k.Len() {
+		key := k.Key(i)
+		if p := d.parts.of(key); p != nil && p.closed && key.Cost > 0 && !p.r.RoomFor(t.inputs(), key) {
+			return true
+		}
 	}
-	t.later = append(t.later, func(t *turn) {
-		if out.Status == peer.Alive {
-			return // its owner may have executed it, and will answer
-		}
-		if out.Status == peer.Contested {
-			r.Call.Contest(&t.Turn)
-			return
-		}
-		if out.Status == peer.NotOwner && out.Owner.Instance != 0 && out.Owner.Instance != c.self {
-			r.Call.Route(&t.Turn)
-			return
-		}
-		r.Call.Retry(&t.Turn)
-	})
+	return false
 }
 
-// refuseFor refuses a request because of a partition, whose owner is named. It takes the
-// partition's lock.
-func (c *Core) refuseFor(t *turn, p *part, r route.ReplyTo, status peer.ReplyStatus) {
-	c.in(t, p, func(m *replica.Replica, _ *replica.Turn) {
-		c.refuse(t, r, peer.Reply{Status: status, Owner: m.Owner(), Partition: p.id})
-	})
+// fast decides a check of one key that this node owns, if the reply need not be
+// withheld, without an operation. In every other case it reports false and changes
+// nothing.
+func (d *decider) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) bool {
+	if charge.Len() != 1 || charge.Key(0).Rule == nil {
+		return false
+	}
+	k := charge.Key(0)
+	p := d.parts.of(k)
+	if p == nil || peer.Instance(p.to.Load()) != t.c.self {
+		return false
+	}
+	p.mu.Lock()
+	defer p.leave(t)
+	t.c.config.fault(p.id)
+	if r := &p.r; r.Role() != peer.Owned || r.Unsettled() || !charge.Peek && k.Cost > 0 && !r.RoomFor(t.inputs(), k) {
+		return false
+	}
+	q := route.Request{Wait: replica.Wait{Charge: charge}}
+	return d.decide(t, &q, []*partition{p}, answer, nil) == route.Answered
 }

@@ -12,9 +12,7 @@ import (
 // member owns.
 func rememberer(t *testing.T) (*Core, *limiter.Charge) {
 	t.Helper()
-	c, p, _, charge := single(t, limiter.UnreachableLocal)
-	c.config.CachedDenials = true
-	c.calls = c.newRouter()
+	c, p, _, charge := singleWith(t, limiter.UnreachableLocal, func(c *Config) { c.CachedDenials = true })
 	p.to.Store(uint64(other))
 	return c, charge
 }

@@ -11,15 +11,15 @@ import (
 const maxCounts = 640
 
 // explain explains a charge whose partitions are owned here, and locked.
-func (c *Core) explain(t *turn, q *route.Request, parts []*part, answer *limiter.Decision) {
-	charge := c.shareOf(q.Charge)
-	told := c.table.Explain(t.At, charge, answer)
+func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) {
+	charge := d.shareOf(t, q.Charge)
+	told := d.table.Explain(t.At, charge, answer)
 	if charge != q.Charge {
 		route.Relabel(q.Charge, answer)
 	}
 	for i := range told {
 		told[i].Shorten(maxCounts / len(told))
-		answer.Limit(i).Owner = c.config.Self.Name
+		answer.Limit(i).Owner = d.name
 	}
 	if len(parts) > 0 {
 		answer.Source = parts[0].r.Source(t.inputs())

@@ -15,7 +15,7 @@ import (
 // Input of a faulty member, or of a stranger: each number has a bound.
 
 // known is everything that a partition holds, as text.
-func (p *part) known() string {
+func (p *partition) known() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return fmt.Sprint(p.r, p.r.Info(0).Keys)
@@ -23,7 +23,7 @@ func (p *part) known() string {
 
 // impossible returns frames of other for the partition of a key. Each has one impossible
 // value.
-func impossible(p *part, k *limiter.Key) map[string]*peer.Frame {
+func impossible(p *partition, k *limiter.Key) map[string]*peer.Frame {
 	id, high := p.id, peer.Epoch{Counter: math.MaxUint64, Instance: other}
 	fine := peer.Epoch{Counter: 2, Instance: other}
 	lim := []peer.Limit{mesh.Definition(k.Rule).Limits[0]}
@@ -152,7 +152,7 @@ func TestRepliesThatCannotBe(t *testing.T) {
 }
 
 // begun delivers the beginning of a snapshot that never ends.
-func beginSnapshot(c *Core, p *part, k *limiter.Key, first bool, base uint64) {
+func beginSnapshot(c *Core, p *partition, k *limiter.Key, first bool, base uint64) {
 	c.Deliver(&peer.Frame{
 		From: third, To: self, Limits: []peer.Limit{mesh.Definition(k.Rule).Limits[0]},
 		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}},
@@ -205,34 +205,34 @@ func TestWhatWaitsForOthersIsBounded(t *testing.T) {
 	if r := ask(1); len(r) != 1 { // 5 of the 5 that may be unacknowledged
 		t.Fatalf("the first check is answered %+v", r)
 	}
-	if r := ask(2); len(r) != 0 || c.pending.Load() != 1 {
-		t.Fatalf("beyond D it is answered %+v, and %d wait", r, c.pending.Load())
+	if r := ask(2); len(r) != 0 || c.decider.pending.Load() != 1 {
+		t.Fatalf("beyond D it is answered %+v, and %d wait", r, c.decider.pending.Load())
 	}
-	c.pending.Add(maxPending - 1)
+	c.decider.pending.Add(maxPending - 1)
 	if r := ask(3); len(r) != 1 || r[0].Status != peer.Overloaded {
 		t.Errorf("at the bound a check is answered %+v", r)
 	}
-	c.pending.Add(1 - maxPending)
+	c.decider.pending.Add(1 - maxPending)
 	h.pass(2 * limiter.Second) // a policy, or the end of its wait
-	if n := c.pending.Load(); n != 0 {
+	if n := c.decider.pending.Load(); n != 0 {
 		t.Errorf("%d wait in the end", n)
 	}
 	putAs(c, p, peer.Sealed)
 	drain(c)
-	c.pending.Store(maxPending)
+	c.decider.pending.Store(maxPending)
 	if r := ask(4); len(r) != 1 || r[0].Status != peer.Overloaded || look(p).Parked != 0 {
 		t.Errorf("at the bound a check that would be parked is answered %+v", r)
 	}
 	c.Begin(charge, new(limiter.Decision), 0, func() {})
-	if look(p).Parked != 1 || c.pending.Load() != maxPending {
+	if look(p).Parked != 1 || c.decider.pending.Load() != maxPending {
 		t.Errorf("%d of this node's own are parked", look(p).Parked)
 	}
-	c.pending.Store(0)
-	if ask(5); c.pending.Load() != 1 || look(p).Parked != 2 {
-		t.Errorf("%d are parked, %d pending", look(p).Parked, c.pending.Load())
+	c.decider.pending.Store(0)
+	if ask(5); c.decider.pending.Load() != 1 || look(p).Parked != 2 {
+		t.Errorf("%d are parked, %d pending", look(p).Parked, c.decider.pending.Load())
 	}
 	h.pass(2 * limiter.Second)
-	if n := c.pending.Load(); n != 0 || look(p).Parked != 0 {
+	if n := c.decider.pending.Load(); n != 0 || look(p).Parked != 0 {
 		t.Errorf("%d are parked and %d pending in the end", look(p).Parked, n)
 	}
 }

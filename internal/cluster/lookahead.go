@@ -46,21 +46,21 @@ func (l *lookahead) next(keys int) {
 	}
 }
 
-// prefetchOwned prefetches the counters of a check that this node is going to decide.
-func (c *Core) prefetchOwned(t *turn, charge *limiter.Charge) {
+// prefetch prefetches the counters of a check that this node is going to decide.
+func (d *decider) prefetch(t *turn, charge *limiter.Charge) {
 	defer t.Catch()
 	for i := range charge.Len() {
 		k := charge.Key(i)
-		if id := table.PartitionOf(k); c.byID[id] != nil && peer.Instance(c.byID[id].to.Load()) == c.self {
-			c.table.PrefetchKey(id, k.Hash.Hi)
+		if id := table.PartitionOf(k); d.parts.byID[id] != nil && peer.Instance(d.parts.byID[id].to.Load()) == t.c.self {
+			d.table.PrefetchKey(id, k.Hash.Hi)
 		}
 	}
 }
 
 // prefetch prefetches the counters of keys[from:to].
-func (c *Core) prefetch(keys []peer.Key, from, to int) {
+func (in *intake) prefetch(keys []peer.Key, from, to int) {
 	for i := from; i < min(to, len(keys)); i++ {
 		k := &keys[i]
-		c.table.PrefetchKey(table.PartitionOfHash(k.Lo, k.Closed), k.Hi)
+		in.table.PrefetchKey(table.PartitionOfHash(k.Lo, k.Closed), k.Hi)
 	}
 }

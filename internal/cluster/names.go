@@ -18,7 +18,7 @@ const maxNameBytes = 4 * limiter.MaxKeyBytes
 // after a check that asked for the name by [limiter.Charge.Unnamed]. Longer names than
 // maxNameBytes are ignored.
 func (c *Core) SetName(k *limiter.Key, name []byte) {
-	p := c.part(k)
+	p := c.partitions.of(k)
 	if p == nil || len(name) > maxNameBytes {
 		return
 	}
@@ -33,9 +33,9 @@ func (c *Core) SetName(k *limiter.Key, name []byte) {
 	t.Out.Name(to, n)
 }
 
-// deliverNames stores the names of keys. Names of keys that are in no list have no
+// names stores the names of keys. Names of keys that are in no list have no
 // effect.
-func (c *Core) deliverNames(f *peer.Frame) {
+func (in *intake) names(f *peer.Frame) {
 	for i := range f.Names {
 		n := &f.Names[i]
 		if len(n.Text) > maxNameBytes {
@@ -45,6 +45,6 @@ func (c *Core) deliverNames(f *peer.Frame) {
 		if n.Closed {
 			k.Rule.OnUnreachable = limiter.UnreachableClosed
 		}
-		c.table.SetName(&k, []byte(n.Text))
+		in.table.SetName(&k, []byte(n.Text))
 	}
 }

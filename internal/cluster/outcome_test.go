@@ -37,7 +37,7 @@ func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Cha
 		}
 		used[id] = true
 		if c.byID[id] == nil {
-			c.manages(c.node(), id)
+			c.add(id)
 		}
 		put(c, c.byID[id], replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: owners[charge.Len()]}})
 		charge.Add(k)
@@ -197,7 +197,7 @@ func TestRefundsThatAreVoid(t *testing.T) {
 	var x told
 	tr := c.begin()
 	q := route.Request{Wait: replica.Wait{Charge: charge}, Kind: route.KindRefund, Receipt: receipt(3)}
-	if v, _ := c.handle(tr, &q, nil, nil); v != route.Answered {
+	if v, _ := c.decider.handle(tr, &q, nil, nil); v != route.Answered {
 		t.Errorf("where one of two keys is owned, a refund ends with verdict %d", v)
 	}
 	tr.end()
@@ -242,7 +242,7 @@ func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
 // names the holder of others. It executes its own.
 func TestResetsOfOthersAreRefused(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
-	c.config.RefuseResets = true
+	c.decider.refuseResets = true
 	k := charge.Key(0)
 	if r := resetOf(c, k, false); r.Status != peer.NotOwner || r.Owner.Instance != third {
 		t.Errorf("of a key of another member it says %+v", r)
@@ -259,7 +259,7 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 	if mine != (told{1, route.Outcome{Counters: 1}}) || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("its own reset: %+v", mine)
 	}
-	c.config.RefuseResets = false
+	c.decider.refuseResets = false
 	if r := resetOf(c, k, false); r.Status != peer.Done {
 		t.Errorf("where it takes them it says %+v", r)
 	}
@@ -269,7 +269,7 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 // handed over refuses the waiting resets once it owns again.
 func TestResetsThatWaitAreRefused(t *testing.T) {
 	c, p, _, charge := single(t, limiter.UnreachableLocal)
-	c.config.RefuseResets = true
+	c.decider.refuseResets = true
 	k := charge.Key(0)
 	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: look(p).Owner, Owner: look(p).Owner})
 	if r := resetOf(c, k, true); r.Status != peer.Forbidden || look(p).Busy {

@@ -1,20 +1,83 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
-	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// part is the shell of one partition's replica: its lock, and what is read without the
-// lock. Whoever runs a step of the replica holds mu, and applies the step's effects
+// partitions are the partitions that a core manages. The lists do not change, so a copy
+// of the struct is the same partitions.
+type partitions struct {
+	node  *replica.Node
+	parts []*partition // by ascending number
+	byID  []*partition // by number; nil for those that the core does not manage
+}
+
+// newPartitions returns the partitions with the given numbers; nil means all.
+func newPartitions(node *replica.Node, ids []int) partitions {
+	ps := partitions{node: node, byID: make([]*partition, 2*table.Partitions)}
+	if ids == nil {
+		for id := range ps.byID {
+			ps.add(id)
+		}
+	}
+	for _, id := range ids {
+		ps.add(id)
+	}
+	return ps
+}
+
+// add adds a partition while the core is made.
+func (ps *partitions) add(id int) {
+	p := &partition{id: uint16(id), closed: id >= table.Partitions, r: *replica.New(ps.node, uint16(id))}
+	ps.byID[id] = p
+	ps.parts = append(ps.parts, p)
+}
+
+// of returns the partition of a key, or nil if it is not managed.
+func (ps *partitions) of(k *limiter.Key) *partition { return ps.byID[table.PartitionOf(k)] }
+
+// ofCharge appends the partitions of a charge to dst, each once, in the order in which
+// they must be locked.
+func (ps *partitions) ofCharge(k *limiter.Charge, dst []*partition) []*partition {
+	for i := range k.Len() {
+		if p := ps.of(k.Key(i)); p != nil && !slices.Contains(dst, p) {
+			dst = append(dst, p)
+		}
+	}
+	slices.SortFunc(dst, func(a, b *partition) int { return int(a.id) - int(b.id) })
+	return dst
+}
+
+// at runs a step of the partition with that number, if it is managed.
+func (ps *partitions) at(t *turn, id uint16, step func(*replica.Replica, *replica.Turn)) {
+	if int(id) < len(ps.byID) && ps.byID[id] != nil {
+		ps.byID[id].run(t, step)
+	}
+}
+
+// each runs a step of every partition.
+func (ps *partitions) each(t *turn, step func(*replica.Replica, *replica.Turn)) {
+	for _, p := range ps.parts {
+		p.run(t, step)
+	}
+}
+
+// announceTo announces to a member every partition that this node owns.
+func (ps *partitions) announceTo(t *turn, to peer.Instance) {
+	ps.each(t, func(r *replica.Replica, s *replica.Turn) { r.Introduce(s, to) })
+}
+
+// partition is the shell of one partition's replica: its lock, and what is read without
+// the lock. Whoever runs a step of the replica holds mu, and applies the step's effects
 // before unlocking.
-type part struct {
+type partition struct {
 	id     uint16
 	closed bool
 	// to and toHeir are the owner and the heir to ask, 0 if unknown.
@@ -27,33 +90,26 @@ type part struct {
 	flushing bool            // to be flushed at the end of the turn
 }
 
-// manages adds a partition to those that this core manages.
-func (c *Core) manages(node *replica.Node, id int) {
-	p := &part{id: uint16(id), closed: id >= table.Partitions, r: *replica.New(node, uint16(id))}
-	c.byID[id] = p
-	c.parts = append(c.parts, p)
-}
-
 // inputs returns what the next step of a replica may read. The partition is locked.
 func (t *turn) inputs() *replica.Turn {
 	s := &t.step
-	s.Now, s.At, s.View, s.State = t.Now, t.At, t.c.view.Load(), t.c.state()
+	s.Now, s.At, s.View, s.State = t.Now, t.At, t.view(), peer.State(t.c.mine.Load())
 	return s
 }
 
-// in runs a step of a partition under its lock, and applies its effects. If one of them
+// run runs a step of the replica under the lock, and applies its effects. If one of them
 // panics, the partition breaks.
-func (c *Core) in(t *turn, p *part, step func(*replica.Replica, *replica.Turn)) {
+func (p *partition) run(t *turn, step func(*replica.Replica, *replica.Turn)) {
 	p.mu.Lock()
 	defer p.leave(t)
-	c.fault(p.id)
+	t.c.config.fault(p.id)
 	step(&p.r, t.inputs())
 	p.apply(t)
 	p.rewatch(t)
 }
 
 // apply does what the last step has left to do. The partition is locked.
-func (p *part) apply(t *turn) {
+func (p *partition) apply(t *turn) {
 	s := &t.step
 	if !s.Any() {
 		return
@@ -72,14 +128,14 @@ func (p *part) apply(t *turn) {
 	for t.applied < len(s.List) {
 		e := &s.List[t.applied]
 		t.applied++ // first, so that after a panic the others can still be done
-		t.c.do(t, p, e)
+		t.do(p, e)
 	}
 	s.Reset()
 	t.applied = 0
 }
 
 // point publishes which members to ask.
-func (p *part) point(s *replica.Turn) {
+func (p *partition) point(s *replica.Turn) {
 	owner, heir, givenUp := p.r.Route(s)
 	p.to.Store(uint64(owner))
 	p.toHeir.Store(uint64(heir))
@@ -87,7 +143,7 @@ func (p *part) point(s *replica.Turn) {
 }
 
 // do does one effect of a partition, which is locked.
-func (c *Core) do(t *turn, p *part, e *replica.Effect) {
+func (t *turn) do(p *partition, e *replica.Effect) {
 	switch e.Kind {
 	case replica.SendAnnounce:
 		t.Out.Announce(e.To, e.Announce)
@@ -102,35 +158,11 @@ func (c *Core) do(t *turn, p *part, e *replica.Effect) {
 	case replica.SendBatch:
 		t.Out.Batch(e.To, &e.Batch, e.Keys, t.At)
 	case replica.Refuse, replica.Expire, replica.Rerun, replica.Release:
-		c.complete(t, p, e)
+		t.c.decider.complete(t, p, e)
 	case replica.Happened:
-		c.event(eventOf(e.Event), int(p.id))
-	case replica.Complain:
-		c.complain(e.What, e.Err)
-	}
-}
-
-// complete ends the wait of a request or of a withheld reply.
-func (c *Core) complete(t *turn, p *part, e *replica.Effect) {
-	if e.Kind == replica.Release {
-		if h := e.Reply.(*withheldReply); h.released() {
-			c.ended(&h.reply)
-			c.reply(t, h)
-		}
-		return
-	}
-	if h, ok := e.Reply.(*withheldReply); ok {
-		c.ended(&h.reply)
-		c.refuse(t, h.reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
-		return
-	}
-	q := e.Request.(*route.Request)
-	c.ended(&q.Reply)
-	switch e.Kind {
-	case replica.Refuse:
-		c.refuse(t, q.Reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
-	case replica.Rerun:
-		t.later = append(t.later, func(t *turn) { c.rerun(t, q) })
+		t.c.event(eventOf(e.Event), int(p.id))
+	case replica.Problem:
+		t.c.problem(e.What, e.Err)
 	}
 }
 
@@ -144,38 +176,29 @@ func eventOf(e replica.Event) Event {
 	}[e]
 }
 
-// withheldReply is a decision whose reply is withheld, in one partition or in several.
-type withheldReply struct {
-	replica.Withheld // its receipt is a copy: a policy may overwrite the answer at the deadline
-
-	answer *limiter.Decision
-	idle   *limiter.Decision // only of a reservation
-	reply  route.ReplyTo
-	waits  atomic.Int32 // number of partitions that still withhold it
-	over   atomic.Bool  // the reply was sent, or the charge taken back
+// flush sends the batches that are due.
+func (p *partition) flush(t *turn) {
+	p.mu.Lock()
+	defer p.leave(t)
+	p.flushing = false
+	t.c.config.fault(p.id)
+	p.r.Flush(t.inputs())
+	p.apply(t)
+	p.rewatch(t)
 }
 
-// Facts returns what a replica must know of the reply.
-func (h *withheldReply) Facts() *replica.Withheld { return &h.Withheld }
-
-// Over reports whether its wait has ended, perhaps in another partition.
-func (h *withheldReply) Over() bool { return h.over.Load() }
-
-// TakeBack ends its wait, so that its charge can be taken back. It reports false if the
-// wait had ended already.
-func (h *withheldReply) TakeBack() bool { return h.over.CompareAndSwap(false, true) }
-
-// released ends its wait in one partition. It reports whether that was the last one, and
-// ended its wait altogether.
-func (h *withheldReply) released() bool {
-	return h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true)
+// charged records that a decision changed a key of a partition, which is locked and
+// owned, see [replica.Replica.Charged].
+func (p *partition) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
+	stamp, wait = p.r.Charged(t.inputs(), k, cost)
+	p.apply(t)
+	return stamp, wait
 }
 
-// reply sends a decision that was withheld to the asker.
-func (c *Core) reply(t *turn, h *withheldReply) {
-	if h.reply.Call != nil {
-		h.reply.Call.Decided(&t.Turn, h.Charge, h.answer, h.idle, 0)
-		return
-	}
-	c.sendReply(t, h.reply, h.answer, h.idle)
+// takesOver starts a takeover of a partition, which is locked, if none is under way. It
+// reports whether one is.
+func (p *partition) takesOver(t *turn) bool {
+	over := p.r.TakesOver(t.inputs())
+	p.apply(t)
+	return over
 }

@@ -59,7 +59,13 @@ const (
 
 // single returns a core that manages one partition, the test key's, and that partition.
 // The node is active with two others, and owns nothing.
-func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *limiter.Charge) {
+func single(t *testing.T, policy limiter.Unreachable) (*Core, *partition, *byHand, *limiter.Charge) {
+	t.Helper()
+	return singleWith(t, policy, func(*Config) {})
+}
+
+// singleWith is single with a configuration that the test changes.
+func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) (*Core, *partition, *byHand, *limiter.Charge) {
 	t.Helper()
 	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
 	if err != nil {
@@ -69,13 +75,15 @@ func single(t *testing.T, policy limiter.Unreachable) (*Core, *part, *byHand, *l
 	charge := &limiter.Charge{}
 	charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: r, Cost: 5})
 	h := &byHand{now: 1_800_000_000 * limiter.Second}
-	c := New(Config{
+	config := Config{
 		Self:  peer.Member{Name: "a", Instance: self, State: peer.Active},
 		Table: table.New(table.Config{}), Fallback: table.New(table.Config{}),
 		Scheduler: h, Network: h, Rand: rand.New(rand.NewPCG(1, 1)),
 		Rule:       func(string) *limiter.Rule { return r },
 		Partitions: []int{table.PartitionOf(charge.Key(0))},
-	})
+	}
+	change(&config)
+	c := New(config)
 	p := c.parts[0]
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}}) // another member owns, so this one does not seek
 	members := []peer.Member{
@@ -126,14 +134,14 @@ func lastAnswer(t *testing.T, f *peer.Frame) peer.Answer {
 }
 
 // own makes the core the owner under the counter 3, with other as its heir.
-func own(c *Core, p *part) {
+func own(c *Core, p *partition) {
 	e := peer.Epoch{Counter: 3, Instance: self}
 	put(c, p, replica.Fixture{Role: peer.Owned, Epoch: e, Owner: e, Heir: other})
 	drain(c)
 }
 
 // put puts the replica of a partition into a state.
-func put(c *Core, p *part, f replica.Fixture) {
+func put(c *Core, p *partition, f replica.Fixture) {
 	t := c.begin()
 	p.mu.Lock()
 	p.r.Begin(t.inputs(), f)
@@ -143,24 +151,24 @@ func put(c *Core, p *part, f replica.Fixture) {
 }
 
 // putAs changes the role of this node, and nothing else.
-func putAs(c *Core, p *part, role peer.Role) {
+func putAs(c *Core, p *partition, role peer.Role) {
 	i := look(p)
 	put(c, p, replica.Fixture{Role: role, Epoch: i.Epoch, Owner: i.Owner, Heir: i.Heir})
 }
 
 // heard has the owner of a partition announce other as its heir.
-func heard(c *Core, p *part) {
+func heard(c *Core, p *partition) {
 	owner := look(p).Owner
 	c.Deliver(&peer.Frame{From: owner.Instance, To: self, Announces: []peer.Announce{{Partition: p.id, Epoch: owner, Heir: other}}})
 }
 
 // owned has a member become the owner of a partition.
-func owned(c *Core, p *part, e peer.Epoch) {
+func owned(c *Core, p *partition, e peer.Epoch) {
 	c.Deliver(&peer.Frame{From: e.Instance, To: self, Announces: []peer.Announce{{Partition: p.id, Epoch: e}}})
 }
 
 // look returns what the node holds of a partition.
-func look(p *part) replica.Info {
+func look(p *partition) replica.Info {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.r.Info(0)

@@ -1,26 +1,9 @@
 package cluster
 
 import (
-	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 )
-
-// newMesh returns the queues to the other members.
-func (c *Core) newMesh() *mesh.Mesh {
-	probe := 0
-	if p := c.config.Partitions; len(p) > 0 {
-		probe = p[0]
-	} else if p != nil {
-		probe = -1
-	}
-	return mesh.New(mesh.Config{
-		Self: c.self, Now: c.config.Scheduler.Now, View: c.view.Load, Wake: c.config.Network.Wake,
-		Waiting:  func(id uint64) bool { return c.calls.Waits(id) },
-		Relayed:  func() { c.event(EventRelayed, -1) },
-		Counters: c.table, Probe: probe, Fault: c.fault,
-	})
-}
 
 // Take returns the next frame to send to a member, nil if there is none. If checks is
 // false, frames of checks stay queued. The caller owns the frame until it calls
@@ -38,9 +21,7 @@ func (c *Core) Up(i peer.Instance) {
 	defer t.Catch()
 	c.mesh.Up(i)
 	c.introduce(t, i)
-	for _, p := range c.parts {
-		c.in(t, p, func(r *replica.Replica, s *replica.Turn) { r.Connected(s, i) })
-	}
+	c.each(t, func(r *replica.Replica, s *replica.Turn) { r.Connected(s, i) })
 }
 
 // Down reports that a member cannot be reached directly, and that what was sent and not
@@ -51,7 +32,7 @@ func (c *Core) Down(i peer.Instance) {
 	defer t.Catch()
 	stranded, was := t.Out.Down(i, t.Now)
 	if was {
-		c.news()
+		c.changed()
 	}
 	c.calls.Lost(&t.Turn, i)
 	t.Out.Redirect(stranded)
@@ -74,4 +55,36 @@ func (c *Core) Answers(i peer.Instance, patient bool) bool {
 	t := c.begin()
 	defer t.end()
 	return t.Out.Answers(i, patient, t.Now)
+}
+
+// Deliver processes a frame that arrived. The frame is the caller's again when Deliver
+// returns. After [Core.Close] it ignores all frames.
+func (c *Core) Deliver(f *peer.Frame) {
+	if c.closed.Load() {
+		return
+	}
+	t := c.begin()
+	defer t.end()
+	defer t.Catch()
+	if f.To != c.self {
+		t.Out.Relay(f)
+		return
+	}
+	if f.From == 0 || f.From == c.self {
+		return // without a sender, or this node's own, relayed back to it
+	}
+	c.mesh.Received(f, t.Now)
+	c.intake.frame(t, f)
+}
+
+// Forget stops counting a dead member and tells the members in reach. It reports whether
+// there was a dead member of that name.
+func (c *Core) Forget(name string) bool {
+	gone, ok := c.registry.Forget(name)
+	if ok {
+		t := c.begin()
+		defer t.end()
+		t.Out.Spread([]peer.Known{gone}, 0)
+	}
+	return ok
 }

@@ -1,14 +1,49 @@
 package cluster
 
 import (
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
+// maxPending bounds the requests of other members that wait at this node in all. Each
+// partition has bounds of its own, but a node has thousands of partitions, and a member
+// could fill each. This node's own requests are bounded where they begin, by its router.
+const maxPending = 1 << 17
+
+// pending counts the requests of other members that wait at this node. Requests of this
+// node are not counted.
+type pending struct{ atomic.Int64 }
+
+// admits reports whether one more request may wait, and counts it. Requests of this node
+// are always admitted.
+func (n *pending) admits(r *route.ReplyTo) bool {
+	if r.Call != nil {
+		return true
+	}
+	if n.Add(1) > maxPending {
+		n.Add(-1)
+		return false
+	}
+	return true
+}
+
+// ended counts down a request that stops waiting, or that will be counted anew.
+func (n *pending) ended(r *route.ReplyTo) {
+	if r.Call == nil {
+		n.Add(-1)
+	}
+}
+
+// crowded reports whether no further request of other members may wait now.
+func (n *pending) crowded(r *route.ReplyTo) bool { return r.Call == nil && n.Load() >= maxPending }
+
 // park keeps a request until it is known who owns the partition, which is locked.
-func (c *Core) park(t *turn, p *part, q *route.Request) route.Verdict {
-	if p.r.Full() || !c.admits(&q.Reply) {
+func (d *decider) park(t *turn, p *partition, q *route.Request) route.Verdict {
+	if p.r.Full() || !d.pending.admits(&q.Reply) {
 		return route.Overloaded
 	}
 	p.r.Park(t.inputs(), kept(q))
@@ -26,12 +61,12 @@ func kept(q *route.Request) *route.Request {
 }
 
 // rerun handles a request again that had to wait.
-func (c *Core) rerun(t *turn, q *route.Request) {
+func (d *decider) rerun(t *turn, q *route.Request) {
 	if q.Reply.Over() || t.Now >= q.Until {
 		return
 	}
 	var v route.Verdict
-	var at *part
+	var at *partition
 	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
 	if q.Reserve {
 		idle = new(limiter.Decision)
@@ -39,27 +74,90 @@ func (c *Core) rerun(t *turn, q *route.Request) {
 	if o := q.Reply.Call; o != nil {
 		var id uint16
 		if v, id = o.Run(&t.Turn, q); id != route.NoPartition {
-			at = c.byID[id]
+			at = d.parts.byID[id]
 		}
-	} else if v, at = c.handle(t, q, answer, idle); v == route.Answered {
-		c.answer(t, q, answer, idle)
+	} else if v, at = d.handle(t, q, answer, idle); v == route.Answered {
+		t.respond(q, answer, idle)
 	}
 	switch v {
 	case route.NotOwner:
-		c.refuseFor(t, at, q.Reply, peer.NotOwner)
+		t.refuseFor(at, q.Reply, peer.NotOwner)
 	case route.Forbidden:
-		c.refuse(t, q.Reply, peer.Reply{Status: peer.Forbidden})
+		t.refuse(q.Reply, peer.Reply{Status: peer.Forbidden})
 	case route.Overloaded, route.Pointless:
-		c.refuse(t, q.Reply, peer.Reply{Status: peer.Overloaded})
+		t.refuse(q.Reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
 
-// answer sends another member the result of its request.
-func (c *Core) answer(t *turn, q *route.Request, answer, idle *limiter.Decision) {
-	switch {
-	case q.Kind == route.KindCheck || q.Kind == route.KindExplain:
-		c.sendReply(t, q.Reply, answer, idle)
-	case q.Reply.ID != 0:
-		t.Out.Status(q.Reply.To, peer.Reply{ID: q.Reply.ID, Status: peer.Done, Count: uint32(q.Count)})
+// contend makes a request wait for charges of a partition to be settled. It reports
+// false if there is no time or no room for that.
+func (d *decider) contend(t *turn, p *partition, q *route.Request) bool {
+	if !p.r.MayContend(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
+		return false
 	}
+	kept := *q
+	kept.Charge = q.Charge.Clone()
+	p.r.Contend(t.inputs(), &kept)
+	p.apply(t)
+	return true
+}
+
+// complete ends the wait of a request or of a withheld reply.
+func (d *decider) complete(t *turn, p *partition, e *replica.Effect) {
+	if e.Kind == replica.Release {
+		if h := e.Reply.(*withheldReply); h.released() {
+			d.pending.ended(&h.reply)
+			h.send(t)
+		}
+		return
+	}
+	if h, ok := e.Reply.(*withheldReply); ok {
+		d.pending.ended(&h.reply)
+		t.refuse(h.reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
+		return
+	}
+	q := e.Request.(*route.Request)
+	d.pending.ended(&q.Reply)
+	switch e.Kind {
+	case replica.Refuse:
+		t.refuse(q.Reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
+	case replica.Rerun:
+		t.later = append(t.later, func(t *turn) { d.rerun(t, q) })
+	}
+}
+
+// withheldReply is a decision whose reply is withheld, in one partition or in several.
+type withheldReply struct {
+	replica.Withheld // its receipt is a copy: a policy may overwrite the answer at the deadline
+
+	answer *limiter.Decision
+	idle   *limiter.Decision // only of a reservation
+	reply  route.ReplyTo
+	waits  atomic.Int32 // number of partitions that still withhold it
+	over   atomic.Bool  // the reply was sent, or the charge taken back
+}
+
+// Facts returns what a replica must know of the reply.
+func (h *withheldReply) Facts() *replica.Withheld { return &h.Withheld }
+
+// Over reports whether its wait has ended, perhaps in another partition.
+func (h *withheldReply) Over() bool { return h.over.Load() }
+
+// TakeBack ends its wait, so that its charge can be taken back. It reports false if the
+// wait had ended already.
+func (h *withheldReply) TakeBack() bool { return h.over.CompareAndSwap(false, true) }
+
+// released ends its wait in one partition. It reports whether that was the last one, and
+// ended its wait altogether.
+func (h *withheldReply) released() bool {
+	return h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true)
+}
+
+// send sends the decision to the asker.
+func (h *withheldReply) send(t *turn) {
+	if h.reply.Call != nil {
+		h.reply.Call.Decided(&t.Turn, h.Charge, h.answer, h.idle, 0)
+		return
+	}
+	t.reply(h.reply, h.answer, h.idle)
 }

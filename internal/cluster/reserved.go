@@ -2,15 +2,25 @@ package cluster
 
 import (
 	"slices"
+	"sync/atomic"
 
-	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
-// reserved records a reservation that was made here.
-func (c *Core) reserved(t *turn, q *route.Request, d *limiter.Decision) {
+// reservations are what this node does about reservations as owner: it records them in
+// the replicas, ends them, and finds out which denials depend on them.
+type reservations struct {
+	parts partitions
+	table *table.Table
+	self  peer.Instance
+	count atomic.Int64 // unsettled charges, of all partitions
+}
+
+// add records a reservation that was made here.
+func (x *reservations) add(t *turn, q *route.Request, d *limiter.Decision) {
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
@@ -19,34 +29,34 @@ func (c *Core) reserved(t *turn, q *route.Request, d *limiter.Decision) {
 			charged = charged || d.Receipt.Has(n)
 			n++
 		}
-		if p := c.part(k); charged && p != nil && c.reserves.Load() < maxPending {
-			p.r.Reserve(t.inputs(), k, c.asker(q), d.Receipt.Time, q.Until)
+		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
+			p.r.Reserve(t.inputs(), k, x.asker(q), d.Receipt.Time, q.Until)
 			p.apply(t)
 		}
 	}
 }
 
 // asker returns the member that sent the request, this node included.
-func (c *Core) asker(q *route.Request) peer.Instance {
+func (x *reservations) asker(q *route.Request) peer.Instance {
 	if q.Reply.Call != nil {
-		return c.self
+		return x.self
 	}
 	return q.Reply.To
 }
 
 // settle ends the reservation that its asker names, and takes back the charges that the
 // receipt names, if they are unsettled here, see [replica.Replica.Settle].
-func (c *Core) settle(t *turn, q *route.Request) {
+func (x *reservations) settle(t *turn, q *route.Request) {
 	from := q.Reply.To
 	if from == 0 {
-		from = c.self
+		from = x.self
 	}
 	n, here := 0, uint64(0) // limits whose charges are unsettled here, one bit each
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
 		first := n
 		n += len(k.Rule.Limits)
-		p := c.part(k)
+		p := x.parts.of(k)
 		if p == nil {
 			continue
 		}
@@ -58,21 +68,21 @@ func (c *Core) settle(t *turn, q *route.Request) {
 	}
 	if receipt := q.Receipt; here != 0 {
 		receipt.Charged = here
-		c.table.Refund(t.At, q.Charge, receipt)
+		x.table.Refund(t.At, q.Charge, receipt)
 	}
 }
 
 // doubtful finds out whether a check would be denied because of charges that may be
 // taken back. It returns a partition that has such charges, or nil if the check can be
 // decided. d is overwritten with what a peek returns. The partitions are locked.
-func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.Decision) *part {
-	if k.Peek || !slices.ContainsFunc(parts, func(p *part) bool { return p.r.Unsettled() }) {
+func (x *reservations) doubtful(t *turn, parts []*partition, k *limiter.Charge, d *limiter.Decision) *partition {
+	if k.Peek || !slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Unsettled() }) {
 		return nil
 	}
 	var units [limiter.MaxKeys]uint64
 	any := uint64(0)
 	for i := range k.Len() {
-		if p := c.part(k.Key(i)); p != nil && p.r.Unsettled() {
+		if p := x.parts.of(k.Key(i)); p != nil && p.r.Unsettled() {
 			units[i] = p.r.UnsettledOf(k.Key(i))
 			any |= units[i]
 		}
@@ -81,12 +91,12 @@ func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.De
 		return nil
 	}
 	k.Peek = true
-	err := c.table.Decide(t.At, k, d)
+	err := x.table.Decide(t.At, k, d)
 	k.Peek = false
 	if err != nil {
 		return nil
 	}
-	var at *part
+	var at *partition
 	final := false // it is denied even if the charges are taken back
 	block := false // such a denial would begin a block
 	for i := range d.Len() {
@@ -99,7 +109,7 @@ func (c *Core) doubtful(t *turn, parts []*part, k *limiter.Charge, d *limiter.De
 			continue
 		}
 		if begins := l.Limit.Spec().Block > 0; begins || !l.Rule.Shadow {
-			at, block = c.part(k.Key(l.Key)), block || begins
+			at, block = x.parts.of(k.Key(l.Key)), block || begins
 		}
 	}
 	if final && !block {
@@ -114,42 +124,18 @@ func caused(l *limiter.LimitDecision, units uint64) bool {
 	return units > 0 && !l.Blocked && !l.Never && !l.Overflow && uint64(max(l.Cost, 1)) <= uint64(l.Remaining)+units
 }
 
-// contend makes a request wait for charges of a partition to be settled. It reports
-// false if there is no time or no room for that.
-func (c *Core) contend(t *turn, p *part, q *route.Request) bool {
-	if !p.r.MayContend(t.inputs(), &q.Wait) || !c.admits(&q.Reply) {
-		return false
-	}
-	kept := *q
-	kept.Charge = q.Charge.Clone()
-	p.r.Contend(t.inputs(), &kept)
-	p.apply(t)
-	return true
-}
-
 // provisional makes d, the denial of a peek, the answer to a check that cannot wait for
 // charges to be settled.
-func (c *Core) provisional(t *turn, q *route.Request, k *limiter.Charge, d *limiter.Decision) {
+func (x *reservations) provisional(t *turn, q *route.Request, k *limiter.Charge, d *limiter.Decision) {
 	q.Reply.Provisional = true
 	for i := range d.Len() {
 		l := d.Limit(i)
 		key := k.Key(l.Key)
-		r := c.part(key).r
+		r := &x.parts.of(key).r
 		if l.Allowed || !caused(l, r.UnsettledOf(key)) {
 			continue
 		}
 		l.RetryAfter = min(l.RetryAfter, r.SettledWithin(t.inputs(), key).Duration())
 	}
 	limiter.Conclude(d)
-}
-
-// doubtOwner doubts the owner of a partition, which did not answer, if it is not in the
-// view. It does not wait for the partition's lock.
-func (c *Core) doubtOwner(t *turn, p *part) {
-	if to := peer.Instance(p.to.Load()); to == 0 || to == c.self || c.view.Load().Has(to) {
-		return
-	}
-	t.later = append(t.later, func(t *turn) {
-		c.in(t, p, func(r *replica.Replica, s *replica.Turn) { r.Doubt(s) })
-	})
 }

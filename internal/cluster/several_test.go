@@ -25,7 +25,7 @@ func TestSeveralAfterTheDeadline(t *testing.T) {
 		k := limiter.Key{Hash: limiter.Hash{Hi: lo, Lo: lo}, Rule: rule, Cost: 1, Index: uint8(len(owners))}
 		id := table.PartitionOf(&k)
 		if c.byID[id] == nil {
-			c.manages(c.node(), id)
+			c.add(id)
 		}
 		p, owner := c.byID[id], []peer.Instance{other, third}[len(owners)]
 		put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: owner}})

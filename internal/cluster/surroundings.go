@@ -20,15 +20,6 @@ type surroundings struct {
 	c *Core
 }
 
-// node returns what the replicas of this core share.
-func (c *Core) node() *replica.Node {
-	s := surroundings{c.mesh, &c.absent, c}
-	return &replica.Node{
-		Self: c.self, Seeds: c.config.Seeds, Store: c.table, Peers: s, Pace: &c.pace,
-		Staged: &c.staged, Reserves: &c.reserves, Random: c.random.below, Fault: c.fault,
-	}
-}
-
 // Nearby returns the members that count, are not in the view, and have a direct
 // connection to this node.
 func (s surroundings) Nearby(v *view.View) ([]peer.Instance, bool) { return s.c.nearby(v) }
@@ -38,17 +29,9 @@ func (s surroundings) Counts(i peer.Instance) bool {
 	return slices.ContainsFunc(s.c.registry.Dead(), func(k peer.Known) bool { return k.Instance == i })
 }
 
-// newRouter returns the calls of this core.
-func (c *Core) newRouter() *route.Router {
-	return route.New(route.Config{
-		Self: c.self, Deadline: c.config.Deadline, Mesh: c.mesh, Rules: c.rules, View: c.view.Load, Places: surroundings{c.mesh, &c.absent, c},
-		Fallback: c.config.Fallback, CachedDenials: c.config.CachedDenials,
-	})
-}
-
 // Owner returns the member to ask about a key.
 func (s surroundings) Owner(k *limiter.Key) (to peer.Instance, managed bool) {
-	p := s.c.part(k)
+	p := s.c.partitions.of(k)
 	if p == nil {
 		return 0, false
 	}
@@ -57,7 +40,7 @@ func (s surroundings) Owner(k *limiter.Key) (to peer.Instance, managed bool) {
 
 // Where returns where the partition of a key is decided.
 func (s surroundings) Where(k *limiter.Key) route.Place {
-	p := s.c.part(k)
+	p := s.c.partitions.of(k)
 	if p == nil {
 		return route.Place{}
 	}
@@ -68,7 +51,9 @@ func (s surroundings) Where(k *limiter.Key) route.Place {
 }
 
 // CutOff reports whether this node reaches no other member, though others count.
-func (s surroundings) CutOff(now limiter.Tick) bool { return s.c.cutOff(now) }
+func (s surroundings) CutOff(now limiter.Tick) bool {
+	return s.c.absent.cutOff(now, s.c.view.Load(), s.c.mesh)
+}
 
 // Random returns a number from 0 up to, but not including, below.
 func (s surroundings) Random(below limiter.Tick) limiter.Tick { return s.c.random.below(below) }
@@ -78,7 +63,7 @@ func (s surroundings) FellBack(partition uint16) { s.c.event(EventFallback, int(
 
 // Handle decides a request or keeps it, see [route.Node].
 func (t *turn) Handle(q *route.Request, answer, idle *limiter.Decision) (route.Verdict, uint16) {
-	v, p := t.c.handle(t, q, answer, idle)
+	v, p := t.c.decider.handle(t, q, answer, idle)
 	if p == nil {
 		return v, route.NoPartition
 	}
@@ -90,9 +75,17 @@ func (t *turn) Learn(partition uint16, owner peer.Epoch, doubt bool) {
 	t.c.at(t, partition, func(m *replica.Replica, s *replica.Turn) { m.Learn(s, owner, doubt) })
 }
 
-// Doubt questions the owner of a partition, see [route.Node].
+// Doubt doubts the owner of a partition, which did not answer, if it is not in the view,
+// see [route.Node]. It does not wait for the partition's lock.
 func (t *turn) Doubt(partition uint16) {
-	if p := t.c.byID[partition]; p != nil {
-		t.c.doubtOwner(t, p)
+	p := t.c.byID[partition]
+	if p == nil {
+		return
 	}
+	if to := peer.Instance(p.to.Load()); to == 0 || to == t.c.self || t.view().Has(to) {
+		return
+	}
+	t.later = append(t.later, func(t *turn) {
+		p.run(t, func(r *replica.Replica, s *replica.Turn) { r.Doubt(s) })
+	})
 }

@@ -14,8 +14,8 @@ type ticks struct {
 	mu        sync.Mutex
 	scheduled bool // a tick is scheduled or running
 	rearm     bool // schedule another tick after the running one
-	watched   []*part
-	spare     []*part
+	watched   []*partition
+	spare     []*partition
 	// due is, by partition, the time before which a tick passes it over; 0 if it is not
 	// watched, and replica.Never if the next tick is to take it off the list. It changes
 	// under the partition's lock, except from Never to 0.
@@ -30,7 +30,7 @@ type ticks struct {
 }
 
 // watch adds a partition to those that the next tick looks at.
-func (k *ticks) watch(p *part) {
+func (k *ticks) watch(p *partition) {
 	k.mu.Lock()
 	k.watched = append(k.watched, p)
 	k.mu.Unlock()
@@ -84,9 +84,7 @@ func (c *Core) pulse(t *turn) {
 	c.pace.wakeUp(t.Now)
 	c.pace.easeUntil.Store(int64(t.Now + replica.EaseFor))
 	c.mesh.Restart(t.Now)
-	for _, p := range c.parts {
-		c.in(t, p, (*replica.Replica).Late)
-	}
+	c.each(t, (*replica.Replica).Late)
 }
 
 // goOn records progress of the running tick, after it has checked for a pause.
@@ -101,10 +99,10 @@ func (c *Core) tick() {
 	if c.closed.Load() {
 		return
 	}
-	var parts []*part
+	var parts []*partition
 	idle, now := false, c.config.Scheduler.Now()
 	defer func() { c.ticked(parts, idle, now) }()
-	defer c.catch()
+	defer c.config.catch()
 	t := c.begin()
 	parts, idle = c.tickAll(t)
 	now = t.Now
@@ -114,7 +112,7 @@ func (c *Core) tick() {
 // ticked ends a tick that looked at the given partitions. It schedules the next one
 // unless idle is set and no partition is watched. idle means that nothing but watched
 // partitions needs a tick.
-func (c *Core) ticked(parts []*part, idle bool, now limiter.Tick) {
+func (c *Core) ticked(parts []*partition, idle bool, now limiter.Tick) {
 	c.ticks.mu.Lock()
 	defer c.ticks.mu.Unlock()
 	clear(parts)
@@ -129,7 +127,7 @@ func (c *Core) ticked(parts []*part, idle bool, now limiter.Tick) {
 
 // tickAll does all work that is due. It returns the partitions that it looked at; idle
 // reports that only watched partitions need another tick. After a panic idle is false.
-func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
+func (c *Core) tickAll(t *turn) (parts []*partition, idle bool) {
 	defer t.Catch()
 	c.goOn(t)
 	c.ticks.mu.Lock()
@@ -155,7 +153,7 @@ func (c *Core) tickAll(t *turn) (parts []*part, idle bool) {
 
 // tickPart does the work that is due in a partition, and watches it further if work
 // remains.
-func (c *Core) tickPart(t *turn, p *part) {
+func (c *Core) tickPart(t *turn, p *partition) {
 	p.mu.Lock()
 	defer p.leave(t)
 	due := &c.ticks.due[p.id]
@@ -178,7 +176,7 @@ func (c *Core) tickPart(t *turn, p *part) {
 
 // watch puts a partition on the list of those that the next ticks look at, if it is not
 // on it, with the time at which its last step wants a tick. The partition is locked.
-func (p *part) watch(t *turn) {
+func (p *partition) watch(t *turn) {
 	if t.c.ticks.due[p.id].Swap(int64(p.r.Due(&t.step))) == 0 {
 		t.c.ticks.watch(p)
 	}
@@ -186,7 +184,7 @@ func (p *part) watch(t *turn) {
 
 // rewatch sets the time at which a partition's last step wants a tick, if the partition
 // is on the list. The partition is locked.
-func (p *part) rewatch(t *turn) {
+func (p *partition) rewatch(t *turn) {
 	if t.c.ticks.due[p.id].Load() != 0 {
 		p.watch(t)
 	}

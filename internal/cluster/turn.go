@@ -3,6 +3,7 @@ package cluster
 import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -13,7 +14,7 @@ type turn struct {
 	route.Turn
 
 	c     *Core
-	parts []*part // to be flushed
+	parts []*partition // to be flushed
 	later []func(*turn)
 
 	rule    namedRule         // the rule of the last check of a frame
@@ -27,6 +28,12 @@ type turn struct {
 	answer limiter.Decision
 	idle   limiter.Decision
 }
+
+// view returns the view in force.
+func (t *turn) view() *view.View { return t.c.view.Load() }
+
+// cutOff reports whether this node is cut off from all other members.
+func (t *turn) cutOff() bool { return t.c.absent.cutOff(t.Now, t.c.view.Load(), t.c.mesh) }
 
 func (c *Core) begin() *turn {
 	t := c.turns.Get().(*turn)
@@ -99,21 +106,10 @@ func (t *turn) goOn() {
 		p := take(t.parts, i)
 		i++
 		if p != nil {
-			t.c.flushNow(t, p)
+			p.flush(t)
 		}
 	}
 	t.parts = t.parts[:0]
-}
-
-// flushNow sends a partition's batches that are due.
-func (c *Core) flushNow(t *turn, p *part) {
-	p.mu.Lock()
-	defer p.leave(t)
-	p.flushing = false
-	c.fault(p.id)
-	p.r.Flush(t.inputs())
-	p.apply(t)
-	p.rewatch(t)
 }
 
 // namedRule is the rule that a frame names by an index. same reports whether it is the

@@ -16,7 +16,7 @@ import (
 type reservedAt struct {
 	*testing.T
 	c       *Core
-	p       *part
+	p       *partition
 	h       *byHand
 	key     peer.Key
 	rule    peer.Rule

@@ -40,9 +40,21 @@ type Summary struct {
 // Summary returns what the node holds. It locks every partition in turn, and takes about
 // 0.2 ms.
 func (c *Core) Summary() (s Summary) {
-	v := c.view.Load()
-	for _, p := range c.parts {
-		info, _ := c.Partition(int(p.id))
+	c.inspection.summarize(&s)
+	s.Waiting = c.calls.Waiting()
+	s.Pending, s.Staged = int(c.decider.pending.Load()), c.staged.Load()
+	s.Links, s.Queued = c.mesh.Size()
+	if c.config.Fallback != nil {
+		s.Fallback = c.config.Fallback.Stats().Keys
+	}
+	return s
+}
+
+// summarize counts what the partitions hold.
+func (x *inspection) summarize(s *Summary) {
+	v := x.view.Load()
+	for _, p := range x.parts {
+		info, _ := x.Partition(int(p.id))
 		switch info.Role {
 		case peer.Owned:
 			s.Owned++
@@ -53,7 +65,7 @@ func (c *Core) Summary() (s Summary) {
 		case peer.Copy:
 			s.Copies++
 		}
-		if !c.settled(p, v) {
+		if !x.settled(p, v) {
 			s.Unsettled++
 		}
 		s.Withheld += info.Withheld
@@ -61,11 +73,4 @@ func (c *Core) Summary() (s Summary) {
 		s.Lag = max(s.Lag, info.WaitedFor)
 		s.Unacknowledged = max(s.Unacknowledged, info.Unacknowledged)
 	}
-	s.Waiting = c.calls.Waiting()
-	s.Pending, s.Staged = int(c.pending.Load()), c.staged.Load()
-	s.Links, s.Queued = c.mesh.Size()
-	if c.config.Fallback != nil {
-		s.Fallback = c.config.Fallback.Stats().Keys
-	}
-	return s
 }

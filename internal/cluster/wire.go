@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
@@ -8,104 +9,95 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Deliver processes a frame that arrived. The frame is the caller's again when Deliver
-// returns. After [Core.Close] it ignores all frames.
-func (c *Core) Deliver(f *peer.Frame) {
-	if c.closed.Load() {
-		return
-	}
-	t := c.begin()
-	defer t.end()
-	defer t.Catch()
-	if f.To != c.self {
-		t.Out.Relay(f)
-		return
-	}
-	if f.From == 0 || f.From == c.self {
-		return // without a sender, or this node's own, relayed back to it
-	}
-	c.mesh.Received(f, t.Now)
-	c.rules.Learn(f.Rules)
-	c.deliverControl(t, f)
-	c.deliverChecks(t, f)
-	c.deliverReplies(t, f)
-	if len(f.Known) > 0 {
-		c.hearOfMembers(t, f.From, f.Known, !f.Relayed)
-	}
-	c.deliverNames(f)
+// intake takes frames in: it checks what they contain, and hands each part to the
+// partition, the call or the registry that it is for.
+type intake struct {
+	parts    partitions
+	table    *table.Table
+	rules    *mesh.Dictionary
+	decider  *decider
+	calls    *route.Router
+	members  *memberNews
+	reports  *reports
+	deadline limiter.Tick // of requests without a deadline of their own
 }
 
-// at runs f under the lock of a partition, if this core manages it.
-func (c *Core) at(t *turn, id uint16, f func(*replica.Replica, *replica.Turn)) {
-	if int(id) < len(c.byID) && c.byID[id] != nil {
-		c.in(t, c.byID[id], f)
+// frame takes in a frame that is for this node.
+func (in *intake) frame(t *turn, f *peer.Frame) {
+	in.rules.Learn(f.Rules)
+	in.control(t, f)
+	in.checks(t, f)
+	in.replies(t, f)
+	if len(f.Known) > 0 {
+		in.members.hear(t, f.From, f.Known, !f.Relayed)
 	}
+	in.names(f)
 }
 
 // message hands a message to the replica of its partition.
-func (c *Core) message(t *turn, from peer.Instance, id uint16, m replica.Message) {
-	c.at(t, id, func(r *replica.Replica, s *replica.Turn) { r.Step(s, from, m) })
+func (in *intake) message(t *turn, from peer.Instance, id uint16, m replica.Message) {
+	in.parts.at(t, id, func(r *replica.Replica, s *replica.Turn) { r.Step(s, from, m) })
 }
 
-func (c *Core) deliverControl(t *turn, f *peer.Frame) {
-	may := c.credible(t.Now)
+func (in *intake) control(t *turn, f *peer.Frame) {
+	may := credibleAt(t.Now)
 	for i := range f.Announces {
 		a := &f.Announces[i]
 		if !may.announce(a) {
-			c.distrust(f.From, "an announcement")
+			in.reports.distrust(f.From, "an announcement")
 			continue
 		}
-		c.message(t, f.From, a.Partition, replica.Message{Announce: a})
+		in.message(t, f.From, a.Partition, replica.Message{Announce: a})
 	}
 	for i := range f.Claims {
 		k := &f.Claims[i]
 		if !may.claim(k) {
-			c.distrust(f.From, "a claim")
+			in.reports.distrust(f.From, "a claim")
 			continue
 		}
-		c.message(t, f.From, k.Partition, replica.Message{Claim: k})
+		in.message(t, f.From, k.Partition, replica.Message{Claim: k})
 	}
 	for i := range f.Answers {
 		a := &f.Answers[i]
 		if !may.answer(a) {
-			c.distrust(f.From, "an answer")
+			in.reports.distrust(f.From, "an answer")
 			continue
 		}
-		c.message(t, f.From, a.Partition, replica.Message{Answer: a})
+		in.message(t, f.From, a.Partition, replica.Message{Answer: a})
 	}
 	for i := range f.Revokes {
 		r := &f.Revokes[i]
 		if !may.revoke(f.From, r) {
-			c.distrust(f.From, "a revocation")
+			in.reports.distrust(f.From, "a revocation")
 			continue
 		}
-		c.message(t, f.From, r.Partition, replica.Message{Revoke: r})
+		in.message(t, f.From, r.Partition, replica.Message{Revoke: r})
 	}
-	c.deliverBatches(t, f, &may)
+	in.batches(t, f, &may)
 	for i := range f.Acks {
 		a := &f.Acks[i]
 		if !may.ack(a) {
-			c.distrust(f.From, "an acknowledgement")
+			in.reports.distrust(f.From, "an acknowledgement")
 			continue
 		}
-		c.message(t, f.From, a.Partition, replica.Message{Ack: a})
+		in.message(t, f.From, a.Partition, replica.Message{Ack: a})
 	}
 }
 
-func (c *Core) deliverBatches(t *turn, f *peer.Frame, may *credible) {
+func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 	if len(f.Batches) == 0 {
 		return
 	}
 	limits := make([]*limiter.Limit, len(f.Limits))
 	for i := range f.Limits {
-		l, err := c.rules.Limit(&f.Limits[i])
+		l, err := in.rules.Limit(&f.Limits[i])
 		if err != nil {
-			c.complain("another node's limit cannot be read", err)
+			in.reports.problem("another node's limit cannot be read", err)
 			return
 		}
 		limits[i] = l
 	}
-	rest, ahead := f.Entries, lookahead{table: c.table, frame: f}
+	rest, ahead := f.Entries, lookahead{table: in.table, frame: f}
 	for i := range f.Batches {
 		b := &f.Batches[i]
 		ahead.next(int(b.Keys))
@@ -115,31 +107,31 @@ func (c *Core) deliverBatches(t *turn, f *peer.Frame, may *credible) {
 		}
 		rest = left
 		if !may.batch(f.From, b) || !may.entries(b.Partition, keys) {
-			c.distrust(f.From, "a batch")
+			in.reports.distrust(f.From, "a batch")
 			continue
 		}
-		c.message(t, f.From, b.Partition, replica.Message{Batch: b, Keys: keys})
+		in.message(t, f.From, b.Partition, replica.Message{Batch: b, Keys: keys})
 	}
 }
 
-func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
+func (in *intake) checks(t *turn, f *peer.Frame) {
 	rest := f.Keys
 	t.rule = namedRule{}
 	var may credible
-	c.prefetch(rest, 0, table.Ahead)
+	in.prefetch(rest, 0, table.Ahead)
 	for i := range f.Checks {
 		q := &f.Checks[i]
 		if int(q.Keys) > len(rest) {
 			return
 		}
 		keys := rest[:q.Keys]
-		c.prefetch(rest, table.Ahead, table.Ahead+int(q.Keys))
+		in.prefetch(rest, table.Ahead, table.Ahead+int(q.Keys))
 		rest = rest[q.Keys:]
 		if !may.check(q) || !may.keys(keys) {
-			c.distrust(f.From, "a check")
+			in.reports.distrust(f.From, "a check")
 			continue
 		}
-		c.onCheck(t, f, q, keys)
+		in.check(t, f, q, keys)
 	}
 	for i := range f.Refunds {
 		q := &f.Refunds[i]
@@ -149,10 +141,10 @@ func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
 		keys := rest[:q.Keys]
 		rest = rest[q.Keys:]
 		if !may.refund(q) || !may.keys(keys) {
-			c.distrust(f.From, "a refund")
+			in.reports.distrust(f.From, "a refund")
 			continue
 		}
-		c.onRefund(t, f, q, keys)
+		in.refund(t, f, q, keys)
 	}
 }
 
@@ -160,7 +152,7 @@ func (c *Core) deliverChecks(t *turn, f *peer.Frame) {
 // not known here; then the charge is incomplete. rules are the rules applied, one for
 // each key, if any of them differs from the one that was asked for; otherwise rules is
 // nil.
-func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limiter.Rule, known bool) {
+func (in *intake) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limiter.Rule, known bool) {
 	t.charge.Clear()
 	for i := range keys {
 		k := &keys[i]
@@ -169,7 +161,7 @@ func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limit
 		}
 		if have := &t.rule; have.rule == nil || have.index != k.Rule || have.closed != k.Closed {
 			// Most checks of a frame have the same rule as the check before.
-			r, same := c.rules.Lookup(&f.Rules[k.Rule], k.Closed)
+			r, same := in.rules.Lookup(&f.Rules[k.Rule], k.Closed)
 			*have = namedRule{index: k.Rule, closed: k.Closed, rule: r, same: same}
 		}
 		r, same := t.rule.rule, t.rule.same
@@ -190,11 +182,11 @@ func (c *Core) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*limit
 	return rules, true
 }
 
-func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
+func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
-	rules, known := c.chargeOf(t, f, keys)
+	rules, known := in.chargeOf(t, f, keys)
 	if !known {
-		c.refuse(t, reply, peer.Reply{Status: peer.NeedRule})
+		t.refuse(reply, peer.Reply{Status: peer.NeedRule})
 		return
 	}
 	reply.Rules = rules
@@ -210,29 +202,29 @@ func (c *Core) onCheck(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
 	if ask.Reserve {
 		idle = &t.idle
 	}
-	switch v, at := c.handle(t, &ask, &t.answer, idle); v {
+	switch v, at := in.decider.handle(t, &ask, &t.answer, idle); v {
 	case route.Answered:
-		c.sendReply(t, ask.Reply, &t.answer, idle)
+		t.reply(ask.Reply, &t.answer, idle)
 	case route.NotOwner:
 		status := peer.NotOwner
-		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
+		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != t.c.self {
 			status = peer.Alive
 		}
-		c.refuseFor(t, at, reply, status)
+		t.refuseFor(at, reply, status)
 	case route.Overloaded, route.Pointless:
-		c.refuse(t, reply, peer.Reply{Status: peer.Overloaded})
+		t.refuse(reply, peer.Reply{Status: peer.Overloaded})
 	}
 }
 
-func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key) {
+func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key) {
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
-	if _, known := c.chargeOf(t, f, keys); !known {
+	if _, known := in.chargeOf(t, f, keys); !known {
 		if q.ID != 0 {
-			c.refuse(t, reply, peer.Reply{Status: peer.NeedRule})
+			t.refuse(reply, peer.Reply{Status: peer.NeedRule})
 		}
 		return
 	}
-	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.Now + c.config.Deadline}
+	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.Now + in.deadline}
 	ask := route.Request{Wait: wait, Kind: route.KindRefund, Heir: q.Heir, Reply: reply, Receipt: limiter.Receipt{
 		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
 	}}
@@ -242,20 +234,54 @@ func (c *Core) onRefund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key)
 	case peer.RefundReserved:
 		ask.Ends = true
 	}
-	v, at := c.handle(t, &ask, &t.answer, nil)
+	v, at := in.decider.handle(t, &ask, &t.answer, nil)
 	switch {
 	case v == route.Answered:
-		c.answer(t, &ask, &t.answer, nil)
+		t.respond(&ask, &t.answer, nil)
 	case q.ID == 0 || v == route.Kept:
 	case v == route.NotOwner:
 		status := peer.NotOwner
-		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != c.self {
+		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != t.c.self {
 			status = peer.Alive
 		}
-		c.refuseFor(t, at, reply, status)
+		t.refuseFor(at, reply, status)
 	case v == route.Forbidden:
-		c.refuse(t, reply, peer.Reply{Status: peer.Forbidden})
+		t.refuse(reply, peer.Reply{Status: peer.Forbidden})
 	default:
-		c.refuse(t, reply, peer.Reply{Status: peer.Overloaded})
+		t.refuse(reply, peer.Reply{Status: peer.Overloaded})
+	}
+}
+
+// replies hands replies to the calls that wait for them.
+func (in *intake) replies(t *turn, f *peer.Frame) {
+	rest := f.Results
+	from := ""
+	if m := t.view().Member(f.From); m != nil && len(f.Replies) > 0 {
+		from = m.Name
+	}
+	var may credible
+	if len(f.Replies) > 0 {
+		may = credibleAt(t.Now)
+	}
+	for i := range f.Replies {
+		r := &f.Replies[i]
+		n := int(r.Results)
+		if r.Idle {
+			n *= 2
+		}
+		if n > len(rest) {
+			return
+		}
+		results := rest[:n]
+		rest = rest[n:]
+		call := in.calls.Find(r.ID)
+		if call == nil {
+			continue
+		}
+		if !may.reply(r) || !may.results(results) {
+			in.reports.distrust(f.From, "a reply")
+			continue
+		}
+		call.Reply(&t.Turn, f, from, r, results)
 	}
 }

@@ -208,7 +208,7 @@ func (p *Replica) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
 	err := p.node.Store.Import(int(p.id), t.At, p.staged, table.Replace)
 	p.unstage()
 	if err != nil {
-		t.complain("a snapshot of a partition cannot be kept", err)
+		t.problem("a snapshot of a partition cannot be kept", err)
 		p.drop()
 		return false
 	}
@@ -230,7 +230,7 @@ func (p *Replica) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
 	}
 	for _, k := range keys {
 		if err := p.node.Store.ReplaceKey(int(p.id), k.Hi, t.At, k.List); err != nil {
-			t.complain("an update of a key cannot be kept", err)
+			t.problem("an update of a key cannot be kept", err)
 			return false
 		}
 	}

@@ -56,8 +56,8 @@ const (
 	Release
 	// Happened reports Event.
 	Happened
-	// Complain reports Err, with What it prevents.
-	Complain
+	// Problem reports Err, with What it prevents.
+	Problem
 )
 
 // Effect is one thing to do. The fields beyond Kind and To belong to the kinds.
@@ -159,8 +159,8 @@ func (e *Effects) sendBatch(to peer.Instance, b *peer.Batch, keys []uint64) {
 
 func (e *Effects) event(v Event) { e.add(Happened, 0).Event = v }
 
-func (e *Effects) complain(what string, err error) {
-	x := e.add(Complain, 0)
+func (e *Effects) problem(what string, err error) {
+	x := e.add(Problem, 0)
 	x.What, x.Err = what, err
 }
 

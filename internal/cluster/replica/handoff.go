@@ -173,7 +173,7 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 	// The askers of withheld replies ask again, and are answered from the merged state.
 	p.takeBack(t, peer.NotOwner)
 	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {
-		t.complain("the state of an owner that was overtaken cannot be merged", err)
+		t.problem("the state of an owner that was overtaken cannot be merged", err)
 		keys = nil
 	}
 	for _, k := range keys {

@@ -40,7 +40,7 @@ func (p *Replica) stageMore(t *Turn, keys []Entries) bool {
 	p.stagedBytes += more
 	if p.node.Staged.Add(more) > MaxStaged {
 		p.unstage()
-		t.complain("a snapshot of a partition cannot be kept", errStaged)
+		t.problem("a snapshot of a partition cannot be kept", errStaged)
 		return false
 	}
 	for _, k := range keys {

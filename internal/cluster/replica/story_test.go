@@ -271,7 +271,7 @@ func (m *actor) apply(e *Effect) {
 		s.line("%s answers check %d", m.name, q.n)
 	case Happened:
 		s.line("%s: %s", m.name, events[e.Event])
-	case Complain:
+	case Problem:
 		s.t.Errorf("%s: %s: %v", m.name, e.What, e.Err)
 	}
 }

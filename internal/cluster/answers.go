@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// respond sends another member the result of its request.
+func (t *turn) respond(q *route.Request, answer, idle *limiter.Decision) {
+	switch {
+	case q.Kind == route.KindCheck || q.Kind == route.KindExplain:
+		t.reply(q.Reply, answer, idle)
+	case q.Reply.ID != 0:
+		t.Out.Status(q.Reply.To, peer.Reply{ID: q.Reply.ID, Status: peer.Done, Count: uint32(q.Count)})
+	}
+}
+
+// reply sends a decision to the member that asked.
+func (t *turn) reply(r route.ReplyTo, answer, idle *limiter.Decision) {
+	out := peer.Reply{
+		ID: r.ID, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint16(answer.Len()),
+		Receipt: mesh.Receipt(answer.Receipt), Unnamed: r.Unnamed, Provisional: r.Provisional,
+	}
+	if r.Rules == nil && r.Reasons == nil {
+		t.Out.Reply(r.To, out, answer, idle)
+		return
+	}
+	var reasons *peer.Explanation
+	if r.Reasons != nil {
+		x := reasonsOut(r.ID, r.Reasons)
+		reasons = &x
+	}
+	t.Out.ReplyWith(r.To, out, answer, idle, r.Rules, reasons, sizeOf(r.Reasons))
+}
+
+// refuse tells the asker that its request was not executed. out has the status, and the
+// owner of the partition that stood in the way, if there is one.
+func (t *turn) refuse(r route.ReplyTo, out peer.Reply) {
+	if r.Call == nil && r.ID == 0 {
+		return // no one waits
+	}
+	out.ID = r.ID
+	if r.Call == nil {
+		t.Out.Status(r.To, out)
+		return
+	}
+	t.later = append(t.later, func(t *turn) {
+		if out.Status == peer.Alive {
+			return // its owner may have executed it, and will answer
+		}
+		if out.Status == peer.Contested {
+			r.Call.Contest(&t.Turn)
+			return
+		}
+		if out.Status == peer.NotOwner && out.Owner.Instance != 0 && out.Owner.Instance != t.c.self {
+			r.Call.Route(&t.Turn)
+			return
+		}
+		r.Call.Retry(&t.Turn)
+	})
+}
+
+// refuseFor refuses a request because of a partition, whose owner is named. It takes the
+// partition's lock.
+func (t *turn) refuseFor(p *partition, r route.ReplyTo, status peer.ReplyStatus) {
+	p.run(t, func(m *replica.Replica, _ *replica.Turn) {
+		t.refuse(r, peer.Reply{Status: status, Owner: m.Owner(), Partition: p.id})
+	})
+}

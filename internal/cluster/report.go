@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// reports counts the events of a core, and passes events and problems on.
+type reports struct {
+	observer Observer // nil if no one listens
+	events   [Events]atomic.Uint64
+}
+
+// event counts an event of a partition, -1 for the whole node.
+func (r *reports) event(e Event, partition int) {
+	r.events[e].Add(1)
+	if r.observer != nil {
+		r.observer.Event(e, partition)
+	}
+}
+
+// Count returns how often an event has happened since the core was created.
+func (r *reports) Count(e Event) uint64 { return r.events[e].Load() }
+
+// problem passes on what failed, and why.
+func (r *reports) problem(what string, err error) {
+	if r.observer != nil {
+		r.observer.Problem(what, err)
+	}
+}
+
+var errNotCredible = errors.New("a member, or somebody in its name, sent an impossible value")
+
+// distrust reports that a part of a frame was ignored.
+func (r *reports) distrust(from peer.Instance, what string) {
+	r.problem("a part of a frame was ignored", fmt.Errorf("%w: %s of %s", errNotCredible, what, from))
+}
