@@ -371,7 +371,7 @@ func (o *options) write(name string, r *history.Result) error {
 func tell(r *history.Result) {
 	f := r.Figures
 	over, may := r.Over()
-	fmt.Printf("  seed %d, %s: asked %d, allowed %d, denied %d, by policy %d, refused %d, unknown %d; over by %d of %d; felt %v, recovered %v, converged %v; %d keys linearizable",
+	fmt.Printf("  seed %d, %s: asked %d, allowed %d, denied %d, by policy %d, refused %d, unknown %d; over by %d of %d; fault latency %v, recovered %v, converged %v; %d keys linearizable",
 		r.Seed, r.What(), f.Asked, f.Allowed, f.Denied, f.ByPolicy, f.Refused, f.Unknown, over, may,
 		short(f.FaultLatency), short(f.Recovered), short(f.Converged), r.Linear.Keys)
 	if r.Linear.Undecided > 0 {

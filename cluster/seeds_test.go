@@ -72,13 +72,13 @@ func (c *seedClock) forward(d time.Duration) { c.unix.Add(d.Microseconds()) }
 type seedWorld struct {
 	nodes []*weir.Node
 	at    *seedClock
-	turn  int
+	next  int
 }
 
 // node returns the node to ask next.
 func (w *seedWorld) node() *weir.Node {
-	w.turn++
-	return w.nodes[w.turn%len(w.nodes)]
+	w.next++
+	return w.nodes[w.next%len(w.nodes)]
 }
 
 // ask asks for one unit.
@@ -230,8 +230,8 @@ func (w *seedWorld) handler(t *testing.T, opts ...httplimit.Option) http.Handler
 		all = append(all, l.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })))
 	}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w.turn++
-		all[w.turn%len(all)].ServeHTTP(rw, r)
+		w.next++
+		all[w.next%len(all)].ServeHTTP(rw, r)
 	})
 }
 

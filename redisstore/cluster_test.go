@@ -94,7 +94,7 @@ func keysOf(tb testing.TB, masters []*server) (keys []string) {
 func TestSlotMoves(t *testing.T) {
 	t.Parallel()
 	masters := startCluster(t)
-	log := &journal{}
+	log := &logBuffer{}
 	c := clusterConfig(masters)
 	c.Log = slog.New(slog.NewJSONHandler(log, nil))
 	node := newNode(t, openStore(t, c), `
@@ -143,7 +143,7 @@ rules: [{name: r, key: [user], limits: [1000/day, {limit: 2000, window: 48h, alg
 func TestMasterStops(t *testing.T) {
 	t.Parallel()
 	masters := startCluster(t)
-	log := &journal{}
+	log := &logBuffer{}
 	c := clusterConfig(masters)
 	c.Timeout, c.Log = 10*faultTimeout, slog.New(slog.NewJSONHandler(log, nil))
 	node := newNode(t, openStore(t, c), "version: 1\nrules: [{name: r, key: [user], limits: [1000/day]}]\n")

@@ -28,26 +28,26 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// journal is a log that the test reads.
-type journal struct {
+// logBuffer is a log that the test reads.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
 // count returns how many records have a text in them.
-func (j *journal) count(text string) int {
+func (j *logBuffer) count(text string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Count(j.text.String(), text)
 }
 
-func (j *journal) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -65,7 +65,7 @@ rules:
 type patient struct {
 	*weir.Node
 	tb  testing.TB
-	log *journal
+	log *logBuffer
 	was time.Duration // the longest wait
 }
 
@@ -74,7 +74,7 @@ const faultTimeout = 50 * time.Millisecond
 
 func newPatient(tb testing.TB, c redisstore.Config) *patient {
 	tb.Helper()
-	p := &patient{tb: tb, log: &journal{}}
+	p := &patient{tb: tb, log: &logBuffer{}}
 	if c.Timeout == 0 {
 		c.Timeout = faultTimeout
 	}
@@ -319,7 +319,7 @@ func TestCancelledContext(t *testing.T) {
 // when it continues. Neither is an outage.
 func TestFullQueue(t *testing.T) {
 	srv := startServer(t)
-	log := &journal{}
+	log := &logBuffer{}
 	node := newNode(t, openStore(t, redisstore.Config{
 		Addrs: []string{srv.addr()}, Timeout: time.Minute, Queue: 1, Log: slog.New(slog.NewJSONHandler(log, nil)),
 	}), policyRules)

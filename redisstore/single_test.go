@@ -156,7 +156,7 @@ func TestOneStalledConnectionIsNoOutage(t *testing.T) {
 }
 
 // await waits until a record has a text in it.
-func (j *journal) await(t *testing.T, text string) {
+func (j *logBuffer) await(t *testing.T, text string) {
 	t.Helper()
 	await(t, "the log has "+text, func() bool { return j.count(text) > 0 })
 }

@@ -29,7 +29,7 @@ func withoutComments(tokens token.Tokens) token.Tokens {
 // reports the problems if not. YAML features that rules files do not need (anchors,
 // tags and others) are refused here, too.
 func guard(tokens token.Tokens, p *problems) bool {
-	g := guardian{problems: p}
+	g := tokenCheck{problems: p}
 	for i, t := range tokens {
 		if t.Type == token.InvalidType {
 			// The scanner recovers badly, so later errors would mislead.
@@ -67,7 +67,8 @@ const (
 	frameBraces
 )
 
-type guardian struct {
+// tokenCheck is what guard knows of the tokens before the present one.
+type tokenCheck struct {
 	*problems
 	open      []frame
 	documents int
@@ -76,14 +77,14 @@ type guardian struct {
 	failed    bool
 }
 
-func (g *guardian) report(t *token.Token, format string, args ...any) {
+func (g *tokenCheck) report(t *token.Token, format string, args ...any) {
 	g.failed = true
 	g.addAt(t.Position.Line, t.Position.Column, format, args...)
 }
 
 // unsupported reports features that a rules file may not use. Many aliases of a large
 // value are the classic YAML bomb; without anchors it is impossible.
-func (g *guardian) unsupported(t *token.Token) {
+func (g *tokenCheck) unsupported(t *token.Token) {
 	const instead = `; what rules share goes under "defaults"`
 	switch t.Type {
 	case token.AnchorType:
@@ -111,7 +112,7 @@ func (g *guardian) unsupported(t *token.Token) {
 
 // shape tracks the nesting and reports whether to continue: beyond a bound the rest of
 // the file tells nothing more.
-func (g *guardian) shape(before, t, next *token.Token) bool {
+func (g *tokenCheck) shape(before, t, next *token.Token) bool {
 	switch t.Type {
 	case token.MappingStartType:
 		g.open = append(g.open, frame{kind: frameBraces})
@@ -146,7 +147,7 @@ func (g *guardian) shape(before, t, next *token.Token) bool {
 
 // endEntry ends an entry of the innermost brackets or braces, and with it all block
 // collections inside. In braces, a single word is a key without a value.
-func (g *guardian) endEntry(before *token.Token) {
+func (g *tokenCheck) endEntry(before *token.Token) {
 	for len(g.open) > 0 {
 		last := &g.open[len(g.open)-1]
 		switch last.kind {
@@ -164,7 +165,7 @@ func (g *guardian) endEntry(before *token.Token) {
 }
 
 // closeBlocks ends the block collections with a larger indentation than column.
-func (g *guardian) closeBlocks(column int) {
+func (g *tokenCheck) closeBlocks(column int) {
 	for len(g.open) > 0 {
 		last := g.open[len(g.open)-1]
 		if last.kind >= frameBrackets || last.column <= column {
@@ -175,7 +176,7 @@ func (g *guardian) closeBlocks(column int) {
 }
 
 // dash handles a "-" in block style.
-func (g *guardian) dash(t *token.Token) {
+func (g *tokenCheck) dash(t *token.Token) {
 	column := t.Position.Column
 	g.closeBlocks(column)
 	if n := len(g.open); n > 0 && g.open[n-1].kind == frameSequence && g.open[n-1].column == column {
@@ -185,7 +186,7 @@ func (g *guardian) dash(t *token.Token) {
 }
 
 // key handles the key before a ":" and reports whether it is within the bounds.
-func (g *guardian) key(t *token.Token) bool {
+func (g *tokenCheck) key(t *token.Token) bool {
 	if len(t.Value) > maxKeyName {
 		g.report(t, "a field's name has %d bytes; at most %d are allowed", len(t.Value), maxKeyName)
 		return false
@@ -200,7 +201,7 @@ func (g *guardian) key(t *token.Token) bool {
 }
 
 // mapping returns the frame of a key in this column.
-func (g *guardian) mapping(column int) *frame {
+func (g *tokenCheck) mapping(column int) *frame {
 	g.closeBlocks(column)
 	n := len(g.open)
 	if n > 0 && g.open[n-1].kind == frameSequence && g.open[n-1].column == column {
@@ -217,7 +218,7 @@ func (g *guardian) mapping(column int) *frame {
 // countLeftOut counts t, a ":" or "-", if it has no value: if nothing follows, or a
 // bracket or comma, or something that is not indented further than start, which is the
 // key or the dash.
-func (g *guardian) countLeftOut(start, t, next *token.Token) {
+func (g *tokenCheck) countLeftOut(start, t, next *token.Token) {
 	switch {
 	case next == nil, next.Type == token.CollectEntryType, next.Type == token.MappingEndType,
 		next.Type == token.SequenceEndType:

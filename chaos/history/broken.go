@@ -13,7 +13,7 @@ type Holds string
 
 // When a fault holds up what nodes tell each other.
 const (
-	// HoldsAlways: at any time while it is felt.
+	// HoldsAlways: at any time while its effects last.
 	HoldsAlways Holds = ""
 	// HoldsBack: until it is mended, when it arrives late. Who is paused or cut off neither
 	// hears nor is heard, and the others hear each other as ever.

@@ -8,7 +8,7 @@ import (
 )
 
 // openFor is how long a reservation may stay open after its check was answered, for
-// its cancel is on the way, and for how long it is felt that the machine stood still.
+// its cancel is on the way, and how long the effects of a machine that stood still last.
 const openFor = Micros(300_000)
 
 // calm tells that nothing was broken until a check was answered, and that nothing

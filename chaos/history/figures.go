@@ -37,7 +37,7 @@ func (h *History) Figures() Figures {
 			f.Denied++
 		}
 		if !o.Counted() && o.Outcome != Refused {
-			h.feel(&f, o)
+			h.attribute(&f, o)
 		}
 	}
 	f.Excused = h.excused()
@@ -64,8 +64,8 @@ func (h *History) stoodSince(from Micros) int {
 	return int(100 * span / max(h.End-max(0, from), 1))
 }
 
-// feel attributes a check that was not decided to the latest fault before it.
-func (h *History) feel(f *Figures, o *Op) {
+// attribute counts a check that was not decided for the latest fault before it.
+func (h *History) attribute(f *Figures, o *Op) {
 	var last *Fault
 	for i := range h.Faults {
 		if t := &h.Faults[i]; t.At <= o.Return && (last == nil || t.At > last.At) {

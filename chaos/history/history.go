@@ -1,6 +1,6 @@
 // Package history is what clients saw of a cluster under faults, and what can be
 // concluded from that alone: whether more was admitted than is promised, whether
-// each counter behaved as one counter, how long faults were felt, and what was
+// each counter behaved as one counter, how long the effects of faults lasted, and what was
 // admitted too little.
 //
 // A history is plain data: it can be kept, read again and judged again. Instants

@@ -28,7 +28,7 @@ func TestRecovered(t *testing.T) {
 		want string
 	}{
 		{"an owner's answer", of(4100*ms, Denied, SourceOwner), ""},
-		{"a policy's answer while it was felt", of(3900*ms, Denied, "fallback_closed"), ""},
+		{"a policy's answer while its effects last", of(3900*ms, Denied, "fallback_closed"), ""},
 		{"a policy's answer", of(4100*ms, Denied, "fallback_closed"), late},
 		{"no answer", of(4100*ms, Unknown, ""), late},
 	} {

@@ -8,7 +8,7 @@ import (
 // TestServed: an error is wrong at any time, and a refusal is where nobody had ended the
 // node that was asked, unless something stood still. What is done to links explains none.
 func TestServed(t *testing.T) {
-	// node-2 is broken from 1 s on, and felt until 1 s after it had settled at 3 s.
+	// node-2 is broken from 1 s on, and its effects last until 1 s after it had settled at 3 s.
 	of := func(at Micros, node int, o Outcome) *plant {
 		p := later(second, planted(once())).wait(at).answers(1, "window", o, "", "")
 		p.Ops[0].Node = node
@@ -110,8 +110,8 @@ func TestServedOnceStarted(t *testing.T) {
 	}
 }
 
-// TestServedWithoutRoom: only where nodes are filled, and while that is felt; that one was
-// told to end is no reason.
+// TestServedWithoutRoom: only where nodes are filled, and while the effects of that last;
+// that one was told to end is no reason.
 func TestServedWithoutRoom(t *testing.T) {
 	for _, row := range []struct {
 		at   Micros

@@ -9,7 +9,7 @@ import (
 // ever is an instant after all others.
 const ever = Micros(math.MaxInt64)
 
-// How long something is felt. Nothing is excused or allowed outside these.
+// How long effects last. Nothing is excused or allowed outside these times.
 const (
 	// afterFault: all has settled when the last of the nodes, which are asked in turn,
 	// says so, and checks from before may be under way for as long as a client waits.
@@ -31,7 +31,7 @@ const (
 // before the first one is told.
 const perStall = 2
 
-// trouble is a time in which something is broken or stands still, or that is felt.
+// trouble is a time in which something is broken or stands still, or its effects last.
 type trouble struct {
 	Span
 	takeovers int    // of one key, at most
@@ -61,7 +61,7 @@ func (h *History) analysis() *analysis {
 	return c
 }
 
-// over is when a fault is felt no more. Of those that overlap only the last was
+// over is when the effects of a fault end. Of those that overlap only the last was
 // waited for.
 func (h *History) over(f *Fault) Micros {
 	settled := f.Settled
@@ -77,7 +77,7 @@ func (h *History) over(f *Fault) Micros {
 }
 
 // stood returns the times in which the machine or a node stood still, with as long
-// as that is felt. Those that overlap are one.
+// as the effects of that last. Those that overlap are one.
 func (h *History) stood() []trouble {
 	all := slices.Clone(h.Stalls)
 	for i := range h.Late {

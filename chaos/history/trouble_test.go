@@ -96,7 +96,7 @@ func TestStallsThatOverlapAreOne(t *testing.T) {
 	}
 }
 
-// TestWithoutASettling: a fault that was never seen to settle is felt until the end; of
+// TestWithoutASettling: a fault that was never seen to settle has effects until the end; of
 // those that overlap the last one was waited for.
 func TestWithoutASettling(t *testing.T) {
 	for settled, want := range map[Micros]string{0: "", 3 * second: "21 admitted"} {

@@ -159,7 +159,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/members/membership.go", "if m.config.mute() != nil {", "if false {"},
 		}},
 		{name: "a bound of lines about strangers", pkg: "./internal/peerlink", test: "^TestLinesAboutStrangersAreBounded$", edits: []edit{
-			{"internal/peerlink/notices.go", "	if n.lines >= maxNoticesAMinute {", "	if n.lines >= 1000*maxNoticesAMinute {"},
+			{"internal/peerlink/refusallog.go", "	if n.lines >= maxLinesAMinute {", "	if n.lines >= 1000*maxLinesAMinute {"},
 		}},
 		{name: "a bound of what waits for others", pkg: "./internal/cluster", test: "^TestWhatWaitsForOthersIsBounded$", edits: []edit{
 			{"internal/cluster/requests.go", "n.Add(1) > maxPending", "n.Add(1) > 2*maxPending"},

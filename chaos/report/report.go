@@ -228,7 +228,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // table writes a line for each scenario.
 func (r *Report) table(p *printer) {
-	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | felt | recovered | converged | used | excused | checks |\n")
+	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | fault latency | recovered | converged | used | excused | checks |\n")
 	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, w := range r.rows {
 		w.line(p)
@@ -254,7 +254,7 @@ func (r *Report) soak(p *printer) {
 const legend = `*Over by*: the most units that owners and heirs admitted to one key in one window beyond what is promised without
 faults, and *of* how many units that key may be over by, given the faults and the takeovers that were seen. *By policy*, *unknown*
 and *refused*: checks that a policy answered (which has its own bound), that were never answered, and that a node did not
-take. *Felt*: until when after the fault's beginning a check at a node that it did not touch had no answer, or a policy's.
+take. *Fault latency*: until when after the fault's beginning a check at a node that it did not touch had no answer, or a policy's.
 *Recovered* and *converged*: until when after the fault's end any check had, and until all nodes saw each other and held
 what they should. *Used*: what was admitted while nothing was broken, of what one counter of each key would have admitted
 of the same checks, of the rule where that is least, and in how many trials enough was asked for to tell of half of the

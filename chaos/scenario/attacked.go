@@ -79,7 +79,7 @@ func Attack(ctx context.Context, c fleet.Config, keyed bool, seed uint64, span t
 	return a, a.judge(span)
 }
 
-// attacked is a span in which nothing is broken and nothing may be felt.
+// attacked is a span in which nothing is broken and nothing may change for clients.
 func (s *stage) attacked() fault {
 	f := s.nothing()
 	f.what, f.hold = "attacked", attackedHold

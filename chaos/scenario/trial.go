@@ -51,7 +51,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules(), clock: s.Clock}
 	broken := s.make(st)
 	broken.allows.Converged = convergedWithin
-	if f.Lacks(fleet.Shapes) != "" { // only in namespaces is it known how soon a fault is felt
+	if f.Lacks(fleet.Shapes) != "" { // only in namespaces is it known how soon a fault has an effect
 		broken.allows.ByPolicy, broken.allows.Within, broken.allows.Unfelt, broken.allows.Converged = 0, 0, false, 0
 	}
 	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants, Again: broken.again, Joins: broken.joins}

@@ -19,7 +19,7 @@ type subject struct {
 	tb    testing.TB
 	set   *rules.Set
 	clock limiter.Tick
-	turn  int
+	next  int
 	only  bool // always the same is asked
 }
 
@@ -56,8 +56,8 @@ func (s *subject) node() *Node {
 	if s.only {
 		return live[0]
 	}
-	s.turn++
-	return live[s.turn%len(live)]
+	s.next++
+	return live[s.next%len(live)]
 }
 
 // errDone ends a run at the event that brought the answer.

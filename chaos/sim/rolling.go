@@ -42,11 +42,11 @@ func (w *World) roll(rules map[string]*limiter.Rule) {
 		case 5: // another way to copy
 			r.Replication = (r.Replication + 1) % limiter.ReplicationOff
 		case 6: // other keys
-			w.turn(name, &r)
+			w.rekey(name, &r)
 		default: // another policy, and so perhaps another class of partitions
 			r.OnUnreachable = (r.OnUnreachable + 1 + limiter.Unreachable(w.rng.IntN(2))) % 3
 			if r.Class() != rules[name].Class() {
-				w.turn(name, &r)
+				w.rekey(name, &r)
 			}
 		}
 		for _, k := range w.keysOf(name) {
@@ -75,8 +75,8 @@ func (w *World) keysOf(name string) (out []*key) {
 	return out
 }
 
-// turn makes the keys of a rule others under the new version of it.
-func (w *World) turn(name string, r *limiter.Rule) {
+// rekey gives the keys of a rule other hashes under the new version of it.
+func (w *World) rekey(name string, r *limiter.Rule) {
 	for _, k := range w.keysOf(name) {
 		other := &key{
 			rule: r, hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: k.hash.Lo}, limit: k.limit, least: k.least, d: k.d,

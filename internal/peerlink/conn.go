@@ -138,7 +138,7 @@ const (
 // read ends it. Until it is known who is there, at most earlyBytes are read.
 type conn struct {
 	net.Conn
-	begin *bytes.Reader // bytes that the door has read; nil if none
+	begin *bytes.Reader // bytes that portCredentials has read; nil if none
 	stall time.Duration
 
 	// left and free belong to the reading goroutine: how many bytes it may still read,

@@ -116,7 +116,7 @@ func (l *Links) newClient(addr string, raw *conn) (*grpc.ClientConn, error) {
 
 // greet exchanges hellos as the side that dialled. When it returns, frames may arrive.
 func (l *Links) greet(stream grpc.ClientStream, c *conn, to peer.Member) error {
-	g := &l.greeter
+	g := &l.handshake
 	mine := g.hello(to)
 	if err := stream.SendMsg(&message{hello: mine}); err != nil {
 		return causeOf(stream, err)

@@ -168,20 +168,20 @@ func (b *box) tally(event string) int {
 	return b.count(event)
 }
 
-// journal is a log that tests can read.
-type journal struct {
+// logBuffer is a log that tests can read.
+type logBuffer struct {
 	mu      sync.Mutex
 	written *sync.Cond
 	lines   strings.Builder
 }
 
-func newJournal() *journal {
-	j := new(journal)
+func newLogBuffer() *logBuffer {
+	j := new(logBuffer)
 	j.written = sync.NewCond(&j.mu)
 	return j
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	defer j.written.Broadcast()
@@ -189,7 +189,7 @@ func (j *journal) Write(p []byte) (int, error) {
 }
 
 // wait waits until the log contains something.
-func (j *journal) wait(tb testing.TB, text string) {
+func (j *logBuffer) wait(tb testing.TB, text string) {
 	tb.Helper()
 	begin := time.Now()
 	late := time.AfterFunc(patience, j.written.Broadcast)
@@ -204,7 +204,7 @@ func (j *journal) wait(tb testing.TB, text string) {
 	}
 }
 
-func (j *journal) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lines.String()
@@ -214,7 +214,7 @@ func (j *journal) String() string {
 type node struct {
 	*box
 	*peerlink.Links
-	log    *journal
+	log    *logBuffer
 	member peer.Member
 	served chan error
 }
@@ -235,7 +235,7 @@ func startWith(tb testing.TB, instance peer.Instance, frames peerlink.Frames, ad
 	if err != nil {
 		tb.Fatal(err)
 	}
-	n := &node{box: newBox(instance), log: newJournal(), served: make(chan error, 1)}
+	n := &node{box: newBox(instance), log: newLogBuffer(), served: make(chan error, 1)}
 	n.member = peer.Member{
 		Name: fmt.Sprintf("node-%d", instance), Instance: instance, State: peer.Active, PeerAddr: listener.Addr().String(),
 	}

@@ -23,8 +23,8 @@ const (
 	bindingWire = 2
 )
 
-// greeter makes and checks hellos.
-type greeter struct {
+// handshake makes and checks hellos.
+type handshake struct {
 	self    peer.Member
 	cluster string
 	ring    uint64
@@ -33,7 +33,7 @@ type greeter struct {
 
 // hello returns a new hello. to is the member that is dialled. The side that was dialled
 // expects no particular member, and passes the zero value.
-func (g *greeter) hello(to peer.Member) *peerv1.Hello {
+func (g *handshake) hello(to peer.Member) *peerv1.Hello {
 	nonce := make([]byte, nonceBytes)
 	_, _ = rand.Read(nonce) // it never fails: it ends the program instead
 	return &peerv1.Hello{
@@ -45,7 +45,7 @@ func (g *greeter) hello(to peer.Member) *peerv1.Hello {
 
 // judge returns nil if a hello fits this node, otherwise the reason as a status for the
 // other side.
-func (g *greeter) judge(h *peerv1.Hello) error {
+func (g *handshake) judge(h *peerv1.Hello) error {
 	switch wire := int(h.GetWire()); {
 	case h == nil:
 		return status.Error(codes.InvalidArgument, "the first message is no hello: this is the peer port of a Weir node, only for other nodes")
@@ -75,7 +75,7 @@ func (g *greeter) judge(h *peerv1.Hello) error {
 // node, and the address that this node advertises. Otherwise something at another
 // address may be relaying between the two. Versions before [bindingWire] contain
 // neither.
-func (g *greeter) judgeDialler(h *peerv1.Hello) error {
+func (g *handshake) judgeDialler(h *peerv1.Hello) error {
 	switch {
 	case h.GetWire() < bindingWire:
 	case h.GetExpected() == 0:
@@ -91,7 +91,7 @@ func (g *greeter) judgeDialler(h *peerv1.Hello) error {
 
 // judgeDialled returns nil if the hello of the dialled side fits: it must be of the
 // member that was meant, at the address that was dialled.
-func (g *greeter) judgeDialled(h *peerv1.Hello, to peer.Member) error {
+func (g *handshake) judgeDialled(h *peerv1.Hello, to peer.Member) error {
 	switch {
 	case h.GetInstance() != uint64(to.Instance):
 		return fmt.Errorf("another instance answers there: %q", short(h.GetName()))
@@ -105,7 +105,7 @@ func (g *greeter) judgeDialled(h *peerv1.Hello, to peer.Member) error {
 }
 
 // refuse returns the status for a mismatch that an operator must correct.
-func (g *greeter) refuse(format string, args ...any) error {
+func (g *handshake) refuse(format string, args ...any) error {
 	return status.Errorf(codes.FailedPrecondition, "node %q refuses: "+format, append([]any{short(g.self.Name)}, args...)...)
 }
 
@@ -113,7 +113,7 @@ func (g *greeter) refuse(format string, args ...any) error {
 // and the side; nil if there is no secret. The hellos contain the names, instances and
 // addresses of both sides, so the proof is valid for this link only. The side prevents
 // sending it back.
-func (g *greeter) prove(side string, dialler, dialled *peerv1.Hello) []byte {
+func (g *handshake) prove(side string, dialler, dialled *peerv1.Hello) []byte {
 	if len(g.secret) == 0 {
 		return nil
 	}
@@ -137,7 +137,7 @@ func part(h hash.Hash, texts ...string) {
 }
 
 // verify returns nil if a proof is correct, otherwise the reason as a status.
-func (g *greeter) verify(side string, dialler, dialled *peerv1.Hello, proof []byte) error {
+func (g *handshake) verify(side string, dialler, dialled *peerv1.Hello, proof []byte) error {
 	want := g.prove(side, dialler, dialled)
 	switch {
 	case hmac.Equal(want, proof):

@@ -21,13 +21,13 @@ import (
 // Links are the connections between this node and the others. It is safe for concurrent
 // use.
 type Links struct {
-	config  Config
-	greeter greeter
-	codec   *codec
-	server  *grpc.Server
-	notices *notices
-	now     func() time.Time
-	unmet   strangers // turns to dial members that were never connected
+	config    Config
+	handshake handshake
+	codec     *codec
+	server    *grpc.Server
+	refusals  *refusalLog
+	now       func() time.Time
+	unmet     strangers // turns to dial members that were never connected
 
 	ctx  context.Context // ends with the links
 	stop context.CancelFunc
@@ -49,9 +49,9 @@ func New(c Config) (*Links, error) {
 		return nil, err
 	}
 	l := &Links{
-		config:  c,
-		greeter: greeter{self: c.Self, cluster: c.ClusterName, ring: c.RingConfig, secret: c.Secret},
-		codec:   newCodec(c.MaxMessageBytes), notices: newNotices(c.Logger), now: time.Now,
+		config:    c,
+		handshake: handshake{self: c.Self, cluster: c.ClusterName, ring: c.RingConfig, secret: c.Secret},
+		codec:     newCodec(c.MaxMessageBytes), refusals: newRefusalLog(c.Logger), now: time.Now,
 		pins: make(map[*remote]int),
 	}
 	l.remotes.Store(&map[peer.Instance]*remote{})

@@ -16,24 +16,26 @@ import (
 // preface is the beginning of every HTTP/2 connection, and so of gRPC.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// door inspects connections before gRPC does, as its transport credentials. It refuses
-// connections that speak another protocol, in a way that they understand, and registers
-// the others with the port.
-type door struct {
+// portCredentials are gRPC's transport credentials, and inspect connections before gRPC
+// does. They refuse connections that speak another protocol, in a way that these
+// understand, and register the others with the port.
+type portCredentials struct {
 	credentials.TransportCredentials
 	port *port
 }
 
-func newDoor(p *port) door { return door{insecure.NewCredentials(), p} }
+func newPortCredentials(p *port) portCredentials {
+	return portCredentials{insecure.NewCredentials(), p}
+}
 
 // Clone implements credentials.TransportCredentials.
-func (d door) Clone() credentials.TransportCredentials {
-	return door{d.TransportCredentials.Clone(), d.port}
+func (d portCredentials) Clone() credentials.TransportCredentials {
+	return portCredentials{d.TransportCredentials.Clone(), d.port}
 }
 
 // ServerHandshake implements credentials.TransportCredentials. The server has set a
 // deadline for it.
-func (d door) ServerHandshake(raw net.Conn) (conn net.Conn, info credentials.AuthInfo, err error) {
+func (d portCredentials) ServerHandshake(raw net.Conn) (conn net.Conn, info credentials.AuthInfo, err error) {
 	p := d.port
 	defer p.links.catch(func(defect error) {
 		_ = raw.Close() // it is refused, whatever comes of closing it
@@ -66,7 +68,7 @@ type arrival struct{ conn *conn }
 // AuthType implements credentials.AuthInfo.
 func (arrival) AuthType() string { return "weir" }
 
-// arrivalOf returns the connection of a stream; nil if it did not pass the door.
+// arrivalOf returns the connection of a stream; nil if it did not come through the port.
 func arrivalOf(ctx context.Context) *conn {
 	p, ok := peerinfo.FromContext(ctx)
 	if !ok {

@@ -94,8 +94,8 @@ func TestWhichOfTwoSessionsStays(t *testing.T) {
 
 // TestProofs shows that a proof is valid for one side of one link.
 func TestProofs(t *testing.T) {
-	node := func(secret string, i peer.Instance) *greeter {
-		return &greeter{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "c", secret: []byte(secret)}
+	node := func(secret string, i peer.Instance) *handshake {
+		return &handshake{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "c", secret: []byte(secret)}
 	}
 	a, b := node("secret", 1), node("secret", 2)
 	ha, hb := a.hello(b.self), b.hello(peer.Member{})

@@ -57,10 +57,10 @@ func (l *Links) newServer() *grpc.Server {
 	p := newPort(l.config)
 	p.links, p.notice = l, l.notice()
 	p.refused = func(from net.Addr, reason string) {
-		l.notices.say(slog.LevelWarn, "a connection to the peer port was refused", from, reason)
+		l.refusals.logOnce(slog.LevelWarn, "a connection to the peer port was refused", from, reason)
 	}
 	s := grpc.NewServer(
-		grpc.Creds(newDoor(p)),
+		grpc.Creds(newPortCredentials(p)),
 		grpc.ForceServerCodecV2(l.codec),
 		grpc.MaxRecvMsgSize(l.config.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -142,15 +142,15 @@ func (l *Links) welcome(a *accepted) error {
 	if err := r.admits(); err != nil {
 		return err
 	}
-	mine := l.greeter.hello(peer.Member{})
-	mine.Proof = l.greeter.prove(sideDialled, theirs, mine)
+	mine := l.handshake.hello(peer.Member{})
+	mine.Proof = l.handshake.prove(sideDialled, theirs, mine)
 	c.greet()
 	if err := a.SendMsg(&message{hello: mine}); err != nil {
 		return err
 	}
 	proof, err := receive(a)
 	if err == nil {
-		err = l.greeter.verify(sideDialler, theirs, mine, proof.proof)
+		err = l.handshake.verify(sideDialler, theirs, mine, proof.proof)
 	}
 	if err == nil {
 		err = c.settle()
@@ -174,10 +174,10 @@ func (l *Links) receiveHello(a *accepted) (*peerv1.Hello, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.greeter.judge(m.hello); err != nil {
+	if err := l.handshake.judge(m.hello); err != nil {
 		return m.hello, err
 	}
-	return m.hello, l.greeter.judgeDialler(m.hello)
+	return m.hello, l.handshake.judgeDialler(m.hello)
 }
 
 // receive receives a message before the hellos are done. Such a message has no frame.
@@ -214,7 +214,7 @@ func (l *Links) refusedFrom(from net.Addr, theirs *peerv1.Hello, err error) {
 	if theirs != nil {
 		who = fmt.Sprintf("the node %q", shown(theirs.GetName()))
 	}
-	l.notices.say(level, who+" was refused", from, reasonOf(err))
+	l.refusals.logOnce(level, who+" was refused", from, reasonOf(err))
 }
 
 // statusOf returns the handler's result for the end of a session.

@@ -39,27 +39,27 @@ rules:
   - {name: towns, match: {path: "^/towns"}, key: [path, user], limits: [{limit: 3, window: 1d, algorithm: fixed_window, align: first_hit}]}
 `
 
-// journal is a log that may be read while it is written.
-type journal struct {
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.buf.Write(p)
 }
 
-func (j *journal) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.buf.String()
 }
 
 // plain returns the config of a node on free ports, without rules.
-func plain() (Config, *journal) {
-	j := &journal{}
+func plain() (Config, *logBuffer) {
+	j := &logBuffer{}
 	return Config{
 		GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0", MaxKeys: 1000, ClusterName: "weir",
 		ShutdownTimeout: 10 * time.Second, Version: "v0", Log: slog.New(slog.NewTextHandler(j, nil)),

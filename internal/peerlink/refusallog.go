@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// maxNotices bounds the remembered lines. At the bound all are forgotten, and may be
+	// maxKinds bounds the remembered lines. At the bound all are forgotten, and may be
 	// logged again.
-	maxNotices = 1024
-	// maxNoticesAMinute bounds the lines per minute, whatever hosts they are about.
-	maxNoticesAMinute = 30
+	maxKinds = 1024
+	// maxLinesAMinute bounds the lines per minute, whatever hosts they are about.
+	maxLinesAMinute = 30
 	// maxShown is the most bytes of a stranger's name that are logged.
 	maxShown = 64
 )
 
-// notices logs each kind of event of a host once, because a refused node tries again many
-// times a second. The text of an event has what a stranger has sent, so its names and
+// refusalLog logs each kind of refusal of a host once, because a refused node tries again
+// many times a second. The text of a refusal has what a stranger has sent, so its names and
 // numbers make no new kind. It is safe for concurrent use.
-type notices struct {
+type refusalLog struct {
 	log *slog.Logger
 	now func() time.Time
 
@@ -31,16 +31,16 @@ type notices struct {
 	said  map[string]bool // by host and kind
 	since time.Time       // when the present minute began
 	lines int             // lines of the present minute
-	left  int             // events that were not logged because of maxNoticesAMinute
+	left  int             // refusals that were not logged because of maxLinesAMinute
 }
 
-func newNotices(log *slog.Logger) *notices {
-	return &notices{log: log, now: time.Now, said: make(map[string]bool)}
+func newRefusalLog(log *slog.Logger) *refusalLog {
+	return &refusalLog{log: log, now: time.Now, said: make(map[string]bool)}
 }
 
-// say logs an event of a host, unless one of the kind was logged for that host before, or
-// there are too many lines.
-func (n *notices) say(level slog.Level, text string, from net.Addr, reason string) {
+// logOnce logs a refusal of a host, unless one of the kind was logged for that host before,
+// or there are too many lines.
+func (n *refusalLog) logOnce(level slog.Level, text string, from net.Addr, reason string) {
 	host, network := "unknown", ""
 	if from != nil {
 		host, network = from.String(), hostOf(from)
@@ -60,8 +60,8 @@ func (n *notices) say(level slog.Level, text string, from net.Addr, reason strin
 	n.log.Log(context.Background(), level, text+"; this is said once", args...)
 }
 
-// due reports whether to log an event, and how many before it were not logged.
-func (n *notices) due(key string) (left int, ok bool) {
+// due reports whether to log a refusal, and how many before it were not logged.
+func (n *refusalLog) due(key string) (left int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.said[key] {
@@ -70,11 +70,11 @@ func (n *notices) due(key string) (left int, ok bool) {
 	if now := n.now(); now.Sub(n.since) >= time.Minute {
 		n.since, n.lines = now, 0
 	}
-	if n.lines >= maxNoticesAMinute {
+	if n.lines >= maxLinesAMinute {
 		n.left++
 		return 0, false
 	}
-	if len(n.said) >= maxNotices {
+	if len(n.said) >= maxKinds {
 		clear(n.said)
 	}
 	n.said[key] = true
