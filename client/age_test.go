@@ -38,6 +38,12 @@ func (c *counting) Accept() (net.Conn, error) {
 func TestIdleStreamEnds(t *testing.T) {
 	var streams atomic.Int64
 	second, let := make(chan struct{}), make(chan struct{})
+	begun, late := make(chan struct{}), new(atomic.Int64)
+	begin, start := sync.OnceFunc(func() { close(begun) }), time.Now()
+	now := func() time.Time {
+		defer begin()
+		return start.Add(time.Duration(late.Load()))
+	}
 	l := play(t, func(stream weirv1.Limiter_CheckStreamServer) error {
 		n := streams.Add(1)
 		if n == 2 {
@@ -53,13 +59,14 @@ func TestIdleStreamEnds(t *testing.T) {
 				return err
 			}
 			if n == 1 {
-				time.Sleep(600 * time.Millisecond) // what ends sooner was no stream that lived
+				<-begun                                 // the client has the time at which the stream began
+				late.Add(int64(600 * time.Millisecond)) // it is to have lived as long
 				stream.SetTrailer(metadata.Pairs(weirv1.TrailerUndecided, "1"))
 				return status.Error(codes.Unavailable, "it is old")
 			}
 		}
 	})
-	c := open(t, client.Config{Addrs: []string{l.Addr().String()}, Timeout: long})
+	c := open(t, client.WithClock(client.Config{Addrs: []string{l.Addr().String()}, Timeout: long}, now))
 	<-second
 	answer := make(chan error, 1)
 	go func() {

@@ -93,10 +93,16 @@ type Config struct {
 	// Dial are further options of the connections, such as credentials; default none.
 	// Nodes have no TLS yet.
 	Dial []grpc.DialOption
+
+	// now is the clock by which a stream has lived long enough; nil: the machine's.
+	now func() time.Time
 }
 
 // withDefaults fills in defaults and returns an error for values out of range.
 func (c Config) withDefaults() (Config, error) {
+	if c.now == nil {
+		c.now = time.Now
+	}
 	if n := len(c.Addrs); n < 1 || n > MaxAddrs {
 		return c, fmt.Errorf("client: Config.Addrs has %d addresses: give 1 to %d", n, MaxAddrs)
 	}

@@ -151,7 +151,7 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 		return false, n.reason(ctx, err)
 	}
 	patience.Stop()
-	began := time.Now()
+	began := c.config.now()
 	c.mu.Lock()
 	n.condition, n.why, n.hangUp = up, nil, cancel
 	c.mu.Unlock()
@@ -176,7 +176,7 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	undecided := len(stream.Trailer().Get(weirv1.TrailerUndecided)) > 0
 	n.land(err, undecided)
 	// A node that ends every stream at once must not be retried without a pause.
-	return replies > 0 || undecided && time.Since(began) >= retryMost, err
+	return replies > 0 || undecided && c.config.now().Sub(began) >= retryMost, err
 }
 
 var (

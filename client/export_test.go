@@ -1,0 +1,9 @@
+package client
+
+import "time"
+
+// WithClock returns a configuration of a client that has a test's clock.
+func WithClock(c Config, now func() time.Time) Config {
+	c.now = now
+	return c
+}
