@@ -129,8 +129,13 @@ func receiver(d *ast.FuncDecl) string {
 	if star, ok := t.(*ast.StarExpr); ok {
 		t = star.X
 	}
-	id, _ := t.(*ast.Ident)
-	return id.Name
+	switch x := t.(type) {
+	case *ast.IndexExpr: // of a type with a parameter
+		t = x.X
+	case *ast.IndexListExpr:
+		t = x.X
+	}
+	return t.(*ast.Ident).Name
 }
 
 func (s *surface) general(f *file, name string, d *ast.GenDecl, want func(string) bool) {
