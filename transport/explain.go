@@ -50,7 +50,11 @@ func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any
 	if err := c.permit(s); err != nil {
 		return nil, s.end("Explain", begin, err)
 	}
-	return s.Explain(ctx, m)
+	out, err := s.Explain(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.encode(out, &c.hold)
 }
 
 // Explain implements the service.

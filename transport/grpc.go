@@ -339,7 +339,25 @@ func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, 
 	if err := c.permit(s); err != nil {
 		return nil, s.end("Reset", begin, err)
 	}
-	return s.Reset(ctx, m)
+	out, err := s.Reset(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.encode(out, &c.hold)
+}
+
+// encodedReply is a reply of which nothing but its bytes is kept.
+type encodedReply struct{ out mem.Buffer }
+
+func (r encodedReply) wire() mem.BufferSlice { return mem.BufferSlice{r.out} }
+
+// encode encodes a reply, whose room stays taken until it is written.
+func (s *service) encode(m proto.Message, h *hold) (any, error) {
+	out, err := proto.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return encodedReply{s.bufferOf(&out, h)}, nil
 }
 
 // Reset implements the service.

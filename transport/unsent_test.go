@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,25 @@ func (c *counted) CheckBatchInto(_ context.Context, _ []limiter.Request, ds []li
 	}
 	c.batches.Add(1)
 	return nil
+}
+
+// Explain returns an explanation of 8 KiB.
+func (c *counted) Explain(context.Context, limiter.Request) (*limiter.Explanation, error) {
+	return &limiter.Explanation{Decision: &limiter.Decision{}, Rules: []string{strings.Repeat("r", 8<<10)}}, nil
+}
+
+// explained returns a large call of Explain.
+func explained(t *testing.T) []byte {
+	t.Helper()
+	attributes := make(map[string]string) // whose weight is above freeWeight, in one frame
+	for i := range MaxAttributes {
+		attributes[strconv.Itoa(i)] = strings.Repeat("g", 960)
+	}
+	raw, err := proto.Marshal(&weirv1.CheckRequest{Attributes: attributes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messageOf(len(raw), raw)
 }
 
 // waitFor waits until a condition holds.
@@ -115,20 +135,22 @@ func TestRoomOfUnwritten(t *testing.T) {
 		"the stream is reset":     func(c *rawClient) { c.send(appendReset(nil, 1)) },
 		"the connection is ended": func(c *rawClient) { c.Close() },
 	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			by := new(counted)
-			s := newTicking(t, func(o *Options) { o.Decider = by })
-			c := s.dial(0)
-			c.send(headersOf(1, "CheckBatch"), frameOf(frameData, flagEndStream, 1, largeOf(t, false, MaxBatch)))
-			c.wants("what needs no window", frameHeaders, 1)
-			// The room of the request was replaced before the answer was queued.
-			if n := s.service.room.inUse(); n < MaxBatch || n > 64<<10 {
-				t.Errorf("%d bytes of room are used for an answer of some bytes for each check", n)
-			}
-			end(c)
-			s.waitFor("the room is given back", func() bool { return s.service.room.inUse() == 0 })
-		})
+	for method, message := range map[string][]byte{"CheckBatch": largeOf(t, false, MaxBatch), "Explain": explained(t)} {
+		for name, end := range ends {
+			t.Run(method+"/"+name, func(t *testing.T) {
+				by := new(counted)
+				s := newTicking(t, func(o *Options) { o.Decider = by })
+				c := s.dial(0)
+				c.send(headersOf(1, method), frameOf(frameData, flagEndStream, 1, message))
+				c.wants("what needs no window", frameHeaders, 1)
+				// The room of the request was replaced before the answer was queued.
+				if n := s.service.room.inUse(); n < MaxBatch || n > 64<<10 {
+					t.Errorf("%d bytes of room are used for an answer of 1 to 64 KiB", n)
+				}
+				end(c)
+				s.waitFor("the room is given back", func() bool { return s.service.room.inUse() == 0 })
+			})
+		}
 	}
 }
 
