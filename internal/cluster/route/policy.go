@@ -23,7 +23,7 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 		}
 	}
 	if closed {
-		deny(k, answer)
+		deny(k, answer, false)
 		if idle != nil {
 			*idle = *answer.Clone()
 		}
@@ -37,7 +37,7 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 		share.Peek = k.Peek
 	}
 	if err := c.config.Fallback.Decide(t.At, &share, answer); err != nil {
-		deny(k, answer)
+		deny(k, answer, true)
 		return
 	}
 	Relabel(k, answer)
@@ -46,8 +46,9 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 }
 
 // deny answers a check without counting it: limits of closed rules deny, with a wait of
-// a second, and all others allow.
-func deny(k *limiter.Charge, d *limiter.Decision) {
+// a second, and all others allow. uncounted means that there was no room to count by:
+// then those of local rules deny too, because a share that is not counted has no bound.
+func deny(k *limiter.Charge, d *limiter.Decision, uncounted bool) {
 	d.Clear()
 	n := 0
 	for i := range k.Len() {
@@ -58,7 +59,8 @@ func deny(k *limiter.Charge, d *limiter.Decision) {
 	for i := range k.Len() {
 		key := k.Key(i)
 		for _, l := range key.Rule.Limits {
-			closed := key.Rule.OnUnreachable == limiter.UnreachableClosed
+			policy := key.Rule.OnUnreachable
+			closed := policy == limiter.UnreachableClosed || uncounted && policy == limiter.UnreachableLocal
 			*d.Limit(n) = limiter.LimitDecision{
 				Rule: key.Rule, Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost, Allowed: !closed,
 			}
