@@ -134,7 +134,7 @@ func (s *Sessions) Open(value string) (Session, error) {
 	text, mac, _ := strings.Cut(value, ".")
 	e := encoding()
 	b, err := e.DecodeString(text)
-	if err != nil || len(b) < sessionHead {
+	if err != nil || len(b) < sessionHead || strings.ContainsAny(value, "\r\n") { // base64 passes over line ends
 		return Session{}, fmt.Errorf("%w: this is not the form of a session", ErrUnverified)
 	}
 	sum, err := e.DecodeString(mac)

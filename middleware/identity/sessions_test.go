@@ -198,6 +198,8 @@ func FuzzSessionsOpen(f *testing.F) {
 	f.Add(good)
 	f.Add(".")
 	f.Add("AQAAAAD_____AANhZGE." + strings.Repeat("A", 43))
+	f.Add(good[:len(good)-3] + "\n" + good[len(good)-3:])
+	f.Add("\r" + good)
 	f.Fuzz(func(t *testing.T, v string) {
 		who, err := s.Open(v)
 		if (err == nil) != (v == good) {
