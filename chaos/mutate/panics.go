@@ -7,7 +7,7 @@ func ofPanics() []mutation {
 		{name: "a panic ends at the partition", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
 			{"internal/cluster/broken.go", "	if t.Panicked != nil {\n		if v := recover(); v != nil {\n			t.broke", "	if t.Panicked == nil {\n		if v := recover(); v != nil {\n			t.broke"},
 		}},
-		{name: "a panic ends at the partitions of a check", pkg: sim, test: "^TestPanicsEndNothing$", edits: []edit{
+		{name: "a panic ends at the partitions of a check", pkg: core, test: "^TestAPanicInACheckBreaksItsPartition$", edits: []edit{
 			{"internal/cluster/broken.go", "	if t.Panicked != nil {\n		if x := recover()", "	if t.Panicked == nil {\n		if x := recover()"},
 		}},
 		{name: "broken state is dropped", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{

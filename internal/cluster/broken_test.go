@@ -253,3 +253,26 @@ func TestAPanicEndsOneCall(t *testing.T) {
 		t.Errorf("of a batch %v is undecided, want the second; the first is answered %+v", n, ds[0])
 	}
 }
+
+// A check panics under the locks of its partition: the partition breaks, is unlocked, and
+// the asker is told at once that nothing was executed.
+func TestAPanicInACheckBreaksItsPartition(t *testing.T) {
+	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	own(c, p)
+	x := &faulty{left: 1}
+	x.in(c)
+	c.Deliver(&peer.Frame{
+		From: third, To: self, Rules: []peer.Rule{mesh.Definition(charge.Key(0).Rule)},
+		Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 5}}, Checks: []peer.Check{{ID: 1, Keys: 1, Wait: uint32(limiter.Minute)}},
+	})
+	if x.caught != 1 || !p.mu.TryLock() {
+		t.Fatalf("%d panics were caught, want one, or the partition is locked", x.caught)
+	}
+	p.mu.Unlock()
+	if c.Count(EventBroken) != 1 || look(p).Role != peer.Nothing {
+		t.Errorf("it broke %d times and its role is %v, want that it broke once and holds nothing", c.Count(EventBroken), look(p).Role)
+	}
+	if r := drain(c)[third].Replies; len(r) != 1 || r[0].ID != 1 || r[0].Status != peer.NotOwner {
+		t.Errorf("the asker is told %+v, want that the check was not executed", r)
+	}
+}
