@@ -36,16 +36,16 @@ func ofProtocol() []mutation {
 			{"internal/cluster/part.go", "\tstep(&p.r, t.inputs())\n\tp.apply(t)\n\tp.rewatch(t)\n", "\tstep(&p.r, t.inputs())\n\tp.apply(t)\n"},
 		}},
 		{name: "withholding beyond D", edits: []edit{
-			{"internal/cluster/replica/owner.go", "	if guarded && d.old+d.new > p.capOver(t, k.Rule, most) {", "	if false && guarded && d.old+d.new > p.capOver(t, k.Rule, most) {"},
+			{"internal/cluster/replica/owner.go", "	if guarded && d.old+d.new > o.capOver(t, k.Rule, most) {", "	if false && guarded && d.old+d.new > o.capOver(t, k.Rule, most) {"},
 			{"internal/cluster/replica/owner.go", "	return have <= limit\n", "	return have > 0\n"},
 		}},
 		{name: "revoke before appoint", edits: []edit{
-			{"internal/cluster/replica/heir.go", "	default:\n		p.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
+			{"internal/cluster/replica/heir.go", "	default:\n		own.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
 		}},
 		{name: "renewal without the old heir's word", edits: []edit{
 			{"internal/cluster/replica/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		p.appoint(t)\n"},
 			{"internal/cluster/replica/heir.go", "		// Nobody else is left, and the old heir could still take over.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n"},
-			{"internal/cluster/replica/heir.go", "		own.renew = own.renew || g == own.heir\n", "		if g == own.heir {\n			own.heir = nil\n		}\n"},
+			{"internal/cluster/replica/heir.go", "		o.renew = o.renew || g == o.heir\n", "		if g == o.heir {\n			o.heir = nil\n		}\n"},
 		}},
 		{name: "the giver as first heir", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}\n", ""},
@@ -71,10 +71,10 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/handoff.go", "	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {", "	if err := p.node.Store.Import(int(p.id), t.At, all[:0], table.Merge); err != nil {"},
 		}},
 		{name: "taking back when overtaken", edits: []edit{
-			{"internal/cluster/replica/learn.go", "	p.takeBack(t, peer.NotOwner)\n	p.disown()\n", "	for _, h := range own.withheld {\n		p.releaseOne(t, h)\n	}\n	p.disown()\n"},
+			{"internal/cluster/replica/learn.go", "	own.takeBack(t, peer.NotOwner, p.owner)\n	p.disown()\n", "	for _, h := range own.withheld {\n		t.release(h.Reply)\n	}\n	p.disown()\n"},
 		}},
 		{name: "taking back before merging", pkg: "./internal/cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "	p.takeBack(t, peer.NotOwner)\n", ""},
+			{"internal/cluster/replica/handoff.go", "	p.own.takeBack(t, peer.NotOwner, p.owner)\n", ""},
 		}},
 		{name: "every member before an empty start", edits: []edit{
 			{"internal/cluster/replica/seek.go", "	if answered >= n {\n", "	if 2*answered > n {\n"},
@@ -100,8 +100,8 @@ func ofProtocol() []mutation {
 			{"internal/cluster/reach.go", "	c.introduce(t, i)\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.config.Fallback.Drop(int(p.id))\n	}\n"},
 		}},
 		{name: "the ping after the wait began", pkg: "./internal/cluster", test: "^TestThePingIsSentAfterTheWaitBegan$", edits: []edit{
-			{"internal/cluster/replica/withheld.go", "	return h.waitSilentSince != 0 && h.waitSilentSince >= own.waitSince && ", "	return h.waitSilentSince != 0 && "},
-			{"internal/cluster/replica/copy.go", "	if g.waitSilentSince == 0 || g.waitSilentSince < p.own.waitSince {", "	if g.waitSilentSince == 0 {"},
+			{"internal/cluster/replica/withheld.go", "	return h.waitSilentSince != 0 && h.waitSilentSince >= o.waitSince && ", "	return h.waitSilentSince != 0 && "},
+			{"internal/cluster/replica/copy.go", "	if g.waitSilentSince == 0 || g.waitSilentSince < waitSince {", "	if g.waitSilentSince == 0 {"},
 		}},
 		{name: "merge, not sum", edits: []edit{
 			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},
@@ -186,7 +186,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/route/call.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
 		}},
 		{name: "patience after standing still", pkg: "./internal/cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
-			{"internal/cluster/replica/withheld.go", "t.Now-since < EaseFor && int32(own.heard-ping) <= 0 {", "t.Now < since && int32(own.heard-ping) <= 0 {"},
+			{"internal/cluster/replica/withheld.go", "t.Now-since < EaseFor && int32(o.heard-ping) <= 0 {", "t.Now < since && int32(o.heard-ping) <= 0 {"},
 		}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
 			{"internal/cluster/decide.go", "	if !v.Minority() {\n", "	if v != nil {\n"},

@@ -25,7 +25,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/route/reply.go", "o.remember && !r.Provisional {", "o.remember {"},
 		}},
 		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "	own.unsettled = slices.Delete(own.unsettled, at, at+1)\n	p.node.Reserves.Add(-1)\n	if undo {\n", "	if undo {\n"},
+			{"internal/cluster/replica/unsettled.go", "	o.unsettled = slices.Delete(o.unsettled, at, at+1)\n	o.count.Add(-1)\n	if undo {\n", "	if undo {\n"},
 		}},
 		{name: "charges over epochs are taken back", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
 			{"internal/cluster/decide.go", "		if q.Ends {\n			d.reservations.settle(t, q)\n		} else if", "		if q.Ends && current(parts, q.Receipt) {\n			d.reservations.settle(t, q)\n		} else if !q.Ends &&"},

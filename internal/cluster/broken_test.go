@@ -63,7 +63,7 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 		t.Fatalf("%d panics were caught, want one, or the partition is locked", x.caught)
 	}
 	p.mu.Unlock()
-	if look(p).Role != peer.Nothing || p.r.Owns() || c.table.Count(int(p.id)) != 0 {
+	if look(p).Role != peer.Nothing || p.r.Own() != nil || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("it is still held: %s, %d counters", c.Describe(int(p.id)), c.table.Count(int(p.id)))
 	}
 	h.pass(replica.TickEvery)

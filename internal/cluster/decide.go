@@ -83,7 +83,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		d.explain(t, q, parts, answer)
 		return route.Answered, nil
 	}
-	if len(parts) > 0 && (parts[0].r.Congested() || d.pending.crowded(&q.Reply)) {
+	if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 		return route.Overloaded, parts[0]
 	}
 	if d.pointless(t, q.Charge) {
@@ -96,7 +96,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 // partitions.
 func current(parts []*partition, r limiter.Receipt) bool {
 	for _, p := range parts {
-		if !p.r.Issued(r) {
+		if !p.r.Own().Issued(r) {
 			return false
 		}
 	}
@@ -106,7 +106,7 @@ func current(parts []*partition, r limiter.Receipt) bool {
 // touched records that keys changed without an admission.
 func (d *decider) touched(t *turn, k *limiter.Charge) {
 	for i := range k.Len() {
-		if p := d.parts.of(k.Key(i)); p != nil && p.r.Owns() {
+		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
 			p.charged(t, k.Key(i), 0)
 		}
 	}
@@ -249,7 +249,7 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 		}
 	}
 	h.waits.Add(1)
-	p.r.Withhold(t.inputs(), h, stamp)
+	p.r.Own().Withhold(t.inputs(), h, stamp)
 	p.apply(t)
 	return h
 }
@@ -287,7 +287,7 @@ func (d *decider) pointless(t *turn, k *limiter.Charge) bool {
 	}
 	for i := range k.Len() {
 		key := k.Key(i)
-		if p := d.parts.of(key); p != nil && p.closed && key.Cost > 0 && !p.r.RoomFor(t.inputs(), key) {
+		if p := d.parts.of(key); p != nil && p.closed && key.Cost > 0 && !p.r.Own().RoomFor(t.inputs(), key) {
 			return true
 		}
 	}
@@ -309,7 +309,7 @@ func (d *decider) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision
 	p.mu.Lock()
 	defer p.leave(t)
 	t.c.config.fault(p.id)
-	if r := &p.r; r.Role() != peer.Owned || r.Unsettled() || !charge.Peek && k.Cost > 0 && !r.RoomFor(t.inputs(), k) {
+	if r := &p.r; r.Role() != peer.Owned || r.Own().Unsettled() || !charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
 		return false
 	}
 	q := route.Request{Wait: replica.Wait{Charge: charge}}

@@ -188,9 +188,9 @@ func (p *partition) flush(t *turn) {
 }
 
 // charged records that a decision changed a key of a partition, which is locked and
-// owned, see [replica.Replica.Charged].
+// owned, see [replica.Ownership.Charged].
 func (p *partition) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
-	stamp, wait = p.r.Charged(t.inputs(), k, cost)
+	stamp, wait = p.r.Own().Charged(t.inputs(), k, cost)
 	p.apply(t)
 	return stamp, wait
 }

@@ -92,12 +92,12 @@ func (d *decider) rerun(t *turn, q *route.Request) {
 // contend makes a request wait for charges of a partition to be settled. It reports
 // false if there is no time or no room for that.
 func (d *decider) contend(t *turn, p *partition, q *route.Request) bool {
-	if !p.r.MayContend(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
+	if !p.r.Own().MayContend(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
 		return false
 	}
 	kept := *q
 	kept.Charge = q.Charge.Clone()
-	p.r.Contend(t.inputs(), &kept)
+	p.r.Own().Contend(t.inputs(), &kept)
 	p.apply(t)
 	return true
 }

@@ -30,7 +30,7 @@ func (x *reservations) add(t *turn, q *route.Request, d *limiter.Decision) {
 			n++
 		}
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
-			p.r.Reserve(t.inputs(), k, x.asker(q), d.Receipt.Time, q.Until)
+			p.r.Own().Reserve(t.inputs(), k, x.asker(q), d.Receipt.Time, q.Until)
 			p.apply(t)
 		}
 	}
@@ -45,7 +45,7 @@ func (x *reservations) asker(q *route.Request) peer.Instance {
 }
 
 // settle ends the reservation that its asker names, and takes back the charges that the
-// receipt names, if they are unsettled here, see [replica.Replica.Settle].
+// receipt names, if they are unsettled here, see [replica.Ownership.Settle].
 func (x *reservations) settle(t *turn, q *route.Request) {
 	from := q.Reply.To
 	if from == 0 {
@@ -61,7 +61,7 @@ func (x *reservations) settle(t *turn, q *route.Request) {
 			continue
 		}
 		back := q.Receipt.Charged & (1<<n - 1<<first)
-		if p.r.Settle(t.inputs(), k, from, q.Receipt.Time, back != 0) {
+		if own := p.r.Own(); own != nil && own.Settle(t.inputs(), k, from, q.Receipt.Time, back != 0) {
 			here |= back
 		}
 		p.apply(t)
@@ -76,14 +76,14 @@ func (x *reservations) settle(t *turn, q *route.Request) {
 // taken back. It returns a partition that has such charges, or nil if the check can be
 // decided. d is overwritten with what a peek returns. The partitions are locked.
 func (x *reservations) doubtful(t *turn, parts []*partition, k *limiter.Charge, d *limiter.Decision) *partition {
-	if k.Peek || !slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Unsettled() }) {
+	if k.Peek || !slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Unsettled() }) {
 		return nil
 	}
 	var units [limiter.MaxKeys]uint64
 	any := uint64(0)
 	for i := range k.Len() {
-		if p := x.parts.of(k.Key(i)); p != nil && p.r.Unsettled() {
-			units[i] = p.r.UnsettledOf(k.Key(i))
+		if p := x.parts.of(k.Key(i)); p != nil && p.r.Own().Unsettled() {
+			units[i] = p.r.Own().UnsettledOf(k.Key(i))
 			any |= units[i]
 		}
 	}
@@ -131,11 +131,11 @@ func (x *reservations) provisional(t *turn, q *route.Request, k *limiter.Charge,
 	for i := range d.Len() {
 		l := d.Limit(i)
 		key := k.Key(l.Key)
-		r := &x.parts.of(key).r
-		if l.Allowed || !caused(l, r.UnsettledOf(key)) {
+		own := x.parts.of(key).r.Own()
+		if l.Allowed || !caused(l, own.UnsettledOf(key)) {
 			continue
 		}
-		l.RetryAfter = min(l.RetryAfter, r.SettledWithin(t.inputs(), key).Duration())
+		l.RetryAfter = min(l.RetryAfter, own.SettledWithin(t.inputs(), key).Duration())
 	}
 	limiter.Conclude(d)
 }

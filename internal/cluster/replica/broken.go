@@ -38,22 +38,20 @@ func (p *Replica) Break(t *Turn) {
 	defer p.point(t)
 	defer p.refuseAll(t, own, parked)
 	if own != nil {
-		p.uncount(own.heir)
-		p.uncount(own.next)
-		p.node.Reserves.Add(-int64(len(own.unsettled)))
+		own.end()
 	}
 	p.node.Store.Drop(int(p.id))
 }
 
 // forgetHeld clears the state held, the waiting requests and the work in progress. own
 // is the former ownership, or nil.
-func (p *Replica) forgetHeld(t *Turn, own *ownership) {
+func (p *Replica) forgetHeld(t *Turn, own *Ownership) {
 	p.own, p.waiting, p.round = nil, nil, nil
 	p.role, p.epoch, p.seq, p.appointment = peer.Nothing, peer.Epoch{}, 0, 0
 	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
 	p.pushFrom, p.pushNext = 0, 0
 	p.stagedSeq, p.stagedNext = 0, 0
-	p.unstage()
+	p.unstage(p.node)
 	p.tries, p.seekAt, p.seekIn, p.quiet = 0, 0, 0, 0
 	p.lost = [2]lostOwner{}
 	if own == nil {
@@ -70,19 +68,19 @@ func (p *Replica) forgetHeld(t *Turn, own *ownership) {
 
 // refuseAll tells everyone who waits for a broken partition that nothing was executed
 // here.
-func (p *Replica) refuseAll(t *Turn, own *ownership, waiting []Request) {
+func (p *Replica) refuseAll(t *Turn, own *Ownership, waiting []Request) {
 	for _, q := range waiting {
-		p.refuse(t, q, peer.NotOwner)
+		t.refuse(q, peer.NotOwner, p.owner)
 	}
 	if own == nil {
 		return
 	}
 	for i := range own.contenders {
-		p.refuse(t, own.contenders[i].Request, peer.NotOwner)
+		t.refuse(own.contenders[i].Request, peer.NotOwner, p.owner)
 	}
 	for _, h := range own.withheld {
 		if h.TakeBack() {
-			p.refuseReply(t, h.Reply, peer.NotOwner)
+			t.refuseReply(h.Reply, peer.NotOwner, p.owner)
 		}
 	}
 }

@@ -2,42 +2,45 @@ package replica
 
 import (
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Flush sends the batches that are due to the members that have copies of a partition
 // that this node owns.
 func (p *Replica) Flush(t *Turn) {
-	own := p.own
-	if own == nil || p.role != peer.Owned {
-		return
+	if p.own != nil && p.role == peer.Owned {
+		p.own.flush(t)
 	}
-	if !own.tracks() {
-		if p.isolated(t) {
-			own.dirty.clear()
-			own.dirtyAt, own.urgent = 0, false
+}
+
+// flush sends the batches that are due.
+func (o *Ownership) flush(t *Turn) {
+	if !o.tracks() {
+		if o.isolated(t) {
+			o.dirty.clear()
+			o.dirtyAt, o.urgent = 0, false
 		}
 		return
 	}
-	due := own.urgent || own.dirtyAt != 0 && t.Now-own.dirtyAt >= batchEvery
-	if g := own.next; g != nil {
-		p.feed(t, g, due)
+	due := o.urgent || o.dirtyAt != 0 && t.Now-o.dirtyAt >= batchEvery
+	if g := o.next; g != nil {
+		o.feed(t, g, due)
 	}
-	if g := own.heir; g != nil {
-		p.feed(t, g, due)
+	if g := o.heir; g != nil {
+		o.feed(t, g, due)
 	}
 }
 
 // feed sends a target what it lacks, one message at a time. due means that the collected
 // batch is due.
-func (p *Replica) feed(t *Turn, g *target, due bool) {
-	own := p.own
+func (o *Ownership) feed(t *Turn, g *target, due bool) {
 	if g.sentAt != 0 {
 		tries := g.tries
-		if g == own.heir && g.sentAt < own.waitSince {
+		if g == o.heir && g.sentAt < o.waitSince {
 			tries = 0 // a reply waits and nothing was sent since it began to
 		}
-		if t.Now-g.sentAt < p.node.Peers.Patience(g.to, p.node.Pace.Eased(backedOff(resendAfter, tries))) {
+		if t.Now-g.sentAt < o.node.Peers.Patience(g.to, o.node.Pace.Eased(backedOff(resendAfter, tries))) {
 			return
 		}
 		g.tries++
@@ -45,72 +48,71 @@ func (p *Replica) feed(t *Turn, g *target, due bool) {
 	}
 	// A reply waits and the heir was asked nothing since. Its answer shows that it is
 	// alive.
-	pinging := g == own.heir && own.waitSince != 0 && (g.waitSilentSince == 0 || g.waitSilentSince < own.waitSince)
+	pinging := g == o.heir && o.waitSince != 0 && (g.waitSilentSince == 0 || g.waitSilentSince < o.waitSince)
 	switch {
 	case !g.begun:
-		p.snapshot(t, g)
-	case due && own.dirtyAt != 0, g.acked < p.seq, pinging, g.appointment != 0 && g != own.heir:
-		p.cut()
-		p.delta(t, g, peer.Delta, peer.Epoch{})
+		o.snapshot(t, g)
+	case due && o.dirtyAt != 0, g.acked < o.held.seq, pinging, g.appointment != 0 && g != o.heir:
+		o.cut()
+		o.delta(t, g, peer.Delta, peer.Epoch{})
 	}
 }
 
 // cut closes the batch that is being collected, if it has any change.
-func (p *Replica) cut() {
-	if own := p.own; own.dirtyAt != 0 {
-		p.seq = own.open
-		own.open++
-		own.dirtyAt, own.urgent = 0, false
+func (o *Ownership) cut() {
+	if o.dirtyAt != 0 {
+		o.held.seq = o.open
+		o.open++
+		o.dirtyAt, o.urgent = 0, false
 	}
 }
 
 // delta sends a target the keys that changed since what was sent to it.
-func (p *Replica) delta(t *Turn, g *target, kind peer.BatchKind, next peer.Epoch) {
-	own := p.own
+func (o *Ownership) delta(t *Turn, g *target, kind peer.BatchKind, next peer.Epoch) {
 	b := peer.Batch{
-		Partition: p.id, Kind: kind, Epoch: p.epoch, BaseEpoch: g.base, Base: g.sent, Seq: p.seq,
+		Partition: o.id, Kind: kind, Epoch: o.held.epoch, BaseEpoch: g.base, Base: g.sent, Seq: o.held.seq,
 		Appointment: g.appointment, Appointed: g.appointed, Next: next,
 	}
-	b.Ping = p.sending(t, g)
+	b.Ping = g.sending(t.Now, o.waitSince, o.node.Pace)
 	from := len(t.keys)
-	for i := range own.dirty.list {
-		if d := &own.dirty.list[i]; d.last > g.sent && d.last <= p.seq {
+	for i := range o.dirty.list {
+		if d := &o.dirty.list[i]; d.last > g.sent && d.last <= o.held.seq {
 			t.keys = append(t.keys, d.hi)
 		}
 	}
 	t.sendBatch(g.to, &b, t.keys[from:])
-	g.sent = p.seq
+	g.sent = o.held.seq
 }
 
-// sending records that a message is sent to a target which it will answer, and returns
-// the message's number.
-func (p *Replica) sending(t *Turn, g *target) (ping uint32) {
-	g.ping, g.sentAt = p.node.Pace.NextPing(), t.Now
+// sending records that a message is sent which the target will answer, and returns the
+// message's number. waitSince is since when replies wait.
+func (g *target) sending(now, waitSince limiter.Tick, pace Pace) (ping uint32) {
+	g.ping, g.sentAt = pace.NextPing(), now
 	if g.silentSince == 0 {
-		g.silentSince, g.silentPing = t.Now, g.ping
+		g.silentSince, g.silentPing = now, g.ping
 	}
-	if g.waitSilentSince == 0 || g.waitSilentSince < p.own.waitSince {
-		g.waitSilentSince, g.waitSilentPing = t.Now, g.ping
+	if g.waitSilentSince == 0 || g.waitSilentSince < waitSince {
+		g.waitSilentSince, g.waitSilentPing = now, g.ping
 	}
 	return g.ping
 }
 
 // snapshot sends a target all keys, unless maxSnapshots are under way to that member.
-func (p *Replica) snapshot(t *Turn, g *target) {
+func (o *Ownership) snapshot(t *Turn, g *target) {
 	if !g.counted {
-		if !p.node.Peers.BeginSnapshot(g.to) {
+		if !o.node.Peers.BeginSnapshot(g.to) {
 			return
 		}
 		g.counted = true
 	}
-	p.cut()
-	p.own.soleCopy = false
-	p.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: p.epoch, Seq: p.seq, Ping: p.sending(t, g)})
-	g.begun, g.whole, g.sent, g.acked, g.base = true, false, p.seq, 0, p.epoch
+	o.cut()
+	o.soleCopy = false
+	o.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: o.held.epoch, Seq: o.held.seq, Ping: g.sending(t.Now, o.waitSince, o.node.Pace)})
+	g.begun, g.whole, g.sent, g.acked, g.base = true, false, o.held.seq, 0, o.held.epoch
 }
 
 // sendAll sends all keys, in batches of 512 at most.
-func (p *Replica) sendAll(t *Turn, to peer.Instance, b peer.Batch) {
+func (p *identity) sendAll(t *Turn, to peer.Instance, b peer.Batch) {
 	const most = 512
 	var keys []uint64
 	p.node.Store.Export(int(p.id), t.At, func(e table.Entry) {
@@ -181,32 +183,16 @@ func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Ent
 // stage collects the parts of a snapshot. It reports whether the snapshot is complete
 // and its state, or a later one, is held.
 func (p *Replica) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
-	if b.First {
-		p.beginStage(b.Seq)
-	} else if p.stagedSeq != b.Seq || p.staged == nil {
-		return false
-	}
-	if b.Base != p.stagedNext {
-		p.unstage() // a part was lost
-		return false
-	}
-	p.stagedNext++
-	if !p.stageMore(t, keys) {
-		return false
-	}
-	if !b.Last {
-		p.watch(t)
-		// The memory of a message is reused before the next part arrives.
-		keepWords(p.staged[len(p.staged)-entriesIn(keys):])
+	if !p.staging.next(t, p.node, b, keys) {
 		return false
 	}
 	if p.epoch == b.Epoch && p.seq >= b.Seq {
-		p.unstage() // a later state is already here
+		p.unstage(p.node) // a later state is already here
 		return true
 	}
 	p.node.Store.Drop(int(p.id))
 	err := p.node.Store.Import(int(p.id), t.At, p.staged, table.Replace)
-	p.unstage()
+	p.unstage(p.node)
 	if err != nil {
 		t.problem("a snapshot of a partition cannot be kept", err)
 		p.drop()

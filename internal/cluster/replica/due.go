@@ -22,7 +22,7 @@ func (p *Replica) Due(t *Turn) limiter.Tick {
 // pending reports whether a replica that is not settled needs another tick.
 func (p *Replica) pending(t *Turn) bool {
 	return p.givenUp || p.yields || p.round != nil || p.unpushed || len(p.waiting) > 0 || p.seekAt != 0 || p.staged != nil || p.fresh && t.mayLearn() ||
-		p.own != nil && (p.own.busy() || p.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
+		p.own != nil && (p.own.busy() || p.own.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
 }
 
 // settled reports whether a tick has nothing to do here but to send the heir what changed.
@@ -48,7 +48,7 @@ func (p *Replica) settled(t *Turn) bool {
 // copiesDue returns when the heir is to be sent something, which a settled owner does at
 // the present time at the earliest; Never if it lacks nothing. While a batch is not
 // acknowledged, that is the first time at which it may be sent again.
-func (o *ownership) copiesDue(now limiter.Tick, seq uint64) limiter.Tick {
+func (o *Ownership) copiesDue(now limiter.Tick, seq uint64) limiter.Tick {
 	switch h := o.heir; {
 	case o.dirtyAt == 0 && h.begun && h.sent <= h.acked && h.acked >= seq:
 		return Never

@@ -167,6 +167,22 @@ func (e *Effects) problem(what string, err error) {
 // end ends the wait of a request.
 func (e *Effects) end(kind Kind, q Request) { e.add(kind, 0).Request = q }
 
+// refuse ends the wait of a request that was not executed. owner is the owner known.
+func (e *Effects) refuse(q Request, status peer.ReplyStatus, owner peer.Epoch) {
+	x := e.add(Refuse, 0)
+	x.Request, x.Status, x.Owner = q, status, owner
+}
+
+// refuseReply ends the wait of a withheld reply whose charge was taken back.
+func (e *Effects) refuseReply(r Reply, status peer.ReplyStatus, owner peer.Epoch) {
+	x := e.add(Refuse, 0)
+	x.Reply, x.Status, x.Owner = r, status, owner
+}
+
+// release ends a reply's wait in this partition. The reply is sent when the last
+// partition lets it go.
+func (e *Effects) release(r Reply) { e.add(Release, 0).Reply = r }
+
 // Spoil drops the batches that were not sent before a panic: the counters that they
 // would carry may be half changed. Everything else stays to be done.
 func (e *Effects) Spoil() {

@@ -38,7 +38,7 @@ func (p *Replica) seal(t *Turn, next peer.Epoch) {
 		p.manage(t)
 		return
 	}
-	p.cut()
+	own.cut()
 	p.role = peer.Sealed
 	own.handover = &handover{next: next, seq: p.seq}
 	p.reroute(t)
@@ -58,7 +58,7 @@ func (p *Replica) tickHandover(t *Turn) {
 	if h.sentAt == 0 || t.Now-h.sentAt >= p.node.Peers.Patience(g.to, resendAfter) {
 		g.sent = g.acked
 		h.sentAt = t.Now
-		p.delta(t, g, peer.Handover, h.next)
+		own.delta(t, g, peer.Handover, h.next)
 	}
 	switch {
 	case t.View.Has(h.next.Instance):
@@ -77,7 +77,7 @@ func (p *Replica) confirmed(t *Turn) {
 	own := p.own
 	t.event(Handoff)
 	for _, h := range own.withheld {
-		p.releaseOne(t, h)
+		t.release(h.Reply)
 	}
 	p.seq = own.handover.seq
 	p.disown()
@@ -171,14 +171,14 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 		all = append(all, k.List...)
 	}
 	// The askers of withheld replies ask again, and are answered from the merged state.
-	p.takeBack(t, peer.NotOwner)
+	p.own.takeBack(t, peer.NotOwner, p.owner)
 	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {
 		t.problem("the state of an owner that was overtaken cannot be merged", err)
 		keys = nil
 	}
 	for _, k := range keys {
 		if len(k.List) > 0 {
-			p.Charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.Hi}}, 0)
+			p.own.Charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.Hi}}, 0)
 		}
 	}
 	if b.Last {

@@ -16,16 +16,16 @@ func (p *Replica) manageHeir(t *Turn) {
 	if p.round != nil || own.handover != nil {
 		return
 	}
-	want := p.wanted(t)
+	want := own.wanted(t)
 	h := own.heir
 	if own.next != nil && (own.next.to != want || !v.Has(own.next.to)) {
-		p.stopPreparing()
+		own.stopPreparing()
 	}
 	switch {
 	case own.renew:
 		p.startRound(t, peer.Renew, p.node.Self, p.epoch)
 	case h != nil && h.to == want:
-		p.stopPreparing()
+		own.stopPreparing()
 		p.passOn(t, v)
 	case want != 0:
 		p.prepare(t, want)
@@ -37,22 +37,21 @@ func (p *Replica) manageHeir(t *Turn) {
 		p.manageHeir(t)
 	case v.Member(h.to).State == peer.Leaving && v.Owner(p.id) == p.node.Self && v.Joining() == 0:
 		// No joining member could take its place.
-		p.revoke(t, true)
+		own.revoke(t, true)
 	}
 }
 
 // noStandby reports whether a closed partition has no heir and none in preparation, while
 // its owner does not know that no other member has a copy.
-func (p *Replica) noStandby() bool {
-	own := p.own
-	return p.closed && !own.soleCopy && own.heir == nil && own.next == nil && !own.renew
+func (o *Ownership) noStandby() bool {
+	return o.closed && !o.soleCopy && o.heir == nil && o.next == nil && !o.renew
 }
 
 // seekCopies asks the other members of a closed partition whether any of them has a
 // copy. All members that count must be in the view or in reach. If none has a copy, no
 // member can take over, so nothing need be withheld until one gets a copy.
 func (p *Replica) seekCopies(t *Turn, v *view.View) {
-	if !p.noStandby() || t.Now < p.own.seekCopiesAt {
+	if !p.own.noStandby() || t.Now < p.own.seekCopiesAt {
 		return
 	}
 	near, all := p.node.Peers.Nearby(v)
@@ -74,7 +73,7 @@ func (p *Replica) seekCopies(t *Turn, v *view.View) {
 func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 	v := t.View
 	near, all := p.node.Peers.Nearby(v)
-	all = all && p.noStandby()
+	all = all && p.own.noStandby()
 	for _, i := range near {
 		all = all && slices.Contains(r.whom, i)
 	}
@@ -87,7 +86,7 @@ func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 			return
 		case a.Role != peer.Nothing:
 			all = false
-			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.noStandby() {
+			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.own.noStandby() {
 				q := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
 				t.sendRevoke(w, q, true)
 			}
@@ -97,21 +96,21 @@ func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 	p.own.seekCopiesAt = t.Now + resendAfter
 	if all {
 		p.own.soleCopy = true
-		p.release(t)
+		p.own.release(t)
 	}
 }
 
 // wanted returns the member that should be heir, 0 if there is none.
-func (p *Replica) wanted(t *Turn) peer.Instance {
+func (o *Ownership) wanted(t *Turn) peer.Instance {
 	v := t.View
-	want := v.Owner(p.id)
-	if want == p.node.Self || want == p.own.giver && t.Now-p.own.since < backAfter {
-		want = v.Successor(p.id)
+	want := v.Owner(o.id)
+	if want == o.node.Self || want == o.giver && t.Now-o.since < backAfter {
+		want = v.Successor(o.id)
 	}
-	if want == p.own.suspended && t.Now < p.own.suspendedUntil {
-		want = p.other(v, want, int(p.id))
+	if want == o.suspended && t.Now < o.suspendedUntil {
+		want = o.other(v, want, int(o.id))
 	}
-	if want == p.node.Self || !v.Active(want) {
+	if want == o.node.Self || !v.Active(want) {
 		return 0
 	}
 	return want
@@ -119,7 +118,7 @@ func (p *Replica) wanted(t *Turn) peer.Instance {
 
 // other returns an active member that is neither this node nor the member not. If there
 // is none, it returns not. The search starts at the index from.
-func (p *Replica) other(v *view.View, not peer.Instance, from int) peer.Instance {
+func (p *identity) other(v *view.View, not peer.Instance, from int) peer.Instance {
 	n := len(v.Members)
 	for i := range n {
 		m := &v.Members[(from+i)%n]
@@ -134,49 +133,53 @@ func (p *Replica) other(v *view.View, not peer.Instance, from int) peer.Instance
 // replies would be late: it is not appointed again for suspendFor. After an heir's
 // suspension the owner claims a new epoch. So another member takes its place before the
 // view shows what became of it.
-func (p *Replica) suspend(t *Turn) {
-	own := p.own
-	if own.handover != nil || own.renew || own.suspended != 0 {
+func (o *Ownership) suspend(t *Turn) {
+	if o.handover != nil || o.renew || o.suspended != 0 {
 		return
 	}
-	for _, g := range []*target{own.heir, own.next} {
-		if g == nil || g == own.heir && own.waitSince == 0 {
+	for _, g := range []*target{o.heir, o.next} {
+		if g == nil || g == o.heir && o.waitSince == 0 {
 			continue
 		}
-		after := p.node.Peers.Patience(g.to, suspendAfter)
-		if !p.node.Peers.Reachable(g.to) {
+		after := o.node.Peers.Patience(g.to, suspendAfter)
+		if !o.node.Peers.Reachable(g.to) {
 			after = suspendBroken // and no relay has brought an answer since
 		}
-		if g.silentSince == 0 || t.Now-g.silentSince < after || p.other(t.View, g.to, 0) == g.to {
+		if g.silentSince == 0 || t.Now-g.silentSince < after || o.other(t.View, g.to, 0) == g.to {
 			continue
 		}
-		own.suspended, own.suspendedUntil = g.to, t.Now+suspendFor
-		own.renew = own.renew || g == own.heir
+		o.suspended, o.suspendedUntil = g.to, t.Now+suspendFor
+		o.renew = o.renew || g == o.heir
 		return
 	}
 }
 
 // stopPreparing stops preparing the next heir.
-func (p *Replica) stopPreparing() {
-	if g := p.own.next; g != nil {
-		p.own.next = nil
-		p.uncount(g)
+func (o *Ownership) stopPreparing() {
+	if g := o.next; g != nil {
+		o.next = nil
+		g.uncount(o.node.Peers)
 		if g.appointment != 0 {
 			// It may have accepted. Only its own answer, or a new epoch, ends that
 			// appointment.
-			p.own.renew = true
+			o.renew = true
 		}
-		p.forget()
+		o.forget()
 	}
 }
 
-// disown ends this node's ownership. Snapshots under way no longer count, or their
-// number would reach the bound one day and no member could be sent one.
+// end returns what counts in bounds of the whole node. Otherwise snapshots under way, for
+// example, would reach their bound one day, and no member could be sent one.
+func (o *Ownership) end() {
+	o.heir.uncount(o.node.Peers)
+	o.next.uncount(o.node.Peers)
+	o.count.Add(-int64(len(o.unsettled)))
+}
+
+// disown ends this node's ownership.
 func (p *Replica) disown() {
 	if own := p.own; own != nil {
-		p.uncount(own.heir)
-		p.uncount(own.next)
-		p.node.Reserves.Add(-int64(len(own.unsettled)))
+		own.end()
 		for i := range own.contenders {
 			p.waiting = append(p.waiting, own.contenders[i].Request)
 		}
@@ -184,11 +187,11 @@ func (p *Replica) disown() {
 	p.own = nil
 }
 
-// uncount makes room for another snapshot to a member, if the target's was counted.
-func (p *Replica) uncount(g *target) {
+// uncount makes room for another snapshot to the target, if its was counted.
+func (g *target) uncount(peers Peers) {
 	if g != nil && g.counted {
 		g.counted = false
-		p.node.Peers.EndSnapshot(g.to)
+		peers.EndSnapshot(g.to)
 	}
 }
 
@@ -214,7 +217,7 @@ func (p *Replica) prepare(t *Turn, want peer.Instance) {
 		own.renew = true
 		p.manageHeir(t)
 	default:
-		p.revoke(t, false)
+		own.revoke(t, false)
 	}
 }
 
@@ -222,7 +225,7 @@ func (p *Replica) prepare(t *Turn, want peer.Instance) {
 func (p *Replica) appoint(t *Turn) {
 	own := p.own
 	own.appointing++
-	p.cut()
+	own.cut()
 	g := own.next
 	g.appointment, g.appointed = own.appointing, p.seq
 	g.sentAt = 0
@@ -231,16 +234,15 @@ func (p *Replica) appoint(t *Turn) {
 }
 
 // revoke asks the heir to give up its appointment, and to drop its copy if drop is set.
-func (p *Replica) revoke(t *Turn, drop bool) {
-	own := p.own
-	if own.revoking && t.Now-own.revokeAt < p.node.Peers.Patience(own.heir.to, resendAfter) {
+func (o *Ownership) revoke(t *Turn, drop bool) {
+	if o.revoking && t.Now-o.revokeAt < o.node.Peers.Patience(o.heir.to, resendAfter) {
 		return
 	}
-	own.revoking, own.revokeAt = true, t.Now
-	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Appointment: own.heir.appointment, Drop: drop}
-	own.dropped = drop
-	t.sendRevoke(own.heir.to, r, true)
-	p.watch(t)
+	o.revoking, o.revokeAt = true, t.Now
+	r := peer.Revoke{Partition: o.id, Epoch: o.held.epoch, Appointment: o.heir.appointment, Drop: drop}
+	o.dropped = drop
+	t.sendRevoke(o.heir.to, r, true)
+	t.Watch = true
 }
 
 // onAck processes an acknowledgement of a member that has, or is getting, a copy.
@@ -313,14 +315,14 @@ func (g *target) heard(ping uint32) {
 func (p *Replica) revocationAcked(t *Turn) {
 	own := p.own
 	old := own.heir
-	p.uncount(own.heir)
+	own.heir.uncount(p.node.Peers)
 	own.heir, own.revoking = nil, false
 	own.retired = old.to
 	if own.dropped && t.View.OthersLeave() {
 		own.soleCopy = true
 	}
-	p.forget()
-	p.release(t)
+	own.forget()
+	own.release(t)
 }
 
 // reached records how far a copy has come. It reports false if the copy lacks something
@@ -344,7 +346,7 @@ func (p *Replica) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
 		g.whole = g.begun
 	}
 	if g.whole {
-		p.uncount(g)
+		g.uncount(p.node.Peers)
 	}
 	return true
 }
@@ -357,13 +359,13 @@ func (p *Replica) ackNext(t *Turn, g *target, a *peer.Ack) {
 	switch {
 	case g.appointment == 0:
 	case a.Appointment == g.appointment:
-		p.uncount(p.own.heir)
+		p.own.heir.uncount(p.node.Peers)
 		p.own.heir, p.own.next = g, nil
 		p.own.byPolicy = false
 		p.announce(t, 0)
 		p.dismiss(t)
 		p.own.heard = a.Ping
-		p.acknowledged(t, g.acked)
+		p.own.acknowledged(t, g.acked)
 	case a.Status == peer.Refused:
 		p.refusedBy(g, a)
 		g.sentAt = t.Now // resend the appointment after a while
@@ -400,7 +402,7 @@ func (p *Replica) ackHeir(t *Turn, g *target, a *peer.Ack) {
 	case a.Appointment == g.appointment:
 		g.refusals = 0
 		p.own.heard = a.Ping
-		p.acknowledged(t, g.acked)
+		p.own.acknowledged(t, g.acked)
 	case a.Status == peer.Refused: // it is not heir any more
 		p.refusedBy(g, a)
 	}
@@ -413,15 +415,15 @@ func (p *Replica) renewed(t *Turn, e peer.Epoch) {
 	if h := own.heir; h != nil {
 		own.retired = h.to
 	}
-	p.uncount(own.heir)
+	own.heir.uncount(p.node.Peers)
 	own.heir, own.revoking, own.renew, own.appointing = nil, false, false, 0
 	if own.next != nil {
 		own.next.appointment, own.next.sentAt = 0, 0
 	}
 	p.epoch, p.owner, p.mine, p.heir = e, e, e, 0
 	p.announce(t, 0)
-	p.forget()
-	p.release(t)
+	own.forget()
+	own.release(t)
 	p.manage(t)
 	p.watch(t)
 }

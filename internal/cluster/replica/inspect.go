@@ -48,8 +48,9 @@ type Info struct {
 // Role returns what this node holds.
 func (p *Replica) Role() peer.Role { return p.role }
 
-// Owns reports whether this node has the ownership: it decides, or has sealed.
-func (p *Replica) Owns() bool { return p.own != nil }
+// Own returns the ownership of this node, nil if it has none. This node decides, or has
+// sealed, as long as it has one.
+func (p *Replica) Own() *Ownership { return p.own }
 
 // Counter returns the counter of the epoch of the state held.
 func (p *Replica) Counter() uint64 { return p.epoch.Counter }
@@ -103,7 +104,7 @@ func (p *Replica) Settled(t *Turn) bool {
 	if own.next != nil || own.revoking || own.renew || own.handover != nil {
 		return false
 	}
-	want := p.wanted(t)
+	want := own.wanted(t)
 	return own.heir == nil && want == 0 || own.heir != nil && own.heir.to == want
 }
 
@@ -149,7 +150,7 @@ func (p *Replica) Describe(t *Turn) string {
 		if o.handover != nil {
 			s += fmt.Sprintf(" handover %d %s", o.handover.next.Counter, short(o.handover.next.Instance))
 		}
-		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.withheld), o.revoking, o.renew, short(p.wanted(t)), short(t.View.Owner(p.id)))
+		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.withheld), o.revoking, o.renew, short(o.wanted(t)), short(t.View.Owner(p.id)))
 	}
 	return s
 }

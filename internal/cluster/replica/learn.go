@@ -43,7 +43,7 @@ func (p *Replica) overtaken(t *Turn) {
 		p.confirmed(t)
 		return
 	}
-	p.takeBack(t, peer.NotOwner)
+	own.takeBack(t, peer.NotOwner, p.owner)
 	p.disown()
 	p.round = nil
 	p.role, p.appointment, p.unpushed, p.pushes = peer.Copy, 0, true, 0
@@ -59,7 +59,7 @@ func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
 	p.top = max(p.top, e.Counter)
 	p.appointment, p.fresh, p.unpushed = 0, false, false
-	p.unstage()
+	p.unstage(p.node)
 	p.round, p.seekAt, p.seekIn = nil, 0, 0
 	p.disown()
 	p.own = p.newOwnership(t, e.Counter)

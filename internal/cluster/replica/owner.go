@@ -7,8 +7,13 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// ownership is the state of an owner, besides the counters.
-type ownership struct {
+// Ownership is what an owner does and knows: what changed, who has a copy, which replies
+// wait for the heir, and which charges may be taken back. It sees the state held, but no
+// claims and no other owners: who owns is the replica's concern.
+type Ownership struct {
+	identity
+	held *state // the replica's
+
 	tenure
 	changes
 	succession
@@ -61,6 +66,7 @@ type succession struct {
 
 // reservations are the charges that may be taken back.
 type reservations struct {
+	count      Counter     // of those of all replicas of the node
 	unsettled  []unsettled // oldest first
 	contenders []contender // requests that wait until those are settled
 }
@@ -74,8 +80,9 @@ type withholding struct {
 }
 
 // newOwnership returns an ownership that begins now, under an epoch with a counter.
-func (p *Replica) newOwnership(t *Turn, counter uint64) *ownership {
-	own := new(ownership)
+func (p *Replica) newOwnership(t *Turn, counter uint64) *Ownership {
+	own := &Ownership{identity: p.identity, held: &p.state}
+	own.count = p.node.Reserves
 	own.open, own.first, own.since = p.seq+1, counter, t.Now
 	return own
 }
@@ -126,14 +133,14 @@ func (g *target) waitFrom(now limiter.Tick) {
 }
 
 // busy reports whether the ownership has pending work.
-func (o *ownership) busy() bool {
+func (o *Ownership) busy() bool {
 	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.unsettled)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
 		o.heir != nil && o.heir.sent > o.heir.acked
 }
 
 // tracks reports whether changes must be recorded because a member has, or is getting, a
 // copy.
-func (o *ownership) tracks() bool { return o.heir != nil || o.next != nil }
+func (o *Ownership) tracks() bool { return o.heir != nil || o.next != nil }
 
 // lag returns D of a rule: how many units a key may have answered that its heir has not
 // acknowledged. It is 0 for strict replication, unbounded if replication is off, and
@@ -159,17 +166,17 @@ func capacity(l *limiter.Limit) uint64 {
 
 // cap returns how many units a key may have answered at present that its heir has not
 // acknowledged.
-func (p *Replica) cap(t *Turn, r *limiter.Rule) uint64 {
-	if p.isolated(t) {
+func (o *Ownership) cap(t *Turn, r *limiter.Rule) uint64 {
+	if o.isolated(t) {
 		return math.MaxUint64
 	}
-	return p.capOver(t, r, lag(r))
+	return o.capOver(t, r, lag(r))
 }
 
 // capOver is cap for an owner that has, or could have, an heir. d is the rule's [lag].
-func (p *Replica) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
+func (o *Ownership) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
 	switch {
-	case !p.own.byPolicy || p.closed:
+	case !o.byPolicy || o.closed:
 		return d
 	case r.OnUnreachable == limiter.UnreachableOpen:
 		return math.MaxUint64
@@ -184,56 +191,54 @@ func (p *Replica) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
 
 // isolated reports whether no member can be this owner's heir, so that no reply is
 // withheld. For a closed partition it is true only if no other member can have a copy.
-func (p *Replica) isolated(t *Turn) bool {
+func (o *Ownership) isolated(t *Turn) bool {
 	v := t.View
-	own := p.own
-	if own.heir != nil || own.renew || own.revoking {
+	if o.heir != nil || o.renew || o.revoking {
 		return false
 	}
-	if p.closed {
-		if p.n0(t, true) == 1 {
-			own.soleCopy = true
+	if o.closed {
+		if o.n0(t, true) == 1 {
+			o.soleCopy = true
 		}
-		return own.soleCopy
+		return o.soleCopy
 	}
 	return v.NoOtherActive()
 }
 
 // Charged records that a decision changed a key. It returns the stamp of the change, and
 // whether the reply must wait for the heir. cost is 0 if the decision admitted nothing.
-func (p *Replica) Charged(t *Turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
-	own := p.own
-	guarded := !p.isolated(t)
-	if !own.tracks() && !guarded {
+func (o *Ownership) Charged(t *Turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
+	guarded := !o.isolated(t)
+	if !o.tracks() && !guarded {
 		return 0, false
 	}
-	d := own.mark(k.Hash.Hi)
-	if d.newSeq != own.open {
+	d := o.mark(k.Hash.Hi)
+	if d.newSeq != o.open {
 		d.old, d.oldSeq = d.old+d.new, d.newSeq
-		d.new, d.newSeq = 0, own.open
+		d.new, d.newSeq = 0, o.open
 	}
-	if own.dirtyAt == 0 {
-		own.dirtyAt = t.Now
-		p.watch(t)
+	if o.dirtyAt == 0 {
+		o.dirtyAt = t.Now
+		t.Watch = true
 	}
 	if cost == 0 || k.Rule.Replication == limiter.ReplicationOff {
-		return own.open, false
+		return o.open, false
 	}
 	d.new += cost
 	most := lag(k.Rule)
-	if guarded && d.old+d.new > p.capOver(t, k.Rule, most) {
+	if guarded && d.old+d.new > o.capOver(t, k.Rule, most) {
 		d.new -= cost
-		own.makeUrgent(t)
-		return own.open, true
+		o.makeUrgent(t)
+		return o.open, true
 	}
 	if d.old+d.new >= most {
-		own.makeUrgent(t)
+		o.makeUrgent(t)
 	}
-	return own.open, false
+	return o.open, false
 }
 
 // makeUrgent makes the batch urgent: it is sent at the end of the turn.
-func (o *ownership) makeUrgent(t *Turn) {
+func (o *changes) makeUrgent(t *Turn) {
 	if !o.urgent {
 		o.urgent, t.Flush = true, true
 	}
@@ -241,7 +246,7 @@ func (o *ownership) makeUrgent(t *Turn) {
 
 // mark returns the dirty entry of a key, stamped with the open batch; it adds one if
 // there is none.
-func (o *ownership) mark(hi uint64) *dirtyKey {
+func (o *changes) mark(hi uint64) *dirtyKey {
 	if d := o.dirty.find(hi); d != nil {
 		d.last = o.open
 		return d
@@ -251,10 +256,9 @@ func (o *ownership) mark(hi uint64) *dirtyKey {
 
 // acknowledged records that the heir has all changes up to seq, and releases replies
 // that need not wait any longer.
-func (p *Replica) acknowledged(t *Turn, seq uint64) {
-	own := p.own
-	for i := range own.dirty.list {
-		d := &own.dirty.list[i]
+func (o *Ownership) acknowledged(t *Turn, seq uint64) {
+	for i := range o.dirty.list {
+		d := &o.dirty.list[i]
 		if d.oldSeq <= seq {
 			d.old = 0
 		}
@@ -262,39 +266,38 @@ func (p *Replica) acknowledged(t *Turn, seq uint64) {
 			d.old, d.new = 0, 0
 		}
 	}
-	p.forget()
-	own.byPolicy = false
-	p.release(t)
+	o.forget()
+	o.byPolicy = false
+	o.release(t)
 }
 
 // forget drops the dirty entries of keys that every copy has.
-func (p *Replica) forget() {
-	own := p.own
+func (o *Ownership) forget() {
 	least := uint64(math.MaxUint64)
-	if own.heir != nil {
-		least = own.heir.acked
+	if o.heir != nil {
+		least = o.heir.acked
 	}
-	if own.next != nil && own.next.begun {
-		least = min(least, own.next.acked)
+	if o.next != nil && o.next.begun {
+		least = min(least, o.next.acked)
 	}
-	own.dirty.keep(func(d *dirtyKey) bool { return d.last > least || d.old+d.new > 0 })
+	o.dirty.keep(func(d *dirtyKey) bool { return d.last > least || d.old+d.new > 0 })
 }
 
 // tickOwner does the owner's work that is due. If an available partition's heir is
 // silent for too long, it lets the policy decide which withheld replies may go.
 func (p *Replica) tickOwner(t *Turn) {
 	own := p.own
-	p.expireWithheld(t)
-	p.tickUnsettled(t)
-	if own.waitSince != 0 && !own.byPolicy && !p.closed && p.silentHeir(t) {
+	own.expireWithheld(t, p.owner)
+	own.reservations.expire(t, p.owner)
+	if own.waitSince != 0 && !own.byPolicy && !p.closed && own.silentHeir(t) {
 		own.byPolicy = true
 		t.event(Raised)
-		p.release(t)
+		own.release(t)
 	}
 	if own.suspended != 0 && t.Now >= own.suspendedUntil {
 		own.suspended = 0
 	}
-	p.suspend(t)
+	own.suspend(t)
 	p.tickHandover(t)
 	p.Flush(t)
 }
@@ -302,28 +305,27 @@ func (p *Replica) tickOwner(t *Turn) {
 // Source returns in which role this node decides. After a takeover it is the heir until
 // an heir of its own has accepted, or no member could be its heir.
 func (p *Replica) Source(t *Turn) limiter.Source {
-	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.isolated(t) {
+	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.own.isolated(t) {
 		return limiter.SourceHeir
 	}
 	return limiter.SourceOwner
 }
 
 // RoomFor reports whether an admission of a key could be answered at once, without the
-// heir's acknowledgement. The replica must own.
-func (p *Replica) RoomFor(t *Turn, k *limiter.Key) bool {
-	limit := p.cap(t, k.Rule)
+// heir's acknowledgement.
+func (o *Ownership) RoomFor(t *Turn, k *limiter.Key) bool {
+	limit := o.cap(t, k.Rule)
 	if limit == math.MaxUint64 {
 		return true
 	}
 	have := uint64(k.Cost)
-	if d := p.own.dirty.find(k.Hash.Hi); d != nil {
+	if d := o.dirty.find(k.Hash.Hi); d != nil {
 		have += d.old + d.new
 	}
 	return have <= limit
 }
 
-// Issued reports whether a receipt was given under the present ownership. The replica
-// must own.
-func (p *Replica) Issued(r limiter.Receipt) bool {
-	return r.Epoch >= p.own.first && r.Epoch <= p.epoch.Counter
+// Issued reports whether a receipt was given under the present ownership.
+func (o *Ownership) Issued(r limiter.Receipt) bool {
+	return r.Epoch >= o.first && r.Epoch <= o.held.epoch.Counter
 }

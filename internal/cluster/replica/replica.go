@@ -13,13 +13,11 @@ import (
 // Replica is this node's replica of one partition. It is not safe for concurrent use: the
 // shell locks it.
 type Replica struct {
-	node   *Node
-	id     uint16
-	closed bool
+	identity
 	asCopy bool // the table counts this partition as a copy
 
 	// What a tick looks at in each partition comes first, in few cache lines.
-	own     *ownership // nil unless this node decides or has sealed
+	own     *Ownership // nil unless this node decides or has sealed
 	waiting []Request  // parked until it is known who owns
 	claiming
 	breakage
@@ -30,6 +28,13 @@ type Replica struct {
 	knowledge
 	arriving
 	doubting
+}
+
+// identity is which partition it is, and of which node. It does not change.
+type identity struct {
+	node   *Node
+	id     uint16
+	closed bool
 }
 
 // state is the state held: the counters under epoch, up to seq.
@@ -56,15 +61,6 @@ type knowledge struct {
 	fresh     bool         // this node has not heard yet what the others hold
 	mine      peer.Epoch   // the highest epoch under which this node owned
 	disproved []peer.Epoch // epochs that their instance denies ever having owned
-}
-
-// staging is the snapshot that is arriving in parts.
-type staging struct {
-	staged      []table.Entry
-	stagedSeq   uint64
-	stagedNext  uint64 // index of the next part
-	stagedBytes int64
-	stagedAt    limiter.Tick // when the last part arrived
 }
 
 // pushing is what a former owner sends the present one. unpushed means that this node
@@ -124,7 +120,7 @@ type lostOwner struct {
 // New returns the replica of a partition about which nothing is known yet. node must not
 // change any more.
 func New(node *Node, id uint16) *Replica {
-	p := &Replica{node: node, id: id, closed: int(id) >= table.Partitions}
+	p := &Replica{identity: identity{node: node, id: id, closed: int(id) >= table.Partitions}}
 	p.fresh = true
 	return p
 }
@@ -133,14 +129,14 @@ func New(node *Node, id uint16) *Replica {
 func (p *Replica) watch(t *Turn) { t.Watch = true }
 
 // fault lets a test panic here.
-func (p *Replica) fault() {
+func (p *identity) fault() {
 	if f := p.node.Fault; f != nil {
 		f(p.id)
 	}
 }
 
 // holds reports whether a key belongs to this partition.
-func (p *Replica) holds(k *limiter.Key) bool { return table.PartitionOf(k) == int(p.id) }
+func (p *identity) holds(k *limiter.Key) bool { return table.PartitionOf(k) == int(p.id) }
 
 // reroute publishes the owner and heir to ask, and tells the table whether this is a copy.
 func (p *Replica) reroute(t *Turn) {
@@ -179,7 +175,7 @@ func (p *Replica) Route(t *Turn) (owner, heir peer.Instance, givenUp limiter.Tic
 
 // n0 returns the number of members that majorities are counted of. While this node is
 // joining it is at least the number of seed addresses.
-func (p *Replica) n0(t *Turn, closed bool) int {
+func (p *identity) n0(t *Turn, closed bool) int {
 	n := t.View.N0(closed)
 	if t.State == peer.Joining {
 		n = max(n, p.node.Seeds)
@@ -247,7 +243,7 @@ func (p *Replica) drop() {
 	p.node.Store.Drop(int(p.id))
 	p.role, p.seq, p.appointment = peer.Nothing, 0, 0
 	p.epoch = peer.Epoch{}
-	p.unstage()
+	p.unstage(p.node)
 }
 
 // Connected does what a new connection to a member calls for: it announces, and repeats
@@ -278,8 +274,8 @@ func (p *Replica) Connected(t *Turn, i peer.Instance) {
 // ViewChanged adapts the partition to a new view.
 func (p *Replica) ViewChanged(t *Turn) {
 	p.reroute(t)
-	if p.own != nil && p.isolated(t) {
-		p.release(t) // no member can be its heir now, so no reply waits
+	if p.own != nil && p.own.isolated(t) {
+		p.own.release(t) // no member can be its heir now, so no reply waits
 	}
 	if p.round != nil {
 		p.round.viewChanged(t, p)
@@ -329,7 +325,7 @@ func (p *Replica) Tick(t *Turn) limiter.Tick {
 	p.expireParked(t)
 	p.tickBroken(t)
 	p.manage(t)
-	p.tickStage(t)
+	p.staging.tick(t, p.node)
 	if p.pending(t) {
 		return t.Now
 	}

@@ -51,7 +51,7 @@ func (p *Replica) settleParked(t *Turn) {
 		if p.role == peer.Owned {
 			t.end(Rerun, q)
 		} else {
-			p.refuse(t, q, peer.NotOwner)
+			t.refuse(q, peer.NotOwner, p.owner)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (p *Replica) answerParked(t *Turn, alive peer.Instance) {
 		if q.Facts().Sent && alive != 0 {
 			status = peer.Alive
 		}
-		p.refuse(t, q, status)
+		t.refuse(q, status, p.owner)
 	}
 }
 
@@ -79,16 +79,4 @@ func (p *Replica) expireParked(t *Turn) {
 		}
 		return over
 	})
-}
-
-// refuse ends the wait of a request that was not executed.
-func (p *Replica) refuse(t *Turn, q Request, status peer.ReplyStatus) {
-	x := t.add(Refuse, 0)
-	x.Request, x.Status, x.Owner = q, status, p.owner
-}
-
-// refuseReply ends the wait of a withheld reply whose charge was taken back.
-func (p *Replica) refuseReply(t *Turn, r Reply, status peer.ReplyStatus) {
-	x := t.add(Refuse, 0)
-	x.Reply, x.Status, x.Owner = r, status, p.owner
 }

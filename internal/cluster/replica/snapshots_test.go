@@ -17,27 +17,27 @@ func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
 		"the owner begins anew": func(p *Replica, tn *Turn) {
 			p.become(tn, peer.Epoch{Counter: 9, Instance: self}, false)
 		},
-		"the copy is given up": func(p *Replica, _ *Turn) { p.stopPreparing() },
+		"the copy is given up": func(p *Replica, _ *Turn) { p.own.stopPreparing() },
 		"the copy has arrived": func(p *Replica, tn *Turn) {
 			p.reached(p.own.next, &peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.next.ping}, tn.Now)
 		},
 		"the heir that lacked something has it": func(p *Replica, tn *Turn) {
-			p.stopPreparing()
+			p.own.stopPreparing()
 			p.reached(p.own.heir, &peer.Ack{Partition: p.id, Epoch: p.epoch, Status: peer.Gap}, tn.Now)
-			p.snapshot(tn, p.own.heir)
+			p.own.snapshot(tn, p.own.heir)
 			p.reached(p.own.heir, &peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.heir.ping}, tn.Now)
 		},
 	} {
 		l, p, tn := closedOwner(t)
 		p.own.next = &target{to: third}
-		p.snapshot(tn, p.own.next)
+		p.own.snapshot(tn, p.own.next)
 		if n := l.snapshots[third]; n != 1 {
 			t.Errorf("%s: %d snapshots count as on their way while one is", what, n)
 		}
 		over(p, tn)
 		if own := p.own; own != nil { // it may have begun others
 			if own.next != nil && own.next.begun && !own.next.whole {
-				p.uncount(own.next)
+				own.next.uncount(p.node.Peers)
 			}
 		}
 		for _, to := range []peer.Instance{other, third} {

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -25,9 +26,42 @@ const (
 
 var errStaged = errors.New("too much of other snapshots that are not complete is here")
 
-// stageMore adds keys to the collected parts. It reports false if there is no room, or
+// staging is the snapshot that is arriving in parts.
+type staging struct {
+	staged      []table.Entry
+	stagedSeq   uint64
+	stagedNext  uint64 // index of the next part
+	stagedBytes int64
+	stagedAt    limiter.Tick // when the last part arrived
+}
+
+// next takes in a part of a snapshot. It reports whether the snapshot is complete. It
+// drops the parts if one was lost, or if there is no room.
+func (p *staging) next(t *Turn, node *Node, b *peer.Batch, keys []Entries) (complete bool) {
+	if b.First {
+		p.begin(node, b.Seq)
+	} else if p.stagedSeq != b.Seq || p.staged == nil {
+		return false
+	}
+	if b.Base != p.stagedNext {
+		p.unstage(node) // a part was lost
+		return false
+	}
+	p.stagedNext++
+	if !p.more(t, node, keys) {
+		return false
+	}
+	if !b.Last {
+		t.Watch = true
+		// The memory of a message is reused before the next part arrives.
+		keepWords(p.staged[len(p.staged)-entriesIn(keys):])
+	}
+	return b.Last
+}
+
+// more adds keys to the collected parts. It reports false if there is no room, or
 // if no snapshot was begun; nothing stays collected then.
-func (p *Replica) stageMore(t *Turn, keys []Entries) bool {
+func (p *staging) more(t *Turn, node *Node, keys []Entries) bool {
 	if p.staged == nil {
 		return false
 	}
@@ -38,8 +72,8 @@ func (p *Replica) stageMore(t *Turn, keys []Entries) bool {
 		}
 	}
 	p.stagedBytes += more
-	if p.node.Staged.Add(more) > MaxStaged {
-		p.unstage()
+	if node.Staged.Add(more) > MaxStaged {
+		p.unstage(node)
 		t.problem("a snapshot of a partition cannot be kept", errStaged)
 		return false
 	}
@@ -51,21 +85,21 @@ func (p *Replica) stageMore(t *Turn, keys []Entries) bool {
 }
 
 // unstage drops the collected parts.
-func (p *Replica) unstage() {
-	p.node.Staged.Add(-p.stagedBytes)
+func (p *staging) unstage(node *Node) {
+	node.Staged.Add(-p.stagedBytes)
 	p.staged, p.stagedBytes = nil, 0
 }
 
-// beginStage begins to collect a snapshot with the given sequence.
-func (p *Replica) beginStage(seq uint64) {
-	p.unstage()
+// begin begins to collect a snapshot with the given sequence.
+func (p *staging) begin(node *Node, seq uint64) {
+	p.unstage(node)
 	p.staged, p.stagedSeq, p.stagedNext = []table.Entry{}, seq, 0
 }
 
-// tickStage drops a snapshot that got no part for stagedFor.
-func (p *Replica) tickStage(t *Turn) {
+// tick drops a snapshot that got no part for stagedFor.
+func (p *staging) tick(t *Turn, node *Node) {
 	if p.staged != nil && t.Now-p.stagedAt >= stagedFor {
-		p.unstage()
+		p.unstage(node)
 	}
 }
 

@@ -347,7 +347,7 @@ func (m *actor) decide(q *question) {
 		return
 	}
 	d := new(limiter.Decision)
-	if units := m.p.UnsettledOf(charge.Key(0)); units > 0 && !m.fits(charge) && m.contends(q) {
+	if units := m.p.Own().UnsettledOf(charge.Key(0)); units > 0 && !m.fits(charge) && m.contends(q) {
 		s.line("%s keeps check %d: %d reserved units may be taken back", m.name, q.n, units)
 		return
 	}
@@ -361,14 +361,14 @@ func (m *actor) decide(q *question) {
 	}
 	var stamp uint64
 	wait := false
-	m.do(func(t *Turn) { stamp, wait = m.p.Charged(t, charge.Key(0), uint64(charge.Key(0).Cost)) })
+	m.do(func(t *Turn) { stamp, wait = m.p.Own().Charged(t, charge.Key(0), uint64(charge.Key(0).Cost)) })
 	if q.Settles {
-		m.do(func(t *Turn) { m.p.Reserve(t, charge.Key(0), s.of("c").self, d.Receipt.Time, q.Wait.Until) })
+		m.do(func(t *Turn) { m.p.Own().Reserve(t, charge.Key(0), s.of("c").self, d.Receipt.Time, q.Wait.Until) })
 	}
 	q.Withheld = Withheld{Charge: charge, Receipt: d.Receipt, Since: s.now, Until: q.Wait.Until}
 	if wait {
 		s.line("%s admits check %d, and withholds the reply: its heir lacks too much", m.name, q.n)
-		m.do(func(t *Turn) { m.p.Withhold(t, withheldCheck{q}, stamp) })
+		m.do(func(t *Turn) { m.p.Own().Withhold(t, withheldCheck{q}, stamp) })
 		return
 	}
 	s.count(q)
@@ -384,8 +384,8 @@ func (m *actor) fits(charge *limiter.Charge) bool {
 
 func (m *actor) contends(q *question) (may bool) {
 	m.do(func(t *Turn) {
-		if may = m.p.MayContend(t, &q.Wait); may {
-			m.p.Contend(t, q)
+		if may = m.p.Own().MayContend(t, &q.Wait); may {
+			m.p.Own().Contend(t, q)
 		}
 	})
 	return may

@@ -41,67 +41,59 @@ const (
 	maxContend   = 1 << 12       // of one partition; beyond, a denial is provisional
 )
 
-// Unsettled reports whether any charge may still be taken back. The replica must own.
-func (p *Replica) Unsettled() bool { return len(p.own.unsettled) > 0 }
+// Unsettled reports whether any charge may still be taken back.
+func (o *reservations) Unsettled() bool { return len(o.unsettled) > 0 }
 
 // Reserve records the charge of a reservation of the member from: of one key, made at
 // the time that its receipt names. until is the deadline of the reservation's check.
-// Beyond maxUnsettled the charge counts as settled. The replica must own.
-func (p *Replica) Reserve(t *Turn, k *limiter.Key, from peer.Instance, time, until limiter.Tick) {
-	if len(p.own.unsettled) >= maxUnsettled {
+// Beyond maxUnsettled the charge counts as settled.
+func (o *reservations) Reserve(t *Turn, k *limiter.Key, from peer.Instance, time, until limiter.Tick) {
+	if len(o.unsettled) >= maxUnsettled {
 		return
 	}
-	p.node.Reserves.Add(1)
-	p.own.unsettled = append(p.own.unsettled, unsettled{
+	o.count.Add(1)
+	o.unsettled = append(o.unsettled, unsettled{
 		key: k.Hash, from: from, time: time, cost: k.Cost, until: min(until, t.Now+limiter.Minute),
 	})
-	p.watch(t)
+	t.Watch = true
 }
 
 // Settle ends a reservation of one key by the member from. undo means that the charge is
 // taken back. It reports whether the charge was unsettled here; only then may it be
 // taken back: so none that another owner made, and none twice. Equal charges of one
 // asker at one instant are not told apart.
-func (p *Replica) Settle(t *Turn, k *limiter.Key, from peer.Instance, time limiter.Tick, undo bool) bool {
-	own := p.own
-	if own == nil {
-		return false
-	}
-	at := slices.IndexFunc(own.unsettled, func(u unsettled) bool {
+func (o *Ownership) Settle(t *Turn, k *limiter.Key, from peer.Instance, time limiter.Tick, undo bool) bool {
+	at := slices.IndexFunc(o.unsettled, func(u unsettled) bool {
 		return u.key == k.Hash && u.from == from && u.time == time && u.cost == k.Cost
 	})
 	if at < 0 {
 		return false
 	}
-	own.unsettled = slices.Delete(own.unsettled, at, at+1)
-	p.node.Reserves.Add(-1)
+	o.unsettled = slices.Delete(o.unsettled, at, at+1)
+	o.count.Add(-1)
 	if undo {
-		p.Charged(t, k, 0)
+		o.Charged(t, k, 0)
 	}
-	if undo || own.unsettledOf(k) == 0 {
-		p.wakeContenders(t, k)
+	if undo || o.UnsettledOf(k) == 0 {
+		o.wakeContenders(t, k)
 	}
 	return true
 }
 
-// UnsettledOf returns how many units of a key may still be taken back. The replica must
-// own.
-func (p *Replica) UnsettledOf(k *limiter.Key) uint64 { return p.own.unsettledOf(k) }
-
 // SettledWithin returns the longest time until every charge of a key counts as settled,
-// at least a tick. The replica must own.
-func (p *Replica) SettledWithin(t *Turn, k *limiter.Key) limiter.Tick {
+// at least a tick.
+func (o *reservations) SettledWithin(t *Turn, k *limiter.Key) limiter.Tick {
 	longest := limiter.Tick(1)
-	for i := range p.own.unsettled {
-		if u := &p.own.unsettled[i]; u.key == k.Hash {
+	for i := range o.unsettled {
+		if u := &o.unsettled[i]; u.key == k.Hash {
 			longest = max(longest, u.until-t.Now)
 		}
 	}
 	return longest
 }
 
-// unsettledOf returns how many units of a key may still be taken back.
-func (o *ownership) unsettledOf(k *limiter.Key) (units uint64) {
+// UnsettledOf returns how many units of a key may still be taken back.
+func (o *reservations) UnsettledOf(k *limiter.Key) (units uint64) {
 	for i := range o.unsettled {
 		if o.unsettled[i].key == k.Hash {
 			units += uint64(o.unsettled[i].cost)
@@ -111,12 +103,11 @@ func (o *ownership) unsettledOf(k *limiter.Key) (units uint64) {
 }
 
 // wakeContenders schedules the requests that wait for a key to be decided again.
-func (p *Replica) wakeContenders(t *Turn, k *limiter.Key) {
-	own := p.own
-	if len(own.contenders) == 0 {
+func (o *reservations) wakeContenders(t *Turn, k *limiter.Key) {
+	if len(o.contenders) == 0 {
 		return
 	}
-	own.contenders = slices.DeleteFunc(own.contenders, func(q contender) bool {
+	o.contenders = slices.DeleteFunc(o.contenders, func(q contender) bool {
 		charge := q.Facts().Charge
 		for i := range charge.Len() {
 			if charge.Key(i).Hash == k.Hash {
@@ -130,46 +121,45 @@ func (p *Replica) wakeContenders(t *Turn, k *limiter.Key) {
 
 // MayContend reports whether there is time and room for a request to wait for charges to
 // be settled. It sets when the wait ends, if the request has not waited before.
-func (p *Replica) MayContend(t *Turn, w *Wait) bool {
+func (o *reservations) MayContend(t *Turn, w *Wait) bool {
 	if w.WaitsUntil == 0 {
 		w.WaitsUntil = t.Now + (w.Until-t.Now)/2
 	}
-	return !w.Last && len(p.own.contenders) < maxContend && w.WaitsUntil-t.Now >= TickEvery
+	return !w.Last && len(o.contenders) < maxContend && w.WaitsUntil-t.Now >= TickEvery
 }
 
-// Contend makes a request wait for charges to be settled. [Replica.MayContend] must have
+// Contend makes a request wait for charges to be settled. [Ownership.MayContend] must have
 // allowed it.
-func (p *Replica) Contend(t *Turn, q Request) {
+func (o *reservations) Contend(t *Turn, q Request) {
 	w := q.Facts()
 	at := w.WaitsUntil
 	if w.Settles {
 		at = min(at, t.Now+contendFor)
 	}
-	p.own.contenders = append(p.own.contenders, contender{q, at})
-	p.watch(t)
+	o.contenders = append(o.contenders, contender{q, at})
+	t.Watch = true
 }
 
-// tickUnsettled ends the waits that are over, and treats charges as settled whose askers
+// expire ends the waits that are over, and treats charges as settled whose askers
 // have given up.
-func (p *Replica) tickUnsettled(t *Turn) {
-	own := p.own
-	for i := 0; i < len(own.unsettled); {
-		u := own.unsettled[i]
+func (o *reservations) expire(t *Turn, owner peer.Epoch) {
+	for i := 0; i < len(o.unsettled); {
+		u := o.unsettled[i]
 		if t.Now < u.until {
 			i++
 			continue
 		}
-		own.unsettled = slices.Delete(own.unsettled, i, i+1)
-		p.node.Reserves.Add(-1)
-		p.wakeContenders(t, &limiter.Key{Hash: u.key})
+		o.unsettled = slices.Delete(o.unsettled, i, i+1)
+		o.count.Add(-1)
+		o.wakeContenders(t, &limiter.Key{Hash: u.key})
 	}
-	own.contenders = slices.DeleteFunc(own.contenders, func(q contender) bool {
+	o.contenders = slices.DeleteFunc(o.contenders, func(q contender) bool {
 		w := q.Facts()
 		switch {
 		case t.Now < q.at:
 			return false
 		case w.Settles && w.Until-t.Now >= retreatTime:
-			p.refuse(t, q.Request, peer.Contested)
+			t.refuse(q.Request, peer.Contested, owner)
 		default:
 			w.Last = true
 			t.end(Rerun, q.Request)

@@ -35,56 +35,55 @@ type withheldReply struct {
 }
 
 // release sends the withheld replies that need not wait any longer: the heir has their
-// charges, or they fit within [Replica.cap].
-func (p *Replica) release(t *Turn) {
-	own := p.own
+// charges, or they fit within [Ownership.cap].
+func (o *Ownership) release(t *Turn) {
 	acked := uint64(0)
-	if own.heir != nil {
-		acked = own.heir.acked
+	if o.heir != nil {
+		acked = o.heir.acked
 	}
 	n := 0
-	for _, h := range own.withheld {
+	for _, h := range o.withheld {
 		switch {
 		case h.Over():
-		case own.heir != nil && h.stamp <= acked || p.admits(t, h):
-			p.releaseOne(t, h)
+		case o.heir != nil && h.stamp <= acked || o.admits(t, h):
+			t.release(h.Reply)
 		default:
-			own.withheld[n] = h
+			o.withheld[n] = h
 			n++
 		}
 	}
-	clear(own.withheld[n:])
-	own.withheld = own.withheld[:n]
+	clear(o.withheld[n:])
+	o.withheld = o.withheld[:n]
 	if n == 0 {
-		own.waitSince, own.byPolicy = 0, false
+		o.waitSince, o.byPolicy = 0, false
 	} else {
-		own.waitSince = own.withheld[0].Facts().Since
+		o.waitSince = o.withheld[0].Facts().Since
 	}
 }
 
 // admits reports whether a withheld reply fits within what may be answered now. If so,
 // it counts the reply as answered.
-func (p *Replica) admits(t *Turn, h withheldReply) bool {
+func (o *Ownership) admits(t *Turn, h withheldReply) bool {
 	charge := h.Facts().Charge
 	for i := range charge.Len() {
 		k := charge.Key(i)
-		if k.Cost == 0 || k.Rule.Replication == limiter.ReplicationOff || !p.holds(k) {
+		if k.Cost == 0 || k.Rule.Replication == limiter.ReplicationOff || !o.holds(k) {
 			continue
 		}
 		var have uint64
-		if d := p.own.dirty.find(k.Hash.Hi); d != nil {
+		if d := o.dirty.find(k.Hash.Hi); d != nil {
 			have = d.old + d.new
 		}
-		if limit := p.cap(t, k.Rule); limit != math.MaxUint64 && have+uint64(k.Cost) > limit {
+		if limit := o.cap(t, k.Rule); limit != math.MaxUint64 && have+uint64(k.Cost) > limit {
 			return false
 		}
 	}
 	for i := range charge.Len() {
 		k := charge.Key(i)
-		if k.Cost == 0 || !p.holds(k) {
+		if k.Cost == 0 || !o.holds(k) {
 			continue
 		}
-		if d := p.own.dirty.find(k.Hash.Hi); d != nil {
+		if d := o.dirty.find(k.Hash.Hi); d != nil {
 			if d.newSeq >= h.stamp {
 				d.new += uint64(k.Cost)
 			} else {
@@ -95,32 +94,27 @@ func (p *Replica) admits(t *Turn, h withheldReply) bool {
 	return true
 }
 
-// releaseOne ends a reply's wait in this partition. The reply is sent when the last partition
-// lets it go.
-func (p *Replica) releaseOne(t *Turn, h withheldReply) { t.add(Release, 0).Reply = h.Reply }
-
 // takeBack undoes the charges of all withheld replies and answers their askers with
 // status.
-func (p *Replica) takeBack(t *Turn, status peer.ReplyStatus) {
-	own := p.own
-	for _, h := range own.withheld {
+func (o *Ownership) takeBack(t *Turn, status peer.ReplyStatus, owner peer.Epoch) {
+	for _, h := range o.withheld {
 		if h.TakeBack() {
-			p.undo(t, h)
-			p.refuseReply(t, h.Reply, status)
+			o.undo(t, h)
+			t.refuseReply(h.Reply, status, owner)
 		}
 	}
-	clear(own.withheld)
-	own.withheld = own.withheld[:0]
-	own.waitSince, own.byPolicy = 0, false
+	clear(o.withheld)
+	o.withheld = o.withheld[:0]
+	o.waitSince, o.byPolicy = 0, false
 }
 
 // undo takes back the charge of a withheld reply.
-func (p *Replica) undo(t *Turn, h withheldReply) {
+func (o *Ownership) undo(t *Turn, h withheldReply) {
 	w := h.Facts()
-	p.node.Store.Refund(t.At, w.Charge, w.Receipt)
+	o.node.Store.Refund(t.At, w.Charge, w.Receipt)
 	for i := range w.Charge.Len() {
-		if k := w.Charge.Key(i); p.holds(k) {
-			p.Charged(t, k, 0)
+		if k := w.Charge.Key(i); o.holds(k) {
+			o.Charged(t, k, 0)
 		}
 	}
 }
@@ -131,52 +125,50 @@ func (p *Replica) undo(t *Turn, h withheldReply) {
 // After a pause of this node, the heir may have taken over, and its message may be late
 // because both nodes first work off what has piled up. So until the heir has answered a
 // later ping, or EaseFor has passed, silentHeir reports false.
-func (p *Replica) silentHeir(t *Turn) bool {
-	own := p.own
-	h := own.heir
-	if since, ping := p.node.Pace.Awake(); t.Now-since < EaseFor && int32(own.heard-ping) <= 0 {
+func (o *Ownership) silentHeir(t *Turn) bool {
+	h := o.heir
+	if since, ping := o.node.Pace.Awake(); t.Now-since < EaseFor && int32(o.heard-ping) <= 0 {
 		return false
 	}
 	if h == nil {
-		return t.Now-own.waitSince >= pingWithin
+		return t.Now-o.waitSince >= pingWithin
 	}
-	return h.waitSilentSince != 0 && h.waitSilentSince >= own.waitSince && t.Now-h.waitSilentSince >= p.node.Peers.Patience(h.to, pingWithin)
+	return h.waitSilentSince != 0 && h.waitSilentSince >= o.waitSince && t.Now-h.waitSilentSince >= o.node.Peers.Patience(h.to, pingWithin)
 }
 
 // expireWithheld takes back the charges of withheld replies whose deadline has passed.
-func (p *Replica) expireWithheld(t *Turn) {
-	own, n := p.own, 0
-	for _, h := range own.withheld {
+func (o *Ownership) expireWithheld(t *Turn, owner peer.Epoch) {
+	n := 0
+	for _, h := range o.withheld {
 		switch {
 		case h.Over():
 		case t.Now >= h.Facts().Until:
 			if h.TakeBack() {
-				p.undo(t, h)
-				p.refuseReply(t, h.Reply, peer.Overloaded)
+				o.undo(t, h)
+				t.refuseReply(h.Reply, peer.Overloaded, owner)
 			}
 		default:
-			own.withheld[n] = h
+			o.withheld[n] = h
 			n++
 		}
 	}
-	clear(own.withheld[n:])
-	own.withheld = own.withheld[:n]
+	clear(o.withheld[n:])
+	o.withheld = o.withheld[:n]
 	if n == 0 {
-		own.waitSince, own.byPolicy = 0, false
+		o.waitSince, o.byPolicy = 0, false
 	}
 }
 
 // Withhold keeps a reply until the heir has the charge. stamp is what
-// [Replica.Charged] returned.
-func (p *Replica) Withhold(t *Turn, r Reply, stamp uint64) {
-	own := p.own
-	own.withheld = append(own.withheld, withheldReply{Reply: r, stamp: stamp})
-	if own.waitSince == 0 {
-		own.waitSince = t.Now
+// [Ownership.Charged] returned.
+func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
+	o.withheld = append(o.withheld, withheldReply{Reply: r, stamp: stamp})
+	if o.waitSince == 0 {
+		o.waitSince = t.Now
 	}
-	own.makeUrgent(t)
-	p.watch(t)
+	o.makeUrgent(t)
+	t.Watch = true
 }
 
-// Congested reports whether no further reply may be withheld. The replica must own.
-func (p *Replica) Congested() bool { return len(p.own.withheld) >= maxWithheld }
+// Congested reports whether no further reply may be withheld.
+func (o *Ownership) Congested() bool { return len(o.withheld) >= maxWithheld }
