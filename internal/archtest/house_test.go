@@ -266,7 +266,7 @@ func largeAllowed() map[string]string {
 		joins   = "it joins gossip, links and the core, and what each of them calls is a method"
 		gossip  = "memberlist takes one delegate for everything"
 		arith   = "one small method for each algorithm, option and question"
-		machine = "each message and each rule of the protocol is a method on one state, in files by concern"
+		machine = "claims, questions, handoffs and pushes decide together who owns; what is held and what an owner does have types of their own"
 	)
 	return map[string]string{
 		"chaos/history.History fields":             harness,

@@ -168,7 +168,7 @@ func (p *Replica) onClaim(t *Turn, from peer.Instance, c peer.Claim) {
 
 // holdsAgainst reports whether this node decides, or has sealed, and the claim would
 // overtake it.
-func (p *Replica) holdsAgainst(c peer.Claim) bool {
+func (p *held) holdsAgainst(c peer.Claim) bool {
 	return p.role >= peer.Sealed && (c.Kind == peer.Takeover || c.Kind == peer.LastResort)
 }
 
@@ -229,7 +229,7 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 
 // behind reports whether an answer names a later state than this node holds. The member
 // may have got it after it was asked what it holds, or was not asked.
-func (p *Replica) behind(a *answer) bool {
+func (p *held) behind(a *answer) bool {
 	if a.Role < peer.Copy {
 		return false
 	}
@@ -240,7 +240,7 @@ func (p *Replica) behind(a *answer) bool {
 // supersedes reports whether an answer names a grant that a takeover of a closed
 // partition must not overrule: the owner was renewing its epoch, or handing over,
 // without this heir.
-func (p *Replica) supersedes(r *claimRound, a *answer) bool {
+func (p *held) supersedes(r *claimRound, a *answer) bool {
 	if !p.closed || r.kind != peer.Takeover || a.Grant <= p.epoch.Counter || a.GrantFor == p.node.Self {
 		return false
 	}

@@ -53,15 +53,15 @@ func (o *Ownership) feed(t *Turn, g *target, due bool) {
 	case !g.begun:
 		o.snapshot(t, g)
 	case due && o.dirtyAt != 0, g.acked < o.held.seq, pinging, g.appointment != 0 && g != o.heir:
-		o.cut()
+		o.cut(o.held)
 		o.delta(t, g, peer.Delta, peer.Epoch{})
 	}
 }
 
 // cut closes the batch that is being collected, if it has any change.
-func (o *Ownership) cut() {
+func (o *changes) cut(held *state) {
 	if o.dirtyAt != 0 {
-		o.held.seq = o.open
+		held.seq = o.open
 		o.open++
 		o.dirtyAt, o.urgent = 0, false
 	}
@@ -105,7 +105,7 @@ func (o *Ownership) snapshot(t *Turn, g *target) {
 		}
 		g.counted = true
 	}
-	o.cut()
+	o.cut(o.held)
 	o.soleCopy = false
 	o.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: o.held.epoch, Seq: o.held.seq, Ping: g.sending(t.Now, o.waitSince, o.node.Pace)})
 	g.begun, g.whole, g.sent, g.acked, g.base = true, false, o.held.seq, 0, o.held.epoch
@@ -182,7 +182,7 @@ func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Ent
 
 // stage collects the parts of a snapshot. It reports whether the snapshot is complete
 // and its state, or a later one, is held.
-func (p *Replica) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
+func (p *held) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
 	if !p.staging.next(t, p.node, b, keys) {
 		return false
 	}
@@ -207,7 +207,7 @@ func (p *Replica) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
 
 // apply applies a batch of changes. It reports false if the batch does not build on the
 // state held, or cannot be stored.
-func (p *Replica) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
+func (p *held) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
 	if p.role < peer.Copy || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
 		return false
 	}
@@ -233,7 +233,7 @@ func (p *Replica) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
 // accept makes this node heir, and reports whether it is. It refuses if this node is
 // fresh, has granted a later claim, is not active (unless no active member is left), has
 // been revoked since, or lacks changes that the appointment requires.
-func (p *Replica) accept(t *Turn, b *peer.Batch) bool {
+func (p *held) accept(t *Turn, b *peer.Batch) bool {
 	switch {
 	case p.role == peer.Heir && p.appointment == b.Appointment:
 		return true
@@ -249,7 +249,7 @@ func (p *Replica) accept(t *Turn, b *peer.Batch) bool {
 	return true
 }
 
-func (p *Replica) ack(t *Turn, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
+func (p *held) ack(t *Turn, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
 	a := peer.Ack{Partition: p.id, Status: status, Epoch: b.Epoch, Ping: b.Ping, Seq: p.seq, Owner: p.owner, Top: max(p.top, p.grant)}
 	if status == peer.Gap && (p.role < peer.Copy || p.epoch != b.Epoch && p.epoch != b.BaseEpoch) {
 		a.Seq = 0

@@ -109,3 +109,30 @@ func (d *dirtyKeys) enter(i int) {
 	}
 	d.index[at] = int32(i + 1)
 }
+
+// unacknowledged returns how many units a key has answered that the heir has not
+// acknowledged.
+func (d *dirtyKeys) unacknowledged(hi uint64) uint64 {
+	if k := d.find(hi); k != nil {
+		return k.old + k.new
+	}
+	return 0
+}
+
+// acknowledged records that the heir has all changes up to seq.
+func (d *dirtyKeys) acknowledged(seq uint64) {
+	for i := range d.list {
+		k := &d.list[i]
+		if k.oldSeq <= seq {
+			k.old = 0
+		}
+		if k.newSeq <= seq {
+			k.old, k.new = 0, 0
+		}
+	}
+}
+
+// forget drops the keys whose changes every copy has: those up to seq.
+func (d *dirtyKeys) forget(seq uint64) {
+	d.keep(func(k *dirtyKey) bool { return k.last > seq || k.old+k.new > 0 })
+}

@@ -38,7 +38,7 @@ func (p *Replica) seal(t *Turn, next peer.Epoch) {
 		p.manage(t)
 		return
 	}
-	own.cut()
+	own.cut(own.held)
 	p.role = peer.Sealed
 	own.handover = &handover{next: next, seq: p.seq}
 	p.reroute(t)
@@ -114,7 +114,7 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.own.giver, p.own.appointing = giver, 1
 	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}
 	p.reroute(t)
-	p.announce(t, 0)
+	p.own.announce(t, 0)
 	p.manage(t)
 	p.settleParked(t)
 	p.watch(t)

@@ -43,7 +43,7 @@ func (p *Replica) manageHeir(t *Turn) {
 
 // noStandby reports whether a closed partition has no heir and none in preparation, while
 // its owner does not know that no other member has a copy.
-func (o *Ownership) noStandby() bool {
+func (o *succession) noStandby() bool {
 	return o.closed && !o.soleCopy && o.heir == nil && o.next == nil && !o.renew
 }
 
@@ -164,7 +164,7 @@ func (o *Ownership) stopPreparing() {
 			// appointment.
 			o.renew = true
 		}
-		o.forget()
+		o.dirty.forget(o.copied())
 	}
 }
 
@@ -211,7 +211,7 @@ func (p *Replica) prepare(t *Turn, want peer.Instance) {
 	}
 	switch {
 	case own.heir == nil:
-		p.appoint(t)
+		own.appoint(t)
 	case !t.View.Has(own.heir.to):
 		// Without its word the owner renews.
 		own.renew = true
@@ -222,15 +222,14 @@ func (p *Replica) prepare(t *Turn, want peer.Instance) {
 }
 
 // appoint appoints the next heir. The appointment requires every change answered so far.
-func (p *Replica) appoint(t *Turn) {
-	own := p.own
-	own.appointing++
-	own.cut()
-	g := own.next
-	g.appointment, g.appointed = own.appointing, p.seq
+func (o *Ownership) appoint(t *Turn) {
+	o.appointing++
+	o.cut(o.held)
+	g := o.next
+	g.appointment, g.appointed = o.appointing, o.held.seq
 	g.sentAt = 0
-	p.watch(t)
-	p.Flush(t)
+	t.Watch = true
+	o.flush(t)
 }
 
 // revoke asks the heir to give up its appointment, and to drop its copy if drop is set.
@@ -264,7 +263,7 @@ func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
 	}
 	if p.own == nil || a.Epoch != p.epoch {
 		if p.own != nil {
-			p.heard(from, a)
+			p.own.answered(from, a)
 		}
 		return
 	}
@@ -276,12 +275,12 @@ func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
 	switch {
 	case a.Status == peer.Revoked:
 		if h := own.heir; h != nil && h.to == from && a.Appointment >= h.appointment {
-			p.revocationAcked(t)
+			own.revocationAcked(t)
 		}
 	case own.next != nil && own.next.to == from:
-		p.ackNext(t, own.next, a)
+		own.ackNext(t, own.next, a)
 	case own.heir != nil && own.heir.to == from:
-		p.ackHeir(t, own.heir, a)
+		own.ackHeir(t, own.heir, a)
 	}
 	switch {
 	case p.own == nil:
@@ -293,9 +292,9 @@ func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
 	}
 }
 
-// heard records that a target answered, whatever the answer.
-func (p *Replica) heard(from peer.Instance, a *peer.Ack) {
-	for _, g := range []*target{p.own.heir, p.own.next} {
+// answered records that a target answered, whatever the answer.
+func (o *succession) answered(from peer.Instance, a *peer.Ack) {
+	for _, g := range []*target{o.heir, o.next} {
 		if g != nil && g.to == from {
 			g.heard(a.Ping)
 		}
@@ -312,99 +311,98 @@ func (g *target) heard(ping uint32) {
 }
 
 // revocationAcked continues after the heir has confirmed that it is heir no more.
-func (p *Replica) revocationAcked(t *Turn) {
-	own := p.own
-	old := own.heir
-	own.heir.uncount(p.node.Peers)
-	own.heir, own.revoking = nil, false
-	own.retired = old.to
-	if own.dropped && t.View.OthersLeave() {
-		own.soleCopy = true
+func (o *Ownership) revocationAcked(t *Turn) {
+	old := o.heir
+	o.heir.uncount(o.node.Peers)
+	o.heir, o.revoking = nil, false
+	o.retired = old.to
+	if o.dropped && t.View.OthersLeave() {
+		o.soleCopy = true
 	}
-	own.forget()
-	own.release(t)
+	o.dirty.forget(o.copied())
+	o.release(t)
 }
 
 // reached records how far a copy has come. It reports false if the copy lacks something
 // and must be sent more first.
-func (p *Replica) reached(g *target, a *peer.Ack, now limiter.Tick) bool {
+func (g *target) reached(a *peer.Ack, held *state, now limiter.Tick, peers Peers) bool {
 	g.heard(a.Ping)
 	if a.Status == peer.Gap {
 		g.sentAt = 0
 		g.sent, g.acked = a.Seq, a.Seq
-		if a.Seq == 0 || a.Seq > p.seq {
+		if a.Seq == 0 || a.Seq > held.seq {
 			g.begun, g.whole, g.sent, g.acked = false, false, 0, 0
 		}
 		return false
 	}
 	if a.Ping == g.ping && g.sentAt != 0 {
-		p.node.Peers.Measured(g.to, now-g.sentAt)
+		peers.Measured(g.to, now-g.sentAt)
 	}
-	g.base, g.acked = p.epoch, max(g.acked, min(a.Seq, p.seq))
+	g.base, g.acked = held.epoch, max(g.acked, min(a.Seq, held.seq))
 	if g.acked >= g.sent {
 		g.sentAt = 0
 		g.whole = g.begun
 	}
 	if g.whole {
-		g.uncount(p.node.Peers)
+		g.uncount(peers)
 	}
 	return true
 }
 
 // ackNext processes an acknowledgement of the next heir.
-func (p *Replica) ackNext(t *Turn, g *target, a *peer.Ack) {
-	if !p.reached(g, a, t.Now) {
+func (o *Ownership) ackNext(t *Turn, g *target, a *peer.Ack) {
+	if !g.reached(a, o.held, t.Now, o.node.Peers) {
 		return
 	}
 	switch {
 	case g.appointment == 0:
 	case a.Appointment == g.appointment:
-		p.own.heir.uncount(p.node.Peers)
-		p.own.heir, p.own.next = g, nil
-		p.own.byPolicy = false
-		p.announce(t, 0)
-		p.dismiss(t)
-		p.own.heard = a.Ping
-		p.own.acknowledged(t, g.acked)
+		o.heir.uncount(o.node.Peers)
+		o.heir, o.next = g, nil
+		o.byPolicy = false
+		o.announce(t, 0)
+		o.dismiss(t, o.held.epoch)
+		o.heard = a.Ping
+		o.acknowledged(t, g.acked)
 	case a.Status == peer.Refused:
-		p.refusedBy(g, a)
+		o.refusedBy(g, a, o.held.epoch.Counter)
 		g.sentAt = t.Now // resend the appointment after a while
 	}
 }
 
-// refusedBy handles a refused appointment. It renews the epoch if the member has granted
-// a later claim, or after maxRefusals refusals in a row: whatever else the reason is, it
-// ends with the epoch.
-func (p *Replica) refusedBy(g *target, a *peer.Ack) {
-	if g.refusals++; a.Top > p.epoch.Counter || g.refusals >= maxRefusals {
+// refusedBy handles a refused appointment under the epoch with that counter. It renews the
+// epoch if the member has granted a later claim, or after maxRefusals refusals in a row:
+// whatever else the reason is, it ends with the epoch.
+func (o *succession) refusedBy(g *target, a *peer.Ack, counter uint64) {
+	if g.refusals++; a.Top > counter || g.refusals >= maxRefusals {
 		g.refusals = 0
-		p.own.renew = true
+		o.renew = true
 	}
 }
 
 // dismiss tells the last heir that its copy is not needed any more.
-func (p *Replica) dismiss(t *Turn) {
-	to := p.own.retired
-	p.own.retired = 0
-	if to == 0 || to == p.own.heir.to {
+func (o *succession) dismiss(t *Turn, epoch peer.Epoch) {
+	to := o.retired
+	o.retired = 0
+	if to == 0 || to == o.heir.to {
 		return
 	}
-	r := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
+	r := peer.Revoke{Partition: o.id, Epoch: epoch, Drop: true}
 	t.sendRevoke(to, r, false)
 }
 
 // ackHeir processes an acknowledgement of the heir.
-func (p *Replica) ackHeir(t *Turn, g *target, a *peer.Ack) {
-	if !p.reached(g, a, t.Now) {
+func (o *Ownership) ackHeir(t *Turn, g *target, a *peer.Ack) {
+	if !g.reached(a, o.held, t.Now, o.node.Peers) {
 		return
 	}
 	switch {
 	case a.Appointment == g.appointment:
 		g.refusals = 0
-		p.own.heard = a.Ping
-		p.own.acknowledged(t, g.acked)
+		o.heard = a.Ping
+		o.acknowledged(t, g.acked)
 	case a.Status == peer.Refused: // it is not heir any more
-		p.refusedBy(g, a)
+		o.refusedBy(g, a, o.held.epoch.Counter)
 	}
 }
 
@@ -421,8 +419,8 @@ func (p *Replica) renewed(t *Turn, e peer.Epoch) {
 		own.next.appointment, own.next.sentAt = 0, 0
 	}
 	p.epoch, p.owner, p.mine, p.heir = e, e, e, 0
-	p.announce(t, 0)
-	own.forget()
+	own.announce(t, 0)
+	own.dirty.forget(own.copied())
 	own.release(t)
 	p.manage(t)
 	p.watch(t)

@@ -46,20 +46,20 @@ type Info struct {
 }
 
 // Role returns what this node holds.
-func (p *Replica) Role() peer.Role { return p.role }
+func (s *state) Role() peer.Role { return s.role }
 
 // Own returns the ownership of this node, nil if it has none. This node decides, or has
 // sealed, as long as it has one.
 func (p *Replica) Own() *Ownership { return p.own }
 
 // Counter returns the counter of the epoch of the state held.
-func (p *Replica) Counter() uint64 { return p.epoch.Counter }
+func (s *state) Counter() uint64 { return s.epoch.Counter }
 
 // Owner returns the highest ownership known.
-func (p *Replica) Owner() peer.Epoch { return p.owner }
+func (k *knowledge) Owner() peer.Epoch { return k.owner }
 
 // Fresh reports whether the node has not learned yet what others hold.
-func (p *Replica) Fresh() bool { return p.fresh }
+func (k *knowledge) Fresh() bool { return k.fresh }
 
 // Info returns what the node holds at the time now.
 func (p *Replica) Info(now limiter.Tick) Info {

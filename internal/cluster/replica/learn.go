@@ -70,7 +70,7 @@ func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
 		p.own.suspended, p.own.suspendedUntil = before, t.Now+suspendFor
 	}
 	p.reroute(t)
-	p.announce(t, 0)
+	p.own.announce(t, 0)
 	p.manage(t)
 	p.settleParked(t)
 	p.watch(t)
@@ -78,9 +78,9 @@ func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
 
 // announce tells a member, or all members if to is 0, who owns the partition and who is
 // heir.
-func (p *Replica) announce(t *Turn, to peer.Instance) {
-	a := peer.Announce{Partition: p.id, Epoch: p.epoch}
-	if h := p.own.heir; h != nil {
+func (o *Ownership) announce(t *Turn, to peer.Instance) {
+	a := peer.Announce{Partition: o.id, Epoch: o.held.epoch}
+	if h := o.heir; h != nil {
 		a.Heir = h.to
 	}
 	if to != 0 {
@@ -88,7 +88,7 @@ func (p *Replica) announce(t *Turn, to peer.Instance) {
 		return
 	}
 	for i := range t.View.Members {
-		if m := t.View.Members[i].Instance; m != p.node.Self {
+		if m := t.View.Members[i].Instance; m != o.node.Self {
 			t.sendAnnounce(m, a)
 		}
 	}
@@ -117,7 +117,7 @@ func (p *Replica) onAnnounce(t *Turn, from peer.Instance, a peer.Announce) {
 }
 
 // announceKnown sends a member the highest owner that this node knows.
-func (p *Replica) announceKnown(t *Turn, to peer.Instance) {
+func (p *held) announceKnown(t *Turn, to peer.Instance) {
 	a := peer.Announce{Partition: p.id, Epoch: p.owner, Heir: p.heir}
 	t.sendAnnounce(to, a)
 }

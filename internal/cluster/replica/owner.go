@@ -11,7 +11,6 @@ import (
 // wait for the heir, and which charges may be taken back. It sees the state held, but no
 // claims and no other owners: who owns is the replica's concern.
 type Ownership struct {
-	identity
 	held *state // the replica's
 
 	tenure
@@ -20,11 +19,7 @@ type Ownership struct {
 	reservations
 	withholding
 
-	// soleCopy means that no other member has or had a copy. A closed partition cannot be
-	// taken over then, so its owner may decide without an heir.
-	soleCopy     bool
-	seekCopiesAt limiter.Tick // when the owner asks again whether another has a copy
-	handover     *handover    // nil unless this node has sealed
+	handover *handover // nil unless this node has sealed
 }
 
 // tenure is how this node became owner.
@@ -49,6 +44,7 @@ type changes struct {
 
 // succession is who has a copy, and who is to become heir.
 type succession struct {
+	identity
 	heir *target // the heir, which accepted its appointment
 	next *target // the member that is to become heir: it gets a copy, then the appointment
 	// retired is the last heir. It may drop its copy when the next heir has accepted.
@@ -62,6 +58,10 @@ type succession struct {
 	suspended      peer.Instance // a member that is not made heir before suspendedUntil
 	suspendedUntil limiter.Tick
 	appointing     uint32 // number of the last appointment within the epoch
+	// soleCopy means that no other member has or had a copy. A closed partition cannot be
+	// taken over then, so its owner may decide without an heir.
+	soleCopy     bool
+	seekCopiesAt limiter.Tick // when the owner asks again whether another has a copy
 }
 
 // reservations are the charges that may be taken back.
@@ -81,7 +81,7 @@ type withholding struct {
 
 // newOwnership returns an ownership that begins now, under an epoch with a counter.
 func (p *Replica) newOwnership(t *Turn, counter uint64) *Ownership {
-	own := &Ownership{identity: p.identity, held: &p.state}
+	own := &Ownership{held: &p.state, succession: succession{identity: p.identity}}
 	own.count = p.node.Reserves
 	own.open, own.first, own.since = p.seq+1, counter, t.Now
 	return own
@@ -140,7 +140,7 @@ func (o *Ownership) busy() bool {
 
 // tracks reports whether changes must be recorded because a member has, or is getting, a
 // copy.
-func (o *Ownership) tracks() bool { return o.heir != nil || o.next != nil }
+func (o *succession) tracks() bool { return o.heir != nil || o.next != nil }
 
 // lag returns D of a rule: how many units a key may have answered that its heir has not
 // acknowledged. It is 0 for strict replication, unbounded if replication is off, and
@@ -191,7 +191,7 @@ func (o *Ownership) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
 
 // isolated reports whether no member can be this owner's heir, so that no reply is
 // withheld. For a closed partition it is true only if no other member can have a copy.
-func (o *Ownership) isolated(t *Turn) bool {
+func (o *succession) isolated(t *Turn) bool {
 	v := t.View
 	if o.heir != nil || o.renew || o.revoking {
 		return false
@@ -257,22 +257,14 @@ func (o *changes) mark(hi uint64) *dirtyKey {
 // acknowledged records that the heir has all changes up to seq, and releases replies
 // that need not wait any longer.
 func (o *Ownership) acknowledged(t *Turn, seq uint64) {
-	for i := range o.dirty.list {
-		d := &o.dirty.list[i]
-		if d.oldSeq <= seq {
-			d.old = 0
-		}
-		if d.newSeq <= seq {
-			d.old, d.new = 0, 0
-		}
-	}
-	o.forget()
+	o.dirty.acknowledged(seq)
+	o.dirty.forget(o.copied())
 	o.byPolicy = false
 	o.release(t)
 }
 
-// forget drops the dirty entries of keys that every copy has.
-func (o *Ownership) forget() {
+// copied returns the sequence up to which every copy has all changes.
+func (o *succession) copied() uint64 {
 	least := uint64(math.MaxUint64)
 	if o.heir != nil {
 		least = o.heir.acked
@@ -280,7 +272,7 @@ func (o *Ownership) forget() {
 	if o.next != nil && o.next.begun {
 		least = min(least, o.next.acked)
 	}
-	o.dirty.keep(func(d *dirtyKey) bool { return d.last > least || d.old+d.new > 0 })
+	return least
 }
 
 // tickOwner does the owner's work that is due. If an available partition's heir is
@@ -318,11 +310,7 @@ func (o *Ownership) RoomFor(t *Turn, k *limiter.Key) bool {
 	if limit == math.MaxUint64 {
 		return true
 	}
-	have := uint64(k.Cost)
-	if d := o.dirty.find(k.Hash.Hi); d != nil {
-		have += d.old + d.new
-	}
-	return have <= limit
+	return uint64(k.Cost)+o.dirty.unacknowledged(k.Hash.Hi) <= limit
 }
 
 // Issued reports whether a receipt was given under the present ownership.

@@ -13,21 +13,26 @@ import (
 // Replica is this node's replica of one partition. It is not safe for concurrent use: the
 // shell locks it.
 type Replica struct {
-	identity
-	asCopy bool // the table counts this partition as a copy
-
 	// What a tick looks at in each partition comes first, in few cache lines.
 	own     *Ownership // nil unless this node decides or has sealed
-	waiting []Request  // parked until it is known who owns
+	waiting parked     // until it is known who owns
 	claiming
 	breakage
 	pushing
-	state
-	staging
 	seeking
-	knowledge
+	held
 	arriving
 	doubting
+}
+
+// held is what this node holds of the partition, and knows of it. It changes by what
+// other members say, and by what the replica decides.
+type held struct {
+	identity
+	asCopy bool // the table counts this partition as a copy
+	state
+	staging
+	knowledge
 }
 
 // identity is which partition it is, and of which node. It does not change.
@@ -120,7 +125,7 @@ type lostOwner struct {
 // New returns the replica of a partition about which nothing is known yet. node must not
 // change any more.
 func New(node *Node, id uint16) *Replica {
-	p := &Replica{identity: identity{node: node, id: id, closed: int(id) >= table.Partitions}}
+	p := &Replica{held: held{identity: identity{node: node, id: id, closed: int(id) >= table.Partitions}}}
 	p.fresh = true
 	return p
 }
@@ -139,12 +144,12 @@ func (p *identity) fault() {
 func (p *identity) holds(k *limiter.Key) bool { return table.PartitionOf(k) == int(p.id) }
 
 // reroute publishes the owner and heir to ask, and tells the table whether this is a copy.
-func (p *Replica) reroute(t *Turn) {
+func (p *held) reroute(t *Turn) {
 	p.fault()
 	p.point(t)
 }
 
-func (p *Replica) point(t *Turn) {
+func (p *held) point(t *Turn) {
 	if asCopy := p.role < peer.Sealed; asCopy != p.asCopy {
 		p.asCopy = asCopy
 		p.node.Store.SetCopy(int(p.id), asCopy)
@@ -234,12 +239,12 @@ func (p *Replica) Learn(t *Turn, owner peer.Epoch, denies bool) {
 // Introduce announces the partition to a member, if this node owns it.
 func (p *Replica) Introduce(t *Turn, to peer.Instance) {
 	if p.own != nil {
-		p.announce(t, to)
+		p.own.announce(t, to)
 	}
 }
 
 // drop discards a copy that is not needed.
-func (p *Replica) drop() {
+func (p *held) drop() {
 	p.node.Store.Drop(int(p.id))
 	p.role, p.seq, p.appointment = peer.Nothing, 0, 0
 	p.epoch = peer.Epoch{}
@@ -250,7 +255,7 @@ func (p *Replica) drop() {
 // what may have been lost.
 func (p *Replica) Connected(t *Turn, i peer.Instance) {
 	if p.own != nil {
-		p.announce(t, i)
+		p.own.announce(t, i)
 		for _, g := range []*target{p.own.heir, p.own.next} {
 			if g != nil && g.to == i {
 				g.resend()
@@ -322,7 +327,7 @@ func (p *Replica) Tick(t *Turn) limiter.Tick {
 			p.Doubt(t)
 		}
 	}
-	p.expireParked(t)
+	p.waiting.expire(t)
 	p.tickBroken(t)
 	p.manage(t)
 	p.staging.tick(t, p.node)

@@ -30,6 +30,27 @@ type Wait struct {
 	WaitsUntil limiter.Tick
 }
 
+// parked are requests that wait until it is known who owns.
+type parked []Request
+
+// take empties the list and returns what it had.
+func (p *parked) take() []Request {
+	all := *p
+	*p = nil
+	return all
+}
+
+// expire drops the requests whose deadline has passed.
+func (p *parked) expire(t *Turn) {
+	*p = slices.DeleteFunc(*p, func(q Request) bool {
+		over := t.Now >= q.Facts().Until
+		if over {
+			t.end(Expire, q)
+		}
+		return over
+	})
+}
+
 // Full reports whether no further request may wait until the owner is known.
 func (p *Replica) Full() bool { return len(p.waiting) >= maxParked }
 
@@ -45,9 +66,7 @@ func (p *Replica) settleParked(t *Turn) {
 	if len(p.waiting) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
 		return
 	}
-	all := p.waiting
-	p.waiting = nil
-	for _, q := range all {
+	for _, q := range p.waiting.take() {
 		if p.role == peer.Owned {
 			t.end(Rerun, q)
 		} else {
@@ -59,24 +78,11 @@ func (p *Replica) settleParked(t *Turn) {
 // answerParked refuses the parked requests, because the owner is alive. alive is the
 // owner, 0 if unknown.
 func (p *Replica) answerParked(t *Turn, alive peer.Instance) {
-	all := p.waiting
-	p.waiting = nil
-	for _, q := range all {
+	for _, q := range p.waiting.take() {
 		status := peer.NotOwner
 		if q.Facts().Sent && alive != 0 {
 			status = peer.Alive
 		}
 		t.refuse(q, status, p.owner)
 	}
-}
-
-// expireParked drops the parked requests whose deadline has passed.
-func (p *Replica) expireParked(t *Turn) {
-	p.waiting = slices.DeleteFunc(p.waiting, func(q Request) bool {
-		over := t.Now >= q.Facts().Until
-		if over {
-			t.end(Expire, q)
-		}
-		return over
-	})
 }

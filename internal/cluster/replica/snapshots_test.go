@@ -19,13 +19,13 @@ func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
 		},
 		"the copy is given up": func(p *Replica, _ *Turn) { p.own.stopPreparing() },
 		"the copy has arrived": func(p *Replica, tn *Turn) {
-			p.reached(p.own.next, &peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.next.ping}, tn.Now)
+			p.own.next.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.next.ping}, &p.state, tn.Now, p.node.Peers)
 		},
 		"the heir that lacked something has it": func(p *Replica, tn *Turn) {
 			p.own.stopPreparing()
-			p.reached(p.own.heir, &peer.Ack{Partition: p.id, Epoch: p.epoch, Status: peer.Gap}, tn.Now)
+			p.own.heir.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Status: peer.Gap}, &p.state, tn.Now, p.node.Peers)
 			p.own.snapshot(tn, p.own.heir)
-			p.reached(p.own.heir, &peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.heir.ping}, tn.Now)
+			p.own.heir.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.heir.ping}, &p.state, tn.Now, p.node.Peers)
 		},
 	} {
 		l, p, tn := closedOwner(t)

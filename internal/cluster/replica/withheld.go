@@ -70,10 +70,7 @@ func (o *Ownership) admits(t *Turn, h withheldReply) bool {
 		if k.Cost == 0 || k.Rule.Replication == limiter.ReplicationOff || !o.holds(k) {
 			continue
 		}
-		var have uint64
-		if d := o.dirty.find(k.Hash.Hi); d != nil {
-			have = d.old + d.new
-		}
+		have := o.dirty.unacknowledged(k.Hash.Hi)
 		if limit := o.cap(t, k.Rule); limit != math.MaxUint64 && have+uint64(k.Cost) > limit {
 			return false
 		}
@@ -171,4 +168,4 @@ func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
 }
 
 // Congested reports whether no further reply may be withheld.
-func (o *Ownership) Congested() bool { return len(o.withheld) >= maxWithheld }
+func (o *withholding) Congested() bool { return len(o.withheld) >= maxWithheld }
