@@ -78,7 +78,6 @@ func TestUpdateOfTooMuch(t *testing.T) {
 // A member that leaves is removed, and one that dies stays as dead; memberlist reports
 // both alike.
 func TestLeaveIsNotDeath(t *testing.T) {
-	t.Parallel()
 	a := start(t, "a")
 	b := start(t, "b", a.addr)
 	c := start(t, "c", a.addr)
