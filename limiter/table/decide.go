@@ -145,10 +145,12 @@ func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.D
 // leave unlocks a partition, and empties it if what was done to it was not done wholly,
 // because of a panic.
 func (t *Table) leave(p *partition, whole bool) {
-	defer p.mu.Unlock()
-	if !whole {
-		t.forget(p)
+	if whole {
+		p.mu.Unlock()
+		return
 	}
+	defer p.mu.Unlock() // even if forget panics, too
+	t.forget(p)
 }
 
 // partitions returns the partitions of a charge in locking order, each once.
