@@ -332,6 +332,19 @@ func (c *Client) settle(all []*batch, f fate, why error) {
 	}
 }
 
+// abandon ends a message as unknown where it is, in the queue or in flight.
+func (c *Client) abandon(b *batch, why error) {
+	c.mu.Lock()
+	woken := c.finish(b)
+	if woken {
+		b.fate, b.err, b.open = unknown, why, false
+	}
+	c.mu.Unlock()
+	if woken {
+		close(b.done)
+	}
+}
+
 // wait waits until the message is done, or returns the context's error.
 func (b *batch) wait(ctx context.Context) error {
 	ended := ctx.Done()

@@ -106,6 +106,27 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// TestAPanicOfTheTimer: a panic while a late message is given up ends that message with an
+// error that has it, and leaves no lock behind. Without the guard it ends this process.
+func TestAPanicOfTheTimer(t *testing.T) {
+	client, n := bench()
+	n.hangUp = func(error) { panic("a defect") }
+	ticket := sent(t, client, n)
+	b := ticket.batch
+	b.sent = time.Now().Add(-2 * time.Hour)
+	n.late(b)
+	if err := b.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var d limiter.Decision
+	if f, err := b.decision(ticket.index, &limiter.Request{}, &d); f != unknown || !errors.Is(err, errDefect) {
+		t.Errorf("its fate is %v, %v", f, err)
+	}
+	if s := client.Stats(); s.Pending != 0 {
+		t.Errorf("%d checks wait", s.Pending)
+	}
+}
+
 // An owner is asked if it can be, and others in their order if not, and none twice.
 func TestChoose(t *testing.T) {
 	c := &Client{}

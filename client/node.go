@@ -324,6 +324,7 @@ func (n *node) fail(why error) {
 // If it was sent, it is ended as unknown; and if the node has answered nothing lately,
 // the stream is ended, too.
 func (n *node) late(b *batch) {
+	defer catch(func(defect error) { n.client.abandon(b, defect) })
 	woken, unsent := n.overdue(b)
 	switch {
 	case unsent != nil:
