@@ -126,10 +126,19 @@ func (e *Effects) Reset() {
 }
 
 // add appends an effect of a kind and returns it to be filled. The pointer is valid
-// until the next one is added.
+// until the next one is added. An effect has hundreds of bytes, so none is copied to its
+// place: the memory behind List is zero, because make and Reset leave it so.
 func (e *Effects) add(kind Kind, to peer.Instance) *Effect {
-	e.List = append(e.List, Effect{Kind: kind, To: to})
-	return &e.List[len(e.List)-1]
+	n := len(e.List)
+	if n == cap(e.List) {
+		more := make([]Effect, n, 2*n+4)
+		copy(more, e.List)
+		e.List = more
+	}
+	e.List = e.List[:n+1]
+	x := &e.List[n]
+	x.Kind, x.To = kind, to
+	return x
 }
 
 func (e *Effects) sendAnnounce(to peer.Instance, a peer.Announce) {
