@@ -82,12 +82,12 @@ func TestLeaveWaitsForHandOver(t *testing.T) {
 	}
 }
 
-// The last node logs that its counters end with it; no other node does.
+// The last node logs that its counters are lost; no other node does.
 func TestTheLastOneSaysSo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
 	}
-	const lost = "the counters of this node end with it"
+	const lost = "this node's counters are lost"
 	logged := func(c weir.Config) (weir.Config, *syncBuffer) {
 		b := &syncBuffer{}
 		c.Logger = slog.New(slog.NewTextHandler(b, nil))
