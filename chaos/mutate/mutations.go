@@ -58,7 +58,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
 		}},
 		{name: "a live holder's answer ends a claim", edits: []edit{
-			{"internal/cluster/replica/claim.go", "		case !holder && a.Role >= peer.Sealed:", "		case !holder && a.Role > peer.Owned:"},
+			{"internal/cluster/replica/claim.go", "		case !holder && a.Role >= peer.Sealed && ", "		case !holder && a.Role > peer.Owned && "},
 		}},
 		{name: "silence of a fresh instance", pkg: "./internal/cluster", test: "^TestAFreshInstanceHasNoSay$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "		case p.fresh:\n", "		case false:\n"},

@@ -10,5 +10,17 @@ func ofOwners() []mutation {
 		{name: "a last resort gives way to a later copy", pkg: replica, test: "^TestALastResortBehindAnotherCopy$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "		case r.kind == peer.LastResort && p.behind(a):\n			p.abandon(t, 0)\n			return\n", ""},
 		}},
+		{name: "a majority records an epoch", pkg: "./chaos/sim", test: "^TestAMemberOfBothSides$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "	if !p.closed || r.kind == peer.Transfer {", "	if r.kind <= peer.Reopen {"},
+		}},
+		{name: "a takeover that some have recorded goes on", pkg: replica, test: "^TestAGrantedTakeoverGoesOn$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "a.Role >= peer.Sealed && !r.granted:", "a.Role >= peer.Sealed:"},
+		}},
+		{name: "who claims is not doubted", pkg: replica, test: "^TestAGrantedTakeoverGoesOn$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "		owner = r.epoch(p) // others", "		_ = r.epoch(p) // others"},
+		}},
+		{name: "an owner that stopped in vain asks its heir", pkg: replica, test: "^TestTheHeirOfAnOwnerThatStoppedInVain$", edits: []edit{
+			{"internal/cluster/replica/doubt.go", "		p.yields, p.urgeAt, p.urges = true, t.Now, 0\n", ""},
+		}},
 	}
 }

@@ -103,8 +103,9 @@ func (d *directed) others(but ...*Node) []*Node {
 	return slices.DeleteFunc(d.live(), func(n *Node) bool { return slices.Contains(but, n) })
 }
 
-// part cuts all links between two sides.
+// part cuts all links between two sides, and link mends them.
 func (d *directed) part(a, b []*Node) { each(a, b, d.sever) }
+func (d *directed) link(a, b []*Node) { each(a, b, d.mend) }
 
 func each(a, b []*Node, do func(pair)) {
 	for _, n := range a {
@@ -214,4 +215,27 @@ func TestTheNewestLineageWins(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAMemberOfBothSides: during a split, one member is on the heir's side first and then
+// on the owner's. It must not help both to decide.
+func TestAMemberOfBothSides(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 5, limiter.UnreachableClosed, limiter.ReplicationStrict)
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		rest := d.others(owner, heir)
+		d.part([]*Node{owner, rest[0]}, []*Node{heir, rest[1], rest[2]})
+		for _, n := range d.live() {
+			d.demandAt(n, 150, 20*ms)
+		}
+		d.pass(85*ms + limiter.Tick(seed%10)*5*ms)
+		d.part([]*Node{rest[1]}, []*Node{heir, rest[2]})
+		d.link([]*Node{rest[1]}, []*Node{owner, rest[0]})
+		d.pass(4 * limiter.Second)
+		d.atMost(limitOfDirected)
+		d.heal()
+		d.pass(10 * limiter.Second)
+		d.settles()
+	})
 }

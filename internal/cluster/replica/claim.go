@@ -20,6 +20,7 @@ type claimRound struct {
 	sends   int          // number of sends
 	repeats int          // earlier rounds of this question that failed
 	retryAt limiter.Tick // when a refused claim is repeated; 0 if it was not refused
+	granted bool         // a majority has granted the claim, and is asked to record its epoch
 	whom    []peer.Instance
 	answers []answer // by index of whom
 }
@@ -72,10 +73,21 @@ func (r *claimRound) send(t *Turn, p *Replica) {
 	r.sentAt = t.Now
 	r.sends++
 	for i, w := range r.whom {
-		if !r.answers[i].has || r.kind != peer.Ask && r.answers[i].Fresh {
+		switch a := &r.answers[i]; {
+		case r.granted && a.has && a.Granted:
+			if a.Owner != r.epoch(p) {
+				t.sendAnnounce(w, peer.Announce{Partition: p.id, Epoch: r.epoch(p)})
+				r.sendTo(t, p, w)
+			}
+		case !a.has || r.kind != peer.Ask && a.Fresh:
 			r.sendTo(t, p, w)
 		}
 	}
+}
+
+// epoch returns the epoch that is claimed for this node.
+func (r *claimRound) epoch(p *Replica) peer.Epoch {
+	return peer.Epoch{Counter: r.counter, Instance: p.node.Self}
 }
 
 func (r *claimRound) sendTo(t *Turn, p *Replica, to peer.Instance) {
@@ -151,9 +163,13 @@ func (p *Replica) onClaim(t *Turn, from peer.Instance, c peer.Claim) {
 			}
 		}
 	}
+	owner := p.owner
+	if r := p.round; r != nil && r.granted && r.retryAt == 0 {
+		owner = r.epoch(p) // others may have recorded it, and doubt it otherwise
+	}
 	a := peer.Answer{
 		Partition: p.id, Round: c.Round, Granted: granted, Fresh: p.fresh,
-		Role: p.role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner, Heir: p.heir,
+		Role: p.role, Epoch: p.epoch, Seq: p.seq, Owner: owner, Heir: p.heir,
 		Top: max(p.top, p.grant), Grant: p.grant, GrantKind: p.grantKind, GrantFor: p.grantFor,
 	}
 	p.top = max(p.top, c.Counter)
@@ -177,7 +193,7 @@ func (p *Replica) onAnswer(t *Turn, from peer.Instance, a peer.Answer) {
 	p.top = max(p.top, a.Top)
 	if r != nil && a.Round == r.id {
 		for i, w := range r.whom {
-			if w == from && (!r.answers[i].has || !r.answers[i].Granted) {
+			if w == from && (!r.answers[i].has || !r.answers[i].Granted || r.granted) {
 				r.answers[i] = answer{a, true}
 			}
 		}
@@ -208,7 +224,7 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 			continue
 		}
 		switch {
-		case !holder && a.Role >= peer.Sealed:
+		case !holder && a.Role >= peer.Sealed && !r.granted: // later it is too late: some have recorded the new epoch
 			p.abandon(t, r.whom[i])
 			return
 		case r.kind == peer.LastResort && p.behind(a):
@@ -222,7 +238,7 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 			return
 		}
 	}
-	if r.complete(t, p) {
+	if r.complete(t, p) && r.recorded(t, p) {
 		p.claimed(t, r)
 	}
 }
@@ -275,6 +291,35 @@ func (r *claimRound) complete(t *Turn, p *Replica) bool {
 	return true
 }
 
+// recorded reports whether this node may act under the epoch that it was granted. For a
+// closed partition a majority must have recorded it: it is announced to those that granted
+// it, and they are asked once more. A member that has granted another claim meanwhile,
+// perhaps on the other side of a split, refuses then; and one that has recorded this epoch
+// names it in its answer to any later claim, which ends unless it builds on this epoch. So
+// of two owners one knows of the other before it decides.
+//
+// A transfer needs no record: the receiver's first heir is the giver, which acknowledges
+// nothing once it has taken the partition back.
+func (r *claimRound) recorded(t *Turn, p *Replica) bool {
+	if !p.closed || r.kind == peer.Transfer {
+		return true
+	}
+	n := 1
+	for i := range r.answers {
+		if a := &r.answers[i]; a.has && a.Granted && a.Owner == r.epoch(p) && t.View.Has(r.whom[i]) {
+			n++
+		}
+	}
+	if 2*n > p.n0(t, true) {
+		return true
+	}
+	if !r.granted {
+		r.granted, r.sends = true, 0
+		r.send(t, p)
+	}
+	return false
+}
+
 // gaveUp reports whether the owner has just suspended a member and is not connected to
 // it. Its answer is not waited for again.
 func (p *Replica) gaveUp(w peer.Instance) bool {
@@ -311,7 +356,7 @@ func (p *Replica) abandon(t *Turn, alive peer.Instance) {
 // claimed ends a claim that succeeded.
 func (p *Replica) claimed(t *Turn, r *claimRound) {
 	p.round, p.tries = nil, 0
-	e := peer.Epoch{Counter: r.counter, Instance: p.node.Self}
+	e := r.epoch(p)
 	switch r.kind {
 	case peer.Takeover:
 		t.event(Takeover)

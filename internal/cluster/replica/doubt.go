@@ -85,13 +85,21 @@ func (p *Replica) disprove(t *Turn, owner peer.Epoch, heir peer.Instance) {
 	}
 	p.disproved = append(p.disproved, p.owner)
 	if owner.Before(p.mine) || owner.Instance == p.node.Self || slices.Contains(p.disproved, owner) {
-		owner, heir = p.mine, 0
+		if owner != p.mine {
+			heir = 0
+		}
+		owner = p.mine
 	}
 	p.owner, p.heir = owner, heir
 	// No later owner has merged the state held here, and none will. It is a copy like
 	// any other.
 	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
 	p.seekAt, p.seekIn = 0, 0
+	if p.role == peer.Copy && p.epoch == p.mine && p.owner == p.mine {
+		// This node stopped deciding for that owner. Its heir waits for it.
+		p.yields, p.urgeAt, p.urges = true, t.Now, 0
+		p.watch(t)
+	}
 	p.reroute(t)
 	p.settleParked(t)
 }

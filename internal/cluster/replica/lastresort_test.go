@@ -99,7 +99,12 @@ func TestALastResortBehindAnotherCopy(t *testing.T) {
 		p.startRound(tn, peer.LastResort, other, p.owner)
 		l.now += claimWithin
 		tn.Now = l.now
-		p.onAnswer(tn, self, peer.Answer{Round: p.round.id, Granted: true, Role: one.answers, Epoch: one.epoch, Seq: one.seq})
+		a := peer.Answer{Round: p.round.id, Granted: true, Role: one.answers, Epoch: one.epoch, Seq: one.seq}
+		p.onAnswer(tn, self, a)
+		if r := p.round; r != nil && r.granted {
+			a.Owner = r.epoch(p)
+			p.onAnswer(tn, self, a)
+		}
 		if got := p.role == peer.Owned; got != one.want {
 			t.Errorf("%s: the claim succeeds: %t, want %t", name, got, one.want)
 		}

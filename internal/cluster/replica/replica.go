@@ -110,7 +110,7 @@ type doubting struct {
 type breakage struct {
 	brokeAt limiter.Tick // when it broke last; 0 if never
 	givenUp bool         // nothing is held of it until giveUpFor after brokeAt
-	yields  bool         // this node owned it when it broke; its heir is asked to take over
+	yields  bool         // this node owned it and stopped; its heir is asked to take over
 	urgeAt  limiter.Tick // when the heir is asked next
 	urges   int          // how often it was asked
 }

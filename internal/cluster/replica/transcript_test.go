@@ -91,6 +91,7 @@ func stories() map[string]tale {
 		"quick-restart":    {"The owner restarts within 20 ms. It has forgotten everything, and its heir takes over.", closed, begun, quickRestart},
 		"several-owners":   {"A check over several owners reserves here, and is denied elsewhere: who waits for its charge is admitted.", closed, begun, severalOwners},
 		"last-resort":      {"Owner and heir crash. The third member has an old copy: nobody starts empty while that may be missing.", local, begun, lastResort},
+		"both-sides":       {"A member grants the heir its takeover, moves to the owner's side of a split, and helps it to renew: only one decides.", closed, begun, bothSides},
 		"newest-lineage":   {"The heir of an owner that is cut off takes over, and is lost. The third member's copy wins over the first owner's.", closed, begun, newestLineage},
 		"broken-partition": {"The owner panics: it drops what it holds, and its heir goes on from its copy.", closed, begun, brokenPartition},
 	}
@@ -381,6 +382,27 @@ func lastResort(s *story) {
 	if left := c.remaining(); left != 96 {
 		s.t.Errorf("%d are left, want 96", left)
 	}
+}
+
+func bothSides(s *story) {
+	s.ask("a", 5, false)
+	s.pass(15 * ms)
+	s.say("a is cut off from b and c; a client asks b")
+	s.cut()
+	n := s.ask("b", 60, true)
+	s.pass(50 * ms)
+	s.say("c moves to a's side; a client asks a")
+	clear(s.cuts)
+	for _, o := range []string{"a", "c"} {
+		s.cuts[[2]string{"b", o}], s.cuts[[2]string{o, "b"}] = true, true
+	}
+	s.flying = nil
+	s.meet(s.of("a"), s.of("c"))
+	m := s.ask("a", 60, false)
+	s.pass(250 * ms)
+	s.isAnswered(n, false)
+	s.isAnswered(m, true)
+	s.ends("a", "c", 65)
 }
 
 func newestLineage(s *story) {
