@@ -22,5 +22,8 @@ func ofOwners() []mutation {
 		{name: "an owner that stopped in vain asks its heir", pkg: replica, test: "^TestTheHeirOfAnOwnerThatStoppedInVain$", edits: []edit{
 			{"internal/cluster/replica/doubt.go", "		p.yields, p.urgeAt, p.urges = true, t.Now, 0\n", ""},
 		}},
+		{name: "receipts of this lineage only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
+			{"internal/cluster/replica/owner.go", "	counter := r.Epoch - uint64(p.node.Self)\n", "	counter := p.own.first\n"},
+		}},
 	}
 }

@@ -73,6 +73,7 @@ func showingsOfNodes() map[string]showing {
 		"a takeover that some have recorded goes on":            {why: narrow},
 		"who claims is not doubted":                             {why: narrow},
 		"an owner that stopped in vain asks its heir":           {why: narrow},
+		"receipts of this lineage only":                         {why: "clients of real processes refund on one side of a split only"},
 		"a counter's own time":                                  {why: clocks},
 		"a bucket remembers its last charge":                    {why: clocks},
 		"a bucket in Redis remembers its last charge":           {why: clocks},

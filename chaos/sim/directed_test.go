@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -143,6 +144,16 @@ func (d *directed) askAt(n *Node) {
 	})
 }
 
+// givenBy returns what a node admitted, as its owner or heir.
+func (d *directed) givenBy(n *Node) (out []given) {
+	for _, g := range d.given {
+		if g.by == n.name {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
 // forget has the operator forget a member at a node.
 func (d *directed) forget(at, dead *Node) {
 	at.do(func() {
@@ -238,4 +249,41 @@ func TestAMemberOfBothSides(t *testing.T) {
 		d.pass(10 * limiter.Second)
 		d.settles()
 	})
+}
+
+// TestARefundOfTheOtherSide: both sides of a split decide. What the side that is overtaken
+// admitted is refunded afterwards: that must not free what the other side admitted.
+func TestARefundOfTheOtherSide(t *testing.T) {
+	worlds(t)
+	for name, first := range map[string]limiter.Tick{"asked from the cut on": 0, "asked later": 3 * limiter.Second} {
+		t.Run(name, func(t *testing.T) {
+			eachSeed(t, func(t *testing.T, seed uint64) {
+				d := direct(t, seed, 5, limiter.UnreachableLocal, limiter.ReplicationLag)
+				owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+				rest := d.others(owner, heir)
+				d.part([]*Node{owner, rest[0]}, []*Node{heir, rest[1], rest[2]})
+				d.pass(first)
+				d.demandAt(rest[0], 150, 20*ms)
+				d.demandAt(rest[1], 150, 20*ms)
+				d.pass(4 * limiter.Second)
+				d.heal()
+				d.pass(5 * limiter.Second)
+				lost, kept := owner, heir
+				if d.holder(peer.Owned) == owner {
+					lost, kept = heir, owner
+				}
+				stand := len(d.givenBy(kept))
+				for _, g := range d.givenBy(lost) {
+					var c limiter.Charge
+					c.Add(limiter.Key{Hash: d.key.hash, Rule: g.rule, Cost: 1})
+					rest[0].do(func() { rest[0].core.Refund(&c, g.receipt, func(route.Outcome) {}) })
+				}
+				d.pass(500 * ms)
+				d.given = nil
+				d.demandAt(rest[1], 150, 5*ms)
+				d.pass(2 * limiter.Second)
+				d.atMost(limitOfDirected - stand)
+			})
+		})
+	}
 }

@@ -141,7 +141,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	}
 	if len(parts) > 0 {
 		answer.Source = parts[0].r.Source(t.inputs())
-		answer.Receipt.Epoch = parts[0].r.Counter()
+		answer.Receipt.Epoch = parts[0].r.Lineage()
 	}
 	if q.Settles && answer.Receipt.Charged != 0 {
 		d.reservations.add(t, q, answer)

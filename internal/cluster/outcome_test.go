@@ -11,9 +11,10 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// receipt returns the receipt of a charge in the ownership with the given counter.
+// receipt returns the receipt of a charge by this node, under an epoch with the given
+// counter.
 func receipt(counter uint64) limiter.Receipt {
-	return limiter.Receipt{Epoch: counter, Charged: 1, Set: 1}
+	return limiter.Receipt{Epoch: counter + uint64(self), Charged: 1, Set: 1}
 }
 
 // told is the outcome of a reset or refund.

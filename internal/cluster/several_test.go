@@ -71,7 +71,7 @@ func TestCancelsTakeBackEveryLimit(t *testing.T) {
 	}
 	reply(third, true, 3)
 	reply(other, false, 0)
-	want := peer.Refund{Keys: 1, Kind: peer.RefundReserved, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: 3, Set: 5}}
+	want := peer.Refund{Keys: 1, Kind: peer.RefundReserved, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 4 + uint64(third)}, Time: 9, Charged: 3, Set: 5}}
 	after := drain(c)
 	q := after[third].Refunds
 	if len(q) != 1 {

@@ -377,7 +377,8 @@ type Refund struct {
 	Receipt Receipt
 }
 
-// Receipt names a charge, see limiter.Receipt.
+// Receipt names a charge, see limiter.Receipt. Epoch.Counter is the number that names the
+// ownership; in a reply it lacks the sender's instance.
 type Receipt struct {
 	Epoch   Epoch
 	Time    int64

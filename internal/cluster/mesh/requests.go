@@ -171,7 +171,8 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 	return out
 }
 
-// Receipt returns a receipt as frames carry it.
-func Receipt(r limiter.Receipt) peer.Receipt {
-	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
+// Receipt returns a receipt as frames carry it. In a reply, issuer is the member that
+// gives the receipt: its instance is left out, since the receiver knows it.
+func Receipt(r limiter.Receipt, issuer peer.Instance) peer.Receipt {
+	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch - uint64(issuer)}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
 }

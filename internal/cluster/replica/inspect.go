@@ -52,9 +52,6 @@ func (s *state) Role() peer.Role { return s.role }
 // sealed, as long as it has one.
 func (p *Replica) Own() *Ownership { return p.own }
 
-// Counter returns the counter of the epoch of the state held.
-func (s *state) Counter() uint64 { return s.epoch.Counter }
-
 // Owner returns the highest ownership known.
 func (k *knowledge) Owner() peer.Epoch { return k.owner }
 

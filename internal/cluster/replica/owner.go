@@ -313,7 +313,13 @@ func (o *Ownership) RoomFor(t *Turn, k *limiter.Key) bool {
 	return uint64(k.Cost)+o.dirty.unacknowledged(k.Hash.Hi) <= limit
 }
 
-// Issued reports whether a receipt was given under the present ownership.
+// Lineage names the present ownership in receipts: the counter of its epoch, raised by
+// the owner's instance, which is random. Two sides of a split count their epochs alike, so
+// a counter alone would name the ownerships of both. The replica must own.
+func (s *state) Lineage() uint64 { return s.epoch.Counter + uint64(s.epoch.Instance) }
+
+// Issued reports whether a receipt was given by this node under its present ownership.
 func (o *Ownership) Issued(r limiter.Receipt) bool {
-	return r.Epoch >= o.first && r.Epoch <= o.held.epoch.Counter
+	counter := r.Epoch - uint64(o.held.epoch.Instance)
+	return counter >= o.first && counter <= o.held.epoch.Counter
 }

@@ -58,7 +58,7 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 		o.answer.Source = limiter.SourceHeir
 	}
 	o.answer.Receipt = limiter.Receipt{
-		Epoch: r.Receipt.Epoch.Counter, Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
+		Epoch: r.Receipt.Epoch.Counter + uint64(f.From), Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
 	}
 	if o.answer.Receipt.Charged != 0 {
 		o.c.denials.forget(o.charge) // a charge lengthens the waits of cached denials
