@@ -86,7 +86,7 @@ race: ## The tests, under the race detector; with SHORT= the long ones too
 .PHONY: wire
 wire: ## What the race detector hides or makes long: allocations, nodes in one process, the suite over each protocol, the simulator; with SHORT= all of the suite
 	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./metrics ./internal/cluster
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) .
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) . ./cluster
 	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) ./client
 	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./chaos/attack ./limiter/limitertest ./limiter/table ./rules
