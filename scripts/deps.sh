@@ -12,7 +12,10 @@ needs=(
   "redis-server redis-server tests against a real Redis"
 )
 if [ "$(uname -s)" = Linux ]; then
-  needs+=("ip iproute2 tests in network namespaces")
+  needs+=(
+    "ip iproute2 tests in network namespaces"
+    "chrt util-linux the attackers of chaos get only the time that nobody else wants"
+  )
 fi
 if docker info >/dev/null 2>&1; then
   needs+=("busybox busybox-static a stand-in for the image golang:1.26, where that cannot be pulled")
