@@ -155,6 +155,12 @@ func ofChecks() []mutation {
 		{name: "an end of silent streams of gossip", pkg: "./internal/cluster/gossip", test: "^TestASilentStreamIsClosedSoon$", edits: []edit{
 			{"internal/cluster/gossip/guard.go", "AfterFunc(firstByteWithin, ", "AfterFunc(10*firstByteWithin, "},
 		}},
+		{name: "a leaving node waits for those it has lost", pkg: "./internal/cluster/members", test: "^TestLeaveWaitsForTheLost$", edits: []edit{
+			{"internal/cluster/members/membership.go", "	case closed || whole && !alone || now >= by:", "	case closed || whole || now >= by:"},
+		}},
+		{name: "a reset is newer than what a paused owner had", pkg: "./chaos/sim", test: "^TestAResetStands$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "		if !p.own.wasReset(k.Hi) {", "		if true {"},
+		}},
 		{name: "who does not answer may be there", pkg: "./internal/cluster/members", test: "^TestWhoDoesNotAnswerMayBeThere$", edits: []edit{
 			{"internal/cluster/members/membership.go", "if m.config.mute() != nil {", "if false {"},
 		}},

@@ -73,6 +73,8 @@ func showingsOfNodes() map[string]showing {
 		"a takeover that some have recorded goes on":            {why: narrow},
 		"who claims is not doubted":                             {why: narrow},
 		"an owner that stopped in vain asks its heir":           {why: narrow},
+		"a leaving node waits for those it has lost":            {why: "no scenario stops a node that has lost all others"},
+		"a reset is newer than what a paused owner had":         {why: clients},
 		"receipts of this lineage only":                         {why: "clients of real processes refund on one side of a split only"},
 		"a counter's own time":                                  {why: clocks},
 		"a bucket remembers its last charge":                    {why: clocks},

@@ -287,3 +287,40 @@ func TestARefundOfTheOtherSide(t *testing.T) {
 		})
 	}
 }
+
+// TestAResetStands: the owner is paused and its heir takes over. There a key is reset and
+// used again. When the paused owner goes on, its counters are older than the reset.
+func TestAResetStands(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 3, limiter.UnreachableLocal, limiter.ReplicationLag)
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		third := d.others(owner, heir)[0]
+		d.demandAt(third, 100, 5*ms)
+		d.pass(1500 * ms)
+		owner.pause()
+		d.demandAt(third, 3, 5*ms)
+		d.pass(600 * ms)
+		var (
+			c   limiter.Charge
+			out route.Outcome
+		)
+		c.Add(d.key.key(third, 1))
+		third.do(func() { third.core.Reset(&c, func(o route.Outcome) { out = o }) })
+		d.pass(400 * ms)
+		d.given, d.key.denied = nil, 0
+		d.demandAt(third, 5, 5*ms)
+		d.pass(200 * ms)
+		if len(d.given) != 5 || out.Unanswered != 0 {
+			d.fails("%d of 5 are admitted after a reset with %d unanswered", len(d.given), out.Unanswered)
+		}
+		owner.resume()
+		d.pass(3 * limiter.Second)
+		d.demandAt(third, 5, 5*ms)
+		d.pass(300 * ms)
+		if len(d.given) != 10 || d.key.denied != 0 {
+			d.fails("the reset is undone: %d of 10 are admitted since, %d denied", len(d.given), d.key.denied)
+		}
+		d.settles()
+	})
+}

@@ -77,6 +77,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 0 {
 			d.touched(t, q.Charge)
 		}
+		d.wereReset(q.Charge)
 		return route.Answered, nil
 	}
 	if q.Kind == route.KindExplain {
@@ -101,6 +102,16 @@ func current(parts []*partition, r limiter.Receipt) bool {
 		}
 	}
 	return true
+}
+
+// wereReset has the owners of keys remember that they were reset, even if they had no
+// counters of them: a former owner may have some.
+func (d *decider) wereReset(k *limiter.Charge) {
+	for i := range k.Len() {
+		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
+			p.r.Own().Reset(k.Key(i))
+		}
+	}
 }
 
 // touched records that keys changed without an admission.

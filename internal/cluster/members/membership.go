@@ -20,6 +20,7 @@ const (
 	joinedWithin    = 30 * limiter.Second       // longest wait for the view to stop changing
 	settledWithin   = 10 * limiter.Second       // an active node that is not settled by then is ready all the same
 	leaveWithin     = 10 * limiter.Second       // partitions not handed over by then are left as after a crash
+	aloneWithin     = 3 * limiter.Second        // a leaving node that sees no other member waits this long for one that counts
 	lookEvery       = 50 * limiter.Millisecond  // interval of look while joining or settling
 	vacatedEvery    = 10 * limiter.Millisecond  // interval of vacate while leaving
 	recountEvery    = 2 * limiter.Second        // interval of look once ready, because the dead count for a time only
@@ -409,7 +410,8 @@ func (m *Membership) Forget(name string) bool {
 
 // Leave starts the handoff of everything that this node owns. It calls left once: with
 // true when no other member depends on this node any more, or with false after ten
-// seconds or if the membership is closed. Until [Membership.Close] the node still
+// seconds or if the membership is closed. A node that sees no other member, although some
+// count, waits three seconds for a link to one of them. Until [Membership.Close] the node still
 // answers. A second call returns [ErrLeaving].
 func (m *Membership) Leave(left func(whole bool)) error {
 	m.mu.Lock()
@@ -431,13 +433,17 @@ func (m *Membership) Leave(left func(whole bool)) error {
 func (m *Membership) vacate() {
 	m.mu.Lock()
 	closed, built, by, empty := m.closed, m.inForce(), m.leaveBy, m.empty
+	now := m.config.Scheduler.Now()
+	alone := !empty && now-m.began < aloneWithin && len(m.roll.live) == 0 && len(m.config.Core.Registry().Dead()) > 0
 	m.mu.Unlock()
 	whole := built && (empty || m.config.Core.Vacated())
-	now := m.config.Scheduler.Now()
 	switch {
-	case closed || whole || now >= by:
+	case closed || whole && !alone || now >= by:
 		m.left(whole)
 	default:
+		if alone {
+			m.review() // a link to one of them may be up again
+		}
 		m.config.Scheduler.After(vacatedEvery, m.vacate)
 	}
 }

@@ -518,6 +518,42 @@ func TestLeaveWhileJoining(t *testing.T) {
 	}
 }
 
+// A node that has lost all members, none of which has left, waits for one of them before it
+// takes its counters away.
+func TestLeaveWaitsForTheLost(t *testing.T) {
+	for name, back := range map[string]bool{"none comes back": false, "one comes back": true} {
+		t.Run(name, func(t *testing.T) {
+			j := newJoiner(0)
+			j.pass(limiter.Second)
+			j.Update([]peer.Member{other("a", 10, peer.Active)})
+			j.pass(limiter.Second)
+			j.Update(nil)
+			j.pass(limiter.Second)
+			if n := len(j.core.View().Members); n != 1 {
+				t.Fatalf("%d members in view, want itself", n)
+			}
+			began, left, handed := j.now, limiter.Tick(0), false
+			if err := j.Leave(func(ok bool) { left, handed = j.now, ok }); err != nil {
+				t.Fatal(err)
+			}
+			j.pass(2 * limiter.Second)
+			if left != 0 {
+				t.Fatalf("it left after %v, without waiting for any", left-began)
+			}
+			least, most := 3*limiter.Second, 3100*ms
+			if back {
+				j.Update([]peer.Member{other("a", 10, peer.Active)})
+				least, most = 10*limiter.Second, 10100*ms // it hands over, which this other never answers
+			}
+			j.pass(limiter.Minute)
+			within(t, "left", left-began, least, most)
+			if handed == back {
+				t.Errorf("it says that all was handed over: %v", handed)
+			}
+		})
+	}
+}
+
 // A handover that does not succeed is given up after ten seconds.
 func TestLeaveIsBounded(t *testing.T) {
 	j := newJoiner(0)

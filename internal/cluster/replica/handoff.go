@@ -168,7 +168,9 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 	p.pushNext++
 	var all []table.Entry
 	for _, k := range keys {
-		all = append(all, k.List...)
+		if !p.own.wasReset(k.Hi) {
+			all = append(all, k.List...)
+		}
 	}
 	// The askers of withheld replies ask again, and are answered from the merged state.
 	p.own.takeBack(t, peer.NotOwner, p.owner)

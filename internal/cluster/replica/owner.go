@@ -14,6 +14,7 @@ type Ownership struct {
 	held *state // the replica's
 
 	tenure
+	resets
 	changes
 	succession
 	reservations
