@@ -156,7 +156,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/gossip/guard.go", "AfterFunc(firstByteWithin, ", "AfterFunc(10*firstByteWithin, "},
 		}},
 		{name: "a leaving node waits for those it has lost", pkg: "./internal/cluster/members", test: "^TestLeaveWaitsForTheLost$", edits: []edit{
-			{"internal/cluster/members/membership.go", "	case closed || whole && !alone || now >= by:", "	case closed || whole || now >= by:"},
+			{"internal/cluster/members/leave.go", "	case closed || whole && !alone || now >= by:", "	case closed || whole || now >= by:"},
 		}},
 		{name: "a reset is newer than what a paused owner had", pkg: "./chaos/sim", test: "^TestAResetStands$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "		if !p.own.wasReset(k.Hi) {", "		if true {"},

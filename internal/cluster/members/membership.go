@@ -19,10 +19,7 @@ const (
 	muteWithin      = 20 * limiter.Second       // the same if something took a connection and did not answer
 	joinedWithin    = 30 * limiter.Second       // longest wait for the view to stop changing
 	settledWithin   = 10 * limiter.Second       // an active node that is not settled by then is ready all the same
-	leaveWithin     = 10 * limiter.Second       // partitions not handed over by then are left as after a crash
-	aloneWithin     = 3 * limiter.Second        // a leaving node that sees no other member waits this long for one that counts
 	lookEvery       = 50 * limiter.Millisecond  // interval of look while joining or settling
-	vacatedEvery    = 10 * limiter.Millisecond  // interval of vacate while leaving
 	recountEvery    = 2 * limiter.Second        // interval of look once ready, because the dead count for a time only
 	reviewEvery     = 100 * limiter.Millisecond // interval of reviews while gossip and links disagree
 )
@@ -406,46 +403,6 @@ func (m *Membership) Forget(name string) bool {
 		m.renewView()
 	}
 	return ok
-}
-
-// Leave starts the handoff of everything that this node owns. It calls left once: with
-// true when no other member depends on this node any more, or with false after ten
-// seconds or if the membership is closed. A node that sees no other member, although some
-// count, waits three seconds for a link to one of them. Until [Membership.Close] the node still
-// answers. A second call returns [ErrLeaving].
-func (m *Membership) Leave(left func(whole bool)) error {
-	m.mu.Lock()
-	if m.closed || m.self.State == peer.Leaving {
-		m.mu.Unlock()
-		return ErrLeaving
-	}
-	now := m.config.Scheduler.Now()
-	m.empty = m.self.State == peer.Joining
-	m.self.State, m.began, m.leaveBy, m.left = peer.Leaving, now, now+leaveWithin, left
-	m.renewViewLocked()
-	m.mu.Unlock()
-	m.publish()
-	m.config.Scheduler.After(2*vacatedEvery, m.vacate)
-	return nil
-}
-
-// vacate checks whether the node may go, and schedules itself again if not.
-func (m *Membership) vacate() {
-	m.mu.Lock()
-	closed, built, by, empty := m.closed, m.inForce(), m.leaveBy, m.empty
-	now := m.config.Scheduler.Now()
-	alone := !empty && now-m.began < aloneWithin && len(m.roll.live) == 0 && len(m.config.Core.Registry().Dead()) > 0
-	m.mu.Unlock()
-	whole := built && (empty || m.config.Core.Vacated())
-	switch {
-	case closed || whole && !alone || now >= by:
-		m.left(whole)
-	default:
-		if alone {
-			m.review() // a link to one of them may be up again
-		}
-		m.config.Scheduler.After(vacatedEvery, m.vacate)
-	}
 }
 
 // Close ends the membership: the core gets no more views.
