@@ -201,10 +201,10 @@ func (x *explorer) resort(w *world, m int) (at instance, due bool) {
 			}
 		}
 	}
-	switch {
-	case heard == size:
+	switch heard {
+	case size:
 		return at, !fresh || !copies
-	case heard == size-1:
+	case size - 1:
 		return at, copies && !fresh && (p.owner.of == lacks || x.without(OnlyTheOwnerMayBeMissing))
 	}
 	return 0, false

@@ -25,18 +25,20 @@ func showings() map[string]showing {
 	return all
 }
 
+// Why real processes cannot show a mutation.
+const (
+	narrow   = "it takes two messages that cross within one round trip; the tests of cluster put them in that order; not tried"
+	clients  = "the clients of chaos take nothing back and reset nothing"
+	unseen   = "a copy too many changes no answer"
+	clocks   = "a node's clock never steps"
+	settling = "what a reservation denies too much for a moment is within what a scenario allows"
+	forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
+	defect   = "no node of chaos panics: it takes a defect, which the tests inject"
+	often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
+)
+
 // showingsOfNodes returns those of what nodes do with each other and with honest clients.
 func showingsOfNodes() map[string]showing {
-	const (
-		narrow   = "it takes two messages that cross within one round trip; the tests of cluster put them in that order; not tried"
-		clients  = "the clients of chaos take nothing back and reset nothing"
-		unseen   = "a copy too many changes no answer"
-		clocks   = "a node's clock never steps"
-		settling = "what a reservation denies too much for a moment is within what a scenario allows"
-		forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
-		defect   = "no node of chaos panics: it takes a defect, which the tests inject"
-		often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
-	)
 	return map[string]showing{
 		"seal":                                 {scenario: "rolling-hot", seed: 1},
 		"withholding beyond D":                 {scenario: "kill-hot", seed: 2},
