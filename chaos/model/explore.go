@@ -73,8 +73,8 @@ func (s *step) String() string {
 }
 
 // Explore explores all states, those first that need the fewest steps, until one breaks the
-// promise. It remembers states by 64-bit hashes: with n of them, the chance that one was taken for another is
-// about n*n / 2^65.
+// promise. It remembers states by 64-bit hashes: with n of them, the chance that one was
+// taken for another is about n*n / 2^65.
 func Explore(c Config) Result {
 	x := &explorer{Config: c, seed: maphash.MakeSeed()}
 	first, answered := begin(), 0

@@ -48,13 +48,14 @@ func holds(t *testing.T, c Config) {
 	}
 }
 
-// TestProtectionsAreNeeded: without one of these protections a second unit is answered. The
-// others of [Protection] are not needed by three members within these bounds: of two
-// protections either does.
+// TestProtectionsAreNeeded: without one of these protections a second unit is answered. Of
+// the others none is needed by three members with two epochs: another one does its work, or
+// it matters with more members or epochs only.
 func TestProtectionsAreNeeded(t *testing.T) {
 	long(t)
 	for name, c := range map[string]Config{
 		"a member grants no counter below one that it granted":         {Counters: 2, Without: GrantsBind},
+		"a member that has just started grants nothing":                {Counters: 2, Faults: 1, Restarts: 1, Without: FreshMembersDoNotVote},
 		"another heir is appointed when the last one has confirmed it": {Counters: 2, Changes: 1, Without: HeirsAreRevoked},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -159,7 +159,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/members/leave.go", "	case closed || whole && !alone || now >= by:", "	case closed || whole || now >= by:"},
 		}},
 		{name: "a reset is newer than what a paused owner had", pkg: "./chaos/sim", test: "^TestAResetStands$", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "		if !p.own.wasReset(k.Hi) {", "		if true {"},
+			{"internal/cluster/replica/handoff.go", "		if !p.own.resetSince(k.Hi, b.Epoch.Counter) {", "		if true {"},
 		}},
 		{name: "who does not answer may be there", pkg: "./internal/cluster/members", test: "^TestWhoDoesNotAnswerMayBeThere$", edits: []edit{
 			{"internal/cluster/members/membership.go", "if m.config.mute() != nil {", "if false {"},

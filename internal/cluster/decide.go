@@ -109,7 +109,7 @@ func current(parts []*partition, r limiter.Receipt) bool {
 func (d *decider) wereReset(k *limiter.Charge) {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
-			p.r.Own().Reset(k.Key(i))
+			p.r.Own().Reset(k.Key(i), p.r.Owner().Counter)
 		}
 	}
 }

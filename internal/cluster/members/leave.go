@@ -15,8 +15,8 @@ const (
 // Leave starts the handoff of everything that this node owns. It calls left once: with
 // true when no other member depends on this node any more, or with false after ten
 // seconds or if the membership is closed. A node that sees no other member, although some
-// count, waits three seconds for a link to one of them. Until [Membership.Close] the node still
-// answers. A second call returns [ErrLeaving].
+// count, waits three seconds for a link to one of them. Until [Membership.Close] the node
+// still answers. A second call returns [ErrLeaving].
 func (m *Membership) Leave(left func(whole bool)) error {
 	m.mu.Lock()
 	if m.closed || m.self.State == peer.Leaving {

@@ -168,7 +168,7 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 	p.pushNext++
 	var all []table.Entry
 	for _, k := range keys {
-		if !p.own.wasReset(k.Hi) {
+		if !p.own.resetSince(k.Hi, b.Epoch.Counter) {
 			all = append(all, k.List...)
 		}
 	}

@@ -10,22 +10,28 @@ import (
 // is longest ago is forgotten, and a late push can bring its counters back.
 const maxResets = 1 << 8
 
-// resets are the keys that were reset under an ownership, the latest last. A former owner
-// that was paused did not hear of it: what it pushes of such a key is older than the reset.
-type resets struct{ reset []uint64 }
+// resets are the keys that were reset under an ownership, the latest last. An owner of
+// before that was paused did not hear of it: what it pushes of such a key is older than the
+// reset. An owner that came later began from a copy that has the reset.
+type resets struct{ reset []resetKey }
 
-// Reset records that a key was reset: what former owners push of it from now on is left
-// out. The owner remembers 256 keys of a partition.
-func (r *resets) Reset(k *limiter.Key) {
+// resetKey is a key that was reset, and the counter of the epoch under which it was.
+type resetKey struct{ hi, counter uint64 }
+
+// Reset records that a key was reset under the epoch with a counter: what owners of that
+// epoch or earlier ones push of it from now on is left out. The last 256 keys are
+// remembered.
+func (r *resets) Reset(k *limiter.Key, counter uint64) {
 	hi := k.Hash.Hi
-	if i := slices.Index(r.reset, hi); i >= 0 {
-		r.reset = slices.Delete(r.reset, i, i+1)
-	}
+	r.reset = slices.DeleteFunc(r.reset, func(k resetKey) bool { return k.hi == hi })
 	if len(r.reset) == maxResets {
 		r.reset = slices.Delete(r.reset, 0, 1)
 	}
-	r.reset = append(r.reset, hi)
+	r.reset = append(r.reset, resetKey{hi, counter})
 }
 
-// wasReset reports whether a key was reset under this ownership.
-func (r *resets) wasReset(hi uint64) bool { return slices.Contains(r.reset, hi) }
+// resetSince reports whether a key was reset under the epoch with a counter, or a later
+// one.
+func (r *resets) resetSince(hi, counter uint64) bool {
+	return slices.ContainsFunc(r.reset, func(k resetKey) bool { return k.hi == hi && k.counter >= counter })
+}
