@@ -27,18 +27,12 @@ func (w *world) claimed(m int) epoch { return epoch{w.members[m].round.claim(), 
 // onClaim answers a claim or a question.
 func (x *explorer) onClaim(w *world, m int, q *message) {
 	p := &w.members[m]
-	if q.kind == lastResort && q.id == 0 { // nominated
-		if c := max(p.grant, p.owner.counter) + 1; p.role == copied && p.round.kind <= ask && !p.fresh && c <= x.Counters {
-			w.start(m, lastResort, w.self(m), p.owner, c)
-		}
-		return
-	}
 	if q.answer.owner.counter != 0 {
 		x.learn(w, m, q.answer.owner)
 	}
 	granted := false
 	if q.kind > ask {
-		holds := p.role >= sealed && (q.kind == takeover || q.kind == lastResort)
+		holds := p.role >= sealed && q.kind == takeover
 		switch {
 		case p.fresh && !x.without(FreshMembersDoNotVote):
 		case q.id == p.grant && p.grantTo == q.from:
@@ -78,10 +72,7 @@ func (x *explorer) onAnswer(w *world, m int, q *message) {
 		r.answers[q.from.member()].vote = vote{}
 	}
 	if r.kind == ask && r.heard() == size-1 {
-		p.fresh = false
-		if _, due := x.resort(w, m); !due {
-			*r = round{}
-		}
+		p.fresh, *r = false, round{}
 	}
 }
 
@@ -120,7 +111,6 @@ func (x *explorer) ends(w *world, m int) bool {
 			(a.grantKind == renewal || a.grantKind == transfer || a.grantKind == reopening)
 		switch {
 		case p.role < sealed && a.role >= sealed && !r.granted,
-			r.kind == lastResort && a.role >= copied && (p.role < copied || a.newer(p.state)),
 			r.base.before(a.owner) && a.owner.of != w.self(m) && !x.without(LaterOwnersEndClaims),
 			supersedes && !x.without(RenewalsAreNotOverruled),
 			!a.granted && !a.fresh && (a.grant >= r.id || a.owner.counter >= r.id):
@@ -158,7 +148,7 @@ func (w *world) succeed(m int) {
 	e, k := w.claimed(m), p.round.kind
 	p.round = round{}
 	switch k {
-	case takeover, lastResort:
+	case takeover:
 		p.role, p.epoch, p.owner, p.appointment, p.fresh = owned, e, e, 0, false
 		p.own = ownership{}
 	case renewal, reopening:
@@ -173,39 +163,4 @@ func (w *world) succeed(m int) {
 			p.role, p.own.handover = sealed, epoch{e.counter, p.own.heir}
 		}
 	}
-}
-
-// resort reports whether the answers to a question allow the last resort, and which member
-// has the best copy.
-func (x *explorer) resort(w *world, m int) (at instance, due bool) {
-	p := &w.members[m]
-	if p.round.kind != ask || p.fresh || p.role > copied || !x.Resorts {
-		return 0, false
-	}
-	heard, fresh, copies := 1, false, p.role >= copied
-	best, lacks := p.state, instance(0)
-	at = w.self(m)
-	for o, a := range p.round.answers {
-		switch {
-		case o == m:
-		case !a.has:
-			lacks = w.knows(m, o)
-		case a.role >= heir:
-			return 0, false
-		default:
-			heard++
-			fresh = fresh || a.fresh
-			copies = copies || a.role == copied
-			if a.role == copied && (best.role < copied || a.newer(best) != x.without(TheBestCopyWins)) {
-				best, at = a.state, w.knows(m, o)
-			}
-		}
-	}
-	switch heard {
-	case size:
-		return at, !fresh || !copies
-	case size - 1:
-		return at, copies && !fresh && (p.owner.of == lacks || x.without(OnlyTheOwnerMayBeMissing))
-	}
-	return 0, false
 }

@@ -8,10 +8,10 @@
 //   - There is no time. Whatever waits for a span may happen at any moment, so an heir may
 //     take over from a living owner, and an owner may renew its epoch without a reason.
 //   - Each batch carries the whole state, so none is missing.
-//   - There is no view: any member may believe that the ring names it.
+//   - There is no view: a claim counts any instance that answered it.
 //
 // The limit is one unit, and replication is strict: a second unit that is answered breaks
 // the promise. Counters of epochs, questions and faults are bounded, and one message at most
-// is on its way from one member to another, so that the number of states is finite. Pushes,
-// doubts and sole copies are not modelled.
+// is on its way from one member to another, so that the number of states is finite. Last
+// resorts, pushes, doubts and sole copies are not modelled.
 package model

@@ -12,26 +12,22 @@ type Protection uint
 
 // The protections.
 const (
-	EpochsAreRecorded        Protection = 1 << iota // a majority records an epoch before its owner decides
-	LaterOwnersEndClaims                            // an answer that names a later owner ends a claim
-	RenewalsAreNotOverruled                         // a takeover ends where a renewal was granted
-	GrantsBind                                      // a member grants no counter below one that it granted
-	GrantsBindHeirs                                 // a member that granted a later claim accepts no appointment
-	FreshMembersDoNotVote                           // a member that has just started grants nothing
-	EarlierOwnersAreFenced                          // batches of an earlier owner are refused
-	AppointmentsCount                               // an acknowledgement counts if it names the appointment
-	HeirsAreRevoked                                 // another heir is appointed when the last one has confirmed
-	TheBestCopyWins                                 // the last resort takes the newest copy
-	OnlyTheOwnerMayBeMissing                        // the last resort waits for all but the last owner
+	EpochsAreRecorded       Protection = 1 << iota // a majority records an epoch before its owner decides
+	LaterOwnersEndClaims                           // an answer that names a later owner ends a claim
+	RenewalsAreNotOverruled                        // a takeover ends where a renewal was granted
+	GrantsBind                                     // a member grants no counter below one that it granted
+	GrantsBindHeirs                                // a member that granted a later claim accepts no appointment
+	FreshMembersDoNotVote                          // a member that has just started grants nothing
+	EarlierOwnersAreFenced                         // batches of an earlier owner are refused
+	AppointmentsCount                              // an acknowledgement counts if it names the appointment
+	HeirsAreRevoked                                // another heir is appointed when the last one has confirmed
 )
 
 // Config bounds what is explored.
 type Config struct {
-	// Counters is the highest counter of an epoch, and Asks how many questions each member
-	// asks. Without Resorts only a member that has just started asks, so that no last
-	// resort comes to pass.
+	// Counters is the highest counter of an epoch, and Asks how many questions a member asks
+	// that has just started. Without any it never votes.
 	Counters, Asks uint8
-	Resorts        bool
 	// Changes is how often the ring wants another heir or owner.
 	Changes uint8
 	// Faults is how many faults there are at most, and Restarts how many of them may be
@@ -337,7 +333,7 @@ func (x *explorer) atOnce(w *world, m int, add adder) {
 	own, r := &p.own, &p.round
 	if r.kind > ask && w.complete(m) {
 		last := p.owner.of
-		waits := (r.kind == takeover || r.kind == lastResort) && last != 0 && last.member() != m && !r.answers[last.member()].has
+		waits := r.kind == takeover && last != 0 && last.member() != m && !r.answers[last.member()].has
 		switch {
 		case !r.granted && !waits:
 			add("%m has enough grants", m, m, func(w *world) { w.members[m].round.granted = true })
@@ -384,23 +380,7 @@ func (x *explorer) rounds(w *world, m int, add adder) {
 		x.counters(w, m, func(c uint8) {
 			add("%m begins a takeover", m, m, func(w *world) { w.start(m, takeover, w.self(m), w.members[m].epoch, c) })
 		})
-	case p.round.kind == none && p.role < heir && p.asked < x.Asks && (p.fresh || x.Resorts):
+	case p.round.kind == none && p.fresh && p.asked < x.Asks:
 		add("%m asks what the others hold", m, m, func(w *world) { w.start(m, ask, 0, epoch{}, 0) })
-	}
-	if p.round.kind == ask && x.Resorts {
-		add("%m asks no longer", m, m, func(w *world) { w.members[m].round = round{} })
-	}
-	at, due := x.resort(w, m)
-	switch o := at.member(); {
-	case !due:
-	case o == m:
-		x.counters(w, m, func(c uint8) {
-			add("%m resorts to its copy", m, m, func(w *world) { w.start(m, lastResort, w.self(m), w.members[m].owner, c) })
-		})
-	case !w.full(m, o) && !w.under(m, o, claims):
-		add("%m nominates %o", m, o, func(w *world) {
-			w.send(m, at, message{content: claims, kind: lastResort, who: at})
-			w.members[m].round = round{}
-		})
 	}
 }

@@ -44,7 +44,6 @@ const (
 	renewal
 	transfer
 	reopening
-	lastResort
 )
 
 // world is one state of everything. It is comparable.
@@ -81,11 +80,6 @@ type state struct {
 	role  role
 	epoch epoch
 	used  bool // the unit; it takes the place of the sequence
-}
-
-// newer reports whether a state is newer than another.
-func (s state) newer(than state) bool {
-	return than.epoch.before(s.epoch) || s.epoch == than.epoch && s.used && !than.used
 }
 
 // vote is what a member has recorded and granted.
