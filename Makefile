@@ -33,7 +33,7 @@ quick: vet ## go vet, and the tests that are not long: the round while you work
 	$(GO) test -short -skip '^TestConformance$$' -vet=off -p $(PACKAGES) -timeout 5m $(TESTFLAGS) $(WAITING) ./...
 
 .PHONY: test-long
-test-long: deps tidy fmt lint ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
+test-long: deps tidy fmt lint lint-modules ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
 	@failed=(); trap 'exit 130' INT TERM; part() { echo "$$*"; "$$@" || failed+=("$$*"); }; \
 	part $(MAKE) race SHORT=; \
 	part $(MAKE) wire SHORT=; \
@@ -87,9 +87,9 @@ race: ## The tests, under the race detector; with SHORT= the long ones too
 wire: ## What the race detector hides or makes long: allocations, nodes in one process, the suite over each protocol, the simulator; with SHORT= all of the suite
 	$(GO) test -vet=off $(TESTFLAGS) -run Alloc ./metrics ./internal/cluster
 	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) . ./cluster
-	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) ./client
-	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) -run '^TestConformance$$' ./transport
-	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./chaos/attack ./limiter/limitertest ./limiter/table ./rules
+	$(GO) test -vet=off -timeout 10m $(TESTFLAGS) ./chaos/sim ./chaos/attack ./limiter/limitertest ./limiter/table ./ring ./rules
+	$(GO) test $(SHORT) -vet=off -timeout 30m $(TESTFLAGS) ./client ./chaos/model
+	$(GO) test $(SHORT) -vet=off -timeout 10m $(TESTFLAGS) -run '^Test(Conformance|RedisConforms|.*DecideAlike)$$' ./transport ./redisstore
 
 .PHONY: kill
 kill: ## Three real processes, of which one is killed while clients ask
@@ -136,6 +136,9 @@ vet: ## go vet; `make lint` runs the same analyzers and more
 .PHONY: lint
 lint: ## golangci-lint with all of go vet, at the version that scripts/golangci-lint.sh names
 	scripts/golangci-lint.sh run ./...
+
+.PHONY: lint-modules
+lint-modules: ## The same for the nested modules
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
 

@@ -115,6 +115,9 @@ func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (
 // RulesSet implements [engine.Decider].
 func (*remote) RulesSet(uint64) {}
 
+// Warnings implements [engine.Decider].
+func (*remote) Warnings() []string { return nil }
+
 // Ready implements [engine.Decider].
 func (*remote) Ready() error { return nil }
 

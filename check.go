@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/internal/waiting"
 )
 
 // Check decides a request and charges it if it is allowed. A denial is a decision, not
@@ -47,6 +49,25 @@ func (n *Node) Allow(ctx context.Context, key string, limits ...*Limit) (Decisio
 		return Decision{}, fmt.Errorf("%w: Allow of key %.100q has no limits: give at least one", ErrInvalid, key)
 	}
 	return n.Check(ctx, Request{Path: key, Limits: limits})
+}
+
+// Wait checks a request until it is allowed. After a denial it waits for as long as the
+// decision says, and up to a tenth longer, so that not all callers check at the same
+// instant. After a denial without a time it waits for 10 ms, and twice as long after each
+// further one in a row, up to a second. Waits pass in real time, also with [Config.Now].
+//
+// Wait gives up at once, with an error that wraps [ErrWait], if the cost is above what the
+// rule ever admits, or if the context's deadline is earlier than the check could be
+// allowed; the error wraps [context.DeadlineExceeded] in the second case. If the context
+// ends while Wait waits, the error is the context's. Other errors are those of Check. The
+// decision is the last one, so after an error of the first two kinds it says why.
+//
+// Nobody keeps a place in a queue: of several that wait for one unit, any may get it, and
+// the others go on waiting. With count_rejected each denial counts.
+func (n *Node) Wait(ctx context.Context, r Request) (Decision, error) {
+	var d Decision
+	err := waiting.Until(ctx, &d, func() error { return n.check(ctx, &r, &d, false) }, waiting.Sleep, rand.Float64)
+	return d, err
 }
 
 // CheckInto is Check with the memory of the caller: it reads r and overwrites d. The
@@ -108,7 +129,8 @@ func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) 
 //
 // A receipt is valid once, and only its recipient may use it: a second use takes back
 // charges of others. It is void, and Refund does nothing, if the cost or the limits of
-// the request have changed, or its keys were reset.
+// the request have changed, or if its keys were reset since. Where more than 16
+// other keys of their partition (one key in 2,042 is in it) were reset, it may be void too.
 //
 // In a cluster a receipt is also void if its key has changed owners since. If no member
 // that holds the keys answers within the cluster's deadline, the error wraps

@@ -30,6 +30,10 @@ var ErrNoCluster = errors.New("weir: the node is in no cluster: open it with Con
 // that of a dead member.
 var ErrUnknownMember = errors.New("weir: no dead member of that name")
 
+// ErrWait is wrapped by the error of [Node.Wait] if no wait helps: the cost is above what
+// the rule ever admits, or the context ends before the check could be allowed.
+var ErrWait = limiter.ErrWait
+
 // ErrUnanswered is wrapped by the errors of [Node.Reset], [Node.Refund] and
 // [Node.Explain] in a cluster if no member that holds the keys answered within the
 // cluster's deadline.
@@ -154,6 +158,11 @@ type ClusterStats struct {
 	Events map[string]uint64
 	// RulesDiffer reports that some live member has other rules than this node.
 	RulesDiffer bool
+	// Minority reports that this node sees, itself included, no more than half of the
+	// members that count. Rules with on_unreachable: local then apply the part of their
+	// limits that it sees of Counted members.
+	Minority bool
+	Counted  int
 }
 
 // Placement is what a client needs to find the member to ask for a request; see

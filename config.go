@@ -105,6 +105,9 @@ type Config struct {
 	Secret []byte
 	// ClusterName is mixed into the hash of Secret; default "weir".
 	ClusterName string
+	// StrictRules refuses a rules file with warnings, see [rules.Set.Warnings]. By default
+	// they are logged.
+	StrictRules bool
 	// PathCacheEntries is how many paths are cached with the rules that match them;
 	// default 8192, negative for none. A larger cache helps if more different paths
 	// recur. An entry takes about 150 bytes plus the path.

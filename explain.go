@@ -33,7 +33,7 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
-	e.Unlimited, e.Decision, e.Answer = m.Unlimited, d, n.answer(q.Set, &r, d)
+	e.Unlimited, e.Decision, e.Answer = m.Unlimited, d, answerOf(q.Set, &r, d)
 	e.Rules = []string{} // in JSON an empty list, as are the limits
 	if m.Rule != "" {
 		e.Rules = append(e.Rules, m.Rule)

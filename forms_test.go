@@ -104,6 +104,34 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// Wait returns when the check is allowed, and says at once if that cannot be.
+func TestWait(t *testing.T) {
+	n := open(t, weir.Config{})
+	brief, long := limit(t, 1, 30*time.Millisecond), limit(t, 1, time.Hour)
+	r := weir.Request{Path: "k", Limits: []*weir.Limit{brief}}
+	for i := range 3 {
+		if d, err := n.Wait(t.Context(), r); err != nil || !d.Allowed || d.Len() != 1 {
+			t.Errorf("%d: %v, %+v", i, err, d)
+		}
+	}
+	r.Cost = weir.Units(2)
+	if d, err := n.Wait(t.Context(), r); !errors.Is(err, weir.ErrWait) || errors.Is(err, context.DeadlineExceeded) || !d.Never {
+		t.Errorf("more than the limit: %v, %+v", err, d)
+	}
+	soon, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	r = weir.Request{Path: "k", Limits: []*weir.Limit{long}}
+	if d, err := n.Wait(soon, r); err != nil || !d.Allowed {
+		t.Errorf("the first of an hour: %v, %+v", err, d)
+	}
+	if d, err := n.Wait(soon, r); !errors.Is(err, weir.ErrWait) || !errors.Is(err, context.DeadlineExceeded) || d.RetryAfter <= time.Minute {
+		t.Errorf("the second of an hour, within a minute: %v, %+v", err, d)
+	}
+	if _, err := n.Wait(soon, weir.Request{Rule: "unknown"}); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("an unknown rule: %v", err)
+	}
+}
+
 func limit(tb testing.TB, n int64, window time.Duration) *weir.Limit {
 	tb.Helper()
 	l, err := weir.NewLimit(weir.Spec{Limit: n, Window: window})

@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 // Warnings about rules are logged when they come into force, at Open and later, with
-// their position and the line to write.
+// their position and the line to write. Of those that were logged before, the number is.
 func TestWarningsOfRulesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	const bad = "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n"
@@ -20,20 +21,62 @@ func TestWarningsOfRulesAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	for _, when := range []string{"at Open", "at SetRules"} {
-		for _, want := range []string{"level=WARN", "file=r.yaml", "line=3", "column=33", "rule=towns", `instead="key: [rule, user]"`} {
-			if got := log.String(); strings.Count(got, want) != 1 {
-				t.Errorf("%s the log lacks %s: %s", when, want, got)
+	logs := func(what string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if got := log.String(); strings.Count(got, w) != 1 {
+				t.Errorf("%s: the log lacks %s: %s", what, w, got)
 			}
 		}
-		if log.Reset(); when == "at Open" {
-			if err := n.SetRules([]byte(bad)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		log.Reset()
 	}
+	logs("at Open", "level=WARN", "file=r.yaml", "line=3", "column=33", "rule=towns", `instead="key: [rule, user]"`)
+	moved := strings.Replace(bad, "rules:\n", "rules:\n  - {name: villages, match: {path: \"^/villages\"}, limits: [5/second]}\n", 1)
+	for _, c := range []struct {
+		rules string
+		want  []string
+	}{{bad, []string{"level=WARN", "mistakes=1"}}, {moved, []string{"mistakes=1", "line=3", "rule=villages"}}} {
+		if err := n.SetRules([]byte(c.rules)); err != nil {
+			t.Fatal(err)
+		}
+		logs("at SetRules", c.want...)
+	}
+	if err := n.SetRules([]byte(bad)); err != nil {
+		t.Fatal(err)
+	}
+	log.Reset()
 	if err := n.SetRules([]byte(strings.Replace(bad, "limits", "key: [path, user], limits", 1))); err != nil || log.Len() > 0 {
 		t.Errorf("a key that is given: %v, logged %s", err, log.String())
+	}
+}
+
+// With StrictRules a file with warnings is refused, at Open and later, and the old rules
+// stay. Without it the node has the warnings.
+func TestStrictRules(t *testing.T) {
+	const good = "rules:\n- {name: a, key: [rule, user], limits: [5/second]}\n"
+	const odd = "rules:\n- {name: a, key: [rule, user], limits: [5/second, 5000/minute]}\n"
+	if _, err := weir.Open(t.Context(), weir.Config{Rules: []byte(odd), StrictRules: true}); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("Open: %v", err)
+	}
+	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(good), RulesName: "r.yaml", StrictRules: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	hash := n.RulesHash()
+	if err := n.SetRules([]byte(odd)); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "r.yaml:2:51: ") || n.RulesHash() != hash {
+		t.Errorf("SetRules: %v, hash %x", err, n.RulesHash())
+	}
+	lax, err := weir.Open(t.Context(), weir.Config{Rules: []byte(good)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lax.Close()
+	if err := lax.SetRules([]byte(odd)); err != nil {
+		t.Fatal(err)
+	}
+	if w := lax.Rules()[0].Warnings; len(w) != 1 || w[0].Line != 2 || w[0].Column != 51 || w[0].Instead != "304/minute" {
+		t.Errorf("%+v", w)
 	}
 }
 
@@ -43,7 +86,7 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 	file := func(from, to int) []byte {
 		text := "version: 1\nrules:\n"
 		for i := from; i < to; i++ {
-			text += fmt.Sprintf("  - {name: rule-%d, key: [ip], limits: [1/second]}\n", i)
+			text += fmt.Sprintf("  - {name: rule-%d, match: {group: g%d}, key: [ip], limits: [1/second]}\n", i, i)
 		}
 		return []byte(text)
 	}
@@ -76,7 +119,7 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 	var many strings.Builder
 	many.WriteString("version: 1\nrules:\n")
 	for i := range 60 {
-		fmt.Fprintf(&many, "  - {name: rule-%d, limits: [1/second]}\n", i)
+		fmt.Fprintf(&many, "  - {name: rule-%d, match: {group: g%d}, limits: [1/second]}\n", i, i)
 	}
 	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 51 || !strings.Contains(log.String(), "more=10") {
 		t.Errorf("%v, logged %s", err, log.String())

@@ -33,6 +33,7 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.
 	if err := l.Table.Decide(now, c, d); err != nil {
 		return l.Refused(err)
 	}
+	l.ReportFull()
 	if c.Unnamed != 0 {
 		l.nameKeys(set, r, c)
 	}
@@ -120,6 +121,9 @@ func (*local) RulesSet(uint64) {}
 
 // Ready implements [engine.Decider].
 func (*local) Ready() error { return nil }
+
+// Warnings implements [engine.Decider].
+func (*local) Warnings() []string { return nil }
 
 // Close implements [engine.Decider].
 func (*local) Close() error { return nil }

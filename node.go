@@ -66,7 +66,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	}
 	n := &Node{
 		cluster: noCluster{},
-		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication},
+		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication, Strict: c.StrictRules},
 		file:    c.RulesName, watch: c.Observer, log: c.Logger,
 	}
 	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}
@@ -107,8 +107,8 @@ func (n *Node) choose(ctx context.Context, c *Config) (err error) {
 // SetRules replaces the rules by the contents of a rules file. A limit keeps its counts
 // if its rule, key and name stay the same, whatever else changes. If the file is
 // invalid, the error wraps [ErrInvalid] and names all that is wrong, and the old rules
-// stay in force. Checks continue meanwhile. Warnings, and rules that the new file no
-// longer has, are logged to [Config.Logger].
+// stay in force. Checks continue meanwhile. Warnings, which [Node.Rules] has too, and
+// rules that the new file no longer has, are logged to [Config.Logger].
 func (n *Node) SetRules(file []byte) error {
 	if n.node.Closed.Load() {
 		return ErrClosed
@@ -130,7 +130,7 @@ func (n *Node) setRules(file []byte) error {
 	}
 	n.node.Text.Store(&engine.Text{Set: set, File: slices.Clone(file)})
 	if before := n.node.Rules.Swap(set); n.log != nil {
-		n.logRules(before, set)
+		logRules(n.log, n.file, before, set)
 	}
 	if n.watch != nil {
 		n.watch.RulesSet(set.Hash(), nil)
@@ -168,9 +168,9 @@ func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
 }
 
 // Answer returns the decision of a request in its JSON form.
-func (n *Node) Answer(r *Request, d *Decision) Answer { return n.answer(n.node.Rules.Load(), r, d) }
+func (n *Node) Answer(r *Request, d *Decision) Answer { return answerOf(n.node.Rules.Load(), r, d) }
 
-func (n *Node) answer(set *rules.Set, r *Request, d *Decision) Answer {
+func answerOf(set *rules.Set, r *Request, d *Decision) Answer {
 	return limiter.NewAnswer(d, func(i int) string { return keyName(set, r, d.Limit(i)) })
 }
 

@@ -56,6 +56,8 @@ func (o *options) attacksOn(ctx context.Context, dir string, keyed bool, span ti
 	fmt.Print(attack.Text(a.Done))
 	fmt.Printf("  waits of honest clients: median %v calm, %v under attack; p99 %v calm, %v under attack\n",
 		a.Calm[0].Duration(), a.Under[0].Duration(), a.Calm[1].Duration(), a.Under[1].Duration())
+	fmt.Printf("  the median of the p99 of the trials: %v before, %v under attack, %v after\n",
+		a.TrialsP99(0).Duration(), a.TrialsP99(1).Duration(), a.TrialsP99(2).Duration())
 	fmt.Print(a.Text())
 	for _, s := range a.Samples {
 		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f waiting, %.0f queued, %.0f counters\n",

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -89,7 +90,7 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 		*d.Limit(i) = limiter.LimitDecision{
 			Rule: limits[i].rule, Limit: limits[i].limit, Key: key, KeyIndex: uint8(l.GetKeyIndex()),
 			Allowed: l.GetAllowed(), Never: l.GetNever(), Blocked: l.GetBlocked(), Overflow: l.GetOverflow(),
-			Owner: l.GetOwner(), Cost: l.GetCost(), Remaining: l.GetRemaining(),
+			Owner: l.GetOwner(), InForce: l.GetInForce(), Cost: l.GetCost(), Remaining: l.GetRemaining(),
 			ResetAfter: limiter.Tick(l.GetResetAfterUs()).Duration(), RetryAfter: limiter.Tick(l.GetRetryAfterUs()).Duration(),
 		}
 	}
@@ -131,6 +132,8 @@ func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 			Align: weirv1.Align(s.Align), SubWindows: int32(s.SubWindows), Coverage: weirv1.Coverage(s.Coverage),
 			Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip),
 			CountRejected: weirv1.CountRejected(s.CountRejected), BlockUs: s.Block.Microseconds(),
+			Calendar: weirv1.Calendar(s.Calendar), Zone: s.Zone, AnchorDay: int32(s.AnchorDay),
+			WeekStart: weirv1.Weekday(s.WeekStart), AtMinutes: int32(s.At / time.Minute),
 		}
 		if s.Weight != nil {
 			limit.Weight = new(int32(*s.Weight))

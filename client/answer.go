@@ -89,7 +89,7 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 	fits := func(length int) bool { return length == n }
 	absent := func(length int) bool { return length == n || length == 0 }
 	if !fits(len(m.GetFlags())) || !fits(len(m.GetRemaining())) || !fits(len(m.GetLimitRefs())) || !fits(len(m.GetResetAfterUs())) ||
-		!absent(len(m.GetRetryAfterUs())) || !absent(len(m.GetSources())) {
+		!absent(len(m.GetRetryAfterUs())) || !absent(len(m.GetSources())) || !absent(len(m.GetInForce())) {
 		return fmt.Errorf("%w: it has %d answers to %d checks, or columns that differ in length", errReply, len(m.GetFlags()), n)
 	}
 	for _, info := range m.GetLimits() {
@@ -141,6 +141,9 @@ func (b *batch) readEvery(m *weirv1.LimitColumns) error {
 		if int64(length) != total || len(m.GetCounts()) != b.n || len(m.GetRuleRefs()) != b.n {
 			return fmt.Errorf("%w: the columns of all limits differ in length", errReply)
 		}
+	}
+	if shares := int64(len(m.GetInForce())); shares != total && shares != 0 {
+		return fmt.Errorf("%w: the columns of all limits differ in length", errReply)
 	}
 	for _, i := range m.GetLimitIndexes() {
 		if int64(i) >= int64(len(b.limits)) {
@@ -224,6 +227,9 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	if len(m.RetryAfterUs) > 0 {
 		l.RetryAfter = limiter.Tick(m.RetryAfterUs[i]).Duration()
 	}
+	if len(m.InForce) > 0 {
+		l.InForce = m.InForce[i]
+	}
 	l.Cost, _ = r.Cost.Value(0) // it is in range
 	d.Rule = of.rule.Name
 	limiter.Conclude(d)
@@ -250,6 +256,9 @@ func (b *batch) every(i int, d *limiter.Decision) {
 			Blocked: has(flags, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED), Overflow: has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
 			Cost: m.Costs[at], Remaining: m.Remaining[at],
 			ResetAfter: limiter.Tick(m.ResetAfterUs[at]).Duration(), RetryAfter: limiter.Tick(m.RetryAfterUs[at]).Duration(),
+		}
+		if len(m.InForce) > 0 {
+			d.Limit(at - from).InForce = m.InForce[at]
 		}
 	}
 	rule := d.Rule

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
+	"github.com/weirlimit/weir/internal/waiting"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -41,6 +43,18 @@ func (c *Client) Allow(ctx context.Context, key string, limits ...*limiter.Limit
 		return limiter.Decision{}, fmt.Errorf("%w: Allow of key %.100q has no limits: give at least one", ErrInvalid, key)
 	}
 	return c.Check(ctx, limiter.Request{Path: key, Limits: limits})
+}
+
+// Wait checks a request until it is allowed, as Wait of a node does. After a denial it
+// waits for as long as the decision says, and up to a tenth longer, and asks again. If the
+// decision names no time, it waits for 10 ms, doubled with each such denial up to a second.
+// It gives up at once, with an error that wraps [limiter.ErrWait], if no wait helps or the
+// context's deadline is too early. Other errors are those of Check, or the context's. The
+// decision is the last one.
+func (c *Client) Wait(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
+	var d limiter.Decision
+	err := waiting.Until(ctx, &d, func() error { return c.ask(ctx, &r, &d, false) }, waiting.Sleep, rand.Float64)
+	return d, err
 }
 
 // CheckInto is Check with the memory of the caller: it reads r and overwrites d, unless

@@ -82,6 +82,9 @@ func TestConformance(t *testing.T) {
 		limitertest.Run(t, one)
 	})
 	t.Run("CheckBatch", func(t *testing.T) {
+		if raceDetector && testing.Short() {
+			t.Skip("one caller, many times slower under the race detector; make wire runs it")
+		}
 		limitertest.Transcripts(t, func(tb testing.TB, rules string) limitertest.Subject { return &batchSubject{fresh(tb, rules)} })
 	})
 }

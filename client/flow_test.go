@@ -261,8 +261,13 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.CheckInto(t.Context(), request("\xff\x00"), &d); err != nil || !d.Allowed {
-		t.Errorf("bytes that are no UTF-8: %v", err)
+	for _, every := range []bool{false, true} {
+		c := open(t, client.Config{Addrs: []string{serve(t, newNode(t, hour), "", nil).addr}, Timeout: long, EveryLimit: every})
+		for _, bytes := range []string{"\xff\x00", "caf\xe9", "\xed\xa0\x80"} {
+			if err := c.CheckInto(t.Context(), request(bytes), &d); err != nil || !d.Allowed {
+				t.Errorf("bytes that are not UTF-8, every limit %t: %v", every, err)
+			}
+		}
 	}
 	large := fill(client.MaxMessageBytes)
 	if err := c.CheckInto(t.Context(), large, &d); err != nil {

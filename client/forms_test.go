@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -43,6 +44,20 @@ func TestForms(t *testing.T) {
 	}
 	if d, err := c.Allow(ctx, "key"); !errors.Is(err, client.ErrInvalid) || d.Allowed {
 		t.Errorf("Allow without limits: %v, %+v", err, d)
+	}
+	brief, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: 30 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if d, err := c.Wait(ctx, limiter.Request{Path: "waits", Limits: []*limiter.Limit{brief}}); err != nil || !d.Allowed {
+			t.Errorf("Wait %d: %v, %+v", i, err, d)
+		}
+	}
+	soon, end := context.WithTimeout(ctx, 10*time.Minute)
+	defer end()
+	if d, err := c.Wait(soon, *request("ada")); !errors.Is(err, limiter.ErrWait) || !errors.Is(err, context.DeadlineExceeded) || d.RetryAfter == 0 {
+		t.Errorf("Wait for an hour within ten minutes: %v, %+v", err, d)
 	}
 	if d, err := c.Check(ctx, limiter.Request{Rule: "unknown"}); !errors.Is(err, client.ErrInvalid) || d.Allowed {
 		t.Errorf("Check of what is invalid: %v, %+v", err, d)

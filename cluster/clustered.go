@@ -339,7 +339,9 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 			s.Unreachable++
 		}
 	}
-	s.Share = m.core.View().Shares()[self.Instance]
+	v := m.core.View()
+	s.Minority, s.Counted = minority(v), v.Recent
+	s.Share = v.Shares()[self.Instance]
 	for e := range core.Events {
 		s.Events[e.String()] = m.core.Count(e)
 	}

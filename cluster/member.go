@@ -57,6 +57,7 @@ type member struct {
 	rate     atomic.Uint64       // checks in the last second
 	counted  uint64              // checks at the last report; used by report only
 	reported [core.Events]uint64 // events at the last report; used by report only
+	minority minorityNews        // used by report only
 
 	guard      *guard.Guard // recovers from panics that other members can cause
 	complaints complaints
@@ -355,6 +356,8 @@ func (m *member) report() {
 		}
 	}
 	m.complaints.report(m.log)
+	m.ReportFull()
+	m.reportMinority()
 	m.reportRules()
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // onMembers processes the members that gossip reports now, which may be newer than the
@@ -69,7 +70,8 @@ func (m *member) reportRules() {
 	switch {
 	case same:
 	case differ != "":
-		m.log.Warn("members have different rules: each decides by its own for the keys that it owns; give all the same", "hashes", differ)
+		m.log.Warn("members have different rules: each decides by its own for the keys that it owns; give all the same, "+
+			"and the same program, since its time zone database counts for calendars", "hashes", differ, "time_zones", limiter.ZoneDataVersion())
 	default:
 		m.log.Info("all members have the same rules")
 	}

@@ -50,11 +50,11 @@ func (l *Limit) keeps(old *Limit) bool {
 	switch {
 	case a == SlidingCounter && b == FixedWindow:
 		// A fixed window is a counter without a previous window.
-		return l.window == old.window && old.p.align == AlignEpoch
+		return l.window == old.window && old.p.align == AlignEpoch && old.cal == nil
 	case a != b:
 		return false
 	case a == FixedWindow:
-		return l.window == old.window && l.p.align == old.p.align
+		return l.window == old.window && l.p.align == old.p.align && l.p.calendar == old.p.calendar
 	case a == SlidingCounter:
 		return l.window == old.window
 	case a == SlidingWindow:

@@ -16,10 +16,12 @@ type Answer struct {
 
 // LimitAnswer is one limit of an [Answer].
 type LimitAnswer struct {
-	Name         string `json:"name"`
-	Key          string `json:"key"`
-	Algorithm    string `json:"algorithm"`
-	Limit        uint32 `json:"limit"`
+	Name      string `json:"name"`
+	Key       string `json:"key"`
+	Algorithm string `json:"algorithm"`
+	Limit     uint32 `json:"limit"`
+	// InForce is the share of Limit that was applied in its place; 0: Limit was.
+	InForce      uint32 `json:"in_force,omitempty"`
 	Remaining    uint32 `json:"remaining"`
 	ResetAfterMs int64  `json:"reset_after_ms"`
 	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
@@ -47,7 +49,7 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 		l := d.Limit(i)
 		a.Limits[i] = LimitAnswer{
 			Name: l.FullName(), Key: keyName(i), Algorithm: l.Limit.Algorithm().String(),
-			Limit: l.Limit.Limit(), Remaining: l.Remaining, ResetAfterMs: Millis(l.ResetAfter),
+			Limit: l.Limit.Limit(), InForce: l.InForce, Remaining: l.Remaining, ResetAfterMs: Millis(l.ResetAfter),
 			Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow, Owner: l.Owner,
 		}
 		if l.RetryAfter > 0 {

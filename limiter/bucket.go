@@ -179,13 +179,14 @@ func (l *Limit) lastDrip(t Tick) Tick { return l.drip(t-t%l.window, l.dripsInto(
 // nextDrip returns the first drip after t, t >= 0.
 func (l *Limit) nextDrip(t Tick) Tick { return l.drip(t-t%l.window, l.dripsInto(t%l.window)+1) }
 
-// nearestDrip returns the drip nearest to t, t >= 0.
-func (l *Limit) nearestDrip(t Tick) Tick {
+// alignedDrip returns the drip that was at t, t >= 0, by a clock that may differ: the last
+// one if it was at most alignedWithin before, otherwise the next.
+func (l *Limit) alignedDrip(t Tick) Tick {
 	last, next := l.lastDrip(t), l.nextDrip(t)
-	if next-t < t-last {
-		return next
+	if t-last <= min(alignedWithin, (next-last)/2) {
+		return last
 	}
-	return last
+	return next
 }
 
 func (l *Limit) rollDrips(s *State, now Tick) {

@@ -72,7 +72,7 @@ func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
 			continue
 		}
 		c.cells[i].adopt(l, now)
-		c.cells[i].state.Refund(l, c.cells[i].words, now, r.Time, cost)
+		c.cells[i].state.Refund(l, c.cells[i].words, now, c.latest, r.Time, cost)
 	}
 }
 

@@ -83,7 +83,7 @@ func (s *State) Report(l *Limit, words []uint64, now Tick, used uint64, charged 
 	}
 	out.ResetAfter = max(0, s.EmptyAt(l, words)-now).Duration()
 	out.Remaining = uint32(l.cap - min(used, l.cap))
-	if s.Until > now {
+	if s.Until > now || out.Overflow && !out.Allowed {
 		out.Remaining = 0
 	}
 	if !denied && out.Allowed || out.Never || out.Overflow {

@@ -24,12 +24,19 @@ const (
 	// SourceCached: the node that was asked, because the owner of the counters had
 	// denied the same a moment before.
 	SourceCached
+	// SourceShare: the owner of the counters, or its heir, by a share of a limit: it sees
+	// no more than half of the members, so others may decide by theirs.
+	SourceShare
 )
 
 // String returns the name of the source in answers.
 func (s Source) String() string {
-	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis", "cached"}, int(s))
+	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis", "cached", "share"}, int(s))
 }
+
+// ByPolicy reports whether the rule's policy decided, because no holder of the counters
+// was reached.
+func (s Source) ByPolicy() bool { return s >= SourceFallbackOpen && s <= SourceFallbackClosed }
 
 // LimitDecision is the result of one limit for one key.
 type LimitDecision struct {
@@ -45,14 +52,21 @@ type LimitDecision struct {
 	Owner string
 	// Allowed reports whether this limit by itself allows the check.
 	Allowed bool
-	// Never reports that the cost is above the limit's capacity, so no wait helps.
+	// Never reports that the cost is above the limit's capacity, so no wait helps. It is
+	// false if the cost is above the share in force only: see InForce.
 	Never bool
 	// Blocked reports that the key is blocked, see [Spec.Block]: the block was in force
 	// when the check came, or this denial began it.
 	Blocked bool
-	// Overflow reports that the key is new and the table is full. RetryAfter is then
-	// the earliest instant at which there may be room, and no promise.
+	// Overflow reports that the key is new and the table is full. If that denies the
+	// check, Remaining is 0, and RetryAfter is the earliest instant at which there may be
+	// room, and no promise.
 	Overflow bool
+	// InForce is the limit, in units per window, that was applied in place of Limit: the
+	// share that an owner in a minority has, or the policy local. 0 means that Limit
+	// itself was. Bursts are scaled alike. If the cost is above the share only, RetryAfter
+	// is a second, and no promise.
+	InForce uint32
 	// Cost is the cost of the check for this limit, in units; 0 for a peek.
 	Cost uint32
 	// Remaining is the largest cost that the limit would admit now, after this check

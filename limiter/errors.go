@@ -9,6 +9,10 @@ import (
 // a cost out of range, a key that is too long. Nothing was decided or counted.
 var ErrInvalid = errors.New("invalid")
 
+// ErrWait is wrapped by the error of a Wait that gives up: the check can never be allowed,
+// or not before the deadline of the context.
+var ErrWait = errors.New("no wait helps")
+
 // ErrUnanswered is wrapped if no member that holds a key answered in time. The error
 // states whether the operation may have been carried out.
 var ErrUnanswered = errors.New("no member that holds the keys answered")

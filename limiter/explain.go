@@ -110,11 +110,12 @@ func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowC
 		if s.A == 0 && l.p.align == AlignFirstHit {
 			return []Field{{"count", "0, no window open"}}, nil
 		}
-		fields := []Field{{"count", fmt.Sprint(s.A)}, {"window", stamp(s.Time) + " to " + stamp(s.Time+l.window)}}
+		end := l.windowEnd(s.Time)
+		fields := []Field{{"count", fmt.Sprint(s.A)}, {"window", stamp(s.Time) + " to " + stamp(end)}}
 		if s.B > 0 {
 			fields = append(fields, Field{"count until it begins", fmt.Sprint(s.B)})
 		}
-		return fields, []WindowCount{window(s.Time, s.A)}
+		return fields, []WindowCount{{s.Time, end, s.A}}
 	case SlidingCounter:
 		return []Field{
 			{"previous", fmt.Sprint(s.B)}, {"current", fmt.Sprint(s.A)},
@@ -134,7 +135,7 @@ func (l *Limit) subCounts(s *State, words []uint64, now Tick) []WindowCount {
 	out := make([]WindowCount, l.subs)
 	newest := floorTo(now, l.sub)
 	if s.A|s.B != 0 {
-		newest = max(newest, s.Time)
+		newest = s.Time + max(0, (now-s.Time)/l.sub)*l.sub
 	}
 	for i := range out {
 		start := newest - Tick(l.subs-1-i)*l.sub
@@ -237,12 +238,15 @@ func decimal(hi, lo, d uint64) string {
 // String returns the limit in words: "minute: sliding_counter 100/minute".
 func (l *Limit) String() string {
 	p := &l.p
-	text := fmt.Sprintf("%s %d/%s", p.algorithm, p.limit, WindowName(p.window.Duration()))
+	text := fmt.Sprintf("%s %d/%s", p.algorithm, p.limit, l.Period())
 	add := func(name string, value any) { text += fmt.Sprintf(", %s %v", name, value) }
 	switch p.algorithm {
 	case FixedWindow:
 		if p.align != AlignEpoch {
 			add("align", p.align)
+		}
+		if l.cal != nil {
+			text += l.calendarText()
 		}
 	case SlidingWindow:
 		add("sub_windows", p.subWindows)

@@ -1,6 +1,10 @@
 package limiter
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/weirlimit/weir/limiter/calendar"
+)
 
 // mixer is a 64-bit hash that is the same in every process and on every platform, for
 // identifiers that nodes exchange. It is not keyed: the author of rules could construct
@@ -42,8 +46,20 @@ func (p *params) id() uint64 {
 	m = m.add(uint64(p.limit) | uint64(p.burst)<<32).add(uint64(p.window)).add(uint64(p.block))
 	m = m.add(uint64(p.algorithm) | uint64(p.align)<<8 | uint64(p.coverage)<<16 | uint64(p.rounding)<<24 |
 		uint64(p.drip)<<32 | uint64(p.count)<<40)
-	return uint64(m.add(uint64(p.subWindows) | uint64(p.weight)<<16))
+	m = m.add(uint64(p.subWindows) | uint64(p.weight)<<16)
+	if p.calendar.Unit != calendar.None { // so other limits keep the hash of versions without calendars
+		m = m.calendar(&p.calendar)
+	}
+	return uint64(m)
 }
+
+func (m mixer) calendar(c *calendar.Spec) mixer {
+	return m.text(c.Zone).add(uint64(c.Unit) | uint64(c.AnchorDay)<<8 | uint64(c.WeekStart)<<16 | uint64(c.At)<<24)
+}
+
+// CalendarID returns a hash of what determines the limit's calendar windows. It is the
+// same in every process.
+func CalendarID(l *Limit) uint64 { return uint64(mixer(2).calendar(&l.p.calendar)) }
 
 // ParamsID returns a hash of the limit's name and of everything that affects its
 // decisions. It is the same in every process. Two limits with equal hashes are Equal,
@@ -78,7 +94,7 @@ func Scaled(l *Limit, num, den uint64) *Limit {
 	if num == den {
 		return l
 	}
-	scaled := &Limit{p: l.p}
+	scaled := &Limit{p: l.p, cal: l.cal}
 	p := &scaled.p
 	most := uint64(MaxUnits)
 	if p.algorithm == SlidingLog {

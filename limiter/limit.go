@@ -6,6 +6,8 @@ import (
 	"hash/fnv"
 	"math/bits"
 	"time"
+
+	"github.com/weirlimit/weir/limiter/calendar"
 )
 
 // Algorithm is the algorithm of a limit.
@@ -139,8 +141,22 @@ type Spec struct {
 	// Limit in units per Window, 1 to [MaxUnits] ([MaxLogLimit] for
 	// sliding_log).
 	Limit int64
-	// Window, [MinWindow] to [MaxWindow], in whole microseconds.
+	// Window, [MinWindow] to [MaxWindow], in whole microseconds; 0 with a Calendar.
 	Window time.Duration
+	// Calendar makes the windows those of a calendar, instead of Window. The algorithm
+	// is then fixed_window, also by default.
+	Calendar Calendar
+	// Zone, with a Calendar, is the IANA name of the time zone; default [DefaultZone].
+	Zone string
+	// AnchorDay, with a month, quarter or year, is the day on which it, or its first
+	// month, begins: 1 (default) to 31. In a shorter month it is the last day.
+	AnchorDay int
+	// WeekStart, with a week, is the day on which it begins.
+	WeekStart Weekday
+	// At, with a day or a longer unit, is the time of day at which it begins, in whole
+	// minutes; default midnight. If the clocks skip it, the window begins with the
+	// first instant after the gap; if they show it twice, with the first one.
+	At time.Duration
 	// Align, for fixed_window.
 	Align Align
 	// SubWindows, for sliding_window: the number of sub-windows in a window, which must
@@ -177,15 +193,16 @@ type Limit struct {
 
 	// Precomputed from p.
 	window Tick
-	shift  Tick   // offset of aligned windows from the epoch
-	limit  uint64 // units per window
-	cap    uint64 // largest cost that can ever be admitted
-	sub    Tick   // length of a sub-window
-	subs   int    // number of sub-windows that count
-	weight uint64 // thousandths
-	unit   uint64 // buckets: ticks per unit, whole part of window/limit
-	unitR  uint64 // and the remainder, in 1/limit ticks
-	most   uint64 // buckets: largest level of a state, in units
+	shift  Tick               // offset of aligned windows from the epoch
+	cal    *calendar.Calendar // nil: windows have a fixed length
+	limit  uint64             // units per window
+	cap    uint64             // largest cost that can ever be admitted
+	sub    Tick               // length of a sub-window
+	subs   int                // number of sub-windows that count
+	weight uint64             // thousandths
+	unit   uint64             // buckets: ticks per unit, whole part of window/limit
+	unitR  uint64             // and the remainder, in 1/limit ticks
+	most   uint64             // buckets: largest level of a state, in units
 	block  Tick
 	// wholeTail reports that a unit of the previous window counts until that window is
 	// two windows old (sliding_counter, rounded up or not at all).
@@ -214,6 +231,7 @@ type params struct {
 	count      CountRejected
 	subWindows uint16
 	weight     uint16
+	calendar   calendar.Spec
 }
 
 // NewLimit validates a spec. The error wraps [ErrInvalid] and joins one error for each
@@ -235,9 +253,16 @@ func NewLimit(s Spec) (*Limit, error) {
 		count:     s.CountRejected,
 	}}
 	if l.p.name == "" {
-		l.p.name = WindowName(s.Window)
+		l.p.name = s.DefaultName()
 	}
-	switch s.Algorithm {
+	if s.Calendar != CalendarNone {
+		l.p.algorithm, l.p.window, l.p.calendar = FixedWindow, s.Calendar.longest(), s.calendar()
+		var err error
+		if l.cal, err = calendar.New(l.p.calendar); err != nil {
+			return nil, fmt.Errorf("%w limit: %w", ErrInvalid, err) // not reached: Problems knows the zones
+		}
+	}
+	switch l.p.algorithm {
 	case SlidingCounter:
 		l.p.rounding, l.p.weight = s.Rounding, 1000
 		if s.Weight != nil {
@@ -309,89 +334,6 @@ func (s *Spec) burst() int64 {
 	return s.Burst
 }
 
-// Problem is one thing wrong with a [Spec].
-type Problem struct {
-	// Field is the name of the invalid option in rules files.
-	Field string
-	// Text states what is wrong and what would be valid.
-	Text string
-}
-
-// Problems returns all problems of a spec, nil if it is valid. It ignores options of
-// other algorithms.
-func (s *Spec) Problems() []Problem {
-	var out []Problem
-	bad := func(field, format string, args ...any) {
-		out = append(out, Problem{field, fmt.Sprintf(format, args...)})
-	}
-	if len(s.Name) > MaxNameBytes {
-		bad("name", "the name has %d bytes; at most %d are allowed", len(s.Name), MaxNameBytes)
-	}
-	if s.Algorithm >= algorithms {
-		bad("algorithm", "there is no algorithm number %d", s.Algorithm)
-	}
-	most := int64(MaxUnits)
-	if s.Algorithm == SlidingLog {
-		most = MaxLogLimit
-	}
-	limitOK := s.Limit >= 1 && s.Limit <= most
-	if !limitOK {
-		bad("limit", "limit %d is out of range: %s takes 1 to %d units", s.Limit, s.Algorithm, most)
-	}
-	windowOK := s.Window >= MinWindow && s.Window <= MaxWindow
-	switch {
-	case !windowOK:
-		bad("window", "window %v is out of range: a window is 1ms to 400 days long", s.Window)
-	case s.Window%TickDuration != 0:
-		bad("window", "window %v is not a whole number of microseconds", s.Window)
-	}
-	switch {
-	case s.Block < 0 || s.Block > MaxWindow:
-		bad("block", "block %v is out of range: a block is at most 400 days long", s.Block)
-	case s.Block%TickDuration != 0:
-		bad("block", "block %v is not a whole number of microseconds", s.Block)
-	}
-	if s.Align > AlignFirstHit {
-		bad("align", "there is no alignment number %d", s.Align)
-	}
-	if s.Coverage > CoverageLenient {
-		bad("coverage", "there is no coverage number %d", s.Coverage)
-	}
-	if s.Rounding > RoundCeil {
-		bad("rounding", "there is no rounding number %d", s.Rounding)
-	}
-	if s.Drip > DripInterval {
-		bad("drip", "there is no drip number %d", s.Drip)
-	}
-	if s.CountRejected > CountAll {
-		bad("count_rejected", "there is no count_rejected number %d", s.CountRejected)
-	}
-	switch s.Algorithm {
-	case SlidingWindow:
-		m := s.subWindows()
-		if m < 1 || m > MaxSubWindows {
-			bad("sub_windows", "sub_windows %d is out of range: give 1 to %d", m, MaxSubWindows)
-		} else if windowOK && (s.Window/TickDuration)%time.Duration(m) != 0 {
-			bad("sub_windows", "window %v cannot be divided into %d sub-windows of whole microseconds", s.Window, m)
-		}
-	case SlidingCounter:
-		if s.Weight != nil && (*s.Weight < 0 || *s.Weight > 1000) {
-			bad("weight", "weight %d is out of range: give 0 to 1000 thousandths", *s.Weight)
-		}
-	case TokenBucket, LeakyBucket, GCRA:
-		b := s.burst()
-		if s.Burst != 0 && (b < 1 || b > MaxUnits) {
-			bad("burst", "burst %d is out of range: give 1 to %d units", b, int64(MaxUnits))
-		} else if limitOK && windowOK {
-			hi, lo := bits.Mul64(uint64(b), uint64(s.Window/TickDuration))
-			if hi >= uint64(s.Limit) || quo(hi, lo, uint64(s.Limit)) > uint64(maxDebt) {
-				bad("burst", "burst %d takes over 100 years to recover at %d per %v; lower it or raise the rate", b, s.Limit, s.Window)
-			}
-		}
-	}
-	return out
-}
-
 func quo(hi, lo, d uint64) uint64 { q, _ := bits.Div64(hi, lo, d); return q }
 
 // Spec returns the limit as a spec with its defaults filled in.
@@ -405,6 +347,10 @@ func (l *Limit) Spec() Spec {
 	if p.algorithm == SlidingCounter {
 		w := int(p.weight)
 		s.Weight = &w
+	}
+	if c := &p.calendar; c.Unit != calendar.None {
+		s.Window, s.Calendar, s.Zone, s.AnchorDay = 0, Calendar(c.Unit), c.Zone, int(c.AnchorDay)
+		s.WeekStart, s.At = Weekday(c.WeekStart), time.Duration(c.At)*time.Minute
 	}
 	return s
 }
@@ -428,7 +374,9 @@ func (l *Limit) Limit() uint32 { return l.p.limit }
 // bucket, the limit of any other algorithm.
 func (l *Limit) Capacity() uint32 { return uint32(l.cap) }
 
-// Window returns the window.
+// Window returns the window; for calendar windows the nominal length of the longest
+// one, which is 24 hours for a day, 31 days for a month, 92 for a quarter and 366 for a
+// year.
 func (l *Limit) Window() time.Duration { return l.window.Duration() }
 
 // Equal reports whether two limits have the same name and decide alike.

@@ -118,7 +118,9 @@ func (l *Limit) ahead(s *State, at, now Tick) {
 	}
 }
 
-// mergeSubs takes, for each k, the larger sum of the newest k sub-windows.
+// mergeSubs takes, for each k, the larger sum of the newest k sub-windows. If those of the
+// two states begin at different instants, see [State.Import], the earlier ones count as
+// long as the next later ones.
 func (l *Limit) mergeSubs(into *State, words []uint64, from *State, fromWords []uint64) {
 	if len(words) == 0 { // both are the same single sub-window
 		into.B = max(into.B, from.B)

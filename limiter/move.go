@@ -8,9 +8,22 @@ import "fmt"
 //
 // Windows aligned to the epoch are aligned in every node. An imported one becomes the
 // nearest window of the importer's clock. So if the clocks differ by less than half a
-// window, nothing changes, however often a state moves. If the importer's clock is
-// behind, the window may begin in the future, at most one window ahead; it counts until
-// its end all the same.
+// window, nothing changes, however often a state moves; what is admitted in a window of
+// the one clock and in a window of the other may be more than the limit. If the importer's
+// clock is behind, the window may begin in the future, at most one window ahead; it counts
+// until its end all the same.
+//
+// Calendar windows are the same in every node, too, as far as the nodes have the same time
+// zone database, and are treated alike.
+//
+// Sub-windows and drips promise more: the limit in every interval. Between clocks that
+// agree a sub-window is a little late by the time of the transfer, and is put where it was.
+// Otherwise it keeps its instants, so it does not begin at a multiple of its length until
+// the counter is empty. A drip is put where it was too, or becomes the next one.
+
+// alignedWithin is the most that two clocks which agree, and a transfer between them, make
+// a state late. For sub-windows and drips shorter than twice that it is half of them.
+const alignedWithin = 25 * Millisecond
 
 // Held returns how many words an exported state has. [State.Words] returns how many one
 // needs for a charge.
@@ -63,17 +76,20 @@ func (s *State) Import(l *Limit, words []uint64, now Tick) {
 	switch l.p.algorithm {
 	case FixedWindow:
 		if l.p.align == AlignEpoch {
-			at = min(l.start(at+l.window/2), l.start(now)+l.window)
+			at = l.nearest(at, now)
 		}
 	case SlidingCounter:
-		at = min(l.start(at+l.window/2), l.start(now)+l.window)
+		at = l.nearest(at, now)
 	case SlidingWindow:
-		at = min(floorTo(at+l.sub/2, l.sub), floorTo(now, l.sub)+l.sub)
+		if nearest := floorTo(at+l.sub/2, l.sub); max(at-nearest, nearest-at) <= alignedWithin {
+			at = nearest
+		}
+		at = min(at, floorTo(now, l.sub)+l.sub)
 	case SlidingLog:
 		shiftLog(s, words, now)
 	default:
 		if !l.shared {
-			at = min(l.nearestDrip(max(at, 0)), l.nextDrip(max(now, 0)))
+			at = min(l.alignedDrip(max(at, 0)), l.nextDrip(max(now, 0)))
 		}
 	}
 	s.Time = at
@@ -123,7 +139,7 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 	var ok bool
 	switch l.p.algorithm {
 	case FixedWindow:
-		ok = within(-l.window, l.window) && (s.B == 0 || s.Time > 0 && s.B > s.A && s.A > 0)
+		ok = within(-l.reach(), l.reach()) && (s.B == 0 || s.Time > 0 && s.B > s.A && s.A > 0)
 		if l.p.align == AlignFirstHit {
 			ok = within(-l.window, 0) && s.B == 0
 		}

@@ -247,6 +247,80 @@ func TestClockBehindForgetsNothing(t *testing.T) {
 	})
 }
 
+// Whatever the clocks say, sub-windows, drips, logs and buckets count at least as long as
+// they would have where they were, but for 25 ms.
+func TestMovedCounterFreesNothingEarly(t *testing.T) {
+	const early = 25 * Millisecond
+	moved := 0
+	eachSeed(t, 300, func(t *testing.T, r *rand.Rand, spec Spec) {
+		if spec.Algorithm == FixedWindow || spec.Algorithm == SlidingCounter {
+			return
+		}
+		k := &replica{l: mustLimit(t, spec)}
+		now := walk(r, k, noonTicks, 12)
+		there := now - 5*Second + Tick(r.Int64N(int64(10*Second)))
+		other := k.moved(t, now, there)
+		for range 30 {
+			want, got := k.copy().ask(now+early, 1, true), other.copy().ask(there, 1, true)
+			if got.Remaining > want.Remaining {
+				t.Fatalf("%v: %d remain after the move, %d before", k.l, got.Remaining, want.Remaining)
+			}
+			if got.Remaining < k.l.Capacity() {
+				moved++
+			}
+			step := Tick(r.Int64N(int64(Span(k.l.Window())) / 20))
+			now, there = now+step, there+step
+		}
+	})
+	if moved < 1000 {
+		t.Errorf("premise: only %d answers of counters that count something", moved)
+	}
+}
+
+// What is charged after a move can be refunded, whatever the clocks say.
+func TestRefundAfterAMove(t *testing.T) {
+	ahead := 0
+	eachSeed(t, 150, func(t *testing.T, r *rand.Rand, spec Spec) {
+		spec.CountRejected = CountNone
+		k := &replica{l: mustLimit(t, spec)}
+		now := walk(r, k, noonTicks, 6)
+		there := now - 5*Second + Tick(r.Int64N(int64(10*Second)))
+		other := k.moved(t, now, there)
+		if other.s.Time > there && aligned(&spec) {
+			ahead++
+		}
+		before := other.copy().ask(there, 1, true)
+		if got := other.ask(there, 1, false); !got.Allowed || got.Blocked {
+			return
+		}
+		other.s.Refund(other.l, other.words, there, there, there, 1)
+		if after := other.ask(there, 1, true); after.Remaining != before.Remaining && spec.Align == AlignEpoch {
+			t.Fatalf("%v: %d remain after a refund, %d before the charge", k.l, after.Remaining, before.Remaining)
+		}
+	})
+	if ahead < 100 {
+		t.Errorf("premise: only %d states lay ahead", ahead)
+	}
+}
+
+// A refund that comes after the next window has begun, by a clock that was read before,
+// takes nothing of that window.
+func TestALateRefundIsOfItsWindow(t *testing.T) {
+	for _, spec := range []Spec{{Algorithm: FixedWindow}, {Algorithm: SlidingCounter}, {Algorithm: SlidingWindow, SubWindows: 2}} {
+		spec.Limit, spec.Window = 5, time.Minute
+		l := mustLimit(t, spec)
+		c := NewCounter(l)
+		var first, d Decision
+		c.Check(noonTicks-30*Second, 1, &first)
+		c.Check(noonTicks+1, 4, &d)
+		c.Refund(noonTicks-1, first.Receipt, 1)
+		before := d.Limit(0).Remaining
+		if c.Peek(noonTicks+1, 1, &d); spec.Algorithm == FixedWindow && d.Limit(0).Remaining != before {
+			t.Errorf("%v: %d remain after the refund, %d before", l, d.Limit(0).Remaining, before)
+		}
+	}
+}
+
 // Data from the network is refused if it contradicts itself, and otherwise does no
 // harm.
 func TestCheckExportedRefuses(t *testing.T) {
@@ -390,11 +464,11 @@ func TestRefundOfNothing(t *testing.T) {
 	l := mustLimit(t, Spec{Algorithm: SlidingWindow, Limit: 50, Window: 10 * time.Second})
 	k := &replica{l: l}
 	k.ask(noonTicks, 7, false)
-	k.s.Refund(l, k.words, noonTicks+3*Second, noonTicks+2*Second, 5)
+	k.s.Refund(l, k.words, noonTicks+3*Second, noonTicks+3*Second, noonTicks+2*Second, 5)
 	if got := k.ask(noonTicks+3*Second, 1, true).Remaining; got != 43 {
 		t.Errorf("%d remain, want 43", got)
 	}
-	k.s.Refund(l, k.words, noonTicks+3*Second, noonTicks+1, 5)
+	k.s.Refund(l, k.words, noonTicks+3*Second, noonTicks+3*Second, noonTicks+1, 5)
 	if got := k.ask(noonTicks+3*Second, 1, true).Remaining; got != 48 {
 		t.Errorf("%d remain, want 48", got)
 	}

@@ -49,6 +49,8 @@ func (s *State) NotBefore(l *Limit, now Tick) Tick {
 		length = l.sub
 	case l.p.algorithm == SlidingLog, l.p.algorithm == FixedWindow && l.p.align == AlignFirstHit:
 		length = 0
+	case l.cal != nil:
+		length = l.reach()
 	}
 	if s.Time-now > length {
 		return s.Time
@@ -159,7 +161,7 @@ func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 	switch l.p.algorithm {
 	case FixedWindow:
 		if s.A > 0 {
-			at = s.Time + l.window
+			at = l.windowEnd(s.Time)
 		}
 	case SlidingCounter:
 		at = l.counterEmptyAt(s)
@@ -190,7 +192,7 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 		if uint64(s.A)+n <= l.limit {
 			return s.Time // only what counts until then denies
 		}
-		return s.Time + l.window
+		return l.windowEnd(s.Time)
 	case SlidingCounter:
 		return l.counterAdmitsAt(s, n)
 	case SlidingWindow:
@@ -207,9 +209,14 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 
 // Refund takes back n units charged at the instant at, as far as they still count:
 // exactly from windows and logs, and from buckets at most what has not leaked since. So
-// no more is admitted than without the charge.
-func (s *State) Refund(l *Limit, words []uint64, now, at Tick, n uint32) {
+// no more is admitted than without the charge. latest is the latest instant that the
+// counter's decider was ever given: a window that begins later came from a node whose
+// clock is ahead.
+func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint32) {
 	s.Roll(l, words, now)
+	if s.Time > latest && l.importsAhead() && (l.p.algorithm != FixedWindow || s.B == 0) {
+		at = max(at, s.Time) // it was imported, and what was charged since counts in it
+	}
 	switch l.p.algorithm {
 	case FixedWindow:
 		l.refundFixed(s, at, n)
@@ -226,6 +233,13 @@ func (s *State) Refund(l *Limit, words []uint64, now, at Tick, n uint32) {
 			s.A -= min(s.A, n-uint32(leaked))
 		}
 	}
+}
+
+// importsAhead reports whether a window or sub-window of an imported state may begin in the
+// future.
+func (l *Limit) importsAhead() bool {
+	a := l.p.algorithm
+	return a == SlidingWindow || a == SlidingCounter || a == FixedWindow && l.p.align == AlignEpoch
 }
 
 func addSat(a, n uint32) uint32 { return uint32(min(uint64(a)+uint64(n), MaxUnits)) }

@@ -23,6 +23,8 @@ func (l *Limit) rollFixed(s *State, now Tick) {
 	switch {
 	case s.B != 0:
 		l.rollBefore(s, now)
+	case l.cal != nil:
+		l.rollCalendar(s, now)
 	case now >= s.Time+l.window || s.A == 0:
 		s.Time, s.A = l.start(now), 0
 	}

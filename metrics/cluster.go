@@ -31,6 +31,8 @@ type ClusterStats struct {
 	Events map[string]uint64
 	// RulesDiffer reports that live members have different rules.
 	RulesDiffer bool
+	// Minority reports that the node sees no more than half of the members that count.
+	Minority bool
 }
 
 // clusterCollector reports a node's ClusterStats, which it reads once for each scrape.
@@ -39,7 +41,7 @@ type clusterCollector struct {
 
 	members, share, partitions, unsettled *prometheus.Desc
 	withheld, parked, lag, unacknowledged *prometheus.Desc
-	events, differ, unreachable           *prometheus.Desc
+	events, differ, unreachable, minority *prometheus.Desc
 	waiting, queued, fallback             *prometheus.Desc
 }
 
@@ -62,6 +64,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 		lag:            desc("replication_lag_seconds", "How long the oldest withheld answer has waited for its copy."),
 		unacknowledged: desc("replication_unacknowledged_cost", "Largest cost of one key that was answered and has no copy yet."),
 		events:         desc("partition_events_total", "What happened to partitions, by event.", "event"),
+		minority:       desc("minority", "Whether the node sees no more than half of the members, so that rules with on_unreachable: local apply a share of their limits: 1 or 0."),
 		differ:         desc("rules_differ", "Whether live members have different rules: 1 or 0."),
 	}
 }
@@ -69,7 +72,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 // Describe implements [prometheus.Collector].
 func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ,
+		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ, c.minority,
 		c.waiting, c.queued, c.fallback,
 	} {
 		out <- d
@@ -102,9 +105,14 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	for event, n := range s.Events {
 		send(out, c.events, prometheus.CounterValue, float64(n), event)
 	}
-	differ := 0.0
-	if s.RulesDiffer {
-		differ = 1
+	gauge(c.differ, bit(s.RulesDiffer))
+	gauge(c.minority, bit(s.Minority))
+}
+
+// bit returns 1 for true and 0 for false.
+func bit(is bool) float64 {
+	if is {
+		return 1
 	}
-	gauge(c.differ, differ)
+	return 0
 }

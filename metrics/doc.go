@@ -9,6 +9,8 @@
 //	node, err := weir.Open(ctx, weir.Config{Observer: m})
 //	http.Handle("/metrics", metrics.Handler(registry))
 //
+// Package serve does all of this in one call, with the state of table and cluster.
+//
 // The number of time series is bounded: labels are names of rules, methods, statuses
 // and reasons, and never values that clients choose. For two nodes on one Registerer,
 // wrap it with a distinct label for each, with prometheus.WrapRegistererWith.

@@ -7,6 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// Registerer is where metrics are registered, as Prometheus has it.
+type Registerer = prometheus.Registerer
+
 // NewRegistry returns an empty registry, for programs without one.
 func NewRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 

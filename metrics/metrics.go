@@ -42,8 +42,11 @@ type TableStats struct {
 	// Bytes is the memory of all counters. MaxBytes is the bound for counters that are
 	// not copies, 0 if there is none.
 	Bytes, MaxBytes int64
-	// Overflowed is how many checks have met a bound of the table.
-	Overflowed int64
+	// Overflowed is how many checks have met a bound of the table. OverflowedBy is how many
+	// of them have met only a bound of one rule or key; the others have met that of the
+	// whole table.
+	Overflowed   int64
+	OverflowedBy struct{ Share, Key int64 }
 	// Shares are the usages of rules with a max_share.
 	Shares []RuleShare
 }
@@ -63,6 +66,7 @@ type Metrics struct {
 	options    Options
 	registerer prometheus.Registerer
 	registered []prometheus.Collector
+	closing    sync.Once
 
 	checks  bounded[string, checkCounters]
 	served  bounded[request, latency]
@@ -109,12 +113,14 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 }
 
 // Close unregisters the metrics, so that others with the same names can be registered.
-// Events after Close are not exported.
+// Events after Close are not exported. A second call does nothing.
 func (m *Metrics) Close() {
-	for _, c := range m.registered {
-		m.registerer.Unregister(c)
-	}
-	m.registered = nil
+	m.closing.Do(func() {
+		for _, c := range m.registered {
+			m.registerer.Unregister(c)
+		}
+		m.registered = nil
+	})
 }
 
 // Checked counts n decisions by deciding rule, source and result. A check that is

@@ -87,7 +87,7 @@ func TestSources(t *testing.T) {
 			seen[l["source"]] = metric.GetCounter().GetValue()
 		}
 	}
-	for s := range limiter.SourceCached + 1 {
+	for s := range limiter.SourceShare + 1 {
 		if seen[s.String()] != 1 {
 			t.Errorf("%s: %v", s, seen[s.String()])
 		}
@@ -207,7 +207,7 @@ func TestTable(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Table: func() TableStats {
 		calls++
-		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 3, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
+		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, OverflowedBy: struct{ Share, Key int64 }{2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
 	}})
 	want(t, r, `
 # HELP weir_table_bytes Memory of the counters held.
@@ -222,9 +222,11 @@ weir_table_max_bytes 9000
 # HELP weir_table_max_keys Bound on the counters held that are no copies.
 # TYPE weir_table_max_keys gauge
 weir_table_max_keys 1000
-# HELP weir_table_overflow_total Checks that needed a new counter, or a longer log, when a bound was reached.
+# HELP weir_table_overflow_total Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a rule (max_share) or of a key.
 # TYPE weir_table_overflow_total counter
-weir_table_overflow_total 3
+weir_table_overflow_total{bound="max_share"} 2
+weir_table_overflow_total{bound="per_key"} 1
+weir_table_overflow_total{bound="table"} 3
 # HELP weir_table_rule_bytes Memory of the logs and sub-windows of a rule that has a max_share.
 # TYPE weir_table_rule_bytes gauge
 weir_table_rule_bytes{rule="a"} 64

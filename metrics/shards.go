@@ -114,7 +114,7 @@ func resultName(i int) string {
 }
 
 // sources is above all values of limiter.Source.
-const sources = 9
+const sources = 10
 
 // checkCounters are the counters of one rule.
 type checkCounters struct {

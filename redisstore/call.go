@@ -21,7 +21,42 @@ type call struct {
 	reply  []int64
 	err    error
 
+	// calendars are the arguments of calendar windows, by their index in args.
+	calendars map[int]*params
+
 	cmd *redis.IntSliceCmd
+}
+
+// add appends the parameters of a limit. For calendar windows these have the bounds
+// around the instant now.
+func (c *call) add(p *params, now limiter.Tick) {
+	if p.limit != nil {
+		if c.calendars == nil {
+			c.calendars = make(map[int]*params)
+		}
+		c.calendars[len(c.args)] = p
+	}
+	c.args = append(c.args, p.argument(now))
+}
+
+// strayError reports that the server's clock is outside the bounds of calendar windows
+// that the call was given. Nothing was decided.
+type strayError struct{ now limiter.Tick }
+
+func (e *strayError) Error() string {
+	return "the server's clock is at " + e.now.Time().String() + ", outside the calendar windows that it was given"
+}
+
+// rebound gives a call that strayed the bounds around the server's clock.
+func (c *call) rebound() (now limiter.Tick, strayed bool) {
+	var stray *strayError
+	if !errors.As(c.err, &stray) {
+		return 0, false
+	}
+	for i, p := range c.calendars {
+		c.args[i] = p.argument(stray.now)
+	}
+	return stray.now, true
 }
 
 // errChanged reports a counter that another limit made. Only the script that adopts can
@@ -54,6 +89,8 @@ func (c *call) take() {
 	case c.err != nil:
 	case len(c.reply) == 1 && c.reply[0] == -1:
 		c.err = errChanged
+	case len(c.reply) == 2 && c.reply[0] == -2:
+		c.err = &strayError{limiter.Tick(c.reply[1])}
 	case len(c.reply) == 0:
 		c.err = errReply
 	}
@@ -94,6 +131,14 @@ type when struct {
 	slack int64
 }
 
+// around returns the instant of a call, estimated if it is the server's.
+func (s *Store) around(w when) limiter.Tick {
+	if w.now == serverClock {
+		return s.clock()
+	}
+	return w.now
+}
+
 func (w when) append(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, '['), int64(w.now), 10)
 	return strconv.AppendInt(append(dst, ','), w.slack, 10)
@@ -105,6 +150,7 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 	out, used := &call{}, families(0)
 	head := strconv.AppendInt(append(w.append(make([]byte, 0, 64)), ','), mode, 10)
 	limits, plain := 0, mode == modeCheck && w == when{serverClock, 0}
+	around := s.around(w)
 	for n := first; n < last; n++ {
 		limits += len(c.Key(n).Rule.Limits)
 	}
@@ -117,7 +163,7 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 			p := s.spelled.of(l)
 			used = used.with(p.family)
 			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
-			out.args = append(out.args, p.text)
+			out.add(p, around)
 			head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
 			if k.Rule.Shadow {
 				head = append(head, ",1"...)
@@ -145,13 +191,13 @@ func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charg
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
 	out := &call{script: s.scripts.refund, args: make([]any, 1)}
-	head := strconv.AppendInt(append(w.append(nil), ','), int64(at), 10)
+	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(at), 10), s.around(w)
 	for j, l := range k.Rule.Limits {
 		if bit := first + j; bit >= 64 || charged&(1<<bit) == 0 {
 			continue
 		}
 		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
-		out.args = append(out.args, s.spelled.of(l).text)
+		out.add(s.spelled.of(l), around)
 		head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
 	}
 	if len(out.keys) == 0 || k.Cost == 0 {

@@ -11,6 +11,9 @@ import (
 // C1, C3, C4: the suite and every transcript that the table passes, in a real
 // Redis whose instants the suite gives.
 func TestRedisConforms(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one caller, many times slower under the race detector; make wire runs it")
+	}
 	srv := startServer(t)
 	limitertest.Run(t, func(tb testing.TB, yaml string) limitertest.Subject {
 		srv.do("FLUSHALL")

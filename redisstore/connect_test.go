@@ -40,6 +40,7 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 // refuses checks that Redis refuses a store, and that this is logged.
 func refuses(t *testing.T, c redisstore.Config, why string) {
 	t.Helper()
+	c.Timeout = 10 * time.Second
 	p := newPatient(t, c)
 	if d := p.ask("/local"); d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%s decides", d.Source)

@@ -41,6 +41,9 @@ func seeds(tb testing.TB, few int) int {
 // all algorithms and options, several limits and keys, peeks, refunds, resets and
 // limits that change. WEIR_SEED=N runs that one seed and prints its trace.
 func TestTableAndRedisDecideAlike(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one caller, many times slower under the race detector; make wire runs it")
+	}
 	srv := startServer(t)
 	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})
 	if text := os.Getenv("WEIR_SEED"); text != "" {

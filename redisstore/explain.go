@@ -133,6 +133,9 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	if f == familyLog {
 		numbers[1] = limiter.MaxLogLimit // a log may hold more than its limit, from a larger one before
 	}
+	if start, stop, ok := calendarSpan(f, value[end:]); ok {
+		numbers[2] = int64(stop - start)
+	}
 	if c.limit = l; f == familyLog || newParams(l).text != value[:end] {
 		if c.limit, err = limitOf(l.Name(), numbers); err != nil {
 			return c, err
@@ -159,6 +162,19 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	return c, nil
 }
 
+// calendarSpan returns the window of a calendar limit's state.
+func calendarSpan(f family, state string) (start, end limiter.Tick, ok bool) {
+	if f != familyCalendar || len(state) < 14 {
+		return 0, 0, false
+	}
+	number := func(b string) limiter.Tick {
+		var whole [8]byte
+		copy(whole[:], b)
+		return limiter.Tick(binary.LittleEndian.Uint64(whole[:]))
+	}
+	return number(state[:7]), number(state[7:14]), true
+}
+
 // limitOf returns a limit with the given parameters. Algorithms of one family are not
 // distinguished.
 func limitOf(name string, n []int64) (*limiter.Limit, error) {
@@ -173,6 +189,8 @@ func limitOf(name string, n []int64) (*limiter.Limit, error) {
 	switch f {
 	case familyFixed:
 		s.Algorithm, s.Align = limiter.FixedWindow, limiter.Align(n[7])
+	case familyCalendar: // its calendar is not known, but its window is, which ends alike
+		s.Algorithm, s.Align = limiter.FixedWindow, limiter.AlignFirstHit
 	case familyCounter:
 		weight := int(n[7])
 		s.Weight, s.Rounding = &weight, limiter.Rounding(n[8])
@@ -203,7 +221,11 @@ func (c *counter) read(f family, b []byte, window limiter.Tick) error {
 		b = b[bytes:]
 		return binary.LittleEndian.Uint64(whole[:])
 	}
-	c.state.Time, c.state.Until = limiter.Tick(number(7)), limiter.Tick(number(7))
+	c.state.Time = limiter.Tick(number(7))
+	if f == familyCalendar {
+		number(7) // the end of the window
+	}
+	c.state.Until = limiter.Tick(number(7))
 	switch f {
 	case familyLog, familyWindow:
 		c.readList(number, window, &short)

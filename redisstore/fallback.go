@@ -61,8 +61,15 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 			} else {
 				*out = *own.Limit(at)
 			}
+			if out.Limit != nil && out.Limit != l {
+				out.InForce = out.Limit.Limit()
+			}
 			out.Rule, out.Limit, out.Key, out.KeyIndex = k.Rule, l, n, k.Index
+			byShare := out.Never
 			out.Never = max(k.Cost, 1) > l.Capacity()
+			if byShare && !out.Never { // only the share can never admit it, and Redis may come back
+				out.RetryAfter = closedRetry.Duration()
+			}
 			if isClosed(k.Rule) {
 				out.Allowed, out.Remaining, out.RetryAfter = false, 0, closedRetry.Duration()
 			}

@@ -85,6 +85,26 @@ func TestFullFallback(t *testing.T) {
 	}
 }
 
+// A cost above the share of this process, but not above the limit, is denied for a while
+// and not for ever: Redis may come back.
+func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
+	f := newFallback(&Config{Nodes: 3, FallbackKeys: 10})
+	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 60, Window: time.Minute})}}
+	for cost, never := range map[uint32]bool{30: false, 60: false, 61: true} {
+		var c limiter.Charge
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: r, Cost: cost})
+		var d limiter.Decision
+		d.Clear()
+		limiter.Grow(&d, 1)
+		f.decide(0, &c, []int{0}, &d)
+		limiter.Settle(&d, false)
+		limiter.Conclude(&d)
+		if d.Allowed || d.Never != never || (d.RetryAfter == time.Second) == never || d.Receipt.Charged != 0 {
+			t.Errorf("cost %d: %+v", cost, d)
+		}
+	}
+}
+
 // A shadow rule never denies, whatever its policy: it is decided like any other.
 func TestClosedShadowIsDecided(t *testing.T) {
 	f := newFallback(&Config{Nodes: 1, FallbackKeys: 10})

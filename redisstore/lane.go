@@ -137,16 +137,17 @@ func (l *lane) run(jobs []*job) {
 }
 
 // make makes calls, and repeats those that were certainly not executed, in at most
-// three round trips. A call that may have been executed is never repeated.
+// four round trips. A call that may have been executed is never repeated.
 func (l *lane) make(ctx context.Context, calls []*call) {
 	took := time.Now()
 	l.pipeline(ctx, calls)
 	again := l.missing(ctx, calls)
 	again = append(again, l.changed(calls)...)
+	again = append(again, l.strayed(calls)...)
 	if len(again) > 0 {
 		l.pipeline(ctx, again)
 		for _, c := range again {
-			if isMissing(c.err) || errors.Is(c.err, errChanged) {
+			for n := 0; n < 2 && undecided(c.err); n++ {
 				l.whole(ctx, c)
 			}
 		}
@@ -210,11 +211,31 @@ func (l *lane) changed(calls []*call) (again []*call) {
 	return again
 }
 
+// strayed returns the calls that were given calendar windows around a wrong instant,
+// with those around the right one.
+func (l *lane) strayed(calls []*call) (again []*call) {
+	for _, c := range calls {
+		if now, ok := c.rebound(); ok {
+			l.store.learn(now)
+			again = append(again, c)
+		}
+	}
+	return again
+}
+
+// undecided reports whether a script did not run, or decided nothing and asks for other
+// arguments.
+func undecided(err error) bool {
+	var stray *strayError
+	return isMissing(err) || errors.Is(err, errChanged) || errors.As(err, &stray)
+}
+
 // whole makes a call with the full text of the script.
 func (l *lane) whole(ctx context.Context, c *call) {
 	if errors.Is(c.err, errChanged) {
 		c.script = l.store.scripts.adopt
 	}
+	c.rebound()
 	_ = l.client.Process(ctx, c.command(ctx, true)) // the call holds the error
 	c.take()
 }
@@ -223,11 +244,13 @@ func (l *lane) whole(ctx context.Context, c *call) {
 // at the slot's present server.
 func (l *lane) follow(ctx context.Context, c *call) {
 	l.store.cluster.ReloadState(ctx)
-	for range 2 {
+	for range 3 {
 		_ = l.store.cluster.Process(ctx, c.command(ctx, true)) // the call holds the error
-		if c.take(); !errors.Is(c.err, errChanged) {
+		c.take()
+		if _, strayed := c.rebound(); errors.Is(c.err, errChanged) {
+			c.script = l.store.scripts.adopt
+		} else if !strayed {
 			return
 		}
-		c.script = l.store.scripts.adopt
 	}
 }

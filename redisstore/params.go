@@ -19,6 +19,9 @@ const (
 	familyWindow  family = 4
 	familyBucket  family = 5
 	familyDrip    family = 6
+	// familyCalendar is of calendar windows. Their bounds are no part of the text, since
+	// they change: they are an argument of each call.
+	familyCalendar family = 7
 )
 
 // century bounds the debt of a bucket, in ticks, as package limiter does.
@@ -33,6 +36,28 @@ type params struct {
 	// keeps is how long a charge can count, in ticks, as far as that does not depend on
 	// the charge.
 	keeps limiter.Tick
+	// limit is set for calendar windows.
+	limit *limiter.Limit
+}
+
+// argument returns the parameters as the scripts take them: the text, and for calendar
+// windows the bounds around an instant.
+func (p *params) argument(now limiter.Tick) any {
+	bounds, ok := [4]limiter.Tick{}, false
+	if p.limit != nil {
+		bounds, ok = limiter.CalendarBounds(p.limit, now)
+	}
+	if !ok {
+		return p.text
+	}
+	b := append([]byte(p.text.(string)), '[')
+	for i, at := range bounds {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(at), 10)
+	}
+	return string(append(b, ']'))
 }
 
 // newParams returns the parameters of a limit.
@@ -46,6 +71,12 @@ func newParams(l *limiter.Limit) *params {
 	var more []int64
 	switch s.Algorithm {
 	case limiter.FixedWindow:
+		if s.Calendar != limiter.CalendarNone {
+			// The number stands for unit, zone and anchors. A double holds it.
+			p.family, p.limit, more = familyCalendar, l, []int64{int64(limiter.CalendarID(l) >> 12)}
+			p.keeps += 2 * limiter.Day // the clocks may be moved back
+			break
+		}
 		p.family, more = familyFixed, []int64{int64(shift), int64(s.Align)}
 	case limiter.SlidingCounter:
 		p.family, more = familyCounter, []int64{int64(shift), int64(*s.Weight), int64(s.Rounding)}

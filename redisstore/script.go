@@ -20,7 +20,7 @@ type script struct {
 // families is a set of families, one bit for each.
 type families uint8
 
-const allFamilies families = 1<<(familyDrip+1) - 2
+const allFamilies families = 1<<(familyCalendar+1) - 2
 
 func (f families) with(one family) families { return f | 1<<one }
 
@@ -28,7 +28,7 @@ func (f families) with(one family) families { return f | 1<<one }
 // limits of the check, since Lua runs all of a script at every call. The script that
 // adopts contains all.
 type library struct {
-	decide                [1 << (familyDrip + 1)]atomic.Pointer[script]
+	decide                [1 << (familyCalendar + 1)]atomic.Pointer[script]
 	adopt, refund, resets *script
 }
 
@@ -63,6 +63,7 @@ func parts(f families) []string {
 		{"lists", 1<<familyLog | 1<<familyWindow},
 		{"buckets", 1 << familyBucket},
 		{"drips", 1 << familyDrip},
+		{"calendar", 1 << familyCalendar},
 	} {
 		if f&p.of != 0 {
 			out = append(out, p.file)

@@ -221,6 +221,9 @@ rules: [{name: "a{b}:%", keys: [[ip], [user]], limits: [5/second, {name: "{x}", 
 // Logs and windows too long to be fetched whole are changed in place, and decide
 // as the table does.
 func TestLongListsDecideAlike(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one caller, many times slower under the race detector; make wire runs it")
+	}
 	srv := startServer(t)
 	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})
 	for i, s := range []limiter.Spec{

@@ -194,6 +194,9 @@ func TestSuccessorIsTheOwnerWithout(t *testing.T) {
 // Members are taken out of the circle and put back, one after the other, so
 // what the last one finds must not depend on those before it.
 func TestSuccessorsAmongMany(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one goroutine, many times slower under the race detector; make wire runs it")
+	}
 	const n = 65
 	r := build(t, nodes(n))
 	before := r.owners
@@ -284,6 +287,9 @@ func whole(t *testing.T, c *consistent.Consistent, members int) {
 }
 
 func TestTheLargestRing(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one goroutine, many times slower under the race detector; make wire runs it")
+	}
 	r := build(t, nodes(MaxMembers))
 	for p := range Partitions {
 		if i := r.Owner(p); i < 0 || i >= MaxMembers {

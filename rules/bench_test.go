@@ -63,6 +63,7 @@ func mustSet(tb testing.TB, file string, o rules.Options) *rules.Set {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	fitsSchema(tb, file)
 	return s
 }
 

@@ -27,6 +27,12 @@ type decoder struct {
 	names   map[string]*node // of the rules decoded so far
 	rules   []definition
 	size    int // instructions of all patterns together
+	// used has the options that a limit of the rule that is being decoded uses.
+	used map[*node]bool
+	// oddities are those of the rule that is being decoded. outer has those of the
+	// defaults.
+	oddities []oddity
+	outer    definition
 	// replication is used if the file sets none.
 	replication limiter.Replication
 }
@@ -158,12 +164,7 @@ func (d *decoder) text(n *node, what string) (string, bool) {
 // file decodes a whole file.
 func (d *decoder) file(root *node) {
 	var defaults, list, count *node
-	d.mapping(root, "a rules file", []field{
-		{"version", d.version},
-		{"rules_count", func(_, v *node) { count = v }},
-		{"defaults", func(_, v *node) { defaults = v }},
-		{"rules", func(_, v *node) { list = v }},
-	}, nil)
+	d.mapping(root, "a rules file", d.fileFields(&defaults, &list, &count), nil)
 	outer := baseLevel()
 	outer.replication = d.replication
 	if defaults != nil {
@@ -174,6 +175,7 @@ func (d *decoder) file(root *node) {
 			}
 			return ""
 		})
+		d.outer.oddities, d.oddities = d.oddities, nil
 	}
 	switch {
 	case list != nil && list.kind != kindSequence:
@@ -187,6 +189,15 @@ func (d *decoder) file(root *node) {
 	}
 	if count != nil && list != nil {
 		d.count(count, list)
+	}
+}
+
+func (d *decoder) fileFields(defaults, list, count **node) []field {
+	return []field{
+		{"version", d.version},
+		{"rules_count", func(_, v *node) { *count = v }},
+		{"defaults", func(_, v *node) { *defaults = v }},
+		{"rules", func(_, v *node) { *list = v }},
 	}
 }
 

@@ -43,7 +43,8 @@ func guard(tokens token.Tokens, p *problems) bool {
 		if i > 0 {
 			before = tokens[i-1]
 		}
-		if g.unsupported(t); !g.shape(before, t, next) {
+		g.unsupported(t)
+		if g.missingComma(t); !g.shape(before, t, next) {
 			return false
 		}
 	}
@@ -139,7 +140,7 @@ func (g *tokenCheck) shape(before, t, next *token.Token) bool {
 		return false
 	}
 	if g.leftOut > maxLeftOut {
-		g.report(t, "more than %d values are left out; write null for each", maxLeftOut)
+		g.report(t, "more than %d values are left out; for an attribute of any value write {not: \"\"}", maxLeftOut)
 		return false
 	}
 	return true

@@ -151,6 +151,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("version: 1\ndefaults: {algorithm: gcra, burst: 5}\nrules:\n- name: a\n  match: {path: ^/a, method: [GET], attributes: {x: , y: z}}\n  keys: [[ip], [user, 'attr:x']]\n  limits: [5/second, {limit: 10, window: 1m, name: m}]\n  cost: {default: 1, POST: 2}\n"))
 	f.Add([]byte(`{"rules":[{"name":"a","key":["path"],"limits":["5/second"],"block":"1h30m","weight":0.5}]}`))
 	f.Add([]byte("rules:\n- {name: admins, match: {group: admin}, unlimited: true}\n- name: b # x\n  limits:\n  - 1/1s\n"))
+	f.Add([]byte("rules:\n- {name: a, match: {method: [GET], attributes: {x: [::1, fe80::, a:b:c]}}, key: [attr:customer, attr:x:y], limits: [5/second]}\n"))
+	f.Add([]byte("rules: [{name: a, match: {method: GET group: x}, keys: [[attr:a\n b], [:c], [d :e, f: g], [\"h\":i, j:\"k\", l:]], limits: [5/second]}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse("f", data, Options{PathCacheEntries: 4})
 		if (s == nil) == (err == nil) {

@@ -23,14 +23,8 @@ func hashDefinitions(definitions []definition) uint64 {
 }
 
 func writeDefinition(w io.Writer, r *definition) {
-	path := ""
-	if r.match.path != nil {
-		path = r.match.path.text
-	}
-	fmt.Fprintf(w, "rule %q path %q methods %q groups %q attributes", r.name, path, r.match.methods, r.match.groups)
-	for _, a := range r.match.attributes {
-		fmt.Fprintf(w, " %q=%q", a.name, a.values)
-	}
+	fmt.Fprintf(w, "rule %q ", r.name)
+	writeMatch(w, &r.match)
 	fmt.Fprintf(w, " continue %t unlimited %t\n", r.more, r.unlimited)
 	if r.unlimited {
 		return // the rest has no effect
@@ -41,6 +35,12 @@ func writeDefinition(w io.Writer, r *definition) {
 	for _, m := range r.costs.methods {
 		fmt.Fprintf(w, " %q=%d", m.method, m.cost)
 	}
+	for i := range r.costs.cases {
+		c := &r.costs.cases[i]
+		io.WriteString(w, " case ")
+		writeMatch(w, &c.match)
+		fmt.Fprintf(w, " cost %d from %q %d %d %d", c.units, c.from, c.def, c.min, c.max)
+	}
 	if r.share > 0 { // so a file without shares keeps the hash of versions without shares
 		fmt.Fprintf(w, " share %d", r.share)
 	}
@@ -48,6 +48,38 @@ func writeDefinition(w io.Writer, r *definition) {
 		writeLimit(w, l.Spec())
 	}
 	io.WriteString(w, "\n")
+}
+
+// writeMatch writes conditions. Those that earlier versions lacked are written only if
+// they are given, so a file without them keeps its hash.
+func writeMatch(w io.Writer, m *matcher) {
+	fmt.Fprintf(w, "path %q methods %q groups %q attributes", m.path.String(), m.methods, m.groups)
+	for i := range m.attributes {
+		a := &m.attributes[i]
+		fmt.Fprintf(w, " %q=%q", a.name, a.is.list)
+		if a.is.pattern != nil || !a.is.given {
+			fmt.Fprintf(w, " given %t pattern %q", a.is.given, a.is.pattern.String())
+		}
+		if a.not.given {
+			fmt.Fprintf(w, " not %q pattern %q", a.not.list, a.not.pattern.String())
+		}
+	}
+	if m.notPath != nil {
+		fmt.Fprintf(w, " not_path %q", m.notPath.text)
+	}
+	for _, c := range []struct {
+		name string
+		list any
+		n    int
+	}{
+		{"not_methods", m.notMethods, len(m.notMethods)}, {"not_groups", m.notGroups, len(m.notGroups)},
+		{"ips", m.ips, len(m.ips)}, {"not_ips", m.notIPs, len(m.notIPs)},
+		{"hosts", m.hosts, len(m.hosts)}, {"not_hosts", m.notHosts, len(m.notHosts)},
+	} {
+		if c.n > 0 {
+			fmt.Fprintf(w, " %s %q", c.name, c.list)
+		}
+	}
 }
 
 func writeLimit(w io.Writer, s limiter.Spec) {
@@ -58,4 +90,8 @@ func writeLimit(w io.Writer, s limiter.Spec) {
 	fmt.Fprintf(w, "\n  limit %q %s %d/%d align %s sub_windows %d coverage %s weight %d rounding %s burst %d drip %s count_rejected %s block %d",
 		s.Name, s.Algorithm, s.Limit, s.Window, s.Align, s.SubWindows, s.Coverage, weight, s.Rounding, s.Burst, s.Drip,
 		s.CountRejected, s.Block)
+	if s.Calendar != limiter.CalendarNone { // so other files keep the hash of versions without calendars
+		fmt.Fprintf(w, " calendar %s zone %q anchor_day %d week_start %s at %s of %s",
+			s.Calendar, s.Zone, s.AnchorDay, s.WeekStart, s.At, limiter.ZoneDataVersion())
+	}
 }

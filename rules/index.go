@@ -16,6 +16,7 @@ type index struct {
 	nodes    []treeNode // nodes[0] is the root
 	anywhere []uint16   // rules to try for every path, in order
 	patterns []*pattern // by rule; nil for none
+	not      []*pattern // by rule: what paths must not match; nil for none
 	final    []bool     // by rule: no rule after it can matter, whatever the request
 }
 
@@ -36,11 +37,11 @@ const _ = entry(maxRules << 2)
 
 // newIndex builds the index of rules whose matchers are given in order.
 func newIndex(rules []rule) index {
-	x := index{patterns: make([]*pattern, len(rules)), final: make([]bool, len(rules))}
+	x := index{patterns: make([]*pattern, len(rules)), not: make([]*pattern, len(rules)), final: make([]bool, len(rules))}
 	var all []indexed
 	for i := range rules {
 		m := &rules[i].match
-		x.patterns[i], x.final[i] = m.path, m.plain() && !rules[i].more
+		x.patterns[i], x.not[i], x.final[i] = m.path, m.notPath, m.plain() && !rules[i].more
 		if m.path == nil || m.path.loose != notLoose {
 			x.anywhere = append(x.anywhere, uint16(i))
 			continue
@@ -165,7 +166,7 @@ func (x *index) match(path string, out []uint16) []uint16 {
 			p := x.patterns[rule]
 			matches = p == nil || p.anywhere(path)
 		}
-		if !matches {
+		if !matches || x.not[rule] != nil && x.not[rule].matches(path) {
 			continue
 		}
 		out = append(out, rule)

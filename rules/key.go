@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dchest/siphash"
 
@@ -218,19 +219,37 @@ func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
 	return dst
 }
 
-// appendEscaped appends a value, with characters percent-escaped that have a meaning in
-// key names or could confuse a terminal.
+// appendEscaped appends a value as UTF-8. It percent-escapes what has a meaning in key
+// names, what could confuse a terminal, and bytes that are not UTF-8.
 func appendEscaped(dst []byte, s string) []byte {
-	const hex = "0123456789ABCDEF"
-	for i := range len(s) {
-		switch c := s[i]; {
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
 		case c == '%', c == ':', c == '{', c == '}', c < ' ', c == 0x7f:
-			dst = append(dst, '%', hex[c>>4], hex[c&15])
-		default:
+			dst = appendByte(dst, c)
+			i++
+		case c < utf8.RuneSelf:
 			dst = append(dst, c)
+			i++
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 || r < 0xa0 { // no UTF-8, or a control character
+				for _, c := range []byte(s[i : i+n]) {
+					dst = appendByte(dst, c)
+				}
+			} else {
+				dst = append(dst, s[i:i+n]...)
+			}
+			i += n
 		}
 	}
 	return dst
+}
+
+// appendByte appends a byte in percent-encoding.
+func appendByte(dst []byte, c byte) []byte {
+	const hex = "0123456789ABCDEF"
+	return append(dst, '%', hex[c>>4], hex[c&15])
 }
 
 // key decodes the parts of one counter.
@@ -299,6 +318,8 @@ func readPart(n *node) (part, string) {
 			return part{}, "attr: lacks the name of an attribute, as in attr:plan"
 		case len(name) > limiter.MaxNameBytes:
 			return part{}, "the attribute's name is too long"
+		case strings.TrimSpace(name) != name:
+			return part{}, "write " + attributePrefix + strings.TrimSpace(name) + " without a blank: " + quote(name) + " is another attribute"
 		}
 		return part{partAttribute, name}, ""
 	}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dchest/siphash"
 
@@ -236,17 +238,37 @@ func TestEqualUpper(t *testing.T) {
 	}
 }
 
+// TestEscapedIsText: a name is UTF-8 whatever a request sends, and clients decode it. It
+// has no control characters, which terminals may obey.
+func TestEscapedIsText(t *testing.T) {
+	for value, want := range map[string]string{
+		"\xff":           "%FF",
+		"caf\xe9":        "caf%E9",
+		"caf\u00e9":      "caf\u00e9",
+		"\u009b31m":      "%C2%9B31m",
+		"\xed\xa0\x80":   "%ED%A0%80",
+		"\ufffd":         "\ufffd",
+		"\U0001f511\xf0": "\U0001f511%F0",
+	} {
+		if got := string(appendEscaped(nil, value)); got != want {
+			t.Errorf("%q becomes %q, want %q", value, got, want)
+		}
+	}
+}
+
 // Different values never yield the same escaped text, and no escaped text has a
-// character that means something in a name.
+// character that means something in a name, a control character or a byte that is not
+// UTF-8.
 func FuzzAppendEscaped(f *testing.F) {
 	f.Add("a:b", "a%3Ab")
 	f.Add("{x}", "\x00")
+	f.Add("\xff", "\u0085")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, y := string(appendEscaped(nil, a)), string(appendEscaped(nil, b))
 		if (a == b) != (x == y) {
 			t.Fatalf("%q and %q become %q and %q", a, b, x, y)
 		}
-		if i := strings.IndexFunc(x, func(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune(":{}", r) }); i >= 0 {
+		if i := strings.IndexFunc(x, func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(":{}", r) }); i >= 0 || !utf8.ValidString(x) {
 			t.Fatalf("%q becomes %q", a, x)
 		}
 	})

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,38 +12,45 @@ import (
 // DefaultGroup is the group of a request without one.
 const DefaultGroup = "default"
 
-// matcher is the set of conditions of a rule. All must hold.
+// matcher is the set of conditions of a rule, or of a case of its cost. All must hold.
+// A condition that begins with "not" is the exact opposite: it holds for a request that
+// lacks the value.
 type matcher struct {
-	path       *pattern // nil: every path
-	methods    []string // in upper case; empty: every method
-	groups     []string // empty: every group
-	attributes []attribute
-}
-
-// attribute is one required attribute.
-type attribute struct {
-	name   string
-	values []string // empty: any value except the empty one
+	path, notPath       *pattern // nil: every path
+	methods, notMethods []string // in upper case; empty: every method
+	groups, notGroups   []string // empty: every group
+	ips, notIPs         []netip.Prefix
+	hosts, notHosts     []string // in the form of normalHost
+	attributes          []attribute
 }
 
 // plain reports whether only the path matters.
 func (m *matcher) plain() bool {
-	return len(m.methods) == 0 && len(m.groups) == 0 && len(m.attributes) == 0
+	return len(m.methods)+len(m.notMethods)+len(m.groups)+len(m.notGroups)+len(m.ips)+len(m.notIPs)+
+		len(m.hosts)+len(m.notHosts)+len(m.attributes) == 0
 }
 
-// accepts reports whether the request fulfils all conditions except the path, which the
-// index has checked.
-func (m *matcher) accepts(r *limiter.Request) bool {
-	if len(m.methods) > 0 && !containsUpper(m.methods, r.Method) {
-		return false
-	}
-	if len(m.groups) > 0 && !slices.Contains(m.groups, groupOf(r)) {
+// acceptsPath reports whether the path of a request fits.
+func (m *matcher) acceptsPath(path string) bool {
+	return (m.path == nil || m.path.matches(path)) && (m.notPath == nil || !m.notPath.matches(path))
+}
+
+// accepts reports whether the request fulfils all conditions except those on the path,
+// which the index has checked. ip is the request's address, for all rules of the request.
+func (m *matcher) accepts(r *limiter.Request, ip *address) bool {
+	switch {
+	case len(m.methods) > 0 && !containsUpper(m.methods, r.Method),
+		len(m.notMethods) > 0 && containsUpper(m.notMethods, r.Method),
+		len(m.groups) > 0 && !slices.Contains(m.groups, groupOf(r)),
+		len(m.notGroups) > 0 && slices.Contains(m.notGroups, groupOf(r)),
+		len(m.ips) > 0 && !ip.in(m.ips, r.IP),
+		len(m.notIPs) > 0 && ip.in(m.notIPs, r.IP),
+		len(m.hosts) > 0 && !hostIn(m.hosts, r.Attributes[HostAttribute]),
+		len(m.notHosts) > 0 && hostIn(m.notHosts, r.Attributes[HostAttribute]):
 		return false
 	}
 	for i := range m.attributes {
-		a := &m.attributes[i]
-		v := r.Attributes[a.name]
-		if len(a.values) == 0 && v == "" || len(a.values) > 0 && !slices.Contains(a.values, v) {
+		if a := &m.attributes[i]; !a.accepts(r.Attributes[a.name]) {
 			return false
 		}
 	}
@@ -99,24 +107,87 @@ func upper(s string) string {
 	return string(b)
 }
 
+// matching is a decoder of conditions.
+type matching struct{ *decoder }
+
 // match decodes the match of a rule.
-func (d *decoder) match(n *node, m *matcher) {
-	d.mapping(n, "match", []field{
-		{"path", func(_, v *node) { m.path = d.pattern(v) }},
-		{"method", func(_, v *node) {
-			for _, w := range d.choices(v, "method", false) {
-				m.methods = append(m.methods, upper(w))
-			}
-			slices.Sort(m.methods)
-		}},
-		{"group", func(_, v *node) { m.groups = d.choices(v, "group", false) }},
+func (d matching) match(n *node, m *matcher) { d.mapping(n, "match", d.fields(m), matchHint) }
+
+// fields decodes the conditions of a match.
+func (d matching) fields(m *matcher) []field {
+	methods := func(name string, out *[]string) field {
+		return field{name, func(_, v *node) { *out = d.methods(v, name) }}
+	}
+	groups := func(name string, out *[]string) field {
+		return field{name, func(_, v *node) { *out = d.choices(v, name, false) }}
+	}
+	addresses := func(name string, out *[]netip.Prefix) field {
+		return field{name, func(_, v *node) { *out = normalized(d, v, name, maxPrefixes, prefix, netip.Prefix.Compare) }}
+	}
+	hosts := func(name string, out *[]string) field {
+		return field{name, func(_, v *node) { *out = normalized(d, v, name, maxChoices, hostPattern, strings.Compare) }}
+	}
+	paths := func(name string, out **pattern) field {
+		return field{name, func(_, v *node) { *out = d.pattern(v, name) }}
+	}
+	return []field{
+		paths("path", &m.path), paths("not_path", &m.notPath),
+		methods("method", &m.methods), methods("not_method", &m.notMethods),
+		groups("group", &m.groups), groups("not_group", &m.notGroups),
+		addresses("ip", &m.ips), addresses("not_ip", &m.notIPs),
+		hosts("host", &m.hosts), hosts("not_host", &m.notHosts),
 		{"attributes", func(_, v *node) { d.attributes(v, m) }},
-	}, nil)
+	}
+}
+
+func matchHint(name string) string {
+	switch name {
+	case "not":
+		return `unknown field "not" (in match); write not_path, not_method, not_group, not_ip or not_host, or attributes: {plan: {not: free}}`
+	case "user", "not_user":
+		return quote(name) + ` is no condition: a rule counts by user with "key: [user]"; match on a group or an attribute`
+	}
+	return ""
+}
+
+// methods decodes the methods of a condition.
+func (d matching) methods(n *node, what string) (out []string) {
+	for _, w := range d.choices(n, what, false) {
+		out = append(out, upper(w))
+	}
+	meant := make([]string, 0, len(out))
+	var odd []*node
+	for _, v := range d.list(n, what, maxChoices) {
+		if v.kind == kindScalar && strings.ContainsAny(v.text, " ,|*^$()[]{}") {
+			d.add(v, "%s: %s is not the name of a method; write a list of names, as in %s: [GET, POST]", what, quote(v.text), what)
+		} else if name := misspelt(v.text); name != "" {
+			meant, odd = append(meant, name), append(odd, v)
+		} else {
+			meant = append(meant, v.text)
+		}
+	}
+	instead := what + ": " + strings.Join(meant, ", ")
+	if len(meant) > 1 {
+		instead = what + ": [" + strings.Join(meant, ", ") + "]"
+	}
+	for _, v := range odd {
+		d.oddities = append(d.oddities, oddity{v, what, instead})
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// misspelt returns the method that is probably meant by one that is unknown.
+func misspelt(name string) string {
+	if slices.Contains(knownMethods(), upper(name)) {
+		return ""
+	}
+	return upper(nearest(strings.ToLower(name), lowerMethods()))
 }
 
 // choices decodes a word, or a list of alternative words, and sorts them, since their
 // order has no meaning.
-func (d *decoder) choices(n *node, what string, emptyToo bool) []string {
+func (d matching) choices(n *node, what string, emptyToo bool) []string {
 	set := make(map[string]bool)
 	for _, v := range d.list(n, what, maxChoices) {
 		if emptyToo && v.kind == kindScalar && v.text == "" {
@@ -129,31 +200,4 @@ func (d *decoder) choices(n *node, what string, emptyToo bool) []string {
 		d.add(n, "the list of %s is empty; remove it to match any", what)
 	}
 	return slices.Sorted(maps.Keys(set))
-}
-
-// attributes decodes the required attributes. A name without a value requires the
-// attribute with any value.
-func (d *decoder) attributes(n *node, m *matcher) {
-	if n.kind != kindMapping {
-		d.add(n, "attributes is a mapping of names to values, not %s", n.kind)
-		return
-	}
-	if len(n.keys) > maxAttributes {
-		d.add(n.keys[maxAttributes], "attributes has %d names; at most %d are allowed", len(n.keys), maxAttributes)
-		return
-	}
-	for i, k := range n.keys {
-		name, ok := d.text(k, "an attribute's name")
-		if !ok {
-			continue
-		}
-		a := attribute{name: name}
-		if v := n.items[i]; v.kind == kindScalar && v.text == "*" {
-			d.add(v, `"*" is not a wildcard; leave the value out, as in "%s:", to match any`, name)
-		} else if v.kind != kindNull {
-			a.values = d.choices(v, "the value of attribute "+quote(name), true)
-		}
-		m.attributes = append(m.attributes, a)
-	}
-	slices.SortFunc(m.attributes, func(a, b attribute) int { return strings.Compare(a.name, b.name) })
 }

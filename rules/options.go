@@ -14,12 +14,20 @@ type option struct {
 	name string
 	// uses lists the algorithms that use the option; empty means all.
 	uses []limiter.Algorithm
+	// calendar is set for the options of calendar windows.
+	calendar bool
 	// set puts a value into a spec, or returns what is wrong with it.
 	set func(s *limiter.Spec, n *node) string
 }
 
-func (o *option) usedBy(a limiter.Algorithm) bool {
-	return len(o.uses) == 0 || slices.Contains(o.uses, a)
+func (o *option) usedBy(s *limiter.Spec) bool {
+	switch {
+	case o.calendar:
+		return o.fits(s.Calendar)
+	case o.name == "align" && s.Calendar != limiter.CalendarNone:
+		return false
+	}
+	return len(o.uses) == 0 || slices.Contains(o.uses, s.Algorithm)
 }
 
 // limitOptions returns all options of a limit except those that cannot be inherited:
@@ -30,6 +38,23 @@ func limitOptions() []option {
 		{name: "algorithm", set: func(s *limiter.Spec, n *node) string { return choose(n, "algorithm", &s.Algorithm) }},
 		{name: "align", uses: []limiter.Algorithm{limiter.FixedWindow},
 			set: func(s *limiter.Spec, n *node) string { return choose(n, "alignment", &s.Align) }},
+		{name: "zone", calendar: true, set: func(s *limiter.Spec, n *node) string {
+			if s.Zone = n.text; n.text == "" {
+				return "zone is empty: give an IANA name, such as Europe/Berlin or UTC, or remove it"
+			}
+			return calendarProblem(s, "zone")
+		}},
+		{name: "anchor_day", calendar: true, set: func(s *limiter.Spec, n *node) string {
+			day, bad := units(n.text, 1)
+			if bad != "" {
+				return named("anchor_day", bad)
+			}
+			s.AnchorDay = int(day)
+			return calendarProblem(s, "anchor_day")
+		}},
+		{name: "week_start", calendar: true,
+			set: func(s *limiter.Spec, n *node) string { return choose(n, "weekday", &s.WeekStart) }},
+		{name: "at", calendar: true, set: setAt},
 		{name: "sub_windows", uses: []limiter.Algorithm{limiter.SlidingWindow}, set: setSubWindows},
 		{name: "coverage", uses: []limiter.Algorithm{limiter.SlidingWindow},
 			set: func(s *limiter.Spec, n *node) string { return choose(n, "coverage", &s.Coverage) }},
@@ -121,7 +146,7 @@ type spec struct {
 
 // apply sets the options of the spec; of several with one name the last wins. Inherited
 // options that the algorithm does not use are ignored; one that the limit itself sets
-// must have an effect.
+// must have an effect. used has those that a limit uses.
 func (d *decoder) apply(s *spec, inherited, own []setting) {
 	all := slices.Concat(inherited, own)
 	for _, o := range all { // first, because it determines which others have an effect
@@ -129,15 +154,51 @@ func (d *decoder) apply(s *spec, inherited, own []setting) {
 			o.option.set(&s.Spec, o.value)
 		}
 	}
+	d.calendarAlgorithm(s, own)
 	for i, o := range all {
 		switch {
 		case o.option.name == "algorithm":
-		case o.option.usedBy(s.Algorithm):
+			if s.Calendar == limiter.CalendarNone || o.value.text == limiter.FixedWindow.String() {
+				d.used[o.key] = true
+			}
+		case o.option.usedBy(&s.Spec):
 			o.option.set(&s.Spec, o.value)
-			s.at[o.option.name] = o.value
-		case i >= len(inherited) && !s.bad["algorithm"]:
+			s.at[o.option.name], d.used[o.key] = o.value, true
+		case i < len(inherited):
+		case o.option.calendar:
+			if !s.bad["calendar"] {
+				d.add(o.value, "%s", notOfCalendar(s.Calendar, o.option.name))
+			}
+		case o.option.name == "align" && s.Calendar != limiter.CalendarNone:
+			d.add(o.key, "align and calendar exclude each other: the calendar says where windows begin")
+		case !s.bad["algorithm"]:
 			d.add(o.key, "%s does not use %q; it is an option of %s", s.Algorithm, o.option.name, algorithmList(o.option.uses))
 		}
+	}
+}
+
+// unused reports options that a rule sets and none of its limits uses: the rule would do
+// something else than its author wrote.
+func unused(d *decoder, own []setting, limits []*limiter.Limit) {
+	calendars := !slices.ContainsFunc(limits, func(l *limiter.Limit) bool { return l.Calendar() == limiter.CalendarNone })
+	for _, o := range own {
+		if d.used[o.key] {
+			continue
+		}
+		advice := "remove it"
+		switch {
+		case o.option.calendar:
+			unit := map[string]string{"anchor_day": "month", "week_start": "week"}[o.option.name]
+			if unit == "" {
+				unit = "day"
+			}
+			advice = "it is an option of limits such as {limit: 5, calendar: " + unit + "}; write one, or remove it"
+		case calendars:
+			advice = "windows of a calendar have no other; remove it"
+		case len(o.option.uses) > 0:
+			advice = fmt.Sprintf("it is an option of %s; write \"algorithm: %s\" too, or remove it", algorithmList(o.option.uses), o.option.uses[0])
+		}
+		d.add(o.key, "no limit of this rule uses %q: %s", o.option.name, advice)
 	}
 }
 

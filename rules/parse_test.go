@@ -97,11 +97,11 @@ func TestParseExample(t *testing.T) {
 		got[i].Rule = nil // it has limits, looked at above and below
 	}
 	wantRules := []rules.RuleInfo{
-		{Line: 5, Path: "^/towns", Methods: []string{"GET", "POST"}, Groups: []string{"default"},
-			Attributes: map[string][]string{"plan": {"free"}}, Keys: [][]string{{"path", "user"}},
+		{Line: 5, Conditions: rules.Conditions{Path: "^/towns", Methods: []string{"GET", "POST"}, Groups: []string{"default"},
+			Attributes: map[string][]string{"plan": {"free"}}}, Keys: [][]string{{"path", "user"}},
 			Cost: 1, CostByMethod: map[string]uint32{"POST": 2}},
-		{Line: 10, Path: "^/login", Keys: [][]string{{"ip"}, {"user"}}, SkipMissing: true, Cost: 1},
-		{Line: 17, Groups: []string{"admin"}, Cost: 1, Unlimited: true},
+		{Line: 10, Conditions: rules.Conditions{Path: "^/login"}, Keys: [][]string{{"ip"}, {"user"}}, SkipMissing: true, Cost: 1},
+		{Line: 17, Conditions: rules.Conditions{Groups: []string{"admin"}}, Cost: 1, Unlimited: true},
 	}
 	same(t, "rules", got, wantRules)
 	login := s.Rule("login")

@@ -14,7 +14,7 @@ const (
 	maxPrograms = 1_000_000 // of all patterns of a file
 )
 
-// pattern is a path pattern, analysed so that the regular expression is needed as
+// pattern is a pattern of paths or attributes, analysed so that the regular expression is needed as
 // rarely as possible. Exactly one of begins and loose is set.
 type pattern struct {
 	text string
@@ -31,6 +31,8 @@ type pattern struct {
 	// reports that letters match in upper and lower case.
 	paths int
 	folds bool
+	// size is an upper bound of the instructions of re.
+	size int
 }
 
 // beginning is text with which a path begins, and what that proves.
@@ -59,6 +61,14 @@ const (
 	looseRegexp             // ask the regular expression if need is contained
 )
 
+// String returns the pattern as the file has it; empty if there is none.
+func (p *pattern) String() string {
+	if p == nil {
+		return ""
+	}
+	return p.text
+}
+
 // anywhere reports whether a pattern without a beginning matches.
 func (p *pattern) anywhere(path string) bool {
 	switch p.loose {
@@ -77,6 +87,37 @@ func (p *pattern) regexpMatches(path string) bool {
 	return (p.need == "" || strings.Contains(path, p.need)) && p.re.MatchString(path)
 }
 
+// matches reports whether a text matches. For the paths of many patterns at a time, see
+// index.
+func (p *pattern) matches(text string) bool {
+	if p.loose != notLoose {
+		return p.anywhere(text)
+	}
+	for i := range p.begins {
+		rest, ok := strings.CutPrefix(text, p.begins[i].text)
+		if !ok {
+			continue
+		}
+		switch p.begins[i].proves {
+		case provesMatch:
+			return true
+		case provesWhole:
+			if rest == "" {
+				return true
+			}
+		case provesLine:
+			if strings.IndexByte(text, '\n') < 0 || p.regexpMatches(text) {
+				return true
+			}
+		case provesPossible:
+			if p.regexpMatches(text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // newPattern compiles a pattern. size is that of its program; if it exceeds the bound,
 // the pattern is nil.
 func newPattern(text string) (p *pattern, size int, err error) {
@@ -87,7 +128,7 @@ func newPattern(text string) (p *pattern, size int, err error) {
 	if size = programSize(tree); size > maxProgram {
 		return nil, size, nil
 	}
-	p = &pattern{text: text}
+	p = &pattern{text: text, size: size}
 	p.paths, p.folds = paths(tree)
 	if p.prefilter(trimHead(trimTail(strip(tree.Simplify())))) {
 		p.re, err = regexp.Compile(text)
@@ -115,30 +156,30 @@ func programSize(re *syntax.Regexp) int {
 	return min(size, 1<<20) // so that nested repetitions cannot overflow
 }
 
-// pattern decodes a path pattern.
-func (d *decoder) pattern(n *node) *pattern {
+// pattern decodes a pattern; what names the field.
+func (d *decoder) pattern(n *node, what string) *pattern {
 	switch {
-	case !d.scalar(n, "path"):
+	case !d.scalar(n, what):
 		return nil
 	case len(n.text) > maxPattern:
-		d.add(n, "path: the pattern has %d bytes; at most %d are allowed", len(n.text), maxPattern)
+		d.add(n, "%s: the pattern has %d bytes; at most %d are allowed", what, len(n.text), maxPattern)
 		return nil
 	case strings.ContainsFunc(n.text, unicode.IsControl):
-		d.add(n, "path: the pattern contains a control character such as a line break; write it as \\n, for example, in single quotes")
+		d.add(n, "%s: the pattern contains a control character such as a line break; write it as \\n, for example, in single quotes", what)
 		return nil
 	}
 	p, size, err := newPattern(n.text)
 	if err != nil {
 		why := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
-		d.add(n, "path: %s is not a valid regular expression (RE2): %s", quote(n.text), clip(why))
+		d.add(n, "%s: %s is not a valid regular expression (RE2): %s", what, quote(n.text), clip(why))
 		return nil
 	}
 	if p == nil {
-		d.add(n, "path: the pattern is too large: it takes %d steps, at most %d are allowed; lower its repetition counts", size, maxProgram)
+		d.add(n, "%s: the pattern is too large: it takes %d steps, at most %d are allowed; lower its repetition counts", what, size, maxProgram)
 		return nil
 	}
 	if d.size += size; d.size > maxPrograms {
-		d.add(n, "path: the patterns up to here take %d steps together, at most %d are allowed", d.size, maxPrograms)
+		d.add(n, "%s: the patterns up to here take %d steps together, at most %d are allowed", what, d.size, maxPrograms)
 		return nil
 	}
 	return p

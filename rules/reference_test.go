@@ -78,6 +78,9 @@ func inFile(title, line, algorithm string) string {
 	with := func(line string, others ...string) string {
 		fields := []string{}
 		for _, o := range others {
+			if unit := unitFor(name); unit != "" && o == "window: 1m" && title != "A rule" && title != "Defaults" {
+				o = unit
+			}
 			if field, _, _ := strings.Cut(o, ":"); line == "" || field != name {
 				fields = append(fields, o)
 			}
@@ -101,6 +104,17 @@ func inFile(title, line, algorithm string) string {
 			limit = "cost: 1"
 		}
 		return "rules: [" + with(line, "name: a", limit) + "]"
+	case "Cost":
+		from := "from: attr:n"
+		if name == "cost" {
+			from = "method: GET"
+		}
+		return "rules: [{name: a, " + limit + ", cost: [" + with(line, from) + "]}]"
+	case "Attributes":
+		if line == "" {
+			line = "pattern: a"
+		}
+		return "rules: [{name: a, " + limit + ", match: {attributes: {a: {" + line + "}}}}]"
 	case "Match":
 		return "rules: [{name: a, " + limit + ", match: {" + line + "}}]"
 	}
@@ -108,6 +122,13 @@ func inFile(title, line, algorithm string) string {
 		return "rules: [{name: a, limits: [" + with(line, "limit: 5", "window: 1m", "algorithm: "+algorithm) + "]}]"
 	}
 	return "rules: [{name: a, limits: [" + with(line, "limit: 5", "window: 1m") + "]}]"
+}
+
+// unitFor returns what a limit has instead of a window for an option of calendars.
+func unitFor(name string) string {
+	return map[string]string{
+		"zone": "calendar: minute", "anchor_day": "calendar: month", "week_start": "calendar: week", "at": "calendar: day", "calendar": "calendar: day",
+	}[name]
 }
 
 // TestReferenceHasEveryField holds the fields of the page against those that the
@@ -123,7 +144,8 @@ func TestReferenceHasEveryField(t *testing.T) {
 		return slices.Sorted(slices.Values(strings.Split(m[1], ", ")))
 	}
 	options := page["Options of a limit"].names()
-	for title, more := range map[string][]string{"The file": nil, "A rule": options, "Match": nil, "A limit": options} {
+	for title, more := range map[string][]string{"The file": nil, "A rule": options, "Match": nil, "Attributes": nil,
+		"Cost": page["Match"].names(), "A limit": options} {
 		same(t, title+": the page", slices.Sorted(slices.Values(slices.Concat(page[title].names(), more))), known(title))
 	}
 	inherited := regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(page["Defaults"].text, -1)
@@ -205,7 +227,11 @@ func TestReferenceExamplesAndDefaults(t *testing.T) {
 			}
 			if def := unquote(f[2]); f[2] == "`"+def+"`" {
 				with, err := rules.Parse("f", []byte(inFile(title, name+": "+def, algorithmsOf(s, f)[0])), rules.Options{})
-				without, err2 := rules.Parse("f", []byte(inFile(title, "", algorithmsOf(s, f)[0])), rules.Options{})
+				bare := inFile(title, "", algorithmsOf(s, f)[0])
+				if unitFor(name) != "" {
+					bare = strings.Replace(inFile(title, name+": "+def, algorithmsOf(s, f)[0]), ", "+name+": "+def, "", 1)
+				}
+				without, err2 := rules.Parse("f", []byte(bare), rules.Options{})
 				if err != nil || err2 != nil || with.Hash() != without.Hash() {
 					t.Errorf("%s: %s is not its default: %v, %v", name, def, err, err2)
 				}
@@ -232,6 +258,25 @@ func TestReferenceErrors(t *testing.T) {
 	}
 	if n < 25 {
 		t.Errorf("the page has %d errors: was it read?", n)
+	}
+}
+
+// TestReferenceWarnings: what the page calls a warning is one, with this line to write.
+func TestReferenceWarnings(t *testing.T) {
+	n := 0
+	for _, f := range referencePage(t)["Warnings"].fields {
+		line, instead := unquote(f[0]), unquote(f[1])
+		file := "rules: [{name: a, " + line + ", limits: [5/second]}]"
+		if strings.HasPrefix(line, "limits:") {
+			file = "rules: [{name: a, " + line + "}]"
+		}
+		if w := warningsOf(t, file); len(w) != 1 || w[0].Instead != instead {
+			t.Errorf("%s: got %+v, want %s", line, w, instead)
+		}
+		n++
+	}
+	if n < 7 {
+		t.Errorf("the page has %d warnings: was it read?", n)
 	}
 }
 

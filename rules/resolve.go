@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ type Match struct {
 //     rule.
 //
 // A shadow rule is an experiment and makes no request invalid: its keys that cannot be
-// resolved are left out.
+// resolved, and those for which the rules in force leave no room, are left out.
 //
 // Resolve is safe for concurrent use. It allocates nothing for a cached path, unless
 // the request has limits of its own.
@@ -80,7 +81,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	}
 	u := &s.rules[i]
 	if len(u.keys) > 0 {
-		if err := u.charge(r, c); err != nil {
+		if err := u.charge(r, c, &address{}); err != nil {
 			c.Clear()
 			return Match{}, err
 		}
@@ -109,35 +110,62 @@ func (s *Set) resolveLong(r *limiter.Request, c *limiter.Charge) (Match, error) 
 // fill adds the counters of those rules that the rest of the request fits, of
 // the ones that its path matches.
 func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge) (m Match, err error) {
-	for _, i := range list {
-		u := &s.rules[i]
-		if !u.plain && !u.match.accepts(r) {
-			continue
-		}
-		if m.Count++; m.Count == 1 {
-			m.Rule = u.limiter.Name
-		}
-		if len(u.keys) > 0 {
-			if err := u.charge(r, c); err != nil {
-				c.Clear()
-				return Match{}, err
+	var ip address
+	m, err = s.fillWith(list, r, c, &ip, rulesAll)
+	if err != nil {
+		if _, full := errors.AsType[*fullError](err); full { // rules in force go first, and shadow rules take the room that is left
+			c.Clear()
+			if m, err = s.fillWith(list, r, c, &ip, rulesInForce); err == nil {
+				_, _ = s.fillWith(list, r, c, &ip, rulesShadow) // they make no request invalid
 			}
 		}
-		if !u.more {
-			break
+		if err != nil {
+			c.Clear()
+			return Match{}, err
 		}
 	}
 	m.Unlimited = m.Count > 0 && c.Len() == 0
 	return m, nil
 }
 
+// Which rules count a request.
+type whichRules uint8
+
+const (
+	rulesAll whichRules = iota
+	rulesInForce
+	rulesShadow
+)
+
+// fillWith is fill for some of the rules.
+func (s *Set) fillWith(list []uint16, r *limiter.Request, c *limiter.Charge, ip *address, which whichRules) (m Match, err error) {
+	for _, i := range list {
+		u := &s.rules[i]
+		if !u.plain && !u.match.accepts(r, ip) {
+			continue
+		}
+		if m.Count++; m.Count == 1 {
+			m.Rule = u.limiter.Name
+		}
+		if len(u.keys) > 0 && (which == rulesAll || u.limiter.Shadow == (which == rulesShadow)) {
+			if err := u.charge(r, c, ip); err != nil {
+				return m, err
+			}
+		}
+		if !u.more {
+			break
+		}
+	}
+	return m, nil
+}
+
 // charge adds the counters of one rule.
-func (u *rule) charge(r *limiter.Request, c *limiter.Charge) error {
+func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address) error {
 	cost := u.costs.def
 	if r.Cost.Given() {
 		cost, _ = r.Cost.Value(0) // Resolve has checked its range
-	} else if len(u.costs.methods) > 0 {
-		cost = u.costs.of(r.Method)
+	} else if len(u.costs.methods)+len(u.costs.cases) > 0 {
+		cost = u.costs.of(r, ip)
 	}
 	added := false
 	for i := range u.keys {
@@ -152,8 +180,7 @@ func (u *rule) charge(r *limiter.Request, c *limiter.Charge) error {
 			return tooLong(u.limiter.Name, &u.keys[i], r)
 		}
 		if !c.Add(limiter.Key{Hash: hash, Rule: u.limiter, Cost: cost, Index: uint8(i)}) {
-			return fmt.Errorf("%w: the rules that match count by more than %d keys together; rule %q is one too many",
-				limiter.ErrInvalid, limiter.MaxKeys, u.limiter.Name)
+			return &fullError{u.limiter.Name}
 		}
 		added = true
 	}
@@ -162,6 +189,17 @@ func (u *rule) charge(r *limiter.Request, c *limiter.Charge) error {
 	}
 	return nil
 }
+
+// fullError is the error for more keys than a check may have.
+type fullError struct{ rule string }
+
+func (e *fullError) Error() string {
+	return fmt.Sprintf("%v: the rules that match count by more than %d keys together; rule %q is one too many",
+		limiter.ErrInvalid, limiter.MaxKeys, e.rule)
+}
+
+// Unwrap returns [limiter.ErrInvalid].
+func (*fullError) Unwrap() error { return limiter.ErrInvalid }
 
 func tooLong(rule string, k *key, r *limiter.Request) error {
 	return fmt.Errorf("%w: the values of key %s of rule %q have %d bytes together; at most %d are allowed",

@@ -17,6 +17,7 @@ type level struct {
 	shadow      bool
 	keys        [][]part
 	keyGiven    bool // the file sets a key
+	keyNode     *node
 	skip        bool // skip a key that lacks a part ("keys", not "key")
 	costs       costs
 }
@@ -40,7 +41,7 @@ func (d *decoder) levelFields(l *level) []field {
 			given = k
 			l.keyGiven = true
 			if parts, skip := read(v); parts != nil {
-				l.keys, l.skip = parts, skip
+				l.keys, l.skip, l.keyNode = parts, skip, v
 			}
 		}
 	}
@@ -51,7 +52,7 @@ func (d *decoder) levelFields(l *level) []field {
 		d.boolean("shadow", &l.shadow),
 		field{"key", keys(d.key)},
 		field{"keys", keys(d.keys)},
-		field{"cost", func(_, v *node) { d.costs(v, &l.costs) }},
+		field{"cost", func(_, v *node) { costing{d}.costs(v, &l.costs) }},
 	)
 }
 
@@ -88,26 +89,20 @@ type definition struct {
 	at        *node // the pattern, or else the rule: the position for warnings
 	name      string
 	match     matcher
+	oddities  []oddity // values that are probably misspelt
 	limits    []*limiter.Limit
+	written   []*node // parallel to limits
+	spare     []*node // fields that have no effect, since the rule is unlimited
 	unlimited bool
 	more      bool // continue
 }
 
 func (d *decoder) rule(n *node, outer level) {
 	r := definition{level: outer, line: n.line, at: n}
+	before := len(d.problems.list)
+	d.used = make(map[*node]bool)
 	var name, limits, unlimited, more *node
-	fields := append(d.levelFields(&r.level),
-		field{"name", func(_, v *node) { name = v }},
-		field{"match", func(_, v *node) {
-			d.match(v, &r.match)
-			if at := v.at("path"); at != nil {
-				r.at = at
-			}
-		}},
-		field{"limits", func(_, v *node) { limits = v }},
-		field{"unlimited", func(k, v *node) { unlimited = v; d.boolean("unlimited", &r.unlimited).read(k, v) }},
-		field{"continue", func(k, v *node) { more = k; d.boolean("continue", &r.more).read(k, v) }},
-	)
+	fields := d.ruleFields(&r, &name, &limits, &unlimited, &more)
 	if n.kind == kindNull {
 		d.add(n, "this rule is empty")
 		return
@@ -115,19 +110,28 @@ func (d *decoder) rule(n *node, outer level) {
 	if d.mapping(n, "a rule", fields, ruleHint); n.kind != kindMapping {
 		return
 	}
+	r.oddities, d.oddities = d.oddities, nil
 	if name != nil {
 		d.name(name, &r)
 	} else if !d.reported(n, "name") {
 		d.add(n, `this rule has no name; names must be unique and appear in answers`)
 	}
 	if limits != nil {
-		r.limits = d.limits(limits, r.settings)
+		r.limits, r.written = d.limits(limits, r.settings)
+		if own := r.settings[len(outer.settings):]; len(d.problems.list) == before {
+			unused(d, own, r.limits)
+		}
 	}
+	counting := slices.DeleteFunc(slices.Clone(n.keys), func(k *node) bool {
+		return slices.Contains([]string{"name", "match", "unlimited", "continue"}, k.text)
+	})
 	switch {
 	case r.unlimited && limits != nil:
 		d.add(limits, `"unlimited: true" and "limits" exclude each other`)
-	case r.unlimited || limits != nil:
-	case unlimited == nil && len(r.match.groups) > 0:
+	case r.unlimited:
+		r.spare = counting
+	case limits != nil:
+	case unlimited == nil && len(r.match.groups) > 0 && len(counting) == 0:
 		r.unlimited = true // a group without limits is unlimited
 	case unlimited != nil && !isFalse(unlimited), unlimited == nil && d.reported(n, "unlimited"), d.reported(n, "limits"):
 		// The problem was reported already.
@@ -140,6 +144,22 @@ func (d *decoder) rule(n *node, outer level) {
 	d.rules = append(d.rules, r)
 }
 
+// ruleFields decodes the fields of a rule, except those that it puts into the nodes.
+func (d *decoder) ruleFields(r *definition, name, limits, unlimited, more **node) []field {
+	return append(d.levelFields(&r.level),
+		field{"name", func(_, v *node) { *name = v }},
+		field{"match", func(_, v *node) {
+			matching{d}.match(v, &r.match)
+			if at := v.at("path"); at != nil {
+				r.at = at
+			}
+		}},
+		field{"limits", func(_, v *node) { *limits = v }},
+		field{"unlimited", func(k, v *node) { *unlimited = v; d.boolean("unlimited", &r.unlimited).read(k, v) }},
+		field{"continue", func(k, v *node) { *more = k; d.boolean("continue", &r.more).read(k, v) }},
+	)
+}
+
 func isFalse(n *node) bool {
 	b, bad := boolean(n)
 	return n.kind == kindScalar && bad == "" && !b
@@ -147,7 +167,7 @@ func isFalse(n *node) bool {
 
 func ruleHint(name string) string {
 	switch name {
-	case "path", "method", "methods", "group", "groups", "attributes":
+	case "path", "method", "methods", "group", "groups", "attributes", "ip", "host", "not_path", "not_method", "not_group", "not_ip", "not_host":
 		return fmt.Sprintf("%q belongs under \"match\"", name)
 	case "limit", "window":
 		return fmt.Sprintf(`%q belongs in an element of "limits", such as "limits: [5/second]"`, name)
@@ -170,13 +190,12 @@ func (d *decoder) name(n *node, r *definition) {
 	}
 }
 
-// limits decodes a rule's limits.
-func (d *decoder) limits(n *node, inherited []setting) []*limiter.Limit {
+// limits decodes a rule's limits, and returns where each valid one is written.
+func (d *decoder) limits(n *node, inherited []setting) (out []*limiter.Limit, written []*node) {
 	if n.kind == kindSequence && len(n.items) == 0 {
 		d.add(n, `the list of limits is empty; write "unlimited: true" instead to let everything pass`)
 	}
 	first := make(map[string]*node)
-	var out []*limiter.Limit
 	for _, item := range d.list(n, "limits", limiter.MaxLimits) {
 		s := d.limit(item, inherited)
 		if s == nil {
@@ -184,7 +203,7 @@ func (d *decoder) limits(n *node, inherited []setting) []*limiter.Limit {
 		}
 		name := s.Name
 		if name == "" {
-			name = limiter.WindowName(s.Window)
+			name = s.DefaultName()
 		}
 		if f := first[name]; f != nil {
 			d.add(item, "two limits of this rule are named %q, the other one on line %d: give one a name, as in {name: other, limit: 5, window: 1m}", name, f.line)
@@ -195,9 +214,9 @@ func (d *decoder) limits(n *node, inherited []setting) []*limiter.Limit {
 		if err != nil { // the problem was reported
 			continue
 		}
-		out = append(out, l)
+		out, written = append(out, l), append(written, item)
 	}
-	return out
+	return out, written
 }
 
 // limit decodes one limit. Its spec may be invalid; the problems have then been
@@ -232,7 +251,7 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 		}
 		d.add(at, "%s", p.Text)
 	}
-	if s.bad["name"] || s.Name == "" && s.Window <= 0 {
+	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone {
 		return nil
 	}
 	return s
@@ -240,7 +259,29 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 
 // limitMapping decodes a limit in its long form.
 func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
-	fields := append(d.optionFields(own, s.bad),
+	fields := d.limitFields(s, own)
+	d.mapping(n, "a limit", fields, func(name string) string {
+		switch name {
+		case "rate", "per", "interval", "period", "unit", "units":
+			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form 5/second`, name)
+		}
+		return ""
+	})
+	for _, name := range []string{"limit", "window"} {
+		if s.at[name] == nil && (name == "limit" || s.at["calendar"] == nil) {
+			s.bad[name] = true
+			if !d.reported(n, name) {
+				d.add(n, "this limit has no %q", name)
+			}
+		}
+	}
+	if s.bad["calendar"] {
+		s.bad["window"] = true
+	}
+}
+
+func (d *decoder) limitFields(s *spec, own *[]setting) []field {
+	return append(d.optionFields(own, s.bad),
 		field{"name", func(_, v *node) {
 			name, ok := d.text(v, "the limit's name")
 			s.Name, s.bad["name"] = name, !ok
@@ -251,22 +292,8 @@ func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
 		field{"window", func(_, v *node) {
 			d.limitField(v, s, "window", func() (bad string) { s.Window, bad = duration(v.text); return bad })
 		}},
+		field{"calendar", func(_, v *node) { d.calendarField(v, s) }},
 	)
-	d.mapping(n, "a limit", fields, func(name string) string {
-		switch name {
-		case "rate", "per", "interval", "period", "unit", "units":
-			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form 5/second`, name)
-		}
-		return ""
-	})
-	for _, name := range []string{"limit", "window"} {
-		if s.at[name] == nil {
-			s.bad[name] = true
-			if !d.reported(n, name) {
-				d.add(n, "this limit has no %q", name)
-			}
-		}
-	}
 }
 
 // limitField decodes the number or the window of a limit.
@@ -283,66 +310,4 @@ func (d *decoder) limitField(v *node, s *spec, name string, read func() string) 
 		}
 		d.add(v, "%s: %s", name, bad)
 	}
-}
-
-// costs are the costs of a check by method, in units.
-type costs struct {
-	def     uint32
-	methods []methodCost
-}
-
-type methodCost struct {
-	method string // in upper case
-	cost   uint32
-}
-
-// of returns the cost of a check with this method.
-func (c *costs) of(method string) uint32 {
-	for i := range c.methods {
-		if equalUpper(c.methods[i].method, method) {
-			return c.methods[i].cost
-		}
-	}
-	return c.def
-}
-
-func (d *decoder) costs(n *node, out *costs) {
-	c := costs{def: 1}
-	switch n.kind {
-	case kindScalar:
-		c.def = d.cost(n)
-	case kindMapping:
-		if len(n.keys) > maxCosts {
-			d.add(n.keys[maxCosts], "cost has %d methods; at most %d are allowed", len(n.keys), maxCosts)
-			return
-		}
-		for i, k := range n.keys {
-			method := upper(k.text)
-			switch {
-			case k.text == "default":
-				c.def = d.cost(n.items[i])
-			case slices.ContainsFunc(c.methods, func(m methodCost) bool { return m.method == method }):
-				d.add(k, "the cost of method %s is given twice", quote(method))
-			default:
-				c.methods = append(c.methods, methodCost{method, d.cost(n.items[i])})
-			}
-		}
-	default:
-		d.add(n, "cost is a number of units or a mapping of methods to units, not %s", n.kind)
-		return
-	}
-	slices.SortFunc(c.methods, func(a, b methodCost) int { return strings.Compare(a.method, b.method) })
-	*out = c
-}
-
-func (d *decoder) cost(n *node) uint32 {
-	if n.kind != kindScalar {
-		d.add(n, "a cost is a whole number of units, not %s", n.kind)
-		return 0
-	}
-	v, bad := units(n.text, 0)
-	if bad != "" {
-		d.add(n, "cost: %s", bad)
-	}
-	return uint32(v)
 }

@@ -3,7 +3,6 @@ package rules
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -31,6 +30,9 @@ type Options struct {
 	// [limiter.ReplicationLag]. It is part of the meaning of a file, so nodes with
 	// different values have different hashes.
 	Replication limiter.Replication
+	// Strict makes each warning an error, see [Set.Warnings], except one that only says
+	// that the file is too large to look for all of them.
+	Strict bool
 	// Seeds, if not nil, replace Secret and ClusterName. They are those of a set of the
 	// same file, see [Set.Seeds].
 	Seeds []byte
@@ -72,7 +74,13 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 	if err := d.err(file); err != nil {
 		return nil, err
 	}
-	s := newSet(d.rules, o)
+	s := newSet(d.rules, &d.outer, o)
+	if o.Strict && s.Doubtful() {
+		for _, w := range s.warnings {
+			d.addAt(w.Line, w.Column, "%s", w.Text)
+		}
+		return nil, d.err(file)
+	}
 	if o.Seeds != nil {
 		if err := s.plant(o.Seeds); err != nil {
 			return nil, err
@@ -83,9 +91,10 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 
 // Empty returns a set without rules. No request matches, but limits that come with a
 // request are resolved.
-func Empty(o Options) *Set { return newSet(nil, o) }
+func Empty(o Options) *Set { return newSet(nil, &definition{}, o) }
 
-func newSet(definitions []definition, o Options) *Set {
+// newSet makes a set of rules. outer has what is odd in the defaults.
+func newSet(definitions []definition, outer *definition, o Options) *Set {
 	if o.ClusterName == "" {
 		o.ClusterName = DefaultClusterName
 	}
@@ -97,7 +106,7 @@ func newSet(definitions []definition, o Options) *Set {
 		copied: o.Replication,
 		hash:   hashDefinitions(definitions),
 
-		warnings: warnings(definitions),
+		warnings: warnings(definitions, outer),
 	}
 	for i := range definitions {
 		s.rules[i] = newRule(&definitions[i], &o)
@@ -121,82 +130,6 @@ func newRule(def *definition, o *Options) rule {
 		}
 	}
 	return r
-}
-
-// RuleInfo describes one rule of a set, with its defaults filled in.
-type RuleInfo struct {
-	// Line is the line in the file where the rule begins, from 1.
-	Line int
-	// Rule has the name, the limits and the policies. It belongs to the set and must
-	// not be changed.
-	Rule *limiter.Rule
-	// Path is the pattern; empty means every path.
-	Path string
-	// Methods (in upper case) and Groups are those that match; empty means all.
-	Methods, Groups []string
-	// Attributes are the required attributes, with the values that match; an empty list
-	// means any value.
-	Attributes map[string][]string
-	// Keys are the keys of the counters, each a list of parts such as "path" or
-	// "attr:plan"; empty if the rule is unlimited.
-	Keys [][]string
-	// SkipMissing reports that a request which lacks a part of a key is not counted by
-	// that key ("keys" in the file). Otherwise a substitute is used for the part
-	// ("key").
-	SkipMissing bool
-	// Cost is the cost of a check, in units, unless CostByMethod or the request itself
-	// sets another.
-	Cost         uint32
-	CostByMethod map[string]uint32
-	// Unlimited rules allow every request.
-	Unlimited bool
-	// Continue reports that further matches count, too.
-	Continue bool
-}
-
-// Len returns the number of rules.
-func (s *Set) Len() int { return len(s.rules) }
-
-// Rules describes the rules in the order of the file. The caller owns the slice, but
-// must not change what its elements point to.
-func (s *Set) Rules() []RuleInfo {
-	out := make([]RuleInfo, len(s.rules))
-	for i := range s.rules {
-		out[i] = s.rules[i].info()
-	}
-	return out
-}
-
-func (r *rule) info() RuleInfo {
-	in := RuleInfo{
-		Line: r.line, Rule: r.limiter,
-		Methods: slices.Clone(r.match.methods), Groups: slices.Clone(r.match.groups),
-		Cost: r.costs.def, Unlimited: len(r.keys) == 0, Continue: r.more,
-		SkipMissing: len(r.keys) > 0 && r.keys[0].skip,
-	}
-	if r.match.path != nil {
-		in.Path = r.match.path.text
-	}
-	if len(r.match.attributes) > 0 {
-		in.Attributes = make(map[string][]string, len(r.match.attributes))
-		for _, a := range r.match.attributes {
-			in.Attributes[a.name] = slices.Clone(a.values)
-		}
-	}
-	for i := range r.keys {
-		names := make([]string, len(r.keys[i].parts))
-		for j, p := range r.keys[i].parts {
-			names[j] = p.String()
-		}
-		in.Keys = append(in.Keys, names)
-	}
-	if len(r.costs.methods) > 0 {
-		in.CostByMethod = make(map[string]uint32, len(r.costs.methods))
-		for _, m := range r.costs.methods {
-			in.CostByMethod[m.method] = m.cost
-		}
-	}
-	return in
 }
 
 // Rule returns the rule with a name, or nil. It belongs to the set and must not be

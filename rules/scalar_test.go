@@ -181,6 +181,11 @@ func TestOptionsAreCheckedWhereTheyStand(t *testing.T) {
 		"sub_windows": {"0", "1", "3600", "3601", "-1", "x"}, "weight": {"0", "1", "1.1"}, "burst": {"0", "1", "4294967295", "4294967296"},
 		"block": {"0", "1us", "1ns", "400d", "9601h", "minute", "-1s"}, "algorithm": {"gcra", "x"}, "align": {"epoch", "x"},
 		"coverage": {"lenient", "x"}, "rounding": {"ceil", "x"}, "drip": {"interval", "x"}, "count_rejected": {"all", "x"},
+		"zone": {"Europe/Berlin", "UTC", "x", "Local"}, "anchor_day": {"0", "1", "31", "32", "x"},
+		"week_start": {"monday", "sunday", "x"}, "at": {"00:00", "06:30", "24:00", "6:30", "x"},
+	}
+	units := map[string]limiter.Calendar{
+		"zone": limiter.CalendarMinute, "anchor_day": limiter.CalendarMonth, "week_start": limiter.CalendarWeek, "at": limiter.CalendarDay,
 	}
 	for _, o := range limitOptions() {
 		if len(values[o.name]) == 0 {
@@ -190,6 +195,9 @@ func TestOptionsAreCheckedWhereTheyStand(t *testing.T) {
 			s := limiter.Spec{Limit: 1 << 30, Window: time.Hour}
 			if len(o.uses) > 0 {
 				s.Algorithm = o.uses[0]
+			}
+			if s.Calendar = units[o.name]; o.calendar {
+				s.Window = 0
 			}
 			bad := o.set(&s, &node{kind: kindScalar, text: v})
 			if _, err := limiter.NewLimit(s); bad == "" && err != nil {

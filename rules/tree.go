@@ -30,11 +30,11 @@ func (k nodeKind) String() string {
 	return [...]string{"empty", "a single value", "a mapping", "a list"}[k]
 }
 
-// node is one value of a file, independent of the YAML library's types. Only this file
-// and guard.go use the library.
+// node is one value of a file, independent of the YAML library's types. Only this file,
+// guard.go and flow.go use the library.
 type node struct {
 	kind         nodeKind
-	text         string  // of a scalar: as spelled, or unquoted if it was quoted
+	text         string  // of a scalar: as spelled, or unquoted if it was quoted; of an empty value: null or ~ if written out
 	quoted       bool    // a scalar in quotes or a block, which is always text
 	keys         []*node // of a mapping: scalars, parallel to items, without duplicates
 	items        []*node // of a mapping or sequence
@@ -86,7 +86,7 @@ func protected(p *problems, parse func() *node) (root *node) {
 
 // parseYAML runs the YAML library and converts its result.
 func parseYAML(data []byte, p *problems) (root *node) {
-	tokens := withoutComments(lexer.Tokenize(string(data)))
+	tokens := joinColons(withoutComments(lexer.Tokenize(string(data))))
 	if !guard(tokens, p) {
 		return nil
 	}
@@ -189,6 +189,9 @@ func (c *converter) convert(y ast.Node) *node {
 	switch y := y.(type) {
 	case *ast.NullNode:
 		n.kind = kindNull
+		if y.Token.Type != token.ImplicitNullType {
+			n.text = y.Token.Value
+		}
 	case *ast.StringNode:
 		n.kind, n.text = kindScalar, y.Value
 		n.quoted = y.Token.Type == token.SingleQuoteType || y.Token.Type == token.DoubleQuoteType

@@ -11,24 +11,44 @@ import (
 type Warning struct {
 	// Line and Column are its position, counted from 1. Column counts characters.
 	Line, Column int
-	// Rule is the name of the rule concerned.
+	// Rule is the name of the rule concerned; empty if it is about the defaults.
 	Rule string
 	// Text states what the file does, and what to write instead.
 	Text string
-	// Instead is the line to write, such as "key: [rule, user]".
+	// Instead is the line to write, such as "key: [rule, user]"; empty if there is
+	// nothing to write, but something to remove or to move.
 	Instead string
+	// Incomplete is set if the file is too large to look for all warnings in it. Strict
+	// does not count that as an error.
+	Incomplete bool
 }
 
 // Warnings returns the warnings of the file, in its order. The caller owns the slice.
 func (s *Set) Warnings() []Warning { return slices.Clone(s.warnings) }
 
-// warnings returns the warnings of valid rules.
-func warnings(rules []definition) (out []Warning) {
+// Doubtful reports whether the file has warnings that Strict makes errors.
+func (s *Set) Doubtful() bool {
+	return slices.ContainsFunc(s.warnings, func(w Warning) bool { return !w.Incomplete })
+}
+
+// newWarning returns a warning about a rule, at a node.
+func newWarning(r *definition, at *node, instead, format string, args ...any) Warning {
+	return Warning{Line: at.line, Column: at.column, Rule: r.name, Instead: instead, Text: fmt.Sprintf(format, args...)}
+}
+
+// warnings returns the warnings of valid rules, and of the defaults in outer.
+func warnings(rules []definition, outer *definition) (out []Warning) {
+	out = outer.notes()
 	for i := range rules {
-		if w, ok := openEnded(&rules[i]); ok {
+		r := &rules[i]
+		if w, ok := openEnded(r); ok {
 			out = append(out, w)
 		}
+		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), neverFirst(r))
 	}
+	reached, slash, host := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
+	out = slices.Concat(out, neverReached(rules, &reached), slashes(rules, &slash), anyHost(rules, &host))
+	out = append(out, incomplete(&reached, &slash, &host)...)
 	slices.SortStableFunc(out, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
@@ -58,11 +78,9 @@ func openEnded(r *definition) (Warning, bool) {
 			return Warning{}, false
 		}
 	}
-	w := Warning{Line: r.at.line, Column: r.at.column, Rule: r.name, Instead: instead}
-	w.Text = fmt.Sprintf("rule %s has no key, and %s: each path has a limit of its own for each user; "+
+	return newWarning(r, r.at, instead, "rule %s has no key, and %s: each path has a limit of its own for each user; "+
 		"write %q to count all its paths together, or \"key: [path, user]\" to keep one counter for each path",
-		quote(r.name), which, instead)
-	return w, true
+		quote(r.name), which, instead), true
 }
 
 // countsByPath reports whether a key of the rule contains the path.

@@ -24,6 +24,9 @@ type AdminOptions struct {
 	// Top returns the n keys that are checked most and the n that are denied most, for
 	// /v1/top; default nil: it answers 404.
 	Top func(n int) (hottest, denied []TopKey)
+	// Warnings describes why the node decides otherwise than its rules say although it is
+	// ready, for /v1/top; default nil: never.
+	Warnings func() []string
 	// Metrics is served at /metrics; Profiles is served below /debug/pprof/, for
 	// requests from this machine only.
 	Metrics, Profiles http.Handler
@@ -62,7 +65,7 @@ func NewAdmin(o AdminOptions) *Apart {
 		routes[profilesPath] = route{methods: append(reading(), http.MethodPost), serve: near(o.Profiles.ServeHTTP)}
 	}
 	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
-	s.hosts = newHosts(o.Hosts)
+	s.hosts = newHosts("--admin-host", o.Hosts)
 	return newApart("administration", s, o.Logger)
 }
 
@@ -90,10 +93,13 @@ func overSocket(r *http.Request) bool {
 }
 
 // hosts are the names and addresses by which a site may be addressed.
-type hosts struct{ names map[string]bool }
+type hosts struct {
+	names map[string]bool
+	flag  string // of the node program, which adds names
+}
 
-func newHosts(names []string) *hosts {
-	h := &hosts{map[string]bool{"localhost": true}}
+func newHosts(flag string, names []string) *hosts {
+	h := &hosts{map[string]bool{"localhost": true}, flag}
 	for _, n := range names {
 		h.names[bareHost(n)] = true
 	}
@@ -110,6 +116,11 @@ func bareHost(host string) string {
 		return ip.String()
 	}
 	return host
+}
+
+// refusal describes why a request that is not addressed to one of the hosts is refused.
+func (h *hosts) refusal(r *http.Request) string {
+	return "the node is not asked by the name " + quote(r.Host) + ": ask by its address, or allow the name with " + h.flag
 }
 
 // allow reports whether a request is addressed to one of the hosts.
@@ -176,5 +187,9 @@ func (a *admin) serveTop(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	hottest, denied := a.Top(n)
-	writeJSON(w, top{append([]TopKey{}, hottest...), append([]TopKey{}, denied...)})
+	out := top{Hottest: append([]TopKey{}, hottest...), Denied: append([]TopKey{}, denied...)}
+	if a.Warnings != nil {
+		out.Warnings = a.Warnings()
+	}
+	writeJSON(w, out)
 }

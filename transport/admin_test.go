@@ -147,6 +147,42 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// A page whose own name is made to resolve to the node is of the same site. So requests
+// that a browser may have sent must name the node. Programs may use any name.
+func TestRebinding(t *testing.T) {
+	s := newServer(t, fixed, func(o *transport.Options) { o.Hosts = []string{"weir.example"} })
+	browsers := [][]string{
+		{"Sec-Fetch-Site", "same-origin", "User-Agent", "Mozilla/5.0"}, {"Origin", "http://HOST"}, {"Sec-Fetch-Site", "none"},
+		{"Accept-Language", "en", "User-Agent", "curl/8.9.1"}, {"Accept-Language", "", "User-Agent", "x"},
+	}
+	programs := [][]string{nil, {"User-Agent", "curl/8.9.1"}, {"User-Agent", "node", "Accept-Language", "*", "Sec-Fetch-Mode", "cors"}}
+	for host, own := range map[string]bool{
+		"rebound.example:8080": false, "localhost.rebound.example": false, "10.0.0.6:8080": false,
+		"localhost:8080": true, "127.0.0.1:8080": true, "10.0.0.5:8080": true, "weir.example": true, "WEIR.example.:80": true,
+	} {
+		at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 8080}
+		for n, headers := range [][][]string{browsers, programs} {
+			for _, header := range headers {
+				header = append([]string{}, header...)
+				for i := range header {
+					header[i] = strings.ReplaceAll(header[i], "HOST", host)
+				}
+				want := 200
+				if n == 0 && !own {
+					want = 403
+				}
+				got := ask(s.Handler(), at, "127.0.0.1:9", "GET", "http://"+host+"/v1/check?user=ada&cost=0", "", header...)
+				if got.Code != want || want == 403 && !strings.Contains(got.Body.String(), "--http-host") {
+					t.Errorf("%s with %v: %d %s", host, header, got.Code, got.Body)
+				}
+				if got := ask(s.Handler(), at, "127.0.0.1:9", "GET", "http://"+host+"/healthz", "", header...); got.Code != 200 {
+					t.Errorf("/healthz of %s with %v: %d", host, header, got.Code)
+				}
+			}
+		}
+	}
+}
+
 // A socket is its user's alone, takes the place of one that was left behind, and of
 // nothing else.
 func TestSocket(t *testing.T) {

@@ -71,7 +71,7 @@ func newApart(what string, s *site, log *slog.Logger) *Apart {
 func (s *Server) Health() *Apart {
 	a := newApart("health", newSite(map[string]route{
 		"/healthz": {methods: reading(), serve: serveHealthy, open: true},
-		"/readyz":  {methods: reading(), serve: serveReady(s.ready), open: true},
+		"/readyz":  {methods: reading(), serve: serveReady(s.ready, s.options.Warnings), open: true},
 	}, nil, s.options.guard()), s.options.Logger)
 	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection
 	return a

@@ -31,6 +31,15 @@ func (b *batch) grow(n int) {
 	b.failed, b.errs = b.failed[:0], b.errs[:0]
 }
 
+// widest returns the largest number of limits that one of the first n decisions has.
+func (b *batch) widest(n int) int {
+	most := 0
+	for i := range n {
+		most = max(most, b.decisions[i].Len())
+	}
+	return most
+}
+
 // attributesOf returns an empty map for request i.
 func (b *batch) attributesOf(i int) map[string]string {
 	for len(b.attributes) <= i {

@@ -14,7 +14,8 @@ import (
 // boundedListener bounds the open connections. Beyond the bound of one address it closes
 // new ones as soon as it has accepted them, so that clients learn at once. (In the
 // kernel's queue they would wait for a timeout.) Beyond the total bound a new connection
-// replaces an idle one of an address that has more, so that few addresses cannot keep
+// replaces an idle one of a site that has more, or else the least recently used one of
+// the site that has the most, if that is at least twice as many. So few sites cannot keep
 // all others out. If there is none, the new one is closed.
 type boundedListener struct {
 	net.Listener
@@ -23,6 +24,7 @@ type boundedListener struct {
 
 	mu       sync.Mutex
 	open     int
+	sites    map[netip.Prefix]int                       // how many are open by their site
 	from     map[netip.Prefix]map[*boundedConn]struct{} // open connections by their origin
 	searched time.Time                                  // when no connection to replace was last found
 	logged   time.Time                                  // when a connection that was refused or replaced was last logged
@@ -42,7 +44,7 @@ const (
 func bound(l net.Listener, most, mostFrom int, log *slog.Logger) net.Listener {
 	return &boundedListener{
 		Listener: l, most: most, mostFrom: mostFrom, log: log,
-		from: make(map[netip.Prefix]map[*boundedConn]struct{}),
+		from: make(map[netip.Prefix]map[*boundedConn]struct{}), sites: make(map[netip.Prefix]int),
 	}
 }
 
@@ -78,7 +80,7 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 	case l.most >= 0 && l.open >= l.most:
 		reason = "there are as many as the listener takes: see --max-connections"
 		if now.Sub(l.searched) >= searchPause {
-			if replaced = l.replaceable(len(l.from[c.from])); replaced == nil {
+			if replaced = l.replaceable(l.sites[siteOf(c.from)]); replaced == nil {
 				l.searched = now
 			}
 		}
@@ -87,7 +89,7 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 		l.logged = now
 		message, from := "connection refused", c.from
 		if replaced != nil {
-			message, from = "idle connection closed for a new one", replaced.from
+			message, from = "connection closed for a new one", replaced.from
 		}
 		l.log.Warn(message, "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there", len(l.from[from]), "reason", reason)
 	}
@@ -98,6 +100,7 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 		l.leave(replaced)
 	}
 	l.open++
+	l.sites[siteOf(c.from)]++
 	if l.from[c.from] == nil {
 		l.from[c.from] = make(map[*boundedConn]struct{})
 	}
@@ -105,23 +108,34 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 	return replaced, true
 }
 
-// replaceable returns the connection that is idle for the longest time of the address
-// with the most connections that has an idle one; nil if no address with an idle one
-// would still have as many as one with n now and a further one. The lock is held.
-func (l *boundedListener) replaceable(n int) (found *boundedConn) {
-	most := n + 1
-	for _, conns := range l.from {
-		if len(conns) <= most {
+// replaceable returns the connection to close for a new one of a site that has n; nil if
+// there is none. It is the one that is idle for the longest time, of the site with the
+// most connections that has an idle one and would still have as many as the new one's.
+// If there is none, it is the least recently used one of the site with the most
+// connections, if these are at least twice as many as the new one's site would have. The
+// lock is held.
+func (l *boundedListener) replaceable(n int) *boundedConn {
+	var idle, busy *boundedConn
+	idleMost, busyMost := n+1, 2*(n+1)-1
+	idleAt, busyAt := int64(math.MaxInt64), int64(math.MaxInt64)
+	for from, conns := range l.from {
+		size := l.sites[siteOf(from)]
+		if size <= n+1 {
 			continue
 		}
-		since := int64(math.MaxInt64)
 		for c := range conns {
-			if at := c.idle.Load(); at != 0 && at < since {
-				found, since, most = c, at, len(conns)
+			switch at := c.idle.Load(); {
+			case at > 0 && (size > idleMost || size == idleMost && at < idleAt):
+				idle, idleMost, idleAt = c, size, at
+			case at < 0 && (size > busyMost || size == busyMost && -at < busyAt):
+				busy, busyMost, busyAt = c, size, -at
 			}
 		}
 	}
-	return found
+	if idle != nil {
+		return idle
+	}
+	return busy
 }
 
 // leave no longer counts a connection. It may be called again. The lock is held.
@@ -131,6 +145,10 @@ func (l *boundedListener) leave(c *boundedConn) {
 		return
 	}
 	l.open--
+	site := siteOf(c.from)
+	if l.sites[site]--; l.sites[site] == 0 {
+		delete(l.sites, site)
+	}
 	if delete(conns, c); len(conns) == 0 {
 		delete(l.from, c.from)
 	}
@@ -141,14 +159,17 @@ type boundedConn struct {
 	net.Conn
 	of   *boundedListener
 	from netip.Prefix
-	idle atomic.Int64 // 1 + when it began to wait for a call, in seconds or ticks; 0: it does not
+
+	// idle is 1 + when it began to wait for a call, in seconds or ticks. While calls are
+	// open it is -(1 + when one was last used). 0: its server has not noted it yet.
+	idle atomic.Int64
 }
 
 // rest takes note that the connection waits for a call from a time on.
 func (c *boundedConn) rest(now int64) { c.idle.Store(1 + now) }
 
-// work takes note that a call of the connection is open.
-func (c *boundedConn) work() { c.idle.Store(0) }
+// work takes note that a call of the connection is open, and used at a time.
+func (c *boundedConn) work(now int64) { c.idle.Store(-1 - now) }
 
 // noteState takes note of the state of a connection of an HTTP server.
 func noteState(conn net.Conn, state http.ConnState) {
@@ -158,7 +179,7 @@ func noteState(conn net.Conn, state http.ConnState) {
 	case state == http.StateNew, state == http.StateIdle:
 		c.rest(time.Now().Unix())
 	default:
-		c.work()
+		c.work(time.Now().Unix())
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +60,10 @@ func (c codec) Marshal(v any) (out mem.BufferSlice, err error) {
 	return c.CodecV2.Marshal(v)
 }
 
+// maxUncounted is the size in bytes of the largest message whose memory takes no room: a
+// call of health or reflection, which also come back in the answer.
+const maxUncounted = 4 << 10
+
 // Unmarshal implements [encoding.CodecV2].
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(wireReader)
@@ -67,6 +72,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 			buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 			defer buf.Free()
 			return b.readBytes(buf.ReadOnlyData())
+		}
+		if n := data.Len(); n > maxUncounted {
+			return fmt.Errorf("a message of %d bytes: health and reflection take at most %d", n, maxUncounted)
 		}
 		return c.CodecV2.Unmarshal(data, v)
 	}
@@ -105,13 +113,16 @@ func (p *bufferPool) Put(b *[]byte) {
 // trim returns a buffer with the content of b that is not much larger than that, so that
 // a small answer does not keep a large buffer while the client reads it.
 func (p *bufferPool) trim(b *[]byte) *[]byte {
-	if cap(*b) <= max(freeWeight, 2*len(*b)) {
+	if cap(*b) <= max(smallBuffer, 2*len(*b)) {
 		return b
 	}
 	exact := slices.Clone(*b)
 	p.Put(b)
 	return &exact
 }
+
+// smallBuffer is a capacity that is not worth a smaller copy.
+const smallBuffer = 4 << 10
 
 // maxKeptBuffer is the largest capacity of a pooled buffer.
 const maxKeptBuffer = 1 << 20

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/limiter"
@@ -225,6 +227,29 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 	}
 }
 
+// TestNamesThatAreNoText: a reply that cannot be encoded is an error of its message. The
+// stream, and what else is in flight on it, goes on.
+func TestNamesThatAreNoText(t *testing.T) {
+	s := newService(Options{Decider: &stub{}})
+	for name, want := range map[string]codes.Code{"\xff": codes.Internal, "text": codes.OK} {
+		m := &columnsMessage{service: s, turn: s.turns.Get().(*turn), hold: hold{room: &s.room}}
+		m.turn.reply.Reset()
+		m.turn.reply.Id, m.turn.reply.EveryLimit = 7, &weirv1.LimitColumns{Keys: []string{name}}
+		out, err := m.writeReply()
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		var got weirv1.DecisionColumns
+		if err := proto.Unmarshal(out.Materialize(), &got); err != nil || got.Id != 7 || codes.Code(got.GetError().GetCode()) != want {
+			t.Errorf("%q: %v, %v, want %v", name, err, &got, want)
+		}
+	}
+	if err := checkError(invalid("\xff")); !utf8.ValidString(err.Message) {
+		t.Errorf("%q", err.Message)
+	}
+}
+
 // TestErrorsInARowAreToldOnce: an unknown rule in a column concerns every check,
 // and is one error.
 func TestErrorsInARowAreToldOnce(t *testing.T) {
@@ -237,7 +262,7 @@ func TestErrorsInARowAreToldOnce(t *testing.T) {
 	s := newService(Options{Decider: by})
 	var tn turn
 	in := &weirv1.CheckColumns{Costs: make([]int64, MaxBatch), Rule: "nine"}
-	if err := s.decideColumns(t.Context(), &tn, in); err != nil {
+	if err := s.decideColumns(t.Context(), &tn, in, nil); err != nil {
 		t.Fatal(err)
 	}
 	if e := tn.reply.Errors; len(e) != 1 || len(e[0].Checks) != MaxBatch || !strings.Contains(e[0].Message, "nine") {
@@ -265,10 +290,10 @@ func TestColumnsAllocateNothingPerCheck(t *testing.T) {
 		in.PathLengths, in.UserLengths = append(in.PathLengths, 6), append(in.UserLengths, 3)
 	}
 	var tn turn
-	if err := s.decideColumns(t.Context(), &tn, in); err != nil {
+	if err := s.decideColumns(t.Context(), &tn, in, nil); err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(20, func() { _ = s.decideColumns(t.Context(), &tn, in) }); n > 4 {
+	if n := testing.AllocsPerRun(20, func() { _ = s.decideColumns(t.Context(), &tn, in, nil) }); n > 4 {
 		t.Errorf("a message of %d checks makes %v allocations", MaxBatch, n)
 	}
 }
@@ -335,7 +360,7 @@ func FuzzColumns(f *testing.F) {
 			t.Fatalf("%d requests spell %q of the keys %q", n, all, m.Keys)
 		}
 		s := newService(Options{Decider: &stub{}})
-		if err := s.decideColumns(t.Context(), &tn, m); err != nil {
+		if err := s.decideColumns(t.Context(), &tn, m, nil); err != nil {
 			t.Fatal(err)
 		}
 		if len(tn.reply.Flags) != n {

@@ -77,6 +77,7 @@ func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 	}
 	s := limiter.Spec{
 		Name: l.GetName(), Limit: l.GetLimit(), SubWindows: int(l.GetSubWindows()), Burst: l.GetBurst(),
+		Zone: l.GetZone(), AnchorDay: int(l.GetAnchorDay()), At: time.Duration(l.GetAtMinutes()) * time.Minute,
 	}
 	if l.Weight != nil {
 		s.Weight = new(int(l.GetWeight()))
@@ -93,6 +94,8 @@ func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 		{"rounding", int32(l.GetRounding()), (*uint8)(&s.Rounding)},
 		{"drip", int32(l.GetDrip()), (*uint8)(&s.Drip)},
 		{"count_rejected", int32(l.GetCountRejected()), (*uint8)(&s.CountRejected)},
+		{"calendar", int32(l.GetCalendar()), (*uint8)(&s.Calendar)},
+		{"week_start", int32(l.GetWeekStart()), (*uint8)(&s.WeekStart)},
 	} {
 		if e.from < 0 || e.from > 255 {
 			return nil, invalid("there is no %s number %d", e.field, e.from)
@@ -140,7 +143,7 @@ func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 			Limit: l.GetLimit(), Remaining: l.GetRemaining(),
 			ResetAfterMs: limiter.Millis(limiter.Tick(l.GetResetAfterUs()).Duration()),
 			Never:        l.GetNever(), Blocked: l.GetBlocked(), Shadow: l.GetShadow(), Overflow: l.GetOverflow(),
-			Owner: l.GetOwner(),
+			Owner: l.GetOwner(), InForce: l.GetInForce(),
 		}
 		if retry := l.GetRetryAfterUs(); retry > 0 {
 			a.Limits[i].RetryAfterMs = new(limiter.Millis(limiter.Tick(retry).Duration()))
@@ -192,6 +195,8 @@ func newLimit(l *limiter.Limit) *weirv1.Limit {
 		Align: weirv1.Align(s.Align), SubWindows: int32(s.SubWindows), Coverage: weirv1.Coverage(s.Coverage),
 		Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip),
 		CountRejected: weirv1.CountRejected(s.CountRejected), BlockUs: s.Block.Microseconds(),
+		Calendar: weirv1.Calendar(s.Calendar), Zone: s.Zone, AnchorDay: int32(s.AnchorDay),
+		WeekStart: weirv1.Weekday(s.WeekStart), AtMinutes: int32(s.At / time.Minute),
 	}
 	if s.Weight != nil {
 		m.Weight = new(int32(*s.Weight))

@@ -45,6 +45,8 @@ type MemberSelf struct {
 	ChecksPerSecond uint64  `json:"checks_per_second"`
 	LagMs           float64 `json:"lag_ms"`
 	Unacknowledged  uint64  `json:"unacknowledged"`
+	// Warnings describe why it decides otherwise than its rules say although it is ready.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // TopKey is an entry in a list of top keys, in JSON. Count is at most Error too high.
@@ -63,6 +65,8 @@ type members struct {
 type top struct {
 	Hottest []TopKey `json:"hottest"`
 	Denied  []TopKey `json:"denied"`
+	// Warnings are those of [AdminOptions].
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 const (

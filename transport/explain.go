@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/explained"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -101,26 +102,10 @@ func explanationMessage(l *limiter.LimitExplanation) *weirv1.LimitExplanation {
 // ExplanationOf returns an explanation in its JSON form, exactly as the node would
 // answer over HTTP. Its Decision is not set.
 func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
-	e := &limiter.Explanation{
+	return &limiter.Explanation{
 		Now: limiter.Tick(m.GetNowUnixUs()), Rules: append([]string{}, m.GetRules()...), Unlimited: m.GetUnlimited(),
-		Answer: AnswerOf(m.GetDecision()), Limits: []limiter.LimitExplanation{},
+		Answer: AnswerOf(m.GetDecision()), Limits: explained.Limits(m.GetLimits()),
 	}
-	for _, l := range m.GetLimits() {
-		x := limiter.LimitExplanation{
-			Name: l.GetName(), Key: l.GetKey(), Limit: l.GetLimit(), Known: l.GetKnown(), Arithmetic: l.GetArithmetic(),
-			Owner: l.GetOwner(), ToldBy: l.GetToldBy(), Now: limiter.Tick(l.GetNowUnixUs()),
-		}
-		for _, f := range l.GetState() {
-			x.State = append(x.State, limiter.Field{Name: f.GetName(), Value: f.GetValue()})
-		}
-		for _, w := range l.GetCounts() {
-			x.Counts = append(x.Counts, limiter.WindowCount{
-				Start: limiter.Tick(w.GetStartUnixUs()), End: limiter.Tick(w.GetEndUnixUs()), Count: w.GetCount(),
-			})
-		}
-		e.Limits = append(e.Limits, x)
-	}
-	return e
 }
 
 // serveExplain serves /v1/explain.

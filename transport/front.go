@@ -27,21 +27,29 @@ func newFront(s *service, ready func() error, o *Options) *front {
 		"/v1/explain":     {methods: asking, serve: f.serveExplain},
 		"/v1/reset":       {methods: posting, serve: f.serveReset},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
-		"/readyz":         {methods: reading(), serve: serveReady(ready), open: true},
+		"/readyz":         {methods: reading(), serve: serveReady(ready, o.Warnings), open: true},
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
 	}, o.Observer, s.guard)
+	f.hosts, f.browsers = newHosts("--http-host", o.Hosts), true
 	return f
 }
 
 func serveHealthy(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") }
 
-func serveReady(ready func() error) http.HandlerFunc {
+// serveReady answers "ready", and in further lines what warns of a node that is.
+func serveReady(ready func() error, warnings func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
 			writeProblem(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
-		writeText(w, http.StatusOK, "ready")
+		text := "ready"
+		if warnings != nil {
+			for _, line := range warnings() {
+				text += "\nwarning: " + line
+			}
+		}
+		writeText(w, http.StatusOK, text)
 	}
 }
 
@@ -142,6 +150,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	h.widen(b.widest(len(at)))
 	for i, n := range b.failed {
 		out.Results[at[n]].Error = problemOf(b.errs[i])
 	}

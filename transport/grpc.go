@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,16 +106,17 @@ func (c *check) readWire(text string) (err error) {
 // wire implements wireWriter and returns the memory to the pool.
 func (c *check) wire() mem.BufferSlice {
 	out := c.service.appendResponse(make([]byte, 0, usualResponse), &c.request, &c.decision)
-	if len(out) > freeWeight { // long keys of many limits
-		return mem.BufferSlice{c.service.bufferOf(&out, &c.hold)}
+	var b mem.Buffer = mem.SliceBuffer(out)
+	if !mem.IsBelowBufferPoolingThreshold(cap(out)) { // long keys of many limits
+		b = c.service.bufferOf(&out, &c.hold)
 	}
 	c.service.keepCheck(c)
-	return mem.BufferSlice{mem.SliceBuffer(out)}
+	return mem.BufferSlice{b}
 }
 
 // keepCheck returns the memory of a call to the pool.
 func (s *service) keepCheck(c *check) {
-	c.hold.ctx = nil
+	c.hold.ctx, c.hold.stream = nil, 0
 	s.checks.Put(c)
 }
 
@@ -216,6 +218,7 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	} else if err := c.decide(ctx, s.decider, n); err != nil {
 		return err
 	}
+	c.hold.widen(c.widest(n))
 	out := s.buffers.empty()
 	*out = s.appendResults(*out, c)
 	c.out = s.bufferOf(out, &c.hold)
@@ -296,8 +299,12 @@ func tooLarge(n int) error {
 }
 
 func checkError(err error) *weirv1.CheckError {
-	return &weirv1.CheckError{Code: uint32(codeOf(err)), Message: err.Error()}
+	return &weirv1.CheckError{Code: uint32(codeOf(err)), Message: errorText(err)}
 }
+
+// errorText returns the text of an error as UTF-8: protobuf encodes no other text, and
+// the text of an error may have parts of a request.
+func errorText(err error) string { return strings.ToValidUTF8(err.Error(), "\ufffd") }
 
 // fullCall is a call whose request the protobuf library decodes.
 type fullCall struct {

@@ -289,12 +289,14 @@ func TestLimitsInRequests(t *testing.T) {
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Block: time.Second},
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.SlidingWindow, SubWindows: 6, Coverage: limiter.CoverageLenient, CountRejected: limiter.CountAll},
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, Burst: 3},
+		{Limit: 2, Calendar: limiter.CalendarMonth, Zone: "Asia/Kathmandu", AnchorDay: 30, At: 6*time.Hour + 5*time.Minute, Name: "calendar"},
+		{Limit: 2, Calendar: limiter.CalendarWeek, WeekStart: limiter.Saturday, Zone: "America/New_York"},
 	} {
 		l, err := limiter.NewLimit(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := limiter.Request{Path: "/" + spec.Algorithm.String(), User: "ada", Limits: []*limiter.Limit{l}}
+		r := limiter.Request{Path: "/" + l.String(), User: "ada", Limits: []*limiter.Limit{l}}
 		direct, err := weir.Open(t.Context(), weir.Config{Now: s.clock.read})
 		if err != nil {
 			t.Fatal(err)
@@ -320,6 +322,8 @@ func TestLimitsInRequests(t *testing.T) {
 		"limit 0 of the request: invalid limit: limit 0 is out of range": {WindowUs: 1e6},
 		"no algorithm number 300":             {Limit: 1, WindowUs: 1e6, Algorithm: 300},
 		"no drip number 9":                    {Limit: 1, WindowUs: 1e6, Algorithm: 5, Drip: 9},
+		"exclude each other":                  {Limit: 1, WindowUs: 1e6, Calendar: weirv1.Calendar_CALENDAR_DAY},
+		"no time zone":                        {Limit: 1, Zone: "Mars/Olympus", Calendar: weirv1.Calendar_CALENDAR_DAY},
 		"no rounding number -1":               {Limit: 1, WindowUs: 1e6, Rounding: -1},
 		"window_us -1 is out":                 {Limit: 1, WindowUs: -1},
 		"block_us 9223372036854775807 is out": {Limit: 1, WindowUs: 1e6, BlockUs: 1<<63 - 1},
@@ -465,6 +469,17 @@ func TestHealthAndReflection(t *testing.T) {
 	if !slices.Contains(names, "weir.v1.Limiter") || !slices.Contains(names, "grpc.health.v1.Health") {
 		t.Errorf("reflection lists %v", names)
 	}
+	// What takes no room is small.
+	large := strings.Repeat("s", 4<<10)
+	if _, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: large}); status.Code(err) != codes.Internal {
+		t.Errorf("a large name of a service: %v", err)
+	}
+	if err := stream.Send(&reflectionv1.ServerReflectionRequest{Host: large}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.Recv(); status.Code(err) != codes.Internal {
+		t.Errorf("a large host: %v, an answer for %.9q", err, m.GetValidHost())
+	}
 }
 
 // observed counts the calls of an observer.
@@ -543,6 +558,8 @@ func TestEnumsAreTheLimiters(t *testing.T) {
 	hold("ROUNDING_", weirv1.Rounding_name, func(n int32) string { return limiter.Rounding(n).String() })
 	hold("DRIP_", weirv1.Drip_name, func(n int32) string { return limiter.Drip(n).String() })
 	hold("COUNT_REJECTED_", weirv1.CountRejected_name, func(n int32) string { return limiter.CountRejected(n).String() })
+	hold("CALENDAR_", weirv1.Calendar_name, func(n int32) string { return limiter.Calendar(n).String() })
+	hold("WEEKDAY_", weirv1.Weekday_name, func(n int32) string { return limiter.Weekday(n).String() })
 	hold("SOURCE_", weirv1.Source_name, func(n int32) string { return limiter.Source(n).String() })
 	a := transport.AnswerOf(&weirv1.CheckResponse{Source: 999, Limits: []*weirv1.LimitDecision{{Algorithm: -3}}})
 	if a.Source != "unknown" || a.Limits[0].Algorithm != "unknown" {

@@ -212,7 +212,8 @@ func TestLimitsInJSON(t *testing.T) {
 		{"limit":5,"window":"1m","weight":0.5,"rounding":"ceil","name":"a"},
 		{"limit":5,"window":"1h","algorithm":"leaky_bucket","burst":9,"drip":"interval","count_rejected":"all","block":"30s"},
 		{"limit":5,"window":"1m30s","algorithm":"sliding_window","sub_windows":9,"coverage":"lenient"},
-		{"limit":5,"window":"10s","algorithm":"fixed_window","align":"first_hit"}]}`)
+		{"limit":5,"window":"10s","algorithm":"fixed_window","align":"first_hit"},
+		{"limit":5,"calendar":"hour","zone":"Europe/Berlin","name":"clock"}]}`)
 	var a limiter.Answer
 	if err := json.Unmarshal([]byte(got.body), &a); err != nil || got.status != 200 {
 		t.Fatalf("%d %s: %v", got.status, got.body, err)
@@ -229,6 +230,7 @@ func TestLimitsInJSON(t *testing.T) {
 	want := []line{
 		{"request/a", "sliding_counter", 3, 120000}, {"request/hour", "leaky_bucket", 7, 1440000},
 		{"request/90s", "sliding_window", 3, 90000}, {"request/10s", "fixed_window", 3, 10000},
+		{"request/clock", "fixed_window", 3, 3600000},
 	}
 	if !reflect.DeepEqual(lines, want) {
 		t.Errorf("got %v\nwant %v", lines, want)
@@ -239,13 +241,16 @@ func TestLimitsInJSON(t *testing.T) {
 		`[{"limit":1,"windw":"1m"}]`:        `did you mean "window"?`,
 		`[{"limit":"1","window":"1m"}]`:     "limit 0 of the request",
 		`[{"limit":1,"window":"1 minute"}]`: "write a duration such as 1m",
-		`[{"limit":1,"window":"1m","algorithm":"gcr"}]`:           `unknown algorithm "gcr"; did you mean "gcra"?`,
-		`[{"limit":1,"window":"1m","weight":2}]`:                  "weight 2 is out of range",
-		`[{"limit":0,"window":"1m"}]`:                             "limit 0 is out of range",
-		`[{"limit":1,"window":"1m"},{"limit":2,"window":"1m"}]`:   `two limits of the request are named "minute"`,
-		`[` + strings.Repeat(`{"limit":1},`, 16) + `{"limit":1}]`: "more than 16 limits; at most 16",
-		`[{"limit":1,"limit":2,"window":"1m"}]`:                   `field "limit" is given twice`,
-		`[{"limit":1,"window":"1m"}],"rule":"x"`:                  "give one of the two",
+		`[{"limit":1,"window":"1m","algorithm":"gcr"}]`:                `unknown algorithm "gcr"; did you mean "gcra"?`,
+		`[{"limit":1,"calendar":"mnoth"}]`:                             `unknown calendar "mnoth"; did you mean "month"?`,
+		`[{"limit":1,"calendar":"day","at":"6am"}]`:                    `at is "6am"; write a time of day such as 06:00`,
+		`[{"limit":1,"calendar":"day","algorithm":"sliding_counter"}]`: "has no calendar windows",
+		`[{"limit":1,"window":"1m","weight":2}]`:                       "weight 2 is out of range",
+		`[{"limit":0,"window":"1m"}]`:                                  "limit 0 is out of range",
+		`[{"limit":1,"window":"1m"},{"limit":2,"window":"1m"}]`:        `two limits of the request are named "minute"`,
+		`[` + strings.Repeat(`{"limit":1},`, 16) + `{"limit":1}]`:      "more than 16 limits; at most 16",
+		`[{"limit":1,"limit":2,"window":"1m"}]`:                        `field "limit" is given twice`,
+		`[{"limit":1,"window":"1m"}],"rule":"x"`:                       "give one of the two",
 	} {
 		got := s.post(t, "/v1/check", `{"limits":`+limits+`}`)
 		var p struct{ Detail string }
@@ -255,6 +260,42 @@ func TestLimitsInJSON(t *testing.T) {
 	}
 	if got := s.post(t, "/v1/check", `{"limits":[]}`); got.status != 200 {
 		t.Errorf("no limits at all: %+v", got)
+	}
+}
+
+// TestKeysInJSON: a key with limits needs no rules and no path.
+func TestKeysInJSON(t *testing.T) {
+	s := newServer(t, "", nil)
+	const body = `{"key":"tenant 7","limits":[{"limit":2,"window":"1m"}]`
+	for i, want := range []int{200, 200, 429} {
+		if got := s.post(t, "/v1/check", body+"}"); got.status != want {
+			t.Errorf("%d: %d %s", i, got.status, got.body)
+		}
+	}
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 2, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := s.node.Allow(t.Context(), "tenant 7", l); err != nil || d.Allowed {
+		t.Errorf("Allow of a node has another counter: %v, %+v", err, d)
+	}
+	if got := s.post(t, "/v1/check/batch", `{"checks":[`+body+`,"peek":true}]}`); !strings.Contains(got.body, `"allowed":false`) {
+		t.Errorf("in a batch: %s", got.body)
+	}
+	if got := s.post(t, "/v1/reset", body+"}"); got.status != 200 || !strings.Contains(got.body, `{"counters":1}`) {
+		t.Errorf("reset: %d %s", got.status, got.body)
+	}
+	for body, detail := range map[string]string{
+		`{"key":"k"}`:           `key \"k\" has no limits: send limits with it`,
+		body + `,"path":"/x"}`:  "comes with a path or a user",
+		body + `,"user":""}`:    "",
+		body + `,"user":"ada"}`: "comes with a path or a user",
+		strings.Replace(body, "7", strings.Repeat("7", 250), 1) + "}": "at most 256",
+	} {
+		got := s.post(t, "/v1/check", body)
+		if ok := got.status == 400 && strings.Contains(got.body, detail); detail != "" && !ok || detail == "" && got.status != 200 {
+			t.Errorf("%.80s: %d %s, want %q", body, got.status, got.body, detail)
+		}
 	}
 }
 
@@ -277,8 +318,14 @@ func TestResetOverHTTP(t *testing.T) {
 
 // TestProbes: what an orchestrator asks for, of the server and apart from it.
 func TestProbes(t *testing.T) {
-	var down atomic.Bool
+	var down, warned atomic.Bool
 	s := newServer(t, fixed, func(o *transport.Options) {
+		o.Warnings = func() []string {
+			if warned.Load() {
+				return []string{"in a minority", "full"}
+			}
+			return nil
+		}
 		o.Ready = func() error {
 			if down.Load() {
 				return errors.New("no rules are loaded")
@@ -295,6 +342,12 @@ func TestProbes(t *testing.T) {
 			if got := s.do(t, http.MethodHead, path, "", ""); got.status != 200 || got.body != "" {
 				t.Errorf("HEAD %s: %+v", path, got)
 			}
+		}
+	}
+	warned.Store(true)
+	for _, s := range both {
+		if got := s.get(t, "/readyz"); got.status != 200 || got.body != "ready\nwarning: in a minority\nwarning: full\n" {
+			t.Errorf("a node that warns: %+v", got)
 		}
 	}
 	down.Store(true)
@@ -335,3 +388,18 @@ type recorder struct {
 func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+
+// TestARefusalIsRead: a client whose large body is refused before its end gets the
+// answer, also if its connection ends with it. (It would find the connection reset.)
+func TestARefusalIsRead(t *testing.T) {
+	s := newServer(t, fixed, nil)
+	large := strings.Repeat("x", transport.MaxBodyBytes-1)
+	for range 50 {
+		if got := s.do(t, http.MethodPost, "/v1/check", "text/plain", large); got.status != http.StatusUnsupportedMediaType {
+			t.Fatalf("%d %.200s", got.status, got.body)
+		}
+		if got := s.post(t, "/v1/check?user=ada", large); got.status != http.StatusBadRequest {
+			t.Fatalf("%d %.200s", got.status, got.body)
+		}
+	}
+}

@@ -27,12 +27,17 @@ type limitObject struct {
 	Drip          string   `json:"drip"`
 	CountRejected string   `json:"count_rejected"`
 	Block         string   `json:"block"`
+	Calendar      string   `json:"calendar"`
+	Zone          string   `json:"zone"`
+	AnchorDay     int      `json:"anchor_day"`
+	WeekStart     string   `json:"week_start"`
+	At            string   `json:"at"`
 }
 
 // limitFields returns the names of the fields of a limitObject.
 func limitFields() []string {
 	return []string{"name", "algorithm", "limit", "window", "align", "sub_windows", "coverage", "weight",
-		"rounding", "burst", "drip", "count_rejected", "block"}
+		"rounding", "burst", "drip", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start", "at"}
 }
 
 // parseLimits reads the limits of a request. It returns an error if there are any and
@@ -72,7 +77,9 @@ func parseLimit(raw json.RawMessage) (*limiter.Limit, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return nil, invalid("%v", err)
 	}
-	s := limiter.Spec{Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst}
+	s := limiter.Spec{
+		Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst, Zone: o.Zone, AnchorDay: o.AnchorDay,
+	}
 	if o.Weight != nil {
 		thousandths := math.Round(*o.Weight * 1000)
 		if thousandths < 0 || thousandths > 1000 {
@@ -84,9 +91,14 @@ func parseLimit(raw json.RawMessage) (*limiter.Limit, error) {
 		named("algorithm", o.Algorithm, &s.Algorithm), named("align", o.Align, &s.Align),
 		named("coverage", o.Coverage, &s.Coverage), named("rounding", o.Rounding, &s.Rounding),
 		named("drip", o.Drip, &s.Drip), named("count_rejected", o.CountRejected, &s.CountRejected),
-		duration("window", o.Window, &s.Window), duration("block", o.Block, &s.Block))
+		duration("window", o.Window, &s.Window), duration("block", o.Block, &s.Block),
+		named("calendar", o.Calendar, &s.Calendar), named("week_start", o.WeekStart, &s.WeekStart),
+		timeOfDay(o.At, &s.At))
 	if err != nil {
 		return nil, err
+	}
+	if o.Algorithm == limiter.SlidingCounter.String() && s.Calendar != limiter.CalendarNone {
+		return nil, invalid("%s has no calendar windows: leave the algorithm out, or write fixed_window", o.Algorithm)
 	}
 	return limiter.NewLimit(s)
 }
@@ -108,6 +120,18 @@ func named[T interface {
 		names = append(names, v.String())
 	}
 	return unknown(what, name, names)
+}
+
+func timeOfDay(text string, to *time.Duration) error {
+	if text == "" {
+		return nil
+	}
+	t, err := time.Parse("15:04", text)
+	if err != nil {
+		return invalid("at is %s; write a time of day such as 06:00", quote(text))
+	}
+	*to = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
+	return nil
 }
 
 func duration(what, text string, to *time.Duration) error {

@@ -56,3 +56,12 @@ func originOf(ip netip.Addr) netip.Prefix {
 	}
 	return p
 }
+
+// siteOf returns the network that an origin belongs to and that one customer of a
+// provider may have: of IPv6 its 48 bits, of IPv4 the origin itself.
+func siteOf(from netip.Prefix) netip.Prefix {
+	if !from.Addr().Is6() {
+		return from
+	}
+	return netip.PrefixFrom(from.Addr(), 48).Masked()
+}

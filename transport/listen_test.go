@@ -124,7 +124,7 @@ func TestReplacedConnections(t *testing.T) {
 		conns[from] = append(conns[from], c)
 	}
 	for _, c := range conns["192.0.2.1"] {
-		c.work()
+		c.work(1)
 	}
 	conns["192.0.2.2"][1].rest(5)
 	if _, replaced, ok := enter("192.0.2.3"); !ok || replaced != conns["192.0.2.2"][1] {
@@ -142,7 +142,7 @@ func TestReplacedConnections(t *testing.T) {
 	if n := b.open; n != 7 || len(b.from[netip.MustParsePrefix("192.0.2.1/32")]) != 3 {
 		t.Errorf("%d connections are counted, %v", n, b.from)
 	}
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "idle connection closed for a new one") || !strings.Contains(got, "from=192.0.2.2/32") {
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "connection closed for a new one") || !strings.Contains(got, "from=192.0.2.2/32") {
 		t.Errorf("the log has\n%s", got)
 	}
 	for _, conns := range b.from {
@@ -155,10 +155,52 @@ func TestReplacedConnections(t *testing.T) {
 	}
 }
 
+// TestCrowdedConnections: at the bound of all connections, of which none is idle, a new one
+// replaces the least recently used one of the site with the most, if these are at least
+// twice as many as its own.
+func TestCrowdedConnections(t *testing.T) {
+	b := bound(&queue{}, 9, -1, slog.New(slog.DiscardHandler)).(*boundedListener)
+	now := time.Unix(1_800_000_000, 0)
+	enter := func(from string, used int64) (c, replaced *boundedConn, ok bool) {
+		now = now.Add(searchPause)
+		c = &boundedConn{of: b, Conn: &remote{}, from: originOf(netip.MustParseAddr(from))}
+		c.work(used)
+		replaced, ok = b.enter(c, now)
+		return c, replaced, ok
+	}
+	var crowd []*boundedConn
+	for i, from := range []string{"2001:db8::1", "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:2::2", "2001:db8:0:3::1", "2001:db8:0:4::1", "192.0.2.1", "192.0.2.1", "192.0.2.1"} {
+		c, _, _ := enter(from, int64(100-i))
+		crowd = append(crowd, c)
+	}
+	crowd[2].work(7)
+	crowd[8].work(1) // of another site, which has fewer
+	if _, replaced, ok := enter("192.0.2.2", 200); !ok || replaced != crowd[2] {
+		t.Errorf("the site of 48 bits has most: %v, %p of %p", ok, replaced, crowd)
+	}
+	if _, replaced, ok := enter("192.0.2.2", 200); !ok || replaced != crowd[5] {
+		t.Errorf("it has most again: %v, %p of %p", ok, replaced, crowd)
+	}
+	// Now it has four, and the others have three and two.
+	for _, from := range []string{"192.0.2.2", "2001:db8:0:9::1", "192.0.2.1"} {
+		if _, replaced, ok := enter(from, 200); ok || replaced != nil {
+			t.Errorf("%s, which has at least half of the most, replaces another: %v, %p", from, ok, replaced)
+		}
+	}
+	for _, conns := range b.from {
+		for c := range maps.Clone(conns) {
+			_ = c.Close()
+		}
+	}
+	if b.open != 0 || len(b.from) != 0 || len(b.sites) != 0 {
+		t.Errorf("%d connections are left, %v, %v", b.open, b.from, b.sites)
+	}
+}
+
 // TestQuietStreamsAreIdle: a connection whose streams carry nothing may be replaced, so
 // open streams do not keep other clients out. With the next message it may not.
 func TestQuietStreamsAreIdle(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 2 * time.Second, MaxStreams: 4, MaxDecodingBytes: 1 << 20})
+	s := newStalls(nil, &Options{ClientTimeout: 2 * time.Second, MaxStreams: 4, MaxDecodingBytes: 1 << 20}, new(room))
 	b := bound(&queue{}, 2, -1, nil).(*boundedListener)
 	inner := &boundedConn{of: b, Conn: &remote{}}
 	c := &watchedConn{Conn: inner, of: s, bounded: inner, streams: map[uint32]*clientStream{}}
@@ -170,7 +212,7 @@ func TestQuietStreamsAreIdle(t *testing.T) {
 	}
 	is := func(want bool, when string) {
 		t.Helper()
-		if got := inner.idle.Load() != 0; got != want {
+		if got := inner.idle.Load() > 0; got != want {
 			t.Errorf("%s: idle is %v", when, got)
 		}
 	}

@@ -83,6 +83,12 @@ type Options struct {
 	// AllowReset lets clients reset counters; default false: resets are refused. A
 	// client that may reset can pass any limit.
 	AllowReset bool
+	// Hosts are further names by which browsers may address the server over HTTP, besides
+	// localhost, loopback addresses and the address that was connected to; default none.
+	// A request that a browser may have sent to any other name is refused: that name may
+	// be an attacker's, who lets it resolve to this machine. Requests of other clients
+	// are not concerned. Name the hosts of a proxy that hands on requests of browsers.
+	Hosts []string
 	// Ring publishes to clients which node to ask for which counter; default nil: not
 	// published. The answer contains the rules and the key of the hash of counters, so
 	// publish it only if all clients that reach the server are trusted.
@@ -91,6 +97,9 @@ type Options struct {
 	// called for each request of /readyz. During Shutdown the server is not ready,
 	// whatever Ready returns.
 	Ready func() error
+	// Warnings describes why the node decides otherwise than its rules say although it is
+	// ready; default nil: never. Each is a line in the answer of /readyz.
+	Warnings func() []string
 	// Observer receives every request; default nil, which costs nothing.
 	Observer Observer
 	// Logger receives the HTTP server's messages about broken connections, refused

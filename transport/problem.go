@@ -97,6 +97,7 @@ func encode(w http.ResponseWriter, v any) []byte {
 func send(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // so that it may be flushed
 	w.WriteHeader(status)
 	w.Write(body)
 }

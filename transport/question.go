@@ -18,6 +18,21 @@ import (
 type question struct {
 	request limiter.Request
 	peek    bool
+	key     *string // in place of path and user, with limits; nil: not given
+}
+
+// keyed puts the key in place of the path, as Allow of a node does.
+func (q *question) keyed() error {
+	switch {
+	case q.key == nil:
+	case len(q.request.Limits) == 0:
+		return invalid("key %s has no limits: send limits with it, or ask by path and user", quote(*q.key))
+	case q.request.Path != "" || q.request.User != "":
+		return invalid("key %s comes with a path or a user: give either a key, or path and user", quote(*q.key))
+	default:
+		q.request.Path = *q.key
+	}
+	return nil
 }
 
 // field is a field of a JSON object and its reader.
@@ -52,6 +67,7 @@ func (s *service) resetFields() []field {
 		}}
 	}
 	return []field{
+		{"key", func(q *question, raw json.RawMessage) error { return decode("key", raw, &q.key, "a string") }},
 		text("path", func(q *question) *string { return &q.request.Path }),
 		text("user", func(q *question) *string { return &q.request.User }),
 		text("ip", func(q *question) *string { return &q.request.IP }),
@@ -124,6 +140,9 @@ func parseQuestion(body []byte, fields []field) (*question, error) {
 		}
 		return fields[i].read(q, raw)
 	})
+	if err == nil {
+		err = q.keyed()
+	}
 	return q, err
 }
 

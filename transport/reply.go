@@ -111,7 +111,8 @@ func (t *turn) fillReply(n int) {
 	m.Flags, m.Sources = sized(m.Flags, n), sized(m.Sources, n)
 	m.Remaining, m.LimitRefs = sized(m.Remaining, n), sized(m.LimitRefs, n)
 	m.ResetAfterUs, m.RetryAfterUs = sized(m.ResetAfterUs, n), sized(m.RetryAfterUs, n)
-	retries, elsewhere := false, false
+	m.InForce = sized(m.InForce, n)
+	retries, elsewhere, shares := false, false, false
 	for i := range n {
 		d := &t.decisions[i]
 		flags := flag(d.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
@@ -121,8 +122,10 @@ func (t *turn) fillReply(n int) {
 			flags |= flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
 				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
 			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = l.Remaining, int64(limiter.Span(l.ResetAfter)), 1+t.names.limit(l)
+			m.InForce[i], shares = l.InForce, shares || l.InForce != 0
 		} else {
 			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = math.MaxUint32, 0, 0
+			m.InForce[i] = 0
 		}
 		m.Flags[i], m.Sources[i], m.RetryAfterUs[i] = flags, byte(d.Source), int64(limiter.Span(d.RetryAfter))
 		retries = retries || d.RetryAfter != 0
@@ -133,6 +136,9 @@ func (t *turn) fillReply(n int) {
 	}
 	if !elsewhere {
 		m.Sources = m.Sources[:0]
+	}
+	if !shares {
+		m.InForce = m.InForce[:0]
 	}
 	t.fillErrors()
 	m.Limits = t.names.infos[:t.names.used]
@@ -171,7 +177,7 @@ func (t *turn) fillErrors() {
 	m.Errors = m.Errors[:0]
 	for i, at := range t.failed {
 		m.Flags[at], m.Remaining[at] = byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR), 0
-		text := t.errs[i].Error()
+		text := errorText(t.errs[i])
 		if last := len(m.Errors) - 1; last >= 0 && m.Errors[last].Message == text {
 			m.Errors[last].Checks = append(m.Errors[last].Checks, uint32(at))
 			continue
@@ -193,7 +199,8 @@ func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDec
 	m.LimitIndexes, m.Flags, m.Keys = sized(m.LimitIndexes, total), sized(m.Flags, total), sized(m.Keys, total)
 	m.Remaining, m.Costs, m.KeyIndexes = sized(m.Remaining, total), sized(m.Costs, total), sized(m.KeyIndexes, total)
 	m.ResetAfterUs, m.RetryAfterUs = sized(m.ResetAfterUs, total), sized(m.RetryAfterUs, total)
-	at := 0
+	m.InForce = sized(m.InForce, total)
+	at, shares := 0, false
 	for i := range n {
 		d := &t.decisions[i]
 		m.Counts[i], m.RuleRefs[i] = uint32(d.Len()), t.names.rule(d.Rule)
@@ -206,8 +213,12 @@ func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDec
 				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
 			m.Remaining[at], m.Costs[at], m.KeyIndexes[at] = l.Remaining, l.Cost, uint32(l.KeyIndex)
 			m.ResetAfterUs[at], m.RetryAfterUs[at] = int64(limiter.Span(l.ResetAfter)), int64(limiter.Span(l.RetryAfter))
+			m.InForce[at], shares = l.InForce, shares || l.InForce != 0
 			at++
 		}
+	}
+	if !shares {
+		m.InForce = m.InForce[:0]
 	}
 	m.RuleNames = t.names.ordered
 	t.reply.Limits = t.names.infos[:t.names.used] // the loop may have added some

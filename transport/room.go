@@ -112,6 +112,7 @@ func (r *room) inUse() int64 {
 type hold struct {
 	room   *room
 	ctx    context.Context // of the call, if it came over gRPC
+	stream uint32          // of the call, once it is known
 	remote string          // the address of the client, if it came over HTTP
 	from   netip.Prefix    // of the client; set when something is taken
 	weight int64           // of the part of the message that was read
@@ -168,6 +169,18 @@ func (h *hold) conn() *watchedConn {
 type connAddr struct {
 	net.Addr
 	conn *watchedConn
+}
+
+// widen takes room for the answer before it is built, which repeats the keys of a check
+// for each of its limits. The checks are decided, so it is taken without regard to the
+// bound: messages that come next find less. A small message takes nothing.
+func (h *hold) widen(limits int) {
+	if h == nil || h.taken == 0 || limits < 2 {
+		return
+	}
+	more := h.taken * int64(limits-1)
+	h.room.give(h.from, -more)
+	h.weight, h.taken = h.weight+more, h.taken+more
 }
 
 // answered replaces what the message has taken by the bytes of its answer, since nothing

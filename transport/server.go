@@ -44,6 +44,7 @@ const (
 type Server struct {
 	options Options
 	grpc    *grpc.Server
+	service *service
 	health  *healthService
 	http    *http.Server
 
@@ -63,6 +64,7 @@ func NewServer(o Options) (*Server, error) {
 	s.health = &healthService{Server: health.NewServer(), ready: s.ready}
 	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
 	service := newService(o)
+	s.service = service
 	s.grpc = newGRPC(s.draining, service.guard, o)
 	s.grpc.RegisterService(service.description(), service)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
@@ -123,7 +125,7 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 	serving := 0
 	if grpcListener != nil {
 		serving++
-		watched, stop := watch(s.bound(grpcListener), &s.options)
+		watched, stop := watch(s.bound(grpcListener), &s.options, &s.service.room)
 		defer stop()
 		go func() { ended <- wrap("gRPC", s.grpc.Serve(watched)) }()
 	}

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,6 +20,9 @@ type site struct {
 	paths    []string // of routes, sorted
 	observer Observer // may be nil
 	hosts    *hosts   // by which it may be addressed; nil: any
+	// browsers limits hosts to requests that a browser may have sent. Open routes are
+	// exempt.
+	browsers bool
 	guard    *guard.Guard
 }
 
@@ -49,11 +54,13 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		begin = time.Now()
 	}
 	name := "other" // so that clients cannot create names
-	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK, body: body{ReadCloser: r.Body}}
+	r.Body = &seen.body
+	defer func() { r.Body = seen.body.ReadCloser }() // the server looks at it again
 	route, known := s.find(r.URL.Path)
 	switch {
-	case s.hosts != nil && !s.hosts.allow(r):
-		writeProblem(seen, http.StatusForbidden, "the node is not asked by the name "+quote(r.Host)+": ask by its address, or allow the name with --admin-host")
+	case s.hosts != nil && !s.browsers && !s.hosts.allow(r):
+		writeProblem(seen, http.StatusForbidden, s.hosts.refusal(r))
 	case !known:
 		s.noPath(seen, r.URL.Path)
 	case !slices.Contains(route.methods, r.Method):
@@ -66,8 +73,13 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			writeProblem(seen, http.StatusForbidden, problem)
 			break
 		}
+		if s.browsers && !route.open && ofBrowser(r) && !s.hosts.allow(r) {
+			writeProblem(seen, http.StatusForbidden, s.hosts.refusal(r))
+			break
+		}
 		s.serve(route, seen, r)
 	}
+	seen.discard(r)
 	if s.observer != nil {
 		s.observer.Served(name, strconv.Itoa(seen.status), time.Since(begin))
 	}
@@ -126,17 +138,68 @@ func foreign(r *http.Request) string {
 	return ""
 }
 
+// ofBrowser reports whether a browser may have sent a request. A page cannot remove
+// Sec-Fetch-Site, or Origin where a browser adds it. Over plain HTTP a browser adds
+// neither to a GET, and a page may replace User-Agent, but it cannot remove
+// Accept-Language. The clients of HTTP libraries send none of these; that of Node.js sends
+// Accept-Language, but with Sec-Fetch-Mode, which no browser sends on its own.
+func ofBrowser(r *http.Request) bool {
+	for _, name := range []string{"Origin", "Sec-Fetch-Site"} {
+		if _, sent := r.Header[name]; sent {
+			return true
+		}
+	}
+	_, languages := r.Header["Accept-Language"]
+	_, mode := r.Header["Sec-Fetch-Mode"]
+	return languages && !mode || strings.HasPrefix(r.UserAgent(), "Mozilla/")
+}
+
 // statusWriter records the status.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
 	begun  bool
+	body   body // of the request
 }
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *statusWriter) WriteHeader(status int) {
 	w.status, w.begun = status, true
+	if status >= http.StatusBadRequest && w.body.unread() {
+		// Otherwise the server would read from the body first, and answer then.
+		_ = http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
+		w.Header().Set("Connection", "close") // what follows is no request, if the body never ends
+	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// body is the body of a request. It knows whether it was read to its end.
+type body struct {
+	io.ReadCloser
+	over bool
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.over = b.over || errors.Is(err, io.EOF)
+	return n, err
+}
+
+// unread reports whether there is a body, and it was not read to its end.
+func (b *body) unread() bool { return b.ReadCloser != nil && b.ReadCloser != http.NoBody && !b.over }
+
+// discard reads the rest of a body that was refused, up to its bound, and keeps nothing of
+// it. The answer is sent before. A connection that is closed while its client still sends
+// is reset, and the client may then see no answer. A client that waits for leave to send
+// (Expect: 100-continue) does not get it.
+func (w *statusWriter) discard(r *http.Request) {
+	if w.status < http.StatusBadRequest || !w.body.unread() || r.Header.Get("Expect") != "" {
+		return
+	}
+	if http.NewResponseController(w.ResponseWriter).Flush() == nil {
+		_, _ = io.CopyN(io.Discard, &w.body, MaxBodyBytes) // whatever becomes of it, the answer is sent
+	}
 }
 
 // Unwrap gives [http.ResponseController] access to the underlying writer.

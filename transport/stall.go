@@ -18,6 +18,7 @@ import (
 type stalls struct {
 	net.Listener
 	patience int64 // in ticks
+	room     *room // for what clients do not read
 	streams  int   // the most open streams of a connection
 	most     int64 // bytes of incomplete messages above which the largest are given up
 
@@ -37,16 +38,16 @@ const (
 	// resetPatience is how long, in ticks, a client may take to reach the end of a frame,
 	// where a reset can be inserted. Until then the server keeps the stream's memory.
 	resetPatience = 2
-	// leastRead is how many bytes of an answer, or all of it, a client must read within
-	// its patience.
+	// leastRead is how many bytes of answers a client must read within its patience, or
+	// all that it had asked for.
 	leastRead = 16 << 10
 	// frameWeight is the memory of a frame in bytes, besides its data.
 	frameWeight = 64
 )
 
 // watch watches the connections of a listener until stop is called.
-func watch(l net.Listener, o *Options) (watched net.Listener, stop func()) {
-	s := newStalls(l, o)
+func watch(l net.Listener, o *Options, r *room) (watched net.Listener, stop func()) {
+	s := newStalls(l, o, r)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -64,9 +65,9 @@ func watch(l net.Listener, o *Options) (watched net.Listener, stop func()) {
 	return s, func() { close(done); <-ended }
 }
 
-func newStalls(l net.Listener, o *Options) *stalls {
+func newStalls(l net.Listener, o *Options, r *room) *stalls {
 	return &stalls{
-		Listener: l, patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
+		Listener: l, room: r, patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
 		conns: make(map[*watchedConn]struct{}),
 	}
 }
@@ -81,6 +82,7 @@ func (s *stalls) Accept() (net.Conn, error) {
 	if w.bounded, _ = c.(*boundedConn); w.bounded != nil {
 		w.bounded.rest(s.now.Load())
 	}
+	w.unsent.from = origin(c.RemoteAddr())
 	w.in.skip = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // the client's preface
 	s.mu.Lock()
 	s.conns[w] = struct{}{}

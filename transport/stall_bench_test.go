@@ -16,11 +16,12 @@ type memoryConn struct {
 
 func (c *memoryConn) Read(p []byte) (int, error)  { return copy(p, c.in), nil }
 func (c *memoryConn) Write(p []byte) (int, error) { return len(p), nil }
+func (c *memoryConn) Close() error                { return nil }
 
 // BenchmarkWatched is what it costs to watch one call with one answer: a few hundred
 // nanoseconds at most, where a call takes tens of microseconds.
 func BenchmarkWatched(b *testing.B) {
-	s := newStalls(nil, &Options{ClientTimeout: time.Minute, MaxStreams: 100})
+	s := newStalls(nil, &Options{ClientTimeout: time.Minute, MaxStreams: 100}, new(room))
 	raw := &memoryConn{}
 	c := &watchedConn{Conn: raw, of: s, streams: map[uint32]*clientStream{}}
 	raw.in = slices.Concat(frameOf(frameHeaders, flagEndHeaders, 1, make([]byte, 60)), frameOf(frameData, flagEndStream, 1, messageOf(20, make([]byte, 20))))

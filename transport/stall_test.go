@@ -42,7 +42,8 @@ func newTicking(t *testing.T, change func(*Options)) *ticking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &ticking{t: t, stalls: newStalls(l, &o), service: newService(o)}
+	s := &ticking{t: t, service: newService(o)}
+	s.stalls = newStalls(l, &o, &s.service.room)
 	s.grpc = newGRPC(t.Context(), s.service.guard, o)
 	s.grpc.RegisterService(s.service.description(), s.service)
 	var served sync.WaitGroup
@@ -339,7 +340,7 @@ func TestTrickleInAFrame(t *testing.T) {
 // A client that reads an answer byte by byte has its time for 16 KiB of it, not for each
 // byte.
 func TestReadByteByByte(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20})
+	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20}, new(room))
 	c := &watchedConn{of: s, streams: map[uint32]*clientStream{}}
 	in, out := inbound{c}, outbound{c}
 	in.frame(frameHeaders, flagEndHeaders, 1)
@@ -378,7 +379,7 @@ func (s *ticking) waitHalf(want int64) {
 // A client that sends without a pause, so that no read ends with a frame, cannot keep a
 // reset away either.
 func TestResetBetweenFrames(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20})
+	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20}, new(room))
 	raw := &memoryConn{in: slices.Concat(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, nil)))}
 	c := &watchedConn{Conn: raw, of: s, streams: map[uint32]*clientStream{}}
 	s.conns[c] = struct{}{}
@@ -463,7 +464,7 @@ func (c *deafConn) Close() error              { close(c.closed); return nil }
 
 // A connection on which nothing can be written is closed in time.
 func TestDeafConnection(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second})
+	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second}, new(room))
 	c := &watchedConn{Conn: &deafConn{closed: make(chan struct{})}, of: s, streams: map[uint32]*clientStream{}}
 	s.conns[c] = struct{}{}
 	ended := make(chan error, 1)
@@ -494,7 +495,7 @@ func TestDeafConnection(t *testing.T) {
 // A client that reads nothing holds up no tick, though the reset of its stream cannot be
 // written. It is closed in time.
 func TestDeafToResets(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: time.Second})
+	s := newStalls(nil, &Options{ClientTimeout: time.Second}, new(room))
 	deaf := &deafConn{closed: make(chan struct{})}
 	c := &watchedConn{Conn: deaf, of: s, streams: map[uint32]*clientStream{}, tell: []uint32{1}}
 	s.conns[c] = struct{}{}

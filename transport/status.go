@@ -21,8 +21,8 @@ var (
 	errStopping      = errors.New("the node is stopping: ask another one, or again in a moment")
 )
 
-// internalError is the error of a request that panicked. It is not known whether it was
-// decided.
+// internalError is the error of a request that panicked, or whose reply cannot be
+// encoded. It is not known whether it was decided.
 type internalError struct{ error }
 
 // codeOf returns the status code for an error of the decider or of this package.

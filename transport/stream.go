@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -67,7 +68,7 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 	t := s.turns.Get().(*turn) // dropped after a panic, in an unknown state
 	if in.refused != nil {
 		t.refuse(in.refused)
-	} else if err := s.decideColumns(stream.Context(), t, &in.columns); err != nil {
+	} else if err := s.decideColumns(stream.Context(), t, &in.columns, &in.hold); err != nil {
 		s.turns.Put(t)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", begin, err)
@@ -84,24 +85,40 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 // its turn back, since SendMsg may wait for the client to read.
 func (m *columnsMessage) writeReply() (mem.BufferSlice, error) {
 	s, t := m.service, m.turn
-	out := s.buffers.Get(proto.Size(&t.reply))
-	var err error
-	*out, err = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*out)[:0], &t.reply)
+	out, err := s.encodeReply(t)
+	if err != nil {
+		// The message is in error, and not the stream with all that is in flight on it.
+		id, view := t.reply.Id, t.reply.View
+		t.refuse(internalError{fmt.Errorf("the reply cannot be encoded: %w", err)})
+		t.reply.Id, t.reply.View = id, view
+		out, err = s.encodeReply(t)
+	}
 	// Nothing else refers to the turn, since the server has no tracing and no stats
 	// handler.
 	m.turn = nil
 	s.turns.Put(t)
 	m.columns.Reset() // an idle stream keeps no request in memory
 	if err != nil {
-		s.buffers.Put(out)
 		return nil, err
 	}
 	return mem.BufferSlice{s.bufferOf(out, &m.hold)}, nil
 }
 
+// encodeReply returns the reply of a turn in a buffer of the pool.
+func (s *service) encodeReply(t *turn) (*[]byte, error) {
+	out := s.buffers.Get(proto.Size(&t.reply))
+	var err error
+	*out, err = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*out)[:0], &t.reply)
+	if err != nil {
+		s.buffers.Put(out)
+		return nil, err
+	}
+	return out, nil
+}
+
 // decideColumns decides one message and writes the reply into t. An error ends the
 // stream.
-func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckColumns) error {
+func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *hold) error {
 	n, err := t.fillColumns(in)
 	if err != nil {
 		t.refuse(err)
@@ -114,6 +131,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	}
 	t.fillReply(n)
 	if in.EveryLimit {
+		h.widen(t.widest(n))
 		t.fillEvery(n, s.decider.KeyName)
 	}
 	return nil

@@ -1,80 +1,71 @@
 package transport
 
 import (
+	"context"
 	"net/netip"
-	"runtime"
-	"sync"
-	"sync/atomic"
+	"reflect"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 )
 
-// gRPC queues an answer on its connection until the client takes it. So the room for a
-// large answer is given back when its buffer comes back to the pool, or when the
-// connection is closed. gRPC does not return the buffers of a closed connection, nor of
-// an answer that meets the end of its stream. The garbage collector finds the latter.
+// gRPC queues an answer on its connection until the client takes it, and up to 128 KiB of
+// each stream's messages until the handler reads them. So the room for an answer belongs
+// to its stream. It is given back when the answer's buffer comes back to the pool, or when
+// the stream or the connection ends, since gRPC does not return all buffers of these.
+//
+// Small answers and unread messages take room as soon as their connection has more than
+// freeOfConn of them.
 
-// unsent is the room of the answers of one connection that gRPC has and has not written.
-// It is safe for concurrent use. The zero value has none.
+const (
+	// freeOfConn is how many bytes of small answers and of unread messages a connection
+	// may leave without room. The bounds of connections limit their number.
+	freeOfConn = 128 << 10
+	// roomStep is the step in which a connection takes room for more, so that few
+	// messages need the room's lock.
+	roomStep = 64 << 10
+	// messageWeight is the memory of an unread message in bytes, or of its answer,
+	// besides the data.
+	messageWeight = 512
+)
+
+// unsent is the memory that one connection keeps busy while its client does not read. The
+// lock of the connection guards it.
 type unsent struct {
-	mu     sync.Mutex
-	room   *room
 	from   netip.Prefix
-	bytes  int64
-	closed bool
+	loose  int64 // bytes of small answers and of unread messages
+	taken  int64 // room for the part of loose that is above freeOfConn
+	ending int64 // the part of loose whose streams are to be reset
 }
 
-// keep takes over the room of an answer. It reports false if the connection is closed.
-func (u *unsent) keep(h *hold) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closed {
-		return false
+// settle takes room for what is loose, or gives it back. It reports false if there is not
+// enough room. The lock is held.
+func (c *watchedConn) settle() bool {
+	u := &c.unsent
+	excess := u.loose - u.ending - freeOfConn
+	want := (max(0, excess) + roomStep - 1) / roomStep * roomStep
+	switch {
+	case want > u.taken:
+		if c.of.room.take(u.from, want-u.taken) != nil {
+			return false
+		}
+	case want == u.taken, want > 0 && want == u.taken-roomStep: // it may change back soon
+		return true
+	default:
+		c.of.room.give(u.from, u.taken-want)
 	}
-	u.room, u.from = h.room, h.from
-	u.bytes += h.taken
-	h.weight, h.taken = 0, 0
+	u.taken = want
 	return true
 }
 
-// sent gives the room of an answer back.
-func (u *unsent) sent(bytes int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !u.closed {
-		u.bytes -= bytes
-		u.room.give(u.from, bytes)
-	}
-}
-
-// close gives all room back.
-func (u *unsent) close() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !u.closed && u.bytes > 0 {
-		u.room.give(u.from, u.bytes)
-	}
-	u.bytes, u.closed = 0, true
-}
-
-// answer is the room of one answer.
-type answer struct {
-	of    atomic.Pointer[unsent] // nil if the room was given back
-	bytes int64
-}
-
-// release gives the room back, once.
-func (a *answer) release() {
-	if of := a.of.Swap(nil); of != nil {
-		of.sent(a.bytes)
-	}
-}
-
 // answerPool is the pool of the buffer of one answer. It gives the answer's room back,
-// and is used again then.
+// and is used again then. The lock of the connection guards what follows service.
 type answerPool struct {
 	*service
-	answer *answer
+	conn   *watchedConn
+	stream *clientStream
+	bytes  int64
+	large  bool // it has room of its own
 }
 
 // Get implements [mem.BufferPool].
@@ -82,43 +73,164 @@ func (p *answerPool) Get(length int) *[]byte { return p.buffers.Get(length) }
 
 // Put implements [mem.BufferPool].
 func (p *answerPool) Put(b *[]byte) {
-	p.answer.release()
+	p.conn.sent(p)
+	p.conn, p.stream = nil, nil
 	p.buffers.Put(b)
 	p.answers.Put(p)
 }
 
-// answerPool returns a pool for the buffer of one answer. The garbage collector gives
-// the room back of one that it finds.
-func (s *service) answerPool(of *unsent, bytes int64) *answerPool {
+// keep leaves an answer to a stream, and with it the room of a large one. It returns nil
+// if the stream has ended.
+func (c *watchedConn) keep(s *service, id uint32, h *hold, bytes int) *answerPool {
 	p, ok := s.answers.Get().(*answerPool)
 	if !ok {
-		p = &answerPool{s, new(answer)}
-		runtime.AddCleanup(p, (*answer).release, p.answer)
+		p = &answerPool{service: s}
 	}
-	p.answer.bytes = bytes
-	p.answer.of.Store(of)
+	c.mu.Lock()
+	stream := c.streams[id]
+	if stream == nil {
+		c.mu.Unlock()
+		s.answers.Put(p)
+		return nil
+	}
+	p.conn, p.stream, p.bytes, p.large = c, stream, int64(bytes), h.taken > 0
+	within := true
+	if p.large {
+		stream.large += p.bytes
+		h.weight, h.taken = 0, 0
+	} else {
+		stream.small += p.bytes
+		within = c.loosen(stream, p.bytes)
+	}
+	stream.answers++
+	c.wake()
+	c.mu.Unlock()
+	if !within {
+		_ = c.Close() // gRPC gets an error
+	}
 	return p
 }
 
-// bufferOf returns an encoded answer as a buffer for gRPC, and leaves the room of the
-// answer to its connection. The memory of the request must not be used any more.
-func (s *service) bufferOf(out *[]byte, h *hold) mem.Buffer {
-	return s.bufferTo(h.conn(), out, h)
+// sent takes note that gRPC has returned the buffer of an answer.
+func (c *watchedConn) sent(p *answerPool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := p.stream
+	if s.gone { // all of it was given back
+		return
+	}
+	s.answers--
+	if p.large {
+		s.large -= p.bytes
+		c.of.room.give(c.unsent.from, p.bytes)
+		return
+	}
+	s.small -= p.bytes
+	c.loosen(s, -p.bytes)
 }
 
-// bufferTo is bufferOf for a client at a connection, nil if that is not known.
-func (s *service) bufferTo(c *watchedConn, out *[]byte, h *hold) mem.Buffer {
+// loosen adds to what is loose of a stream. If there is no room for it, the stream of the
+// connection with the most is reset. It reports false if the connection is to be closed,
+// since there is no room while such a reset is still to come. The lock is held.
+func (c *watchedConn) loosen(s *clientStream, more int64) bool {
+	u := &c.unsent
+	u.loose += more
+	if s.ending {
+		u.ending += more
+	}
+	if c.settle() || more <= 0 {
+		return true
+	}
+	if len(c.reset) > 0 {
+		return false
+	}
+	var most *clientStream
+	at := uint32(0)
+	for id, s := range c.streams {
+		if !s.ending && (most == nil || s.loose() > most.loose()) {
+			most, at = s, id
+		}
+	}
+	if most != nil {
+		c.end(at, most)
+		c.settle()
+	}
+	return true
+}
+
+// loose returns how many bytes of small answers and of unread messages a stream has.
+func (s *clientStream) loose() int64 { return s.small + s.older + s.newer }
+
+// drop gives back all that a stream has which ends. The lock is held.
+func (c *watchedConn) drop(s *clientStream) {
+	if s.large > 0 {
+		c.of.room.give(c.unsent.from, s.large)
+	}
+	if n := s.loose(); n > 0 {
+		c.loosen(s, -n)
+	}
+	s.gone = true
+}
+
+// unread adds a frame of messages that the handler may not have read: those after the
+// first one without an answer. It reports false if the connection is to be closed. The
+// lock is held.
+func (c *watchedConn) unread(s *clientStream, bytes, begun int) bool {
+	if s.in.begun <= s.out.begun+1 {
+		return true
+	}
+	more := int64(bytes + frameWeight + begun*messageWeight)
+	s.newer += more
+	return c.loosen(s, more)
+}
+
+// answered takes note that all messages up to mark are answered, and moves mark to the
+// last one. What is counted is never less than what is unread. For a stream that always
+// has unanswered messages it is at most what it sent since the mark before. The lock is
+// held.
+func (c *watchedConn) answered(s *clientStream) {
+	less := s.older
+	s.older, s.newer, s.mark = s.newer, 0, s.in.begun
+	if s.out.begun == s.in.begun {
+		less, s.older = less+s.older, 0
+	}
+	if less > 0 {
+		c.loosen(s, -less)
+	}
+}
+
+// streamID returns the number of the stream of a call, 0 if that is not known. gRPC does
+// not publish it; TestRoomOfUnwritten fails if it is no longer there.
+func streamID(ctx context.Context) uint32 {
+	v := reflect.ValueOf(grpc.ServerTransportStreamFromContext(ctx))
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return 0
+	}
+	id := v.Elem().FieldByName("id")
+	if !id.IsValid() || id.Kind() != reflect.Uint32 {
+		return 0
+	}
+	return uint32(id.Uint())
+}
+
+// bufferOf returns an encoded answer as a buffer for gRPC, and leaves the room of the
+// answer to its stream. The memory of the request must not be used any more.
+func (s *service) bufferOf(out *[]byte, h *hold) mem.Buffer {
 	out = s.buffers.trim(out)
 	n := cap(*out)
-	if mem.IsBelowBufferPoolingThreshold(n) || h.taken == 0 && n <= freeWeight || c == nil {
+	c := h.conn()
+	if mem.IsBelowBufferPoolingThreshold(n) || c == nil {
 		h.release()
 		return mem.NewBuffer(out, &s.buffers)
+	}
+	if h.stream == 0 {
+		h.stream = streamID(h.ctx)
 	}
 	h.answered(n)
-	bytes := h.taken
-	if !c.unsent.keep(h) {
+	p := c.keep(s, h.stream, h, n)
+	if p == nil {
 		h.release()
 		return mem.NewBuffer(out, &s.buffers)
 	}
-	return mem.NewBuffer(out, s.answerPool(&c.unsent, bytes))
+	return mem.NewBuffer(out, p)
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/limiter"
@@ -46,7 +44,7 @@ func (c *counted) Explain(context.Context, limiter.Request) (*limiter.Explanatio
 }
 
 // explained returns a large call of Explain.
-func explained(t *testing.T) []byte {
+func explanationOf(t *testing.T) []byte {
 	t.Helper()
 	attributes := make(map[string]string) // whose weight is above freeWeight, in one frame
 	for i := range MaxAttributes {
@@ -70,13 +68,13 @@ func (s *ticking) waitFor(what string, is func() bool) {
 	}
 }
 
-// largeOf returns a message of n checks, as columns or as a batch.
-func largeOf(t *testing.T, columns bool, n int) []byte {
+// largeOf returns a message of MaxBatch checks, as columns or as a batch.
+func largeOf(t *testing.T, columns bool) []byte {
 	t.Helper()
-	var m proto.Message = &weirv1.CheckColumns{Costs: make([]int64, n)}
+	var m proto.Message = &weirv1.CheckColumns{Costs: make([]int64, MaxBatch)}
 	if !columns {
 		b := &weirv1.CheckBatchRequest{}
-		for range n {
+		for range MaxBatch {
 			b.Checks = append(b.Checks, &weirv1.CheckRequest{User: "ada"})
 		}
 		m = b
@@ -96,7 +94,7 @@ func TestUnreadReplies(t *testing.T) {
 	by := new(counted)
 	s := newTicking(t, func(o *Options) { o.Decider, o.MaxDecodingBytes = by, 32<<20 }) // half of it is enough for a message of each stream
 	thief := s.dialFrom("127.0.0.2", 0)
-	message := largeOf(t, true, MaxBatch)
+	message := largeOf(t, true)
 	for i := range uint32(streams) {
 		thief.send(headersOf(1+2*i, "CheckStream"))
 		for range messages {
@@ -116,7 +114,7 @@ func TestUnreadReplies(t *testing.T) {
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
 		c := s.dialFrom(from, someWindow)
 		before := by.batches.Load()
-		c.send(headersOf(1, "CheckBatch"), frameOf(frameData, flagEndStream, 1, largeOf(t, false, MaxBatch)))
+		c.send(headersOf(1, "CheckBatch"), frameOf(frameData, flagEndStream, 1, largeOf(t, false)))
 		c.wants("the answer to another client", frameData, 1)
 		if by.batches.Load() == before {
 			t.Errorf("the client at %s is answered without a decision", from)
@@ -135,7 +133,7 @@ func TestRoomOfUnwritten(t *testing.T) {
 		"the stream is reset":     func(c *rawClient) { c.send(appendReset(nil, 1)) },
 		"the connection is ended": func(c *rawClient) { c.Close() },
 	}
-	for method, message := range map[string][]byte{"CheckBatch": largeOf(t, false, MaxBatch), "Explain": explained(t)} {
+	for method, message := range map[string][]byte{"CheckBatch": largeOf(t, false), "Explain": explanationOf(t)} {
 		for name, end := range ends {
 			t.Run(method+"/"+name, func(t *testing.T) {
 				by := new(counted)
@@ -151,36 +149,6 @@ func TestRoomOfUnwritten(t *testing.T) {
 				s.waitFor("the room is given back", func() bool { return s.service.room.inUse() == 0 })
 			})
 		}
-	}
-}
-
-// TestLostAnswer: the room of an answer whose buffer gRPC drops without returning it is
-// given back by the garbage collector, though the connection lives.
-func TestLostAnswer(t *testing.T) {
-	s := newService(Options{Decider: &stub{}})
-	c := new(watchedConn)
-	var dropped mem.Buffer
-	func() {
-		h := hold{room: &s.room}
-		if err := h.add(3 * freeWeight); err != nil {
-			t.Fatal(err)
-		}
-		out := make([]byte, 2*freeWeight)
-		dropped = s.bufferTo(c, &out, &h)
-	}()
-	if n := s.room.inUse(); n != 2*freeWeight {
-		t.Errorf("%d bytes are used for %d", n, 2*freeWeight)
-	}
-	runtime.KeepAlive(dropped)
-	dropped = nil
-	for begun := time.Now(); s.room.inUse() != 0; {
-		if time.Since(begun) > watchdog {
-			t.Fatal("it is never given back")
-		}
-		runtime.GC()
-	}
-	if c.unsent.bytes != 0 {
-		t.Errorf("%d bytes are left", c.unsent.bytes)
 	}
 }
 
@@ -300,6 +268,61 @@ func TestSlowBodies(t *testing.T) {
 	for range 3 {
 		if status, _ := ask("127.0.0.1"); status != http.StatusOK {
 			t.Errorf("another address got %d", status)
+		}
+	}
+}
+
+// wide allows every check by 16 limits, and notes the room that is in use when the first
+// name of a key is asked for.
+type wide struct {
+	counted
+	room    *room
+	atNames int64
+}
+
+var hourly, _ = limiter.NewLimit(limiter.Spec{Limit: 9, Window: time.Hour})
+
+func (w *wide) CheckBatchInto(_ context.Context, _ []limiter.Request, ds []limiter.Decision) error {
+	for i := range ds {
+		limiter.Grow(&ds[i], 16)
+		for j := range 16 {
+			*ds[i].Limit(j) = limiter.LimitDecision{Rule: &limiter.Rule{}, Limit: hourly, Allowed: true}
+		}
+		ds[i].Allowed = true
+	}
+	return nil
+}
+
+func (w *wide) KeyName(*limiter.Request, *limiter.LimitDecision) string {
+	if w.atNames == 0 {
+		w.atNames = w.room.inUse()
+	}
+	return "key"
+}
+
+// TestRoomOfManyLimits: the room for an answer that repeats the keys of each check for
+// each of its limits is taken before the answer is built.
+func TestRoomOfManyLimits(t *testing.T) {
+	for _, columns := range []bool{true, false} {
+		by := new(wide)
+		s := newService(Options{Decider: by})
+		by.room = &s.room
+		message := largeOf(t, columns)[5:]
+		h := hold{room: &s.room}
+		if columns {
+			m := &columnsMessage{service: s, hold: h}
+			if err := m.readBytes(message); err != nil {
+				t.Fatal(err)
+			}
+			m.columns.EveryLimit = true
+			if err := s.decideColumns(t.Context(), new(turn), &m.columns, &m.hold); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, err := s.serveBatch(t.Context(), func(m any) error { return m.(wireReader).readWire(string(message)) }); err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(16 * weightOfCheck * MaxBatch); by.atNames < want {
+			t.Errorf("columns %t: %d bytes of room are used when the answer is built, want %d", columns, by.atNames, want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestWatchedNames(t *testing.T) {
 		{weirv1.Limiter_ServiceDesc.ServiceName, codes.OK, healthv1.HealthCheckResponse_SERVING},
 		{strings.Repeat("x", 128), codes.OK, healthv1.HealthCheckResponse_SERVICE_UNKNOWN},
 		{strings.Repeat("x", 129), codes.InvalidArgument, 0},
-		{strings.Repeat("x", 1<<19), codes.InvalidArgument, 0},
+		{strings.Repeat("x", 1<<19), codes.Internal, 0}, // it is not decoded
 	} {
 		watch, err := healthv1.NewHealthClient(s.conn).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: c.service})
 		if err != nil {

@@ -31,8 +31,9 @@ type watchedConn struct {
 	tell    []uint32                 // streams to be reset towards the client, after the server
 	woken   bool                     // the read deadline was set to wake Read
 	closed  bool
+	greedy  bool // it is to be closed, since there is no room for what it sends
 
-	unsent unsent // answers
+	unsent unsent
 }
 
 // clientStream is the state of one stream.
@@ -43,6 +44,12 @@ type clientStream struct {
 	frames  int   // number of frames of that message
 	sent    int   // bytes of the present answer since then
 	ending  bool  // it is to be reset; until the server is told, it keeps its memory
+	gone    bool  // it has ended, with answers that gRPC has
+
+	mark         int   // when so many messages are answered, there is progress
+	older, newer int64 // unread messages: those up to mark, and after it
+	large, small int64 // bytes of answers that gRPC has: those with room of their own, and others
+	answers      int   // number of these
 }
 
 // owed reports whether a message has begun and is not answered, or no message has come
@@ -67,6 +74,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 		n, err := c.Conn.Read(p[:most])
 		c.mu.Lock()
 		c.in.read(p[:n], inbound{c})
+		greedy := c.greedy
 		again := n == 0 && c.woken && errors.Is(err, os.ErrDeadlineExceeded)
 		if again {
 			c.woken = false
@@ -74,6 +82,9 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 			again = err == nil
 		}
 		c.mu.Unlock()
+		if greedy {
+			_ = c.Close() // the next Read returns an error
+		}
 		if c.of.tooMuch() {
 			c.of.relieve()
 		}
@@ -137,7 +148,6 @@ func (c *watchedConn) Close() error {
 		}
 	}
 	c.mu.Unlock()
-	c.unsent.close()
 	c.of.mu.Lock()
 	delete(c.of.conns, c)
 	c.of.mu.Unlock()
@@ -238,7 +248,7 @@ func (c *watchedConn) begin() *clientStream {
 	}
 	*s = clientStream{since: c.of.now.Load()}
 	if c.bounded != nil {
-		c.bounded.work()
+		c.bounded.work(c.of.now.Load())
 	}
 	return s
 }
@@ -252,6 +262,7 @@ func (c *watchedConn) end(id uint32, s *clientStream) {
 	c.reset = append(c.reset, id)
 	c.resets.Store(true)
 	s.ending = true
+	c.unsent.ending += s.loose()
 	c.of.ending.Add(int64(s.half))
 }
 
@@ -259,8 +270,11 @@ func (c *watchedConn) end(id uint32, s *clientStream) {
 func (c *watchedConn) forget(id uint32) {
 	if s, ok := c.streams[id]; ok {
 		c.count(s, 0)
+		c.drop(s)
 		delete(c.streams, id)
-		c.free = append(c.free, s)
+		if s.answers == 0 { // otherwise gRPC may return them yet
+			c.free = append(c.free, s)
+		}
 		if len(c.streams) == 0 && c.bounded != nil {
 			c.bounded.rest(c.of.now.Load())
 		}
@@ -292,13 +306,16 @@ func (c inbound) part(id uint32, data []byte) {
 	if !s.owed() {
 		s.since = c.of.now.Load()
 		if c.bounded != nil {
-			c.bounded.work()
+			c.bounded.work(c.of.now.Load())
 		}
 	}
 	before := s.in.begun
 	s.in.read(data)
 	if s.in.begun != before {
 		s.frames = 0
+	}
+	if !c.unread(s, len(data), s.in.begun-before) {
+		c.greedy = true
 	}
 	s.frames++
 	half := 0
@@ -331,10 +348,16 @@ func (c outbound) part(id uint32, data []byte) {
 	if s == nil {
 		return
 	}
-	before := s.out.begun
 	s.out.read(data)
 	s.sent += len(data)
-	if s.out.begun != before || !s.out.half() || s.sent >= leastRead { // there is progress
+	all := s.out.begun >= s.mark && !s.out.half() // those that were asked for at the last progress
+	if all || s.sent >= leastRead {               // there is progress
 		s.since, s.sent = c.of.now.Load(), 0
+		if c.bounded != nil {
+			c.bounded.work(s.since)
+		}
+	}
+	if all {
+		c.answered(s)
 	}
 }

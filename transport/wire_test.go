@@ -33,7 +33,7 @@ func response(r *limiter.Request, d *limiter.Decision, keyName func(*limiter.Req
 			Limit: l.Limit.Limit(), Capacity: l.Limit.Capacity(), WindowUs: int64(limiter.Span(l.Limit.Window())),
 			Remaining: l.Remaining, ResetAfterUs: int64(limiter.Span(l.ResetAfter)), RetryAfterUs: int64(limiter.Span(l.RetryAfter)),
 			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
-			Cost: l.Cost, KeyIndex: uint32(l.KeyIndex), Owner: l.Owner,
+			Cost: l.Cost, KeyIndex: uint32(l.KeyIndex), Owner: l.Owner, InForce: l.InForce,
 		})
 	}
 	return m
@@ -49,7 +49,7 @@ func (n namer) AppendKeyName(dst []byte, r *limiter.Request, l *limiter.LimitDec
 // randomDecision fills d with what could be anything, large and small.
 func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Decision) {
 	d.Clear()
-	d.Source = limiter.Source(rng.IntN(7))
+	d.Source = limiter.Source(rng.IntN(int(limiter.SourceShare) + 1))
 	n := rng.IntN(4)
 	limiter.Grow(d, n)
 	number := func() uint64 { return rng.Uint64() >> (1 + rng.IntN(63)) }
@@ -59,7 +59,7 @@ func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Dec
 		l.Allowed, l.Never, l.Blocked, l.Overflow = rng.IntN(2) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
 		l.Remaining, l.Cost, l.KeyIndex = uint32(number()), uint32(number()), uint8(rng.IntN(4))
 		l.ResetAfter, l.RetryAfter = limiter.Tick(number()).Duration(), limiter.Tick(number()).Duration()
-		l.Owner = []string{"", "node-2"}[rng.IntN(2)]
+		l.Owner, l.InForce = []string{"", "node-2"}[rng.IntN(2)], uint32(number())*uint32(rng.IntN(2))
 	}
 	limiter.Settle(d, false)
 	limiter.Conclude(d)

@@ -45,6 +45,7 @@ const (
 	limitCost       = 16
 	limitKeyIndex   = 17
 	limitOwner      = 18
+	limitInForce    = 19
 )
 
 // open starts a message within a message. closed ends it; it takes the position that
@@ -139,11 +140,12 @@ func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 	dst = appendBool(dst, limitOverflow, l.Overflow)
 	dst = appendNumber(dst, limitCost, uint64(l.Cost))
 	dst = appendNumber(dst, limitKeyIndex, uint64(l.KeyIndex))
-	return appendString(dst, limitOwner, l.Owner)
+	dst = appendString(dst, limitOwner, l.Owner)
+	return appendNumber(dst, limitInForce, uint64(l.InForce))
 }
 
 // appendError encodes the error of a check as a CheckError.
 func appendError(dst []byte, err error) []byte {
 	dst = appendNumber(dst, errorCode, uint64(codeOf(err)))
-	return appendString(dst, errorMessage, err.Error())
+	return appendString(dst, errorMessage, errorText(err))
 }

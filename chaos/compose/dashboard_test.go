@@ -3,6 +3,7 @@ package compose
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,13 +30,14 @@ const soon = 60 * time.Second
 // values. Prometheus itself adds job and instance.
 type exposed map[string]map[string][]string
 
-// Every metric, label and value that the dashboard's queries name is exposed by
-// nodes of a cluster that are asked.
+// Every metric, label and value that the dashboard's queries and the alerts name is exposed
+// by nodes of a cluster that are asked.
 func TestDashboard(t *testing.T) {
 	all := exposed{}
 	for _, addr := range cluster(t) {
 		all.scrape(t, addr)
 	}
+	all.alerts(t)
 	d := readDashboard(t)
 	for _, p := range d.Panels {
 		if len(p.Targets) == 0 {
@@ -89,7 +92,7 @@ func (e exposed) check(expr, legend string) (wrong []string) {
 	// What is left without strings, groups and spans of time are functions and metrics.
 	for _, m := range regexp.MustCompile(`\b(\w+)\b(\{[^}]*\})?`).FindAllStringSubmatch(plain(expr), -1) {
 		name, matchers := m[1], m[2]
-		if slices.Contains([]string{"sum", "max", "min", "rate", "increase", "histogram_quantile", "vector", "or"}, name) || name[0] <= '9' {
+		if slices.Contains([]string{"sum", "max", "min", "rate", "increase", "min_over_time", "histogram_quantile", "vector", "or"}, name) || name[0] <= '9' {
 			continue
 		}
 		found = true
@@ -109,7 +112,7 @@ func (e exposed) check(expr, legend string) (wrong []string) {
 		wrong = append(wrong, "it asks for no metric")
 	}
 	summed := regexp.MustCompile(`\b(sum|max|min)\b`).MatchString(expr)
-	for _, l := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(legend, -1) {
+	for _, l := range regexp.MustCompile(`\{\{(?: \$labels\.)?(\w+) ?\}\}`).FindAllStringSubmatch(legend, -1) {
 		if summed && !slices.Contains(by, l[1]) {
 			wrong = append(wrong, fmt.Sprintf("the legend names %s, which the query sums over", l[1]))
 		}
@@ -179,7 +182,7 @@ func (e exposed) scrape(t *testing.T, addr string) {
 		}
 	}
 	// A test that made policies answer and shadows deny would be longer than this.
-	for s := range limiter.SourceRedis + 1 {
+	for s := range limiter.SourceShare + 1 {
 		e["weir_checks_total"]["source"] = append(e["weir_checks_total"]["source"], s.String())
 	}
 	e["weir_checks_total"]["result"] = append(e["weir_checks_total"]["result"], "shadow_denied")
@@ -244,18 +247,32 @@ func start(t *testing.T, program string, args ...string) {
 	})
 }
 
+// Ports are below the range that systems assign to outgoing connections, so that none is
+// taken before its node listens.
+const lowestPort, highestPort = 12000, 32000
+
 // freePorts returns addresses on loopback that nobody has, over TCP and UDP.
 func freePorts(t *testing.T, n int) (out []string) {
 	t.Helper()
-	for range n {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	for range 100 * n {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowestPort+rand.IntN(highestPort-lowestPort)))
+		tcp, err := config.Listen(t.Context(), "tcp", addr)
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		defer func() { _ = l.Close() }()
-		out = append(out, l.Addr().String())
+		defer func() { _ = tcp.Close() }()
+		udp, err := config.ListenPacket(t.Context(), "udp", addr)
+		if err != nil {
+			continue
+		}
+		defer func() { _ = udp.Close() }()
+		if out = append(out, addr); len(out) == n {
+			return out
+		}
 	}
-	return out
+	t.Fatalf("only %d of %d ports are free", len(out), n)
+	return nil
 }
 
 // status returns the status of an answer, 0 if there is none.

@@ -131,6 +131,16 @@ func (n *Node) Healthy(ctx context.Context) error {
 	return err
 }
 
+// Forget has an operator at the node's machine tell it to forget a dead member. It must be
+// a process in a namespace.
+func (n *Node) Forget(ctx context.Context, name string) error {
+	p, ok := n.body.(*program)
+	if !ok {
+		return errNoProcess
+	}
+	return p.forget(ctx, name)
+}
+
 // URL is where clients ask the node.
 func (n *Node) URL() string { return n.url }
 

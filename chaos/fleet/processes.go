@@ -3,12 +3,16 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -233,9 +237,12 @@ func (s *processes) startRedis(ctx context.Context) error {
 }
 
 func (p *program) start(_ context.Context, run int) error {
-	s := p.at
+	s, adminAddr := p.at, p.admin
+	if s.lab != nil {
+		adminAddr = net.JoinHostPort("", strconv.Itoa(PortAdmin)) // operators are on the node's machine
+	}
 	args := []string{"serve", "--rules", s.config.rulesFile(p.index), "--http-addr", p.http, "--grpc-addr", p.grpc,
-		"--admin-addr", p.admin, "--health-addr", p.health, "--max-keys", "100000"}
+		"--admin-addr", adminAddr, "--health-addr", p.health, "--max-keys", "100000"}
 	if s.config.Redis {
 		args = append(args, "--backend", "redis", "--redis-addr", fmt.Sprintf("%s:%d", s.lab.PeerHost(s.redisPlace()), PortRedis),
 			"--redis-nodes", strconv.Itoa(s.config.Nodes))
@@ -276,6 +283,35 @@ func (p *program) ended(context.Context) (log string, err error) {
 func (p *program) kill(context.Context) error {
 	p.told.Store(true)
 	return p.now.Load().kill()
+}
+
+func (p *program) forget(ctx context.Context, name string) error {
+	lab := p.at.lab
+	if lab == nil {
+		return errors.New("members are forgotten in namespaces only")
+	}
+	here := net.JoinHostPort("127.0.0.1", strconv.Itoa(PortAdmin))
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return lab.Node(p.index).Dial(ctx, network, here)
+	}}}
+	body, err := json.Marshal(map[string]string{"name": name})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+here+"/v1/members/forget", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %d: %s", p.name, resp.StatusCode, text)
+	}
+	return err
 }
 
 func (p *program) pause(context.Context) error {

@@ -50,7 +50,7 @@ func (c *analysis) deniesThroughout(r *Rule) error {
 		k := &keyed{analysis: c, rule: r, ops: ops, turns: c.changes(key, ops)}
 		for i := range ops {
 			o := &ops[i]
-			if o.Outcome != Denied || o.Source != SourceOwner && o.Source != SourceHeir || o.Return-o.Call >= askedTwice ||
+			if o.Outcome != Denied || o.Source != SourceOwner && o.Source != SourceHeir && o.Source != SourceShare || o.Return-o.Call >= askedTwice ||
 				c.stalled(o.Call-min(r.Window, recently)-openFor, o.Return) {
 				continue
 			}

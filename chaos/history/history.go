@@ -51,6 +51,8 @@ const (
 	SourceRedis = "redis"
 	// SourceCached: a node gave an owner's denial again.
 	SourceCached = "cached"
+	// SourceShare: an owner or heir, by its share of a limit.
+	SourceShare = "share"
 )
 
 // Op is one check of one unit as its client saw it.
@@ -80,7 +82,7 @@ func (o *Op) lost() bool { return o.Outcome == Unknown || o.Outcome == Error }
 // before that a node gives again.
 func (o *Op) Counted() bool {
 	switch o.Source {
-	case SourceOwner, SourceHeir, SourceRedis, SourceCached:
+	case SourceOwner, SourceHeir, SourceRedis, SourceCached, SourceShare:
 		return o.Outcome == Allowed || o.Outcome == Denied
 	}
 	return false

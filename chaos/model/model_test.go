@@ -8,6 +8,9 @@ import (
 // TestNoUnitIsAnsweredTwice explores all states within bounds. In none of them more than
 // the limit, one unit, is answered.
 func TestNoUnitIsAnsweredTwice(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one goroutine, many times slower under the race detector; make wire runs it")
+	}
 	for name, c := range map[string]Config{
 		"two epochs":                   {Counters: 2},
 		"two epochs, two broken links": {Counters: 2, Faults: 2},

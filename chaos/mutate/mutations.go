@@ -15,7 +15,7 @@ type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
 func mutations() []mutation {
-	return slices.Concat(ofProtocol(), ofSeveral(), ofOwners(), ofChecks(), ofPanics(), ofPorts())
+	return slices.Concat(ofProtocol(), ofSeveral(), ofOwners(), ofSteps(), ofMoves(), ofChecks(), ofPanics(), ofPorts())
 }
 
 // ofProtocol returns those of who owns and who has a copy.
@@ -40,10 +40,10 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/owner.go", "	return uint64(k.Cost)+o.dirty.unacknowledged(k.Hash.Hi) <= limit\n", "	return true\n"},
 		}},
 		{name: "revoke before appoint", edits: []edit{
-			{"internal/cluster/replica/heir.go", "	default:\n		own.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		p.appoint(t)\n	}\n}"},
+			{"internal/cluster/replica/heir.go", "	default:\n		own.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		own.appoint(t)\n	}\n}"},
 		}},
 		{name: "renewal without the old heir's word", edits: []edit{
-			{"internal/cluster/replica/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		p.appoint(t)\n"},
+			{"internal/cluster/replica/heir.go", "		// Without its word the owner renews.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n		own.appoint(t)\n"},
 			{"internal/cluster/replica/heir.go", "		// Nobody else is left, and the old heir could still take over.\n		own.renew = true\n		p.manageHeir(t)\n", "		own.heir = nil\n"},
 			{"internal/cluster/replica/heir.go", "		o.renew = o.renew || g == o.heir\n", "		if g == o.heir {\n			o.heir = nil\n		}\n"},
 		}},

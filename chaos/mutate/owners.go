@@ -23,7 +23,7 @@ func ofOwners() []mutation {
 			{"internal/cluster/replica/doubt.go", "		p.yields, p.urgeAt, p.urges = true, t.Now, 0\n", ""},
 		}},
 		{name: "receipts of this lineage only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
-			{"internal/cluster/replica/owner.go", "	counter := r.Epoch - uint64(o.held.epoch.Instance)\n", "	counter := o.first\n"},
+			{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n", "	return r.Time >= o.at\n"},
 		}},
 	}
 }

@@ -22,6 +22,9 @@ func showings() map[string]showing {
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
+	for _, m := range append(ofSteps(), ofMoves()...) {
+		all[m.name] = showing{why: narrow}
+	}
 	return all
 }
 
@@ -93,7 +96,6 @@ func showingsOfNodes() map[string]showing {
 		"a provisional denial begins no block":                  {why: settling},
 		"a provisional denial is not remembered":                {why: settling},
 		"a reservation is taken back once":                      {why: settling},
-		"charges over epochs are taken back":                    {why: settling},
 		"the wait after what denials charge":                    {why: settling},
 		"what is never allowed charges nothing":                 {why: settling},
 		"what is never allowed in shadow charges nothing there": {why: settling},

@@ -27,9 +27,6 @@ func ofSeveral() []mutation {
 		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "	o.unsettled = slices.Delete(o.unsettled, at, at+1)\n	o.count.Add(-1)\n	if undo {\n", "	if undo {\n"},
 		}},
-		{name: "charges over epochs are taken back", pkg: "./chaos/sim", test: "^TestSeveralOwnersDecideAsOneTable$", edits: []edit{
-			{"internal/cluster/decide.go", "		if q.Ends {\n			d.reservations.settle(t, q)\n		} else if", "		if q.Ends && current(parts, q.Receipt) {\n			d.reservations.settle(t, q)\n		} else if !q.Ends &&"},
-		}},
 		{name: "the wait after what denials charge", pkg: "./chaos/sim", test: "^TestRetryAfterOverOwners$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
 		}},

@@ -66,15 +66,18 @@ func Attack(ctx context.Context, c fleet.Config, keyed bool, seed uint64, span t
 	}
 	quiet := r.waits
 	r.waits = nil
+	a.Trials[0], r.p99 = r.p99, nil
 	if err := r.under(ctx, span); err != nil {
 		return a, err
 	}
 	a.Under = [2]history.Micros{quantile(r.waits, 0.5), quantile(r.waits, 0.99)}
 	r.waits = quiet
+	a.Trials[1], r.p99 = r.p99, nil
 	if err := calm(&a.After); err != nil {
 		return a, err
 	}
 	a.Calm = [2]history.Micros{quantile(r.waits, 0.5), quantile(r.waits, 0.99)}
+	a.Trials[2] = r.p99
 	stop()
 	return a, a.judge(span)
 }
@@ -95,6 +98,7 @@ type raid struct {
 	each     func(*history.Result)
 	began    time.Time
 	waits    []history.Micros // of honest clients
+	p99      []history.Micros // of them, in each trial
 	now      []Needs          // of each node, after the last trial
 }
 
@@ -123,11 +127,13 @@ func (r *raid) trial(ctx context.Context, done func() (map[string]attack.Tally, 
 	} else if result.Void != "" {
 		r.void = append(r.void, result.Seed)
 	}
+	from := len(r.waits)
 	for i := range result.Ops {
 		if o := &result.Ops[i]; o.Counted() && !overlaps(o, result.Stalls) {
 			r.waits = append(r.waits, o.Return-o.Call)
 		}
 	}
+	r.p99 = append(r.p99, quantile(slices.Clone(r.waits[from:]), 0.99))
 	looked := r.look(ctx)
 	if looked == nil && spent {
 		looked = errors.New("the nodes are no cluster any more")
@@ -224,4 +230,10 @@ func quantile(waits []history.Micros, q float64) history.Micros {
 	}
 	slices.Sort(waits)
 	return waits[min(len(waits)-1, int(q*float64(len(waits))))]
+}
+
+// TrialsP99 returns the median of the p99 of the trials before (0), under (1) and after (2)
+// the attacks.
+func (a *Attacked) TrialsP99(when int) history.Micros {
+	return quantile(slices.Clone(a.Trials[when]), 0.5)
 }

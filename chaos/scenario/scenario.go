@@ -28,6 +28,8 @@ type Scenario struct {
 	Clock []time.Duration
 	// Args are more arguments of the nodes.
 	Args []string
+	// Size is how many nodes run; 0: three.
+	Size int
 	// make draws a fault.
 	make func(s *stage) fault
 }
@@ -74,6 +76,7 @@ type stage struct {
 	parts   []history.Fault // of a mix, as they happened
 	watches []*watch        // of links that are to be healed
 	severed bool            // something was kept from arriving
+	broken  []error         // promises that the scenario itself has seen broken
 }
 
 // The bounds of the promises, in multiples of what a key admits.
@@ -194,6 +197,7 @@ func All() []Scenario {
 	out = append(out, processes()...)
 	out = append(out, networks()...)
 	out = append(out, sequences()...)
+	out = append(out, owners()...)
 	out = append(out, others()...)
 	return out
 }

@@ -126,7 +126,7 @@ func TestMixesAllowNoMoreThanTheirFaults(t *testing.T) {
 // TestUnfelt: of which faults no client is to notice anything, which hold up what nodes
 // tell each other, and which are to start nodes again or to have one join.
 func TestUnfelt(t *testing.T) {
-	f, err := fleet.New(t.Context(), fleet.Config{Nodes: places, Spare: places, Ground: fleet.Loopback{}, Dir: t.TempDir()})
+	f, err := fleet.New(t.Context(), fleet.Config{Nodes: 2 * size, Spare: 2 * size, Ground: fleet.Loopback{}, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestUnfelt(t *testing.T) {
 		}
 	}()
 	for _, s := range All() {
-		st := &stage{Fleet: f, rng: rngOf(s.Name, 1), size: size, spared: -1, rules: rules()}
+		st := &stage{Fleet: f, rng: rngOf(s.Name, 1), size: s.size(), spared: -1, rules: rules()}
 		want := slices.Contains([]string{"gossip-blocked", "disorder"}, s.Name)
 		f := s.make(st)
 		if got := f.allows.Unfelt; got != want {
@@ -147,7 +147,7 @@ func TestUnfelt(t *testing.T) {
 		case "nothing", "kill", "kill-hot", "quick-restart", "leave", "join", "rolling-restart", "rolling-hot", "whole-restart", "reload", "reload-kill",
 			"clocks", "clocks-kill", "leave-kill", "several", "cached-denials":
 			holds = history.HoldsNothing
-		case "pause", "pause-hot", "split", "split-30s", "split-asked", "shattered", "one-link":
+		case "pause", "pause-hot", "split", "split-30s", "split-asked", "leave-alone", "shattered", "one-link":
 			holds = history.HoldsBack
 		}
 		if f.holds != holds {
@@ -160,7 +160,7 @@ func TestUnfelt(t *testing.T) {
 		switch s.Name {
 		case "rolling-restart", "rolling-hot", "whole-restart", "clocks":
 			again = size
-		case "kill", "kill-hot", "clocks-kill", "quick-restart", "leave":
+		case "kill", "kill-hot", "clocks-kill", "quick-restart", "leave", "stale-owner", "leave-alone":
 			again = 1
 		case "join":
 			joins = 1

@@ -23,14 +23,17 @@ const (
 	warm   = time.Second             // clients ask before anything is broken
 	tail   = 2500 * time.Millisecond // and after all is mended: a window, and more
 	pause  = 8 * time.Millisecond    // between the checks of one client
-	size   = 3                       // nodes that run
+	size   = 3                       // nodes that run, unless a scenario says otherwise
 	places = size + 1                // one is free to join
 )
+
+// size is how many nodes run.
+func (s *Scenario) size() int { return cmp.Or(s.Size, size) }
 
 // Fleet starts the processes that a scenario needs, and waits until they are one
 // cluster.
 func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, error) {
-	c.Nodes, c.Spare, c.Redis, c.Clock = places, places-size, s.Needs&fleet.Redis != 0, s.Clock
+	c.Nodes, c.Spare, c.Redis, c.Clock = s.size()+places-size, places-size, s.Needs&fleet.Redis != 0, s.Clock
 	c.Args = s.Args
 	c.Rules = yaml(served(), unaskedLimit, "rules of "+s.Name)
 	f, err := fleet.New(ctx, c)
@@ -48,13 +51,13 @@ func (s *Scenario) Fleet(ctx context.Context, c fleet.Config) (*fleet.Fleet, err
 // cluster, or end by themselves, break a promise, or the trial is void: then the fleet
 // is of no more use.
 func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*history.Result, error) {
-	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: size, spared: -1, rules: rules(), clock: s.Clock}
+	st := &stage{Fleet: f, rng: rngOf(s.Name, seed), size: s.size(), spared: -1, rules: rules(), clock: s.Clock}
 	broken := s.make(st)
 	broken.allows.Converged = convergedWithin
 	if f.Lacks(fleet.Shapes) != "" { // only in namespaces is it known how soon a fault has an effect
 		broken.allows.ByPolicy, broken.allows.Within, broken.allows.Unfelt, broken.allows.Converged = 0, 0, false, 0
 	}
-	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: size, Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants, Again: broken.again, Joins: broken.joins}
+	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: s.size(), Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants, Again: broken.again, Joins: broken.joins}
 	f.Notes() // what was noted before is of another trial
 	if broken.first != nil {
 		if err := broken.first(ctx); err != nil {
@@ -126,6 +129,7 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 		h.Waited = history.Micros(settleWithin.Microseconds())
 	}
 	r := history.Judge(h)
+	r.Violations = append(r.Violations, st.broken...)
 	for i, v := range r.Violations {
 		if errors.Is(v, history.ErrUnsettled) { // with what is behind its text
 			r.Violations[i] = fmt.Errorf("%w: %w", history.ErrUnsettled, unsettled)

@@ -47,6 +47,9 @@ type Attacked struct {
 	// Calm and Under are the waits of honest clients at the median and at p99, before and
 	// after the attacks and while they last.
 	Calm, Under [2]history.Micros
+	// Trials are the p99 of each trial: before, under attack, and after. If those before and
+	// after differ, the machine did too.
+	Trials [3][]history.Micros
 	// Before and After are what the nodes took after each calm trial, one node after the
 	// other.
 	Before, After []Needs

@@ -2,8 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -30,9 +33,34 @@ type key struct {
 	admitted  int            // by an owner or heir
 	byPolicy  map[string]int // by the fallback tables, by node and run
 	denied    int
+	crowded   int // denied because a table was full
 	lost      int // charged or not, nobody knows: the asker is dead or a policy answered
 	side      int // the most that an owner had counted when a split ended
 	openOps   int
+
+	rolled          bool // its rule changes
+	ops             []op
+	refunds, resets bool // clients refund some admissions, and reset the key now and then
+	receipts        []receipt
+	refunded        int // units that clients gave back, or tried to
+	reset
+}
+
+// receipt is what a client needs to give an admission back.
+type receipt struct {
+	rule *limiter.Rule
+	cost uint32
+	of   limiter.Receipt
+}
+
+// reset is the last reset of a key.
+type reset struct {
+	tried  int          // how often it was reset
+	began  limiter.Tick // when the last reset was asked for
+	stands bool         // it was done, and no owner was lost just then
+	since  int          // units that may have been charged from then on
+	// unclear means that it is not known whether a reset was done.
+	unclear bool
 }
 
 // newRule makes a rule of one limit that does not recover within a run.
@@ -96,6 +124,11 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 		}
 		pair[0].pair, pair[1].pair, pair[1].second = pair[1], pair[0], true
 	}
+	for _, k := range w.keys {
+		if k.pair == nil {
+			k.refunds, k.resets = w.chance(30), w.chance(20)
+		}
+	}
 	if w.chance(60) {
 		w.roll(rules)
 	}
@@ -141,7 +174,7 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 		about.openOps++
 	}
 	n.asked++
-	answered := false
+	answered, call := false, w.now
 	over := func(each func(int, *key)) {
 		answered = true
 		for i, about := range keys {
@@ -162,16 +195,30 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 			}
 			n.asked--
 			n.w.recordAnswer(n, d)
-			over(func(i int, about *key) { about.answered(n, d, i, int(cost)) })
+			over(func(i int, about *key) {
+				about.answered(n, d, i, int(cost))
+				if overflows(d) {
+					return
+				}
+				about.ops = append(about.ops, op{call: call, back: w.now, cost: int(cost), allowed: d.Allowed})
+				if about.refunds && d.Allowed && !d.Source.ByPolicy() {
+					about.receipts = append(about.receipts, receipt{c.Key(i).Rule, cost, d.Receipt})
+				}
+			})
 		})
 	})
 }
 
 // answered counts the answer to a check, in which k is the key number i.
 func (k *key) answered(n *Node, d *limiter.Decision, i, cost int) {
-	fallback := d.Source >= limiter.SourceFallbackOpen && d.Source != limiter.SourceCached
+	fallback := d.Source.ByPolicy()
 	n.w.logf("%s answers %s %x: %v by %v (asked %d, remaining %d, admitted %d+%d)", n.name, k.rule.Name, k.hash.Hi>>48, d.Allowed, d.Source, k.asked, remaining(d), k.admitted, cost)
+	if d.Allowed || fallback {
+		k.since += cost
+	}
 	switch {
+	case overflows(d):
+		k.crowded++
 	case !d.Allowed && !fallback:
 		k.denied++
 		if d.Source == limiter.SourceCached {
@@ -215,6 +262,7 @@ func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
 			}
 			if live := w.serving(); len(live) > 0 {
 				w.ask(k, live[w.rng.IntN(len(live))], 1+uint32(w.rng.IntN(2)), k.second)
+				w.askAside(k, live[w.rng.IntN(len(live))])
 			}
 			w.after(w.between(pause/2, 3*pause/2), next)
 		}
@@ -222,11 +270,60 @@ func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
 	}
 }
 
+// askAside has a client ask a node for something else than a check, now and then.
+func (w *World) askAside(k *key, n *Node) {
+	var c limiter.Charge
+	c.Add(k.key(n, 1))
+	switch what := w.rng.IntN(60); {
+	case what == 0:
+		c.Peek = true
+		n.do(func() { n.core.Begin(&c, new(limiter.Decision), 0, func() {}) })
+	case what == 1:
+		n.do(func() { n.core.Explain(&c, func([]route.Explained) {}) })
+	case what < 6 && len(k.receipts) > 0:
+		w.refund(k, n)
+	case what == 6 && k.resets && k.tried < 2:
+		w.reset(k, n)
+	}
+}
+
+// refund has a client give back an admission.
+func (w *World) refund(k *key, n *Node) {
+	i := w.rng.IntN(len(k.receipts))
+	r := k.receipts[i]
+	k.receipts = slices.Delete(k.receipts, i, i+1)
+	k.refunded += int(r.cost)
+	var c limiter.Charge
+	c.Add(limiter.Key{Hash: k.hash, Rule: r.rule, Cost: r.cost})
+	w.logf("%s is asked to refund %d of %s", n.name, r.cost, k.rule.Name)
+	n.do(func() { n.core.Refund(&c, r.of, func(route.Outcome) {}) })
+}
+
+// reset has a client reset a key.
+func (w *World) reset(k *key, n *Node) {
+	var c limiter.Charge
+	c.Add(k.key(n, 1))
+	k.reset = reset{tried: k.tried + 1, began: w.now, unclear: k.unclear}
+	at := w.now
+	w.logf("%s is asked to reset %s", n.name, k.rule.Name)
+	n.do(func() {
+		n.core.Reset(&c, func(o route.Outcome) {
+			w.logf("%s resets %s: %+v", n.name, k.rule.Name, o)
+			done := o.Unanswered|o.Forbidden == 0
+			k.unclear = k.unclear || !done
+			if done {
+				k.ops = append(k.ops, op{call: at, back: w.now, reset: true})
+			}
+			k.stands = k.stands || k.began == at && done && !w.justTaken(k.part)
+		})
+	})
+}
+
 // serving returns the nodes that clients ask.
 func (w *World) serving() []*Node {
 	var out []*Node
 	for _, n := range w.live() {
-		if n.state != peerJoining && n.leftAt == 0 {
+		if n.members.State() != peer.Joining && n.leftAt == 0 {
 			out = append(out, n)
 		}
 	}

@@ -96,7 +96,7 @@ func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error 
 	if err := s.wait(&done); err != nil {
 		return err
 	}
-	if d.Source >= limiter.SourceFallbackOpen && d.Source != limiter.SourceCached {
+	if d.Source.ByPolicy() {
 		return fmt.Errorf("a policy answered: %v", d.Source)
 	}
 	if d.Rule == "" {

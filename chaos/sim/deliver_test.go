@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -179,16 +178,16 @@ func (h *hostile) mallory(there bool) {
 	}
 }
 
+// show has gossip at a node report mallory, or that she left, and has her say so on her
+// link.
 func (h *hostile) show(n *Node, there bool) {
-	n.sees = slices.DeleteFunc(n.sees, func(m peer.Member) bool { return m.Instance == mallory })
+	says := &peer.Frame{From: mallory, To: n.inst, Known: []peer.Known{{Name: "mallory", Instance: mallory, Gone: !there}}}
+	n.core.Deliver(says)
+	delete(n.rumours, "mallory")
 	if there {
-		n.sees = append(n.sees, peer.Member{Name: "mallory", Instance: mallory, State: peer.Joining})
-		slices.SortFunc(n.sees, func(a, b peer.Member) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
-		n.left = nil
-	} else {
-		n.left = []peer.Known{{Name: "mallory", Instance: mallory, Gone: true}}
+		n.rumours["mallory"] = &rumour{Member: peer.Member{Name: "mallory", Instance: mallory, State: peer.Joining}}
 	}
-	n.publish()
+	n.tell()
 }
 
 // check makes an honest check.
@@ -230,8 +229,10 @@ func (h *hostile) step() {
 	default:
 		m := live[h.src.below(len(live))]
 		if m != n { // out of sight, until gossip finds it again
-			n.sees = slices.DeleteFunc(n.sees, func(s peer.Member) bool { return s.Instance == m.inst })
-			n.publish()
+			if r := n.rumours[m.name]; r != nil {
+				r.State = peer.Dead
+				n.tell()
+			}
 		}
 	}
 }

@@ -17,8 +17,8 @@ func TestCachedDenialsKeepTheBounds(t *testing.T) {
 	worlds(t)
 	for kind := range Kinds {
 		refused := 0
-		for seed := range seeds(t, 20) {
-			w := newWorld(uint64(seed)*uint64(Kinds) + uint64(kind))
+		for seed := range seeds(t, 6) {
+			w := worldOf(kind, uint64(seed))
 			w.cached = true
 			if err := w.play(kind, uint64(seed)); err != nil {
 				t.Error(err)
@@ -151,6 +151,7 @@ func spell(d *limiter.Decision) string {
 // A denial is given again until it is over, a second at most, with what is left of
 // the wait; and the other nodes' refunds are seen by then.
 func TestACachedDenialEnds(t *testing.T) {
+	worlds(t)
 	s := remembering(t, `
 version: 1
 rules:

@@ -63,7 +63,7 @@ func (x *compared) ask(t *testing.T, c *limiter.Charge) (*limiter.Decision, stri
 	if err := x.wait(&done); err != nil {
 		t.Fatal(err)
 	}
-	if got.Source >= limiter.SourceFallbackOpen {
+	if got.Source.ByPolicy() {
 		t.Fatalf("a policy answered: %v after %v", got.Source, (x.w.now - before).Duration())
 	}
 	x.checks++

@@ -35,7 +35,7 @@ const limitOfDirected = 60
 func direct(t *testing.T, seed uint64, size int, policy limiter.Unreachable, mode limiter.Replication) *directed {
 	t.Helper()
 	w := newWorld(seed)
-	w.size, w.split, w.told = size, true, true
+	w.size, w.split = size, true
 	l, err := limiter.NewLimit(limiter.Spec{Limit: limitOfDirected, Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func direct(t *testing.T, seed uint64, size int, policy limiter.Unreachable, mod
 // eachSeed tells a story with several seeds, until one fails.
 func eachSeed(t *testing.T, story func(t *testing.T, seed uint64)) {
 	t.Helper()
-	for seed := range uint64(seeds(t, 20)) {
+	for seed := range uint64(seeds(t, 12)) {
 		story(t, seed)
 		if t.Failed() {
 			t.Logf("seed %d", seed)
@@ -133,7 +133,7 @@ func (d *directed) askAt(n *Node) {
 			d.logf("%s answers: %v by %v, %d left", n.name, answer.Allowed, answer.Source, remaining(answer))
 			d.key.asked++
 			switch {
-			case answer.Source >= limiter.SourceFallbackOpen:
+			case answer.Source.ByPolicy():
 				d.key.fallbacks++
 			case answer.Allowed:
 				d.given = append(d.given, given{by: answer.Limit(0).Owner, rule: r, receipt: answer.Receipt})
@@ -156,10 +156,7 @@ func (d *directed) givenBy(n *Node) (out []given) {
 
 // forget has the operator forget a member at a node.
 func (d *directed) forget(at, dead *Node) {
-	at.do(func() {
-		at.core.Forget(dead.name)
-		at.publish()
-	})
+	at.do(func() { at.members.Forget(dead.name) })
 }
 
 // atMost asserts how much was admitted, and that owners denied.
@@ -191,7 +188,7 @@ func TestTheNewestLineageWins(t *testing.T) {
 			d.part([]*Node{heir}, []*Node{third})
 			d.pass(2500 * ms)
 			heir.leave(func() {})
-			d.pass(400 * ms)
+			d.pass(3400 * ms) // it waits for the others
 		},
 		"forgotten": func(d *directed, owner, heir, third *Node) {
 			heir.crash(true)
@@ -323,4 +320,36 @@ func TestAResetStands(t *testing.T) {
 		}
 		d.settles()
 	})
+}
+
+// TestLeavingUnseen: gossip at the owner has lost all other members, and theirs has lost
+// the owner, while their links work. The owner leaves: what it counted stands.
+func TestLeavingUnseen(t *testing.T) {
+	worlds(t)
+	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen, limiter.UnreachableClosed} {
+		t.Run(policy.String(), func(t *testing.T) {
+			eachSeed(t, func(t *testing.T, seed uint64) {
+				d := direct(t, seed, 3, policy, limiter.ReplicationLag)
+				owner := d.holder(peer.Owned)
+				rest := d.others(owner)
+				each([]*Node{owner}, rest, func(p pair) { d.suspects[p] = true })
+				d.pass(2 * limiter.Second)
+				d.demandAt(rest[0], 200, 5*ms)
+				d.pass(3 * limiter.Second)
+				left := false
+				owner.leave(func() { left = true })
+				d.pass(12 * limiter.Second)
+				if !left {
+					d.fails("%s is still there", owner.name)
+				}
+				d.demandAt(rest[0], 200, 5*ms)
+				d.pass(5 * limiter.Second)
+				d.atMost(limitOfDirected)
+				if d.key.fallbacks > 0 {
+					d.fails("%d checks answered by policy", d.key.fallbacks)
+				}
+				d.settles()
+			})
+		})
+	}
 }

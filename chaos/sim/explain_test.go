@@ -160,6 +160,7 @@ func orphaned(t *testing.T) (s *subject, asked, owner, heir *Node, c *limiter.Ch
 // Where the owner is gone its heir explains, with what it has, and it is told who the
 // owner was.
 func TestTheHeirExplains(t *testing.T) {
+	worlds(t)
 	s, asked, owner, heir, c := orphaned(t)
 	owner.crash(true)
 	x := s.explained(asked, c)[0]
@@ -174,6 +175,7 @@ func TestTheHeirExplains(t *testing.T) {
 // Where nobody is left, nobody explains, by the deadline and not later: no policy
 // answers instead.
 func TestNobodyExplains(t *testing.T) {
+	worlds(t)
 	s, asked, owner, heir, c := orphaned(t)
 	owner.crash(true)
 	heir.crash(true)

@@ -26,7 +26,7 @@ import (
 //	go test ./chaos/sim -run '^TestGolden$' -record split/94 -record-to /tmp/now.txt
 //
 // All seeds are compared where WEIR_SIM_SEEDS is goldenSeeds or more, as in make
-// test-long, and else the first twenty of each kind.
+// test-long, and else the first ten of each kind.
 const (
 	goldenFile  = "testdata/golden.txt"
 	goldenSeeds = 200 // of each kind
@@ -42,7 +42,7 @@ var (
 func hashOf(kind Kind, seed int) (string, error) {
 	hash := sha256.New()
 	out := bufio.NewWriter(hash)
-	w := newWorld(uint64(seed)*uint64(Kinds) + uint64(kind))
+	w := worldOf(kind, uint64(seed))
 	w.record = out
 	if err := w.play(kind, uint64(seed)); err != nil {
 		return "", err
@@ -59,7 +59,8 @@ func TestGolden(t *testing.T) {
 		writeRecord(t, *record, *recordTo)
 		return
 	}
-	count, want := min(goldenSeeds, seeds(t, 20)), map[string]string{}
+	worlds(t)
+	count, want := min(goldenSeeds, seeds(t, 10)), map[string]string{}
 	if *rewrite {
 		count = goldenSeeds
 	} else {
@@ -129,6 +130,7 @@ func TestGoldenRepeats(t *testing.T) {
 // TestRecordsAreComplete: a record has all frames, events and answers, so no change
 // of one is missed, and every other line is a remark.
 func TestRecordsAreComplete(t *testing.T) {
+	worlds(t)
 	var text strings.Builder
 	w := newWorld(uint64(Crash))
 	w.record, w.remarks = &text, true
@@ -195,7 +197,7 @@ func writeRecord(t *testing.T, run, path string) {
 			t.Fatal(err)
 		}
 		out := bufio.NewWriter(f)
-		w := newWorld(uint64(seed)*uint64(Kinds) + uint64(kind))
+		w := worldOf(kind, uint64(seed))
 		w.record, w.remarks = out, true
 		if err := w.play(kind, uint64(seed)); err != nil {
 			t.Error(err) // the record says what led there

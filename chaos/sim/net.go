@@ -7,10 +7,11 @@ import (
 
 // conn is what one node sends to another: in order, or the connection breaks.
 type conn struct {
-	up   bool
-	gen  int
-	last limiter.Tick // when the last frame arrives
-	held [][]byte
+	up       bool
+	dialling bool
+	gen      int          // counts the times that it broke
+	last     limiter.Tick // when the last frame arrives
+	held     [][]byte
 }
 
 func (w *World) conn(p pair) *conn {
@@ -29,24 +30,27 @@ func (w *World) dial(n, to *Node) {
 	if c.up {
 		return
 	}
-	c.gen++
-	gen := c.gen
+	if c.dialling {
+		return
+	}
+	c.dialling = true
 	var try func()
 	try = func() {
 		switch {
-		case !n.alive || c.up || c.gen != gen || !n.knows(to):
-			return
-		case n.paused || to.paused || !to.alive || w.cut[p] || w.cut[pair{to.inst, n.inst}]:
+		case !n.alive || c.up || !n.lists(to):
+			c.dialling = false
+		case n.paused || to.paused || !to.alive || !w.linked(n, to):
 			if to.paused || to.alive {
 				w.after(w.between(20*ms, 300*ms), try)
 				return
 			}
 			n.do(func() { n.core.Down(to.inst) })
 			w.after(w.between(100*ms, 500*ms), try)
-			return
+		default:
+			c.dialling = false
+			w.joined(n, to)
+			w.joined(to, n)
 		}
-		w.joined(n, to)
-		w.joined(to, n)
 	}
 	w.after(w.between(0, 3*ms), try)
 }
@@ -96,7 +100,7 @@ func (w *World) send(n *Node, to peer.Instance, b []byte) {
 		c.held = append(c.held, b)
 		return
 	}
-	c.last = max(c.last, w.now+w.latency())
+	c.last = max(c.last, w.now+w.latency()+w.slow[p])
 	gen, at := c.gen, c.last
 	w.after(at-w.now, func() {
 		if c.gen != gen || !c.up {

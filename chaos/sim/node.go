@@ -8,11 +8,10 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/internal/cluster"
-	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
-	"github.com/weirlimit/weir/ring"
 )
 
 // Node is one run of a node.
@@ -22,22 +21,19 @@ type Node struct {
 	inst  peer.Instance
 	core  *cluster.Core
 	table *table.Table
-	skew  limiter.Tick
+	skew  limiter.Tick // of its clock
+	drift limiter.Tick // per second
 	alive bool
 	// paused: what comes meanwhile happens when it goes on.
 	paused bool
 	inbox  []happening
 
-	state     peer.State
-	sees      []peer.Member // itself included, by name
-	left      []peer.Known
-	contact   map[peer.Instance]limiter.Tick // when it could last be reached
-	patient   map[peer.Instance]limiter.Tick // how long a silence is no death
-	changed   limiter.Tick                   // when the view changed last
+	members   *members.Membership
+	published peer.Member        // what this node says of itself by gossip
+	rumours   map[string]*rumour // what gossip says of the others, by name
 	rules     map[string]*limiter.Rule
 	leftAt    limiter.Tick // when it left gracefully; others hear of it
 	asked     int          // clients that wait for it
-	first     bool
 	lastDebug string
 }
 
@@ -47,22 +43,22 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		return // it was started by another fault
 	}
 	n := &Node{
-		w: w, name: name, inst: peer.Instance(w.rng.Uint64() | 1), alive: true, first: first, rules: rules,
-		state: peer.Joining, contact: make(map[peer.Instance]limiter.Tick), patient: make(map[peer.Instance]limiter.Tick),
-		changed: w.now,
+		w: w, name: name, inst: peer.Instance(w.rng.Uint64() | 1), alive: true, rules: rules, rumours: make(map[string]*rumour),
 	}
 	if w.rolled != nil && w.chance(50) {
 		n.rules = w.rolled
 	}
 	if w.chance(50) {
-		n.skew = w.between(-500*ms, 500*ms)
+		n.skew = w.between(-w.skew, w.skew)
 	}
+	n.drift = w.between(-w.drift, w.drift)
+	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining}
 	if first {
-		n.state = peer.Active
+		n.published.State = peer.Active
 	}
-	n.table = table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 2)})
+	n.table = table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 2), MaxKeys: w.crowd.maxKeys})
 	config := cluster.Config{
-		Self:      n.self(),
+		Self:      n.published,
 		Table:     n.table,
 		Fallback:  table.New(table.Config{Order: rand.NewPCG(uint64(n.inst), 3)}),
 		Scheduler: n,
@@ -86,14 +82,8 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 	}
 	n.core = cluster.New(config)
 	w.nodes = append(w.nodes, n)
-	n.sees = []peer.Member{n.self()}
 	w.logf("%s starts as %v", name, n.inst)
-	n.publish()
-	w.after(w.between(0, 100*ms), n.gossip)
-}
-
-func (n *Node) self() peer.Member {
-	return peer.Member{Name: n.name, Instance: n.inst, State: n.state}
+	n.join(first, seeds)
 }
 
 // happening is what was to happen while a node stood still.
@@ -103,7 +93,9 @@ type happening struct {
 }
 
 // Now is the node's clock.
-func (n *Node) Now() limiter.Tick { return n.w.now + n.skew }
+func (n *Node) Now() limiter.Tick {
+	return n.w.now + n.skew + (n.w.now-epoch)*n.drift/limiter.Second
+}
 
 // After is the node's timer.
 func (n *Node) After(span limiter.Tick, f func()) { n.w.after(span, func() { n.happens(true, f) }) }
@@ -116,6 +108,9 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	n.w.logf("%s: %v of %d", n.name, e, partition)
 	n.w.recordEvent(n, e, partition)
 	n.w.outcome.happened(e, partition)
+	if takes(e) {
+		n.w.tookOver(partition)
+	}
 }
 
 // Problem fails the run, unless somebody sends impossible values.
@@ -167,143 +162,6 @@ func (n *Node) pump(to peer.Instance) {
 	}
 }
 
-func (n *Node) knows(m *Node) bool {
-	return slices.ContainsFunc(n.sees, func(s peer.Member) bool { return s.Instance == m.inst })
-}
-
-// reaches tells whether gossip gets from n to m, directly or by another.
-func (n *Node) reaches(m *Node) bool {
-	direct := func(a, b *Node) bool {
-		return b.alive && !b.paused && !n.w.cut[pair{a.inst, b.inst}] && !n.w.cut[pair{b.inst, a.inst}]
-	}
-	if direct(n, m) {
-		return true
-	}
-	for _, k := range n.w.live() {
-		if k != n && k != m && direct(n, k) && direct(k, m) {
-			return true
-		}
-	}
-	return false
-}
-
-// gossip is what membership does from time to time: it finds who is there.
-func (n *Node) gossip() {
-	if !n.alive {
-		return
-	}
-	n.w.after(n.w.between(80*ms, 120*ms), n.gossip)
-	if n.paused {
-		return
-	}
-	before := slices.Clone(n.sees)
-	for _, m := range n.w.nodes {
-		if m != n {
-			n.look(m)
-		}
-	}
-	n.sees = slices.DeleteFunc(n.sees, func(s peer.Member) bool { return s.Instance == n.inst })
-	n.sees = append(n.sees, n.self())
-	slices.SortFunc(n.sees, func(a, b peer.Member) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		if a.Name > b.Name {
-			return 1
-		}
-		return 0
-	})
-	if !slices.Equal(before, n.sees) {
-		n.changed = n.w.now
-		n.publish()
-	}
-	if n.state == peer.Joining && len(n.sees) > 1 && n.w.now-n.changed > 300*ms && (n.core.Informed() || n.w.now-n.changed > 3*limiter.Second) {
-		n.state = peer.Active
-		n.gossipSelf()
-	}
-}
-
-// look updates what n knows of m.
-func (n *Node) look(m *Node) {
-	w := n.w
-	i := slices.IndexFunc(n.sees, func(s peer.Member) bool { return s.Name == m.name })
-	same := i >= 0 && n.sees[i].Instance == m.inst
-	if w.told {
-		n.hear(m)
-	}
-	if m.leftAt != 0 && same && (w.heard[pair{n.inst, m.inst}] || !w.told && w.now-m.leftAt < 5*limiter.Second) {
-		n.sees = slices.Delete(n.sees, i, i+1)
-		n.left = append(n.left, peer.Known{Name: m.name, Instance: m.inst, Gone: true})
-		return
-	}
-	if m.alive && m.leftAt == 0 && n.reaches(m) && !w.suspects[pair{n.inst, m.inst}] {
-		n.contact[m.inst] = w.now
-		n.patient[m.inst] = w.between(1000*ms, 2400*ms)
-		chance := 60
-		if i < 0 && len(n.sees) > 1 && n.contact[m.inst] != 0 && w.nodes[0] != m {
-			chance = 30
-		}
-		if (i < 0 || !same || n.sees[i].State != m.state) && w.chance(chance) {
-			if i >= 0 && !same {
-				if other := w.node(n.sees[i].Instance); other.alive {
-					return // the name is taken
-				}
-			}
-			if i >= 0 {
-				n.sees[i] = m.self()
-			} else {
-				n.sees = append(n.sees, m.self())
-			}
-			if !same {
-				w.dial(n, m)
-			}
-		}
-		return
-	}
-	if same && w.now-n.contact[m.inst] > n.patient[m.inst] {
-		w.logf("%s loses %s", n.name, m.name)
-		n.sees = slices.Delete(n.sees, i, i+1)
-	}
-}
-
-// hear has n hear that m left: from m itself within a second, or from a node that heard.
-func (n *Node) hear(m *Node) {
-	w := n.w
-	if m.leftAt == 0 || w.heard[pair{n.inst, m.inst}] {
-		return
-	}
-	linked := func(a, b *Node) bool { return !w.cut[pair{a.inst, b.inst}] && !w.cut[pair{b.inst, a.inst}] }
-	hears := w.now-m.leftAt < limiter.Second && linked(n, m)
-	for _, k := range w.live() {
-		hears = hears || k != n && !k.paused && w.heard[pair{k.inst, m.inst}] && linked(n, k)
-	}
-	if !hears {
-		return
-	}
-	w.heard[pair{n.inst, m.inst}] = true
-	if !n.knows(m) { // it counted as dead
-		n.left = append(n.left, peer.Known{Name: m.name, Instance: m.inst, Gone: true})
-		n.publish()
-	}
-}
-
-// publish gives the core its view.
-func (n *Node) publish() {
-	names := view.RingNames(n.sees)
-	id := fmt.Sprint(names)
-	r := n.w.rings[id]
-	if r == nil {
-		var err error
-		if r, err = ring.New(names); err != nil {
-			panic(err)
-		}
-		n.w.rings[id] = r
-	}
-	known, recent := n.core.Registry().Set(n.sees, n.left, n.Now())
-	n.w.logf("%s sees %v, N0 %d", n.name, names, known)
-	n.core.SetView(view.New(n.inst, n.sees, r, known, recent))
-}
-
 // pause and resume are SIGSTOP and SIGCONT.
 func (n *Node) pause() { n.paused = true; n.w.logf("%s paused", n.name) }
 
@@ -313,8 +171,8 @@ func (n *Node) resume() {
 	}
 	n.paused = false
 	n.w.logf("%s resumes", n.name)
-	for i := range n.contact {
-		n.contact[i] = n.w.now
+	for _, r := range n.rumours {
+		r.contact = n.w.now
 	}
 	todo := n.inbox
 	n.inbox = nil
@@ -339,6 +197,7 @@ func (n *Node) resume() {
 // crash ends a node at once. Without a reset its peers find out by themselves.
 func (n *Node) crash(reset bool) {
 	n.alive = false
+	n.members.Close()
 	n.core.Close()
 	n.w.logf("%s crashes, reset %v", n.name, reset)
 	n.w.noteLosses()
@@ -352,26 +211,20 @@ func (n *Node) crash(reset bool) {
 	}
 }
 
-// leave is a graceful end: hand over, then go; after ten seconds the rest is a
-// crash. then is called when it is gone.
+// leave is a graceful end: hand over, then go; what could not be handed over within ten
+// seconds is left as by a crash. then is called when the node is gone.
 func (n *Node) leave(then func()) {
-	n.state = peer.Leaving
-	n.w.logf("%s leaves", n.name)
-	deadline := n.w.now + 10*limiter.Second
-	n.do(func() { n.gossipSelf() })
-	var wait func()
-	wait = func() {
-		switch {
-		case !n.alive:
-		case !n.paused && n.core.Vacated() || n.w.now > deadline:
+	n.do(func() {
+		n.w.logf("%s leaves", n.name)
+		err := n.members.Leave(func(whole bool) {
 			n.leftAt = n.w.now
-			n.w.logf("%s is gone", n.name)
+			n.w.logf("%s is gone, whole %v", n.name, whole)
 			n.stop(then, n.w.now+limiter.Second)
-		default:
-			n.w.after(10*ms, wait)
+		})
+		if err != nil {
+			n.w.logf("%s: %v", n.name, err) // another fault had it leave
 		}
-	}
-	n.w.after(20*ms, wait)
+	})
 }
 
 // stop ends a node that has left, when its last clients are answered.
@@ -384,14 +237,4 @@ func (n *Node) stop(then func(), deadline limiter.Tick) {
 		n.crash(true)
 		then()
 	})
-}
-
-// gossipSelf has the node see its own state at once.
-func (n *Node) gossipSelf() {
-	for i := range n.sees {
-		if n.sees[i].Instance == n.inst {
-			n.sees[i].State = n.state
-		}
-	}
-	n.publish()
 }

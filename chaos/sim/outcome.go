@@ -10,12 +10,11 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-const peerJoining = peer.Joining
-
 // Outcome counts what happened in a run.
 type Outcome struct {
 	Events [cluster.Events]int
 	byPart map[int]map[cluster.Event]int
+	taken  map[int]limiter.Tick // when a partition last came to an owner that may lack D
 }
 
 func (o *Outcome) happened(e cluster.Event, partition int) {
@@ -27,6 +26,34 @@ func (o *Outcome) happened(e cluster.Event, partition int) {
 		o.byPart[partition] = make(map[cluster.Event]int)
 	}
 	o.byPart[partition][e]++
+}
+
+// takes reports whether an event means that the new owner may lack counts of the last.
+func takes(e cluster.Event) bool {
+	return e == cluster.EventTakeover || e == cluster.EventRecovered || e == cluster.EventReopened || e == cluster.EventEmptied
+}
+
+// justTaken reports whether a partition has just come to an owner that may lack counts.
+func (w *World) justTaken(part int) bool {
+	at, was := w.outcome.taken[part]
+	return was && w.now-at < settledAfter
+}
+
+// settledAfter is how long an owner must have decided before a reset is judged: until then
+// its heir may lack it.
+const settledAfter = 500 * ms
+
+// tookOver notes that a partition came to an owner that may lack counts, resets too.
+func (w *World) tookOver(part int) {
+	if w.outcome.taken == nil {
+		w.outcome.taken = make(map[int]limiter.Tick)
+	}
+	w.outcome.taken[part] = w.now
+	for _, k := range w.keys {
+		if k.part == part && w.now-k.began < settledAfter {
+			k.stands = false
+		}
+	}
 }
 
 // takeovers is how often a partition came to an owner that may lack D of its counts.
@@ -79,11 +106,11 @@ func (w *World) oneFenced(id int) error {
 func (w *World) settled() error {
 	live := w.live()
 	for _, n := range live {
-		if len(n.sees) != len(live) {
-			return fmt.Errorf("%s sees %d of %d nodes", n.name, len(n.sees), len(live))
+		if v := n.core.View(); len(v.Members) != len(live) {
+			return fmt.Errorf("%s sees %d of %d nodes", n.name, len(v.Members), len(live))
 		}
-		if n.state != peer.Active {
-			return fmt.Errorf("%s is %v", n.name, n.state)
+		if state := n.members.State(); state != peer.Active {
+			return fmt.Errorf("%s is %v", n.name, state)
 		}
 		if ids := n.core.Unsettled(1); len(ids) > 0 {
 			return fmt.Errorf("%s is not settled: partition %d: %s", n.name, ids[0], n.core.Describe(ids[0]))
@@ -111,6 +138,11 @@ func (w *World) idle() error {
 			errs = append(errs, fmt.Errorf("%s has frames queued %d, operations waiting %d, checks parked %d, replies withheld %d, requests pending %d, bytes staged %d and nothing to do",
 				n.name, s.Queued, s.Waiting, s.Parked, s.Withheld, s.Pending, s.Staged))
 		}
+		for _, id := range w.parts {
+			if info, _ := n.core.Partition(id); info.Changed+info.Unsettled > 0 {
+				errs = append(errs, fmt.Errorf("%s has of partition %d %d changed keys and %d unsettled charges, and nothing to do", n.name, id, info.Changed, info.Unsettled))
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -125,6 +157,7 @@ type bounds struct {
 	share       bool // each node's fallback answers keep to its share
 	fallbacks   int  // checks of a key that a policy may answer, 0: any
 	exact       bool // nothing lost: what is admitted is the limit
+	resets      bool // a reset that was done stands
 }
 
 func (w *World) check(b bounds) error {
@@ -151,7 +184,7 @@ func (w *World) check(b bounds) error {
 				times += float64(e[cluster.EventEmptied] - 1 + e[cluster.EventRecovered])
 			}
 		}
-		most := int(times*float64(k.limit)) + j*k.d
+		most := int(times*float64(k.limit)) + j*k.d + k.refunded + k.tried*(k.limit+k.d)
 		if k.admitted > most {
 			errs = append(errs, fmt.Errorf("%s (partition %d): %d admitted, at most %d (limit %d, D %d, %d takeovers)",
 				k.rule.Name, k.part, k.admitted, most, k.limit, k.d, j))
@@ -163,7 +196,7 @@ func (w *World) check(b bounds) error {
 		if k.seldom && !b.exact && k.policy == limiter.UnreachableLocal {
 			least -= k.least - k.least/w.size // perhaps asked for only where a minority denies beyond its share
 		}
-		if k.denied > 0 && k.admitted < least && k.pair == nil {
+		if k.denied > 0 && k.admitted < least && k.pair == nil && k.crowded == 0 {
 			errs = append(errs, fmt.Errorf("%s %v (partition %d): %d admitted, at least %d of %d (lost %d)",
 				k.rule.Name, k.rule.Limits[0].Algorithm(), k.part, k.admitted, least, k.least, k.lost))
 		}
@@ -178,10 +211,13 @@ func (w *World) check(b bounds) error {
 		if b.fallbacks > 0 && w.size > 2 && k.fallbacks > b.fallbacks {
 			errs = append(errs, fmt.Errorf("%s: %d checks answered by policy, at most %d", k.rule.Name, k.fallbacks, b.fallbacks))
 		}
+		if b.exact && (!w.cached || k.tried == 0) { // denials that were cached outlive a reset by another node
+			errs = append(errs, k.linear())
+		}
 		if b.exact && k.lost > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d units answered by a policy or lost", k.rule.Name, k.lost))
 		}
-		if k.denied == 0 && !k.seldom {
+		if k.denied == 0 && !k.seldom && k.tried+k.refunded+k.crowded == 0 {
 			errs = append(errs, fmt.Errorf("%s: never denied by an owner, %d asked, %d admitted, %d lost", k.rule.Name, k.asked, k.admitted, k.lost))
 		}
 	}
@@ -219,6 +255,9 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 	for _, n := range w.live() {
 		used = max(used, n.used(k))
 	}
+	if b.resets && k.stands && used > k.since+k.lost {
+		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted since its reset (%d lost)", k.rule.Name, k.part, used, k.since, k.lost)
+	}
 	slack := k.lost
 	if k.pair != nil {
 		slack += 8 // cancels that met another epoch
@@ -243,7 +282,7 @@ func (n *Node) used(k *key) int {
 	c.Peek = true
 	d := new(limiter.Decision)
 	n.core.Begin(&c, d, 0, func() {})
-	if d.Len() != len(c.Key(0).Rule.Limits) || d.Source >= limiter.SourceFallbackOpen {
+	if d.Len() != len(c.Key(0).Rule.Limits) || d.Source.ByPolicy() || d.Source == limiter.SourceCached || overflows(d) {
 		return -1
 	}
 	most := int(c.Key(0).Rule.Limits[0].Limit())
@@ -273,7 +312,7 @@ func (w *World) merged() error {
 		for _, n := range w.live() {
 			used = max(used, n.used(k))
 		}
-		if least := k.side - 2*k.d - 12; used < least {
+		if least := k.side - 2*k.d - 12 - k.refunded; used < least && k.tried == 0 {
 			return fmt.Errorf("%s (partition %d): %d counted after the split, at least %d of a side's %d", k.rule.Name, k.part, used, least, k.side)
 		}
 	}

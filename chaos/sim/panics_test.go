@@ -15,6 +15,7 @@ import (
 // partitions and links, in the middle of what they do. No node ends, nothing stays
 // locked or waits for ever, and what is promised of the loss of an owner holds.
 func TestPanicsEndNothing(t *testing.T) {
+	worlds(t)
 	for _, of := range []struct {
 		name  string
 		seeds int

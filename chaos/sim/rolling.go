@@ -50,6 +50,7 @@ func (w *World) roll(rules map[string]*limiter.Rule) {
 			}
 		}
 		for _, k := range w.keysOf(name) {
+			k.rolled = true
 			k.also(&r)
 		}
 	}

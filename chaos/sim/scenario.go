@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -22,17 +23,43 @@ const (
 	Split
 	// Chaos: all of it at any time.
 	Chaos
+	// Suspicion: joins and leaves while gossip takes the living for dead and links are slow.
+	Suspicion
+	// Sides: a split whose sides change, of up to nine nodes; some leave or crash during
+	// it, and operators forget the dead.
+	Sides
+	// Restarts: nodes that start anew at once, two that crash one after the other, a
+	// rolling restart during a split.
+	Restarts
+	// Crowded: tables that are full, and new keys all the time; nodes join, leave or crash.
+	Crowded
 	Kinds
 )
 
 // String returns the kind's name.
-func (k Kind) String() string { return [...]string{"graceful", "crash", "split", "chaos"}[k] }
+func (k Kind) String() string {
+	return [...]string{"graceful", "crash", "split", "chaos", "suspicion", "sides", "restarts", "crowded"}[k]
+}
+
+// splits reports whether runs of the kind have splits, so that an available partition may
+// have an owner on each side.
+func (k Kind) splits() bool { return k != Graceful && k != Crash && k != Suspicion && k != Crowded }
 
 // Run is one run: it returns what was violated, if anything.
 func Run(kind Kind, seed uint64, tracing bool) (*World, error) {
-	w := newWorld(seed*uint64(Kinds) + uint64(kind))
+	w := worldOf(kind, seed)
 	w.tracing = tracing
 	return w, w.play(kind, seed)
+}
+
+// worldOf returns a new world. Worlds of the first seven kinds are those of before there
+// were more.
+func worldOf(kind Kind, seed uint64) *World {
+	const first = 7
+	if kind >= first {
+		return newWorld(uint64(kind)<<32 + seed)
+	}
+	return newWorld(seed*first + uint64(kind))
 }
 
 // play is one run in a new world.
@@ -50,14 +77,22 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 		}
 	}()
 	rules := w.newKeys()
+	if w.chance(25) {
+		w.skew, w.drift = 5*limiter.Second, 200
+	}
 	size := 3 + w.rng.IntN(3)
 	switch few := w.rng.IntN(20); {
+	case kind == Sides:
+		size = 3 + w.rng.IntN(7)
 	case few < 2:
 		size = 2
 	case few == 2:
 		size = 6 + w.rng.IntN(4)
 	}
 	w.size = size
+	if kind == Crowded {
+		w.newCrowd(rules)
+	}
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}[:size]
 	fresh := w.rng.IntN(3)
 	for i, name := range names {
@@ -75,7 +110,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	}
 	span := 8 * limiter.Second
 	w.demand(span, w.between(20*ms, 200*ms))
-	w.split = kind >= Split
+	w.split = kind.splits()
 	b := w.faults(kind, span, rules)
 	w.rollOut(span, rules)
 	if err := w.run(span, w.invariants); err != nil {
@@ -92,7 +127,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
-	if err := errors.Join(w.check(b), w.idle()); err != nil {
+	if err := errors.Join(w.check(b), w.crowd.check(), w.idle()); err != nil {
 		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
 	}
 	return nil
@@ -103,10 +138,14 @@ func (w *World) faults(kind Kind, span limiter.Tick, rules map[string]*limiter.R
 	switch kind {
 	case Graceful:
 		w.rolling(rules)
-		return bounds{closed: 1, local: 1, open: 1, exact: true}
+		return bounds{closed: 1, local: 1, open: 1, exact: true, resets: true}
+	case Suspicion:
+		w.rolling(rules)
+		w.suspicions(span)
+		return bounds{closed: 1, local: 1, open: 1, exact: true, resets: true}
 	case Crash:
 		w.after(w.between(0, 2*limiter.Second), func() { w.oneFault(rules) })
-		return bounds{fallbacks: 16, perTakeover: true, closed: 1, local: 1, open: 1}
+		return bounds{fallbacks: 16, perTakeover: true, closed: 1, local: 1, open: 1, resets: true}
 	case Split:
 		w.after(w.between(0, limiter.Second), func() { w.askApart(w.splitUp()) })
 		w.after(w.between(3*limiter.Second, 8*limiter.Second), func() {
@@ -114,6 +153,20 @@ func (w *World) faults(kind Kind, span limiter.Tick, rules map[string]*limiter.R
 			w.heal()
 		})
 		return bounds{share: true, perTakeover: true, closed: 1, local: 2, open: float64(len(w.live()))}
+	case Sides:
+		w.after(w.between(0, limiter.Second), func() { w.shiftingSides(rules) })
+		return bounds{perTakeover: true, losses: true, closed: 1, local: 4, open: float64(2 * w.size)}
+	case Crowded:
+		w.crowdIn(span)
+		if w.chance(50) {
+			w.rolling(rules)
+		} else {
+			w.after(w.between(0, 2*limiter.Second), func() { w.oneFault(rules) })
+		}
+		return bounds{perTakeover: true, closed: 1, local: 1, open: 1}
+	case Restarts:
+		w.restarts(span, rules)
+		return bounds{perTakeover: true, losses: true, closed: 1, local: 4, open: 6}
 	default:
 		for range 2 + w.rng.IntN(4) {
 			w.after(w.between(0, span), func() { w.anyFault(rules) })
@@ -185,7 +238,7 @@ func (w *World) anyFault(rules map[string]*limiter.Rule) {
 			w.after(w.between(100*ms, 4*limiter.Second), w.heal)
 		}
 	case 1:
-		if n := live[w.rng.IntN(len(live))]; n.state != peerJoining && n.leftAt == 0 && !n.paused && len(live) > 2 {
+		if n := live[w.rng.IntN(len(live))]; n.members.State() == peer.Active && !n.paused && len(live) > 2 {
 			n.leave(func() { w.after(w.between(0, limiter.Second), func() { w.start(n.name, false, rules, w.size) }) })
 		}
 	default:

@@ -54,7 +54,7 @@ func (w *World) askApart(sides [2][]*Node) {
 // apart tells whether the nodes of a side see each other, and nobody else.
 func apart(side []*Node) bool {
 	for _, n := range side {
-		if len(n.sees) != len(side) || slices.ContainsFunc(side, func(m *Node) bool { return !n.knows(m) }) {
+		if len(n.core.View().Members) != len(side) || slices.ContainsFunc(side, func(m *Node) bool { return !n.sees(m) }) {
 			return false
 		}
 	}

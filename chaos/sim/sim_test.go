@@ -29,7 +29,7 @@ func seeds(t *testing.T, def int) int {
 
 // worlds begins a test that runs worlds. It runs beside other such tests, and not at all
 // where the race detector meets -short: one goroutine runs all nodes of a world, so the
-// detector finds nothing that TestSim and TestGolden do not have.
+// detector finds nothing that TestSim does not have.
 func worlds(t *testing.T) {
 	t.Helper()
 	if raceEnabled && testing.Short() {
@@ -42,9 +42,9 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart := 0, 0
+			failed, apart, full := 0, 0, 0
 			var sum Outcome
-			for seed := range seeds(t, 75) {
+			for seed := range seeds(t, 45) {
 				w, err := Run(kind, uint64(seed), false)
 				if err != nil {
 					t.Error(err)
@@ -55,6 +55,7 @@ func TestSim(t *testing.T) {
 				for i, n := range w.outcome.Events {
 					sum.Events[i] += n
 				}
+				full += w.crowd.full
 				for _, k := range w.keys {
 					if k.apart {
 						apart++
@@ -64,7 +65,10 @@ func TestSim(t *testing.T) {
 			if kind == Split && apart == 0 {
 				t.Error("in no split did each side lose sight of the other")
 			}
-			t.Log(sum.Events)
+			if kind == Crowded && full == 0 {
+				t.Error("no table was full")
+			}
+			t.Log(sum.Events, full)
 		})
 	}
 }

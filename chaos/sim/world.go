@@ -20,8 +20,10 @@ type World struct {
 	seq  int
 	todo events
 
-	size  int     // of the cluster
-	nodes []*Node // every run of every node, in the order of their starts
+	size  int          // of the cluster
+	nodes []*Node      // every run of every node, in the order of their starts
+	skew  limiter.Tick // how wrong clocks may be
+	drift limiter.Tick // and become, per second
 	conns map[pair]*conn
 	split bool          // the run has splits
 	cut   map[pair]bool // what one sends does not reach the other
@@ -40,6 +42,7 @@ type World struct {
 	// how often they did.
 	cached  bool
 	refused int
+	crowd   crowd
 	codec   *peerlink.Codec
 	buffers [][]byte // of frames, to be used again
 	frames  int      // that were sent
@@ -48,12 +51,11 @@ type World struct {
 	// fault is called where a core may panic, nil: none does. See [errInjected].
 	fault  func(n *Node, partition int)
 	looked int // how often it was looked at what holds at any moment
-	// told means that nodes hear of a leave only over links that work; otherwise all hear
-	// of it, those that are cut off too. heard are the pairs of whom one heard that the
-	// other left. suspects are those of whom gossip at the one loses the other.
-	told      bool
+	// heard are the pairs of whom gossip at the one heard that the other left. suspects are
+	// those of whom it takes the other for dead.
 	heard     map[pair]bool
 	suspects  map[pair]bool
+	slow      map[pair]limiter.Tick // what packets take longer
 	trace     []string
 	tracing   bool
 	record    io.Writer // takes what nodes do, nil: nobody does
@@ -91,8 +93,9 @@ const epoch = 1_700_000_000 * limiter.Second
 
 func newWorld(seed uint64) *World {
 	return &World{
-		Seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), now: epoch,
+		Seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), now: epoch, skew: 500 * ms,
 		codec: peerlink.NewCodec(), losses: make(map[int]int), rings: make(map[string]*ring.Ring), conns: make(map[pair]*conn), cut: make(map[pair]bool), heard: make(map[pair]bool),
+		suspects: make(map[pair]bool), slow: make(map[pair]limiter.Tick),
 	}
 }
 

@@ -131,7 +131,7 @@ func TestAdministration(t *testing.T) {
 	if out, err = command(t, ".", nil, weir, "top", "--server", "unix:"+socket); err != nil || !strings.Contains(out, "denied most") || strings.Contains(out, "not asked") {
 		t.Errorf("weir top at a socket: %v\n%s", err, out)
 	}
-	if out, err = command(t, ".", nil, weir, "members", "forget", "node-9", "--server", "unix:"+socket); err == nil || !strings.Contains(out, `no member "node-9" is dead`) {
+	if out, err = command(t, ".", nil, weir, "members", "forget", "node-9", "--server", "unix:"+socket); err == nil || !strings.Contains(out, `no dead member "node-9"`) {
 		t.Errorf("weir members forget at a socket: %v\n%s", err, out)
 	}
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
@@ -148,6 +148,7 @@ func TestImageOfAnotherSite(t *testing.T) {
 	for _, from := range [][]string{
 		{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image", "User-Agent", "Mozilla/5.0"},
 		{"Origin", "https://other.example"}, {"User-Agent", "Mozilla/5.0 (X11; Linux x86_64)"},
+		{"Host", "rebound.example", "Origin", "http://rebound.example", "Sec-Fetch-Site", "same-origin"},
 	} {
 		for range 3 {
 			if status, body := asked(t, c, "GET", check, "", from...); status != http.StatusForbidden {

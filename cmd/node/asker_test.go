@@ -132,7 +132,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // right reports whether the key's owner or its heir decided.
 func right(d *weirv1.CheckResponse) bool {
-	return d.GetSource() == weirv1.Source_SOURCE_OWNER || d.GetSource() == weirv1.Source_SOURCE_HEIR
+	return d.GetSource() == weirv1.Source_SOURCE_SHARE || d.GetSource() == weirv1.Source_SOURCE_OWNER || d.GetSource() == weirv1.Source_SOURCE_HEIR
 }
 
 // counts is what came of asking for the keys of one group: how often each was

@@ -205,11 +205,11 @@ func TestJoinNobody(t *testing.T) {
 		told, then []string
 		*seat
 	}{
-		{"unresolvable", "nobody.invalid:7946", []string{"an address to join by cannot be resolved", "nobody.invalid"}, []string{"this node is the first"}, nil},
-		{"http", all[0].http, []string{"cannot join", "not as the gossip port of a Weir node", all[0].http}, []string{"no address to join by has answered", all[0].http}, nil},
-		{"grpc", all[0].grpc, []string{"cannot join", "not as the gossip port of a Weir node", all[0].grpc}, []string{"no address to join by has answered", all[0].grpc}, nil},
-		{"peers", all[0].peers, nil, []string{"no address to join by has answered", all[0].peers}, nil},
-		{"nothing", free, nil, []string{"no address to join by has answered", "refused", free}, nil},
+		{"unresolvable", "nobody.invalid:7946", []string{"an address to join by cannot be resolved", "nobody.invalid"}, []string{"this node starts the cluster"}, nil},
+		{"http", all[0].http, []string{"cannot join", "not as the gossip port of a Weir node", all[0].http}, []string{"no join address has answered", all[0].http}, nil},
+		{"grpc", all[0].grpc, []string{"cannot join", "not as the gossip port of a Weir node", all[0].grpc}, []string{"no join address has answered", all[0].grpc}, nil},
+		{"peers", all[0].peers, nil, []string{"no join address has answered", all[0].peers}, nil},
+		{"nothing", free, nil, []string{"no join address has answered", "refused", free}, nil},
 	}
 	for i := range cases {
 		c := &cases[i]

@@ -48,7 +48,7 @@ func TestCutOff(t *testing.T) {
 		s.says(t, `no connection to node \"node-`+string(rune('2'-i))+`\" at 127.0.0.2:`, "--peer-addr, --advertise")
 	}
 	_, body := get(t, http.DefaultClient, "http://"+first.admin+"/metrics")
-	for _, line := range []string{`weir_members{state="joining"} 1`, "weir_members_unreachable 1", "weir_ring_share 1", "weir_partitions_unsettled 0"} {
+	for _, line := range []string{`weir_members{state="unmet"} 1`, "weir_members_unreachable 1", "weir_ring_share 1", "weir_partitions_unsettled 0"} {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("the metrics lack %q", line)
 		}
@@ -58,7 +58,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("weir members: %v\n%s", err, text)
 	}
 	if text, err := command(t, ".", nil, tool, "members", "forget", "node-3", "--server", first.admin); err == nil ||
-		strings.Count(text, "weir: ") != 1 || !strings.Contains(text, `no member "node-3" is dead`) {
+		strings.Count(text, "weir: ") != 1 || !strings.Contains(text, `no dead member "node-3"`) {
 		t.Errorf("weir members forget: %v\n%s", err, text)
 	}
 	decides(t, all[:1], "alone")

@@ -13,7 +13,7 @@ version: 1
 defaults: {algorithm: fixed_window}
 rules:
   - name: login
-    match: {path: "^/login$", method: [POST]}
+    match: {path: "^/login/?$", method: [POST]}
     key: [ip]
     limits: [{limit: 1, window: minute, block: 5m}]
   - name: towns

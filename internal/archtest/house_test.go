@@ -27,8 +27,15 @@ type ban struct {
 // house returns the rows: what is built, and what is to come.
 func house() []row {
 	return []row{
+		{path: "limiter/calendar", floor: -1, knows: "where calendar windows begin; the embedded time zones", never: join(
+			no(imports, "windows depend on a date and the embedded time zones alone", "ours", "third-party", "os", "net", "context"),
+			no(uses, "it reads the time zones of the machine, and deciders must agree", "time.LoadLocation"),
+			clocks("a window is a function of an instant"),
+			no(spawns, "a window is a function of an instant", ""),
+		)},
+
 		{path: "limiter", floor: 0, knows: "what a limit is, and its arithmetic; time is a parameter", never: join(
-			no(imports, "the arithmetic must run, unchanged, in a table, in a simulator and beside a Lua script", "ours", "third-party"),
+			no(imports, "the arithmetic must run, unchanged, in a table, in a simulator and beside a Lua script", "third-party"),
 			no(imports, "it is a function of state, time and cost: whoever owns the state owns the locking", "sync"),
 			no(imports, "it never waits, so there is nothing to cancel", "context"),
 			no(imports, "it does no input or output: what it has to say is in the decision", "net", "os", "log"),
@@ -46,6 +53,8 @@ func house() []row {
 		{path: "internal/guard", floor: 0, knows: "panics that were recovered from: counted, logged once a minute"},
 		{path: "internal/smallfile", floor: 0, knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
+		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},
+		{path: "internal/waiting", floor: 1, knows: "when a check is repeated that is to be allowed in the end"},
 		{path: "limiter/table", floor: 1, knows: "many keys: partition locks, slots, memory bound; now is passed in", never: join(
 			clocks("now is passed in, read once by the outermost line"),
 			no(spawns, "everything is done by the caller's goroutine, under one partition's lock", ""),
@@ -153,6 +162,10 @@ func house() []row {
 			clocks("the test moves the clock"),
 		)},
 
+		{path: "serve", floor: 8, knows: "a node with its metrics and its servers", never: join(
+			no(imports, "who decides is the embedder's choice", "./cluster", "./redisstore", "./internal/cluster"),
+		)},
+
 		{path: "cmd/node", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
 		{path: "cmd/weir", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
 		{path: "chaos", tree: true, floor: 9, knows: "the promises under faults: virtual time with a seed, and real processes"},
@@ -249,6 +262,7 @@ func stateAllowed() map[string]string {
 	return map[string]string{
 		"cmd/node/internal/app.released": "the linker sets it, and nothing else can",
 		"cmd/weir/internal/cli.released": "the linker sets it, and nothing else can",
+		"limiter/calendar.index":         "made once of the embedded time zones, and the same ever after",
 	}
 }
 

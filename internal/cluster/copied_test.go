@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -149,5 +150,44 @@ func TestABlockOutlivesItsOwner(t *testing.T) {
 	d := new(limiter.Decision)
 	if err := heir.Check(t.Context(), like, d); err != nil || d.Allowed || !d.Limit(0).Blocked || d.Source != limiter.SourceHeir {
 		t.Errorf("after the takeover: %v, %+v", err, d)
+	}
+}
+
+// A reset and a refund are copied to the heir.
+func TestResetsAndRefundsAreCopied(t *testing.T) {
+	for name, ask := range map[string]func(*Core, *limiter.Charge, limiter.Receipt, *told){
+		"reset":  func(c *Core, k *limiter.Charge, _ limiter.Receipt, x *told) { c.Reset(k, x.done) },
+		"refund": func(c *Core, k *limiter.Charge, r limiter.Receipt, x *told) { c.Refund(k, r, x.done) },
+	} {
+		c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: 24 * time.Hour})
+		d := new(limiter.Decision)
+		if err := c.Check(t.Context(), charge, d); err != nil || !d.Allowed {
+			t.Fatalf("%v, %+v", err, d)
+		}
+		if got := copies(c, p, h); got != 1 {
+			t.Fatalf("%d keys are copied after an admission", got)
+		}
+		var x told
+		if ask(c, charge, d.Receipt, &x); x.times != 1 || x.Unanswered != 0 {
+			t.Fatalf("a %s: %+v", name, x)
+		}
+		if got := copies(c, p, h); got != 1 {
+			t.Errorf("%d keys are copied after a %s", got, name)
+		}
+	}
+}
+
+// A request that waited until after its deadline is not run: its asker has an answer.
+func TestAnExpiredRequestIsNotRun(t *testing.T) {
+	for left, charged := range map[limiter.Tick]int{1: 1, 0: 0} {
+		c, p, h, charge := single(t, limiter.UnreachableLocal)
+		own(c, p)
+		q := &route.Request{Wait: replica.Wait{Charge: charge, Until: h.now + left}, Kind: route.KindCheck, Reply: route.ReplyTo{To: other, ID: 1}}
+		step := c.begin()
+		c.decider.rerun(step, q)
+		step.end()
+		if got := look(p).Keys; got != charged {
+			t.Errorf("%d us before the deadline: %d keys are charged, want %d", left, got, charged)
+		}
 	}
 }

@@ -151,7 +151,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		answer.Limit(i).Owner = d.name
 	}
 	if len(parts) > 0 {
-		answer.Source = parts[0].r.Source(t.inputs())
+		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
 		answer.Receipt.Epoch = parts[0].r.Lineage()
 	}
 	if q.Settles && answer.Receipt.Charged != 0 {
@@ -287,6 +287,15 @@ func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
 		return k
 	}
 	return out
+}
+
+// sourceOf returns what decides for partitions that are owned here. shared means that
+// this node applies its share of a limit.
+func (d *decider) sourceOf(t *turn, parts []*partition, shared bool) limiter.Source {
+	if shared {
+		return limiter.SourceShare
+	}
+	return parts[0].r.Source(t.inputs())
 }
 
 // pointless reports whether a check whose partitions are all owned here, and locked,

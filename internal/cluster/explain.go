@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -19,10 +22,16 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 	}
 	for i := range told {
 		told[i].Shorten(maxCounts / len(told))
+		if l := answer.Limit(i); l.InForce != 0 {
+			if text, never := strings.CutSuffix(told[i].Arithmetic, ": never"); never && !l.Never {
+				told[i].Arithmetic = text + ": never by this share"
+			}
+			told[i].Limit = fmt.Sprintf("%s; in force: %s, as %s sees %d of %d members", l.Limit, told[i].Limit, d.name, len(t.view().Members), t.view().Recent)
+		}
 		answer.Limit(i).Owner = d.name
 	}
 	if len(parts) > 0 {
-		answer.Source = parts[0].r.Source(t.inputs())
+		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
 	}
 	q.Reply.Reasons = told
 }

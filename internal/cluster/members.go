@@ -68,7 +68,7 @@ func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, direc
 		}
 		valid = append(valid, *k)
 	}
-	news, n, recent := m.registry.Hear(from, valid, t.Now)
+	news, n, recent := m.registry.Hear(from, valid, direct, t.Now)
 	if v := m.view.Load(); n != v.Known || recent != v.Recent {
 		m.view.CompareAndSwap(v, v.Recounted(n, recent))
 	}

@@ -92,6 +92,24 @@ func TestAResetIsAskedOfTheHeir(t *testing.T) {
 	}
 }
 
+// An heir that does not know a check's rule is told the rule, and asked again: its rules
+// file may be another one. The owner cannot be reached meanwhile.
+func TestAnHeirThatNeedsTheRule(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	heard(c, p)
+	c.Down(third)
+	drain(c)
+	c.Begin(charge, new(limiter.Decision), 0, func() {})
+	for range 2 {
+		h.pass(route.RetryEvery + replica.TickEvery)
+		q := drain(c)[other].Checks
+		if len(q) != 1 || !q[0].Heir {
+			t.Fatalf("the heir is asked %+v", q)
+		}
+		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.NeedRule}}})
+	}
+}
+
 // An heir that is asked for a reset takes over, as for a check, and executes it.
 func TestAnHeirTakesOverForAReset(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)

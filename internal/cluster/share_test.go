@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,7 +9,62 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
+
+// A cost above the share in force, but not above the limit, is denied for a while and not
+// for ever: the majority may come back. The answer has a wait, as that of a closed rule.
+func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
+	window := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 60, Window: time.Minute}
+	day := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 25, Window: 24 * time.Hour}
+	for name, one := range map[string]struct {
+		specs  []limiter.Spec
+		policy bool // no owner answers
+		cost   uint32
+		never  bool
+	}{
+		"above the share":                 {specs: []limiter.Spec{window}, cost: 30},
+		"above the limit":                 {specs: []limiter.Spec{window}, cost: 61, never: true},
+		"above one limit of two":          {specs: []limiter.Spec{window, day}, cost: 30, never: true},
+		"above both shares":               {specs: []limiter.Spec{window, day}, cost: 25},
+		"above the share, without owner":  {specs: []limiter.Spec{window}, policy: true, cost: 30},
+		"above the limit, without owner":  {specs: []limiter.Spec{window}, policy: true, cost: 61, never: true},
+		"above one of two, without owner": {specs: []limiter.Spec{window, day}, policy: true, cost: 30, never: true},
+	} {
+		c, _, h, charge := limited(t, one.specs...)
+		charge.Key(0).Cost = one.cost
+		apart(c, h, 1, 3)
+		answers := []*limiter.Decision{new(limiter.Decision)}
+		if one.policy {
+			shared := charge.Clone()
+			rule := *charge.Key(0).Rule
+			rule.Limits = nil
+			for _, l := range charge.Key(0).Rule.Limits {
+				rule.Limits = append(rule.Limits, limiter.Scaled(l, 1, 3))
+			}
+			shared.Key(0).Rule = &rule
+			if err := table.New(table.Config{MaxKeys: 10}).Decide(h.Now(), shared, answers[0]); err != nil {
+				t.Fatal(err)
+			}
+			route.Relabel(charge, answers[0])
+		} else {
+			if err := c.Check(t.Context(), charge, answers[0]); err != nil {
+				t.Fatal(err)
+			}
+			c.Explain(charge, func(all []route.Explained) {
+				answers = append(answers, &all[0].Answer)
+				if never := strings.HasSuffix(all[0].Limits[0].Arithmetic, ": never"); never != all[0].Answer.Limit(0).Never {
+					t.Errorf("%s: it is explained by %s", name, all[0].Limits[0].Arithmetic)
+				}
+			})
+		}
+		for _, d := range answers {
+			if d.Allowed || d.Never != one.never || (d.RetryAfter == time.Second) == one.never || d.Receipt.Charged != 0 || d.BlockedBy().Never != one.never || d.Limit(0).InForce != 20 {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+	}
+}
 
 // apart gives a core a view with or without another member, and so many members that
 // count for available partitions. Two more have been dead so long that they count only
@@ -24,8 +80,8 @@ func apart(c *Core, h *byHand, live, members int) {
 
 // With no more than half of the members in view, an owner under local admits its share
 // of each limit, counting what it admitted before: other sides may have owners too.
-// Answers and reasons show the rules' own numbers. In a majority it admits the whole
-// limit again.
+// Answers and reasons name the rules' own limits, the share in force beside them, and
+// that a share decided. In a majority it admits the whole limit again.
 func TestAMinorityDecidesWithItsShare(t *testing.T) {
 	const local = limiter.UnreachableLocal
 	window := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour}
@@ -55,12 +111,15 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		k := charge.Key(0)
 		k.Rule.OnUnreachable, k.Cost = one.policy, 1
 		d := new(limiter.Decision)
-		admitted := 0
+		admitted, source, inForce := 0, limiter.SourceOwner, uint32(0)
 		drawn := func(most int) {
 			t.Helper()
 			for d.Allowed = true; d.Allowed && admitted < most; {
-				if err := c.Check(t.Context(), charge, d); err != nil || d.Source != limiter.SourceOwner {
-					t.Fatalf("%s: %v, %+v, want an answer of the owner", name, err, d)
+				if err := c.Check(t.Context(), charge, d); err != nil || d.Source != source {
+					t.Fatalf("%s: %v, %+v, want the source %s", name, err, d, source)
+				}
+				if l := d.Limit(0); l.InForce != inForce {
+					t.Fatalf("%s: %d is in force, want %d", name, l.InForce, inForce)
 				}
 				if l := d.Limit(0); l.Limit != k.Rule.Limits[0] || l.Rule != k.Rule {
 					t.Fatalf("%s: it names a limit of %d, which is not the rule's", name, l.Limit.Limit())
@@ -72,6 +131,9 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		}
 		drawn(one.before)
 		apart(c, h, one.live, one.members)
+		if 2*one.live <= one.members && one.policy == local {
+			source, inForce = limiter.SourceShare, max(1, uint32(int(one.limit.Limit)*one.live/one.members))
+		}
 		if drawn(1000); admitted != one.want {
 			t.Errorf("%s: %d units admitted, want %d", name, admitted, one.want)
 		}
@@ -79,8 +141,13 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 			if x := &all[0].Answer; x.Allowed || x.Limit(0).Limit != k.Rule.Limits[0] {
 				t.Errorf("%s: a check that is denied is explained as one allowed %t by a limit of %d", name, x.Allowed, x.Limit(0).Limit.Limit())
 			}
+			text, shared := all[0].Limits[0].Limit, all[0].Answer.Source == limiter.SourceShare
+			if shared != (inForce > 0) || all[0].Answer.Limit(0).InForce != inForce || strings.Contains(text, "; in force: ") != shared || !strings.HasPrefix(text, k.Rule.Limits[0].String()) {
+				t.Errorf("%s: it is explained by %s: %s", name, all[0].Answer.Source, text)
+			}
 		})
 		apart(c, h, 3, 3)
+		source, inForce = limiter.SourceOwner, 0
 		whole := int(one.limit.Limit)
 		if one.limit.Burst > 0 {
 			whole = int(one.limit.Burst)

@@ -32,6 +32,9 @@ type Decider interface {
 	RulesSet(hash uint64)
 	// Ready returns nil if the node is ready for requests, otherwise the reason.
 	Ready() error
+	// Warnings describes why a node that is ready decides otherwise than its rules say;
+	// nil if it does not.
+	Warnings() []string
 	// Close ends the decider.
 	Close() error
 }
@@ -96,6 +99,8 @@ type Node struct {
 	Text atomic.Pointer[Text]
 	// Closed is set once, when the node closes.
 	Closed atomic.Bool
+
+	full [table.Bounds]fullNews
 }
 
 // Text is the file that a set of rules was made from.

@@ -105,30 +105,6 @@ func (f *Frame) Empty() bool {
 		len(f.Checks)+len(f.Refunds)+len(f.Replies)+len(f.Known)+len(f.Names) == 0
 }
 
-// Limit is the definition of a limit, see limiter.Spec.
-type Limit struct {
-	Name                                              string
-	Algorithm, Align, Coverage, Rounding, Drip, Count uint8
-	Limit, Burst                                      int64
-	Window, Block                                     int64 // microseconds
-	SubWindows                                        int32
-	Weight                                            int32 // thousandths
-	HasWeight                                         bool
-}
-
-// Rule names a rule, and also defines it if Defined is set.
-type Rule struct {
-	// ID is a hash of Name and of all fields after Defined.
-	ID      uint64
-	Name    string
-	Defined bool
-
-	Shadow        bool
-	OnUnreachable uint8
-	Replication   uint8
-	Limits        []Limit
-}
-
 // ClaimKind is the purpose of a claim.
 type ClaimKind uint8
 
@@ -291,7 +267,8 @@ const (
 	// asks for a snapshot.
 	Gap
 	// Refused: the appointment, or the handover, is not accepted. The reason may be a
-	// grant: Top has its counter.
+	// grant: Top has its counter. In the answer to a copy without an appointment: none
+	// would be accepted yet.
 	Refused
 	// Fenced: there is an owner under the higher epoch Owner.
 	Fenced
@@ -445,6 +422,6 @@ type Reply struct {
 // Result is the answer of one limit.
 type Result struct {
 	Allowed, Never, Blocked, Overflow bool
-	Remaining                         uint32
+	Remaining, InForce                uint32 // InForce is the share of the limit that was applied; 0: the limit itself was
 	RetryAfter, ResetAfter            int64
 }

@@ -191,7 +191,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	known := []peer.Member{n.member}
 	for i := range 4 {
 		fill()
-		m := start(t, peer.Instance(i+1), "", withSecret)
+		m := start(t, peer.Instance(i+1), "", short)
 		all, known = append(all, m), append(known, m.member)
 		known[i+1].PeerAddr = "" // so that it is the other that dials
 		n.SetMembers(known)

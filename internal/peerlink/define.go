@@ -120,6 +120,16 @@ func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {
 		case 13:
 			l.HasWeight = true
 			d.short(x, &l.Weight)
+		case 14:
+			d.octet(x, &l.Calendar)
+		case 15:
+			d.octet(x, &l.AnchorDay)
+		case 16:
+			d.octet(x, &l.WeekStart)
+		case 17:
+			d.short(x, &l.At)
+		case 18:
+			d.text(x, &l.Zone)
 		}
 	}
 	return append(to, l)

@@ -251,5 +251,10 @@ func (e *encoder) limit(field protowire.Number, l *peer.Limit) {
 		e.b = protowire.AppendTag(e.b, 13, protowire.VarintType)
 		e.b = protowire.AppendVarint(e.b, uint64(int64(l.Weight)))
 	}
+	e.uint(14, uint64(l.Calendar))
+	e.uint(15, uint64(l.AnchorDay))
+	e.uint(16, uint64(l.WeekStart))
+	e.uint(17, uint64(int64(l.At)))
+	e.text(18, l.Zone)
 	e.close(mark, true)
 }

@@ -225,5 +225,6 @@ func resultColumns() []column[peer.Result] {
 		varints[T, uint32]{3, func(x *T) *uint32 { return &x.Remaining }},
 		zigzags[T]{4, false, func(x *T) *int64 { return &x.RetryAfter }},
 		zigzags[T]{5, false, func(x *T) *int64 { return &x.ResetAfter }},
+		varints[T, uint32]{6, func(x *T) *uint32 { return &x.InForce }},
 	}
 }

@@ -103,6 +103,9 @@ func (n *tally) inRange(tb testing.TB) {
 // The fast arithmetic agrees with the oracle in every number of every answer,
 // for every algorithm and option, at boundaries and a tick around them.
 func TestRandomTracesMatchTheOracle(t *testing.T) {
+	if limitertest.RaceEnabled && testing.Short() {
+		t.Skip("one goroutine, many times slower under the race detector; make wire runs it")
+	}
 	for _, a := range algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			var n tally

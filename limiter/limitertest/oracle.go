@@ -170,9 +170,12 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 	w, all := windowOf(s), s.CountRejected == limiter.CountAll
 	switch s.Algorithm {
 	case limiter.FixedWindow:
-		if s.Align == limiter.AlignFirstHit {
+		switch {
+		case s.Calendar != limiter.CalendarNone:
+			l.model = newCalendarModel(s)
+		case s.Align == limiter.AlignFirstHit:
 			l.model = &firstHitModel{limit: uint64(s.Limit), window: w, all: all}
-		} else {
+		default:
 			l.model = &fixedModel{limit: uint64(s.Limit), window: w, all: all, counts: counts{}}
 		}
 	case limiter.SlidingLog:
@@ -202,7 +205,16 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 	return l
 }
 
-func windowOf(s limiter.Spec) Tick { return Tick(s.Window / limiter.TickDuration) }
+func windowOf(s limiter.Spec) Tick {
+	if s.Calendar != limiter.CalendarNone {
+		l, err := limiter.NewLimit(s)
+		if err != nil {
+			panic(err)
+		}
+		return limiter.Span(l.Window())
+	}
+	return Tick(s.Window / limiter.TickDuration)
+}
 
 func burstOf(s limiter.Spec) int64 {
 	if s.Burst == 0 {

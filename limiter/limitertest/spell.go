@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -12,7 +13,11 @@ import (
 // defaults.
 func spellLimit(s limiter.Spec) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "{limit: %d, window: %s, algorithm: %s", s.Limit, s.Window, s.Algorithm)
+	if s.Calendar == limiter.CalendarNone {
+		fmt.Fprintf(&b, "{limit: %d, window: %s, algorithm: %s", s.Limit, s.Window, s.Algorithm)
+	} else {
+		fmt.Fprintf(&b, "{limit: %d, calendar: %s", s.Limit, s.Calendar)
+	}
 	add := func(given bool, name string, value any) {
 		if given {
 			fmt.Fprintf(&b, ", %s: %v", name, value)
@@ -30,6 +35,10 @@ func spellLimit(s limiter.Spec) string {
 	add(s.Drip != 0, "drip", s.Drip)
 	add(s.CountRejected != 0, "count_rejected", s.CountRejected)
 	add(s.Block != 0, "block", s.Block)
+	add(s.Zone != "", "zone", s.Zone)
+	add(s.AnchorDay != 0, "anchor_day", s.AnchorDay)
+	add(s.WeekStart != 0, "week_start", s.WeekStart)
+	add(s.At != 0, "at", fmt.Sprintf("\"%02d:%02d\"", s.At/time.Hour, s.At%time.Hour/time.Minute))
 	return b.String() + "}"
 }
 

@@ -26,6 +26,7 @@ func Run(t *testing.T, f Factory) {
 		{"Transcripts", Transcripts},
 		{"Oracle", oracleTraces},
 		{"OracleSeveralLimits", oracleSeveralLimits},
+		{"Calendars", calendars},
 		{"RetryAfter", retryAfter},
 		{"RetryAfterSeveralLimits", retryAfterSeveralLimits},
 		{"Bounds", bounds},
@@ -187,6 +188,19 @@ func oracleTraces(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		trials, file := newTrials(150, 1000, one(a))
 		traceAll(t, newAsker(t, f, file.String()), trials, 40)
+	})
+}
+
+// calendars: the same for calendar windows, and their promised instants. The clock passes
+// many changes of the zones' clocks.
+func calendars(t *testing.T, f Factory) {
+	t.Run("Oracle", func(t *testing.T) {
+		trials, file := newTrials(150, 11000, calendarSpec)
+		traceAll(t, newAsker(t, f, file.String()), trials, 30)
+	})
+	t.Run("RetryAfter", func(t *testing.T) {
+		trials, file := newTrials(60, 12000, calendarSpec)
+		keepPromises(t, newAsker(t, f, file.String()), trials)
 	})
 }
 

@@ -26,6 +26,11 @@ func variants() []limiter.Spec {
 	for i := range vs {
 		vs[i].Name, vs[i].Limit, vs[i].Window = "main", 10, time.Minute
 	}
+	for _, zone := range []string{"UTC", "Asia/Kathmandu"} {
+		vs = append(vs, limiter.Spec{
+			Name: "main", Algorithm: limiter.FixedWindow, Limit: 10, Calendar: limiter.CalendarMinute, Zone: zone,
+		})
+	}
 	return vs
 }
 
@@ -45,8 +50,8 @@ func changes() (cs []change, before, after *rulesFile) {
 				func(*limiter.Spec) {},
 				func(s *limiter.Spec) { s.Limit = 5 },
 				func(s *limiter.Spec) { s.Limit = 20 },
-				func(s *limiter.Spec) { s.Window = time.Hour },
-				func(s *limiter.Spec) { s.Window = time.Second },
+				func(s *limiter.Spec) { setWindow(s, time.Hour, limiter.CalendarHour) },
+				func(s *limiter.Spec) { setWindow(s, time.Second, limiter.CalendarMinute) },
 			} {
 				c := change{fmt.Sprintf("c%d-%d-%d", i, j, k), from, to}
 				f(&c.to)
@@ -57,6 +62,14 @@ func changes() (cs []change, before, after *rulesFile) {
 		}
 	}
 	return cs, before, after
+}
+
+func setWindow(s *limiter.Spec, window time.Duration, unit limiter.Calendar) {
+	if s.Calendar == limiter.CalendarNone {
+		s.Window = window
+	} else {
+		s.Calendar = unit
+	}
 }
 
 // changedLimits: a limit that changes at half consumption then admits at most what the

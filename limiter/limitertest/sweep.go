@@ -45,6 +45,9 @@ func Bound(s limiter.Spec, h History) error {
 	w, most := windowOf(s), uint64(s.Limit)
 	switch s.Algorithm {
 	case limiter.FixedWindow:
+		if s.Calendar != limiter.CalendarNone {
+			return boundCalendar(h.Admissions, newCalendarModel(s), most)
+		}
 		if s.Align == limiter.AlignEpoch {
 			return boundAligned(h.Admissions, w, most)
 		}
@@ -78,6 +81,19 @@ func boundAligned(as []Admission, w Tick, most uint64) error {
 		if sums[i] += uint64(a.Cost); sums[i] > most {
 			start := windowStart(i, w)
 			return excess(sums[i], most, start, start+w)
+		}
+	}
+	return nil
+}
+
+// boundCalendar: at most most in each calendar window.
+func boundCalendar(as []Admission, m *calendarModel, most uint64) error {
+	sums := map[int64]uint64{}
+	for _, a := range as {
+		i := m.slot(a.At)
+		if sums[i] += uint64(a.Cost); sums[i] > most {
+			start := Tick(i) * limiter.Second
+			return excess(sums[i], most, start, a.At+1)
 		}
 	}
 	return nil

@@ -102,13 +102,28 @@ func TestMaxBytesOfLogs(t *testing.T) {
 		if s.Bytes > most || full == 0 || s.Overflowed < int64(full) {
 			t.Errorf("%s: %+v, %d were denied", overflow, s, full)
 		}
+		held := make(map[uint64]uint32) // by each log
+		for part := range 2 * Partitions {
+			table.Export(part, now, func(e Entry) {
+				if len(e.Words) > 0 {
+					held[e.Hi] = e.State.A
+				}
+			})
+		}
 		sum := uint32(0)
 		for i, n := range admitted {
 			sum += n
+			if got := held[hash(i).Hi]; got != n {
+				t.Errorf("a log holds %d after %d", got, n)
+			}
 			c := charge(1, limiter.Key{Hash: hash(i), Rule: both})
 			c.Peek = true
-			if d := decide(t, table, now, c); d.Limit(0).Remaining != 100_000-n {
-				t.Errorf("%d remain of a log after %d", d.Limit(0).Remaining, n)
+			want, l := 100_000-n, decide(t, table, now, c).Limit(0)
+			if l.Overflow { // it cannot grow
+				want = 0
+			}
+			if l.Remaining != want {
+				t.Errorf("%d remain of a log of %d, want %d", l.Remaining, n, want)
 			}
 		}
 		if sum < most/8/4 {
@@ -327,6 +342,9 @@ func TestSharesOfBytes(t *testing.T) {
 	if got := fill(rule); got > most/10 || got < most/40 {
 		t.Errorf("%d bytes of words are a tenth of %d", got, most)
 	}
+	if s := table.Stats(); s.OverflowedBy != [Bounds]int64{BoundShare: s.Overflowed} || s.Overflowed == 0 || table.Full(BoundShare).Rule != "a" {
+		t.Errorf("the share was used up, and it is reported as %v", s.OverflowedBy)
+	}
 	more := *rule
 	more.MaxShare = 300
 	if got := fill(&more); got > most*3/10 || got <= most/10 {
@@ -350,6 +368,20 @@ func TestSharesOfBytes(t *testing.T) {
 		t.Errorf("%d counters and %d bytes are in the share of none", keys, bytes)
 	}
 	table.checkAll(t)
+}
+
+// A key with too many counters is reported as that, even if its rule has a share.
+func TestTheBoundOfAKeyIsTold(t *testing.T) {
+	for _, share := range []uint16{0, 1000} {
+		table := New(Config{})
+		for i := range maxPerKey + 2 {
+			rule := &limiter.Rule{Name: "a", MaxShare: share, Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: fmt.Sprint(i), Limit: 1, Window: time.Hour})}}
+			decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}))
+		}
+		if s := table.Stats(); s.OverflowedBy != [Bounds]int64{BoundKey: 2} || s.Overflowed != 2 {
+			t.Errorf("it is reported as %v", s.OverflowedBy)
+		}
+	}
 }
 
 // An import leaves the counters of a rule in its share, and others out of it.

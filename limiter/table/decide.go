@@ -16,7 +16,7 @@ type counter struct {
 	added bool // fresh was charged and is to be inserted
 	crowd bool // its key has maxPerKey counters
 	full  bool // it overflows regardless of the table: its key has too many counters, or its rule has used up its share
-	own   bool // it has overflowed for that reason
+	own   bool // it has overflowed for that reason, or its log for its rule's share
 
 	used    uint64 // before the decision charges
 	charged uint32
@@ -201,7 +201,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		limiter.Settle(d, c.Peek)
 	}
 	if overflowed {
-		t.overflowed.Add(1)
+		t.full.note(now, d, counters)
 	}
 	t.charge(now, d, counters)
 	for i := range counters {
@@ -321,7 +321,7 @@ func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 // others.
 func begin(out *limiter.LimitDecision, key *limiter.Key, i int, l *limiter.Limit) {
 	out.Rule, out.Limit, out.Key, out.KeyIndex, out.Cost = key.Rule, l, i, key.Index, key.Cost
-	out.Owner = ""
+	out.Owner, out.InForce = "", 0
 }
 
 // probe finds the counters and asks each limit. It reports false if a limit cannot get

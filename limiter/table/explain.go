@@ -75,10 +75,14 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		x := k.slot().state.Explain(at.Limit, k.words, now, at)
 		x.Now = now
 		switch {
-		case at.Overflow && k.found != nil:
+		case at.Overflow && k.found != nil && !k.own:
 			x.Arithmetic += "; but there is no memory for more of it"
+		case at.Overflow && k.found != nil:
+			x.Arithmetic += "; but the rule has used its max_share, so there is no memory for more of it"
+		case at.Overflow && k.bound() == BoundKey:
+			x.Arithmetic += "; but the limit is new for the key, which has too many limits"
 		case at.Overflow && k.own:
-			x.Arithmetic += "; but the key is new, and the rule has its share of the table, or the key too many limits"
+			x.Arithmetic += "; but the key is new, and the rule has used its max_share"
 		case at.Overflow:
 			x.Arithmetic += "; but the key is new, and the table is full"
 		}

@@ -46,24 +46,28 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 // Reset deletes the counters of a charge, with their blocks. It returns how many there
 // were. Cost and Peek are ignored.
 func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
-	return t.each(now, c, func(p *partition, _ int, _ *limiter.Key, _ *limiter.Limit, _ *slot) bool {
-		p.reset = p.clock + 1
+	return t.each(now, c, func(p *partition, _ int, k *limiter.Key, _ *limiter.Limit, _ *slot) bool {
+		if p.void == nil {
+			p.void = new(void)
+		}
+		p.void.reset(t.order.of(k.Hash.Hi), p.clock+1)
 		return false
 	})
 }
 
 // Refund takes back the cost of a charge whose decision had the receipt r, from the
 // limits that were charged, as far as it still counts. A receipt with another cost or
-// other limits is void, and so is one from before a Reset of a key in the same
-// partition. A key with cost 0 is skipped. Refund returns how many of the counters
+// other limits is void, and so is one from before a Reset of the key. Where more than
+// maxResets keys of a partition were reset, the resets that are forgotten count for all
+// its keys. A key with cost 0 is skipped. Refund returns how many of the counters
 // exist.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
 	if !c.Fits(r) {
 		return 0
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
-		if k.Cost > 0 && r.Has(n) && r.Time >= p.reset && t.adopt(p, s, l, k.Rule, now) {
-			s.state.Refund(l, t.words(s), now, r.Time, k.Cost)
+		if k.Cost > 0 && r.Has(n) && !p.void.has(t.order.of(k.Hash.Hi), r.Time) && t.adopt(p, s, l, k.Rule, now) {
+			s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
 			t.expiresAt(p, 0)
 		}
 		return true

@@ -302,7 +302,7 @@ func (t *Table) emptied(p *partition) {
 	t.publish(p)
 	p.hot, p.denied = nil, nil
 	p.expiry.Store(int64(never))
-	p.reset = p.clock + 1
+	p.void = &void{before: p.clock + 1}
 	t.tally(p)
 }
 

@@ -29,6 +29,7 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 		if !t.growWords(k.part, now, peek, d, i, k.found, k.words) {
 			out := d.Limit(i)
 			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.wait(now).Duration()
+			k.crowd, k.own = false, t.wordsBeyondShare(out, k.found.state.Words(out.Limit, now, max(out.Cost, 1)), k.words)
 			return false
 		}
 		if !peek {
@@ -54,17 +55,24 @@ func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.
 	if need <= len(words) {
 		return true
 	}
-	if out.Rule.MaxShare > 0 {
-		_, have := t.registry.taken(out.Rule.Name)
-		if have+blockBytesFor(need)-int64(len(words))*wordBytes > shareOf(out.Rule, t.maxBytes) {
-			return false
-		}
+	if t.wordsBeyondShare(out, need, words) {
+		return false
 	}
 	if !charge {
 		return t.slab.fits(need, t.left())
 	}
 	_, ok := t.room(p, out.Limit, s, words, need, t.left())
 	return ok
+}
+
+// wordsBeyondShare reports whether the share of the rule leaves no room for so many words
+// in place of those that a counter has.
+func (t *Table) wordsBeyondShare(out *limiter.LimitDecision, need int, words []uint64) bool {
+	if out.Rule.MaxShare == 0 {
+		return false
+	}
+	_, have := t.registry.taken(out.Rule.Name)
+	return have+blockBytesFor(need)-int64(len(words))*wordBytes > shareOf(out.Rule, t.maxBytes)
 }
 
 // reserveKeys numbers the limits of the new keys of a decision and counts these keys;

@@ -103,7 +103,7 @@ type Table struct {
 
 	keys       atomic.Int64 // used slots, including recovered ones until they are swept
 	expiry     atomic.Int64 // no counter recovers before this instant: see reclaim
-	overflowed atomic.Int64 // checks that met a bound
+	full       fullness
 	collect    sync.Mutex
 	collected  limiter.Tick // when limits were last collected; guarded by collect
 	reclaiming sync.Mutex
@@ -122,7 +122,7 @@ type partition struct {
 	hot    *topKeys
 	denied *topKeys
 	expiry atomic.Int64 // no counter here recovers before this instant
-	reset  limiter.Tick // receipts from before are void
+	void   *void        // which receipts are void; nil: none
 }
 
 // unbounded is a bound in bytes that is never reached and can be multiplied by
@@ -315,13 +315,16 @@ type Stats struct {
 	// Bytes is the memory of counters and their words. MaxBytes is the bound for
 	// counters that are not copies of other nodes' counters, 0 if there is none.
 	Bytes, MaxBytes int64
-	// Overflowed is how many checks have met the bound of keys.
-	Overflowed int64
+	// Overflowed is how many checks have met a bound, OverflowedBy how many have met each:
+	// of several the widest.
+	Overflowed   int64
+	OverflowedBy [Bounds]int64
 }
 
 // Stats returns the size of the table. It is safe for concurrent use.
 func (t *Table) Stats() Stats {
-	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes, Overflowed: t.overflowed.Load()}
+	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes}
+	s.OverflowedBy, s.Overflowed = t.full.overflowed()
 	if t.maxBytes == unbounded {
 		s.MaxBytes = 0
 	}

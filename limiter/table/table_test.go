@@ -133,7 +133,8 @@ func compareWithCounters(t *testing.T, seed uint64) {
 	var issued limiter.Receipt // the last one, for key of at the cost paid
 	var of int
 	var paid uint32
-	var reset limiter.Tick // the last one
+	resets := make([]limiter.Tick, len(keys)) // the last one of each key
+	since := map[int]bool{}                   // the keys that were reset since the receipt
 	const steps = 4000
 	for step := range steps {
 		now += limiter.Tick(r.IntN(300))
@@ -157,11 +158,13 @@ func compareWithCounters(t *testing.T, seed uint64) {
 		case 0:
 			table.Reset(now, c)
 			counters[i].Reset()
-			issued = limiter.Receipt{} // void for every key of the partition
-			reset = now
+			if resets[i] = now; i == of {
+				issued = limiter.Receipt{}
+			}
+			since[i] = true
 			continue
 		case 1:
-			if issued.Charged != 0 {
+			if issued.Charged != 0 && len(since) < maxResets {
 				keys[of].Rule = rule
 				table.Refund(now, charge(paid, keys[of]), issued)
 				counters[of].Refund(now, issued, paid)
@@ -181,8 +184,9 @@ func compareWithCounters(t *testing.T, seed uint64) {
 		if !got.Allowed {
 			denied++
 		}
-		if got.Receipt.Charged != 0 && now > reset { // in the tick of a reset they are void too
+		if got.Receipt.Charged != 0 && now > resets[i] { // in the tick of a reset they are void too
 			issued, of, paid = got.Receipt, i, cost
+			clear(since)
 		}
 		compare(t, step, &got, &want)
 	}

@@ -255,7 +255,7 @@ func TestWhoeverAUserIs(t *testing.T) {
 	opts := []httplimit.Option{
 		httplimit.User(httplimit.FromHeader("X-User")),
 		httplimit.Attribute("device", httplimit.FromHeader("X-Device")),
-		httplimit.Attribute("customer", func(r *http.Request) string { return r.Host }),
+		httplimit.Attribute("customer", httplimit.FromHost),
 	}
 	one := func(int) []edit { // everything the same
 		return []edit{header("X-User", "ada"), header("X-Device", "d1"), func(r *http.Request) { r.Host = "c1.example" }}

@@ -22,13 +22,17 @@
 //     spelling of a path has a counter of its own. Status 400 answers a path that
 //     a server behind may read as another one: with "." or ".." segments, a
 //     backslash, a control character or an overlong character, however often they
-//     are encoded; and with a slash that is encoded twice. See [Path] for other
-//     ways. An encoded slash is counted as "%2F": a rule for "^/a/b$" does not
-//     match "/a%2Fb", so a guard of a server that decodes it needs a rule for both.
+//     are encoded; with "#", which ends the path for some proxies; with an encoded
+//     slash at the beginning, at the end, beside another slash or among parameters,
+//     which some proxies decode and merge; and with "/", "#" or "?" encoded twice.
+//     See [Path] for other ways. An encoded slash elsewhere is counted as "%2F": a
+//     rule for "^/a/b$" does not match "/a%2Fb", so a guard of a server that decodes
+//     it needs a rule for both. "%23", "%3F" and "%3B" are parts of a name ("/tags/c%23"):
+//     a proxy must not hand on the decoded path (in nginx: proxy_pass with $uri or a path).
 //   - Method: as it came. A rule for GET is not one for HEAD, which most routers
 //     answer by the same handler: name both.
 //   - IP: the address of the connection, unless [TrustedProxies] are named; an
-//     IPv6 address counts as its /64.
+//     IPv6 address counts as its /64, except ::1.
 //   - User and Group: empty unless an option says where to find them. A request
 //     without a user is counted by its IP where a rule counts by user, so a
 //     session with a bad signature or an expired token is counted like no

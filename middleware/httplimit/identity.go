@@ -19,6 +19,11 @@ func FromHeader(name string) Extract {
 	return func(r *http.Request) string { return r.Header.Get(name) }
 }
 
+// FromHost returns the host for which a request is meant, with its port if the request
+// names one. With Attribute("host", FromHost), rules can match on it with "host" and
+// "not_host". Any client can name any host.
+func FromHost(r *http.Request) string { return r.Host }
+
 // User sets the sources of the user; the first one that returns a value is used.
 // Several User options are tried in their order.
 func User(from ...Extract) Option {

@@ -22,10 +22,14 @@ var errPathLength = fmt.Errorf("%w: the path is longer than %d bytes", limiter.E
 func normalPath(r *http.Request) (string, error) {
 	path := r.URL.Path
 	var why string
-	if r.URL.RawPath == "" && strings.IndexByte(path, '%') < 0 {
+	switch {
+	case strings.IndexByte(r.URL.RawPath, '#') >= 0:
+		// EscapedPath would encode it. Proxies such as nginx end the path there.
+		why = "has a \"#\", which only a fragment begins with"
+	case r.URL.RawPath == "" && strings.IndexByte(path, '%') < 0:
 		why = trick(path) // nothing is encoded
 		path = withoutParameters(path)
-	} else {
+	default:
 		raw := r.URL.EscapedPath()
 		if len(raw) > 3*limiter.MaxFieldBytes { // decoding shortens it to a third at most
 			return "", errPathLength

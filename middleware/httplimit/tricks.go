@@ -7,10 +7,14 @@ import "strings"
 const maxDecodings = 5
 
 // hiddenTrick decodes a path repeatedly, as a chain of proxies and servers may do. It
-// returns what is wrong with the path at any step: a trick, or a slash that appears
-// only after decoding twice. It returns an empty string for a harmless path.
+// returns what is wrong with the path at any step: a trick, an encoded slash that a proxy
+// merges with another or drops, or a delimiter that appears only after decoding twice. It
+// returns an empty string for a harmless path.
 func hiddenTrick(raw string) string {
-	text, slashes := raw, 0
+	if mergedSlash(raw) {
+		return "has an encoded slash at its beginning, at its end, beside another slash or among parameters"
+	}
+	text, slashes, ends := raw, 0, 0
 	for n := range maxDecodings + 1 {
 		if why := trick(text); why != "" {
 			return why
@@ -19,6 +23,11 @@ func hiddenTrick(raw string) string {
 			return "has a slash that is encoded twice"
 		}
 		slashes = strings.Count(text, "/")
+		now := strings.Count(text, "#") + strings.Count(text, "?")
+		if n >= 2 && now > ends {
+			return "has a \"#\" or \"?\" that is encoded twice"
+		}
+		ends = now
 		next := decodeOnce(text)
 		if next == text {
 			return ""
@@ -44,6 +53,35 @@ func trick(path string) string {
 		}
 	}
 	return ""
+}
+
+// mergedSlash reports whether an encoded slash of the path makes an empty segment, or one
+// with only parameters, once it is decoded, or ends a parameter. Proxies such as nginx
+// decode it and then merge it with the slash beside it, so "/%2Flogin" is served as
+// "/login".
+func mergedSlash(raw string) bool {
+	if !strings.Contains(raw, "%2F") && !strings.Contains(raw, "%2f") {
+		return false
+	}
+	empty, parameter := false, false // of the segment so far, with encoded slashes as slashes
+	for i := 0; i < len(raw); i++ {
+		switch {
+		case strings.HasPrefix(raw[i:], "%2F"), strings.HasPrefix(raw[i:], "%2f"):
+			rest := raw[i+3:]
+			if i == 0 || empty || parameter || rest == "" || rest[0] == '/' || rest[0] == ';' {
+				return true
+			}
+			empty = true
+			i += 2
+		case raw[i] == '/':
+			empty, parameter = true, false
+		case raw[i] == ';':
+			parameter = true
+		default:
+			empty = false
+		}
+	}
+	return false
 }
 
 // dotSegment reports whether the dot at i begins a segment "." or "..", ignoring

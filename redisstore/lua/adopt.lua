@@ -39,6 +39,8 @@ local function alike(p, old)
     return false
   elseif f == 1 then
     return p[3] == old[3] and p[8] == old[8]
+  elseif f == 7 then
+    return p[7] == old[7]
   elseif f == 2 then
     return p[3] == old[3]
   elseif f == 4 then
@@ -49,13 +51,13 @@ end
 
 adopt = function(s, v)
   local p, close = s.p, string.find(v, ']', 1, true)
-  local old = cjson.decode(sub(v, 1, close))
-  s.p, s.adopted = old, true
+  local old, bounds = cjson.decode(sub(v, 1, close)), s.c
+  s.p, s.c, s.adopted = old, nil, true
   s.f = F[old[1]]
   s.f.load(s, v, close + 1)
   local counts, f = s.f.used(s), p[1]
   local over = emptyAt(s) <= now
-  s.p, s.f = p, F[f]
+  s.p, s.f, s.c = p, F[f], bounds
   if s.u <= now or p[6] == 0 then
     s.u = 0
   end

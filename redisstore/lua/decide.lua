@@ -15,6 +15,9 @@ for i = 1, #KEYS do
     return {-1}
   end
   states[i] = s
+  if strays and strays() then
+    return {-2, now}
+  end
   local want = head and head[2 + 2 * i] or 1
   s.used = s.f.used(s)
   if s.u > now then

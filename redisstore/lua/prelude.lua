@@ -15,6 +15,7 @@
 --   4 sliding_window   length of a sub-window; "window" is how long one counts
 --   5 buckets          most units that a level may have
 --   6 drip interval    most units that a level may have
+--   7 calendar windows a hash of the calendar; then follows a list of four bounds
 --
 -- A key's value is the text of those parameters and then its state, packed. So
 -- a limit that changed is noticed, and its consumption carried over.
@@ -61,17 +62,21 @@ end
 -- key k, the parameters p and their text, the functions f of its family, the end of
 -- its block u, and what its family has. Tables are made with all their fields, for
 -- Lua makes one anew for every few that are added later.
-local F = {false, false, false, false, false, false}
+local F = {false, false, false, false, false, false, false}
+local split, strays -- of calendar windows: takes their bounds off; see calendar.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
 
 -- open reads the state of limit i. It returns nothing where a state is one of
 -- another limit and the script cannot adopt it.
 local function open(i)
-  local text = ARGV[i + 1]
+  local text, bounds = ARGV[i + 1], nil
+  if split and sub(text, 1, 3) == '[7,' then
+    text, bounds = split(text)
+  end
   local p = cjson.decode(text)
   local f, v = F[p[1]]
   local s = {
-    k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, found = true, adopted = false,
+    k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, e = 0, c = bounds, found = true, adopted = false,
     used = 0, allowed = false, blocked = false, changed = false, empties = false
   }
   if p[1] == 3 or p[1] == 4 then

@@ -20,6 +20,12 @@ refund[1] = function(s, at, n)
   s.a = s.a - (n < s.a and n or s.a)
 end
 
+refund[7] = function(s, at, n)
+  if at >= s.t and not full(s, s.a) then
+    s.a = s.a - (n < s.a and n or s.a)
+  end
+end
+
 refund[2] = function(s, at, n)
   if at >= s.t then
     if not full(s, s.a) then
@@ -101,8 +107,15 @@ local reset = call('GET', KEYS[#KEYS])
 if reset and at < tonumber(reset) then
   return {now}
 end
+local states = {}
 for i = 1, #KEYS - 1 do
-  local s, n = open(i), head[3 + i]
+  states[i] = open(i)
+end
+if strays() then
+  return {-2, now}
+end
+for i = 1, #KEYS - 1 do
+  local s, n = states[i], head[3 + i]
   if s.found and n > 0 then
     refund[s.p[1]](s, at, n)
     write(s, emptyAt(s))

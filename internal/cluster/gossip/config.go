@@ -36,6 +36,9 @@ var (
 	ErrOtherKey = errors.New("another gossip key")
 	// ErrFull: there are [MaxMembers] live nodes.
 	ErrFull = errors.New("the cluster is full")
+	// ErrLoopback: one of the two sides advertises a loopback address, with which the other
+	// would reach itself.
+	ErrLoopback = errors.New("a loopback address")
 	// ErrForeign: the address is not the gossip port of a Weir node.
 	ErrForeign = errors.New("not a gossip port")
 )

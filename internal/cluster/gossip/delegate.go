@@ -59,7 +59,7 @@ func (g *Gossip) hear(b []byte) {
 	now := time.Now()
 	list, err := decodeGone(b, now)
 	if err != nil {
-		g.log.say(slog.LevelWarn, "list", "another node sent a list that cannot be read: it may be of another version", slog.Any("error", err))
+		g.log.write(slog.LevelWarn, "list", "another node sent a list that cannot be read: it may be of another version", slog.Any("error", err))
 		return
 	}
 	list = slices.DeleteFunc(list, func(r gone) bool { return !g.vouched(&r) })
@@ -187,6 +187,8 @@ func (g *Gossip) strange(name string) bool {
 func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 	defer d.g.catchErr(&err)
 	d.g.mirror(nodes)
+	var kept *refusal // of a node that is kept out
+	welcome := false  // whether another is not
 	for _, n := range nodes {
 		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
 			if n.Name != d.g.cfg.Name {
@@ -195,14 +197,22 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 		}
 		r := d.g.judge(n)
 		if r == nil {
-			if r = d.g.double(n, nodes); r != nil {
-				d.g.suspect(r.addr)
+			if r = d.g.nameConflict(n, nodes); r != nil {
+				d.g.suspectNameConflict(r.addr)
 			}
 		}
-		if r != nil {
+		if r != nil && breaksMerge(r) {
 			d.g.note(*r)
 			return r
 		}
+		if r != nil {
+			kept = r
+		}
+		welcome = welcome || r == nil && n.Name != d.g.cfg.Name
+	}
+	if kept != nil && !welcome {
+		d.g.note(*kept)
+		return kept
 	}
 	return nil
 }
@@ -229,7 +239,7 @@ func (g *Gossip) mirror(nodes []*memberlist.Node) {
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	defer d.g.catch()
 	if other.Name == d.g.cfg.Name {
-		d.g.suspect(addrOf(other))
+		d.g.suspectNameConflict(addrOf(other))
 	}
 	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), text: fmt.Sprintf(
 		"node %q at %s is kept out: a node of that name is at %s, alive or dead for less than %v; give one of them another name, or wait",
@@ -275,6 +285,9 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 	case a.secret != g.cfg.SecretMark:
 		return say(ErrOtherSecret, "%s: give all members the same, or none", g.secrets(a.secret))
 	}
+	if r := g.atItself(n.Name, addr); r != nil {
+		return r
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, known := g.roster.live[n.Name]; !known && n.Name != g.cfg.Name && g.full(n.Name) {
@@ -317,8 +330,8 @@ func (g *Gossip) secrets(mark uint64) string {
 // note logs and remembers that a node was refused, and passes the reason on for
 // OnRefused.
 func (g *Gossip) note(r refusal) {
-	g.complain(func() {
-		g.log.say(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
+	g.logRefusal(func() {
+		g.log.write(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
 	})
 	select {
 	case g.refused <- r:

@@ -373,7 +373,7 @@ func TestGuardDropsNothingOfNodes(t *testing.T) {
 func TestStreamsHaveABound(t *testing.T) { synctest.Test(t, streamsHaveABound) }
 
 func streamsHaveABound(t *testing.T) {
-	log := newJournal(slog.New(slog.DiscardHandler), time.Now)
+	log := newThrottledLog(slog.New(slog.DiscardHandler), time.Now)
 	g := &guard{from: map[string]map[*stream]bool{}, log: log}
 	closed := map[string]int{}
 	at := func(host string) net.Conn {

@@ -19,7 +19,7 @@ import (
 // Gossip is one node's part in gossip. It is safe for concurrent use.
 type Gossip struct {
 	cfg  Config
-	log  *journal
+	log  *throttledLog
 	news *memberlist.TransmitLimitedQueue
 	ring *memberlist.Keyring // nil if gossip is not encrypted
 	ml   *memberlist.Memberlist
@@ -28,15 +28,15 @@ type Gossip struct {
 
 	// mu is taken by the delegate's methods under memberlist's own lock. So nothing of
 	// memberlist is called while mu is held.
-	mu       sync.Mutex
-	self     about
-	meta     []byte // self, encoded
-	roster   *roster
-	refusals []refusal       // the last refusals, to find out why a join failed
-	twins    map[string]bool // addresses at which another node of this name may be
-	mirrors  int             // exchanges of views with a node that knows only this node
-	answered bool
-	silence  error // error of the address that was silent last
+	mu            sync.Mutex
+	self          about
+	meta          []byte // self, encoded
+	roster        *roster
+	refusals      []refusal       // the last refusals, to find out why a join failed
+	nameConflicts map[string]bool // addresses at which another node of this name may be
+	mirrors       int             // exchanges of views with a node that knows only this node
+	answered      bool
+	silence       error // error of the address that was silent last
 	// mute is what [Gossip.Mute] returns; nil for nil. mu does not guard it, because
 	// callers hold locks.
 	mute    atomic.Pointer[error]
@@ -68,14 +68,14 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan error, 16),
-		roster: newRoster(cfg.Name, cfg.Instance), opening: true, twins: map[string]bool{},
+		roster: newRoster(cfg.Name, cfg.Instance), opening: true, nameConflicts: map[string]bool{},
 	}
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
 	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark, started: uint64(time.Now().UnixMilli())}
 	if err := g.describe(cfg.Meta); err != nil {
 		return nil, err
 	}
-	g.log = newJournal(cfg.Logger, time.Now)
+	g.log = newThrottledLog(cfg.Logger, time.Now)
 	g.wg.Go(g.log.run)
 	if err := g.start(ctx); err != nil {
 		g.log.close()
@@ -284,7 +284,7 @@ func (g *Gossip) logChanges(before, after []peer.Member) {
 		was[m.Name] = m
 	}
 	say := func(text string, m peer.Member) {
-		g.log.tell(text, slog.String("member", m.Name), slog.String("address", m.GossipAddr), slog.String("instance", m.Instance.String()))
+		g.log.writeNews(text, slog.String("member", m.Name), slog.String("address", m.GossipAddr), slog.String("instance", m.Instance.String()))
 	}
 	for _, m := range after {
 		old, known := was[m.Name]

@@ -59,7 +59,7 @@ var (
 type guard struct {
 	memberlist.NodeAwareTransport
 	plain bool // messages are not encrypted
-	log   *journal
+	log   *throttledLog
 	// panicked is [Config.Panicked].
 	panicked func(any)
 	packets  chan *memberlist.Packet
@@ -72,7 +72,7 @@ type guard struct {
 	from map[string]map[*stream]bool // open streams by address, see addressOf
 }
 
-func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *journal, panicked func(any)) *guard {
+func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *throttledLog, panicked func(any)) *guard {
 	g := &guard{
 		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]map[*stream]bool),
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
@@ -118,7 +118,7 @@ func (g *guard) passPackets() {
 			return
 		case p := <-g.NodeAwareTransport.PacketCh():
 			if g.plain && !g.sound(p.Buf) {
-				g.log.say(slog.LevelDebug, "packet", "a packet that is no message of gossip was dropped", slog.String("from", p.From.String()))
+				g.log.write(slog.LevelDebug, "packet", "a packet that is no message of gossip was dropped", slog.String("from", p.From.String()))
 				continue
 			}
 			select {
@@ -161,7 +161,7 @@ func (g *guard) admit(c net.Conn) net.Conn {
 	s.closed = func() { g.leave(s) }
 	if evicted := g.enter(s); evicted != nil {
 		_ = evicted.Close() // whatever comes of it, it is not counted any more
-		g.log.say(slog.LevelWarn, "streams", "there are too many connections to the gossip port, and one of the address with the most was closed",
+		g.log.write(slog.LevelWarn, "streams", "there are too many connections to the gossip port, and one of the address with the most was closed",
 			slog.String("from", evicted.RemoteAddr().String()))
 	}
 	return s

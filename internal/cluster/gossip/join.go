@@ -75,12 +75,12 @@ func (j *joiner) isOwn(addr string) bool {
 
 // outcome is the result of asking some addresses.
 type outcome struct {
-	joined   int
-	refusals []error // lasting ones: another attempt will not help
-	waiting  bool    // another run has the name, and may be gone soon
-	unheard  bool    // a node answered that does not count as alive here yet
-	mute     bool    // something accepted the connection, and did not answer
-	twin     error   // a live node that was started before this one has its name
+	joined       int
+	refusals     []error // lasting ones: another attempt will not help
+	waiting      bool    // another run has the name, and may be gone soon
+	unheard      bool    // a node answered that does not count as alive here yet
+	mute         bool    // something accepted the connection, and did not answer
+	nameConflict error   // a live node that was started before this one has its name
 }
 
 // firstRound asks the addresses to join by once, and starts to ask them as long as the
@@ -97,8 +97,8 @@ func (g *Gossip) firstRound(ctx context.Context) error {
 	defer wait.Stop()
 	select {
 	case o := <-first:
-		if o.joined > 0 && o.twin != nil {
-			return fmt.Errorf("gossip: not all nodes let this one in: %w", o.twin)
+		if o.joined > 0 && o.nameConflict != nil {
+			return fmt.Errorf("gossip: not all nodes let this one in: %w", o.nameConflict)
 		}
 		if o.joined == 0 && len(o.refusals) > 0 && !g.SeedAnswered() {
 			return fmt.Errorf("gossip: no node lets this one in: %w", errors.Join(o.refusals...))
@@ -145,7 +145,7 @@ func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 			return
 		}
 		o = g.round(ctx)
-		g.askTwins()
+		g.checkNameConflicts()
 	}
 }
 
@@ -206,7 +206,7 @@ func (g *Gossip) round(ctx context.Context) outcome {
 		all.waiting = all.waiting || o.waiting
 		all.unheard = all.unheard || o.unheard
 		all.mute = all.mute || o.mute
-		all.twin = cmp.Or(all.twin, o.twin)
+		all.nameConflict = cmp.Or(all.nameConflict, o.nameConflict)
 	})
 	if !all.mute {
 		g.mute.Store(nil)
@@ -224,7 +224,7 @@ func (g *Gossip) resolveSeed(ctx context.Context, seed string) {
 	addrs, err := g.cfg.resolve(ctx, host)
 	if err != nil {
 		if ctx.Err() == nil {
-			g.log.say(slog.LevelWarn, "resolve "+seed, "an address to join by cannot be resolved, and is tried again",
+			g.log.write(slog.LevelWarn, "resolve "+seed, "an address to join by cannot be resolved, and is tried again",
 				slog.String("address", seed), slog.Any("error", err))
 		}
 		return
@@ -289,11 +289,11 @@ func (g *Gossip) failed(addr string, err error) outcome {
 	text := err.Error()
 	r := g.refusalIn(text)
 	say := func(level slog.Level, what string, err error) {
-		g.log.say(level, "join "+addr+what, what, slog.String("address", addr), slog.Any("error", err))
+		g.log.write(level, "join "+addr+what, what, slog.String("address", addr), slog.Any("error", err))
 	}
 	final := func(kind error, what string) outcome {
 		err := fmt.Errorf("%s: %s: %w", addr, what, kind)
-		g.complain(func() { say(slog.LevelError, "cannot join", err) })
+		g.logRefusal(func() { say(slog.LevelError, "cannot join", err) })
 		return outcome{refusals: []error{err}}
 	}
 	switch {
@@ -303,15 +303,15 @@ func (g *Gossip) failed(addr string, err error) outcome {
 			return outcome{waiting: true}
 		}
 		err := fmt.Errorf("%s: %w; it is alive: give one of them another name", addr, r)
-		g.complain(func() { say(slog.LevelError, "cannot join", err) })
+		g.logRefusal(func() { say(slog.LevelError, "cannot join", err) })
 		o := outcome{refusals: []error{err}}
 		if r.older {
-			o.twin = err
+			o.nameConflict = err
 		}
 		return o
 	case r != nil:
 		err := fmt.Errorf("%s: %w", addr, r)
-		g.complain(func() { say(slog.LevelError, "cannot join", err) })
+		g.logRefusal(func() { say(slog.LevelError, "cannot join", err) })
 		return outcome{refusals: []error{err}}
 	case strings.Contains(text, "could decrypt the message"):
 		return final(ErrOtherKey, "it answers in another gossip key than this node's")

@@ -23,10 +23,10 @@ const (
 	newsEvery = 3 * time.Second
 )
 
-// journal passes lines on to a logger. A caller may hold a lock of memberlist, so no
+// throttledLog passes lines on to a logger. A caller may hold a lock of memberlist, so no
 // call blocks: lines that do not fit are dropped and counted. It is safe for concurrent
 // use.
-type journal struct {
+type throttledLog struct {
 	out   *slog.Logger
 	now   func() time.Time
 	lines chan line
@@ -34,7 +34,7 @@ type journal struct {
 	mu      sync.Mutex
 	closed  bool
 	dropped int
-	said    map[string]saying
+	logged  map[string]suppressed
 	news    budget // of lines about members that come and go
 }
 
@@ -44,55 +44,55 @@ type line struct {
 	attrs []slog.Attr
 }
 
-// saying is a kind of line that was logged: when, and how often it was suppressed since.
-type saying struct {
+// suppressed is a kind of line that was logged: when, and how often it was suppressed since.
+type suppressed struct {
 	at   time.Time
 	more int
 }
 
-func newJournal(out *slog.Logger, now func() time.Time) *journal {
-	return &journal{out: out, now: now, lines: make(chan line, maxLines), said: map[string]saying{}}
+func newThrottledLog(out *slog.Logger, now func() time.Time) *throttledLog {
+	return &throttledLog{out: out, now: now, lines: make(chan line, maxLines), logged: map[string]suppressed{}}
 }
 
 // run passes lines on until close.
-func (j *journal) run() {
-	for l := range j.lines {
-		j.out.LogAttrs(context.Background(), l.level, l.text, l.attrs...)
+func (l *throttledLog) run() {
+	for x := range l.lines {
+		l.out.LogAttrs(context.Background(), x.level, x.text, x.attrs...)
 	}
 }
 
 // close ends run after the waiting lines are passed on. Later lines are dropped.
-func (j *journal) close() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.closed {
-		j.closed = true
-		close(j.lines)
+func (l *throttledLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		close(l.lines)
 	}
 }
 
-// say passes a line on. A kind is logged once a minute; the empty kind always.
-func (j *journal) say(level slog.Level, kind, text string, attrs ...slog.Attr) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed || !j.out.Enabled(context.Background(), level) {
+// write passes a line on. A kind is logged once a minute; the empty kind always.
+func (l *throttledLog) write(level slog.Level, kind, text string, attrs ...slog.Attr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.out.Enabled(context.Background(), level) {
 		return
 	}
-	more, ok := j.due(kind)
+	more, ok := l.due(kind)
 	if !ok {
 		return
 	}
 	if more > 0 {
 		attrs = append(attrs, slog.Int("repeated", more))
 	}
-	if j.dropped > 0 {
-		attrs = append(attrs, slog.Int("lines_dropped", j.dropped))
+	if l.dropped > 0 {
+		attrs = append(attrs, slog.Int("lines_dropped", l.dropped))
 	}
 	select {
-	case j.lines <- line{level, text, attrs}:
-		j.dropped = 0
+	case l.lines <- line{level, text, attrs}:
+		l.dropped = 0
 	default:
-		j.dropped++
+		l.dropped++
 	}
 }
 
@@ -119,32 +119,32 @@ func (b *budget) take(now time.Time, most int, each time.Duration) bool {
 	return true
 }
 
-// tell passes on a line about a member that came or went, within the bound of maxNews.
-func (j *journal) tell(text string, attrs ...slog.Attr) {
+// writeNews passes on a line about a member that came or went, within the bound of maxNews.
+func (l *throttledLog) writeNews(text string, attrs ...slog.Attr) {
 	kind := ""
-	j.mu.Lock()
-	if !j.news.take(j.now(), maxNews, newsEvery) {
+	l.mu.Lock()
+	if !l.news.take(l.now(), maxNews, newsEvery) {
 		kind, text, attrs = "news", "so many members come and go that not all of it is said", nil
 	}
-	j.mu.Unlock()
-	j.say(slog.LevelInfo, kind, text, attrs...)
+	l.mu.Unlock()
+	l.write(slog.LevelInfo, kind, text, attrs...)
 }
 
 // maxHeld bounds the refusals that are held back while a node opens; further ones are
 // not logged.
 const maxHeld = 32
 
-// complain logs a refusal by calling say. While the node opens, it holds the call back:
+// logRefusal logs a refusal by calling log. While the node opens, it holds the call back:
 // if no node lets this one in, the error of Open has the reason already.
-func (g *Gossip) complain(say func()) {
+func (g *Gossip) logRefusal(log func()) {
 	g.mu.Lock()
 	hold := g.opening
 	if hold && len(g.held) < maxHeld {
-		g.held = append(g.held, say)
+		g.held = append(g.held, log)
 	}
 	g.mu.Unlock()
 	if !hold {
-		say()
+		log()
 	}
 }
 
@@ -154,35 +154,35 @@ func (g *Gossip) release() {
 	held := g.held
 	g.opening, g.held = false, nil
 	g.mu.Unlock()
-	for _, say := range held {
-		say()
+	for _, log := range held {
+		log()
 	}
 }
 
 // due reports whether a kind may be logged again, and how often it was suppressed.
-func (j *journal) due(kind string) (more int, ok bool) {
+func (l *throttledLog) due(kind string) (more int, ok bool) {
 	if kind == "" {
 		return 0, true
 	}
-	now := j.now()
-	if _, known := j.said[kind]; !known && len(j.said) >= maxKinds {
-		maps.DeleteFunc(j.said, func(_ string, s saying) bool { return now.Sub(s.at) >= quietFor })
-		if len(j.said) >= maxKinds {
+	now := l.now()
+	if _, known := l.logged[kind]; !known && len(l.logged) >= maxKinds {
+		maps.DeleteFunc(l.logged, func(_ string, s suppressed) bool { return now.Sub(s.at) >= quietFor })
+		if len(l.logged) >= maxKinds {
 			kind = "" // too many kinds to tell apart
 		}
 	}
-	s, known := j.said[kind]
+	s, known := l.logged[kind]
 	if known && now.Sub(s.at) < quietFor {
 		s.more++
-		j.said[kind] = s
+		l.logged[kind] = s
 		return 0, false
 	}
-	j.said[kind] = saying{at: now}
+	l.logged[kind] = suppressed{at: now}
 	return s.more, true
 }
 
 // lines is the handler of memberlist's log lines, which have no attributes.
-type lines struct{ journal *journal }
+type lines struct{ log *throttledLog }
 
 // Enabled returns true: the level is part of the line.
 func (lines) Enabled(context.Context, slog.Level) bool { return true }
@@ -194,7 +194,7 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	if source != "" {
 		attrs = []slog.Attr{slog.String("from", source)}
 	}
-	l.journal.say(level, kind, text, attrs...)
+	l.log.write(level, kind, text, attrs...)
 	return nil
 }
 

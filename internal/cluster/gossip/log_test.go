@@ -51,8 +51,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// journals returns a journal whose clock is the value at the pointer, and what it logs.
-func journals(now *time.Time) (*journal, *bytes.Buffer) {
+// throttled returns a log whose clock is the value at the pointer, and what it logs.
+func throttled(now *time.Time) (*throttledLog, *bytes.Buffer) {
 	var b bytes.Buffer
 	h := slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -60,25 +60,25 @@ func journals(now *time.Time) (*journal, *bytes.Buffer) {
 		}
 		return a
 	}})
-	return newJournal(slog.New(h), func() time.Time { return *now }), &b
+	return newThrottledLog(slog.New(h), func() time.Time { return *now }), &b
 }
 
 func TestOnceAMinute(t *testing.T) {
 	now := someday
-	j, out := journals(&now)
+	l, out := throttled(&now)
 	for range 5 {
-		j.say(slog.LevelWarn, "a", "again")
+		l.write(slog.LevelWarn, "a", "again")
 	}
-	j.say(slog.LevelWarn, "b", "other")
-	j.say(slog.LevelInfo, "", "always")
-	j.say(slog.LevelInfo, "", "always")
-	j.say(slog.LevelDebug, "", "not asked for")
+	l.write(slog.LevelWarn, "b", "other")
+	l.write(slog.LevelInfo, "", "always")
+	l.write(slog.LevelInfo, "", "always")
+	l.write(slog.LevelDebug, "", "not asked for")
 	now = now.Add(quietFor)
-	j.say(slog.LevelWarn, "a", "again")
-	j.close()
-	j.close()
-	j.say(slog.LevelWarn, "", "too late")
-	j.run()
+	l.write(slog.LevelWarn, "a", "again")
+	l.close()
+	l.close()
+	l.write(slog.LevelWarn, "", "too late")
+	l.run()
 	want := "level=WARN msg=again\nlevel=WARN msg=other\nlevel=INFO msg=always\nlevel=INFO msg=always\nlevel=WARN msg=again repeated=4\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out, want)
@@ -88,14 +88,14 @@ func TestOnceAMinute(t *testing.T) {
 // A slow logger blocks no caller, and lost lines are counted.
 func TestLinesAreDroppedNotWaitedFor(t *testing.T) {
 	now := someday
-	j, out := journals(&now)
+	l, out := throttled(&now)
 	for range maxLines + 7 {
-		j.say(slog.LevelInfo, "", "line")
+		l.write(slog.LevelInfo, "", "line")
 	}
-	<-j.lines
-	j.say(slog.LevelInfo, "", "after")
-	j.close()
-	j.run()
+	<-l.lines
+	l.write(slog.LevelInfo, "", "after")
+	l.close()
+	l.run()
 	if got := strings.Count(out.String(), "msg=line"); got != maxLines-1 {
 		t.Errorf("%d lines, want %d", got, maxLines-1)
 	}
@@ -107,23 +107,23 @@ func TestLinesAreDroppedNotWaitedFor(t *testing.T) {
 // Any number of sources takes bounded memory: beyond the bound they are one kind.
 func TestKindsAreBounded(t *testing.T) {
 	now := someday
-	j, out := journals(&now)
-	j.lines = make(chan line, 10*maxKinds) // the bound of lines is another test's
-	from := slog.NewLogLogger(lines{j}, slog.LevelInfo)
+	l, out := throttled(&now)
+	l.lines = make(chan line, 10*maxKinds) // the bound of lines is another test's
+	from := slog.NewLogLogger(lines{l}, slog.LevelInfo)
 	for i := range 10 * maxKinds {
 		from.Printf("[ERR] memberlist: trouble from=host-%d:1", i)
 	}
-	j.close()
-	j.run()
-	if len(j.said) > maxKinds+1 {
-		t.Errorf("%d kinds are remembered, and %d are the most", len(j.said), maxKinds)
+	l.close()
+	l.run()
+	if len(l.logged) > maxKinds+1 {
+		t.Errorf("%d kinds are remembered, and %d are the most", len(l.logged), maxKinds)
 	}
 	if n := strings.Count(out.String(), "\n"); n > maxKinds+1 {
 		t.Errorf("%d lines, want %d", n, maxKinds+1)
 	}
 	now = now.Add(quietFor)
-	if _, ok := j.due("new"); !ok || len(j.said) > 1 {
-		t.Errorf("a minute later %d kinds are remembered, want the new one", len(j.said))
+	if _, ok := l.due("new"); !ok || len(l.logged) > 1 {
+		t.Errorf("a minute later %d kinds are remembered, want the new one", len(l.logged))
 	}
 }
 
@@ -132,17 +132,17 @@ func TestKindsAreBounded(t *testing.T) {
 func TestNewsHaveABound(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(1, 0)
-	j := newJournal(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
+	l := newThrottledLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
 	drain := func() int {
-		for len(j.lines) > 0 {
-			l := <-j.lines
-			j.out.LogAttrs(t.Context(), l.level, l.text, l.attrs...)
+		for len(l.lines) > 0 {
+			x := <-l.lines
+			l.out.LogAttrs(t.Context(), x.level, x.text, x.attrs...)
 		}
 		n := strings.Count(out.String(), "\n")
 		return n
 	}
 	for range 3 * maxNews {
-		j.tell("a member joined")
+		l.writeNews("a member joined")
 		drain()
 	}
 	if n := drain(); n != maxNews+1 || !strings.Contains(out.String(), "not all of it is said") {
@@ -151,7 +151,7 @@ func TestNewsHaveABound(t *testing.T) {
 	now = now.Add(quietFor)
 	before := drain()
 	for range maxNews {
-		j.tell("a member joined")
+		l.writeNews("a member joined")
 		drain()
 	}
 	if n := drain() - before; n != 20+1 {
@@ -160,7 +160,7 @@ func TestNewsHaveABound(t *testing.T) {
 	now = now.Add(maxNews * newsEvery)
 	before = drain()
 	for range maxNews {
-		j.tell("a member joined")
+		l.writeNews("a member joined")
 		drain()
 	}
 	if n := drain() - before; n != maxNews {

@@ -20,7 +20,7 @@ const (
 	joinedWithin    = 30 * limiter.Second       // longest wait for the view to stop changing
 	settledWithin   = 10 * limiter.Second       // an active node that is not settled by then is ready all the same
 	lookEvery       = 50 * limiter.Millisecond  // interval of look while joining or settling
-	recountEvery    = 2 * limiter.Second        // interval of look once ready, because the dead count for a time only
+	recountEvery    = 500 * limiter.Millisecond // interval of look once ready, because time changes who counts
 	reviewEvery     = 100 * limiter.Millisecond // interval of reviews while gossip and links disagree
 )
 
@@ -183,7 +183,7 @@ func (m *Membership) judge() (open, again bool) {
 	}
 	now := m.config.Scheduler.Now()
 	sighted, before := len(m.roll.sighted), m.roll.live
-	gone := m.roll.judge(m.config.Core)
+	gone := m.roll.judge(m.config.Core, now)
 	m.departed = append(m.departed, gone...)
 	same := slices.EqualFunc(m.roll.live, before, func(a, b peer.Member) bool {
 		return a.Name == b.Name && a.Instance == b.Instance && a.State == b.State
@@ -298,9 +298,7 @@ func (m *Membership) look() {
 		m.recount()
 	default:
 		m.settle(l.now)
-		if l.long {
-			m.recount()
-		}
+		m.recount()
 	}
 }
 
@@ -309,7 +307,6 @@ type looked struct {
 	now     limiter.Tick
 	joined  bool // just now
 	ready   bool
-	long    bool // the present state has lasted for settledWithin: the dead age even while the node is cut off
 	problem *Problem
 }
 
@@ -330,7 +327,7 @@ func (m *Membership) lookNow() (l looked, open bool) {
 		m.self.State, m.began = peer.Active, l.now
 		m.renewViewLocked()
 	}
-	l.ready, l.long = m.settled, l.now-m.began >= settledWithin
+	l.ready = m.settled
 	return l, true
 }
 

@@ -20,6 +20,10 @@ const (
 	keepGone   = 24 * 60 * limiter.Minute
 )
 
+// arrivesWithin is how long a member that starts has to enter the view before it counts for
+// available partitions. Gossip needs a second at most to find one that is in reach.
+const arrivesWithin = 2 * limiter.Second
+
 // maxNames bounds the names that a registry remembers. maxNameLen is the longest name,
 // in bytes.
 const (
@@ -45,12 +49,21 @@ type record struct {
 	gone     bool         // it left or was forgotten
 	live     bool         // it is in the view
 	since    limiter.Tick // when it stopped being live, or was heard of
+	arrives  bool         // this instance starts: it has not been in the view yet
+	seen     bool         // this instance was in the view
 
 	// runs are the last instances that links reported under this name, newest first.
 	// leaves is the instance that a link reported as leaving, gone or forgotten.
 	runs   [maxRuns]peer.Instance
 	leaves peer.Instance
+	// leaving is the instance that said over its own link that it leaves, at leavingAt.
+	leaving   peer.Instance
+	leavingAt limiter.Tick
 }
+
+// believedLeaving is how long it is believed of a member that it leaves because it said so:
+// longer than leaving takes.
+const believedLeaving = leaveWithin + 5*limiter.Second
 
 // maxRuns is how many instances of a name are remembered as reported by links. Two may
 // exist at a time: one that ends and one that starts.
@@ -86,32 +99,37 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 	for i := range members {
 		m := &members[i]
 		r.room(m.Name)
-		next := record{instance: m.Instance, live: true}
+		next := record{instance: m.Instance, live: true, seen: true}
 		if a := r.known[m.Name]; a != nil {
-			next.runs, next.leaves = a.runs, a.leaves
+			next.runs, next.leaves, next.leaving, next.leavingAt = a.runs, a.leaves, a.leaving, a.leavingAt
 		}
 		r.known[m.Name] = &next
 	}
 	for _, k := range left {
-		r.hear(k, now)
+		r.hear(k, false, now)
 	}
 	return r.count(now)
 }
 
 // Hear records what a member says about members over its link. It returns what is new
 // and must be passed on, and the counts that [Registry.Set] returns. A member that
-// reports itself as gone is leaving, but has not left yet. Callers must leave out what
-// [Valid] refuses.
-func (r *Registry) Hear(from peer.Instance, all []peer.Known, now limiter.Tick) (news []peer.Known, known, recent int) {
+// reports itself as gone is leaving, but has not left yet. direct means that the report came
+// over the member's own link. Callers must leave out what [Valid] refuses.
+func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now limiter.Tick) (news []peer.Known, known, recent int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range all {
 		leaves := k.Instance == from && k.Gone
 		if !leaves {
-			r.hear(k, now)
+			r.hear(k, direct && k.Instance == from, now)
 		}
-		if a := r.known[k.Name]; a != nil && a.reported(k) && !leaves {
+		a := r.known[k.Name]
+		switch {
+		case a == nil:
+		case a.reported(k) && !leaves:
 			news = append(news, k)
+		case leaves && direct && a.leaving != k.Instance:
+			a.leaving, a.leavingAt = k.Instance, now
 		}
 	}
 	known, recent = r.count(now)
@@ -125,18 +143,22 @@ func Valid(k *peer.Known) bool {
 		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// hear records what this node's membership, or a link, says about a member.
-func (r *Registry) hear(k peer.Known, now limiter.Tick) {
+// hear records what this node's membership, or a link, says about a member. itself means
+// that the member says so.
+func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 	have := r.known[k.Name]
 	switch {
 	case have == nil && r.room(k.Name):
-		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now}
+		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: itself}
 	case have == nil || have.live:
 	case have.instance == k.Instance:
 		have.gone = have.gone || k.Gone
+		if itself && !have.seen && !have.arrives {
+			have.arrives, have.since = true, now
+		}
 	case have.gone && !k.Gone:
 		// A later instance, which is not known to have left.
-		have.instance, have.gone, have.since = k.Instance, false, now
+		have.instance, have.gone, have.since, have.arrives, have.seen = k.Instance, false, now, true, false
 	}
 }
 
@@ -157,23 +179,25 @@ func (r *Registry) room(name string) bool {
 }
 
 // count returns how many members count. known are all names that have not left. recent
-// leaves out members that have been dead for staleAfter. Only a majority may leave a
+// leaves out members that start, and those that have been dead for staleAfter. Only a majority may leave a
 // member out: of the members counted at that step, more than half must have been alive
 // when the dead member's time was over, or be alive now.
 func (r *Registry) count(now limiter.Tick) (known, recent int) {
-	live := 0
+	live, starting := 0, 0
 	var dead []limiter.Tick // when each died
 	for _, a := range r.known {
 		switch {
 		case a.live:
 			live++
+		case a.arrives && !a.gone && now-a.since < arrivesWithin:
+			starting++ // hardly on another side of a split
 		case !a.gone:
 			dead = append(dead, a.since)
 		}
 	}
 	slices.Sort(dead)
-	known = live + len(dead)
-	recent = known
+	known = live + len(dead) + starting
+	recent = live + len(dead)
 	for _, since := range dead {
 		over := since + staleAfter
 		later, _ := slices.BinarySearch(dead, over+1)
@@ -242,6 +266,15 @@ func (r *Registry) SaidGone(name string, i peer.Instance) bool {
 	defer r.mu.Unlock()
 	a := r.known[name]
 	return a != nil && i != 0 && (a.leaves == i || a.gone && a.instance == i)
+}
+
+// Leaves reports whether an instance has said over its own link that it leaves. That is
+// believed for 15 seconds; leaving takes ten at most.
+func (r *Registry) Leaves(name string, i peer.Instance, now limiter.Tick) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	return a != nil && i != 0 && a.leaving == i && now-a.leavingAt < believedLeaving
 }
 
 // Counts reports whether a member of that name counts, live or dead.

@@ -29,7 +29,7 @@ func TestNamesHaveABound(t *testing.T) {
 		}
 		now += limiter.Second
 	}
-	if _, known, _ := r.Hear(other, []peer.Known{{Name: "e", Instance: 0xe}}, now); known != 4 {
+	if _, known, _ := r.Hear(other, []peer.Known{{Name: "e", Instance: 0xe}}, true, now); known != 4 {
 		t.Errorf("%d count, want the one too that another member knows of", known)
 	}
 	now += keepGone
@@ -41,12 +41,44 @@ func TestNamesHaveABound(t *testing.T) {
 	for n := range maxNames {
 		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
 	}
-	r.Hear(other, dead, now)
+	r.Hear(other, dead, true, now)
 	if known, _ := r.Set(base, nil, now); known != maxNames || !r.known["c"].live {
 		t.Errorf("%d count, want no more than the bound, and who is live", known)
 	}
 	r.Set(append(base[:3:3], peer.Member{Name: "new", Instance: 0xf}), nil, now)
 	if a := r.known["new"]; a == nil || !a.live {
 		t.Error("a live member is refused at the bound")
+	}
+}
+
+// A member that starts is on no other side of a split: it does not make a minority of the
+// others, unless it does not enter the view for two seconds.
+func TestWhoStartsMakesNoMinority(t *testing.T) {
+	const a, b, c, d peer.Instance = 1, 2, 3, 4
+	began := 1_700_000_000 * limiter.Second
+	for name, one := range map[string]struct {
+		heard  []peer.Known // from b
+		recent int
+	}{
+		"it says so itself":                  {[]peer.Known{{Name: "b", Instance: b}}, 1},
+		"another member is said to be there": {[]peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d}}, 2},
+		"who left starts again":              {[]peer.Known{{Name: "c", Instance: c}}, 1},
+	} {
+		r := NewRegistry()
+		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}}, []peer.Known{{Name: "c", Instance: 9, Gone: true}}, began)
+		_, known, recent := r.Hear(b, one.heard, true, began)
+		if want := 1 + len(one.heard); known != want || recent != one.recent {
+			t.Errorf("%s: %d and %d count, want %d and %d", name, known, recent, want, one.recent)
+		}
+		if _, recent := r.Count(began + arrivesWithin); recent != 1+len(one.heard) {
+			t.Errorf("%s: %d count two seconds later, want all", name, recent)
+		}
+	}
+	r := NewRegistry()
+	both := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}
+	r.Set(both, nil, began)
+	r.Set(both[:1], nil, began)
+	if _, _, recent := r.Hear(b, []peer.Known{{Name: "b", Instance: b}}, true, began); recent != 2 {
+		t.Errorf("%d count, want the one too that was in the view", recent)
 	}
 }

@@ -1,10 +1,12 @@
 package members
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // Gossip proposes members and their addresses. Unless gossip is encrypted, anyone who
@@ -56,7 +58,7 @@ func byName(a, b peer.Member) int { return strings.Compare(a.Name, b.Name) }
 
 // judge decides anew which members count as live. It returns the members that links and
 // gossip agree to be gone.
-func (r *roll) judge(c Core) (gone []peer.Known) {
+func (r *roll) judge(c Core, now limiter.Tick) (gone []peer.Known) {
 	was := make(map[string]peer.Member, len(r.live))
 	for _, o := range r.live {
 		was[o.Name] = o
@@ -72,32 +74,37 @@ func (r *roll) judge(c Core) (gone []peer.Known) {
 		old, had := was[o.Name]
 		switch another := had && old.Instance != o.Instance; {
 		case another && c.Answers(old.Instance, true):
-			r.keep(old) // a name does not pass to another instance while the present one answers
+			r.keep(known, old, now) // a name does not pass to another instance while the present one answers
 		case !c.Met(o.Name, o.Instance):
 			r.sighted = append(r.sighted, o)
 			if had {
 				r.lost[o.Name] = old
 			} else {
-				r.back(c, o.Name)
+				r.back(c, o.Name, now)
 			}
 		default:
 			if had && !another && c.Reaches(o.Instance) {
 				o.State = statedBy(known, old, o)
+			}
+			if o.State < peer.Leaving && known.Leaves(o.Name, o.Instance, now) {
+				o.State, r.contested = peer.Leaving, true // until gossip knows, or it is believed no more
 			}
 			r.live = append(r.live, o)
 			delete(r.lost, o.Name)
 		}
 		delete(was, o.Name)
 	}
-	for name, old := range was {
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		old := was[name]
 		_, dead := r.dead[name]
 		if left := !dead && known.SaidGone(name, old.Instance); !left && c.Answers(old.Instance, true) {
-			r.keep(old)
+			r.keep(known, old, now)
 		} else {
 			r.lost[name] = old
 		}
 	}
-	for name, old := range r.lost {
+	for _, name := range slices.Sorted(maps.Keys(r.lost)) {
+		old := r.lost[name]
 		_, dead := r.dead[name]
 		switch _, evicted := was[name]; {
 		case said[name]:
@@ -109,7 +116,7 @@ func (r *roll) judge(c Core) (gone []peer.Known) {
 		case !known.Counts(name):
 			delete(r.lost, name)
 		default:
-			r.back(c, name)
+			r.back(c, name, now)
 		}
 	}
 	slices.SortFunc(r.live, byName)
@@ -118,30 +125,35 @@ func (r *roll) judge(c Core) (gone []peer.Known) {
 }
 
 // back restores a lost member that answers: it was paused, or gossip is wrong.
-func (r *roll) back(c Core, name string) {
+func (r *roll) back(c Core, name string, now limiter.Tick) {
 	old, ok := r.lost[name]
 	if !ok || !c.Reaches(old.Instance) {
 		return
 	}
 	r.contested = true
 	if c.Answers(old.Instance, false) {
-		r.keep(old)
+		r.keep(c.Registry(), old, now)
 		delete(r.lost, name)
 	}
 }
 
-func (r *roll) keep(o peer.Member) {
+// keep keeps a member in the view although gossip does not report it. Gossip cannot tell
+// then that it leaves, so its link does.
+func (r *roll) keep(known *Registry, o peer.Member, now limiter.Tick) {
+	if known.Leaves(o.Name, o.Instance, now) {
+		o.State = peer.Leaving
+	}
 	r.live = append(r.live, o)
 	r.kept = append(r.kept, o)
 	r.contested = true
 }
 
-// statedBy returns the state of a connected member whose state according to gossip is
-// that of next. An instance never goes back to joining, and a member that leaves says so
-// on its link.
+// statedBy returns the state of a connected member whose state according to gossip is that
+// of next. An instance never goes back to joining. Gossip is not believed that it leaves, if
+// its link does not say so.
 func statedBy(known *Registry, old, next peer.Member) peer.State {
 	switch {
-	case next.State < old.State, next.State == peer.Leaving && !known.SaidGone(next.Name, next.Instance):
+	case old.State != peer.Leaving && next.State < old.State, next.State == peer.Leaving && !known.SaidGone(next.Name, next.Instance):
 		return old.State
 	default:
 		return next.State

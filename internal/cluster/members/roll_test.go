@@ -88,6 +88,24 @@ func TestInventedMembersDoNotCount(t *testing.T) {
 	j.sees(t, "4 a/10 b/20 c/30 live-7/2007")
 }
 
+// That a member leaves, its link says: gossip may still call it active, or dead already.
+func TestTheLinkSaysWhoLeaves(t *testing.T) {
+	for name, state := range map[string]peer.State{"gossip is late": peer.Active, "gossip calls it dead": peer.Dead} {
+		j := linked()
+		j.says(30, peer.Known{Name: "c", Instance: 30, Gone: true})
+		j.core.Deliver(&peer.Frame{From: 30, To: 20})
+		j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, state)})
+		j.pass(ms)
+		if got, want := j.seen(), "3 a/10 b/20 c/30 leaving"; got != want {
+			t.Errorf("%s: it sees %q, want %q", name, got, want)
+		}
+		if state == peer.Active { // it ends, and gossip is still late
+			j.core.Down(30)
+			j.sees(t, "3 a/10 b/20 c/30 leaving")
+		}
+	}
+}
+
 // A member reports more runs of another's name than are remembered. The other, which is
 // linked to this node, stays met, even if a relayed frame in its name gives it another
 // name.
@@ -204,7 +222,7 @@ func TestDepartures(t *testing.T) {
 		j := linked()
 		j.takeKnown(10)
 		j.says(30, word)
-		j.sees(t, "3 a/10 b/20 c/30")
+		j.sees(t, "3 a/10 b/20 c/30 leaving")
 		if got := j.takeKnown(10); len(got) != 0 { // it is leaving, but not gone
 			t.Errorf("a is told %+v", got)
 		}

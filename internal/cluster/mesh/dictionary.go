@@ -155,6 +155,8 @@ func limitToPeer(l *limiter.Limit) peer.Limit {
 		Limit: s.Limit, Burst: s.Burst, Window: s.Window.Microseconds(), Block: s.Block.Microseconds(),
 		SubWindows: int32(s.SubWindows),
 	}
+	out.Calendar, out.AnchorDay, out.WeekStart = uint8(s.Calendar), uint8(s.AnchorDay), uint8(s.WeekStart)
+	out.At, out.Zone = int32(s.At/time.Minute), s.Zone
 	if s.Weight != nil {
 		out.HasWeight, out.Weight = true, int32(*s.Weight)
 	}
@@ -168,6 +170,8 @@ func specOf(l *peer.Limit) limiter.Spec {
 		CountRejected: limiter.CountRejected(l.Count), Limit: l.Limit, Burst: l.Burst,
 		Window: time.Duration(l.Window) * time.Microsecond, Block: time.Duration(l.Block) * time.Microsecond,
 		SubWindows: int(l.SubWindows),
+		Calendar:   limiter.Calendar(l.Calendar), AnchorDay: int(l.AnchorDay), WeekStart: limiter.Weekday(l.WeekStart),
+		At: time.Duration(l.At) * time.Minute, Zone: l.Zone,
 	}
 	if l.HasWeight {
 		w := int(l.Weight)

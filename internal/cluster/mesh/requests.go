@@ -165,7 +165,7 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 		l := d.Limit(i)
 		out = append(out, peer.Result{
 			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
-			Remaining: l.Remaining, RetryAfter: int64(limiter.Span(l.RetryAfter)), ResetAfter: int64(limiter.Span(l.ResetAfter)),
+			Remaining: l.Remaining, RetryAfter: int64(limiter.Span(l.RetryAfter)), ResetAfter: int64(limiter.Span(l.ResetAfter)), InForce: l.InForce,
 		})
 	}
 	return out

@@ -52,7 +52,7 @@ func (o *Ownership) feed(t *Turn, g *target, due bool) {
 	switch {
 	case !g.begun:
 		o.snapshot(t, g)
-	case due && o.dirtyAt != 0, g.acked < o.held.seq, pinging, g.appointment != 0 && g != o.heir:
+	case due && o.dirtyAt != 0, g.acked < o.held.seq, pinging, (g.appointment != 0 || g.unfit) && g != o.heir:
 		o.cut(o.held)
 		o.delta(t, g, peer.Delta, peer.Epoch{})
 	}
@@ -174,7 +174,7 @@ func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Ent
 		return
 	}
 	status := peer.Acked
-	if b.Appointment != 0 && !p.accept(t, b) {
+	if b.Appointment != 0 && !p.accept(t, b) || b.Appointment == 0 && p.fresh {
 		status = peer.Refused
 	}
 	p.ack(t, from, b, status)

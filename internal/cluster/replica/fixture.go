@@ -30,7 +30,7 @@ func (p *Replica) Begin(t *Turn, f Fixture) {
 	case f.Role < peer.Sealed:
 		p.disown()
 	case p.own == nil:
-		p.own = p.newOwnership(t, f.Epoch.Counter)
+		p.own = p.newOwnership(t)
 		p.own.appointing, p.own.heard = 1, p.node.Pace.LastPing()
 	}
 	if own := p.own; own != nil {

@@ -110,7 +110,7 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
 	p.top = max(p.top, b.Next.Counter)
 	p.appointment, p.round, p.seekAt, p.seekIn = 0, nil, 0, 0
-	p.own = p.newOwnership(t, b.Next.Counter)
+	p.own = p.newOwnership(t)
 	p.own.giver, p.own.appointing = giver, 1
 	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}
 	p.reroute(t)
@@ -194,6 +194,7 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 func (p *Replica) pushed(t *Turn, from peer.Instance, a *peer.Ack) {
 	if p.unpushed && a.Epoch == p.epoch && from == p.pushedTo {
 		p.unpushed, p.pushedTo = false, 0
+		p.dropOutdated(p.heir)
 		p.manage(t)
 	}
 }

@@ -216,6 +216,8 @@ func (p *Replica) prepare(t *Turn, want peer.Instance) {
 		// Without its word the owner renews.
 		own.renew = true
 		p.manageHeir(t)
+	case g.unfit:
+		// The old heir stays until this one can take its place.
 	default:
 		own.revoke(t, false)
 	}
@@ -354,7 +356,10 @@ func (o *Ownership) ackNext(t *Turn, g *target, a *peer.Ack) {
 	if !g.reached(a, o.held, t.Now, o.node.Peers) {
 		return
 	}
+	g.unfit = g.appointment == 0 && a.Status == peer.Refused
 	switch {
+	case g.unfit:
+		g.sentAt = t.Now // ask again after a while
 	case g.appointment == 0:
 	case a.Appointment == g.appointment:
 		o.heir.uncount(o.node.Peers)
@@ -393,11 +398,12 @@ func (o *succession) dismiss(t *Turn, epoch peer.Epoch) {
 
 // ackHeir processes an acknowledgement of the heir.
 func (o *Ownership) ackHeir(t *Turn, g *target, a *peer.Ack) {
+	g.lapsed = a.Appointment != g.appointment
 	if !g.reached(a, o.held, t.Now, o.node.Peers) {
 		return
 	}
 	switch {
-	case a.Appointment == g.appointment:
+	case !g.lapsed:
 		g.refusals = 0
 		o.heard = a.Ping
 		o.acknowledged(t, g.acked)

@@ -62,7 +62,7 @@ func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
 	p.unstage(p.node)
 	p.round, p.seekAt, p.seekIn = nil, 0, 0
 	p.disown()
-	p.own = p.newOwnership(t, e.Counter)
+	p.own = p.newOwnership(t)
 	p.own.tookOver, p.own.heard = tookOver, p.node.Pace.LastPing()
 	if tookOver {
 		// The former owner was just found silent, so another member becomes heir
@@ -108,11 +108,16 @@ func (p *Replica) onAnnounce(t *Turn, from peer.Instance, a peer.Announce) {
 		p.heir = a.Heir
 		p.reroute(t)
 	}
-	if p.role == peer.Copy && !p.unpushed && a.Heir != 0 && a.Heir != p.node.Self && p.epoch.Before(a.Epoch) {
-		p.drop()
-	}
+	p.dropOutdated(a.Heir)
 	if p.unpushed {
 		p.push(t)
+	}
+}
+
+// dropOutdated drops a copy of an earlier epoch once the present owner has an heir.
+func (p *Replica) dropOutdated(heir peer.Instance) {
+	if p.role == peer.Copy && !p.unpushed && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {
+		p.drop()
 	}
 }
 

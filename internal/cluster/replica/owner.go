@@ -25,8 +25,8 @@ type Ownership struct {
 
 // tenure is how this node became owner.
 type tenure struct {
-	first    uint64        // counter of the epoch in which it did
 	since    limiter.Tick  // when it did
+	at       limiter.Tick  // when it did, by the counters' clock
 	tookOver bool          // it took over as heir
 	giver    peer.Instance // the member that handed over; 0 if none did
 }
@@ -80,11 +80,11 @@ type withholding struct {
 	heard     uint32          // the last ping that an heir answered
 }
 
-// newOwnership returns an ownership that begins now, under an epoch with a counter.
-func (p *Replica) newOwnership(t *Turn, counter uint64) *Ownership {
+// newOwnership returns an ownership that begins now.
+func (p *Replica) newOwnership(t *Turn) *Ownership {
 	own := &Ownership{held: &p.state, succession: succession{identity: p.identity}}
 	own.count = p.node.Reserves
-	own.open, own.first, own.since = p.seq+1, counter, t.Now
+	own.open, own.since, own.at = p.seq+1, t.Now, t.At
 	return own
 }
 
@@ -111,6 +111,10 @@ type target struct {
 	tries                            int  // resends without an answer
 	refusals                         int  // refusals of its appointment in a row
 	counted                          bool // counted among the snapshots under way to the member
+	unfit                            bool // it answered that it could not accept an appointment yet
+	// lapsed means that the heir has answered that it is not heir any more: what it has does
+	// not count, until it accepts again.
+	lapsed bool
 }
 
 // resend resets the target so that everything unacknowledged is sent again.
@@ -314,13 +318,12 @@ func (o *Ownership) RoomFor(t *Turn, k *limiter.Key) bool {
 	return uint64(k.Cost)+o.dirty.unacknowledged(k.Hash.Hi) <= limit
 }
 
-// Lineage names the present ownership in receipts: the counter of its epoch, raised by
-// the owner's instance, which is random. Two sides of a split count their epochs alike, so
-// a counter alone would name the ownerships of both. The replica must own.
-func (s *state) Lineage() uint64 { return s.epoch.Counter + uint64(s.epoch.Instance) }
+// Lineage names the decisions of this node in receipts: its instance, which is random.
+// Epochs would not do. Two sides of a split count them alike, and the partitions of one
+// check have several.
+func (p *identity) Lineage() uint64 { return uint64(p.node.Self) }
 
 // Issued reports whether a receipt was given by this node under its present ownership.
 func (o *Ownership) Issued(r limiter.Receipt) bool {
-	counter := r.Epoch - uint64(o.held.epoch.Instance)
-	return counter >= o.first && counter <= o.held.epoch.Counter
+	return r.Epoch == o.Lineage() && r.Time >= o.at
 }

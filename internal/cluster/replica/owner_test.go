@@ -7,26 +7,25 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A receipt is good at the owner that gave it, for as long as it owns. The other side of a
-// split counts its epochs in the same way.
+// A receipt is good at the owner that gave it, for as long as it owns: under each of its
+// epochs, and not after another member has owned.
 func TestReceiptsOfAnotherLineage(t *testing.T) {
-	const stranger = 1 << 40 // instances are random, and not a few apart
-	_, p, tn := closedOwner(t)
-	first := limiter.Receipt{Epoch: p.Lineage()}
+	l, p, tn := closedOwner(t)
+	began := l.now
+	tn.Now += limiter.Second
+	tn.At = tn.Now
 	p.renewed(tn, peer.Epoch{Counter: 7, Instance: self})
 	for name, one := range map[string]struct {
-		epoch uint64
-		want  bool
+		receipt limiter.Receipt
+		want    bool
 	}{
-		"of the first epoch":                   {first.Epoch, true},
-		"of the present epoch":                 {p.Lineage(), true},
-		"from before this node owned":          {first.Epoch - 1, false},
-		"of a later epoch":                     {p.Lineage() + 1, false},
-		"of another member, the first epoch":   {4 + stranger, false},
-		"of another member, the present epoch": {7 + stranger, false},
-		"of no member":                         {4, false},
+		"of the first epoch":          {limiter.Receipt{Epoch: p.Lineage(), Time: began}, true},
+		"of the present epoch":        {limiter.Receipt{Epoch: p.Lineage(), Time: tn.At}, true},
+		"from before this node owned": {limiter.Receipt{Epoch: p.Lineage(), Time: began - 1}, false},
+		"of another member":           {limiter.Receipt{Epoch: uint64(other), Time: tn.At}, false},
+		"of no member":                {limiter.Receipt{Time: tn.At}, false},
 	} {
-		if got := p.own.Issued(limiter.Receipt{Epoch: one.epoch}); got != one.want {
+		if got := p.own.Issued(one.receipt); got != one.want {
 			t.Errorf("a receipt %s is good: %t, want %t", name, got, one.want)
 		}
 	}

@@ -38,14 +38,14 @@ type withheldReply struct {
 // charges, or they fit within [Ownership.cap].
 func (o *Ownership) release(t *Turn) {
 	acked := uint64(0)
-	if o.heir != nil {
+	if o.heir != nil && !o.heir.lapsed {
 		acked = o.heir.acked
 	}
 	n := 0
 	for _, h := range o.withheld {
 		switch {
 		case h.Over():
-		case o.heir != nil && h.stamp <= acked || o.admits(t, h):
+		case h.stamp <= acked || o.admits(t, h):
 			t.release(h.Reply)
 		default:
 			o.withheld[n] = h

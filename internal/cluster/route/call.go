@@ -332,8 +332,12 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 		o.sent = slices.Delete(o.sent, i, i+1) // the member did not execute it
 	}
 	ended, heir := o.ended, o.hasHeir
+	asHeir := false
 	if r.Status == peer.NeedRule {
 		o.define = true
+		if at := slices.Index(o.heirs, from); at >= 0 && from != o.owner {
+			o.heirs, asHeir = slices.Delete(o.heirs, at, at+1), true
+		}
 	}
 	o.attempts++
 	tired := o.attempts > maxAttempts
@@ -364,6 +368,8 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 	case r.Status == peer.Alive:
 	case r.Status == peer.Overloaded || tired:
 		o.later(t, 4*RetryEvery)
+	case asHeir:
+		o.askHeir(t)
 	case r.Status == peer.NeedRule:
 		o.Route(t)
 	case r.Owner.Instance != 0 && r.Owner.Instance != from:

@@ -53,7 +53,7 @@ type denial struct {
 // refused is the answer of one limit.
 type refused struct {
 	allowed, blocked       bool
-	remaining              uint32
+	remaining, inForce     uint32
 	retryAfter, resetAfter limiter.Tick
 }
 
@@ -85,7 +85,7 @@ func (x *denials) add(now, asked limiter.Tick, k *limiter.Key, d *limiter.Decisi
 	e := denial{hash: k.Hash, rule: k.Rule, cost: k.Cost, asked: asked, heard: now, until: asked + denialFor, owner: d.Limit(0).Owner}
 	for i := range d.Len() {
 		l := d.Limit(i)
-		e.limits[i] = refused{l.Allowed, l.Blocked, l.Remaining, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter)}
+		e.limits[i] = refused{l.Allowed, l.Blocked, l.Remaining, l.InForce, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter)}
 		if !l.Allowed {
 			// The owner read its clock after it was asked, so nothing is allowed before
 			// this. Afterwards this limit would answer differently.
@@ -150,7 +150,7 @@ func (e *denial) fill(passed limiter.Tick, k *limiter.Key, d *limiter.Decision) 
 		r := &e.limits[i]
 		*d.Limit(i) = limiter.LimitDecision{
 			Rule: k.Rule, Limit: l, KeyIndex: k.Index, Owner: e.owner, Cost: k.Cost,
-			Allowed: r.allowed, Blocked: r.blocked, Remaining: r.remaining,
+			Allowed: r.allowed, Blocked: r.blocked, Remaining: r.remaining, InForce: r.inForce,
 			RetryAfter: max(0, r.retryAfter-passed).Duration(), ResetAfter: max(0, r.resetAfter-passed).Duration(),
 		}
 	}

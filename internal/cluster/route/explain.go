@@ -116,7 +116,7 @@ func Together(all []Explained, d *limiter.Decision) {
 			d.Limit(n).Key = i
 			n++
 		}
-		d.Source = max(d.Source, a.Source)
+		d.Source = graver(d.Source, a.Source)
 	}
 	limiter.Settle(d, true)
 	limiter.Conclude(d)

@@ -198,7 +198,7 @@ func (s *fanOut) gather(d *limiter.Decision) {
 			}
 		}
 		if source != limiter.SourceFallbackClosed {
-			source = max(source, r.answer.Source)
+			source = graver(source, r.answer.Source)
 		}
 	}
 	d.Source = source

@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// decideByPolicy answers a check for which neither owner nor heir could be asked. The
-// counters of open and local rules are this node's own, in a table that is never merged.
+// byPolicy answers a check that neither an owner nor an heir can answer. Open and local
+// rules count in a table of this node, which is never merged.
 func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Decision) {
 	v := c.config.View()
 	share := *k.Clone()
@@ -95,18 +95,60 @@ func (c *Router) answerByPolicy(t *Turn, k *limiter.Charge, answer, idle *limite
 }
 
 // Relabel replaces the shares of rules and limits in a decision by the rules and limits of
-// the charge.
+// the charge, and records what was in force in their place. A cost that only the share can
+// never admit may be admitted later, so the caller is told to wait a second.
 func Relabel(k *limiter.Charge, d *limiter.Decision) {
-	n := 0
+	n, later := 0, false
 	for i := range k.Len() {
 		key := k.Key(i)
 		for _, l := range key.Rule.Limits {
 			if n < d.Len() {
-				d.Limit(n).Rule, d.Limit(n).Limit = key.Rule, l
+				at := d.Limit(n)
+				if at.Limit != l {
+					at.InForce = at.Limit.Limit()
+				}
+				at.Rule, at.Limit = key.Rule, l
+				if at.Never && at.InForce != 0 && max(at.Cost, 1) <= l.Capacity() {
+					at.Never, at.RetryAfter, later = false, limiter.Second.Duration(), true
+				}
 			}
 			n++
 		}
 	}
+	if !later || !d.Never {
+		return
+	}
+	d.Never = false
+	for i := range d.Len() {
+		l := d.Limit(i)
+		d.Never = d.Never || l.Never && !l.Rule.Shadow
+	}
+	limiter.Conclude(d) // a check that is never allowed charged nothing: the receipt stays empty
+}
+
+// byShare reports whether a share of a limit was in force in a decision.
+func byShare(d *limiter.Decision) bool {
+	for i := range d.Len() {
+		if d.Limit(i).InForce != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// graver returns the source to name for a decision in two parts: a policy's before a
+// share's, and that before an heir's or owner's.
+func graver(a, b limiter.Source) limiter.Source {
+	rank := func(s limiter.Source) int {
+		if s == limiter.SourceShare {
+			return 2*int(limiter.SourceHeir) + 1
+		}
+		return 2 * int(s)
+	}
+	if rank(a) < rank(b) {
+		return b
+	}
+	return a
 }
 
 // maxScaled is how many shares of rules are kept.

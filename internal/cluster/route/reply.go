@@ -54,7 +54,10 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 		o.answer.Limit(i).Owner = from
 	}
 	o.answer.Source = limiter.SourceOwner
-	if r.Heir {
+	switch {
+	case byShare(o.answer):
+		o.answer.Source = limiter.SourceShare
+	case r.Heir:
 		o.answer.Source = limiter.SourceHeir
 	}
 	o.answer.Receipt = limiter.Receipt{
@@ -84,7 +87,7 @@ func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule,
 			*d.Limit(n) = limiter.LimitDecision{
 				Rule: rules[i], Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost,
 				Allowed: r.Allowed, Never: r.Never, Blocked: r.Blocked, Overflow: r.Overflow,
-				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter).Duration(), ResetAfter: limiter.Tick(r.ResetAfter).Duration(),
+				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter).Duration(), ResetAfter: limiter.Tick(r.ResetAfter).Duration(), InForce: r.InForce,
 			}
 			n++
 		}

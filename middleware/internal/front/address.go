@@ -145,14 +145,15 @@ func (a *Addresses) trusts(at netip.Addr) bool {
 }
 
 // Text returns an address as limits count it: an IPv6 address as its network, such as
-// 2001:db8::/64. It returns an empty string for an invalid address.
+// 2001:db8::/64, except ::1, which is this machine and no customer's network. It returns an
+// empty string for an invalid address.
 func (a *Addresses) Text(at netip.Addr) string {
 	at = plain(at)
 	bits := a.IPv6Bits
 	if bits == 0 {
 		bits = DefaultIPv6Bits
 	}
-	if !at.IsValid() || at.Is4() || bits >= 128 {
+	if !at.IsValid() || at.Is4() || at.IsLoopback() || bits >= 128 {
 		if !at.IsValid() {
 			return ""
 		}

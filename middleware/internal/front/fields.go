@@ -51,14 +51,17 @@ func nearer(a, b *limiter.LimitDecision) bool {
 
 // AppendPolicy appends the field RateLimit-Policy, as in revision 10 of the IETF draft
 // "RateLimit header fields for HTTP": for each limit its name, its units (q) and its
-// window in seconds (w), rounded up, since the field has whole seconds.
+// window in seconds (w), rounded up, since the field has whole seconds. Calendar windows
+// have no fixed length, so they have no w, which the draft allows.
 func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 	for i, l := range limits {
 		dst = appendName(dst, i, l)
 		dst = append(dst, ";q="...)
 		dst = strconv.AppendUint(dst, uint64(l.Limit.Limit()), 10)
-		dst = append(dst, ";w="...)
-		dst = strconv.AppendInt(dst, limiter.Seconds(l.Limit.Window()), 10)
+		if l.Limit.Calendar() == limiter.CalendarNone {
+			dst = append(dst, ";w="...)
+			dst = strconv.AppendInt(dst, limiter.Seconds(l.Limit.Window()), 10)
+		}
 	}
 	return dst
 }
@@ -168,7 +171,8 @@ func again(d *limiter.Decision) string {
 	return "; try again in " + strconv.FormatInt(s, 10) + " s."
 }
 
-// Rate returns a limit in the spelling of a rules file, such as 100/minute.
+// Rate returns a limit in the spelling of a rules file, such as 100/minute, or as
+// 100/calendar month.
 func Rate(l *limiter.Limit) string {
-	return strconv.FormatUint(uint64(l.Limit()), 10) + "/" + limiter.WindowName(l.Window())
+	return strconv.FormatUint(uint64(l.Limit()), 10) + "/" + l.Period()
 }

@@ -348,6 +348,9 @@ const (
 	Source_SOURCE_REDIS           Source = 6
 	// The node that was asked, as the owner had denied it the same a moment before.
 	Source_SOURCE_CACHED Source = 7
+	// The owner or its heir, by a share of a limit: it sees no more than half of the
+	// members. LimitDecision.in_force has the share.
+	Source_SOURCE_SHARE Source = 8
 )
 
 // Enum value maps for Source.
@@ -361,6 +364,7 @@ var (
 		5: "SOURCE_FALLBACK_CLOSED",
 		6: "SOURCE_REDIS",
 		7: "SOURCE_CACHED",
+		8: "SOURCE_SHARE",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_NO_RULE":         0,
@@ -371,6 +375,7 @@ var (
 		"SOURCE_FALLBACK_CLOSED": 5,
 		"SOURCE_REDIS":           6,
 		"SOURCE_CACHED":          7,
+		"SOURCE_SHARE":           8,
 	}
 )
 
@@ -399,6 +404,133 @@ func (x Source) Number() protoreflect.EnumNumber {
 // Deprecated: Use Source.Descriptor instead.
 func (Source) EnumDescriptor() ([]byte, []int) {
 	return file_weir_v1_weir_proto_rawDescGZIP(), []int{6}
+}
+
+// Calendar is the unit of calendar windows.
+type Calendar int32
+
+const (
+	Calendar_CALENDAR_NONE    Calendar = 0
+	Calendar_CALENDAR_MINUTE  Calendar = 1
+	Calendar_CALENDAR_HOUR    Calendar = 2
+	Calendar_CALENDAR_DAY     Calendar = 3
+	Calendar_CALENDAR_WEEK    Calendar = 4
+	Calendar_CALENDAR_MONTH   Calendar = 5
+	Calendar_CALENDAR_QUARTER Calendar = 6
+	Calendar_CALENDAR_YEAR    Calendar = 7
+)
+
+// Enum value maps for Calendar.
+var (
+	Calendar_name = map[int32]string{
+		0: "CALENDAR_NONE",
+		1: "CALENDAR_MINUTE",
+		2: "CALENDAR_HOUR",
+		3: "CALENDAR_DAY",
+		4: "CALENDAR_WEEK",
+		5: "CALENDAR_MONTH",
+		6: "CALENDAR_QUARTER",
+		7: "CALENDAR_YEAR",
+	}
+	Calendar_value = map[string]int32{
+		"CALENDAR_NONE":    0,
+		"CALENDAR_MINUTE":  1,
+		"CALENDAR_HOUR":    2,
+		"CALENDAR_DAY":     3,
+		"CALENDAR_WEEK":    4,
+		"CALENDAR_MONTH":   5,
+		"CALENDAR_QUARTER": 6,
+		"CALENDAR_YEAR":    7,
+	}
+)
+
+func (x Calendar) Enum() *Calendar {
+	p := new(Calendar)
+	*p = x
+	return p
+}
+
+func (x Calendar) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Calendar) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_v1_weir_proto_enumTypes[7].Descriptor()
+}
+
+func (Calendar) Type() protoreflect.EnumType {
+	return &file_weir_v1_weir_proto_enumTypes[7]
+}
+
+func (x Calendar) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Calendar.Descriptor instead.
+func (Calendar) EnumDescriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{7}
+}
+
+// Weekday is a day of the week.
+type Weekday int32
+
+const (
+	Weekday_WEEKDAY_MONDAY    Weekday = 0
+	Weekday_WEEKDAY_TUESDAY   Weekday = 1
+	Weekday_WEEKDAY_WEDNESDAY Weekday = 2
+	Weekday_WEEKDAY_THURSDAY  Weekday = 3
+	Weekday_WEEKDAY_FRIDAY    Weekday = 4
+	Weekday_WEEKDAY_SATURDAY  Weekday = 5
+	Weekday_WEEKDAY_SUNDAY    Weekday = 6
+)
+
+// Enum value maps for Weekday.
+var (
+	Weekday_name = map[int32]string{
+		0: "WEEKDAY_MONDAY",
+		1: "WEEKDAY_TUESDAY",
+		2: "WEEKDAY_WEDNESDAY",
+		3: "WEEKDAY_THURSDAY",
+		4: "WEEKDAY_FRIDAY",
+		5: "WEEKDAY_SATURDAY",
+		6: "WEEKDAY_SUNDAY",
+	}
+	Weekday_value = map[string]int32{
+		"WEEKDAY_MONDAY":    0,
+		"WEEKDAY_TUESDAY":   1,
+		"WEEKDAY_WEDNESDAY": 2,
+		"WEEKDAY_THURSDAY":  3,
+		"WEEKDAY_FRIDAY":    4,
+		"WEEKDAY_SATURDAY":  5,
+		"WEEKDAY_SUNDAY":    6,
+	}
+)
+
+func (x Weekday) Enum() *Weekday {
+	p := new(Weekday)
+	*p = x
+	return p
+}
+
+func (x Weekday) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Weekday) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_v1_weir_proto_enumTypes[8].Descriptor()
+}
+
+func (Weekday) Type() protoreflect.EnumType {
+	return &file_weir_v1_weir_proto_enumTypes[8]
+}
+
+func (x Weekday) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Weekday.Descriptor instead.
+func (Weekday) EnumDescriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{8}
 }
 
 // DecisionFlag is a bit of DecisionColumns.flags and LimitColumns.flags.
@@ -449,11 +581,11 @@ func (x DecisionFlag) String() string {
 }
 
 func (DecisionFlag) Descriptor() protoreflect.EnumDescriptor {
-	return file_weir_v1_weir_proto_enumTypes[7].Descriptor()
+	return file_weir_v1_weir_proto_enumTypes[9].Descriptor()
 }
 
 func (DecisionFlag) Type() protoreflect.EnumType {
-	return &file_weir_v1_weir_proto_enumTypes[7]
+	return &file_weir_v1_weir_proto_enumTypes[9]
 }
 
 func (x DecisionFlag) Number() protoreflect.EnumNumber {
@@ -462,7 +594,7 @@ func (x DecisionFlag) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DecisionFlag.Descriptor instead.
 func (DecisionFlag) EnumDescriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{9}
 }
 
 // CheckRequest is what is known of a request. Every field may be absent.
@@ -615,7 +747,18 @@ type Limit struct {
 	Drip          Drip          `protobuf:"varint,11,opt,name=drip,proto3,enum=weir.v1.Drip" json:"drip,omitempty"`
 	CountRejected CountRejected `protobuf:"varint,12,opt,name=count_rejected,json=countRejected,proto3,enum=weir.v1.CountRejected" json:"count_rejected,omitempty"`
 	// Deny everything for so long after a denial; absent means not at all.
-	BlockUs       int64 `protobuf:"varint,13,opt,name=block_us,json=blockUs,proto3" json:"block_us,omitempty"`
+	BlockUs int64 `protobuf:"varint,13,opt,name=block_us,json=blockUs,proto3" json:"block_us,omitempty"`
+	// Calendar windows, of the fixed_window algorithm, instead of window_us.
+	Calendar Calendar `protobuf:"varint,14,opt,name=calendar,proto3,enum=weir.v1.Calendar" json:"calendar,omitempty"`
+	// The IANA name of the calendar's time zone; absent means UTC.
+	Zone string `protobuf:"bytes,15,opt,name=zone,proto3" json:"zone,omitempty"`
+	// The day on which a month, quarter or year begins, 1 to 31: the last day of shorter
+	// months. Absent means 1.
+	AnchorDay int32 `protobuf:"varint,16,opt,name=anchor_day,json=anchorDay,proto3" json:"anchor_day,omitempty"`
+	// The day on which a week begins.
+	WeekStart Weekday `protobuf:"varint,17,opt,name=week_start,json=weekStart,proto3,enum=weir.v1.Weekday" json:"week_start,omitempty"`
+	// The time of day at which a day or a longer unit begins, in minutes.
+	AtMinutes     int32 `protobuf:"varint,18,opt,name=at_minutes,json=atMinutes,proto3" json:"at_minutes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -737,6 +880,41 @@ func (x *Limit) GetCountRejected() CountRejected {
 func (x *Limit) GetBlockUs() int64 {
 	if x != nil {
 		return x.BlockUs
+	}
+	return 0
+}
+
+func (x *Limit) GetCalendar() Calendar {
+	if x != nil {
+		return x.Calendar
+	}
+	return Calendar_CALENDAR_NONE
+}
+
+func (x *Limit) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Limit) GetAnchorDay() int32 {
+	if x != nil {
+		return x.AnchorDay
+	}
+	return 0
+}
+
+func (x *Limit) GetWeekStart() Weekday {
+	if x != nil {
+		return x.WeekStart
+	}
+	return Weekday_WEEKDAY_MONDAY
+}
+
+func (x *Limit) GetAtMinutes() int32 {
+	if x != nil {
+		return x.AtMinutes
 	}
 	return 0
 }
@@ -883,7 +1061,10 @@ type LimitDecision struct {
 	// Which of the rule's keys the counter belongs to, from 0.
 	KeyIndex uint32 `protobuf:"varint,17,opt,name=key_index,json=keyIndex,proto3" json:"key_index,omitempty"`
 	// The node that decided, where there are several.
-	Owner         string `protobuf:"bytes,18,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner string `protobuf:"bytes,18,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The share of limit that was applied in its place, in units per window: by an owner
+	// in a minority, or the policy local. 0: limit itself was.
+	InForce       uint32 `protobuf:"varint,19,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1042,6 +1223,13 @@ func (x *LimitDecision) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *LimitDecision) GetInForce() uint32 {
+	if x != nil {
+		return x.InForce
+	}
+	return 0
 }
 
 // CheckError says why a check was not decided.
@@ -1514,7 +1702,9 @@ type DecisionColumns struct {
 	EveryLimit *LimitColumns `protobuf:"bytes,11,opt,name=every_limit,json=everyLimit,proto3" json:"every_limit,omitempty"`
 	// RingResponse.view as it is now, where the node tells it: if it is not the one that
 	// the asker knows, the ring has changed.
-	View          uint64 `protobuf:"fixed64,12,opt,name=view,proto3" json:"view,omitempty"`
+	View uint64 `protobuf:"fixed64,12,opt,name=view,proto3" json:"view,omitempty"`
+	// As in LimitDecision, of the same limit as the other numbers. Absent if all are 0.
+	InForce       []uint32 `protobuf:"varint,13,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1631,6 +1821,13 @@ func (x *DecisionColumns) GetView() uint64 {
 		return x.View
 	}
 	return 0
+}
+
+func (x *DecisionColumns) GetInForce() []uint32 {
+	if x != nil {
+		return x.InForce
+	}
+	return nil
 }
 
 // LimitInfo is what stays the same of a limit.
@@ -1806,8 +2003,10 @@ type LimitColumns struct {
 	Keys         []string `protobuf:"bytes,9,rep,name=keys,proto3" json:"keys,omitempty"`
 	// The rule of each check, as in CheckResponse: 1 + its index in rule_names; 0
 	// where there is none.
-	RuleRefs      []uint32 `protobuf:"varint,10,rep,packed,name=rule_refs,json=ruleRefs,proto3" json:"rule_refs,omitempty"`
-	RuleNames     []string `protobuf:"bytes,11,rep,name=rule_names,json=ruleNames,proto3" json:"rule_names,omitempty"`
+	RuleRefs  []uint32 `protobuf:"varint,10,rep,packed,name=rule_refs,json=ruleRefs,proto3" json:"rule_refs,omitempty"`
+	RuleNames []string `protobuf:"bytes,11,rep,name=rule_names,json=ruleNames,proto3" json:"rule_names,omitempty"`
+	// Absent if all are 0.
+	InForce       []uint32 `protobuf:"varint,12,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1915,6 +2114,13 @@ func (x *LimitColumns) GetRuleRefs() []uint32 {
 func (x *LimitColumns) GetRuleNames() []string {
 	if x != nil {
 		return x.RuleNames
+	}
+	return nil
+}
+
+func (x *LimitColumns) GetInForce() []uint32 {
+	if x != nil {
+		return x.InForce
 	}
 	return nil
 }
@@ -2581,7 +2787,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
-	"\x05_cost\"\xe0\x03\n" +
+	"\x05_cost\"\x92\x05\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x12.weir.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -2597,7 +2803,15 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	" \x01(\x03R\x05burst\x12!\n" +
 	"\x04drip\x18\v \x01(\x0e2\r.weir.v1.DripR\x04drip\x12=\n" +
 	"\x0ecount_rejected\x18\f \x01(\x0e2\x16.weir.v1.CountRejectedR\rcountRejected\x12\x19\n" +
-	"\bblock_us\x18\r \x01(\x03R\ablockUsB\t\n" +
+	"\bblock_us\x18\r \x01(\x03R\ablockUs\x12-\n" +
+	"\bcalendar\x18\x0e \x01(\x0e2\x11.weir.v1.CalendarR\bcalendar\x12\x12\n" +
+	"\x04zone\x18\x0f \x01(\tR\x04zone\x12\x1d\n" +
+	"\n" +
+	"anchor_day\x18\x10 \x01(\x05R\tanchorDay\x12/\n" +
+	"\n" +
+	"week_start\x18\x11 \x01(\x0e2\x10.weir.v1.WeekdayR\tweekStart\x12\x1d\n" +
+	"\n" +
+	"at_minutes\x18\x12 \x01(\x05R\tatMinutesB\t\n" +
 	"\a_weight\"\x96\x02\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
@@ -2608,7 +2822,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"blocked_by\x18\x05 \x01(\tR\tblockedBy\x12$\n" +
 	"\x0eretry_after_us\x18\x06 \x01(\x03R\fretryAfterUs\x12'\n" +
 	"\x06source\x18\a \x01(\x0e2\x0f.weir.v1.SourceR\x06source\x12.\n" +
-	"\x06limits\x18\b \x03(\v2\x16.weir.v1.LimitDecisionR\x06limits\"\xf9\x03\n" +
+	"\x06limits\x18\b \x03(\v2\x16.weir.v1.LimitDecisionR\x06limits\"\x94\x04\n" +
 	"\rLimitDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2628,7 +2842,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\boverflow\x18\x0f \x01(\bR\boverflow\x12\x12\n" +
 	"\x04cost\x18\x10 \x01(\rR\x04cost\x12\x1b\n" +
 	"\tkey_index\x18\x11 \x01(\rR\bkeyIndex\x12\x14\n" +
-	"\x05owner\x18\x12 \x01(\tR\x05owner\":\n" +
+	"\x05owner\x18\x12 \x01(\tR\x05owner\x12\x19\n" +
+	"\bin_force\x18\x13 \x01(\rR\ainForce\":\n" +
 	"\n" +
 	"CheckError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
@@ -2663,7 +2878,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"everyLimit\"?\n" +
 	"\x0fAttributeColumn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\alengths\x18\x02 \x03(\rR\alengths\"\xac\x03\n" +
+	"\alengths\x18\x02 \x03(\rR\alengths\"\xc7\x03\n" +
 	"\x0fDecisionColumns\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +
@@ -2679,7 +2894,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	" \x01(\v2\x13.weir.v1.CheckErrorR\x05error\x126\n" +
 	"\vevery_limit\x18\v \x01(\v2\x15.weir.v1.LimitColumnsR\n" +
 	"everyLimit\x12\x12\n" +
-	"\x04view\x18\f \x01(\x06R\x04view\"\xcc\x01\n" +
+	"\x04view\x18\f \x01(\x06R\x04view\x12\x19\n" +
+	"\bin_force\x18\r \x03(\rR\ainForce\"\xcc\x01\n" +
 	"\tLimitInfo\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
@@ -2691,7 +2907,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\fColumnsError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
-	"\x06checks\x18\x03 \x03(\rR\x06checks\"\xd2\x02\n" +
+	"\x06checks\x18\x03 \x03(\rR\x06checks\"\xed\x02\n" +
 	"\fLimitColumns\x12\x16\n" +
 	"\x06counts\x18\x01 \x03(\rR\x06counts\x12#\n" +
 	"\rlimit_indexes\x18\x02 \x03(\rR\flimitIndexes\x12\x14\n" +
@@ -2706,7 +2922,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\trule_refs\x18\n" +
 	" \x03(\rR\bruleRefs\x12\x1d\n" +
 	"\n" +
-	"rule_names\x18\v \x03(\tR\truleNames\"\xb6\x02\n" +
+	"rule_names\x18\v \x03(\tR\truleNames\x12\x19\n" +
+	"\bin_force\x18\f \x03(\rR\ainForce\"\xb6\x02\n" +
 	"\fResetRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -2786,7 +3003,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\rCountRejected\x12\x17\n" +
 	"\x13COUNT_REJECTED_NONE\x10\x00\x12\x17\n" +
 	"\x13COUNT_REJECTED_ROOM\x10\x01\x12\x16\n" +
-	"\x12COUNT_REJECTED_ALL\x10\x02*\xb5\x01\n" +
+	"\x12COUNT_REJECTED_ALL\x10\x02*\xc7\x01\n" +
 	"\x06Source\x12\x12\n" +
 	"\x0eSOURCE_NO_RULE\x10\x00\x12\x10\n" +
 	"\fSOURCE_OWNER\x10\x01\x12\x0f\n" +
@@ -2795,7 +3012,25 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x15SOURCE_FALLBACK_LOCAL\x10\x04\x12\x1a\n" +
 	"\x16SOURCE_FALLBACK_CLOSED\x10\x05\x12\x10\n" +
 	"\fSOURCE_REDIS\x10\x06\x12\x11\n" +
-	"\rSOURCE_CACHED\x10\a*\xcc\x01\n" +
+	"\rSOURCE_CACHED\x10\a\x12\x10\n" +
+	"\fSOURCE_SHARE\x10\b*\xa7\x01\n" +
+	"\bCalendar\x12\x11\n" +
+	"\rCALENDAR_NONE\x10\x00\x12\x13\n" +
+	"\x0fCALENDAR_MINUTE\x10\x01\x12\x11\n" +
+	"\rCALENDAR_HOUR\x10\x02\x12\x10\n" +
+	"\fCALENDAR_DAY\x10\x03\x12\x11\n" +
+	"\rCALENDAR_WEEK\x10\x04\x12\x12\n" +
+	"\x0eCALENDAR_MONTH\x10\x05\x12\x14\n" +
+	"\x10CALENDAR_QUARTER\x10\x06\x12\x11\n" +
+	"\rCALENDAR_YEAR\x10\a*\x9d\x01\n" +
+	"\aWeekday\x12\x12\n" +
+	"\x0eWEEKDAY_MONDAY\x10\x00\x12\x13\n" +
+	"\x0fWEEKDAY_TUESDAY\x10\x01\x12\x15\n" +
+	"\x11WEEKDAY_WEDNESDAY\x10\x02\x12\x14\n" +
+	"\x10WEEKDAY_THURSDAY\x10\x03\x12\x12\n" +
+	"\x0eWEEKDAY_FRIDAY\x10\x04\x12\x14\n" +
+	"\x10WEEKDAY_SATURDAY\x10\x05\x12\x12\n" +
+	"\x0eWEEKDAY_SUNDAY\x10\x06*\xcc\x01\n" +
 	"\fDecisionFlag\x12\x16\n" +
 	"\x12DECISION_FLAG_NONE\x10\x00\x12\x19\n" +
 	"\x15DECISION_FLAG_ALLOWED\x10\x01\x12\x17\n" +
@@ -2825,7 +3060,7 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 	return file_weir_v1_weir_proto_rawDescData
 }
 
-var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
 var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_weir_v1_weir_proto_goTypes = []any{
 	(Algorithm)(0),             // 0: weir.v1.Algorithm
@@ -2835,79 +3070,83 @@ var file_weir_v1_weir_proto_goTypes = []any{
 	(Drip)(0),                  // 4: weir.v1.Drip
 	(CountRejected)(0),         // 5: weir.v1.CountRejected
 	(Source)(0),                // 6: weir.v1.Source
-	(DecisionFlag)(0),          // 7: weir.v1.DecisionFlag
-	(*CheckRequest)(nil),       // 8: weir.v1.CheckRequest
-	(*Limit)(nil),              // 9: weir.v1.Limit
-	(*CheckResponse)(nil),      // 10: weir.v1.CheckResponse
-	(*LimitDecision)(nil),      // 11: weir.v1.LimitDecision
-	(*CheckError)(nil),         // 12: weir.v1.CheckError
-	(*CheckBatchRequest)(nil),  // 13: weir.v1.CheckBatchRequest
-	(*CheckBatchResponse)(nil), // 14: weir.v1.CheckBatchResponse
-	(*CheckResult)(nil),        // 15: weir.v1.CheckResult
-	(*CheckColumns)(nil),       // 16: weir.v1.CheckColumns
-	(*AttributeColumn)(nil),    // 17: weir.v1.AttributeColumn
-	(*DecisionColumns)(nil),    // 18: weir.v1.DecisionColumns
-	(*LimitInfo)(nil),          // 19: weir.v1.LimitInfo
-	(*ColumnsError)(nil),       // 20: weir.v1.ColumnsError
-	(*LimitColumns)(nil),       // 21: weir.v1.LimitColumns
-	(*ResetRequest)(nil),       // 22: weir.v1.ResetRequest
-	(*ResetResponse)(nil),      // 23: weir.v1.ResetResponse
-	(*ExplainResponse)(nil),    // 24: weir.v1.ExplainResponse
-	(*LimitExplanation)(nil),   // 25: weir.v1.LimitExplanation
-	(*ExplainedField)(nil),     // 26: weir.v1.ExplainedField
-	(*ExplainedCount)(nil),     // 27: weir.v1.ExplainedCount
-	(*RingRequest)(nil),        // 28: weir.v1.RingRequest
-	(*RingResponse)(nil),       // 29: weir.v1.RingResponse
-	(*RingMember)(nil),         // 30: weir.v1.RingMember
-	nil,                        // 31: weir.v1.CheckRequest.AttributesEntry
-	nil,                        // 32: weir.v1.ResetRequest.AttributesEntry
+	(Calendar)(0),              // 7: weir.v1.Calendar
+	(Weekday)(0),               // 8: weir.v1.Weekday
+	(DecisionFlag)(0),          // 9: weir.v1.DecisionFlag
+	(*CheckRequest)(nil),       // 10: weir.v1.CheckRequest
+	(*Limit)(nil),              // 11: weir.v1.Limit
+	(*CheckResponse)(nil),      // 12: weir.v1.CheckResponse
+	(*LimitDecision)(nil),      // 13: weir.v1.LimitDecision
+	(*CheckError)(nil),         // 14: weir.v1.CheckError
+	(*CheckBatchRequest)(nil),  // 15: weir.v1.CheckBatchRequest
+	(*CheckBatchResponse)(nil), // 16: weir.v1.CheckBatchResponse
+	(*CheckResult)(nil),        // 17: weir.v1.CheckResult
+	(*CheckColumns)(nil),       // 18: weir.v1.CheckColumns
+	(*AttributeColumn)(nil),    // 19: weir.v1.AttributeColumn
+	(*DecisionColumns)(nil),    // 20: weir.v1.DecisionColumns
+	(*LimitInfo)(nil),          // 21: weir.v1.LimitInfo
+	(*ColumnsError)(nil),       // 22: weir.v1.ColumnsError
+	(*LimitColumns)(nil),       // 23: weir.v1.LimitColumns
+	(*ResetRequest)(nil),       // 24: weir.v1.ResetRequest
+	(*ResetResponse)(nil),      // 25: weir.v1.ResetResponse
+	(*ExplainResponse)(nil),    // 26: weir.v1.ExplainResponse
+	(*LimitExplanation)(nil),   // 27: weir.v1.LimitExplanation
+	(*ExplainedField)(nil),     // 28: weir.v1.ExplainedField
+	(*ExplainedCount)(nil),     // 29: weir.v1.ExplainedCount
+	(*RingRequest)(nil),        // 30: weir.v1.RingRequest
+	(*RingResponse)(nil),       // 31: weir.v1.RingResponse
+	(*RingMember)(nil),         // 32: weir.v1.RingMember
+	nil,                        // 33: weir.v1.CheckRequest.AttributesEntry
+	nil,                        // 34: weir.v1.ResetRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
-	31, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
-	9,  // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
+	33, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
+	11, // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.Limit.algorithm:type_name -> weir.v1.Algorithm
 	1,  // 3: weir.v1.Limit.align:type_name -> weir.v1.Align
 	2,  // 4: weir.v1.Limit.coverage:type_name -> weir.v1.Coverage
 	3,  // 5: weir.v1.Limit.rounding:type_name -> weir.v1.Rounding
 	4,  // 6: weir.v1.Limit.drip:type_name -> weir.v1.Drip
 	5,  // 7: weir.v1.Limit.count_rejected:type_name -> weir.v1.CountRejected
-	6,  // 8: weir.v1.CheckResponse.source:type_name -> weir.v1.Source
-	11, // 9: weir.v1.CheckResponse.limits:type_name -> weir.v1.LimitDecision
-	0,  // 10: weir.v1.LimitDecision.algorithm:type_name -> weir.v1.Algorithm
-	8,  // 11: weir.v1.CheckBatchRequest.checks:type_name -> weir.v1.CheckRequest
-	15, // 12: weir.v1.CheckBatchResponse.results:type_name -> weir.v1.CheckResult
-	10, // 13: weir.v1.CheckResult.decision:type_name -> weir.v1.CheckResponse
-	12, // 14: weir.v1.CheckResult.error:type_name -> weir.v1.CheckError
-	17, // 15: weir.v1.CheckColumns.attributes:type_name -> weir.v1.AttributeColumn
-	19, // 16: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
-	20, // 17: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
-	12, // 18: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
-	21, // 19: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
-	0,  // 20: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	32, // 21: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
-	9,  // 22: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	10, // 23: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
-	25, // 24: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
-	26, // 25: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
-	27, // 26: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
-	30, // 27: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	8,  // 28: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	13, // 29: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	16, // 30: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	22, // 31: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	8,  // 32: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	28, // 33: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	10, // 34: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	14, // 35: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	18, // 36: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	23, // 37: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	24, // 38: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	29, // 39: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	34, // [34:40] is the sub-list for method output_type
-	28, // [28:34] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	7,  // 8: weir.v1.Limit.calendar:type_name -> weir.v1.Calendar
+	8,  // 9: weir.v1.Limit.week_start:type_name -> weir.v1.Weekday
+	6,  // 10: weir.v1.CheckResponse.source:type_name -> weir.v1.Source
+	13, // 11: weir.v1.CheckResponse.limits:type_name -> weir.v1.LimitDecision
+	0,  // 12: weir.v1.LimitDecision.algorithm:type_name -> weir.v1.Algorithm
+	10, // 13: weir.v1.CheckBatchRequest.checks:type_name -> weir.v1.CheckRequest
+	17, // 14: weir.v1.CheckBatchResponse.results:type_name -> weir.v1.CheckResult
+	12, // 15: weir.v1.CheckResult.decision:type_name -> weir.v1.CheckResponse
+	14, // 16: weir.v1.CheckResult.error:type_name -> weir.v1.CheckError
+	19, // 17: weir.v1.CheckColumns.attributes:type_name -> weir.v1.AttributeColumn
+	21, // 18: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
+	22, // 19: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
+	14, // 20: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
+	23, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
+	0,  // 22: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
+	34, // 23: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	11, // 24: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
+	12, // 25: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
+	27, // 26: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
+	28, // 27: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
+	29, // 28: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
+	32, // 29: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	10, // 30: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	15, // 31: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	18, // 32: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	24, // 33: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	10, // 34: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	30, // 35: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	12, // 36: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	16, // 37: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	20, // 38: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	25, // 39: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	26, // 40: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	31, // 41: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	36, // [36:42] is the sub-list for method output_type
+	30, // [30:36] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -2926,7 +3165,7 @@ func file_weir_v1_weir_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
-			NumEnums:      8,
+			NumEnums:      10,
 			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -280,7 +280,7 @@ func TestCompletion(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	status, out, _ := run(t, nil, "version")
-	if status != ExitOK || !strings.HasPrefix(out, "node ") || !strings.Contains(out, " go1.") {
+	if status != ExitOK || !strings.HasPrefix(out, "node ") || !strings.Contains(out, " go1.") || !strings.Contains(out, " tzdata 20") {
 		t.Errorf("%d %s", status, out)
 	}
 	if _, flag, _ := run(t, nil, "--version"); flag != out {
@@ -460,7 +460,7 @@ func TestEnvironment(t *testing.T) {
 // those of the library.
 func TestOptions(t *testing.T) {
 	values := map[string]string{
-		"rules": "r.yaml", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "health-addr": "Off", "log-level": "DEBUG",
+		"rules": "r.yaml", "strict": "true", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off", "log-level": "DEBUG",
 		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow", "allow-request-limits": "true",
 		"max-connections": "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
 		"allow-reset": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
@@ -483,7 +483,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c, err := o.config(nil)
-	if err != nil || c.RulesFile != "r.yaml" || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || c.HealthAddr != "" ||
+	if err != nil || c.RulesFile != "r.yaml" || !c.StrictRules || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)

@@ -26,7 +26,7 @@ const defaultMaxKeys = 10_000_000
 type options struct {
 	grpcAddr, httpAddr             address
 	adminAddr, healthAddr          apartAddress
-	adminHosts                     string
+	adminHosts, httpHosts          string
 	rules                          string
 	maxKeys                        positive
 	maxBytes                       size
@@ -34,7 +34,7 @@ type options struct {
 	secretFile                     string
 	clusterName                    string
 	allowRequestLimits, allowReset bool
-	shareRing                      bool
+	shareRing, strict              bool
 	shutdownDelay, shutdownTimeout time.Duration
 	logLevel                       choice
 	redis                          redisOptions
@@ -70,6 +70,7 @@ func (o *options) addCommonFlags(f *pflag.FlagSet) {
 func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`, read again when it changes (default none: all requests are allowed)")
+	f.BoolVar(&o.strict, "strict", false, "refuse a rules file with warnings; without it they are logged")
 	o.addCommonFlags(f)
 	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "keep serving this long after /readyz fails, so that load balancers notice")
 	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one per key and limit; 10 million take 800 MB")
@@ -85,6 +86,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
 	f.Var(&o.healthAddr, "health-addr", "serve /healthz and /readyz at `HOST:PORT` too, or off")
 	f.StringVar(&o.adminHosts, "admin-host", "", "accept this host `NAME` in requests for administration; several with commas")
+	f.StringVar(&o.httpHosts, "http-host", "", "accept this host `NAME` in requests of browsers to --http-addr; several with commas")
 }
 
 // addTestFlags adds flags for tests of clusters. They are hidden from the help, and no
@@ -141,10 +143,16 @@ func (o *options) validate(cmd *cobra.Command) error {
 	return o.redis.validate(cmd)
 }
 
+// names splits a list of names at commas and blanks.
+func names(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 // config returns the configuration of the server.
 func (o *options) config(log *slog.Logger) (server.Config, error) {
 	c := server.Config{
-		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), AdminAddr: o.adminAddr.text, AdminHosts: strings.FieldsFunc(o.adminHosts, func(r rune) bool { return r == ',' || r == ' ' }), HealthAddr: o.healthAddr.text, RulesFile: o.rules,
+		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), AdminAddr: o.adminAddr.text, HealthAddr: o.healthAddr.text, RulesFile: o.rules, StrictRules: o.strict,
+		AdminHosts: names(o.adminHosts), HTTPHosts: names(o.httpHosts),
 		MaxKeys: int(o.maxKeys), MaxBytes: int64(o.maxBytes), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
 		Replication:        o.cluster.copying(),
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, ShareRing: o.shareRing,

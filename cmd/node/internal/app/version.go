@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/limiter"
 )
 
 func (a *app) versionCommand() *cobra.Command {
@@ -20,7 +22,7 @@ func (a *app) versionCommand() *cobra.Command {
 
 // version returns what this program was built from.
 func version() string {
-	return fmt.Sprintf("node %s %s %s/%s", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("node %s %s %s/%s tzdata %s", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH, limiter.ZoneDataVersion())
 }
 
 // released is the version set by the linker, for builds without a repository, such as

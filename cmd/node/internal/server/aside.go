@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 
 	"github.com/weirlimit/weir/transport"
 )
@@ -53,23 +54,22 @@ func (s *Server) tcpAdminAddr() string {
 	return ""
 }
 
-// administration makes the site for operators.
-func (s *Server) administration(metrics http.Handler) *transport.Apart {
+// site returns what the administration serves beside what comes from the node.
+func (s *Server) site() transport.AdminOptions {
 	c := &s.config
-	o := transport.AdminOptions{Metrics: metrics, Profiles: profiles(), Hosts: c.AdminHosts, Logger: c.Log, Panicked: s.metrics.Panicked}
-	if host, _, err := net.SplitHostPort(c.AdminAddr); err == nil && host != "" {
-		o.Hosts = append(o.Hosts[:len(o.Hosts):len(o.Hosts)], host)
+	return transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr)}
+}
+
+// hosts returns names, the host of addr, and the host that other members use.
+func (c *Config) hosts(names []string, addr string) []string {
+	names = slices.Clone(names)
+	if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
+		names = append(names, host)
 	}
-	if c.Cluster != nil {
-		o.Directory = directory{s.node}
-		if c.Cluster.Advertise != "" {
-			o.Hosts = append(o.Hosts[:len(o.Hosts):len(o.Hosts)], c.Cluster.Advertise) // the host that other members use
-		}
+	if c.Cluster != nil && c.Cluster.Advertise != "" {
+		names = append(names, c.Cluster.Advertise)
 	}
-	if c.Redis == nil {
-		o.Top = s.top
-	}
-	return transport.NewAdmin(o)
+	return names
 }
 
 // profiles serves the handlers of net/http/pprof. They are not registered on the

@@ -4,114 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
-	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/metrics"
-	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
-
-// directory serves the members of the node's cluster over HTTP.
-type directory struct{ node *weir.Node }
-
-// Members implements [transport.Directory].
-func (d directory) Members() []transport.Member {
-	infos := d.node.Cluster().Members()
-	out := make([]transport.Member, len(infos))
-	for i := range infos {
-		m := &infos[i]
-		out[i] = transport.Member{
-			Name: m.Name, Address: m.Address, Instance: m.Instance, State: m.State, Share: m.Share,
-			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, AdminAddr: m.AdminAddr, Version: m.Version,
-			Unreachable: m.Unreachable,
-		}
-		if m.Self {
-			out[i].Self = &transport.MemberSelf{
-				Keys: m.Keys, Checks: m.Checks, ChecksPerSecond: m.ChecksPerSecond,
-				LagMs: transport.Millis(m.Lag), Unacknowledged: m.Unacknowledged,
-			}
-		}
-	}
-	return out
-}
-
-// Forget implements [transport.Directory].
-func (d directory) Forget(name string) error {
-	err := d.node.Cluster().Forget(name)
-	if errors.Is(err, weir.ErrUnknownMember) {
-		return fmt.Errorf("%w: there is no dead member %q, and only a dead member can be forgotten: list the members with weir members", limiter.ErrInvalid, name)
-	}
-	return err
-}
-
-// ring publishes which member to ask for which counter.
-type ring struct {
-	node *weir.Node
-	last atomic.Pointer[ringAnswer]
-}
-
-// ringAnswer is a placement and its message.
-type ringAnswer struct {
-	of  *weir.Placement
-	out *weirv1.RingResponse
-}
-
-// View implements [transport.Ring].
-func (r *ring) View() uint64 {
-	if p := r.node.Cluster().Placement(); p != nil {
-		return p.View
-	}
-	return 0
-}
-
-// Placement implements [transport.Ring].
-func (r *ring) Placement() *weirv1.RingResponse {
-	p := r.node.Cluster().Placement()
-	if p == nil {
-		return nil
-	}
-	if have := r.last.Load(); have != nil && have.of == p {
-		return have.out
-	}
-	out := &weirv1.RingResponse{View: p.View, Rules: p.Rules, Seeds: p.Seeds, Owners: make([]uint32, len(p.Owners))}
-	for i, o := range p.Owners {
-		out.Owners[i] = uint32(o)
-	}
-	for _, m := range p.Members {
-		out.Members = append(out.Members, &weirv1.RingMember{Name: m.Name, GrpcAddr: m.GRPCAddr})
-	}
-	r.last.Store(&ringAnswer{p, out})
-	return out
-}
-
-// top returns the keys that the node checked most and denied most.
-func (s *Server) top(n int) (hottest, denied []transport.TopKey) {
-	hot, no := s.node.Top(n)
-	list := func(keys []weir.TopKey) []transport.TopKey {
-		out := make([]transport.TopKey, len(keys))
-		for i, k := range keys {
-			out[i] = transport.TopKey{Key: k.Name, Count: k.Count, Error: k.Error}
-		}
-		return out
-	}
-	return list(hot), list(no)
-}
-
-// cluster returns the state of the node in its cluster, for metrics.
-func (s *Server) cluster() metrics.ClusterStats {
-	c, _ := s.node.Cluster().Stats()
-	return metrics.ClusterStats{
-		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
-		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
-		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Seconds(),
-		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer,
-	}
-}
 
 // clusterHelp adds to an error of opening a member the flags that can correct it.
 func clusterHelp(err error, c *cluster.Config) error {

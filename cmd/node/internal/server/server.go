@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/redisstore"
 	"github.com/weirlimit/weir/rules"
+	"github.com/weirlimit/weir/serve"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -33,10 +34,15 @@ type Config struct {
 	// host of AdminAddr.
 	AdminAddr, HealthAddr string
 	AdminHosts            []string
+	// HTTPHosts are further names by which browsers may address HTTPAddr, besides those
+	// of [transport.Options], the host of HTTPAddr and that of Cluster.Advertise.
+	HTTPHosts []string
 	// RulesFile is read, and followed as it changes. If it is empty, Rules, which may
 	// be empty too, stay in force.
 	RulesFile string
 	Rules     []byte
+	// StrictRules is that of [weir.Config].
+	StrictRules bool
 	// MaxKeys, MaxBytes, Overflow, Secret and ClusterName are those of [weir.Config].
 	MaxKeys     int
 	MaxBytes    int64
@@ -78,7 +84,8 @@ var errStopping = errors.New("the node is stopping")
 // Server is a running node.
 type Server struct {
 	config   Config
-	node     *weir.Node
+	service  *serve.Service
+	node     *weir.Node // the service's, as are the next two
 	metrics  *metrics.Metrics
 	wire     *transport.Server
 	follower *rulesfile.Follower // nil: there is no file to follow
@@ -119,22 +126,16 @@ func (s *Server) readRules() (err error) {
 	if c.Rules, err = rulesfile.Read(c.RulesFile); err != nil {
 		return err
 	}
-	_, err = rules.Parse(c.RulesFile, c.Rules, rules.Options{})
+	_, err = rules.Parse(c.RulesFile, c.Rules, rules.Options{Strict: c.StrictRules})
 	return err
 }
 
-// open makes the node, with its rules and its metrics.
+// open makes the node, with its rules, its metrics and its servers.
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
-	var err error
-	registry := metrics.NewRegistry()
-	s.metrics, err = metrics.New(registry, s.measured())
-	if err != nil {
-		return err
-	}
 	config := weir.Config{
-		RulesName: c.RulesFile, MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow,
-		Secret: c.Secret, ClusterName: c.ClusterName, Replication: c.Replication, Observer: s.metrics, Logger: c.Log,
+		RulesName: c.RulesFile, StrictRules: c.StrictRules, MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow,
+		Secret: c.Secret, ClusterName: c.ClusterName, Replication: c.Replication, Logger: c.Log,
 	}
 	if c.ClockOffset != 0 {
 		began := time.Now()
@@ -146,54 +147,33 @@ func (s *Server) open(ctx context.Context) error {
 		member.RefuseResets = !c.AllowReset
 		config.Cluster, config.Rules = &member, c.Rules // published to the other members
 	}
+	var err error
 	if c.Redis != nil {
 		if config.Backend, err = redisstore.Open(ctx, *c.Redis); err != nil {
 			return err
 		}
 	}
-	if s.node, err = weir.Open(ctx, config); err != nil {
-		return errors.Join(clusterHelp(err, c.Cluster), closeBackend(config.Backend))
+	s.service, err = serve.Open(ctx, serve.Config{
+		Node: config, Runtime: true, Version: c.Version, ShareRing: c.ShareRing, Site: s.site(),
+		Wire: transport.Options{
+			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, Ready: s.ready,
+			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
+			MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+			MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
+		},
+	})
+	if err != nil {
+		return clusterHelp(err, c.Cluster)
 	}
+	s.node, s.metrics, s.wire = s.service.Node(), s.service.Metrics(), s.service.Wire()
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
 		// Open would treat an empty file as no file.
 		if err := s.node.SetRules(c.Rules); err != nil {
-			return errors.Join(err, s.node.Close())
+			return errors.Join(err, s.service.Close())
 		}
 	}
-	o := transport.Options{
-		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset,
-		Ready: s.ready, Observer: s.metrics, Logger: c.Log,
-		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
-		MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
-	}
-	if c.Cluster != nil && c.ShareRing {
-		o.Ring = &ring{node: s.node}
-	}
-	s.wire, err = transport.NewServer(o)
-	if err != nil {
-		return errors.Join(err, s.node.Close())
-	}
-	s.admin.site, s.health.site = s.administration(metrics.Handler(registry)), s.wire.Health()
+	s.admin.site, s.health.site = s.service.AdminSite(), s.wire.Health()
 	return nil
-}
-
-// measured returns the sources of the metrics. With Redis there is no table.
-func (s *Server) measured() metrics.Options {
-	o := metrics.Options{Version: s.config.Version, Table: s.table, Runtime: true}
-	if s.config.Redis != nil {
-		o.Table = nil
-	}
-	if s.config.Cluster != nil {
-		o.Cluster = s.cluster
-	}
-	return o
-}
-
-func closeBackend(b weir.Backend) error {
-	if b == nil {
-		return nil
-	}
-	return b.Close()
 }
 
 func (s *Server) listen(ctx context.Context) (err error) {
@@ -266,16 +246,6 @@ func (s *Server) apply(data []byte) error {
 	return nil
 }
 
-// table returns the size of the node's table, for metrics.
-func (s *Server) table() metrics.TableStats {
-	t := s.node.Stats()
-	out := metrics.TableStats{Keys: t.Keys, MaxKeys: s.config.MaxKeys, Bytes: t.Bytes, MaxBytes: t.MaxBytes, Overflowed: t.Overflowed}
-	for _, r := range s.node.Shares() {
-		out.Shares = append(out.Shares, metrics.RuleShare(r))
-	}
-	return out
-}
-
 func (s *Server) ready() error {
 	if s.stopping.Load() {
 		return errStopping
@@ -328,15 +298,9 @@ func (s *Server) Stop() error {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))
 	defer cancel()
-	var err error
-	if c.Cluster != nil {
-		err = s.node.Cluster().HandOver(ctx)
-	}
-	err = errors.Join(err, s.wire.Shutdown(ctx), s.admin.close(), s.health.close())
-	s.background.Wait()
-	s.metrics.Close()
-	if c.Cluster != nil {
-		return errors.Join(err, s.node.Cluster().Leave(ctx))
-	}
-	return errors.Join(err, s.node.Close())
+	return s.service.Shutdown(ctx, func(context.Context) error {
+		err := s.health.close()
+		s.background.Wait()
+		return err
+	})
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,11 +56,35 @@ func (w *checkWriter) answer(a *limiter.Answer) {
 	w.line("%s", w.verdict(a))
 	for _, l := range a.Limits {
 		text := fmt.Sprintf("  %s  %s  %d of %d left", term.Clean(l.Key), l.Name, l.Remaining, l.Limit)
+		switch {
+		case l.Overflow:
+			w.line("  %s  %s  not counted: %s", term.Clean(l.Key), l.Name, noRoom(a, &l))
+			continue
+		case l.InForce != 0:
+			text = fmt.Sprintf("  %s  %s  %d of %d left, a share of %d", term.Clean(l.Key), l.Name, l.Remaining, l.InForce, l.Limit)
+		}
 		if l.ResetAfterMs > 0 {
 			text += ", full again in " + millis(l.ResetAfterMs)
 		}
 		w.line("%s", text+w.notes(&l))
 	}
+}
+
+// noRoom says why a counter of a check could not be kept, and what became of the check.
+func noRoom(a *limiter.Answer, l *limiter.LimitAnswer) string {
+	const text = "the node's table is full (--max-keys, --max-bytes, max_share)"
+	switch {
+	case a.Allowed:
+		return text + ", and it allows new keys"
+	case l.RetryAfterMs != nil:
+		return text + "; there is no room before " + millis(*l.RetryAfterMs)
+	}
+	return text
+}
+
+// full reports whether a check was denied only because a table is full.
+func full(a *limiter.Answer) bool {
+	return slices.ContainsFunc(a.Limits, func(l limiter.LimitAnswer) bool { return l.Name == a.BlockedBy && l.Overflow })
 }
 
 func (w *checkWriter) verdict(a *limiter.Answer) string {
@@ -74,6 +99,9 @@ func (w *checkWriter) verdict(a *limiter.Answer) string {
 		return fmt.Sprintf("%s by rule %s", w.style.Green("allowed"), a.Rule)
 	case a.Never:
 		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds", w.style.Red("denied"), a.BlockedBy)
+	}
+	if full(a) {
+		return fmt.Sprintf("%s: no room to count by %s", w.style.Red("denied"), a.BlockedBy)
 	}
 	text := fmt.Sprintf("%s by %s", w.style.Red("denied"), a.BlockedBy)
 	if a.RetryAfterMs != nil {

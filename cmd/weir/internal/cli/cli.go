@@ -188,7 +188,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.replayCommand(), a.validateCommand(), a.checkCommand(), a.membersCommand(), a.topCommand(), a.benchCommand(), a.versionCommand())
+	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.checkCommand(), a.membersCommand(), a.topCommand(), a.benchCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root

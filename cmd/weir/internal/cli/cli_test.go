@@ -207,7 +207,7 @@ func TestCompletion(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	got := person{}.run(t, "version")
-	if got.status != ExitOK || !strings.HasPrefix(got.out, "weir ") || !strings.Contains(got.out, " go1.") {
+	if got.status != ExitOK || !strings.HasPrefix(got.out, "weir ") || !strings.Contains(got.out, " go1.") || !strings.Contains(got.out, " tzdata 20") {
 		t.Errorf("%+v", got)
 	}
 	if flag := (person{}).run(t, "--version"); flag != got {
@@ -293,6 +293,25 @@ func TestValidateWarns(t *testing.T) {
 	}
 	if w := one.Warnings[0]; !one.Valid || w.Line != 2 || w.Column != 33 || w.Rule != "towns" || w.Instead != "key: [rule, user]" || w.Text == "" {
 		t.Errorf("%+v", w)
+	}
+}
+
+// With --strict a file with warnings is not valid.
+func TestValidateStrict(t *testing.T) {
+	good := file(t, "good.yaml", townRules)
+	open := file(t, "open.yaml", "rules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n")
+	got := person{}.run(t, "validate", "--strict", open, good)
+	if got.status != 1 || got.out != good+": OK: 2 rules, 1 limit\n" || !strings.HasPrefix(got.err, open+":2:33: warning: rule \"towns\" has no key") ||
+		!strings.Contains(got.err, open+" is not valid with --strict: 1 warning") {
+		t.Errorf("%+v", got)
+	}
+	got = person{}.run(t, "validate", "--strict", "--json", open)
+	var one jsonValidity
+	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 1 || one.Valid || len(one.Warnings) != 1 || len(one.Problems) != 0 {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if got = (person{}).run(t, "validate", "--strict", good); got.status != 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

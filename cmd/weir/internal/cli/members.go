@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -294,132 +293,23 @@ func (a *app) membersText(list []listed) string {
 	if unreachable {
 		text += a.OutStyle.Red("The node that was asked has no connection to members: check their --peer-addr and --advertise.") + "\n"
 	}
+	for i := range list {
+		if s := list[i].Self; s != nil {
+			text += a.warningsText(list[i].Name, s.Warnings)
+		}
+	}
 	return text + unaskedText(unaskedOf(list))
 }
 
-func (a *app) topCommand() *cobra.Command {
-	var server string
-	var n int
-	var asJSON, one bool
-	cmd := &cobra.Command{
-		Use:   "top [--server ADDRESS]",
-		Short: "List the keys that are checked most, and denied most",
-		Long: `Lists the keys that a node, and the other members of its cluster, were asked for
-most and denied most since they started. It asks at the address of a node's
-administration, --admin-addr of the node, and the others where they say that their
-own is, and names those that it cannot ask. Each member lists the keys that it owns.
-The first list is counted in a sample. A key's name does not tell its rule: keys of
-several rules that have the same parts are added up.
-
-Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
-		Example: `  weir top
-  weir top --server 127.0.0.1:8182 -n 5 --json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if n < 1 || n > 1000 {
-				return usage(cmd, "-n %d is out of range: give 1 to 1000", n)
-			}
-			return noArgs(cmd, args)
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := adminServer(cmd, server)
-			if err != nil {
-				return err
-			}
-			out, err := askTop(cmd.Context(), h, n, one)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return a.printJSON(out)
-			}
-			return a.print([]byte(a.topText(out)))
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&server, "server", defaultAdmin, serverHelp)
-	f.IntVarP(&n, "number", "n", 10, "list `N` keys of each kind")
-	f.BoolVar(&one, "one", false, "ask only that node")
-	f.BoolVar(&asJSON, "json", false, "print an object")
-	return cmd
-}
-
-// topKeys are the top lists of one node or several.
-type topKeys struct {
-	Hottest []transport.TopKey `json:"hottest"`
-	Denied  []transport.TopKey `json:"denied"`
-	// Unasked are the members whose keys are missing, and why.
-	Unasked []unasked `json:"unasked,omitempty"`
-}
-
-// askTop asks a node, and unless one is set, also the other members that it knows.
-func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, error) {
-	path := fmt.Sprintf("/v1/top?n=%d", n)
-	var out topKeys
-	if err := h.do(ctx, http.MethodGet, path, nil, &out); err != nil {
-		return nil, err
-	}
-	var seen struct{ Members []listed }
-	if !one {
-		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // a node on its own has none
-	}
-	var mu sync.Mutex
-	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
-		var more topKeys
-		if err := memberAt(m).do(ctx, http.MethodGet, path, nil, &more); err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		out.Hottest, out.Denied = append(out.Hottest, more.Hottest...), append(out.Denied, more.Denied...)
-		return nil
-	})
-	out.Unasked = unaskedOf(seen.Members)
-	out.Hottest, out.Denied = mostOf(out.Hottest, n), mostOf(out.Denied, n)
-	return &out, nil
-}
-
-// mostOf sums the entries with the same name, and keeps the n highest. A name can come
-// from several members, or from the keys of several rules.
-func mostOf(keys []transport.TopKey, n int) []transport.TopKey {
-	at := map[string]int{}
-	out := []transport.TopKey{}
-	for _, k := range keys {
-		i, ok := at[k.Key]
-		if !ok {
-			at[k.Key] = len(out)
-			out = append(out, k)
-			continue
-		}
-		out[i].Count += k.Count
-		out[i].Error += k.Error
-	}
-	slices.SortFunc(out, func(a, b transport.TopKey) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
-	})
-	return out[:min(n, len(out))]
-}
-
-func (a *app) topText(out *topKeys) string {
+// warningsText returns a line for each warning of a member; of the node that was asked if
+// name is empty.
+func (a *app) warningsText(name string, warnings []string) string {
 	var b strings.Builder
-	for _, list := range []struct {
-		title string
-		keys  []transport.TopKey
-	}{{"asked for most", out.Hottest}, {"denied most", out.Denied}} {
-		var t term.Table
-		t.Row(term.Cell{Text: list.title, Paint: a.OutStyle.Bold}, term.Cell{Text: "times", Paint: a.OutStyle.Bold})
-		for _, k := range list.keys {
-			t.Row(term.Cell{Text: term.Clean(k.Key)}, term.Cell{Text: fmt.Sprint(k.Count)})
+	for _, w := range warnings {
+		if name != "" {
+			w = name + ": " + w
 		}
-		if len(list.keys) == 0 {
-			t.Row(term.Cell{Text: "nothing yet"})
-		}
-		if b.Len() > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(t.String())
-	}
-	if len(out.Unasked) > 0 {
-		b.WriteString("\n" + unaskedText(out.Unasked))
+		b.WriteString(a.OutStyle.Red(term.Clean(w)) + "\n")
 	}
 	return b.String()
 }

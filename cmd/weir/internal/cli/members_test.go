@@ -14,17 +14,18 @@ import (
 
 // town is a node's directory. It has Self set for one of the members.
 type town struct {
-	self    string
-	members []transport.Member
-	forgot  []string
-	slow    bool // what is forgotten is in the list for a while
+	warnings []string
+	self     string
+	members  []transport.Member
+	forgot   []string
+	slow     bool // what is forgotten is in the list for a while
 }
 
 func (d *town) Members() []transport.Member {
 	out := append([]transport.Member{}, d.members...)
 	for i := range out {
 		if out[i].Name == d.self {
-			out[i].Self = &transport.MemberSelf{Keys: 10 + i, ChecksPerSecond: uint64(100 + i), LagMs: 2, Unacknowledged: uint64(i)}
+			out[i].Self = &transport.MemberSelf{Keys: 10 + i, ChecksPerSecond: uint64(100 + i), LagMs: 2, Unacknowledged: uint64(i), Warnings: d.warnings}
 		}
 	}
 	return out
@@ -51,7 +52,7 @@ func towns(t *testing.T) (addr string, first *town) {
 	}
 	nodes := []*town{{self: "node-1"}, {self: "node-2"}}
 	for i, d := range nodes {
-		s := transport.NewAdmin(transport.AdminOptions{Directory: d, Top: func(int) (hot, denied []transport.TopKey) {
+		s := transport.NewAdmin(transport.AdminOptions{Directory: d, Warnings: func() []string { return d.warnings }, Top: func(int) (hot, denied []transport.TopKey) {
 			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1))}, {Key: fmt.Sprint("/only:", i), Count: 7}}, nil
 		}})
 		h := httptest.NewServer(s.Handler())

@@ -12,16 +12,18 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check rules files, and report all their problems",
 		Long: `Reads rules files ("-" is standard input) and reports whether each is valid.
 All problems of a file are reported at once, with line and column. A warning is
-about a valid part that is probably a mistake, with the line to write instead.
+about a valid part that is probably a mistake, with the line to write instead. With
+--strict a file with warnings is not valid.
 
-Exit status: 0 if all are valid, warnings or not, 1 if not.`,
+Exit status: 0 if all are valid, 1 if not. Without --strict warnings do not matter.`,
 		Example: `  weir validate rules.yaml
+  weir validate --strict rules.yaml
   weir validate --json rules/*.yaml
   kubectl get configmap weir -o jsonpath='{.data.rules\.yaml}' | weir validate -`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -32,13 +34,14 @@ Exit status: 0 if all are valid, warnings or not, 1 if not.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if asJSON {
-				return a.validateJSON(args)
+				return a.validateJSON(args, strict)
 			}
-			return a.validate(args)
+			return a.validate(args, strict)
 		},
 		ValidArgsFunction: completeRules,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object for one file, an array for several")
+	cmd.Flags().BoolVar(&strict, "strict", false, "count warnings as errors")
 	return cmd
 }
 
@@ -46,10 +49,16 @@ func completeRules(*cobra.Command, []string, string) ([]string, cobra.ShellCompD
 	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-func (a *app) validate(names []string) error {
+func (a *app) validate(names []string, strict bool) error {
 	files, failed := a.loadRules(names)
 	var out bytes.Buffer
 	for _, f := range files {
+		if strict && f.set.Doubtful() {
+			n := a.warnOfRules(f)
+			a.complain(fmt.Errorf("rules file %s is not valid with --strict: %s", f.name, term.Plural(n, "warning")))
+			failed = errReported
+			continue
+		}
 		r, l := sizes(f.set)
 		fmt.Fprintf(&out, "%s: %s: %s, %s", term.Clean(f.name), a.OutStyle.Green("OK"), term.Plural(r, "rule"), term.Plural(l, "limit"))
 		if n := a.warnOfRules(f); n > 0 {
@@ -75,6 +84,8 @@ type jsonWarning struct {
 	Rule    string `json:"rule"`
 	Text    string `json:"text"`
 	Instead string `json:"instead"`
+
+	Incomplete bool `json:"incomplete"`
 }
 
 // jsonProblem is a problem; line and column are 0 if the file cannot be read.
@@ -84,7 +95,7 @@ type jsonProblem struct {
 	Text   string `json:"text"`
 }
 
-func (a *app) validateJSON(names []string) error {
+func (a *app) validateJSON(names []string, strict bool) error {
 	var failed error
 	out := make([]jsonValidity, len(names))
 	for i, name := range names {
@@ -97,6 +108,9 @@ func (a *app) validateJSON(names []string) error {
 		out[i].Rules, out[i].Limits = sizes(f.set)
 		for _, w := range f.set.Warnings() {
 			out[i].Warnings = append(out[i].Warnings, jsonWarning(w))
+		}
+		if strict && f.set.Doubtful() {
+			out[i].Valid, failed = false, errReported
 		}
 	}
 	return errors.Join(failed, a.printJSON(oneOrAll(out)))

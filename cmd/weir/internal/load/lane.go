@@ -45,10 +45,10 @@ func (c *call) take(i int, ok bool, rule string, s limiter.Source) error {
 	if ok {
 		a = allowed
 	}
-	switch s {
-	case limiter.SourceFallbackOpen, limiter.SourceFallbackLocal, limiter.SourceFallbackClosed:
+	switch {
+	case s.ByPolicy():
 		a += policyAllowed - allowed
-	case limiter.SourceHeir:
+	case s == limiter.SourceHeir:
 		c.heirs++
 	}
 	c.answers[i] = a

@@ -189,13 +189,7 @@ func (l *ledger) exhaust(ctx context.Context, w *wire, n uint32, seen *Limits) e
 	return nil
 }
 
-func byPolicy(d *weirv1.CheckResponse) bool {
-	switch limiter.Source(d.GetSource()) {
-	case limiter.SourceFallbackOpen, limiter.SourceFallbackLocal, limiter.SourceFallbackClosed:
-		return true
-	}
-	return false
-}
+func byPolicy(d *weirv1.CheckResponse) bool { return limiter.Source(d.GetSource()).ByPolicy() }
 
 // askAll checks keys in one call. A check that failed has no decision.
 func (l *ledger) askAll(ctx context.Context, w *wire, some []uint32, peek bool) ([]*weirv1.CheckResponse, error) {

@@ -578,20 +578,26 @@ func (x *Rule) GetLimits() []*Limit {
 
 // Limit defines a limit.
 type Limit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Algorithm     uint32                 `protobuf:"varint,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
-	Align         uint32                 `protobuf:"varint,3,opt,name=align,proto3" json:"align,omitempty"`
-	Coverage      uint32                 `protobuf:"varint,4,opt,name=coverage,proto3" json:"coverage,omitempty"`
-	Rounding      uint32                 `protobuf:"varint,5,opt,name=rounding,proto3" json:"rounding,omitempty"`
-	Drip          uint32                 `protobuf:"varint,6,opt,name=drip,proto3" json:"drip,omitempty"`
-	Count         uint32                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
-	Limit         int64                  `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
-	Burst         int64                  `protobuf:"varint,9,opt,name=burst,proto3" json:"burst,omitempty"`
-	WindowUs      int64                  `protobuf:"varint,10,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
-	BlockUs       int64                  `protobuf:"varint,11,opt,name=block_us,json=blockUs,proto3" json:"block_us,omitempty"`
-	SubWindows    int32                  `protobuf:"varint,12,opt,name=sub_windows,json=subWindows,proto3" json:"sub_windows,omitempty"`
-	Weight        *int32                 `protobuf:"varint,13,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Algorithm  uint32                 `protobuf:"varint,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	Align      uint32                 `protobuf:"varint,3,opt,name=align,proto3" json:"align,omitempty"`
+	Coverage   uint32                 `protobuf:"varint,4,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	Rounding   uint32                 `protobuf:"varint,5,opt,name=rounding,proto3" json:"rounding,omitempty"`
+	Drip       uint32                 `protobuf:"varint,6,opt,name=drip,proto3" json:"drip,omitempty"`
+	Count      uint32                 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	Limit      int64                  `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
+	Burst      int64                  `protobuf:"varint,9,opt,name=burst,proto3" json:"burst,omitempty"`
+	WindowUs   int64                  `protobuf:"varint,10,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
+	BlockUs    int64                  `protobuf:"varint,11,opt,name=block_us,json=blockUs,proto3" json:"block_us,omitempty"`
+	SubWindows int32                  `protobuf:"varint,12,opt,name=sub_windows,json=subWindows,proto3" json:"sub_windows,omitempty"`
+	Weight     *int32                 `protobuf:"varint,13,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	// Calendar windows, instead of window_us.
+	Calendar      uint32 `protobuf:"varint,14,opt,name=calendar,proto3" json:"calendar,omitempty"`
+	AnchorDay     uint32 `protobuf:"varint,15,opt,name=anchor_day,json=anchorDay,proto3" json:"anchor_day,omitempty"`
+	WeekStart     uint32 `protobuf:"varint,16,opt,name=week_start,json=weekStart,proto3" json:"week_start,omitempty"`
+	AtMinutes     int32  `protobuf:"varint,17,opt,name=at_minutes,json=atMinutes,proto3" json:"at_minutes,omitempty"`
+	Zone          string `protobuf:"bytes,18,opt,name=zone,proto3" json:"zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -715,6 +721,41 @@ func (x *Limit) GetWeight() int32 {
 		return *x.Weight
 	}
 	return 0
+}
+
+func (x *Limit) GetCalendar() uint32 {
+	if x != nil {
+		return x.Calendar
+	}
+	return 0
+}
+
+func (x *Limit) GetAnchorDay() uint32 {
+	if x != nil {
+		return x.AnchorDay
+	}
+	return 0
+}
+
+func (x *Limit) GetWeekStart() uint32 {
+	if x != nil {
+		return x.WeekStart
+	}
+	return 0
+}
+
+func (x *Limit) GetAtMinutes() int32 {
+	if x != nil {
+		return x.AtMinutes
+	}
+	return 0
+}
+
+func (x *Limit) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
 }
 
 // Known is what a member knows of another.
@@ -2402,6 +2443,8 @@ type Results struct {
 	Remaining     []uint32 `protobuf:"varint,3,rep,packed,name=remaining,proto3" json:"remaining,omitempty"`
 	RetryAftersUs []int64  `protobuf:"varint,4,rep,packed,name=retry_afters_us,json=retryAftersUs,proto3" json:"retry_afters_us,omitempty"`
 	ResetAftersUs []int64  `protobuf:"varint,5,rep,packed,name=reset_afters_us,json=resetAftersUs,proto3" json:"reset_afters_us,omitempty"`
+	// The share of the limit that was applied; 0: the limit itself was.
+	InForces      []uint32 `protobuf:"varint,6,rep,packed,name=in_forces,json=inForces,proto3" json:"in_forces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2471,6 +2514,13 @@ func (x *Results) GetResetAftersUs() []int64 {
 	return nil
 }
 
+func (x *Results) GetInForces() []uint32 {
+	if x != nil {
+		return x.InForces
+	}
+	return nil
+}
+
 var File_weir_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_weir_peer_v1_peer_proto_rawDesc = "" +
@@ -2530,7 +2580,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x06shadow\x18\x04 \x01(\bR\x06shadow\x12%\n" +
 	"\x0eon_unreachable\x18\x05 \x01(\rR\ronUnreachable\x12 \n" +
 	"\vreplication\x18\x06 \x01(\rR\vreplication\x12+\n" +
-	"\x06limits\x18\a \x03(\v2\x13.weir.peer.v1.LimitR\x06limits\"\xde\x02\n" +
+	"\x06limits\x18\a \x03(\v2\x13.weir.peer.v1.LimitR\x06limits\"\xeb\x03\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
@@ -2546,7 +2596,15 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\bblock_us\x18\v \x01(\x03R\ablockUs\x12\x1f\n" +
 	"\vsub_windows\x18\f \x01(\x05R\n" +
 	"subWindows\x12\x1b\n" +
-	"\x06weight\x18\r \x01(\x05H\x00R\x06weight\x88\x01\x01B\t\n" +
+	"\x06weight\x18\r \x01(\x05H\x00R\x06weight\x88\x01\x01\x12\x1a\n" +
+	"\bcalendar\x18\x0e \x01(\rR\bcalendar\x12\x1d\n" +
+	"\n" +
+	"anchor_day\x18\x0f \x01(\rR\tanchorDay\x12\x1d\n" +
+	"\n" +
+	"week_start\x18\x10 \x01(\rR\tweekStart\x12\x1d\n" +
+	"\n" +
+	"at_minutes\x18\x11 \x01(\x05R\tatMinutes\x12\x12\n" +
+	"\x04zone\x18\x12 \x01(\tR\x04zoneB\t\n" +
 	"\a_weight\"K\n" +
 	"\x05Known\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -2722,13 +2780,14 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"partitions\x18\x10 \x03(\rR\n" +
 	"partitions\x12\x18\n" +
 	"\aunnamed\x18\x11 \x03(\rR\aunnamed\x12!\n" +
-	"\fmore_results\x18\x12 \x01(\fR\vmoreResults\"\xa3\x01\n" +
+	"\fmore_results\x18\x12 \x01(\fR\vmoreResults\"\xc0\x01\n" +
 	"\aResults\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +
 	"\tremaining\x18\x03 \x03(\rR\tremaining\x12&\n" +
 	"\x0fretry_afters_us\x18\x04 \x03(\x03R\rretryAftersUs\x12&\n" +
-	"\x0freset_afters_us\x18\x05 \x03(\x03R\rresetAftersUs2D\n" +
+	"\x0freset_afters_us\x18\x05 \x03(\x03R\rresetAftersUs\x12\x1b\n" +
+	"\tin_forces\x18\x06 \x03(\rR\binForces2D\n" +
 	"\x05Links\x12;\n" +
 	"\aConnect\x12\x15.weir.peer.v1.Message\x1a\x15.weir.peer.v1.Message(\x010\x01B5Z3github.com/weirlimit/weir/proto/weir/peer/v1;peerv1b\x06proto3"
 

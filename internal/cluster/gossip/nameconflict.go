@@ -9,44 +9,44 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// maxTwins bounds the addresses at which another node with this node's name may be. At
+// maxNameConflicts bounds the addresses at which another node with this node's name may be. At
 // the bound further addresses are ignored until one of the known ones proves to be dead.
-const maxTwins = 8
+const maxNameConflicts = 8
 
-// suspect remembers that another node with this node's name may be at an address. It may
-// also be an earlier instance of this node that has ended: askTwins finds out.
-func (g *Gossip) suspect(addr string) {
+// suspectNameConflict remembers that another node with this node's name may be at an address. It may
+// also be an earlier instance of this node that has ended: checkNameConflicts finds out.
+func (g *Gossip) suspectNameConflict(addr string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if addr != g.self.GossipAddr && len(g.twins) < maxTwins {
-		g.twins[addr] = true
+	if addr != g.self.GossipAddr && len(g.nameConflicts) < maxNameConflicts {
+		g.nameConflicts[addr] = true
 	}
 }
 
-// askTwins asks the suspected addresses and logs, once a minute, those that have a live
+// checkNameConflicts asks the suspected addresses and logs, once a minute, those that have a live
 // node with this node's name. This happens if two nodes of one name start together and
 // join by different addresses: both are let in, and each member knows the one that it
 // met first.
-func (g *Gossip) askTwins() {
+func (g *Gossip) checkNameConflicts() {
 	g.mu.Lock()
-	addrs := slices.Sorted(maps.Keys(g.twins))
+	addrs := slices.Sorted(maps.Keys(g.nameConflicts))
 	g.mu.Unlock()
 	each(atOnce, addrs, func(addr string) {
 		if g.alive(addr) {
-			g.log.say(slog.LevelError, "twin "+addr, "another live node has this node's name: give one of them another name",
+			g.log.write(slog.LevelError, "name conflict "+addr, "another live node has this node's name: give one of them another name",
 				slog.String("name", g.cfg.Name), slog.String("address", addr))
 			return
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.twins, addr)
+		delete(g.nameConflicts, addr)
 	})
 }
 
-// double returns a refusal if a node with this node's name is at another address, and
+// nameConflict returns a refusal if a node with this node's name is at another address, and
 // nil otherwise. That node may be a second live one, or an earlier instance of this node
 // that the peer still believes alive. nodes are the nodes that the peer knows.
-func (g *Gossip) double(n *memberlist.Node, nodes []*memberlist.Node) *refusal {
+func (g *Gossip) nameConflict(n *memberlist.Node, nodes []*memberlist.Node) *refusal {
 	if n.Name != g.cfg.Name || n.State == memberlist.StateLeft {
 		return nil
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-const textTwin = "another live node has this node's name"
+const textNameConflict = "another live node has this node's name"
 
 // Two nodes of one name that were let in by nodes that did not know each other yet both
 // log that, and the members agree when one of them is gone.
-func TestTwinsSaySo(t *testing.T) {
+func TestNameConflictsAreLogged(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, "a"), start(t, "b")
 	one, two := start(t, "x", a.addr), start(t, "x", b.addr)
@@ -27,8 +27,8 @@ func TestTwinsSaySo(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.sees("a", "b", "x")
-	one.says("level=ERROR", textTwin, "name=x", two.addr)
-	two.says("level=ERROR", textTwin, "name=x", one.addr)
+	one.says("level=ERROR", textNameConflict, "name=x", two.addr)
+	two.says("level=ERROR", textNameConflict, "name=x", one.addr)
 	two.crash()
 	for _, n := range []*node{a, b} {
 		n.until("it knows the one that is left", func() bool { return instanceOf(n.members, "x") == one.cfg.Instance })
@@ -37,7 +37,7 @@ func TestTwinsSaySo(t *testing.T) {
 
 // Of two nodes of one name, the later is refused although another node lets it in. In
 // the end that node knows the earlier one.
-func TestLaterTwinEnds(t *testing.T) {
+func TestTheLaterOfOneNameEnds(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, "a"), start(t, "b")
 	one := start(t, "x", a.addr)
@@ -53,7 +53,7 @@ func TestLaterTwinEnds(t *testing.T) {
 }
 
 // The earlier of the two stays, so that not both end.
-func TestEarlierTwinStays(t *testing.T) {
+func TestTheEarlierOfOneNameStays(t *testing.T) {
 	a, b := start(t, "a"), start(t, "b")
 	one := start(t, "x", a.addr)
 	one.Gossip.mu.Lock()
@@ -76,23 +76,23 @@ func TestEarlierTwinStays(t *testing.T) {
 
 // An ended run that others still believe alive is not a second node of the name; neither
 // is a node that has its address by now.
-func TestFormerRunIsNoTwin(t *testing.T) {
+func TestAFormerRunIsNoNameConflict(t *testing.T) {
 	a, former := start(t, "a"), start(t, "b")
 	former.crash()
 	b := start(t, "b", a.addr)
-	b.suspect(former.addr)
-	b.suspect(a.addr)
-	b.askTwins()
+	b.suspectNameConflict(former.addr)
+	b.suspectNameConflict(a.addr)
+	b.checkNameConflicts()
 	b.Gossip.mu.Lock()
-	left := len(b.twins)
+	left := len(b.nameConflicts)
 	b.Gossip.mu.Unlock()
 	if left != 0 {
 		t.Errorf("%d addresses are asked on", left)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if strings.Contains(b.log.String(), textTwin) {
-		t.Errorf("it complains of itself:\n%s", b.log.String())
+	if strings.Contains(b.log.String(), textNameConflict) {
+		t.Errorf("it logs a conflict with itself:\n%s", b.log.String())
 	}
 }
 
@@ -109,24 +109,24 @@ func TestAddressOfFormerRunIsTaken(t *testing.T) {
 		return &memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: meta}
 	}
 	former, other := record("b", 9999), record("c", 9998)
-	if r := b.double(former, []*memberlist.Node{former}); r == nil || r.moved {
+	if r := b.nameConflict(former, []*memberlist.Node{former}); r == nil || r.moved {
 		t.Errorf("got %v, want that it may be there", r)
 	}
-	if r := b.double(former, []*memberlist.Node{former, other}); r == nil || !r.moved {
+	if r := b.nameConflict(former, []*memberlist.Node{former, other}); r == nil || !r.moved {
 		t.Errorf("got %v, want that another is there", r)
 	}
 }
 
 // The addresses that others report for this node's name are bounded.
-func TestTwinsAreBounded(t *testing.T) {
+func TestNameConflictsAreBounded(t *testing.T) {
 	b := start(t, "b")
-	for i := range 3 * maxTwins {
-		b.suspect("127.0.0.1:" + strconv.Itoa(i+1))
+	for i := range 3 * maxNameConflicts {
+		b.suspectNameConflict("127.0.0.1:" + strconv.Itoa(i+1))
 	}
-	b.suspect(b.addr)
+	b.suspectNameConflict(b.addr)
 	b.Gossip.mu.Lock()
 	defer b.Gossip.mu.Unlock()
-	if len(b.twins) != maxTwins || b.twins[b.addr] {
-		t.Errorf("%d addresses are asked, want %d and not its own", len(b.twins), maxTwins)
+	if len(b.nameConflicts) != maxNameConflicts || b.nameConflicts[b.addr] {
+		t.Errorf("%d addresses are asked, want %d and not its own", len(b.nameConflicts), maxNameConflicts)
 	}
 }

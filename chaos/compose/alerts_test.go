@@ -1,0 +1,89 @@
+package compose
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// alert is what these tests read of an alert.
+type alert struct {
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func readAlerts(t *testing.T) (out []alert) {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []alert `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	readYAML(t, "deploy/prometheus/alerts.yml", &file)
+	for _, g := range file.Groups {
+		out = append(out, g.Rules...)
+	}
+	if len(out) < 5 {
+		t.Fatalf("there are %d alerts", len(out))
+	}
+	return out
+}
+
+// alerts reports alerts that name a metric, a label or a value that nodes do not expose.
+func (e exposed) alerts(t *testing.T) {
+	t.Helper()
+	for _, a := range readAlerts(t) {
+		for _, wrong := range e.check(a.Expr, a.Annotations["summary"]) {
+			t.Errorf("alert %s: %s\n\t%s", a.Alert, wrong, a.Expr)
+		}
+	}
+}
+
+// Each alert has a name of its own, says how grave it is, what happened and what to do, and
+// Prometheus of docker-compose.yaml reads the file.
+func TestAlerts(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range readAlerts(t) {
+		if seen[a.Alert] || !strings.HasPrefix(a.Alert, "Weir") {
+			t.Errorf("alert %q", a.Alert)
+		}
+		seen[a.Alert] = true
+		if s := a.Labels["severity"]; s != "critical" && s != "warning" {
+			t.Errorf("%s: severity %q", a.Alert, s)
+		}
+		if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 20 {
+			t.Errorf("%s does not say what happened and what to do", a.Alert)
+		}
+		if _, err := time.ParseDuration(a.For); a.For != "" && err != nil {
+			t.Errorf("%s: %v", a.Alert, err)
+		}
+		if !regexp.MustCompile(`(==|>) \d+$`).MatchString(a.Expr) {
+			t.Errorf("%s compares nothing: %s", a.Alert, a.Expr)
+		}
+	}
+	var prometheus struct {
+		Files []string `yaml:"rule_files"`
+	}
+	readYAML(t, "deploy/prometheus/prometheus.yml", &prometheus)
+	if !slices.Equal(prometheus.Files, []string{"alerts.yml"}) {
+		t.Errorf("Prometheus reads %q", prometheus.Files)
+	}
+}
+
+// Prometheus accepts the alerts, where promtool is installed.
+func TestPromtoolAcceptsTheAlerts(t *testing.T) {
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed: alerts are checked by TestAlerts and TestDashboard only")
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "check", "rules", filepath.Join(root, "deploy", "prometheus", "alerts.yml")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

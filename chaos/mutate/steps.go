@@ -1,0 +1,138 @@
+package main
+
+// ofSteps returns those of single steps of the protocol, each with a test of that step.
+func ofSteps() []mutation {
+	const replica = "./internal/cluster/replica"
+	return []mutation{
+		{name: "receipts of this ownership only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
+			{"internal/cluster/replica/owner.go", " && r.Time >= o.at\n", "\n"},
+		}},
+		{name: "a takeover gives way to a granted renewal", pkg: replica, test: "^TestATakeoverGivesWayToARenewal$", edits: []edit{
+			{"internal/cluster/replica/claim.go", ", p.supersedes(r, a):", ":"},
+		}},
+		{name: "grants of members in view", pkg: replica, test: "^TestOnlyMembersInViewGrant$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "r.answers[i].Granted && v.Has(r.whom[i]) {", "r.answers[i].Granted {"},
+		}},
+		{name: "records of members in view", pkg: replica, test: "^TestARecordOfAnInstanceThatIsGone$", edits: []edit{
+			{"internal/cluster/replica/claim.go", " && a.Owner == r.epoch(p) && t.View.Has(r.whom[i]) {", " && a.Owner == r.epoch(p) {"},
+		}},
+		{name: "the last resort takes the best copy", pkg: replica, test: "^TestTheLastResortTakesTheBestCopy$", edits: []edit{
+			{"internal/cluster/replica/seek.go", "at == 0 || c > 0 || c == 0 && a.Seq > seq", "at == 0 || c < 0 || c == 0 && a.Seq < seq"},
+		}},
+		{name: "an heir is of its epoch", pkg: replica, test: "^TestAnHeirIsOfItsEpoch$", edits: []edit{
+			{"internal/cluster/replica/learn.go", "	if p.role == peer.Heir && p.epoch.Before(owner) {", "	if false {"},
+		}},
+		{name: "an heir has what was answered", pkg: replica, test: "^TestAnHeirHasWhatWasAnswered$", edits: []edit{
+			{"internal/cluster/replica/copy.go", "	case p.seq < b.Appointed || b.Appointment", "	case b.Appointment"},
+		}},
+		{name: "a lost part of a snapshot", pkg: replica, test: "^TestWhatIsMissingIsNoticed$", edits: []edit{
+			{"internal/cluster/replica/staging.go", "	if b.Base != p.stagedNext {", "	if false {"},
+		}},
+		{name: "a gap in batches", pkg: replica, test: "^TestWhatIsMissingIsNoticed$", edits: []edit{
+			{"internal/cluster/replica/copy.go", " && p.epoch != b.Epoch || p.seq < b.Base {", " && p.epoch != b.Epoch {"},
+		}},
+		{name: "a revoked heir ends its takeover", pkg: replica, test: "^TestARevokedHeirEndsItsTakeover$", edits: []edit{
+			{"internal/cluster/replica/copy.go", "		if p.round != nil && p.round.kind == peer.Takeover {", "		if false {"},
+		}},
+		{name: "a former heir releases nothing", pkg: replica, test: "^TestAFormerHeirsAcknowledgementReleasesNothing$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "	g.lapsed = a.Appointment != g.appointment\n", "	g.lapsed = false\n"},
+		}},
+		{name: "a handover is taken by the heir", pkg: replica, test: "^TestAHandoverIsTakenByTheHeir$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "	case p.role != peer.Heir || p.seq != b.Seq:", "	case false:"},
+		}},
+		{name: "an owner hands over what is copied", pkg: replica, test: "^TestAnOwnerHandsOverWhatIsCopied$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", " || own.heir.acked < p.seq {", " {"},
+		}},
+		{name: "an owner without its heir answers its share", pkg: replica, test: "^TestAnOwnerWithoutItsHeirAnswersItsShare$", edits: []edit{
+			{"internal/cluster/replica/owner.go", "share = min(share, capacity(l)/n)", "share = min(share, capacity(l)*n/n)"},
+		}},
+		{name: "released replies count as answered", pkg: replica, test: "^TestAnOwnerWithoutItsHeirAnswersItsShare$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", "		if d := o.dirty.find(k.Hash.Hi); d != nil {", "		if d := o.dirty.find(k.Hash.Hi); false {"},
+		}},
+		{name: "what is taken back is copied", pkg: replica, test: "^TestWhatIsTakenBackIsCopied$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", "		if k := w.Charge.Key(i); o.holds(k) {", "		if k := w.Charge.Key(i); false {"},
+		}},
+		{name: "copied keys are forgotten", pkg: replica, test: "^TestCopiedKeysAreForgotten$", edits: []edit{
+			{"internal/cluster/replica/dirty.go", "return k.last > seq || k.old+k.new > 0", "return true"},
+		}},
+		{name: "an heir stays until the next is fit", pkg: replica, test: "^TestAnHeirStaysUntilTheNextIsFit$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "	case g.unfit:\n		// The", "	case false:\n		// The"},
+		}},
+		{name: "a fresh copy says so", pkg: replica, test: "^TestAFreshCopySaysSo$", edits: []edit{
+			{"internal/cluster/replica/copy.go", " || b.Appointment == 0 && p.fresh {", " {"},
+		}},
+		{name: "a joining node counts its seeds", pkg: replica, test: "^TestAJoiningNodeCountsItsSeeds$", edits: []edit{
+			{"internal/cluster/replica/replica.go", "		n = max(n, p.node.Seeds)\n", ""},
+		}},
+		{name: "a new connection repeats what was sent", pkg: replica, test: "^TestANewConnectionRepeatsWhatWasSent$", edits: []edit{
+			{"internal/cluster/replica/replica.go", "				g.resend()\n", ""},
+		}},
+		{name: "a copy stays until a later epoch has an heir", pkg: replica, test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
+			{"internal/cluster/replica/learn.go", " && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {", " {"},
+		}},
+		{name: "the last heir is dismissed", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "	r := peer.Revoke{Partition: o.id, Epoch: epoch, Drop: true}\n	t.sendRevoke(to, r, false)\n", ""},
+		}},
+		{name: "a later owner ends a claim", pkg: replica, test: "^TestALaterOwnerEndsAClaim$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "		case r.base.Before(a.Owner) && a.Owner.Instance != p.node.Self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):", "		case p.supersedes(r, a):"},
+		}},
+		{name: "no last resort in a minority", pkg: replica, test: "^TestNoLastResortInAMinority$", edits: []edit{
+			{"internal/cluster/replica/seek.go", "	if v.Minority() || t.State == peer.Joining {", "	if t.State == peer.Joining {"},
+		}},
+	}
+}
+
+// ofMoves returns the mutations of moves between nodes and of membership.
+func ofMoves() []mutation {
+	return []mutation{
+		{name: "a reset is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
+			{"internal/cluster/decide.go", "		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 0 {\n", "		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 1<<20 {\n"},
+		}},
+		{name: "a refund is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
+			{"internal/cluster/decide.go", "			if d.table.Refund(t.At, q.Charge, q.Receipt) > 0 {\n", "			if d.table.Refund(t.At, q.Charge, q.Receipt) > 1<<20 {\n"},
+		}},
+		{name: "expired requests are not run", pkg: "./internal/cluster", test: "^TestAnExpiredRequestIsNotRun$", edits: []edit{
+			{"internal/cluster/requests.go", "	if q.Reply.Over() || t.Now >= q.Until {\n", "	if q.Reply.Over() {\n"},
+		}},
+		{name: "a share says so", pkg: "./internal/cluster", test: "^TestAMinorityDecidesWithItsShare$", edits: []edit{
+			{"internal/cluster/route/policy.go", "					at.InForce = at.Limit.Limit()\n", ""},
+		}},
+		{name: "a share says so to other members", pkg: "./chaos/sim", test: "^TestThreeOfSevenSaySo$", edits: []edit{
+			{"internal/cluster/route/reply.go", "	case byShare(o.answer):", "	case false:"},
+		}},
+		{name: "loopback is refused at the join", pkg: "./internal/cluster/gossip", test: "^TestLoopbackIsRefused$", edits: []edit{
+			{"internal/cluster/gossip/loopback.go", "	case own == \"\" || itself(addr) == itself(own):", "	case true:"},
+		}},
+		{name: "a loopback address is refused, the others of its list are not", pkg: "./internal/cluster/gossip", test: "^TestLoopbackInAList$", edits: []edit{
+			{"internal/cluster/gossip/delegate.go", "		if r != nil && breaksMerge(r) {", "		if r != nil {"},
+		}},
+		{name: "who starts makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoStartsMakesNoMinority$", edits: []edit{
+			{"internal/cluster/members/registry.go", "		case a.arrives && !a.gone && now-a.since < arrivesWithin:", "		case false:"},
+		}},
+		{name: "the link says who leaves", pkg: "./internal/cluster/members", test: "^TestTheLinkSaysWhoLeaves$", edits: []edit{
+			{"internal/cluster/members/roll.go", "			if o.State < peer.Leaving && known.Leaves(o.Name, o.Instance, now) {\n", "			if false {\n"},
+		}},
+		{name: "the link says who leaves, kept", pkg: "./internal/cluster/members", test: "^TestTheLinkSaysWhoLeaves$", edits: []edit{
+			{"internal/cluster/members/roll.go", "	if known.Leaves(o.Name, o.Instance, now) {\n		o.State = peer.Leaving\n	}\n", ""},
+		}},
+		{name: "a member that answers is not dead", pkg: "./chaos/sim", test: "^TestLeavingUnseen$", edits: []edit{
+			{"internal/cluster/members/roll.go", "!left && c.Answers(old.Instance, true) {", "!left && false {"},
+			{"internal/cluster/members/roll.go", "	if c.Answers(old.Instance, false) {", "	if false {"},
+		}},
+		{name: "an heir is told the rule", pkg: "./internal/cluster", test: "^TestAnHeirThatNeedsTheRule$", edits: []edit{
+			{"internal/cluster/route/call.go", "at >= 0 && from != o.owner {", "at > 1<<20 && from != o.owner {"},
+		}},
+		{name: "sub-windows keep their instants", pkg: "./limiter", test: "^TestMovedCounterFreesNothingEarly$", edits: []edit{
+			{"limiter/move.go", "max(at-nearest, nearest-at) <= alignedWithin {", "true {"},
+		}},
+		{name: "drips late rather than early", pkg: "./limiter", test: "^TestMovedCounterFreesNothingEarly$", edits: []edit{
+			{"limiter/bucket.go", "	if t-last <= min(alignedWithin, (next-last)/2) {", "	if t-last <= (next-last)/2 {"},
+		}},
+		{name: "a late refund is of its window", pkg: "./limiter", test: "^TestALateRefundIsOfItsWindow$", edits: []edit{
+			{"limiter/state.go", "	if s.Time > latest && ", "	if s.Time > now && "},
+		}},
+		{name: "refunds of what lies ahead", pkg: "./limiter", test: "^TestRefundAfterAMove$", edits: []edit{
+			{"limiter/state.go", "		at = max(at, s.Time) // it was", "		_ = s.Time // it was"},
+		}},
+	}
+}

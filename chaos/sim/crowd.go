@@ -1,0 +1,99 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// crowdMaxKeys is how many counters each node may hold in a crowded run, crowdSize how
+// many keys clients ask about beside those of every run. A table takes copies up to three
+// times its bound: all of these, and those of every run.
+const (
+	crowdMaxKeys = 30
+	crowdSize    = 70
+)
+
+// crowd is the keys that fill the tables of a crowded run.
+type crowd struct {
+	maxKeys int // of each node; 0: the default
+	rule    *limiter.Rule
+	keys    []*stranger
+	full    int // checks that were denied because a table was full
+}
+
+// stranger is one key of the crowd. Its limit admits one check.
+type stranger struct {
+	hash     limiter.Hash
+	admitted int
+}
+
+// newCrowd makes the keys of a crowd, in the partitions of a closed rule, and their rule.
+func (w *World) newCrowd(rules map[string]*limiter.Rule) {
+	w.crowd.maxKeys = crowdMaxKeys
+	w.crowd.rule = w.newRule("crowd", 10, limiter.UnreachableClosed, limiter.ReplicationLag)
+	rules["crowd"] = w.crowd.rule
+	if w.rolled != nil {
+		w.rolled["crowd"] = w.crowd.rule
+	}
+	var like []*key
+	for _, k := range w.keys {
+		if k.rule.Name == "closed" {
+			like = append(like, k)
+		}
+	}
+	for range crowdSize {
+		of := like[w.rng.IntN(len(like))]
+		w.crowd.keys = append(w.crowd.keys, &stranger{hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: of.hash.Lo}})
+	}
+}
+
+// crowdIn has clients ask about the crowd for a span, and again afterwards.
+func (w *World) crowdIn(span limiter.Tick) {
+	for i := range 6 * crowdSize {
+		w.after(w.between(0, 2*span), func() {
+			if live := w.serving(); len(live) > 0 {
+				w.askFor(w.crowd.keys[i%crowdSize], live[w.rng.IntN(len(live))])
+			}
+		})
+	}
+}
+
+// askFor has a client ask a node about one key of the crowd, for more than half of its
+// limit.
+func (w *World) askFor(s *stranger, n *Node) {
+	var c limiter.Charge
+	c.Add(limiter.Key{Hash: s.hash, Rule: w.crowd.rule, Cost: 6})
+	d := new(limiter.Decision)
+	n.do(func() {
+		n.core.Begin(&c, d, 0, func() {
+			switch {
+			case !n.alive:
+			case overflows(d):
+				w.crowd.full++
+			case d.Allowed:
+				s.admitted++
+			}
+		})
+	})
+}
+
+// check returns an error if a key of the crowd was admitted twice.
+func (c *crowd) check() error {
+	for i, s := range c.keys {
+		if s.admitted > 1 {
+			return fmt.Errorf("key %d of the crowd: %d checks admitted, and its limit is for one", i, s.admitted)
+		}
+	}
+	return nil
+}
+
+// overflows reports whether a check was denied because a table was full.
+func overflows(d *limiter.Decision) bool {
+	for i := range d.Len() {
+		if d.Limit(i).Overflow {
+			return true
+		}
+	}
+	return false
+}

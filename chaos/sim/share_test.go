@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// After four of seven members were killed, three decide by 3/7 of the limits. Whoever is
+// asked, the owner itself or another, says so, with the share; explain shows both.
+func TestThreeOfSevenSaySo(t *testing.T) {
+	worlds(t)
+	s, _ := newSubject(t, "rules:\n  - {name: day, key: [user], limits: [{limit: 100, window: 1d, algorithm: fixed_window}]}\n").(*subject)
+	pass := func(span limiter.Tick) {
+		t.Helper()
+		if err := s.w.run(span, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"d", "e", "f", "g"} {
+		s.w.start(name, false, nil, 3)
+	}
+	for pass(5000 * ms); s.w.settled() != nil; {
+		pass(100 * ms)
+	}
+	ask := func(user int) (d limiter.Decision, c limiter.Charge, at *Node) {
+		t.Helper()
+		r := limiter.Request{User: fmt.Sprint("u", user)}
+		if _, err := s.set.Resolve(&r, &c); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CheckInto(t.Context(), &r, &d); err != nil {
+			t.Fatal(err)
+		}
+		live := s.w.live()
+		return d, c, live[s.next%len(live)]
+	}
+	if d, _, _ := ask(0); d.Source != limiter.SourceOwner || d.Limit(0).InForce != 0 {
+		t.Fatalf("of seven: %s, %d in force", d.Source, d.Limit(0).InForce)
+	}
+	for _, n := range s.w.live()[3:] { // one at a time, so that an owner or an heir is left
+		n.crash(true)
+		pass(5000 * ms)
+	}
+	elsewhere := 0
+	for u := range 60 {
+		d, c, at := ask(u)
+		if d.Source != limiter.SourceShare || d.Limit(0).InForce != 42 || d.Limit(0).Limit.Limit() != 100 || d.Limit(0).Remaining > 41 {
+			t.Fatalf("user %d: %s, %d in force of %d, %d left", u, d.Source, d.Limit(0).InForce, d.Limit(0).Limit.Limit(), d.Limit(0).Remaining)
+		}
+		if d.Limit(0).Owner != at.name {
+			elsewhere++
+		}
+		x := s.explained(at, &c)[0]
+		want := fmt.Sprintf("fixed_window 100/day; in force: fixed_window 42/day, as %s sees 3 of 7 members", d.Limit(0).Owner)
+		if x.Answer.Source != limiter.SourceShare || x.Answer.Limit(0).InForce != 42 || x.Limits[0].Limit != want {
+			t.Fatalf("user %d is explained by %s: %s", u, x.Answer.Source, x.Limits[0].Limit)
+		}
+	}
+	if elsewhere == 0 || elsewhere == 60 {
+		t.Errorf("%d of 60 were decided by another node than was asked", elsewhere)
+	}
+}

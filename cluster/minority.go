@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// minorityEvery is the least time between two log records of a minority.
+const minorityEvery = limiter.Minute
+
+// minorityNews decides when to log that a node is in a minority: after two reports in a
+// row, since a node may see the minority for a moment while members stop together, and
+// then once a minute. It is not safe for concurrent use.
+type minorityNews struct {
+	reports int          // in a row that found the node in a minority
+	told    limiter.Tick // when the minority was last logged
+	logged  bool         // the present minority was logged
+}
+
+// step records one report. say means: log the minority. over means: log its end.
+func (n *minorityNews) step(now limiter.Tick, is bool) (say, over bool) {
+	if !is {
+		over = n.logged
+		n.reports, n.logged = 0, false
+		return false, over
+	}
+	n.reports++
+	if n.reports < 2 || n.told != 0 && now-n.told < minorityEvery {
+		return false, false
+	}
+	n.told, n.logged = now, true
+	return true, false
+}
+
+// minority reports whether a node that is a member sees no more than half of the members
+// that count. A node that is still joining does not know the others, so it is in none.
+func minority(v *view.View) bool {
+	self := v.Self()
+	return self != nil && self.State != peer.Joining && v.Minority()
+}
+
+// reportMinority logs when this node is in a minority, and when that ends.
+func (m *member) reportMinority() {
+	v := m.core.View()
+	switch say, over := m.minority.step(m.sched.Now(), minority(v)); {
+	case say:
+		m.log.Warn("this node sees no more than half of the members: rules with on_unreachable: local apply a share of their limits "+
+			"until it sees more, or those that do not come back are forgotten (weir members forget)", "seen", len(v.Members), "members", v.Recent)
+	case over:
+		m.log.Info("this node sees more than half of the members again: it applies whole limits", "seen", len(v.Members), "members", v.Recent)
+	}
+}
+
+// Warnings implements [engine.Decider].
+func (m *member) Warnings() []string {
+	v := m.core.View()
+	if !minority(v) {
+		return nil
+	}
+	return []string{fmt.Sprintf("in a minority: this node sees %d of %d members, so rules with on_unreachable: local apply %d/%d of their limits",
+		len(v.Members), v.Recent, len(v.Members), v.Recent)}
+}

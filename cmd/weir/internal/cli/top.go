@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/transport"
+)
+
+func (a *app) topCommand() *cobra.Command {
+	var server string
+	var n int
+	var asJSON, one bool
+	cmd := &cobra.Command{
+		Use:   "top [--server ADDRESS]",
+		Short: "List the keys that are checked most, and denied most",
+		Long: `Lists the keys that a node and the other members of its cluster checked most, and
+denied most, since they started. It asks the node at its administration address
+(--admin-addr), and the other members at the addresses that they publish. It names
+the members that it cannot ask. Each member lists the keys that it owns. The first
+list comes from a sample of the checks. A key's name does not contain its rule: the
+counts of several rules whose keys have the same parts are added up.
+
+Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
+		Example: `  weir top
+  weir top --server 127.0.0.1:8182 -n 5 --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if n < 1 || n > 1000 {
+				return usage(cmd, "-n %d is out of range: give 1 to 1000", n)
+			}
+			return noArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := adminServer(cmd, server)
+			if err != nil {
+				return err
+			}
+			out, err := askTop(cmd.Context(), h, n, one)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(out)
+			}
+			return a.print([]byte(a.topText(out)))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&server, "server", defaultAdmin, serverHelp)
+	f.IntVarP(&n, "number", "n", 10, "list `N` keys of each kind")
+	f.BoolVar(&one, "one", false, "ask only that node")
+	f.BoolVar(&asJSON, "json", false, "print an object")
+	return cmd
+}
+
+// topKeys are the top lists of one node or several.
+type topKeys struct {
+	Hottest []transport.TopKey `json:"hottest"`
+	Denied  []transport.TopKey `json:"denied"`
+	// Warnings are those of the nodes that were asked, see [transport.MemberSelf].
+	Warnings []string `json:"warnings,omitempty"`
+	// Unasked are the members whose keys are missing, and why.
+	Unasked []unasked `json:"unasked,omitempty"`
+}
+
+// askTop asks a node, and unless one is set, also the other members that it knows.
+func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, error) {
+	path := fmt.Sprintf("/v1/top?n=%d", n)
+	var out topKeys
+	if err := h.do(ctx, http.MethodGet, path, nil, &out); err != nil {
+		return nil, err
+	}
+	var seen struct{ Members []listed }
+	if !one {
+		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // a node on its own has none
+	}
+	var mu sync.Mutex
+	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
+		var more topKeys
+		if err := memberAt(m).do(ctx, http.MethodGet, path, nil, &more); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.Hottest, out.Denied = append(out.Hottest, more.Hottest...), append(out.Denied, more.Denied...)
+		for _, w := range more.Warnings {
+			out.Warnings = append(out.Warnings, m.Name+": "+w)
+		}
+		return nil
+	})
+	out.Unasked = unaskedOf(seen.Members)
+	out.Hottest, out.Denied = mostOf(out.Hottest, n), mostOf(out.Denied, n)
+	return &out, nil
+}
+
+// mostOf sums the entries with the same name, and keeps the n highest. A name can come
+// from several members, or from the keys of several rules.
+func mostOf(keys []transport.TopKey, n int) []transport.TopKey {
+	at := map[string]int{}
+	out := []transport.TopKey{}
+	for _, k := range keys {
+		i, ok := at[k.Key]
+		if !ok {
+			at[k.Key] = len(out)
+			out = append(out, k)
+			continue
+		}
+		out[i].Count += k.Count
+		out[i].Error += k.Error
+	}
+	slices.SortFunc(out, func(a, b transport.TopKey) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
+	})
+	return out[:min(n, len(out))]
+}
+
+func (a *app) topText(out *topKeys) string {
+	var b strings.Builder
+	for _, list := range []struct {
+		title string
+		keys  []transport.TopKey
+	}{{"asked for most", out.Hottest}, {"denied most", out.Denied}} {
+		var t term.Table
+		t.Row(term.Cell{Text: list.title, Paint: a.OutStyle.Bold}, term.Cell{Text: "times", Paint: a.OutStyle.Bold})
+		for _, k := range list.keys {
+			t.Row(term.Cell{Text: term.Clean(k.Key)}, term.Cell{Text: fmt.Sprint(k.Count)})
+		}
+		if len(list.keys) == 0 {
+			t.Row(term.Cell{Text: "nothing yet"})
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(t.String())
+	}
+	if len(out.Warnings) > 0 {
+		b.WriteString("\n" + a.warningsText("", out.Warnings))
+	}
+	if len(out.Unasked) > 0 {
+		b.WriteString("\n" + unaskedText(out.Unasked))
+	}
+	return b.String()
+}

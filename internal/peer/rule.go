@@ -1,0 +1,28 @@
+package peer
+
+// Limit is the definition of a limit, see limiter.Spec.
+type Limit struct {
+	Name                                              string
+	Algorithm, Align, Coverage, Rounding, Drip, Count uint8
+	Limit, Burst                                      int64
+	Window, Block                                     int64 // microseconds
+	SubWindows                                        int32
+	Weight                                            int32 // thousandths
+	HasWeight                                         bool
+	Calendar, AnchorDay, WeekStart                    uint8
+	At                                                int32 // minutes of the day
+	Zone                                              string
+}
+
+// Rule names a rule, and also defines it if Defined is set.
+type Rule struct {
+	// ID is a hash of Name and of all fields after Defined.
+	ID      uint64
+	Name    string
+	Defined bool
+
+	Shadow        bool
+	OnUnreachable uint8
+	Replication   uint8
+	Limits        []Limit
+}

@@ -1,0 +1,4 @@
+package limitertest
+
+// RaceEnabled reports whether the race detector runs, for the tests from outside.
+const RaceEnabled = raceEnabled

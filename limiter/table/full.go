@@ -1,0 +1,84 @@
+package table
+
+import (
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Bound is what left a check without room in a table.
+type Bound uint8
+
+const (
+	// BoundTable is a bound of the whole table, [Config.MaxKeys] or [Config.MaxBytes]. New
+	// keys of all rules find no room.
+	BoundTable Bound = iota
+	// BoundShare is the max_share of a rule. The keys of other rules find room.
+	BoundShare
+	// BoundKey is the number of counters of one key.
+	BoundKey
+	// Bounds is the number of bounds.
+	Bounds = iota
+)
+
+// fullness records the checks that met a bound of the table.
+type fullness struct {
+	any    atomic.Bool // a check has met a bound
+	checks [Bounds]atomic.Int64
+	last   [Bounds]atomic.Pointer[Full]
+}
+
+// Full is the last check that met a bound of a table.
+type Full struct {
+	// At is when it came.
+	At limiter.Tick
+	// Rule is the name of the rule whose counter found no room.
+	Rule string
+	// Denied reports that it was denied for that reason, see [Config.Overflow].
+	Denied bool
+}
+
+// note records a check that met a bound. Of several bounds it records the widest.
+func (f *fullness) note(now limiter.Tick, d *limiter.Decision, counters []counter) {
+	met, bound := -1, Bound(Bounds)
+	for i := range counters {
+		if b := counters[i].bound(); d.Limit(i).Overflow && b < bound {
+			met, bound = i, b
+		}
+	}
+	if met < 0 {
+		return
+	}
+	l := d.Limit(met)
+	f.checks[bound].Add(1)
+	f.last[bound].Store(&Full{At: now, Rule: l.Rule.Name, Denied: !l.Allowed})
+	f.any.Store(true)
+}
+
+// bound returns what left an overflowed counter without room.
+func (k *counter) bound() Bound {
+	switch {
+	case !k.own:
+		return BoundTable
+	case k.crowd:
+		return BoundKey
+	default:
+		return BoundShare
+	}
+}
+
+// overflowed returns how many checks have met each bound, and any.
+func (f *fullness) overflowed() (by [Bounds]int64, all int64) {
+	for b := range by {
+		by[b] = f.checks[b].Load()
+		all += by[b]
+	}
+	return by, all
+}
+
+// EverFull reports whether a check has met a bound of the table. It takes no lock.
+func (t *Table) EverFull() bool { return t.full.any.Load() }
+
+// Full returns the last check that met a bound of the table, nil if none has. It takes no
+// lock.
+func (t *Table) Full(b Bound) *Full { return t.full.last[b].Load() }

@@ -1,0 +1,190 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// HostAttribute is the name of the attribute that "host" and "not_host" match on. A
+// service sets it to the host for which a request is meant.
+const HostAttribute = "host"
+
+const (
+	maxPrefixes = 256 // addresses and prefixes of one condition
+	maxHostName = 253 // bytes
+	maxIPText   = 64  // bytes of an address with a zone; a longer text is no address
+)
+
+// address is the address of a request, read when a condition first asks for it. It may be
+// a network: the middlewares count an IPv6 address as its /64.
+type address struct {
+	read bool
+	net  netip.Prefix // the zero value: the request has no valid address
+}
+
+// in reports whether the address, or all of the network, is in one of the prefixes. text
+// is the request's. An IPv4 address in IPv6 form (::ffff:10.0.0.1) counts as the IPv4
+// address, and a zone is ignored. A text that is no address is in none.
+func (a *address) in(prefixes []netip.Prefix, text string) bool {
+	if !a.read {
+		a.read, a.net = true, parseAddress(text)
+	}
+	for i := range prefixes {
+		if prefixes[i].Contains(a.net.Addr()) && prefixes[i].Bits() <= a.net.Bits() {
+			return true
+		}
+	}
+	return false
+}
+
+func parseAddress(text string) netip.Prefix {
+	if text == "" || len(text) > maxIPText {
+		return netip.Prefix{}
+	}
+	if strings.IndexByte(text, '/') >= 0 {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return netip.Prefix{}
+		}
+		return p
+	}
+	if zone := strings.IndexByte(text, '%'); zone >= 0 {
+		text = text[:zone]
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr = addr.Unmap()
+	return netip.PrefixFrom(addr, addr.BitLen())
+}
+
+// normalized decodes a list of what parse reads, sorts it, and drops what is in it twice.
+// parse returns a normal form, or what is wrong with a text.
+func normalized[T comparable](d matching, n *node, what string, most int, parse func(string) (T, string), order func(a, b T) int) (out []T) {
+	for _, v := range d.list(n, what, most) {
+		if !d.scalar(v, what) {
+			continue
+		}
+		one, bad := parse(v.text)
+		if bad != "" {
+			d.add(v, "%s: %s", what, bad)
+			continue
+		}
+		out = append(out, one)
+	}
+	if n.kind == kindSequence && len(n.items) == 0 {
+		d.add(n, "the list of %s is empty; remove it to match any", what)
+	}
+	slices.SortFunc(out, order)
+	return slices.Compact(out)
+}
+
+// prefix parses an address or a prefix, and returns what is wrong with it.
+func prefix(text string) (netip.Prefix, string) {
+	const want = "; write an address such as 192.0.2.1 or a prefix such as 10.0.0.0/8 or \"2001:db8::/32\""
+	if !strings.Contains(text, "/") {
+		addr, err := netip.ParseAddr(text)
+		switch {
+		case err != nil:
+			return netip.Prefix{}, quote(text) + " is not an address" + want
+		case addr.Zone() != "":
+			return netip.Prefix{}, quote(text) + " has a zone; leave it out, since the zones of requests are ignored"
+		}
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), ""
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, quote(text) + " is not a prefix" + want
+	}
+	if p.Addr().Is4In6() {
+		if p.Bits() < 96 {
+			return netip.Prefix{}, quote(text) + " contains all IPv4 addresses and more; write 0.0.0.0/0 for all IPv4 addresses"
+		}
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	if p != p.Masked() {
+		return netip.Prefix{}, quote(text) + " is an address within a network: write " + p.Masked().String() + " for the network or " + p.Addr().String() + " for the address"
+	}
+	return p, ""
+}
+
+// hostPattern returns the normal form of a host in a file: in lower case, without a dot
+// at the end. A host that begins with "*." stands for all names below it. An IPv6 address
+// stands in brackets, in its shortest form.
+func hostPattern(text string) (host, bad string) {
+	const want = "; write a name such as api.example.com, or *.example.com for all names below it"
+	name := strings.ToLower(strings.TrimSuffix(text, "."))
+	below := strings.TrimPrefix(name, "*.")
+	if inner, ok := strings.CutPrefix(name, "["); ok {
+		addr, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		if err != nil || !addr.Is6() || addr.Zone() != "" || !strings.HasSuffix(inner, "]") {
+			return "", quote(text) + " is not an IPv6 address in brackets, such as [::1]; leave a port out, since the ports of requests are ignored"
+		}
+		return "[" + addr.String() + "]", ""
+	}
+	switch {
+	case strings.Contains(name, "://"), strings.Contains(name, "/"):
+		return "", quote(text) + " is not a host" + want
+	case below == "":
+		return "", "a host is empty" + want
+	case len(name) > maxHostName:
+		return "", quote(text) + " is longer than a host's name can be"
+	case strings.Contains(name, ":"):
+		return "", quote(text) + " has a port; leave it out, since the ports of requests are ignored"
+	case strings.Trim(below, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "", below[0] == '.':
+		return "", quote(text) + " is not a host" + want
+	}
+	return name, ""
+}
+
+// withoutPort returns a request's host without a port: what is before the first colon, or
+// up to the bracket that ends an address. A name has no colons, so whatever follows the
+// first one, the name before it is the one for which a server answers.
+func withoutPort(host string) string {
+	if strings.HasPrefix(host, "[") {
+		if end := strings.IndexByte(host, ']'); end >= 0 {
+			return host[:end+1]
+		}
+		return host
+	}
+	name, _, _ := strings.Cut(host, ":")
+	return name
+}
+
+// hostIn reports whether a request's host is one of a list. Case, a port, and a dot at
+// the end are ignored. An empty host is in none.
+func hostIn(list []string, host string) bool {
+	host = strings.TrimSuffix(withoutPort(host), ".")
+	for _, h := range list {
+		if h[0] != '*' {
+			if equalLower(h, host) {
+				return true
+			}
+			continue
+		}
+		if n := len(host) - len(h) + 1; n > 0 && equalLower(h[1:], host[n:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// equalLower reports whether s in lower case is w. Only ASCII letters are converted.
+func equalLower(w, s string) bool {
+	if len(w) != len(s) {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if w[i] != c {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,142 @@
+package rules
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// attribute is the condition on one attribute: what its value must fit, and what it must
+// not fit. Either may be absent.
+type attribute struct {
+	name    string
+	is, not values
+}
+
+// values are the values that a condition on an attribute accepts: any of a list, those
+// that a pattern matches, or any except the empty one.
+type values struct {
+	given   bool
+	any     bool
+	list    []string // sorted; may contain ""
+	pattern *pattern // an empty value never fits
+}
+
+func (a *attribute) accepts(v string) bool {
+	return (!a.is.given || a.is.contain(v)) && (!a.not.given || !a.not.contain(v))
+}
+
+// contain reports whether v, which is empty if the request lacks the attribute, fits.
+func (s *values) contain(v string) bool {
+	if v != "" && (s.any || s.pattern != nil && s.pattern.matches(v)) {
+		return true
+	}
+	return len(s.list) > 0 && slices.Contains(s.list, v)
+}
+
+// attributes decodes the required attributes. A name without a value requires the
+// attribute with any value.
+func (d matching) attributes(n *node, m *matcher) {
+	if n.kind != kindMapping {
+		d.add(n, "attributes is a mapping of names to values, not %s", n.kind)
+		return
+	}
+	if len(n.keys) > maxAttributes {
+		d.add(n.keys[maxAttributes], "attributes has %d names; at most %d are allowed", len(n.keys), maxAttributes)
+		return
+	}
+	for i, k := range n.keys {
+		name, ok := d.text(k, "an attribute's name")
+		if !ok {
+			continue
+		}
+		a := attribute{name: name}
+		switch v := n.items[i]; v.kind {
+		case kindNull:
+			if v.text != "" {
+				d.add(v, `%s is not a value: leave it out, as in "%s:", for any value ({not: ""} in JSON), or write %s: "" for a request without the attribute`,
+					v.text, name, name)
+			}
+			a.is = values{given: true, any: true}
+		case kindMapping:
+			d.attribute(v, &a)
+		default:
+			a.is = d.values(v, name)
+		}
+		m.attributes = append(m.attributes, a)
+	}
+	slices.SortFunc(m.attributes, func(a, b attribute) int { return strings.Compare(a.name, b.name) })
+}
+
+// attribute decodes the long form of a condition on an attribute.
+func (d matching) attribute(n *node, a *attribute) {
+	if len(n.keys) == 0 {
+		d.add(n, "the condition on attribute %s is empty: write pattern or not, or leave it out to match any value", quote(a.name))
+	}
+	d.mapping(n, "the condition on an attribute", d.attributeFields(a), nil)
+}
+
+func (d matching) attributeFields(a *attribute) []field {
+	return []field{
+		{"pattern", func(_, v *node) { a.is.given, a.is.pattern = true, d.pattern(v, "pattern") }},
+		{"not", func(_, v *node) {
+			if v.kind != kindMapping {
+				a.not = d.values(v, a.name)
+				return
+			}
+			d.mapping(v, "not", d.notFields(a), nil)
+			if len(v.keys) == 0 {
+				d.add(v, "not is empty: write a value, a list of values, or {pattern: ...}")
+			}
+		}},
+	}
+}
+
+func (d matching) notFields(a *attribute) []field {
+	return []field{{"pattern", func(_, v *node) { a.not.given, a.not.pattern = true, d.pattern(v, "pattern") }}}
+}
+
+// values decodes a value or a list of values. One that seems to be a pattern is an
+// error, since it would be compared as it stands and fit no request.
+func (d matching) values(n *node, name string) values {
+	for _, v := range d.list(n, "the value of attribute "+quote(name), maxChoices) {
+		if v.kind != kindScalar || !seemsPattern(v.text) {
+			continue
+		}
+		if v.text == "*" {
+			d.add(v, `"*" is not a wildcard; leave the value out, as in "%s:", to match any`, name)
+			continue
+		}
+		d.add(v, "%s seems to be a pattern, and a value is compared as it stands: write {pattern: '%s'}, or {pattern: '^%s$'} for exactly this text",
+			quote(v.text), asPattern(v.text), regexp.QuoteMeta(v.text))
+	}
+	return values{given: true, list: d.choices(n, "the value of attribute "+quote(name), true)}
+}
+
+// seemsPattern reports whether a text has what patterns have and values hardly ever.
+func seemsPattern(s string) bool {
+	if strings.ContainsAny(s, "*|") || strings.HasPrefix(s, "^") || strings.HasSuffix(s, "$") {
+		return true
+	}
+	for _, part := range []string{".+", `\d`, `\w`, `\s`, `\S`, `\.`, "]+", "]{", ")?", ")+", "[^", "(?"} {
+		if strings.Contains(s, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// asPattern returns the pattern that is probably meant. A text whose only special
+// character is "*" is one with wildcards.
+func asPattern(s string) string {
+	if strings.ContainsAny(s, `^$|\()[]{}+?`) || strings.Contains(s, ".*") {
+		return s
+	}
+	parts := strings.Split(s, "*")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	p := "^" + strings.Join(parts, ".*") + "$"
+	p = strings.TrimSuffix(p, ".*$")
+	return strings.TrimPrefix(p, "^.*")
+}

@@ -1,0 +1,273 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// costs are the costs of a check, in units. The first of the cases that a request fits
+// decides; without cases the method does.
+type costs struct {
+	def     uint32 // if nothing else fits
+	methods []methodCost
+	cases   []costCase
+}
+
+type methodCost struct {
+	method string // in upper case
+	cost   uint32
+}
+
+// costCase is what requests cost that fit its conditions.
+type costCase struct {
+	match matcher
+	amount
+}
+
+// amount is a number of units, or one that an attribute of the request states.
+type amount struct {
+	units    uint32
+	from     string // the attribute; empty: units
+	min, max uint32
+	def      uint32 // if the request lacks the attribute
+}
+
+// of returns the cost of a check.
+func (c *costs) of(r *limiter.Request, ip *address) uint32 {
+	for i := range c.methods {
+		if equalUpper(c.methods[i].method, r.Method) {
+			return c.methods[i].cost
+		}
+	}
+	for i := range c.cases {
+		if m := &c.cases[i].match; m.acceptsPath(r.Path) && m.accepts(r, ip) {
+			return c.cases[i].of(r)
+		}
+	}
+	return c.def
+}
+
+// of returns the units. A value that is not a whole number, a negative one included,
+// costs the maximum: it must not make a request cheaper than an honest value would.
+func (a *amount) of(r *limiter.Request) uint32 {
+	if a.from == "" {
+		return a.units
+	}
+	text := r.Attributes[a.from]
+	if text == "" {
+		return a.def
+	}
+	n := uint64(0)
+	for i := range len(text) {
+		digit := uint64(text[i] - '0')
+		if digit > 9 {
+			return a.max
+		}
+		if n = n*10 + digit; n > limiter.MaxUnits {
+			n = limiter.MaxUnits + 1 // the rest may still not be a number
+		}
+	}
+	return uint32(min(max(n, uint64(a.min)), uint64(a.max)))
+}
+
+// costing is a decoder of costs.
+type costing struct{ *decoder }
+
+// costs decodes the cost of a rule.
+func (d costing) costs(n *node, out *costs) {
+	c := costs{def: 1}
+	switch {
+	case n.kind == kindScalar:
+		c.def, _ = d.units(n, "cost", 0)
+	case n.kind == kindSequence:
+		d.costCases(n, &c)
+	case n.kind == kindMapping && n.at("from") != nil:
+		var a amount
+		d.amount(n, &a, nil)
+		c.cases = []costCase{{amount: a}}
+	case n.kind == kindMapping:
+		d.methodCosts(n, &c)
+	}
+	*out = c
+}
+
+// methodCosts decodes a mapping of methods to costs.
+func (d costing) methodCosts(n *node, c *costs) {
+	if len(n.keys) > maxCosts {
+		d.add(n.keys[maxCosts], "cost has %d methods; at most %d are allowed", len(n.keys), maxCosts)
+		return
+	}
+	for i, k := range n.keys {
+		method := upper(k.text)
+		switch {
+		case k.text == "default":
+			c.def, _ = d.units(n.items[i], "default", 0)
+		case slices.ContainsFunc(c.methods, func(m methodCost) bool { return m.method == method }):
+			d.add(k, "the cost of method %s is given twice", quote(method))
+		case !slices.Contains(knownMethods(), method):
+			d.add(k, "%s", unknownCost(k.text, matching(d).fields(&matcher{})))
+		default:
+			cost, _ := d.units(n.items[i], "cost", 0)
+			c.methods = append(c.methods, methodCost{method, cost})
+		}
+	}
+	slices.SortFunc(c.methods, func(a, b methodCost) int { return strings.Compare(a.method, b.method) })
+}
+
+// unknownCost is the error for a field of a cost that is no method.
+func unknownCost(name string, conditions []field) string {
+	switch {
+	case name == "max", name == "min":
+		return quote(name) + ` belongs to a cost that an attribute states, as in {from: "attr:tokens", max: 1000}`
+	case name == "cost", slices.ContainsFunc(conditions, func(f field) bool { return f.name == name }):
+		return quote(name) + ` belongs in an element of a list: write cost: [{path: ^/export, cost: 50}, {cost: 1}]`
+	}
+	if strings.ContainsAny(name, "/^") {
+		return quote(name) + ` is not a method; for a path write cost: [{path: ^/export, cost: 50}, {cost: 1}]`
+	}
+	if s := nearest(name, []string{"default", "from"}); s != "" {
+		return "unknown field " + quote(name) + " (in cost); did you mean " + quote(s) + "?"
+	}
+	if s := nearest(strings.ToLower(name), lowerMethods()); s != "" {
+		return quote(name) + " is not a method; did you mean " + quote(upper(s)) + "?"
+	}
+	return quote(name) + " is not a method of HTTP or gRPC: for a method of your own write cost: [{method: " + clip(name) + ", cost: 2}]"
+}
+
+// knownMethods returns the registered methods of HTTP, and what the middleware for gRPC
+// uses for methods.
+func knownMethods() []string {
+	return strings.Fields(`GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT QUERY UNARY STREAM MESSAGE
+		ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL
+		MKREDIRECTREF MKWORKSPACE MOVE ORDERPATCH PRI PROPFIND PROPPATCH REBIND REPORT SEARCH UNBIND UNCHECKOUT
+		UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL`)
+}
+
+func lowerMethods() []string {
+	return strings.Fields(strings.ToLower(strings.Join(knownMethods(), " ")))
+}
+
+// costCases decodes a list of costs, of which the first that fits decides.
+func (d costing) costCases(n *node, c *costs) {
+	if len(n.items) == 0 {
+		d.add(n, "the list of costs is empty; leave it out if each request costs 1")
+	}
+	all := 0 // the line of a case that every request fits
+	for _, item := range d.list(n, "cost", maxCosts) {
+		var k costCase
+		if item.kind != kindMapping {
+			d.add(item, "an element of cost is a mapping such as {method: POST, cost: 5}, not %s", item.kind)
+			continue
+		}
+		if all > 0 {
+			d.add(item, "this cost is never used: the element on line %d fits every request; put it last", all)
+		}
+		d.amount(item, &k.amount, matching(d).fields(&k.match))
+		if !d.conditional(item) {
+			all = item.line
+		}
+		c.cases = append(c.cases, k)
+	}
+}
+
+// conditional reports whether an element of a list of costs has a condition.
+func (d costing) conditional(n *node) bool {
+	own := []string{"cost", "from", "default", "min", "max"}
+	return slices.ContainsFunc(n.keys, func(k *node) bool { return !slices.Contains(own, k.text) })
+}
+
+// amount decodes an amount; conditions are the other fields that n may have, and nil if
+// n is the whole cost of a rule.
+func (d costing) amount(n *node, a *amount, conditions []field) {
+	*a = amount{min: 1, max: limiter.MaxUnits, def: 1}
+	given := make(map[string]*node)
+	fields := append(d.amountFields(a, given), conditions...)
+	what := "cost"
+	if conditions != nil {
+		fields = append(fields, d.caseFields(a, given)...)
+		what = "an element of cost"
+	}
+	d.mapping(n, what, fields, func(name string) string {
+		if conditions == nil && slices.Contains(knownMethods(), upper(name)) {
+			return "a cost has either methods or \"from\"; for both write a list, as in cost: [{method: " + name + `, cost: 5}, {from: "attr:tokens", max: 1000}]`
+		}
+		return ""
+	})
+	if given["from"] == nil {
+		for _, name := range []string{"default", "min", "max"} {
+			if k := given[name]; k != nil {
+				d.add(k, `%q belongs to a cost that an attribute states: add from: "attr:NAME", or remove it`, name)
+				return
+			}
+		}
+		if given["cost"] == nil && !d.reported(n, "cost") && !d.reported(n, "from") {
+			d.add(n, `this element has no cost: add "cost: 5", or from: "attr:NAME"`)
+		}
+		return
+	}
+	switch k := given["cost"]; {
+	case k != nil:
+		d.add(k, `"cost" and "from" exclude each other; the other one is on line %d`, given["from"].line)
+	case a.max == 0:
+		d.add(given["max"], "max is 0, so every request would be free; give at least 1")
+	case a.def == 0:
+		d.add(given["default"], "default is 0, so a request without the attribute would be free; give at least 1")
+	case a.min > a.max:
+		d.add(given["min"], "min %d is above max %d", a.min, a.max)
+	case a.def > a.max && given["default"] != nil:
+		d.add(given["default"], "default %d is above max %d", a.def, a.max)
+	}
+}
+
+// amountFields decodes the fields of a cost that an attribute states.
+func (d costing) amountFields(a *amount, given map[string]*node) []field {
+	return []field{
+		{"from", func(k, v *node) { given["from"] = k; a.from = d.source(v) }},
+		d.number("default", 1, &a.def, given), d.number("min", 0, &a.min, given), d.number("max", 1, &a.max, given),
+	}
+}
+
+// caseFields decodes the further fields of an element of a list of costs.
+func (d costing) caseFields(a *amount, given map[string]*node) []field {
+	return []field{d.number("cost", 0, &a.units, given)}
+}
+
+// number returns a field for a number of units. One that is not valid is not given.
+func (d costing) number(name string, least int64, out *uint32, given map[string]*node) field {
+	return field{name, func(k, v *node) {
+		if n, ok := d.units(v, name, least); ok {
+			given[name], *out = k, n
+		}
+	}}
+}
+
+// source decodes the attribute that states a cost.
+func (d costing) source(n *node) string {
+	p, bad := readPart(n)
+	if bad == "" && p.kind == partAttribute {
+		return p.name
+	}
+	if bad != "" && n.kind == kindScalar && strings.HasPrefix(n.text, attributePrefix) {
+		d.add(n, "from: %s", bad)
+		return ""
+	}
+	d.add(n, `from: a cost comes from an attribute: write from: "attr:NAME"`)
+	return ""
+}
+
+// units decodes a number of units, and reports whether it is one. A 0 is one even if least
+// is 1: what it would mean is said elsewhere.
+func (d costing) units(n *node, what string, least int64) (uint32, bool) {
+	if n.kind != kindScalar {
+		d.add(n, "%s is a whole number of units, not %s", map[bool]string{true: "a cost", false: what}[what == "cost"], n.kind)
+		return 0, false
+	}
+	v, bad := units(n.text, least)
+	if bad != "" && v != 0 || bad != "" && strings.Trim(n.text, "-0_") != "" {
+		d.add(n, "%s: %s", what, bad)
+		return 0, false
+	}
+	return uint32(v), true
+}

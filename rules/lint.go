@@ -1,0 +1,372 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// oddity is a value that is valid and probably misspelt.
+type oddity struct {
+	at      *node
+	field   string
+	instead string // what is probably meant
+}
+
+// notes warns about oddities, and about fields that have no effect.
+func (r *definition) notes() (out []Warning) {
+	where := "rule " + quote(r.name)
+	if r.name == "" {
+		where = "the defaults"
+	}
+	for _, o := range r.oddities {
+		out = append(out, newWarning(r, o.at, o.instead, "%s %s in %s is not a method of HTTP or gRPC, and probably fits no request; write %q",
+			o.field, quote(o.at.text), where, o.instead))
+	}
+	if len(r.spare) > 0 {
+		names := make([]string, len(r.spare))
+		for i, k := range r.spare {
+			names[i] = quote(k.text)
+		}
+		out = append(out, newWarning(r, r.spare[0], "", "rule %s is unlimited and counts nothing, so these fields have no effect: %s. Remove them, or write limits in place of \"unlimited: true\"",
+			quote(r.name), strings.Join(names, ", ")))
+	}
+	return out
+}
+
+// fixedLengths warns about windows that are called month or year. They have 30 and 365
+// days, and begin and end with no month.
+func fixedLengths(r *definition) (out []Warning) {
+	for i, n := range r.written {
+		at, name := n, ""
+		if n.kind == kindScalar {
+			_, name, _ = strings.Cut(n.text, "/")
+		} else if w := n.at("window"); w != nil {
+			at, name = w, w.text
+		}
+		name = strings.TrimSpace(name)
+		if name != "month" && name != "year" {
+			continue
+		}
+		days, _ := unit(name)
+		spec := r.limits[i].Spec()
+		fixed, calendar := fmt.Sprintf("window: %dd", days/day), "calendar: "+name+" in place of the window"
+		if n.kind == kindScalar {
+			fixed, calendar = fmt.Sprintf("{limit: %d, %s}", spec.Limit, fixed), fmt.Sprintf("{limit: %d, calendar: %s}", spec.Limit, name)
+		}
+		also := ", or " + calendar + " for those of the calendar"
+		if spec.Algorithm != limiter.FixedWindow && (spec.Algorithm != limiter.SlidingCounter || n.at("algorithm") != nil) || n.at("align") != nil {
+			also = "" // it has no calendar
+		}
+		out = append(out, newWarning(r, at, fixed, "a window of a %s is %d days long and follows no calendar: write %s for %d days%s",
+			name, days/day, fixed, days/day, also))
+	}
+	return out
+}
+
+// lacking warns about keys with an attribute that the rule does not ask for. All
+// requests without the attribute then share one counter.
+func lacking(r *definition) (out []Warning) {
+	if r.unlimited || r.skip || r.keyNode == nil {
+		return nil
+	}
+	for _, parts := range r.keys {
+		for i, p := range parts {
+			if p.kind != partAttribute || r.match.asksFor(p.name) {
+				continue
+			}
+			at := r.keyNode
+			if at.kind == kindSequence && i < len(at.items) {
+				at = at.items[i]
+			}
+			instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
+			out = append(out, newWarning(r, at, instead, "rule %s counts by attribute %s, and all requests without it share one counter: "+
+				"write %q to leave them to other rules, or attributes: {%s: \"\"} in a rule of their own",
+				quote(r.name), quote(p.name), instead, yamlText(p.name)))
+		}
+	}
+	return out
+}
+
+// asksFor reports whether only requests with an attribute fit.
+func (m *matcher) asksFor(name string) bool {
+	return slices.ContainsFunc(m.attributes, func(a attribute) bool { return a.name == name && !a.accepts("") })
+}
+
+// yamlText returns a text as YAML within braces has it.
+func yamlText(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" && s[0] != '-' {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
+
+// neverReached warns about rules whose requests all go to an earlier rule.
+func neverReached(rules []definition, e *effort) (out []Warning) {
+	for i := range rules {
+		for j := range rules[:i] {
+			if rules[j].more {
+				continue
+			}
+			if !e.spend(rules[j].match.coverWork(&rules[i].match), &rules[i]) {
+				return out
+			}
+			if !rules[j].match.covers(&rules[i].match) {
+				continue
+			}
+			instead, both := "continue: true", fmt.Sprintf(", or write \"continue: true\" in rule %s if both are to count", quote(rules[j].name))
+			if rules[j].unlimited {
+				instead, both = "", ""
+			}
+			out = append(out, newWarning(&rules[i], rules[i].at, instead,
+				"rule %s never matches: all its requests go to rule %s on line %d. Move it before that rule%s. A request that names the rule still finds it",
+				quote(rules[i].name), quote(rules[j].name), rules[j].line, both))
+			break
+		}
+	}
+	return out
+}
+
+// covers reports whether each request that fits o certainly fits m.
+func (m *matcher) covers(o *matcher) bool {
+	return m.coversPath(o) &&
+		subset(m.methods, o.methods) && excluded(m.notMethods, o.methods, o.notMethods) &&
+		subset(m.groups, o.groups) && excluded(m.notGroups, o.groups, o.notGroups) &&
+		(len(m.ips) == 0 || slices.Equal(m.ips, o.ips)) && (len(m.notIPs) == 0 || slices.Equal(m.notIPs, o.notIPs)) &&
+		subset(m.hosts, o.hosts) && (len(m.notHosts) == 0 || slices.Equal(m.notHosts, o.notHosts)) &&
+		!slices.ContainsFunc(m.attributes, func(a attribute) bool { return !a.coveredBy(o) })
+}
+
+// subset reports whether a request with one of the words of o has one of m. No words
+// mean any.
+func subset(m, o []string) bool {
+	return len(m) == 0 || len(o) > 0 && !slices.ContainsFunc(o, func(w string) bool { return !slices.Contains(m, w) })
+}
+
+// excluded reports whether none of the words can occur: o lists others, or excludes them,
+// too.
+func excluded(words, o, notO []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool {
+		return !slices.Contains(notO, w) && (len(o) == 0 || slices.Contains(o, w))
+	})
+}
+
+// coversPath reports whether each path that fits o certainly fits m.
+func (m *matcher) coversPath(o *matcher) bool {
+	if m.notPath != nil && (o.notPath == nil || o.notPath.text != m.notPath.text) {
+		return false
+	}
+	p, q := m.path, o.path
+	switch {
+	case p == nil, p.loose == looseAll, q != nil && p.text == q.text:
+		return true
+	case q == nil, q.loose != notLoose, p.loose != notLoose:
+		return false
+	}
+	for _, b := range q.begins {
+		if b.proves == provesWhole && p.matches(b.text) {
+			continue
+		}
+		if !slices.ContainsFunc(p.begins, func(a beginning) bool {
+			return a.proves == provesMatch && strings.HasPrefix(b.text, a.text)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// coveredBy reports whether each request that fits o certainly has this attribute.
+func (a *attribute) coveredBy(o *matcher) bool {
+	i := slices.IndexFunc(o.attributes, func(b attribute) bool { return b.name == a.name })
+	if i < 0 {
+		return false
+	}
+	b := &o.attributes[i]
+	if b.is.given && !b.is.any && b.is.pattern == nil { // a list of all values that fit
+		return !slices.ContainsFunc(b.is.list, func(v string) bool { return b.accepts(v) && !a.accepts(v) })
+	}
+	if a.is.any && !a.not.given {
+		return !b.accepts("")
+	}
+	return a.is.same(&b.is) && (!a.not.given || a.not.same(&b.not))
+}
+
+func (s *values) same(o *values) bool {
+	return s.given == o.given && s.any == o.any && slices.Equal(s.list, o.list) && s.pattern.String() == o.pattern.String()
+}
+
+// slashes warns about rules for one path that leave out the same path with a slash at
+// the end, or without it, if no other rule tells the two apart.
+func slashes(rules []definition, e *effort) (out []Warning) {
+	for i := range rules {
+		r := &rules[i]
+		if r.unlimited || r.match.path == nil {
+			continue
+		}
+		for _, b := range r.match.path.begins {
+			path := strings.TrimSuffix(b.text, "/")
+			other := path + "/"
+			if b.text != path {
+				other = path
+			}
+			if b.proves != provesWhole || path == "" {
+				continue
+			}
+			if !e.spend(2*r.match.pathWork(b.text, other), r) { // withSlash repeats it
+				return out
+			}
+			if !r.match.acceptsPath(b.text) {
+				continue
+			}
+			if r.match.acceptsPath(other) {
+				if w, ok := r.countedApart(path); ok {
+					out = append(out, w)
+					break
+				}
+				continue
+			}
+			apart, ok := toldApart(rules, b.text, other, r, e)
+			if !ok {
+				return out
+			}
+			if apart {
+				continue
+			}
+			instead, write := "", "match both"
+			if both := withSlash(r.match.path.text, b.text, other); both != "" {
+				instead = "path: '" + strings.ReplaceAll(both, "'", "''") + "'"
+				write = "write " + instead + " to match both"
+			}
+			out = append(out, newWarning(r, r.at, instead,
+				"rule %s matches %s and not %s, which many services take for the same: %s (httplimit removes slashes at the end)",
+				quote(r.name), quote(b.text), quote(other), write))
+			break
+		}
+	}
+	return out
+}
+
+// toldApart reports whether a rule matches the second of two paths and not the first. It
+// returns false if the effort does not suffice to find out; r is the rule concerned.
+func toldApart(rules []definition, path, other string, r *definition, e *effort) (apart, ok bool) {
+	for i := range rules {
+		m := &rules[i].match
+		if !e.spend(m.pathWork(path, other), r) {
+			return false, false
+		}
+		if m.acceptsPath(other) && !m.acceptsPath(path) {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+// countedApart warns about a rule that counts a path with a slash at the end and without
+// it separately, only because the file sets no key.
+func (r *definition) countedApart(path string) (Warning, bool) {
+	if _, open := openEnded(r); open || r.keyGiven || !r.countsByPath() {
+		return Warning{}, false
+	}
+	const instead = "key: [rule, user]"
+	return newWarning(r, r.at, instead, "rule %s has no key, so %s and %s have a limit each for each user; write %q to count them together, or \"key: [path, user]\" to keep them apart",
+		quote(r.name), quote(path), quote(path+"/"), instead), true
+}
+
+// withSlash returns a pattern that matches a path, and the same with a slash at the end;
+// empty if it finds none that a file may have.
+func withSlash(pattern, path, other string) string {
+	for _, out := range []string{strings.TrimSuffix(strings.TrimSuffix(pattern, "$"), "/") + "/?$", pattern + "|^" + regexp.QuoteMeta(other) + "$"} {
+		if len(out) > maxPattern {
+			continue
+		}
+		if p, _, err := newPattern(out); err == nil && p != nil && p.matches(path) && p.matches(other) {
+			return out
+		}
+	}
+	return ""
+}
+
+// neverFirst warns about limits of one key that cannot be the first to deny, because
+// another limit admits too little.
+func neverFirst(r *definition) (out []Warning) {
+	for i, l := range r.limits {
+		for j, other := range r.limits {
+			if i == j || l == nil || other == nil {
+				continue
+			}
+			most, ok := neverDenies(l.Spec(), other.Spec())
+			if !ok {
+				continue
+			}
+			at, instead, less := r.written[i], "", ""
+			if n := int64(math.Ceil(most)) - 1; n > 0 && !isBucket(l.Algorithm()) {
+				if instead = fmt.Sprintf("%d/%s", n, limiter.WindowName(l.Window())); at.kind != kindScalar {
+					at, instead = at.at("limit"), fmt.Sprintf("limit: %d", n)
+				}
+				less = ", or write less, such as " + instead
+			}
+			out = append(out, newWarning(r, at, instead,
+				"limit %s of rule %s never denies first: limit %s lets at most %.0f units through meanwhile. Remove it%s",
+				quote(l.Name()), quote(r.name), quote(other.Name()), math.Ceil(most), less))
+			break
+		}
+	}
+	return out
+}
+
+// neverDenies reports whether a limit never denies what another one admits, and how many
+// units the other one admits in the time for which the limit counts.
+func neverDenies(l, other limiter.Spec) (most float64, never bool) {
+	if l.CountRejected != limiter.CountNone {
+		return 0, false // what the other one denies may fill it
+	}
+	if l.Calendar != limiter.CalendarNone || other.Calendar != limiter.CalendarNone {
+		return 0, false // calendar windows have no fixed length
+	}
+	capacity, rate := envelope(other)
+	if isBucket(l.Algorithm) {
+		full := burstOf(l)
+		return capacity, l.Drip != limiter.DripInterval && capacity <= full && rate <= float64(l.Limit)/l.Window.Seconds()
+	}
+	span := l.Window
+	if l.Algorithm == limiter.SlidingWindow && l.Coverage == limiter.CoverageStrict {
+		span += l.Window / time.Duration(max(1, l.SubWindows))
+	}
+	most = capacity + rate*span.Seconds()
+	if l.Algorithm == limiter.SlidingCounter && l.Rounding != limiter.RoundExact && l.Rounding != limiter.RoundFloor {
+		most++
+	}
+	return most, most <= float64(l.Limit)
+}
+
+// envelope returns numbers with which a limit admits at most capacity + rate*t units in
+// each interval of t seconds.
+func envelope(s limiter.Spec) (capacity, rate float64) {
+	rate = float64(s.Limit) / s.Window.Seconds()
+	switch {
+	case isBucket(s.Algorithm):
+		return burstOf(s) + 1, rate
+	case s.Algorithm == limiter.SlidingLog,
+		s.Algorithm == limiter.SlidingWindow && s.Coverage == limiter.CoverageStrict,
+		s.Algorithm == limiter.SlidingCounter && (s.Weight == nil || *s.Weight == 1000) && (s.Rounding == limiter.RoundExact || s.Rounding == limiter.RoundCeil):
+		return float64(s.Limit), rate
+	}
+	return 2 * float64(s.Limit), rate
+}
+
+func isBucket(a limiter.Algorithm) bool {
+	return a == limiter.TokenBucket || a == limiter.LeakyBucket || a == limiter.GCRA
+}
+
+func burstOf(s limiter.Spec) float64 {
+	if s.Burst == 0 {
+		return float64(s.Limit)
+	}
+	return float64(s.Burst)
+}

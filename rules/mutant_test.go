@@ -1,0 +1,144 @@
+package rules_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/rules"
+)
+
+// mutant is a way in which a person writes a good file wrong.
+type mutant struct {
+	name string
+	// change returns all files that the slip makes of a good one.
+	change func(file string) []string
+}
+
+// at returns the file with each match of a pattern replaced, one at a time.
+func at(pattern, replacement string) func(string) []string {
+	re := regexp.MustCompile(pattern)
+	return func(file string) (out []string) {
+		for _, m := range re.FindAllStringSubmatchIndex(file, -1) {
+			out = append(out, file[:m[0]]+string(re.ExpandString(nil, replacement, file, m))+file[m[1]:])
+		}
+		return out
+	}
+}
+
+// The name of an attribute is any word, so a slip in one cannot be noticed.
+var attributeName = regexp.MustCompile(`attributes: \{(lpan|pln): `)
+
+// mutants are slips after each of which a file does something else than its author's
+// words, or than he meant.
+func mutants() []mutant {
+	return []mutant{
+		{"two letters of a field change places", at(`([a-z])([a-z])([a-z_]+):( |$)`, "$2$1$3:$4")},
+		{"a field loses a letter", at(`([a-z]{2})[a-z]([a-z_]+):( |$)`, "$1$2:$3")},
+		{"a field is in the plural", at(`(match|path|method|group|limit|window|key|cost|algorithm|burst|block): `, "${1}s: ")},
+		{"no blank after a colon", at(`(limit|window|algorithm|name|cost|burst|block|shadow): ([a-z0-9]+)\b`, "$1:$2")},
+		{"a comma is missing", at(`([a-z0-9]), ([a-z_]+: )`, "$1 $2")},
+		{"a comma is missing in a list", at(`/([a-z]+), ([0-9])`, "/$1 $2")},
+		{"a window without a unit", at(`/(second|minute|hour)\b`, "/60")},
+		{"a window is misspelt", at(`/(secon|minut|hou)[a-z]\b`, "/$1")},
+		{"a limit is no number", at(`\b[0-9]+/(second|minute|hour)`, "many/$1")},
+		{"a limit is 0", at(`\b[0-9]+/(second|minute|hour)`, "0/$1")},
+		{"a limit is negative", at(`\b([0-9]+/(second|minute|hour))`, "-$1")},
+		{"a part of a key is misspelt", at(`\b(use|rul|pat)[er]?\b`, "${1}x")},
+		{"a part of a key is a name of an attribute", at(`\[(rule|path), user\]`, "[$1, customer]")},
+		{"a blank after attr", at(`attr:([a-z_]+)`, "attr: $1")},
+		{"a method is misspelt in a match", at(`method: (\[?)(POST|GET|PUT)`, "method: ${1}PSOT")},
+		{"methods in one word", at(`method: \[(POST|GET), (PUT|HEAD)\]`, "method: $1|$2")},
+		{"a method is misspelt in a cost", at(`POST: ([0-9])`, "PSOT: $1")},
+		{"a default cost is misspelt", at(`default: ([0-9])`, "defualt: $1")},
+		{"a value is a glob", at(`plan: ([a-z]+)`, "plan: '$1*'")},
+		{"a value is a pattern", at(`plan: ([a-z]+)`, "plan: '^$1'")},
+		{"an address in a network", at(`10\.0\.0\.0/8`, "10.0.0.7/8")},
+		{"a network with a star", at(`10\.0\.0\.0/8`, "10.*")},
+		{"a pattern without its end", at(`\^/([a-z]+)\(`, "^/$1((")},
+		{"a slash is forgotten", at(`/\?\$`, "$$")},
+		{"the key is forgotten", at(` key: \[rule, user\],`, "")},
+		{"a month is meant by the calendar", at(`\b([0-9]+)/hour`, "$1/month")},
+		{"the second limit is lost in the first", at(`5/second, 40/minute`, "5/second, 4000/minute")},
+		{"a list of keys under key", at(`keys: \[\[`, "key: [[")},
+		{"a list of parts under keys", at(`keys: \[\[(ip)\], \[(user)\]\]`, "keys: [$1, $2]")},
+		{"true is a word", at(`: true\b`, ": yes")},
+		{"an option of another algorithm", at(`algorithm: token_bucket`, "algorithm: sliding_log")},
+		{"an algorithm is misspelt", at(`algorithm: ([a-z]+)_([a-z]+)`, "algorithm: $1-$2s")},
+		{"a rule is given twice", at(`(?m)^  - \{name: [^\n]*\n`, "$0$0")},
+		{"a catch-all comes first", func(file string) []string {
+			return []string{strings.Replace(file, "rules:\n", "rules:\n  - {name: first, key: [user], limits: [100/second]}\n", 1)}
+		}},
+		{"the attribute of the key is not asked for", at(`, attributes: \{api_key: \}`, "")},
+		{"an option of a rule without its algorithm", at(`algorithm: token_bucket, burst`, "burst")},
+		{"an option of a rule without its calendar", at(`calendar: day`, "window: day")},
+		{"the limits are forgotten", at(`, limits: \[[^\n]*\]\}`, "}")},
+		{"a group, and what it counts by, without limits", at(`(match: \{group: staff\})`, "$1, key: [user], block: 5m")},
+		{"unlimited beside what counts", at(`unlimited: true`, "unlimited: true, key: [user]")},
+		{"an attribute is null", at(`plan: free`, "plan: null")},
+		{"a cost from something else", at(`from: "attr:[a-z]+"`, "from: tokens")},
+		{"a cost after one for all", at(`(cost: \[)`, "$1{cost: 1}, ")},
+	}
+}
+
+// goodFiles are files that do what their authors meant.
+func goodFiles(t *testing.T) []string {
+	out := []string{`version: 1
+rules:
+  - {name: internal, match: {ip: [10.0.0.0/8, "2001:db8::/32"]}, unlimited: true}
+  - {name: login, match: {path: "^/login/?$", method: [POST, PUT]}, keys: [[ip], [user]], limits: [10/minute]}
+  - {name: api, match: {path: "^/api(/|$)", attributes: {api_key: }}, key: [attr:api_key], limits: [{limit: 100, window: 1m, algorithm: token_bucket, burst: 20}]}
+  - {name: free, match: {attributes: {plan: free}}, key: [rule, user], limits: [5/second, 40/minute], cost: {default: 1, POST: 2}}
+  - {name: bursts, match: {path: ^/burst}, key: [rule, user], algorithm: token_bucket, burst: 20, limits: [50/hour]}
+  - {name: monthly, match: {path: ^/month}, key: [rule, user], zone: Europe/Berlin, limits: [{limit: 500, calendar: day}]}
+  - {name: staff, match: {group: staff}}
+  - {name: costly, match: {path: ^/export}, key: [rule, user], limits: [50/hour], cost: [{method: GET, cost: 2}, {from: "attr:tokens", max: 50}]}
+  - {name: rest, key: [rule, user], limits: [5/second, 40/minute], shadow: true}
+`}
+	text, err := os.ReadFile("../examples/towns.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, string(text))
+}
+
+// A file with a slip is never called good: it is refused, or there is a warning. The log
+// of this test lists what each mutant gets.
+func TestMutatedFiles(t *testing.T) {
+	total := 0
+	for number, good := range goodFiles(t) {
+		set, err := rules.Parse("good", []byte(good), rules.Options{})
+		if err != nil || len(set.Warnings()) > 0 {
+			t.Fatalf("the good file %d: %v, %+v", number, err, set.Warnings())
+		}
+		for _, m := range mutants() {
+			for _, file := range m.change(good) {
+				if file == good || attributeName.MatchString(file) {
+					continue
+				}
+				total++
+				set, err := rules.Parse("f", []byte(file), rules.Options{})
+				switch {
+				case err != nil:
+					first, _, _ := strings.Cut(err.Error(), "\n")
+					t.Logf("%s: %s", m.name, first)
+				case len(set.Warnings()) > 0:
+					t.Logf("%s: warning: %s", m.name, set.Warnings()[0].Text)
+				case set.Hash() != mustSet(t, good, rules.Options{}).Hash():
+					t.Errorf("%s: OK, and it means something else:\n%s", m.name, difference(good, file))
+				}
+			}
+		}
+	}
+	if t.Logf("%d mutants", total); total < 200 {
+		t.Errorf("only %d mutants", total)
+	}
+}
+
+// difference returns the lines of a file that another one lacks.
+func difference(old, now string) string {
+	have := strings.Split(old, "\n")
+	return strings.Join(slices.DeleteFunc(strings.Split(now, "\n"), func(l string) bool { return slices.Contains(have, l) }), "\n")
+}

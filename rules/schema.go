@@ -1,0 +1,187 @@
+package rules
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// SchemaID is the address of the JSON Schema of rules files.
+const SchemaID = "https://raw.githubusercontent.com/weirlimit/weir/main/docs/rules.schema.json"
+
+// form is a JSON Schema, or a part of one.
+type form map[string]any
+
+// Schema returns a JSON Schema (draft 2020-12) of rules files, for editors. The names of
+// fields, the names that are known, and the bounds are those of the decoder. A file that
+// it accepts may still be invalid, since it knows nothing of patterns, positions and
+// relations between fields: [Parse] decides.
+func Schema() []byte {
+	d := &decoder{options: limitOptions()}
+	file := d.object("file", d.fileFields(new(*node), new(*node), new(*node)))
+	file["$schema"], file["$id"], file["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaID, "Weir rules file"
+	file["required"] = []string{"rules"}
+	rule := d.object("rule", d.ruleFields(&definition{}, new(*node), new(*node), new(*node), new(*node)))
+	rule["required"] = []string{"name"}
+	limit := d.object("limit", d.limitFields(&spec{}, new([]setting)))
+	limit["required"] = []string{"limit"}
+	cost := costing{d}
+	element := d.object("cost", slices.Concat(cost.amountFields(&amount{}, nil), cost.caseFields(&amount{}, nil), matching(cost).fields(&matcher{})))
+	element["anyOf"] = []form{{"required": []string{"cost"}}, {"required": []string{"from"}}}
+	stated := d.object("cost", cost.amountFields(&amount{}, nil))
+	stated["required"] = []string{"from"}
+	file["$defs"] = form{
+		"rule": rule, "limit": limit, "element": element, "stated": stated,
+		"defaults":  d.object("rule", d.levelFields(&level{})),
+		"match":     d.object("match", matching{d}.fields(&matcher{})),
+		"attribute": d.object("attribute", matching{d}.attributeFields(&attribute{})),
+		"not":       d.object("attribute", matching{d}.notFields(&attribute{})),
+	}
+	out, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return nil // of texts, numbers and lists only, so it cannot fail
+	}
+	return append(out, '\n')
+}
+
+// object returns the form of a mapping with these fields.
+func (d *decoder) object(where string, fields []field) form {
+	properties := form{}
+	for _, f := range fields {
+		properties[f.name] = d.formOf(where, f.name)
+	}
+	return form{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+// formOf returns the form of the value of a field.
+func (d *decoder) formOf(where, name string) any {
+	for _, forms := range []form{formsOf(where), limitForms(), matchForms()} {
+		if f, ok := forms[name]; ok {
+			return f
+		}
+	}
+	return nil // a test fails
+}
+
+// formsOf returns the forms of fields that belong to one kind of mapping.
+func formsOf(where string) form {
+	switch where {
+	case "file":
+		return form{
+			"version": form{"enum": []any{1, "1"}}, "rules_count": whole(0, maxRules), "defaults": ref("defaults"),
+			"rules": form{"type": "array", "maxItems": maxRules, "items": ref("rule")},
+		}
+	case "rule":
+		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$", "maxLength": len(attributePrefix) + limiter.MaxNameBytes})
+		key := someOf(part, maxKeyParts)
+		return form{
+			"name": name(), "match": ref("match"), "limits": someOf(ref("limit or rate"), limiter.MaxLimits),
+			"unlimited": form{"type": "boolean"}, "continue": form{"type": "boolean"}, "shadow": form{"type": "boolean"},
+			"key": key, "keys": form{"type": "array", "minItems": 1, "maxItems": maxKeys, "items": form{"type": "array", "minItems": 1, "maxItems": maxKeyParts, "items": part}},
+			"cost": anyOf(whole(0, limiter.MaxUnits), ref("stated"), form{"type": "array", "minItems": 1, "maxItems": maxCosts, "items": ref("element")},
+				form{"type": "object", "maxProperties": maxCosts, "propertyNames": form{"pattern": "^(default|" + anyCase(knownMethods()) + ")$"}, "additionalProperties": whole(0, limiter.MaxUnits)}),
+			"on_unreachable": names[limiter.Unreachable](), "replication": names[limiter.Replication](),
+			"max_share": form{"type": "string", "pattern": `^([0-9]+(\.[0-9])?|\.[0-9])%$`},
+		}
+	case "cost":
+		return form{
+			"cost": whole(0, limiter.MaxUnits), "min": whole(0, limiter.MaxUnits), "default": whole(1, limiter.MaxUnits), "max": whole(1, limiter.MaxUnits),
+			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"},
+		}
+	case "attribute":
+		return form{"pattern": pathForm(), "not": anyOf(someOf(scalar(), maxChoices), ref("not"))}
+	}
+	return nil
+}
+
+// limitForms returns the forms of the fields of a limit, and of its options.
+func limitForms() form {
+	return form{
+		"name": name(), "limit": whole(1, limiter.MaxUnits), "window": form{"type": "string", "pattern": "^" + durationForm + "$"},
+		"algorithm": names[limiter.Algorithm](), "align": names[limiter.Align](), "coverage": names[limiter.Coverage](),
+		"rounding": names[limiter.Rounding](), "drip": names[limiter.Drip](), "count_rejected": names[limiter.CountRejected](),
+		"sub_windows": whole(1, limiter.MaxSubWindows), "burst": whole(1, limiter.MaxUnits),
+		"calendar": form{"enum": namesOf[limiter.Calendar]()[1:]}, "week_start": names[limiter.Weekday](), "anchor_day": whole(1, 31),
+		"zone": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes}, "at": form{"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"},
+		"weight": anyOf(form{"type": "number", "minimum": 0, "maximum": 1}, form{"type": "string", "pattern": `^0*[01]?(\.[0-9]{0,3})?$`}),
+		"block":  anyOf(form{"const": 0}, form{"type": "string", "pattern": "^(0|" + durationForm + ")$"}),
+	}
+}
+
+// matchForms returns the forms of conditions.
+func matchForms() form {
+	method := form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes, "pattern": `^[^ ,|*^$()\[\]{}]+$`}
+	host := form{"type": "string", "minLength": 1, "maxLength": maxHostName + 1, "pattern": `^((\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])$`}
+	ip := form{"type": "string", "pattern": "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$"}
+	return form{
+		"path": pathForm(), "not_path": pathForm(),
+		"method": someOf(method, maxChoices), "not_method": someOf(method, maxChoices),
+		"group": someOf(scalar(), maxChoices), "not_group": someOf(scalar(), maxChoices),
+		"ip": someOf(ip, maxPrefixes), "not_ip": someOf(ip, maxPrefixes),
+		"host": someOf(host, maxChoices), "not_host": someOf(host, maxChoices),
+		"attributes": form{
+			"type": "object", "maxProperties": maxAttributes,
+			"additionalProperties": anyOf(form{"type": "null"}, someOf(scalar(), maxChoices), ref("attribute")),
+		},
+	}
+}
+
+const durationForm = `(second|minute|hour|day|week|month|year|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)`
+
+func ref(name string) form {
+	if name == "limit or rate" {
+		return anyOf(ref("limit"), form{"type": "string", "pattern": `^\s*[0-9]+(_[0-9]+)*\s*/\s*` + durationForm + `\s*$`})
+	}
+	return form{"$ref": "#/$defs/" + name}
+}
+
+func anyOf(forms ...form) form { return form{"anyOf": forms} }
+
+// someOf is the form of a value or a list of at most so many.
+func someOf(item form, most int) form {
+	return anyOf(item, form{"type": "array", "minItems": 1, "maxItems": most, "items": item})
+}
+
+// scalar is the form of a text, which may look like another value.
+func scalar() form { return form{"type": []string{"string", "number", "boolean"}} }
+
+func name() form {
+	return form{"type": []string{"string", "number", "boolean"}, "minLength": 1, "maxLength": limiter.MaxNameBytes}
+}
+
+func pathForm() form {
+	return form{"type": []string{"string", "number", "boolean"}, "maxLength": maxPattern}
+}
+
+// whole is the form of a whole number, which may have underscores.
+func whole(least, most int64) form {
+	return anyOf(form{"type": "integer", "minimum": least, "maximum": most}, form{"type": "string", "pattern": "^[0-9]+(_[0-9]+)*$"})
+}
+
+func names[T interface {
+	~uint8
+	String() string
+}]() form {
+	return form{"enum": namesOf[T]()}
+}
+
+// anyCase returns words as alternatives in any mixture of upper and lower case. Patterns of
+// a schema have no flag for that.
+func anyCase(words []string) string {
+	var b strings.Builder
+	for i, w := range words {
+		if i > 0 {
+			b.WriteByte('|')
+		}
+		for _, c := range []byte(w) {
+			if lower := strings.ToLower(string(c)); lower != string(c) {
+				b.WriteString("[" + string(c) + lower + "]")
+			} else {
+				b.WriteByte(c)
+			}
+		}
+	}
+	return b.String()
+}
