@@ -75,6 +75,7 @@ func TestStalled(t *testing.T) {
 	introduce(a, b)
 	a.waitUp(t, 2)
 	b.waitUp(t, 1)
+	downs := a.tally("down " + b.self.String())
 	b.hold()
 	defer b.release()
 	a.send(2, checks(1, 1)) // is held
@@ -82,7 +83,7 @@ func TestStalled(t *testing.T) {
 	for i := range n {
 		a.send(2, large(i, 64<<10))
 	}
-	a.waitMore(t, "down "+b.self.String(), 0)
+	a.waitMore(t, "down "+b.self.String(), downs)
 	a.mu.Lock()
 	left := len(a.out[2])
 	a.mu.Unlock()
@@ -107,10 +108,11 @@ func TestDownComesAfterTheLastTake(t *testing.T) {
 	introduce(a, b)
 	<-taking
 	b.waitUp(t, 1)
+	downs := a.tally("down " + b.self.String())
 	b.Close()
 	// A test can only see that something does not happen by giving it time.
 	time.AfterFunc(200*time.Millisecond, func() { close(goOn) })
-	a.waitMore(t, "down "+b.self.String(), 0)
+	a.waitMore(t, "down "+b.self.String(), downs)
 	select {
 	case <-goOn:
 	default:

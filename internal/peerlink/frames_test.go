@@ -1,6 +1,7 @@
 package peerlink_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -286,7 +287,11 @@ func introduce(nodes ...*node) {
 	for _, n := range nodes {
 		members = append(members, n.member)
 	}
-	for _, n := range nodes {
+	// The node with the lower instance dials, so the other is told first: it would refuse
+	// a node that it does not know yet, and that is a Down.
+	told := slices.Clone(nodes)
+	slices.SortFunc(told, func(a, b *node) int { return cmp.Compare(b.member.Instance, a.member.Instance) })
+	for _, n := range told {
 		n.SetMembers(members)
 	}
 }
