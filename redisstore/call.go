@@ -18,6 +18,7 @@ type call struct {
 	args   []any  // the head, then the parameters of each limit
 	route  string // a key, whose server the call is sent to
 	part   int    // 1 + the index of the part of a charge that it asks about again, else 0
+	lane   *lane  // of a Cluster: to the server that it was sent to; nil: that is not known
 	reply  []int64
 	err    error
 
@@ -184,16 +185,16 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 }
 
 // refund returns the call that takes back what was charged for key n at the instant at.
-// charged has a bit for each limit that was charged; first is the number of the key's
-// first limit.
-func (s *Store) refund(w when, at limiter.Tick, charged uint64, c *limiter.Charge, i, n, first int, name limiter.KeyNamer) *call {
+// charged reports whether a limit of the charge was charged; first is the number of the
+// key's first limit.
+func (s *Store) refund(w when, at limiter.Tick, charged func(limit int) bool, c *limiter.Charge, i, n, first int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
 	out := &call{script: s.scripts.refund, args: make([]any, 1)}
 	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(at), 10), s.around(w)
 	for j, l := range k.Rule.Limits {
-		if bit := first + j; bit >= 64 || charged&(1<<bit) == 0 {
+		if !charged(first + j) {
 			continue
 		}
 		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -21,26 +22,73 @@ type part struct {
 // overwrites the decision with the same index. If no instant is given, the server's clock
 // is used. name returns the names of keys, see [limiter.KeyNamer].
 //
+// On Redis Cluster the reservations of a charge with several keys end before a later
+// charge with one of those keys is asked, so such a batch takes several rounds of calls.
+// Each round waits for [Config.Timeout] at most. The context bounds the whole: it is
+// looked at between the rounds, and a round with reservations is completed even if the
+// context ends, since nobody else would cancel them.
+//
 // Where Redis cannot be used, the policies of the rules decide. Decide returns
-// [ErrClosed] or the context's error; if the context ended, some of the charges may
-// have been made.
+// [ErrClosed] or the context's error; some of the charges may have been made then.
 //
 // The rule of a decision is set for denials only. The caller fills in the rule of the
 // others.
 func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
-	if s.closed.Load() {
-		return ErrClosed
+	for first := 0; ; {
+		if s.closed.Load() {
+			return ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		last := s.round(cs, first)
+		if err := s.decideRound(ctx, now, cs, first, last, ds, name); err != nil {
+			return err
+		}
+		if first = last; first == len(cs) {
+			return nil
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+}
+
+// round returns the end of the round of charges that begins with the given one. In a
+// round no charge that reserves has a key in common with another charge: a reservation
+// may still be cancelled when the calls of the round have been made.
+func (s *Store) round(cs []*limiter.Charge, first int) (last int) {
+	if s.cluster == nil || first == 0 && !slices.ContainsFunc(cs, reserves) {
+		return len(cs)
 	}
-	parts := make([]part, 0, len(cs))
-	calls := make([]*call, 0, len(cs))
-	for i, c := range cs {
-		first := len(parts)
+	reserved := map[limiter.Hash]bool{} // the keys of the round: whether one that reserves has it
+	for i, c := range cs[first:] {
+		own := reserves(c)
+		for n := range c.Len() {
+			if by, ok := reserved[c.Key(n).Hash]; ok && (own || by) {
+				return first + i
+			}
+		}
+		for n := range c.Len() {
+			h := c.Key(n).Hash
+			reserved[h] = reserved[h] || own
+		}
+	}
+	return len(cs)
+}
+
+// reserves reports whether a charge has several parts in a Redis Cluster, each of which
+// charges what it admits until all are known.
+func reserves(c *limiter.Charge) bool { return c.Len() > 1 && !c.Peek }
+
+// decideRound decides the charges [first, last).
+func (s *Store) decideRound(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, first, last int, ds []*limiter.Decision, name limiter.KeyNamer) error {
+	parts := make([]part, 0, last-first)
+	calls := make([]*call, 0, last-first)
+	several := false
+	for i := first; i < last; i++ {
+		c, begin := cs[i], len(parts)
 		parts = s.divide(parts, c, i)
-		w := s.when(now, len(parts)-first)
-		for p := first; p < len(parts); p++ {
+		several = several || len(parts)-begin > 1
+		w := s.when(now, len(parts)-begin)
+		for p := begin; p < len(parts); p++ {
 			parts[p].when = w
 			made, err := s.decision(w, modeOf(c), c, i, parts[p].first, parts[p].last, name)
 			if err != nil {
@@ -48,6 +96,9 @@ func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.C
 			}
 			calls = append(calls, made)
 		}
+	}
+	if several {
+		ctx = context.WithoutCancel(ctx)
 	}
 	until := s.deadline()
 	if len(calls) > 0 {
@@ -59,12 +110,12 @@ func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.C
 	for p := range parts {
 		parts[p].call = calls[p]
 	}
-	for i, c := range cs {
+	for i := first; i < last; i++ {
 		n := 0
 		for n < len(parts) && parts[n].charge == i {
 			n++
 		}
-		if err := s.conclude(ctx, until, c, i, parts[:n], ds[i], name); err != nil {
+		if err := s.conclude(ctx, until, cs[i], i, parts[:n], ds[i], name); err != nil {
 			return err
 		}
 		parts = parts[n:]

@@ -32,8 +32,9 @@ type verdict struct {
 const closedRetry = limiter.Second
 
 // decide decides some keys of a charge and fills in the results of their limits. The
-// receipt marks their charges as made in this process.
-func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *limiter.Decision) (v verdict) {
+// receipt marks their charges as made in this process, and charged is set for each limit
+// that was charged and can be cancelled.
+func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *limiter.Decision, charged []bool) (v verdict) {
 	var own limiter.Decision
 	closed := false
 	for _, n := range keys {
@@ -74,6 +75,7 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 				out.Allowed, out.Remaining, out.RetryAfter = false, 0, closedRetry.Duration()
 			}
 			v.index = append(v.index, offset+j)
+			charged[offset+j] = v.receipt.Has(at)
 			if v.receipt.Has(at) && offset+j < 64 {
 				limiter.NoteCharged(d, offset+j, now)
 				d.Receipt.Time = v.receipt.Time
@@ -87,16 +89,15 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 }
 
 // cancel takes back those charges of a verdict that the whole decision does not make.
-// cancelled has a bit for each, by the numbers of the whole decision.
-func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled uint64, d *limiter.Decision) {
+// cancelled has them by the numbers of the whole decision.
+func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 	r := v.receipt
 	r.Charged = 0
 	for at, j := range v.index {
-		if j < 64 && cancelled&d.Receipt.Epoch&(1<<j) != 0 && v.receipt.Has(at) {
+		if cancelled[j] && v.receipt.Has(at) {
 			r.Charged |= 1 << at
 		}
 	}
-	d.Receipt.Epoch &= d.Receipt.Charged
 	if r.Charged != 0 {
 		f.table.Refund(now, &v.charge, r)
 	}

@@ -76,7 +76,7 @@ func TestFullFallback(t *testing.T) {
 		var d limiter.Decision
 		d.Clear()
 		limiter.Grow(&d, 1)
-		f.decide(0, &c, []int{0}, &d)
+		f.decide(0, &c, []int{0}, &d, make([]bool, 1))
 		limiter.Settle(&d, false)
 		limiter.Conclude(&d)
 		if d.Allowed != (i == 0) || d.Limit(0).Overflow != (i > 0) {
@@ -96,7 +96,7 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 		var d limiter.Decision
 		d.Clear()
 		limiter.Grow(&d, 1)
-		f.decide(0, &c, []int{0}, &d)
+		f.decide(0, &c, []int{0}, &d, make([]bool, 1))
 		limiter.Settle(&d, false)
 		limiter.Conclude(&d)
 		if d.Allowed || d.Never != never || (d.RetryAfter == time.Second) == never || d.Receipt.Charged != 0 {
@@ -118,7 +118,7 @@ func TestClosedShadowIsDecided(t *testing.T) {
 	d.Clear()
 	limiter.Grow(&d, 2)
 	d.Source = limiter.SourceRedis
-	f.decide(0, &c, []int{0, 1}, &d)
+	f.decide(0, &c, []int{0, 1}, &d, make([]bool, 2))
 	limiter.Settle(&d, false)
 	limiter.Conclude(&d)
 	if !d.Allowed || d.ShadowDenied || d.Receipt.Charged != 3 || d.Receipt.Epoch != 3 || d.Source != limiter.SourceFallbackLocal {

@@ -24,8 +24,9 @@ func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Char
 	}
 	var calls []*call
 	first := 0
+	r.Charged &^= r.Epoch
 	for n := range c.Len() {
-		if made := s.refund(w, r.Time, r.Charged&^r.Epoch, c, 0, n, first, name); made != nil {
+		if made := s.refund(w, r.Time, r.Has, c, 0, n, first, name); made != nil {
 			calls = append(calls, made)
 		}
 		first += len(c.Key(n).Rule.Limits)

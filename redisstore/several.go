@@ -16,34 +16,36 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 	if w.now == serverClock {
 		w.now = s.clock()
 	}
-	var keys []int
+	charged := make([]bool, d.Len()) // of each limit; the receipt knows of the first 64 only
+	keys := policyKeys(c, parts, charged)
+	byPolicy := make([]verdict, len(keys))
+	for v := range byPolicy {
+		byPolicy[v] = s.fallback.decide(w.now, c, keys[v], d, charged)
+	}
 	for p := range parts {
 		if parts[p].call.err != nil {
-			for n := parts[p].first; n < parts[p].last; n++ {
-				keys = append(keys, n)
-			}
-			s.countPolicy(ctx, &parts[p])
+			s.countPolicy(parts[p].call)
 		}
-	}
-	var byPolicy verdict
-	if len(keys) > 0 {
-		byPolicy = s.fallback.decide(w.now, c, keys, d)
 	}
 	limiter.Settle(d, c.Peek)
-	charged := d.Receipt
-	var keep uint64
-	for j := range min(d.Len(), 64) {
-		if charge, _ := limiter.ToCharge(d, j); charge {
-			keep |= 1 << j
+	cancel, some := charged, false
+	for j := range cancel {
+		if keep, _ := limiter.ToCharge(d, j); keep || !cancel[j] {
+			cancel[j] = false
+			continue
+		}
+		if some = true; j < 64 {
+			d.Receipt.Charged &^= 1 << j
 		}
 	}
-	cancel := charged.Charged &^ keep
-	d.Receipt.Charged &= keep
-	s.fallback.cancel(w.now, &byPolicy, cancel, d)
-	if !d.Allowed || cancel != 0 {
+	d.Receipt.Epoch &= d.Receipt.Charged
+	for v := range byPolicy {
+		s.fallback.cancel(w.now, &byPolicy[v], cancel)
+	}
+	if !d.Allowed || some {
 		// In sequence: a refund whose script has to be loaded first would run after the
 		// calls that were sent behind it.
-		refunds, asks := s.cancellations(w, c, i, parts, cancel, charged.Time, name)
+		refunds, asks := s.cancellations(w, c, i, parts, cancel, name)
 		if len(refunds) > 0 {
 			if _, err := s.ask(ctx, until, refunds); err != nil {
 				return err
@@ -61,24 +63,52 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 	return nil
 }
 
-// countPolicy counts a part that a policy decides.
-func (s *Store) countPolicy(ctx context.Context, p *part) {
-	if s.single != nil {
+// policyKeys notes which limits Redis has charged, and returns the keys that policies
+// decide: all of them as one verdict, or, if Redis decides others, in verdicts of so few
+// limits that a receipt can take back each.
+func policyKeys(c *limiter.Charge, parts []part, charged []bool) (verdicts [][]int) {
+	failed, limits := 0, 0
+	for p := range parts {
+		part := &parts[p]
+		if part.call.err != nil {
+			failed++
+			continue
+		}
+		for j := range part.size {
+			charged[part.offset+j] = part.call.reply[1+perLimit*j]&flagCharged != 0
+		}
+	}
+	for p := range parts {
+		if parts[p].call.err == nil {
+			continue
+		}
+		for n := parts[p].first; n < parts[p].last; n++ {
+			size := len(c.Key(n).Rule.Limits)
+			if limits += size; verdicts == nil || failed < len(parts) && limits > 64 {
+				verdicts, limits = append(verdicts, nil), size
+			}
+			last := &verdicts[len(verdicts)-1]
+			*last = append(*last, n)
+		}
+	}
+	return verdicts
+}
+
+// countPolicy counts a call whose part a policy decides.
+func (s *Store) countPolicy(c *call) {
+	switch {
+	case c.lane != nil:
+		c.lane.health.policy()
+	case s.single != nil:
 		s.single.health.policy()
-		return
-	}
-	if s.routing.down() {
+	default:
 		s.routing.policy()
-		return
-	}
-	if l, err := s.lane(ctx, p.call.route); err == nil {
-		l.health.policy()
 	}
 }
 
 // cancellations returns the calls that cancel reservations, and those that ask what
-// remains in every part that Redis decided.
-func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, cancel uint64, at limiter.Tick, name limiter.KeyNamer) (refunds, asks []*call) {
+// remains in every part that Redis decided. All parts were decided at one instant.
+func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, cancel []bool, name limiter.KeyNamer) (refunds, asks []*call) {
 	for p := range parts {
 		part := &parts[p]
 		if part.call.err != nil {
@@ -86,7 +116,7 @@ func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, ca
 		}
 		first := part.offset
 		for n := part.first; n < part.last; n++ {
-			if r := s.refund(w, at, cancel, c, i, n, first, name); r != nil {
+			if r := s.refund(w, w.now, func(j int) bool { return cancel[j] }, c, i, n, first, name); r != nil {
 				refunds = append(refunds, r)
 			}
 			first += len(c.Key(n).Rule.Limits)

@@ -204,6 +204,7 @@ func (s *Store) split(ctx context.Context, jobs []*job, calls []*call) []*job {
 		if byLane[l] == nil {
 			lanes = append(lanes, l)
 		}
+		c.lane = l
 		byLane[l] = append(byLane[l], c)
 	}
 	for _, l := range lanes {
@@ -223,7 +224,7 @@ func abandon(calls []*call, jobs []*job) []*call {
 		}
 		for i, c := range calls {
 			if slices.Contains(j.calls, c) {
-				out[i] = &call{err: errLate, route: c.route, part: c.part}
+				out[i] = &call{err: errLate, route: c.route, part: c.part, lane: c.lane}
 			}
 		}
 	}
