@@ -12,5 +12,7 @@
 //
 // On Redis Cluster a check with several keys takes several calls, to the masters of
 // their slots. Each call reserves; if one of them denies, the reservations of the
-// others are cancelled.
+// others are cancelled. In a batch, a later check with one of those keys is asked when
+// that has been done. A slot without an owner concerns only the checks of its keys, whose
+// policies decide.
 package redisstore

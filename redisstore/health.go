@@ -86,10 +86,12 @@ func (s *Store) recover(h *health, o *outage, route string) {
 	}
 }
 
-// probe writes to the slot of a key. It uses a client of its own, since the one in use
-// pauses for a second after many refused connections. It first tries to connect by
+// probe writes to the slot of a key. A slot without an owner is no reason for an outage:
+// the server that was asked does answer. probe uses a client of its own, since the one in
+// use pauses for a second after many refused connections. It first tries to connect by
 // itself, because the client logs each refused connection.
-func (s *Store) probe(route string) error {
+func (s *Store) probe(route string) (err error) {
+	defer s.guard.Recover(guardPlace, func(caught error) { err = caught })
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
 	defer cancel()
 	if s.single != nil && s.config.SentinelMaster == "" {
@@ -99,7 +101,11 @@ func (s *Store) probe(route string) error {
 	}
 	client := redis.NewUniversalClient(s.options())
 	defer func() { _ = client.Close() }() // no call is under way
-	return client.Set(ctx, route[:strings.IndexByte(route, '}')+1]+"!probe", "", time.Second).Err()
+	err = client.Process(ctx, once{redis.NewStatusCmd(ctx, "set", route[:strings.IndexByte(route, '}')+1]+"!probe", "", "ex", 1)})
+	if isUnserved(err) {
+		return nil
+	}
+	return err
 }
 
 // dial connects to an address and closes the connection.
@@ -148,12 +154,18 @@ func isElsewhere(err error) bool {
 	return false
 }
 
+// isUnserved reports that the slot of the key has no owner. It says nothing of other
+// slots, unlike the CLUSTERDOWN of a cluster that is down as a whole.
+func isUnserved(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "Hash slot not served")
+}
+
 // isDown reports whether an error will affect the next calls, too, and not only this
 // one.
 func isDown(err error) bool {
 	var said redis.Error
 	switch {
-	case err == nil, errors.Is(err, errReply), errors.Is(err, errChanged), isElsewhere(err):
+	case err == nil, errors.Is(err, errReply), errors.Is(err, errChanged), isElsewhere(err), isUnserved(err):
 		return false
 	case !errors.As(err, &said):
 		return true

@@ -17,6 +17,13 @@ var errDown = errors.New("redis does not answer")
 // errLate is the error of a call that was not made, or not answered, in time.
 var errLate = errors.New("redis did not answer in time")
 
+// once is a command that a client of a Cluster sends again only to follow a redirection.
+// Otherwise it would also do so after a lost connection or a timeout, when the command may
+// have run.
+type once struct{ redis.Cmder }
+
+func (once) NoRetry() bool { return true }
+
 // job is a list of calls that are made in order, in one pipeline.
 type job struct {
 	calls    []*call
@@ -104,20 +111,28 @@ func (l *lane) collect(jobs []*job) []*job {
 }
 
 // run makes the calls of jobs in one pipeline. It skips jobs that have waited too long,
-// since nobody waits for their answers any more.
+// since nobody waits for their answers any more. After a panic all calls have an error,
+// even if Redis has executed them.
 func (l *lane) run(jobs []*job) {
+	defer l.store.guard.Recover(guardPlace, func(err error) {
+		for _, j := range jobs {
+			if j != nil {
+				j.fail(err)
+			}
+		}
+	})
 	var calls []*call
 	var last time.Time
 	now := time.Now()
 	for i, j := range jobs {
 		if !j.deadline.After(now) {
-			j.fail(errLate)
 			jobs[i] = nil
+			j.fail(errLate)
 			continue
 		}
 		if l.health.down() {
-			j.fail(errDown)
 			jobs[i] = nil
+			j.fail(errDown)
 			continue
 		}
 		calls = append(calls, j.calls...)
@@ -129,8 +144,9 @@ func (l *lane) run(jobs []*job) {
 	ctx, cancel := context.WithDeadline(context.Background(), last)
 	defer cancel()
 	l.make(ctx, calls)
-	for _, j := range jobs {
+	for i, j := range jobs {
 		if j != nil {
+			jobs[i] = nil
 			close(j.done)
 		}
 	}
@@ -240,16 +256,29 @@ func (l *lane) whole(ctx context.Context, c *call) {
 	c.take()
 }
 
+// tryAgainWait is the first wait for the rest of a slot that is being moved.
+const tryAgainWait = 10 * time.Millisecond
+
 // follow repeats a call, that was refused because its slot has moved or is being moved,
-// at the slot's present server.
+// at the slot's present server. It goes on only while the script has surely decided
+// nothing.
 func (l *lane) follow(ctx context.Context, c *call) {
 	l.store.cluster.ReloadState(ctx)
-	for range 3 {
-		_ = l.store.cluster.Process(ctx, c.command(ctx, true)) // the call holds the error
+	for wait := tryAgainWait; wait <= 8*tryAgainWait; wait *= 2 {
+		_ = l.store.cluster.Process(ctx, once{c.command(ctx, true)}) // the call holds the error
 		c.take()
-		if _, strayed := c.rebound(); errors.Is(c.err, errChanged) {
+		_, strayed := c.rebound()
+		switch {
+		case errors.Is(c.err, errChanged):
 			c.script = l.store.scripts.adopt
-		} else if !strayed {
+		case strayed:
+		case isElsewhere(c.err): // some of its keys have moved
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return
+			}
+		default:
 			return
 		}
 	}

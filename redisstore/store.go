@@ -10,11 +10,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
 // ErrClosed is returned by the methods of a [Store] after Close.
 var ErrClosed = errors.New("redisstore: the store is closed")
+
+// guardPlace is the place of panics in the log.
+const guardPlace = "redis"
 
 // Store decides checks in Redis. It is safe for concurrent use.
 type Store struct {
@@ -22,6 +26,7 @@ type Store struct {
 	scripts  *library
 	spelled  spellings
 	fallback *fallback
+	guard    *guard.Guard // of the store's goroutines
 
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // nil: one server
@@ -58,7 +63,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{config: c, scripts: scripts, opened: time.Now(), closing: make(chan struct{})}
 	s.start = limiter.TickOf(s.opened)
-	s.fallback = newFallback(&s.config)
+	s.fallback, s.guard = newFallback(&s.config), guard.New(c.Log, nil)
 	s.client = redis.NewUniversalClient(s.options())
 	h := &s.routing
 	switch client := s.client.(type) {
@@ -90,12 +95,15 @@ func (s *Store) Close() error {
 	return err
 }
 
-// spawn starts a goroutine, unless the store is closed.
+// spawn starts a goroutine, unless the store is closed. A panic ends only the goroutine.
 func (s *Store) spawn(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed.Load() {
-		s.running.Go(f)
+		s.running.Go(func() {
+			defer s.guard.Recover(guardPlace, nil)
+			f()
+		})
 	}
 }
 
