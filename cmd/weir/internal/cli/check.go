@@ -172,7 +172,7 @@ func (a *app) check(ctx context.Context, o checkOptions, r *limiter.Request, at 
 		return err
 	}
 	now := at
-	node, err := openNode(ctx, files[0], 1, func() time.Time { return now })
+	node, err := openNode(ctx, files[0], func() time.Time { return now })
 	if err != nil {
 		return err
 	}

@@ -216,3 +216,27 @@ func TestCheckColours(t *testing.T) {
 		t.Errorf("%q", got.out)
 	}
 }
+
+// TestDryRunsHaveADefaultTable: a rule with a small share of the table (max_share) is not
+// denied by check and replay for lack of room, since a node with default options has room.
+func TestDryRunsHaveADefaultTable(t *testing.T) {
+	rules := file(t, "rules.yaml", `version: 1
+rules:
+  - {name: window, match: {path: "^/towns"}, key: [user], limits: [{limit: 100, window: 1m, algorithm: fixed_window}, 1000/hour], max_share: 0.1%}
+  - {name: log, match: {path: "^/log"}, key: [user], limits: [{limit: 100, window: 1m, algorithm: sliding_log}, 1000/hour], max_share: 0.1%}
+`)
+	for _, path := range []string{"/towns", "/log"} {
+		got := person{}.run(t, "check", "--rules", rules, "--at", noon, "--times", "9", "--user", "ada", path)
+		if got.status != 0 || !strings.Contains(got.out, "91 of 100 left") {
+			t.Errorf("check %s: %+v", path, got)
+		}
+		var log strings.Builder
+		for i := range 50 {
+			log.WriteString(logLine(fmt.Sprint("user-", i), 1, path))
+		}
+		got = person{stdin: log.String()}.run(t, "replay", "--rules", rules, "-")
+		if got.status != 0 || !strings.Contains(got.out, "allowed\t50\n") {
+			t.Errorf("replay %s: %+v", path, got)
+		}
+	}
+}

@@ -20,27 +20,17 @@ type node interface {
 	Close() error
 }
 
-// openNode opens a node in this process with rules, a clock, and room for every counter
-// that so many requests can need. The usual bound on keys protects a service, and would
-// only falsify a trial.
-func openNode(ctx context.Context, f rulesFile, requests int, now func() time.Time) (node, error) {
+// openNode opens a node in this process with rules and a clock. Its table has the default
+// bounds, since the share of a rule (max_share) is a part of them.
+func openNode(ctx context.Context, f rulesFile, now func() time.Time) (node, error) {
 	n, err := weir.Open(ctx, weir.Config{
-		Rules: f.data, RulesName: f.name, Now: now, MaxKeys: requests * countersPerRequest(f.set), MaxBytes: -1,
+		Rules: f.data, RulesName: f.name, Now: now,
 		Secret: []byte("a trial"), // fixed for repeatability: no attacker chooses keys here
 	})
 	if err != nil {
 		return nil, fmt.Errorf("rules file %s: %w", f.name, err)
 	}
 	return n, nil
-}
-
-// countersPerRequest bounds how many counters one request can have.
-func countersPerRequest(s *rules.Set) int {
-	n := 0
-	for _, r := range s.Rules() {
-		n += len(r.Keys) * len(r.Rule.Limits)
-	}
-	return max(1, n)
 }
 
 // outline lists the rules of a set with all counts zero.

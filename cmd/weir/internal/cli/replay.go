@@ -207,7 +207,7 @@ func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace
 func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.Run, node, error) {
 	first, _ := trace.Span()
 	now := first.Time()
-	n, err := openNode(ctx, f, trace.Len(), func() time.Time { return now })
+	n, err := openNode(ctx, f, func() time.Time { return now })
 	if err != nil {
 		return nil, nil, err
 	}
