@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/limiter"
@@ -14,7 +16,7 @@ import (
 
 // alone makes a unary call to a node, and if that fails one more to another node,
 // within the timeout.
-func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api weirv1.LimiterClient) error) error {
+func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
 	defer cancel()
 	var tries tries
@@ -23,9 +25,13 @@ func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api w
 		n, err := c.choose(&tries)
 		c.mu.Unlock()
 		if err != nil {
-			return err
+			return tries.because(err)
 		}
-		err = call(ctx, n.api)
+		var (
+			asked   peer.Peer // without an address: the call was not sent
+			trailer metadata.MD
+		)
+		err = call(ctx, n.api, grpc.Peer(&asked), grpc.Trailer(&trailer))
 		if err == nil {
 			return nil
 		}
@@ -38,11 +44,12 @@ func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api w
 		s := status.Convert(err)
 		fate, err := fateOf(uint32(s.Code()), s.Message())
 		if fate == answered {
-			return err
+			return tries.because(err)
 		}
-		// The status does not show whether the node or the connection failed.
+		// The status alone does not show whether the node or the connection failed.
+		said := asked.Addr == nil || len(trailer.Get(weirv1.TrailerUndecided)) > 0
 		tries.note(n, err)
-		tries.unknown = s.Code() != codes.Unavailable
+		tries.unknown = tries.unknown || fate == unknown || !said
 		if tries.count > min(c.known(), 2)-1 {
 			return tries.failed()
 		}
@@ -55,8 +62,8 @@ func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.De
 		return err
 	}
 	var m *weirv1.CheckResponse
-	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient) (err error) {
-		m, err = api.Check(ctx, newCheckRequest(r, peek))
+	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+		m, err = api.Check(ctx, newCheckRequest(r, peek), o...)
 		return err
 	})
 	if err != nil {
@@ -107,11 +114,11 @@ func (c *Client) Reset(ctx context.Context, r limiter.Request) (int, error) {
 	}
 	q := newCheckRequest(&r, false)
 	var m *weirv1.ResetResponse
-	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient) (err error) {
+	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
 		m, err = api.Reset(ctx, &weirv1.ResetRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
 			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(),
-		})
+		}, o...)
 		return err
 	})
 	return int(m.GetCounters()), err

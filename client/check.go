@@ -46,8 +46,8 @@ func (c *Client) Allow(ctx context.Context, key string, limits ...*limiter.Limit
 }
 
 // Wait checks a request until it is allowed, as Wait of a node does. After a denial it
-// waits for as long as the decision says, and up to a tenth longer, and asks again. If the
-// decision names no time, it waits for 10 ms, doubled with each such denial up to a second.
+// waits for as long as the decision says, and up to a tenth longer (at most a minute), and
+// asks again. If the decision names no time, it waits for 10 ms, doubled with each such denial up to a second.
 // It gives up at once, with an error that wraps [limiter.ErrWait], if no wait helps or the
 // context's deadline is too early. Other errors are those of Check, or the context's. The
 // decision is the last one.

@@ -149,7 +149,7 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 		c.release(t.batch)
 		switch {
 		case fate == answered:
-			return err
+			return tries.because(err)
 		case !again:
 			return tries.failed()
 		}
@@ -197,17 +197,28 @@ func (c *Client) known() int {
 
 // failed returns the error of a check that is not retried.
 func (t *tries) failed() error {
-	kind := ErrUnavailable
-	if t.unknown {
-		kind = ErrUnanswered
-	}
-	if errors.Is(t.err, ErrClosed) {
+	switch {
+	case t.unknown:
+		return t.because(t.err)
+	case errors.Is(t.err, ErrClosed):
 		return ErrClosed
-	}
-	if errors.Is(t.err, kind) {
+	case errors.Is(t.err, ErrUnavailable):
 		return t.err
 	}
-	return fmt.Errorf("%w: %w", kind, t.err)
+	return fmt.Errorf("%w: %w", ErrUnavailable, t.err)
+}
+
+// because returns the error that a check ends with, for that of its last attempt. If an
+// attempt may have counted the check, the error wraps ErrUnanswered, and none of those
+// that promise that nothing was counted.
+func (t *tries) because(err error) error {
+	switch {
+	case err == nil, !t.unknown, errors.Is(err, ErrUnanswered):
+		return err
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrBusy), errors.Is(err, ErrInvalid), errors.Is(err, ErrDenied):
+		return &nodeError{ErrUnanswered.Error() + ": " + err.Error(), ErrUnanswered}
+	}
+	return fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
 
 // add adds a check to a message for the preferred node.
@@ -219,7 +230,7 @@ func (c *Client) add(k kind, r *limiter.Request, size int, t *tries) (ticket, er
 	}
 	if err != nil {
 		c.mu.Unlock()
-		return ticket{}, err
+		return ticket{}, t.because(err)
 	}
 	b := n.tail(k, r, size)
 	i := b.add(r, size)

@@ -12,8 +12,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// The errors of checks. If the caller's context ends, its error is returned, and the
-// check may have been counted.
+// The errors of checks. An error that wraps [ErrInvalid], [ErrUnavailable], [ErrBusy] or
+// [ErrDenied] promises that nothing was counted, by any attempt. If an attempt may have
+// counted the check, the error wraps [ErrUnanswered] and none of these four. If the
+// caller's context ends, its error is returned, and the check may have been counted.
 var (
 	// ErrInvalid is wrapped by the error of a request that cannot be decided and that
 	// the caller must correct. It is [limiter.ErrInvalid]. Nothing was counted.
@@ -22,7 +24,8 @@ var (
 	// asked answered that they cannot decide now. Nothing was counted.
 	ErrUnavailable = errors.New("no node is available")
 	// ErrUnanswered is wrapped when a node was asked and no answer came, because the
-	// time was over or the connection broke. The check may have been counted.
+	// time was over or the connection broke, and no other node has answered since. The
+	// check may have been counted.
 	ErrUnanswered = errors.New("a node did not answer")
 	// ErrBusy is returned when [Config.MaxPending] checks are waiting already. Nothing
 	// was counted.
@@ -30,8 +33,8 @@ var (
 	// ErrDenied is wrapped when the configuration of the nodes forbids what was asked
 	// for. Nothing was counted.
 	ErrDenied = errors.New("the nodes do not allow this request")
-	// ErrClosed is returned after Close. A check that was pending when the client was
-	// closed may have been counted.
+	// ErrClosed is returned after Close. Nothing was counted, unless the error wraps
+	// ErrUnanswered as well, as that of a check does which had been sent already.
 	ErrClosed = errors.New("the client is closed")
 )
 

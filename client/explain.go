@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
+
 	"github.com/weirlimit/weir/internal/explained"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -19,8 +21,8 @@ func (c *Client) Explain(ctx context.Context, r limiter.Request) (*limiter.Expla
 		return nil, err
 	}
 	var m *weirv1.ExplainResponse
-	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient) (err error) {
-		m, err = api.Explain(ctx, newCheckRequest(&r, true))
+	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+		m, err = api.Explain(ctx, newCheckRequest(&r, true), o...)
 		return err
 	})
 	if err != nil {

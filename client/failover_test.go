@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -215,6 +216,50 @@ func TestHowOftenItIsSent(t *testing.T) {
 		}
 		if all4 != c.sent {
 			t.Errorf("%s: it was sent %d times", name, all4)
+		}
+	}
+}
+
+// deciding decides as its node does, and calls after before it answers.
+type deciding struct {
+	*weir.Node
+	after func() error
+}
+
+func (d *deciding) CheckInto(ctx context.Context, r *weir.Request, out *weir.Decision) error {
+	return errors.Join(d.Node.CheckInto(ctx, r, out), d.after())
+}
+
+// TestACallWhoseConnectionBreaks: a check with limits of its own is a call by itself. If its
+// connection breaks it may have been counted, although gRPC has the same code for that as
+// for a node that says that it cannot decide now.
+func TestACallWhoseConnectionBreaks(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 3, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		breaks    bool
+		want, not error
+	}{
+		"the connection breaks": {true, client.ErrUnanswered, client.ErrUnavailable},
+		"not now":               {false, client.ErrUnavailable, client.ErrUnanswered},
+	} {
+		var s *server
+		by := &deciding{Node: newNode(t, hour)}
+		s = serve(t, by, "", nil)
+		by.after = func() error {
+			if row.breaks {
+				s.cut()
+				return nil
+			}
+			return errors.New("not now")
+		}
+		c := open(t, client.Config{Addrs: []string{s.addr}, Timeout: long})
+		eventually(t, "the node is up", func() bool { return c.Stats().Up == 1 })
+		_, err := c.Check(t.Context(), limiter.Request{Path: "/", Limits: []*limiter.Limit{l}})
+		if !errors.Is(err, row.want) || errors.Is(err, row.not) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -182,6 +185,79 @@ func TestLateInTheQueue(t *testing.T) {
 	}
 }
 
+// TestUncountedIsPromisedForAllAttempts: after an attempt that may have counted a check, no
+// error says that nothing was counted, whatever the next attempt ends with.
+func TestUncountedIsPromisedForAllAttempts(t *testing.T) {
+	promises := []error{ErrBusy, ErrUnavailable, ErrInvalid, ErrDenied}
+	for name, row := range map[string]struct {
+		second func(*Client, *node) // what the second attempt meets; called before it
+		reply  error                // the answer to it, if it is sent
+		also   error
+	}{
+		"too many wait":    {second: func(c *Client, _ *node) { c.config.MaxPending = 0 }},
+		"closed":           {second: func(c *Client, _ *node) { c.closed = true }, also: ErrClosed},
+		"no node is up":    {second: func(_ *Client, n *node) { n.condition, n.why = down, errSilent }},
+		"invalid there":    {reply: &nodeError{"no such rule", ErrInvalid}},
+		"not allowed":      {reply: &nodeError{"no resets", ErrDenied}},
+		"not decided then": {reply: &nodeError{"not now", ErrUnavailable}},
+	} {
+		for _, batch := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				c, n := bench()
+				ended := make(chan error, 1)
+				go func() {
+					if !batch {
+						ended <- c.ask(t.Context(), &limiter.Request{Path: "/"}, new(limiter.Decision), false)
+						return
+					}
+					var bad *BatchError
+					if errors.As(c.CheckBatchInto(t.Context(), make([]limiter.Request, 1), make([]limiter.Decision, 1)), &bad) {
+						ended <- bad.Errs[0]
+						return
+					}
+					ended <- nil
+				}()
+				synctest.Wait()
+				c.release(n.next())
+				if row.second != nil {
+					row.second(c, n)
+				}
+				n.land(errors.New("the connection broke"), false)
+				synctest.Wait()
+				if row.reply != nil {
+					c.release(n.next())
+					fate := answered
+					if errors.Is(row.reply, ErrUnavailable) {
+						fate = undecided
+						c.again = -1 // no third attempt
+					}
+					flight := n.flight
+					n.flight = nil
+					c.settle(flight, fate, row.reply)
+				}
+				err := <-ended
+				if !errors.Is(err, ErrUnanswered) || row.also != nil && !errors.Is(err, row.also) {
+					t.Errorf("%s, batch %t: %v", name, batch, err)
+				}
+				for _, promise := range promises {
+					if errors.Is(err, promise) {
+						t.Errorf("%s, batch %t: %q promises that nothing was counted", name, batch, err)
+					}
+				}
+				if row.reply != nil && !strings.Contains(err.Error(), row.reply.Error()) {
+					t.Errorf("%s, batch %t: %q does not say what the second node said", name, batch, err)
+				}
+			})
+		}
+	}
+	fresh := tries{}
+	for _, err := range append(promises, ErrClosed) {
+		if got := fresh.because(err); !errors.Is(got, err) || errors.Is(got, ErrUnanswered) {
+			t.Errorf("without such an attempt %v became %v", err, got)
+		}
+	}
+}
+
 // A check that has failed looks how many nodes there are while the ring brings others
 // and lets some go: the race detector must find nothing. Nothing but the lock orders
 // the two, so that it sees every look without it, whichever of them is first.
@@ -209,7 +285,7 @@ func TestTriesWhileNodesChange(t *testing.T) {
 	meeting.Wait() // the next lock would order them
 	turn("127.0.0.1:2")
 	asked := 0
-	err := c.alone(ctx, func(context.Context, weirv1.LimiterClient) error {
+	err := c.alone(ctx, func(context.Context, weirv1.LimiterClient, ...grpc.CallOption) error {
 		asked++
 		turn(fmt.Sprint("127.0.0.1:", 2+asked))
 		return status.Error(codes.Unavailable, "not now")

@@ -74,7 +74,7 @@ func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
 			err = ErrBusy
 		}
 		if err != nil {
-			o.err, o.wants = err, false
+			o.err, o.wants = o.tries.because(err), false
 			continue
 		}
 		o.batch = n.tail(kind{rule: rs[i].Rule}, &rs[i], o.size)
@@ -95,7 +95,7 @@ func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
 	o.wants = fate != answered && o.tries.again(c, o.batch, fate, err)
 	switch {
 	case fate == answered:
-		o.err = err
+		o.err = o.tries.because(err)
 	case !o.wants:
 		o.err = o.tries.failed()
 	}

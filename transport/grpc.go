@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -79,7 +80,12 @@ func (s *service) description() *grpc.ServiceDesc {
 func (s *service) guarded(serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
 		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
-		return serve(ctx, decode)
+		out, err = serve(ctx, decode)
+		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
+			// gRPC has these codes for connections that break, too.
+			_ = grpc.SetTrailer(ctx, undecided()) // without it the client takes the call for one that may be decided
+		}
+		return out, err
 	}
 }
 

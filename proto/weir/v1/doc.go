@@ -4,7 +4,7 @@ package weirv1
 
 //go:generate ./generate.sh
 
-// TrailerUndecided is a field of the trailer of a CheckStream that a node ends: it is
-// set where nothing was decided of the messages that were not answered, so that they
-// can be asked of another node.
+// TrailerUndecided is a field of the trailer of a CheckStream or of a call that a node
+// ends. It is set if the node has decided none of the messages that it did not answer, so
+// that they can be asked of another node.
 const TrailerUndecided = "weir-undecided"
