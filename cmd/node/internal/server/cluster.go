@@ -32,7 +32,7 @@ const readyEvery = 20 * time.Millisecond
 // WhenReady calls f once the node is ready, in a goroutine of its own, unless the node
 // is stopped first.
 func (s *Server) WhenReady(f func()) {
-	s.background.Go(func() {
+	s.background.start("waiting for readiness", func() {
 		tick := time.NewTicker(readyEvery)
 		defer tick.Stop()
 		for s.ready() != nil {

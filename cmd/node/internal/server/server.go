@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +95,7 @@ type Server struct {
 
 	stopping   atomic.Bool
 	unfollow   context.CancelFunc
-	background sync.WaitGroup
+	background background
 	failed     chan error
 }
 
@@ -216,13 +216,13 @@ func warnIfOpen(log *slog.Logger, flag string, a net.Addr) {
 
 // run starts all background goroutines.
 func (s *Server) run(ctx context.Context) {
-	s.background.Go(func() {
+	s.background.start("the servers of gRPC and HTTP", func() {
 		if err := s.wire.Serve(s.grpc, s.http); err != nil {
 			s.failed <- err
 		}
 	})
 	for _, a := range []*aside{&s.admin, &s.health} {
-		s.background.Go(func() {
+		s.background.start("a server of operators or probes", func() {
 			if err := a.serve(); err != nil {
 				s.failed <- err
 			}
@@ -234,7 +234,7 @@ func (s *Server) run(ctx context.Context) {
 			Name: c.RulesFile, First: c.Rules, Log: c.Log, Apply: s.apply,
 			Unreadable: func(err error) { s.metrics.RulesSet(s.node.RulesHash(), err) },
 		})
-		s.background.Go(func() { s.follower.Run(ctx) })
+		s.background.start("reading of "+c.RulesFile, func() { s.follower.Run(ctx) })
 	}
 }
 
@@ -286,7 +286,8 @@ const cutOff = 10
 // Stop stops the node. It reports not ready, waits for ShutdownDelay, hands over its
 // counters in a cluster, stops accepting requests, answers those it has begun, and
 // leaves the cluster. It returns within ShutdownTimeout, with an error if requests had
-// to be cut off. Call it once.
+// to be cut off. Background work that does not end by then is left, and the log names it.
+// Call it once.
 func (s *Server) Stop() error {
 	c := &s.config
 	s.stopping.Store(true)
@@ -300,7 +301,13 @@ func (s *Server) Stop() error {
 	defer cancel()
 	return s.service.Shutdown(ctx, func(context.Context) error {
 		err := s.health.close()
-		s.background.Wait()
+		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2)) // what was just cut off has time to end
+		defer cancel()
+		if left := s.background.wait(ctx); len(left) > 0 {
+			// They can be stuck in a call of the system, such as the reading of a rules
+			// file from a file system that hangs. No request depends on them.
+			c.Log.Warn("stopped without waiting any longer for background work", "left", strings.Join(left, ", "))
+		}
 		return err
 	})
 }

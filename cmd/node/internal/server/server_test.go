@@ -582,6 +582,31 @@ func TestStopIsBounded(t *testing.T) {
 	}
 }
 
+// TestStopLeavesWhatIsStuck: work that does not end, such as the reading of a rules file from
+// a file system that hangs, does not keep the node from ending. The log names it.
+func TestStopLeavesWhatIsStuck(t *testing.T) {
+	c, log := plain()
+	c.ShutdownTimeout = 200 * time.Millisecond
+	s := start(t, c)
+	release := make(chan struct{})
+	s.background.start("reading of rules.yaml", func() { <-release })
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop() }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it does not end")
+	}
+	if !strings.Contains(log.String(), "stopped without waiting") || !strings.Contains(log.String(), `left="reading of rules.yaml"`) {
+		t.Errorf("the log does not name what is left:\n%s", log)
+	}
+	close(release)
+	s.background.all.Wait()
+}
+
 // A node reports when its listener fails.
 func TestFailed(t *testing.T) {
 	c, _ := plain()
