@@ -52,8 +52,8 @@ func (n *Node) Allow(ctx context.Context, key string, limits ...*Limit) (Decisio
 }
 
 // Wait checks a request until it is allowed. After a denial it waits for as long as the
-// decision says, and up to a tenth longer, so that not all callers check at the same
-// instant. After a denial without a time it waits for 10 ms, and twice as long after each
+// decision says, and up to a tenth longer (at most a minute), so that not all callers check
+// at the same instant. After a denial without a time it waits for 10 ms, and twice as long after each
 // further one in a row, up to a second. Waits pass in real time, also with [Config.Now].
 //
 // Wait gives up at once, with an error that wraps [ErrWait], if the cost is above what the

@@ -16,8 +16,12 @@ const (
 	most  = time.Second
 )
 
-// spread is the divisor for the longest jitter: a tenth of the wait.
-const spread = 10
+// The longest jitter is a tenth of the wait, and at most a minute: over that time even
+// many callers ask again at a bearable rate.
+const (
+	spread = 10
+	widest = time.Minute
+)
 
 // For waits. It returns after span, or with the context's error if that ends first.
 type For func(ctx context.Context, span time.Duration) error
@@ -39,8 +43,9 @@ func Sleep(ctx context.Context, span time.Duration) error {
 
 // Until repeats a check until it is allowed. check overwrites d. After each denial Until
 // waits for d.RetryAfter, or, if that is 0, for a pause that doubles. jitter lengthens each
-// wait by up to a tenth, so that callers that wait for one key do not all ask again at
-// the same instant; it does not lengthen a wait beyond the context's deadline.
+// wait by up to a tenth, and at most a minute, so that callers that wait for one key do not
+// all ask again at the same instant; it does not lengthen a wait beyond the context's
+// deadline.
 //
 // Until gives up at once, with an error that wraps [limiter.ErrWait], if the check can
 // never be allowed, or not before the context's deadline. Other errors are those of check
@@ -60,7 +65,7 @@ func Until(ctx context.Context, d *limiter.Decision, check func() error, wait Fo
 		} else {
 			span, pause = pause, min(2*pause, most)
 		}
-		longer := span + time.Duration(jitter()*float64(span/spread))
+		longer := max(span, span+time.Duration(jitter()*float64(min(span/spread, widest)))) // the sum may overflow
 		until, some := ctx.Deadline()
 		switch {
 		case some && time.Until(until) < span:

@@ -3,6 +3,7 @@ package waiting
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -61,19 +62,25 @@ func TestPausesDouble(t *testing.T) {
 	}
 }
 
-// Callers that wait for the same time do not ask again at the same instant. Nobody is
-// made to wait beyond the deadline for that.
+// Callers that wait for the same time do not ask again at the same instant. None of them
+// waits more than a minute longer for that, or beyond its deadline.
 func TestWaitsAreSpread(t *testing.T) {
-	list := []limiter.Decision{{RetryAfter: 100 * time.Minute}, {}}
+	list := []limiter.Decision{{RetryAfter: 100 * time.Minute}, {}} // so a tenth is more than the longest jitter
 	for part, want := range map[float64][]time.Duration{
-		0: {100 * time.Minute, 10 * time.Millisecond}, 0.5: {105 * time.Minute, 10500 * time.Microsecond}, 1: {110 * time.Minute, 11 * time.Millisecond},
+		0: {100 * time.Minute, 10 * time.Millisecond}, 0.5: {100*time.Minute + 30*time.Second, 10500 * time.Microsecond}, 1: {101 * time.Minute, 11 * time.Millisecond},
 	} {
 		s := &denials{list: list, part: part}
 		if _, err := s.until(t.Context()); err != nil || !slices.Equal(s.slept, want) {
 			t.Errorf("with %v of the jitter it waited %v, want %v; %v", part, s.slept, want, err)
 		}
 	}
-	short, end := context.WithTimeout(t.Context(), 108*time.Minute)
+	for _, wait := range []time.Duration{time.Minute, math.MaxInt64 - 1, math.MaxInt64} { // the longest overflow if they are lengthened
+		s := &denials{list: []limiter.Decision{{RetryAfter: wait}}, part: 1}
+		if _, err := s.until(t.Context()); err != nil || len(s.slept) != 1 || s.slept[0] < wait || s.slept[0]-wait > 6*time.Second {
+			t.Errorf("for a wait of %v it waited %v, %v", wait, s.slept, err)
+		}
+	}
+	short, end := context.WithTimeout(t.Context(), 100*time.Minute+50*time.Second)
 	defer end()
 	s := &denials{list: list[:1], part: 1}
 	if _, err := s.until(short); err != nil || s.slept[0] != 100*time.Minute {
