@@ -35,13 +35,8 @@ func TestLargeFilesAreLookedAtInFull(t *testing.T) {
 	if raceEnabled && testing.Short() {
 		t.Skip("one caller, many times slower under the race detector; make wire runs it")
 	}
-	var b strings.Builder
-	b.WriteString("rules:\n")
-	for i := range 1000 {
-		fmt.Fprintf(&b, "- {name: a%d, match: {path: '^/towns/%d/[a-z]+/?$', method: [GET, PUT]}, key: [user], limits: [5/second]}\n", i, i)
-	}
-	b.WriteString("- {name: last, match: {path: '^/towns/7/x/?$', method: GET}, key: [user], limits: [5/second]}\n")
-	w := warningsOf(t, b.String())
+	w := warningsOf(t, "rules:\n"+many(1000, "- {name: a%[1]d, match: {path: '^/towns/%[1]d/[a-z]+/?$', method: [GET, PUT]}, key: [user], limits: [5/second]}\n")+
+		"- {name: last, match: {path: '^/towns/7/x/?$', method: GET}, key: [user], limits: [5/second]}\n")
 	if len(w) != 1 || w[0].Rule != "last" || w[0].Incomplete {
 		t.Errorf("%+v", w)
 	}

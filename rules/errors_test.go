@@ -236,14 +236,16 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-func TestBounds(t *testing.T) {
-	many := func(n int, format string) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, format, i)
-		}
-		return b.String()
+// many returns n lines or elements of a file, each with its number in place of each %[1]d.
+func many(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
 	}
+	return b.String()
+}
+
+func TestBounds(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"bytes":      {strings.Repeat("#", 1<<20+1), `1:1: the file has 1048577 bytes; at most 1048576 are allowed`},
 		"rules":      {"rules:\n" + many(10_001, "- {name: r%d, unlimited: true}\n"), `10002:3: rules has 10001 elements; at most 10000 are allowed`},
@@ -269,12 +271,7 @@ func TestAtTheBounds(t *testing.T) {
 	if raceEnabled && testing.Short() {
 		t.Skip("one caller, many times slower under the race detector; make wire runs it")
 	}
-	var b strings.Builder
-	b.WriteString("rules:\n")
-	for i := range 10_000 {
-		fmt.Fprintf(&b, "- {name: r%d, match: {path: ^/a%d}, limits: [1/second]}\n", i, i)
-	}
-	s := mustSet(t, b.String(), rules.Options{})
+	s := mustSet(t, "rules:\n"+many(10_000, "- {name: r%[1]d, match: {path: ^/a%[1]d}, limits: [1/second]}\n"), rules.Options{})
 	var c limiter.Charge
 	if m, err := s.Resolve(&limiter.Request{Path: "/a9999", User: "u"}, &c); err != nil || m.Rule != "r9" {
 		t.Errorf("got %+v, %v; want the first rule that matches, r9", m, err)
