@@ -57,6 +57,35 @@ func TestUnreadMessages(t *testing.T) {
 	}
 }
 
+// TestFreePartsAreBounded: the connections that one address may open, each with as many unread
+// messages as it can have without room, keep less than the room itself.
+func TestFreePartsAreBounded(t *testing.T) {
+	const size = 8 << 10
+	o, err := Options{Decider: &stub{}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(o)
+	of := newStalls(nil, &o, &s.room)
+	ask := frameOf(frameData, 0, 1, messageOf(size, make([]byte, size)))
+	kept := int64(0)
+	for range o.MaxConnectionsPerAddress {
+		c := &watchedConn{Conn: &memoryConn{}, of: of, streams: map[uint32]*clientStream{}}
+		c.unsent.from = netip.MustParsePrefix("192.0.2.1/32")
+		c.in.read(headersOf(1, "CheckStream"), inbound{c})
+		for range 12 { // up to the window of a stream
+			c.in.read(ask, inbound{c})
+		}
+		kept += c.unsent.loose - c.unsent.ending // what is to be reset is kept for a moment only
+	}
+	if most := s.room.most; kept > most/2 || s.room.inUse() > most {
+		t.Errorf("one address keeps %d bytes of unread messages, and uses %d of the %d bytes of room", kept, s.room.inUse(), most)
+	}
+	if free := int64(o.MaxConnections) * freeOfConn; free > s.room.most {
+		t.Errorf("all connections of a listener may keep %d bytes without room, more than the room of %d", free, s.room.most)
+	}
+}
+
 // TestUnreadAnswers: small answers that gRPC has and has not written take room by their
 // capacity, from some amount of the connection on, until gRPC returns them or their stream
 // ends, whichever is first.

@@ -19,8 +19,9 @@ import (
 
 const (
 	// freeOfConn is how many bytes of small answers and of unread messages a connection
-	// may leave without room. The bounds of connections limit their number.
-	freeOfConn = 128 << 10
+	// may leave without room. With it all connections of a listener, 16,384 by default,
+	// have as much as the whole room, and those of an address a quarter of that.
+	freeOfConn = 16 << 10
 	// roomStep is the step in which a connection takes room for more, so that few
 	// messages need the room's lock.
 	roomStep = 64 << 10
