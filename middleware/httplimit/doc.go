@@ -27,8 +27,11 @@
 //     which some proxies decode and merge; and with "/", "#" or "?" encoded twice.
 //     See [Path] for other ways. An encoded slash elsewhere is counted as "%2F": a
 //     rule for "^/a/b$" does not match "/a%2Fb", so a guard of a server that decodes
-//     it needs a rule for both. "%23", "%3F" and "%3B" are parts of a name ("/tags/c%23"):
-//     a proxy must not hand on the decoded path (in nginx: proxy_pass with $uri or a path).
+//     it needs a rule for both. "%23", "%3F" and "%3B" are parts of a name ("/tags/c%23"),
+//     since a server that gets them encoded serves them as such. So "/login;x" is counted
+//     as "/login", and "/login%3Bx" as a path of its own. A proxy must not hand on the
+//     decoded path (in nginx: proxy_pass with $uri or a path): a server that drops
+//     parameters would serve the latter as "/login", and each suffix has its own counter.
 //   - Method: as it came. A rule for GET is not one for HEAD, which most routers
 //     answer by the same handler: name both.
 //   - IP: the address of the connection, unless [TrustedProxies] are named; an

@@ -271,7 +271,7 @@ func (c *Config) advertised(ctx context.Context) (ip string, port int, err error
 		return "", 0, fmt.Errorf("gossip: cannot advertise %q: %w", c.Advertise, err)
 	}
 	if addr.IsUnspecified() {
-		return "", 0, fmt.Errorf("gossip: cannot advertise %q: nobody can reach a node there", c.Advertise)
+		return "", 0, fmt.Errorf("gossip: cannot advertise %q: no other node can connect to it: give an address of this machine", c.Advertise)
 	}
 	return addr.String(), port, nil
 }

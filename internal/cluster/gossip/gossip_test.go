@@ -35,7 +35,7 @@ func TestAloneAtFirst(t *testing.T) {
 	a := start(t, "a")
 	a.sees("a")
 	if a.SeedAnswered() {
-		t.Error("nobody is there, but someone answered")
+		t.Error("no node listens at that address, and an answer is reported")
 	}
 	if n := a.JoinAddresses(); n != 1 {
 		t.Errorf("%d addresses to join by, want its own", n)
@@ -281,7 +281,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"too much to say", func(c *Config) { c.Meta.PeerAddr = strings.Repeat("p", 600) }, "512"},
 		{"nowhere to listen", func(c *Config) { c.BindAddr = "nowhere" }, "host:port"},
 		{"a port that is none", func(c *Config) { c.BindAddr = "127.0.0.1:http" }, "host:port"},
-		{"nobody can reach it", func(c *Config) { c.Advertise = "0.0.0.0" }, "nobody can reach"},
+		{"no address of a machine", func(c *Config) { c.Advertise = "0.0.0.0" }, "no other node can connect to it"},
 		{"an address that is not here", func(c *Config) { c.BindAddr = "192.0.2.1:0" }, "cannot listen"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -146,7 +146,7 @@ func (g *guard) passStreams() {
 			select {
 			case g.streams <- s:
 			case <-g.done:
-				_ = s.Close() // no one else will close it
+				_ = s.Close() // memberlist does not close it
 				return
 			}
 		}
@@ -188,7 +188,7 @@ func (g *guard) enter(s *stream) (evicted *stream) {
 	}
 	g.from[s.address][s] = true
 	g.open++
-	s.late = time.AfterFunc(firstByteWithin, func() { _ = s.Close() }) // nobody is to be told
+	s.late = time.AfterFunc(firstByteWithin, func() { _ = s.Close() }) // an error has no reader: the stream ends
 	return evicted
 }
 

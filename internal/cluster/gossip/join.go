@@ -320,7 +320,7 @@ func (g *Gossip) failed(addr string, err error) outcome {
 	case strings.Contains(text, "remote state is not encrypted"):
 		return final(ErrOtherKey, "it answers without encryption, so it has no gossip key or is no gossip port")
 	case isSilence(text) || g.knows(addr):
-		say(slog.LevelDebug, "nobody there yet", err)
+		say(slog.LevelDebug, "no member answers at this address yet", err)
 		g.mu.Lock()
 		g.silence = errors.New(plain(text))
 		g.mu.Unlock()

@@ -312,7 +312,7 @@ func TestOpenIsCancelled(t *testing.T) {
 // A node that is just starting answers before it knows itself. Its address is
 // nevertheless another node's: if it were taken for this node's own, it would never be
 // asked again.
-func TestWhoShowsNobodyIsNotThisNode(t *testing.T) {
+func TestAnEmptyViewIsNotThisNodes(t *testing.T) {
 	g := start(t, "a").Gossip
 	exchanged := func(nodes ...*memberlist.Node) int {
 		g.mu.Lock()
@@ -326,7 +326,7 @@ func TestWhoShowsNobodyIsNotThisNode(t *testing.T) {
 		return g.mirrors - before
 	}
 	if got := exchanged(); got != 0 {
-		t.Error("a view of nobody is taken for this node's own")
+		t.Error("a view without members is taken for this node's own")
 	}
 	if got := exchanged(g.ml.LocalNode()); got != 1 {
 		t.Error("a view of this node alone is not taken for its own")

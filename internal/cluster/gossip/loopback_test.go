@@ -67,7 +67,7 @@ func heard(t *testing.T, like *Gossip, name, host string) *memberlist.Node {
 }
 
 // A list that names a node on loopback, as one of an older version or of a stranger may,
-// keeps that node out and nobody else.
+// keeps out that node only.
 func TestLoopbackInAList(t *testing.T) {
 	n, cfg := configure(t, "a")
 	elsewhere(t, n, cfg)

@@ -46,7 +46,7 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 }
 
 // deny answers a check without counting it: limits of closed rules deny, with a wait of
-// a second, and all others allow. uncounted means that there was no room to count by:
+// a second, and all others allow. uncounted means that the table had no room for the counter:
 // then those of local rules deny too, because a share that is not counted has no bound.
 func deny(k *limiter.Charge, d *limiter.Decision, uncounted bool) {
 	d.Clear()

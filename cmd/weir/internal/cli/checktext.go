@@ -77,7 +77,7 @@ func noRoom(a *limiter.Answer, l *limiter.LimitAnswer) string {
 	case a.Allowed:
 		return text + ", and it allows new keys"
 	case l.RetryAfterMs != nil:
-		return text + "; there is no room before " + millis(*l.RetryAfterMs)
+		return text + "; room is expected in " + millis(*l.RetryAfterMs)
 	}
 	return text
 }
@@ -101,7 +101,7 @@ func (w *checkWriter) verdict(a *limiter.Answer) string {
 		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds", w.style.Red("denied"), a.BlockedBy)
 	}
 	if full(a) {
-		return fmt.Sprintf("%s: no room to count by %s", w.style.Red("denied"), a.BlockedBy)
+		return fmt.Sprintf("%s: the table has no room for a new counter of %s", w.style.Red("denied"), a.BlockedBy)
 	}
 	text := fmt.Sprintf("%s by %s", w.style.Red("denied"), a.BlockedBy)
 	if a.RetryAfterMs != nil {
