@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -27,6 +28,15 @@ type Backend interface {
 	Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
 	// Close stops the backend.
 	Close() error
+}
+
+// TableBackend is a [Backend] that also counts in this process, such as for policies.
+type TableBackend interface {
+	Backend
+	// UseTable gives the backend the node's table to count in. [Open] calls it before any
+	// other method. So [Config] bounds these counters, and [Node.Stats], [Node.Warnings]
+	// and the log report them.
+	UseTable(t *table.Table)
 }
 
 // remote is the decider of a node with a backend.
@@ -63,6 +73,7 @@ func (b *remote) decide(ctx context.Context, now limiter.Instant, q *engine.Ques
 	if err := b.backend.Decide(ctx, now, []*limiter.Charge{&q.Charge}, []*Decision{d}, q.AppendName); err != nil {
 		return b.Refused(err)
 	}
+	b.ReportFull()
 	return nil
 }
 
@@ -85,6 +96,7 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 	if err := b.backend.Decide(ctx, now, cs, out, name); err != nil {
 		return bad, b.Refused(err)
 	}
+	b.ReportFull()
 	for at, d := range out {
 		b.Decided(matches[index[at]], d, nil)
 	}

@@ -120,9 +120,9 @@ type Config struct {
 	// has an effect in a cluster only. Members should have the same value; it is part
 	// of RulesHash.
 	Replication Replication
-	// Backend decides in place of the node's own table, which then stays empty; default
-	// nil: the node decides in memory. [Node.Close] closes it. Package redisstore has
-	// one.
+	// Backend decides in place of the node's own table, which then stays empty, but for
+	// what a [TableBackend] counts in it; default nil: the node decides in memory. It is
+	// for one node: [Node.Close] closes it. Package redisstore has one.
 	Backend Backend
 	// Logger receives, when rules come into force, each of [rules.Set.Warnings] and the
 	// names of rules that the file no longer has. A member of a cluster logs to it too,

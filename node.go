@@ -97,6 +97,9 @@ func (n *Node) choose(ctx context.Context, c *Config) (err error) {
 	case c.Cluster != nil:
 		n.decider, n.cluster, err = c.Cluster.OpenMember(ctx, &n.node)
 	case c.Backend != nil:
+		if b, ok := c.Backend.(TableBackend); ok {
+			b.UseTable(n.node.Table)
+		}
 		n.decider = &remote{Node: &n.node, backend: c.Backend}
 	default:
 		n.decider = &local{Node: &n.node}

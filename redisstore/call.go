@@ -18,6 +18,7 @@ type call struct {
 	args   []any  // the head, then the parameters of each limit
 	route  string // a key, whose server the call is sent to
 	part   int    // 1 + the index of the part of a charge that it asks about again, else 0
+	at     int    // its index in the list that is waited for
 	lane   *lane  // of a Cluster: to the server that it was sent to; nil: that is not known
 	reply  []int64
 	err    error

@@ -37,8 +37,6 @@ type Config struct {
 	// Nodes is how many processes share the limits; default 1. With the policy local,
 	// each decides with its share, 1/Nodes of a limit, while Redis cannot be used.
 	Nodes int
-	// FallbackKeys bounds the counters of policies in this process; default 1,000,000.
-	FallbackKeys int
 	// Prefix is the prefix of all keys; default "weir:". It must not contain braces.
 	Prefix string
 	// Queue bounds the checks (a batch counts as one) that wait for one server; default
@@ -54,12 +52,11 @@ type Config struct {
 }
 
 const (
-	defaultTimeout      = 300 * time.Millisecond
-	defaultFallbackKeys = 1_000_000
-	defaultPrefix       = "weir:"
-	defaultQueue        = 4096
-	minTimeout          = time.Millisecond
-	maxTimeout          = time.Minute
+	defaultTimeout = 300 * time.Millisecond
+	defaultPrefix  = "weir:"
+	defaultQueue   = 4096
+	minTimeout     = time.Millisecond
+	maxTimeout     = time.Minute
 )
 
 // complete fills in defaults and returns an error for an invalid configuration.
@@ -79,15 +76,14 @@ func (c *Config) complete() error {
 	}
 	c.Timeout = orDefault(c.Timeout, defaultTimeout)
 	c.Nodes = orDefault(c.Nodes, 1)
-	c.FallbackKeys = orDefault(c.FallbackKeys, defaultFallbackKeys)
 	c.Queue = orDefault(c.Queue, defaultQueue)
 	c.Prefix = orDefault(c.Prefix, defaultPrefix)
 	c.Log = orDefault(c.Log, slog.New(slog.DiscardHandler))
 	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
 		bad("timeout %v is out of range: give 1ms to 1m", c.Timeout)
 	}
-	if c.Nodes < 0 || c.FallbackKeys < 0 || c.Queue < 0 {
-		bad("nodes %d, fallback keys %d and queue %d must not be negative", c.Nodes, c.FallbackKeys, c.Queue)
+	if c.Nodes < 0 || c.Queue < 0 {
+		bad("nodes %d and queue %d must not be negative", c.Nodes, c.Queue)
 	}
 	if slices.ContainsFunc([]byte(c.Prefix), func(b byte) bool { return b == '{' || b == '}' }) {
 		bad("prefix %q has a brace, which chooses the slot of a key", c.Prefix)

@@ -184,7 +184,9 @@ func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge
 		s.fill(c, &parts[p], d)
 	}
 	if failed == 0 && len(parts) == 1 {
-		s.learn(limiter.Tick(parts[0].call.reply[0]))
+		if parts[0].when.now == serverClock {
+			s.learn(limiter.Tick(parts[0].call.reply[0]))
+		}
 		limiter.Settle(d, c.Peek)
 		limiter.Conclude(d)
 		return nil

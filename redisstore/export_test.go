@@ -7,4 +7,11 @@ import (
 )
 
 // SetAhead makes a store believe that the server's clock is ahead of the local one.
-func (s *Store) SetAhead(d time.Duration) { s.ahead.Store(int64(d / limiter.TickDuration)) }
+// It last asked for it long ago.
+func (s *Store) SetAhead(d time.Duration) {
+	s.timed.Store(int64(time.Since(s.opened) - clockEvery))
+	s.ahead.Store(int64(d / limiter.TickDuration))
+}
+
+// Waiting returns how many jobs wait for a single server.
+func (s *Store) Waiting() int { return len(s.single.queue) }

@@ -18,7 +18,7 @@ type fallback struct {
 }
 
 func newFallback(c *Config) *fallback {
-	return &fallback{table: table.New(table.Config{MaxKeys: c.FallbackKeys}), nodes: int64(c.Nodes)}
+	return &fallback{table: table.New(table.Config{}), nodes: int64(c.Nodes)}
 }
 
 // verdict is a decision by policy, kept so that it can be taken back.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 func mustLimit(t *testing.T, s limiter.Spec) *limiter.Limit {
@@ -36,7 +37,7 @@ func TestShares(t *testing.T) {
 		if row.spec.Window == 0 {
 			row.spec.Window = time.Minute
 		}
-		f := newFallback(&Config{Nodes: row.nodes, FallbackKeys: 10})
+		f := newFallback(&Config{Nodes: row.nodes})
 		whole := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, row.spec)}}
 		for range 2 {
 			s := f.share(whole).Limits[0].Spec()
@@ -52,7 +53,7 @@ func TestShares(t *testing.T) {
 
 // Limits that come with requests are many; what is remembered of them is not.
 func TestRememberedLimitsAreBounded(t *testing.T) {
-	f := newFallback(&Config{Nodes: 2, FallbackKeys: 10})
+	f := newFallback(&Config{Nodes: 2})
 	var s spellings
 	for i := range int64(2*maxParams + 10) {
 		l := mustLimit(t, limiter.Spec{Limit: 10 + i, Window: time.Minute})
@@ -68,7 +69,8 @@ func TestRememberedLimitsAreBounded(t *testing.T) {
 
 // When the table of policies is full it denies, and gives the reason.
 func TestFullFallback(t *testing.T) {
-	f := newFallback(&Config{Nodes: 1, FallbackKeys: 1})
+	f := newFallback(&Config{Nodes: 1})
+	f.table = table.New(table.Config{MaxKeys: 1})
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 5, Window: time.Hour})}}
 	for i := range 3 {
 		var c limiter.Charge
@@ -88,7 +90,7 @@ func TestFullFallback(t *testing.T) {
 // A cost above the share of this process, but not above the limit, is denied for a while
 // and not for ever: Redis may come back.
 func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
-	f := newFallback(&Config{Nodes: 3, FallbackKeys: 10})
+	f := newFallback(&Config{Nodes: 3})
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 60, Window: time.Minute})}}
 	for cost, never := range map[uint32]bool{30: false, 60: false, 61: true} {
 		var c limiter.Charge
@@ -107,7 +109,7 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 
 // A shadow rule never denies, whatever its policy: it is decided like any other.
 func TestClosedShadowIsDecided(t *testing.T) {
-	f := newFallback(&Config{Nodes: 1, FallbackKeys: 10})
+	f := newFallback(&Config{Nodes: 1})
 	l := mustLimit(t, limiter.Spec{Limit: 1, Window: time.Hour})
 	var c limiter.Charge
 	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weirlimit/weir/limiter"
 )
 
 // health is the state of a server. While the server is down, only one goroutine tries
@@ -87,7 +89,7 @@ func (s *Store) recover(h *health, o *outage, route string) {
 }
 
 // probe writes to the slot of a key. A slot without an owner is no reason for an outage:
-// the server that was asked does answer. probe uses a client of its own, since the one in
+// the server that was asked does answer. Then probe asks for the server's clock. It uses a client of its own, since the one in
 // use pauses for a second after many refused connections. It first tries to connect by
 // itself, because the client logs each refused connection.
 func (s *Store) probe(route string) (err error) {
@@ -104,6 +106,11 @@ func (s *Store) probe(route string) (err error) {
 	err = client.Process(ctx, once{redis.NewStatusCmd(ctx, "set", route[:strings.IndexByte(route, '}')+1]+"!probe", "", "ex", 1)})
 	if isUnserved(err) {
 		return nil
+	}
+	if err == nil {
+		if t, untold := client.Time(ctx).Result(); untold == nil {
+			s.learn(limiter.TickOf(t))
+		}
 	}
 	return err
 }

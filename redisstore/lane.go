@@ -3,9 +3,13 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weirlimit/weir/limiter"
 )
 
 // errBusy is the error of a call while the queue is full.
@@ -33,12 +37,17 @@ type job struct {
 
 // lane sends calls to one Redis server. Calls of many callers share round trips: a
 // worker sends at once what is waiting, and what arrives while all workers wait for
-// answers goes with the next round trip. There is no timer.
+// answers goes with the next round trip.
 type lane struct {
 	store  *Store
 	client *redis.Client
+	addr   string // of a Cluster
 	queue  chan *job
 	health health
+
+	used    atomic.Int64 // when it last made calls, since the store opened
+	ended   sync.Once
+	stopped chan struct{} // closed when it takes no calls any more
 }
 
 const (
@@ -47,10 +56,18 @@ const (
 	laneWorkers = 2
 	// maxBatch bounds the calls of a round trip, unless one job has more.
 	maxBatch = 128
+	// laneIdle is how long the lane of a Cluster's master stays without calls. Masters
+	// come and go, so a lane is made with the first call to its master.
+	laneIdle = time.Minute
 )
 
-func (s *Store) newLane(client *redis.Client) *lane {
-	l := &lane{store: s, client: client, queue: make(chan *job, s.config.Queue)}
+// errStopped is the error of a call that waits for a server which has been replaced, or
+// for a store that closes.
+var errStopped = errors.New("the Redis server that was to be asked is no longer used")
+
+func (s *Store) newLane(client *redis.Client, addr string) *lane {
+	l := &lane{store: s, client: client, addr: addr, queue: make(chan *job, s.config.Queue), stopped: make(chan struct{})}
+	l.used.Store(int64(time.Since(s.opened)))
 	for range laneWorkers {
 		s.running.Go(l.work)
 	}
@@ -67,6 +84,11 @@ func (l *lane) submit(calls []*call) *job {
 	default:
 		select {
 		case l.queue <- j:
+			select {
+			case <-l.stopped:
+				l.drain() // stop may have been before
+			default:
+			}
 		default:
 			j.fail(errBusy)
 			l.store.complain(calls[0].route, errBusy)
@@ -82,12 +104,56 @@ func (j *job) fail(err error) {
 	close(j.done)
 }
 
+// stop ends the lane. Calls under way are answered; those that wait fail.
+func (l *lane) stop() {
+	l.ended.Do(func() { close(l.stopped) })
+	l.drain()
+}
+
+// drain fails the jobs that wait in a lane that has stopped.
+func (l *lane) drain() {
+	for {
+		select {
+		case j := <-l.queue:
+			route := j.calls[0].route
+			j.fail(errStopped)
+			if !l.store.closed.Load() {
+				l.store.complain(route, errStopped)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// retire stops the lane if it is idle, and reports whether it did. During an outage it
+// stays: a new one would not know of it.
+func (l *lane) retire() bool {
+	if idle := int64(time.Since(l.store.opened)) - l.used.Load(); idle < int64(laneIdle) || l.health.down() {
+		return false
+	}
+	l.store.lanes.CompareAndDelete(l.addr, l)
+	l.stop()
+	return true
+}
+
 func (l *lane) work() {
+	var tick <-chan time.Time
+	if l.store.cluster != nil {
+		t := time.NewTicker(laneIdle)
+		defer t.Stop()
+		tick = t.C
+	}
 	jobs := make([]*job, 0, maxBatch)
 	for {
 		select {
-		case <-l.store.closing:
+		case <-l.stopped:
 			return
+		case <-tick:
+			if l.retire() {
+				return
+			}
+			continue
 		case j := <-l.queue:
 			jobs = l.collect(append(jobs[:0], j))
 		}
@@ -124,6 +190,7 @@ func (l *lane) run(jobs []*job) {
 	var calls []*call
 	var last time.Time
 	now := time.Now()
+	l.used.Store(int64(now.Sub(l.store.opened)))
 	for i, j := range jobs {
 		if !j.deadline.After(now) {
 			jobs[i] = nil
@@ -192,7 +259,14 @@ func (l *lane) pipeline(ctx context.Context, calls []*call) {
 	for _, c := range calls {
 		_ = pipe.Process(ctx, c.command(ctx, false)) // adds it to the pipeline
 	}
+	var clock *redis.TimeCmd
+	if l.store.asksClock() {
+		clock = pipe.Time(ctx)
+	}
 	_, _ = pipe.Exec(ctx) // each call has its own error
+	if clock != nil && clock.Err() == nil {
+		l.store.learn(limiter.TickOf(clock.Val()))
+	}
 	for _, c := range calls {
 		c.take()
 	}

@@ -23,7 +23,9 @@ type puppet struct {
 	net.Listener
 	eval func(n int64) string // the answer to the nth script; "" ends the connection
 	n    atomic.Int64
-	busy sync.WaitGroup
+
+	ahead atomic.Int64 // of its clock, in nanoseconds
+	busy  sync.WaitGroup
 }
 
 func startPuppet(tb testing.TB, eval func(n int64) string) *puppet {
@@ -68,6 +70,9 @@ func (p *puppet) serve(conn net.Conn) {
 			answer = "+OK\r\n"
 		case name == "evalsha":
 			answer = fmt.Sprintf("-MOVED 1 %s\r\n", p.Addr())
+		case name == "time":
+			t := time.Now().Add(time.Duration(p.ahead.Load()))
+			answer = fmt.Sprintf("*2\r\n$10\r\n%d\r\n$6\r\n%06d\r\n", t.Unix(), t.Nanosecond()/1000)
 		case name == "eval":
 			answer = p.eval(p.n.Add(1))
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // ErrClosed is returned by the methods of a [Store] after Close.
@@ -37,6 +38,7 @@ type Store struct {
 	opened     time.Time
 	start      limiter.Tick // opened, as a tick
 	ahead      atomic.Int64 // of the server's clock over the local one, in ticks
+	timed      atomic.Int64 // of a Cluster: when a round trip last asked for the server's clock, since opened
 	complained atomic.Int64 // when an error of a single call was last logged
 
 	mu      sync.Mutex // held while a goroutine starts or the store closes
@@ -70,7 +72,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	case *redis.ClusterClient:
 		s.cluster = client
 	case *redis.Client:
-		s.single = s.newLane(client)
+		s.single = s.newLane(client, "")
 		h = &s.single.health
 	}
 	route := c.Prefix + "{}"
@@ -90,10 +92,22 @@ func (s *Store) Close() error {
 		return nil
 	}
 	close(s.closing)
+	if s.single != nil {
+		s.single.stop()
+	}
+	s.lanes.Range(func(_, l any) bool {
+		l.(*lane).stop()
+		return true
+	})
 	err := s.client.Close()
 	s.running.Wait()
 	return err
 }
+
+// UseTable makes policies count in a table instead of one of the store's own, which has
+// the default bounds. It must be called before the first check. [weir.Open] calls it with
+// the node's table, whose bounds and reports then are those of the policies' counters.
+func (s *Store) UseTable(t *table.Table) { s.fallback.table = t }
 
 // spawn starts a goroutine, unless the store is closed. A panic ends only the goroutine.
 func (s *Store) spawn(f func()) {
@@ -105,6 +119,17 @@ func (s *Store) spawn(f func()) {
 			f()
 		})
 	}
+}
+
+// clockEvery is the interval at which a store asks a Cluster for its clock. Answers to
+// checks of one key have the server's clock, too, but there may be none.
+const clockEvery = 10 * time.Second
+
+// asksClock reports whether the round trip that is about to be made is to ask for the
+// server's clock.
+func (s *Store) asksClock() bool {
+	last, now := s.timed.Load(), int64(time.Since(s.opened))
+	return s.cluster != nil && now-last >= int64(clockEvery) && s.timed.CompareAndSwap(last, now)
 }
 
 // clock returns an estimate of the server's clock.
@@ -119,7 +144,8 @@ func (s *Store) learn(now limiter.Tick) {
 
 // when returns the instant of a check with so many parts. If the server's clock is to
 // be used but several servers are asked, all are given the same estimated instant, so
-// that one receipt is valid for all.
+// that one receipt is valid for all. Where the servers' clocks differ, the estimate is of
+// the one that answered last.
 func (s *Store) when(now limiter.Instant, parts int) when {
 	switch {
 	case now.Given():
@@ -158,8 +184,13 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
 	}
-	l := s.newLane(client)
-	s.lanes.Store(addr, l)
+	l := s.newLane(client, addr)
+	if old, had := s.lanes.Swap(addr, l); had {
+		s.running.Go(func() { // not here: what it logs may take time
+			defer s.guard.Recover(guardPlace, nil)
+			old.(*lane).stop()
+		})
+	}
 	return l, nil
 }
 
@@ -168,6 +199,9 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 // answer are replaced by others with an error, since a worker may still write to the
 // original; they may have been executed.
 func (s *Store) ask(ctx context.Context, until time.Time, calls []*call) ([]*call, error) {
+	for i, c := range calls {
+		c.at = i
+	}
 	var inline [4]*job
 	jobs := inline[:0]
 	if s.single != nil {
@@ -230,10 +264,8 @@ func abandon(calls []*call, jobs []*job) []*call {
 			continue
 		default:
 		}
-		for i, c := range calls {
-			if slices.Contains(j.calls, c) {
-				out[i] = &call{err: errLate, route: c.route, part: c.part, lane: c.lane}
-			}
+		for _, c := range j.calls {
+			out[c.at] = &call{err: errLate, route: c.route, part: c.part, lane: c.lane}
 		}
 	}
 	return out

@@ -76,7 +76,7 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 		c.Registerer, own = registry, metrics.Handler(registry)
 	}
 	o := metrics.Options{Version: c.Version, Runtime: c.Runtime}
-	if c.Node.Backend == nil {
+	if _, uses := c.Node.Backend.(weir.TableBackend); uses || c.Node.Backend == nil {
 		o.Table = s.table
 	}
 	if c.Node.Cluster != nil {

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -31,7 +33,7 @@ func TestRedis(t *testing.T) {
 		}
 	}
 	_, text := get(t, "http://"+nodes[0].AdminAddr()+"/metrics")
-	if strings.Contains(text, "weir_table_keys") || !strings.Contains(text, `source="redis"`) {
+	if !strings.Contains(text, "weir_table_keys 0\n") || !strings.Contains(text, `source="redis"`) {
 		t.Errorf("the metrics are not those of a node that counts in Redis:\n%s", text)
 	}
 	if status, _ := get(t, "http://"+nodes[0].HTTPAddr()+"/readyz"); status != http.StatusOK {
@@ -43,6 +45,30 @@ func TestRedis(t *testing.T) {
 	}
 	if status, _ := get(t, "http://"+nodes[0].HTTPAddr()+"/readyz"); status != http.StatusOK {
 		t.Errorf("readyz says %d without Redis, though policies answer", status)
+	}
+}
+
+// What policies count while Redis is gone is in the node's table: its bounds apply, and it
+// is reported when it is full.
+func TestRedisPoliciesFillTheTable(t *testing.T) {
+	c, log := plain()
+	c.Rules, c.MaxKeys, c.Overflow = []byte(townRules), 1, weir.OverflowAllow
+	c.Redis = &redisstore.Config{Addrs: []string{filepath.Join(t.TempDir(), "none")}, Log: c.Log}
+	node := start(t, c)
+	for i := range 3 {
+		status, body := get(t, fmt.Sprint("http://", node.HTTPAddr(), "/v1/check?path=/towns&user=u", i))
+		if status != http.StatusOK || !strings.Contains(body, `"source":"fallback_local"`) || strings.Contains(body, "overflow") != (i > 0) {
+			t.Errorf("check %d: %d %s", i, status, body)
+		}
+	}
+	if n := strings.Count(log.String(), "the table of counters is full"); n != 1 {
+		t.Errorf("the log says %d times that the table is full:\n%s", n, log)
+	}
+	if _, text := get(t, "http://"+node.AdminAddr()+"/metrics"); !strings.Contains(text, `weir_table_overflow_total{bound="table"} 2`) || !strings.Contains(text, "weir_table_max_keys 1\n") {
+		t.Errorf("the metrics do not say that the table is full:\n%s", text)
+	}
+	if _, text := get(t, "http://"+node.HTTPAddr()+"/readyz"); !strings.Contains(text, "the table of counters is full") {
+		t.Errorf("readyz says %s", text)
 	}
 }
 
