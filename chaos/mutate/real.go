@@ -34,6 +34,7 @@ const (
 	clients  = "the clients of chaos take nothing back and reset nothing"
 	unseen   = "a copy too many changes no answer"
 	clocks   = "a node's clock never steps"
+	inRedis  = "the nodes of chaos count in memory; the tests of redisstore have real servers"
 	settling = "what a reservation denies too much for a moment is within what a scenario allows"
 	forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
 	defect   = "no node of chaos panics: it takes a defect, which the tests inject"
@@ -84,6 +85,9 @@ func showingsOfNodes() map[string]showing {
 		"a counter's own time":                                  {why: clocks},
 		"a bucket remembers its last charge":                    {why: clocks},
 		"a bucket in Redis remembers its last charge":           {why: clocks},
+		"a batch on Redis Cluster is asked in rounds":           {why: inRedis},
+		"a round is completed without its caller":               {why: inRedis},
+		"a script that may have run is not sent again":          {why: inRedis},
 		"what is exported by a clock that went back":            {why: clocks},
 		"a refund finds what came to a later entry":             {why: clocks},
 		"a level that is bounded":                               {why: clocks},

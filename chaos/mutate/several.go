@@ -45,6 +45,15 @@ func ofSeveral() []mutation {
 		{name: "a bucket in Redis remembers its last charge", pkg: "./redisstore", test: "^TestRedisConforms$/^ClockGoesBack$", edits: []edit{
 			{"redisstore/lua/buckets.lua", "  s.b = n <= MOST and n or 0\n", "  s.b = n <= MOST and 0 or 0\n"},
 		}},
+		{name: "a batch on Redis Cluster is asked in rounds", pkg: "./redisstore", test: "^TestBatchOfReservations$", edits: []edit{
+			{"redisstore/decide.go", "s.cluster == nil || first == 0 &&", "s.cluster == nil || first == 0 ||"},
+		}},
+		{name: "a round is completed without its caller", pkg: "./redisstore", test: "^TestCallerGoesWithReservations$", edits: []edit{
+			{"redisstore/decide.go", "	if several {\n", "	if several && false {\n"},
+		}},
+		{name: "a script that may have run is not sent again", pkg: "./redisstore", test: "^TestMovedScriptRunsOnce$", edits: []edit{
+			{"redisstore/lane.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }"},
+		}},
 		{name: "what is exported by a clock that went back", pkg: "./limiter/table", test: "^TestExportsWhereTheClockWentBack$", edits: []edit{
 			{"limiter/table/move.go", "	now = s.state.NotBefore(l, now)\n", ""},
 		}},
