@@ -115,6 +115,11 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}
 	p.reroute(t)
 	p.own.announce(t, 0)
+	if !t.View.Has(giver) {
+		// The giver must learn that its handover was taken before it hears of an epoch
+		// after this one: what it withholds was handed over, and is answered then.
+		p.own.announce(t, giver)
+	}
 	p.manage(t)
 	p.settleParked(t)
 	p.watch(t)

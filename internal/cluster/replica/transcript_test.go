@@ -86,6 +86,7 @@ func stories() map[string]tale {
 		"split-open":       {"A split under the policy open: when its heir is silent, the owner answers up to the limit.", open, begun, split},
 		"heir-crashes":     {"The heir crashes: the owner suspends it, renews its epoch, and appoints the third member.", local, begun, heirCrashes},
 		"handoff":          {"The ring now names c: it gets a copy, becomes heir in place of b, and then the owner.", closed, begun, handoff},
+		"unseen-giver":     {"The ring names c, which does not see a: c takes the ownership and renews at once, for b. What a withholds is answered.", closed, begun, unseenGiver},
 		"reload-handoff":   {"The rules are loaded anew during a handoff, with a lower limit: the new owner goes on by the new one.", closed, begun, reload},
 		"reopening":        {"The receiver crashes during the handover: the giver takes its partition back.", closed, begun, reopening},
 		"quick-restart":    {"The owner restarts within 20 ms. It has forgotten everything, and its heir takes over.", closed, begun, quickRestart},
@@ -257,6 +258,24 @@ func handoff(s *story) {
 	}
 	if r := s.of("b").p.Role(); r != peer.Nothing {
 		s.t.Errorf("the former heir holds %v", r)
+	}
+}
+
+func unseenGiver(s *story) {
+	s.ask("a", 5, false)
+	s.pass(15 * ms)
+	s.say("the ring names c as owner, and c does not see a")
+	s.ring = []string{"c", "b", "a"}
+	s.all("abc")
+	s.of("c").sees("bc")
+	s.pass(6 * ms)
+	n := s.ask("a", 6, false)
+	s.isAnswered(n, false)
+	s.pass(30 * ms)
+	s.isAnswered(n, true)
+	s.ends("c", "b", 11)
+	if left := s.of("c").remaining(); left != 89 {
+		s.t.Errorf("the new owner has %d left, want 89", left)
 	}
 }
 
