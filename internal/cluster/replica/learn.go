@@ -31,6 +31,12 @@ func (p *Replica) learn(t *Turn, owner peer.Epoch, heir peer.Instance) {
 	if p.role >= peer.Sealed && owner.Instance != p.node.Self {
 		p.overtaken(t)
 	}
+	if r := p.round; r != nil && r.takes() && r.base.Before(owner) {
+		// An answer that names this owner would end the claim too, but one of an available
+		// partition succeeds without answers.
+		p.round = nil
+		p.watch(t)
+	}
 	p.seekAt, p.seekIn = 0, 0
 	p.reroute(t)
 	p.settleParked(t)
