@@ -114,7 +114,7 @@ func (p *Replica) urge(t *Turn) {
 // urged takes over if this node is the heir and the request comes from its owner, which
 // has just lost its state.
 func (p *Replica) urged(t *Turn, from peer.Instance) {
-	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.round != nil && p.round.kind != peer.Ask {
+	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.round != nil && p.round.kind != peer.Ask || t.Now < p.quiet {
 		return
 	}
 	p.round = nil

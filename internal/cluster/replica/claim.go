@@ -347,6 +347,7 @@ func (p *Replica) abandon(t *Turn, alive peer.Instance) {
 	case peer.Takeover:
 		p.quiet = t.Now + resendAfter
 		p.answerParked(t, alive)
+		p.seekLater(t)
 	case peer.LastResort:
 		p.seekLater(t)
 	}
@@ -400,9 +401,17 @@ func (p *Replica) TakesOver(t *Turn) bool {
 
 // takeOver claims the partition, as heir of an owner that cannot be reached.
 func (p *Replica) takeOver(t *Turn) {
-	if t.Now < p.quiet {
-		p.watch(t)
-		return
-	}
 	p.startRound(t, peer.Takeover, p.node.Self, p.epoch)
+}
+
+// missOwner takes over, as heir, from an owner that is out of the view. If the owner or
+// another member ended the last takeover, missOwner starts the next one later, with a
+// doubled back-off: an owner that is alive may stop without another change of the view.
+func (p *Replica) missOwner(t *Turn) {
+	switch {
+	case t.View.Has(p.owner.Instance):
+		p.seekAt, p.seekIn = 0, 0
+	case t.Now >= p.seekAt:
+		p.takeOver(t)
+	}
 }

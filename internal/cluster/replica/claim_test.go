@@ -74,3 +74,56 @@ func TestAGrantedTakeoverGoesOn(t *testing.T) {
 		t.Errorf("the role is %d", p.role)
 	}
 }
+
+// An heir whose owner is out of the view and answers claims again later: the owner may stop
+// without another change of the view.
+func TestAnHeirClaimsAgain(t *testing.T) {
+	l := newLab()
+	p := New(l.node(self), table.Partitions+7)
+	tn := l.turn(view.New(self, members(self, other), seats{0, 1}, 3, 3))
+	before := peer.Epoch{Counter: 4, Instance: third}
+	p.Begin(tn, Fixture{Role: peer.Heir, Epoch: before, Owner: before, Heir: self})
+	p.ViewChanged(tn)
+	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
+	if p.round != nil {
+		t.Fatal("the owner is alive, and the heir still claims")
+	}
+	for end := l.now + resendAfter; l.now < end; l.now += TickEvery {
+		if tn.Now = l.now; p.Tick(tn) == Never {
+			t.Fatalf("%v before the next claim no tick is wanted any more", (end - l.now).Duration())
+		}
+		if p.round != nil {
+			t.Fatalf("it claims %v early", (end - l.now).Duration())
+		}
+	}
+	tn.Now = l.now
+	p.Tick(tn)
+	if p.round == nil {
+		t.Fatal("it does not claim again")
+	}
+	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
+	tn.View = view.New(self, members(self, other, third), seats{2, 0}, 3, 3)
+	p.ViewChanged(tn)
+	if p.Tick(tn) != Never {
+		t.Error("the owner is in the view, and a tick is wanted")
+	}
+}
+
+// A member that learns of a later owner ends its claim, whoever said so.
+func TestALaterOwnerEndsAClaimAtOnce(t *testing.T) {
+	for kind, role := range map[peer.ClaimKind]peer.Role{peer.Takeover: peer.Heir, peer.LastResort: peer.Copy} {
+		l := newLab()
+		p := New(l.node(self), 7)
+		tn := l.turn(view.New(self, members(self, other, third), seats{2, 1}, 3, 3))
+		before := peer.Epoch{Counter: 4, Instance: third}
+		p.Begin(tn, Fixture{Role: role, Epoch: before, Owner: before, Heir: self})
+		p.startRound(tn, kind, self, before)
+		p.Step(tn, other, Message{Announce: &peer.Announce{Partition: p.id, Epoch: peer.Epoch{Counter: 9, Instance: other}}})
+		l.now += claimWithin
+		tn.Now = l.now
+		p.Tick(tn)
+		if p.role == peer.Owned {
+			t.Errorf("kind %d: it decides under %v, and knows of the owner %v", kind, p.epoch, p.owner)
+		}
+	}
+}

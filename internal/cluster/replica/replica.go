@@ -92,9 +92,10 @@ type claiming struct {
 	quiet  limiter.Tick // no takeover before this time: its owner was alive
 }
 
-// seeking is the search of the view owner for an owner, heir or copy.
+// seeking is the search of the view owner for an owner, heir or copy, and of an heir for its
+// owner.
 type seeking struct {
-	seekAt limiter.Tick // when it asks next; 0 if it need not
+	seekAt limiter.Tick // when it asks or claims next; 0 if it need not
 	seekIn limiter.Tick // back-off of its questions
 	lost   [2]lostOwner // the owner and the heir, for gone
 }
@@ -298,9 +299,11 @@ func (p *Replica) manage(t *Turn) {
 	case p.role == peer.Sealed:
 	case p.fresh:
 		p.learnFirst(t)
-	case p.role == peer.Heir && p.round == nil && !t.View.Has(p.owner.Instance):
-		p.takeOver(t)
-	case p.role != peer.Heir && t.View.Owner(p.id) == p.node.Self:
+	case p.role == peer.Heir:
+		if p.round == nil {
+			p.missOwner(t)
+		}
+	case t.View.Owner(p.id) == p.node.Self:
 		p.seek(t)
 	}
 }

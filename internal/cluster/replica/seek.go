@@ -25,7 +25,8 @@ func (p *Replica) seek(t *Turn) {
 	p.startRound(t, peer.Ask, 0, peer.Epoch{})
 }
 
-// seekLater schedules the next question of the view owner, with a doubled back-off.
+// seekLater schedules the next question of the view owner, or the next takeover of an heir,
+// with a doubled back-off.
 func (p *Replica) seekLater(t *Turn) {
 	p.seekIn = min(max(2*p.seekIn, resendAfter), askSlowest)
 	p.seekAt = t.Now + p.seekIn
