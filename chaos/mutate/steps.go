@@ -8,7 +8,7 @@ func ofSteps() []mutation {
 			{"internal/cluster/replica/owner.go", " && r.Time >= o.at\n", "\n"},
 		}},
 		{name: "a takeover gives way to a granted renewal", pkg: replica, test: "^TestATakeoverGivesWayToARenewal$", edits: []edit{
-			{"internal/cluster/replica/claim.go", ", p.supersedes(r, a):", ":"},
+			{"internal/cluster/replica/claim.go", "		case p.supersedes(r, a):", "		case false:"},
 		}},
 		{name: "grants of members in view", pkg: replica, test: "^TestOnlyMembersInViewGrant$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "r.answers[i].Granted && v.Has(r.whom[i]) {", "r.answers[i].Granted {"},
@@ -74,7 +74,19 @@ func ofSteps() []mutation {
 			{"internal/cluster/replica/heir.go", "	r := peer.Revoke{Partition: o.id, Epoch: epoch, Drop: true}\n	t.sendRevoke(to, r, false)\n", ""},
 		}},
 		{name: "a later owner ends a claim", pkg: replica, test: "^TestALaterOwnerEndsAClaim$", edits: []edit{
-			{"internal/cluster/replica/claim.go", "		case r.base.Before(a.Owner) && a.Owner.Instance != p.node.Self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):", "		case p.supersedes(r, a):"},
+			{"internal/cluster/replica/learn.go", "	if r := p.round; r != nil && r.takes() && r.base.Before(owner) {", "	if false {"},
+		}},
+		{name: "a giver out of view hears of its receiver", pkg: replica, test: "^TestTranscripts$/^unseen-giver$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "	if !t.View.Has(giver) {", "	if false {"},
+		}},
+		{name: "an heir claims again", pkg: replica, test: "^TestAnHeirClaimsAgain$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "		p.answerParked(t, alive)\n		p.seekLater(t)\n", "		p.answerParked(t, alive)\n"},
+		}},
+		{name: "a giver answers what it withheld", pkg: "./internal/cluster", test: "^TestTheGiverAnswers$", edits: []edit{
+			{"internal/cluster/decide.go", "role == peer.Owned && q.Sent && ", "role == peer.Owned && false && "},
+		}},
+		{name: "an heir that did not execute a check is asked again", pkg: "./internal/cluster", test: "^TestAnHeirThatBecomesTheOwnerIsAsked$", edits: []edit{
+			{"internal/cluster/route/call.go", "	o.sent = slices.Delete(o.sent, i, i+1) // the", "	if r.Status != peer.Alive {\n		o.sent = slices.Delete(o.sent, i, i+1)\n	} // the"},
 		}},
 		{name: "no last resort in a minority", pkg: replica, test: "^TestNoLastResortInAMinority$", edits: []edit{
 			{"internal/cluster/replica/seek.go", "	if v.Minority() || t.State == peer.Joining {", "	if t.State == peer.Joining {"},

@@ -46,6 +46,8 @@ func (d *decider) handle(t *turn, q *route.Request, answer, idle *limiter.Decisi
 func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, answer, idle *limiter.Decision) (route.Verdict, *partition) {
 	for _, p := range parts {
 		switch role := p.r.Role(); {
+		case role == peer.Owned && q.Sent && q.Kind == route.KindCheck && p.r.GiverAnswers(t.inputs(), t.c.config.Deadline):
+			return route.AtGiver, p
 		case role == peer.Owned:
 		case q.Ends && role != peer.Sealed: // what this node has of the reservation is ended
 		case role == peer.Heir && q.Heir && d.forbids(q): // a refused reset is no reason for a takeover

@@ -82,6 +82,8 @@ func (d *decider) rerun(t *turn, q *route.Request) {
 	switch v {
 	case route.NotOwner:
 		t.refuseFor(at, q.Reply, peer.NotOwner)
+	case route.AtGiver:
+		t.refuseFor(at, q.Reply, peer.Alive)
 	case route.Forbidden:
 		t.refuse(q.Reply, peer.Reply{Status: peer.Forbidden})
 	case route.Overloaded, route.Pointless:

@@ -211,6 +211,8 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) 
 			status = peer.Alive
 		}
 		t.refuseFor(at, reply, status)
+	case route.AtGiver:
+		t.refuseFor(at, reply, peer.Alive)
 	case route.Overloaded, route.Pointless:
 		t.refuse(reply, peer.Reply{Status: peer.Overloaded})
 	}

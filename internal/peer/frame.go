@@ -304,7 +304,7 @@ type Check struct {
 	// over several owners, so the reply must also say what holds if another part denies.
 	Peek, Reserve bool
 	// Heir asks the receiver as heir, because the owner is out of reach. Sent means that
-	// the owner may have received the check.
+	// another member may have received the check.
 	Heir, Sent bool
 	// Explain, in a Peek of one key, asks for the reasons too. A version that does not
 	// know it replies without them.
@@ -350,7 +350,7 @@ type Refund struct {
 	Keys    uint8
 	Kind    RefundKind
 	Heir    bool // the receiver is asked as heir, see Check
-	Sent    bool // the owner may have received it
+	Sent    bool // another member may have received it
 	Receipt Receipt
 }
 
@@ -375,7 +375,8 @@ const (
 	// NeedRule: not executed. The receiver does not know the rule and needs its
 	// definition.
 	NeedRule
-	// Alive: not executed. The owner is alive, so wait for its reply.
+	// Alive: not executed. The owner, or the member that has just handed over to this one, is
+	// alive, so wait for its reply.
 	Alive
 	// Overloaded: not executed, because a bound was reached.
 	Overloaded

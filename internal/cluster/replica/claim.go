@@ -230,7 +230,7 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 		case r.kind == peer.LastResort && p.behind(a):
 			p.abandon(t, 0)
 			return
-		case r.base.Before(a.Owner) && a.Owner.Instance != p.node.Self && !slices.Contains(p.disproved, a.Owner), p.supersedes(r, a):
+		case p.supersedes(r, a):
 			p.abandon(t, 0)
 			return
 		case !a.Granted && !a.Fresh && (a.Grant >= r.counter || a.Owner.Counter >= r.counter):

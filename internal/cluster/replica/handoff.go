@@ -125,6 +125,15 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.watch(t)
 }
 
+// GiverAnswers reports whether a check that an earlier owner may have executed is left to
+// that owner's reply: it handed over to this node within the given time and is connected.
+// The charge came with the partition, and the reply leaves when the giver hears that its
+// handover was taken. Decided here, the check would be charged twice.
+func (p *Replica) GiverAnswers(t *Turn, within limiter.Tick) bool {
+	own := p.own
+	return own.giver != 0 && t.Now-own.since < within && p.node.Peers.Reachable(own.giver)
+}
+
 // handoverRefused claims the partition back after the receiver said that it did not take
 // it.
 func (p *Replica) handoverRefused(t *Turn, a *peer.Ack) {

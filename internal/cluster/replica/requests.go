@@ -19,7 +19,7 @@ type Wait struct {
 	Charge *limiter.Charge
 	// Until is the deadline of the request.
 	Until limiter.Tick
-	// Sent means that the owner may have executed it.
+	// Sent means that another member may have executed it.
 	Sent bool
 	// Settles means that it is part of a check over several owners, whose asker reports
 	// when the reservation ends.

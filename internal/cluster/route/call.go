@@ -328,10 +328,8 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 		o.mu.Unlock()
 		return
 	}
-	if r.Status != peer.Alive {
-		o.sent = slices.Delete(o.sent, i, i+1) // the member did not execute it
-	}
-	ended, heir := o.ended, o.hasHeir
+	o.sent = slices.Delete(o.sent, i, i+1) // the member did not execute it
+	ended, heir, asOwner := o.ended, o.hasHeir, from == o.owner
 	asHeir := false
 	if r.Status == peer.NeedRule {
 		o.define = true
@@ -366,6 +364,9 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 	}
 	switch {
 	case r.Status == peer.Alive:
+		if asOwner {
+			o.later(t, 4*RetryEvery) // the former owner answers, or this one in the end
+		}
 	case r.Status == peer.Overloaded || tired:
 		o.later(t, 4*RetryEvery)
 	case asHeir:

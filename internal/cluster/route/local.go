@@ -7,10 +7,13 @@ import (
 
 // here runs a call at this node, as owner.
 func (o *Call) here(t *Turn) {
-	q := Request{Wait: replica.Wait{Settles: o.reserve, Until: o.until}, Kind: o.kind, Receipt: o.receipt, Reserve: o.reserve, Reply: ReplyTo{Call: o}}
+	o.mu.Lock()
+	sent := len(o.sent) > 0
+	o.mu.Unlock()
+	q := Request{Wait: replica.Wait{Settles: o.reserve, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.receipt, Reserve: o.reserve, Reply: ReplyTo{Call: o}}
 	switch v, _ := o.Run(t, &q); v {
 	case Answered:
-	case NotOwner, Overloaded:
+	case NotOwner, Overloaded, AtGiver:
 		o.later(t, RetryEvery)
 	default:
 		o.mu.Lock()

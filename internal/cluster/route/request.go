@@ -68,4 +68,5 @@ const (
 	Overloaded
 	Pointless // it would wait for members that this node, cut off, cannot reach
 	Forbidden // this node refuses resets of other members
+	AtGiver   // the member that handed over to this node may have executed it, and answers
 )

@@ -7,8 +7,8 @@ import (
 )
 
 // attempt is how a call is sent to a member. id is its number with the number of
-// this request, see [inquiry]. sent means that the owner may have executed it, and define
-// that the rules are defined too.
+// this request, see [inquiry]. sent means that another member may have executed it, and
+// define that the rules are defined too.
 type attempt struct {
 	id                 uint64
 	heir, sent, define bool
@@ -17,7 +17,7 @@ type attempt struct {
 // send sends a call to a member, as owner or as heir.
 func (o *Call) send(t *Turn, to peer.Instance, heir bool) {
 	o.mu.Lock()
-	r := attempt{id: o.id, heir: heir, sent: heir && len(o.sent) > 1, define: o.define}
+	r := attempt{id: o.id, heir: heir, sent: len(o.sent) > 1, define: o.define}
 	if i := o.inquiry(to); i >= 0 {
 		r.id = withTry(r.id, o.sent[i].try)
 	}

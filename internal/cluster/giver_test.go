@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// received returns a core to which the third member has just handed over its partition,
+// and a function that has the other member ask for a check. It returns the reply's status.
+func received(t *testing.T) (*Core, *byHand, func(peer.Check) peer.ReplyStatus) {
+	t.Helper()
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	e := peer.Epoch{Counter: 1, Instance: third}
+	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e, Heir: self})
+	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{{
+		Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Ping: 1, Next: peer.Epoch{Counter: 2, Instance: self},
+	}}})
+	if look(p).Role != peer.Owned {
+		t.Fatal("the handover was not taken")
+	}
+	rule := mesh.Definition(charge.Key(0).Rule)
+	return c, h, func(q peer.Check) peer.ReplyStatus {
+		t.Helper()
+		drain(c)
+		q.ID, q.Keys, q.Wait = 1, 1, uint32(limiter.Minute)
+		c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{rule}, Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 1}}, Checks: []peer.Check{q}})
+		got := drain(c)[other].Replies
+		if len(got) != 1 {
+			t.Fatalf("the replies are %+v, want one", got)
+		}
+		return got[0].Status
+	}
+}
+
+// The member that handed over may withhold the reply to a check whose charge came with the
+// partition. So the new owner leaves such a check to it, unless it is out of reach or has
+// had time to answer.
+func TestTheGiverAnswers(t *testing.T) {
+	c, h, ask := received(t)
+	for _, as := range []peer.Check{{Sent: true}, {Heir: true, Sent: true}} {
+		if got := ask(as); got != peer.Alive {
+			t.Errorf("%+v is answered with the status %d, want Alive", as, got)
+		}
+	}
+	if got := ask(peer.Check{}); got != peer.Decided {
+		t.Errorf("a check that no other member was asked has the status %d", got)
+	}
+	h.pass(DefaultDeadline)
+	if got := ask(peer.Check{Sent: true}); got != peer.Decided {
+		t.Errorf("after the deadline the status is %d", got)
+	}
+	c, _, ask = received(t)
+	c.Down(third)
+	if got := ask(peer.Check{Sent: true}); got != peer.Decided {
+		t.Errorf("without the giver the status is %d", got)
+	}
+}
+
+// The owner is silent, and its heir answers that it is alive. Then the owner hands over to
+// the heir: that one is asked again, as owner.
+func TestAnHeirThatBecomesTheOwnerIsAsked(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	heard(c, p)
+	turn := c.begin()
+	o := c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {})
+	turn.end()
+	first := drain(c)[third].Checks
+	h.pass(100 * limiter.Millisecond)
+	second := drain(c)[other].Checks
+	if len(first) != 1 || len(second) != 1 || !second[0].Heir || !second[0].Sent {
+		t.Fatalf("asked the owner %+v and its heir %+v", first, second)
+	}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: second[0].ID, Status: peer.Alive, Partition: p.id, Owner: look(p).Owner}}})
+	next := peer.Epoch{Counter: 2, Instance: other}
+	owned(c, p, next)
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: first[0].ID, Status: peer.NotOwner, Partition: p.id, Owner: next}}})
+	h.pass(50 * limiter.Millisecond)
+	if again := drain(c)[other].Checks; len(again) != 1 || again[0].Heir || again[0].Sent || o.Over() {
+		t.Errorf("the new owner is asked %+v, want once, and no other member has the check", again)
+	}
+}
