@@ -40,7 +40,7 @@ func received(t *testing.T) (*Core, *byHand, func(peer.Check) peer.ReplyStatus) 
 // partition. So the new owner leaves such a check to it, unless it is out of reach or has
 // had time to answer.
 func TestTheGiverAnswers(t *testing.T) {
-	c, h, ask := received(t)
+	_, h, ask := received(t)
 	for _, as := range []peer.Check{{Sent: true}, {Heir: true, Sent: true}} {
 		if got := ask(as); got != peer.Alive {
 			t.Errorf("%+v is answered with the status %d, want Alive", as, got)
@@ -53,7 +53,7 @@ func TestTheGiverAnswers(t *testing.T) {
 	if got := ask(peer.Check{Sent: true}); got != peer.Decided {
 		t.Errorf("after the deadline the status is %d", got)
 	}
-	c, _, ask = received(t)
+	c, _, ask := received(t)
 	c.Down(third)
 	if got := ask(peer.Check{Sent: true}); got != peer.Decided {
 		t.Errorf("without the giver the status is %d", got)
