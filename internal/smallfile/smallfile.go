@@ -110,7 +110,11 @@ func opening(kind, name string, err error) error {
 	if errors.As(err, &not) {
 		return fmt.Errorf("%s %s is %s; name a regular file", kind, name, string(not))
 	}
-	return fmt.Errorf("%s %s cannot be opened: %w", kind, name, bare(err))
+	hint := ""
+	if errors.Is(err, fs.ErrPermission) {
+		hint = "; give the user of this process the right to read it"
+	}
+	return fmt.Errorf("%s %s cannot be opened: %w%s", kind, name, bare(err), hint)
 }
 
 // regular returns an error for what is not a regular file.

@@ -1,6 +1,7 @@
 package smallfile
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,5 +44,14 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := Read("rules file", name+".none", 5); err == nil || !strings.Contains(err.Error(), "rules file "+name+".none cannot be opened: ") || strings.Count(err.Error(), name) != 1 {
 		t.Error(err)
+	}
+}
+
+// TestNotAllowed: the error of a file that may not be read says what to do. (The test may run
+// as root, who may read every file.)
+func TestNotAllowed(t *testing.T) {
+	err := opening("rules file", "/r.yaml", &fs.PathError{Op: "open", Path: "/r.yaml", Err: fs.ErrPermission})
+	if want := "rules file /r.yaml cannot be opened: permission denied; give the user of this process the right to read it"; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
 	}
 }

@@ -50,7 +50,7 @@ func (a *app) keys(dir string) error {
 		file := filepath.Join(dir, name)
 		made, err := makeKey(file)
 		if err != nil {
-			return fmt.Errorf("%s cannot be made: %w", file, err)
+			return fmt.Errorf("%s cannot be made: %w", file, keyHelp(dir, err))
 		}
 		said := "made " + file + "\n"
 		if !made {
@@ -61,6 +61,20 @@ func (a *app) keys(dir string) error {
 		}
 	}
 	return nil
+}
+
+// keyHelp leaves the name of the draft out of an error of making a key, and adds what to do.
+func keyHelp(dir string, err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; make the directory first: mkdir -p %s", err, dir)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; choose a directory in which this user may write", err)
+	}
+	return err
 }
 
 // makeKey writes random bytes to a file unless it exists; made reports whether it did.

@@ -2,6 +2,8 @@ package app
 
 import (
 	"encoding/base64"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,7 +86,7 @@ func TestKeysNotMade(t *testing.T) {
 	}{
 		"no directory":        {[]string{"keys"}, ExitUsage, "give the one directory"},
 		"two":                 {[]string{"keys", "a", "b"}, ExitUsage, "give the one directory"},
-		"one that is missing": {[]string{"keys", filepath.Join(t.TempDir(), "none")}, ExitFailed, "cannot be made"},
+		"one that is missing": {[]string{"keys", filepath.Join(t.TempDir(), "none")}, ExitFailed, "none/secret cannot be made: no such file or directory; make the directory first: mkdir -p "},
 		"an empty file":       {[]string{"keys", empty}, ExitFailed, "remove it"},
 	} {
 		if status, _, said := run(t, nil, c.args...); status != c.status || !strings.Contains(said, c.want) {
@@ -100,6 +102,19 @@ func TestMemberWithoutKeys(t *testing.T) {
 		"--secret-file DIR/secret --gossip-key-file DIR/gossip.key", "--insecure"} {
 		if status != ExitFailed || !strings.Contains(said, want) {
 			t.Errorf("%d, and it does not say %q:\n%s", status, want, said)
+		}
+	}
+}
+
+// TestKeyHelp: the error names no file that the user did not name, and says what to do.
+func TestKeyHelp(t *testing.T) {
+	for err, want := range map[error]string{
+		&fs.PathError{Op: "open", Path: "/d/secret123", Err: fs.ErrPermission}: "permission denied; choose a directory in which this user may write",
+		&fs.PathError{Op: "open", Path: "/d/secret123", Err: fs.ErrNotExist}:   "file does not exist; make the directory first: mkdir -p /d",
+		fs.ErrInvalid: "invalid argument",
+	} {
+		if got := keyHelp("/d", err); got.Error() != want || errors.Is(err, fs.ErrPermission) != errors.Is(got, fs.ErrPermission) {
+			t.Errorf("%v became %q, want %q", err, got, want)
 		}
 	}
 }

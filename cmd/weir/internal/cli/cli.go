@@ -167,7 +167,8 @@ func (a *app) root() *cobra.Command {
 		Long: `Weir's tool for operators: try a rules file before it is in force, and see the
 state of the members of a cluster.
 
-Exit status: 0 done, 1 failed, 2 wrong usage; "weir check" adds 3, denied.`,
+Exit status: 0 done, 1 failed, 2 wrong usage, or the node cannot be asked; "weir check"
+adds 3, denied.`,
 		Example: `  weir validate rules.yaml
   weir replay --rules rules.yaml /var/log/nginx/access.log
   weir check /towns --user ada --rules rules.yaml --explain
