@@ -222,16 +222,19 @@ func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
 // appendEscaped appends a value as UTF-8. It percent-escapes what has a meaning in key
 // names, what could confuse a terminal, and bytes that are not UTF-8.
 func appendEscaped(dst []byte, s string) []byte {
-	for i := 0; i < len(s); {
-		c := s[i]
-		switch {
-		case c == '%', c == ':', c == '{', c == '}', c < ' ', c == 0x7f:
+	for i := 0; ; {
+		plain := i
+		for i < len(s) && isPlain[s[i]] {
+			i++
+		}
+		dst = append(dst, s[plain:i]...)
+		if i == len(s) {
+			return dst
+		}
+		if c := s[i]; c < utf8.RuneSelf {
 			dst = appendByte(dst, c)
 			i++
-		case c < utf8.RuneSelf:
-			dst = append(dst, c)
-			i++
-		default:
+		} else {
 			r, n := utf8.DecodeRuneInString(s[i:])
 			if r == utf8.RuneError && n == 1 || r < 0xa0 { // no UTF-8, or a control character
 				for _, c := range []byte(s[i : i+n]) {
@@ -243,8 +246,15 @@ func appendEscaped(dst []byte, s string) []byte {
 			i += n
 		}
 	}
-	return dst
 }
+
+// isPlain tells which bytes appendEscaped copies.
+var isPlain = func() (plain [256]bool) {
+	for c := byte(' '); c < 0x7f; c++ {
+		plain[c] = c != '%' && c != ':' && c != '{' && c != '}'
+	}
+	return plain
+}()
 
 // appendByte appends a byte in percent-encoding.
 func appendByte(dst []byte, c byte) []byte {

@@ -66,7 +66,7 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	if s.cache != nil && len(r.Path) <= maxCachedPath {
 		e, h := s.cache.get(r.Path)
 		if e != nil {
-			return s.fill(e.rules, r, c)
+			return s.fill(e.rules, r, c, rulesAll)
 		}
 		return s.resolveFresh(r, c, h)
 	}
@@ -98,34 +98,13 @@ func (s *Set) resolveFresh(r *limiter.Request, c *limiter.Charge, h uint64) (Mat
 	var buf [64]uint16
 	list := s.paths.match(r.Path, buf[:0])
 	s.cache.put(r.Path, h, list)
-	return s.fill(list, r, c)
+	return s.fill(list, r, c, rulesAll)
 }
 
 // resolveLong resolves a request whose path is too long for the cache.
 func (s *Set) resolveLong(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	var buf [64]uint16
-	return s.fill(s.paths.match(r.Path, buf[:0]), r, c)
-}
-
-// fill adds the counters of those rules that the rest of the request fits, of
-// the ones that its path matches.
-func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge) (m Match, err error) {
-	var ip address
-	m, err = s.fillWith(list, r, c, &ip, rulesAll)
-	if err != nil {
-		if _, full := errors.AsType[*fullError](err); full { // rules in force go first, and shadow rules take the room that is left
-			c.Clear()
-			if m, err = s.fillWith(list, r, c, &ip, rulesInForce); err == nil {
-				_, _ = s.fillWith(list, r, c, &ip, rulesShadow) // they make no request invalid
-			}
-		}
-		if err != nil {
-			c.Clear()
-			return Match{}, err
-		}
-	}
-	m.Unlimited = m.Count > 0 && c.Len() == 0
-	return m, nil
+	return s.fill(s.paths.match(r.Path, buf[:0]), r, c, rulesAll)
 }
 
 // Which rules count a request.
@@ -137,26 +116,47 @@ const (
 	rulesShadow
 )
 
-// fillWith is fill for some of the rules.
-func (s *Set) fillWith(list []uint16, r *limiter.Request, c *limiter.Charge, ip *address, which whichRules) (m Match, err error) {
+// fill adds the counters of those rules that the rest of the request fits, of
+// the ones that its path matches.
+func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules) (m Match, err error) {
+	var ip address
 	for _, i := range list {
 		u := &s.rules[i]
-		if !u.plain && !u.match.accepts(r, ip) {
+		if !u.plain && !u.match.accepts(r, &ip) {
 			continue
 		}
 		if m.Count++; m.Count == 1 {
 			m.Rule = u.limiter.Name
 		}
 		if len(u.keys) > 0 && (which == rulesAll || u.limiter.Shadow == (which == rulesShadow)) {
-			if err := u.charge(r, c, ip); err != nil {
-				return m, err
+			if err := u.charge(r, c, &ip); err != nil {
+				return s.fillLess(list, r, c, which, err)
 			}
 		}
 		if !u.more {
 			break
 		}
 	}
+	m.Unlimited = m.Count > 0 && c.Len() == 0
 	return m, nil
+}
+
+// fillLess goes on where fill failed. If a request counts by too many keys, rules in force
+// go first, and shadow rules take the room that is left.
+func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules, err error) (Match, error) {
+	if which == rulesShadow { // they make no request invalid
+		return Match{}, err
+	}
+	c.Clear()
+	if _, full := errors.AsType[*fullError](err); !full || which == rulesInForce {
+		return Match{}, err
+	}
+	m, err := s.fill(list, r, c, rulesInForce)
+	if err == nil {
+		_, _ = s.fill(list, r, c, rulesShadow)
+		m.Unlimited = m.Unlimited && c.Len() == 0
+	}
+	return m, err
 }
 
 // charge adds the counters of one rule.

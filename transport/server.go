@@ -34,6 +34,11 @@ const (
 	keepaliveTimeout = 20 * time.Second // and closed without an answer
 	keepaliveMinTime = 10 * time.Second // clients that ping more often are disconnected
 
+	// streamWorkers is how many goroutines are kept for calls. Their stacks have grown
+	// already, which costs a new goroutine a tenth of a unary call. While all of them
+	// have calls, further calls get goroutines of their own.
+	streamWorkers = 32
+
 	// The windows of gRPC do not grow. A stream buffers at most this many unread bytes
 	// here, beside the message being read.
 	streamWindow = 128 << 10
@@ -95,6 +100,7 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 			// the grace period does: see endStreams.
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.MaxConnectionAge + graceBeyondStreams,
 		}),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{

@@ -21,9 +21,12 @@ type fullNews struct {
 // ReportFull logs that checks have met a bound of the table, at most once a minute for
 // each bound. If none has, it costs one load.
 func (n *Node) ReportFull() {
-	if !n.Table.EverFull() {
-		return
+	if n.Table.EverFull() {
+		n.reportBounds()
 	}
+}
+
+func (n *Node) reportBounds() {
 	for b := range table.Bound(table.Bounds) {
 		n.reportFull(b)
 	}

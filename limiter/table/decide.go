@@ -107,10 +107,15 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		p := &t.parts[PartitionOf(c.Key(0))]
 		p.mu.Lock()
 		whole := false
-		defer func() { t.leave(p, whole) }()
+		defer func() {
+			if !whole {
+				t.leave(p, false)
+			}
+		}()
 		p.advance(now)
 		result := t.decide(now, c, d, final)
 		whole = true
+		p.mu.Unlock()
 		return result
 	}
 	return t.attemptSeveral(now, c, d, final)
