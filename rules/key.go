@@ -224,7 +224,7 @@ func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
 func appendEscaped(dst []byte, s string) []byte {
 	for i := 0; ; {
 		plain := i
-		for i < len(s) && isPlain[s[i]] {
+		for i < len(s) && isPlain(s[i]) {
 			i++
 		}
 		dst = append(dst, s[plain:i]...)
@@ -248,13 +248,10 @@ func appendEscaped(dst []byte, s string) []byte {
 	}
 }
 
-// isPlain tells which bytes appendEscaped copies.
-var isPlain = func() (plain [256]bool) {
-	for c := byte(' '); c < 0x7f; c++ {
-		plain[c] = c != '%' && c != ':' && c != '{' && c != '}'
-	}
-	return plain
-}()
+// isPlain reports whether appendEscaped copies a byte.
+func isPlain(c byte) bool {
+	return ' ' <= c && c < 0x7f && c != '%' && c != ':' && c != '{' && c != '}'
+}
 
 // appendByte appends a byte in percent-encoding.
 func appendByte(dst []byte, c byte) []byte {

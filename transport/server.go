@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,7 +49,7 @@ const (
 // Server serves a [Decider] over gRPC and HTTP. It is safe for concurrent use.
 type Server struct {
 	options Options
-	grpc    *grpc.Server
+	grpc    func() *grpc.Server // made when it is first asked for: it has goroutines from then on
 	service *service
 	health  *healthService
 	http    *http.Server
@@ -70,10 +71,13 @@ func NewServer(o Options) (*Server, error) {
 	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
 	service := newService(o)
 	s.service = service
-	s.grpc = newGRPC(s.draining, service.guard, o)
-	s.grpc.RegisterService(service.description(), service)
-	healthv1.RegisterHealthServer(s.grpc, s.health)
-	reflection.Register(s.grpc)
+	s.grpc = sync.OnceValue(func() *grpc.Server {
+		g := newGRPC(s.draining, service.guard, o)
+		g.RegisterService(service.description(), service)
+		healthv1.RegisterHealthServer(g, s.health)
+		reflection.Register(g)
+		return g
+	})
 	s.http = &http.Server{
 		Handler:           newFront(service, s.ready, &o),
 		ReadHeaderTimeout: handshakeTimeout,
@@ -133,7 +137,7 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 		serving++
 		watched, stop := watch(s.bound(grpcListener), &s.options, &s.service.room)
 		defer stop()
-		go func() { ended <- wrap("gRPC", s.grpc.Serve(watched)) }()
+		go func() { ended <- wrap("gRPC", s.grpc().Serve(watched)) }()
 	}
 	if httpListener != nil {
 		serving++
@@ -182,7 +186,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain()
 	drained := make(chan struct{})
 	go func() {
-		s.grpc.GracefulStop()
+		s.grpc().GracefulStop()
 		close(drained)
 	}()
 	err := s.http.Shutdown(ctx)
@@ -202,7 +206,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // stop stops the server at once.
 func (s *Server) stop() {
 	s.drain()
-	s.grpc.Stop()
+	s.grpc().Stop()
 	_ = s.http.Close() // errors of closing have no consequence
 }
 

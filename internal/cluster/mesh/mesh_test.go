@@ -416,3 +416,21 @@ func TestAnswers(t *testing.T) {
 		t.Error("a member that has just spoken is dead, or a stranger is alive")
 	}
 }
+
+// The counters of a batch are exported without an allocation for each key.
+func TestKeysOfABatchAllocateNothing(t *testing.T) {
+	n := newNode()
+	keys := make([]uint64, 500)
+	allocs := testing.AllocsPerRun(50, func() {
+		n.Batch(other, &peer.Batch{}, keys, n.now)
+		for _, f := range n.take(other) {
+			if len(f.Entries) != len(keys) {
+				t.Fatalf("%d counters of %d keys were sent", len(f.Entries), len(keys))
+			}
+			n.Release(f)
+		}
+	})
+	if allocs > float64(len(keys))/2 {
+		t.Errorf("%v allocations for a batch of %d keys", allocs, len(keys))
+	}
+}

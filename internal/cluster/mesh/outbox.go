@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // The bounds of what waits for one member.
@@ -48,6 +49,10 @@ type draft struct {
 	limits map[*limiter.Limit]uint16
 	last   *limiter.Limit // the limit that was added or found last
 	lastAt uint16
+
+	frame *peer.Frame       // where addEntry appends
+	empty bool              // addEntry was not called for the present key
+	visit func(table.Entry) // addEntry, bound once and not for each key
 }
 
 // forget clears the index of the frame's limits. Later ones are appended again.

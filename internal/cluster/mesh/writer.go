@@ -185,17 +185,24 @@ func (m *Mesh) addKey(d *draft, f *peer.Frame, partition uint16, hi uint64, at l
 	if m.config.Fault != nil {
 		m.config.Fault(partition)
 	}
-	first := true
-	m.config.Counters.ExportKey(int(partition), hi, at, func(e table.Entry) {
-		f.Entries = append(f.Entries, peer.Entry{
-			Hi: e.Hi, Lo: e.Lo, Limit: d.limitIndex(f, e.Limit), First: first,
-			Time: int64(e.State.Time), Until: int64(e.State.Until), A: e.State.A, B: e.State.B,
-			Words: append([]uint64(nil), e.Words...),
-		})
-		d.size += 8 * len(e.Words)
-		first = false
-	})
-	if first {
+	if d.visit == nil {
+		d.visit = d.addEntry
+	}
+	d.frame, d.empty = f, true
+	m.config.Counters.ExportKey(int(partition), hi, at, d.visit)
+	if d.empty {
 		f.Entries = append(f.Entries, peer.Entry{Hi: hi, First: true, Gone: true})
 	}
+	d.frame = nil
+}
+
+// addEntry appends a counter of the present key.
+func (d *draft) addEntry(e table.Entry) {
+	d.frame.Entries = append(d.frame.Entries, peer.Entry{
+		Hi: e.Hi, Lo: e.Lo, Limit: d.limitIndex(d.frame, e.Limit), First: d.empty,
+		Time: int64(e.State.Time), Until: int64(e.State.Until), A: e.State.A, B: e.State.B,
+		Words: append([]uint64(nil), e.Words...),
+	})
+	d.size += 8 * len(e.Words)
+	d.empty = false
 }
