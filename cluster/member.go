@@ -33,7 +33,7 @@ import (
 // Bounds of the parts of an orderly end, and the interval of reports.
 const (
 	goodbyeWithin  = 2 * time.Second
-	hangUpWithin   = time.Second
+	hangUpWithin   = 2 * time.Second // more than a link takes to say farewell to a node that does not answer
 	reportEvery    = limiter.Second
 	preparedAlways = 64 // members for which successors are computed when the ring is built
 )
