@@ -31,7 +31,8 @@ func joinKeys(t *testing.T) int {
 // cluster takes to settle, and the longest wait of a check.
 func TestFourthNodeJoins(t *testing.T) {
 	n := joinKeys(t)
-	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path, user], limits: [{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n", 1000)
+	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path, user], limits: [{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n"+
+		"  - {name: load, match: {path: \"^/l\"}, key: [path, user], limits: [1000000000/hour]}\n", 1000)
 	all := places(t, 4, rules)
 	for _, s := range all[:3] {
 		s.start(t)
@@ -39,7 +40,7 @@ func TestFourthNodeJoins(t *testing.T) {
 	settle(t, all[:3])
 	a := newAsker(t, all[:3])
 	first := time.Now()
-	columns(t, a.nodes[0], n, 1)
+	columns(t, a.nodes[0], n)
 	t.Logf("%d keys were charged in %v", n, time.Since(first).Round(time.Millisecond))
 	settle(t, all[:3])
 
@@ -66,6 +67,9 @@ func TestFourthNodeJoins(t *testing.T) {
 		}
 		probing <- err
 	}()
+	for i := range joinLoad(t) {
+		go press(ctx, a.nodes[i%3], i)
+	}
 	quiet := 500 * time.Millisecond
 	pause(ctx, quiet)
 	before := longest.Swap(0)
@@ -81,11 +85,11 @@ func TestFourthNodeJoins(t *testing.T) {
 		n, settled.Round(time.Millisecond), time.Duration(usual.Load()).Round(10*time.Microsecond),
 		time.Duration(before).Round(10*time.Microsecond), time.Duration(longest.Load()).Round(10*time.Microsecond))
 
-	// Each key was charged once, plus once for each later check.
+	// Each key was charged once, is charged once more, and was for each check meanwhile.
 	late := newAsker(t, all[3:])
-	remaining := columns(t, late.nodes[0], n, 0)
+	remaining := columns(t, late.nodes[0], n)
 	for i, r := range remaining {
-		want := uint32(1000 - 1)
+		want := uint32(1000 - 2)
 		if i < probed {
 			want -= uint32(counts[i])
 		}
@@ -95,9 +99,37 @@ func TestFourthNodeJoins(t *testing.T) {
 	}
 }
 
-// columns asks for n keys on one stream, at the given cost, and returns what each
-// has left. Cost 0 peeks.
-func columns(t *testing.T, node weirv1.LimiterClient, n, cost int) []uint32 {
+// joinLoad returns on how many streams other keys are asked about without a pause while a
+// node joins; WEIR_JOIN_LOAD sets it.
+func joinLoad(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv("WEIR_JOIN_LOAD"))
+	if os.Getenv("WEIR_JOIN_LOAD") != "" && err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// press asks a node about keys of the rule load, without a pause, until ctx ends.
+func press(ctx context.Context, node weirv1.LimiterClient, stream int) {
+	const batch, users = 200, 20_000
+	s, err := node.CheckStream(ctx)
+	for at := stream * 7919; err == nil; at += batch {
+		m := &weirv1.CheckColumns{}
+		for i := at; i < at+batch; i++ {
+			user := strconv.Itoa(i % users)
+			m.Keys = append(append(m.Keys, "/l"...), user...)
+			m.PathLengths, m.UserLengths = append(m.PathLengths, 2), append(m.UserLengths, uint32(len(user)))
+			m.Costs = append(m.Costs, 1)
+		}
+		if err = s.Send(m); err == nil {
+			_, err = s.Recv()
+		}
+	}
+}
+
+// columns charges one unit to each of n keys, on one stream, and returns what each has
+// left.
+func columns(t *testing.T, node weirv1.LimiterClient, n int) []uint32 {
 	t.Helper()
 	const batch = 1000
 	stream, err := node.CheckStream(t.Context())
@@ -107,7 +139,7 @@ func columns(t *testing.T, node weirv1.LimiterClient, n, cost int) []uint32 {
 	sent := make(chan error, 1)
 	go func() {
 		for from := 0; from < n; from += batch {
-			m := &weirv1.CheckColumns{Peek: cost == 0}
+			m := &weirv1.CheckColumns{}
 			for i := from; i < min(from+batch, n); i++ {
 				user := strconv.Itoa(i)
 				m.Keys = append(append(m.Keys, "/k"...), user...)
