@@ -32,8 +32,10 @@ type link struct {
 	heardAt  limiter.Tick
 	question question
 
-	snapshots int // snapshots under way to the member
-	awake     bool
+	// snapshots is how many snapshots are under way to the member, snapshotKeys how many
+	// counters they have.
+	snapshots, snapshotKeys int
+	awake                   bool
 }
 
 // line is what is known of the frames that were sent directly, and of their arrival.

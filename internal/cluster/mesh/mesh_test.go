@@ -377,19 +377,43 @@ func TestAFrameIsWholeAfterAPanic(t *testing.T) {
 func TestSnapshotsUnderWay(t *testing.T) {
 	n := newNode()
 	for range maxSnapshots {
-		if !n.BeginSnapshot(other) {
+		if !n.BeginSnapshot(other, 1) {
 			t.Fatal("there is no room")
 		}
 	}
-	if n.BeginSnapshot(other) || n.Snapshots(other) != maxSnapshots {
+	if n.BeginSnapshot(other, 1) || n.Snapshots(other) != maxSnapshots {
 		t.Errorf("%d are under way, and more may be", n.Snapshots(other))
 	}
-	if n.EndSnapshot(other); !n.BeginSnapshot(other) {
+	if n.EndSnapshot(other, 1); !n.BeginSnapshot(other, 1) {
 		t.Error("one that ended makes no room")
 	}
 	n.down(other)
 	if n.Snapshots(other) != 0 {
 		t.Error("a broken connection carries snapshots")
+	}
+}
+
+// Large snapshots are fewer, because checks wait behind them. One is always sent.
+func TestLargeSnapshotsUnderWay(t *testing.T) {
+	n := newNode()
+	const third = maxSnapshotKeys / 3
+	for i := range 3 {
+		if !n.BeginSnapshot(other, third) {
+			t.Fatalf("there is no room for snapshot %d of three thirds", i)
+		}
+	}
+	if n.BeginSnapshot(other, third) {
+		t.Error("four thirds are under way")
+	}
+	if n.EndSnapshot(other, third); !n.BeginSnapshot(other, third) {
+		t.Error("one that ended makes no room")
+	}
+	n.down(other)
+	if !n.BeginSnapshot(other, 2*maxSnapshotKeys) {
+		t.Error("a snapshot above the bound is never sent")
+	}
+	if n.EndSnapshot(other, 2*maxSnapshotKeys); !n.BeginSnapshot(other, maxSnapshotKeys) || n.BeginSnapshot(other, 1) {
+		t.Error("a large one that ended makes no room, or too much")
 	}
 }
 

@@ -31,7 +31,7 @@ func (w *Writer) Down(i peer.Instance, now limiter.Tick) (s Stranded, was bool) 
 	defer l.mu.Unlock()
 	was = l.up.Load()
 	l.up.Store(false)
-	l.snapshots = 0
+	l.snapshots, l.snapshotKeys = 0, 0
 	s = Stranded{carried: l.out.carried, relayed: l.out.relayed}
 	l.out.carried, l.out.relayed, l.out.relayedSize = nil, nil, 0
 	if was {
@@ -122,28 +122,34 @@ func (m *Mesh) Patience(to peer.Instance, span limiter.Tick) limiter.Tick {
 	return max(span, 3*l.line.rtt)
 }
 
-// maxSnapshots is how many snapshots may be under way to one member.
-const maxSnapshots = 16
+// The bounds of the snapshots under way to one member. Checks that are sent later wait
+// until the member has imported those before: 4,096 counters take it some milliseconds. One
+// snapshot may always be under way.
+const (
+	maxSnapshots    = 16
+	maxSnapshotKeys = 1 << 12 // counters
+)
 
-// BeginSnapshot counts a snapshot to a member. It reports false, and counts nothing, if
-// maxSnapshots are under way to it.
-func (m *Mesh) BeginSnapshot(to peer.Instance) bool {
+// BeginSnapshot counts a snapshot of so many counters to a member. It reports false, and
+// counts nothing, if too many snapshots or counters are under way to it.
+func (m *Mesh) BeginSnapshot(to peer.Instance, counters int) bool {
 	l := m.link(to)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.snapshots >= maxSnapshots {
+	if l.snapshots >= maxSnapshots || l.snapshots > 0 && l.snapshotKeys+counters > maxSnapshotKeys {
 		return false
 	}
 	l.snapshots++
+	l.snapshotKeys += counters
 	return true
 }
 
-// EndSnapshot makes room for another snapshot to a member.
-func (m *Mesh) EndSnapshot(to peer.Instance) {
+// EndSnapshot makes room for other snapshots to a member.
+func (m *Mesh) EndSnapshot(to peer.Instance, counters int) {
 	l := m.link(to)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.snapshots = max(0, l.snapshots-1)
+	l.snapshots, l.snapshotKeys = max(0, l.snapshots-1), max(0, l.snapshotKeys-counters)
 }
 
 // Snapshots returns how many snapshots are under way to a member.

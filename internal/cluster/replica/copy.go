@@ -97,13 +97,14 @@ func (g *target) sending(now, waitSince limiter.Tick, pace Pace) (ping uint32) {
 	return g.ping
 }
 
-// snapshot sends a target all keys, unless maxSnapshots are under way to that member.
+// snapshot sends a target all keys, unless too much of others is under way to that member.
 func (o *Ownership) snapshot(t *Turn, g *target) {
 	if !g.counted {
-		if !o.node.Peers.BeginSnapshot(g.to) {
+		n := o.node.Store.Count(int(o.id))
+		if !o.node.Peers.BeginSnapshot(g.to, n) {
 			return
 		}
-		g.counted = true
+		g.counted, g.counters = true, n
 	}
 	o.cut(o.held)
 	o.soleCopy = false

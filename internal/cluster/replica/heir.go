@@ -191,7 +191,7 @@ func (p *Replica) disown() {
 func (g *target) uncount(peers Peers) {
 	if g != nil && g.counted {
 		g.counted = false
-		peers.EndSnapshot(g.to)
+		peers.EndSnapshot(g.to, g.counters)
 	}
 }
 

@@ -49,9 +49,12 @@ func (l *lab) Nearby(v *view.View) (near []peer.Instance, all bool) {
 func (l *lab) Eased(span limiter.Tick) limiter.Tick     { return span }
 func (l *lab) Awake() (since limiter.Tick, ping uint32) { return 0, 0 }
 func (l *lab) LastPing() uint32                         { return l.pings }
-func (l *lab) EndSnapshot(to peer.Instance)             { l.snapshots[to]-- }
-func (l *lab) BeginSnapshot(to peer.Instance) bool      { l.snapshots[to]++; return true }
-func (l *lab) NextPing() uint32                         { l.pings++; return l.pings }
+func (l *lab) EndSnapshot(to peer.Instance, _ int)      { l.snapshots[to]-- }
+func (l *lab) BeginSnapshot(to peer.Instance, _ int) bool {
+	l.snapshots[to]++
+	return true
+}
+func (l *lab) NextPing() uint32 { l.pings++; return l.pings }
 
 // node returns the surroundings as a replica gets them.
 func (l *lab) node(self peer.Instance) *Node {

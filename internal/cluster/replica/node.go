@@ -48,10 +48,10 @@ type Peers interface {
 	Patience(to peer.Instance, span limiter.Tick) limiter.Tick
 	// Measured records the time of a round trip.
 	Measured(to peer.Instance, took limiter.Tick)
-	// BeginSnapshot counts a snapshot to a member. It reports false, and counts nothing,
-	// if too many are under way to it. EndSnapshot makes room for another.
-	BeginSnapshot(to peer.Instance) bool
-	EndSnapshot(to peer.Instance)
+	// BeginSnapshot counts a snapshot of so many counters to a member. It reports false,
+	// and counts nothing, if too much is under way to it. EndSnapshot makes room for others.
+	BeginSnapshot(to peer.Instance, counters int) bool
+	EndSnapshot(to peer.Instance, counters int)
 	// LeftView returns when an instance left the view; 0 if it is in the view or was
 	// never seen.
 	LeftView(i peer.Instance) limiter.Tick

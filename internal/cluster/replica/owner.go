@@ -111,6 +111,7 @@ type target struct {
 	tries                            int  // resends without an answer
 	refusals                         int  // refusals of its appointment in a row
 	counted                          bool // counted among the snapshots under way to the member
+	counters                         int  // with so many counters
 	unfit                            bool // it answered that it could not accept an appointment yet
 	// lapsed means that the heir has answered that it is not heir any more: what it has does
 	// not count, until it accepts again.
