@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,46 +16,86 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// alone makes a unary call to a node, and if that fails one more to another node,
-// within the timeout.
-func (c *Client) alone(ctx context.Context, call func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) error) error {
+// alone makes a unary call to a node, and if that fails one more to another node, within
+// the timeout. The first one is waited for as long as one node may take, if there is
+// another.
+func (c *Client) alone(ctx context.Context, call unary) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
 	defer cancel()
 	var tries tries
 	for {
 		c.mu.Lock()
 		n, err := c.choose(&tries)
+		within := c.config.Timeout
+		if err == nil && tries.count == 0 && c.hasOther(n) {
+			within = c.attempt
+		}
 		c.mu.Unlock()
 		if err != nil {
 			return tries.because(err)
 		}
-		var (
-			asked   peer.Peer // without an address: the call was not sent
-			trailer metadata.MD
-		)
-		err = call(ctx, n.api, grpc.Peer(&asked), grpc.Trailer(&trailer))
-		if err == nil {
-			return nil
-		}
-		if ended := ctx.Err(); ended != nil {
-			if errors.Is(context.Cause(ctx), ErrUnanswered) {
-				return &nodeError{"node " + n.addr + " has not answered in time", ErrUnanswered}
-			}
-			return ended
-		}
-		s := status.Convert(err)
-		fate, err := fateOf(uint32(s.Code()), s.Message())
-		if fate == answered {
+		fate, err := c.call(ctx, n, within, call)
+		switch {
+		case fate == answered:
 			return tries.because(err)
+		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrUnanswered):
+			return ctx.Err()
 		}
-		// The status alone does not show whether the node or the connection failed.
-		said := asked.Addr == nil || len(trailer.Get(weirv1.TrailerUndecided)) > 0
 		tries.note(n, err)
-		tries.unknown = tries.unknown || fate == unknown || !said
-		if tries.count > min(c.known(), 2)-1 {
+		tries.unknown = tries.unknown || fate == unknown
+		if ctx.Err() != nil || tries.count > min(c.known(), 2)-1 {
 			return tries.failed()
 		}
 	}
+}
+
+// unary is a unary call to a node.
+type unary func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) error
+
+// hasOther reports whether there is a node that can be asked besides n. The lock is held.
+func (c *Client) hasOther(n *node) bool {
+	return slices.ContainsFunc(c.nodes, func(o *node) bool { return o != n && o.condition != down })
+}
+
+// call makes a unary call to a node and waits for it. The error is nil if the call has
+// succeeded.
+func (c *Client) call(ctx context.Context, n *node, within time.Duration, call unary) (fate, error) {
+	var (
+		asked   peer.Peer // without an address: the call was not sent
+		trailer metadata.MD
+	)
+	if within < c.config.Timeout { // else that is the bound of ctx already
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	err := call(ctx, n.api, grpc.Peer(&asked), grpc.Trailer(&trailer))
+	if err == nil {
+		return answered, nil
+	}
+	s := status.Convert(err)
+	f, err := fateOf(uint32(s.Code()), s.Message())
+	if f == answered {
+		return f, err
+	}
+	// The status alone does not show whether the node or the connection failed.
+	switch {
+	case asked.Addr == nil:
+		f = undecided
+	case len(trailer.Get(weirv1.TrailerUndecided)) == 0:
+		f = unknown
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		err = ErrClosed // Close has ended the connection
+	case ctx.Err() != nil && f == undecided:
+		err = fmt.Errorf("node %s could not be reached in time", n.addr)
+	case ctx.Err() != nil:
+		err = fmt.Errorf("node %s has not answered in time", n.addr)
+	}
+	return f, err
 }
 
 // askAlone checks a request that brings its own limits. Columns cannot carry limits.

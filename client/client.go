@@ -117,6 +117,13 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// over reports whether the client is closed. The caller does not hold the lock.
+func (c *Client) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
 // ticket is the place of a check in a message.
 type ticket struct {
 	batch *batch

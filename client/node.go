@@ -190,7 +190,11 @@ var (
 func (n *node) reason(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(cause, errSilent), errors.Is(cause, errDefect):
+	case errors.Is(cause, errDefect):
+		return fmt.Errorf("node %s: %w", n.addr, cause)
+	case n.client.over():
+		return fmt.Errorf("node %s: %w", n.addr, ErrClosed)
+	case errors.Is(cause, errSilent):
 		return fmt.Errorf("node %s: %w", n.addr, cause)
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("node %s ended the stream", n.addr)
