@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
@@ -57,6 +58,48 @@ func TestUnreadMessages(t *testing.T) {
 	}
 }
 
+// TestRoomFollowsWhatIsLoose: a connection takes the room that it needs and less than a step
+// more, so that one with a little more than its free part leaves the room to others. At a
+// bound it keeps what it has, and does not take and give for each answer.
+func TestRoomFollowsWhatIsLoose(t *testing.T) {
+	c, s := unreadConn(t, 64<<20)
+	stream := &clientStream{}
+	to := func(loose int64) int64 {
+		t.Helper()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.loosen(stream, loose-c.unsent.loose) {
+			t.Fatalf("there is no room for %d bytes", loose)
+		}
+		used := s.room.inUse()
+		if need := loose - freeOfConn; used < need || used >= max(0, need)+freeOfConn/2+roomStep {
+			t.Fatalf("%d bytes of room are used for the %d bytes above the free part", used, need)
+		}
+		return used
+	}
+	if used := to(freeOfConn); used != 0 {
+		t.Errorf("%d bytes of room are used for the free part", used)
+	}
+	if used := to(freeOfConn + 1); used > 16<<10 {
+		t.Errorf("%d bytes of room are used for the first byte above the free part", used)
+	}
+	for _, at := range []int64{freeOfConn, freeOfConn + roomStep, freeOfConn + 7*roomStep} {
+		before := to(at + 1)
+		for range 3 {
+			if low, high := to(at-freeOfConn/2+1), to(at+1); low != before || high != before {
+				t.Errorf("at %d bytes the room goes from %d to %d and %d", at, before, low, high)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(8, 16))
+	for range 1000 {
+		to(rng.Int64N(1 << 20))
+	}
+	if used := to(freeOfConn / 2); used != 0 {
+		t.Errorf("%d bytes of room are kept for half of the free part", used)
+	}
+}
+
 // TestFreePartsAreBounded: the connections that one address may open, each with as many unread
 // messages as it can have without room, keep less than the room itself.
 func TestFreePartsAreBounded(t *testing.T) {
@@ -78,11 +121,12 @@ func TestFreePartsAreBounded(t *testing.T) {
 		}
 		kept += c.unsent.loose - c.unsent.ending // what is to be reset is kept for a moment only
 	}
-	if most := s.room.most; kept > most/2 || s.room.inUse() > most {
-		t.Errorf("one address keeps %d bytes of unread messages, and uses %d of the %d bytes of room", kept, s.room.inUse(), most)
+	most, used, free := s.room.most, s.room.inUse(), int64(o.MaxConnectionsPerAddress)*freeOfConn
+	if kept > used+free || used > most/2 || kept >= most {
+		t.Errorf("one address keeps %d bytes of unread messages with %d without room, and uses %d of the %d bytes of room", kept, free, used, most)
 	}
-	if free := int64(o.MaxConnections) * freeOfConn; free > s.room.most {
-		t.Errorf("all connections of a listener may keep %d bytes without room, more than the room of %d", free, s.room.most)
+	if free := int64(o.MaxConnections) * freeOfConn; free > most {
+		t.Errorf("all connections of a listener may keep %d bytes without room, more than the room of %d", free, most)
 	}
 }
 

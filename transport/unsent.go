@@ -23,8 +23,10 @@ const (
 	// have as much as the whole room, and those of an address a quarter of that.
 	freeOfConn = 16 << 10
 	// roomStep is the step in which a connection takes room for more, so that few
-	// messages need the room's lock.
-	roomStep = 64 << 10
+	// messages need the room's lock. It gives a step back when it has that much, less
+	// freeOfConn/2, less to keep: one whose answers go to and fro at a bound does not
+	// take and give at each.
+	roomStep = 16 << 10
 	// messageWeight is the memory of an unread message in bytes, or of its answer,
 	// besides the data.
 	messageWeight = 512
@@ -35,7 +37,7 @@ const (
 type unsent struct {
 	from   netip.Prefix
 	loose  int64 // bytes of small answers and of unread messages
-	taken  int64 // room for the part of loose that is above freeOfConn
+	taken  int64 // room for the part of loose that is above freeOfConn, in whole steps
 	ending int64 // the part of loose whose streams are to be reset
 }
 
@@ -43,21 +45,23 @@ type unsent struct {
 // enough room. The lock is held.
 func (c *watchedConn) settle() bool {
 	u := &c.unsent
-	excess := u.loose - u.ending - freeOfConn
-	want := (max(0, excess) + roomStep - 1) / roomStep * roomStep
+	kept := u.loose - u.ending
+	want, most := stepsOf(kept-freeOfConn), stepsOf(kept-freeOfConn/2)
 	switch {
 	case want > u.taken:
 		if c.of.room.take(u.from, want-u.taken) != nil {
 			return false
 		}
-	case want == u.taken, want > 0 && want == u.taken-roomStep: // it may change back soon
-		return true
-	default:
-		c.of.room.give(u.from, u.taken-want)
+		u.taken = want
+	case u.taken > most:
+		c.of.room.give(u.from, u.taken-most)
+		u.taken = most
 	}
-	u.taken = want
 	return true
 }
+
+// stepsOf returns the room that a connection takes for so many bytes: whole steps.
+func stepsOf(bytes int64) int64 { return (max(0, bytes) + roomStep - 1) / roomStep * roomStep }
 
 // answerPool is the pool of the buffer of one answer. It gives the answer's room back,
 // and is used again then. The lock of the connection guards what follows service.
