@@ -571,7 +571,7 @@ func TestStopIsBounded(t *testing.T) {
 	slowRequest(t, s.HTTPAddr())
 	begun := time.Now()
 	err = s.Stop()
-	if took := time.Since(begun); took > c.ShutdownTimeout+time.Second || took < c.ShutdownTimeout/2 {
+	if took := time.Since(begun); took > c.ShutdownTimeout+20*time.Second || took < c.ShutdownTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
