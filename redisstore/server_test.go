@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -40,24 +41,35 @@ func startServerAt(tb testing.TB, port int, args ...string) *server {
 	return s
 }
 
-// freePort returns a port that was free a moment ago. The port that Redis Cluster
-// derives from it for its bus is valid, too.
+// Ports are below the range that systems assign to outgoing connections, so that none is
+// taken before its server listens. Redis Cluster's bus listens 10,000 above.
+const lowestPort, highestPort, busAbove = 12000, 22000, 10000
+
+// freePort returns a port on loopback that is this test's until its end: its UDP half,
+// which Redis does not use, keeps other tests away. The port that Redis Cluster derives
+// from it for its bus is free, too.
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	free := func(port int) bool {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			tb.Fatal(err)
+			return false
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			tb.Fatal(err)
+		return l.Close() == nil
+	}
+	for range 100 {
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		reserved, err := net.ListenPacket("udp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
 		}
-		if port < 55000 {
+		if free(port) && free(port+busAbove) {
+			tb.Cleanup(func() { _ = reserved.Close() })
 			return port
 		}
+		_ = reserved.Close()
 	}
-	tb.Fatal("there is no free port below 55000")
+	tb.Fatal("100 ports were tried and none is free")
 	return 0
 }
 
