@@ -119,7 +119,10 @@ func ofMoves() []mutation {
 			{"internal/cluster/gossip/delegate.go", "		if r != nil && breaksMerge(r) {", "		if r != nil {"},
 		}},
 		{name: "who starts makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoStartsMakesNoMinority$", edits: []edit{
-			{"internal/cluster/members/registry.go", "		case a.arrives && !a.gone && now-a.since < arrivesWithin:", "		case false:"},
+			{"internal/cluster/members/registry.go", "		case a.starts(now):", "		case false:"},
+		}},
+		{name: "who is said to start makes no minority", pkg: "./chaos/sim", test: "^TestJoiningTogetherDeniesNothing$", edits: []edit{
+			{"internal/cluster/members/registry.go", "	starts := itself || k.Joining\n", "	starts := itself\n"},
 		}},
 		{name: "the link says who leaves", pkg: "./internal/cluster/members", test: "^TestTheLinkSaysWhoLeaves$", edits: []edit{
 			{"internal/cluster/members/roll.go", "			if o.State < peer.Leaving && known.Leaves(o.Name, o.Instance, now) {\n", "			if false {\n"},

@@ -7,6 +7,29 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
+// One node serves, and four start at the same moment. At first only one of them is linked
+// to the node that serves, which hears of the others by that one. They are joining, and do
+// not make a minority of it.
+func TestJoiningTogetherDeniesNothing(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 1, limiter.UnreachableLocal, limiter.ReplicationLag)
+		first := d.live()[0]
+		for _, name := range []string{"b", "c", "d", "e"} {
+			d.start(name, false, first.rules, 5)
+		}
+		late := d.live()[2:]
+		d.part([]*Node{first}, late)
+		d.after(400*ms, func() { d.link([]*Node{first}, late) })
+		d.demandAt(first, limitOfDirected, 8*ms)
+		d.pass(8 * limiter.Second)
+		if len(d.given) != limitOfDirected {
+			d.fails("%d of %d are admitted while four members join, %d denied, %d answered by policy", len(d.given), limitOfDirected, d.key.denied, d.key.fallbacks)
+		}
+		d.settles()
+	})
+}
+
 // After four of seven members were killed, three decide by 3/7 of the limits. Whoever is
 // asked, the owner itself or another, says so, with the share; explain shows both.
 func TestThreeOfSevenSaySo(t *testing.T) {

@@ -37,9 +37,9 @@ func (m *memberNews) changed() {
 
 // introduce tells a member all names that this node knows, its own included.
 func (m *memberNews) introduce(t *turn, to peer.Instance) {
-	known := m.registry.All()
+	known := m.registry.All(t.Now)
 	if self := m.self.Name; !slices.ContainsFunc(known, func(k peer.Known) bool { return k.Name == self }) {
-		known = append(known, peer.Known{Name: self, Instance: m.self.Instance})
+		known = append(known, peer.Known{Name: self, Instance: m.self.Instance, Joining: m.self.State == peer.Joining})
 	}
 	t.Out.Known(to, known)
 }

@@ -65,6 +65,9 @@ type Known struct {
 	Instance Instance
 	// Gone means that the member left gracefully, or that an operator had it forgotten.
 	Gone bool
+	// Joining means that the member has not been active yet, as far as the sender has
+	// heard in the last two seconds: it decides nothing anywhere.
+	Joining bool
 }
 
 // Clone returns a copy that shares no memory with f that is changed later.

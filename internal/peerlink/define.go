@@ -78,6 +78,8 @@ func (d *decoder) known(x *field, f *peer.Frame) {
 			d.fixed(x, (*uint64)(&k.Instance))
 		case 3:
 			d.bool(x, &k.Gone)
+		case 4:
+			d.bool(x, &k.Joining)
 		}
 	}
 	f.Known = append(f.Known, k)

@@ -230,6 +230,7 @@ func (e *encoder) known(k *peer.Known) {
 	e.text(1, k.Name)
 	e.fixed(2, uint64(k.Instance))
 	e.bool(3, k.Gone)
+	e.bool(4, k.Joining)
 	e.close(mark, true)
 }
 

@@ -51,6 +51,7 @@ type record struct {
 	since    limiter.Tick // when it stopped being live, or was heard of
 	arrives  bool         // this instance starts: it has not been in the view yet
 	seen     bool         // this instance was in the view
+	joining  bool         // this instance was not active yet when it was last heard of
 
 	// runs are the last instances that links reported under this name, newest first.
 	// leaves is the instance that a link reported as leaving, gone or forgotten.
@@ -99,7 +100,7 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 	for i := range members {
 		m := &members[i]
 		r.room(m.Name)
-		next := record{instance: m.Instance, live: true, seen: true}
+		next := record{instance: m.Instance, live: true, seen: true, joining: m.State == peer.Joining}
 		if a := r.known[m.Name]; a != nil {
 			next.runs, next.leaves, next.leaving, next.leavingAt = a.runs, a.leaves, a.leaving, a.leavingAt
 		}
@@ -144,21 +145,23 @@ func Valid(k *peer.Known) bool {
 }
 
 // hear records what this node's membership, or a link, says about a member. itself means
-// that the member says so.
+// that the member says so. A member that another one reports starts only if it is joining:
+// otherwise it may be dead, or decide on another side of a split.
 func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 	have := r.known[k.Name]
+	starts := itself || k.Joining
 	switch {
 	case have == nil && r.room(k.Name):
-		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: itself}
+		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: starts, joining: k.Joining}
 	case have == nil || have.live:
 	case have.instance == k.Instance:
 		have.gone = have.gone || k.Gone
-		if itself && !have.seen && !have.arrives {
-			have.arrives, have.since = true, now
+		if starts && !have.seen && !have.arrives {
+			have.arrives, have.since, have.joining = true, now, k.Joining
 		}
 	case have.gone && !k.Gone:
 		// A later instance, which is not known to have left.
-		have.instance, have.gone, have.since, have.arrives, have.seen = k.Instance, false, now, true, false
+		have.instance, have.gone, have.since, have.arrives, have.seen, have.joining = k.Instance, false, now, true, false, k.Joining
 	}
 }
 
@@ -189,7 +192,7 @@ func (r *Registry) count(now limiter.Tick) (known, recent int) {
 		switch {
 		case a.live:
 			live++
-		case a.arrives && !a.gone && now-a.since < arrivesWithin:
+		case a.starts(now):
 			starting++ // hardly on another side of a split
 		case !a.gone:
 			dead = append(dead, a.since)
@@ -223,21 +226,35 @@ func (r *Registry) Forget(name string) (peer.Known, bool) {
 	return peer.Known{Name: name, Instance: a.instance, Gone: true}, true
 }
 
-// Dead returns the members that count although they are not in the view, by name.
-func (r *Registry) Dead() []peer.Known {
-	return r.list(func(a *record) bool { return !a.live && !a.gone })
+// starts reports whether a member that is not in the view may still enter it in time.
+func (a *record) starts(now limiter.Tick) bool {
+	return a.arrives && !a.gone && now-a.since < arrivesWithin
 }
 
-// All returns all names known, sorted.
-func (r *Registry) All() []peer.Known { return r.list(func(*record) bool { return true }) }
+// Dead returns the members that count although they are not in the view, by name.
+func (r *Registry) Dead() []peer.Known {
+	return r.list(func(a *record) (peer.Known, bool) {
+		return peer.Known{Instance: a.instance}, !a.live && !a.gone
+	})
+}
 
-func (r *Registry) list(wanted func(*record) bool) []peer.Known {
+// All returns what to tell another member: all names known, sorted, and which of them are
+// joining, in the view or on their way to it.
+func (r *Registry) All(now limiter.Tick) []peer.Known {
+	return r.list(func(a *record) (peer.Known, bool) {
+		return peer.Known{Instance: a.instance, Gone: a.gone, Joining: a.joining && (a.live || a.starts(now))}, true
+	})
+}
+
+// list returns what of makes of the records that it wants, by name.
+func (r *Registry) list(of func(*record) (k peer.Known, wanted bool)) []peer.Known {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []peer.Known
 	for name, a := range r.known {
-		if wanted(a) {
-			out = append(out, peer.Known{Name: name, Instance: a.instance, Gone: a.gone})
+		if k, wanted := of(a); wanted {
+			k.Name = name
+			out = append(out, k)
 		}
 	}
 	slices.SortFunc(out, func(a, b peer.Known) int { return cmp.Compare(a.Name, b.Name) })

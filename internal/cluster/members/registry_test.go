@@ -62,6 +62,7 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 	}{
 		"it says so itself":                  {[]peer.Known{{Name: "b", Instance: b}}, 1},
 		"another member is said to be there": {[]peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d}}, 2},
+		"another member is said to start":    {[]peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d, Joining: true}}, 1},
 		"who left starts again":              {[]peer.Known{{Name: "c", Instance: c}}, 1},
 	} {
 		r := NewRegistry()
@@ -81,4 +82,41 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 	if _, _, recent := r.Hear(b, []peer.Known{{Name: "b", Instance: b}}, true, began); recent != 2 {
 		t.Errorf("%d count, want the one too that was in the view", recent)
 	}
+}
+
+// Others are told that a member is joining while it is: in the view, or on its way to it,
+// not once it is active, has died, or took too long.
+func TestOthersAreToldWhoIsJoining(t *testing.T) {
+	const b, d peer.Instance = 2, 4
+	now := 1_700_000_000 * limiter.Second
+	view := func(states ...peer.State) []peer.Member {
+		all := []peer.Member{{Name: "a", Instance: 1, State: peer.Active}}
+		for _, s := range states {
+			all = append(all, peer.Member{Name: "d", Instance: d, State: s})
+		}
+		return all
+	}
+	r := NewRegistry()
+	told := func(when string, want bool) {
+		t.Helper()
+		for _, k := range r.All(now) {
+			if k.Name == "d" && k.Joining != want {
+				t.Errorf("%s: told as joining %t, want %t", when, k.Joining, want)
+			}
+			if k.Name != "d" && k.Joining {
+				t.Errorf("%s: %s is told as joining", when, k.Name)
+			}
+		}
+	}
+	r.Set(view(), nil, now)
+	r.Hear(b, []peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d, Joining: true}}, true, now)
+	told("heard of", true)
+	now += arrivesWithin
+	told("heard of two seconds ago", false)
+	r.Set(view(peer.Joining), nil, now)
+	told("in the view", true)
+	r.Set(view(), nil, now)
+	told("dead", false)
+	r.Set(view(peer.Active), nil, now)
+	told("active", false)
 }

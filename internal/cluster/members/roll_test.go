@@ -330,7 +330,7 @@ func TestWordIsPassedOn(t *testing.T) {
 func TestJoiningWaitsForLinks(t *testing.T) {
 	j := newJoiner(3)
 	j.core.Up(10)
-	if got := j.takeKnown(10); !slices.Contains(got, peer.Known{Name: "b", Instance: 20}) {
+	if got := j.takeKnown(10); !slices.Contains(got, peer.Known{Name: "b", Instance: 20, Joining: true}) {
 		t.Errorf("a is told %+v", got)
 	}
 	j.meet(other("a", 10, peer.Active))

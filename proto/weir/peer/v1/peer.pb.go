@@ -760,10 +760,12 @@ func (x *Limit) GetZone() string {
 
 // Known is what a member knows of another.
 type Known struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Instance      uint64                 `protobuf:"fixed64,2,opt,name=instance,proto3" json:"instance,omitempty"`
-	Gone          bool                   `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Instance uint64                 `protobuf:"fixed64,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	Gone     bool                   `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
+	// The member has not been active yet, as far as the sender has heard lately.
+	Joining       bool `protobuf:"varint,4,opt,name=joining,proto3" json:"joining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -815,6 +817,13 @@ func (x *Known) GetInstance() uint64 {
 func (x *Known) GetGone() bool {
 	if x != nil {
 		return x.Gone
+	}
+	return false
+}
+
+func (x *Known) GetJoining() bool {
+	if x != nil {
+		return x.Joining
 	}
 	return false
 }
@@ -2605,11 +2614,12 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"at_minutes\x18\x11 \x01(\x05R\tatMinutes\x12\x12\n" +
 	"\x04zone\x18\x12 \x01(\tR\x04zoneB\t\n" +
-	"\a_weight\"K\n" +
+	"\a_weight\"e\n" +
 	"\x05Known\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x12\n" +
-	"\x04gone\x18\x03 \x01(\bR\x04gone\"R\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\x12\x18\n" +
+	"\ajoining\x18\x04 \x01(\bR\ajoining\"R\n" +
 	"\x04Name\x12\x0e\n" +
 	"\x02hi\x18\x01 \x01(\x06R\x02hi\x12\x0e\n" +
 	"\x02lo\x18\x02 \x01(\x06R\x02lo\x12\x16\n" +
