@@ -13,6 +13,15 @@ func ofOwners() []mutation {
 		{name: "a majority records an epoch", pkg: "./chaos/sim", test: "^TestAMemberOfBothSides$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "	if !p.closed || r.kind == peer.Transfer {", "	if r.kind <= peer.Reopen {"},
 		}},
+		{name: "a transfer is granted by its receiver", pkg: replica, test: "^TestTranscripts$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "	if r.kind != peer.Transfer {\n		return true", "	if r.kind <= peer.Reopen {\n		return true"},
+		}},
+		{name: "a transfer is granted by its receiver, closed", pkg: replica, test: "^TestATransferNeedsItsReceiver$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "2*granted > p.n0(t, true) && r.receives() && (", "2*granted > p.n0(t, true) && ("},
+		}},
+		{name: "a transfer ends", pkg: replica, test: "^TestATransferEnds$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "o.heir.to == to && !o.renew && t.View.Has(to) && t.View.Owner(o.id) == to\n", "true\n"},
+		}},
 		{name: "a takeover that some have recorded goes on", pkg: replica, test: "^TestAGrantedTakeoverGoesOn$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "a.Role >= peer.Sealed && !r.granted:", "a.Role >= peer.Sealed:"},
 		}},

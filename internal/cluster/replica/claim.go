@@ -217,6 +217,10 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 		p.evaluateQuestion(t, r)
 		return
 	}
+	if r.kind == peer.Transfer && (p.own == nil || !p.own.transfers(t, r.owner)) {
+		p.abandon(t, 0)
+		return
+	}
 	holder := p.role >= peer.Sealed
 	for i := range r.answers {
 		a := &r.answers[i]
@@ -266,7 +270,8 @@ func (p *held) supersedes(r *claimRound, a *answer) bool {
 // complete reports whether a claim may succeed. A closed partition needs grants of a
 // majority of the members that count; a takeover or last resort of it also waits up to
 // claimWithin for the last owner's answer. An available partition needs answers of all
-// members in the view and of the last owner, or claimWithin.
+// members in the view and of the last owner, or claimWithin. A transfer also needs the grant
+// of the member that is to own.
 func (r *claimRound) complete(t *Turn, p *Replica) bool {
 	v := t.View
 	// The claim also probes the last owner, which gets claimWithin to answer.
@@ -278,17 +283,28 @@ func (r *claimRound) complete(t *Turn, p *Replica) bool {
 				granted++
 			}
 		}
-		return 2*granted > p.n0(t, true) && (waited || !r.takes() || !r.lacks(p.owner.Instance))
+		return 2*granted > p.n0(t, true) && r.receives() && (waited || !r.takes() || !r.lacks(p.owner.Instance))
 	}
 	if waited {
-		return true
+		return r.receives()
 	}
 	for i, w := range r.whom {
 		if !r.answers[i].has && (v.Has(w) || w == p.owner.Instance) && !p.gaveUp(w) {
 			return false
 		}
 	}
-	return true
+	return r.receives()
+}
+
+// receives reports whether the member that is to own has granted the claim, unless it is
+// this node's own. So no claim of its own has the counter: to this node, the epoch of such a
+// claim would mean that the member has taken the handover.
+func (r *claimRound) receives() bool {
+	if r.kind != peer.Transfer {
+		return true
+	}
+	i := slices.Index(r.whom, r.owner)
+	return i >= 0 && r.answers[i].has && r.answers[i].Granted
 }
 
 // recorded reports whether this node may act under the epoch that it was granted. For a

@@ -30,6 +30,12 @@ func (p *Replica) passOn(t *Turn, v *view.View) {
 	p.startRound(t, peer.Transfer, own.heir.to, p.epoch)
 }
 
+// transfers reports whether this node is still to hand over to a member: it is heir, in the
+// view and named by the ring, and the owner does not do without it.
+func (o *Ownership) transfers(t *Turn, to peer.Instance) bool {
+	return o.heir != nil && o.heir.to == to && !o.renew && t.View.Has(to) && t.View.Owner(o.id) == to
+}
+
 // seal stops this node from deciding and sends the last batch together with the
 // ownership.
 func (p *Replica) seal(t *Turn, next peer.Epoch) {

@@ -87,6 +87,7 @@ func stories() map[string]tale {
 		"heir-crashes":     {"The heir crashes: the owner suspends it, renews its epoch, and appoints the third member.", local, begun, heirCrashes},
 		"handoff":          {"The ring now names c: it gets a copy, becomes heir in place of b, and then the owner.", closed, begun, handoff},
 		"unseen-giver":     {"The ring names c, which does not see a: c takes the ownership and renews at once, for b. What a withholds is answered.", closed, begun, unseenGiver},
+		"two-claims":       {"The owner begins a handoff to its heir and is cut off from it, and the heir takes over: that is not the handoff.", local, begun, twoClaims},
 		"reload-handoff":   {"The rules are loaded anew during a handoff, with a lower limit: the new owner goes on by the new one.", closed, begun, reload},
 		"reopening":        {"The receiver crashes during the handover: the giver takes its partition back.", closed, begun, reopening},
 		"quick-restart":    {"The owner restarts within 20 ms. It has forgotten everything, and its heir takes over.", closed, begun, quickRestart},
