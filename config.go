@@ -132,9 +132,9 @@ type Config struct {
 	// github.com/weirlimit/weir/cluster. Default nil: the node is on its own, runs no
 	// goroutine and listens on no port. Cluster and Backend exclude each other.
 	Cluster Clustering
-	// Observer receives events for metrics; default nil, which costs nothing. If it is
-	// a [PanicObserver], it also receives the panics that a member of a cluster
-	// recovered from.
+	// Observer receives events for metrics; default nil, which costs nothing. It may
+	// be a [ZoneObserver] or a [PanicObserver], too: the latter receives the panics that a
+	// member of a cluster recovered from.
 	Observer Observer
 	// Now is the clock, for tests and for replaying the past; default the wall clock at
 	// Open plus the monotonic time since then, which never goes back. Now is called
@@ -162,6 +162,16 @@ type Observer interface {
 	// RulesSet is called with the hash of the rules in force: with err nil when they
 	// have come into force, else when a file was refused, with the reason.
 	RulesSet(hash uint64, err error)
+}
+
+// ZoneObserver is an [Observer] that also learns which checks were decided by a rule's
+// default time zone, for want of a valid one in the request.
+type ZoneObserver interface {
+	Observer
+	// Unzoned is called for each decision of a rule that has its time zone from an
+	// attribute of the request ("zone: attr:tz"), if the attribute names none: missing
+	// reports that the request lacks it. Of several such rules it is called for the first.
+	Unzoned(rule string, missing bool)
 }
 
 // PanicObserver is an [Observer] that also receives panics. A panic is a defect of this

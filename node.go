@@ -75,6 +75,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n.node.Clock, n.node.Opened = c.Now, time.Now()
 	if c.Observer != nil {
 		n.node.Observer = c.Observer
+		n.node.Zones, _ = c.Observer.(ZoneObserver)
 	}
 	n.node.Log = c.Logger
 	if n.node.Log == nil {

@@ -71,6 +71,10 @@ type Rule struct {
 	// MaxShare bounds the share of a table that the rule's counters may take, in
 	// thousandths; 0: only the table's own bounds apply.
 	MaxShare uint16
+
+	// zone and zones are those of a rule made by [Zoned]. zone is empty for the rule itself.
+	zone  string
+	zones *zones
 }
 
 // WholeShare is the [Rule.MaxShare] of a rule that may take the whole table.

@@ -18,7 +18,7 @@ type collector struct {
 	keys, bytes, maxKeys, maxBytes        *prometheus.Desc
 	overflow, ruleKeys, ruleBytes         *prometheus.Desc
 	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
-	build                                 *prometheus.Desc
+	build, zones                          *prometheus.Desc
 }
 
 func newCollector(m *Metrics) *collector {
@@ -30,6 +30,9 @@ func newCollector(m *Metrics) *collector {
 		checks: desc("checks_total",
 			"Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, but a shadow rule would have denied), and by who decided.",
 			"rule", "result", "source"),
+		zones: desc("zone_default_total",
+			"Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a zone (unknown).",
+			"rule", "reason"),
 		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
 		duration:    desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
 		panics:      desc("panics_total", "Defects that ended a request or a connection, by where they were recovered from.", "place"),
@@ -51,7 +54,7 @@ func newCollector(m *Metrics) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build,
+		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.zones,
 	} {
 		out <- d
 	}
@@ -69,6 +72,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.collectChecks(out, r)
 	}
 	c.collectRefused(out)
+	c.collectZones(out)
 	for i, place := range append(guard.Places(), other) {
 		send(out, c.panics, prometheus.CounterValue, float64(c.m.panics[i].Load()), place)
 	}
@@ -126,6 +130,21 @@ func (c *collector) collectChecks(out chan<- prometheus.Metric, r *checkCounters
 			continue
 		}
 		send(out, c.checks, prometheus.CounterValue, float64(n), r.rule, resultName(result), source.String())
+	}
+}
+
+func (c *collector) collectZones(out chan<- prometheus.Metric) {
+	for _, z := range *c.m.zones.all.Load() {
+		var sum [2]uint64
+		for i := range z.shards {
+			for j := range sum {
+				sum[j] += z.shards[i].n[j].Load()
+			}
+		}
+		if sum[0]+sum[1] > 0 {
+			send(out, c.zones, prometheus.CounterValue, float64(sum[0]), z.rule, "unknown")
+			send(out, c.zones, prometheus.CounterValue, float64(sum[1]), z.rule, "missing")
+		}
 	}
 }
 

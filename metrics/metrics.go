@@ -70,6 +70,7 @@ type Metrics struct {
 
 	checks  bounded[string, checkCounters]
 	served  bounded[request, latency]
+	zones   bounded[string, zoneCounters]
 	refused []refusedShard
 	rules   rulesState
 	panics  [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
@@ -91,6 +92,9 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	m := &Metrics{options: o, registerer: r, refused: make([]refusedShard, shards)}
 	m.checks.init(maxRules, other, label, func(rule string) *checkCounters {
 		return &checkCounters{rule: rule, shards: make([]checkShard, shards)}
+	})
+	m.zones.init(maxRules, other, label, func(rule string) *zoneCounters {
+		return &zoneCounters{rule: rule, shards: make([]zoneShard, shards)}
 	})
 	m.served.init(maxRequests, request{other, other}, request.clean, func(r request) *latency {
 		return &latency{request: r, shards: make([]latencyShard, shards)}
@@ -132,6 +136,20 @@ func (m *Metrics) Checked(n int, rule string, source limiter.Source, allowed, sh
 		c = m.checks.add(rule)
 	}
 	c.shards[hint(len(c.shards))].n[checkCell(source, allowed, shadowDenied)].Add(uint64(n))
+}
+
+// Unzoned counts a check by the default time zone of a rule that has its zone from an
+// attribute of the request: the request lacked it, or its value was not the name of a zone.
+func (m *Metrics) Unzoned(rule string, missing bool) {
+	z := (*m.zones.all.Load())[rule]
+	if z == nil {
+		z = m.zones.add(rule)
+	}
+	i := 0
+	if missing {
+		i = 1
+	}
+	z.shards[hint(len(z.shards))].n[i].Add(1)
 }
 
 // Refused counts a request that could not be decided.

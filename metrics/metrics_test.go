@@ -582,6 +582,7 @@ func TestManual(t *testing.T) {
 		Cluster: func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
 	})
 	fill(m)
+	m.Unzoned("a", false)
 	all, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -603,4 +604,23 @@ func TestManual(t *testing.T) {
 	if got := strings.Count(string(manual), "\n| `weir_"); got != len(all) {
 		t.Errorf("the manual has %d metrics, there are %d", got, len(all))
 	}
+}
+
+func TestDefaultZones(t *testing.T) {
+	m, r := open(t, Options{})
+	if f := family(t, r, "weir_zone_default_total"); f != nil {
+		t.Errorf("before any: %v", f)
+	}
+	m.Unzoned("own", true)
+	m.Unzoned("own", true)
+	m.Unzoned("own", false)
+	m.Unzoned("other rule", false)
+	want(t, r, `
+# HELP weir_zone_default_total Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a zone (unknown).
+# TYPE weir_zone_default_total counter
+weir_zone_default_total{reason="missing",rule="other rule"} 0
+weir_zone_default_total{reason="missing",rule="own"} 2
+weir_zone_default_total{reason="unknown",rule="other rule"} 1
+weir_zone_default_total{reason="unknown",rule="own"} 1
+`, "weir_zone_default_total")
 }

@@ -138,6 +138,17 @@ func checkCell(source limiter.Source, allowed, shadowDenied bool) int {
 	return int(min(source, sources-1))*results + result
 }
 
+// zoneCounters count the checks of one rule by its default zone.
+type zoneCounters struct {
+	rule   string
+	shards []zoneShard
+}
+
+type zoneShard struct {
+	n [2]atomic.Uint64 // an unknown zone, none
+	_ [64 - 8*2]byte   // pads to the end of the cache line
+}
+
 type refusedShard struct {
 	n [reasons]atomic.Uint64
 	_ [64 - 8*reasons]byte // pads to the end of the cache line

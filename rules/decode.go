@@ -33,6 +33,8 @@ type decoder struct {
 	// defaults.
 	oddities []oddity
 	outer    definition
+	// zoned counts the limits of the file whose time zone a request chooses.
+	zoned int
 	// replication is used if the file sets none.
 	replication limiter.Replication
 }

@@ -47,6 +47,9 @@ func writeDefinition(w io.Writer, r *definition) {
 	for _, l := range r.limits {
 		writeLimit(w, l.Spec())
 	}
+	if z := &r.zoning; z.at != nil {
+		fmt.Fprintf(w, " zones of %d from %q", z.limits, z.from)
+	}
 	io.WriteString(w, "\n")
 }
 

@@ -29,6 +29,9 @@ type RuleInfo struct {
 	CostByMethod map[string]uint32
 	// CostCases are tried in order; the first that a request fits sets the cost.
 	CostCases []CostCase
+	// ZoneFrom is the attribute that names the time zone of the rule's calendars; empty if
+	// the file does. The zone of its limits is that of requests whose attribute names none.
+	ZoneFrom string
 	// Unlimited rules allow every request.
 	Unlimited bool
 	// Continue reports that further matches count, too.
@@ -95,7 +98,7 @@ func (s *Set) Rules() []RuleInfo {
 
 func (r *rule) info() RuleInfo {
 	in := RuleInfo{
-		Line: r.line, Rule: r.limiter,
+		Line: r.line, Rule: r.limiter, ZoneFrom: r.zoneFrom,
 		Conditions: r.match.conditions(),
 		Cost:       r.costs.def, Unlimited: len(r.keys) == 0, Continue: r.more,
 		SkipMissing: len(r.keys) > 0 && r.keys[0].skip,

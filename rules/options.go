@@ -38,12 +38,7 @@ func limitOptions() []option {
 		{name: "algorithm", set: func(s *limiter.Spec, n *node) string { return choose(n, "algorithm", &s.Algorithm) }},
 		{name: "align", uses: []limiter.Algorithm{limiter.FixedWindow},
 			set: func(s *limiter.Spec, n *node) string { return choose(n, "alignment", &s.Align) }},
-		{name: "zone", calendar: true, set: func(s *limiter.Spec, n *node) string {
-			if s.Zone = n.text; n.text == "" {
-				return "zone is empty: give an IANA name, such as Europe/Berlin or UTC, or remove it"
-			}
-			return calendarProblem(s, "zone")
-		}},
+		{name: "zone", calendar: true, set: setZone},
 		{name: "anchor_day", calendar: true, set: func(s *limiter.Spec, n *node) string {
 			day, bad := units(n.text, 1)
 			if bad != "" {
@@ -140,8 +135,9 @@ type setting struct {
 // spec is a spec that is being decoded.
 type spec struct {
 	limiter.Spec
-	at  map[string]*node // the position of each field
-	bad map[string]bool  // fields whose problems were reported already
+	zoneFrom string           // the attribute that names the time zone; empty: Zone
+	at       map[string]*node // the position of each field
+	bad      map[string]bool  // fields whose problems were reported already
 }
 
 // apply sets the options of the spec; of several with one name the last wins. Inherited
@@ -163,6 +159,9 @@ func (d *decoder) apply(s *spec, inherited, own []setting) {
 			}
 		case o.option.usedBy(&s.Spec):
 			o.option.set(&s.Spec, o.value)
+			if o.option.name == "zone" {
+				s.zoneFrom = zoneAttribute(o.value)
+			}
 			s.at[o.option.name], d.used[o.key] = o.value, true
 		case i < len(inherited):
 		case o.option.calendar:

@@ -19,6 +19,13 @@ type Match struct {
 	// Count is how many rules matched. It is above one only with rules that have
 	// "continue: true".
 	Count int
+	// Unzoned is the name of the first rule that has its time zone from an attribute of
+	// the request, if the attribute names none: the rule's default zone then counts. It is
+	// empty if there is no such rule.
+	Unzoned string
+	// ZoneMissing reports that the request lacks that attribute. Otherwise it has a value
+	// that is not the name of a time zone.
+	ZoneMissing bool
 }
 
 // Resolve finds the rules for a request. It clears the charge and fills it with the
@@ -80,13 +87,15 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 		return Match{}, s.unknownRule(r.Rule)
 	}
 	u := &s.rules[i]
+	m := Match{Rule: u.limiter.Name, Count: 1}
 	if len(u.keys) > 0 {
-		if err := u.charge(r, c, &address{}); err != nil {
+		if err := u.charge(r, c, &address{}, &m); err != nil {
 			c.Clear()
 			return Match{}, err
 		}
 	}
-	return Match{Rule: u.limiter.Name, Unlimited: c.Len() == 0, Count: 1}, nil
+	m.Unlimited = c.Len() == 0
+	return m, nil
 }
 
 func (s *Set) unknownRule(name string) error {
@@ -129,7 +138,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 			m.Rule = u.limiter.Name
 		}
 		if len(u.keys) > 0 && (which == rulesAll || u.limiter.Shadow == (which == rulesShadow)) {
-			if err := u.charge(r, c, &ip); err != nil {
+			if err := u.charge(r, c, &ip, &m); err != nil {
 				return s.fillLess(list, r, c, which, err)
 			}
 		}
@@ -160,14 +169,14 @@ func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, whi
 }
 
 // charge adds the counters of one rule.
-func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address) error {
+func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address, m *Match) error {
 	cost := u.costs.def
 	if r.Cost.Given() {
 		cost, _ = r.Cost.Value(0) // Resolve has checked its range
 	} else if len(u.costs.methods)+len(u.costs.cases) > 0 {
 		cost = u.costs.of(r, ip)
 	}
-	added := false
+	added, rule := false, u.in(r, m)
 	for i := range u.keys {
 		hash, outcome := u.keys[i].hash(r)
 		switch outcome {
@@ -179,7 +188,7 @@ func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address) error 
 			}
 			return tooLong(u.limiter.Name, &u.keys[i], r)
 		}
-		if !c.Add(limiter.Key{Hash: hash, Rule: u.limiter, Cost: cost, Index: uint8(i)}) {
+		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(i)}) {
 			return &fullError{u.limiter.Name}
 		}
 		added = true

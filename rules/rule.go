@@ -63,7 +63,7 @@ func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field
 	for i := range d.options {
 		o := &d.options[i]
 		fields = append(fields, field{o.name, func(k, v *node) {
-			ok := d.scalar(v, o.name)
+			ok := zones{d}.optionValue(o, v)
 			if ok {
 				var scratch limiter.Spec
 				if text := o.set(&scratch, v); text != "" {
@@ -92,6 +92,7 @@ type definition struct {
 	oddities  []oddity // values that are probably misspelt
 	limits    []*limiter.Limit
 	written   []*node // parallel to limits
+	zoning    zoning
 	spare     []*node // fields that have no effect, since the rule is unlimited
 	unlimited bool
 	more      bool // continue
@@ -117,7 +118,7 @@ func (d *decoder) rule(n *node, outer level) {
 		d.add(n, `this rule has no name; names must be unique and appear in answers`)
 	}
 	if limits != nil {
-		r.limits, r.written = d.limits(limits, r.settings)
+		r.limits, r.written = d.limits(limits, r.settings, &r.zoning)
 		if own := r.settings[len(outer.settings):]; len(d.problems.list) == before {
 			unused(d, own, r.limits)
 		}
@@ -190,8 +191,9 @@ func (d *decoder) name(n *node, r *definition) {
 	}
 }
 
-// limits decodes a rule's limits, and returns where each valid one is written.
-func (d *decoder) limits(n *node, inherited []setting) (out []*limiter.Limit, written []*node) {
+// limits decodes a rule's limits, and returns where each valid one is written. It notes
+// those whose time zone a request chooses.
+func (d *decoder) limits(n *node, inherited []setting, z *zoning) (out []*limiter.Limit, written []*node) {
 	if n.kind == kindSequence && len(n.items) == 0 {
 		d.add(n, `the list of limits is empty; write "unlimited: true" instead to let everything pass`)
 	}
@@ -214,6 +216,7 @@ func (d *decoder) limits(n *node, inherited []setting) (out []*limiter.Limit, wr
 		if err != nil { // the problem was reported
 			continue
 		}
+		zones{d}.note(z, item, s, l, len(out))
 		out, written = append(out, l), append(written, item)
 	}
 	return out, written

@@ -60,7 +60,9 @@ type rule struct {
 	keys    []key // empty: unlimited
 	costs   costs
 	limiter *limiter.Rule
-	line    int
+	// zoneFrom is the attribute that names the time zone; empty: none does.
+	zoneFrom string
+	line     int
 }
 
 // Parse reads a rules file. The name is used in errors only. If anything is wrong,
@@ -123,6 +125,9 @@ func newRule(def *definition, o *Options) rule {
 			Name: def.name, Limits: def.limits, Shadow: def.shadow,
 			OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
 		},
+	}
+	if z := &def.zoning; z.at != nil {
+		r.limiter, r.zoneFrom = limiter.Zoned(r.limiter, z.limits), z.from
 	}
 	if !def.unlimited {
 		for _, parts := range def.keys {

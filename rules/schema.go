@@ -37,6 +37,7 @@ func Schema() []byte {
 		"defaults":  d.object("rule", d.levelFields(&level{})),
 		"match":     d.object("match", matching{d}.fields(&matcher{})),
 		"attribute": d.object("attribute", matching{d}.attributeFields(&attribute{})),
+		"zone":      d.object("zone", zones{d}.fields()),
 		"not":       d.object("attribute", matching{d}.notFields(&attribute{})),
 	}
 	out, err := json.MarshalIndent(file, "", "  ")
@@ -90,6 +91,10 @@ func formsOf(where string) form {
 			"cost": whole(0, limiter.MaxUnits), "min": whole(0, limiter.MaxUnits), "default": whole(1, limiter.MaxUnits), "max": whole(1, limiter.MaxUnits),
 			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"},
 		}
+	case "zone":
+		return form{
+			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"}, "default": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes},
+		}
 	case "attribute":
 		return form{"pattern": pathForm(), "not": anyOf(someOf(scalar(), maxChoices), ref("not"))}
 	}
@@ -104,7 +109,7 @@ func limitForms() form {
 		"rounding": names[limiter.Rounding](), "drip": names[limiter.Drip](), "count_rejected": names[limiter.CountRejected](),
 		"sub_windows": whole(1, limiter.MaxSubWindows), "burst": whole(1, limiter.MaxUnits),
 		"calendar": form{"enum": namesOf[limiter.Calendar]()[1:]}, "week_start": names[limiter.Weekday](), "anchor_day": whole(1, 31),
-		"zone": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes}, "at": form{"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"},
+		"zone": anyOf(form{"type": "string", "minLength": 1, "maxLength": len(attributePrefix) + limiter.MaxNameBytes}, ref("zone")), "at": form{"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"},
 		"weight": anyOf(form{"type": "number", "minimum": 0, "maximum": 1}, form{"type": "string", "pattern": `^0*[01]?(\.[0-9]{0,3})?$`}),
 		"block":  anyOf(form{"const": 0}, form{"type": "string", "pattern": "^(0|" + durationForm + ")$"}),
 	}

@@ -44,7 +44,7 @@ func warnings(rules []definition, outer *definition) (out []Warning) {
 		if w, ok := openEnded(r); ok {
 			out = append(out, w)
 		}
-		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), neverFirst(r))
+		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), zoneInKey(r), neverFirst(r))
 	}
 	reached, slash, host := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
 	out = slices.Concat(out, neverReached(rules, &reached), slashes(rules, &slash), anyHost(rules, &host))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/httplimit"
 	"github.com/weirlimit/weir/weirtest"
 )
@@ -196,4 +197,42 @@ func TestRecipeTokens(t *testing.T) {
 		k.Advance(2 * time.Minute)
 	}
 	k.expect("30 days", total, 625)
+}
+
+// unzoned notes what a ZoneObserver hears.
+type unzoned struct {
+	weir.Observer
+	heard []string
+}
+
+func (u *unzoned) Checked(int, string, limiter.Source, bool, bool) {}
+func (u *unzoned) RulesSet(uint64, error)                          {}
+func (u *unzoned) Unzoned(rule string, missing bool) {
+	u.heard = append(u.heard, fmt.Sprint(rule, " ", missing))
+}
+
+func TestRecipeOwnZone(t *testing.T) {
+	u := &unzoned{}
+	k := kitchen{weirtest.Open(t, weir.Config{Rules: []byte(recipe(t, "A partner's own time zone")), Observer: u}), t}
+	of := func(partner, zone string) weir.Request {
+		r := weir.Request{Path: "/x", Attributes: with("partner", partner), Cost: weir.Units(5000)}
+		if zone != "" {
+			r.Attributes["tz"] = zone
+		}
+		return r
+	}
+	for _, r := range []weir.Request{of("t", "Asia/Tokyo"), of("b", "Europe/Berlin"), of("n", ""), of("x", "Mars/Base")} {
+		k.expect("a day", k.admits(3, r), 2)
+	}
+	if want := "[n true n true n true x false x false x false]"; fmt.Sprint(u.heard) != strings.ReplaceAll(strings.ReplaceAll(want, "n ", "partners "), "x ", "partners ") {
+		t.Errorf("observed %v", u.heard)
+	}
+	k.Advance(3 * time.Hour) // midnight in Tokyo
+	k.expect("Tokyo", k.admits(3, of("t", "Asia/Tokyo")), 2)
+	k.expect("Berlin", k.admits(3, of("b", "Europe/Berlin")), 0)
+	k.expect("moved to Berlin", k.admits(3, of("t", "Europe/Berlin")), 0)
+	k.Advance(8 * time.Hour)
+	for _, r := range []weir.Request{of("b", "Europe/Berlin"), of("n", ""), of("x", "Mars/Base")} {
+		k.expect("a day of Berlin", k.admits(3, r), 2)
+	}
 }

@@ -87,6 +87,10 @@ type Node struct {
 	ClusterName string
 	// Observer receives decisions; nil if there is none.
 	Observer Observer
+	// Zones receives checks by default time zones; nil if there is nobody to tell.
+	Zones interface {
+		Unzoned(rule string, missing bool)
+	}
 	// Log receives what operators should know. It is not nil.
 	Log *slog.Logger
 	// Clock is the embedder's clock. If it is nil, the clock is Opened plus the time
@@ -130,6 +134,9 @@ func (n *Node) Refused(err error) error {
 func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
+	}
+	if m.Unzoned != "" && n.Zones != nil {
+		n.Zones.Unzoned(m.Unzoned, m.ZoneMissing)
 	}
 	switch {
 	case n.Observer == nil:

@@ -33,6 +33,8 @@ func (d *decoder) rule(x *field, f *peer.Frame) {
 		case 7:
 			r.Limits = d.limit(x, r.Limits)
 			d.section = "a rule"
+		case 8:
+			d.text(x, &r.Zone)
 		}
 	}
 	f.Rules = append(f.Rules, r)

@@ -76,17 +76,23 @@ func (z *zone) at(t int64) period {
 	return z.periods[i]
 }
 
+// entry is a zone of the database.
+type entry struct {
+	number int // from 0, without gaps
+	load   func() (*zone, error)
+}
+
 // index finds the zones of the database by their names. It is made from the embedded
 // file when a zone is first asked for, and never changes.
-var index = sync.OnceValue(func() map[string]func() (*zone, error) {
-	zones := make(map[string]func() (*zone, error))
+var index = sync.OnceValue(func() map[string]*entry {
+	zones := make(map[string]*entry)
 	files, err := zip.NewReader(bytes.NewReader(zoneinfo), int64(len(zoneinfo)))
 	if err != nil {
 		return zones // not reached: a test reads all zones
 	}
 	for _, f := range files.File {
 		if !strings.HasSuffix(f.Name, "/") {
-			zones[f.Name] = sync.OnceValues(func() (*zone, error) { return load(f) })
+			zones[f.Name] = &entry{number: len(zones), load: sync.OnceValues(func() (*zone, error) { return load(f) })}
 		}
 	}
 	return zones
@@ -116,11 +122,11 @@ func find(name string) (*zone, error) {
 	if name == "" || name == UTC {
 		return newZone(time.UTC), nil
 	}
-	load := index()[name]
-	if load == nil {
+	e := index()[name]
+	if e == nil {
 		return nil, fmt.Errorf("there is no time zone %.100q in the time zone database %s: give an IANA name, such as Europe/Berlin or UTC", name, Version())
 	}
-	return load()
+	return e.load()
 }
 
 // Known reports whether there is a zone with an IANA name, such as "Europe/Berlin".

@@ -27,6 +27,7 @@ func Run(t *testing.T, f Factory) {
 		{"Oracle", oracleTraces},
 		{"OracleSeveralLimits", oracleSeveralLimits},
 		{"Calendars", calendars},
+		{"Zones", zones},
 		{"RetryAfter", retryAfter},
 		{"RetryAfterSeveralLimits", retryAfterSeveralLimits},
 		{"Bounds", bounds},

@@ -195,3 +195,45 @@ func TestBlocksBeginWithLines(t *testing.T) {
 		}
 	}
 }
+
+// The limits of a rule whose zone each request chooses are counted: a caller who names one
+// zone after the other holds one number, and counters that have gone hold none.
+func TestZonesGiveTheirNumbersBack(t *testing.T) {
+	table := New(Config{})
+	l := limit(t, limiter.Spec{Name: "day", Limit: 1000, Calendar: limiter.CalendarDay})
+	rule := limiter.Zoned(&limiter.Rule{Name: "own", Limits: []*limiter.Limit{l}}, []int{0})
+	now := limiter.TickOf(time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC))
+	numbers := func() int {
+		table.registry.mu.Lock()
+		defer table.registry.mu.Unlock()
+		return len(table.registry.byKey)
+	}
+	zones := []string{"Asia/Tokyo", "Europe/Berlin", "America/Lima", "Africa/Cairo", "Australia/Perth"}
+	for i := range 100 {
+		v, ok := rule.In(zones[i%len(zones)])
+		if !ok {
+			t.Fatal(zones)
+		}
+		if d := decide(t, table, now, charge(1, limiter.Key{Hash: hash(1), Rule: v})); d.Limit(0).Remaining != uint32(999-i) {
+			t.Fatalf("check %d: %+v", i, d.Limit(0))
+		}
+		if n := numbers(); n != 1 {
+			t.Fatalf("check %d: %d numbers", i, n)
+		}
+	}
+	for i, z := range zones {
+		v, _ := rule.In(z)
+		decide(t, table, now, charge(1, limiter.Key{Hash: hash(uint64(2 + i)), Rule: v}))
+	}
+	if n := numbers(); n != len(zones) {
+		t.Errorf("%d numbers", n)
+	}
+	table.checkAll(t)
+	for i := range 2 + len(zones) {
+		table.Reset(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}))
+	}
+	if n := numbers(); n != 0 {
+		t.Errorf("%d numbers of none", n)
+	}
+	table.checkAll(t)
+}

@@ -78,6 +78,7 @@ func (r *registry) check(slots, bytes map[uint16]int64) error {
 				taken[key.share] = s
 			}
 			s[0], s[1], s[2] = s[0]+slots[id], s[1]+bytes[id], s[2]+1
+		case c.origin == ofRule: // with a time zone of a request
 		case c.origin == ofRequest:
 			requests++
 			fallthrough

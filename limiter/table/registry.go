@@ -15,9 +15,10 @@ import (
 // number, except those of rules with a share of the table. A number is looked up
 // without a lock.
 //
-// Slots whose limit came from outside (a request or another node), or belongs to a rule
-// with a share, are counted: such a number becomes free with its last slot. The limits
-// of other rules are few; [registry.retain] frees their unused numbers.
+// Slots whose limit came from outside (a request or another node), belongs to a rule with
+// a share, or has the time zone of a request, are counted: such a number becomes free with
+// its last slot. The limits of other rules are few; [registry.retain] frees their unused
+// numbers.
 type registry struct {
 	mu     sync.Mutex
 	byKey  map[limitKey]uint16
@@ -208,7 +209,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (ui
 	r.grow(int(id))
 	r.byKey[key] = id
 	r.prefer(id, l)
-	if origin == ofRule && !shared {
+	if origin == ofRule && !shared && rule.Zone() == "" {
 		return id, nil
 	}
 	c := &count{key: key, origin: origin, long: long}

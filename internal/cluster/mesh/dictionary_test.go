@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -27,5 +28,39 @@ func TestLimitsAcrossFrames(t *testing.T) {
 		if other, err := d.Limit(&p); err != nil || !other.Equal(l) {
 			t.Errorf("%v becomes %v: %v", l, other, err)
 		}
+	}
+}
+
+// An owner applies its own rule in the zone that the asker names. A zone that it does not
+// know leaves its default, and the asker is told the rule.
+func TestZonesAcrossFrames(t *testing.T) {
+	rule := func(name string, limit int64) *limiter.Rule {
+		l, err := limiter.NewLimit(limiter.Spec{Limit: limit, Calendar: limiter.CalendarDay})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limiter.Zoned(&limiter.Rule{Name: name, Limits: []*limiter.Limit{l}}, []int{0})
+	}
+	mine, theirs := rule("a", 5), rule("a", 5)
+	own := NewDictionary(func(string) *limiter.Rule { return mine })
+	tokyo, _ := theirs.In("Asia/Tokyo")
+	named := ruleToPeer(tokyo, tokyo.ID(), false)
+	got, same := own.Lookup(&named, false)
+	if want, _ := mine.In("Asia/Tokyo"); got != want || !same || got.Limits[0].Spec().Zone != "Asia/Tokyo" {
+		t.Errorf("%+v, %v", got, same)
+	}
+	named.Zone, named.ID = "Europe/Atlantis", 7
+	if got, same := own.Lookup(&named, false); got != mine || same {
+		t.Errorf("%+v, %v", got, same)
+	}
+	base := ruleToPeer(theirs, theirs.ID(), false)
+	if got, same := own.Lookup(&base, false); got != mine || !same || base.Zone != "" {
+		t.Errorf("%+v, %v", got, same)
+	}
+	other := NewDictionary(func(string) *limiter.Rule { return nil })
+	whole := Definition(tokyo)
+	other.Learn([]peer.Rule{whole})
+	if got, same := other.Lookup(&whole, false); got == nil || !same || got.Limits[0].Spec().Zone != "Asia/Tokyo" {
+		t.Errorf("%+v, %v", got, same)
 	}
 }

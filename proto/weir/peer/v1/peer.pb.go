@@ -493,6 +493,9 @@ type Rule struct {
 	OnUnreachable uint32                 `protobuf:"varint,5,opt,name=on_unreachable,json=onUnreachable,proto3" json:"on_unreachable,omitempty"`
 	Replication   uint32                 `protobuf:"varint,6,opt,name=replication,proto3" json:"replication,omitempty"`
 	Limits        []*Limit               `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The time zone that the request chose for the rule's calendars; absent for the rule's
+	// own. The id is that of the rule in this zone.
+	Zone          string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -574,6 +577,13 @@ func (x *Rule) GetLimits() []*Limit {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *Rule) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
 }
 
 // Limit defines a limit.
@@ -2581,7 +2591,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03got\x18\x14 \x01(\x04R\x03got\x12\x10\n" +
 	"\x03via\x18\x15 \x01(\x06R\x03via\x12(\n" +
 	"\x05names\x18\x16 \x03(\v2\x12.weir.peer.v1.NameR\x05names\x127\n" +
-	"\texplained\x18\x17 \x03(\v2\x19.weir.peer.v1.ExplanationR\texplained\"\xd2\x01\n" +
+	"\texplained\x18\x17 \x03(\v2\x19.weir.peer.v1.ExplanationR\texplained\"\xe6\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2589,7 +2599,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x06shadow\x18\x04 \x01(\bR\x06shadow\x12%\n" +
 	"\x0eon_unreachable\x18\x05 \x01(\rR\ronUnreachable\x12 \n" +
 	"\vreplication\x18\x06 \x01(\rR\vreplication\x12+\n" +
-	"\x06limits\x18\a \x03(\v2\x13.weir.peer.v1.LimitR\x06limits\"\xeb\x03\n" +
+	"\x06limits\x18\a \x03(\v2\x13.weir.peer.v1.LimitR\x06limits\x12\x12\n" +
+	"\x04zone\x18\b \x01(\tR\x04zone\"\xeb\x03\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +

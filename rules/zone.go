@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// maxZonedLimits bounds the limits of a file whose time zone a request chooses. Such a
+// limit can have as many variants in use as there are zones, about 600, and a table has
+// room for 65,535 limits.
+const maxZonedLimits = 64
+
+// zoning is which limits of a rule have their time zone from an attribute of the request.
+type zoning struct {
+	from   string // the attribute
+	at     *node  // the first of these limits
+	zone   string // the default
+	limits []int
+}
+
+// zones is a decoder of zones.
+type zones struct{ *decoder }
+
+// optionValue reports whether a value has the form that an option takes.
+func (d zones) optionValue(o *option, v *node) bool {
+	if o.name == "zone" && v.kind == kindMapping {
+		return d.long(v)
+	}
+	return d.scalar(v, o.name)
+}
+
+// long decodes the long form of a zone, {from: "attr:tz", default: Europe/Berlin},
+// and reports whether it is valid, except for the name of the default.
+func (d zones) long(n *node) bool {
+	before := len(d.problems.list)
+	d.mapping(n, "a zone", d.fields(), func(name string) string {
+		if name == "attr" {
+			return `write zone: "attr:NAME" without a blank`
+		}
+		return ""
+	})
+	if n.at("from") == nil && len(d.problems.list) == before {
+		d.add(n, `this zone has no "from": write {from: "attr:NAME", default: %s}, or only the name of a zone`, limiter.DefaultZone)
+	}
+	return len(d.problems.list) == before
+}
+
+func (d zones) fields() []field {
+	return []field{
+		{"from", func(_, v *node) {
+			if p, bad := readPart(v); bad != "" && v.kind == kindScalar && strings.HasPrefix(v.text, attributePrefix) {
+				d.add(v, "from: %s", bad)
+			} else if bad != "" || p.kind != partAttribute {
+				d.add(v, `from: the zone of a request comes from an attribute: write from: "attr:NAME"`)
+			}
+		}},
+		{"default", func(_, v *node) {
+			if d.scalar(v, "default") && strings.HasPrefix(v.text, attributePrefix) {
+				d.add(v, "default: give the name of a zone, such as Europe/Berlin: it is for requests whose attribute names none")
+			}
+		}},
+	}
+}
+
+// setZone sets a zone, or the default of one that comes from an attribute.
+func setZone(s *limiter.Spec, n *node) string {
+	s.Zone = n.text
+	switch {
+	case n.kind == kindMapping:
+		if v := n.at("default"); v != nil {
+			s.Zone = v.text
+		}
+	case strings.HasPrefix(n.text, attributePrefix):
+		s.Zone = ""
+		if _, bad := readPart(n); bad != "" {
+			return "zone: " + bad
+		}
+	case n.text == "":
+		return "zone is empty: give an IANA name, such as Europe/Berlin or UTC, or remove it"
+	}
+	return calendarProblem(s, "zone")
+}
+
+// zoneAttribute returns the attribute that names the time zone, empty if the file does.
+func zoneAttribute(n *node) string {
+	if n.kind == kindMapping {
+		n = n.at("from")
+	}
+	if n == nil || n.kind != kindScalar || !strings.HasPrefix(n.text, attributePrefix) {
+		return ""
+	}
+	p, _ := readPart(n)
+	return p.name
+}
+
+// note notes limit i of a rule if a request chooses its time zone.
+func (d zones) note(z *zoning, n *node, s *spec, l *limiter.Limit, i int) {
+	if s.zoneFrom == "" {
+		return
+	}
+	if d.zoned++; d.zoned == maxZonedLimits+1 {
+		d.add(n, "more than %d limits of this file take their zone from an attribute", maxZonedLimits)
+	}
+	zone := l.Spec().Zone
+	switch {
+	case z.at == nil:
+		z.at, z.from, z.zone = n, s.zoneFrom, zone
+	case z.from != s.zoneFrom:
+		d.add(n, "two limits of this rule take their zone from different attributes, %s and, on line %d, %s: make them two rules, the first with \"continue: true\"",
+			quote(s.zoneFrom), z.at.line, quote(z.from))
+		return
+	case z.zone != zone:
+		d.add(n, "two limits of this rule have different default zones, %s and, on line %d, %s: give them one, or make them two rules, the first with \"continue: true\"",
+			quote(zone), z.at.line, quote(z.zone))
+		return
+	}
+	z.limits = append(z.limits, i)
+}
+
+// in returns the rule in the time zone that the request chooses, which is noted in the
+// match if it is the default for want of another.
+func (u *rule) in(r *limiter.Request, m *Match) *limiter.Rule {
+	if u.zoneFrom == "" {
+		return u.limiter
+	}
+	zone := r.Attributes[u.zoneFrom]
+	rule, ok := u.limiter.In(zone)
+	if !ok && m.Unzoned == "" {
+		m.Unzoned, m.ZoneMissing = u.limiter.Name, zone == ""
+	}
+	return rule
+}
+
+// zoneInKey warns about a rule that counts by the attribute that names its time zone: each
+// zone then has counters of its own.
+func zoneInKey(r *definition) (out []Warning) {
+	for _, parts := range r.keys {
+		for _, p := range parts {
+			if r.zoning.at != nil && p.kind == partAttribute && p.name == r.zoning.from {
+				at := r.keyNode
+				if at == nil {
+					at = r.at
+				}
+				return append(out, newWarning(r, at, "", "rule %s counts by attribute %s, which also names its time zone: a caller has the whole limit in each zone. "+
+					"Remove the attribute from the key; the zone of a counter may change", quote(r.name), quote(p.name)))
+			}
+		}
+	}
+	return nil
+}
