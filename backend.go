@@ -78,7 +78,7 @@ func (b *remote) decide(ctx context.Context, now limiter.Instant, q *engine.Ques
 }
 
 // CheckBatch implements [engine.Decider].
-func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, ds []Decision) (bad engine.Undecided, _ error) {
+func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks) (bad engine.Undecided, _ error) {
 	now := b.now()
 	charges, matches := make([]limiter.Charge, len(rs)), make([]rules.Match, len(rs))
 	cs, out, index := make([]*limiter.Charge, 0, len(rs)), make([]*Decision, 0, len(rs)), make([]int, 0, len(rs))
@@ -88,6 +88,7 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 			bad.Add(i, &ds[i], b.Refused(err))
 			continue
 		}
+		charges[i].Peek = peeks.Has(i)
 		cs, out, index = append(cs, &charges[i]), append(out, &ds[i]), append(index, i)
 	}
 	name := func(dst []byte, i, k int) []byte {

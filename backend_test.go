@@ -144,6 +144,26 @@ func TestBackendDecidesBatches(t *testing.T) {
 	}
 }
 
+// A batch with peeks goes to the backend as one, too.
+func TestBackendPeeksInBatches(t *testing.T) {
+	n, b := newBackendNode(t)
+	rs := slices.Repeat([]weir.Request{{Path: "/r", User: "a", Cost: weir.Units(2)}}, 4)
+	ds := make([]weir.Decision, len(rs))
+	for _, peeks := range [][]bool{nil, {true, false, true, false}} {
+		if err := n.PeekBatchInto(context.Background(), rs, ds, peeks); err != nil {
+			t.Fatal(err)
+		}
+		for i := range ds {
+			if want := peeks == nil || i < 2; ds[i].Allowed != want {
+				t.Errorf("with peeks %v: request %d: allowed %t", peeks, i, ds[i].Allowed)
+			}
+		}
+	}
+	if !slices.Equal(b.sizes, []int{4, 4}) {
+		t.Errorf("batches of %v", b.sizes)
+	}
+}
+
 // Explanations, resets, refunds and errors are the backend's too.
 func TestBackendAnswersTheRest(t *testing.T) {
 	n, b := newBackendNode(t)

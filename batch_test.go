@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A batch is decided like its requests one by one, in spite of the lookahead. The error
-// names the indexes of requests that cannot be decided.
+// A batch is decided like its requests one by one, in spite of the lookahead, whether they
+// are checks, peeks or both. The error names the indexes of requests that cannot be decided.
 func TestBatchIsOneByOne(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	open := func(watch weir.Observer) *weir.Node {
@@ -30,16 +30,26 @@ func TestBatchIsOneByOne(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	inBatches, alone := checked{}, checked{}
 	batched, single := open(inBatches), open(alone)
-	for range 200 {
+	for round := range 300 {
 		n := rng.IntN(40)
+		peeks := make([]bool, n)
 		rs, ds := make([]weir.Request, n), make([]weir.Decision, n)
 		for i := range rs {
 			rs[i] = weir.Request{Path: "/towns", User: fmt.Sprint(rng.IntN(30))}
 			if rng.IntN(9) == 0 {
 				rs[i].Rule = "none"
 			}
+			peeks[i] = round%3 == 1 || round%3 == 2 && rng.IntN(2) == 0
 		}
-		err := batched.CheckBatchInto(context.Background(), rs, ds)
+		var err error
+		switch round % 3 {
+		case 0:
+			err = batched.CheckBatchInto(context.Background(), rs, ds)
+		case 1:
+			err = batched.PeekBatchInto(context.Background(), rs, ds, nil)
+		default:
+			err = batched.PeekBatchInto(context.Background(), rs, ds, peeks)
+		}
 		var bad *weir.BatchError
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatal(err)
@@ -52,7 +62,11 @@ func TestBatchIsOneByOne(t *testing.T) {
 		}
 		for i := range rs {
 			var d weir.Decision
-			err := single.CheckInto(context.Background(), &rs[i], &d)
+			ask := single.CheckInto
+			if peeks[i] {
+				ask = single.PeekInto
+			}
+			err := ask(context.Background(), &rs[i], &d)
 			if (err != nil) != failed[i] {
 				t.Fatalf("request %d of %d: %v, in the batch %v", i, n, err, failed[i])
 			}
@@ -61,6 +75,9 @@ func TestBatchIsOneByOne(t *testing.T) {
 			}
 		}
 		now = now.Add(time.Duration(rng.IntN(5000)) * time.Millisecond)
+	}
+	if err := batched.PeekBatchInto(context.Background(), make([]weir.Request, 2), make([]weir.Decision, 2), make([]bool, 1)); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("of two requests one is said to be a peek or not: %v", err)
 	}
 	if len(alone) < 4 || !maps.Equal(inBatches, alone) {
 		t.Errorf("an observer saw %v of batches, %v one by one", inBatches, alone)

@@ -108,13 +108,27 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request) ([]Decision, error)
 // decision with the index of each request. There must be as many decisions as requests,
 // else the error wraps [ErrInvalid] and nothing was decided.
 func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) error {
+	return checkBatch(ctx, n, rs, ds, engine.Peeks{})
+}
+
+// PeekBatchInto is CheckBatchInto for a batch with peeks: request i is only peeked, as by
+// Peek, if peeks[i] is true. If peeks is nil, all requests are. Otherwise there must be as
+// many as requests, else the error wraps [ErrInvalid] and nothing was decided.
+func (n *Node) PeekBatchInto(ctx context.Context, rs []Request, ds []Decision, peeks []bool) error {
+	if peeks != nil && len(peeks) != len(rs) {
+		return fmt.Errorf("%w: a batch of %d requests has %d elements in peeks: give one for each request, or nil if all are peeks", ErrInvalid, len(rs), len(peeks))
+	}
+	return checkBatch(ctx, n, rs, ds, engine.Peeks{All: peeks == nil, Each: peeks})
+}
+
+func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks engine.Peeks) error {
 	if err := n.usable(ctx); err != nil {
 		return err
 	}
 	if len(rs) != len(ds) {
 		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}
-	bad, err := n.decider.CheckBatch(ctx, n.node.Rules.Load(), rs, ds)
+	bad, err := n.decider.CheckBatch(ctx, n.node.Rules.Load(), rs, ds, peeks)
 	if err == nil && len(bad.Errs) > 0 {
 		err = &BatchError{Index: bad.Index, Errs: bad.Errs}
 	}
@@ -137,7 +151,7 @@ func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) 
 // [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
 // error states whether the refund may have been made.
 func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
-	q, err := n.resolve(ctx, &r)
+	q, err := resolve(ctx, n, &r)
 	if err != nil {
 		return err
 	}
@@ -153,14 +167,14 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 // the error wraps the context's. If a member that holds some of the keys accepts no
 // resets from other members, the error wraps [ErrForbidden] and names those keys.
 func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
-	q, err := n.resolve(ctx, &r)
+	q, err := resolve(ctx, n, &r)
 	if err != nil {
 		return 0, err
 	}
 	return n.decider.Reset(ctx, q)
 }
 
-func (n *Node) resolve(ctx context.Context, r *Request) (*engine.Question, error) {
+func resolve(ctx context.Context, n *Node, r *Request) (*engine.Question, error) {
 	if err := n.usable(ctx); err != nil {
 		return nil, err
 	}

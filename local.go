@@ -63,7 +63,7 @@ type upcoming struct {
 type lookahead [table.Ahead]upcoming
 
 // CheckBatch implements [engine.Decider].
-func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds []Decision) (bad engine.Undecided, _ error) {
+func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks) (bad engine.Undecided, _ error) {
 	now := l.Now()
 	next, _ := l.lookaheads.Get().(*lookahead)
 	if next == nil {
@@ -73,6 +73,7 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 	look := func(i int) {
 		u := &next[i%table.Ahead]
 		if u.match, u.err = set.Resolve(&rs[i], &u.charge); u.err == nil {
+			u.charge.Peek = peeks.Has(i)
 			l.Table.Prefetch(&u.charge)
 		}
 	}

@@ -70,7 +70,7 @@ func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, 
 }
 
 // CheckBatch implements [engine.Decider]. Checks for one owner share frames.
-func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision) (all engine.Undecided, _ error) {
+func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision, peeks engine.Peeks) (all engine.Undecided, _ error) {
 	if err := m.enter(); err != nil {
 		return all, m.Refused(err)
 	}
@@ -87,6 +87,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 			bad.Add(i, &ds[i], m.Refused(err))
 			charges[i].Clear() // an empty charge asks nothing
 		}
+		charges[i].Peek = peeks.Has(i)
 	}
 	undecided := m.core.CheckMany(ctx, charges, ds)
 	m.checks.Add(uint64(len(rs) - len(bad.Index) - len(undecided)))

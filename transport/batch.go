@@ -58,7 +58,35 @@ func (b *batch) decide(ctx context.Context, by Decider, n int) error {
 	if n == 0 {
 		return ctx.Err()
 	}
-	err := by.CheckBatchInto(ctx, b.requests[:n], b.decisions[:n])
+	return b.note(by.CheckBatchInto(ctx, b.requests[:n], b.decisions[:n]))
+}
+
+// decidePeeks is decide for a batch with peeks: peeks states for each of the n requests
+// whether it is one; if it is nil, all are.
+func (b *batch) decidePeeks(ctx context.Context, by Decider, n int, peeks []bool) error {
+	if n == 0 {
+		return ctx.Err()
+	}
+	if all, ok := by.(BatchPeeker); ok {
+		return b.note(all.PeekBatchInto(ctx, b.requests[:n], b.decisions[:n], peeks))
+	}
+	for i := range n {
+		ask := by.CheckInto
+		if peeks == nil || peeks[i] {
+			ask = by.PeekInto
+		}
+		if err := ask(ctx, &b.requests[i], &b.decisions[i]); err != nil {
+			b.decisions[i].Clear()
+			b.decisions[i].Allowed = false
+			b.failed, b.errs = append(b.failed, i), append(b.errs, err)
+		}
+	}
+	return nil
+}
+
+// note keeps the errors of single requests of a batch. It returns an error that concerns
+// the whole batch.
+func (b *batch) note(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -68,20 +96,4 @@ func (b *batch) decide(ctx context.Context, by Decider, n int) error {
 	}
 	b.failed, b.errs = append(b.failed, some.Index...), append(b.errs, some.Errs...)
 	return nil
-}
-
-// decideEach decides the first n requests one by one, for batches with peeks among
-// them. peek reports which requests are peeks.
-func (b *batch) decideEach(ctx context.Context, by Decider, n int, peek func(i int) bool) {
-	for i := range n {
-		ask := by.CheckInto
-		if peek(i) {
-			ask = by.PeekInto
-		}
-		if err := ask(ctx, &b.requests[i], &b.decisions[i]); err != nil {
-			b.decisions[i].Clear()
-			b.decisions[i].Allowed = false
-			b.failed, b.errs = append(b.failed, i), append(b.errs, err)
-		}
-	}
 }

@@ -145,8 +145,11 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		at, peeks, anyPeek = append(at, i), append(peeks, q.peek), anyPeek || q.peek
 	}
 	if anyPeek {
-		b.decideEach(r.Context(), f.decider, len(at), func(i int) bool { return peeks[i] })
-	} else if err := b.decide(r.Context(), f.decider, len(at)); err != nil {
+		err = b.decidePeeks(r.Context(), f.decider, len(at), peeks)
+	} else {
+		err = b.decide(r.Context(), f.decider, len(at))
+	}
+	if err != nil {
 		writeError(w, err)
 		return
 	}

@@ -216,12 +216,17 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	}
 	n := s.fillFulls(c)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
+	var err error
 	if len(c.peeks) > 0 {
-		c.decideEach(ctx, s.decider, n, func(i int) bool {
-			_, peek := slices.BinarySearch(c.peeks, c.place(i))
-			return peek
-		})
-	} else if err := c.decide(ctx, s.decider, n); err != nil {
+		peeks := make([]bool, n)
+		for i := range peeks {
+			_, peeks[i] = slices.BinarySearch(c.peeks, c.place(i))
+		}
+		err = c.decidePeeks(ctx, s.decider, n, peeks)
+	} else {
+		err = c.decide(ctx, s.decider, n)
+	}
+	if err != nil {
 		return err
 	}
 	c.hold.widen(c.widest(n))

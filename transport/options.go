@@ -13,7 +13,8 @@ import (
 )
 
 // Decider decides requests: a node, or anything with its methods. They are called from
-// many goroutines. It may also be an [Explainer] and a [KeyAppender].
+// many goroutines. It may also be an [Explainer], a [KeyAppender] and a
+// [BatchPeeker].
 //
 // A denial is a decision. An error means that nothing was decided or counted. If it
 // wraps [limiter.ErrInvalid], the client must correct the request. If it wraps
@@ -44,6 +45,16 @@ type KeyAppender interface {
 	Decider
 	// AppendKeyName appends the result of KeyName to dst and returns the extended slice.
 	AppendKeyName(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
+}
+
+// BatchPeeker is a [Decider] that decides the peeks of a batch together with its checks, so
+// that in a cluster they share messages. With any other decider the requests of a batch with
+// peeks are decided one after the other.
+type BatchPeeker interface {
+	Decider
+	// PeekBatchInto is CheckBatchInto, but request i is only peeked, as by PeekInto, if
+	// peeks[i] is true. If peeks is nil, all requests are. peeks must not be kept.
+	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
 }
 
 // Observer receives every answered request: its method, its code, and how long it took.

@@ -125,8 +125,11 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		return nil
 	}
 	if in.Peek {
-		t.decideEach(ctx, s.decider, n, func(int) bool { return true })
-	} else if err := t.decide(ctx, s.decider, n); err != nil {
+		err = t.decidePeeks(ctx, s.decider, n, nil)
+	} else {
+		err = t.decide(ctx, s.decider, n)
+	}
+	if err != nil {
 		return err
 	}
 	t.fillReply(n)

@@ -20,7 +20,7 @@ type Decider interface {
 	Check(ctx context.Context, set *rules.Set, r *limiter.Request, d *limiter.Decision, peek bool) error
 	// CheckBatch is Check for several requests, as if one after the other. An error
 	// means that none was decided.
-	CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision) (Undecided, error)
+	CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision, peeks Peeks) (Undecided, error)
 	// Refund takes back the charge that a receipt names.
 	Refund(ctx context.Context, q *Question, receipt limiter.Receipt) error
 	// Reset forgets the counters of a request, and returns how many there were.
@@ -38,6 +38,16 @@ type Decider interface {
 	// Close ends the decider.
 	Close() error
 }
+
+// Peeks states which requests of a batch are peeks: those that Each has true for, by their
+// index, or all of them. The zero value states that none is.
+type Peeks struct {
+	All  bool
+	Each []bool
+}
+
+// Has reports whether request i is a peek.
+func (p Peeks) Has(i int) bool { return p.All || i < len(p.Each) && p.Each[i] }
 
 // Question is a request that rules have resolved.
 type Question struct {
