@@ -85,6 +85,12 @@ func ofSteps() []mutation {
 		{name: "a giver answers what it withheld", pkg: "./internal/cluster", test: "^TestTheGiverAnswers$", edits: []edit{
 			{"internal/cluster/decide.go", "role == peer.Owned && q.Sent && ", "role == peer.Owned && false && "},
 		}},
+		{name: "a new owner that was asked as heir is asked again", pkg: "./internal/cluster", test: "^TestAnOwnerThatWasAskedAsHeirIsAskedAgain$", edits: []edit{
+			{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance == from {", "		if asOwner {"},
+		}},
+		{name: "a call that a receiver leaves to the giver is routed again", pkg: "./internal/cluster", test: "^TestACallThatWaitedForTheHandoverIsRoutedAgain$", edits: []edit{
+			{"internal/cluster/answers.go", " == peer.Alive && out.Owner.Instance != t.c.self {", " == peer.Alive {"},
+		}},
 		{name: "an heir that did not execute a check is asked again", pkg: "./internal/cluster", test: "^TestAnHeirThatBecomesTheOwnerIsAsked$", edits: []edit{
 			{"internal/cluster/route/call.go", "	o.sent = slices.Delete(o.sent, i, i+1) // the", "	if r.Status != peer.Alive {\n		o.sent = slices.Delete(o.sent, i, i+1)\n	} // the"},
 		}},

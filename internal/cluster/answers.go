@@ -48,7 +48,7 @@ func (t *turn) refuse(r route.ReplyTo, out peer.Reply) {
 		return
 	}
 	t.later = append(t.later, func(t *turn) {
-		if out.Status == peer.Alive {
+		if out.Status == peer.Alive && out.Owner.Instance != t.c.self {
 			return // its owner may have executed it, and will answer
 		}
 		if out.Status == peer.Contested {

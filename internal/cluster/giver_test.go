@@ -49,6 +49,9 @@ func TestTheGiverAnswers(t *testing.T) {
 	if got := ask(peer.Check{}); got != peer.Decided {
 		t.Errorf("a check that no other member was asked has the status %d", got)
 	}
+	if got := ask(peer.Check{Sent: true, Peek: true}); got != peer.Decided {
+		t.Errorf("a peek, which charges nothing, has the status %d", got)
+	}
 	h.pass(DefaultDeadline)
 	if got := ask(peer.Check{Sent: true}); got != peer.Decided {
 		t.Errorf("after the deadline the status is %d", got)
@@ -81,5 +84,58 @@ func TestAnHeirThatBecomesTheOwnerIsAsked(t *testing.T) {
 	h.pass(50 * limiter.Millisecond)
 	if again := drain(c)[other].Checks; len(again) != 1 || again[0].Heir || again[0].Sent || o.Over() {
 		t.Errorf("the new owner is asked %+v, want once, and no other member has the check", again)
+	}
+}
+
+// The owner hands over and leaves, and the link to it breaks. Its heir is asked, and answers
+// that the former owner may have executed the check. When that one is gone for the new owner
+// as well, the check is decided there, and does not wait for its deadline.
+func TestAnOwnerThatWasAskedAsHeirIsAskedAgain(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	heard(c, p)
+	turn := c.begin()
+	o := c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {})
+	turn.end()
+	drain(c)
+	c.Down(third)
+	asked := drain(c)[other].Checks
+	if len(asked) != 1 || !asked[0].Heir || !asked[0].Sent {
+		t.Fatalf("the heir is asked %+v", asked)
+	}
+	next := peer.Epoch{Counter: 2, Instance: other}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Alive, Partition: p.id, Owner: next}}})
+	h.pass(50 * limiter.Millisecond)
+	if again := drain(c)[other].Checks; len(again) != 1 || again[0].Heir || !again[0].Sent || o.Over() {
+		t.Errorf("the new owner is asked %+v, want once, and that the former owner may have the check", again)
+	}
+}
+
+// The same where the heir is the node that asks: its call waits for the partition when the
+// handover comes. It leaves the call to the giver, and decides it when that one has not
+// answered in the time for it.
+func TestACallThatWaitedForTheHandoverIsRoutedAgain(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	e := peer.Epoch{Counter: 1, Instance: third}
+	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e, Heir: self})
+	turn := c.begin()
+	answer := new(limiter.Decision)
+	o := c.calls.Begin(&turn.Turn, charge, answer, h.now+2*DefaultDeadline, func() {})
+	turn.end()
+	h.pass(100 * limiter.Millisecond)
+	if out := drain(c); len(out[third].Checks) != 1 || len(out[other].Checks) != 0 || c.Summary().Parked != 1 {
+		t.Fatalf("the owner is asked %+v, another %+v, and %d wait here", out[third].Checks, out[other].Checks, c.Summary().Parked)
+	}
+	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{{
+		Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Ping: 1, Next: peer.Epoch{Counter: 2, Instance: self},
+	}}})
+	if look(p).Role != peer.Owned {
+		t.Fatal("the handover was not taken")
+	}
+	if h.pass(30 * limiter.Millisecond); o.Over() {
+		t.Error("the check is decided while the giver may answer it")
+	}
+	h.pass(DefaultDeadline)
+	if !o.Over() || answer.Source == limiter.SourceFallbackLocal || answer.Len() != 1 {
+		t.Errorf("the check has ended: %t, by %v", o.Over(), answer.Source)
 	}
 }

@@ -364,8 +364,10 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 	}
 	switch {
 	case r.Status == peer.Alive:
-		if asOwner {
-			o.later(t, 4*RetryEvery) // the former owner answers, or this one in the end
+		// If it is the owner itself, the former owner answers, or this one in the end: when
+		// it does not reach that one any more.
+		if asOwner || r.Owner.Instance == from {
+			o.later(t, 4*RetryEvery)
 		}
 	case r.Status == peer.Overloaded || tired:
 		o.later(t, 4*RetryEvery)

@@ -30,7 +30,7 @@ func (o *Call) asHeir(t *Turn, sent bool) {
 		Kind: o.kind, Receipt: o.receipt, Reserve: o.reserve, Heir: true, Reply: ReplyTo{Call: o},
 	}
 	switch v, _ := o.Run(t, &q); v {
-	case NotOwner, Overloaded:
+	case NotOwner, Overloaded, AtGiver: // the last if it has become the owner meanwhile
 		o.later(t, RetryEvery)
 	}
 }
