@@ -39,6 +39,15 @@ type TableBackend interface {
 	UseTable(t *table.Table)
 }
 
+// PanicBackend is a [Backend] that recovers from panics in goroutines of its own.
+type PanicBackend interface {
+	Backend
+	// ObservePanics gives the backend the function to call with the place of each panic:
+	// that of [Config.Observer], if it is a [PanicObserver]. [Open] calls it once, before
+	// the first check. The function may be called from many goroutines.
+	ObservePanics(observe func(place string))
+}
+
 // remote is the decider of a node with a backend.
 type remote struct {
 	*engine.Node

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -21,11 +23,12 @@ type tableBackend struct {
 	sizes  []int
 	closed int
 	err    error
+	ahead  limiter.Tick // of its clock over limitertest.Start
 }
 
 func (b *tableBackend) at(now limiter.Instant) limiter.Tick {
 	b.nows = append(b.nows, now)
-	return now.Or(limitertest.Start)
+	return now.Or(func() limiter.Tick { return limitertest.Start() + b.ahead })
 }
 
 func (b *tableBackend) Decide(_ context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*weir.Decision, name limiter.KeyNamer) error {
@@ -195,5 +198,63 @@ func TestBackendAnswersTheRest(t *testing.T) {
 	}
 	if err := n.Close(); err != nil || b.closed != 1 {
 		t.Errorf("closing again: %v, closed %d times", err, b.closed)
+	}
+}
+
+// ownBackend is a backend that counts in the node's table, by a clock of its own, and
+// recovers from panics.
+type ownBackend struct {
+	tableBackend
+	observe func(place string)
+}
+
+func (b *ownBackend) UseTable(t *table.Table)                  { b.table = t }
+func (b *ownBackend) ObservePanics(observe func(place string)) { b.observe = observe }
+
+// panicWatch observes panics.
+type panicWatch struct {
+	weir.Observer
+	places []string
+}
+
+func (w *panicWatch) Panicked(place string) { w.places = append(w.places, place) }
+func (*panicWatch) RulesSet(uint64, error)  {}
+
+// An observer of panics receives those of a backend.
+func TestPanicsOfABackend(t *testing.T) {
+	b, w := &ownBackend{}, &panicWatch{}
+	if _, err := weir.Open(context.Background(), weir.Config{Backend: b, Observer: w}); err != nil {
+		t.Fatal(err)
+	}
+	b.observe("redis")
+	if !slices.Equal(w.places, []string{"redis"}) {
+		t.Errorf("observed %q", w.places)
+	}
+}
+
+// A warning of a full table stays for a minute of the node's clock, whatever the clock of
+// the backend that counts in the table says.
+func TestAFullTableIsToldByTheNodesClock(t *testing.T) {
+	for _, ahead := range []limiter.Tick{0, -11_000 * limiter.Day} { // after and before the time of the test
+		synctest.Test(t, func(t *testing.T) {
+			b := &ownBackend{}
+			b.ahead = ahead
+			n, err := weir.Open(t.Context(), weir.Config{Rules: []byte("rules: [{name: r, key: [user], limits: [10/day]}]\n"), MaxKeys: 1, Backend: b})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, user := range []string{"ada", "bob"} {
+				if _, err := n.Check(t.Context(), weir.Request{User: user}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if w := n.Warnings(); len(w) != 1 || !strings.Contains(w[0], "is full") {
+				t.Errorf("warnings %q", w)
+			}
+			time.Sleep(time.Minute)
+			if w := n.Warnings(); w != nil {
+				t.Errorf("a minute later: %q", w)
+			}
+		})
 	}
 }

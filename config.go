@@ -134,7 +134,7 @@ type Config struct {
 	Cluster Clustering
 	// Observer receives events for metrics; default nil, which costs nothing. It may
 	// be a [ZoneObserver] or a [PanicObserver], too: the latter receives the panics that a
-	// member of a cluster recovered from.
+	// member of a cluster, or a [PanicBackend], recovered from.
 	Observer Observer
 	// Now is the clock, for tests and for replaying the past; default the wall clock at
 	// Open plus the monotonic time since then, which never goes back. Now is called
@@ -178,7 +178,7 @@ type ZoneObserver interface {
 // module.
 type PanicObserver interface {
 	Observer
-	// Panicked is called after a panic was recovered from. place is "cluster", "link"
-	// or "gossip".
+	// Panicked is called after a panic was recovered from. place is "cluster", "link",
+	// "gossip", or that of a [PanicBackend], such as "redis".
 	Panicked(place string)
 }

@@ -101,6 +101,11 @@ func (n *Node) choose(ctx context.Context, c *Config) (err error) {
 		if b, ok := c.Backend.(TableBackend); ok {
 			b.UseTable(n.node.Table)
 		}
+		if b, ok := c.Backend.(PanicBackend); ok {
+			if o, ok := c.Observer.(PanicObserver); ok {
+				b.ObservePanics(o.Panicked)
+			}
+		}
 		n.decider = &remote{Node: &n.node, backend: c.Backend}
 	default:
 		n.decider = &local{Node: &n.node}

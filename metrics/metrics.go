@@ -77,7 +77,7 @@ type Metrics struct {
 }
 
 // places is the number of distinguished places of panics.
-const places = 5
+const places = 6
 
 // New registers the metrics with r. It fails if r already has some of their names, and
 // then leaves r unchanged.
@@ -172,7 +172,7 @@ func (m *Metrics) Served(method, code string, d time.Duration) {
 }
 
 // Panicked counts a panic that was recovered from, by place: "grpc", "http",
-// "cluster", "link" or "gossip"; any other is counted as "other".
+// "cluster", "link", "gossip" or "redis"; any other is counted as "other".
 func (m *Metrics) Panicked(place string) {
 	i := slices.Index(guard.Places(), place)
 	if i < 0 {

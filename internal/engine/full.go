@@ -12,10 +12,24 @@ import (
 // long a warning stays after a check met the bound.
 const fullEvery = limiter.Minute
 
-// fullNews is what was logged of a bound of the table.
+// fullNews is what the node has seen and logged of a bound of the table. Instants are
+// those of the node's clock: the table's record has the clock of whoever charged, which
+// with a backend is the backend's.
 type fullNews struct {
-	at     atomic.Int64 // when; 0 if nothing was
-	checks atomic.Int64 // how many checks had met the bound by then
+	last   atomic.Pointer[table.Full] // the record that was seen last
+	seen   atomic.Int64               // when it was seen
+	at     atomic.Int64               // when a record was last logged; 0 if none was
+	checks atomic.Int64               // how many checks had met the bound by then
+}
+
+// see returns when the node first saw the record f of a bound.
+func (n *Node) see(b table.Bound, f *table.Full) limiter.Tick {
+	news := &n.full[b]
+	if news.last.Load() != f {
+		news.seen.Store(int64(n.Now()))
+		news.last.Store(f)
+	}
+	return limiter.Tick(news.seen.Load())
 }
 
 // ReportFull logs that checks have met a bound of the table, at most once a minute for
@@ -37,7 +51,7 @@ func (n *Node) reportFull(b table.Bound) {
 	if f == nil {
 		return
 	}
-	now, last := int64(max(f.At, 1)), news.at.Load()
+	now, last := int64(max(n.see(b, f), 1)), news.at.Load()
 	if last != 0 && now >= last && now-last < int64(fullEvery) || !news.at.CompareAndSwap(last, now) {
 		return
 	}
@@ -63,7 +77,7 @@ func (n *Node) FullWarnings() (out []string) {
 	}
 	for b := range table.Bound(table.Bounds) {
 		f := n.Table.Full(b)
-		if f == nil || n.Now()-f.At >= fullEvery {
+		if f == nil || n.Now()-n.see(b, f) >= fullEvery {
 			continue
 		}
 		switch s := n.Table.Stats(); b {

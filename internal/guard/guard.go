@@ -17,10 +17,11 @@ const (
 	Cluster = "cluster" // the cluster core
 	Link    = "link"    // a connection to another member
 	Gossip  = "gossip"  // a delegate of the gossip library
+	Redis   = "redis"   // a goroutine of the Redis backend
 )
 
 // Places returns all places.
-func Places() []string { return []string{GRPC, HTTP, Cluster, Link, Gossip} }
+func Places() []string { return []string{GRPC, HTTP, Cluster, Link, Gossip, Redis} }
 
 // logEvery is how long a place waits after a stack in the log before it logs the
 // next one.

@@ -30,7 +30,7 @@ type fullness struct {
 
 // Full is the last check that met a bound of a table.
 type Full struct {
-	// At is when it came.
+	// At is when it came, by the clock that its charge was given.
 	At limiter.Tick
 	// Rule is the name of the rule whose counter found no room.
 	Rule string
