@@ -13,6 +13,7 @@ import (
 // call is one call of a script: a decision or the part of one with keys in one slot, a
 // refund, or a reset.
 type call struct {
+	kind   kind
 	script *script
 	keys   []string
 	args   []any  // the head, then the parameters of each limit
@@ -28,6 +29,18 @@ type call struct {
 
 	cmd *redis.IntSliceCmd
 }
+
+// kind is what a call is for.
+type kind uint8
+
+const (
+	kindCheck   kind = iota // a check, a peek, or the part of one
+	kindCancel              // it cancels reservations
+	kindRemains             // it asks what remains after cancellations
+	kindRefund              // it refunds for a caller
+	kindReset
+	kinds = iota
+)
 
 // add appends the parameters of a limit. For calendar windows these have the bounds
 // around the instant now.
@@ -192,7 +205,7 @@ func (s *Store) refund(w when, at limiter.Tick, charged func(limit int) bool, c 
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
-	out := &call{script: s.scripts.refund, args: make([]any, 1)}
+	out := &call{kind: kindRefund, script: s.scripts.refund, args: make([]any, 1)}
 	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(at), 10), s.around(w)
 	for j, l := range k.Rule.Limits {
 		if !charged(first + j) {
@@ -216,7 +229,7 @@ func (s *Store) reset(w when, c *limiter.Charge, n int, name limiter.KeyNamer) *
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)
-	out := &call{script: s.scripts.resets}
+	out := &call{kind: kindReset, script: s.scripts.resets}
 	keeps := limiter.Tick(0)
 	for _, l := range k.Rule.Limits {
 		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))

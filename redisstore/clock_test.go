@@ -42,7 +42,7 @@ func TestClockIsLearntAtOpen(t *testing.T) {
 func TestCallersClockIsNotLearnt(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: 10 * faultTimeout})
+	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})
 	c := charge(limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1, Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}})
 	decide := func(now limiter.Instant) (d limiter.Decision) {
 		t.Helper()

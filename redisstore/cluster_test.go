@@ -35,7 +35,7 @@ func startCluster(tb testing.TB) []*server {
 }
 
 func clusterConfig(masters []*server) redisstore.Config {
-	c := redisstore.Config{Timeout: 10 * time.Second}
+	var c redisstore.Config
 	for _, m := range masters {
 		c.Addrs = append(c.Addrs, m.addr())
 	}
@@ -145,7 +145,7 @@ func TestMasterStops(t *testing.T) {
 	masters := startCluster(t)
 	log := &logBuffer{}
 	c := clusterConfig(masters)
-	c.Timeout, c.Log = 10*faultTimeout, slog.New(slog.NewJSONHandler(log, nil))
+	c.Log = slog.New(slog.NewJSONHandler(log, nil))
 	node := newNode(t, openStore(t, c), "version: 1\nrules: [{name: r, key: [user], limits: [1000/day]}]\n")
 	source := func(user string) limiter.Source {
 		d, err := node.Check(context.Background(), weir.Request{Path: "/", User: user})
@@ -247,7 +247,6 @@ func TestPolicyDecidesAPart(t *testing.T) {
 	t.Parallel()
 	masters := startCluster(t)
 	c := clusterConfig(masters)
-	c.Timeout = 10 * faultTimeout
 	store := openStore(t, c)
 	rule := func(name string, u limiter.Unreachable) *limiter.Rule {
 		l, err := limiter.NewLimit(limiter.Spec{Limit: 50, Window: 24 * time.Hour})

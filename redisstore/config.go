@@ -30,9 +30,11 @@ type Config struct {
 	DB int
 	// TLS, if not nil, encrypts connections.
 	TLS *tls.Config
-	// Timeout is how long a check waits for Redis, queueing included, before the policy
-	// of its rule decides; default 300 ms. A lower value answers sooner while Redis is
-	// slow. If it is too low, a short pause of Redis counts as an outage.
+	// Timeout is how long a check, or a batch of checks as a whole, waits for Redis,
+	// queueing included, before the policy of its rule decides; default 300 ms, at least
+	// 1 ms, at most a minute. A lower value answers sooner while Redis is slow. If it is
+	// too low, a short pause of Redis counts as an outage, and policies decide the last
+	// checks of a batch on a Redis Cluster that takes many rounds, see [Store.Decide].
 	Timeout time.Duration
 	// Nodes is how many processes share the limits; default 1. With the policy local,
 	// each decides with its share, 1/Nodes of a limit, while Redis cannot be used.
@@ -101,6 +103,18 @@ func orDefault[T comparable](v, otherwise T) T {
 
 func (c *Config) clustered() bool {
 	return c.SentinelMaster == "" && (c.Cluster || len(c.Addrs) > 1)
+}
+
+// newClient returns a client.
+func (s *Store) newClient() redis.UniversalClient {
+	if !s.config.clustered() {
+		return redis.NewUniversalClient(s.options())
+	}
+	o := s.options().Cluster()
+	// With these policies the client asks for the list of all commands before the first one,
+	// for up to 5 s whatever the context, and access lists would have to allow it.
+	o.DisableRoutingPolicies = true
+	return redis.NewClusterClient(o)
 }
 
 // options returns the options of a client. The client does not retry: a script that may

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/redisstore"
@@ -17,6 +16,6 @@ func TestRedisConforms(t *testing.T) {
 	srv := startServer(t)
 	limitertest.Run(t, func(tb testing.TB, yaml string) limitertest.Subject {
 		srv.do("FLUSHALL")
-		return newSubject(tb, openStore(tb, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: 10 * time.Second}), yaml)
+		return newSubject(tb, openStore(tb, redisstore.Config{Addrs: []string{srv.addr()}}), yaml)
 	})
 }

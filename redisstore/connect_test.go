@@ -27,7 +27,6 @@ import (
 // decidesThere verifies that decisions of a store come from its Redis.
 func decidesThere(t *testing.T, c redisstore.Config) {
 	t.Helper()
-	c.Timeout = 10 * time.Second
 	node := newNode(t, openStore(t, c), policyRules)
 	for i := range 2 {
 		d, err := node.Check(context.Background(), weir.Request{Path: "/local", User: "ada"})
@@ -40,7 +39,6 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 // refuses checks that Redis refuses a store, and that this is logged.
 func refuses(t *testing.T, c redisstore.Config, why string) {
 	t.Helper()
-	c.Timeout = 10 * time.Second
 	p := newPatient(t, c)
 	if d := p.ask("/local"); d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%s decides", d.Source)
@@ -74,12 +72,61 @@ func TestPasswordAndDatabase(t *testing.T) {
 // that are Weir's. docs/operations.md names the same commands.
 func TestUserOfAnAccessList(t *testing.T) {
 	srv := startServer(t)
-	srv.do("ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+del",
-		"+getrange", "+setrange", "+pexpire", "+pttl")
-	c := redisstore.Config{Addrs: []string{srv.addr()}, Username: "weir", Password: "secret"}
+	allowUser(srv, "+select")
+	c := redisstore.Config{Addrs: []string{srv.addr()}, Username: "weir", Password: "secret", DB: 3}
 	decidesThere(t, c)
+	if denied := srv.do("ACL", "LOG").([]any); len(denied) != 0 {
+		t.Errorf("denied: %v", denied)
+	}
 	c.Prefix = "others:"
 	refuses(t, c, "NOPERM")
+}
+
+// allowUser allows a user what Weir does, and more commands.
+func allowUser(srv *server, more ...any) {
+	srv.tb.Helper()
+	srv.do(append([]any{
+		"ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+del",
+		"+getrange", "+setrange", "+pexpire", "+pttl",
+	}, more...)...)
+}
+
+// On a Redis Cluster the client asks for the slots, too, and for nothing else, also while a
+// slot moves.
+func TestUserOfAnAccessListOfACluster(t *testing.T) {
+	t.Parallel()
+	masters := startCluster(t)
+	for _, m := range masters {
+		allowUser(m, "+cluster|slots", "+asking")
+	}
+	c := clusterConfig(masters)
+	c.Username, c.Password = "weir", "secret"
+	decidesThere(t, c)
+	s := &slots{tb: t, masters: masters, store: openStore(t, c)}
+	r := &limiter.Rule{Name: "r", Limits: limitsOf(t, 2, 1)}
+	a, b := s.on(masters[0], r), s.on(masters[1], r)
+	s.one(a)
+	if d := s.one(a, b); d.Allowed || d.Source != limiter.SourceRedis || s.left(b) != 1 {
+		t.Errorf("allowed %v by %s, %d left", d.Allowed, d.Source, s.left(b))
+	}
+	if e, err := s.store.Explain(context.Background(), limiter.Instant{}, charge(a), nil); err != nil || len(e.Limits) != 2 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	slot := masters[0].do("CLUSTER", "KEYSLOT", s.name(a))
+	masters[1].do("CLUSTER", "SETSLOT", slot, "IMPORTING", masters[0].do("CLUSTER", "MYID"))
+	masters[0].do("CLUSTER", "SETSLOT", slot, "MIGRATING", masters[1].do("CLUSTER", "MYID"))
+	masters[0].do("MIGRATE", "127.0.0.1", masters[1].port, "", 0, 5000, "KEYS", s.name(a), strings.TrimSuffix(s.name(a), "l0")+"l1")
+	if d := s.one(a); d.Source != limiter.SourceRedis {
+		t.Errorf("%s decides while a slot moves", d.Source)
+	}
+	for _, m := range masters {
+		if denied := m.do("ACL", "LOG").([]any); len(denied) != 0 {
+			t.Errorf("denied: %v", denied)
+		}
+		if n := m.calls("command"); n != 0 {
+			t.Errorf("the list of commands was asked for %d times", n)
+		}
+	}
 }
 
 func TestUnixSocket(t *testing.T) {
@@ -153,7 +200,7 @@ func TestSentinel(t *testing.T) {
 	await(t, "the sentinel knows the replica", func() bool {
 		return strings.Contains(fmt.Sprint(sentinel.do("INFO", "sentinel")), "slaves=1")
 	})
-	p := newPatient(t, redisstore.Config{Addrs: []string{sentinel.addr()}, SentinelMaster: "weir", Timeout: 10 * faultTimeout})
+	p := newPatient(t, redisstore.Config{Addrs: []string{sentinel.addr()}, SentinelMaster: "weir"})
 	p.untilFrom("/local", limiter.SourceRedis)
 	left := p.ask("/local").Limit(0).Remaining
 	await(t, "the replica has the charge", func() bool { return len(replica.do("KEYS", "*:day").([]any)) == 1 })

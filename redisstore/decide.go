@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -22,11 +23,16 @@ type part struct {
 // overwrites the decision with the same index. If no instant is given, the server's clock
 // is used. name returns the names of keys, see [limiter.KeyNamer].
 //
-// On Redis Cluster the reservations of a charge with several keys end before a later
-// charge with one of those keys is asked, so such a batch takes several rounds of calls.
-// Each round waits for [Config.Timeout] at most. The context bounds the whole: it is
-// looked at between the rounds, and a round with reservations is completed even if the
-// context ends, since nobody else would cancel them.
+// Decide waits for Redis for [Config.Timeout] at most, whatever the number of charges. On
+// Redis Cluster the reservations of a charge with several keys end before a later charge
+// with one of those keys is asked, so such a batch takes several rounds of calls. When the
+// time is used up, the policies decide the charges that have no answer yet, and no further
+// round is asked.
+//
+// The context is looked at between the rounds. A round with reservations is completed even
+// if the context ends, since nobody else would cancel them. What of a round has to be
+// cancelled when the time is used up is still sent to Redis, for as long again, but not
+// waited for.
 //
 // Where Redis cannot be used, the policies of the rules decide. Decide returns
 // [ErrClosed] or the context's error; some of the charges may have been made then.
@@ -34,6 +40,7 @@ type part struct {
 // The rule of a decision is set for denials only. The caller fills in the rule of the
 // others.
 func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
+	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.deadline()}
 	for first := 0; ; {
 		if s.closed.Load() {
 			return ErrClosed
@@ -41,8 +48,11 @@ func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.C
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		last := s.round(cs, first)
-		if err := s.decideRound(ctx, now, cs, first, last, ds, name); err != nil {
+		last, late := s.round(cs, first), first > 0 && b.late()
+		if late {
+			last = len(cs) // nothing is asked
+		}
+		if err := b.decide(ctx, first, last, late); err != nil {
 			return err
 		}
 		if first = last; first == len(cs) {
@@ -50,6 +60,23 @@ func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.C
 		}
 	}
 }
+
+// batch is one call of Decide.
+type batch struct {
+	store     *Store
+	now       limiter.Instant
+	charges   []*limiter.Charge
+	decisions []*limiter.Decision
+	name      limiter.KeyNamer
+	until     time.Time // until when it waits for Redis
+}
+
+// late reports whether the time of the batch is used up.
+func (b *batch) late() bool { return !time.Now().Before(b.until) }
+
+// errRounds is the error of calls that are not made, because the rounds before have used up
+// the time of the batch.
+var errRounds = errors.New("the checks before it in its batch took as long as a batch may wait for Redis: checks of several keys wait for earlier ones with one of these keys")
 
 // round returns the end of the round of charges that begins with the given one. In a
 // round no charge that reserves has a key in common with another charge: a reservation
@@ -78,19 +105,25 @@ func (s *Store) round(cs []*limiter.Charge, first int) (last int) {
 // charges what it admits until all are known.
 func reserves(c *limiter.Charge) bool { return c.Len() > 1 && !c.Peek }
 
-// decideRound decides the charges [first, last).
-func (s *Store) decideRound(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, first, last int, ds []*limiter.Decision, name limiter.KeyNamer) error {
+// decide decides the charges [first, last), which are one round. If it is late, it asks
+// nothing, and policies decide.
+func (b *batch) decide(ctx context.Context, first, last int, late bool) error {
+	s := b.store
 	parts := make([]part, 0, last-first)
 	calls := make([]*call, 0, last-first)
 	several := false
 	for i := first; i < last; i++ {
-		c, begin := cs[i], len(parts)
+		c, begin := b.charges[i], len(parts)
 		parts = s.divide(parts, c, i)
 		several = several || len(parts)-begin > 1
-		w := s.when(now, len(parts)-begin)
+		w := s.when(b.now, len(parts)-begin)
 		for p := begin; p < len(parts); p++ {
 			parts[p].when = w
-			made, err := s.decision(w, modeOf(c), c, i, parts[p].first, parts[p].last, name)
+			if late {
+				calls = append(calls, &call{err: errRounds})
+				continue
+			}
+			made, err := s.decision(w, modeOf(c), c, i, parts[p].first, parts[p].last, b.name)
 			if err != nil {
 				return err
 			}
@@ -100,27 +133,29 @@ func (s *Store) decideRound(ctx context.Context, now limiter.Instant, cs []*limi
 	if several {
 		ctx = context.WithoutCancel(ctx)
 	}
-	until := s.deadline()
-	if len(calls) > 0 {
+	switch {
+	case len(calls) == 0:
+	case late:
+		s.complain(calls[0], errRounds)
+	default:
 		var err error
-		if calls, err = s.ask(ctx, until, calls); err != nil {
+		if calls, err = s.ask(ctx, b.until, calls); err != nil {
 			return err
 		}
 	}
 	for p := range parts {
 		parts[p].call = calls[p]
 	}
+	var u undo
 	for i := first; i < last; i++ {
 		n := 0
 		for n < len(parts) && parts[n].charge == i {
 			n++
 		}
-		if err := s.conclude(ctx, until, cs[i], i, parts[:n], ds[i], name); err != nil {
-			return err
-		}
+		b.conclude(i, parts[:n], &u)
 		parts = parts[n:]
 	}
-	return nil
+	return b.cancel(ctx, &u)
 }
 
 // divide appends the parts of a charge: one part for all its keys, or in a Redis
@@ -163,11 +198,13 @@ func modeOf(c *limiter.Charge) int64 {
 	return mode
 }
 
-// conclude combines the replies to the parts of a charge into its decision.
-func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name limiter.KeyNamer) error {
+// conclude combines the replies to the parts of charge i into its decision, or adds to u
+// what has to be cancelled first.
+func (b *batch) conclude(i int, parts []part, u *undo) {
+	s, c, d := b.store, b.charges[i], b.decisions[i]
 	d.Clear()
 	if len(parts) == 0 {
-		return nil
+		return
 	}
 	last := parts[len(parts)-1]
 	limiter.Grow(d, last.offset+last.size)
@@ -189,9 +226,9 @@ func (s *Store) conclude(ctx context.Context, until time.Time, c *limiter.Charge
 		}
 		limiter.Settle(d, c.Peek)
 		limiter.Conclude(d)
-		return nil
+		return
 	}
-	return s.concludeParts(ctx, until, parts[0].when, c, i, parts, d, name)
+	b.concludeParts(i, parts, u)
 }
 
 // fill copies a script's reply into the decision.

@@ -5,14 +5,15 @@
 // charged, or none. Time is that of the Redis server, unless the caller gives an
 // instant. Calls of many goroutines share round trips automatically.
 //
-// No check waits longer than [Config.Timeout]. If Redis does not answer in time, or
-// does not accept writes, the policy of the rule decides, from a table in this process,
-// and the decision's source shows that. Decisions come from Redis again as soon as it
+// No check, and no batch of checks, waits longer than [Config.Timeout]. If Redis does not
+// answer in time, or does not accept writes, the policy of the rule decides, from a table in
+// this process, and the decision's source shows that. Decisions come from Redis again as soon as it
 // accepts a write.
 //
 // On Redis Cluster a check with several keys takes several calls, to the masters of
 // their slots. Each call reserves; if one of them denies, the reservations of the
 // others are cancelled. In a batch, a later check with one of those keys is asked when
-// that has been done. A slot without an owner concerns only the checks of its keys, whose
+// that has been done, or decided by policy if the time of the batch is used up by then. A
+// slot without an owner concerns only the checks of its keys, whose
 // policies decide.
 package redisstore

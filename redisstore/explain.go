@@ -28,17 +28,15 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 	parts := s.divide(nil, c, 0)
 	w := s.when(now, len(parts))
 	e := &limiter.Explanation{Now: w.now}
-	if w.now == serverClock {
-		t, err := s.client.Time(ctx).Result()
-		if err != nil {
-			return nil, fmt.Errorf("redis did not return its time: %w", err)
-		}
-		e.Now = limiter.TickOf(t)
-	}
 	for _, p := range parts {
 		made, err := s.decision(w, modeOf(c), c, 0, p.first, p.last, name)
 		if err != nil {
 			return nil, err
+		}
+		if e.Now == serverClock { // there is one part
+			if e.Now, err = serverTime(ctx, s.client, made.route); err != nil {
+				return nil, fmt.Errorf("redis did not return its time: %w", err)
+			}
 		}
 		e.Commands = append(e.Commands, s.shell(made))
 		at := 0
@@ -53,6 +51,9 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 				at++
 			}
 		}
+	}
+	if e.Now == serverClock {
+		e.Now = s.clock() // there is nothing to explain
 	}
 	return e, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -43,17 +44,18 @@ const probeEvery = 100 * time.Millisecond
 // fails, too. One slow call or lost connection is no outage, because during an outage
 // policies decide all other checks. Checks are still sent during the probe, and wait at
 // most their timeout.
-func (s *Store) suspect(h *health, route string, err error) {
+func (s *Store) suspect(h *health, failed *call, err error) {
 	if h.down() || !h.suspected.CompareAndSwap(false, true) {
 		return
 	}
+	about := call{kind: failed.kind, route: failed.route} // whoever waits for it may go on with it
 	s.spawn(func() {
 		defer h.suspected.Store(false)
-		if failed := s.probe(route); failed != nil {
-			s.fail(h, route, err)
+		if s.probe(about.route) != nil {
+			s.fail(h, about.route, err)
 			return
 		}
-		s.complain(route, err)
+		s.complain(&about, err)
 	})
 }
 
@@ -89,11 +91,12 @@ func (s *Store) recover(h *health, o *outage, route string) {
 }
 
 // probe writes to the slot of a key. A slot without an owner is no reason for an outage:
-// the server that was asked does answer. Then probe asks for the server's clock. It uses a client of its own, since the one in
-// use pauses for a second after many refused connections. It first tries to connect by
-// itself, because the client logs each refused connection.
+// the server that was asked does answer. Then probe asks the slot's server for its clock. It
+// uses a client of its own, since the one in use pauses for a second after many refused
+// connections. It first tries to connect by itself, because the client logs each refused
+// connection. It ends within [Config.Timeout].
 func (s *Store) probe(route string) (err error) {
-	defer s.guard.Recover(guardPlace, func(caught error) { err = caught })
+	defer s.guard.Recover(guard.Redis, func(caught error) { err = caught })
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
 	defer cancel()
 	if s.single != nil && s.config.SentinelMaster == "" {
@@ -101,18 +104,38 @@ func (s *Store) probe(route string) (err error) {
 			return err
 		}
 	}
-	client := redis.NewUniversalClient(s.options())
+	client := s.newClient()
 	defer func() { _ = client.Close() }() // no call is under way
 	err = client.Process(ctx, once{redis.NewStatusCmd(ctx, "set", route[:strings.IndexByte(route, '}')+1]+"!probe", "", "ex", 1)})
 	if isUnserved(err) {
 		return nil
 	}
 	if err == nil {
-		if t, untold := client.Time(ctx).Result(); untold == nil {
-			s.learn(limiter.TickOf(t))
+		if now, untold := serverTime(ctx, client, route); untold == nil {
+			s.learn(now)
 		}
 	}
 	return err
+}
+
+// serverTime asks for the clock of the server that has a key. A client of a Cluster would
+// ask any server, which may be down.
+func serverTime(ctx context.Context, client redis.UniversalClient, key string) (limiter.Tick, error) {
+	var server interface {
+		Time(ctx context.Context) *redis.TimeCmd
+	} = client
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		master, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		server = master
+	}
+	t, err := server.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	return limiter.TickOf(t), nil
 }
 
 // dial connects to an address and closes the connection.
@@ -199,16 +222,33 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// complainEvery is the shortest interval between two logged errors of single calls.
+// complainEvery is the shortest interval between two logged errors of single calls of one
+// kind.
 const complainEvery = time.Minute
 
 // complain logs an error of a single call, rate-limited.
-func (s *Store) complain(route string, err error) {
-	now := time.Now().UnixNano()
-	last := s.complained.Load()
-	if last != 0 && now-last < int64(complainEvery) || !s.complained.CompareAndSwap(last, now) {
+func (s *Store) complain(c *call, err error) {
+	now, logged := time.Now().UnixNano(), &s.complained[c.kind]
+	last := logged.Load()
+	if last != 0 && now-last < int64(complainEvery) || !logged.CompareAndSwap(last, now) {
 		return
 	}
-	s.config.Log.LogAttrs(context.Background(), slog.LevelError, "a check was not decided by redis: the rule's policy answered",
-		slog.String("key", route), slog.String("error", err.Error()))
+	s.config.Log.LogAttrs(context.Background(), slog.LevelError, c.kind.failure(),
+		slog.String("key", c.route), slog.String("error", err.Error()))
+}
+
+// failure describes for the log what it means that a call of a kind failed.
+func (k kind) failure() string {
+	switch k {
+	case kindCancel:
+		return "a reservation of a denied check was not cancelled in redis: it counts until its counter has recovered"
+	case kindRemains:
+		return "redis did not say what remains after a denied check: the answer has what remained during it"
+	case kindRefund:
+		return "redis did not confirm a refund: it may be lost, and its caller has the error"
+	case kindReset:
+		return "redis did not confirm a reset: the counters may be as they were, and its caller has the error"
+	default:
+		return "a check was not decided by redis: the rule's policy answered"
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -33,6 +34,8 @@ type job struct {
 	calls    []*call
 	deadline time.Time
 	done     chan struct{} // closed when all calls have an answer or an error
+	tries    int           // how often its calls have been submitted
+	left     atomic.Bool   // nobody waits for it any more
 }
 
 // lane sends calls to one Redis server. Calls of many callers share round trips: a
@@ -80,7 +83,7 @@ func (l *lane) submit(calls []*call) *job {
 	j := &job{calls: calls, deadline: l.store.deadline(), done: make(chan struct{})}
 	switch {
 	case l.health.down():
-		j.fail(errDown)
+		l.refuse(j, errDown)
 	default:
 		select {
 		case l.queue <- j:
@@ -91,7 +94,7 @@ func (l *lane) submit(calls []*call) *job {
 			}
 		default:
 			j.fail(errBusy)
-			l.store.complain(calls[0].route, errBusy)
+			l.store.complain(calls[0], errBusy)
 		}
 	}
 	return j
@@ -104,21 +107,32 @@ func (j *job) fail(err error) {
 	close(j.done)
 }
 
+// refuse fails a job whose calls are not made, as their server does not answer. An outage
+// has a record of its own in the log, which says what policies do, but not that
+// reservations stay.
+func (l *lane) refuse(j *job, err error) {
+	if c := j.calls[0]; c.kind == kindCancel {
+		l.store.complain(c, err)
+	}
+	j.fail(err)
+}
+
 // stop ends the lane. Calls under way are answered; those that wait fail.
 func (l *lane) stop() {
 	l.ended.Do(func() { close(l.stopped) })
 	l.drain()
 }
 
-// drain fails the jobs that wait in a lane that has stopped.
+// drain fails the jobs that wait in a lane that has stopped. Whoever waits for a job
+// submits its calls again.
 func (l *lane) drain() {
 	for {
 		select {
 		case j := <-l.queue:
-			route := j.calls[0].route
-			j.fail(errStopped)
-			if !l.store.closed.Load() {
-				l.store.complain(route, errStopped)
+			if j.left.Load() && !l.store.closed.Load() {
+				l.refuse(j, errStopped)
+			} else {
+				j.fail(errStopped)
 			}
 		default:
 			return
@@ -180,7 +194,7 @@ func (l *lane) collect(jobs []*job) []*job {
 // since nobody waits for their answers any more. After a panic all calls have an error,
 // even if Redis has executed them.
 func (l *lane) run(jobs []*job) {
-	defer l.store.guard.Recover(guardPlace, func(err error) {
+	defer l.store.guard.Recover(guard.Redis, func(err error) {
 		for _, j := range jobs {
 			if j != nil {
 				j.fail(err)
@@ -194,12 +208,12 @@ func (l *lane) run(jobs []*job) {
 	for i, j := range jobs {
 		if !j.deadline.After(now) {
 			jobs[i] = nil
-			j.fail(errLate)
+			l.refuse(j, errLate)
 			continue
 		}
 		if l.health.down() {
 			jobs[i] = nil
-			j.fail(errDown)
+			l.refuse(j, errDown)
 			continue
 		}
 		calls = append(calls, j.calls...)
@@ -243,9 +257,9 @@ func (l *lane) make(ctx context.Context, calls []*call) {
 		if c.err != nil && err == nil {
 			err = c.err
 			if isDown(err) {
-				l.store.suspect(&l.health, c.route, err)
+				l.store.suspect(&l.health, c, err)
 			} else {
-				l.store.complain(c.route, err)
+				l.store.complain(c, err)
 			}
 		}
 	}

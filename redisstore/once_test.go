@@ -110,7 +110,7 @@ func command(r *bufio.Reader) (args []string, err error) {
 
 func (p *puppet) decide(t *testing.T) *limiter.Decision {
 	t.Helper()
-	store := openStore(t, redisstore.Config{Addrs: []string{p.Addr().String()}, Cluster: true, Timeout: 10 * time.Second})
+	store := openStore(t, redisstore.Config{Addrs: []string{p.Addr().String()}, Cluster: true})
 	var d limiter.Decision
 	c := charge(limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1, Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 9)}})
 	if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{c}, []*limiter.Decision{&d}, nil); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,10 +42,21 @@ func TestPanicEndsAJob(t *testing.T) {
 		}
 		return d.Source
 	}
-	for range 3 * laneWorkers {
+	var counted atomic.Int64
+	for i := range 3 * laneWorkers {
 		if got := source(); got != limiter.SourceFallbackLocal {
 			t.Errorf("%s decides after a panic", got)
 		}
+		if i == 1 { // two panics were before
+			s.ObservePanics(func(place string) {
+				if counted.Add(1); place != guard.Redis {
+					t.Errorf("a panic in %q", place)
+				}
+			})
+		}
+	}
+	if n := counted.Load(); n != 3*laneWorkers {
+		t.Errorf("%d panics are counted, want %d", n, 3*laneWorkers)
 	}
 	panics = false
 	if got := source(); got != limiter.SourceRedis {
@@ -66,7 +78,7 @@ func TestPanicInAProbe(t *testing.T) {
 		s := &Store{config: Config{Timeout: time.Second, Log: to}, guard: guard.New(to, nil), closing: make(chan struct{})}
 		s.single = &lane{store: s} // no address, so a probe panics
 		h := &s.single.health
-		s.suspect(h, "weir:{}", errors.New("lost"))
+		s.suspect(h, &call{route: "weir:{}"}, errors.New("lost"))
 		time.Sleep(3 * probeEvery)
 		synctest.Wait()
 		if !h.down() || h.suspected.Load() {

@@ -188,7 +188,7 @@ func TestCallerGoesWithReservations(t *testing.T) {
 // and in this process.
 func TestReservationsOfManyLimits(t *testing.T) {
 	t.Parallel()
-	s := newSlots(t, func(c *redisstore.Config) { c.Timeout = 10 * faultTimeout })
+	s := newSlots(t, nil)
 	r := &limiter.Rule{Name: "r", Limits: limitsOf(t, limiter.MaxLimits, 5), OnUnreachable: limiter.UnreachableOpen}
 	full := s.on(s.masters[0], r)
 	full.Cost = 5

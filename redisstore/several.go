@@ -2,17 +2,30 @@ package redisstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
 
-// concludeParts combines the parts of a charge into its decision. Policies decide the
-// parts that failed. Each part has charged what it admitted, as a reservation that
-// counts for everyone. If the combined decision does not charge it, the reservation is
-// cancelled. A lost cancellation leaves only its own charge behind. A late one is still
-// made, but not waited for.
-func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *limiter.Charge, i int, parts []part, d *limiter.Decision, name limiter.KeyNamer) error {
+// undo cancels the reservations of a round that its decisions do not charge. All that are
+// cancelled are one list of calls, so a round waits for them once.
+type undo struct {
+	refunds, asks []*call // asks: what remains after the refunds
+	undone        []undone
+}
+
+// undone is a charge of which parts are cancelled.
+type undone struct {
+	charge      int
+	parts       []part
+	first, last int // its asks
+}
+
+// concludeParts combines the parts of charge i into its decision. Policies decide the
+// parts that failed. Each part has charged what it admitted, as a reservation that counts
+// for everyone. If the combined decision does not charge it, u cancels the reservation. A
+// lost cancellation leaves only its own charge behind.
+func (b *batch) concludeParts(i int, parts []part, u *undo) {
+	s, c, d, w := b.store, b.charges[i], b.decisions[i], parts[0].when
 	if w.now == serverClock {
 		w.now = s.clock()
 	}
@@ -28,13 +41,13 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 		}
 	}
 	limiter.Settle(d, c.Peek)
-	cancel, some := charged, false
+	cancel := charged
 	for j := range cancel {
 		if keep, _ := limiter.ToCharge(d, j); keep || !cancel[j] {
 			cancel[j] = false
 			continue
 		}
-		if some = true; j < 64 {
+		if j < 64 {
 			d.Receipt.Charged &^= 1 << j
 		}
 	}
@@ -42,24 +55,73 @@ func (s *Store) concludeParts(ctx context.Context, until time.Time, w when, c *l
 	for v := range byPolicy {
 		s.fallback.cancel(w.now, &byPolicy[v], cancel)
 	}
-	if !d.Allowed || some {
-		// In sequence: a refund whose script has to be loaded first would run after the
-		// calls that were sent behind it.
-		refunds, asks := s.cancellations(w, c, i, parts, cancel, name)
-		if len(refunds) > 0 {
-			if _, err := s.ask(ctx, until, refunds); err != nil {
-				return err
-			}
+	if !b.undo(u, w, i, parts, cancel) {
+		limiter.Conclude(d)
+	}
+}
+
+// undo adds to u the calls that cancel reservations of charge i, and those that ask what
+// remains then in every part that Redis decided. It reports whether there are any.
+func (b *batch) undo(u *undo, w when, i int, parts []part, cancel []bool) bool {
+	s, c, refunds, first := b.store, b.charges[i], len(u.refunds), len(u.asks)
+	for p := range parts {
+		part := &parts[p]
+		if part.call.err != nil {
+			continue
 		}
-		if len(asks) > 0 {
-			var err error
-			if asks, err = s.ask(ctx, until, asks); err != nil {
-				return err
+		first := part.offset
+		for n := part.first; n < part.last; n++ {
+			if r := s.refund(w, w.now, func(j int) bool { return cancel[j] }, c, i, n, first, b.name); r != nil {
+				r.kind = kindCancel
+				u.refunds = append(u.refunds, r)
 			}
-			s.afterwards(c, parts, asks, d)
+			first += len(c.Key(n).Rule.Limits)
 		}
 	}
-	limiter.Conclude(d)
+	if len(u.refunds) == refunds {
+		return false
+	}
+	for p := range parts {
+		part := &parts[p]
+		if part.call.err != nil {
+			continue
+		}
+		ask, err := s.decision(w, modePeek, c, i, part.first, part.last, b.name)
+		if err != nil {
+			continue // not reached: the script has been used before
+		}
+		ask.kind, ask.part = kindRemains, p+1
+		u.asks = append(u.asks, ask)
+	}
+	u.undone = append(u.undone, undone{i, parts, first, len(u.asks)})
+	return true
+}
+
+// cancel makes the calls of u, and concludes its charges. The calls that ask what remains
+// follow when the refunds are answered: a refund whose script has to be loaded first would
+// run after the calls that were sent behind it. When the time of the batch is used up, the
+// refunds are still made, but not waited for, and nothing is asked.
+func (b *batch) cancel(ctx context.Context, u *undo) error {
+	if len(u.undone) == 0 {
+		return nil
+	}
+	if _, err := b.store.ask(ctx, b.until, u.refunds); err != nil {
+		return err
+	}
+	asked := !b.late()
+	if asked {
+		var err error
+		if u.asks, err = b.store.ask(ctx, b.until, u.asks); err != nil {
+			return err
+		}
+	}
+	for _, n := range u.undone {
+		d := b.decisions[n.charge]
+		if asked {
+			b.store.afterwards(b.charges[n.charge], n.parts, u.asks[n.first:n.last], d)
+		}
+		limiter.Conclude(d)
+	}
 	return nil
 }
 
@@ -104,31 +166,6 @@ func (s *Store) countPolicy(c *call) {
 	default:
 		s.routing.policy()
 	}
-}
-
-// cancellations returns the calls that cancel reservations, and those that ask what
-// remains in every part that Redis decided. All parts were decided at one instant.
-func (s *Store) cancellations(w when, c *limiter.Charge, i int, parts []part, cancel []bool, name limiter.KeyNamer) (refunds, asks []*call) {
-	for p := range parts {
-		part := &parts[p]
-		if part.call.err != nil {
-			continue
-		}
-		first := part.offset
-		for n := part.first; n < part.last; n++ {
-			if r := s.refund(w, w.now, func(j int) bool { return cancel[j] }, c, i, n, first, name); r != nil {
-				refunds = append(refunds, r)
-			}
-			first += len(c.Key(n).Rule.Limits)
-		}
-		ask, err := s.decision(w, modePeek, c, i, part.first, part.last, name)
-		if err != nil {
-			continue // not reached: the script has been used before
-		}
-		ask.part = p + 1
-		asks = append(asks, ask)
-	}
-	return refunds, asks
 }
 
 // afterwards takes over what remains after the cancellations. Whether each limit

@@ -124,7 +124,7 @@ func (p *patient) catch(r *relay, t *trap) <-chan limiter.Source {
 func TestOneStalledConnectionIsNoOutage(t *testing.T) {
 	t.Parallel()
 	r := startRelay(t, startServer(t).addr())
-	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: time.Second})
+	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: faultTimeout})
 	if d := p.ask("/open"); d.Source != limiter.SourceRedis {
 		t.Fatalf("before the stall %s decides", d.Source)
 	}
@@ -164,7 +164,7 @@ func (j *logBuffer) await(t *testing.T, text string) {
 // A connection that is cut during use is no outage either.
 func TestOneLostConnectionIsNoOutage(t *testing.T) {
 	r := startRelay(t, startServer(t).addr())
-	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: 3 * time.Second})
+	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}})
 	if d := p.ask("/open"); d.Source != limiter.SourceRedis {
 		t.Fatalf("before the cut %s decides", d.Source)
 	}
@@ -186,8 +186,9 @@ func TestOneLostConnectionIsNoOutage(t *testing.T) {
 // A hanging server is an outage, which the probe detects; then checks no longer wait
 // for it.
 func TestStalledServerIsAnOutage(t *testing.T) {
+	t.Parallel()
 	r := startRelay(t, startServer(t).addr())
-	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}})
+	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: faultTimeout})
 	if d := p.ask("/open"); d.Source != limiter.SourceRedis {
 		t.Fatalf("before the stall %s decides", d.Source)
 	}
@@ -214,7 +215,7 @@ func TestStalledServerIsAnOutage(t *testing.T) {
 			t.Fatalf("during the outage %s decides", d.Source)
 		}
 	}
-	if took := time.Since(began); took > many*faultTimeout/10 {
+	if took := time.Since(began); took > many*faultTimeout/100 {
 		t.Errorf("%d checks during the outage took %v: they wait", many, took)
 	}
 	r.trap.Store(nil)
@@ -230,7 +231,7 @@ func TestScriptsAreNeverRetriedBlindly(t *testing.T) {
 	for name, cut := range map[string]bool{"the reply is lost": true, "the reply is late": false} {
 		t.Run(name, func(t *testing.T) {
 			r := startRelay(t, srv.addr())
-			p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Prefix: name + ":", Timeout: time.Second})
+			p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Prefix: name + ":", Timeout: faultTimeout})
 			if d := p.ask("/open"); d.Source != limiter.SourceRedis || d.Limit(0).Remaining != 29 {
 				t.Fatalf("%s decides, %d left", d.Source, d.Limit(0).Remaining)
 			}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +17,6 @@ import (
 // ErrClosed is returned by the methods of a [Store] after Close.
 var ErrClosed = errors.New("redisstore: the store is closed")
 
-// guardPlace is the place of panics in the log.
-const guardPlace = "redis"
-
 // Store decides checks in Redis. It is safe for concurrent use.
 type Store struct {
 	config   Config
@@ -28,6 +24,7 @@ type Store struct {
 	spelled  spellings
 	fallback *fallback
 	guard    *guard.Guard // of the store's goroutines
+	panics   panics       // that it has recovered from
 
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // nil: one server
@@ -36,10 +33,10 @@ type Store struct {
 	routing health               // of a Cluster: whether it returns the owners of slots
 
 	opened     time.Time
-	start      limiter.Tick // opened, as a tick
-	ahead      atomic.Int64 // of the server's clock over the local one, in ticks
-	timed      atomic.Int64 // of a Cluster: when a round trip last asked for the server's clock, since opened
-	complained atomic.Int64 // when an error of a single call was last logged
+	start      limiter.Tick        // opened, as a tick
+	ahead      atomic.Int64        // of the server's clock over the local one, in ticks
+	timed      atomic.Int64        // of a Cluster: when the server's clock was last learnt, since opened
+	complained [kinds]atomic.Int64 // when an error of a single call was last logged, by kind
 
 	mu      sync.Mutex // held while a goroutine starts or the store closes
 	closed  atomic.Bool
@@ -65,8 +62,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{config: c, scripts: scripts, opened: time.Now(), closing: make(chan struct{})}
 	s.start = limiter.TickOf(s.opened)
-	s.fallback, s.guard = newFallback(&s.config), guard.New(c.Log, nil)
-	s.client = redis.NewUniversalClient(s.options())
+	s.timed.Store(-int64(clockEvery)) // never
+	s.fallback, s.guard = newFallback(&s.config), guard.New(c.Log, s.panics.count)
+	s.client = s.newClient()
 	h := &s.routing
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
@@ -115,21 +113,20 @@ func (s *Store) spawn(f func()) {
 	defer s.mu.Unlock()
 	if !s.closed.Load() {
 		s.running.Go(func() {
-			defer s.guard.Recover(guardPlace, nil)
+			defer s.guard.Recover(guard.Redis, nil)
 			f()
 		})
 	}
 }
 
-// clockEvery is the interval at which a store asks a Cluster for its clock. Answers to
-// checks of one key have the server's clock, too, but there may be none.
+// clockEvery is the age of the estimate of a Cluster's clock from which on round trips ask
+// for the clock. Answers to checks of one key have it, too, but there may be none.
 const clockEvery = 10 * time.Second
 
 // asksClock reports whether the round trip that is about to be made is to ask for the
-// server's clock.
+// server's clock. All ask until one has the answer, since that of another may be lost.
 func (s *Store) asksClock() bool {
-	last, now := s.timed.Load(), int64(time.Since(s.opened))
-	return s.cluster != nil && now-last >= int64(clockEvery) && s.timed.CompareAndSwap(last, now)
+	return s.cluster != nil && int64(time.Since(s.opened))-s.timed.Load() >= int64(clockEvery)
 }
 
 // clock returns an estimate of the server's clock.
@@ -139,7 +136,11 @@ func (s *Store) clock() limiter.Tick {
 
 // learn updates that estimate with an instant from the server.
 func (s *Store) learn(now limiter.Tick) {
-	s.ahead.Store(int64(now - s.start - limiter.Tick(time.Since(s.opened)/limiter.TickDuration)))
+	since := time.Since(s.opened)
+	s.ahead.Store(int64(now - s.start - limiter.Tick(since/limiter.TickDuration)))
+	if s.cluster != nil {
+		s.timed.Store(int64(since))
+	}
 }
 
 // when returns the instant of a check with so many parts. If the server's clock is to
@@ -157,7 +158,8 @@ func (s *Store) when(now limiter.Instant, parts int) when {
 	}
 }
 
-// lane returns the lane to the server of a key.
+// lane returns the lane to the server of a key. If the context ends because of errLate,
+// Redis is suspected; else its caller has gone.
 func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	if s.single != nil {
 		return s.single, nil
@@ -167,8 +169,8 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	}
 	client, err := s.cluster.MasterForKey(ctx, route)
 	if err != nil {
-		if ctx.Err() == nil {
-			s.suspect(&s.routing, route, err)
+		if cause := context.Cause(ctx); cause == nil || errors.Is(cause, errLate) {
+			s.suspect(&s.routing, &call{route: route}, err)
 		}
 		return nil, err
 	}
@@ -187,86 +189,9 @@ func (s *Store) lane(ctx context.Context, route string) (*lane, error) {
 	l := s.newLane(client, addr)
 	if old, had := s.lanes.Swap(addr, l); had {
 		s.running.Go(func() { // not here: what it logs may take time
-			defer s.guard.Recover(guardPlace, nil)
+			defer s.guard.Recover(guard.Redis, nil)
 			old.(*lane).stop()
 		})
 	}
 	return l, nil
-}
-
-// ask makes calls and waits for their answers, until the given instant at most. Calls
-// to one server keep their order. It returns the calls in their order. Calls without an
-// answer are replaced by others with an error, since a worker may still write to the
-// original; they may have been executed.
-func (s *Store) ask(ctx context.Context, until time.Time, calls []*call) ([]*call, error) {
-	for i, c := range calls {
-		c.at = i
-	}
-	var inline [4]*job
-	jobs := inline[:0]
-	if s.single != nil {
-		jobs = append(jobs, s.single.submit(calls))
-	} else {
-		jobs = s.split(ctx, jobs, calls)
-	}
-	timeout := time.NewTimer(time.Until(until))
-	defer timeout.Stop()
-	for i, j := range jobs {
-		select {
-		case <-j.done:
-			continue
-		default:
-		}
-		select {
-		case <-j.done:
-		case <-timeout.C:
-			return abandon(calls, jobs[i:]), nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	return calls, nil
-}
-
-// deadline returns the instant until which a check that starts now waits.
-func (s *Store) deadline() time.Time { return time.Now().Add(s.config.Timeout) }
-
-// split submits calls to the servers of their keys.
-func (s *Store) split(ctx context.Context, jobs []*job, calls []*call) []*job {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	var lanes []*lane
-	byLane := map[*lane][]*call{}
-	for _, c := range calls {
-		l, err := s.lane(ctx, c.route)
-		if err != nil {
-			c.err = err
-			continue
-		}
-		if byLane[l] == nil {
-			lanes = append(lanes, l)
-		}
-		c.lane = l
-		byLane[l] = append(byLane[l], c)
-	}
-	for _, l := range lanes {
-		jobs = append(jobs, l.submit(byLane[l]))
-	}
-	return jobs
-}
-
-// abandon returns calls, with those in unfinished jobs replaced.
-func abandon(calls []*call, jobs []*job) []*call {
-	out := slices.Clone(calls) // a job may use the slice itself
-	for _, j := range jobs {
-		select {
-		case <-j.done:
-			continue
-		default:
-		}
-		for _, c := range j.calls {
-			out[c.at] = &call{err: errLate, route: c.route, part: c.part, lane: c.lane}
-		}
-	}
-	return out
 }

@@ -77,7 +77,7 @@ func TestManyCallersShareALimit(t *testing.T) {
 	nodes := make([]*weir.Node, 2)
 	for i := range nodes {
 		nodes[i] = newNode(t, openStore(t, redisstore.Config{
-			Addrs: []string{srv.addr()}, Timeout: 10 * time.Second,
+			Addrs: []string{srv.addr()},
 			Observe: func(calls int, _ time.Duration, err error) {
 				if err == nil {
 					trips.Add(1)

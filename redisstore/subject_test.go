@@ -11,8 +11,15 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
+// patience is how long checks wait for Redis if a test says nothing else. It passes in no
+// test: a busy machine may be slow.
+const patience = 30 * time.Second
+
 func openStore(tb testing.TB, c redisstore.Config) *redisstore.Store {
 	tb.Helper()
+	if c.Timeout == 0 {
+		c.Timeout = patience
+	}
 	s, err := redisstore.Open(context.Background(), c)
 	if err != nil {
 		tb.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/redisstore"
@@ -26,7 +25,7 @@ func TestUnassignedSlot(t *testing.T) {
 	t.Parallel()
 	log := &logBuffer{}
 	s := newSlots(t, func(c *redisstore.Config) {
-		c.Timeout, c.Log = 10*time.Second, slog.New(slog.NewJSONHandler(log, nil))
+		c.Log = slog.New(slog.NewJSONHandler(log, nil))
 	})
 	r := &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}
 	lost, others := s.on(s.masters[1], r), []limiter.Key{s.on(s.masters[0], r), s.on(s.masters[1], r), s.on(s.masters[2], r)}
