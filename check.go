@@ -146,7 +146,9 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 // the request have changed, or if its keys were reset since. Where more than 16
 // other keys of their partition (one key in 2,042 is in it) were reset, it may be void too.
 //
-// In a cluster a receipt is also void if its key has changed owners since. If no member
+// In a cluster a check whose keys have several owners, as those of a rule that draws on a
+// quota mostly have, has no receipt. A receipt is also void if its key has changed owners
+// since. If no member
 // that holds the keys answers within the cluster's deadline, the error wraps
 // [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
 // error states whether the refund may have been made.

@@ -34,19 +34,12 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 		d.Rule = m.Rule
 	}
 	e.Unlimited, e.Decision, e.Answer = m.Unlimited, d, answerOf(q.Set, &r, d)
-	e.Rules = []string{} // in JSON an empty list, as are the limits
-	if m.Rule != "" {
-		e.Rules = append(e.Rules, m.Rule)
-	}
+	e.Rules = q.Set.Matching(&r) // in JSON an empty list, as are the limits, if there is none
 	if e.Limits == nil {
 		e.Limits = []limiter.LimitExplanation{}
 	}
 	for i := range e.Limits {
-		l := d.Limit(i)
 		e.Limits[i].Name, e.Limits[i].Key = e.Answer.Limits[i].Name, e.Answer.Limits[i].Key
-		if last := len(e.Rules) - 1; last < 0 || e.Rules[last] != l.Rule.Name {
-			e.Rules = append(e.Rules, l.Rule.Name)
-		}
 	}
 	return e, nil
 }

@@ -51,8 +51,13 @@ func logRules(log *slog.Logger, file string, before, now *rules.Set) {
 			gone = append(gone, r.Rule.Name)
 		}
 	}
+	for _, q := range before.Quotas() {
+		if now.Rule(q.Rule.Name) == nil {
+			gone = append(gone, q.Rule.Name)
+		}
+	}
 	if len(gone) > 0 {
-		log.Warn("the new rules file lacks rules that were in force: restore them if the file was cut off",
+		log.Warn("the new rules file lacks rules or quotas that were in force: restore them if the file was cut off",
 			"file", file, "gone", len(gone), "names", gone[:min(len(gone), maxLoggedRules)], "rules", now.Len())
 	}
 }

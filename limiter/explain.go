@@ -12,7 +12,8 @@ type Explanation struct {
 	// Now is the instant of the explanation, on the decider's clock: in a cluster, that
 	// of the node that was asked.
 	Now Tick `json:"now_us"`
-	// Rules are the names of the rules that matched, in order.
+	// Rules are the names of the rules that matched, in order. Quotas on which they draw
+	// are among the Limits only.
 	Rules []string `json:"rules"`
 	// Unlimited reports that a rule without limits matched.
 	Unlimited bool `json:"unlimited,omitempty"`
@@ -29,7 +30,7 @@ type Explanation struct {
 
 // LimitExplanation explains one limit for one key.
 type LimitExplanation struct {
-	// Name is rule/limit; Key is the name of the counter.
+	// Name is rule/limit, or quota/limit; Key is the name of the counter.
 	Name string `json:"name"`
 	Key  string `json:"key"`
 	// Limit is the limit in words, with its relevant options.

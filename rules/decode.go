@@ -17,6 +17,8 @@ const (
 	maxAttributes = 16      // attributes that one rule matches on
 	maxChoices    = 64      // values of which a match accepts any
 	maxCosts      = 64      // methods with a cost of their own
+	maxQuotas     = 1000    // in one file
+	maxDraws      = 8       // quotas that one rule draws on
 	maxPattern    = 1 << 10 // bytes of a path pattern
 )
 
@@ -24,8 +26,9 @@ const (
 type decoder struct {
 	problems
 	options []option
-	names   map[string]*node // of the rules decoded so far
+	names   map[string]*node // of the rules and quotas decoded so far
 	rules   []definition
+	quotas  []definition
 	size    int // instructions of all patterns together
 	// used has the options that a limit of the rule that is being decoded uses.
 	used map[*node]bool
@@ -165,13 +168,15 @@ func (d *decoder) text(n *node, what string) (string, bool) {
 
 // file decodes a whole file.
 func (d *decoder) file(root *node) {
-	var defaults, list, count *node
-	d.mapping(root, "a rules file", d.fileFields(&defaults, &list, &count), nil)
+	var at fileNodes
+	d.mapping(root, "a rules file", d.fileFields(&at), nil)
 	outer := baseLevel()
 	outer.replication = d.replication
-	if defaults != nil {
-		d.mapping(defaults, "defaults", d.levelFields(&outer), func(name string) string {
+	if at.defaults != nil {
+		d.mapping(at.defaults, "defaults", d.levelFields(&outer), func(name string) string {
 			switch name {
+			case "quotas":
+				return `"quotas" cannot be a default: write it in each rule that draws on one`
 			case "name", "match", "limits", "unlimited", "continue", "limit", "window":
 				return fmt.Sprintf("%q cannot be a default: write it in a rule or a limit", name)
 			}
@@ -179,6 +184,10 @@ func (d *decoder) file(root *node) {
 		})
 		d.outer.oddities, d.oddities = d.oddities, nil
 	}
+	if at.quotas != nil {
+		quoting{d}.all(at.quotas, outer)
+	}
+	list := at.rules
 	switch {
 	case list != nil && list.kind != kindSequence:
 		d.add(list, `"rules" is a list of rules, not %s`, list.kind)
@@ -189,17 +198,21 @@ func (d *decoder) file(root *node) {
 	case root.kind == kindMapping && !d.reported(root, "rules"):
 		d.add(root, `the file has no rules: add "rules:", or "rules: []" for none at all`)
 	}
-	if count != nil && list != nil {
-		d.count(count, list)
+	if at.count != nil && list != nil {
+		d.count(at.count, list)
 	}
 }
 
-func (d *decoder) fileFields(defaults, list, count **node) []field {
+// fileNodes are the fields of a file, which are decoded in this order.
+type fileNodes struct{ defaults, quotas, rules, count *node }
+
+func (d *decoder) fileFields(at *fileNodes) []field {
 	return []field{
 		{"version", d.version},
-		{"rules_count", func(_, v *node) { *count = v }},
-		{"defaults", func(_, v *node) { *defaults = v }},
-		{"rules", func(_, v *node) { *list = v }},
+		{"rules_count", func(_, v *node) { at.count = v }},
+		{"defaults", func(_, v *node) { at.defaults = v }},
+		{"quotas", func(_, v *node) { at.quotas = v }},
+		{"rules", func(_, v *node) { at.rules = v }},
 	}
 }
 

@@ -80,7 +80,7 @@ func TestErrors(t *testing.T) {
 		{"text", "towns", `1:1: a rules file is a mapping of fields to values, not a single value`},
 		{"version", "version: 2\nrules: []", `1:10: version "2" is not known here; this program reads version 1`},
 		{"version long", "version: " + strings.Repeat("é", 60) + "\nrules: []", `1:10: version "` + strings.Repeat("é", 50) + `"... is not known here; this program reads version 1`},
-		{"unknown", "rules: []\nlimits: 5", `2:1: unknown field "limits"; known: version, rules_count, defaults, rules (in a rules file)`},
+		{"unknown", "rules: []\nlimits: 5", `2:1: unknown field "limits"; known: version, rules_count, defaults, quotas, rules (in a rules file)`},
 		{"twice", "rules: []\nversion: 1\nrules: []", `3:1: "rules" is given twice; the first is on line 1`},
 		{"defaults", "defaults: 5\nrules: []", `1:11: defaults is a mapping of fields to values, not a single value`},
 		{"not inherited", "defaults: {limits: [1/second]}\nrules: []", `1:12: "limits" cannot be a default: write it in a rule or a limit`},

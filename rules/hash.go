@@ -13,11 +13,22 @@ import (
 // the same for every file with the same meaning: with defaults filled in, sets sorted,
 // and limits as the arithmetic uses them. The order of keys and limits is included,
 // because nodes refer to them by number.
-func hashDefinitions(definitions []definition) uint64 {
+func hashDefinitions(definitions, quotas []definition) uint64 {
 	h := sha256.New()
 	io.WriteString(h, "weir rules 1\n")
 	for i := range definitions {
 		writeDefinition(h, &definitions[i])
+		for _, w := range definitions[i].draws {
+			fmt.Fprintf(h, "  draw %q", quotas[w.quota].name)
+			if w.given {
+				writeCosts(h, &w.costs)
+			}
+			io.WriteString(h, "\n")
+		}
+	}
+	for i := range quotas { // so a file without quotas keeps the hash of versions without them
+		io.WriteString(h, "quota ")
+		writeDefinition(h, &quotas[i])
 	}
 	return binary.LittleEndian.Uint64(h.Sum(nil))
 }
@@ -31,16 +42,7 @@ func writeDefinition(w io.Writer, r *definition) {
 	}
 	fmt.Fprintf(w, " shadow %t unreachable %s replication %s skip %t keys %q",
 		r.shadow, r.unreachable, r.replication, r.skip, r.keys)
-	fmt.Fprintf(w, " cost %d", r.costs.def)
-	for _, m := range r.costs.methods {
-		fmt.Fprintf(w, " %q=%d", m.method, m.cost)
-	}
-	for i := range r.costs.cases {
-		c := &r.costs.cases[i]
-		io.WriteString(w, " case ")
-		writeMatch(w, &c.match)
-		fmt.Fprintf(w, " cost %d from %q %d %d %d", c.units, c.from, c.def, c.min, c.max)
-	}
+	writeCosts(w, &r.costs)
 	if r.share > 0 { // so a file without shares keeps the hash of versions without shares
 		fmt.Fprintf(w, " share %d", r.share)
 	}
@@ -51,6 +53,19 @@ func writeDefinition(w io.Writer, r *definition) {
 		fmt.Fprintf(w, " zones of %d from %q", z.limits, z.from)
 	}
 	io.WriteString(w, "\n")
+}
+
+func writeCosts(w io.Writer, o *costs) {
+	fmt.Fprintf(w, " cost %d", o.def)
+	for _, m := range o.methods {
+		fmt.Fprintf(w, " %q=%d", m.method, m.cost)
+	}
+	for i := range o.cases {
+		c := &o.cases[i]
+		io.WriteString(w, " case ")
+		writeMatch(w, &c.match)
+		fmt.Fprintf(w, " cost %d from %q %d %d %d", c.units, c.from, c.def, c.min, c.max)
+	}
 }
 
 // writeMatch writes conditions. Those that earlier versions lacked are written only if

@@ -32,6 +32,8 @@ type RuleInfo struct {
 	// ZoneFrom is the attribute that names the time zone of the rule's calendars; empty if
 	// the file does. The zone of its limits is that of requests whose attribute names none.
 	ZoneFrom string
+	// Draws are the quotas on which the rule draws, in the order of the file.
+	Draws []DrawInfo
 	// Unlimited rules allow every request.
 	Unlimited bool
 	// Continue reports that further matches count, too.
@@ -78,6 +80,36 @@ type CostCase struct {
 	Default, Min, Max uint32
 }
 
+// DrawInfo describes the draw of a rule on a quota.
+type DrawInfo struct {
+	// Quota has the quota's name, limits and policies. It belongs to the set and must not
+	// be changed.
+	Quota *limiter.Rule
+	// Cost, CostByMethod and CostCases are the cost of a draw, in units, as in [RuleInfo];
+	// those of the rule if the file sets no others.
+	Cost         uint32
+	CostByMethod map[string]uint32
+	CostCases    []CostCase
+}
+
+// QuotaInfo describes one quota of a set, with its defaults filled in.
+type QuotaInfo struct {
+	// Line is the line in the file where the quota begins, from 1.
+	Line int
+	// Rule has the quota's name, limits and policies. It belongs to the set and must not
+	// be changed.
+	Rule *limiter.Rule
+	// Keys and SkipMissing are those of its counters, as in [RuleInfo].
+	Keys        [][]string
+	SkipMissing bool
+	// ZoneFrom is the attribute that names the time zone, as in [RuleInfo].
+	ZoneFrom string
+	// DrawnBy are the names of the rules that draw on it, in the order of the file.
+	DrawnBy []string
+	// Warnings are those about this quota, see [Set.Warnings].
+	Warnings []Warning
+}
+
 // Len returns the number of rules.
 func (s *Set) Len() int { return len(s.rules) }
 
@@ -89,40 +121,103 @@ func (s *Set) Rules() []RuleInfo {
 		out[i] = s.rules[i].info()
 	}
 	for _, w := range s.warnings {
-		if i, ok := s.byName[w.Rule]; ok {
+		if i, ok := s.byName[w.Rule]; ok && i < len(out) {
 			out[i].Warnings = append(out[i].Warnings, w)
 		}
 	}
 	return out
 }
 
+// Quotas describes the quotas in the order of the file. The caller owns the slice, but must
+// not change what its elements point to.
+func (s *Set) Quotas() []QuotaInfo {
+	out := make([]QuotaInfo, len(s.quotas))
+	for i := range s.quotas {
+		q := &s.quotas[i]
+		out[i] = QuotaInfo{Line: q.line, Rule: q.limiter, ZoneFrom: q.zoneFrom, Keys: q.names(), SkipMissing: q.skips()}
+		for j := range s.rules {
+			if slices.ContainsFunc(s.rules[j].draws, func(w draw) bool { return w.quota == q }) {
+				out[i].DrawnBy = append(out[i].DrawnBy, s.rules[j].limiter.Name)
+			}
+		}
+	}
+	for _, w := range s.warnings {
+		if i, ok := s.byName[w.Rule]; ok && i >= len(s.rules) {
+			out[i-len(s.rules)].Warnings = append(out[i-len(s.rules)].Warnings, w)
+		}
+	}
+	return out
+}
+
+// Matching returns the names of all rules that match a request, in the order of the file;
+// for a request that names its rule or has limits of its own, that name. The request must
+// be one that Resolve accepts.
+func (s *Set) Matching(r *limiter.Request) []string {
+	switch {
+	case len(r.Limits) > 0:
+		return []string{limiter.RequestRule}
+	case r.Rule != "":
+		return []string{r.Rule}
+	}
+	out := []string{}
+	var ip address
+	for _, i := range s.paths.match(r.Path, nil) {
+		u := &s.rules[i]
+		if !u.plain && !u.match.accepts(r, &ip) {
+			continue
+		}
+		if out = append(out, u.limiter.Name); !u.more {
+			break
+		}
+	}
+	return out
+}
+
+// names returns the parts of each key.
+func (n *counters) names() (out [][]string) {
+	for i := range n.keys {
+		names := make([]string, len(n.keys[i].parts))
+		for j, p := range n.keys[i].parts {
+			names[j] = p.String()
+		}
+		out = append(out, names)
+	}
+	return out
+}
+
+// skips reports whether a request that lacks a part of a key is not counted by it.
+func (n *counters) skips() bool { return len(n.keys) > 0 && n.keys[0].skip }
+
 func (r *rule) info() RuleInfo {
 	in := RuleInfo{
 		Line: r.line, Rule: r.limiter, ZoneFrom: r.zoneFrom,
-		Conditions: r.match.conditions(),
-		Cost:       r.costs.def, Unlimited: len(r.keys) == 0, Continue: r.more,
-		SkipMissing: len(r.keys) > 0 && r.keys[0].skip,
+		Conditions: r.match.conditions(), Keys: r.names(), SkipMissing: r.skips(),
+		Cost: r.costs.def, Unlimited: !r.counts, Continue: r.more,
 	}
-	for i := range r.keys {
-		names := make([]string, len(r.keys[i].parts))
-		for j, p := range r.keys[i].parts {
-			names[j] = p.String()
+	in.CostByMethod, in.CostCases = r.costs.info()
+	for i := range r.draws {
+		w, of := &r.draws[i], &r.costs
+		if w.costs != nil {
+			of = w.costs
 		}
-		in.Keys = append(in.Keys, names)
+		d := DrawInfo{Quota: w.quota.limiter, Cost: of.def}
+		d.CostByMethod, d.CostCases = of.info()
+		in.Draws = append(in.Draws, d)
 	}
-	if len(r.costs.methods) > 0 {
-		in.CostByMethod = make(map[string]uint32, len(r.costs.methods))
-		for _, m := range r.costs.methods {
-			in.CostByMethod[m.method] = m.cost
-		}
+	return in
+}
+
+func (o *costs) info() (byMethod map[string]uint32, cases []CostCase) {
+	for _, m := range o.methods {
+		put(&byMethod, m.method, m.cost)
 	}
-	for i := range r.costs.cases {
-		c := &r.costs.cases[i]
-		in.CostCases = append(in.CostCases, CostCase{
+	for i := range o.cases {
+		c := &o.cases[i]
+		cases = append(cases, CostCase{
 			Conditions: c.match.conditions(), Cost: c.units, From: c.from, Default: c.def, Min: c.min, Max: c.max,
 		})
 	}
-	return in
+	return byMethod, cases
 }
 
 func (m *matcher) conditions() Conditions {

@@ -20,21 +20,21 @@ type oddity struct {
 
 // notes warns about oddities, and about fields that have no effect.
 func (r *definition) notes() (out []Warning) {
-	where := "rule " + quote(r.name)
-	if r.name == "" {
-		where = "the defaults"
-	}
 	for _, o := range r.oddities {
 		out = append(out, newWarning(r, o.at, o.instead, "%s %s in %s is not a method of HTTP or gRPC, and probably fits no request; write %q",
-			o.field, quote(o.at.text), where, o.instead))
+			o.field, quote(o.at.text), r.title(), o.instead))
 	}
 	if len(r.spare) > 0 {
 		names := make([]string, len(r.spare))
 		for i, k := range r.spare {
 			names[i] = quote(k.text)
 		}
-		out = append(out, newWarning(r, r.spare[0], "", "rule %s is unlimited and counts nothing, so these fields have no effect: %s. Remove them, or write limits in place of \"unlimited: true\"",
-			quote(r.name), strings.Join(names, ", ")))
+		why, instead := "is unlimited and counts nothing", "write limits in place of \"unlimited: true\""
+		if !r.unlimited {
+			why, instead = "has no limits of its own", "add limits; what a quota counts is set there"
+		}
+		out = append(out, newWarning(r, r.spare[0], "", "rule %s %s, so these fields have no effect: %s. Remove them, or %s",
+			quote(r.name), why, strings.Join(names, ", "), instead))
 	}
 	return out
 }
@@ -72,7 +72,7 @@ func fixedLengths(r *definition) (out []Warning) {
 // lacking warns about keys with an attribute that the rule does not ask for. All
 // requests without the attribute then share one counter.
 func lacking(r *definition) (out []Warning) {
-	if r.unlimited || r.skip || r.keyNode == nil {
+	if len(r.limits) == 0 || r.skip || r.keyNode == nil {
 		return nil
 	}
 	for _, parts := range r.keys {
@@ -270,7 +270,7 @@ func toldApart(rules []definition, path, other string, r *definition, e *effort)
 // countedApart warns about a rule that counts a path with a slash at the end and without
 // it separately, only because the file sets no key.
 func (r *definition) countedApart(path string) (Warning, bool) {
-	if _, open := openEnded(r); open || r.keyGiven || !r.countsByPath() {
+	if _, open := openEnded(r); open || r.keyGiven || !r.countsByPath() || len(r.limits) == 0 {
 		return Warning{}, false
 	}
 	const instead = "key: [rule, user]"
@@ -312,8 +312,8 @@ func neverFirst(r *definition) (out []Warning) {
 				less = ", or write less, such as " + instead
 			}
 			out = append(out, newWarning(r, at, instead,
-				"limit %s of rule %s never denies first: limit %s lets at most %.0f units through meanwhile. Remove it%s",
-				quote(l.Name()), quote(r.name), quote(other.Name()), math.Ceil(most), less))
+				"limit %s of %s never denies first: limit %s lets at most %.0f units through meanwhile. Remove it%s",
+				quote(l.Name()), r.title(), quote(other.Name()), math.Ceil(most), less))
 			break
 		}
 	}

@@ -79,6 +79,19 @@ func mutants() []mutant {
 		{"unlimited beside what counts", at(`unlimited: true`, "unlimited: true, key: [user]")},
 		{"an attribute is null", at(`plan: free`, "plan: null")},
 		{"a cost from something else", at(`from: "attr:[a-z]+"`, "from: tokens")},
+		{"a quota is misspelt where a rule draws on it", at(`quotas: \[\{name: units`, "quotas: [{name: unit")},
+		{"a quota is misspelt where it is defined", at(`- \{name: units`, "- {name: untis")},
+		{"the quota of a draw is a rule", at(`quotas: \[\{name: units`, "quotas: [{name: login")},
+		{"a quota has the name of a rule", at(`- \{name: units`, "- {name: login")},
+		{"a draw is given twice", at(`(\{name: units, cost: [0-9]+\})`, "$1, $1")},
+		{"the quotas are lost", at(`quotas:\n  - [^\n]*\n`, "")},
+		{"a quota without a key", at(`(\{name: units), key: \[[^]]*\]`, "$1")},
+		{"a quota has the cost of the draws", at(`(\{name: units, key)`, "{name: units, cost: 5, key")},
+		{"a draw has limits", at(`(\{name: units, cost)`, "{name: units, limits: [5/second], cost")},
+		{"no rule draws on a quota", func(file string) []string {
+			return []string{regexp.MustCompile(`, quotas: \[\{[^\n]*\}\]`).ReplaceAllString(file, "")}
+		}},
+		{"a draw in shadow on a quota that is not", at(`(, quotas: \[\{name: units)`, ", shadow: true$1")},
 		{"a cost after one for all", at(`(cost: \[)`, "$1{cost: 1}, ")},
 	}
 }
@@ -86,10 +99,14 @@ func mutants() []mutant {
 // goodFiles are files that do what their authors meant.
 func goodFiles(t *testing.T) []string {
 	out := []string{`version: 1
+quotas:
+  - {name: units, key: [attr:api_key], limits: [500/hour]}
 rules:
   - {name: internal, match: {ip: [10.0.0.0/8, "2001:db8::/32"]}, unlimited: true}
   - {name: login, match: {path: "^/login/?$", method: [POST, PUT]}, keys: [[ip], [user]], limits: [10/minute]}
   - {name: api, match: {path: "^/api(/|$)", attributes: {api_key: }}, key: [attr:api_key], limits: [{limit: 100, window: 1m, algorithm: token_bucket, burst: 20}]}
+  - {name: search, match: {path: "^/search(/|$)", attributes: {api_key: }}, key: [attr:api_key], limits: [50/hour], quotas: [{name: units, cost: 5}]}
+  - {name: bulk, match: {path: "^/bulk(/|$)", attributes: {api_key: }}, quotas: [{name: units, cost: {default: 1, POST: 2}}]}
   - {name: free, match: {attributes: {plan: free}}, key: [rule, user], limits: [5/second, 40/minute], cost: {default: 1, POST: 2}}
   - {name: bursts, match: {path: ^/burst}, key: [rule, user], algorithm: token_bucket, burst: 20, limits: [50/hour]}
   - {name: monthly, match: {path: ^/month}, key: [rule, user], zone: Europe/Berlin, limits: [{limit: 500, calendar: day}]}

@@ -176,10 +176,10 @@ func (d *decoder) apply(s *spec, inherited, own []setting) {
 	}
 }
 
-// unused reports options that a rule sets and none of its limits uses: the rule would do
-// something else than its author wrote.
-func unused(d *decoder, own []setting, limits []*limiter.Limit) {
-	calendars := !slices.ContainsFunc(limits, func(l *limiter.Limit) bool { return l.Calendar() == limiter.CalendarNone })
+// unused reports options that a rule or a quota sets and none of its limits uses: it would
+// do something else than its author wrote.
+func unused(d *decoder, own []setting, r *definition) {
+	calendars := !slices.ContainsFunc(r.limits, func(l *limiter.Limit) bool { return l.Calendar() == limiter.CalendarNone })
 	for _, o := range own {
 		if d.used[o.key] {
 			continue
@@ -197,7 +197,7 @@ func unused(d *decoder, own []setting, limits []*limiter.Limit) {
 		case len(o.option.uses) > 0:
 			advice = fmt.Sprintf("it is an option of %s; write \"algorithm: %s\" too, or remove it", algorithmList(o.option.uses), o.option.uses[0])
 		}
-		d.add(o.key, "no limit of this rule uses %q: %s", o.option.name, advice)
+		d.add(o.key, "no limit of this %s uses %q: %s", r.kind(), o.option.name, advice)
 	}
 }
 

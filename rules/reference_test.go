@@ -71,6 +71,9 @@ func (s *section) names() (out []string) {
 
 func unquote(s string) string { return strings.Trim(s, "`") }
 
+// quotaUnits is a quota on which rules of inFile draw.
+const quotaUnits = "quotas: [{name: units, key: [user], limits: [5/1m]}]\n"
+
 // inFile returns a file in which a line of YAML stands in the mapping that a section is
 // about. A limit has the algorithm.
 func inFile(title, line, algorithm string) string {
@@ -103,7 +106,21 @@ func inFile(title, line, algorithm string) string {
 		if line == "unlimited: true" || name == "limits" {
 			limit = "cost: 1"
 		}
+		if name == "quotas" {
+			return quotaUnits + "rules: [" + with(line, "name: a", limit) + "]"
+		}
 		return "rules: [" + with(line, "name: a", limit) + "]"
+	case "A quota":
+		key := "key: [user]"
+		if name == "keys" || line == "key: []" {
+			key = "shadow: false"
+		}
+		if name == "limits" {
+			limit = "shadow: false"
+		}
+		return "quotas: [" + with(line, "name: units", key, limit) + "]\nrules: [{name: a, quotas: [units]}]"
+	case "A draw on a quota":
+		return quotaUnits + "rules: [{name: a, " + limit + ", quotas: [" + with(line, "name: units") + "]}]"
 	case "Cost":
 		from := "from: attr:n"
 		if name == "cost" {
@@ -145,6 +162,7 @@ func TestReferenceHasEveryField(t *testing.T) {
 	}
 	options := page["Options of a limit"].names()
 	for title, more := range map[string][]string{"The file": nil, "A rule": options, "Match": nil, "Attributes": nil,
+		"A quota": options, "A draw on a quota": nil,
 		"Cost": page["Match"].names(), "A limit": options} {
 		same(t, title+": the page", slices.Sorted(slices.Values(slices.Concat(page[title].names(), more))), known(title))
 	}
@@ -169,7 +187,7 @@ func TestReferenceValues(t *testing.T) {
 	for title, s := range referencePage(t) {
 		for _, f := range s.fields {
 			name := unquote(f[0])
-			if len(f) != 5 || name == "key" { // its parts have a table
+			if len(f) != 5 || name == "key" || name == "quotas" || title == "A draw on a quota" { // parts have a table, quotas are the file's
 				continue
 			}
 			_, err := rules.Parse("f", []byte(inFile(title, name+": qqqqqqqqqqqq", algorithmsOf(s, f)[0])), rules.Options{})

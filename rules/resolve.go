@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirlimit/weir/limiter"
@@ -29,7 +30,8 @@ type Match struct {
 }
 
 // Resolve finds the rules for a request. It clears the charge and fills it with the
-// counters of these rules. The caller owns request and charge; neither is kept. If no
+// counters of these rules, and of the quotas on which they draw. A quota on which several
+// of them draw is charged the sum of their costs. The caller owns request and charge; neither is kept. If no
 // rule matches, the charge is empty.
 //
 // If the request names a rule, that rule decides, whatever its conditions are. If the
@@ -43,7 +45,7 @@ type Match struct {
 //     pattern runs on it,
 //   - a cost out of range,
 //   - values of a key above [limiter.MaxKeyBytes],
-//   - a rule whose keys are all skipped because the request lacks a part of each,
+//   - a rule or a quota whose keys are all skipped because the request lacks a part of each,
 //   - more than [limiter.MaxKeys] counters,
 //   - a named rule that does not exist,
 //   - own limits that are too many, nil, of the same name, or combined with a named
@@ -83,13 +85,13 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 // resolveNamed resolves a request that names its rule.
 func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	i, ok := s.byName[r.Rule]
-	if !ok {
+	if !ok || i >= len(s.rules) {
 		return Match{}, s.unknownRule(r.Rule)
 	}
 	u := &s.rules[i]
 	m := Match{Rule: u.limiter.Name, Count: 1}
-	if len(u.keys) > 0 {
-		if err := u.charge(r, c, &address{}, &m); err != nil {
+	if u.counts {
+		if err := u.charge(r, c, &address{}, rulesAll, &m); err != nil {
 			c.Clear()
 			return Match{}, err
 		}
@@ -99,6 +101,9 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 }
 
 func (s *Set) unknownRule(name string) error {
+	if s.counters(name) != nil {
+		return fmt.Errorf("%w: %s is a quota, not a rule: name a rule that draws on it", limiter.ErrInvalid, quote(name))
+	}
 	return fmt.Errorf("%w: there is no rule %s: name a rule of the rules file, or leave the name out to match by path", limiter.ErrInvalid, quote(name))
 }
 
@@ -125,6 +130,11 @@ const (
 	rulesShadow
 )
 
+// have reports whether a rule is one of them.
+func (w whichRules) have(r *limiter.Rule) bool {
+	return w == rulesAll || r.Shadow == (w == rulesShadow)
+}
+
 // fill adds the counters of those rules that the rest of the request fits, of
 // the ones that its path matches.
 func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules) (m Match, err error) {
@@ -137,8 +147,8 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		if m.Count++; m.Count == 1 {
 			m.Rule = u.limiter.Name
 		}
-		if len(u.keys) > 0 && (which == rulesAll || u.limiter.Shadow == (which == rulesShadow)) {
-			if err := u.charge(r, c, &ip, &m); err != nil {
+		if u.counts {
+			if err := u.charge(r, c, &ip, which, &m); err != nil {
 				return s.fillLess(list, r, c, which, err)
 			}
 		}
@@ -168,60 +178,86 @@ func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, whi
 	return m, err
 }
 
-// charge adds the counters of one rule.
-func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address, m *Match) error {
+// charge adds the counters of one rule and of the quotas on which it draws.
+func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules, m *Match) error {
 	cost := u.costs.def
 	if r.Cost.Given() {
 		cost, _ = r.Cost.Value(0) // Resolve has checked its range
 	} else if len(u.costs.methods)+len(u.costs.cases) > 0 {
 		cost = u.costs.of(r, ip)
 	}
-	added, rule := false, u.in(r, m)
-	for i := range u.keys {
-		hash, outcome := u.keys[i].hash(r)
-		switch outcome {
-		case keySkipped:
-			continue
-		case keyTooLong:
-			if u.limiter.Shadow {
-				continue
-			}
-			return tooLong(u.limiter.Name, &u.keys[i], r)
+	before := c.Len()
+	if which.have(u.limiter) {
+		if err := u.counters.charge(r, c, cost, 0, m); err != nil {
+			return err
 		}
-		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(i)}) {
-			return &fullError{u.limiter.Name}
-		}
-		added = true
 	}
-	if !added && !u.limiter.Shadow {
-		return u.nothingToCount()
+	if len(u.draws) > 0 {
+		return u.draw(r, c, ip, which, cost, before, m)
 	}
 	return nil
 }
 
+// charge adds the counters. The first keys of the charge may have some of them already.
+func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint32, first int, m *Match) error {
+	added, rule := len(n.keys) == 0, n.in(r, m)
+	for i := range n.keys {
+		hash, outcome := n.keys[i].hash(r)
+		switch outcome {
+		case keySkipped:
+			continue
+		case keyTooLong:
+			if n.limiter.Shadow {
+				continue
+			}
+			return tooLong(n.String(), &n.keys[i], r)
+		}
+		if first > 0 && merge(c, first, rule, i, cost) {
+			added = true
+			continue
+		}
+		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(i)}) {
+			return &fullError{n.String()}
+		}
+		added = true
+	}
+	if !added && !n.limiter.Shadow {
+		return n.nothingToCount()
+	}
+	return nil
+}
+
+// String returns what the counters belong to.
+func (n *counters) String() string {
+	if n.quota {
+		return "quota " + strconv.Quote(n.limiter.Name)
+	}
+	return "rule " + strconv.Quote(n.limiter.Name)
+}
+
 // fullError is the error for more keys than a check may have.
-type fullError struct{ rule string }
+type fullError struct{ what string }
 
 func (e *fullError) Error() string {
-	return fmt.Sprintf("%v: the rules that match count by more than %d keys together; rule %q is one too many",
-		limiter.ErrInvalid, limiter.MaxKeys, e.rule)
+	return fmt.Sprintf("%v: the rules that match count by more than %d keys together; %s is one too many",
+		limiter.ErrInvalid, limiter.MaxKeys, e.what)
 }
 
 // Unwrap returns [limiter.ErrInvalid].
 func (*fullError) Unwrap() error { return limiter.ErrInvalid }
 
-func tooLong(rule string, k *key, r *limiter.Request) error {
-	return fmt.Errorf("%w: the values of key %s of rule %q have %d bytes together; at most %d are allowed",
-		limiter.ErrInvalid, k, rule, k.bytes(r), limiter.MaxKeyBytes)
+func tooLong(what string, k *key, r *limiter.Request) error {
+	return fmt.Errorf("%w: the values of key %s of %s have %d bytes together; at most %d are allowed",
+		limiter.ErrInvalid, k, what, k.bytes(r), limiter.MaxKeyBytes)
 }
 
-func (u *rule) nothingToCount() error {
-	names := make([]string, len(u.keys))
-	for i := range u.keys {
-		names[i] = u.keys[i].String()
+func (n *counters) nothingToCount() error {
+	names := make([]string, len(n.keys))
+	for i := range n.keys {
+		names[i] = n.keys[i].String()
 	}
-	return fmt.Errorf("%w: rule %q needs %s; the request lacks a part of each",
-		limiter.ErrInvalid, u.limiter.Name, strings.Join(names, " or "))
+	return fmt.Errorf("%w: %s needs %s; the request lacks a part of each",
+		limiter.ErrInvalid, n, strings.Join(names, " or "))
 }
 
 // resolveOwn resolves a request with limits of its own.
@@ -238,7 +274,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	}
 	hash, outcome := s.own.hash(r)
 	if outcome == keyTooLong {
-		return Match{}, tooLong(limiter.RequestRule, &s.own, r)
+		return Match{}, tooLong("rule "+strconv.Quote(limiter.RequestRule), &s.own, r)
 	}
 	rule := &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(r.Limits), Replication: s.copied}
 	c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost})
@@ -275,8 +311,8 @@ func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *limiter.Key, l *l
 	from, rule := &s.own, limiter.RequestRule
 	if k.Rule != nil {
 		rule = k.Rule.Name
-		if i, ok := s.byName[rule]; ok && int(k.Index) < len(s.rules[i].keys) {
-			from = &s.rules[i].keys[k.Index]
+		if n := s.counters(rule); n != nil && int(k.Index) < len(n.keys) {
+			from = &n.keys[k.Index]
 		}
 	}
 	dst = from.appendName(dst, rule, r)

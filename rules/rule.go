@@ -82,9 +82,10 @@ func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field
 	return fields
 }
 
-// definition is a rule as the file defines it.
+// definition is a rule as the file defines it, or a quota.
 type definition struct {
 	level
+	quota     bool
 	line      int
 	at        *node // the pattern, or else the rule: the position for warnings
 	name      string
@@ -93,71 +94,110 @@ type definition struct {
 	limits    []*limiter.Limit
 	written   []*node // parallel to limits
 	zoning    zoning
-	spare     []*node // fields that have no effect, since the rule is unlimited
+	draws     []drawing
+	spare     []*node // fields that have no effect, since the rule is unlimited or has no limits of its own
 	unlimited bool
 	more      bool // continue
 }
 
+// title returns what the definition is, with its name.
+func (r *definition) title() string {
+	switch {
+	case r.quota:
+		return "quota " + quote(r.name)
+	case r.name == "":
+		return "the defaults"
+	}
+	return "rule " + quote(r.name)
+}
+
+// ruleNodes are fields of a rule, or of a quota, that are decoded after the others.
+type ruleNodes struct{ name, limits, unlimited, more, quotas *node }
+
 func (d *decoder) rule(n *node, outer level) {
 	r := definition{level: outer, line: n.line, at: n}
 	before := len(d.problems.list)
-	d.used = make(map[*node]bool)
-	var name, limits, unlimited, more *node
-	fields := d.ruleFields(&r, &name, &limits, &unlimited, &more)
+	var at ruleNodes
 	if n.kind == kindNull {
 		d.add(n, "this rule is empty")
 		return
 	}
-	if d.mapping(n, "a rule", fields, ruleHint); n.kind != kindMapping {
+	if d.mapping(n, "a rule", d.ruleFields(&r, &at), ruleHint); n.kind != kindMapping {
 		return
 	}
 	r.oddities, d.oddities = d.oddities, nil
-	if name != nil {
-		d.name(name, &r)
-	} else if !d.reported(n, "name") {
-		d.add(n, `this rule has no name; names must be unique and appear in answers`)
+	requireName(d, n, &r, at.name)
+	if at.limits != nil {
+		ownLimits(d, &r, at.limits, len(outer.settings), before)
 	}
-	if limits != nil {
-		r.limits, r.written = d.limits(limits, r.settings, &r.zoning)
-		if own := r.settings[len(outer.settings):]; len(d.problems.list) == before {
-			unused(d, own, r.limits)
-		}
-	}
+	quoting{d}.draws(&r, at.quotas)
 	counting := slices.DeleteFunc(slices.Clone(n.keys), func(k *node) bool {
 		return slices.Contains([]string{"name", "match", "unlimited", "continue"}, k.text)
 	})
 	switch {
-	case r.unlimited && limits != nil:
-		d.add(limits, `"unlimited: true" and "limits" exclude each other`)
+	case r.unlimited && at.limits != nil:
+		d.add(at.limits, `"unlimited: true" and "limits" exclude each other`)
+	case r.unlimited && at.quotas != nil:
+		d.add(at.quotas, `"unlimited: true" and "quotas" exclude each other: a rule with quotas needs no limits of its own`)
 	case r.unlimited:
 		r.spare = counting
-	case limits != nil:
-	case unlimited == nil && len(r.match.groups) > 0 && len(counting) == 0:
+	case at.limits != nil:
+	case at.quotas != nil:
+		r.spare = r.withoutLimits(counting)
+	case at.unlimited == nil && len(r.match.groups) > 0 && len(counting) == 0:
 		r.unlimited = true // a group without limits is unlimited
-	case unlimited != nil && !isFalse(unlimited), unlimited == nil && d.reported(n, "unlimited"), d.reported(n, "limits"):
+	case at.unlimited != nil && !isFalse(at.unlimited), at.unlimited == nil && d.reported(n, "unlimited"), d.reported(n, "limits"), d.reported(n, "quotas"):
 		// The problem was reported already.
 	default:
 		d.add(n, `this rule has no limits: add "limits", or "unlimited: true" to let everything pass`)
 	}
 	if r.unlimited && r.more {
-		d.add(more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request again`)
+		d.add(at.more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request again`)
 	}
 	d.rules = append(d.rules, r)
 }
 
+// requireName decodes the name of a rule or a quota, which is n.
+func requireName(d *decoder, n *node, r *definition, name *node) {
+	if name != nil {
+		d.name(name, r)
+	} else if !d.reported(n, "name") {
+		d.add(n, `this %s has no name; names must be unique and appear in answers`, r.kind())
+	}
+}
+
+// kind returns what the definition is.
+func (r *definition) kind() string {
+	if r.quota {
+		return "quota"
+	}
+	return "rule"
+}
+
+// ownLimits decodes the limits of a rule or a quota, which inherits so many settings.
+// before is the number of problems before it.
+func ownLimits(d *decoder, r *definition, limits *node, inherited, before int) {
+	d.used = make(map[*node]bool)
+	r.limits, r.written = d.limits(limits, r)
+	if len(d.problems.list) == before {
+		unused(d, r.settings[inherited:], r)
+	}
+}
+
 // ruleFields decodes the fields of a rule, except those that it puts into the nodes.
-func (d *decoder) ruleFields(r *definition, name, limits, unlimited, more **node) []field {
+func (d *decoder) ruleFields(r *definition, at *ruleNodes) []field {
 	return append(d.levelFields(&r.level),
-		field{"name", func(_, v *node) { *name = v }},
+		field{"name", func(_, v *node) { at.name = v }},
 		field{"match", func(_, v *node) {
 			matching{d}.match(v, &r.match)
 			if at := v.at("path"); at != nil {
 				r.at = at
 			}
 		}},
-		field{"limits", func(_, v *node) { *limits = v }},
-		field{"unlimited", func(k, v *node) { *unlimited = v; d.boolean("unlimited", &r.unlimited).read(k, v) }},
-		field{"continue", func(k, v *node) { *more = k; d.boolean("continue", &r.more).read(k, v) }},
+		field{"limits", func(_, v *node) { at.limits = v }},
+		field{"quotas", func(_, v *node) { at.quotas = v }},
+		field{"unlimited", func(k, v *node) { at.unlimited = v; d.boolean("unlimited", &r.unlimited).read(k, v) }},
+		field{"continue", func(k, v *node) { at.more = k; d.boolean("continue", &r.more).read(k, v) }},
 	)
 }
 
@@ -176,30 +216,36 @@ func ruleHint(name string) string {
 	return ""
 }
 
-// name decodes a rule's name.
+// name decodes the name of a rule or a quota.
 func (d *decoder) name(n *node, r *definition) {
-	name, ok := d.text(n, "the rule's name")
+	name, ok := d.text(n, "the "+r.kind()+"'s name")
 	switch first := d.names[name]; {
 	case !ok:
 	case name == limiter.RequestRule:
 		d.add(n, "%q is reserved for limits that come with a request; choose another name", name)
+	case first != nil && !r.quota && quotaNamed(d.quotas, name) >= 0:
+		d.add(n, "there is a quota named %q on line %d; rules and quotas must have different names", name, first.line)
 	case first != nil:
-		d.add(n, "there is another rule named %q on line %d; names must be unique", name, first.line)
+		d.add(n, "there is another %s named %q on line %d; names must be unique", r.kind(), name, first.line)
 	default:
 		d.names[name] = n
 		r.name = name
 	}
 }
 
-// limits decodes a rule's limits, and returns where each valid one is written. It notes
-// those whose time zone a request chooses.
-func (d *decoder) limits(n *node, inherited []setting, z *zoning) (out []*limiter.Limit, written []*node) {
+// limits decodes the limits of a rule or a quota, and returns where each valid one is
+// written. It notes those whose time zone a request chooses.
+func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written []*node) {
 	if n.kind == kindSequence && len(n.items) == 0 {
-		d.add(n, `the list of limits is empty; write "unlimited: true" instead to let everything pass`)
+		instead := `; write "unlimited: true" instead to let everything pass`
+		if r.quota {
+			instead = ", and a quota needs at least one"
+		}
+		d.add(n, "the list of limits is empty%s", instead)
 	}
 	first := make(map[string]*node)
 	for _, item := range d.list(n, "limits", limiter.MaxLimits) {
-		s := d.limit(item, inherited)
+		s := d.limit(item, r.settings)
 		if s == nil {
 			continue
 		}
@@ -208,7 +254,7 @@ func (d *decoder) limits(n *node, inherited []setting, z *zoning) (out []*limite
 			name = s.DefaultName()
 		}
 		if f := first[name]; f != nil {
-			d.add(item, "two limits of this rule are named %q, the other one on line %d: give one a name, as in {name: other, limit: 5, window: 1m}", name, f.line)
+			d.add(item, "two limits of this %s are named %q, the other one on line %d: give one a name, as in {name: other, limit: 5, window: 1m}", r.kind(), name, f.line)
 			continue
 		}
 		first[name] = item
@@ -216,7 +262,7 @@ func (d *decoder) limits(n *node, inherited []setting, z *zoning) (out []*limite
 		if err != nil { // the problem was reported
 			continue
 		}
-		zones{d}.note(z, item, s, l, len(out))
+		zones{d}.note(r, item, s, l, len(out))
 		out, written = append(out, l), append(written, item)
 	}
 	return out, written

@@ -42,7 +42,8 @@ type Options struct {
 // change rules, make another set and swap the pointer.
 type Set struct {
 	rules  []rule
-	byName map[string]int
+	quotas []counters
+	byName map[string]int // the rules; the quotas follow them
 	paths  index
 	cache  *pathCache          // nil: none
 	own    key                 // for limits that come with a request
@@ -54,15 +55,23 @@ type Set struct {
 
 // rule is a rule in the form that Resolve needs.
 type rule struct {
-	plain   bool // only the path matters
-	more    bool // continue: further matches count, too
-	match   matcher
-	keys    []key // empty: unlimited
-	costs   costs
+	plain  bool // only the path matters
+	more   bool // continue: further matches count, too
+	counts bool // it has keys or draws: else it is unlimited
+	match  matcher
+	counters
+	costs costs
+	draws []draw
+}
+
+// counters are those of a rule or of a quota.
+type counters struct {
+	keys    []key // empty: none
 	limiter *limiter.Rule
 	// zoneFrom is the attribute that names the time zone; empty: none does.
 	zoneFrom string
 	line     int
+	quota    bool
 }
 
 // Parse reads a rules file. The name is used in errors only. If anything is wrong,
@@ -76,7 +85,7 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 	if err := d.err(file); err != nil {
 		return nil, err
 	}
-	s := newSet(d.rules, &d.outer, o)
+	s := newSet(d.rules, d.quotas, &d.outer, o)
 	if o.Strict && s.Doubtful() {
 		for _, w := range s.warnings {
 			d.addAt(w.Line, w.Column, "%s", w.Text)
@@ -93,57 +102,80 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 
 // Empty returns a set without rules. No request matches, but limits that come with a
 // request are resolved.
-func Empty(o Options) *Set { return newSet(nil, &definition{}, o) }
+func Empty(o Options) *Set { return newSet(nil, nil, &definition{}, o) }
 
-// newSet makes a set of rules. outer has what is odd in the defaults.
-func newSet(definitions []definition, outer *definition, o Options) *Set {
+// newSet makes a set of rules and quotas. outer has what is odd in the defaults.
+func newSet(definitions, quotas []definition, outer *definition, o Options) *Set {
 	if o.ClusterName == "" {
 		o.ClusterName = DefaultClusterName
 	}
 	s := &Set{
 		rules:  make([]rule, len(definitions)),
-		byName: make(map[string]int, len(definitions)),
+		quotas: make([]counters, len(quotas)),
+		byName: make(map[string]int, len(definitions)+len(quotas)),
 		cache:  newPathCache(o.PathCacheEntries),
 		own:    newKey(&o, limiter.RequestRule, baseLevel().keys[0], false),
 		copied: o.Replication,
-		hash:   hashDefinitions(definitions),
+		hash:   hashDefinitions(definitions, quotas),
 
-		warnings: warnings(definitions, outer),
+		warnings: warnings(definitions, quotas, outer),
+	}
+	for i := range quotas {
+		s.quotas[i] = newCounters(&quotas[i], &o)
+		s.byName[quotas[i].name] = len(definitions) + i
 	}
 	for i := range definitions {
-		s.rules[i] = newRule(&definitions[i], &o)
+		s.rules[i] = newRule(&definitions[i], s.quotas, &o)
 		s.byName[definitions[i].name] = i
 	}
 	s.paths = newIndex(s.rules)
 	return s
 }
 
-func newRule(def *definition, o *Options) rule {
+func newRule(def *definition, quotas []counters, o *Options) rule {
 	r := rule{
-		plain: def.match.plain(), more: def.more, match: def.match, costs: def.costs, line: def.line,
-		limiter: &limiter.Rule{
-			Name: def.name, Limits: def.limits, Shadow: def.shadow,
-			OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
-		},
+		plain: def.match.plain(), more: def.more, match: def.match, costs: def.costs,
+		counters: newCounters(def, o), draws: newDraws(def, quotas),
 	}
-	if z := &def.zoning; z.at != nil {
-		r.limiter, r.zoneFrom = limiter.Zoned(r.limiter, z.limits), z.from
-	}
-	if !def.unlimited {
-		for _, parts := range def.keys {
-			r.keys = append(r.keys, newKey(o, def.name, parts, def.skip))
-		}
-	}
+	r.counts = len(r.keys)+len(r.draws) > 0
 	return r
 }
 
-// Rule returns the rule with a name, or nil. It belongs to the set and must not be
-// changed.
+func newCounters(def *definition, o *Options) counters {
+	n := counters{line: def.line, quota: def.quota, limiter: &limiter.Rule{
+		Name: def.name, Limits: def.limits, Shadow: def.shadow,
+		OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
+	}}
+	if z := &def.zoning; z.at != nil {
+		n.limiter, n.zoneFrom = limiter.Zoned(n.limiter, z.limits), z.from
+	}
+	if len(def.limits) > 0 {
+		for _, parts := range def.keys {
+			n.keys = append(n.keys, newKey(o, def.name, parts, def.skip))
+		}
+	}
+	return n
+}
+
+// Rule returns the rule or the quota with a name, or nil. It belongs to the set and must
+// not be changed.
 func (s *Set) Rule(name string) *limiter.Rule {
-	if i, ok := s.byName[name]; ok {
-		return s.rules[i].limiter
+	if n := s.counters(name); n != nil {
+		return n.limiter
 	}
 	return nil
+}
+
+// counters returns those of the rule or the quota with a name, or nil.
+func (s *Set) counters(name string) *counters {
+	switch i, ok := s.byName[name]; {
+	case !ok:
+		return nil
+	case i < len(s.rules):
+		return &s.rules[i].counters
+	default:
+		return &s.quotas[i-len(s.rules)]
+	}
 }
 
 // Hash returns a hash of the meaning of the file. It is the same in every process, and
@@ -181,12 +213,18 @@ func (s *Set) plant(seeds []byte) error {
 	return nil
 }
 
-// eachKey calls f with each key, in the order of the file.
+// eachKey calls f with each key: first those of the rules, in the order of the file, then
+// those of the quotas.
 func (s *Set) eachKey(f func(k *key)) {
 	f(&s.own)
 	for i := range s.rules {
 		for j := range s.rules[i].keys {
 			f(&s.rules[i].keys[j])
+		}
+	}
+	for i := range s.quotas {
+		for j := range s.quotas[i].keys {
+			f(&s.quotas[i].keys[j])
 		}
 	}
 }

@@ -20,11 +20,15 @@ type form map[string]any
 // relations between fields: [Parse] decides.
 func Schema() []byte {
 	d := &decoder{options: limitOptions()}
-	file := d.object("file", d.fileFields(new(*node), new(*node), new(*node)))
+	file := d.object("file", d.fileFields(&fileNodes{}))
 	file["$schema"], file["$id"], file["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaID, "Weir rules file"
 	file["required"] = []string{"rules"}
-	rule := d.object("rule", d.ruleFields(&definition{}, new(*node), new(*node), new(*node), new(*node)))
+	rule := d.object("rule", d.ruleFields(&definition{}, &ruleNodes{}))
 	rule["required"] = []string{"name"}
+	quota := d.object("quota", quoting{d}.fields(&definition{}, &ruleNodes{}))
+	quota["required"] = []string{"name", "limits"}
+	draw := d.object("draw", quoting{d}.drawFields(&drawing{}, new(*node)))
+	draw["required"] = []string{"name"}
 	limit := d.object("limit", d.limitFields(&spec{}, new([]setting)))
 	limit["required"] = []string{"limit"}
 	cost := costing{d}
@@ -33,7 +37,7 @@ func Schema() []byte {
 	stated := d.object("cost", cost.amountFields(&amount{}, nil))
 	stated["required"] = []string{"from"}
 	file["$defs"] = form{
-		"rule": rule, "limit": limit, "element": element, "stated": stated,
+		"rule": rule, "quota": quota, "draw": draw, "limit": limit, "element": element, "stated": stated,
 		"defaults":  d.object("rule", d.levelFields(&level{})),
 		"match":     d.object("match", matching{d}.fields(&matcher{})),
 		"attribute": d.object("attribute", matching{d}.attributeFields(&attribute{})),
@@ -72,17 +76,19 @@ func formsOf(where string) form {
 	case "file":
 		return form{
 			"version": form{"enum": []any{1, "1"}}, "rules_count": whole(0, maxRules), "defaults": ref("defaults"),
-			"rules": form{"type": "array", "maxItems": maxRules, "items": ref("rule")},
+			"quotas": form{"type": "array", "maxItems": maxQuotas, "items": ref("quota")},
+			"rules":  form{"type": "array", "maxItems": maxRules, "items": ref("rule")},
 		}
-	case "rule":
+	case "draw":
+		return form{"name": name(), "cost": costForm()}
+	case "rule", "quota":
 		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$", "maxLength": len(attributePrefix) + limiter.MaxNameBytes})
 		key := someOf(part, maxKeyParts)
 		return form{
 			"name": name(), "match": ref("match"), "limits": someOf(ref("limit or rate"), limiter.MaxLimits),
 			"unlimited": form{"type": "boolean"}, "continue": form{"type": "boolean"}, "shadow": form{"type": "boolean"},
 			"key": key, "keys": form{"type": "array", "minItems": 1, "maxItems": maxKeys, "items": form{"type": "array", "minItems": 1, "maxItems": maxKeyParts, "items": part}},
-			"cost": anyOf(whole(0, limiter.MaxUnits), ref("stated"), form{"type": "array", "minItems": 1, "maxItems": maxCosts, "items": ref("element")},
-				form{"type": "object", "maxProperties": maxCosts, "propertyNames": form{"pattern": "^(default|" + anyCase(knownMethods()) + ")$"}, "additionalProperties": whole(0, limiter.MaxUnits)}),
+			"cost": costForm(), "quotas": someOf(anyOf(name(), ref("draw")), maxDraws),
 			"on_unreachable": names[limiter.Unreachable](), "replication": names[limiter.Replication](),
 			"max_share": form{"type": "string", "pattern": `^([0-9]+(\.[0-9])?|\.[0-9])%$`},
 		}
@@ -99,6 +105,11 @@ func formsOf(where string) form {
 		return form{"pattern": pathForm(), "not": anyOf(someOf(scalar(), maxChoices), ref("not"))}
 	}
 	return nil
+}
+
+func costForm() form {
+	return anyOf(whole(0, limiter.MaxUnits), ref("stated"), form{"type": "array", "minItems": 1, "maxItems": maxCosts, "items": ref("element")},
+		form{"type": "object", "maxProperties": maxCosts, "propertyNames": form{"pattern": "^(default|" + anyCase(knownMethods()) + ")$"}, "additionalProperties": whole(0, limiter.MaxUnits)})
 }
 
 // limitForms returns the forms of the fields of a limit, and of its options.

@@ -11,7 +11,7 @@ import (
 type Warning struct {
 	// Line and Column are its position, counted from 1. Column counts characters.
 	Line, Column int
-	// Rule is the name of the rule concerned; empty if it is about the defaults.
+	// Rule is the name of the rule or quota concerned; empty if it is about the defaults.
 	Rule string
 	// Text states what the file does, and what to write instead.
 	Text string
@@ -36,15 +36,18 @@ func newWarning(r *definition, at *node, instead, format string, args ...any) Wa
 	return Warning{Line: at.line, Column: at.column, Rule: r.name, Instead: instead, Text: fmt.Sprintf(format, args...)}
 }
 
-// warnings returns the warnings of valid rules, and of the defaults in outer.
-func warnings(rules []definition, outer *definition) (out []Warning) {
-	out = outer.notes()
+// warnings returns the warnings of valid rules and quotas, and of the defaults in outer.
+func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
+	out = slices.Concat(outer.notes(), undrawn(quotas, rules))
+	for i := range quotas {
+		out = slices.Concat(out, fixedLengths(&quotas[i]), zoneInKey(&quotas[i]), neverFirst(&quotas[i]))
+	}
 	for i := range rules {
 		r := &rules[i]
 		if w, ok := openEnded(r); ok {
 			out = append(out, w)
 		}
-		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), zoneInKey(r), neverFirst(r))
+		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r))
 	}
 	reached, slash, host := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
 	out = slices.Concat(out, neverReached(rules, &reached), slashes(rules, &slash), anyHost(rules, &host))
@@ -60,7 +63,7 @@ func warnings(rules []definition, outer *definition) (out []Warning) {
 // and so on then have a whole limit each, so a caller who varies the path is not
 // limited.
 func openEnded(r *definition) (Warning, bool) {
-	if r.unlimited || r.keyGiven || !r.countsByPath() {
+	if len(r.limits) == 0 || r.keyGiven || !r.countsByPath() {
 		return Warning{}, false
 	}
 	const instead = "key: [rule, user]"

@@ -94,8 +94,9 @@ func zoneAttribute(n *node) string {
 	return p.name
 }
 
-// note notes limit i of a rule if a request chooses its time zone.
-func (d zones) note(z *zoning, n *node, s *spec, l *limiter.Limit, i int) {
+// note notes limit i of a rule or a quota if a request chooses its time zone.
+func (d zones) note(r *definition, n *node, s *spec, l *limiter.Limit, i int) {
+	z := &r.zoning
 	if s.zoneFrom == "" {
 		return
 	}
@@ -107,27 +108,35 @@ func (d zones) note(z *zoning, n *node, s *spec, l *limiter.Limit, i int) {
 	case z.at == nil:
 		z.at, z.from, z.zone = n, s.zoneFrom, zone
 	case z.from != s.zoneFrom:
-		d.add(n, "two limits of this rule take their zone from different attributes, %s and, on line %d, %s: make them two rules, the first with \"continue: true\"",
-			quote(s.zoneFrom), z.at.line, quote(z.from))
+		d.add(n, "two limits of this %s take their zone from different attributes, %s and, on line %d, %s: make them %s",
+			r.kind(), quote(s.zoneFrom), z.at.line, quote(z.from), r.two())
 		return
 	case z.zone != zone:
-		d.add(n, "two limits of this rule have different default zones, %s and, on line %d, %s: give them one, or make them two rules, the first with \"continue: true\"",
-			quote(zone), z.at.line, quote(z.zone))
+		d.add(n, "two limits of this %s have different default zones, %s and, on line %d, %s: give them one, or make them %s",
+			r.kind(), quote(zone), z.at.line, quote(z.zone), r.two())
 		return
 	}
 	z.limits = append(z.limits, i)
 }
 
+// two says how limits that one rule or quota cannot have are written.
+func (r *definition) two() string {
+	if r.quota {
+		return "two quotas"
+	}
+	return "two rules, the first with \"continue: true\""
+}
+
 // in returns the rule in the time zone that the request chooses, which is noted in the
 // match if it is the default for want of another.
-func (u *rule) in(r *limiter.Request, m *Match) *limiter.Rule {
-	if u.zoneFrom == "" {
-		return u.limiter
+func (n *counters) in(r *limiter.Request, m *Match) *limiter.Rule {
+	if n.zoneFrom == "" {
+		return n.limiter
 	}
-	zone := r.Attributes[u.zoneFrom]
-	rule, ok := u.limiter.In(zone)
+	zone := r.Attributes[n.zoneFrom]
+	rule, ok := n.limiter.In(zone)
 	if !ok && m.Unzoned == "" {
-		m.Unzoned, m.ZoneMissing = u.limiter.Name, zone == ""
+		m.Unzoned, m.ZoneMissing = n.limiter.Name, zone == ""
 	}
 	return rule
 }
@@ -142,8 +151,8 @@ func zoneInKey(r *definition) (out []Warning) {
 				if at == nil {
 					at = r.at
 				}
-				return append(out, newWarning(r, at, "", "rule %s counts by attribute %s, which also names its time zone: a caller has the whole limit in each zone. "+
-					"Remove the attribute from the key; the zone of a counter may change", quote(r.name), quote(p.name)))
+				return append(out, newWarning(r, at, "", "%s counts by attribute %s, which also names its time zone: a caller has the whole limit in each zone. "+
+					"Remove the attribute from the key; the zone of a counter may change", r.title(), quote(p.name)))
 			}
 		}
 	}

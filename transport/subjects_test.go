@@ -395,12 +395,16 @@ func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 }
 
 func (s *httpSubject) ofNode(rule, name string) *limiter.Limit {
+	var all []*limiter.Rule
 	for _, in := range s.node.Rules() {
-		if in.Rule.Name != rule {
-			continue
+		all = append(all, in.Rule)
+		for _, w := range in.Draws {
+			all = append(all, w.Quota)
 		}
-		for _, l := range in.Rule.Limits {
-			if l.Name() == name {
+	}
+	for _, r := range all {
+		for _, l := range r.Limits {
+			if r.Name == rule && l.Name() == name {
 				return l
 			}
 		}

@@ -27,6 +27,19 @@ func fields(w *httptest.ResponseRecorder, names ...string) string {
 	return b.String()
 }
 
+// Fields of a rule that draws on a quota have the quota by its name, and the one that denies.
+func TestFieldsHaveQuotas(t *testing.T) {
+	n := node(t, nil, "  - {name: towns, key: [path], limits: [5/minute], quotas: [{name: units, cost: 2}]}\nquotas:\n  - {name: units, key: [rule], limits: [3/hour]}")
+	app := limited(t, n)
+	w := get(app, "/")
+	if got, want := fields(w, "RateLimit-Policy", "RateLimit"), "RateLimit-Policy: \"towns/minute\";q=5;w=60, \"units/hour\";q=3;w=3600\nRateLimit: \"towns/minute\";r=4;t=60, \"units/hour\";r=1;t=3600\n"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if w := get(app, "/"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "3600" {
+		t.Errorf("%d, %v", w.Code, w.Header())
+	}
+}
+
 // E8: status 429, and fields on every response that tell the limit and what
 // remains, in the spellings that were chosen.
 func TestFieldsOnEveryResponse(t *testing.T) {

@@ -33,23 +33,33 @@ func openNode(ctx context.Context, f rulesFile, now func() time.Time) (node, err
 	return n, nil
 }
 
-// outline lists the rules of a set with all counts zero.
+// outline lists the rules and quotas of a set with all counts zero.
 func outline(s *rules.Set) []replay.RuleResult {
 	var out []replay.RuleResult
-	for _, r := range s.Rules() {
-		rule := replay.RuleResult{Name: r.Rule.Name, Shadow: r.Rule.Shadow}
-		for _, l := range r.Rule.Limits {
+	add := func(r *limiter.Rule, quota bool) {
+		rule := replay.RuleResult{Name: r.Name, Quota: quota, Shadow: r.Shadow}
+		for _, l := range r.Limits {
 			rule.Limits = append(rule.Limits, replay.LimitResult{Name: l.Name()})
 		}
 		out = append(out, rule)
 	}
+	for _, r := range s.Rules() {
+		add(r.Rule, false)
+	}
+	for _, q := range s.Quotas() {
+		add(q.Rule, true)
+	}
 	return out
 }
 
-// sizes returns the number of rules and limits of a set.
-func sizes(s *rules.Set) (rules, limits int) {
+// sizes returns the number of rules, quotas and limits of a set.
+func sizes(s *rules.Set) (rules, quotas, limits int) {
 	for _, r := range s.Rules() {
 		limits += len(r.Rule.Limits)
 	}
-	return s.Len(), limits
+	all := s.Quotas()
+	for _, q := range all {
+		limits += len(q.Rule.Limits)
+	}
+	return s.Len(), len(all), limits
 }

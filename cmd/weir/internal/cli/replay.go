@@ -214,9 +214,9 @@ func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.R
 	return &replay.Run{
 		RulesFile: f.name, Rules: outline(f.set), Decider: n,
 		SetTime: func(t limiter.Tick) { now = t.Time() },
-		Keys: func(r *limiter.Request, c *limiter.Charge) error {
-			_, err := f.set.Resolve(r, c)
-			return err
+		Keys: func(r *limiter.Request, c *limiter.Charge) (string, error) {
+			m, err := f.set.Resolve(r, c)
+			return m.Rule, err
 		},
 		Held:     func() int64 { return n.Stats().Bytes },
 		MaxBytes: math.MaxInt64,

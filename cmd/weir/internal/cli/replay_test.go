@@ -117,6 +117,33 @@ func TestReplayShowsDistinctKeys(t *testing.T) {
 	}
 }
 
+// A replay counts quotas beside the rules that draw on them, and validate tells their
+// number.
+func TestReplayShowsQuotas(t *testing.T) {
+	var log strings.Builder
+	for i, path := range []string{"search", "towns", "towns", "search", "towns"} {
+		fmt.Fprintf(&log, "10.0.0.1 - ada [17/May/2015:10:00:%02d +0000] \"GET /%s HTTP/1.1\" 200 1\n", i, path)
+	}
+	rules := file(t, "rules.yaml", "quotas:\n- {name: units, key: [user], limits: [7/day]}\nrules:\n"+
+		"- {name: search, match: {path: \"^/search\"}, key: [user], limits: [5/minute], quotas: [{name: units, cost: 5}]}\n"+
+		"- {name: towns, match: {path: \"^/towns\"}, quotas: [units]}\n")
+	got := person{stdin: log.String()}.run(t, "replay", "--rules", rules, "-")
+	want := "rule\tsearch\tallowed\t2\tdenied\t0\tkeys\t1\nlimit\tsearch/minute\tallowed\t2\tdenied\t0\n" +
+		"rule\ttowns\tallowed\t3\tdenied\t0\tkeys\t0\n" +
+		"quota\tunits\tallowed\t3\tdenied\t2\tkeys\t1\nlimit\tunits/day\tallowed\t3\tdenied\t2\n" +
+		"top_denied\tada:day\tdenied\t2\trule\tunits\n"
+	if !strings.Contains(got.out, want) {
+		t.Errorf("%s\nlacks\n%s", got.out, want)
+	}
+	got = person{stdin: log.String()}.run(t, "replay", "--json", "--rules", rules, "-")
+	if want := `"quotas":{"units":{"allowed":3,"denied":2,"keys":1,"limits":{"day":{"denied":2}}}}`; !strings.Contains(strings.Join(strings.Fields(got.out), ""), want) {
+		t.Errorf("%s\nlacks\n%s", got.out, want)
+	}
+	if got := (person{}).run(t, "validate", rules); !strings.Contains(got.out, "2 rules, 1 quota, 2 limits") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Above --max-memory a replay ends with an error that suggests what to set.
 func TestReplayIsBoundedInBytes(t *testing.T) {
 	rules := file(t, "rules.yaml", "rules:\n- {name: all, key: [path], limits: [5/second]}\n")

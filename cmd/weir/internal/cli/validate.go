@@ -59,8 +59,12 @@ func (a *app) validate(names []string, strict bool) error {
 			failed = errReported
 			continue
 		}
-		r, l := sizes(f.set)
-		fmt.Fprintf(&out, "%s: %s: %s, %s", term.Clean(f.name), a.OutStyle.Green("OK"), term.Plural(r, "rule"), term.Plural(l, "limit"))
+		r, q, l := sizes(f.set)
+		fmt.Fprintf(&out, "%s: %s: %s, ", term.Clean(f.name), a.OutStyle.Green("OK"), term.Plural(r, "rule"))
+		if q > 0 {
+			fmt.Fprintf(&out, "%s, ", term.Plural(q, "quota"))
+		}
+		out.WriteString(term.Plural(l, "limit"))
 		if n := a.warnOfRules(f); n > 0 {
 			fmt.Fprintf(&out, ", %s", term.Plural(n, "warning"))
 		}
@@ -73,6 +77,7 @@ type jsonValidity struct {
 	File     string        `json:"file"`
 	Valid    bool          `json:"valid"`
 	Rules    int           `json:"rules"`
+	Quotas   int           `json:"quotas"`
 	Limits   int           `json:"limits"`
 	Problems []jsonProblem `json:"problems"`
 	Warnings []jsonWarning `json:"warnings"`
@@ -105,7 +110,7 @@ func (a *app) validateJSON(names []string, strict bool) error {
 			failed = errReported
 			continue
 		}
-		out[i].Rules, out[i].Limits = sizes(f.set)
+		out[i].Rules, out[i].Quotas, out[i].Limits = sizes(f.set)
 		for _, w := range f.set.Warnings() {
 			out[i].Warnings = append(out[i].Warnings, jsonWarning(w))
 		}

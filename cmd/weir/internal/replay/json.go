@@ -24,6 +24,7 @@ type jsonReport struct {
 	SkippedLines int                 `json:"skipped_lines"`
 	Seconds      float64             `json:"seconds"`
 	Rules        map[string]jsonRule `json:"rules"`
+	Quotas       map[string]jsonRule `json:"quotas,omitempty"`
 	TopDenied    []jsonKey           `json:"top_denied"`
 }
 
@@ -74,7 +75,14 @@ func (r *Report) json(top int) jsonReport {
 		for _, l := range rule.Limits {
 			j.Limits[l.Name] = jsonLimit{Denied: l.Denied, ShadowDenied: shadow(rule.Shadow, l.ShadowDenied)}
 		}
-		out.Rules[rule.Name] = j
+		if !rule.Quota {
+			out.Rules[rule.Name] = j
+			continue
+		}
+		if out.Quotas == nil {
+			out.Quotas = make(map[string]jsonRule)
+		}
+		out.Quotas[rule.Name] = j
 	}
 	for _, k := range r.Top(top) {
 		out.TopDenied = append(out.TopDenied, jsonKey{k.Key, k.Denied})

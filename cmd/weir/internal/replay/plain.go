@@ -63,7 +63,7 @@ func (r *Report) plainTotals(b *strings.Builder) {
 
 func (r *Report) plainRules(b *strings.Builder) {
 	for _, rule := range r.Rules {
-		row := []any{"rule", rule.Name, "allowed", rule.Allowed, "denied", rule.Denied}
+		row := []any{rule.kind(), rule.Name, "allowed", rule.Allowed, "denied", rule.Denied}
 		if rule.Shadow {
 			row = append(row, "shadow_denied", rule.ShadowDenied)
 		}
@@ -77,6 +77,14 @@ func (r *Report) plainRules(b *strings.Builder) {
 			fields(b, row...)
 		}
 	}
+}
+
+// kind returns what the result is about.
+func (r *RuleResult) kind() string {
+	if r.Quota {
+		return "quota"
+	}
+	return "rule"
 }
 
 func (r *Report) plainSeries(b *strings.Builder) {

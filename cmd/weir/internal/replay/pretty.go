@@ -73,7 +73,11 @@ func (r *Report) prettyRules(b *strings.Builder, s term.Style) {
 	var t term.Table
 	t.Row(head(s, "rule and limits", "allowed", "denied", "keys", "")...)
 	for _, rule := range r.Rules {
-		t.Row(text(rule.Name), number(rule.Allowed), alarm(rule.Denied, s), number(rule.Keys), shadowNote(rule.Shadow, rule.ShadowDenied))
+		name := text(rule.Name)
+		if rule.Quota {
+			name = text("quota " + rule.Name)
+		}
+		t.Row(name, number(rule.Allowed), alarm(rule.Denied, s), number(rule.Keys), shadowNote(rule.Shadow, rule.ShadowDenied))
 		for _, l := range rule.Limits {
 			t.Row(text("  "+l.Name), number(l.Allowed), alarm(l.Denied, s), text(""), shadowNote(rule.Shadow, l.ShadowDenied))
 		}

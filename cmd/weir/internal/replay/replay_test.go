@@ -88,8 +88,9 @@ func (s *script) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Dec
 }
 
 // keys yields a key for each rule in a path, and number among its keys, of each host.
-func (s *script) keys(r *limiter.Request, c *limiter.Charge) error {
+func (s *script) keys(r *limiter.Request, c *limiter.Charge) (string, error) {
 	c.Clear()
+	matched, _, _ := strings.Cut(strings.TrimRight(r.Path, "+-"), "/")
 	n, index := map[string]uint64{}, map[string]uint64{}
 	for i, rule := range outline() {
 		index[rule.Name] = uint64(i)
@@ -102,7 +103,7 @@ func (s *script) keys(r *limiter.Request, c *limiter.Charge) error {
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(r.IP[0])}, Rule: s.rules[rule]})
 		n[rule]++
 	}
-	return nil
+	return matched, nil
 }
 
 // run is how the script is replayed.
@@ -291,7 +292,7 @@ func TestRunEndsAtTheBoundOfMemory(t *testing.T) {
 		"verdicts":            {all.Bytes + int64(len(steps)) - 1, func(r *Run) { r.Compare = true }, true},
 		"enough for verdicts": {all.Bytes + int64(len(steps)), func(r *Run) { r.Compare = true }, false},
 		"the decider's":       {all.Bytes + 99, func(r *Run) { r.Held = func() int64 { return 100 } }, true},
-		"only keys":           {all.Bytes, func(r *Run) { r.Keys = func(*limiter.Request, *limiter.Charge) error { return nil } }, false},
+		"only keys":           {all.Bytes, func(r *Run) { r.Keys = func(*limiter.Request, *limiter.Charge) (string, error) { return "", nil } }, false},
 	} {
 		_, err := do(row.most, row.change)
 		if errors.Is(err, ErrMemory) != row.ends || !row.ends && err != nil {

@@ -30,8 +30,8 @@ type Run struct {
 	Decider Decider
 	SetTime func(limiter.Tick)
 	// Keys resolves a request to its keys, so that they can be counted. It is called
-	// for requests that were decided.
-	Keys func(r *limiter.Request, c *limiter.Charge) error
+	// for requests that were decided, and returns the name of the first rule that matches.
+	Keys func(r *limiter.Request, c *limiter.Charge) (rule string, err error)
 	// Held returns the bytes that the decider holds. MaxBytes bounds that plus the
 	// memory of the result. At the bound Do ends with an error that wraps [ErrMemory].
 	// This is checked every few thousand requests.
@@ -90,10 +90,11 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 		switch {
 		case err == nil:
 			t.add(&d, name)
-			if err := run.Keys(asked, &c); err != nil {
+			rule, err := run.Keys(asked, &c)
+			if err != nil {
 				return nil, fmt.Errorf("finding the keys of request %d of %d: %w", i+1, trace.Len(), err)
 			}
-			t.addKeys(&c)
+			t.addKeys(&c, rule)
 			out.place(i, at, d.Allowed)
 		case errors.Is(err, limiter.ErrInvalid):
 			out.refuse(err)

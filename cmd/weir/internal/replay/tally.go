@@ -27,7 +27,7 @@ type Result struct {
 	Refused int
 	// FirstRefusal is the reason for the first of them, nil if there was none.
 	FirstRefusal error
-	// Rules are in the order of the file.
+	// Rules are in the order of the file; the quotas follow.
 	Rules []RuleResult
 	// First and Last are the times of the first and the last request of the trace.
 	First, Last limiter.Tick
@@ -42,12 +42,14 @@ type Result struct {
 	verdicts []verdict
 }
 
-// RuleResult counts the requests that a rule matched. Allowed and Denied are the rule's
+// RuleResult counts the requests that a rule matched, or that drew on a quota. Allowed and Denied are the rule's
 // own verdict, whatever other rules decided. A shadow rule denies none; ShadowDenied
 // counts what it would have denied. Keys is the number of distinct keys of its
-// requests; each key has its own limits.
+// requests; each key has its own limits. The verdicts of quotas on which a rule draws are
+// not its own: a rule without limits allows what it matches.
 type RuleResult struct {
 	Name                          string
+	Quota                         bool
 	Shadow                        bool
 	Allowed, Denied, ShadowDenied int
 	Keys                          int
@@ -142,9 +144,6 @@ func (t *tally) add(d *limiter.Decision, name func(*limiter.LimitDecision) strin
 	if d.ShadowDenied {
 		t.out.ShadowDenied++
 	}
-	if r := t.rules[d.Rule]; r != nil {
-		t.touch(r) // a rule without limits is counted only here
-	}
 	for i := range d.Len() {
 		l := d.Limit(i)
 		if r := t.rules[l.Rule.Name]; r != nil {
@@ -164,8 +163,12 @@ func (t *tally) deny(c counter) {
 	t.out.denied[c]++
 }
 
-// addKeys counts the keys of a request that are new.
-func (t *tally) addKeys(c *limiter.Charge) {
+// addKeys counts the keys of the request that was added last, as far as they are new, and
+// its first rule, which may have no limits.
+func (t *tally) addKeys(c *limiter.Charge, rule string) {
+	if r := t.rules[rule]; r != nil {
+		t.touch(r)
+	}
 	for i := range c.Len() {
 		k := c.Key(i)
 		if _, ok := t.keys[k.Hash]; ok {

@@ -1,0 +1,259 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// A quota has limits of its own, as a rule has, and no conditions. Requests are counted by
+// it because a rule draws on it: to the decider it is one more rule that matches. So its
+// counters are the same whichever rule draws, and are decided together with those of the
+// rule.
+
+// drawing is a draw on a quota as the file defines it.
+type drawing struct {
+	quota int // its index in the file; -1 if there is none
+	at    *node
+	costs costs
+	given bool // costs are those of the draw, else those of the rule
+}
+
+// quoting is a decoder of quotas and of draws on them.
+type quoting struct{ *decoder }
+
+// all decodes the quotas of a file.
+func (d quoting) all(list *node, outer level) {
+	if list.kind != kindSequence {
+		d.add(list, `"quotas" is a list of quotas, not %s`, list.kind)
+		return
+	}
+	for _, n := range d.list(list, "quotas", maxQuotas) {
+		d.quota(n, outer)
+	}
+}
+
+func (d quoting) quota(n *node, outer level) {
+	outer.costs = costs{}
+	q := definition{level: outer, quota: true, line: n.line, at: n}
+	before := len(d.problems.list)
+	var at ruleNodes
+	if n.kind == kindNull {
+		d.add(n, "this quota is empty")
+		return
+	}
+	if d.mapping(n, "a quota", d.fields(&q, &at), quotaHint); n.kind != kindMapping {
+		return
+	}
+	requireName(d.decoder, n, &q, at.name)
+	if at.limits != nil {
+		ownLimits(d.decoder, &q, at.limits, len(outer.settings), before)
+	} else if !d.reported(n, "limits") {
+		d.add(n, `this quota has no limits: add "limits", as in limits: [1000/hour]`)
+	}
+	if !q.keyGiven && !d.reported(n, "key") && !d.reported(n, "keys") {
+		d.add(n, `this quota has no key: write "key: [user]" for a counter for each user, or "key: [rule]" to count all requests together`)
+	}
+	d.quotas = append(d.quotas, q)
+}
+
+// quotaFields decodes the fields of a quota, except those that it puts into the nodes.
+func (d quoting) fields(q *definition, at *ruleNodes) []field {
+	fields := slices.DeleteFunc(d.levelFields(&q.level), func(f field) bool { return f.name == "cost" })
+	return append(fields,
+		field{"name", func(_, v *node) { at.name = v }},
+		field{"limits", func(_, v *node) { at.limits = v }},
+	)
+}
+
+func quotaHint(name string) string {
+	switch name {
+	case "cost":
+		return `"cost" belongs to a draw on the quota: in a rule write quotas: [{name: units, cost: 5}]`
+	case "match", "unlimited", "continue":
+		return quote(name) + " belongs in the rules that draw on the quota"
+	}
+	return ruleHint(name)
+}
+
+// quotaNamed returns the index of a quota, -1 if there is none.
+func quotaNamed(quotas []definition, name string) int {
+	return slices.IndexFunc(quotas, func(q definition) bool { return q.name == name })
+}
+
+// draws decodes the draws of a rule on quotas; n is nil if it has none.
+func (d quoting) draws(r *definition, n *node) {
+	if n == nil {
+		return
+	}
+	if n.kind == kindSequence && len(n.items) == 0 {
+		d.add(n, "the list of quotas is empty; remove it")
+	}
+	for _, item := range d.list(n, "quotas", maxDraws) {
+		var name *node
+		w := drawing{quota: -1, at: item}
+		switch item.kind {
+		case kindScalar:
+			name = item
+		case kindMapping:
+			d.mapping(item, "a draw on a quota", d.drawFields(&w, &name), drawHint)
+			if name == nil {
+				if !d.reported(item, "name") {
+					d.add(item, "this draw has no name: write the quota's, as in {name: units, cost: 5}")
+				}
+				continue
+			}
+			w.at = name
+		default:
+			d.add(item, "a draw on a quota is the quota's name, or a mapping such as {name: units, cost: 5}; this is %s", item.kind)
+			continue
+		}
+		if d.scalar(name, "the name of a quota") {
+			d.draw(r, name.text, w)
+		}
+	}
+	keys := len(r.keys)
+	if len(r.limits) == 0 {
+		keys = 0
+	}
+	for _, w := range r.draws {
+		keys += len(d.quotas[w.quota].keys)
+	}
+	if keys > limiter.MaxKeys {
+		d.add(n, "this rule and the quotas it draws on count by %d keys together; at most %d are allowed", keys, limiter.MaxKeys)
+	}
+}
+
+// draw adds a draw on the named quota to a rule.
+func (d quoting) draw(r *definition, name string, w drawing) {
+	w.quota = quotaNamed(d.quotas, name)
+	switch {
+	case w.quota < 0 && d.names[name] != nil:
+		d.add(w.at, "%s is a rule on line %d, not a quota: a rule draws on quotas only", quote(name), d.names[name].line)
+	case w.quota < 0 && len(d.quotas) == 0:
+		d.add(w.at, "there is no quota %s: the file defines none; at its top level write quotas: [{name: %s, key: [user], limits: [1000/hour]}]", quote(name), yamlText(clip(name)))
+	case w.quota < 0:
+		known := make([]string, len(d.quotas))
+		for i := range d.quotas {
+			known[i] = d.quotas[i].name
+		}
+		d.add(w.at, "%s", unknown("quota", name, known))
+	case slices.ContainsFunc(r.draws, func(o drawing) bool { return o.quota == w.quota }):
+		d.add(w.at, "this rule draws on quota %s already: write one draw, with the sum as its cost", quote(name))
+	case r.shadow && !d.quotas[w.quota].shadow:
+		d.add(w.at, "this rule is in shadow and quota %s is not, so the draw could deny requests: write \"shadow: true\" in the quota, or remove the draw", quote(name))
+	default:
+		r.draws = append(r.draws, w)
+	}
+}
+
+func (d quoting) drawFields(w *drawing, name **node) []field {
+	return []field{
+		{"name", func(_, v *node) { *name = v }},
+		{"cost", func(_, v *node) { w.given = true; costing(d).costs(v, &w.costs) }},
+	}
+}
+
+func drawHint(name string) string {
+	switch name {
+	case "quota":
+		return `"quota" is written as "name" here, as in {name: units, cost: 5}`
+	case "key", "keys", "limit", "limits", "window", "calendar", "shadow":
+		return fmt.Sprintf("%q belongs in the quota, at the top level of the file", name)
+	}
+	return ""
+}
+
+// withoutLimits returns the fields of a rule without limits of its own that have no effect
+// beside its draws.
+func (r *definition) withoutLimits(fields []*node) []*node {
+	effective := []string{"quotas"}
+	if slices.ContainsFunc(r.draws, func(w drawing) bool { return !w.given }) {
+		effective = append(effective, "cost")
+	}
+	return slices.DeleteFunc(fields, func(k *node) bool { return slices.Contains(effective, k.text) })
+}
+
+// undrawn warns about quotas on which no rule draws.
+func undrawn(quotas, rules []definition) (out []Warning) {
+	for i := range quotas {
+		q := &quotas[i]
+		if slices.ContainsFunc(rules, func(r definition) bool {
+			return slices.ContainsFunc(r.draws, func(w drawing) bool { return w.quota == i })
+		}) {
+			continue
+		}
+		instead := "quotas: [" + yamlText(q.name) + "]"
+		out = append(out, newWarning(q, q.at, instead, "no rule draws on quota %s, so it counts nothing: write %q in a rule, or remove the quota", quote(q.name), instead))
+	}
+	return out
+}
+
+// lackingQuota warns about a rule that draws on a quota whose key has an attribute that
+// the rule does not ask for.
+func lackingQuota(r *definition, quotas []definition) (out []Warning) {
+	for _, w := range r.draws {
+		q := &quotas[w.quota]
+		if q.skip {
+			continue
+		}
+		for _, p := range slices.Concat(q.keys...) {
+			if p.kind == partAttribute && !r.match.asksFor(p.name) {
+				instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
+				out = append(out, newWarning(r, w.at, instead, "rule %s draws on quota %s, which counts by attribute %s, and all requests without it share one counter: write %q to leave them to other rules",
+					quote(r.name), quote(q.name), quote(p.name), instead))
+			}
+		}
+	}
+	return out
+}
+
+// draw is a rule's draw on a quota, in the form that Resolve needs.
+type draw struct {
+	quota *counters
+	costs *costs // nil: those of the rule
+}
+
+// newDraws returns the draws of a rule on the quotas of a set.
+func newDraws(def *definition, quotas []counters) (out []draw) {
+	for i := range def.draws {
+		w := draw{quota: &quotas[def.draws[i].quota]}
+		if def.draws[i].given {
+			w.costs = &def.draws[i].costs
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// draw adds the counters of the quotas on which a rule draws. cost is that of the rule.
+// Keys of the charge from number first on belong to the rule, so they are not those of a
+// quota; those before may be, if another rule that matches draws on it.
+func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules, cost uint32, first int, m *Match) error {
+	for i := range u.draws {
+		w := &u.draws[i]
+		if !which.have(w.quota.limiter) {
+			continue
+		}
+		units := cost
+		if w.costs != nil && !r.Cost.Given() {
+			units = w.costs.of(r, ip)
+		}
+		if err := w.quota.charge(r, c, units, first, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge adds a cost to key i of the rule, if the charge has it among its first keys.
+func merge(c *limiter.Charge, first int, rule *limiter.Rule, i int, cost uint32) bool {
+	for n := range first {
+		if k := c.Key(n); k.Rule == rule && int(k.Index) == i {
+			k.Cost = uint32(min(uint64(k.Cost)+uint64(cost), limiter.MaxUnits))
+			return true
+		}
+	}
+	return false
+}
