@@ -65,7 +65,7 @@ func NewAdmin(o AdminOptions) *Apart {
 		routes[profilesPath] = route{methods: append(reading(), http.MethodPost), serve: near(o.Profiles.ServeHTTP)}
 	}
 	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
-	s.hosts = newHosts("--admin-host", o.Hosts)
+	s.flag, s.hosts = adminFlag, newHosts("--admin-host", o.Hosts)
 	return newApart("administration", s, o.Logger)
 }
 

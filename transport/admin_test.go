@@ -253,3 +253,18 @@ func TestSocket(t *testing.T) {
 		t.Error("below a file")
 	}
 }
+
+// TestPathsOfAnotherSite: a request to the administration that belongs to the clients'
+// address is told so. What is not served at all is not said to be elsewhere.
+func TestPathsOfAnotherSite(t *testing.T) {
+	admin := transport.NewAdmin(transport.AdminOptions{}).Handler()
+	for path, want := range map[string]string{
+		"/v1/check": "its --http-addr", "/v1/explain": "its --http-addr", "/readyz": "its --http-addr",
+		"/metrics": "see /openapi.yaml", "/debug/pprof/heap": "see /openapi.yaml", "/v1/member": "did you mean /v1/members?",
+	} {
+		got := ask(admin, loopback, "127.0.0.1:9", "GET", "http://localhost:8082"+path, "")
+		if got.Code != 404 || !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%s: %d %s, want %q", path, got.Code, got.Body, want)
+		}
+	}
+}

@@ -30,7 +30,7 @@ func newFront(s *service, ready func() error, o *Options) *front {
 		"/readyz":         {methods: reading(), serve: serveReady(ready, o.Warnings), open: true},
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
 	}, o.Observer, s.guard)
-	f.hosts, f.browsers = newHosts("--http-host", o.Hosts), true
+	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
 	return f
 }
 

@@ -162,7 +162,9 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 		{"DELETE", "/v1/check", "", "", 405, "GET, POST"},
 		{"GET", "/v1/reset", "", "", 405, "POST"},
 		{"POST", "/healthz", "", "", 405, "GET, HEAD"},
-		{"GET", "/metrics", "", "", 404, "nothing at"},
+		{"GET", "/metrics", "", "", 404, "its --admin-addr"},
+		{"GET", "/debug/pprof/heap", "", "", 404, "its --admin-addr"},
+		{"POST", "/v1/members/forget", "application/json", `{}`, 404, "its --admin-addr"},
 	} {
 		what := fmt.Sprintf("%s %.40s %.60s", c.method, c.path, c.body)
 		got := s.do(t, c.method, c.path, c.contentType, c.body)

@@ -19,12 +19,19 @@ type site struct {
 	routes   map[string]route
 	paths    []string // of routes, sorted
 	observer Observer // may be nil
+	flag     string   // of the node program for its address, for errors; "" if there is none
 	hosts    *hosts   // by which it may be addressed; nil: any
 	// browsers limits hosts to requests that a browser may have sent. Open routes are
 	// exempt.
 	browsers bool
 	guard    *guard.Guard
 }
+
+// Flags of the node program for the addresses of sites.
+const (
+	clientsFlag = "--http-addr"
+	adminFlag   = "--admin-addr"
+)
 
 // route is what is served at one path, or below it if the path ends in a slash.
 type route struct {
@@ -109,10 +116,27 @@ func (s *site) find(path string) (route, bool) {
 
 func (s *site) noPath(w http.ResponseWriter, path string) {
 	text := "there is nothing at " + quote(path) + "; see /openapi.yaml"
-	if near := spelling.Nearest(path, s.paths); near != "" {
+	if flag := addressOf(path); flag != "" && flag != s.flag {
+		text = "there is nothing at " + quote(path) + " here: the node serves it at another address, its " + flag
+	} else if near := spelling.Nearest(path, s.paths); near != "" {
 		text = "there is nothing at " + quote(path) + "; did you mean " + near + "?"
 	}
 	writeProblem(w, http.StatusNotFound, text)
+}
+
+// addressOf returns the flag of the node program for the address at which a path is served;
+// "" if at none.
+func addressOf(path string) string {
+	switch path {
+	case "/v1/check", "/v1/check/batch", "/v1/explain", "/v1/reset", "/healthz", "/readyz":
+		return clientsFlag
+	case "/v1/members", "/v1/members/forget", "/v1/top", "/metrics":
+		return adminFlag
+	}
+	if strings.HasPrefix(path, profilesPath) {
+		return adminFlag
+	}
+	return ""
 }
 
 // foreign returns why a request is refused as one that a page of another site may have

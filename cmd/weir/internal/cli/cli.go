@@ -241,6 +241,9 @@ func strictCompletion(root *cobra.Command) {
 
 // didYouMean suggests the command most similar to what was typed.
 func didYouMean(cmd *cobra.Command, typed string) string {
+	if cmd.Parent() == nil && typed == "explain" {
+		return `: did you mean "check --explain"?`
+	}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
 		return fmt.Sprintf(": did you mean %q?", near[0])
@@ -250,6 +253,10 @@ func didYouMean(cmd *cobra.Command, typed string) string {
 
 // flagError returns the error of an invalid flag, with a suggestion.
 func flagError(cmd *cobra.Command, err error) error {
+	if cmd.Parent() == nil && cmd.Flags().NArg() > 0 { // what precedes the flag is no command
+		typed := cmd.Flags().Arg(0)
+		return usage(cmd, "there is no command %q%s", typed, didYouMean(cmd, typed))
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return usage(cmd, "%w", err)

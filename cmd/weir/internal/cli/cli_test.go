@@ -92,6 +92,8 @@ func TestBadInput(t *testing.T) {
 		want   string // with " … " between parts that must all be there
 	}{
 		"unknown command":         {"replya", 2, `there is no command "replya": did you mean "replay"? See "weir --help"`},
+		"explain":                 {"explain", 2, `there is no command "explain": did you mean "check --explain"? See "weir --help"`},
+		"explain, with a flag":    {"explain /towns --server x:1", 2, `there is no command "explain": did you mean "check --explain"? See "weir --help"`},
 		"nothing like a command":  {"zzzzzz", 2, `there is no command "zzzzzz"; … weir --help`},
 		"help for no command":     {"help replya", 2, `there is no command "replya": did you mean "replay"?`},
 		"completion for no shell": {"completion tcsh", 2, `there is no completion for "tcsh": give bash, zsh`},

@@ -110,13 +110,14 @@ socket of its administration.`,
 func adminServer(cmd *cobra.Command, server string) (*httpRemote, error) {
 	if path, ok := strings.CutPrefix(server, "unix:"); ok {
 		h := newHTTPRemote(server, &url.URL{Scheme: "http", Host: "localhost"})
+		h.admin = true
 		h.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}
 		return h, nil
 	}
 	if !strings.Contains(server, "://") {
-		if host, port, err := net.SplitHostPort(server); err != nil || host == "" || port == "" {
+		if !isHostPort(server) {
 			return nil, usage(cmd, "--server %q is no address: give HOST:PORT or unix:PATH of a node's administration", server)
 		}
 		server = "http://" + server
@@ -126,6 +127,7 @@ func adminServer(cmd *cobra.Command, server string) (*httpRemote, error) {
 		return nil, err
 	}
 	h, _ := r.(*httpRemote) // newRemote returns this type for a URL
+	h.admin = true
 	return h, nil
 }
 

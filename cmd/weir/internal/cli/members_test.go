@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
@@ -196,6 +197,7 @@ func TestMembersOfNoCluster(t *testing.T) {
 	defer alone.Close()
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
+	overGRPC, overHTTP := serveNode(t, frozen(t, time.Now))
 	for _, c := range []struct {
 		server string
 		status int
@@ -203,7 +205,10 @@ func TestMembersOfNoCluster(t *testing.T) {
 	}{
 		{alone.URL, ExitFailed, "this node is in no cluster"},
 		{other.URL, ExitUsage, "is not a node"},
-		{"127.0.0.1:1", ExitUsage, "is it running there?"},
+		{overGRPC, ExitUsage, "does not speak HTTP; give the address of the node's administration, its --admin-addr"},
+		{overHTTP, ExitFailed, "the node serves it at another address, its --admin-addr"},
+		{"127.0.0.1:1", ExitUsage, "is a node running there with --admin-addr 127.0.0.1:1? (node serve)"},
+		{"unix:/nowhere.sock", ExitUsage, "is a node running there with --admin-addr unix:/nowhere.sock? (node serve)"},
 		{"nowhere", ExitUsage, "is no address"},
 	} {
 		if status, _, errs := runAs(t, "members", "--server", c.server); status != c.status || !strings.Contains(errs, c.want) {

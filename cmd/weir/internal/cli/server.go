@@ -69,10 +69,16 @@ func newRemote(cmd *cobra.Command, server string) (remote, error) {
 		}
 		return newHTTPRemote(server, u), nil
 	}
-	if host, port, err := net.SplitHostPort(server); err != nil || host == "" || port == "" {
+	if !isHostPort(server) {
 		return nil, usage(cmd, "--server %q is no address: give HOST:PORT for gRPC or http://HOST:PORT", server)
 	}
 	return newGRPCRemote(server)
+}
+
+// isHostPort reports whether an address is HOST:PORT, with a number or a name as port.
+func isHostPort(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	return err == nil && host != "" && port != "" && !strings.Contains(port, "/")
 }
 
 // checkServer asks a node. Between repeated checks it waits in real time.
@@ -186,6 +192,7 @@ func (g *grpcRemote) failed(ctx context.Context, err error) error {
 type httpRemote struct {
 	server string
 	url    string // without a path of the API
+	admin  bool   // its administration is asked
 	client *http.Client
 }
 
@@ -207,7 +214,8 @@ func (h *httpRemote) ask(ctx context.Context, r *limiter.Request) (a limiter.Ans
 func (h *httpRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
 	e := new(limiter.Explanation)
 	status, err := h.post(ctx, "/v1/explain", r, func(body []byte) bool { return json.Unmarshal(body, e) == nil && e.Answer.Source != "" })
-	if err != nil && status == http.StatusNotFound && !errors.As(err, new(unreachableError)) {
+	// The administration of a node names the address for checks.
+	if err != nil && status == http.StatusNotFound && strings.Contains(err.Error(), "there is nothing at") && !strings.Contains(err.Error(), "--http-addr") {
 		return nil, silent(h.server)
 	}
 	return e, err
@@ -260,6 +268,8 @@ func (h *httpRemote) failed(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return unreachable(h.server, "there was no answer within %v", askTimeout)
+	case errors.As(err, &op) && op.Op == "dial" && h.admin:
+		return unreachable(h.server, "%w; is a node running there with --admin-addr %s? (node serve)", op.Err, strings.TrimPrefix(h.server, "http://"))
 	case errors.As(err, &op) && op.Op == "dial":
 		return unreachable(h.server, "%w; is it running there? (node serve)", op.Err)
 	}
@@ -267,7 +277,13 @@ func (h *httpRemote) failed(err error) error {
 		err = wrapped.Err
 	}
 	// A gRPC server writes first, possibly before the library has sent the request.
-	if text := err.Error(); strings.Contains(text, "malformed HTTP") || strings.Contains(text, "readLoopPeekFail") {
+	switch text := err.Error(); {
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return unreachable(h.server, "what is there does not speak TLS; give --server http://%s", strings.TrimPrefix(h.server, "https://"))
+	case !strings.Contains(text, "malformed HTTP") && !strings.Contains(text, "readLoopPeekFail"):
+	case h.admin:
+		return unreachable(h.server, "what is there does not speak HTTP; give the address of the node's administration, its --admin-addr")
+	default:
 		return unreachable(h.server, "what is there does not speak HTTP; if it speaks gRPC, give its address without http://")
 	}
 	return unreachable(h.server, "%w", err)

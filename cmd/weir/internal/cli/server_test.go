@@ -198,6 +198,8 @@ func TestCheckServerFails(t *testing.T) {
 	}
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<p>Hello") }))
 	defer page.Close()
+	admin := httptest.NewServer(transport.NewAdmin(transport.AdminOptions{}).Handler())
+	defer admin.Close()
 	long := strings.Repeat("x", 300)
 	rules := file(t, "rules.yaml", checkRules)
 	for name, c := range map[string]struct {
@@ -222,6 +224,10 @@ func TestCheckServerFails(t *testing.T) {
 		"old over HTTP":      {"--explain --server " + oldHTTP, 1, "node " + oldHTTP + " does not explain its decisions: it runs an older version; leave out --explain"},
 		"a page, explained":  {"--explain --server " + page.URL, 2, "what answers there, with 200 OK, is not a node"},
 		"bad cost explained": {"--explain --user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 256"},
+		"admin":              {"--server " + admin.URL, 1, "node " + admin.URL + ": there is nothing at … the node serves it at another address, its --http-addr"},
+		"admin, explained":   {"--explain --server " + admin.URL, 1, "node " + admin.URL + ": there is nothing at … the node serves it at another address, its --http-addr"},
+		"HTTP, not HTTPS":    {"--server https://" + strings.TrimPrefix(overHTTP, "http://"), 2, "does not speak TLS; give --server " + overHTTP},
+		"a socket":           {"--server unix:/run/weir.sock", 2, "is no address: give HOST:PORT for gRPC or http://HOST:PORT"},
 		"at":                 {"--at " + noon + " --server " + overGRPC, 2, "--at is for --rules"},
 		"neither":            {"", 2, "give --rules FILE, or a running node with --server HOST:PORT"},
 		"no port":            {"--server localhost", 2, `--server "localhost" is no address: give HOST:PORT for gRPC or http://HOST:PORT; see`},
