@@ -10,6 +10,12 @@ func ofOwners() []mutation {
 		{name: "a last resort gives way to a later copy", pkg: replica, test: "^TestALastResortBehindAnotherCopy$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "		case r.kind == peer.LastResort && p.behind(a):\n			p.abandon(t, 0)\n			return\n", ""},
 		}},
+		{name: "a last resort is granted by all", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) &&", "2*granted > p.n0(t, true) &&"},
+		}},
+		{name: "a last resort gives way to an heir", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "		case p.closed && r.replaces(p) && a.Role == peer.Heir && !r.granted:\n			p.abandon(t, 0)\n			return\n", ""},
+		}},
 		{name: "a majority records an epoch", pkg: "./chaos/sim", test: "^TestAMemberOfBothSides$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "	if !p.closed || r.kind == peer.Transfer {", "	if r.kind <= peer.Reopen {"},
 		}},
@@ -17,7 +23,7 @@ func ofOwners() []mutation {
 			{"internal/cluster/replica/claim.go", "	if r.kind != peer.Transfer {\n		return true", "	if r.kind <= peer.Reopen {\n		return true"},
 		}},
 		{name: "a transfer is granted by its receiver, closed", pkg: replica, test: "^TestATransferNeedsItsReceiver$", edits: []edit{
-			{"internal/cluster/replica/claim.go", "2*granted > p.n0(t, true) && r.receives() && (", "2*granted > p.n0(t, true) && ("},
+			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) && r.receives() && (", "granted >= p.grants(t, r) && ("},
 		}},
 		{name: "a transfer ends", pkg: replica, test: "^TestATransferEnds$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "o.heir.to == to && !o.renew && t.View.Has(to) && t.View.Owner(o.id) == to\n", "true\n"},

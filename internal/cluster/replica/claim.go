@@ -234,6 +234,9 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 		case r.kind == peer.LastResort && p.behind(a):
 			p.abandon(t, 0)
 			return
+		case p.closed && r.replaces(p) && a.Role == peer.Heir && !r.granted:
+			p.abandon(t, 0)
+			return
 		case p.supersedes(r, a):
 			p.abandon(t, 0)
 			return
@@ -283,7 +286,7 @@ func (r *claimRound) complete(t *Turn, p *Replica) bool {
 				granted++
 			}
 		}
-		return 2*granted > p.n0(t, true) && r.receives() && (waited || !r.takes() || !r.lacks(p.owner.Instance))
+		return granted >= p.grants(t, r) && r.receives() && (waited || !r.takes() || !r.lacks(p.owner.Instance))
 	}
 	if waited {
 		return r.receives()

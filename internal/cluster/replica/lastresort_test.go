@@ -111,6 +111,48 @@ func TestALastResortBehindAnotherCopy(t *testing.T) {
 	}
 }
 
+// A last resort in place of an owner that is out of the view needs the grant of all others: one
+// that was asked what it holds may since be on the owner's side of a split, and its heir.
+func TestALastResortIsGrantedByAll(t *testing.T) {
+	begins := func(owner peer.Instance) (*Replica, *Turn) {
+		l := newLab()
+		l.left[owner] = l.now
+		p := New(l.node(self), table.Partitions+7)
+		tn := l.turn(view.New(self, members(self, other, third, fourth), seats{0, 1}, 5, 5))
+		e := peer.Epoch{Counter: 4, Instance: owner}
+		p.Begin(tn, Fixture{Role: peer.Copy, Epoch: e, Owner: e})
+		p.startRound(tn, peer.LastResort, self, p.owner)
+		l.now += claimWithin
+		tn.Now = l.now
+		return p, tn
+	}
+	const fifth peer.Instance = 0xe
+	granted := func(p *Replica, tn *Turn, role peer.Role, from ...peer.Instance) bool {
+		for _, i := range from {
+			if p.round == nil {
+				return false
+			}
+			p.onAnswer(tn, i, peer.Answer{Round: p.round.id, Granted: true, Role: role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner})
+		}
+		return p.round != nil && p.round.granted
+	}
+	p, tn := begins(fifth)
+	if granted(p, tn, peer.Copy, other, third) {
+		t.Error("three of five are enough, of which one may be the owner's heir")
+	}
+	if !granted(p, tn, peer.Copy, fourth) {
+		t.Error("all but the owner have granted it, and it does not go on")
+	}
+	p, tn = begins(fifth)
+	if granted(p, tn, peer.Heir, other, third, fourth) || p.round != nil {
+		t.Error("it goes on, and a member that granted it is the owner's heir")
+	}
+	p, tn = begins(self)
+	if !granted(p, tn, peer.Heir, other, third) {
+		t.Error("this node was the last owner, and a majority is not enough")
+	}
+}
+
 // An owner or heir that this node never saw also gets a second to answer, from the first
 // question on. One that has answered needs none.
 func TestWhoIsGone(t *testing.T) {

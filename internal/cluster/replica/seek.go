@@ -216,6 +216,29 @@ func (p *Replica) lastResortDueClosed(t *Turn, r *claimRound) bool {
 	return answered >= n-1 && copies && !fresh && owner != 0 && !v.Has(owner) && p.node.Peers.Counts(owner) && p.gone(t, r, 0, owner)
 }
 
+// replaces reports whether the claim is a last resort in place of another member, which may
+// still be there, and not of none or of this node.
+func (r *claimRound) replaces(p *Replica) bool {
+	return r.kind == peer.LastResort && r.base.Instance != 0 && r.base.Instance != p.node.Self
+}
+
+// grants returns how many members must grant a claim of a closed partition: a majority. A last
+// resort in place of an owner needs all, or all but an owner that is out of the view. The
+// owner may have appointed one of them since that one was asked what it holds. It answers
+// that it is heir then, and once it has granted the claim it accepts no appointment of that
+// owner.
+func (p *Replica) grants(t *Turn, r *claimRound) int {
+	n, owner := p.n0(t, true), r.base.Instance
+	majority := n/2 + 1
+	switch {
+	case !r.replaces(p):
+		return majority
+	case !t.View.Has(owner) && p.node.Peers.Counts(owner):
+		return max(majority, n-1)
+	}
+	return n
+}
+
 // lastResort claims the partition with the best copy that is left: with this node's own
 // copy, or by asking the member that has it to claim. If there is no copy, it claims the
 // partition to start it empty.
