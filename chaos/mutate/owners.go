@@ -5,28 +5,13 @@ func ofOwners() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
 		{name: "only the last owner may be missing", pkg: replica, test: "^TestTheLastResortOfClosed$", edits: []edit{
-			{"internal/cluster/replica/seek.go", " && p.node.Peers.Counts(owner)", ""},
+			{"internal/cluster/replica/seek.go", " && !v.Has(owner) && p.node.Peers.Counts(owner)", " && !v.Has(owner)"},
 		}},
 		{name: "a last resort gives way to a later copy", pkg: replica, test: "^TestALastResortBehindAnotherCopy$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "		case r.kind == peer.LastResort && p.behind(a):\n			p.abandon(t, 0)\n			return\n", ""},
 		}},
-		{name: "a last resort is granted by all", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
-			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) &&", "2*granted > p.n0(t, true) &&"},
-		}},
-		{name: "a last resort gives way to an heir", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
-			{"internal/cluster/replica/claim.go", "		case p.closed && r.replaces(p) && a.Role == peer.Heir && !r.granted:\n			p.abandon(t, 0)\n			return\n", ""},
-		}},
 		{name: "a majority records an epoch", pkg: "./chaos/sim", test: "^TestAMemberOfBothSides$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "	if !p.closed || r.kind == peer.Transfer {", "	if r.kind <= peer.Reopen {"},
-		}},
-		{name: "a transfer is granted by its receiver", pkg: replica, test: "^TestTranscripts$", edits: []edit{
-			{"internal/cluster/replica/claim.go", "	if r.kind != peer.Transfer {\n		return true", "	if r.kind <= peer.Reopen {\n		return true"},
-		}},
-		{name: "a transfer is granted by its receiver, closed", pkg: replica, test: "^TestATransferNeedsItsReceiver$", edits: []edit{
-			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) && r.receives() && (", "granted >= p.grants(t, r) && ("},
-		}},
-		{name: "a transfer ends", pkg: replica, test: "^TestATransferEnds$", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "o.heir.to == to && !o.renew && t.View.Has(to) && t.View.Owner(o.id) == to\n", "true\n"},
 		}},
 		{name: "a takeover that some have recorded goes on", pkg: replica, test: "^TestAGrantedTakeoverGoesOn$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "a.Role >= peer.Sealed && !r.granted:", "a.Role >= peer.Sealed:"},
@@ -39,6 +24,28 @@ func ofOwners() []mutation {
 		}},
 		{name: "receipts of this lineage only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n", "	return r.Time >= o.at\n"},
+		}},
+	}
+}
+
+// ofClaims returns those of who must grant a claim.
+func ofClaims() []mutation {
+	const replica = "./internal/cluster/replica"
+	return []mutation{
+		{name: "a last resort is granted by all", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) &&", "2*granted > p.n0(t, true) &&"},
+		}},
+		{name: "a last resort gives way to an heir", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "		case p.closed && r.replaces(p) && a.Role == peer.Heir && !r.granted:\n			p.abandon(t, 0)\n			return\n", ""},
+		}},
+		{name: "a transfer is granted by its receiver", pkg: replica, test: "^TestTranscripts$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "	if r.kind != peer.Transfer {\n		return true", "	if r.kind <= peer.Reopen {\n		return true"},
+		}},
+		{name: "a transfer is granted by its receiver, closed", pkg: replica, test: "^TestATransferNeedsItsReceiver$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) && r.receives() && (", "granted >= p.grants(t, r) && ("},
+		}},
+		{name: "a transfer ends", pkg: replica, test: "^TestATransferEnds$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "	return h != nil && h.to == r.owner && !p.own.renew && t.View.Has(r.owner) && t.View.Owner(p.id) == r.owner\n", "	return h != nil\n"},
 		}},
 	}
 }

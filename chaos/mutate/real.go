@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // reality is what is asked of real processes.
 type reality struct {
 	only, scenarios, out string
@@ -22,7 +24,7 @@ func showings() map[string]showing {
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
-	for _, m := range append(ofSteps(), ofMoves()...) {
+	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofMoves()) {
 		all[m.name] = showing{why: narrow}
 	}
 	return all

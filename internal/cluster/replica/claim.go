@@ -217,7 +217,7 @@ func (r *claimRound) evaluate(t *Turn, p *Replica) {
 		p.evaluateQuestion(t, r)
 		return
 	}
-	if r.kind == peer.Transfer && (p.own == nil || !p.own.transfers(t, r.owner)) {
+	if r.kind == peer.Transfer && !r.hands(t, p) {
 		p.abandon(t, 0)
 		return
 	}

@@ -30,10 +30,14 @@ func (p *Replica) passOn(t *Turn, v *view.View) {
 	p.startRound(t, peer.Transfer, own.heir.to, p.epoch)
 }
 
-// transfers reports whether this node is still to hand over to a member: it is heir, in the
-// view and named by the ring, and the owner does not do without it.
-func (o *Ownership) transfers(t *Turn, to peer.Instance) bool {
-	return o.heir != nil && o.heir.to == to && !o.renew && t.View.Has(to) && t.View.Owner(o.id) == to
+// hands reports whether a transfer is still wanted: its receiver is heir, in the view and
+// named by the ring, and the owner does not do without it.
+func (r *claimRound) hands(t *Turn, p *Replica) bool {
+	if p.own == nil {
+		return false
+	}
+	h := p.own.heir
+	return h != nil && h.to == r.owner && !p.own.renew && t.View.Has(r.owner) && t.View.Owner(p.id) == r.owner
 }
 
 // seal stops this node from deciding and sends the last batch together with the
