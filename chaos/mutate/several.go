@@ -51,6 +51,15 @@ func ofSeveral() []mutation {
 		{name: "a round is completed without its caller", pkg: "./redisstore", test: "^TestCallerGoesWithReservations$", edits: []edit{
 			{"redisstore/decide.go", "	if several {\n", "	if several && false {\n"},
 		}},
+		{name: "a batch on Redis Cluster has one timeout", pkg: "./redisstore", test: "^TestManyRoundsHaveOneDeadline$", edits: []edit{
+			{"redisstore/decide.go", "		if err := b.decide(ctx, first, last, late)", "		b.until = s.deadline()\n		if err := b.decide(ctx, first, last, late)"},
+		}},
+		{name: "no round before the reservations of another", pkg: "./redisstore", test: "^TestNoRoundBeforeTheReservationsOfAnother$", edits: []edit{
+			{"redisstore/decide.go", "first > 0 && b.late()", "first < 0 && b.late()"},
+		}},
+		{name: "a call of a lane that ends is submitted again", pkg: "./redisstore", test: "^TestCallOfALaneThatEndsIsSubmittedAgain$", edits: []edit{
+			{"redisstore/ask.go", "		if j.tries == maxTries {", "		if j.tries <= maxTries {"},
+		}},
 		{name: "a script that may have run is not sent again", pkg: "./redisstore", test: "^TestMovedScriptRunsOnce$", edits: []edit{
 			{"redisstore/lane.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }"},
 		}},
