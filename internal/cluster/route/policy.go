@@ -189,3 +189,34 @@ func (b *shares) of(r *limiter.Rule, num, den uint64) *limiter.Rule {
 func (c *Router) Share(r *limiter.Rule, num, den uint64) *limiter.Rule {
 	return c.shares.of(r, num, den)
 }
+
+// pointless reports whether a check would wait in vain: this node is cut off, and a key
+// belongs to a closed partition that this node does not own and cannot own without a
+// majority.
+func (c *Router) pointless(t *Turn, q *task) bool {
+	if q.kind != KindCheck || !c.config.Places.CutOff(t.Now) {
+		return false
+	}
+	for i := range q.charge.Len() {
+		if p := c.where(q.charge.Key(i)); p.Managed && p.Closed && p.Owner != c.config.Self {
+			return true
+		}
+	}
+	return false
+}
+
+// deserted reports whether no member is expected to decide about a key before this node
+// resumes the key's partition, which it has given up for longer than a deadline. It
+// takes no partition's lock.
+func (c *Router) deserted(t *Turn, charge *limiter.Charge) bool {
+	for i := range charge.Len() {
+		p := c.where(charge.Key(i))
+		if !p.Managed || p.Owner != c.config.Self {
+			continue
+		}
+		if at := p.GivenUpAt; at != 0 && t.Now-at >= c.config.Deadline {
+			return true
+		}
+	}
+	return false
+}
