@@ -27,6 +27,20 @@ func seeds(t *testing.T, def int) int {
 	return n
 }
 
+// firstSeed returns the seed that TestSim begins with, so that many runs can be made in parts.
+func firstSeed(t *testing.T) int {
+	t.Helper()
+	s := os.Getenv("WEIR_SIM_FIRST")
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		t.Fatalf("WEIR_SIM_FIRST=%q is not a seed: want a number from 0 on", s)
+	}
+	return n
+}
+
 // worlds begins a test that runs worlds. It runs beside other such tests, and not at all
 // where the race detector meets -short: one goroutine runs all nodes of a world, so the
 // detector finds nothing that TestSim does not have.
@@ -44,16 +58,17 @@ func TestSim(t *testing.T) {
 			t.Parallel()
 			failed, apart, full := 0, 0, 0
 			var sum Outcome
-			for seed := range seeds(t, 45) {
-				w, err := Run(kind, uint64(seed), false)
+			first := firstSeed(t)
+			for i := range seeds(t, 45) {
+				w, err := Run(kind, uint64(first+i), false)
 				if err != nil {
 					t.Error(err)
 					if failed++; failed > 5 || os.Getenv("WEIR_SIM_FAILURES") != "" {
 						break
 					}
 				}
-				for i, n := range w.outcome.Events {
-					sum.Events[i] += n
+				for e, n := range w.outcome.Events {
+					sum.Events[e] += n
 				}
 				full += w.crowd.full
 				for _, k := range w.keys {
