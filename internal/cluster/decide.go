@@ -324,10 +324,10 @@ func (d *decider) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision
 		return false
 	}
 	k := charge.Key(0)
-	p := d.parts.of(k)
-	if p == nil || peer.Instance(p.to.Load()) != t.c.self {
+	if d.parts.owner(k) != t.c.self {
 		return false
 	}
+	p := d.parts.of(k)
 	p.mu.Lock()
 	defer p.leave(t)
 	t.c.config.fault(p.id)

@@ -51,7 +51,9 @@ func (d *decider) prefetch(t *turn, charge *limiter.Charge) {
 	defer t.Catch()
 	for i := range charge.Len() {
 		k := charge.Key(i)
-		if id := table.PartitionOf(k); d.parts.byID[id] != nil && peer.Instance(d.parts.byID[id].to.Load()) == t.c.self {
+		if d.parts.owner(k) == t.c.self {
+			id := table.PartitionOf(k)
+			d.parts.touch(id)
 			d.table.PrefetchKey(id, k.Hash.Hi)
 		}
 	}
@@ -61,6 +63,8 @@ func (d *decider) prefetch(t *turn, charge *limiter.Charge) {
 func (in *intake) prefetch(keys []peer.Key, from, to int) {
 	for i := from; i < min(to, len(keys)); i++ {
 		k := &keys[i]
-		in.table.PrefetchKey(table.PartitionOfHash(k.Lo, k.Closed), k.Hi)
+		id := table.PartitionOfHash(k.Lo, k.Closed)
+		in.parts.touch(id)
+		in.table.PrefetchKey(id, k.Hi)
 	}
 }

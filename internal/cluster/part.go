@@ -17,11 +17,14 @@ type partitions struct {
 	node  *replica.Node
 	parts []*partition // by ascending number
 	byID  []*partition // by number; nil for those that the core does not manage
+	// owners are the members to ask, by number. They lie together: most checks of a large
+	// cluster need no more of a partition than its owner, and partitions are far apart.
+	owners []atomic.Uint64
 }
 
 // newPartitions returns the partitions with the given numbers; nil means all.
 func newPartitions(node *replica.Node, ids []int) partitions {
-	ps := partitions{node: node, byID: make([]*partition, 2*table.Partitions)}
+	ps := partitions{node: node, byID: make([]*partition, 2*table.Partitions), owners: make([]atomic.Uint64, 2*table.Partitions)}
 	if ids == nil {
 		for id := range ps.byID {
 			ps.add(id)
@@ -35,13 +38,27 @@ func newPartitions(node *replica.Node, ids []int) partitions {
 
 // add adds a partition while the core is made.
 func (ps *partitions) add(id int) {
-	p := &partition{id: uint16(id), closed: id >= table.Partitions, r: *replica.New(ps.node, uint16(id))}
+	p := &partition{id: uint16(id), closed: id >= table.Partitions, to: &ps.owners[id], r: *replica.New(ps.node, uint16(id))}
 	ps.byID[id] = p
 	ps.parts = append(ps.parts, p)
 }
 
 // of returns the partition of a key, or nil if it is not managed.
 func (ps *partitions) of(k *limiter.Key) *partition { return ps.byID[table.PartitionOf(k)] }
+
+// owner returns the member to ask about a key, 0 if it is unknown or the key's partition
+// is not managed.
+func (ps *partitions) owner(k *limiter.Key) peer.Instance {
+	return peer.Instance(ps.owners[table.PartitionOf(k)].Load())
+}
+
+// touch loads what a step of a partition needs first into the processor's cache. The
+// processor does not wait for it.
+func (ps *partitions) touch(id int) {
+	if uint(id) < uint(len(ps.byID)) && ps.byID[id] != nil {
+		ps.byID[id].givenUpAt.Load() // it shares a cache line with the lock
+	}
+}
 
 // ofCharge appends the partitions of a charge to dst, each once, in the order in which
 // they must be locked.
@@ -80,8 +97,10 @@ func (ps *partitions) announceTo(t *turn, to peer.Instance) {
 type partition struct {
 	id     uint16
 	closed bool
-	// to and toHeir are the owner and the heir to ask, 0 if unknown.
-	to, toHeir atomic.Uint64
+	// to and toHeir are the owner and the heir to ask, 0 if unknown. to is one of
+	// [partitions.owners].
+	to     *atomic.Uint64
+	toHeir atomic.Uint64
 	// givenUpAt is when the partition was given up; 0 if it is not.
 	givenUpAt atomic.Int64
 

@@ -31,11 +31,10 @@ func (s surroundings) Counts(i peer.Instance) bool {
 
 // Owner returns the member to ask about a key.
 func (s surroundings) Owner(k *limiter.Key) (to peer.Instance, managed bool) {
-	p := s.c.partitions.of(k)
-	if p == nil {
+	if s.c.partitions.of(k) == nil {
 		return 0, false
 	}
-	return peer.Instance(p.to.Load()), true
+	return s.c.partitions.owner(k), true
 }
 
 // Where returns where the partition of a key is decided.

@@ -76,6 +76,9 @@ func (in *intake) control(t *turn, f *peer.Frame) {
 	in.batches(t, f, &may)
 	for i := range f.Acks {
 		a := &f.Acks[i]
+		if next := i + table.Ahead; next < len(f.Acks) {
+			in.parts.touch(int(f.Acks[next].Partition))
+		}
 		if !may.ack(a) {
 			in.reports.distrust(f.From, "an acknowledgement")
 			continue
@@ -100,6 +103,9 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 	rest, ahead := f.Entries, lookahead{table: in.table, frame: f}
 	for i := range f.Batches {
 		b := &f.Batches[i]
+		if next := i + table.Ahead; next < len(f.Batches) {
+			in.parts.touch(int(f.Batches[next].Partition))
+		}
 		ahead.next(int(b.Keys))
 		keys, left, ok := t.split(rest, int(b.Keys), limits)
 		if !ok {

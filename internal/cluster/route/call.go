@@ -103,7 +103,7 @@ func (o *Call) notify(t *Turn) {
 // retire removes an ended call from the table; its caller is told at the end of the
 // turn. It is called once, by the code that set ended.
 func (o *Call) retire(t *Turn) {
-	o.c.calls.remove(o.id)
+	o.c.calls.remove(o)
 	t.ended = append(t.ended, o)
 }
 
@@ -115,7 +115,7 @@ func (o *Call) Abandon() bool {
 	o.ended = true
 	o.mu.Unlock()
 	if !was {
-		o.c.calls.remove(o.id)
+		o.c.calls.remove(o)
 	}
 	return !was
 }
@@ -165,6 +165,7 @@ func (o *Call) later(t *Turn, after limiter.Tick) {
 	}
 	o.again = t.Now + after
 	o.askedAt, o.owner = 0, 0
+	o.c.calls.expect(o)
 	t.Tick = true
 }
 
@@ -187,6 +188,7 @@ func (o *Call) askOwner(t *Turn, to peer.Instance) {
 			// by a relay.
 			o.record(to)
 			o.askedAt, o.owner, o.again = t.Now, to, 0
+			o.c.calls.expect(o)
 			o.mu.Unlock()
 			o.send(t, to, false)
 			return
@@ -198,6 +200,7 @@ func (o *Call) askOwner(t *Turn, to peer.Instance) {
 	}
 	o.record(to)
 	o.askedAt, o.owner, o.again = t.Now, to, 0
+	o.c.calls.expect(o)
 	o.mu.Unlock()
 	o.send(t, to, false)
 }
@@ -240,6 +243,7 @@ func (o *Call) askHeir(t *Turn) {
 	if !sent {
 		o.askedAt = t.Now
 	}
+	o.c.calls.expect(o)
 	o.mu.Unlock()
 	if heir == c.config.Self {
 		o.asHeir(t, sent)

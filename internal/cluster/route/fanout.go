@@ -63,6 +63,7 @@ func (o *Call) split(t *Turn) bool {
 		after := 1 + s.c.config.Places.Random(2*RetryEvery)
 		o.mu.Lock()
 		o.divided, o.again = false, t.Now+after
+		o.c.calls.expect(o)
 		o.mu.Unlock()
 		t.Tick = true
 	}

@@ -129,9 +129,8 @@ func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision
 		return nil
 	}
 	o = t.call()
-	*o = Call{c: c, task: task{
-		charge: charge, answer: answer, until: until, begunAt: t.At, remember: c.denials.remembered(charge), wake: done,
-	}}
+	o.c, o.charge, o.answer, o.until, o.begunAt = c, charge, answer, until, t.At
+	o.remember, o.wake = c.denials.remembered(charge), done
 	if o.until == 0 {
 		o.until = t.Now + c.config.Deadline
 	}

@@ -1,10 +1,12 @@
 package route
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // maxCalls is how many calls may be under way at a node, to all members together.
@@ -15,6 +17,8 @@ const maxCalls = 1 << 17
 type callTable struct {
 	shards [callShards]callShard
 	next   atomic.Uint64
+	// due is a time before which no call has anything to do in a tick.
+	due atomic.Int64
 }
 
 const callShards = 16
@@ -39,10 +43,27 @@ func withTry(id uint64, try uint16) uint64 { return id | uint64(try)<<tryShift }
 // link's.
 type callShard struct {
 	mu    sync.Mutex
-	calls []*Call
-	gens  []uint32
+	calls places // also read without the lock
+	n     uint32 // how many of the places were ever taken
+	gens  [][]uint32
 	free  []uint32
 	used  int
+}
+
+// places are the places of a shard, in blocks that are made when they are needed.
+type places [callBlocks]atomic.Pointer[[blockCalls]atomic.Pointer[Call]]
+
+const (
+	blockCalls = 256
+	callBlocks = maxCalls / callShards / blockCalls
+)
+
+// at returns a place; nil if there is none yet.
+func (p *places) at(i uint32) *atomic.Pointer[Call] {
+	if b := p[i/blockCalls].Load(); b != nil {
+		return &b[i%blockCalls]
+	}
+	return nil
 }
 
 // add gives a call a number. It reports false at the bound. Operations that begin
@@ -51,8 +72,10 @@ func (x *callTable) add(o *Call, t *Turn) bool {
 	if t.shard == 0 {
 		t.shard = x.next.Add(1)
 	}
+	at := due(o)
 	for range callShards {
 		if n := t.shard % callShards; x.shards[n].add(o, n) {
+			x.lookAt(at)
 			return true
 		}
 		t.shard++
@@ -69,59 +92,45 @@ func (s *callShard) add(o *Call, n uint64) bool {
 	switch k := len(s.free); {
 	case k > 0:
 		i, s.free = s.free[k-1], s.free[:k-1]
-	case len(s.calls) == maxCalls/callShards:
+	case s.n == maxCalls/callShards:
 		return false
 	default:
-		i = uint32(len(s.calls))
-		s.calls, s.gens = append(s.calls, nil), append(s.gens, 0)
+		i = s.n
+		if i%blockCalls == 0 {
+			s.calls[i/blockCalls].Store(new([blockCalls]atomic.Pointer[Call]))
+			s.gens = append(s.gens, make([]uint32, blockCalls))
+		}
+		s.n++
 	}
-	if s.gens[i]++; s.gens[i] == 0 {
-		s.gens[i] = 1 // 2^32 generations later: no number is 0
+	gen := &s.gens[i/blockCalls][i%blockCalls]
+	if *gen++; *gen == 0 {
+		*gen = 1 // 2^32 generations later: no number is 0
 	}
-	s.calls[i] = o
+	o.id = uint64(*gen)<<32 | uint64(i)<<4 | n
+	s.calls.at(i).Store(o)
 	s.used++
-	o.id = uint64(s.gens[i])<<32 | uint64(i)<<4 | n
 	return true
 }
 
+// get returns the call with a number, nil if there is none.
 func (x *callTable) get(id uint64) *Call {
-	s := &x.shards[id%callShards]
-	i := indexOf(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if int(i) >= len(s.calls) || s.gens[i] != uint32(id>>32) {
-		return nil
+	if place := x.shards[id%callShards].calls.at(indexOf(id)); place != nil {
+		if o := place.Load(); o != nil && o.id>>32 == id>>32 {
+			return o
+		}
 	}
-	return s.calls[i]
+	return nil
 }
 
-// take removes and returns a call; nil if its number is not in the table.
-func (x *callTable) take(id uint64) *Call {
-	s := &x.shards[id%callShards]
-	i := indexOf(id)
+// remove removes a call, if it is in the table.
+func (x *callTable) remove(o *Call) {
+	s := &x.shards[o.id%callShards]
+	i := indexOf(o.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if int(i) >= len(s.calls) || s.gens[i] != uint32(id>>32) || s.calls[i] == nil {
-		return nil
-	}
-	o := s.calls[i]
-	s.remove(i)
-	return o
-}
-
-func (s *callShard) remove(i uint32) {
-	s.calls[i] = nil
-	s.free = append(s.free, i)
-	s.used--
-}
-
-func (x *callTable) remove(id uint64) {
-	s := &x.shards[id%callShards]
-	i := indexOf(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if int(i) < len(s.calls) && s.gens[i] == uint32(id>>32) && s.calls[i] != nil {
-		s.remove(i)
+	if place := s.calls.at(i); place != nil && place.CompareAndSwap(o, nil) {
+		s.free = append(s.free, i)
+		s.used--
 	}
 }
 
@@ -143,8 +152,8 @@ func (x *callTable) all() []*Call {
 		s := &x.shards[i]
 		s.mu.Lock()
 		if s.used > 0 {
-			for _, o := range s.calls {
-				if o != nil {
+			for i := range s.n {
+				if o := s.calls.at(i).Load(); o != nil {
 					out = append(out, o)
 				}
 			}
@@ -157,11 +166,53 @@ func (x *callTable) all() []*Call {
 // tick does the work that is due for the calls. It reports whether there are any at
 // all.
 func (x *callTable) tick(t *Turn) bool {
+	if int64(t.Now) < x.due.Load() {
+		return x.waiting() > 0
+	}
+	x.due.Store(math.MaxInt64) // first: calls that are added meanwhile lower it
 	all := x.all()
 	for _, o := range all {
-		tick(t, o)
+		o.mu.Lock()
+		at := due(o)
+		o.mu.Unlock()
+		if t.Now >= at {
+			tick(t, o)
+			at = t.Now // the next tick looks at it again
+		}
+		x.lookAt(at)
 	}
 	return len(all) > 0
+}
+
+// expect has the ticks look at a call when it is due. The call is locked.
+func (x *callTable) expect(o *Call) { x.lookAt(due(o)) }
+
+// lookAt has the first tick at or after a time look at the calls.
+func (x *callTable) lookAt(at limiter.Tick) {
+	for {
+		due := x.due.Load()
+		if int64(at) >= due || x.due.CompareAndSwap(due, int64(at)) {
+			return
+		}
+	}
+}
+
+// due returns a time before which a tick has nothing to do for a call, which is locked.
+func due(o *Call) limiter.Tick {
+	at := o.until
+	switch {
+	case o.ended:
+		return math.MaxInt64
+	case o.divided:
+		at += limiter.Second
+	}
+	switch {
+	case o.again != 0:
+		at = min(at, o.again)
+	case o.askedAt != 0 && !o.hasHeir && o.owner != o.c.config.Self:
+		at = min(at, o.askedAt+SilentAfter) // a slow link makes it later
+	}
+	return at
 }
 
 // tick does the work that is due for a call. A panic ends only this.

@@ -26,6 +26,7 @@ type Turn struct {
 	ended []*Call // whose callers are to be told
 	shard uint64  // shard for the calls that begin in this turn; 0 before the first
 	fresh []Call  // unused calls, allocated together
+	used  bool    // the first of them was begun, and is not taken
 	asked Request // scratch of handle
 }
 
@@ -86,16 +87,20 @@ func (t *Turn) Catch() {
 	}
 }
 
-// call returns memory for a call, not cleared. The turn keeps it until [Turn.taken].
+// call returns memory for a call, cleared. The turn keeps it until [Turn.taken].
 func (t *Turn) call() *Call {
-	if len(t.fresh) == 0 {
+	switch {
+	case len(t.fresh) == 0:
 		t.fresh = make([]Call, callsAtOnce)
+	case t.used:
+		t.fresh[0] = Call{}
 	}
+	t.used = true
 	return &t.fresh[0]
 }
 
 // taken hands the call that [Turn.call] returned last to the caller.
-func (t *Turn) taken() { t.fresh = t.fresh[1:] }
+func (t *Turn) taken() { t.fresh, t.used = t.fresh[1:], false }
 
 // callsAtOnce is how many calls are allocated together.
 const callsAtOnce = 32
