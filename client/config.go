@@ -50,6 +50,10 @@ const (
 	// MaxAttributes is the most attributes that a request may have.
 	MaxAttributes = limiter.MaxAttributes
 
+	// maxReply bounds a reply in bytes. One to a full message has about 50 MiB if each
+	// check has 256 limits.
+	maxReply = 64 << 20
+
 	defaultTimeout = time.Second
 	defaultPending = 65536
 	defaultWindow  = 2
@@ -155,5 +159,6 @@ func (c *Config) dialOptions() []grpc.DialOption {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(connectParams()),
 		grpc.WithKeepaliveParams(keepaliveParams()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 	}, c.Dial...)
 }

@@ -142,7 +142,7 @@ func TestSilentNode(t *testing.T) {
 	got, ended := make(chan int, 100), make(chan struct{}, 1)
 	l := play(t, silent(got, ended))
 	good := serve(t, newNode(t, hour), "", nil)
-	c := open(t, client.Config{Addrs: []string{l.Addr().String(), good.addr}, Timeout: 2 * time.Second})
+	c := open(t, client.Config{Addrs: []string{l.Addr().String(), good.addr}, Timeout: 5 * time.Second})
 	eventually(t, "both are up", func() bool { return c.Stats().Up == 2 })
 	var d limiter.Decision
 	if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil || !d.Allowed {
@@ -160,7 +160,8 @@ func TestSilentNode(t *testing.T) {
 	if len(got) > 0 {
 		t.Error("the silent node is asked again though it answers nothing")
 	}
-	alone := open(t, client.Config{Addrs: []string{play(t, silent(got, nil)).Addr().String()}, Timeout: 200 * time.Millisecond})
+	alone := open(t, client.Config{Addrs: []string{play(t, silent(got, nil)).Addr().String()}, Timeout: 3 * time.Second})
+	eventually(t, "it is up", func() bool { return alone.Stats().Up == 1 })
 	if err := alone.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnanswered) {
 		t.Error(err)
 	}

@@ -2,9 +2,14 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // BatchError is returned by [Client.CheckBatch] and [Client.CheckBatchInto] if some of
@@ -31,16 +36,22 @@ func (c *Client) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []
 		return err
 	}
 	all := make([]one, len(rs))
+	own := 0 // requests that bring their own limits
 	for i := range all {
 		o := &all[i]
-		if len(rs[i].Limits) > 0 {
-			o.err = c.askAlone(ctx, &rs[i], &ds[i], false)
-			continue
-		}
 		o.size, o.err = sizeOf(&rs[i])
-		o.wants = o.err == nil
-		if o.wants {
-			o.tries.owner = c.owner(&rs[i])
+		switch {
+		case o.err != nil:
+		case len(rs[i].Limits) > 0:
+			own++
+		default:
+			o.wants, o.tries.owner = true, c.owner(&rs[i])
+		}
+	}
+	if own > 0 {
+		c.checkOwn(ctx, rs, ds, all)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
 	for c.addAll(rs, all) {
@@ -57,6 +68,80 @@ func (c *Client) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []
 		}
 	}
 	return conclude(all, ds)
+}
+
+// checkOwn checks the requests that bring their own limits, in their order. Columns cannot
+// carry limits, so these travel in calls by themselves, each with as many as a message may
+// have. After a call that no node answers the others are not made.
+func (c *Client) checkOwn(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, all []one) {
+	var at []int // the requests of m
+	m, size := new(weirv1.CheckBatchRequest), 0
+	var unsent error // why further calls are not made
+	send := func() {
+		if unsent == nil {
+			unsent = notAfter(c.checkSome(ctx, m, at, ds, all))
+		} else {
+			for _, i := range at {
+				all[i].err = unsent
+			}
+		}
+		at, m, size = at[:0], new(weirv1.CheckBatchRequest), 0
+	}
+	for i := range rs {
+		if len(rs[i].Limits) == 0 || all[i].err != nil {
+			continue
+		}
+		q := newCheckRequest(&rs[i], false)
+		bytes := proto.Size(q)
+		if len(at) > 0 && (len(at) == c.config.MaxMessage || size+bytes > MaxMessageBytes) {
+			send()
+		}
+		at, m.Checks, size = append(at, i), append(m.Checks, q), size+bytes
+	}
+	if len(at) > 0 {
+		send()
+	}
+}
+
+// notAfter returns the error of checks that are not sent because a call before them ended with
+// an error; nil if they can be sent.
+func notAfter(err error) error {
+	kind := ErrUnavailable
+	switch {
+	case err == nil, errors.Is(err, ErrInvalid), errors.Is(err, ErrDenied):
+		return nil
+	case errors.Is(err, ErrClosed):
+		kind = ErrClosed
+	}
+	return fmt.Errorf("%w: the check was not sent, since one before it in the batch failed: %v", kind, err) //nolint:errorlint // it may wrap ErrUnanswered, and this one was not counted
+}
+
+// checkSome makes one call with the checks of the requests at these indices. It returns the
+// error of the call as a whole.
+func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at []int, ds []limiter.Decision, all []one) error {
+	var got *weirv1.CheckBatchResponse
+	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+		got, err = api.CheckBatch(ctx, m, o...)
+		return err
+	})
+	if n := len(got.GetResults()); err == nil && n != len(at) {
+		err = &nodeError{fmt.Sprintf("%v: it has %d answers to %d checks", errReply, n, len(at)), ErrUnanswered}
+	}
+	for j, i := range at {
+		if err != nil {
+			all[i].err = err
+			continue
+		}
+		switch r := got.GetResults()[j]; {
+		case r.GetError() != nil:
+			_, all[i].err = fateOf(r.GetError().GetCode(), r.GetError().GetMessage())
+		case r.GetDecision() == nil:
+			all[i].err = &nodeError{"a node did not decide a check, and does not say why", ErrUnanswered}
+		default:
+			all[i].err = c.tell(r.GetDecision(), &ds[i])
+		}
+	}
+	return err
 }
 
 // addAll adds all requests that still need an answer to messages, and reports whether
