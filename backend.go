@@ -18,7 +18,9 @@ type Backend interface {
 	// was decided. A server that is down is not an error: the rules define what to
 	// decide then.
 	Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
-	// Refund takes back the charge that the receipt names, as [Node.Refund] does.
+	// Refund takes back the charge that the receipt names, as [Node.Refund] does. A receipt
+	// with a number (Once) must have no effect a second time, whoever of the nodes that
+	// share the backend asks, nor [limiter.ReceiptLife] after its time.
 	Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
 	// Reset deletes the counters of a charge and returns how many there were.
 	Reset(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (int, error)

@@ -135,31 +135,6 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 	return err
 }
 
-// Refund takes back the charge that a receipt names. The receipt comes from a decision
-// of the same request. A window or log is refunded exactly; a bucket gets back what has
-// not leaked since. So a refund never admits more than if the charge had not been made.
-// The hit that opened a window under align: first_hit is taken back only if it is the
-// only one in the window.
-//
-// A receipt is valid once, and only its recipient may use it: a second use takes back
-// charges of others. It is void, and Refund does nothing, if the cost or the limits of
-// the request have changed, or if its keys were reset since. Where more than 16
-// other keys of their partition (one key in 2,042 is in it) were reset, it may be void too.
-//
-// In a cluster a check whose keys have several owners, as those of a rule that draws on a
-// quota mostly have, has no receipt. A receipt is also void if its key has changed owners
-// since. If no member
-// that holds the keys answers within the cluster's deadline, the error wraps
-// [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
-// error states whether the refund may have been made.
-func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
-	q, err := resolve(ctx, n, &r)
-	if err != nil {
-		return err
-	}
-	return n.decider.Refund(ctx, q, receipt)
-}
-
 // Reset deletes the counters of the keys of a request, with their blocks, and returns
 // how many there were. Resetting again does no harm.
 //

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/internal/receipt"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
@@ -28,6 +29,7 @@ type Node struct {
 	decider engine.Decider
 	cluster Cluster
 	options rules.Options
+	seal    receipt.Key // of receipts for clients
 	file    string
 	watch   Observer     // nil: nobody
 	log     *slog.Logger // nil: nobody
@@ -58,6 +60,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.RulesName == "" {
 		c.RulesName = "rules"
 	}
+	seal := sealKey(&c)
 	if len(c.Secret) == 0 && c.Cluster == nil && c.Backend == nil {
 		// No other node has to find these counters, so the secret can be random. Nobody
 		// can then search for keys that share a counter or a partition.
@@ -67,6 +70,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	n := &Node{
 		cluster: noCluster{},
 		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication, Strict: c.StrictRules},
+		seal:    seal,
 		file:    c.RulesName, watch: c.Observer, log: c.Logger,
 	}
 	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}
@@ -86,14 +90,14 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	} else if err := n.setRules(c.Rules); err != nil {
 		return nil, err
 	}
-	if err := n.choose(ctx, &c); err != nil {
+	if err := choose(ctx, n, &c); err != nil {
 		return nil, err
 	}
 	return n, nil
 }
 
 // choose sets what decides: a member of a cluster, a backend, or the node's own table.
-func (n *Node) choose(ctx context.Context, c *Config) (err error) {
+func choose(ctx context.Context, n *Node, c *Config) (err error) {
 	switch {
 	case c.Cluster != nil:
 		n.decider, n.cluster, err = c.Cluster.OpenMember(ctx, &n.node)

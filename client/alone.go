@@ -103,9 +103,14 @@ func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.De
 	if _, err := sizeOf(r); err != nil {
 		return err
 	}
+	return c.askUnary(ctx, newCheckRequest(r, peek), d)
+}
+
+// askUnary makes a check by a call of its own.
+func (c *Client) askUnary(ctx context.Context, q *weirv1.CheckRequest, d *limiter.Decision) error {
 	var m *weirv1.CheckResponse
 	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
-		m, err = api.Check(ctx, newCheckRequest(r, peek), o...)
+		m, err = api.Check(ctx, q, o...)
 		return err
 	})
 	if err != nil {
@@ -144,7 +149,7 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 		}
 	}
 	limiter.Conclude(d)
-	d.Rule = m.GetRule()
+	d.Rule, d.Receipt.Sealed = m.GetRule(), m.GetReceipt()
 	return nil
 }
 

@@ -83,12 +83,19 @@ func three(tb testing.TB, rules string) []*weir.Node {
 // threeAt is three with a clock for counters; nil means the nodes' own.
 func threeAt(tb testing.TB, rules string, now func() time.Time) []*weir.Node {
 	tb.Helper()
+	return threeWith(tb, rules, now, func(*weir.Config) {})
+}
+
+// threeWith is threeAt with a change of the configurations.
+func threeWith(tb testing.TB, rules string, now func() time.Time, change func(*weir.Config)) []*weir.Node {
+	tb.Helper()
 	if raceDetector {
 		tb.Skip("three nodes and two cores: long under the race detector; make wire runs it")
 	}
 	config := func(name string, join ...string) weir.Config {
 		c := memberConfig(name, rules, join...)
 		part(c).Deadline, c.Now = 30*time.Second, now
+		change(&c)
 		return c
 	}
 	first := open(tb, config("node-1"))

@@ -11,6 +11,7 @@ type Answer struct {
 	BlockedBy    string        `json:"blocked_by,omitempty"`
 	RetryAfterMs *int64        `json:"retry_after_ms,omitempty"`
 	Source       string        `json:"source"`
+	Receipt      string        `json:"receipt,omitempty"` // to take the charge back with, where it was asked for
 	Limits       []LimitAnswer `json:"limits"`
 }
 

@@ -95,7 +95,18 @@ type Receipt struct {
 	// Set is a hash of the names of the limits and the costs, in their order. A receipt
 	// that does not fit the request and the rules in force is void.
 	Set uint64
+	// Once, if it is not 0, is a number drawn for this receipt alone. The decider remembers
+	// it, so that a second use does nothing, and the receipt is void [ReceiptLife] after
+	// Time. It is 0 in the receipts of decisions: whoever has these must not use them twice.
+	Once uint64
+	// Sealed is the receipt as a server gives it to clients. If it is not empty, the other
+	// fields are not read: they are in it, and whoever made it can tell whether it was
+	// changed.
+	Sealed string
 }
+
+// ReceiptLife is how long a [Receipt] with a number of its own can be used.
+const ReceiptLife = 10 * Minute
 
 // Has reports whether limit i of the decision was charged.
 func (r Receipt) Has(i int) bool { return i < 64 && r.Charged&(1<<i) != 0 }

@@ -198,15 +198,15 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 	return out, err
 }
 
-// refund returns the call that takes back what was charged for key n at the instant at.
-// charged reports whether a limit of the charge was charged; first is the number of the
+// refund returns the call that takes back what was charged for key n, by the receipt's
+// time and number. charged reports whether a limit of the charge was charged; first is the number of the
 // key's first limit.
-func (s *Store) refund(w when, at limiter.Tick, charged func(limit int) bool, c *limiter.Charge, i, n, first int, name limiter.KeyNamer) *call {
+func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *limiter.Charge, i, n, first int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
 	out := &call{kind: kindRefund, script: s.scripts.refund, args: make([]any, 1)}
-	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(at), 10), s.around(w)
+	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(r.Time), 10), s.around(w)
 	for j, l := range k.Rule.Limits {
 		if !charged(first + j) {
 			continue
@@ -220,6 +220,9 @@ func (s *Store) refund(w when, at limiter.Tick, charged func(limit int) bool, c 
 	}
 	out.args[0] = string(append(head, ']'))
 	out.keys = append(out.keys, string(append(tag, markSuffix...)))
+	if r.Once != 0 {
+		out.keys = append(out.keys, string(strconv.AppendUint(append(tag, onceSuffix...), r.Once, 36)))
+	}
 	out.route = out.keys[0]
 	return out
 }

@@ -37,6 +37,10 @@ func appendTag(dst []byte, prefix string, k *limiter.Key, i, n int, name limiter
 // ends so, since a colon would follow the brace.
 const markSuffix = "!reset"
 
+// onceSuffix comes before the number of a receipt that was used, in the name of the entry
+// that remembers it.
+const onceSuffix = "!refund:"
+
 // appendEscaped appends a name, with characters percent-escaped that have a meaning in
 // key names or could confuse a terminal.
 func appendEscaped(dst []byte, s string) []byte {

@@ -26,7 +26,7 @@ func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Char
 	first := 0
 	r.Charged &^= r.Epoch
 	for n := range c.Len() {
-		if made := s.refund(w, r.Time, r.Has, c, 0, n, first, name); made != nil {
+		if made := s.refund(w, r, r.Has, c, 0, n, first, name); made != nil {
 			calls = append(calls, made)
 		}
 		first += len(c.Key(n).Rule.Limits)

@@ -71,7 +71,7 @@ func (b *batch) undo(u *undo, w when, i int, parts []part, cancel []bool) bool {
 		}
 		first := part.offset
 		for n := part.first; n < part.last; n++ {
-			if r := s.refund(w, w.now, func(j int) bool { return cancel[j] }, c, i, n, first, b.name); r != nil {
+			if r := s.refund(w, limiter.Receipt{Time: w.now}, func(j int) bool { return cancel[j] }, c, i, n, first, b.name); r != nil {
 				r.kind = kindCancel
 				u.refunds = append(u.refunds, r)
 			}

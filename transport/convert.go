@@ -46,7 +46,10 @@ func (s *service) fillFull(r *limiter.Request, m *fullRequest) error {
 	if m.message == nil {
 		return s.permit(m.parts)
 	}
-	err := s.fillRequest(r, m.message)
+	err := s.mayRefund(m.message.GetReceipt())
+	if err == nil {
+		err = s.fillRequest(r, m.message)
+	}
 	r.Cost = costOf(m.message)
 	return err
 }
@@ -131,7 +134,7 @@ func costOf(m *weirv1.CheckRequest) limiter.Cost {
 func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 	a := limiter.Answer{
 		Allowed: m.GetAllowed(), Never: m.GetNever(), ShadowDenied: m.GetShadowDenied(),
-		Rule: m.GetRule(), BlockedBy: m.GetBlockedBy(), Source: sourceName(m.GetSource()),
+		Rule: m.GetRule(), BlockedBy: m.GetBlockedBy(), Source: sourceName(m.GetSource()), Receipt: m.GetReceipt(),
 		Limits: make([]limiter.LimitAnswer, len(m.GetLimits())),
 	}
 	if !a.Allowed && !a.Never {

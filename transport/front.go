@@ -25,6 +25,7 @@ func newFront(s *service, ready func() error, o *Options) *front {
 		"/v1/check":       {methods: asking, serve: f.serveCheck},
 		"/v1/check/batch": {methods: posting, serve: f.serveBatch},
 		"/v1/explain":     {methods: asking, serve: f.serveExplain},
+		"/v1/refund":      {methods: posting, serve: f.serveRefund},
 		"/v1/reset":       {methods: posting, serve: f.serveReset},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
 		"/readyz":         {methods: reading(), serve: serveReady(ready, o.Warnings), open: true},
@@ -63,6 +64,9 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	q, err := f.readQuestion(w, r, &h)
+	if err == nil {
+		err = f.mayRefund(q.receipt)
+	}
 	if err != nil {
 		writeError(w, err)
 		return
@@ -77,6 +81,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := f.decider.Answer(&q.request, &d)
+	a.Receipt = f.receiptOf(q.receipt, &q.request, &d)
 	status := http.StatusOK
 	switch {
 	case d.Allowed:
@@ -132,17 +137,21 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	var b batch
 	b.grow(len(raw))
 	out := batchResults{make([]batchResult, len(raw))}
-	var at []int     // the index in the message of each request
-	var peeks []bool // whether each request is a peek
+	var at []int               // the index in the message of each request
+	var peeks, receipts []bool // whether each request is a peek, or is to have a receipt
 	anyPeek := false
 	for i := range raw {
 		q, err := parseQuestion(raw[i], f.checkFields())
+		if err == nil {
+			err = f.mayRefund(q.receipt)
+		}
 		if err != nil {
 			out.Results[i].Error = problemOf(err)
 			continue
 		}
 		b.requests[len(at)] = q.request
 		at, peeks, anyPeek = append(at, i), append(peeks, q.peek), anyPeek || q.peek
+		receipts = append(receipts, q.receipt)
 	}
 	if anyPeek {
 		err = b.decidePeeks(r.Context(), f.decider, len(at), peeks)
@@ -159,7 +168,9 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	}
 	for i, j := range at {
 		if out.Results[j].Error == nil {
-			out.Results[j].Answer = new(f.decider.Answer(&b.requests[i], &b.decisions[i]))
+			a := f.decider.Answer(&b.requests[i], &b.decisions[i])
+			a.Receipt = f.receiptOf(receipts[i], &b.requests[i], &b.decisions[i])
+			out.Results[j].Answer = &a
 		}
 	}
 	writeAnswer(w, http.StatusOK, out, &h)

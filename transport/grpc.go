@@ -28,7 +28,8 @@ type service struct {
 	guard       *guard.Guard
 	allowLimits bool
 	allowReset  bool
-	ring        Ring // nil: not published
+	refunds     Refunder // nil: not allowed
+	ring        Ring     // nil: not published
 
 	// appendKeyName is the decider's AppendKeyName, which allocates no string; nil if
 	// it has none.
@@ -46,6 +47,9 @@ func newService(o Options) *service {
 		decider: o.Decider, observer: o.Observer, guard: o.guard(),
 		allowLimits: o.AllowRequestLimits, allowReset: o.AllowReset, ring: o.Ring,
 		turns: sync.Pool{New: func() any { return new(turn) }},
+	}
+	if o.AllowRefunds {
+		s.refunds, _ = o.Decider.(Refunder)
 	}
 	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	s.checks.New = func() any { return &check{service: s, hold: hold{room: &s.room}} }
@@ -70,6 +74,8 @@ func (s *service) description() *grpc.ServiceDesc {
 			m.Handler = s.guarded(s.serveExplain)
 		case "Reset":
 			m.Handler = s.guarded(s.serveReset)
+		case "Refund":
+			m.Handler = s.guarded(s.serveRefund)
 		}
 	}
 	return &desc
@@ -112,6 +118,7 @@ func (c *check) readWire(text string) (err error) {
 // wire implements wireWriter and returns the memory to the pool.
 func (c *check) wire() mem.BufferSlice {
 	out := c.service.appendResponse(make([]byte, 0, usualResponse), &c.request, &c.decision)
+	out = c.service.appendReceipt(out, c.full.receipt(), &c.request, &c.decision)
 	var b mem.Buffer = mem.SliceBuffer(out)
 	if !mem.IsBelowBufferPoolingThreshold(cap(out)) { // long keys of many limits
 		b = c.service.bufferOf(&out, &c.hold)
@@ -280,9 +287,13 @@ func (t *turn) place(i int) int {
 
 // appendResults encodes the results of a batch as a CheckBatchResponse.
 func (s *service) appendResults(dst []byte, c *batchCall) []byte {
-	refused, failed := c.refused, c.failed
+	refused, failed, fulls := c.refused, c.failed, c.fulls
 	asked := 0
 	for i := range c.n {
+		var full *fullRequest
+		if len(fulls) > 0 && fulls[0].at == i {
+			full, fulls = fulls[0].fullRequest, fulls[1:]
+		}
 		var at, in int
 		dst, at = open(dst, responseResults)
 		switch {
@@ -297,7 +308,8 @@ func (s *service) appendResults(dst []byte, c *batchCall) []byte {
 			asked++
 		default:
 			dst, in = open(dst, resultDecision)
-			dst = closed(s.appendResponse(dst, &c.requests[asked], &c.decisions[asked]), in)
+			dst = s.appendResponse(dst, &c.requests[asked], &c.decisions[asked])
+			dst = closed(s.appendReceipt(dst, full.receipt(), &c.requests[asked], &c.decisions[asked]), in)
 			asked++
 		}
 		dst = closed(dst, at)

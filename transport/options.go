@@ -94,6 +94,11 @@ type Options struct {
 	// AllowReset lets clients reset counters; default false: resets are refused. A
 	// client that may reset can pass any limit.
 	AllowReset bool
+	// AllowRefunds lets clients ask for receipts and take charges back with them; default
+	// false: both are refused. A client that may do that can take back each of its
+	// charges, and so pass any limit, but no charges of others. The decider must be a
+	// [Refunder].
+	AllowRefunds bool
 	// Hosts are further names by which browsers may address the server over HTTP, besides
 	// localhost, loopback addresses and the address that was connected to; default none.
 	// A request that a browser may have sent to any other name is refused: that name may

@@ -18,6 +18,8 @@ import (
 type question struct {
 	request limiter.Request
 	peek    bool
+	receipt bool    // the answer is to have one
+	sealed  string  // the receipt of a refund
 	key     *string // in place of path and user, with limits; nil: not given
 }
 
@@ -43,20 +45,26 @@ type field struct {
 
 // checkFields returns the fields of a check.
 func (s *service) checkFields() []field {
-	return append(s.resetFields(),
-		field{"cost", func(q *question, raw json.RawMessage) error {
-			var n *int64
-			if err := decode("cost", raw, &n, "a whole number of units"); err != nil {
-				return err
-			}
-			if n != nil {
-				q.request.Cost = limiter.Units(*n)
-			}
-			return nil
-		}},
+	return append(s.resetFields(), costField(),
 		field{"peek", func(q *question, raw json.RawMessage) error {
 			return decode("peek", raw, &q.peek, "true or false")
+		}},
+		field{"receipt", func(q *question, raw json.RawMessage) error {
+			return decode("receipt", raw, &q.receipt, "true or false")
 		}})
+}
+
+func costField() field {
+	return field{"cost", func(q *question, raw json.RawMessage) error {
+		var n *int64
+		if err := decode("cost", raw, &n, "a whole number of units"); err != nil {
+			return err
+		}
+		if n != nil {
+			q.request.Cost = limiter.Units(*n)
+		}
+		return nil
+	}}
 }
 
 // resetFields returns the fields that identify a request.
@@ -224,7 +232,7 @@ func parseQuery(raw string) (*question, error) {
 		return nil, invalid("the parameters of the address cannot be read: %v", err)
 	}
 	q := new(question)
-	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek"}
+	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if len(values[name]) > 1 {
 			return nil, invalid("parameter %s is given %d times", quote(name), len(values[name]))
@@ -272,11 +280,15 @@ func (q *question) set(name, value string) error {
 			return invalid("cost is %s; it must be a whole number of units", quote(value))
 		}
 		r.Cost = limiter.Units(n)
-	case "peek":
+	case "peek", "receipt":
 		if value != "true" && value != "false" {
-			return invalid("peek is %s; it must be true or false", quote(value))
+			return invalid("%s is %s; it must be true or false", name, quote(value))
 		}
-		q.peek = value == "true"
+		if name == "peek" {
+			q.peek = value == "true"
+		} else {
+			q.receipt = value == "true"
+		}
 	}
 	return nil
 }

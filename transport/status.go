@@ -18,6 +18,7 @@ import (
 var (
 	errRequestLimits = errors.New("limits that come with a request are not allowed here: the operator must start the node with --allow-request-limits")
 	errReset         = errors.New("resets are not allowed here: the operator must start the node with --allow-reset")
+	errRefunds       = errors.New("receipts and refunds are not allowed here: the operator must start the node with --allow-refunds")
 	errStopping      = errors.New("the node is stopping: ask another one, or again in a moment")
 )
 
@@ -34,7 +35,7 @@ func codeOf(err error) codes.Code {
 		return codes.Internal
 	case errors.Is(err, limiter.ErrInvalid):
 		return codes.InvalidArgument
-	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRing), errors.Is(err, limiter.ErrForbidden):
+	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRefunds), errors.Is(err, errRing), errors.Is(err, limiter.ErrForbidden):
 		return codes.PermissionDenied
 	case lacksRoom(err):
 		return codes.ResourceExhausted

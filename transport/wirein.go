@@ -31,6 +31,9 @@ var (
 	errUTF8 = errors.New("a string is not valid UTF-8")
 )
 
+// receipt reports whether the answer is to have a receipt.
+func (f *fullRequest) receipt() bool { return f != nil && f.message.GetReceipt() }
+
 // fullRequest is a request that the protobuf library has decoded. Its message is nil if
 // it has too many parts to be decoded.
 type fullRequest struct {

@@ -26,6 +26,7 @@ const (
 	checkRetryAfter   = 6
 	checkSource       = 7
 	checkLimits       = 8
+	checkReceipt      = 9
 
 	limitRule       = 1
 	limitName       = 2
@@ -113,6 +114,11 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 		dst = closed(s.appendLimit(dst, r, d.Limit(i)), at)
 	}
 	return dst
+}
+
+// appendReceipt adds the receipt of a decision to a CheckResponse, if it is wanted.
+func (s *service) appendReceipt(dst []byte, wanted bool, r *limiter.Request, d *limiter.Decision) []byte {
+	return appendString(dst, checkReceipt, s.receiptOf(wanted, r, d))
 }
 
 // appendLimit encodes the result of one limit as a LimitDecision.

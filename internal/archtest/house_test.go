@@ -54,6 +54,7 @@ func house() []row {
 		{path: "internal/smallfile", floor: 0, knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
 		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},
+		{path: "internal/receipt", floor: 1, knows: "receipts that clients can neither make nor change"},
 		{path: "internal/waiting", floor: 1, knows: "when a check is repeated that is to be allowed in the end"},
 		{path: "limiter/table", floor: 1, knows: "many keys: partition locks, slots, memory bound; now is passed in", never: join(
 			clocks("now is passed in, read once by the outermost line"),

@@ -234,7 +234,7 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	}
 	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.Now + in.deadline}
 	ask := route.Request{Wait: wait, Kind: route.KindRefund, Heir: q.Heir, Reply: reply, Receipt: limiter.Receipt{
-		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
+		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set, Once: q.Once,
 	}}
 	switch q.Kind {
 	case peer.ResetKeys:

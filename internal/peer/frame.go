@@ -355,6 +355,7 @@ type Refund struct {
 	Heir    bool // the receiver is asked as heir, see Check
 	Sent    bool // another member may have received it
 	Receipt Receipt
+	Once    uint64 // the number of a receipt that can be used once only; 0 if it has none
 }
 
 // Receipt names a charge, see limiter.Receipt. Epoch.Counter is the number that names the

@@ -182,6 +182,7 @@ func refundColumns() []column[peer.Refund] {
 		flags[T]{10,
 			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Sent, 2) },
 			func(x *T, b byte) { x.Heir, x.Sent = b&1 != 0, b&2 != 0 }},
+		fixed[T, uint64]{11, func(x *T) *uint64 { return &x.Once }},
 	}
 }
 

@@ -59,10 +59,11 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // limits that were charged, as far as it still counts. A receipt with another cost or
 // other limits is void, and so is one from before a Reset of the key. Where more than
 // maxResets keys of a partition were reset, the resets that are forgotten count for all
-// its keys. A key with cost 0 is skipped. Refund returns how many of the counters
+// its keys. A receipt with a number, see [limiter.Receipt], is void if it is used again or
+// too old. A key with cost 0 is skipped. Refund returns how many of the counters
 // exist.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
-	if !c.Fits(r) {
+	if !c.Fits(r) || !t.once.take(r, now) {
 		return 0
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {

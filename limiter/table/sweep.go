@@ -102,10 +102,10 @@ func (t *Table) collectLimits(now limiter.Tick) bool {
 		return false
 	}
 	defer t.collect.Unlock()
-	if now >= t.collected && now < t.collected+limiter.Second {
+	if now >= t.collect.at && now < t.collect.at+limiter.Second {
 		return false
 	}
-	t.collected = now
+	t.collect.at = now
 	for i := range t.parts {
 		p := &t.parts[i]
 		if p.expiry.Load() > int64(now) {

@@ -101,11 +101,14 @@ type Table struct {
 	copied atomic.Int64           // used slots in partitions that are copies
 	lent   atomic.Int64           // bytes of these partitions
 
-	keys       atomic.Int64 // used slots, including recovered ones until they are swept
-	expiry     atomic.Int64 // no counter recovers before this instant: see reclaim
-	full       fullness
-	collect    sync.Mutex
-	collected  limiter.Tick // when limits were last collected; guarded by collect
+	once    once
+	keys    atomic.Int64 // used slots, including recovered ones until they are swept
+	expiry  atomic.Int64 // no counter recovers before this instant: see reclaim
+	full    fullness
+	collect struct {
+		sync.Mutex
+		at limiter.Tick // when limits were last collected
+	}
 	reclaiming sync.Mutex
 	hand       int // the partition where the next reclaim starts
 	counters   sync.Pool
@@ -142,8 +145,9 @@ func New(c Config) *Table {
 	}
 	t := &Table{
 		registry: newRegistry(), overflow: c.Overflow, maxKeys: int64(c.MaxKeys),
-		maxBytes: min(c.MaxBytes, unbounded), collected: -never,
+		maxBytes: min(c.MaxBytes, unbounded),
 	}
+	t.collect.at = -never
 	if c.Order == nil {
 		c.Order = systemRandom{}
 	}

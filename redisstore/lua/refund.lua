@@ -1,9 +1,11 @@
 -- A refund: what was charged at an instant is taken back, as far as it still
 -- counts, so that no more is admitted than had it not been charged.
 --
--- ARGV[1] goes on: the instant of the charge, then for each limit the units. The
--- last of KEYS, which has no parameters, marks the latest reset: receipts from
--- before are void.
+-- ARGV[1] goes on: the instant of the charge, then for each limit the units. Two of
+-- KEYS, behind those of the limits, have no parameters. The first marks the latest
+-- reset: receipts from before are void. The second is given for a receipt with a
+-- number, which is void if it is older than LIFE or was used, as this key remembers.
+local LIFE = 600000000
 local refund = {}
 
 -- full tells whether a count may stand for more than it says.
@@ -102,19 +104,22 @@ refund[6] = function(s, at, n)
   end
 end
 
-local at = head[3]
-local reset = call('GET', KEYS[#KEYS])
-if reset and at < tonumber(reset) then
+local at, limits = head[3], #head - 3
+local reset, once = call('GET', KEYS[limits + 1]), KEYS[limits + 2]
+if reset and at < tonumber(reset) or once and now - at >= LIFE then
   return {now}
 end
 local states = {}
-for i = 1, #KEYS - 1 do
+for i = 1, limits do
   states[i] = open(i)
 end
 if strays() then
   return {-2, now}
 end
-for i = 1, #KEYS - 1 do
+if once and not call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack) then
+  return {now}
+end
+for i = 1, limits do
   local s, n = states[i], head[3 + i]
   if s.found and n > 0 then
     refund[s.p[1]](s, at, n)

@@ -42,5 +42,5 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	case o.ends:
 		kind = peer.RefundReserved
 	}
-	t.Out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(o.receipt, 0)})
+	t.Out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(o.receipt, 0), Once: o.receipt.Once})
 }

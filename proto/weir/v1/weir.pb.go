@@ -619,7 +619,10 @@ type CheckRequest struct {
 	// have allowed them with --allow-request-limits.
 	Limits []*Limit `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
 	// Ask what the answer would be, and charge nothing.
-	Peek          bool `protobuf:"varint,10,opt,name=peek,proto3" json:"peek,omitempty"`
+	Peek bool `protobuf:"varint,10,opt,name=peek,proto3" json:"peek,omitempty"`
+	// Send a receipt with the answer, for Refund. The operator must have allowed it with
+	// --allow-refunds.
+	Receipt       bool `protobuf:"varint,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -720,6 +723,13 @@ func (x *CheckRequest) GetLimits() []*Limit {
 func (x *CheckRequest) GetPeek() bool {
 	if x != nil {
 		return x.Peek
+	}
+	return false
+}
+
+func (x *CheckRequest) GetReceipt() bool {
+	if x != nil {
+		return x.Receipt
 	}
 	return false
 }
@@ -933,9 +943,13 @@ type CheckResponse struct {
 	BlockedBy string `protobuf:"bytes,5,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// The least wait after which the same request is allowed if nobody else asks,
 	// exact to the microsecond. 0 if it was allowed, or never can be.
-	RetryAfterUs  int64            `protobuf:"varint,6,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
-	Source        Source           `protobuf:"varint,7,opt,name=source,proto3,enum=weir.v1.Source" json:"source,omitempty"`
-	Limits        []*LimitDecision `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
+	RetryAfterUs int64            `protobuf:"varint,6,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
+	Source       Source           `protobuf:"varint,7,opt,name=source,proto3,enum=weir.v1.Source" json:"source,omitempty"`
+	Limits       []*LimitDecision `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
+	// To take the charge back with, if the request asked for it: at most 128 characters,
+	// which mean nothing to the asker. Empty if nothing was charged, or if it cannot be
+	// taken back: a policy decided, or several owners.
+	Receipt       string `protobuf:"bytes,9,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1024,6 +1038,13 @@ func (x *CheckResponse) GetLimits() []*LimitDecision {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *CheckResponse) GetReceipt() string {
+	if x != nil {
+		return x.Receipt
+	}
+	return ""
 }
 
 // LimitDecision is what one limit says of one counter.
@@ -2271,6 +2292,160 @@ func (x *ResetResponse) GetCounters() int64 {
 	return 0
 }
 
+// RefundRequest describes a check as its CheckRequest did, with the cost.
+type RefundRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Method     string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	User       string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip         string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	Group      string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Attributes map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Cost       *int64                 `protobuf:"varint,7,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
+	Rule       string                 `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	Limits     []*Limit               `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
+	// CheckResponse.receipt of the check.
+	Receipt       string `protobuf:"bytes,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundRequest) Reset() {
+	*x = RefundRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundRequest) ProtoMessage() {}
+
+func (x *RefundRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundRequest.ProtoReflect.Descriptor instead.
+func (*RefundRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RefundRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *RefundRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *RefundRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *RefundRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *RefundRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *RefundRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *RefundRequest) GetCost() int64 {
+	if x != nil && x.Cost != nil {
+		return *x.Cost
+	}
+	return 0
+}
+
+func (x *RefundRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RefundRequest) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *RefundRequest) GetReceipt() string {
+	if x != nil {
+		return x.Receipt
+	}
+	return ""
+}
+
+type RefundResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundResponse) Reset() {
+	*x = RefundResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundResponse) ProtoMessage() {}
+
+func (x *RefundResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundResponse.ProtoReflect.Descriptor instead.
+func (*RefundResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{17}
+}
+
 // ExplainResponse is a decision with its reasons, for people: texts may be worded
 // otherwise in another version.
 type ExplainResponse struct {
@@ -2291,7 +2466,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2478,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2491,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainResponse) GetDecision() *CheckResponse {
@@ -2383,7 +2558,7 @@ type LimitExplanation struct {
 
 func (x *LimitExplanation) Reset() {
 	*x = LimitExplanation{}
-	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2570,7 @@ func (x *LimitExplanation) String() string {
 func (*LimitExplanation) ProtoMessage() {}
 
 func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2583,7 @@ func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitExplanation.ProtoReflect.Descriptor instead.
 func (*LimitExplanation) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LimitExplanation) GetName() string {
@@ -2491,7 +2666,7 @@ type ExplainedField struct {
 
 func (x *ExplainedField) Reset() {
 	*x = ExplainedField{}
-	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2678,7 @@ func (x *ExplainedField) String() string {
 func (*ExplainedField) ProtoMessage() {}
 
 func (x *ExplainedField) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2691,7 @@ func (x *ExplainedField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedField.ProtoReflect.Descriptor instead.
 func (*ExplainedField) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainedField) GetName() string {
@@ -2545,7 +2720,7 @@ type ExplainedCount struct {
 
 func (x *ExplainedCount) Reset() {
 	*x = ExplainedCount{}
-	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2732,7 @@ func (x *ExplainedCount) String() string {
 func (*ExplainedCount) ProtoMessage() {}
 
 func (x *ExplainedCount) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2745,7 @@ func (x *ExplainedCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedCount.ProtoReflect.Descriptor instead.
 func (*ExplainedCount) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainedCount) GetStartUnixUs() int64 {
@@ -2602,7 +2777,7 @@ type RingRequest struct {
 
 func (x *RingRequest) Reset() {
 	*x = RingRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2789,7 @@ func (x *RingRequest) String() string {
 func (*RingRequest) ProtoMessage() {}
 
 func (x *RingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2802,7 @@ func (x *RingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
 func (*RingRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{22}
 }
 
 // RingResponse is what a client needs to ask owners directly.
@@ -2649,7 +2824,7 @@ type RingResponse struct {
 
 func (x *RingResponse) Reset() {
 	*x = RingResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2836,7 @@ func (x *RingResponse) String() string {
 func (*RingResponse) ProtoMessage() {}
 
 func (x *RingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2849,7 @@ func (x *RingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
 func (*RingResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{21}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RingResponse) GetView() uint64 {
@@ -2723,7 +2898,7 @@ type RingMember struct {
 
 func (x *RingMember) Reset() {
 	*x = RingMember{}
-	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2910,7 @@ func (x *RingMember) String() string {
 func (*RingMember) ProtoMessage() {}
 
 func (x *RingMember) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2923,7 @@ func (x *RingMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingMember.ProtoReflect.Descriptor instead.
 func (*RingMember) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{22}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RingMember) GetName() string {
@@ -2769,7 +2944,7 @@ var File_weir_v1_weir_proto protoreflect.FileDescriptor
 
 const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
-	"\x12weir/v1/weir.proto\x12\aweir.v1\"\xec\x02\n" +
+	"\x12weir/v1/weir.proto\x12\aweir.v1\"\x86\x03\n" +
 	"\fCheckRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -2783,7 +2958,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04rule\x18\b \x01(\tR\x04rule\x12&\n" +
 	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x12\n" +
 	"\x04peek\x18\n" +
-	" \x01(\bR\x04peek\x1a=\n" +
+	" \x01(\bR\x04peek\x12\x18\n" +
+	"\areceipt\x18\v \x01(\bR\areceipt\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -2812,7 +2988,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"week_start\x18\x11 \x01(\x0e2\x10.weir.v1.WeekdayR\tweekStart\x12\x1d\n" +
 	"\n" +
 	"at_minutes\x18\x12 \x01(\x05R\tatMinutesB\t\n" +
-	"\a_weight\"\x96\x02\n" +
+	"\a_weight\"\xb0\x02\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05never\x18\x02 \x01(\bR\x05never\x12#\n" +
@@ -2822,7 +2998,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"blocked_by\x18\x05 \x01(\tR\tblockedBy\x12$\n" +
 	"\x0eretry_after_us\x18\x06 \x01(\x03R\fretryAfterUs\x12'\n" +
 	"\x06source\x18\a \x01(\x0e2\x0f.weir.v1.SourceR\x06source\x12.\n" +
-	"\x06limits\x18\b \x03(\v2\x16.weir.v1.LimitDecisionR\x06limits\"\x94\x04\n" +
+	"\x06limits\x18\b \x03(\v2\x16.weir.v1.LimitDecisionR\x06limits\x12\x18\n" +
+	"\areceipt\x18\t \x01(\tR\areceipt\"\x94\x04\n" +
 	"\rLimitDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2939,7 +3116,25 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"+\n" +
 	"\rResetResponse\x12\x1a\n" +
-	"\bcounters\x18\x01 \x01(\x03R\bcounters\"\xcc\x01\n" +
+	"\bcounters\x18\x01 \x01(\x03R\bcounters\"\xf4\x02\n" +
+	"\rRefundRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\tR\x05group\x12F\n" +
+	"\n" +
+	"attributes\x18\x06 \x03(\v2&.weir.v1.RefundRequest.AttributesEntryR\n" +
+	"attributes\x12\x17\n" +
+	"\x04cost\x18\a \x01(\x03H\x00R\x04cost\x88\x01\x01\x12\x12\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule\x12&\n" +
+	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x18\n" +
+	"\areceipt\x18\v \x01(\tR\areceipt\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05_cost\"\x10\n" +
+	"\x0eRefundResponse\"\xcc\x01\n" +
 	"\x0fExplainResponse\x122\n" +
 	"\bdecision\x18\x01 \x01(\v2\x16.weir.v1.CheckResponseR\bdecision\x12\x1e\n" +
 	"\vnow_unix_us\x18\x02 \x01(\x03R\tnowUnixUs\x12\x14\n" +
@@ -3038,13 +3233,14 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x1bDECISION_FLAG_SHADOW_DENIED\x10\x04\x12\x19\n" +
 	"\x15DECISION_FLAG_BLOCKED\x10\b\x12\x1a\n" +
 	"\x16DECISION_FLAG_OVERFLOW\x10\x10\x12\x18\n" +
-	"\x13DECISION_FLAG_ERROR\x10\x80\x012\xf5\x02\n" +
+	"\x13DECISION_FLAG_ERROR\x10\x80\x012\xb0\x03\n" +
 	"\aLimiter\x126\n" +
 	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12E\n" +
 	"\n" +
 	"CheckBatch\x12\x1a.weir.v1.CheckBatchRequest\x1a\x1b.weir.v1.CheckBatchResponse\x12B\n" +
 	"\vCheckStream\x12\x15.weir.v1.CheckColumns\x1a\x18.weir.v1.DecisionColumns(\x010\x01\x126\n" +
-	"\x05Reset\x12\x15.weir.v1.ResetRequest\x1a\x16.weir.v1.ResetResponse\x12:\n" +
+	"\x05Reset\x12\x15.weir.v1.ResetRequest\x1a\x16.weir.v1.ResetResponse\x129\n" +
+	"\x06Refund\x12\x16.weir.v1.RefundRequest\x1a\x17.weir.v1.RefundResponse\x12:\n" +
 	"\aExplain\x12\x15.weir.v1.CheckRequest\x1a\x18.weir.v1.ExplainResponse\x123\n" +
 	"\x04Ring\x12\x14.weir.v1.RingRequest\x1a\x15.weir.v1.RingResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
 
@@ -3061,7 +3257,7 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_weir_v1_weir_proto_goTypes = []any{
 	(Algorithm)(0),             // 0: weir.v1.Algorithm
 	(Align)(0),                 // 1: weir.v1.Align
@@ -3089,18 +3285,21 @@ var file_weir_v1_weir_proto_goTypes = []any{
 	(*LimitColumns)(nil),       // 23: weir.v1.LimitColumns
 	(*ResetRequest)(nil),       // 24: weir.v1.ResetRequest
 	(*ResetResponse)(nil),      // 25: weir.v1.ResetResponse
-	(*ExplainResponse)(nil),    // 26: weir.v1.ExplainResponse
-	(*LimitExplanation)(nil),   // 27: weir.v1.LimitExplanation
-	(*ExplainedField)(nil),     // 28: weir.v1.ExplainedField
-	(*ExplainedCount)(nil),     // 29: weir.v1.ExplainedCount
-	(*RingRequest)(nil),        // 30: weir.v1.RingRequest
-	(*RingResponse)(nil),       // 31: weir.v1.RingResponse
-	(*RingMember)(nil),         // 32: weir.v1.RingMember
-	nil,                        // 33: weir.v1.CheckRequest.AttributesEntry
-	nil,                        // 34: weir.v1.ResetRequest.AttributesEntry
+	(*RefundRequest)(nil),      // 26: weir.v1.RefundRequest
+	(*RefundResponse)(nil),     // 27: weir.v1.RefundResponse
+	(*ExplainResponse)(nil),    // 28: weir.v1.ExplainResponse
+	(*LimitExplanation)(nil),   // 29: weir.v1.LimitExplanation
+	(*ExplainedField)(nil),     // 30: weir.v1.ExplainedField
+	(*ExplainedCount)(nil),     // 31: weir.v1.ExplainedCount
+	(*RingRequest)(nil),        // 32: weir.v1.RingRequest
+	(*RingResponse)(nil),       // 33: weir.v1.RingResponse
+	(*RingMember)(nil),         // 34: weir.v1.RingMember
+	nil,                        // 35: weir.v1.CheckRequest.AttributesEntry
+	nil,                        // 36: weir.v1.ResetRequest.AttributesEntry
+	nil,                        // 37: weir.v1.RefundRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
-	33, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
+	35, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
 	11, // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.Limit.algorithm:type_name -> weir.v1.Algorithm
 	1,  // 3: weir.v1.Limit.align:type_name -> weir.v1.Align
@@ -3123,30 +3322,34 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	14, // 20: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
 	23, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
 	0,  // 22: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	34, // 23: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	36, // 23: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
 	11, // 24: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	12, // 25: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
-	27, // 26: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
-	28, // 27: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
-	29, // 28: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
-	32, // 29: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	10, // 30: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	15, // 31: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	18, // 32: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	24, // 33: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	10, // 34: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	30, // 35: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	12, // 36: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	16, // 37: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	20, // 38: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	25, // 39: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	26, // 40: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	31, // 41: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	36, // [36:42] is the sub-list for method output_type
-	30, // [30:36] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	37, // 25: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
+	11, // 26: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
+	12, // 27: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
+	29, // 28: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
+	30, // 29: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
+	31, // 30: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
+	34, // 31: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	10, // 32: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	15, // 33: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	18, // 34: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	24, // 35: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	26, // 36: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
+	10, // 37: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	32, // 38: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	12, // 39: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	16, // 40: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	20, // 41: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	25, // 42: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	27, // 43: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
+	28, // 44: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	33, // 45: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	39, // [39:46] is the sub-list for method output_type
+	32, // [32:39] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -3160,13 +3363,14 @@ func file_weir_v1_weir_proto_init() {
 		(*CheckResult_Decision)(nil),
 		(*CheckResult_Error)(nil),
 	}
+	file_weir_v1_weir_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

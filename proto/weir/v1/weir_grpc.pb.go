@@ -29,6 +29,7 @@ const (
 	Limiter_CheckBatch_FullMethodName  = "/weir.v1.Limiter/CheckBatch"
 	Limiter_CheckStream_FullMethodName = "/weir.v1.Limiter/CheckStream"
 	Limiter_Reset_FullMethodName       = "/weir.v1.Limiter/Reset"
+	Limiter_Refund_FullMethodName      = "/weir.v1.Limiter/Refund"
 	Limiter_Explain_FullMethodName     = "/weir.v1.Limiter/Explain"
 	Limiter_Ring_FullMethodName        = "/weir.v1.Limiter/Ring"
 )
@@ -66,6 +67,14 @@ type LimiterClient interface {
 	// DEADLINE_EXCEEDED: of some keys nobody who holds them has answered in time; the
 	// message names them, and for the others it is done.
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
+	// Refund takes back what a check has charged, by the receipt that came with its answer.
+	// The operator must have allowed it with --allow-refunds. The second use of a receipt
+	// does nothing, whichever node is asked, so a refund can be repeated where no answer
+	// came. A receipt is void ten minutes after its check, and if the counter has another
+	// owner since, was reset, or has limits with other names: then nothing is taken back,
+	// and no error tells. INVALID_ARGUMENT: the receipt was changed, is of another request,
+	// or was given by a node with another secret, or under other rules.
+	Refund(ctx context.Context, in *RefundRequest, opts ...grpc.CallOption) (*RefundResponse, error)
 	// Explain tells what Check would answer, and why: each counter, the comparison that
 	// decides, and which node told it. Nothing is charged, and peek is ignored. Any node
 	// may be asked. DEADLINE_EXCEEDED where nobody that holds a counter answers in time,
@@ -128,6 +137,16 @@ func (c *limiterClient) Reset(ctx context.Context, in *ResetRequest, opts ...grp
 	return out, nil
 }
 
+func (c *limiterClient) Refund(ctx context.Context, in *RefundRequest, opts ...grpc.CallOption) (*RefundResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RefundResponse)
+	err := c.cc.Invoke(ctx, Limiter_Refund_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *limiterClient) Explain(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainResponse)
@@ -181,6 +200,14 @@ type LimiterServer interface {
 	// DEADLINE_EXCEEDED: of some keys nobody who holds them has answered in time; the
 	// message names them, and for the others it is done.
 	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
+	// Refund takes back what a check has charged, by the receipt that came with its answer.
+	// The operator must have allowed it with --allow-refunds. The second use of a receipt
+	// does nothing, whichever node is asked, so a refund can be repeated where no answer
+	// came. A receipt is void ten minutes after its check, and if the counter has another
+	// owner since, was reset, or has limits with other names: then nothing is taken back,
+	// and no error tells. INVALID_ARGUMENT: the receipt was changed, is of another request,
+	// or was given by a node with another secret, or under other rules.
+	Refund(context.Context, *RefundRequest) (*RefundResponse, error)
 	// Explain tells what Check would answer, and why: each counter, the comparison that
 	// decides, and which node told it. Nothing is charged, and peek is ignored. Any node
 	// may be asked. DEADLINE_EXCEEDED where nobody that holds a counter answers in time,
@@ -211,6 +238,9 @@ func (UnimplementedLimiterServer) CheckStream(grpc.BidiStreamingServer[CheckColu
 }
 func (UnimplementedLimiterServer) Reset(context.Context, *ResetRequest) (*ResetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reset not implemented")
+}
+func (UnimplementedLimiterServer) Refund(context.Context, *RefundRequest) (*RefundResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Refund not implemented")
 }
 func (UnimplementedLimiterServer) Explain(context.Context, *CheckRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
@@ -300,6 +330,24 @@ func _Limiter_Reset_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Limiter_Refund_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RefundRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Refund(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Refund_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Refund(ctx, req.(*RefundRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Limiter_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckRequest)
 	if err := dec(in); err != nil {
@@ -354,6 +402,10 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reset",
 			Handler:    _Limiter_Reset_Handler,
+		},
+		{
+			MethodName: "Refund",
+			Handler:    _Limiter_Refund_Handler,
 		},
 		{
 			MethodName: "Explain",

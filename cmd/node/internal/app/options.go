@@ -24,24 +24,24 @@ const defaultMaxKeys = 10_000_000
 
 // options are the values of flags and environment.
 type options struct {
-	grpcAddr, httpAddr             address
-	adminAddr, healthAddr          apartAddress
-	adminHosts, httpHosts          string
-	rules                          string
-	maxKeys                        positive
-	maxBytes                       size
-	overflow                       choice
-	secretFile                     string
-	clusterName                    string
-	allowRequestLimits, allowReset bool
-	shareRing, strict              bool
-	shutdownDelay, shutdownTimeout time.Duration
-	logLevel                       choice
-	redis                          redisOptions
-	cluster                        clusterOptions
-	bounds                         boundOptions
-	member                         bool // the node is a member of a cluster
-	clockOffset                    time.Duration
+	grpcAddr, httpAddr                           address
+	adminAddr, healthAddr                        apartAddress
+	adminHosts, httpHosts                        string
+	rules                                        string
+	maxKeys                                      positive
+	maxBytes                                     size
+	overflow                                     choice
+	secretFile                                   string
+	clusterName                                  string
+	allowRequestLimits, allowReset, allowRefunds bool
+	shareRing, strict                            bool
+	shutdownDelay, shutdownTimeout               time.Duration
+	logLevel                                     choice
+	redis                                        redisOptions
+	cluster                                      clusterOptions
+	bounds                                       boundOptions
+	member                                       bool // the node is a member of a cluster
+	clockOffset                                  time.Duration
 }
 
 func newOptions() *options {
@@ -81,6 +81,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	o.redis.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
 	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
+	f.BoolVar(&o.allowRefunds, "allow-refunds", false, "give receipts, and take charges back by them")
 	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member owns which counter, with the rules and the hash seeds")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` of the cluster, the same on all members")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
@@ -155,7 +156,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		AdminHosts: names(o.adminHosts), HTTPHosts: names(o.httpHosts),
 		MaxKeys: int(o.maxKeys), MaxBytes: int64(o.maxBytes), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
 		Replication:        o.cluster.copying(),
-		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, ShareRing: o.shareRing,
+		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
 		ClockOffset: o.clockOffset,
 	}

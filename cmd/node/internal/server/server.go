@@ -57,9 +57,10 @@ type Config struct {
 	// Cluster, if not nil, makes the node a member of a cluster. The server fills in
 	// the addresses for clients.
 	Cluster *cluster.Config
-	// AllowRequestLimits, AllowReset and the bounds of clients are those of
+	// AllowRequestLimits, AllowReset, AllowRefunds and the bounds of clients are those of
 	// [transport.Options]. The bounds may be left out.
 	AllowRequestLimits, AllowReset           bool
+	AllowRefunds                             bool
 	MaxConnections, MaxConnectionsPerAddress int
 	MaxConnectionAge, ClientTimeout          time.Duration
 	// ShareRing publishes to clients which member to ask for which counter. With it go
@@ -156,7 +157,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.service, err = serve.Open(ctx, serve.Config{
 		Node: config, Runtime: true, Version: c.Version, ShareRing: c.ShareRing, Site: s.site(),
 		Wire: transport.Options{
-			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, Ready: s.ready,
+			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 			MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,

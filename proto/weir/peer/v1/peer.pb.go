@@ -2163,7 +2163,9 @@ type Refunds struct {
 	Charged        []uint64               `protobuf:"varint,8,rep,packed,name=charged,proto3" json:"charged,omitempty"`
 	Sets           []uint64               `protobuf:"fixed64,9,rep,packed,name=sets,proto3" json:"sets,omitempty"`
 	// 1 heir, 2 sent, as those of checks.
-	Flags         []byte `protobuf:"bytes,10,opt,name=flags,proto3" json:"flags,omitempty"`
+	Flags []byte `protobuf:"bytes,10,opt,name=flags,proto3" json:"flags,omitempty"`
+	// The number of a receipt that can be used once only; 0 if it has none.
+	Onces         []uint64 `protobuf:"fixed64,11,rep,packed,name=onces,proto3" json:"onces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2264,6 +2266,13 @@ func (x *Refunds) GetSets() []uint64 {
 func (x *Refunds) GetFlags() []byte {
 	if x != nil {
 		return x.Flags
+	}
+	return nil
+}
+
+func (x *Refunds) GetOnces() []uint64 {
+	if x != nil {
+		return x.Onces
 	}
 	return nil
 }
@@ -2766,7 +2775,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05rules\x18\x04 \x03(\rR\x05rules\x12\x14\n" +
 	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x18\n" +
 	"\aindexes\x18\x06 \x01(\fR\aindexes\x12\x14\n" +
-	"\x05costs\x18\a \x03(\rR\x05costs\"\x85\x02\n" +
+	"\x05costs\x18\a \x03(\rR\x05costs\"\x9b\x02\n" +
 	"\aRefunds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x12\n" +
@@ -2778,7 +2787,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\acharged\x18\b \x03(\x04R\acharged\x12\x12\n" +
 	"\x04sets\x18\t \x03(\x06R\x04sets\x12\x14\n" +
 	"\x05flags\x18\n" +
-	" \x01(\fR\x05flags\"\x8d\x04\n" +
+	" \x01(\fR\x05flags\x12\x14\n" +
+	"\x05onces\x18\v \x03(\x06R\x05onces\"\x8d\x04\n" +
 	"\aReplies\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1a\n" +

@@ -1,0 +1,43 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// A sealed receipt takes back its charge once, whichever members are asked and how often.
+// Without a secret, a member opens only its own receipts.
+func TestReceiptsAcrossMembers(t *testing.T) {
+	for _, secret := range []string{"sixteen bytes and more of a secret", ""} {
+		nodes := threeWith(t, hundred, nil, func(c *weir.Config) { c.Secret = []byte(secret) })
+		owners := map[string]bool{}
+		for u := range 30 {
+			r := weir.Request{Path: "/towns", User: fmt.Sprint("user", u), Cost: weir.Units(10)}
+			asked := nodes[u%3]
+			check(t, nodes[(u+1)%3], r)
+			d := check(t, asked, r)
+			rc := asked.SealReceipt(&r, d)
+			if owners[d.Limit(0).Owner] = true; rc.Sealed == "" {
+				t.Fatalf("%+v", d)
+			}
+			for i, n := range nodes {
+				err := n.Refund(t.Context(), r, rc)
+				if mine := n == asked || secret != ""; mine != (err == nil) || !mine && !errors.Is(err, weir.ErrInvalid) {
+					t.Errorf("user %d at member %d: %v", u, i, err)
+				}
+			}
+			for _, n := range nodes {
+				d, err := n.Peek(t.Context(), r)
+				if err != nil || d.Limit(0).Remaining != 90 {
+					t.Errorf("user %d: %+v, %v", u, d.Limit(0), err)
+				}
+			}
+		}
+		if len(owners) != 3 {
+			t.Errorf("owners %v", owners)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package receipt_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/internal/receipt"
+	"github.com/weirlimit/weir/limiter"
+)
+
+func charge(hashes ...uint64) *limiter.Charge {
+	c := new(limiter.Charge)
+	for _, h := range hashes {
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: h, Lo: ^h}, Cost: 1})
+	}
+	return c
+}
+
+// A receipt comes back as it was sealed, with a number of its own.
+func TestSealed(t *testing.T) {
+	k := receipt.NewKey([]byte("secret"), "a")
+	r := limiter.Receipt{Epoch: 1 << 63, Time: 1_767_355_200_000_001, Charged: 5, Set: 1<<64 - 1}
+	seen := map[uint64]bool{}
+	for range 100 {
+		text := k.Seal(r, charge(1, 2))
+		if len(text) > 128 || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			t.Fatal(text)
+		}
+		got, err := k.Open(text, charge(1, 2))
+		if err != nil || got.Once == 0 || seen[got.Once] {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		seen[got.Once] = true
+		if got.Once = 0; got != r {
+			t.Fatalf("%+v", got)
+		}
+	}
+}
+
+// Nothing else opens: not with another byte, of another request, with another key, or made
+// of nothing.
+func TestForged(t *testing.T) {
+	k := receipt.NewKey([]byte("secret"), "a")
+	text := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, charge(1, 2))
+	refused := func(what string, k receipt.Key, text string, c *limiter.Charge) {
+		t.Helper()
+		if got, err := k.Open(text, c); !errors.Is(err, limiter.ErrInvalid) || got != (limiter.Receipt{}) {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 * len(raw) {
+		raw[i/8] ^= 1 << (i % 8)
+		refused("a bit changed", k, base64.RawURLEncoding.EncodeToString(raw), charge(1, 2))
+		raw[i/8] ^= 1 << (i % 8)
+	}
+	for _, c := range []*limiter.Charge{charge(), charge(1), charge(2, 1), charge(1, 2, 3), charge(1, 3)} {
+		refused("another request", k, text, c)
+	}
+	for _, other := range []receipt.Key{receipt.NewKey([]byte("secret"), "b"), receipt.NewKey([]byte("other"), "a"), receipt.RandomKey(), {}} {
+		refused("another key", other, text, charge(1, 2))
+	}
+	for _, wrong := range []string{"", text[1:], text + "A", text[:len(text)-1] + "=", strings.Repeat("A", len(text)), strings.Repeat("x", 1<<20), text[:len(text)-1] + "\n"} {
+		refused("another text", k, wrong, charge(1, 2))
+	}
+}

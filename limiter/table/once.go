@@ -1,0 +1,48 @@
+package table
+
+import (
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// maxOnce bounds the numbers of receipts in each of the two sets that a table remembers.
+// They take up to 9 MB each. Beyond it receipts with numbers are void: a lost refund denies
+// a little too much, one that is made twice admits too much.
+const maxOnce = 1 << 18
+
+// once remembers the numbers of receipts that were used, each for at least as long as the
+// receipt is good. It is safe for concurrent use.
+type once struct {
+	mu     sync.Mutex
+	since  limiter.Tick        // when latest was begun
+	latest map[uint64]struct{} // used since then
+	before map[uint64]struct{} // used in the time before that
+}
+
+// take reports whether a receipt may be used at now, and remembers its number. One
+// without a number may always.
+func (o *once) take(r limiter.Receipt, now limiter.Tick) bool {
+	switch {
+	case r.Once == 0:
+		return true
+	case now-r.Time >= limiter.ReceiptLife:
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now-o.since >= limiter.ReceiptLife || o.latest == nil {
+		o.before = o.latest
+		if now-o.since >= 2*limiter.ReceiptLife {
+			o.before = nil
+		}
+		o.since, o.latest = now, make(map[uint64]struct{})
+	}
+	_, used := o.latest[r.Once]
+	_, usedBefore := o.before[r.Once]
+	if used || usedBefore || len(o.latest) >= maxOnce {
+		return false
+	}
+	o.latest[r.Once] = struct{}{}
+	return true
+}

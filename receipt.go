@@ -1,0 +1,71 @@
+package weir
+
+import (
+	"context"
+
+	"github.com/weirlimit/weir/internal/receipt"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// sealKey returns the key of receipts for clients. Nodes that share counters have one key,
+// if they have a secret. A node on its own has one that nobody else has, since what
+// another node admitted is none of its charges.
+func sealKey(c *Config) receipt.Key {
+	if len(c.Secret) == 0 || c.Cluster == nil && c.Backend == nil {
+		return receipt.RandomKey()
+	}
+	return receipt.NewKey(c.Secret, c.ClusterName)
+}
+
+// Refund takes back the charge that a receipt names. The receipt comes from a decision
+// of the same request. A window or log is refunded exactly; a bucket gets back what has
+// not leaked since. So a refund never admits more than if the charge had not been made.
+// The hit that opened a window under align: first_hit is taken back only if it is the
+// only one in the window.
+//
+// A receipt is valid once, and only its recipient may use it: a second use takes back
+// charges of others. It is void, and Refund does nothing, if the cost or the limits of
+// the request have changed, or if its keys were reset since. Where more than 16
+// other keys of their partition (one key in 2,042 is in it) were reset, it may be void too.
+// A receipt of [Node.SealReceipt] is checked instead: its second use does nothing, and for
+// one that is forged, or of another request, the error wraps [ErrInvalid].
+//
+// In a cluster a check whose keys have several owners, as those of a rule that draws on a
+// quota mostly have, has no receipt. A receipt is also void if its key has changed owners
+// since. If no member
+// that holds the keys answers within the cluster's deadline, the error wraps
+// [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
+// error states whether the refund may have been made.
+func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
+	q, err := resolve(ctx, n, &r)
+	if err != nil {
+		return err
+	}
+	if receipt.Sealed != "" {
+		if receipt, err = n.seal.Open(receipt.Sealed, &q.Charge); err != nil {
+			return err
+		}
+	}
+	return n.decider.Refund(ctx, q, receipt)
+}
+
+// SealReceipt returns the receipt of a decision in a form that can be given to clients who
+// are not trusted with more: [Receipt] with Sealed. They cannot make or change one, or use
+// it for another request, and its second use does nothing, at any member of a cluster. It
+// is void ten minutes after the check.
+//
+// Sealed is empty if nothing was charged, if a policy decided because the holders of the
+// counters could not be asked, if several owners decided, or if the rules have changed
+// since. Members of a cluster, and nodes with one backend, open each other's receipts if
+// they have the same [Config.Secret]; a node without one opens only its own.
+func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
+	_, remote := n.decider.(*remote)
+	if d.Receipt.Charged == 0 || d.Source.ByPolicy() || remote && d.Receipt.Epoch != 0 { // what a policy counted beside the backend
+		return Receipt{}
+	}
+	var c limiter.Charge
+	if _, err := n.node.Rules.Load().Resolve(r, &c); err != nil || !c.Fits(d.Receipt) {
+		return Receipt{}
+	}
+	return Receipt{Sealed: n.seal.Seal(d.Receipt, &c)}
+}

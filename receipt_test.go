@@ -1,0 +1,98 @@
+package weir_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+const refundable = `version: 1
+rules:
+  - {name: a, match: {path: ^/a}, key: [user], limits: [{limit: 10, window: 1h, algorithm: fixed_window, count_rejected: all}]}
+  - {name: free, match: {path: ^/free}, unlimited: true}
+`
+
+// left returns how many units a request may still cost.
+func left(t *testing.T, n *weir.Node, r weir.Request) uint32 {
+	t.Helper()
+	d, err := n.Peek(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Limit(0).Remaining
+}
+
+// A sealed receipt takes back its charge, once, however often and from wherever it is
+// used, and nothing else.
+func TestSealedReceipts(t *testing.T) {
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	n := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time { return now }, Secret: []byte("a secret of sixteen bytes")})
+	ctx := t.Context()
+	ada := weir.Request{Path: "/a", User: "ada", Cost: weir.Units(2)}
+	var receipts []weir.Receipt
+	for range 4 {
+		d, err := n.Check(ctx, ada)
+		if err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		receipts = append(receipts, n.SealReceipt(&ada, &d))
+	}
+	var all sync.WaitGroup
+	for range 8 { // the receipts of one instant and cost are apart
+		all.Go(func() {
+			if err := n.Refund(ctx, ada, receipts[0]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := left(t, n, ada); got != 4 {
+		t.Errorf("%d left after one refund", got)
+	}
+	if err := n.Refund(ctx, ada, receipts[1]); err != nil || left(t, n, ada) != 6 {
+		t.Errorf("%d left after two refunds, %v", left(t, n, ada), err)
+	}
+	forged := receipts[2]
+	forged.Charged, forged.Time, forged.Sealed = 1, 1, forged.Sealed[:20]+"A"+forged.Sealed[21:]
+	other := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time { return now }, Secret: []byte("a secret of sixteen bytes")})
+	for what, err := range map[string]error{
+		"another user":  n.Refund(ctx, weir.Request{Path: "/a", User: "bob", Cost: weir.Units(2)}, receipts[2]),
+		"forged":        n.Refund(ctx, ada, forged),
+		"another node":  other.Refund(ctx, ada, receipts[2]),
+		"another path":  n.Refund(ctx, weir.Request{Path: "/free", User: "ada", Cost: weir.Units(2)}, receipts[2]),
+		"a bad request": n.Refund(ctx, weir.Request{Path: "/a", Cost: weir.Units(-1)}, receipts[2]),
+	} {
+		if !errors.Is(err, weir.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := n.Refund(ctx, weir.Request{Path: "/a", User: "ada", Cost: weir.Units(9)}, receipts[2]); err != nil { // void
+		t.Error(err)
+	}
+	if got := left(t, n, ada); got != 6 {
+		t.Errorf("%d left after refunds that are none", got)
+	}
+	now = now.Add(10 * time.Minute)
+	if err := n.Refund(ctx, ada, receipts[3]); err != nil || left(t, n, ada) != 6 {
+		t.Errorf("%d left after a refund that came too late, %v", left(t, n, ada), err)
+	}
+	// A denial that was charged has a receipt, what was not charged has none.
+	ada.Cost = weir.Units(7)
+	d, err := n.Check(ctx, ada)
+	if rc := n.SealReceipt(&ada, &d); err != nil || d.Allowed || rc.Sealed == "" || n.Refund(ctx, ada, rc) != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	ada.Cost = weir.Units(1)
+	if got := left(t, n, ada); got != 6 {
+		t.Errorf("%d left", got)
+	}
+	for _, r := range []weir.Request{{Path: "/free"}, {Path: "/none"}, {Path: "/a", User: "x", Cost: weir.Units(0)}} {
+		d, err := n.Check(ctx, r)
+		if rc := n.SealReceipt(&r, &d); err != nil || rc != (weir.Receipt{}) {
+			t.Errorf("%+v: %+v, %v", r, rc, err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// Refunder is a [Decider] that gives receipts to clients and takes charges back by them.
+type Refunder interface {
+	Decider
+	// SealReceipt returns the receipt of a decision, with Sealed, that clients can neither
+	// make nor change, nor use for another request; empty if there is none.
+	SealReceipt(r *limiter.Request, d *limiter.Decision) limiter.Receipt
+	// Refund takes back the charge that a receipt names, if that is its first use. For a
+	// receipt that SealReceipt did not return for such a request, the error wraps
+	// [limiter.ErrInvalid].
+	Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error
+}
+
+// receiptOf returns the receipt of a decision, empty if there is none or wanted is false.
+func (s *service) receiptOf(wanted bool, r *limiter.Request, d *limiter.Decision) string {
+	if !wanted || s.refunds == nil {
+		return ""
+	}
+	return s.refunds.SealReceipt(r, d).Sealed
+}
+
+// mayRefund returns why a client may not have receipts, nil if it may or wants none.
+func (s *service) mayRefund(wanted bool) error {
+	if wanted && s.refunds == nil {
+		return errRefunds
+	}
+	return nil
+}
+
+// refund takes back the charge of a request.
+func (s *service) refund(ctx context.Context, r limiter.Request, sealed string) error {
+	if sealed == "" {
+		return invalid(`there is no receipt: send the one that came with the answer to a check with "receipt: true"`)
+	}
+	return s.refunds.Refund(ctx, r, limiter.Receipt{Sealed: sealed})
+}
+
+// serveRefund is the gRPC method Refund.
+func (s *service) serveRefund(ctx context.Context, decode func(any) error) (any, error) {
+	m := new(weirv1.RefundRequest)
+	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
+	defer c.hold.release()
+	if err := decode(&c); err != nil {
+		return nil, err
+	}
+	begin := s.begin()
+	if err := c.permit(s); err != nil {
+		return nil, s.end("Refund", begin, err)
+	}
+	out, err := s.Refund(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.encode(out, &c.hold)
+}
+
+// Refund implements the service.
+func (s *service) Refund(ctx context.Context, m *weirv1.RefundRequest) (*weirv1.RefundResponse, error) {
+	begin := s.begin()
+	return &weirv1.RefundResponse{}, s.end("Refund", begin, s.refundMessage(ctx, m))
+}
+
+func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) error {
+	if err := s.mayRefund(true); err != nil {
+		return err
+	}
+	var r limiter.Request
+	if err := s.fillRequest(&r, m); err != nil {
+		return err
+	}
+	if m.Cost != nil {
+		r.Cost = limiter.Units(m.GetCost())
+	}
+	return s.refund(ctx, r, m.GetReceipt())
+}
+
+// refundFields returns the fields of a refund.
+func (s *service) refundFields() []field {
+	return append(s.resetFields(), costField(), field{"receipt", func(q *question, raw json.RawMessage) error {
+		return decode("receipt", raw, &q.sealed, "a string, as in an answer")
+	}})
+}
+
+// serveRefund serves /v1/refund.
+func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
+	if err := f.mayRefund(true); err != nil {
+		writeError(w, err)
+		return
+	}
+	h := hold{room: &f.room, remote: r.RemoteAddr}
+	defer h.release()
+	body, err := readBody(w, r, &h)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	q, err := parseQuestion(body, f.refundFields())
+	if err == nil {
+		err = f.refund(r.Context(), q.request, q.sealed)
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, struct{}{})
+}
