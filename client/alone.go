@@ -184,7 +184,7 @@ func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 		limit := &weirv1.Limit{
 			Name: s.Name, Algorithm: weirv1.Algorithm(s.Algorithm), Limit: s.Limit, WindowUs: s.Window.Microseconds(),
 			Align: weirv1.Align(s.Align), SubWindows: int32(s.SubWindows), Coverage: weirv1.Coverage(s.Coverage),
-			Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip),
+			Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip), DripUnits: s.DripUnits,
 			CountRejected: weirv1.CountRejected(s.CountRejected), BlockUs: s.Block.Microseconds(),
 			Calendar: weirv1.Calendar(s.Calendar), Zone: s.Zone, AnchorDay: int32(s.AnchorDay),
 			WeekStart: weirv1.Weekday(s.WeekStart), AtMinutes: int32(s.At / time.Minute),

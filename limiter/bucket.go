@@ -141,24 +141,28 @@ func (l *Limit) rescale(old *Limit, s *State, now Tick) {
 	s.B = 0
 }
 
-// leaky_bucket with interval drips: whole units leak at the multiples of window/limit
-// since the epoch. So the level is whole, and only drips need to be counted.
+// leaky_bucket with interval drips: whole units, unitR at once, leak at instants of which
+// each window has the same number, unit: the multiples of window/unit since the epoch. So
+// the level is whole, and only drips need to be counted.
 
-// drips returns how many multiples of window/limit lie in (from, to].
+// leaked returns how many units leak in (from, to], if so many are there.
+func (l *Limit) leaked(from, to Tick) uint64 { return l.drips(from, to) * l.unitR }
+
+// drips returns how many multiples of window/unit lie in (from, to].
 func (l *Limit) drips(from, to Tick) uint64 {
 	if to <= from {
 		return 0
 	}
 	windows := uint64(to/l.window - from/l.window)
 	if windows > MaxUnits {
-		return MaxUnits // limit >= 1: more than any level
+		return MaxUnits // a window has one at least: more than any level
 	}
-	return windows*l.limit + l.dripsInto(to%l.window) - l.dripsInto(from%l.window)
+	return windows*l.unit + l.dripsInto(to%l.window) - l.dripsInto(from%l.window)
 }
 
 // dripsInto returns how many drips lie in (0, since] of a window.
 func (l *Limit) dripsInto(since Tick) uint64 {
-	hi, lo := bits.Mul64(uint64(since), l.limit)
+	hi, lo := bits.Mul64(uint64(since), l.unit)
 	if hi == 0 {
 		return lo / uint64(l.window)
 	}
@@ -169,8 +173,8 @@ func (l *Limit) dripsInto(since Tick) uint64 {
 // is the last drip of the previous window.
 func (l *Limit) drip(begin Tick, n uint64) Tick {
 	hi, lo := bits.Mul64(n, uint64(l.window))
-	lo, carry := bits.Add64(lo, l.limit-1, 0)
-	return begin + Tick(quo(hi+carry, lo, l.limit))
+	lo, carry := bits.Add64(lo, l.unit-1, 0)
+	return begin + Tick(quo(hi+carry, lo, l.unit))
 }
 
 // lastDrip returns the last drip at or before t, t >= 0.
@@ -194,17 +198,18 @@ func (l *Limit) rollDrips(s *State, now Tick) {
 		s.Time = now
 		return
 	}
-	if n := l.drips(s.Time, now); n > 0 {
+	if n := l.leaked(s.Time, now); n > 0 {
 		s.A -= uint32(min(n, uint64(s.A)))
 		s.Time = now
 	}
 }
 
-// dripAt returns the instant of the n-th drip after s.Time.
+// dripAt returns the instant at which n units have leaked since s.Time.
 func (l *Limit) dripAt(s *State, n uint64) Tick {
 	if n == 0 {
 		return 0
 	}
+	n = (n + l.unitR - 1) / l.unitR
 	begin := s.Time - s.Time%l.window
 	return l.drip(begin, n+l.dripsInto(s.Time-begin))
 }

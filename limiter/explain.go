@@ -264,7 +264,11 @@ func (l *Limit) String() string {
 		if p.burst != p.limit {
 			add("burst", p.burst)
 		}
-		if p.drip != DripContinuous {
+		switch {
+		case p.dripUnits > 1:
+			every := l.drip(0, 1).Duration()
+			text += fmt.Sprintf(", drip %d every %v", p.dripUnits, every)
+		case p.drip != DripContinuous:
 			add("drip", p.drip)
 		}
 	}

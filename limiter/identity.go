@@ -47,6 +47,9 @@ func (p *params) id() uint64 {
 	m = m.add(uint64(p.algorithm) | uint64(p.align)<<8 | uint64(p.coverage)<<16 | uint64(p.rounding)<<24 |
 		uint64(p.drip)<<32 | uint64(p.count)<<40)
 	m = m.add(uint64(p.subWindows) | uint64(p.weight)<<16)
+	if p.dripUnits > 1 { // so other limits keep the hash of versions without them
+		m = m.text("drip").add(uint64(p.dripUnits))
+	}
 	if p.calendar.Unit != calendar.None { // so other limits keep the hash of versions without calendars
 		m = m.calendar(&p.calendar)
 	}
@@ -85,7 +88,8 @@ func (r *Rule) ID() uint64 {
 
 // Scaled returns a limit like l, with the same name, window and options, whose limit
 // and burst are num/den of those of l: rounded down, at least 1, and at most the
-// greatest valid value. A den of 0 counts as 1. [State.Adopt] converts states between l
+// greatest valid value. Units that leak at once are scaled alike, and the limit is rounded
+// down to a multiple of them. A den of 0 counts as 1. [State.Adopt] converts states between l
 // and its share in both directions and keeps the consumption.
 //
 // Rounding can yield a burst that takes over 100 years to recover at the lower rate. It
@@ -101,6 +105,12 @@ func Scaled(l *Limit, num, den uint64) *Limit {
 		most = MaxLogLimit
 	}
 	p.limit = share(p.limit, num, den, most)
+	if p.dripUnits > 1 {
+		p.dripUnits = share(p.dripUnits, num, den, uint64(p.limit))
+		if p.limit -= p.limit % p.dripUnits; p.dripUnits == 1 {
+			p.dripUnits = 0
+		}
+	}
 	if p.burst > 0 {
 		p.burst = share(p.burst, num, den, most)
 		if hi, lo := bits.Mul64(uint64(maxDebt), uint64(p.limit)); hi < uint64(p.window) {

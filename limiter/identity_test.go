@@ -18,7 +18,7 @@ func different(t *testing.T) []*Limit {
 		{Algorithm: SlidingWindow, SubWindows: 5}, {Algorithm: SlidingWindow, Coverage: CoverageLenient},
 		{Weight: &weight}, {Rounding: RoundFloor}, {Rounding: RoundCeil}, {Algorithm: TokenBucket},
 		{Algorithm: TokenBucket, Burst: 11}, {Algorithm: GCRA}, {Algorithm: LeakyBucket},
-		{Algorithm: LeakyBucket, Drip: DripInterval}, {CountRejected: CountRoom}, {CountRejected: CountAll},
+		{Algorithm: LeakyBucket, Drip: DripInterval}, {Algorithm: LeakyBucket, Drip: DripInterval, DripUnits: 2}, {CountRejected: CountRoom}, {CountRejected: CountAll},
 		{Block: time.Second}, {Block: 2 * time.Second},
 		{Name: strings.Repeat("a", 7)}, {Name: strings.Repeat("a", 8)}, {Name: strings.Repeat("a", 9)},
 		{Name: "abcdefgh1"}, {Name: "abcdefgh2"}, {Name: "1bcdefgh1"}, {Name: "\x00"}, {Name: "\x00\x00"},

@@ -89,7 +89,8 @@ type Drip uint8
 const (
 	// DripContinuous leaks evenly, limit units per window.
 	DripContinuous Drip = iota
-	// DripInterval leaks one unit at each multiple of window/limit since the epoch.
+	// DripInterval leaks one unit at each multiple of window/limit since the epoch, or
+	// [Spec.DripUnits] at each multiple of that many times window/limit.
 	DripInterval
 )
 
@@ -175,6 +176,9 @@ type Spec struct {
 	Burst int64
 	// Drip, for leaky_bucket.
 	Drip Drip
+	// DripUnits, with DripInterval, is how many units leak at once; 0 means 1. Limit must
+	// be divisible by it.
+	DripUnits int64
 	// CountRejected is what denied checks are charged.
 	CountRejected CountRejected
 	// Block, if positive, denies every check of a key for this long after the limit
@@ -200,8 +204,8 @@ type Limit struct {
 	sub    Tick               // length of a sub-window
 	subs   int                // number of sub-windows that count
 	weight uint64             // thousandths
-	unit   uint64             // buckets: ticks per unit, whole part of window/limit
-	unitR  uint64             // and the remainder, in 1/limit ticks
+	unit   uint64             // buckets: ticks per unit, whole part of window/limit; by interval: drips per window
+	unitR  uint64             // and the remainder, in 1/limit ticks; by interval: units of a drip
 	most   uint64             // buckets: largest level of a state, in units
 	block  Tick
 	// wholeTail reports that a unit of the previous window counts until that window is
@@ -228,6 +232,7 @@ type params struct {
 	coverage   Coverage
 	rounding   Rounding
 	drip       Drip
+	dripUnits  uint32 // 0: 1
 	count      CountRejected
 	subWindows uint16
 	weight     uint16
@@ -276,6 +281,9 @@ func NewLimit(s Spec) (*Limit, error) {
 		l.p.burst = uint32(s.burst())
 		if s.Algorithm == LeakyBucket {
 			l.p.drip = s.Drip
+			if s.Drip == DripInterval && s.DripUnits > 1 {
+				l.p.dripUnits = uint32(s.DripUnits)
+			}
 		}
 	}
 	l.precompute()
@@ -306,6 +314,10 @@ func (l *Limit) precompute() {
 		l.shared = p.drip == DripContinuous
 		l.cap = uint64(p.burst)
 		l.unit, l.unitR = uint64(l.window)/l.limit, uint64(l.window)%l.limit
+		if !l.shared {
+			l.unitR = uint64(max(p.dripUnits, 1))
+			l.unit = l.limit / l.unitR
+		}
 		hi, lo := bits.Mul64(uint64(maxDebt), l.limit)
 		l.most = MaxUnits
 		if hi < uint64(l.window) {
@@ -342,7 +354,7 @@ func (l *Limit) Spec() Spec {
 	s := Spec{
 		Name: p.name, Algorithm: p.algorithm, Limit: int64(p.limit), Window: p.window.Duration(),
 		Align: p.align, SubWindows: int(p.subWindows), Coverage: p.coverage, Rounding: p.rounding,
-		Burst: int64(p.burst), Drip: p.drip, CountRejected: p.count, Block: p.block.Duration(),
+		Burst: int64(p.burst), Drip: p.drip, DripUnits: int64(p.dripUnits), CountRejected: p.count, Block: p.block.Duration(),
 	}
 	if p.algorithm == SlidingCounter {
 		w := int(p.weight)

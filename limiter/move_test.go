@@ -99,6 +99,7 @@ func movable() []Spec {
 		{}, {Rounding: RoundFloor}, {Rounding: RoundNearest}, {Weight: &weight}, {Weight: &none},
 		{Algorithm: TokenBucket}, {Algorithm: LeakyBucket, Burst: 3}, {Algorithm: GCRA, Burst: 9},
 		{Algorithm: LeakyBucket, Drip: DripInterval}, {Algorithm: LeakyBucket, Drip: DripInterval, Burst: 12},
+		{Algorithm: LeakyBucket, Drip: DripInterval, DripUnits: 2, Burst: 9},
 	} {
 		for _, count := range []CountRejected{CountNone, CountAll} {
 			s.CountRejected = count
@@ -111,7 +112,7 @@ func movable() []Spec {
 // sized returns a spec with a limit of 1 to 8 units in windows of 1 to 4
 // seconds, in one case of three with a block.
 func sized(r *rand.Rand, s Spec) Spec {
-	s.Limit, s.Window = 1+r.Int64N(8), time.Duration(1+r.IntN(4))*time.Second
+	s.Limit, s.Window = (1+r.Int64N(8))*max(1, s.DripUnits), time.Duration(1+r.IntN(4))*time.Second
 	if r.IntN(3) == 0 {
 		s.Block = time.Duration(1+r.IntN(3000)) * time.Millisecond
 	}
@@ -232,7 +233,7 @@ func TestClockBehindForgetsNothing(t *testing.T) {
 		case spec.Algorithm == SlidingWindow:
 			unit /= Tick(k.l.Spec().SubWindows)
 		case spec.Drip == DripInterval:
-			unit /= Tick(spec.Limit)
+			unit /= Tick(spec.Limit / max(1, spec.DripUnits))
 		}
 		there := now - Tick(r.Int64N(int64(min(unit/2, 100_000))))
 		other := k.moved(t, now, there)
@@ -413,7 +414,7 @@ func TestFutureIsBounded(t *testing.T) {
 		case spec.Algorithm == SlidingWindow:
 			unit /= Tick(l.Spec().SubWindows)
 		case spec.Drip == DripInterval:
-			unit /= 10
+			unit /= Tick(10 / max(1, spec.DripUnits))
 		}
 		now := noonTicks + unit*9/10
 		k := &replica{l: l}

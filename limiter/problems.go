@@ -78,6 +78,9 @@ func (s *Spec) Problems() []Problem {
 			bad("weight", "weight %d is out of range: give 0 to 1000 thousandths", *s.Weight)
 		}
 	case TokenBucket, LeakyBucket, GCRA:
+		if s.Algorithm == LeakyBucket && limitOK {
+			s.dripProblems(bad)
+		}
 		b := s.burst()
 		if s.Burst != 0 && (b < 1 || b > MaxUnits) {
 			bad("burst", "burst %d is out of range: give 1 to %d units", b, int64(MaxUnits))
@@ -89,4 +92,17 @@ func (s *Spec) Problems() []Problem {
 		}
 	}
 	return out
+}
+
+// dripProblems returns what is wrong with the units that a leaky bucket leaks at once.
+func (s *Spec) dripProblems(bad func(field, format string, args ...any)) {
+	switch {
+	case s.DripUnits == 0:
+	case s.DripUnits < 0 || s.DripUnits > MaxUnits:
+		bad("drip", "drip: an amount of %d is out of range: give 1 to %d units", s.DripUnits, int64(MaxUnits))
+	case s.Drip != DripInterval:
+		bad("drip", "drip: an amount needs drip by interval")
+	case s.Limit%s.DripUnits != 0:
+		bad("drip", "drip: limit %d is not divisible by an amount of %d: give units per window of which the amount is a part, or another amount", s.Limit, s.DripUnits)
+	}
 }

@@ -229,7 +229,7 @@ func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint32)
 	default:
 		if l.shared {
 			l.refundBucket(s, now, at, n)
-		} else if leaked := l.drips(at, now); leaked < uint64(n) {
+		} else if leaked := l.leaked(at, now); leaked < uint64(n) {
 			s.A -= min(s.A, n-uint32(leaked))
 		}
 	}

@@ -203,6 +203,9 @@ func limitOf(name string, n []int64) (*limiter.Limit, error) {
 		s.Algorithm, s.Burst = limiter.TokenBucket, n[3]
 	case familyDrip:
 		s.Algorithm, s.Burst, s.Drip = limiter.LeakyBucket, n[3], limiter.DripInterval
+		if len(n) > 7 {
+			s.DripUnits = n[7]
+		}
 	default:
 		return nil, errValue
 	}

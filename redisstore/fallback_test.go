@@ -145,6 +145,7 @@ func TestParams(t *testing.T) {
 		{limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 5, Window: time.Minute, Burst: 9, Block: time.Second}, "[5,5,60000000,9,0,1000000,262800000]"},
 		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 1000, Window: time.Minute}, "[5,1000,60000000,1000,0,0,4294967295]"},
 		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 5, Window: time.Minute, Drip: limiter.DripInterval}, "[6,5,60000000,5,0,0,262800000]"},
+		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 30, Window: time.Minute, Drip: limiter.DripInterval, DripUnits: 5}, "[6,30,60000000,30,0,0,1576800000,5]"},
 	} {
 		if got := newParams(mustLimit(t, row.spec)).text; got != row.want {
 			t.Errorf("%+v is spelled %s, want %s", row.spec, got, row.want)

@@ -91,7 +91,9 @@ func newParams(l *limiter.Limit) *params {
 	default:
 		p.family, more = familyBucket, []int64{most(l)}
 		if s.Drip == limiter.DripInterval {
-			p.family = familyDrip
+			if p.family = familyDrip; s.DripUnits > 1 {
+				more = append(more, s.DripUnits)
+			}
 		}
 	}
 	text := append([]byte(nil), '[')

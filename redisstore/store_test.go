@@ -147,6 +147,7 @@ func TestKeysExpire(t *testing.T) {
 		{Algorithm: limiter.FixedWindow}, {Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit}, {Algorithm: limiter.SlidingCounter},
 		{Algorithm: limiter.SlidingLog}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket},
 		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval}, {Algorithm: limiter.GCRA, Burst: 3, Block: time.Hour},
+		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, DripUnits: 5},
 	}
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: []\n")
 	for i, s := range specs {

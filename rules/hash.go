@@ -108,6 +108,9 @@ func writeLimit(w io.Writer, s limiter.Spec) {
 	fmt.Fprintf(w, "\n  limit %q %s %d/%d align %s sub_windows %d coverage %s weight %d rounding %s burst %d drip %s count_rejected %s block %d",
 		s.Name, s.Algorithm, s.Limit, s.Window, s.Align, s.SubWindows, s.Coverage, weight, s.Rounding, s.Burst, s.Drip,
 		s.CountRejected, s.Block)
+	if s.DripUnits > 1 { // so other files keep the hash of versions without it
+		fmt.Fprintf(w, " drip of %d", s.DripUnits)
+	}
 	if s.Calendar != limiter.CalendarNone { // so other files keep the hash of versions without calendars
 		fmt.Fprintf(w, " calendar %s zone %q anchor_day %d week_start %s at %s of %s",
 			s.Calendar, s.Zone, s.AnchorDay, s.WeekStart, s.At, limiter.ZoneDataVersion())

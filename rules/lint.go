@@ -351,7 +351,7 @@ func envelope(s limiter.Spec) (capacity, rate float64) {
 	rate = float64(s.Limit) / s.Window.Seconds()
 	switch {
 	case isBucket(s.Algorithm):
-		return burstOf(s) + 1, rate
+		return burstOf(s) + float64(max(1, s.DripUnits)), rate
 	case s.Algorithm == limiter.SlidingLog,
 		s.Algorithm == limiter.SlidingWindow && s.Coverage == limiter.CoverageStrict,
 		s.Algorithm == limiter.SlidingCounter && (s.Weight == nil || *s.Weight == 1000) && (s.Rounding == limiter.RoundExact || s.Rounding == limiter.RoundCeil):

@@ -79,6 +79,10 @@ func mutants() []mutant {
 		{"unlimited beside what counts", at(`unlimited: true`, "unlimited: true, key: [user]")},
 		{"an attribute is null", at(`plan: free`, "plan: null")},
 		{"a cost from something else", at(`from: "attr:[a-z]+"`, "from: tokens")},
+		{"a time between drips that is not that of the limit", at(`every: 10s`, "every: 20s")},
+		{"an amount of drips that does not divide the limit", at(`amount: 5`, "amount: 7")},
+		{"an amount of drips is lost", at(`amount: 5, `, "")},
+		{"drips of another algorithm", at(`algorithm: leaky_bucket`, "algorithm: gcra")},
 		{"a quota is misspelt where a rule draws on it", at(`quotas: \[\{name: units`, "quotas: [{name: unit")},
 		{"a quota is misspelt where it is defined", at(`- \{name: units`, "- {name: untis")},
 		{"the quota of a draw is a rule", at(`quotas: \[\{name: units`, "quotas: [{name: login")},
@@ -109,6 +113,7 @@ rules:
   - {name: bulk, match: {path: "^/bulk(/|$)", attributes: {api_key: }}, quotas: [{name: units, cost: {default: 1, POST: 2}}]}
   - {name: free, match: {attributes: {plan: free}}, key: [rule, user], limits: [5/second, 40/minute], cost: {default: 1, POST: 2}}
   - {name: bursts, match: {path: ^/burst}, key: [rule, user], algorithm: token_bucket, burst: 20, limits: [50/hour]}
+  - {name: drips, match: {path: ^/drip}, key: [rule, user], limits: [{limit: 30, window: 1m, algorithm: leaky_bucket, drip: {amount: 5, every: 10s}}]}
   - {name: monthly, match: {path: ^/month}, key: [rule, user], zone: Europe/Berlin, limits: [{limit: 500, calendar: day}]}
   - {name: staff, match: {group: staff}}
   - {name: costly, match: {path: ^/export}, key: [rule, user], limits: [50/hour], cost: [{method: GET, cost: 2}, {from: "attr:tokens", max: 50}]}

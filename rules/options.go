@@ -60,8 +60,7 @@ func limitOptions() []option {
 			s.Burst, bad = units(n.text, 1)
 			return named("burst", bad)
 		}},
-		{name: "drip", uses: []limiter.Algorithm{limiter.LeakyBucket},
-			set: func(s *limiter.Spec, n *node) string { return choose(n, "drip", &s.Drip) }},
+		{name: "drip", uses: []limiter.Algorithm{limiter.LeakyBucket}, set: setDrip},
 		{name: "count_rejected",
 			set: func(s *limiter.Spec, n *node) string { return choose(n, "count_rejected mode", &s.CountRejected) }},
 		{name: "block", set: setBlock},

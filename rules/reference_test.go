@@ -121,6 +121,8 @@ func inFile(title, line, algorithm string) string {
 		return "quotas: [" + with(line, "name: units", key, limit) + "]\nrules: [{name: a, quotas: [units]}]"
 	case "A draw on a quota":
 		return quotaUnits + "rules: [{name: a, " + limit + ", quotas: [" + with(line, "name: units") + "]}]"
+	case "Drips":
+		return "rules: [{name: a, limits: [{limit: 30, window: 1m, algorithm: leaky_bucket, drip: " + with(line, "amount: 5") + "}]}]"
 	case "Cost":
 		from := "from: attr:n"
 		if name == "cost" {
@@ -162,7 +164,7 @@ func TestReferenceHasEveryField(t *testing.T) {
 	}
 	options := page["Options of a limit"].names()
 	for title, more := range map[string][]string{"The file": nil, "A rule": options, "Match": nil, "Attributes": nil,
-		"A quota": options, "A draw on a quota": nil,
+		"A quota": options, "A draw on a quota": nil, "Drips": nil,
 		"Cost": page["Match"].names(), "A limit": options} {
 		same(t, title+": the page", slices.Sorted(slices.Values(slices.Concat(page[title].names(), more))), known(title))
 	}

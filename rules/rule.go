@@ -300,6 +300,7 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 		}
 		d.add(at, "%s", p.Text)
 	}
+	drips{d}.agree(s)
 	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone {
 		return nil
 	}

@@ -36,12 +36,15 @@ func Schema() []byte {
 	element["anyOf"] = []form{{"required": []string{"cost"}}, {"required": []string{"from"}}}
 	stated := d.object("cost", cost.amountFields(&amount{}, nil))
 	stated["required"] = []string{"from"}
+	drip := d.object("drip", drips{d}.fields())
+	drip["required"] = []string{"amount"}
 	file["$defs"] = form{
 		"rule": rule, "quota": quota, "draw": draw, "limit": limit, "element": element, "stated": stated,
 		"defaults":  d.object("rule", d.levelFields(&level{})),
 		"match":     d.object("match", matching{d}.fields(&matcher{})),
 		"attribute": d.object("attribute", matching{d}.attributeFields(&attribute{})),
 		"zone":      d.object("zone", zones{d}.fields()),
+		"drip":      drip,
 		"not":       d.object("attribute", matching{d}.notFields(&attribute{})),
 	}
 	out, err := json.MarshalIndent(file, "", "  ")
@@ -97,6 +100,8 @@ func formsOf(where string) form {
 			"cost": whole(0, limiter.MaxUnits), "min": whole(0, limiter.MaxUnits), "default": whole(1, limiter.MaxUnits), "max": whole(1, limiter.MaxUnits),
 			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"},
 		}
+	case "drip":
+		return form{"amount": whole(1, limiter.MaxUnits), "every": form{"type": "string", "pattern": "^" + durationForm + "$"}}
 	case "zone":
 		return form{
 			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"}, "default": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes},
@@ -117,7 +122,7 @@ func limitForms() form {
 	return form{
 		"name": name(), "limit": whole(1, limiter.MaxUnits), "window": form{"type": "string", "pattern": "^" + durationForm + "$"},
 		"algorithm": names[limiter.Algorithm](), "align": names[limiter.Align](), "coverage": names[limiter.Coverage](),
-		"rounding": names[limiter.Rounding](), "drip": names[limiter.Drip](), "count_rejected": names[limiter.CountRejected](),
+		"rounding": names[limiter.Rounding](), "drip": anyOf(names[limiter.Drip](), ref("drip")), "count_rejected": names[limiter.CountRejected](),
 		"sub_windows": whole(1, limiter.MaxSubWindows), "burst": whole(1, limiter.MaxUnits),
 		"calendar": form{"enum": namesOf[limiter.Calendar]()[1:]}, "week_start": names[limiter.Weekday](), "anchor_day": whole(1, 31),
 		"zone": anyOf(form{"type": "string", "minLength": 1, "maxLength": len(attributePrefix) + limiter.MaxNameBytes}, ref("zone")), "at": form{"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"},

@@ -250,7 +250,7 @@ func TestSchemaAgreesWithThePage(t *testing.T) {
 			file := inFile(title, line, "")
 			why := judged(t, quoted(file))
 			beyond := slices.ContainsFunc([]string{"reserved", "rules_count", "regular expression", "within a network", "seems to be a pattern",
-				"is not a wildcard", "is not a value", "no limit of this rule", "does not use", "0s is out of range", "401", "9624h", "unknown quota", "draws on quota", "is in shadow", "has no key"}, func(part string) bool { return strings.Contains(e[1], part) })
+				"is not a wildcard", "is not a value", "no limit of this rule", "does not use", "0s is out of range", "401", "9624h", "unknown quota", "draws on quota", "is in shadow", "has no key", "not the rate", "not divisible"}, func(part string) bool { return strings.Contains(e[1], part) })
 			if (why == "") != beyond {
 				t.Errorf("%s: the page says %q, the schema %q", line, e[1], why)
 			}
@@ -261,7 +261,7 @@ func TestSchemaAgreesWithThePage(t *testing.T) {
 		t.Errorf("%d examples and %d errors: was the page read?", examples, refused)
 	}
 	for title, known := range map[string]string{"The file": "", "A rule": "rule", "Match": "match", "A limit": "limit", "Defaults": "defaults", "Cost": "element", "Attributes": "attribute",
-		"A quota": "quota", "A draw on a quota": "draw"} {
+		"A quota": "quota", "A draw on a quota": "draw", "Drips": "drip"} {
 		if why := judged(t, inFile(title, "qqqqqqqqqqqq: 1", "")); !strings.Contains(why, "unknown qqqqqqqqqqqq") {
 			t.Errorf("%s (%s): an unknown field fits: %q", title, known, why)
 		}

@@ -27,6 +27,9 @@ func (d zones) optionValue(o *option, v *node) bool {
 	if o.name == "zone" && v.kind == kindMapping {
 		return d.long(v)
 	}
+	if o.name == "drip" && v.kind == kindMapping {
+		return drips{d.decoder}.long(v)
+	}
 	return d.scalar(v, o.name)
 }
 

@@ -80,7 +80,7 @@ func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 	}
 	s := limiter.Spec{
 		Name: l.GetName(), Limit: l.GetLimit(), SubWindows: int(l.GetSubWindows()), Burst: l.GetBurst(),
-		Zone: l.GetZone(), AnchorDay: int(l.GetAnchorDay()), At: time.Duration(l.GetAtMinutes()) * time.Minute,
+		Zone: l.GetZone(), AnchorDay: int(l.GetAnchorDay()), DripUnits: l.GetDripUnits(), At: time.Duration(l.GetAtMinutes()) * time.Minute,
 	}
 	if l.Weight != nil {
 		s.Weight = new(int(l.GetWeight()))
@@ -196,7 +196,7 @@ func newLimit(l *limiter.Limit) *weirv1.Limit {
 	m := &weirv1.Limit{
 		Name: s.Name, Algorithm: weirv1.Algorithm(s.Algorithm), Limit: s.Limit, WindowUs: s.Window.Microseconds(),
 		Align: weirv1.Align(s.Align), SubWindows: int32(s.SubWindows), Coverage: weirv1.Coverage(s.Coverage),
-		Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip),
+		Rounding: weirv1.Rounding(s.Rounding), Burst: s.Burst, Drip: weirv1.Drip(s.Drip), DripUnits: s.DripUnits,
 		CountRejected: weirv1.CountRejected(s.CountRejected), BlockUs: s.Block.Microseconds(),
 		Calendar: weirv1.Calendar(s.Calendar), Zone: s.Zone, AnchorDay: int32(s.AnchorDay),
 		WeekStart: weirv1.Weekday(s.WeekStart), AtMinutes: int32(s.At / time.Minute),

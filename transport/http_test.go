@@ -215,7 +215,8 @@ func TestLimitsInJSON(t *testing.T) {
 		{"limit":5,"window":"1h","algorithm":"leaky_bucket","burst":9,"drip":"interval","count_rejected":"all","block":"30s"},
 		{"limit":5,"window":"1m30s","algorithm":"sliding_window","sub_windows":9,"coverage":"lenient"},
 		{"limit":5,"window":"10s","algorithm":"fixed_window","align":"first_hit"},
-		{"limit":5,"calendar":"hour","zone":"Europe/Berlin","name":"clock"}]}`)
+		{"limit":5,"calendar":"hour","zone":"Europe/Berlin","name":"clock"},
+		{"limit":30,"window":"24h","algorithm":"leaky_bucket","drip":"interval","drip_units":10}]}`)
 	var a limiter.Answer
 	if err := json.Unmarshal([]byte(got.body), &a); err != nil || got.status != 200 {
 		t.Fatalf("%d %s: %v", got.status, got.body, err)
@@ -233,6 +234,7 @@ func TestLimitsInJSON(t *testing.T) {
 		{"request/a", "sliding_counter", 3, 120000}, {"request/hour", "leaky_bucket", 7, 1440000},
 		{"request/90s", "sliding_window", 3, 90000}, {"request/10s", "fixed_window", 3, 10000},
 		{"request/clock", "fixed_window", 3, 3600000},
+		{"request/day", "leaky_bucket", 28, 28800000},
 	}
 	if !reflect.DeepEqual(lines, want) {
 		t.Errorf("got %v\nwant %v", lines, want)

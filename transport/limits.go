@@ -25,6 +25,7 @@ type limitObject struct {
 	Rounding      string   `json:"rounding"`
 	Burst         int64    `json:"burst"`
 	Drip          string   `json:"drip"`
+	DripUnits     int64    `json:"drip_units"`
 	CountRejected string   `json:"count_rejected"`
 	Block         string   `json:"block"`
 	Calendar      string   `json:"calendar"`
@@ -37,7 +38,7 @@ type limitObject struct {
 // limitFields returns the names of the fields of a limitObject.
 func limitFields() []string {
 	return []string{"name", "algorithm", "limit", "window", "align", "sub_windows", "coverage", "weight",
-		"rounding", "burst", "drip", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start", "at"}
+		"rounding", "burst", "drip", "drip_units", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start", "at"}
 }
 
 // parseLimits reads the limits of a request. It returns an error if there are any and
@@ -78,7 +79,7 @@ func parseLimit(raw json.RawMessage) (*limiter.Limit, error) {
 		return nil, invalid("%v", err)
 	}
 	s := limiter.Spec{
-		Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst, Zone: o.Zone, AnchorDay: o.AnchorDay,
+		Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst, DripUnits: o.DripUnits, Zone: o.Zone, AnchorDay: o.AnchorDay,
 	}
 	if o.Weight != nil {
 		thousandths := math.Round(*o.Weight * 1000)

@@ -74,7 +74,7 @@ func (k *timed) most(span limiter.Tick) int {
 	default:
 		more := (span*limit + window - 1) / window
 		if spec.Drip == limiter.DripInterval {
-			more++
+			more += limiter.Tick(max(1, spec.DripUnits))
 		}
 		return int(limiter.Tick(k.limit.Capacity()) + more)
 	}

@@ -36,6 +36,9 @@ func (x *compared) ruleOf(t *testing.T, c limitertest.Choices, name string) *lim
 		if s.Limit = min(s.Limit, 10); s.Burst > 20 {
 			s.Burst = 0
 		}
+		if s.DripUnits > 0 && s.Limit%s.DripUnits != 0 {
+			s.DripUnits = 0
+		}
 		l, err := limiter.NewLimit(s)
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,7 @@ package peer
 type Limit struct {
 	Name                                              string
 	Algorithm, Align, Coverage, Rounding, Drip, Count uint8
-	Limit, Burst                                      int64
+	Limit, Burst, DripUnits                           int64
 	Window, Block                                     int64 // microseconds
 	SubWindows                                        int32
 	Weight                                            int32 // thousandths

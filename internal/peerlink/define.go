@@ -134,6 +134,8 @@ func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {
 			d.short(x, &l.At)
 		case 18:
 			d.text(x, &l.Zone)
+		case 19:
+			d.long(x, &l.DripUnits)
 		}
 	}
 	return append(to, l)

@@ -258,5 +258,6 @@ func (e *encoder) limit(field protowire.Number, l *peer.Limit) {
 	e.uint(16, uint64(l.WeekStart))
 	e.uint(17, uint64(int64(l.At)))
 	e.text(18, l.Zone)
+	e.uint(19, uint64(l.DripUnits))
 	e.close(mark, true)
 }

@@ -19,7 +19,7 @@ func newBucketModel(s limiter.Spec) model {
 	case limiter.TokenBucket:
 		return &tokenModel{bucket: b, tokens: b.units(b.burst)}
 	case limiter.LeakyBucket:
-		return &leakyModel{bucket: b, interval: s.Drip == limiter.DripInterval}
+		return &leakyModel{bucket: b, interval: s.Drip == limiter.DripInterval, amount: max(1, s.DripUnits)}
 	default:
 		return &gcraModel{bucket: b}
 	}
@@ -63,22 +63,25 @@ func (m *tokenModel) refund(n uint32, at, now Tick) {
 type leakyModel struct {
 	bucket
 	interval bool
-	level    wide // at the instant at
+	amount   int64 // what leaks at once, by interval
+	level    wide  // at the instant at
 	at       Tick
 }
 
 // leaked returns what leaks from a bucket that is not empty, after from and up to now:
-// a steady flow, or one unit at each multiple of window/limit since the epoch.
+// a steady flow, or the amount at each multiple of amount*window/limit since the epoch.
 func (m *leakyModel) leaked(from, now Tick) wide {
 	if !m.interval {
 		return product(m.limit, int64(now-from))
 	}
-	return m.drips(now).minus(m.drips(from)).times(m.window)
+	return m.drips(now).minus(m.drips(from)).times(m.amount).times(m.window)
 }
 
-// drips returns how many multiples of window/limit lie between the epoch and t.
+// drips returns how many multiples of amount*window/limit lie between the epoch and t: of
+// those of window/limit, each one whose number is divisible by the amount.
 func (m *leakyModel) drips(t Tick) wide {
 	n, _ := product(m.limit, int64(t)).over(m.window)
+	n, _ = n.over(m.amount)
 	return n
 }
 

@@ -21,7 +21,9 @@ func randomRules(c Choices) (yaml string, windows []time.Duration) {
 			i, c.Pick(3) == 0, keys, 1+c.Pick(2))
 		for j := range 1 + c.Pick(2) {
 			s := RandomSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprintf("l%d", j), time.Hour)
-			s.Limit = min(s.Limit, 10)
+			if s.Limit = min(s.Limit, 10); s.DripUnits > 0 && s.Limit%s.DripUnits != 0 {
+				s.DripUnits = 0
+			}
 			if s.Burst > 20 {
 				s.Burst = 0
 			}

@@ -32,7 +32,8 @@ func spellLimit(s limiter.Spec) string {
 	}
 	add(s.Rounding != 0, "rounding", s.Rounding)
 	add(s.Burst != 0, "burst", s.Burst)
-	add(s.Drip != 0, "drip", s.Drip)
+	add(s.Drip != 0 && s.DripUnits == 0, "drip", s.Drip)
+	add(s.DripUnits != 0, "drip", fmt.Sprintf("{amount: %d}", s.DripUnits))
 	add(s.CountRejected != 0, "count_rejected", s.CountRejected)
 	add(s.Block != 0, "block", s.Block)
 	add(s.Zone != "", "zone", s.Zone)

@@ -21,6 +21,7 @@ func variants() []limiter.Spec {
 		{Algorithm: limiter.TokenBucket},
 		{Algorithm: limiter.LeakyBucket},
 		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval},
+		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, DripUnits: 5},
 		{Algorithm: limiter.GCRA},
 	}
 	for i := range vs {

@@ -36,8 +36,8 @@ func (h *History) Add(at Tick, cost uint32) {
 //     window's length.
 //   - sliding_counter, and sliding_window with lenient coverage: 2L in such an
 //     interval.
-//   - the buckets: burst + rate·Δ in any interval of length Δ, and one unit more
-//     with drip interval.
+//   - the buckets: burst + rate·Δ in any interval of length Δ, and the units of one drip
+//     more with drip interval.
 //
 // Bound does not know how an algorithm decides. Its time is quadratic in the length of
 // the history.
@@ -67,7 +67,7 @@ func Bound(s limiter.Spec, h History) error {
 	default:
 		burst := uint64(burstOf(s))
 		if s.Drip == limiter.DripInterval {
-			burst++
+			burst += uint64(max(1, s.DripUnits))
 		}
 		return boundBucket(h.Admissions, w, most, burst)
 	}

@@ -79,6 +79,11 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Durati
 		}
 		if a == limiter.LeakyBucket {
 			s.Drip = pick(c, limiter.DripContinuous, limiter.DripInterval)
+			if s.Drip == limiter.DripInterval && c.Pick(2) == 0 {
+				s.DripUnits = pick(c, s.Limit, 2, 5, s.Limit/2)
+				s.Limit += (s.DripUnits - s.Limit%max(1, s.DripUnits)) % max(1, s.DripUnits)
+				s.Limit = min(s.Limit, limiter.MaxUnits-limiter.MaxUnits%max(1, s.DripUnits))
+			}
 		}
 	}
 	s.CountRejected = pick(c, limiter.CountNone, limiter.CountNone, limiter.CountRoom, limiter.CountAll)

@@ -1,29 +1,30 @@
 -- leaky_bucket by interval (6): a is the level at t, a whole number, from which
--- one unit leaks at each multiple of window/limit since the epoch.
+-- p[8] units (nil: one) leak at each drip. Each window has limit/p[8] drips, at the
+-- multiples of that part of it since the epoch.
 
 -- into returns how many drips lie in (0, since] of a window.
 local function into(p, since)
-  return (muldiv(since, p[2], p[3]))
+  return (muldiv(since, p[2] / (p[8] or 1), p[3]))
 end
 
--- drips returns how many lie in (from, to]. Above MOST it is not exact, and need
--- not be: no level is higher.
-local function drips(p, from, to)
+-- leaks returns how many units leak in (from, to]. Above MOST it is not exact, and
+-- need not be: no level is higher.
+local function leaks(p, from, to)
   if to <= from then
     return 0
   end
-  local window = p[3]
-  return (floor(to / window) - floor(from / window)) * p[2] + into(p, to % window) - into(p, from % window)
+  local window, units = p[3], p[8] or 1
+  return (floor(to / window) - floor(from / window)) * p[2] + (into(p, to % window) - into(p, from % window)) * units
 end
 
--- after returns the instant of the n-th drip after t.
+-- after returns the instant at which n units have leaked since t.
 local function after(s, n)
   if n == 0 then
     return 0
   end
   local p = s.p
-  local since = s.t % p[3]
-  local q, r = muldiv(p[3], n + into(p, since), p[2])
+  local units, since = p[8] or 1, s.t % p[3]
+  local q, r = muldiv(p[3], floor((n + units - 1) / units) + into(p, since), p[2] / units)
   if r > 0 then
     q = q + 1
   end
@@ -35,7 +36,7 @@ F[6] = {
     if v then
       s.t, s.u, s.a = unpack('<I7I7I4', v, i)
     end
-    local n = s.a > 0 and drips(s.p, s.t, now) or 0
+    local n = s.a > 0 and leaks(s.p, s.t, now) or 0
     if n >= s.a then
       s.t, s.a = now, 0
     elseif n > 0 then

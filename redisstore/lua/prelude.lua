@@ -14,7 +14,7 @@
 --   3 sliding_log      1
 --   4 sliding_window   length of a sub-window; "window" is how long one counts
 --   5 buckets          most units that a level may have
---   6 drip interval    most units that a level may have
+--   6 drip interval    most units that a level may have, units of a drip (none: 1)
 --   7 calendar windows a hash of the calendar; then follows a list of four bounds
 --
 -- A key's value is the text of those parameters and then its state, packed. So

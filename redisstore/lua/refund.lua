@@ -98,7 +98,7 @@ refund[5] = function(s, at, n)
 end
 
 refund[6] = function(s, at, n)
-  local leaked = drips(s.p, at, now)
+  local leaked = leaks(s.p, at, now)
   if leaked < n then
     s.a = s.a - (n - leaked < s.a and n - leaked or s.a)
   end

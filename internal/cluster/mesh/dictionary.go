@@ -157,7 +157,7 @@ func limitToPeer(l *limiter.Limit) peer.Limit {
 		Name: s.Name, Algorithm: uint8(s.Algorithm), Align: uint8(s.Align), Coverage: uint8(s.Coverage),
 		Rounding: uint8(s.Rounding), Drip: uint8(s.Drip), Count: uint8(s.CountRejected),
 		Limit: s.Limit, Burst: s.Burst, Window: s.Window.Microseconds(), Block: s.Block.Microseconds(),
-		SubWindows: int32(s.SubWindows),
+		SubWindows: int32(s.SubWindows), DripUnits: s.DripUnits,
 	}
 	out.Calendar, out.AnchorDay, out.WeekStart = uint8(s.Calendar), uint8(s.AnchorDay), uint8(s.WeekStart)
 	out.At, out.Zone = int32(s.At/time.Minute), s.Zone
@@ -173,8 +173,8 @@ func specOf(l *peer.Limit) limiter.Spec {
 		Coverage: limiter.Coverage(l.Coverage), Rounding: limiter.Rounding(l.Rounding), Drip: limiter.Drip(l.Drip),
 		CountRejected: limiter.CountRejected(l.Count), Limit: l.Limit, Burst: l.Burst,
 		Window: time.Duration(l.Window) * time.Microsecond, Block: time.Duration(l.Block) * time.Microsecond,
-		SubWindows: int(l.SubWindows),
-		Calendar:   limiter.Calendar(l.Calendar), AnchorDay: int(l.AnchorDay), WeekStart: limiter.Weekday(l.WeekStart),
+		SubWindows: int(l.SubWindows), DripUnits: l.DripUnits,
+		Calendar: limiter.Calendar(l.Calendar), AnchorDay: int(l.AnchorDay), WeekStart: limiter.Weekday(l.WeekStart),
 		At: time.Duration(l.At) * time.Minute, Zone: l.Zone,
 	}
 	if l.HasWeight {

@@ -768,7 +768,10 @@ type Limit struct {
 	// The day on which a week begins.
 	WeekStart Weekday `protobuf:"varint,17,opt,name=week_start,json=weekStart,proto3,enum=weir.v1.Weekday" json:"week_start,omitempty"`
 	// The time of day at which a day or a longer unit begins, in minutes.
-	AtMinutes     int32 `protobuf:"varint,18,opt,name=at_minutes,json=atMinutes,proto3" json:"at_minutes,omitempty"`
+	AtMinutes int32 `protobuf:"varint,18,opt,name=at_minutes,json=atMinutes,proto3" json:"at_minutes,omitempty"`
+	// With DRIP_INTERVAL, the units that leak at once, of which limit is a multiple; absent
+	// means 1.
+	DripUnits     int64 `protobuf:"varint,19,opt,name=drip_units,json=dripUnits,proto3" json:"drip_units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -925,6 +928,13 @@ func (x *Limit) GetWeekStart() Weekday {
 func (x *Limit) GetAtMinutes() int32 {
 	if x != nil {
 		return x.AtMinutes
+	}
+	return 0
+}
+
+func (x *Limit) GetDripUnits() int64 {
+	if x != nil {
+		return x.DripUnits
 	}
 	return 0
 }
@@ -2963,7 +2973,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
-	"\x05_cost\"\x92\x05\n" +
+	"\x05_cost\"\xb1\x05\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x12.weir.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -2987,7 +2997,9 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"week_start\x18\x11 \x01(\x0e2\x10.weir.v1.WeekdayR\tweekStart\x12\x1d\n" +
 	"\n" +
-	"at_minutes\x18\x12 \x01(\x05R\tatMinutesB\t\n" +
+	"at_minutes\x18\x12 \x01(\x05R\tatMinutes\x12\x1d\n" +
+	"\n" +
+	"drip_units\x18\x13 \x01(\x03R\tdripUnitsB\t\n" +
 	"\a_weight\"\xb0\x02\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +

@@ -608,6 +608,7 @@ type Limit struct {
 	WeekStart     uint32 `protobuf:"varint,16,opt,name=week_start,json=weekStart,proto3" json:"week_start,omitempty"`
 	AtMinutes     int32  `protobuf:"varint,17,opt,name=at_minutes,json=atMinutes,proto3" json:"at_minutes,omitempty"`
 	Zone          string `protobuf:"bytes,18,opt,name=zone,proto3" json:"zone,omitempty"`
+	DripUnits     int64  `protobuf:"varint,19,opt,name=drip_units,json=dripUnits,proto3" json:"drip_units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -766,6 +767,13 @@ func (x *Limit) GetZone() string {
 		return x.Zone
 	}
 	return ""
+}
+
+func (x *Limit) GetDripUnits() int64 {
+	if x != nil {
+		return x.DripUnits
+	}
+	return 0
 }
 
 // Known is what a member knows of another.
@@ -2609,7 +2617,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eon_unreachable\x18\x05 \x01(\rR\ronUnreachable\x12 \n" +
 	"\vreplication\x18\x06 \x01(\rR\vreplication\x12+\n" +
 	"\x06limits\x18\a \x03(\v2\x13.weir.peer.v1.LimitR\x06limits\x12\x12\n" +
-	"\x04zone\x18\b \x01(\tR\x04zone\"\xeb\x03\n" +
+	"\x04zone\x18\b \x01(\tR\x04zone\"\x8a\x04\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
@@ -2633,7 +2641,9 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"week_start\x18\x10 \x01(\rR\tweekStart\x12\x1d\n" +
 	"\n" +
 	"at_minutes\x18\x11 \x01(\x05R\tatMinutes\x12\x12\n" +
-	"\x04zone\x18\x12 \x01(\tR\x04zoneB\t\n" +
+	"\x04zone\x18\x12 \x01(\tR\x04zone\x12\x1d\n" +
+	"\n" +
+	"drip_units\x18\x13 \x01(\x03R\tdripUnitsB\t\n" +
 	"\a_weight\"e\n" +
 	"\x05Known\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
