@@ -28,7 +28,7 @@ func (d zones) optionValue(o *option, v *node) bool {
 		return d.long(v)
 	}
 	if o.name == "drip" && v.kind == kindMapping {
-		return drips{d.decoder}.long(v)
+		return drips(d).long(v)
 	}
 	return d.scalar(v, o.name)
 }
