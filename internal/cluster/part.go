@@ -52,11 +52,10 @@ func (ps *partitions) owner(k *limiter.Key) peer.Instance {
 	return peer.Instance(ps.owners[table.PartitionOf(k)].Load())
 }
 
-// touch loads what a step of a partition needs first into the processor's cache. The
-// processor does not wait for it.
+// touch prefetches what a step of a partition needs first.
 func (ps *partitions) touch(id int) {
 	if uint(id) < uint(len(ps.byID)) && ps.byID[id] != nil {
-		ps.byID[id].givenUpAt.Load() // it shares a cache line with the lock
+		table.Touch(&ps.byID[id].mu)
 	}
 }
 

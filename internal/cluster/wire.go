@@ -273,6 +273,9 @@ func (in *intake) replies(t *turn, f *peer.Frame) {
 	}
 	for i := range f.Replies {
 		r := &f.Replies[i]
+		if next := i + table.Ahead; next < len(f.Replies) {
+			in.calls.Touch(f.Replies[next].ID)
+		}
 		n := int(r.Results)
 		if r.Idle {
 			n *= 2

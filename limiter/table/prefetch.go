@@ -29,6 +29,11 @@ func (t *Table) PrefetchKey(partition int, hi uint64) {
 	}
 }
 
+// Touch prefetches the first 64 bytes of a value, for which the processor does not wait.
+// p may be nil.
+func Touch[T any](p *T) { fetch(unsafe.Pointer(p)) }
+
+// prefetch is PrefetchKey for a partition that exists.
 func (t *Table) prefetch(partition int, hi uint64) {
 	fetch(unsafe.Pointer(&t.parts[partition])) // the line of its lock
 	l := t.layouts[partition].Load()

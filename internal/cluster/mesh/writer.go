@@ -21,7 +21,17 @@ type Writer struct {
 	last    *link // the link to which a request was written last
 	lost    []Lost
 	replies replies
+	acks    acks
 }
+
+// acks are acknowledgements for one member that will share a frame.
+type acks struct {
+	to   peer.Instance
+	list []peer.Ack
+}
+
+// maxAcks is the most acknowledgements that are collected before they are sent.
+const maxAcks = 256
 
 // Lost is a request of this node that could not be delivered to a member: the member did
 // not execute it.
@@ -37,11 +47,14 @@ func (w *Writer) Begin(m *Mesh) { w.mesh = m }
 func (w *Writer) End() { w.last = nil }
 
 // Pending reports whether anything waits for [Writer.Flush].
-func (w *Writer) Pending() bool { return len(w.wakes)+len(w.replies.list)+len(w.lost) > 0 }
+func (w *Writer) Pending() bool {
+	return len(w.wakes)+len(w.acks.list)+len(w.replies.list)+len(w.lost) > 0
+}
 
-// Flush sends the collected decisions, and then tells the network about one link with
+// Flush sends the collected acknowledgements and decisions, and then tells the network about one link with
 // frames. It reports false if there is no such link.
 func (w *Writer) Flush() bool {
+	w.sendAcks()
 	w.sendReplies()
 	for w.done < len(w.wakes) {
 		l := w.wakes[w.done]
@@ -120,9 +133,24 @@ func (w *Writer) Revoke(to peer.Instance, r peer.Revoke, expects bool) {
 	w.write(to, 40, false, expects, func(_ *draft, f *peer.Frame) { f.Revokes = append(f.Revokes, r) })
 }
 
-// Ack acknowledges a batch or a revocation.
+// Ack acknowledges a batch or a revocation. Acknowledgements for one member share a frame,
+// which is sent at the end of the turn or earlier.
 func (w *Writer) Ack(to peer.Instance, a peer.Ack) {
-	w.write(to, 60, false, false, func(_ *draft, f *peer.Frame) { f.Acks = append(f.Acks, a) })
+	if q := &w.acks; q.to != to || len(q.list) == maxAcks {
+		w.sendAcks()
+		q.to = to
+	}
+	w.acks.list = append(w.acks.list, a)
+}
+
+// sendAcks puts the collected acknowledgements into a frame.
+func (w *Writer) sendAcks() {
+	list := w.acks.list
+	if len(list) == 0 {
+		return
+	}
+	w.acks.list = list[:0] // first, so that a panic does not make them be sent for ever
+	w.write(w.acks.to, 60*len(list), false, false, func(_ *draft, f *peer.Frame) { f.Acks = append(f.Acks, list...) })
 }
 
 // Status sends a reply without a decision.

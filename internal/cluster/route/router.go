@@ -94,6 +94,14 @@ func (c *Router) where(k *limiter.Key) Place { return c.config.Places.Where(k) }
 // none does.
 func (c *Router) Find(id uint64) *Call { return c.calls.get(id) }
 
+// Touch loads what the reply to the request with that number needs first into the
+// processor's cache. The processor does not wait for it.
+func (c *Router) Touch(id uint64) {
+	if o := c.calls.get(id); o != nil {
+		table.Touch(o.answer)
+	}
+}
+
 // Waits reports whether a call waits for the reply to the request with that number.
 func (c *Router) Waits(id uint64) bool { return c.calls.get(id) != nil }
 
