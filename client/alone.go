@@ -179,7 +179,7 @@ func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	if n, err := r.Cost.Value(0); err == nil && r.Cost.Given() {
 		m.Cost = new(int64(n))
 	}
-	for _, l := range r.Limits {
+	for i, l := range r.Limits {
 		s := l.Spec()
 		limit := &weirv1.Limit{
 			Name: s.Name, Algorithm: weirv1.Algorithm(s.Algorithm), Limit: s.Limit, WindowUs: s.Window.Microseconds(),
@@ -191,6 +191,9 @@ func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 		}
 		if s.Weight != nil {
 			limit.Weight = new(int32(*s.Weight))
+		}
+		if i < len(r.LimitKeys) {
+			limit.Key = r.LimitKeys[i]
 		}
 		m.Limits = append(m.Limits, limit)
 	}

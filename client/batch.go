@@ -102,7 +102,22 @@ func sizeOf(r *limiter.Request) (int, error) {
 	if _, err := r.Cost.Value(0); err != nil {
 		return 0, err
 	}
-	return size, nil
+	return size, checkKeys(r)
+}
+
+// checkKeys returns an error for keys of limits that no message can carry.
+func checkKeys(r *limiter.Request) error {
+	if len(r.LimitKeys) > len(r.Limits) {
+		return fmt.Errorf("%w: the request has %d limits and keys for %d", ErrInvalid, len(r.Limits), len(r.LimitKeys))
+	}
+	for i, parts := range r.LimitKeys {
+		for _, p := range parts {
+			if len(parts) > limiter.MaxKeyParts || len(p) > limiter.MaxFieldBytes || !utf8.ValidString(p) {
+				return fmt.Errorf("%w: the key of limit %d of the request is %.200q: give up to %d parts such as user or attr:plan", ErrInvalid, i, parts, limiter.MaxKeyParts)
+			}
+		}
+	}
+	return nil
 }
 
 // add adds a request whose cost is in range and returns its index. It copies everything

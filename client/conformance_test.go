@@ -29,6 +29,10 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 	return err
 }
 
+// Refund hides that of the client from the suite: only decisions of CheckWithReceipt have
+// receipts, and these are good for ten minutes, while the suite takes back what is older.
+func (*subject) Refund() {}
+
 // batchSubject asks for everything in batches, with a request that is invalid before
 // it and a peek's worth of nothing after it.
 type batchSubject struct{ *subject }

@@ -109,6 +109,8 @@ const (
 	MaxLimits = 16
 	// MaxKeyBytes is the greatest length of all values of one key together, in bytes.
 	MaxKeyBytes = 256
+	// MaxKeyParts is the most parts of one key.
+	MaxKeyParts = 8
 )
 
 const inlineKeys = 2

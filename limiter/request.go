@@ -35,10 +35,16 @@ type Request struct {
 	// conditions of the rule are ignored. If there is no such rule, the error wraps
 	// [ErrInvalid].
 	Rule string
-	// Limits, if not empty, replace those in the rules file. The request then needs no
-	// rule; it is counted by path and user under the rule name [RequestRule], and Rule
-	// must be empty. The slice is read, never kept.
+	// Limits, if not empty, replace those in the rules file: no patterns are matched. If
+	// Rule is not empty, the limits of that rule apply too, and all of them must admit the
+	// request. Limits need different names; they count under the rule name [RequestRule].
+	// The slice is read, never kept.
 	Limits []*Limit
+	// LimitKeys are the parts of the key that each of Limits counts by, as in a rules file:
+	// "user", "ip", "attr:plan" and so on, 1 to 8 of them. A limit without an element here,
+	// or with an empty one, counts by path and user. Limits of one key share its cost. The
+	// slices are read, never kept.
+	LimitKeys [][]string
 }
 
 // CheckSize returns an error that wraps [ErrInvalid] if a string of the request is

@@ -12,8 +12,8 @@ import (
 // Bounds of the contents of one file.
 const (
 	maxRules      = 10_000
-	maxKeys       = 8       // counters of one rule, under "keys"
-	maxKeyParts   = 8       // parts of one key
+	maxKeys       = 8 // counters of one rule, under "keys"
+	maxKeyParts   = limiter.MaxKeyParts
 	maxAttributes = 16      // attributes that one rule matches on
 	maxChoices    = 64      // values of which a match accepts any
 	maxCosts      = 64      // methods with a cost of their own

@@ -319,7 +319,12 @@ func readPart(n *node) (part, string) {
 	if n.kind != kindScalar {
 		return part{}, "a part of a key is one of " + strings.Join(known, ", ") + "; this is " + n.kind.String()
 	}
-	if name, ok := strings.CutPrefix(n.text, attributePrefix); ok {
+	return namedPart(n.text)
+}
+
+// namedPart returns the part that a text names, or what is wrong with it.
+func namedPart(text string) (part, string) {
+	if name, ok := strings.CutPrefix(text, attributePrefix); ok {
 		switch {
 		case name == "":
 			return part{}, "attr: lacks the name of an attribute, as in attr:plan"
@@ -330,8 +335,8 @@ func readPart(n *node) (part, string) {
 		}
 		return part{partAttribute, name}, ""
 	}
-	if i := slices.Index(partNames(), n.text); i >= 0 {
+	if i := slices.Index(partNames(), text); i >= 0 {
 		return part{kind: partKind(i)}, ""
 	}
-	return part{}, unknown("part of a key", n.text, known)
+	return part{}, unknown("part of a key", text, append(partNames(), attributePrefix+"NAME"))
 }

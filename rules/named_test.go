@@ -41,7 +41,7 @@ rules:
 	}
 	for want, r := range map[string]limiter.Request{
 		`no rule "cities"`: {Rule: "cities"},
-		"one of the two":   {Rule: "towns", Limits: []*limiter.Limit{own}},
+		"there is no rule": {Rule: "cities", Limits: []*limiter.Limit{own}},
 		"out of range":     {Rule: "towns", Cost: limiter.Units(-1)},
 	} {
 		if _, err := set.Resolve(&r, &named); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) || named.Len() != 0 {

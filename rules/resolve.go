@@ -3,7 +3,6 @@ package rules
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,8 +34,8 @@ type Match struct {
 // rule matches, the charge is empty.
 //
 // If the request names a rule, that rule decides, whatever its conditions are. If the
-// request has limits of its own, the rules are not consulted: it is counted by path and
-// user under the name [limiter.RequestRule].
+// request has limits of its own, no rules are matched: these limits decide, under the name
+// [limiter.RequestRule], and those of the rule that it names, if it names one.
 //
 // The errors wrap [limiter.ErrInvalid] and leave the charge empty. They are returned
 // for
@@ -48,8 +47,7 @@ type Match struct {
 //   - a rule or a quota whose keys are all skipped because the request lacks a part of each,
 //   - more than [limiter.MaxKeys] counters,
 //   - a named rule that does not exist,
-//   - own limits that are too many, nil, of the same name, or combined with a named
-//     rule.
+//   - own limits that are too many, nil, of the same name, or with a key that cannot be.
 //
 // A shadow rule is an experiment and makes no request invalid: its keys that cannot be
 // resolved, and those for which the rules in force leave no room, are left out.
@@ -260,45 +258,6 @@ func (n *counters) nothingToCount() error {
 		limiter.ErrInvalid, n, strings.Join(names, " or "))
 }
 
-// resolveOwn resolves a request with limits of its own.
-func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (Match, error) {
-	if r.Rule != "" {
-		return Match{}, fmt.Errorf("%w: the request names rule %q and brings limits of its own; give one of the two", limiter.ErrInvalid, r.Rule)
-	}
-	if err := checkOwn(r.Limits); err != nil {
-		return Match{}, err
-	}
-	cost, err := r.Cost.Value(1)
-	if err != nil {
-		return Match{}, err
-	}
-	hash, outcome := s.own.hash(r)
-	if outcome == keyTooLong {
-		return Match{}, tooLong("rule "+strconv.Quote(limiter.RequestRule), &s.own, r)
-	}
-	rule := &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(r.Limits), Replication: s.copied}
-	c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost})
-	return Match{Rule: limiter.RequestRule, Count: 1}, nil
-}
-
-// checkOwn returns an error for limits of a request that are not valid.
-func checkOwn(limits []*limiter.Limit) error {
-	if len(limits) > limiter.MaxLimits {
-		return fmt.Errorf("%w: the request has %d limits; at most %d are allowed", limiter.ErrInvalid, len(limits), limiter.MaxLimits)
-	}
-	for i, l := range limits {
-		if l == nil || l.Window() == 0 {
-			return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", limiter.ErrInvalid, i)
-		}
-		for _, o := range limits[:i] {
-			if o.Name() == l.Name() {
-				return fmt.Errorf("%w: two limits of the request are named %q", limiter.ErrInvalid, l.Name())
-			}
-		}
-	}
-	return nil
-}
-
 // AppendKeyName appends the displayed name of a counter and returns the extended slice.
 // The name consists of the values of the key, in the order of the rules file, and the
 // name of the limit, separated by colons, such as /towns:ada:minute. In values, % : { }
@@ -313,6 +272,8 @@ func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *limiter.Key, l *l
 		rule = k.Rule.Name
 		if n := s.counters(rule); n != nil && int(k.Index) < len(n.keys) {
 			from = &n.keys[k.Index]
+		} else if rule == limiter.RequestRule && len(r.LimitKeys) > 0 {
+			from = s.ownKey(r, int(k.Index))
 		}
 	}
 	dst = from.appendName(dst, rule, r)

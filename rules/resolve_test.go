@@ -425,7 +425,7 @@ rules:
 		{"too many keys", limiter.Request{Path: "/many/more", IP: "i", User: "u", Method: "m"}, "invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
 		{"own limits too many", limiter.Request{Limits: many}, "invalid: the request has 17 limits; at most 16 are allowed"},
 		{"own limit nil", limiter.Request{Limits: []*limiter.Limit{nil}}, "invalid: limit 0 of the request is nil or empty: make limits with NewLimit"},
-		{"own limits of one name", limiter.Request{Limits: two}, "invalid: two limits of the request are named \"a\""},
+		{"own limits of one name", limiter.Request{Limits: two}, "invalid: two limits of the request are named \"a\": give them names"},
 		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 4294967295 units"},
 		{"own limits, key", limiter.Request{Limits: two[:1], Path: long, User: long}, "invalid: the values of key [path, user] of rule \"request\" have 500 bytes together; at most 256 are allowed"},
 	} {

@@ -28,7 +28,7 @@ func (s *service) fillRequest(r *limiter.Request, m asked) error {
 		Attributes: m.GetAttributes(), Rule: m.GetRule(),
 	}
 	limits := m.GetLimits()
-	if err := s.permit(parts{len(r.Attributes), len(limits)}); err != nil || len(limits) == 0 {
+	if err := s.permit(parts{attributes: len(r.Attributes), limits: len(limits)}); err != nil || len(limits) == 0 {
 		return err
 	}
 	r.Limits = make([]*limiter.Limit, len(limits))
@@ -37,6 +37,7 @@ func (s *service) fillRequest(r *limiter.Request, m asked) error {
 		if r.Limits[i], err = limitOf(l); err != nil {
 			return fmt.Errorf("limit %d of the request: %w", i, err)
 		}
+		addKey(r, i, l.GetKey())
 	}
 	return nil
 }
@@ -64,6 +65,8 @@ func (s *service) permit(p parts) error {
 		return errRequestLimits
 	case p.limits > limiter.MaxLimits:
 		return tooMany("limits", p.limits, limiter.MaxLimits)
+	case p.keyParts > limiter.MaxLimits*limiter.MaxKeyParts:
+		return tooMany("parts of keys of limits", p.keyParts, limiter.MaxLimits*limiter.MaxKeyParts)
 	}
 	return nil
 }
@@ -185,8 +188,11 @@ func NewCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 			m.Cost = new(int64(n))
 		}
 	}
-	for _, l := range r.Limits {
+	for i, l := range r.Limits {
 		m.Limits = append(m.Limits, newLimit(l))
+		if i < len(r.LimitKeys) {
+			m.Limits[i].Key = r.LimitKeys[i]
+		}
 	}
 	return m
 }

@@ -15,6 +15,7 @@ import (
 const (
 	requestAttributes = 6
 	requestLimits     = 9
+	limitKeyPart      = 20
 
 	columnsID           = 1
 	columnsPathLengths  = 3
@@ -27,27 +28,36 @@ const (
 )
 
 // parts is the number of repeated parts of a request on the wire.
-type parts struct{ attributes, limits int }
+type parts struct{ attributes, limits, keyParts int }
 
 // tooMany reports whether a request has more parts than allowed.
-func (p parts) tooMany() bool { return p.attributes > MaxAttributes || p.limits > limiter.MaxLimits }
+func (p parts) tooMany() bool {
+	return p.attributes > MaxAttributes || p.limits > limiter.MaxLimits || p.keyParts > limiter.MaxLimits*limiter.MaxKeyParts
+}
 
 // weight returns the weight of the decoded parts, see weightOf.
 func (p parts) weight() int64 {
 	if p.tooMany() {
 		return 0
 	}
-	return weightOf(0, 0, p.attributes+p.limits)
+	return weightOf(0, 0, p.attributes+p.limits+p.keyParts)
 }
 
 // countParts counts the parts of a CheckRequest or a ResetRequest.
 func countParts(data []byte) (p parts, err error) {
-	err = eachWireField(data, func(field protowire.Number, _ protowire.Type, _ []byte) error {
-		switch field {
-		case requestAttributes:
+	err = eachWireField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
+		switch {
+		case field == requestAttributes:
 			p.attributes++
-		case requestLimits:
+		case field == requestLimits && kind == protowire.BytesType:
 			p.limits++
+			limit, _ := protowire.ConsumeBytes(value)
+			return eachWireField(limit, func(field protowire.Number, _ protowire.Type, _ []byte) error {
+				if field == limitKeyPart {
+					p.keyParts++
+				}
+				return nil
+			})
 		}
 		return nil
 	})

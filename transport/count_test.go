@@ -147,11 +147,11 @@ func TestCountsAreProtobufs(t *testing.T) {
 	if want := (columnsCount{id: 9, checks: 7, attributes: 2, values: 3}); got != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	request := &weirv1.CheckRequest{Attributes: map[string]string{"a": "b", "c": ""}, Limits: []*weirv1.Limit{{}, {Limit: 3}, {}}}
+	request := &weirv1.CheckRequest{Attributes: map[string]string{"a": "b", "c": ""}, Limits: []*weirv1.Limit{{Key: []string{"", "user"}}, {Limit: 3}, {Key: []string{"ip"}}}}
 	if raw, err = proto.Marshal(request); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := countParts(raw); got != (parts{2, 3}) || err != nil {
+	if got, err := countParts(raw); got != (parts{2, 3, 3}) || err != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -254,7 +254,7 @@ func TestLimitsInJSON(t *testing.T) {
 		`[{"limit":1,"window":"1m"},{"limit":2,"window":"1m"}]`:        `two limits of the request are named "minute"`,
 		`[` + strings.Repeat(`{"limit":1},`, 16) + `{"limit":1}]`:      "more than 16 limits; at most 16",
 		`[{"limit":1,"limit":2,"window":"1m"}]`:                        `field "limit" is given twice`,
-		`[{"limit":1,"window":"1m"}],"rule":"x"`:                       "give one of the two",
+		`[{"limit":1,"window":"1m"}],"rule":"x"`:                       "there is no rule",
 	} {
 		got := s.post(t, "/v1/check", `{"limits":`+limits+`}`)
 		var p struct{ Detail string }

@@ -33,51 +33,75 @@ type limitObject struct {
 	AnchorDay     int      `json:"anchor_day"`
 	WeekStart     string   `json:"week_start"`
 	At            string   `json:"at"`
+	Key           []string `json:"key"`
 }
 
 // limitFields returns the names of the fields of a limitObject.
 func limitFields() []string {
 	return []string{"name", "algorithm", "limit", "window", "align", "sub_windows", "coverage", "weight",
-		"rounding", "burst", "drip", "drip_units", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start", "at"}
+		"rounding", "burst", "drip", "drip_units", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start", "at", "key"}
 }
 
-// parseLimits reads the limits of a request. It returns an error if there are any and
+// parseLimits reads the limits of a request into it. It returns an error if there are any and
 // they are not allowed.
-func parseLimits(raw json.RawMessage, allowed bool) ([]*limiter.Limit, error) {
+func parseLimits(r *limiter.Request, raw json.RawMessage, allowed bool) error {
 	if !allowed && hasMore(raw, 0) {
-		return nil, errRequestLimits
+		return errRequestLimits
 	}
 	if hasMore(raw, limiter.MaxLimits) {
-		return nil, moreThan("request", "limits", limiter.MaxLimits)
+		return moreThan("request", "limits", limiter.MaxLimits)
 	}
 	var objects []json.RawMessage
 	if err := decode("limits", raw, &objects, "an array of limits"); err != nil {
-		return nil, err
+		return err
 	}
-	out := make([]*limiter.Limit, len(objects))
-	for i, o := range objects {
-		var err error
-		if out[i], err = parseLimit(o); err != nil {
-			return nil, fmt.Errorf("limit %d of the request: %w", i, err)
+	r.Limits, r.LimitKeys = make([]*limiter.Limit, len(objects)), nil
+	for i, raw := range objects {
+		o, err := parseObject(raw)
+		if err == nil {
+			r.Limits[i], err = o.limit()
 		}
+		if err != nil {
+			return fmt.Errorf("limit %d of the request: %w", i, err)
+		}
+		addKey(r, i, o.Key)
 	}
-	return out, nil
+	return nil
 }
 
-func parseLimit(raw json.RawMessage) (*limiter.Limit, error) {
-	err := eachField(raw, func(name string, _ json.RawMessage) error {
-		if !slices.Contains(limitFields(), name) {
+// addKey sets the key of limit i.
+func addKey(r *limiter.Request, i int, parts []string) {
+	if len(parts) == 0 {
+		return
+	}
+	if r.LimitKeys == nil {
+		r.LimitKeys = make([][]string, len(r.Limits))
+	}
+	r.LimitKeys[i] = parts
+}
+
+func parseObject(raw json.RawMessage) (*limitObject, error) {
+	err := eachField(raw, func(name string, value json.RawMessage) error {
+		switch {
+		case !slices.Contains(limitFields(), name):
 			return unknown("field", name, limitFields())
+		case name == "key" && hasMore(value, limiter.MaxKeyParts):
+			return moreThan("limit", "parts of its key", limiter.MaxKeyParts)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	var o limitObject
-	if err := json.Unmarshal(raw, &o); err != nil {
+	o := new(limitObject)
+	if err := json.Unmarshal(raw, o); err != nil {
 		return nil, invalid("%v", err)
 	}
+	return o, nil
+}
+
+// limit makes the limit.
+func (o *limitObject) limit() (*limiter.Limit, error) {
 	s := limiter.Spec{
 		Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst, DripUnits: o.DripUnits, Zone: o.Zone, AnchorDay: o.AnchorDay,
 	}
@@ -88,7 +112,7 @@ func parseLimit(raw json.RawMessage) (*limiter.Limit, error) {
 		}
 		s.Weight = new(int(thousandths))
 	}
-	err = errors.Join(
+	err := errors.Join(
 		named("algorithm", o.Algorithm, &s.Algorithm), named("align", o.Align, &s.Align),
 		named("coverage", o.Coverage, &s.Coverage), named("rounding", o.Rounding, &s.Rounding),
 		named("drip", o.Drip, &s.Drip), named("count_rejected", o.CountRejected, &s.CountRejected),

@@ -88,10 +88,7 @@ func (s *service) resetFields() []field {
 			}
 			return decode("attributes", raw, &q.request.Attributes, "an object of strings")
 		}},
-		{"limits", func(q *question, raw json.RawMessage) (err error) {
-			q.request.Limits, err = parseLimits(raw, s.allowLimits)
-			return err
-		}},
+		{"limits", func(q *question, raw json.RawMessage) error { return parseLimits(&q.request, raw, s.allowLimits) }},
 	}
 }
 

@@ -615,8 +615,9 @@ type CheckRequest struct {
 	Cost *int64 `protobuf:"varint,7,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// Names the rule that decides, so that none is matched.
 	Rule string `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Limits to decide by instead of those of a rule, up to 16. The operator must
-	// have allowed them with --allow-request-limits.
+	// Limits to decide by, up to 16: in place of the rules that match, and together with
+	// rule, if it is given. The operator must have allowed them with
+	// --allow-request-limits.
 	Limits []*Limit `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
 	// Ask what the answer would be, and charge nothing.
 	Peek bool `protobuf:"varint,10,opt,name=peek,proto3" json:"peek,omitempty"`
@@ -771,7 +772,10 @@ type Limit struct {
 	AtMinutes int32 `protobuf:"varint,18,opt,name=at_minutes,json=atMinutes,proto3" json:"at_minutes,omitempty"`
 	// With DRIP_INTERVAL, the units that leak at once, of which limit is a multiple; absent
 	// means 1.
-	DripUnits     int64 `protobuf:"varint,19,opt,name=drip_units,json=dripUnits,proto3" json:"drip_units,omitempty"`
+	DripUnits int64 `protobuf:"varint,19,opt,name=drip_units,json=dripUnits,proto3" json:"drip_units,omitempty"`
+	// What the limit counts by, as in a rules file: "user", "ip", "attr:plan" and so on, up to
+	// 8 parts. Absent means path and user.
+	Key           []string `protobuf:"bytes,20,rep,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -937,6 +941,13 @@ func (x *Limit) GetDripUnits() int64 {
 		return x.DripUnits
 	}
 	return 0
+}
+
+func (x *Limit) GetKey() []string {
+	if x != nil {
+		return x.Key
+	}
+	return nil
 }
 
 // CheckResponse is the decision.
@@ -2973,7 +2984,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
-	"\x05_cost\"\xb1\x05\n" +
+	"\x05_cost\"\xc3\x05\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x12.weir.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -2999,7 +3010,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"at_minutes\x18\x12 \x01(\x05R\tatMinutes\x12\x1d\n" +
 	"\n" +
-	"drip_units\x18\x13 \x01(\x03R\tdripUnitsB\t\n" +
+	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x10\n" +
+	"\x03key\x18\x14 \x03(\tR\x03keyB\t\n" +
 	"\a_weight\"\xb0\x02\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +

@@ -1,0 +1,160 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dchest/siphash"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// resolveOwn resolves a request with limits of its own.
+func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err error) {
+	if err := checkOwn(r); err != nil {
+		return Match{}, err
+	}
+	cost, err := r.Cost.Value(1)
+	if err != nil {
+		return Match{}, err
+	}
+	if r.Rule != "" {
+		if m, err = s.resolveNamed(r, c); err != nil {
+			return Match{}, err
+		}
+	}
+	if err := s.chargeOwn(r, c, cost); err != nil {
+		c.Clear()
+		return Match{}, err
+	}
+	if m.Unlimited, m.Count = false, m.Count+1; m.Rule == "" {
+		m.Rule = limiter.RequestRule
+	}
+	return m, nil
+}
+
+// chargeOwn adds the keys of a request's own limits: one for all limits that count by the
+// same parts.
+func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint32) error {
+	for index := 0; ; index++ {
+		k, limits := &s.own, slices.Clone(r.Limits)
+		if len(r.LimitKeys) > 0 {
+			if k, limits = s.ownKey(r, index), limitsOf(r, index); len(limits) == 0 {
+				return nil
+			}
+		}
+		hash, outcome := k.hash(r)
+		if outcome == keyTooLong {
+			return tooLong("rule "+strconv.Quote(limiter.RequestRule), k, r)
+		}
+		rule := &limiter.Rule{Name: limiter.RequestRule, Limits: limits, Replication: s.copied}
+		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(index)}) {
+			return &fullError{limiter.RequestRule}
+		}
+		if len(r.LimitKeys) == 0 {
+			return nil
+		}
+	}
+}
+
+// pathAndUser is how limits of a request count that name no key.
+const pathAndUser = "path,user"
+
+// partsOf returns the parts of the key of limit i, joined by commas. A part is a name of
+// the rules file, so two lists of parts are equal if their texts are: an attribute's name
+// has no comma here.
+func partsOf(r *limiter.Request, i int) string {
+	if i >= len(r.LimitKeys) || len(r.LimitKeys[i]) == 0 {
+		return pathAndUser
+	}
+	return strings.Join(r.LimitKeys[i], ",")
+}
+
+// limitsOf returns the limits of the key with an index: keys are numbered in the order in
+// which limits name them. It is empty beyond the last.
+func limitsOf(r *limiter.Request, index int) (out []*limiter.Limit) {
+	parts, ok := ownParts(r, index)
+	for i, l := range r.Limits {
+		if ok && partsOf(r, i) == parts {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// ownParts returns the parts of the key with an index.
+func ownParts(r *limiter.Request, index int) (parts string, ok bool) {
+	for i := range r.Limits {
+		parts := partsOf(r, i)
+		first := true
+		for j := range i {
+			first = first && partsOf(r, j) != parts
+		}
+		if !first {
+			continue
+		}
+		if index == 0 {
+			return parts, true
+		}
+		index--
+	}
+	return "", false
+}
+
+// ownKey returns the key with an index of a request's own limits. Its hash is keyed by
+// its parts and the key of the set, so that limits which count by other parts have other
+// counters.
+func (s *Set) ownKey(r *limiter.Request, index int) *key {
+	text, ok := ownParts(r, index)
+	if !ok || text == pathAndUser {
+		return &s.own
+	}
+	k := new(key)
+	for name := range strings.SplitSeq(text, ",") {
+		p, _ := namedPart(name) // checkOwn has checked it
+		k.parts = append(k.parts, p)
+	}
+	// No key has such a header, since values are shorter.
+	k.k0, k.k1 = siphash.Hash128(s.own.k0, s.own.k1, append([]byte{0xff, 0xff}, text...))
+	return k
+}
+
+// checkOwn returns an error for limits of a request that are not valid.
+func checkOwn(r *limiter.Request) error {
+	if len(r.Limits) > limiter.MaxLimits {
+		return fmt.Errorf("%w: the request has %d limits; at most %d are allowed", limiter.ErrInvalid, len(r.Limits), limiter.MaxLimits)
+	}
+	if len(r.LimitKeys) > len(r.Limits) {
+		return fmt.Errorf("%w: the request has %d limits and keys for %d", limiter.ErrInvalid, len(r.Limits), len(r.LimitKeys))
+	}
+	for i, l := range r.Limits {
+		if l == nil || l.Window() == 0 {
+			return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", limiter.ErrInvalid, i)
+		}
+		for _, o := range r.Limits[:i] {
+			if o.Name() == l.Name() {
+				return fmt.Errorf("%w: two limits of the request are named %q: give them names", limiter.ErrInvalid, l.Name())
+			}
+		}
+	}
+	for i, parts := range r.LimitKeys {
+		if len(parts) > maxKeyParts {
+			return fmt.Errorf("%w: the key of limit %d of the request has %d parts; at most %d are allowed", limiter.ErrInvalid, i, len(parts), maxKeyParts)
+		}
+		for j, name := range parts {
+			_, bad := namedPart(name)
+			if bad == "" && strings.Contains(name, ",") {
+				bad = "an attribute of a request's own key has no comma in its name"
+			}
+			if bad == "" && slices.Contains(parts[:j], name) {
+				bad = quote(name) + " is in the key already"
+			}
+			if bad != "" {
+				return fmt.Errorf("%w: the key of limit %d of the request: %s", limiter.ErrInvalid, i, bad)
+			}
+		}
+	}
+	return nil
+}
