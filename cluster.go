@@ -102,6 +102,9 @@ type Member struct {
 	// Version of its program, and RulesHash of its rules.
 	Version   string
 	RulesHash uint64
+	// ZoneData is the release of its time zone database, such as "2025c"; empty if its
+	// program does not tell.
+	ZoneData string
 	// Unreachable reports that the node that was asked receives the member's gossip but
 	// has no connection to its peer port. If that lasts, it is a fault. False for dead
 	// members.
@@ -158,6 +161,9 @@ type ClusterStats struct {
 	Events map[string]uint64
 	// RulesDiffer reports that some live member has other rules than this node.
 	RulesDiffer bool
+	// ZoneDataDiffers reports that live members have different releases of the time zone
+	// database, so that they may differ about the windows of calendars.
+	ZoneDataDiffers bool
 	// Minority reports that this node sees, itself included, no more than half of the
 	// members that count. Rules with on_unreachable: local then apply the part of their
 	// limits that it sees of Counted members.

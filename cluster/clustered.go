@@ -258,7 +258,7 @@ func (m *member) Members() []weir.Member {
 		o := &members[i]
 		info := weir.Member{
 			Name: o.Name, Address: o.GossipAddr, Instance: o.Instance.String(), State: o.State.String(),
-			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, AdminAddr: o.AdminAddr, Version: o.Version, RulesHash: o.RulesHash,
+			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, AdminAddr: o.AdminAddr, Version: o.Version, ZoneData: o.ZoneData, RulesHash: o.RulesHash,
 		}
 		if o.State != peer.Dead {
 			info.Share = shares[o.Instance]
@@ -327,7 +327,7 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	}
 	m.mu.Lock()
 	members := m.members()
-	s.RulesDiffer = m.differ != ""
+	s.RulesDiffer, s.ZoneDataDiffers = m.rules.now != "", m.zones.now != ""
 	m.mu.Unlock()
 	self := m.membership.Self()
 	for i := range members {

@@ -81,13 +81,12 @@ type member struct {
 	taking  sync.Mutex // held while members of gossip are processed; taken before listing
 	listing sync.Mutex // held while links get the members; taken before mu
 
-	mu     sync.Mutex
-	ready  bool          // all fields above are set
-	at     string        // this node's gossip address
-	all    []peer.Member // all other known members; of two with one name, the one that counts
-	differ string        // how the rules of members differ; "" if they do not
-	// differed is the value of differ at the last report.
-	differed string
+	mu    sync.Mutex
+	ready bool          // all fields above are set
+	at    string        // this node's gossip address
+	all   []peer.Member // all other known members; of two with one name, the one that counts
+	// rules and zones are how the rules of members, and their time zone databases, differ.
+	rules, zones difference
 }
 
 // OpenMember implements [weir.Clustering]. It returns when the member is listening and
@@ -146,7 +145,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	self := peer.Member{
 		Name: m.config.Name, Instance: instance, State: peer.Active,
 		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr, AdminAddr: m.config.AdminAddr,
-		RulesHash: m.Rules.Load().Hash(), Wire: peerlink.Wire, Version: m.config.Version,
+		RulesHash: m.Rules.Load().Hash(), Wire: peerlink.Wire, Version: m.config.Version, ZoneData: limiter.ZoneDataVersion(),
 	}
 	if len(m.config.Join) > 0 {
 		self.State = peer.Joining
@@ -292,7 +291,7 @@ func (l *listener) Problem(what string, err error) { l.complaints.add(what, err)
 // here.
 func (m *member) RulesSet(hash uint64) {
 	m.membership.SetRules(hash)
-	m.compareRules()
+	m.compare()
 }
 
 // publish sends this node's state to the others.
@@ -358,7 +357,7 @@ func (m *member) report() {
 	m.complaints.report(m.log)
 	m.ReportFull()
 	m.reportMinority()
-	m.reportRules()
+	m.reportDifferences()
 }
 
 // handOver hands over what this node owns. If a handover is under way already, it waits

@@ -47,33 +47,52 @@ func (m *member) listed() {
 	m.mu.Lock()
 	m.all = slices.CompactFunc(members, func(a, b peer.Member) bool { return a.Name == b.Name })
 	m.mu.Unlock()
-	m.compareRules()
+	m.compare()
 }
 
-// compareRules records whether members have different rules. Nodes that gossip reports
-// and that no link has shown are not members yet.
-func (m *member) compareRules() {
+// difference is how members differ in something; "" if they do not.
+type difference struct{ now, reported string }
+
+// news reports whether the difference is another one than at the last call.
+func (d *difference) news() bool {
+	was := d.reported
+	d.reported = d.now
+	return was != d.now
+}
+
+// compare records whether members have different rules or time zone databases. Nodes that
+// gossip reports and that no link has shown are not members yet.
+func (m *member) compare() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	self := m.config.Name
-	m.differ = rulesOf(slices.DeleteFunc(m.members(), func(o peer.Member) bool { return o.Name != self && !m.core.Met(o.Name, o.Instance) }))
+	met := slices.DeleteFunc(m.members(), func(o peer.Member) bool { return o.Name != self && !m.core.Met(o.Name, o.Instance) })
+	m.rules.now = differing(met, rulesHash)
+	m.zones.now = differing(met, zoneData)
 }
 
-// reportRules logs whether members have different rules, if that has changed since the
-// last report.
-func (m *member) reportRules() {
+// reportDifferences logs whether members have different rules or time zone databases, if
+// that has changed since the last report.
+func (m *member) reportDifferences() {
 	m.mu.Lock()
-	differ := m.differ
-	same := differ == m.differed
-	m.differed = differ
+	rules, zones := m.rules, m.zones
+	newRules, newZones := m.rules.news(), m.zones.news()
 	m.mu.Unlock()
 	switch {
-	case same:
-	case differ != "":
+	case !newRules:
+	case rules.now != "":
 		m.log.Warn("members have different rules: each decides by its own for the keys that it owns; give all the same, "+
-			"and the same program, since its time zone database counts for calendars", "hashes", differ, "time_zones", limiter.ZoneDataVersion())
+			"and the same program, since its time zone database counts for calendars", "hashes", rules.now, "time_zones", limiter.ZoneDataVersion())
 	default:
 		m.log.Info("all members have the same rules")
+	}
+	switch {
+	case !newZones:
+	case zones.now != "":
+		m.log.Warn("members have different time zone databases: where zones have changed, windows of calendars depend on the owner; "+
+			"give all members the same program", "releases", zones.now)
+	default:
+		m.log.Info("all members have the same time zone database")
 	}
 }
 
@@ -94,24 +113,28 @@ func (m *member) members() []peer.Member {
 	return slices.Insert(out, i, self)
 }
 
-// rulesOf describes the rules of members if they differ; otherwise it returns "".
-func rulesOf(members []peer.Member) string {
-	var of []string
-	var first uint64 // hash of the first member that is not dead
-	differ := false
+func rulesHash(m *peer.Member) string { return fmt.Sprintf("%016x", m.RulesHash) }
+func zoneData(m *peer.Member) string  { return m.ZoneData }
+
+// differing describes what members that are not dead have, if it differs; otherwise it
+// returns "". A member that does not tell is left out.
+func differing(members []peer.Member, of func(*peer.Member) string) string {
+	var all []string
+	first, differ := "", false
 	for i := range members {
 		m := &members[i]
-		if m.State == peer.Dead {
+		has := of(m)
+		if m.State == peer.Dead || has == "" {
 			continue
 		}
-		if len(of) == 0 {
-			first = m.RulesHash
+		if len(all) == 0 {
+			first = has
 		}
-		of = append(of, fmt.Sprintf("%s %016x", m.Name, m.RulesHash))
-		differ = differ || m.RulesHash != first
+		all = append(all, m.Name+" "+has)
+		differ = differ || has != first
 	}
 	if !differ {
 		return ""
 	}
-	return strings.Join(of, ", ")
+	return strings.Join(all, ", ")
 }

@@ -43,11 +43,11 @@ func TestRulesOfTheDead(t *testing.T) {
 	members := []peer.Member{
 		{Name: "a", State: peer.Dead, RulesHash: 1}, {Name: "b", State: peer.Active, RulesHash: 2}, {Name: "c", State: peer.Active, RulesHash: 2},
 	}
-	if got := rulesOf(members); got != "" {
+	if got := differing(members, rulesHash); got != "" {
 		t.Errorf("those that live have the same rules, and it says %q", got)
 	}
 	members[2].RulesHash = 3
-	if got := rulesOf(members); got != "b 0000000000000002, c 0000000000000003" {
+	if got := differing(members, rulesHash); got != "b 0000000000000002, c 0000000000000003" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -31,6 +31,9 @@ type ClusterStats struct {
 	Events map[string]uint64
 	// RulesDiffer reports that live members have different rules.
 	RulesDiffer bool
+	// ZoneDataDiffers reports that live members have different releases of the time zone
+	// database.
+	ZoneDataDiffers bool
 	// Minority reports that the node sees no more than half of the members that count.
 	Minority bool
 }
@@ -42,7 +45,7 @@ type clusterCollector struct {
 	members, share, partitions, unsettled *prometheus.Desc
 	withheld, parked, lag, unacknowledged *prometheus.Desc
 	events, differ, unreachable, minority *prometheus.Desc
-	waiting, queued, fallback             *prometheus.Desc
+	waiting, queued, fallback, zones      *prometheus.Desc
 }
 
 func newClusterCollector(stats func() ClusterStats) *clusterCollector {
@@ -65,6 +68,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 		unacknowledged: desc("replication_unacknowledged_cost", "Largest cost of one key that was answered and has no copy yet."),
 		events:         desc("partition_events_total", "What happened to partitions, by event.", "event"),
 		minority:       desc("minority", "Whether the node sees no more than half of the members, so that rules with on_unreachable: local apply a share of their limits: 1 or 0."),
+		zones:          desc("zone_data_differs", "Whether live members have different releases of the time zone database: 1 or 0."),
 		differ:         desc("rules_differ", "Whether live members have different rules: 1 or 0."),
 	}
 }
@@ -73,7 +77,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ, c.minority,
-		c.waiting, c.queued, c.fallback,
+		c.waiting, c.queued, c.fallback, c.zones,
 	} {
 		out <- d
 	}
@@ -106,6 +110,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 		send(out, c.events, prometheus.CounterValue, float64(n), event)
 	}
 	gauge(c.differ, bit(s.RulesDiffer))
+	gauge(c.zones, bit(s.ZoneDataDiffers))
 	gauge(c.minority, bit(s.Minority))
 }
 

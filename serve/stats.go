@@ -24,7 +24,7 @@ func (d directory) Members() []transport.Member {
 		m := &infos[i]
 		out[i] = transport.Member{
 			Name: m.Name, Address: m.Address, Instance: m.Instance, State: m.State, Share: m.Share,
-			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, AdminAddr: m.AdminAddr, Version: m.Version,
+			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, AdminAddr: m.AdminAddr, Version: m.Version, ZoneData: m.ZoneData,
 			Unreachable: m.Unreachable,
 		}
 		if m.Self {
@@ -111,7 +111,7 @@ func (s *Service) cluster() metrics.ClusterStats {
 		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
 		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
 		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Seconds(),
-		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer, Minority: c.Minority,
+		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer, ZoneDataDiffers: c.ZoneDataDiffers, Minority: c.Minority,
 	}
 }
 

@@ -34,6 +34,9 @@ type Member struct {
 	// publishes none.
 	AdminAddr string `json:"admin_addr,omitempty"`
 	Version   string `json:"version,omitempty"`
+	// ZoneData is the release of its time zone database, such as "2025c"; empty if its
+	// program does not tell.
+	ZoneData string `json:"zone_data,omitempty"`
 	// Self is set for the node that was asked only; nil for others.
 	Self *MemberSelf `json:"self,omitempty"`
 }

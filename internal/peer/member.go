@@ -61,6 +61,8 @@ type Member struct {
 	Wire uint16
 	// Version is the version of its program, for people.
 	Version string
+	// ZoneData is the release of its time zone database; empty if it is not known.
+	ZoneData string
 }
 
 // Epoch names one ownership of one partition. The zero value is before all others.

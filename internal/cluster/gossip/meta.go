@@ -41,6 +41,7 @@ const (
 	tagVersion
 	tagSecret
 	tagAdminAddr
+	tagZoneData
 )
 
 var errMeta = errors.New("it is not the metadata of a Weir node")
@@ -73,6 +74,7 @@ func (a *about) encode() ([]byte, error) {
 	text(tagVersion, a.Version)
 	number(tagSecret, a.secret)
 	text(tagAdminAddr, a.AdminAddr)
+	text(tagZoneData, a.ZoneData)
 	if len(b) > memberlist.MetaMaxSize {
 		return nil, fmt.Errorf("%w: %d bytes for the cluster's name, the addresses %q, %q, %q, %q and the version, and %d are the most: shorten them",
 			ErrMeta, len(b), a.PeerAddr, a.GRPCAddr, a.HTTPAddr, a.AdminAddr, memberlist.MetaMaxSize)
@@ -115,7 +117,7 @@ func (a *about) set(tag byte, field []byte) bool {
 		if !whole {
 			return false
 		}
-	case tagCluster, tagPeerAddr, tagGRPCAddr, tagHTTPAddr, tagVersion, tagAdminAddr:
+	case tagCluster, tagPeerAddr, tagGRPCAddr, tagHTTPAddr, tagVersion, tagAdminAddr, tagZoneData:
 		if !utf8.ValidString(text) {
 			return false
 		}
@@ -145,6 +147,8 @@ func (a *about) set(tag byte, field []byte) bool {
 		a.Wire = uint16(min(number, 65535))
 	case tagVersion:
 		a.Version = text
+	case tagZoneData:
+		a.ZoneData = text
 	case tagSecret:
 		a.secret = number
 	}

@@ -19,7 +19,7 @@ func full() about {
 	return about{
 		Member: peer.Member{
 			Instance: 1<<64 - 1, State: peer.Leaving, PeerAddr: "10.1.2.3:7947", GRPCAddr: "host.example:8081",
-			HTTPAddr: "[::1]:8080", AdminAddr: "[::1]:8082", RulesHash: 12345, Wire: 3, Version: "1.2.3",
+			HTTPAddr: "[::1]:8080", AdminAddr: "[::1]:8082", RulesHash: 12345, Wire: 3, Version: "1.2.3", ZoneData: "2025c",
 		},
 		cluster: "prod", ring: 1 << 63, secret: 1<<64 - 1, started: 1700000000000,
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -262,8 +263,8 @@ func unaskedText(list []unasked) string {
 func (a *app) membersText(list []listed) string {
 	var t term.Table
 	head := func(s string) term.Cell { return term.Cell{Text: s, Paint: a.OutStyle.Bold} }
-	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"), head("unacked"), head("rules"))
-	hashes, unreachable := map[string]bool{}, false
+	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"), head("unacked"), head("rules"), head("tzdata"))
+	hashes, releases, unreachable := map[string]bool{}, map[string]bool{}, false
 	for i := range list {
 		m := &list[i]
 		row := []term.Cell{
@@ -278,7 +279,7 @@ func (a *app) membersText(list []listed) string {
 		if m.State == "dead" {
 			row[2].Paint = a.OutStyle.Red
 		} else {
-			hashes[m.RulesHash] = true
+			hashes[m.RulesHash], releases[cmp.Or(m.ZoneData, "-")] = true, true
 		}
 		if s := m.Self; s != nil {
 			row = append(row, term.Cell{Text: fmt.Sprint(s.Keys)}, term.Cell{Text: fmt.Sprint(s.ChecksPerSecond)},
@@ -286,11 +287,14 @@ func (a *app) membersText(list []listed) string {
 		} else {
 			row = append(row, term.Cell{Text: "-"}, term.Cell{Text: "-"}, term.Cell{Text: "-"}, term.Cell{Text: "-"})
 		}
-		t.Row(append(row, term.Cell{Text: term.Clean(m.RulesHash)})...)
+		t.Row(append(row, term.Cell{Text: term.Clean(m.RulesHash)}, term.Cell{Text: term.Clean(cmp.Or(m.ZoneData, "-"))})...)
 	}
 	text := t.String()
 	if len(hashes) > 1 {
 		text += a.OutStyle.Red("Members have different rules.") + "\n"
+	}
+	if delete(releases, "-"); len(releases) > 1 {
+		text += a.OutStyle.Red("Members have different time zone databases: windows of calendars may depend on the owner.") + "\n"
 	}
 	if unreachable {
 		text += a.OutStyle.Red("The node that was asked has no connection to members: check their --peer-addr and --advertise.") + "\n"

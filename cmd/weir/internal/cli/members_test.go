@@ -84,10 +84,10 @@ func TestMembers(t *testing.T) {
 		t.Fatalf("%q", out)
 	}
 	for i, want := range []string{
-		"name address state share keys checks/s lag unacked rules",
-		"node-1 127.0.0.1:1 active 50.0 % 10 100 2 ms 0 00aa",
-		"node-2 127.0.0.1:2 active 50.0 % 11 101 2 ms 1 00aa",
-		"node-3 127.0.0.1:3 dead 0.0 % - - - - 00bb",
+		"name address state share keys checks/s lag unacked rules tzdata",
+		"node-1 127.0.0.1:1 active 50.0 % 10 100 2 ms 0 00aa -",
+		"node-2 127.0.0.1:2 active 50.0 % 11 101 2 ms 1 00aa -",
+		"node-3 127.0.0.1:3 dead 0.0 % - - - - 00bb -",
 	} {
 		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -106,6 +106,20 @@ func TestMembersWithDifferentRules(t *testing.T) {
 	addr, first := towns(t)
 	first.members[1].RulesHash = "00cc"
 	if _, out, _ := runAs(t, "members", "--server", addr); !strings.Contains(out, "Members have different rules.") {
+		t.Error(out)
+	}
+}
+
+// The release of the time zone database is shown, and pointed out where it differs.
+func TestMembersWithDifferentZones(t *testing.T) {
+	addr, first := towns(t)
+	first.members[0].ZoneData, first.members[2].ZoneData = "2025c", "2024a" // one does not tell, one is dead
+	_, out, _ := runAs(t, "members", "--server", addr)
+	if strings.Contains(out, "different time zone") || !strings.Contains(out, "00aa   2025c") {
+		t.Error(out)
+	}
+	first.members[1].ZoneData = "2025b"
+	if _, out, _ := runAs(t, "members", "--server", addr); !strings.Contains(out, "Members have different time zone databases") {
 		t.Error(out)
 	}
 }
