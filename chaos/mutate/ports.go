@@ -50,7 +50,7 @@ func ofPorts() []mutation {
 			{"transport/apart.go", "const apartHeaderTimeout = time.Second\n", "const apartHeaderTimeout = time.Hour\n"},
 		}},
 		{name: "parts are counted first", pkg: public, test: "^TestPartsAreCountedFirst$", edits: []edit{
-			{"transport/count.go", "p.attributes > MaxAttributes || p.limits > limiter.MaxLimits }", "p.attributes > MaxAttributes && p.limits > limiter.MaxLimits }"},
+			{"transport/count.go", "p.attributes > MaxAttributes || p.limits > limiter.MaxLimits ||", "p.attributes > MaxAttributes && p.limits > limiter.MaxLimits ||"},
 		}},
 		{name: "room for large messages", pkg: public, test: "^TestRoom$", edits: []edit{
 			{"transport/room.go", "	case r.used+more > r.most:\n", "	case r.used+more > 16*r.most:\n"},

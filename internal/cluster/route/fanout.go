@@ -276,20 +276,23 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64) {
 		return
 	}
 	o := &Call{c: c, task: task{kind: KindRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}}
+	o.done = func(t *Turn, _ *Call) {
+		if s.closed() {
+			s.done(t)
+		}
+	}
 	o.sent = o.one[:0]
-	if undo != 0 && t.Now < s.until && c.calls.add(o, t) {
+	o.record(r.call.by)
+	if undo != 0 && t.Now < s.until {
+		// Complete before it is in the table, where a tick may end it at once.
 		s.mu.Lock()
 		s.open++
 		s.mu.Unlock()
-		o.done = func(t *Turn, _ *Call) {
-			if s.closed() {
-				s.done(t)
-			}
+		if c.calls.add(o, t) {
+			t.Tick = true
+		} else {
+			s.closed() // the caller has an end of its own to count, so this is not the last
 		}
-		o.mu.Lock()
-		o.record(r.call.by)
-		o.mu.Unlock()
-		t.Tick = true
 	}
 	o.send(t, r.call.by, false)
 }
