@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir/internal/guard"
 )
@@ -24,6 +26,10 @@ type AdminOptions struct {
 	// Top returns the n keys that are checked most and the n that are denied most, for
 	// /v1/top; default nil: it answers 404.
 	Top func(n int) (hottest, denied []TopKey)
+	// Reload reads the rules file again, for POST /v1/reload from this machine; default nil:
+	// it answers 404. An error that wraps [limiter.ErrInvalid] has all that is wrong with the
+	// file; after any error the old rules are in force.
+	Reload func(ctx context.Context) (Reloaded, error)
 	// Warnings describes why the node decides otherwise than its rules say although it is
 	// ready, for /v1/top; default nil: never.
 	Warnings func() []string
@@ -48,13 +54,14 @@ type AdminOptions struct {
 // operator's browser can cause: requests whose Host is none of AdminOptions.Hosts,
 // localhost, a loopback address or the address that was connected to (an attacker's
 // name may resolve to this machine), and requests from pages of other sites. Forgetting
-// members and taking profiles is allowed from loopback addresses and over a Unix socket
-// only.
+// members, reloading and taking profiles is allowed from loopback addresses and over a Unix
+// socket only.
 func NewAdmin(o AdminOptions) *Apart {
 	a := &admin{o}
 	routes := map[string]route{
 		"/v1/members":        {methods: reading(), serve: a.serveMembers},
 		"/v1/members/forget": {methods: []string{http.MethodPost}, serve: near(a.serveForget)},
+		"/v1/reload":         {methods: []string{http.MethodPost}, serve: near(a.serveReload)},
 		"/v1/top":            {methods: reading(), serve: a.serveTop},
 		"/openapi.yaml":      {methods: reading(), serve: serveOpenAPI},
 	}
@@ -170,6 +177,26 @@ func (a *admin) serveForget(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, members{append([]Member{}, a.Directory.Members()...)})
+}
+
+// reloadTimeout bounds how long a reload may take, such as from a file system that hangs. The
+// tool waits for 5 s.
+const reloadTimeout = 4 * time.Second
+
+// serveReload reads the rules file again.
+func (a *admin) serveReload(w http.ResponseWriter, r *http.Request) {
+	if a.Reload == nil {
+		writeProblem(w, http.StatusNotFound, errNoReload.Error())
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), reloadTimeout)
+	defer cancel()
+	out, err := a.Reload(ctx)
+	if err != nil {
+		writeProblem(w, statusCodeOf(err), "the old rules stay in force: "+err.Error())
+		return
+	}
+	writeJSON(w, out)
 }
 
 // serveTop lists the keys that are checked and denied most.

@@ -48,6 +48,9 @@ func TestNear(t *testing.T) {
 		if got := ask(site, c.at, c.from, "GET", "http://localhost/debug/pprof/heap", ""); got.Code != c.want {
 			t.Errorf("a profile from %q at %v: %d %s", c.from, c.at, got.Code, got.Body)
 		}
+		if got := ask(site, c.at, c.from, "POST", "http://localhost/v1/reload", ""); got.Code == 403 != (c.want == 403) {
+			t.Errorf("a reload from %q at %v: %d %s", c.from, c.at, got.Code, got.Body)
+		}
 		if got := ask(site, c.at, c.from, "GET", "http://localhost/v1/members", ""); got.Code != 200 {
 			t.Errorf("members from %q at %v: %d %s", c.from, c.at, got.Code, got.Body)
 		}

@@ -59,6 +59,24 @@ type TopKey struct {
 	Error uint64 `json:"error"`
 }
 
+// Reloaded is the response of /v1/reload: the rules that are in force.
+type Reloaded struct {
+	RulesHash string `json:"rules_hash"`
+	Rules     int    `json:"rules"`
+	// Warnings are about parts of the file that probably do not do what was meant.
+	Warnings []RuleWarning `json:"warnings"`
+}
+
+// RuleWarning is a warning about a rules file, in JSON. Line and Column are counted from 1.
+// Rule is empty for one about the defaults, Instead if there is nothing to write.
+type RuleWarning struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Rule    string `json:"rule,omitempty"`
+	Text    string `json:"text"`
+	Instead string `json:"instead,omitempty"`
+}
+
 // members is the response of /v1/members.
 type members struct {
 	Members []Member `json:"members"`
@@ -81,6 +99,7 @@ var (
 	errAlone    = errors.New("this node is in no cluster; give it --name, and --join with the addresses of others")
 	errTop      = errors.New("n must be 1 to 1000")
 	errForget   = errors.New(`the body must be {"name": "NAME"} with the name of a dead member`)
+	errNoReload = errors.New("there is nothing to reload: no rules file was named; start the node with --rules FILE")
 	errNoTopper = errors.New("this node has no lists of top keys: its counters are elsewhere")
 )
 

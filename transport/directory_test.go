@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +11,10 @@ import (
 )
 
 // hall is a directory of two members.
-type hall struct{ forgot []string }
+type hall struct {
+	forgot []string
+	bad    error // of a reload
+}
 
 func (*hall) Members() []transport.Member {
 	return []transport.Member{
@@ -33,6 +37,11 @@ func TestDirectory(t *testing.T) {
 	h := &hall{}
 	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Directory: h, Top: func(n int) (hottest, denied []transport.TopKey) {
 		return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
+	}, Reload: func(context.Context) (transport.Reloaded, error) {
+		if h.bad != nil {
+			return transport.Reloaded{}, h.bad
+		}
+		return transport.Reloaded{RulesHash: "00aa", Rules: 2, Warnings: []transport.RuleWarning{{Line: 1, Column: 2, Text: "odd", Instead: "even"}}}, nil
 	}}))
 	file := loadSpec(t, s)
 	for _, c := range []struct {
@@ -44,6 +53,7 @@ func TestDirectory(t *testing.T) {
 		{"GET", "/v1/top", "", 200, `{"hottest":[{"key":"/:ada","count":20,"error":1}],"denied":[]}`},
 		{"GET", "/v1/top?n=7", "", 200, `"count":7`},
 		{"GET", "/v1/top?n=0", "", 400, "n must be 1 to 1000"},
+		{"POST", "/v1/reload", "", 200, `{"rules_hash":"00aa","rules":2,"warnings":[{"line":1,"column":2,"text":"odd","instead":"even"}]}`},
 		{"POST", "/v1/members/forget", `{"name":"b"}`, 200, `"name":"a"`},
 		{"POST", "/v1/members/forget", `{"name":"c"}`, 400, "no such member"},
 		{"POST", "/v1/members/forget", `{"nam":"b"}`, 400, "the body must be"},
@@ -56,6 +66,10 @@ func TestDirectory(t *testing.T) {
 		if got.status != c.status || !strings.Contains(got.body, c.want) {
 			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, got.status, got.body)
 		}
+	}
+	h.bad = fmt.Errorf("%w: rules.yaml:3:5: odd", limiter.ErrInvalid)
+	if got := s.do(t, "POST", "/v1/reload", "application/json", ""); got.status != 400 || !strings.Contains(got.body, "the old rules stay in force: invalid: rules.yaml:3:5") {
+		t.Errorf("%+v", got)
 	}
 	if len(h.forgot) != 1 {
 		t.Errorf("forgotten: %v", h.forgot)

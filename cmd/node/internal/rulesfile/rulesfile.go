@@ -51,6 +51,13 @@ type Follower struct {
 	tried  [sha256.Size]byte // hash of what Apply was last called with
 	failed string            // why the file could not be read, "" if it could
 	reload chan struct{}
+	asks   chan chan<- result
+}
+
+// result is what became of a file that was read.
+type result struct {
+	data []byte
+	err  error
 }
 
 // New returns a follower for which c.First is the present contents.
@@ -62,7 +69,7 @@ func New(c Config) *Follower {
 			*d = def
 		}
 	}
-	return &Follower{config: c, tried: sha256.Sum256(c.First), reload: make(chan struct{}, 1)}
+	return &Follower{config: c, tried: sha256.Sum256(c.First), reload: make(chan struct{}, 1), asks: make(chan chan<- result)}
 }
 
 // Reload makes Run read the file and apply it, even if it has not changed. It does not
@@ -71,6 +78,25 @@ func (f *Follower) Reload() {
 	select {
 	case f.reload <- struct{}{}:
 	default: // a reload is pending already
+	}
+}
+
+// ReloadNow makes Run read the file and apply it, even if it has not changed, and waits for
+// the result: the contents that are in force now, or why the file was not read or applied.
+// If the context ends first, its error is returned, and the file may still be applied. It
+// is safe for concurrent use.
+func (f *Follower) ReloadNow(ctx context.Context) ([]byte, error) {
+	done := make(chan result, 1)
+	select {
+	case f.asks <- done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case r := <-done:
+		return r.data, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -84,6 +110,8 @@ func (f *Follower) Run(ctx context.Context) {
 			return
 		case <-f.reload:
 			f.look(true)
+		case done := <-f.asks:
+			done <- f.look(true)
 		case <-w.events():
 			w.touched()
 			continue
@@ -103,7 +131,7 @@ func (f *Follower) Run(ctx context.Context) {
 
 // look reads the file and applies its contents. Unless asked, it does so only if they
 // differ from those last tried.
-func (f *Follower) look(asked bool) {
+func (f *Follower) look(asked bool) result {
 	c := &f.config
 	data, err := Read(c.Name)
 	if err != nil {
@@ -112,7 +140,7 @@ func (f *Follower) look(asked bool) {
 			c.Log.Error("the old rules stay in force", "error", text)
 			c.Unreadable(err)
 		}
-		return
+		return result{err: err}
 	}
 	if f.failed != "" {
 		c.Log.Info("the rules file can be read again", "file", c.Name)
@@ -120,12 +148,14 @@ func (f *Follower) look(asked bool) {
 	}
 	sum := sha256.Sum256(data)
 	if sum == f.tried && !asked {
-		return
+		return result{}
 	}
 	f.tried = sum
 	if err := c.Apply(data); err != nil {
 		c.Log.Error("rules file refused; the old rules stay in force", "file", c.Name, "problems", problems(err))
+		return result{err: err}
 	}
+	return result{data: data}
 }
 
 // problems returns all problems of a file.

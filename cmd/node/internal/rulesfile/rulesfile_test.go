@@ -3,6 +3,7 @@ package rulesfile
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -309,6 +310,34 @@ func TestReload(t *testing.T) {
 	f.nothingElse()
 	if got := f.log.String(); strings.Count(got, "level=ERROR") != 4 {
 		t.Error(got)
+	}
+}
+
+// ReloadNow waits for the result, and not beyond its context.
+func TestReloadNow(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "rules.yaml")
+	write(t, name, "one")
+	f := follow(t, name, "one", func(c *Config) { c.Quiet, c.Longest = time.Hour, time.Hour })
+	if data, err := f.ReloadNow(t.Context()); err != nil || string(data) != "one" {
+		t.Errorf("%q, %v", data, err)
+	}
+	f.next("one")
+	replace(t, name, "bad")
+	if data, err := f.ReloadNow(t.Context()); !errors.As(err, new(*rules.Error)) || data != nil {
+		t.Errorf("%q, %v", data, err)
+	}
+	f.next("bad")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := f.ReloadNow(t.Context()); !errors.Is(err, os.ErrNotExist) || data != nil {
+		t.Errorf("%q, %v", data, err)
+	}
+	receive(t, f.failed)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(Config{Name: name}).ReloadNow(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody follows: %v", err)
 	}
 }
 

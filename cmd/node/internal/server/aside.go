@@ -57,7 +57,11 @@ func (s *Server) tcpAdminAddr() string {
 // site returns what the administration serves beside what comes from the node.
 func (s *Server) site() transport.AdminOptions {
 	c := &s.config
-	return transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr)}
+	o := transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr)}
+	if c.RulesFile != "" {
+		o.Reload = s.reloadNow
+	}
+	return o
 }
 
 // hosts returns names, the host of addr, and the host that other members use.

@@ -217,6 +217,13 @@ func warnIfOpen(log *slog.Logger, flag string, a net.Addr) {
 
 // run starts all background goroutines.
 func (s *Server) run(ctx context.Context) {
+	ctx, s.unfollow = context.WithCancel(ctx)
+	if c := &s.config; c.RulesFile != "" { // before the servers, which may be asked to reload
+		s.follower = rulesfile.New(rulesfile.Config{
+			Name: c.RulesFile, First: c.Rules, Log: c.Log, Apply: s.apply,
+			Unreadable: func(err error) { s.metrics.RulesSet(s.node.RulesHash(), err) },
+		})
+	}
 	s.background.start("the servers of gRPC and HTTP", func() {
 		if err := s.wire.Serve(s.grpc, s.http); err != nil {
 			s.failed <- err
@@ -229,13 +236,8 @@ func (s *Server) run(ctx context.Context) {
 			}
 		})
 	}
-	ctx, s.unfollow = context.WithCancel(ctx)
-	if c := &s.config; c.RulesFile != "" {
-		s.follower = rulesfile.New(rulesfile.Config{
-			Name: c.RulesFile, First: c.Rules, Log: c.Log, Apply: s.apply,
-			Unreadable: func(err error) { s.metrics.RulesSet(s.node.RulesHash(), err) },
-		})
-		s.background.start("reading of "+c.RulesFile, func() { s.follower.Run(ctx) })
+	if s.follower != nil {
+		s.background.start("reading of "+s.config.RulesFile, func() { s.follower.Run(ctx) })
 	}
 }
 
@@ -274,6 +276,24 @@ func (s *Server) Reload() {
 		return
 	}
 	s.follower.Reload()
+}
+
+// reloadNow reads the rules file again and returns what is in force then. The error states
+// why the old rules stay in force.
+func (s *Server) reloadNow(ctx context.Context) (transport.Reloaded, error) {
+	data, err := s.follower.ReloadNow(ctx)
+	if err != nil {
+		return transport.Reloaded{}, err
+	}
+	set, err := rules.Parse(s.config.RulesFile, data, rules.Options{Replication: s.config.Replication})
+	if err != nil {
+		return transport.Reloaded{}, err // not reached: it is in force
+	}
+	out := transport.Reloaded{RulesHash: fmt.Sprintf("%016x", set.Hash()), Rules: set.Len(), Warnings: []transport.RuleWarning{}}
+	for _, w := range set.Warnings() {
+		out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text, Instead: w.Instead})
+	}
+	return out, nil
 }
 
 // Failed returns a channel that receives why the node no longer serves, if that happens

@@ -194,7 +194,7 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"re"}, "replay\t"},
+		{[]string{"rep"}, "replay\t"},
 		{[]string{"replay", "--ma"}, "--max-lines\t"},
 		{[]string{"replay", "--rules", ""}, "yaml\nyml\njson\n:8\n"},
 		{[]string{"check", "--rules", ""}, "yaml\nyml\njson\n:8\n"},

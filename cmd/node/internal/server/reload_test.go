@@ -1,0 +1,81 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// reload asks the node to reload.
+func reload(t *testing.T, s *Server) (status int, body string) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.AdminAddr()+"/v1/reload", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// The answer of a reload has what is in force and what the file is warned of, or all that
+// is wrong with it.
+func TestReloadAnswers(t *testing.T) {
+	const open = "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n"
+	c, _ := plain()
+	c.RulesFile = file(t, townRules)
+	s := start(t, c)
+	if status, body := reload(t, s); status != http.StatusOK || !strings.Contains(body, `"rules_hash":"`+s.RulesHash()+`"`) || !strings.Contains(body, `"warnings":[]`) {
+		t.Errorf("%d %s", status, body)
+	}
+	replace(t, c.RulesFile, open)
+	status, body := reload(t, s)
+	if status != http.StatusOK || !strings.Contains(body, `"rules_hash":"`+s.RulesHash()+`","rules":1,"warnings":[{"line":3,"column":33,"rule":"towns","text":"rule \"towns\" has no key`) ||
+		!strings.Contains(body, `"instead":"key: [rule, user]"`) {
+		t.Errorf("%d %s", status, body)
+	}
+	hash := s.RulesHash()
+	replace(t, c.RulesFile, "version: 1\nrules:\n  - {name: a}\n  - {name: b}\n")
+	status, body = reload(t, s)
+	if status != http.StatusBadRequest || !strings.Contains(body, "the old rules stay in force: ") || !strings.Contains(body, ":3:5: ") || !strings.Contains(body, ":4:5: ") || s.RulesHash() != hash {
+		t.Errorf("%d %s", status, body)
+	}
+	if err := os.Remove(c.RulesFile); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := reload(t, s); status != http.StatusServiceUnavailable || !strings.Contains(body, "cannot be opened") || s.RulesHash() != hash {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// With StrictRules a file with warnings is refused, and the answer has them.
+func TestReloadIsStrict(t *testing.T) {
+	c, _ := plain()
+	c.RulesFile, c.StrictRules = file(t, townRules), true
+	s := start(t, c)
+	hash := s.RulesHash()
+	replace(t, c.RulesFile, "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n")
+	status, body := reload(t, s)
+	if status != http.StatusBadRequest || !strings.Contains(body, `:3:33: rule \"towns\" has no key`) || s.RulesHash() != hash {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// A node without a rules file says so.
+func TestReloadOfNothing(t *testing.T) {
+	c, _ := plain()
+	if status, body := reload(t, start(t, c)); status != http.StatusNotFound || !strings.Contains(body, "no rules file was named") {
+		t.Errorf("%d %s", status, body)
+	}
+}
