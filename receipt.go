@@ -28,7 +28,7 @@ func sealKey(c *Config) receipt.Key {
 // the request have changed, or if its keys were reset since. Where more than 16
 // other keys of their partition (one key in 2,042 is in it) were reset, it may be void too.
 // A receipt of [Node.SealReceipt] is checked instead: its second use does nothing, and for
-// one that is forged, or of another request, the error wraps [ErrInvalid].
+// one that is forged, or of another request, cost or limit, the error wraps [ErrInvalid].
 //
 // In a cluster a check whose keys have several owners, as those of a rule that draws on a
 // quota mostly have, has no receipt. A receipt is also void if its key has changed owners

@@ -62,15 +62,13 @@ func TestSealedReceipts(t *testing.T) {
 		"another user":  n.Refund(ctx, weir.Request{Path: "/a", User: "bob", Cost: weir.Units(2)}, receipts[2]),
 		"forged":        n.Refund(ctx, ada, forged),
 		"another node":  other.Refund(ctx, ada, receipts[2]),
+		"another cost":  n.Refund(ctx, weir.Request{Path: "/a", User: "ada", Cost: weir.Units(9)}, receipts[2]),
 		"another path":  n.Refund(ctx, weir.Request{Path: "/free", User: "ada", Cost: weir.Units(2)}, receipts[2]),
 		"a bad request": n.Refund(ctx, weir.Request{Path: "/a", Cost: weir.Units(-1)}, receipts[2]),
 	} {
 		if !errors.Is(err, weir.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-	if err := n.Refund(ctx, weir.Request{Path: "/a", User: "ada", Cost: weir.Units(9)}, receipts[2]); err != nil { // void
-		t.Error(err)
 	}
 	if got := left(t, n, ada); got != 6 {
 		t.Errorf("%d left after refunds that are none", got)
@@ -94,5 +92,43 @@ func TestSealedReceipts(t *testing.T) {
 		if rc := n.SealReceipt(&r, &d); err != nil || rc != (weir.Receipt{}) {
 			t.Errorf("%+v: %+v, %v", r, rc, err)
 		}
+	}
+}
+
+// A receipt is of the limits of its check: under others it takes back nothing, whatever
+// their names.
+func TestReceiptsOfOtherLimits(t *testing.T) {
+	const first, second = `{version: 1, rules: [
+  {name: z, match: {path: ^/z}, key: [user], limits: [{limit: 10, calendar: day, zone: "attr:tz", count_rejected: all}]},
+  {name: a, match: {path: ^/a}, key: [user], limits: [{name: x, limit: 10, window: 1m, algorithm: fixed_window}]}]}`, `{version: 1, rules: [
+  {name: a, match: {path: ^/a}, key: [user], limits: [{name: x, limit: 10, window: 1h, algorithm: fixed_window}]}]}`
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	n := open(t, weir.Config{Rules: []byte(first), Now: func() time.Time { return now }})
+	ctx := t.Context()
+	spend := func(r weir.Request) weir.Receipt {
+		t.Helper()
+		d, err := n.Check(ctx, r)
+		if err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		return n.SealReceipt(&r, &d)
+	}
+	in := func(zone string) weir.Request {
+		return weir.Request{Path: "/z", User: "ada", Cost: weir.Units(2), Attributes: map[string]string{"tz": zone}}
+	}
+	ada := weir.Request{Path: "/a", User: "ada", Cost: weir.Units(2)}
+	there := spend(in("Pacific/Kiritimati"))
+	if err := n.Refund(ctx, in("UTC"), there); !errors.Is(err, weir.ErrInvalid) || left(t, n, in("UTC")) != 8 {
+		t.Errorf("%d left after a refund in another zone, %v", left(t, n, in("UTC")), err)
+	}
+	old := spend(ada)
+	if err := n.Refund(ctx, ada, spend(ada)); err != nil || left(t, n, ada) != 8 {
+		t.Errorf("%d left after a refund, %v", left(t, n, ada), err)
+	}
+	if err := n.SetRules([]byte(second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Refund(ctx, ada, old); !errors.Is(err, weir.ErrInvalid) || left(t, n, ada) != 8 {
+		t.Errorf("%d left after a refund under another window, %v", left(t, n, ada), err)
 	}
 }

@@ -51,21 +51,30 @@ func (k *Key) Seal(r limiter.Receipt, c *limiter.Charge) string {
 	return base64.RawURLEncoding.EncodeToString(k.tag(b, c))
 }
 
-// tag appends the tag of a receipt for a charge.
+// tag appends the tag of a receipt for a charge: of its keys, their costs, and all that
+// makes their limits decide as they do. A limit of the same name with another window or
+// time zone counts other charges, so it is another limit here.
 func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
 	mac := hmac.New(sha256.New, k[:])
 	mac.Write(b)
 	for i := range c.Len() {
-		var of [16]byte
-		binary.BigEndian.PutUint64(of[:8], c.Key(i).Hash.Hi)
-		binary.BigEndian.PutUint64(of[8:], c.Key(i).Hash.Lo)
-		mac.Write(of[:])
+		key := c.Key(i)
+		var inline [256]byte
+		of := binary.BigEndian.AppendUint64(inline[:0], key.Hash.Hi)
+		of = binary.BigEndian.AppendUint64(of, key.Hash.Lo)
+		of = binary.BigEndian.AppendUint32(of, key.Cost)
+		of = binary.BigEndian.AppendUint32(of, uint32(len(key.Rule.Limits)))
+		for _, l := range key.Rule.Limits {
+			of = binary.BigEndian.AppendUint64(of, limiter.ParamsID(l))
+		}
+		mac.Write(of)
 	}
 	var sum [sha256.Size]byte
 	return append(b, mac.Sum(sum[:0])[:tagSize]...)
 }
 
-// Open returns the receipt in a text that Seal returned for a charge with the same keys.
+// Open returns the receipt in a text that Seal returned for a charge with the same keys,
+// costs and limits.
 // For any other text the error wraps [limiter.ErrInvalid].
 func (k *Key) Open(text string, c *limiter.Charge) (limiter.Receipt, error) {
 	if len(text) != base64.RawURLEncoding.EncodedLen(size) {

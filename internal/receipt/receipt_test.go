@@ -5,15 +5,19 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/receipt"
 	"github.com/weirlimit/weir/limiter"
 )
 
-func charge(hashes ...uint64) *limiter.Charge {
+func charge(hashes ...uint64) *limiter.Charge { return costing(1, new(limiter.Rule), hashes...) }
+
+// costing returns a charge of one rule.
+func costing(cost uint32, r *limiter.Rule, hashes ...uint64) *limiter.Charge {
 	c := new(limiter.Charge)
 	for _, h := range hashes {
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: h, Lo: ^h}, Cost: 1})
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: h, Lo: ^h}, Cost: cost, Rule: r})
 	}
 	return c
 }
@@ -67,5 +71,42 @@ func TestForged(t *testing.T) {
 	}
 	for _, wrong := range []string{"", text[1:], text + "A", text[:len(text)-1] + "=", strings.Repeat("A", len(text)), strings.Repeat("x", 1<<20), text[:len(text)-1] + "\n"} {
 		refused("another text", k, wrong, charge(1, 2))
+	}
+}
+
+// A receipt opens only for the cost and the limits of its check: a limit that counts in
+// another way is another one, whatever its name.
+func TestLimitsOfReceipts(t *testing.T) {
+	k := receipt.NewKey([]byte("secret"), "a")
+	rule := func(specs ...limiter.Spec) *limiter.Rule {
+		r := new(limiter.Rule)
+		for _, s := range specs {
+			l, err := limiter.NewLimit(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Limits = append(r.Limits, l)
+		}
+		return r
+	}
+	minute := limiter.Spec{Name: "a", Limit: 10, Window: time.Minute}
+	day := limiter.Spec{Name: "b", Limit: 10, Calendar: limiter.CalendarDay, Zone: "Asia/Tokyo"}
+	text := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, costing(2, rule(minute, day), 1))
+	if _, err := k.Open(text, costing(2, rule(minute, day), 1)); err != nil { // rules read anew
+		t.Error(err)
+	}
+	longer, more, elsewhere := minute, minute, day
+	longer.Window, more.Limit, elsewhere.Zone = time.Hour, 11, "UTC"
+	for what, c := range map[string]*limiter.Charge{
+		"cost":   costing(3, rule(minute, day), 1),
+		"window": costing(2, rule(longer, day), 1),
+		"limit":  costing(2, rule(more, day), 1),
+		"zone":   costing(2, rule(minute, elsewhere), 1),
+		"order":  costing(2, rule(day, minute), 1),
+		"fewer":  costing(2, rule(minute), 1),
+	} {
+		if _, err := k.Open(text, c); !errors.Is(err, limiter.ErrInvalid) {
+			t.Errorf("another %s: %v", what, err)
+		}
 	}
 }
