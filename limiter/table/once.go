@@ -12,9 +12,11 @@ import (
 const maxOnce = 1 << 18
 
 // once remembers the numbers of receipts that were used, each for at least as long as the
-// receipt is good. It is safe for concurrent use.
+// receipt is good. Its clock never goes back: a receipt that was too old at any instant
+// stays void, since its number may be forgotten. It is safe for concurrent use.
 type once struct {
 	mu     sync.Mutex
+	clock  limiter.Tick        // the latest instant seen
 	since  limiter.Tick        // when latest was begun
 	latest map[uint64]struct{} // used since then
 	before map[uint64]struct{} // used in the time before that
@@ -23,14 +25,15 @@ type once struct {
 // take reports whether a receipt may be used at now, and remembers its number. One
 // without a number may always.
 func (o *once) take(r limiter.Receipt, now limiter.Tick) bool {
-	switch {
-	case r.Once == 0:
+	if r.Once == 0 {
 		return true
-	case now-r.Time >= limiter.ReceiptLife:
-		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.clock = max(o.clock, now)
+	if now = o.clock; now-r.Time >= limiter.ReceiptLife {
+		return false
+	}
 	if now-o.since >= limiter.ReceiptLife || o.latest == nil {
 		o.before = o.latest
 		if now-o.since >= 2*limiter.ReceiptLife {

@@ -47,6 +47,29 @@ func TestReceiptsOnce(t *testing.T) {
 	}
 }
 
+// A clock that goes ahead and back again makes no used receipt good once more: neither
+// where its number is forgotten, nor where it was too old in between.
+func TestReceiptsOnceThoughTheClockGoesBack(t *testing.T) {
+	const start = limiter.Tick(1_767_355_200_000_000)
+	var o once
+	for i, c := range []struct {
+		now, at limiter.Tick
+		number  uint64
+		want    bool
+	}{
+		{0, 0, 1, true},
+		{25 * limiter.Minute, 25 * limiter.Minute, 2, true}, // forgets number 1
+		{limiter.Minute, 0, 1, false},
+		{limiter.Minute, 0, 3, false},
+		{limiter.Minute, 25 * limiter.Minute, 2, false},
+		{limiter.Minute, 25 * limiter.Minute, 4, true},
+	} {
+		if got := o.take(limiter.Receipt{Once: c.number, Time: start + c.at}, start+c.now); got != c.want {
+			t.Errorf("step %d: receipt %d is good: %v", i, c.number, got)
+		}
+	}
+}
+
 // At its bound a table makes no refund rather than one twice, and goes on after a while.
 func TestReceiptsAreBounded(t *testing.T) {
 	const start = limiter.Tick(1_767_355_200_000_000)
