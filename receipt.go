@@ -8,13 +8,18 @@ import (
 )
 
 // sealKey returns the key of receipts for clients. Nodes that share counters have one key,
-// if they have a secret. A node on its own has one that nobody else has, since what
-// another node admitted is none of its charges.
+// if they have a secret. Members of a cluster have another one than nodes with a backend,
+// which would read a member's epoch as what a policy counted. A node on its own has one
+// that nobody else has, since what another node admitted is none of its charges.
 func sealKey(c *Config) receipt.Key {
-	if len(c.Secret) == 0 || c.Cluster == nil && c.Backend == nil {
+	switch {
+	case len(c.Secret) == 0 || c.Cluster == nil && c.Backend == nil:
 		return receipt.RandomKey()
+	case c.Cluster != nil:
+		return receipt.NewKey(c.Secret, "cluster", c.ClusterName)
+	default:
+		return receipt.NewKey(c.Secret, "backend", c.ClusterName)
 	}
-	return receipt.NewKey(c.Secret, c.ClusterName)
 }
 
 // Refund takes back the charge that a receipt names. The receipt comes from a decision

@@ -1,11 +1,13 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // A sealed receipt takes back its charge once, whichever members are asked and how often.
@@ -39,5 +41,39 @@ func TestReceiptsAcrossMembers(t *testing.T) {
 		if len(owners) != 3 {
 			t.Errorf("owners %v", owners)
 		}
+	}
+}
+
+// backend is one that must not be asked to refund anything.
+type backend struct {
+	weir.Backend
+	t *testing.T
+}
+
+func (b backend) Refund(_ context.Context, _ limiter.Instant, _ *limiter.Charge, r limiter.Receipt, _ limiter.KeyNamer) error {
+	b.t.Errorf("refunds %+v", r)
+	return nil
+}
+
+func (backend) Close() error { return nil }
+
+// A receipt of a member names an ownership. A node with a backend and the same secret, which
+// would read another thing from it, does not open it.
+func TestReceiptsOfAMemberAreNoneOfABackend(t *testing.T) {
+	c := memberConfig("node-1", hundred)
+	c.Secret = []byte("sixteen bytes and more of a secret")
+	member := open(t, c)
+	together(t, []*weir.Node{member})
+	r := weir.Request{Path: "/towns", User: "ada", Cost: weir.Units(10)}
+	rc := member.SealReceipt(&r, check(t, member, r))
+	if rc.Sealed == "" {
+		t.Fatal("no receipt")
+	}
+	other := open(t, weir.Config{Rules: []byte(hundred), Secret: c.Secret, ClusterName: c.ClusterName, Backend: backend{t: t}})
+	if err := other.Refund(t.Context(), r, rc); !errors.Is(err, weir.ErrInvalid) {
+		t.Error(err)
+	}
+	if err := member.Refund(t.Context(), r, rc); err != nil {
+		t.Error(err)
 	}
 }

@@ -17,10 +17,12 @@ import (
 // Key is the key of a seal.
 type Key [sha256.Size]byte
 
-// NewKey returns the key of all nodes with a secret and a cluster name.
-func NewKey(secret []byte, cluster string) (k Key) {
+// NewKey returns the key of all nodes with a secret, a cluster name, and one kind of
+// counters: those of members of a cluster, or of a backend. They read the fields of a
+// receipt differently. A kind has no line feed.
+func NewKey(secret []byte, kind, cluster string) (k Key) {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("weir receipt 1\n" + cluster))
+	mac.Write([]byte("weir receipt 1\n" + kind + "\n" + cluster))
 	mac.Sum(k[:0])
 	return k
 }

@@ -24,7 +24,7 @@ func costing(cost uint32, r *limiter.Rule, hashes ...uint64) *limiter.Charge {
 
 // A receipt comes back as it was sealed, with a number of its own.
 func TestSealed(t *testing.T) {
-	k := receipt.NewKey([]byte("secret"), "a")
+	k := receipt.NewKey([]byte("secret"), "k", "a")
 	r := limiter.Receipt{Epoch: 1 << 63, Time: 1_767_355_200_000_001, Charged: 5, Set: 1<<64 - 1}
 	seen := map[uint64]bool{}
 	for range 100 {
@@ -46,7 +46,7 @@ func TestSealed(t *testing.T) {
 // Nothing else opens: not with another byte, of another request, with another key, or made
 // of nothing.
 func TestForged(t *testing.T) {
-	k := receipt.NewKey([]byte("secret"), "a")
+	k := receipt.NewKey([]byte("secret"), "k", "a")
 	text := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, charge(1, 2))
 	refused := func(what string, k receipt.Key, text string, c *limiter.Charge) {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestForged(t *testing.T) {
 	for _, c := range []*limiter.Charge{charge(), charge(1), charge(2, 1), charge(1, 2, 3), charge(1, 3)} {
 		refused("another request", k, text, c)
 	}
-	for _, other := range []receipt.Key{receipt.NewKey([]byte("secret"), "b"), receipt.NewKey([]byte("other"), "a"), receipt.RandomKey(), {}} {
+	for _, other := range []receipt.Key{receipt.NewKey([]byte("secret"), "k", "b"), receipt.NewKey([]byte("other"), "k", "a"), receipt.NewKey([]byte("secret"), "l", "a"), receipt.RandomKey(), {}} {
 		refused("another key", other, text, charge(1, 2))
 	}
 	for _, wrong := range []string{"", text[1:], text + "A", text[:len(text)-1] + "=", strings.Repeat("A", len(text)), strings.Repeat("x", 1<<20), text[:len(text)-1] + "\n"} {
@@ -77,7 +77,7 @@ func TestForged(t *testing.T) {
 // A receipt opens only for the cost and the limits of its check: a limit that counts in
 // another way is another one, whatever its name.
 func TestLimitsOfReceipts(t *testing.T) {
-	k := receipt.NewKey([]byte("secret"), "a")
+	k := receipt.NewKey([]byte("secret"), "k", "a")
 	rule := func(specs ...limiter.Spec) *limiter.Rule {
 		r := new(limiter.Rule)
 		for _, s := range specs {
