@@ -29,11 +29,15 @@ func sealKey(c *Config) receipt.Key {
 // only one in the window.
 //
 // A receipt is valid once, and only its recipient may use it: a second use takes back
-// charges of others. It is void, and Refund does nothing, if the cost or the limits of
-// the request have changed, or if its keys were reset since. Where more than 16
-// other keys of their partition (one key in 2,042 is in it) were reset, it may be void too.
+// charges of others. It is void, and Refund does nothing, if the cost or the names of the
+// limits of the request have changed, or if its keys were reset since. A limit that has
+// changed under the same name is not noticed: do not refund after a reload that changed it.
+// Where more than 16 other keys of their partition (one key in 2,042 is in it) were reset,
+// it may be void too.
+//
 // A receipt of [Node.SealReceipt] is checked instead: its second use does nothing, and for
 // one that is forged, or of another request, cost or limit, the error wraps [ErrInvalid].
+// It is not noticed if the limits have changed and changed back since.
 //
 // In a cluster a check whose keys have several owners, as those of a rule that draws on a
 // quota mostly have, has no receipt. A receipt is also void if its key has changed owners
