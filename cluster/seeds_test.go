@@ -25,20 +25,20 @@ import (
 
 // seedModes returns the modes in which the rows below are shown: a node in memory, a
 // cluster of three, each of which is asked in turn, and a node with a real Redis.
-func seedModes() map[string]func(*testing.T, *seedClock) []*weir.Node {
+func seedModes(rules string) map[string]func(*testing.T, *seedClock) []*weir.Node {
 	return map[string]func(*testing.T, *seedClock) []*weir.Node{
 		"memory": func(t *testing.T, c *seedClock) []*weir.Node {
-			return []*weir.Node{open(t, weir.Config{Rules: []byte(seedRules), Now: c.now})}
+			return []*weir.Node{open(t, weir.Config{Rules: []byte(rules), Now: c.now})}
 		},
 		"cluster": func(t *testing.T, c *seedClock) []*weir.Node {
-			return threeAt(t, seedRules, c.now)
+			return threeAt(t, rules, c.now)
 		},
 		"redis": func(t *testing.T, c *seedClock) []*weir.Node {
 			store, err := redisstore.Open(t.Context(), redisstore.Config{Addrs: []string{redistest.Start(t).Socket}, Timeout: 30 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return []*weir.Node{open(t, weir.Config{Rules: []byte(seedRules), Now: c.now, Backend: store})}
+			return []*weir.Node{open(t, weir.Config{Rules: []byte(rules), Now: c.now, Backend: store})}
 		},
 	}
 }
@@ -93,7 +93,7 @@ func (w *seedWorld) ask(t *testing.T, path, ip, user string) *weir.Decision {
 
 // TestSeedsInEveryMode shows rows of the list of behaviours in each mode.
 func TestSeedsInEveryMode(t *testing.T) {
-	for name, nodes := range seedModes() {
+	for name, nodes := range seedModes(seedRules) {
 		t.Run(name, func(t *testing.T) {
 			w := &seedWorld{at: new(seedClock)}
 			w.at.set(time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC))
