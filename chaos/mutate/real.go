@@ -37,6 +37,7 @@ const (
 	unseen   = "a copy too many changes no answer"
 	clocks   = "a node's clock never steps"
 	inRedis  = "the nodes of chaos count in memory; the tests of redisstore have real servers"
+	byRules  = "the rules of chaos have neither quotas nor calendars; the examples are run with real nodes and with Redis"
 	settling = "what a reservation denies too much for a moment is within what a scenario allows"
 	forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
 	defect   = "no node of chaos panics: it takes a defect, which the tests inject"
@@ -141,5 +142,18 @@ func showingsOfNodes() map[string]showing {
 		"what was put off is done after a panic":                {why: defect},
 		"a frame is whole after a panic":                        {why: defect},
 		"a state that may be half changed is not sent":          {why: defect},
+		"quota: a draw has its own cost":                        {why: byRules},
+		"quota: all rules have one counter":                     {why: byRules},
+		"quota: draws of several rules are one":                 {why: byRules},
+		"quota: draws of several rules are added":               {why: byRules},
+		"quota: a denial by the rule costs nothing":             {why: byRules},
+		"quota: a denial by another owner is taken back":        {why: byRules},
+		"calendar: a month is that of the zone":                 {why: byRules},
+		"calendar: the first instant after a gap":               {why: byRules},
+		"calendar: the last day of shorter months":              {why: byRules},
+		"calendar: a window begins once":                        {why: byRules},
+		"calendar: the owner has the zone of the request":       {why: byRules},
+		"calendar: Redis has the bounds of its clock":           {why: inRedis},
+		"calendar: Redis has the windows of the zone":           {why: inRedis},
 	}
 }
