@@ -37,8 +37,8 @@ type Request struct {
 	Rule string
 	// Limits, if not empty, replace those in the rules file: no patterns are matched. If
 	// Rule is not empty, the limits of that rule apply too, and all of them must admit the
-	// request. Limits need different names; they count under the rule name [RequestRule].
-	// The slice is read, never kept.
+	// request. Limits of one key need different names; they count under the rule name
+	// [RequestRule]. The slice is read, never kept.
 	Limits []*Limit
 	// LimitKeys are the parts of the key that each of Limits counts by, as in a rules file:
 	// "user", "ip", "attr:plan" and so on, 1 to 8 of them. A limit without an element here,

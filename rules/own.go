@@ -133,8 +133,8 @@ func checkOwn(r *limiter.Request) error {
 		if l == nil || l.Window() == 0 {
 			return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", limiter.ErrInvalid, i)
 		}
-		for _, o := range r.Limits[:i] {
-			if o.Name() == l.Name() {
+		for j, o := range r.Limits[:i] {
+			if o.Name() == l.Name() && partsOf(r, i) == partsOf(r, j) {
 				return fmt.Errorf("%w: two limits of the request are named %q: give them names", limiter.ErrInvalid, l.Name())
 			}
 		}

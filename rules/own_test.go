@@ -106,12 +106,18 @@ func TestKeysOfOwnLimitsThatCannotBe(t *testing.T) {
 		"has 1 limits and keys for 2":                              {Limits: l, LimitKeys: [][]string{nil, {"user"}}},
 		`there is no rule "none"`:                                  {Limits: l, Rule: "none"},
 		`key [ip] of rule "request" have 300 bytes`:                {Limits: l, LimitKeys: [][]string{{"ip"}}, IP: strings.Repeat(long, 3)},
-		`two limits of the request are named "a": give them names`: {Limits: []*limiter.Limit{l[0], l[0]}, LimitKeys: [][]string{{"user"}, {"ip"}}},
+		`two limits of the request are named "a": give them names`: {Limits: []*limiter.Limit{l[0], l[0]}, LimitKeys: [][]string{{"user"}, {"user"}}},
 	} {
 		var c limiter.Charge
 		if _, err := set.Resolve(&r, &c); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) || c.Len() > 0 {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+	// Limits of different keys may have one name.
+	two := limiter.Request{User: "u", IP: "i", Limits: []*limiter.Limit{l[0], l[0]}, LimitKeys: [][]string{{"user"}, {"ip"}}}
+	var both limiter.Charge
+	if _, err := set.Resolve(&two, &both); err != nil || both.Len() != 2 {
+		t.Errorf("%v, %d keys", err, both.Len())
 	}
 	// Eight keys of a rule and nine of limits are one too many.
 	r := limiter.Request{Rule: "named", User: "u", IP: "i", Path: "p", Method: "m", Group: "g"}

@@ -68,10 +68,17 @@ const maxUncounted = 4 << 10
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(wireReader)
 	if !ok {
-		if b, ok := v.(bytesReader); ok {
+		var read func([]byte) error
+		switch m := v.(type) {
+		case bytesReader:
+			read = m.readBytes
+		case WireMessage:
+			read = m.UnmarshalWire
+		}
+		if read != nil {
 			buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 			defer buf.Free()
-			return b.readBytes(buf.ReadOnlyData())
+			return read(buf.ReadOnlyData())
 		}
 		if n := data.Len(); n > maxUncounted {
 			return fmt.Errorf("a message of %d bytes: health and reflection take at most %d", n, maxUncounted)

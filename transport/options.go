@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -57,6 +59,22 @@ type BatchPeeker interface {
 	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
 }
 
+// GRPCService is a service of another protocol, with the bounds and the protection that
+// all services of a [Server] have.
+type GRPCService interface {
+	// ServiceDesc returns the description and the implementation, for gRPC. The messages
+	// that its handlers decode must be a [WireMessage], unless they are below 4 KiB.
+	ServiceDesc() (*grpc.ServiceDesc, any)
+}
+
+// WireMessage is a message of a [GRPCService] that decodes itself. So it can count what a
+// message has before anything is built.
+type WireMessage interface {
+	// UnmarshalWire decodes data, of which no part may be kept. After an error the caller
+	// is told that the server failed, so keep one that the caller must correct.
+	UnmarshalWire(data []byte) error
+}
+
 // Observer receives every answered request: its method, its code, and how long it took.
 // The method is "Check", "CheckBatch", "CheckStream" (once for each message of a
 // stream), "Explain", "Reset" or "Ring", or one of HTTP such as "POST /v1/check". The
@@ -99,6 +117,11 @@ type Options struct {
 	// charges, and so pass any limit, but no charges of others. The decider must be a
 	// [Refunder].
 	AllowRefunds bool
+	// Services are served over gRPC in place of weir.v1.Limiter; default none. Nothing is
+	// served over HTTP then.
+	Services []GRPCService
+	// HealthNames are further names by which the health of Services can be asked for.
+	HealthNames []string
 	// Hosts are further names by which browsers may address the server over HTTP, besides
 	// localhost, loopback addresses and the address that was connected to; default none.
 	// A request that a browser may have sent to any other name is refused: that name may

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,12 +69,19 @@ func NewServer(o Options) (*Server, error) {
 	s := &Server{options: o}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.health = &healthService{Server: health.NewServer(), ready: s.ready}
-	s.health.SetServingStatus(weirv1.Limiter_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
+	for _, name := range o.healthNames() {
+		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
 	service := newService(o)
 	s.service = service
 	s.grpc = sync.OnceValue(func() *grpc.Server {
 		g := newGRPC(s.draining, service.guard, o)
-		g.RegisterService(service.description(), service)
+		for _, other := range o.Services {
+			g.RegisterService(other.ServiceDesc())
+		}
+		if len(o.Services) == 0 {
+			g.RegisterService(service.description(), service)
+		}
 		healthv1.RegisterHealthServer(g, s.health)
 		reflection.Register(g)
 		return g
@@ -89,6 +97,19 @@ func NewServer(o Options) (*Server, error) {
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 	}
 	return s, nil
+}
+
+// healthNames returns the names of services by which the server's health can be asked for.
+func (o *Options) healthNames() []string {
+	if len(o.Services) == 0 {
+		return []string{weirv1.Limiter_ServiceDesc.ServiceName}
+	}
+	names := slices.Clone(o.HealthNames)
+	for _, other := range o.Services {
+		desc, _ := other.ServiceDesc()
+		names = append(names, desc.ServiceName)
+	}
+	return names
 }
 
 func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {

@@ -40,6 +40,7 @@ type options struct {
 	redis                                        redisOptions
 	cluster                                      clusterOptions
 	bounds                                       boundOptions
+	envoy                                        envoyOptions
 	member                                       bool // the node is a member of a cluster
 	clockOffset                                  time.Duration
 }
@@ -54,6 +55,7 @@ func newOptions() *options {
 		redis:           newRedisOptions(),
 		cluster:         newClusterOptions(),
 		bounds:          newBoundOptions(),
+		envoy:           newEnvoyOptions(),
 	}
 }
 
@@ -79,6 +81,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	o.bounds.addFlags(f)
 	o.cluster.addFlags(f)
 	o.redis.addFlags(f)
+	o.envoy.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
 	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
 	f.BoolVar(&o.allowRefunds, "allow-refunds", false, "give receipts, and take charges back by them")
@@ -107,6 +110,8 @@ func completeFlags(cmd *cobra.Command) {
 			complete = cobra.FixedCompletions(v.all, cobra.ShellCompDirectiveNoFileComp)
 		default:
 			switch f.Name {
+			case "envoy-config":
+				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
 			case "secret-file", "gossip-key-file", "redis-password-file", "redis-ca-file":
@@ -134,6 +139,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	if err := o.bounds.validate(cmd); err != nil {
 		return err
 	}
+	if err := o.envoy.validate(cmd); err != nil {
+		return err
+	}
 	o.member = cmd.Flags().Lookup("join") != nil && o.cluster.wanted(cmd)
 	if err := o.cluster.validate(cmd, o.redis.backend.value == "redis"); err != nil {
 		return err
@@ -158,7 +166,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		Replication:        o.cluster.copying(),
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
-		ClockOffset: o.clockOffset,
+		ClockOffset: o.clockOffset, Envoy: o.envoy.config(),
 	}
 	if o.overflow.value == "allow" {
 		c.Overflow = weir.OverflowAllow

@@ -63,6 +63,8 @@ type Config struct {
 	AllowRefunds                             bool
 	MaxConnections, MaxConnectionsPerAddress int
 	MaxConnectionAge, ClientTimeout          time.Duration
+	// Envoy, if not nil, serves Envoy's rate limit service.
+	Envoy *EnvoyConfig
 	// ShareRing publishes to clients which member to ask for which counter. With it go
 	// the rules and the key of the hash of counters.
 	ShareRing bool
@@ -93,6 +95,7 @@ type Server struct {
 
 	grpc, http    net.Listener
 	admin, health aside
+	envoy         envoyServer
 
 	stopping   atomic.Bool
 	unfollow   context.CancelFunc
@@ -103,7 +106,7 @@ type Server struct {
 // Start starts a node and returns when it accepts requests. If it fails, everything is
 // cleaned up. The context is for starting only.
 func Start(ctx context.Context, c Config) (*Server, error) {
-	s := &Server{config: c, failed: make(chan error, 3)}
+	s := &Server{config: c, failed: make(chan error, 4)}
 	if err := s.readRules(); err != nil {
 		return nil, err
 	}
@@ -112,6 +115,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.closeListeners())
+	}
+	if err := s.openEnvoy(); err != nil {
+		return nil, errors.Join(err, s.service.Close(), s.closeListeners())
 	}
 	s.run(context.WithoutCancel(ctx))
 	return s, nil
@@ -179,10 +185,15 @@ func (s *Server) open(ctx context.Context) error {
 
 func (s *Server) listen(ctx context.Context) (err error) {
 	c := &s.config
+	var envoyAddr string
+	if c.Envoy != nil {
+		envoyAddr = c.Envoy.Addr
+	}
 	for _, l := range []struct {
 		flag, address string
 		to            *net.Listener
 	}{
+		{"--envoy-addr", envoyAddr, &s.envoy.listener},
 		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {
@@ -199,7 +210,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 func (s *Server) closeListeners() error {
 	var err error
-	for _, l := range []net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener} {
+	for _, l := range []net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener} {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -236,6 +247,7 @@ func (s *Server) run(ctx context.Context) {
 			}
 		})
 	}
+	s.runEnvoy(ctx)
 	if s.follower != nil {
 		s.background.start("reading of "+s.config.RulesFile, func() { s.follower.Run(ctx) })
 	}
@@ -320,7 +332,7 @@ func (s *Server) Stop() error {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))
 	defer cancel()
-	return s.service.Shutdown(ctx, func(context.Context) error {
+	return s.service.Shutdown(ctx, s.envoy.shutdown, func(context.Context) error {
 		err := s.health.close()
 		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2)) // what was just cut off has time to end
 		defer cancel()

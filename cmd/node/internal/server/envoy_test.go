@@ -1,0 +1,182 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/envoy"
+	"github.com/weirlimit/weir/limiter"
+)
+
+const envoyFile = `
+domain: edge
+descriptors:
+  - key: user
+    rate_limit: {unit: year, requests_per_unit: 3}
+`
+
+// envoyConfig is the configuration of the service with one file. A year does not end while a
+// test runs, except once a year.
+func envoyConfig(t *testing.T, text string) (c *EnvoyConfig, file string) {
+	t.Helper()
+	dir := t.TempDir()
+	file = filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &EnvoyConfig{Addr: "127.0.0.1:0", Dir: dir, Options: envoy.Options{Algorithm: limiter.FixedWindow}}, file
+}
+
+// askEnvoy asks for a value of the descriptor user and returns the overall code and what
+// remains.
+func askEnvoy(t *testing.T, conn *grpc.ClientConn, user string) string {
+	t.Helper()
+	out, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &rls.RateLimitRequest{
+		Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%v %d", out.GetOverallCode(), out.GetStatuses()[0].GetLimitRemaining())
+}
+
+// Envoy's service has a listener of its own, with its name of health and nothing else, and
+// follows its files. A file that is not valid changes nothing.
+func TestEnvoy(t *testing.T) {
+	c, log := plain()
+	var name string
+	c.Envoy, name = envoyConfig(t, envoyFile)
+	s := start(t, c)
+	conn := dial(t, s.EnvoyAddr())
+	for _, want := range []string{"OK 2", "OK 1", "OK 0", "OVER_LIMIT 0"} {
+		if got := askEnvoy(t, conn, "ada"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for _, service := range []string{"", "ratelimit", rls.RateLimitService_ServiceDesc.ServiceName} {
+		if h, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service}); err != nil || h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+			t.Errorf("%q: %v, %v", service, h, err)
+		}
+	}
+	if err := conn.Invoke(t.Context(), "/weir.v1.Limiter/Check", &rls.RateLimitRequest{}, &rls.RateLimitResponse{}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("checks of Weir's own protocol at Envoy's port: %v", err)
+	}
+	replace(t, name, strings.Replace(envoyFile, "year", "fortnight", 1))
+	eventually(t, "the log has the error", func() bool {
+		return strings.Contains(log.String(), "config.yaml: invalid rate limit unit 'fortnight'") && strings.Contains(log.String(), "the old descriptors stay in force")
+	})
+	if got := askEnvoy(t, conn, "bob"); got != "OK 2" {
+		t.Errorf("after a file that is not valid: %s", got)
+	}
+	replace(t, name, strings.Replace(envoyFile, "3}", "5}", 1))
+	eventually(t, "the new file is in force", func() bool { return strings.Contains(log.String(), "descriptors are in force") })
+	if got := askEnvoy(t, conn, "eve"); got != "OK 4" {
+		t.Errorf("after a reload: %s", got)
+	}
+}
+
+// Bad input gets a clear refusal before much is built, and the node goes on.
+func TestEnvoyBadInput(t *testing.T) {
+	c, _ := plain()
+	c.Envoy, _ = envoyConfig(t, envoyFile)
+	s := start(t, c)
+	conn := dial(t, s.EnvoyAddr())
+	entry := []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: "ada"}}
+	many := make([]*ratelimit.RateLimitDescriptor, 10_000)
+	for i := range many {
+		many[i] = &ratelimit.RateLimitDescriptor{Entries: entry}
+	}
+	wide := &ratelimit.RateLimitDescriptor{}
+	for range 2000 {
+		wide.Entries = append(wide.Entries, &ratelimit.RateLimitDescriptor_Entry{})
+	}
+	for what, x := range map[string]struct {
+		request *rls.RateLimitRequest
+		code    codes.Code
+		text    string
+	}{
+		"no domain":          {&rls.RateLimitRequest{Descriptors: many[:1]}, codes.InvalidArgument, "rate limit domain must not be empty"},
+		"no descriptors":     {&rls.RateLimitRequest{Domain: "edge"}, codes.InvalidArgument, "rate limit descriptor list must not be empty"},
+		"10,000 descriptors": {&rls.RateLimitRequest{Domain: "edge", Descriptors: many}, codes.ResourceExhausted, "larger than max"},
+		"200 descriptors":    {&rls.RateLimitRequest{Domain: "edge", Descriptors: many[:200]}, codes.InvalidArgument, "more than 128 descriptors"},
+		"2,000 entries":      {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{wide}}, codes.InvalidArgument, "more than 1024 entries"},
+		"a value of 1 MiB": {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: strings.Repeat("x", 1<<20)}}}}}, codes.ResourceExhausted, "larger than max"},
+	} {
+		_, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), x.request)
+		if status.Code(err) != x.code || !strings.Contains(status.Convert(err).Message(), x.text) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// What the client library does not send: half a message, and text that is not UTF-8.
+	for what, raw := range map[string][]byte{"half a field": {0x0a, 0x7f, 'x'}, "no UTF-8": {0x0a, 0x01, 0xff, 0x12, 0x00}} {
+		err := conn.Invoke(t.Context(), rls.RateLimitService_ShouldRateLimit_FullMethodName, raw, &rls.RateLimitResponse{}, grpc.ForceCodec(bytesCodec{}))
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := askEnvoy(t, conn, "ada"); got != "OK 2" {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
+// bytesCodec sends bytes as they are.
+type bytesCodec struct{}
+
+func (bytesCodec) Marshal(v any) ([]byte, error) { return bytes.Clone(v.([]byte)), nil }
+func (bytesCodec) Unmarshal([]byte, any) error   { return nil }
+func (bytesCodec) Name() string                  { return "proto" }
+
+// Three members count Envoy's requests together, in both modes.
+func TestEnvoyOnThreeMembers(t *testing.T) {
+	for mode, name := range []string{"compat", "atomic"} {
+		t.Run(name, func(t *testing.T) {
+			var conns []*grpc.ClientConn
+			var join []string
+			for i := range 3 {
+				c, _ := plain()
+				c.Envoy, _ = envoyConfig(t, envoyFile)
+				c.Envoy.Options.Mode = envoy.Mode(mode)
+				c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join}
+				s := start(t, c)
+				eventually(t, "the member is ready", func() bool { return s.ready() == nil })
+				if i == 0 {
+					members := s.Node().Cluster().Members()
+					if len(members) != 1 {
+						t.Fatal(members)
+					}
+					join = []string{members[0].Address}
+				}
+				conns = append(conns, dial(t, s.EnvoyAddr()))
+			}
+			for user := range 20 {
+				for i, want := range []string{"OK 2", "OK 1", "OK 0", "OVER_LIMIT 0", "OVER_LIMIT 0"} {
+					if got := askEnvoy(t, conns[i%3], fmt.Sprint("user-", user)); got != want {
+						t.Errorf("user %d, request %d: %s, want %s", user, i, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A node whose first files are not valid does not start, and says why.
+func TestEnvoyCannotStart(t *testing.T) {
+	c, _ := plain()
+	c.Envoy, _ = envoyConfig(t, "domain: edge\ndescriptors: [{value: x}]")
+	if s, err := Start(t.Context(), c); err == nil || err.Error() != "config.yaml: descriptor has empty key" {
+		t.Errorf("%v, %v", s, err)
+	}
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/envoy/files"
+)
+
+func (a *app) envoyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "envoy",
+		Short: "Check files of Envoy's rate limit service",
+		Args:  noArgs,
+	}
+	var merge bool
+	check := &cobra.Command{
+		Use:   "check DIRECTORY",
+		Short: "Check the files that a node serves with --envoy-config",
+		Long: `Reads the files in a directory and those below it, in the format of
+envoyproxy/ratelimit, and reports the first error. Files whose names begin with a dot
+are left out.
+
+Exit status: 0 if all are valid, 1 if not.`,
+		Example: `  weir envoy check /etc/ratelimit
+  weir envoy check --merge-domains config`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(cmd, "name one directory")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			found, err := files.Read(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := config.Parse(found, config.Options{MergeDomains: merge})
+			if err != nil {
+				return fmt.Errorf("error loading rate limit configs: %w", err)
+			}
+			return a.print(fmt.Appendf(nil, "all rate limit configs ok: %s, %s\n", term.Plural(len(found), "file"), term.Plural(c.Domains(), "domain")))
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	check.Flags().BoolVar(&merge, "merge-domains", false, "let several files describe one domain")
+	cmd.AddCommand(check)
+	return cmd
+}

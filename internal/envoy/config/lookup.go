@@ -1,0 +1,197 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// Unit is the unit of time of a limit. Its numbers are those of the protocol.
+type Unit uint8
+
+// The units. A month has 30 days and a year 365.
+const (
+	Second Unit = 1 + iota
+	Minute
+	Hour
+	Day
+	Month
+	Year
+	Week
+)
+
+// unitOf returns the unit of a name in any case.
+func unitOf(name string) (Unit, bool) {
+	for u := Second; u <= Week; u++ {
+		if strings.EqualFold(name, u.String()) {
+			return u, true
+		}
+	}
+	return 0, false
+}
+
+// Valid reports whether u is a unit.
+func (u Unit) Valid() bool { return u >= Second && u <= Week }
+
+// Length returns how long a unit is, 0 if u is none.
+func (u Unit) Length() time.Duration {
+	const day = 24 * time.Hour
+	switch u {
+	case Second:
+		return time.Second
+	case Minute:
+		return time.Minute
+	case Hour:
+		return time.Hour
+	case Day:
+		return day
+	case Week:
+		return 7 * day
+	case Month:
+		return 30 * day
+	case Year:
+		return 365 * day
+	}
+	return 0
+}
+
+// String returns the unit's name.
+func (u Unit) String() string {
+	switch u {
+	case Second:
+		return "second"
+	case Minute:
+		return "minute"
+	case Hour:
+		return "hour"
+	case Day:
+		return "day"
+	case Week:
+		return "week"
+	case Month:
+		return "month"
+	case Year:
+		return "year"
+	}
+	return "unknown"
+}
+
+// Limit is a limit of a configuration. It is immutable.
+type Limit struct {
+	// Path is the domain and the descriptors above and at the limit, for people.
+	Path string
+	// Name of the limit, which other limits replace it by; empty if it has none.
+	Name string
+	// Unit is valid unless the limit is Unlimited. Requests is how many it admits; 0
+	// admits none.
+	Unit      Unit
+	Requests  uint32
+	Unlimited bool
+	// Replaces names the limits that do not apply where this one does.
+	Replaces []string
+	// Shadow reports that the limit counts and never denies, Quota that it denies only
+	// together with all other quotas of the request.
+	Shadow, Quota bool
+	// Metadata is what the file says beside; values as encoding/json has them.
+	Metadata map[string]any
+}
+
+// Config is a configuration. It is immutable and safe for concurrent use.
+type Config struct{ domains map[string]*level }
+
+// level has the descriptors of one level.
+type level struct {
+	exact    map[string]*node
+	patterns []*node // those with wildcards, in the order of the file
+}
+
+// node is one descriptor.
+type node struct {
+	text   string // key, or key_value
+	limit  *Limit
+	shared bool // all values that match the wildcard share a counter
+	below  level
+}
+
+func (l *level) add(n *node) {
+	if l.exact == nil {
+		l.exact = make(map[string]*node)
+	}
+	l.exact[n.text] = n
+	if strings.Contains(n.text, "*") {
+		l.patterns = append(l.patterns, n)
+	}
+}
+
+// find returns the descriptor for an entry of a request: the exact one, else the first
+// wildcard that matches, else the one of the bare key. wild reports a wildcard.
+func (l *level) find(e Entry) (n *node, wild bool) {
+	text := e.Key + "_" + e.Value
+	if n = l.exact[text]; n != nil {
+		return n, false
+	}
+	for _, n := range l.patterns {
+		if matches(n.text, text) {
+			return n, true
+		}
+	}
+	return l.exact[e.Key], false
+}
+
+// matches reports whether text matches a pattern, in which * stands for any text. Its time
+// is bounded by the product of the lengths.
+func matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	first, last := parts[0], parts[len(parts)-1]
+	if !strings.HasPrefix(text, first) {
+		return false
+	}
+	text = text[len(first):]
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(part):]
+	}
+	return strings.HasSuffix(text, last)
+}
+
+// Entry is one entry of a descriptor of a request.
+type Entry struct{ Key, Value string }
+
+// Has reports whether there is a domain.
+func (c *Config) Has(domain string) bool { return c.domains[domain] != nil }
+
+// Domains returns how many domains there are.
+func (c *Config) Domains() int { return len(c.domains) }
+
+// Lookup returns the limit of a descriptor in a domain, nil if it has none. It appends to
+// counted the entries that the limit counts by: those of the descriptor, but the pattern in
+// place of a value that shares its counter with others.
+//
+// At each level the exact descriptor is taken, else the first wildcard in the order of the
+// file, else the one of the bare key. What was taken is not given up where no limit is
+// found below it. A limit applies at the last entry only.
+func (c *Config) Lookup(domain string, entries, counted []Entry) (*Limit, []Entry) {
+	at := c.domains[domain]
+	if at == nil {
+		return nil, counted
+	}
+	begin := len(counted)
+	for i, e := range entries {
+		n, wild := at.find(e)
+		if n == nil {
+			break
+		}
+		if wild && n.shared {
+			counted = append(counted, Entry{Key: n.text})
+		} else {
+			counted = append(counted, e)
+		}
+		if i == len(entries)-1 {
+			return n.limit, counted
+		}
+		at = &n.below
+	}
+	return nil, counted[:begin]
+}

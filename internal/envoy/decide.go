@@ -1,0 +1,307 @@
+package envoy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// maxKey bounds the text of a counter, in bytes; a key of the node has at most 256.
+const maxKey = 200
+
+// keyOf returns the text that names a counter: the domain and the entries, escaped, such as
+// edge/remote_address=10.0.0.1. Of a longer one it has the begin and a hash of the whole.
+func keyOf(domain string, entries []config.Entry) string {
+	var b strings.Builder
+	b.WriteString(url.QueryEscape(domain))
+	for _, e := range entries {
+		b.WriteByte('/')
+		b.WriteString(url.QueryEscape(e.Key))
+		b.WriteByte('=')
+		b.WriteString(url.QueryEscape(e.Value))
+	}
+	text := b.String()
+	if len(text) <= maxKey {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return text[:maxKey-2*len(sum)] + hex.EncodeToString(sum[:])
+}
+
+// request returns the request that charges items, which have different keys. Each key is an
+// attribute with a name of its own, so that the order of the items has no influence on it.
+func request(items ...*item) limiter.Request {
+	r := limiter.Request{Attributes: make(map[string]string, len(items))}
+	for _, it := range items {
+		sum := sha256.Sum256([]byte(it.key))
+		name := hex.EncodeToString(sum[:16])
+		r.Attributes[name] = it.key
+		r.Limits = append(r.Limits, it.counter)
+		r.LimitKeys = append(r.LimitKeys, []string{"attr:" + name})
+	}
+	return r
+}
+
+// batch asks the decider about several items at one instant, each by itself.
+type batch struct {
+	items    []*item
+	requests []limiter.Request
+	peeks    []bool
+}
+
+func (b *batch) add(it *item, cost uint32) {
+	r := request(it)
+	r.Cost = limiter.Units(int64(cost))
+	b.items, b.requests, b.peeks = append(b.items, it), append(b.requests, r), append(b.peeks, cost == 0)
+}
+
+// decide asks, and calls f with each item and its decision.
+func (s *Service) decide(ctx context.Context, b *batch, f func(*item, *limiter.Decision)) error {
+	if len(b.requests) == 0 {
+		return nil
+	}
+	ds := make([]limiter.Decision, len(b.requests))
+	if err := s.options.Decider.PeekBatchInto(ctx, b.requests, ds, b.peeks); err != nil {
+		if some, ok := errors.AsType[*limiter.BatchError](err); ok {
+			return some.Errs[0]
+		}
+		return err
+	}
+	for i := range ds {
+		f(b.items[i], &ds[i])
+	}
+	return nil
+}
+
+// uncounted fills in an item without a counter. It reports whether the item is one.
+func (it *item) uncounted() bool {
+	if it.counter != nil {
+		return false
+	}
+	// A limit of 0 admits nothing.
+	it.over = it.limit != nil && !it.limit.Unlimited && it.hits > 0
+	return true
+}
+
+// each charges every descriptor by itself: what is denied is charged too, and one
+// descriptor's denial does not concern the others.
+func (s *Service) each(ctx context.Context, items []item) error {
+	var b batch
+	for i := range items {
+		it := &items[i]
+		if it.uncounted() {
+			continue
+		}
+		most := it.limit.Requests
+		b.add(it, min(it.hits, most))
+		if it.hits > most {
+			// More than the limit ever admits is over it, and leaves it over: what the
+			// first part has not used up the second does.
+			b.add(it, 1)
+		}
+	}
+	if err := s.decide(ctx, &b, (*item).told); err != nil {
+		return err
+	}
+	return s.looks(ctx, items)
+}
+
+// told takes an answer over. A second one about the same item adds to the first.
+func (it *item) told(d *limiter.Decision) {
+	l := d.Limit(0)
+	it.over = it.over || !l.Allowed
+	it.remaining, it.reset = l.Remaining, l.ResetAfter
+	if it.over {
+		it.remaining = 0
+	}
+	if d.Allowed {
+		it.charged = d.Receipt
+	}
+}
+
+// looks decides the descriptors that only look. They are over their limit if more was
+// charged than it admits; a peek tells only whether one more would be.
+func (s *Service) looks(ctx context.Context, items []item) error {
+	for i := range items {
+		it := &items[i]
+		if it.counter == nil || it.hits > 0 || !it.over || s.options.Mode == Atomic || s.options.Algorithm != limiter.FixedWindow {
+			continue
+		}
+		e, err := s.options.Decider.Explain(ctx, request(it))
+		if err != nil {
+			return err
+		}
+		it.over = false
+		for _, l := range e.Limits {
+			for _, w := range l.Counts {
+				it.over = it.over || w.Count > it.limit.Requests
+			}
+		}
+	}
+	return nil
+}
+
+// atomic charges all descriptors or none: ordinary limits together, whatever their owners,
+// and quotas and shadows if those allow.
+func (s *Service) atomic(ctx context.Context, items []item) error {
+	var ordinary []*item
+	var quotas, shadows, looks batch
+	refused := false
+	for i := range items {
+		it := &items[i]
+		switch {
+		case it.uncounted():
+			refused = refused || it.over && !s.shadow(it) && !s.quota(it)
+		case it.hits == 0:
+			looks.add(it, 0)
+		case s.quota(it):
+			quotas.add(it, it.hits)
+		case it.limit.Shadow:
+			shadows.add(it, it.hits)
+		default:
+			ordinary = append(ordinary, it)
+		}
+	}
+	if err := s.decide(ctx, &looks, (*item).told); err != nil {
+		return err
+	}
+	for _, it := range looks.items {
+		refused = refused || it.over && !s.shadow(it) && !s.quota(it)
+	}
+	if refused {
+		for _, it := range ordinary {
+			looks.add(it, 0)
+		}
+		looks = merge(looks, quotas, shadows)
+		return s.decide(ctx, &looks, (*item).told)
+	}
+	if err := s.decide(ctx, &quotas, (*item).told); err != nil {
+		return err
+	}
+	denied := overQuota(s, items)
+	var err error
+	if denied {
+		err = s.peek(ctx, ordinary)
+	} else {
+		denied, err = s.together(ctx, ordinary)
+	}
+	if err != nil || denied {
+		return errors.Join(err, s.back(ctx, quotas.items), s.peek(ctx, shadows.items))
+	}
+	return s.decide(ctx, &shadows, (*item).told)
+}
+
+// merge returns a batch that peeks at the items of all batches.
+func merge(bs ...batch) (out batch) {
+	for _, b := range bs {
+		for _, it := range b.items {
+			out.add(it, 0)
+		}
+	}
+	return out
+}
+
+// peek asks about items without charging them.
+func (s *Service) peek(ctx context.Context, items []*item) error {
+	var b batch
+	for _, it := range items {
+		b.add(it, 0)
+	}
+	return s.decide(ctx, &b, (*item).told)
+}
+
+// maxTogether is the most keys of one check.
+const maxTogether = 16
+
+// together charges items all or nothing, and reports whether they were denied.
+func (s *Service) together(ctx context.Context, items []*item) (denied bool, err error) {
+	if len(items) == 0 {
+		return false, nil
+	}
+	keys := make(map[string]bool, len(items))
+	alike := true
+	for _, it := range items {
+		alike = alike && !keys[it.key] && it.hits == items[0].hits
+		keys[it.key] = true
+	}
+	if !alike || len(items) > maxTogether {
+		return s.inTurn(ctx, items)
+	}
+	r := request(items...)
+	r.Cost = limiter.Units(int64(items[0].hits))
+	var d limiter.Decision
+	if err := s.options.Decider.CheckInto(ctx, &r, &d); err != nil {
+		return false, err
+	}
+	for i, it := range items {
+		l := d.Limit(i)
+		it.over, it.remaining, it.reset = !l.Allowed, l.Remaining, l.ResetAfter
+	}
+	return !d.Allowed, nil
+}
+
+// inTurn charges items one after the other, and takes back what was charged if one is
+// denied. It is for those that one check cannot hold: with different hits, two of one key,
+// or too many. Meanwhile others may be denied because of what is taken back.
+func (s *Service) inTurn(ctx context.Context, items []*item) (denied bool, err error) {
+	for i, it := range items {
+		var b batch
+		b.add(it, it.hits)
+		if err := s.decide(ctx, &b, (*item).told); err != nil {
+			return false, errors.Join(err, s.back(ctx, items[:i]))
+		}
+		if it.over {
+			return true, errors.Join(s.back(ctx, items[:i]), s.peek(ctx, items[i+1:]))
+		}
+	}
+	return false, nil
+}
+
+// back takes back what was charged for items that were allowed. It does so also if the
+// caller has gone, within a second.
+func (s *Service) back(ctx context.Context, items []*item) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	var errs []error
+	for _, it := range items {
+		if it.over || it.charged == (limiter.Receipt{}) {
+			continue
+		}
+		r := request(it)
+		r.Cost = limiter.Units(int64(it.hits))
+		if err := s.options.Decider.Refund(ctx, r, it.charged); err != nil {
+			errs = append(errs, err)
+		}
+		it.charged = limiter.Receipt{}
+		it.remaining += it.hits
+	}
+	return errors.Join(errs...)
+}
+
+// shadow reports whether an item's limit never denies.
+func (s *Service) shadow(it *item) bool { return it.limit != nil && it.limit.Shadow }
+
+// quota reports whether an item's limit denies only together with all other quotas.
+func (s *Service) quota(it *item) bool {
+	return it.limit != nil && (s.options.Quota || it.limit.Quota) && !it.limit.Shadow
+}
+
+// overQuota reports whether there are quotas and all of them are over.
+func overQuota(s *Service, items []item) bool {
+	quotas := 0
+	for i := range items {
+		if it := &items[i]; s.quota(it) && !it.limit.Unlimited {
+			if quotas++; !it.over {
+				return false
+			}
+		}
+	}
+	return quotas > 0
+}

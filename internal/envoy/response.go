@@ -1,0 +1,89 @@
+package envoy
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// response returns the answer for decided items.
+func (s *Service) response(items []item) *rls.RateLimitResponse {
+	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK, Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, len(items))}
+	over := overQuota(s, items)
+	now := s.options.Now()
+	for i := range items {
+		it := &items[i]
+		out.Statuses[i] = s.status(it, now)
+		over = over || it.over && !s.shadow(it) && !s.quota(it)
+	}
+	if over && !s.options.Shadow {
+		out.OverallCode = rls.RateLimitResponse_OVER_LIMIT
+	}
+	if s.options.Headers {
+		out.ResponseHeadersToAdd = headers(out.Statuses)
+	}
+	return out
+}
+
+// status returns the status of one descriptor.
+func (s *Service) status(it *item, now time.Time) *rls.RateLimitResponse_DescriptorStatus {
+	out := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}
+	switch {
+	case it.limit == nil:
+		return out
+	case it.limit.Unlimited:
+		out.LimitRemaining = math.MaxUint32
+		return out
+	}
+	if it.over && !it.limit.Shadow {
+		out.Code = rls.RateLimitResponse_OVER_LIMIT
+	}
+	out.CurrentLimit = &rls.RateLimitResponse_RateLimit{
+		RequestsPerUnit: it.limit.Requests, Unit: rls.RateLimitResponse_RateLimit_Unit(it.limit.Unit), Name: it.limit.Name,
+	}
+	out.LimitRemaining = it.remaining
+	out.DurationUntilReset = durationpb.New(s.untilReset(it, now))
+	return out
+}
+
+// untilReset returns when a limit has recovered, in whole seconds, rounded up: Envoy drops
+// the rest. Windows of fixed_window end with their unit, also before anything was counted.
+func (s *Service) untilReset(it *item, now time.Time) time.Duration {
+	d := it.reset
+	if s.options.Algorithm == limiter.FixedWindow || it.counter == nil {
+		unit := it.limit.Unit.Length()
+		d = unit - time.Duration(now.UnixNano())%unit
+	}
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// headers returns the fields of a response about the limit of which the least remains.
+func headers(statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
+	var least *rls.RateLimitResponse_DescriptorStatus
+	for _, st := range statuses {
+		if st.GetCurrentLimit() != nil && (least == nil || st.GetLimitRemaining() < least.GetLimitRemaining()) {
+			least = st
+		}
+	}
+	if least == nil {
+		return nil
+	}
+	field := func(name string, value int64) *core.HeaderValue {
+		return &core.HeaderValue{Key: name, Value: strconv.FormatInt(value, 10)}
+	}
+	return []*core.HeaderValue{
+		field("RateLimit-Limit", int64(least.GetCurrentLimit().GetRequestsPerUnit())),
+		field("RateLimit-Remaining", int64(least.GetLimitRemaining())),
+		field("RateLimit-Reset", least.GetDurationUntilReset().GetSeconds()),
+	}
+}
+
+// The units of a configuration have the numbers of the protocol.
+var _ = [1]struct{}{}[config.Week-config.Unit(rls.RateLimitResponse_RateLimit_WEEK)]

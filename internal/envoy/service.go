@@ -1,0 +1,301 @@
+package envoy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Decider decides requests: a node. Its methods are called from many goroutines.
+type Decider interface {
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	// PeekBatchInto decides requests in order and only peeks where peeks says so.
+	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
+	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
+	Refund(ctx context.Context, r limiter.Request, receipt limiter.Receipt) error
+}
+
+// Algorithms returns the names of the algorithms.
+func Algorithms() (names []string) {
+	for a := limiter.SlidingCounter; a <= limiter.GCRA; a++ {
+		names = append(names, a.String())
+	}
+	return names
+}
+
+// AlgorithmOf returns the algorithm of a name.
+func AlgorithmOf(name string) (limiter.Algorithm, bool) {
+	at := slices.Index(Algorithms(), name)
+	return limiter.Algorithm(max(at, 0)), at >= 0
+}
+
+// Mode is how the limits of one request are charged.
+type Mode uint8
+
+// The modes. The zero value is the default.
+const (
+	// Compat counts as envoyproxy/ratelimit does: each descriptor by itself, and what is
+	// denied as well.
+	Compat Mode = iota
+	// Atomic charges all descriptors or none. A denial costs nothing.
+	Atomic
+)
+
+// Options configures a [Service]. Only Decider is required.
+type Options struct {
+	// Decider decides.
+	Decider Decider
+	// Mode is how limits are charged; default Compat.
+	Mode Mode
+	// Algorithm decides all limits; envoyproxy/ratelimit has fixed_window. With another
+	// one, and in Atomic mode, a descriptor that only looks (hits_addend 0) is over its
+	// limit when nothing remains.
+	Algorithm limiter.Algorithm
+	// Shadow answers every request with OK; the statuses stay. Quota makes every limit a
+	// quota.
+	Shadow, Quota bool
+	// Headers adds RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset to responses,
+	// of the limit of which the least remains.
+	Headers bool
+	// Overrides are the domains in which limits come with descriptors though no file
+	// describes the domain.
+	Overrides map[string]bool
+	// Now is the clock for the ends of windows; default [time.Now].
+	Now func() time.Time
+}
+
+// Service is Envoy's rate limit service. It is safe for concurrent use.
+type Service struct {
+	options  Options
+	config   atomic.Pointer[config.Config] // nil: none is in force
+	limits   limits
+	decoding atomic.Int64
+}
+
+// NewService returns a service without a configuration: it answers UNAVAILABLE until
+// [Service.SetConfig] is called, unless Options.Overrides has the request's domain.
+func NewService(o Options) (*Service, error) {
+	if o.Decider == nil {
+		return nil, errors.New("envoy: Options.Decider is nil: set it to a node")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Service{options: o, limits: limits{algorithm: o.Algorithm, compat: o.Mode == Compat}}, nil
+}
+
+// SetConfig puts a configuration into force.
+func (s *Service) SetConfig(c *config.Config) { s.config.Store(c) }
+
+// ServiceDesc returns what the service is for gRPC.
+func (s *Service) ServiceDesc() (*grpc.ServiceDesc, any) {
+	desc := rls.RateLimitService_ServiceDesc
+	desc.Methods = []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: s.serve}}
+	return &desc, unimplemented{}
+}
+
+// unimplemented satisfies the interface that gRPC demands of the service; calls go to serve.
+type unimplemented struct {
+	rls.UnimplementedRateLimitServiceServer
+}
+
+// serve is the gRPC method. A panic ends in the server's interceptor.
+//
+//nolint:revive // the order of the arguments is gRPC's
+func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	c := &call{decoding: &s.decoding}
+	defer c.release()
+	if err := decode(c); err != nil {
+		return nil, err
+	}
+	answer := func(ctx context.Context, _ any) (any, error) {
+		if c.err != nil {
+			return nil, statusOf(c.err)
+		}
+		out, err := s.ShouldRateLimit(ctx, &c.request)
+		if err != nil {
+			return nil, statusOf(err)
+		}
+		return out, nil
+	}
+	if intercept == nil {
+		return answer(ctx, nil)
+	}
+	return intercept(ctx, nil, &grpc.UnaryServerInfo{Server: s, FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}, answer)
+}
+
+// statusOf returns the gRPC status of an error. Envoy lets a request pass, or not, by its
+// failure_mode_deny whatever the code is.
+func statusOf(err error) error {
+	var bad invalidError
+	switch {
+	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, errBusy):
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// ShouldRateLimit decides one request: one status for each descriptor, in their order, and
+// an overall code. An error means that nothing was decided; with several owners some
+// descriptors may have been counted.
+func (s *Service) ShouldRateLimit(ctx context.Context, in *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	switch {
+	case in.GetDomain() == "":
+		return nil, invalid("rate limit domain must not be empty")
+	case len(in.GetDescriptors()) == 0:
+		return nil, invalid("rate limit descriptor list must not be empty")
+	}
+	c := s.config.Load()
+	if c == nil && !s.options.Overrides[in.GetDomain()] {
+		return nil, errors.New("no rate limit configuration loaded")
+	}
+	items, err := s.items(c, in)
+	if err != nil {
+		return nil, err
+	}
+	if s.options.Mode == Atomic {
+		err = s.atomic(ctx, items)
+	} else {
+		err = s.each(ctx, items)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.response(items), nil
+}
+
+// item is one descriptor of a request and its outcome.
+type item struct {
+	limit   *config.Limit  // nil: there is none
+	counter *limiter.Limit // nil: nothing is counted
+	key     string
+	hits    uint32
+
+	over      bool
+	remaining uint32
+	reset     time.Duration
+	charged   limiter.Receipt
+}
+
+// items looks the descriptors of a request up.
+func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, error) {
+	known := c != nil && c.Has(in.GetDomain()) || s.options.Overrides[in.GetDomain()]
+	items := make([]item, len(in.GetDescriptors()))
+	replaced := make(map[string]bool)
+	for i, d := range in.GetDescriptors() {
+		it := &items[i]
+		if d.GetIsNegativeHits() {
+			return nil, invalid("descriptor %d has is_negative_hits: this server takes no hits back yet", i)
+		}
+		it.hits = hitsOf(in, i)
+		entries := make([]config.Entry, len(d.GetEntries()))
+		for j, e := range d.GetEntries() {
+			entries[j] = config.Entry{Key: e.GetKey(), Value: e.GetValue()}
+		}
+		counted := entries
+		switch {
+		case !known:
+		case d.GetLimit() != nil:
+			unit := config.Unit(min(uint32(d.GetLimit().GetUnit()), 255)) // a negative one is not valid either
+			if !unit.Valid() {
+				return nil, invalid("the limit of descriptor %d has the unit %d: give 1 (second) to 6 (year)", i, d.GetLimit().GetUnit())
+			}
+			it.limit = &config.Limit{Unit: unit, Requests: d.GetLimit().GetRequestsPerUnit()}
+		case c != nil:
+			it.limit, counted = c.Lookup(in.GetDomain(), entries, nil)
+		}
+		if it.limit == nil || it.limit.Unlimited {
+			continue
+		}
+		for _, name := range it.limit.Replaces {
+			replaced[name] = true
+		}
+		it.key = keyOf(in.GetDomain(), counted)
+	}
+	for i := range items {
+		it := &items[i]
+		if l := it.limit; l != nil && l.Name != "" && replaced[l.Name] {
+			it.limit = nil
+		}
+		if it.limit == nil || it.limit.Unlimited || it.limit.Requests == 0 {
+			continue
+		}
+		var err error
+		if it.counter, err = s.limits.of(it.limit, in.GetDescriptors()[i].GetLimit() != nil); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// hitsOf returns what a descriptor charges.
+func hitsOf(in *rls.RateLimitRequest, i int) uint32 {
+	if own := in.GetDescriptors()[i].GetHitsAddend(); own != nil {
+		return uint32(min(own.GetValue(), 1<<32-1))
+	}
+	return max(1, in.GetHitsAddend())
+}
+
+// limits makes each limit once, up to a bound. The zero value is empty.
+type limits struct {
+	algorithm limiter.Algorithm
+	compat    bool
+
+	made  sync.Map // of limitKey to *limiter.Limit
+	count atomic.Int64
+}
+
+type limitKey struct {
+	unit     config.Unit
+	requests uint32
+	override bool
+}
+
+// maxLimits bounds the limits that are kept; further ones are made for each request.
+const maxLimits = 4096
+
+// of returns the limit that counts for a limit of a configuration. One that came with a
+// request has a name with its numbers, so that it has counters of its own.
+func (l *limits) of(c *config.Limit, override bool) (*limiter.Limit, error) {
+	k := limitKey{c.Unit, c.Requests, override}
+	if v, ok := l.made.Load(k); ok {
+		return v.(*limiter.Limit), nil
+	}
+	spec := limiter.Spec{Name: c.Unit.String(), Algorithm: l.algorithm, Limit: int64(c.Requests), Window: c.Unit.Length()}
+	if override {
+		spec.Name = fmt.Sprintf("%d-%s", c.Requests, c.Unit)
+	}
+	if l.compat {
+		spec.CountRejected = limiter.CountAll
+	}
+	if l.algorithm == limiter.FixedWindow && c.Unit == config.Week {
+		// Weeks of the original begin with the epoch, on a Thursday.
+		spec.Window, spec.Calendar, spec.WeekStart = 0, limiter.CalendarWeek, limiter.Thursday
+	}
+	out, err := limiter.NewLimit(spec)
+	if err != nil {
+		return nil, err
+	}
+	if l.count.Add(1) <= maxLimits {
+		l.made.Store(k, out)
+	} else {
+		l.count.Add(-1)
+	}
+	return out, nil
+}
