@@ -27,6 +27,9 @@ func showings() map[string]showing {
 	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofMoves()) {
 		all[m.name] = showing{why: narrow}
 	}
+	for _, m := range ofQuotas() {
+		all[m.name] = showing{why: byRules}
+	}
 	return all
 }
 
@@ -142,18 +145,5 @@ func showingsOfNodes() map[string]showing {
 		"what was put off is done after a panic":                {why: defect},
 		"a frame is whole after a panic":                        {why: defect},
 		"a state that may be half changed is not sent":          {why: defect},
-		"quota: a draw has its own cost":                        {why: byRules},
-		"quota: all rules have one counter":                     {why: byRules},
-		"quota: draws of several rules are one":                 {why: byRules},
-		"quota: draws of several rules are added":               {why: byRules},
-		"quota: a denial by the rule costs nothing":             {why: byRules},
-		"quota: a denial by another owner is taken back":        {why: byRules},
-		"calendar: a month is that of the zone":                 {why: byRules},
-		"calendar: the first instant after a gap":               {why: byRules},
-		"calendar: the last day of shorter months":              {why: byRules},
-		"calendar: a window begins once":                        {why: byRules},
-		"calendar: the owner has the zone of the request":       {why: byRules},
-		"calendar: Redis has the bounds of its clock":           {why: inRedis},
-		"calendar: Redis has the windows of the zone":           {why: inRedis},
 	}
 }
