@@ -51,6 +51,8 @@ func house() []row {
 		)},
 
 		{path: "internal/guard", floor: 0, knows: "panics that were recovered from: counted, logged once a minute"},
+		{path: "internal/certs", floor: 1, knows: "certificates, keys and authorities of files, loaded again when these change"},
+		{path: "internal/certs/certstest", floor: 1, knows: "authorities and certificates for tests"},
 		{path: "internal/smallfile", floor: 0, knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
 		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},
@@ -243,7 +245,7 @@ func generals() []general {
 		}
 	}
 	all(0, no(imports, "whoever embeds Weir needs no C compiler", "C"))
-	all(0, no(imports, "it is for tests", "testing"), "limiter/limitertest", "internal/redistest", "chaos")
+	all(0, no(imports, "it is for tests", "testing"), "limiter/limitertest", "internal/redistest", "internal/certs/certstest", "chaos")
 	all(0, no(imports, "it is for tests", "./limiter/limitertest"))
 	all(0, no(panics, "a mistake of the caller's is an error, and a mistake of ours must not end the caller's program", ""),
 		"limiter/limitertest", "chaos") // these end tests, not programs

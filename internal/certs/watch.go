@@ -1,0 +1,71 @@
+package certs
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// sayAgain is the interval at which a warning of expiry is repeated.
+const sayAgain = time.Hour
+
+// Every is a sensible interval of the ticks of [Store.Watch].
+const Every = 5 * time.Second
+
+// Watch polls at each tick until the context ends, and logs what was loaded, why files are
+// not in force, and, once an hour, that something expires soon.
+func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logger) {
+	var said time.Time
+	expiry := func() {
+		if text := s.Warning(); text != "" && (said.IsZero() || s.config.Now().Sub(said) >= sayAgain) {
+			said = s.config.Now()
+			log.Warn(text)
+		}
+	}
+	if w := s.KeyWarning(); w != "" {
+		log.Warn(w)
+	}
+	expiry()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+		changed, err := s.Poll()
+		if err != nil {
+			log.Error("the "+s.config.What+" certificate files have changed and are not valid: those read before stay in force", "error", err)
+		}
+		if changed {
+			said = time.Time{}
+			args := []any{"authorities_expire", s.AuthoritiesExpire()}
+			if leaf := s.Leaf(); leaf != nil {
+				args = append(args, "serial", leaf.SerialNumber.Text(16), "expires", s.Expires())
+			}
+			log.Info("the "+s.config.What+" certificate files were loaded again: new connections use them", args...)
+			if w := s.KeyWarning(); w != "" {
+				log.Warn(w)
+			}
+		}
+		expiry()
+	}
+}
+
+// maxShown bounds a name that another side's certificate has.
+const maxShown = 64
+
+// named adds to an error whose certificate it is about.
+func named(leaf *x509.Certificate, err error) error {
+	name := leaf.Subject.CommonName
+	if len(leaf.URIs) > 0 {
+		name = leaf.URIs[0].String()
+	} else if len(leaf.DNSNames) > 0 {
+		name = leaf.DNSNames[0]
+	}
+	if len(name) > maxShown {
+		name = name[:maxShown] + "…"
+	}
+	return fmt.Errorf("the certificate for %q: %w", name, err)
+}
