@@ -51,6 +51,9 @@ func (d matching) attributes(n *node, m *matcher) {
 			continue
 		}
 		a := attribute{name: name}
+		if !d.misplaced(k, n.items[i]) {
+			continue
+		}
 		switch v := n.items[i]; v.kind {
 		case kindNull:
 			if v.text != "" {

@@ -10,6 +10,7 @@ import (
 // costs are the costs of a check, in units. The first of the cases that a request fits
 // decides; without cases the method does.
 type costs struct {
+	at      *node  // where the file sets them; nil if it does not
 	def     uint32 // if nothing else fits
 	methods []methodCost
 	cases   []costCase
@@ -77,7 +78,7 @@ type costing struct{ *decoder }
 
 // costs decodes the cost of a rule.
 func (d costing) costs(n *node, out *costs) {
-	c := costs{def: 1}
+	c := costs{at: n, def: 1}
 	switch {
 	case n.kind == kindScalar:
 		c.def, _ = d.units(n, "cost", 0)
@@ -110,6 +111,7 @@ func (d costing) methodCosts(n *node, c *costs) {
 			d.add(k, "%s", unknownCost(k.text, matching(d).fields(&matcher{})))
 		default:
 			cost, _ := d.units(n.items[i], "cost", 0)
+			d.lowerMethod(k, cost)
 			c.methods = append(c.methods, methodCost{method, cost})
 		}
 	}

@@ -50,7 +50,7 @@ func TestLimitsByHostNeedOneForOtherHosts(t *testing.T) {
 		"- {name: b, match: {path: ^/v2}, key: [user], limits: [9/second]}":                                          true,
 		"- {name: b, match: {host: b.example.com}, key: [user], limits: [9/second]}":                                 true,
 		"- {name: b, match: {path: ^/v1}, unlimited: true}":                                                          true,
-		"- {name: b, match: {path: ^/v1}, key: [user], limits: [9/second], shadow: true}":                            true,
+		"- {name: b, match: {path: ^/v1}, key: [user], limits: [9/second], shadow: true, continue: true}":            true,
 		"- {name: b, match: {path: ^/v}, key: [user], limits: [9/second]}":                                           false,
 		"- {name: other_hosts, match: {path: ^/v2}, key: [user], limits: [9/second]}":                                true,
 		"- {name: b, key: [user], limits: [9/second]}":                                                               false,

@@ -16,11 +16,16 @@ type oddity struct {
 	at      *node
 	field   string
 	instead string // what is probably meant
+	text    string // what to say; empty: the value is no known method
 }
 
 // notes warns about oddities, and about fields that have no effect.
 func (r *definition) notes() (out []Warning) {
 	for _, o := range r.oddities {
+		if o.text != "" {
+			out = append(out, newWarning(r, o.at, o.instead, "%s: %s", r.title(), o.text))
+			continue
+		}
 		out = append(out, newWarning(r, o.at, o.instead, "%s %s in %s is not a method of HTTP or gRPC, and probably fits no request; write %q",
 			o.field, quote(o.at.text), r.title(), o.instead))
 	}

@@ -119,7 +119,7 @@ func (d matching) fields(m *matcher) []field {
 		return field{name, func(_, v *node) { *out = d.methods(v, name) }}
 	}
 	groups := func(name string, out *[]string) field {
-		return field{name, func(_, v *node) { *out = d.choices(v, name, false) }}
+		return field{name, func(_, v *node) { *out = d.groups(v, name) }}
 	}
 	addresses := func(name string, out *[]netip.Prefix) field {
 		return field{name, func(_, v *node) { *out = normalized(d, v, name, maxPrefixes, prefix, netip.Prefix.Compare) }}
@@ -128,7 +128,7 @@ func (d matching) fields(m *matcher) []field {
 		return field{name, func(_, v *node) { *out = normalized(d, v, name, maxChoices, hostPattern, strings.Compare) }}
 	}
 	paths := func(name string, out **pattern) field {
-		return field{name, func(_, v *node) { *out = d.pattern(v, name) }}
+		return field{name, func(_, v *node) { *out = d.pattern(v, name); d.unlikePattern(v, name, *out) }}
 	}
 	return []field{
 		paths("path", &m.path), paths("not_path", &m.notPath),
@@ -171,7 +171,7 @@ func (d matching) methods(n *node, what string) (out []string) {
 		instead = what + ": [" + strings.Join(meant, ", ") + "]"
 	}
 	for _, v := range odd {
-		d.oddities = append(d.oddities, oddity{v, what, instead})
+		d.oddities = append(d.oddities, oddity{at: v, field: what, instead: instead})
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -96,6 +96,14 @@ func mutants() []mutant {
 			return []string{regexp.MustCompile(`, quotas: \[\{[^\n]*\}\]`).ReplaceAllString(file, "")}
 		}},
 		{"a draw in shadow on a quota that is not", at(`(, quotas: \[\{name: units)`, ", shadow: true$1")},
+		{"a path is a template", at(`path: "\^/([a-z]+)(/\?\$|\(/\|\$\))"`, `path: "^/$1/{id}"`)},
+		{"a path is a glob", at(`path: "\^/([a-z]+)(/\?\$|\(/\|\$\))"`, `path: "/$1/*"`)},
+		{"a path is under attributes", at(`match: \{path: ("?\^[^",}]*"?), attributes: \{`, "match: {attributes: {path: $1, ")},
+		{"a group is a glob", at(`group: ([a-z]+)`, "group: '$1*'")},
+		{"a cost is above the limit", at(`cost: 5\}`, "cost: 5000}")},
+		{"a cost of a method is above the limit", at(`POST: 2`, "POST: 2000")},
+		{"a name of an operation is the method of another protocol", at(`POST: 2`, "search: 2")},
+		{"a shadow rule is not last and does not continue", at(`match: \{(attributes: \{plan: free\})\}`, "shadow: true, match: {$1}")},
 		{"a cost after one for all", at(`(cost: \[)`, "$1{cost: 1}, ")},
 	}
 }

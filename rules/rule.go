@@ -125,12 +125,12 @@ func (d *decoder) rule(n *node, outer level) {
 	if d.mapping(n, "a rule", d.ruleFields(&r, &at), ruleHint); n.kind != kindMapping {
 		return
 	}
-	r.oddities, d.oddities = d.oddities, nil
 	requireName(d, n, &r, at.name)
 	if at.limits != nil {
 		ownLimits(d, &r, at.limits, len(outer.settings), before)
 	}
 	quoting{d}.draws(&r, at.quotas)
+	r.oddities, d.oddities = d.oddities, nil
 	counting := slices.DeleteFunc(slices.Clone(n.keys), func(k *node) bool {
 		return slices.Contains([]string{"name", "match", "unlimited", "continue"}, k.text)
 	})

@@ -47,10 +47,10 @@ func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
 		if w, ok := openEnded(r); ok {
 			out = append(out, w)
 		}
-		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r))
+		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
 	}
 	reached, slash, host := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
-	out = slices.Concat(out, neverReached(rules, &reached), slashes(rules, &slash), anyHost(rules, &host))
+	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), slashes(rules, &slash), anyHost(rules, &host))
 	out = append(out, incomplete(&reached, &slash, &host)...)
 	slices.SortStableFunc(out, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

@@ -1,0 +1,300 @@
+package rules
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// doubt notes a value that is valid and probably means something else.
+func (d *decoder) doubt(at *node, instead, format string, args ...any) {
+	d.oddities = append(d.oddities, oddity{at: at, instead: instead, text: fmt.Sprintf(format, args...)})
+}
+
+// conditionName reports whether an attribute has the name of a condition of a match.
+func conditionName(name string) bool {
+	name = strings.TrimPrefix(name, "not_")
+	return slices.Contains([]string{"path", "method", "group", "ip"}, name)
+}
+
+// misplaced notes a condition that is probably indented under "attributes" by mistake.
+// It returns false if that is certain, and then adds the error.
+func (d matching) misplaced(k, v *node) bool {
+	if !conditionName(k.text) {
+		return true
+	}
+	instead, value := k.text+": ", ""
+	if v.kind == kindScalar {
+		value = v.text
+		if strings.ContainsAny(value, `'"{}[]:,#&*!|>%@\`) {
+			value = "'" + strings.ReplaceAll(value, "'", "''") + "'"
+		}
+	}
+	instead = strings.TrimSpace(instead + value)
+	const format = "%s under attributes is an attribute of that name, not the request's %s: write %q in match, beside attributes"
+	what := strings.TrimPrefix(k.text, "not_")
+	if v.kind == kindScalar && (seemsPattern(v.text) || strings.HasPrefix(v.text, "/")) {
+		d.add(k, format, quote(k.text), what, instead)
+		return false
+	}
+	d.doubt(k, instead, format, quote(k.text), what, instead)
+	return true
+}
+
+// templatePart finds parts of path templates, such as {id}. Its other alternatives are
+// what patterns have: escapes and classes.
+var templatePart = regexp.MustCompile(`\\[pPx]\{[^}]*\}|\\.|\{[A-Za-z_][A-Za-z0-9_.-]*\*?\}`)
+
+// unlikePattern notes a path that is probably written as a template or with wildcards.
+func (d matching) unlikePattern(n *node, what string, p *pattern) {
+	if p == nil {
+		return
+	}
+	found := ""
+	fixed := templatePart.ReplaceAllStringFunc(p.text, func(part string) string {
+		if part[0] != '{' {
+			return part
+		}
+		found = part
+		return "[^/]+"
+	})
+	write := func(fixed string) string {
+		if fixed[0] == '/' {
+			fixed = "^" + fixed
+		}
+		return what + ": '" + strings.ReplaceAll(fixed, "'", "''") + "'"
+	}
+	if found != "" {
+		instead := write(fixed)
+		d.doubt(n, instead, "%s %s is a regular expression, in which %s stands for itself: write %s for any one segment", what, quote(p.text), quote(found), instead)
+		return
+	}
+	tree, err := syntax.Parse(p.text, syntax.Perl)
+	if err != nil || !starredSlash(tree) || !strings.Contains(p.text, "/*") {
+		return
+	}
+	fixed = p.text
+	if rest, ok := strings.CutSuffix(strings.TrimSuffix(fixed, "$"), "/*"); ok {
+		fixed = rest + "/"
+	}
+	instead := write(strings.ReplaceAll(fixed, "/*", "/[^/]*"))
+	d.doubt(n, instead, `%s %s is a regular expression, in which "/*" stands for any number of slashes: write %s, or "/?" for one slash or none`,
+		what, quote(p.text), instead)
+}
+
+// starredSlash reports whether a tree repeats a slash with a star.
+func starredSlash(re *syntax.Regexp) bool {
+	if re.Op == syntax.OpStar && re.Sub[0].Op == syntax.OpLiteral && string(re.Sub[0].Rune) == "/" {
+		return true
+	}
+	return slices.ContainsFunc(re.Sub, starredSlash)
+}
+
+// groups decodes the groups of a condition.
+func (d matching) groups(n *node, what string) []string {
+	for _, v := range d.list(n, what, maxChoices) {
+		if v.kind == kindScalar && seemsPattern(v.text) {
+			d.add(v, "%s: %s seems to be a pattern, and a group is compared as it stands: write the names as a list, as in %s: [free, gold], or match on an attribute, as in attributes: {plan: {pattern: '%s'}}",
+				what, quote(v.text), what, asPattern(v.text))
+		}
+	}
+	return d.choices(n, what, false)
+}
+
+// lowerMethod notes a method in lower case that few services have. It is probably meant
+// as an operation or a path.
+func (d costing) lowerMethod(k *node, cost uint32) {
+	method := upper(k.text)
+	if method == k.text || slices.Contains(strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT UNARY STREAM MESSAGE"), method) {
+		return
+	}
+	name := clip(k.text)
+	instead := fmt.Sprintf("cost: [{path: ^/%s, cost: %d}, {cost: 1}]", name, cost)
+	d.doubt(k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case", quote(k.text), method, instead)
+}
+
+// costsTooMuch warns about costs above a limit that they are charged to: such a request
+// is never allowed.
+func costsTooMuch(r *definition, quotas []definition) (out []Warning) {
+	check := func(c *costs, n *definition, at *node) {
+		if c.at != nil {
+			at = c.at
+		}
+		if n.shadow {
+			return
+		}
+		most := c.most()
+		for _, l := range n.limits {
+			if s := l.Spec(); most > 0 && float64(most) > burstOfAny(s) {
+				out = append(out, newWarning(r, at, "", "rule %s: a request that costs %d is never allowed, since limit %s of %s admits at most %d at once: lower the cost, or raise the %s",
+					quote(r.name), most, quote(l.Name()), n.title(), uint64(burstOfAny(s)), map[bool]string{true: "burst", false: "limit"}[isBucket(s.Algorithm)]))
+				return
+			}
+		}
+	}
+	if len(r.limits) > 0 {
+		check(&r.costs, r, r.at)
+	}
+	for _, w := range r.draws {
+		c := &r.costs
+		if w.given {
+			c = &w.costs
+		}
+		check(c, &quotas[w.quota], w.at)
+	}
+	return out
+}
+
+// most returns the highest cost that a request may certainly have.
+func (c *costs) most() uint32 {
+	most := c.def
+	for _, m := range c.methods {
+		most = max(most, m.cost)
+	}
+	for i := range c.cases {
+		if a := &c.cases[i].amount; a.from == "" {
+			most = max(most, a.units)
+		} else {
+			most = max(most, a.min, a.def)
+		}
+	}
+	return most
+}
+
+// burstOfAny returns how much a limit admits at once.
+func burstOfAny(s limiter.Spec) float64 {
+	if isBucket(s.Algorithm) {
+		return burstOf(s)
+	}
+	return float64(s.Limit)
+}
+
+// switchedOff warns about a shadow rule that takes requests from a later rule in force. The
+// limits of that rule then do not count for them.
+func switchedOff(rules []definition, e *effort) (out []Warning) {
+	for i := range rules {
+		r := &rules[i]
+		if !r.shadow || r.more || r.unlimited {
+			continue
+		}
+		for j := i + 1; j < len(rules); j++ {
+			o := &rules[j]
+			if o.shadow || o.unlimited {
+				continue
+			}
+			if !e.spend(2*r.match.coverWork(&o.match)+r.match.meetWork(&o.match), r) {
+				return out
+			}
+			if r.match.disjoint(&o.match) || r.match.covers(&o.match) { // neverReached says the latter
+				continue
+			}
+			const instead = "continue: true"
+			out = append(out, newWarning(r, r.at, instead, "rule %s is in shadow and ends the matching: the limits of rule %s on line %d are off for requests that both match. Write %q in rule %s",
+				quote(r.name), quote(o.name), o.line, instead, quote(r.name)))
+			break
+		}
+	}
+	return out
+}
+
+// meetWork returns an upper bound of the steps that disjoint takes beyond those of covers.
+func (m *matcher) meetWork(o *matcher) int {
+	steps := len(m.ips)*len(o.ips) + len(m.groups)*len(o.notGroups) + len(m.methods)*len(o.notMethods)
+	for i := range m.attributes {
+		for j := range o.attributes {
+			steps += 1 + len(m.attributes[i].is.list)*(len(o.attributes[j].is.list)+len(o.attributes[j].not.list)) +
+				len(m.attributes[i].not.list)*len(o.attributes[j].is.list)
+		}
+	}
+	if p, q := m.path, o.path; p != nil && q != nil {
+		steps += len(p.begins) * len(q.begins)
+		for _, b := range p.begins {
+			steps += q.work(b.text)
+		}
+		for _, b := range q.begins {
+			steps += p.work(b.text)
+		}
+	}
+	return steps
+}
+
+// disjoint reports whether certainly no request fits both.
+func (m *matcher) disjoint(o *matcher) bool {
+	return apart(m.methods, o.methods, m.notMethods, o.notMethods) || apart(m.groups, o.groups, m.notGroups, o.notGroups) ||
+		m.path.disjoint(o.path) || ipsApart(m, o) || attributesApart(m, o) ||
+		hostsApart(m.hosts, o.hosts)
+}
+
+// apart reports whether no word is accepted by two conditions, of which each has a list
+// of words or a list of excluded words.
+func apart(a, b, notA, notB []string) bool {
+	if len(a) > 0 && len(b) > 0 {
+		return !slices.ContainsFunc(a, func(w string) bool { return slices.Contains(b, w) })
+	}
+	return len(a) > 0 && !slices.ContainsFunc(a, func(w string) bool { return !slices.Contains(notB, w) }) ||
+		len(b) > 0 && !slices.ContainsFunc(b, func(w string) bool { return !slices.Contains(notA, w) })
+}
+
+func hostsApart(a, b []string) bool {
+	wild := func(h string) bool { return h[0] == '*' }
+	return len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, wild) && !slices.ContainsFunc(b, wild) && apart(a, b, nil, nil)
+}
+
+func ipsApart(m, o *matcher) bool {
+	if len(m.ips) == 0 || len(o.ips) == 0 {
+		return false
+	}
+	for _, p := range m.ips {
+		for _, q := range o.ips {
+			if p.Overlaps(q) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// attributesApart reports whether the conditions on one attribute exclude each other.
+func attributesApart(m, o *matcher) bool {
+	listed := func(a *attribute) bool { return a.is.given && !a.is.any && a.is.pattern == nil }
+	never := func(a, b *attribute) bool {
+		return listed(a) && !slices.ContainsFunc(a.is.list, func(v string) bool { return a.accepts(v) && b.accepts(v) })
+	}
+	for i := range m.attributes {
+		for j := range o.attributes {
+			a, b := &m.attributes[i], &o.attributes[j]
+			if a.name == b.name && (never(a, b) || never(b, a)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// disjoint reports whether certainly no path fits both patterns.
+func (p *pattern) disjoint(q *pattern) bool {
+	if p == nil || q == nil || p.loose != notLoose || q.loose != notLoose {
+		return false
+	}
+	for _, a := range p.begins {
+		for _, b := range q.begins {
+			switch {
+			case a.proves == provesWhole:
+				if q.matches(a.text) {
+					return false
+				}
+			case b.proves == provesWhole:
+				if p.matches(b.text) {
+					return false
+				}
+			case strings.HasPrefix(a.text, b.text) || strings.HasPrefix(b.text, a.text):
+				return false
+			}
+		}
+	}
+	return true
+}
