@@ -60,6 +60,37 @@ func parseAddress(text string) netip.Prefix {
 	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
+// canonicalIP returns an address, or a network, in the form in which all its spellings
+// count as one: 9.9.9.9 for ::ffff:9.9.9.9, and 2001:db8::1 for 2001:DB8:0:0::1. A zone
+// stays. Any other text is returned as it is. It allocates only if the form differs.
+func canonicalIP(text string) string {
+	if strings.IndexByte(text, ':') < 0 || len(text) > maxIPText {
+		return text // an IPv4 address has one form
+	}
+	var room [maxIPText + 8]byte
+	var out []byte
+	if strings.IndexByte(text, '/') >= 0 {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return text
+		}
+		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+		}
+		out = p.AppendTo(room[:0])
+	} else {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return text
+		}
+		out = a.Unmap().AppendTo(room[:0])
+	}
+	if string(out) == text {
+		return text
+	}
+	return string(out)
+}
+
 // normalized decodes a list of what parse reads, sorts it, and drops what is in it twice.
 // parse returns a normal form, or what is wrong with a text.
 func normalized[T comparable](d matching, n *node, what string, most int, parse func(string) (T, string), order func(a, b T) int) (out []T) {

@@ -53,11 +53,11 @@ func (p *part) value(r *limiter.Request) (v string, standIn bool) {
 		return r.Path, false
 	case partUser:
 		if r.User == "" {
-			return r.IP, true
+			return canonicalIP(r.IP), true
 		}
 		return r.User, false
 	case partIP:
-		return r.IP, false
+		return canonicalIP(r.IP), false
 	case partGroup:
 		return groupOf(r), false
 	case partMethod:
