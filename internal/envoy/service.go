@@ -96,8 +96,23 @@ func NewService(o Options) (*Service, error) {
 	return &Service{options: o, limits: limits{algorithm: o.Algorithm, compat: o.Mode == Compat}}, nil
 }
 
-// SetConfig puts a configuration into force.
-func (s *Service) SetConfig(c *config.Config) { s.config.Store(c) }
+// SetConfig puts a configuration into force. It returns an error, and changes nothing, if
+// the algorithm of Options cannot have one of the limits.
+func (s *Service) SetConfig(c *config.Config) error {
+	err := c.Each(func(l *config.Limit) error {
+		if l.Unlimited || l.Requests == 0 {
+			return nil
+		}
+		if _, err := s.limits.of(l, false); err != nil {
+			return fmt.Errorf("the limit of %s cannot have the algorithm %s: %w", l.Path, s.options.Algorithm, err)
+		}
+		return nil
+	})
+	if err == nil {
+		s.config.Store(c)
+	}
+	return err
+}
 
 // ServiceDesc returns what the service is for gRPC.
 func (s *Service) ServiceDesc() (*grpc.ServiceDesc, any) {

@@ -42,7 +42,9 @@ func newFixture(t *testing.T, file string, change func(*envoy.Options)) *fixture
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.service.SetConfig(c)
+		if err := f.service.SetConfig(c); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return f
 }
@@ -318,6 +320,21 @@ func TestOtherAlgorithms(t *testing.T) {
 	f.node.Advance(time.Second)
 	if got := f.ask(0, "a=1"); got != "ok; ok 3/minute left 2, 60s" {
 		t.Error(got)
+	}
+}
+
+// TestLimitsThatAnAlgorithmCannotHave: they are refused with the file, and the old one stays.
+func TestLimitsThatAnAlgorithmCannotHave(t *testing.T) {
+	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Algorithm = limiter.SlidingLog })
+	c, err := config.Parse([]config.File{{Name: "f", Data: []byte("domain: edge\ndescriptors: [{key: a, descriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 4000000000}}]}]")}}, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.service.SetConfig(c); err == nil || !strings.Contains(err.Error(), "the limit of edge.a.b cannot have the algorithm sliding_log: ") {
+		t.Error(err)
+	}
+	if got := f.ask(0, "a=1"); !strings.HasPrefix(got, "ok; ok 3/minute") {
+		t.Errorf("the configuration of before: %s", got)
 	}
 }
 

@@ -165,6 +165,30 @@ func (c *Config) Has(domain string) bool { return c.domains[domain] != nil }
 // Domains returns how many domains there are.
 func (c *Config) Domains() int { return len(c.domains) }
 
+// Each calls f with every limit, in no order, until f returns an error, and returns it.
+func (c *Config) Each(f func(*Limit) error) error {
+	for _, l := range c.domains {
+		if err := l.each(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *level) each(f func(*Limit) error) error {
+	for _, n := range l.exact {
+		if n.limit != nil {
+			if err := f(n.limit); err != nil {
+				return err
+			}
+		}
+		if err := n.below.each(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Lookup returns the limit of a descriptor in a domain, nil if it has none. It appends to
 // counted the entries that the limit counts by: those of the descriptor, but the pattern in
 // place of a value that shares its counter with others.

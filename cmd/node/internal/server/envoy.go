@@ -60,8 +60,10 @@ func (s *Server) openEnvoy() (err error) {
 		if err != nil {
 			return err
 		}
+		if err := e.service.SetConfig(parsed); err != nil {
+			return err
+		}
 		e.tried = files.Hash(found)
-		e.service.SetConfig(parsed)
 	}
 	e.server, err = transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
@@ -122,11 +124,13 @@ func (s *Server) lookEnvoy(last [sha256.Size]byte) [sha256.Size]byte {
 	}
 	e.tried = sum
 	parsed, err := config.Parse(found, e.config.Files)
+	if err == nil {
+		err = e.service.SetConfig(parsed)
+	}
 	if err != nil {
 		log.Error("the old descriptors stay in force", "error", err.Error())
 		return sum
 	}
-	e.service.SetConfig(parsed)
 	log.Info("descriptors are in force", "directory", e.config.Dir, "files", len(found), "domains", parsed.Domains())
 	return sum
 }
