@@ -76,7 +76,7 @@ func ofProtocol() []mutation {
 		{name: "taking back before merging", pkg: "./internal/cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	p.own.takeBack(t, peer.NotOwner, p.owner)\n", ""},
 		}},
-		{name: "every member before an empty start", edits: []edit{
+		{name: "every member before an empty start", pkg: "./internal/cluster/replica", test: "^TestTheLastResortOfClosed$", edits: []edit{
 			{"internal/cluster/replica/seek.go", "	if answered >= n {\n", "	if 2*answered > n {\n"},
 		}},
 		{name: "the probe before reopening", edits: []edit{
