@@ -44,6 +44,18 @@ type Config struct {
 	// PeerAddr, GossipAddr or Advertise is not a loopback address: otherwise [weir.Open]
 	// returns an [*InsecureError].
 	GossipKeys [][]byte
+	// PeerCertFile, PeerKeyFile and PeerCAFile are files in PEM with this member's
+	// certificate, its key, and the authorities of all members' certificates. With them
+	// members speak TLS 1.3 with each other, and each must show a certificate for its name
+	// and cluster: the URI weir://CLUSTER/node/NAME as an alternative name, or the common
+	// name NAME with CLUSTER as an organization, for the extended key usages serverAuth and
+	// clientAuth. The files are read again when they change; files that do not fit leave
+	// those before in force, which is logged. All three are given or none; default none.
+	PeerCertFile, PeerKeyFile, PeerCAFile string
+	// PeerTLSOptional makes a member with these files also accept members that do not speak
+	// TLS, and speak without it to those. It is for the time in which the members of a
+	// running cluster are restarted with certificates. Default false.
+	PeerTLSOptional bool
 	// Insecure permits a member beyond loopback without them. The log then has a warning
 	// once a minute. Default false.
 	Insecure bool
@@ -101,6 +113,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if _, _, err := net.SplitHostPort(c.Advertise); err == nil {
 		return c, fmt.Errorf("%w: Cluster.Advertise %q has a port: give the host alone; the ports are those of PeerAddr and GossipAddr", weir.ErrInvalid, c.Advertise)
+	}
+	if n := countGiven(c.PeerCertFile, c.PeerKeyFile, c.PeerCAFile); n != 0 && n != 3 || n == 0 && c.PeerTLSOptional {
+		return c, fmt.Errorf("%w: Cluster.PeerCertFile, PeerKeyFile and PeerCAFile belong together: give all three, or none and no PeerTLSOptional", weir.ErrInvalid)
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

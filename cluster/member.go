@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/certs"
 	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
 	"github.com/weirlimit/weir/internal/cluster/members"
@@ -61,7 +62,9 @@ type member struct {
 
 	guard      *guard.Guard // recovers from panics that other members can cause
 	complaints complaints
-	open       *InsecureError // what the member lacks to keep strangers out; nil if nothing
+	// certificates are what members show each other; nil if they speak without TLS.
+	certificates *certs.Store
+	open         *InsecureError // what the member lacks to keep strangers out; nil if nothing
 
 	matches sync.Pool // *[]rules.Match, for batches
 	placed  atomic.Pointer[placed]
@@ -110,6 +113,9 @@ func (c *Config) open(ctx context.Context, n *engine.Node) (_ *member, err error
 	m.log = cmp.Or(m.config.Logger, n.Log)
 	if m.open = m.config.insecure(ctx, n.Secret); m.open != nil && !m.config.Insecure {
 		return nil, m.open
+	}
+	if err := m.loadCertificates(); err != nil {
+		return nil, err
 	}
 	var count func(string)
 	if o, ok := n.Observer.(weir.PanicObserver); ok {
@@ -216,6 +222,7 @@ func (m *member) assemble(self peer.Member) error {
 	var err error
 	m.links, err = peerlink.New(peerlink.Config{
 		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret, Frames: m.core, Logger: m.log,
+		Certificates: m.certificates, TLSOptional: m.config.PeerTLSOptional,
 		Panicked: func(v any) { m.guard.Caught(guard.Link, v) },
 	})
 	if err != nil {
@@ -234,6 +241,7 @@ func (m *member) assemble(self peer.Member) error {
 			m.log.Error("the peer listener failed: other members cannot reach this node", "error", err)
 		}
 	})
+	m.watchCertificates()
 	m.membership = members.New(config)
 	m.mu.Lock()
 	m.ready = true

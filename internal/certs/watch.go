@@ -64,8 +64,5 @@ func named(leaf *x509.Certificate, err error) error {
 	} else if len(leaf.DNSNames) > 0 {
 		name = leaf.DNSNames[0]
 	}
-	if len(name) > maxShown {
-		name = name[:maxShown] + "…"
-	}
-	return fmt.Errorf("the certificate for %q: %w", name, err)
+	return fmt.Errorf("the certificate for %q: %w", shorten(name), err)
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/weirlimit/weir/internal/certs"
 	"github.com/weirlimit/weir/internal/peer"
 )
 
@@ -53,6 +54,12 @@ type Config struct {
 	// controls who takes part, but does not protect against reading or changing traffic
 	// on the way. Default none: anyone who reaches the port can take part as any member.
 	Secret []byte
+	// Certificates, unless nil, are this node's certificate and the authorities of all
+	// nodes: links use TLS, and each side's certificate must be for its name and the
+	// cluster. TLSOptional means that links without TLS are accepted too, and are made to
+	// nodes that do not speak it.
+	Certificates *certs.Store
+	TLSOptional  bool
 	// Frames supplies the frames to send and receives those that arrive.
 	Frames Frames
 	// Logger receives links that are made, refused and lost, each reason once; default

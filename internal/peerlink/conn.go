@@ -2,6 +2,7 @@ package peerlink
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -138,8 +139,9 @@ const (
 // read ends it. Until it is known who is there, at most earlyBytes are read.
 type conn struct {
 	net.Conn
-	begin *bytes.Reader // bytes that portCredentials has read; nil if none
-	stall time.Duration
+	secure *tls.Conn     // TLS upon Conn; nil: none. It is set before there are others that use the connection
+	begin  *bytes.Reader // bytes that portCredentials has read; nil if none
+	stall  time.Duration
 
 	// left and free belong to the reading goroutine: how many bytes it may still read,
 	// and whether it may read any number.
@@ -219,7 +221,11 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 		b = b[:n]
 	}
-	n, err := c.Conn.Read(b)
+	from := c.Conn
+	if c.secure != nil {
+		from = c.secure
+	}
+	n, err := from.Read(b)
 	c.left -= n
 	return n, err
 }
@@ -255,6 +261,9 @@ func (c *conn) early(n int) (int, error) {
 func (c *conn) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
 		return 0, err
+	}
+	if c.secure != nil {
+		return c.secure.Write(b)
 	}
 	return c.Conn.Write(b)
 }

@@ -60,12 +60,11 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error)
 	if addr == "" {
 		return errors.New("it advertises no address for peers")
 	}
-	raw, err := new(net.Dialer).DialContext(limit, "tcp", addr)
+	early, err := l.reach(limit, to)
 	if err != nil {
-		return fmt.Errorf("cannot connect: %w; if it runs, %s", err, checkAddr)
+		return err
 	}
-	defer func() { _ = raw.Close() }() // in case gRPC never took it over
-	early := newConn(raw, l.config.StallTimeout)
+	defer func() { _ = early.Close() }() // in case gRPC never took it over
 	client, err := l.newClient(addr, early)
 	if err != nil {
 		return err
@@ -91,6 +90,30 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error)
 		return fmt.Errorf("%w: %w", errWasUp, err)
 	}
 	return status.Error(codes.Aborted, "there is a connection already")
+}
+
+// reach connects to a member, with TLS if there are certificates.
+func (l *Links) reach(ctx context.Context, to peer.Member) (*conn, error) {
+	dial := func() (*conn, error) {
+		raw, err := new(net.Dialer).DialContext(ctx, "tcp", to.PeerAddr)
+		if err != nil {
+			return nil, fmt.Errorf("cannot connect: %w; if it runs, %s", err, checkAddr)
+		}
+		return newConn(raw, l.config.StallTimeout), nil
+	}
+	c, err := dial()
+	if err != nil || l.config.Certificates == nil {
+		return c, err
+	}
+	silent, err := l.secureTo(ctx, c, to)
+	if err == nil {
+		return c, nil
+	}
+	_ = c.Close()
+	if silent && l.config.TLSOptional && ctx.Err() == nil {
+		return dial() // it does not speak TLS
+	}
+	return nil, err
 }
 
 // newClient returns a gRPC client on an existing connection.

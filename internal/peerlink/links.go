@@ -27,7 +27,10 @@ type Links struct {
 	server    *grpc.Server
 	refusals  *refusalLog
 	now       func() time.Time
-	unmet     strangers // turns to dial members that were never connected
+	// refusedTLS counts connections that were refused for what they showed in TLS, or for
+	// its absence.
+	refusedTLS atomic.Uint64
+	unmet      strangers // turns to dial members that were never connected
 
 	ctx  context.Context // ends with the links
 	stop context.CancelFunc
@@ -59,6 +62,10 @@ func New(c Config) (*Links, error) {
 	l.server = l.newServer()
 	return l, nil
 }
+
+// RefusedTLS returns how many connections to this node were refused because of their
+// certificate, or because they had none.
+func (l *Links) RefusedTLS() uint64 { return l.refusedTLS.Load() }
 
 // Serve accepts links from other nodes until [Links.Shutdown] or [Links.Close], and then
 // returns nil. It closes the listener.

@@ -48,6 +48,12 @@ func (d portCredentials) ServerHandshake(raw net.Conn) (conn net.Conn, info cred
 		_ = c.Close() // it is refused, whatever comes of closing it
 		return nil, nil, err
 	}
+	if begin, err = p.secure(c, begin); err != nil {
+		p.links.refusedTLS.Add(1)
+		p.refused(raw.RemoteAddr(), err.Error())
+		_ = c.Close()
+		return nil, nil, err
+	}
 	if string(begin) != preface {
 		reason := "it does not speak gRPC"
 		if isHTTP(begin) {

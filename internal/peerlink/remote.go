@@ -294,9 +294,11 @@ func reasonOf(err error) string {
 	switch text := s.Message(); {
 	case s.Code() == codes.Unimplemented:
 		return "what answers there is no peer port of a Weir node: " + text + "; check the address that it advertises for peers"
+	case strings.Contains(text, "remote error: tls"):
+		return "it refuses this node's certificate: " + text + "; its log says why"
 	case strings.Contains(text, "reading server preface"):
 		return "what answers there does not speak gRPC, so it is no peer port of a Weir node: " + text +
-			"; check the address that it advertises for peers"
+			"; check the address that it advertises for peers, and whether it requires TLS (--peer-tls) and this node has no certificate"
 	default:
 		return text
 	}

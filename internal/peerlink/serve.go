@@ -133,6 +133,11 @@ func (l *Links) welcome(a *accepted) error {
 		l.refused(a, theirs, err)
 		return err
 	}
+	if err := l.identify(c, theirs); err != nil {
+		l.refusedTLS.Add(1)
+		l.refused(a, theirs, err)
+		return err
+	}
 	r, err := l.pin(peer.Instance(theirs.GetInstance()), theirs.GetName())
 	if err != nil {
 		l.refused(a, nil, err)

@@ -471,6 +471,7 @@ func TestOptions(t *testing.T) {
 		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true",
 		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true",
 		"name": "n", "join": "j:1, k:2", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
+		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-tls": "Optional",
 		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
 	}
 	o := newOptions()
@@ -486,6 +487,9 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c, err := o.config(nil)
+	if m := c.Cluster; err == nil && (m.PeerCertFile != "tls.crt" || m.PeerKeyFile != "tls.key" || m.PeerCAFile != "ca.crt" || !m.PeerTLSOptional) {
+		t.Errorf("certificates: %+v", m)
+	}
 	if err != nil || c.RulesFile != "r.yaml" || !c.StrictRules || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {

@@ -25,6 +25,9 @@ type clusterOptions struct {
 	peerAddr, gossipAddr address
 	advertise            string
 	gossipKeyFile        string
+	peerCert, peerKey    string
+	peerCA               string
+	peerTLS              choice
 	deadline             time.Duration
 	replication          choice
 	cachedDenials        bool
@@ -33,6 +36,7 @@ type clusterOptions struct {
 
 func newClusterOptions() clusterOptions {
 	return clusterOptions{peerAddr: "127.0.0.1:7947", gossipAddr: "127.0.0.1:7946", deadline: cluster.DefaultDeadline,
+		peerTLS:     choice{"required", []string{"required", "optional"}},
 		replication: choice{"lag", []string{"lag", "strict", "off"}}}
 }
 
@@ -43,6 +47,10 @@ func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.gossipAddr, "gossip-addr", "gossip with other members at `HOST:PORT`, in a cluster")
 	f.StringVar(&o.advertise, "advertise", "", "`HOST` at which other members reach this one (default as --peer-addr)")
 	f.StringVar(&o.gossipKeyFile, "gossip-key-file", "", "encrypt gossip with the keys in `FILE`, in base64, one per line")
+	f.StringVar(&o.peerCert, "peer-cert", "", "show other members the certificate in `FILE`, in PEM; they need one too")
+	f.StringVar(&o.peerKey, "peer-key", "", "`FILE` with the key of --peer-cert, in PEM")
+	f.StringVar(&o.peerCA, "peer-ca", "", "`FILE` with the authorities of all members' certificates, in PEM")
+	f.Var(&o.peerTLS, "peer-tls", "TLS with other members: `MODE` required or optional")
 	f.BoolVar(&o.insecure, "insecure", false, "allow a member beyond loopback without secret and gossip key: anyone can take part")
 	f.DurationVar(&o.deadline, "deadline", o.deadline, "answer by policy if a key's owner has not answered after this long")
 	f.Var(&o.replication, "replication", "copy counters by `MODE` if their rule sets none: lag, strict or off")
@@ -75,6 +83,15 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	case o.deadline < time.Millisecond || o.deadline > time.Minute:
 		return usage(cmd, "--deadline %v is out of range: give 1ms to 1m", o.deadline)
 	}
+	given := 0
+	for _, file := range []string{o.peerCert, o.peerKey, o.peerCA} {
+		if file != "" {
+			given++
+		}
+	}
+	if given != 0 && given != 3 || given == 0 && o.peerTLS.value == "optional" {
+		return usage(cmd, "--peer-cert, --peer-key and --peer-ca belong together: give all three, or none and no --peer-tls optional")
+	}
 	if err := cluster.CheckName(o.name); o.name != "" && err != nil {
 		return usage(cmd, "--name cannot be that: %s", strings.TrimPrefix(err.Error(), weir.ErrInvalid.Error()+": "))
 	}
@@ -86,7 +103,7 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 
 // alone returns an error for flags that only a member may have.
 func (o *clusterOptions) alone(cmd *cobra.Command) error {
-	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure"} {
+	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "peer-cert", "peer-key", "peer-ca", "peer-tls"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
 			return usage(cmd, "--%s is for a member of a cluster: give --name or --join too", name)
 		}
@@ -102,6 +119,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	c := &cluster.Config{
 		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
 		Join: o.join, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: build(), Logger: log,
+		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerTLSOptional: o.peerTLS.value == "optional",
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

@@ -114,7 +114,7 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "gossip-key-file", "redis-password-file", "redis-ca-file":
+			case "secret-file", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
