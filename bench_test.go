@@ -81,3 +81,61 @@ func BenchmarkCheck(b *testing.B) {
 	}
 	run("three_windows", "1000000/hour, 2000000/day, 10000000/year")
 }
+
+// BenchmarkQuotas checks requests that two counters count: those of a rule with two keys,
+// and those of three rules with a key each that draw on one quota. It shows what a quota
+// costs beside a second key. The customers' counters are the same in both.
+func BenchmarkQuotas(b *testing.B) {
+	const limits = "{limit: 4000000000, window: 400d, algorithm: fixed_window}"
+	file := func(rest string) []byte {
+		text := "version: 1\n"
+		if rest == "quotas" {
+			text += "quotas: [{name: units, key: [group], limits: [" + limits + "]}]\n"
+		}
+		text += "rules:\n"
+		for _, name := range []string{"search", "export", "towns"} {
+			text += fmt.Sprintf("  - {name: %s, match: {path: \"^/%s\"}, limits: [%s], ", name, name, limits)
+			if rest == "quotas" {
+				text += "key: [user], quotas: [{name: units, cost: 5}]}\n"
+			} else {
+				text += "keys: [[user], [group]]}\n"
+			}
+		}
+		return []byte(text)
+	}
+	for _, name := range []string{"two_keys", "quotas"} {
+		b.Run(name, func(b *testing.B) {
+			node, err := weir.Open(context.Background(), weir.Config{Rules: file(name)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer node.Close()
+			paths := []string{"/search", "/export", "/towns"}
+			_, users := benchParts()
+			var d weir.Decision
+			ctx := context.Background()
+			check := func(i int) {
+				q := weir.Request{Path: paths[i%3], User: users[i%100], Group: users[i%7]}
+				if err := node.CheckInto(ctx, &q, &d); err != nil || !d.Allowed || d.Len() != 2 {
+					b.Fatalf("%v, %+v", err, d)
+				}
+			}
+			for i := range 2100 {
+				check(i)
+			}
+			want := 300 + 7
+			if name == "two_keys" {
+				want = 300 + 21
+			}
+			if keys := node.Stats().Keys; keys != want {
+				b.Fatalf("premise: %d keys, want %d", keys, want)
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				check(i)
+				i++
+			}
+		})
+	}
+}
