@@ -346,5 +346,6 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	for e := range core.Events {
 		s.Events[e.String()] = m.core.Count(e)
 	}
+	s.Events["peer_refused"] = m.links.RefusedTLS()
 	return s, true
 }
