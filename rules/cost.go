@@ -108,7 +108,7 @@ func (d costing) methodCosts(n *node, c *costs) {
 		case slices.ContainsFunc(c.methods, func(m methodCost) bool { return m.method == method }):
 			d.add(k, "the cost of method %s is given twice", quote(method))
 		case !slices.Contains(knownMethods(), method):
-			d.add(k, "%s", unknownCost(k.text, matching(d).fields(&matcher{})))
+			d.add(k, "%s", unknownCost(k.text, n.items[i], matching(d).fields(&matcher{})))
 		default:
 			cost, _ := d.units(n.items[i], "cost", 0)
 			d.lowerMethod(k, cost)
@@ -119,7 +119,11 @@ func (d costing) methodCosts(n *node, c *costs) {
 }
 
 // unknownCost is the error for a field of a cost that is no method.
-func unknownCost(name string, conditions []field) string {
+func unknownCost(name string, value *node, conditions []field) string {
+	cost := "2"
+	if _, bad := units(value.text, 0); value.kind == kindScalar && bad == "" {
+		cost = value.text
+	}
 	switch {
 	case name == "max", name == "min":
 		return quote(name) + ` belongs to a cost that an attribute states, as in {from: "attr:tokens", max: 1000}`
@@ -132,10 +136,14 @@ func unknownCost(name string, conditions []field) string {
 	if s := nearest(name, []string{"default", "from"}); s != "" {
 		return "unknown field " + quote(name) + " (in cost); did you mean " + quote(s) + "?"
 	}
-	if s := nearest(strings.ToLower(name), lowerMethods()); s != "" {
+	likely := lowerMethods()
+	if name != upper(name) { // in lower case it is rather an operation of the service than a rare method
+		likely = strings.Fields("get head post put patch delete options trace connect unary stream message")
+	}
+	if s := nearest(strings.ToLower(name), likely); s != "" {
 		return quote(name) + " is not a method; did you mean " + quote(upper(s)) + "?"
 	}
-	return quote(name) + " is not a method of HTTP or gRPC: for a method of your own write cost: [{method: " + clip(name) + ", cost: 2}]"
+	return quote(name) + " is not a method of HTTP or gRPC: for a path write cost: [{path: ^/" + clip(name) + ", cost: " + cost + "}, {cost: 1}], for a method of your own cost: [{method: " + clip(name) + ", cost: " + cost + "}]"
 }
 
 // knownMethods returns the registered methods of HTTP, and what the middleware for gRPC

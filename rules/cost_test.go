@@ -82,7 +82,7 @@ func TestCostErrors(t *testing.T) {
 		"{defualt: 1}":                            `unknown field "defualt" (in cost); did you mean "default"?`,
 		"{frm: attr:x}":                           `did you mean "from"?`,
 		"{PSOT: 2}":                               `"PSOT" is not a method; did you mean "POST"?`,
-		"{frobnicate: 2}":                         `"frobnicate" is not a method of HTTP or gRPC: for a method of your own write cost: [{method: frobnicate, cost: 2}]`,
+		"{frobnicate: 2}":                         `"frobnicate" is not a method of HTTP or gRPC: for a path write cost: [{path: ^/frobnicate, cost: 2}, {cost: 1}], for a method of your own cost: [{method: frobnicate, cost: 2}]`,
 		"{/export: 2}":                            "is not a method; for a path write cost: [{path: ^/export",
 		"{max: 2}":                                `"max" belongs to a cost that an attribute states`,
 		"{path: ^/a, cost: 2}":                    `belongs in an element of a list`,

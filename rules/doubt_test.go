@@ -93,3 +93,18 @@ func TestPatternsInWrongPlaces(t *testing.T) {
 		}
 	}
 }
+
+// The name of an operation as a method is not taken for a rare method, and the line to
+// write has the author's number.
+func TestOperationsAsMethodsOfACost(t *testing.T) {
+	for cost, want := range map[string]string{
+		"export: 50": `"export" is not a method of HTTP or gRPC: for a path write cost: [{path: ^/export, cost: 50}, {cost: 1}], for a method of your own cost: [{method: export, cost: 50}]`,
+		"REPROT: 50": `"REPROT" is not a method; did you mean "REPORT"?`,
+		"psot: 50":   `"psot" is not a method; did you mean "POST"?`,
+	} {
+		_, err := rules.Parse("f", []byte("rules:\n- {name: a, key: [user], cost: {"+cost+"}, limits: [99/second]}\n"), rules.Options{})
+		if err == nil || !strings.Contains(err.Error(), "f:2:33: "+want) {
+			t.Errorf("%s:\n got %v\nwant %s", cost, err, want)
+		}
+	}
+}
