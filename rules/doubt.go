@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -11,7 +10,7 @@ import (
 )
 
 // doubt notes a value that is valid and probably means something else.
-func (d *decoder) doubt(at *node, instead, format string, args ...any) {
+func doubt(d *decoder, at *node, instead, format string, args ...any) {
 	d.oddities = append(d.oddities, oddity{at: at, instead: instead, text: fmt.Sprintf(format, args...)})
 }
 
@@ -41,27 +40,56 @@ func (d matching) misplaced(k, v *node) bool {
 		d.add(k, format, quote(k.text), what, instead)
 		return false
 	}
-	d.doubt(k, instead, format, quote(k.text), what, instead)
+	doubt(d.decoder, k, instead, format, quote(k.text), what, instead)
 	return true
 }
 
-// templatePart finds parts of path templates, such as {id}. Its other alternatives are
-// what patterns have: escapes and classes.
-var templatePart = regexp.MustCompile(`\\[pPx]\{[^}]*\}|\\.|\{[A-Za-z_][A-Za-z0-9_.-]*\*?\}`)
+// templatePart returns the length of a part of a path template, such as {id}, with which a
+// text begins; 0 if it begins with none.
+func templatePart(s string) int {
+	end := strings.IndexByte(s, '}')
+	if s[0] != '{' || end < 2 {
+		return 0
+	}
+	name := strings.TrimSuffix(s[1:end], "*")
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+	if name == "" || !strings.ContainsRune(letters, rune(name[0])) || strings.Trim(name, letters+"0123456789.-") != "" {
+		return 0
+	}
+	return end + 1
+}
+
+// withoutTemplate returns a pattern with [^/]+ in place of the parts of a template, and
+// the last of these; empty if there is none.
+func withoutTemplate(text string) (fixed, found string) {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		n := templatePart(text[i:])
+		switch {
+		case n > 0:
+			found = text[i : i+n]
+			b.WriteString("[^/]+")
+		case text[i] == '\\' && i+2 < len(text) && strings.IndexByte("pPx", text[i+1]) >= 0 && text[i+2] == '{':
+			n = 3 // a class such as \p{Greek}
+			b.WriteString(text[i : i+n])
+		case text[i] == '\\' && i+1 < len(text):
+			n = 2
+			b.WriteString(text[i : i+n])
+		default:
+			n = 1
+			b.WriteByte(text[i])
+		}
+		i += n
+	}
+	return b.String(), found
+}
 
 // unlikePattern notes a path that is probably written as a template or with wildcards.
 func (d matching) unlikePattern(n *node, what string, p *pattern) {
 	if p == nil {
 		return
 	}
-	found := ""
-	fixed := templatePart.ReplaceAllStringFunc(p.text, func(part string) string {
-		if part[0] != '{' {
-			return part
-		}
-		found = part
-		return "[^/]+"
-	})
+	fixed, found := withoutTemplate(p.text)
 	write := func(fixed string) string {
 		if fixed[0] == '/' {
 			fixed = "^" + fixed
@@ -70,7 +98,7 @@ func (d matching) unlikePattern(n *node, what string, p *pattern) {
 	}
 	if found != "" {
 		instead := write(fixed)
-		d.doubt(n, instead, "%s %s is a regular expression, in which %s stands for itself: write %s for any one segment", what, quote(p.text), quote(found), instead)
+		doubt(d.decoder, n, instead, "%s %s is a regular expression, in which %s stands for itself: write %s for any one segment", what, quote(p.text), quote(found), instead)
 		return
 	}
 	tree, err := syntax.Parse(p.text, syntax.Perl)
@@ -82,7 +110,7 @@ func (d matching) unlikePattern(n *node, what string, p *pattern) {
 		fixed = rest + "/"
 	}
 	instead := write(strings.ReplaceAll(fixed, "/*", "/[^/]*"))
-	d.doubt(n, instead, `%s %s is a regular expression, in which "/*" stands for any number of slashes: write %s, or "/?" for one slash or none`,
+	doubt(d.decoder, n, instead, `%s %s is a regular expression, in which "/*" stands for any number of slashes: write %s, or "/?" for one slash or none`,
 		what, quote(p.text), instead)
 }
 
@@ -114,7 +142,7 @@ func (d costing) lowerMethod(k *node, cost uint32) {
 	}
 	name := clip(k.text)
 	instead := fmt.Sprintf("cost: [{path: ^/%s, cost: %d}, {cost: 1}]", name, cost)
-	d.doubt(k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case", quote(k.text), method, instead)
+	doubt(d.decoder, k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case", quote(k.text), method, instead)
 }
 
 // costsTooMuch warns about costs above a limit that they are charged to: such a request
