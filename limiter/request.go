@@ -9,7 +9,15 @@ const (
 	MaxFieldBytes = 8 << 10
 	// MaxAttributes is the most attributes of a request.
 	MaxAttributes = 16
+	// MaxTenantBytes is the greatest length in bytes of the tenant of a request.
+	MaxTenantBytes = 64
 )
+
+// Scope says which rules a caller may use. Its method is called from many goroutines.
+type Scope interface {
+	// Permits reports whether the caller may use the rule with this name.
+	Permits(rule string) bool
+}
 
 // Request is what a service knows about one check. Strings are used unchanged: they are
 // not trimmed, lower-cased or decoded.
@@ -45,14 +53,23 @@ type Request struct {
 	// or with an empty one, counts by path and user. Limits of one key share its cost. The
 	// slices are read, never kept.
 	LimitKeys [][]string
+	// Tenant separates counters: requests of two tenants never share one, whatever else
+	// they have in common. Empty means no tenant, whose counters are separate too. A server
+	// sets it from what it knows of the caller; no message of a client has such a field.
+	Tenant string
+	// Scope, if not nil, restricts the request to some rules. If a rule that matches is not
+	// among them, nothing is counted, and the error wraps [ErrForbidden].
+	Scope Scope
 }
 
 // CheckSize returns an error that wraps [ErrInvalid] if a string of the request is
-// longer than [MaxFieldBytes], or if it has more than [MaxAttributes] attributes.
+// longer than [MaxFieldBytes], its tenant longer than [MaxTenantBytes], or if it has more
+// than [MaxAttributes] attributes.
 func (r *Request) CheckSize() error {
 	// If the OR of all lengths is below the bound, a power of two, then so is each
 	// length.
-	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes && len(r.Attributes) == 0 {
+	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes &&
+		len(r.Attributes) == 0 && r.Tenant == "" {
 		return nil
 	}
 	return r.checkSize()
@@ -65,6 +82,9 @@ func (r *Request) checkSize() error {
 		if len(f.value) > MaxFieldBytes {
 			return fieldTooLong("the "+f.name, len(f.value))
 		}
+	}
+	if n := len(r.Tenant); n > MaxTenantBytes {
+		return fmt.Errorf("%w: the tenant has %d bytes; at most %d are allowed", ErrInvalid, n, MaxTenantBytes)
 	}
 	if n := len(r.Attributes); n > MaxAttributes {
 		return fmt.Errorf("%w: the request has %d attributes; at most %d are allowed", ErrInvalid, n, MaxAttributes)

@@ -144,7 +144,7 @@ func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 }
 
 func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
-	var buf [maxKeyParts*headerBytes + limiter.MaxKeyBytes]byte
+	var buf [(maxKeyParts+1)*headerBytes + limiter.MaxKeyBytes + limiter.MaxTenantBytes]byte
 	n, o := k.encode(r, buf[:])
 	if o != keyHashed {
 		return limiter.Hash{}, o
@@ -179,7 +179,24 @@ func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
 		}
 		n = end
 	}
+	if r.Tenant != "" {
+		return appendTenant(r.Tenant, buf, n)
+	}
 	return n, keyHashed
+}
+
+// tenantHeader precedes the tenant, after all parts. A key has a fixed number of parts, so
+// nothing else can stand there, and a key without a tenant has the hash that it had before
+// there were tenants.
+const tenantHeader = 0xfffe
+
+// appendTenant writes the tenant after the n bytes of the parts.
+func appendTenant(tenant string, buf []byte, n int) (int, outcome) {
+	if n+headerBytes+len(tenant) > len(buf) {
+		return 0, keyTooLong
+	}
+	binary.LittleEndian.PutUint16(buf[n:], tenantHeader)
+	return n + headerBytes + copy(buf[n+headerBytes:], tenant), keyHashed
 }
 
 // bytes returns the total length of the values of a request's key.

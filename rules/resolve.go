@@ -49,6 +49,8 @@ type Match struct {
 //   - a named rule that does not exist,
 //   - own limits that are too many, nil, of the same name, or with a key that cannot be.
 //
+// For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead.
+//
 // A shadow rule is an experiment and makes no request invalid: its keys that cannot be
 // resolved, and those for which the rules in force leave no room, are left out.
 //
@@ -87,6 +89,9 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 		return Match{}, s.unknownRule(r.Rule)
 	}
 	u := &s.rules[i]
+	if err := permitted(r, u); err != nil {
+		return Match{}, err
+	}
 	m := Match{Rule: u.limiter.Name, Count: 1}
 	if u.counts {
 		if err := u.charge(r, c, &address{}, rulesAll, &m); err != nil {
@@ -97,6 +102,24 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	m.Unlimited = c.Len() == 0
 	return m, nil
 }
+
+// permitted returns why the caller may not use a rule, nil if it may.
+func permitted(r *limiter.Request, u *rule) error {
+	if r.Scope == nil || u.limiter.Shadow && r.Rule == "" || r.Scope.Permits(u.limiter.Name) {
+		return nil // a shadow rule is an experiment and refuses nothing
+	}
+	return &scopeError{u.limiter.Name}
+}
+
+// scopeError is the error for a rule outside the scope of a request.
+type scopeError struct{ rule string }
+
+func (e *scopeError) Error() string {
+	return "the caller may not use rule " + quote(e.rule) + " in this way: the operator must list the rule, or a prefix of its name, in the permissions file"
+}
+
+// Unwrap returns [limiter.ErrForbidden].
+func (*scopeError) Unwrap() error { return limiter.ErrForbidden }
 
 func (s *Set) unknownRule(name string) error {
 	if s.counters(name) != nil {
@@ -141,6 +164,10 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		u := &s.rules[i]
 		if !u.plain && !u.match.accepts(r, &ip) {
 			continue
+		}
+		if err := permitted(r, u); err != nil {
+			c.Clear()
+			return Match{}, err
 		}
 		if m.Count++; m.Count == 1 {
 			m.Rule = u.limiter.Name
@@ -260,7 +287,8 @@ func (n *counters) nothingToCount() error {
 
 // AppendKeyName appends the displayed name of a counter and returns the extended slice.
 // The name consists of the values of the key, in the order of the rules file, and the
-// name of the limit, separated by colons, such as /towns:ada:minute. In values, % : { }
+// name of the limit, separated by colons, such as /towns:ada:minute. The tenant, if there is
+// one, comes first. In values, % : { }
 // and control characters are escaped as %25 and so on. With a nil limit the name ends
 // after the values.
 //
@@ -275,6 +303,9 @@ func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *limiter.Key, l *l
 		} else if rule == limiter.RequestRule && len(r.LimitKeys) > 0 {
 			from = s.ownKey(r, int(k.Index))
 		}
+	}
+	if r.Tenant != "" {
+		dst = append(appendEscaped(dst, r.Tenant), ':')
 	}
 	dst = from.appendName(dst, rule, r)
 	if l != nil {

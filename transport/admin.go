@@ -39,6 +39,9 @@ type AdminOptions struct {
 	// Hosts are further names by which the site may be addressed, besides localhost,
 	// loopback addresses and the address that was connected to; see [NewAdmin].
 	Hosts []string
+	// Access, if not nil, must allow [ActionAdmin] to whoever asks over the network. Over a
+	// Unix socket the mode of the socket decides. Default nil: see [NewAdmin].
+	Access Access
 	// Panicked is called with "http" for each panic that ended a request; default nil.
 	Panicked func(place string)
 	// Logger receives the HTTP server's messages about broken connections, and panics;
@@ -50,7 +53,7 @@ type AdminOptions struct {
 // its own, because its answers name users and its requests can weaken the guarantees of
 // a cluster.
 //
-// It has no authentication. It does refuse requests that a foreign page in an
+// Without AdminOptions.Access it has no authentication. It does refuse requests that a foreign page in an
 // operator's browser can cause: requests whose Host is none of AdminOptions.Hosts,
 // localhost, a loopback address or the address that was connected to (an attacker's
 // name may resolve to this machine), and requests from pages of other sites. Forgetting
@@ -70,6 +73,12 @@ func NewAdmin(o AdminOptions) *Apart {
 	}
 	if o.Profiles != nil {
 		routes[profilesPath] = route{methods: append(reading(), http.MethodPost), serve: near(o.Profiles.ServeHTTP)}
+	}
+	if o.Access != nil {
+		for path, r := range routes {
+			r.serve = administers(o.Access, r.serve)
+			routes[path] = r
+		}
 	}
 	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
 	s.flag, s.hosts = adminFlag, newHosts("--admin-host", o.Hosts)

@@ -79,6 +79,7 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 		r.Group = rest.next(m.GroupLengths, i)
 		r.Method = rest.next(m.MethodLengths, i)
 		r.Attributes, r.Rule, r.Limits = nil, m.Rule, nil
+		r.Tenant, r.Scope = "", nil // of an earlier caller, until this one is admitted
 		if len(m.Attributes) > 0 {
 			b.fillAttributes(i, m.Attributes, &rest)
 		}

@@ -67,7 +67,14 @@ func (s *service) Explain(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.
 
 func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*weirv1.ExplainResponse, error) {
 	var r limiter.Request
-	if err := s.fillRequest(&r, m); err != nil {
+	by, err := s.identify(ctx)
+	if err == nil {
+		err = s.fillRequest(&r, m)
+	}
+	if err == nil {
+		err = by.admit(&r, ActionExplain)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r.Cost = costOf(m)
@@ -112,7 +119,15 @@ func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
+	by, err := f.identifyHTTP(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
 	q, err := f.readQuestion(w, r, &h)
+	if err == nil {
+		err = by.admit(&q.request, ActionExplain)
+	}
 	if err != nil {
 		writeError(w, err)
 		return

@@ -63,9 +63,17 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
+	by, err := f.identifyHTTP(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
 	q, err := f.readQuestion(w, r, &h)
 	if err == nil {
 		err = f.mayRefund(q.receipt)
+	}
+	if err == nil {
+		err = by.admitCheck(&q.request, q.peek, q.receipt)
 	}
 	if err != nil {
 		writeError(w, err)
@@ -121,6 +129,11 @@ type batchResults struct {
 func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
+	by, err := f.identifyHTTP(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
 	body, err := readBody(w, r, &h)
 	if err != nil {
 		writeError(w, err)
@@ -144,6 +157,9 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		q, err := parseQuestion(raw[i], f.checkFields())
 		if err == nil {
 			err = f.mayRefund(q.receipt)
+		}
+		if err == nil {
+			err = by.admitCheck(&q.request, q.peek, q.receipt)
 		}
 		if err != nil {
 			out.Results[i].Error = problemOf(err)
@@ -186,6 +202,11 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errReset)
 		return
 	}
+	by, err := f.identifyHTTP(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	body, err := readBody(w, r, &h)
@@ -194,6 +215,9 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q, err := parseQuestion(body, f.resetFields())
+	if err == nil {
+		err = by.admit(&q.request, ActionReset)
+	}
 	if err != nil {
 		writeError(w, err)
 		return

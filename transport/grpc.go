@@ -26,6 +26,7 @@ type service struct {
 	decider     Decider
 	observer    Observer // may be nil
 	guard       *guard.Guard
+	access      Access // nil: all callers are alike
 	allowLimits bool
 	allowReset  bool
 	refunds     Refunder // nil: not allowed
@@ -45,10 +46,11 @@ type service struct {
 func newService(o Options) *service {
 	s := &service{
 		decider: o.Decider, observer: o.Observer, guard: o.guard(),
-		allowLimits: o.AllowRequestLimits, allowReset: o.AllowReset, ring: o.Ring,
+		access: o.Access, ring: o.Ring,
+		allowLimits: o.AllowRequestLimits || o.Access != nil, allowReset: o.AllowReset || o.Access != nil,
 		turns: sync.Pool{New: func() any { return new(turn) }},
 	}
-	if o.AllowRefunds {
+	if o.AllowRefunds || o.Access != nil {
 		s.refunds, _ = o.Decider.(Refunder)
 	}
 	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
@@ -161,10 +163,17 @@ func (s *service) check(ctx context.Context, c *check) error {
 	if c.refused != nil {
 		return c.refused
 	}
+	by, err := s.identify(ctx)
+	if err != nil {
+		return err
+	}
 	if c.full != nil {
 		if err := s.fillFull(&c.request, c.full); err != nil {
 			return err
 		}
+	}
+	if err := by.admitCheck(&c.request, c.peek, c.full.receipt()); err != nil {
+		return err
 	}
 	ask := s.decider.CheckInto
 	if c.peek {
@@ -221,9 +230,12 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	case c.noRoom != nil:
 		return c.noRoom
 	}
-	n := s.fillFulls(c)
+	by, err := s.identify(ctx)
+	if err != nil {
+		return err
+	}
+	n := s.fillFulls(c, by)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
-	var err error
 	if len(c.peeks) > 0 {
 		peeks := make([]bool, n)
 		for i := range peeks {
@@ -244,14 +256,18 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 }
 
 // fillFulls fills in the requests that the protobuf library decoded. It removes invalid
-// ones and adds them to refused. It returns how many requests remain.
-func (s *service) fillFulls(c *batchCall) (n int) {
+// ones and those that the caller may not send, and adds them to refused. It returns how
+// many requests remain.
+func (s *service) fillFulls(c *batchCall, by pass) (n int) {
 	c.refused = c.refused[:0]
 	for _, f := range c.fulls {
 		r := &c.requests[f.at]
 		if err := s.fillFull(r, f.fullRequest); err != nil {
 			c.refused = append(c.refused, refusal{f.at, err})
 		}
+	}
+	if by.caller != nil {
+		c.refused = c.admit(by)
 	}
 	if len(c.refused) == 0 {
 		return c.n
@@ -402,7 +418,14 @@ func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error
 		return 0, errReset
 	}
 	var r limiter.Request
-	if err := s.fillRequest(&r, m); err != nil {
+	by, err := s.identify(ctx)
+	if err == nil {
+		err = s.fillRequest(&r, m)
+	}
+	if err == nil {
+		err = by.admit(&r, ActionReset)
+	}
+	if err != nil {
 		return 0, err
 	}
 	return s.decider.Reset(ctx, r)

@@ -122,6 +122,10 @@ type Options struct {
 	Services []GRPCService
 	// HealthNames are further names by which the health of Services can be asked for.
 	HealthNames []string
+	// Access decides who callers are and what they may do; default nil: all callers are
+	// alike, and AllowRequestLimits, AllowReset and AllowRefunds decide. With an Access these
+	// are ignored.
+	Access Access
 	// Hosts are further names by which browsers may address the server over HTTP, besides
 	// localhost, loopback addresses and the address that was connected to; default none.
 	// A request that a browser may have sent to any other name is refused: that name may

@@ -38,6 +38,8 @@ func statusCodeOf(err error) int {
 		return http.StatusRequestEntityTooLarge
 	}
 	switch codeOf(err) {
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
 	case codes.InvalidArgument:
 		return http.StatusBadRequest
 	case codes.PermissionDenied:
@@ -52,6 +54,9 @@ func statusCodeOf(err error) int {
 }
 
 func writeError(w http.ResponseWriter, err error) {
+	if errors.Is(err, ErrUnauthenticated) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	if lacksRoom(err) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryRoom/time.Second)))
 	}

@@ -75,7 +75,14 @@ func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) er
 		return err
 	}
 	var r limiter.Request
-	if err := s.fillRequest(&r, m); err != nil {
+	by, err := s.identify(ctx)
+	if err == nil {
+		err = s.fillRequest(&r, m)
+	}
+	if err == nil {
+		err = by.admit(&r, ActionRefund)
+	}
+	if err != nil {
 		return err
 	}
 	if m.Cost != nil {
@@ -97,6 +104,11 @@ func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	by, err := f.identifyHTTP(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	body, err := readBody(w, r, &h)
@@ -105,6 +117,9 @@ func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q, err := parseQuestion(body, f.refundFields())
+	if err == nil {
+		err = by.admit(&q.request, ActionRefund)
+	}
 	if err == nil {
 		err = f.refund(r.Context(), q.request, q.sealed)
 	}

@@ -23,8 +23,15 @@ var (
 )
 
 // Ring implements the service.
-func (s *service) Ring(context.Context, *weirv1.RingRequest) (*weirv1.RingResponse, error) {
+func (s *service) Ring(ctx context.Context, _ *weirv1.RingRequest) (*weirv1.RingResponse, error) {
 	begin := s.begin()
+	by, err := s.identify(ctx)
+	if err == nil {
+		_, err = by.may(ActionRing)
+	}
+	if err != nil {
+		return nil, s.end("Ring", begin, err)
+	}
 	out, err := s.placement()
 	return out, s.end("Ring", begin, err)
 }

@@ -31,6 +31,8 @@ func codeOf(err error) codes.Code {
 	switch {
 	case err == nil:
 		return codes.OK
+	case errors.Is(err, ErrUnauthenticated):
+		return codes.Unauthenticated
 	case errors.As(err, &internalError{}):
 		return codes.Internal
 	case errors.Is(err, limiter.ErrInvalid):

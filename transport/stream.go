@@ -20,6 +20,9 @@ import (
 // checks with one call and sends the reply. A check needs no goroutine, channel or
 // allocation of its own.
 func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
+	if _, err := s.identify(stream.Context()); err != nil { // each message is identified again: tokens expire
+		return s.end("CheckStream", s.begin(), err)
+	}
 	in := columnsMessage{service: s, hold: hold{room: &s.room, ctx: stream.Context()}}
 	defer in.hold.release() // after a panic
 	for {
@@ -119,7 +122,14 @@ func (s *service) encodeReply(t *turn) (*[]byte, error) {
 // decideColumns decides one message and writes the reply into t. An error ends the
 // stream.
 func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *hold) error {
+	by, err := s.identify(ctx)
+	if err != nil {
+		return err // of the stream: none of its messages would be answered
+	}
 	n, err := t.fillColumns(in)
+	if err == nil {
+		err = by.admitAll(t.requests[:n], in.Peek)
+	}
 	if err != nil {
 		t.refuse(err)
 		return nil

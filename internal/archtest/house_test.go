@@ -175,6 +175,9 @@ func house() []row {
 			clocks("the test moves the clock"),
 		)},
 
+		{path: "internal/access", floor: 7, knows: "a permissions file; credentials -> an identity and what it may do", never: join(
+			no(imports, "it judges callers and decides nothing", "./internal/cluster", "./ring", "./redisstore", "./cluster"),
+		)},
 		{path: "serve", floor: 8, knows: "a node with its metrics and its servers", never: join(
 			no(imports, "who decides is the embedder's choice", "./cluster", "./redisstore", "./internal/cluster"),
 		)},
@@ -208,7 +211,7 @@ func libraries() []library {
 		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit"}, "a denial in gRPC has details that any client can read"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
-		{"github.com/goccy/go-yaml", []string{"rules"}, "a rules file is read in one place, with the position of each mistake"},
+		{"github.com/goccy/go-yaml", []string{"rules", "internal/access"}, "a file of each kind is read in one place, with the position of each mistake"},
 		{"github.com/spf13", []string{"cmd/node", "cmd/weir"}, "flags are the business of programs"},
 		{"golang.org/x/term", []string{"cmd/node", "cmd/weir"}, "terminals are the business of programs"},
 		{"golang.org/x/sys", []string{"cmd/node", "cmd/weir", "chaos"}, "processes and terminals are the business of programs"},

@@ -461,7 +461,7 @@ func TestEnvironment(t *testing.T) {
 // those of the library.
 func TestOptions(t *testing.T) {
 	values := map[string]string{
-		"rules": "r.yaml", "strict": "true", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off", "log-level": "DEBUG",
+		"rules": "r.yaml", "permissions": "w.yaml", "strict": "true", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off", "log-level": "DEBUG",
 		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow", "allow-request-limits": "true",
 		"max-connections": "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
 		"allow-reset": "true", "allow-refunds": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
@@ -490,7 +490,7 @@ func TestOptions(t *testing.T) {
 	if m := c.Cluster; err == nil && (m.PeerCertFile != "tls.crt" || m.PeerKeyFile != "tls.key" || m.PeerCAFile != "ca.crt" || !m.PeerTLSOptional) {
 		t.Errorf("certificates: %+v", m)
 	}
-	if err != nil || c.RulesFile != "r.yaml" || !c.StrictRules || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
+	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || !c.StrictRules || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)

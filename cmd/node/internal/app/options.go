@@ -31,7 +31,7 @@ type options struct {
 	maxKeys                                      positive
 	maxBytes                                     size
 	overflow                                     choice
-	secretFile                                   string
+	secretFile, permissions                      string
 	clusterName                                  string
 	allowRequestLimits, allowReset, allowRefunds bool
 	shareRing, strict                            bool
@@ -85,6 +85,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
 	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
 	f.BoolVar(&o.allowRefunds, "allow-refunds", false, "give receipts, and take charges back by them")
+	f.StringVar(&o.permissions, "permissions", "", "permissions `FILE`: who may do what, in place of the three flags above (default none)")
 	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member owns which counter, with the rules and the hash seeds")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` of the cluster, the same on all members")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
@@ -114,7 +115,7 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca":
+			case "secret-file", "permissions", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
@@ -133,6 +134,10 @@ func (o *options) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--shutdown-timeout %v is out of range: give 100ms to 1h", o.shutdownTimeout)
 	case o.shutdownDelay < 0 || o.shutdownDelay >= o.shutdownTimeout:
 		return usage(cmd, "--shutdown-delay %v is out of range: it is part of --shutdown-timeout, which is %v", o.shutdownDelay, o.shutdownTimeout)
+	case o.permissions != "" && (o.allowRequestLimits || o.allowReset || o.allowRefunds):
+		return usage(cmd, "--permissions decides in place of --allow-request-limits, --allow-reset and --allow-refunds: leave these out")
+	case o.permissions != "" && o.envoy.addr != "":
+		return usage(cmd, "--envoy-addr knows no identities, so --permissions cannot hold there: give one of them")
 	case o.clusterName == "":
 		return usage(cmd, "--cluster-name must not be empty")
 	}
@@ -165,6 +170,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		MaxKeys: int(o.maxKeys), MaxBytes: int64(o.maxBytes), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
 		Replication:        o.cluster.copying(),
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
+		Permissions:   o.permissions,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
 		ClockOffset: o.clockOffset, Envoy: o.envoy.config(),
 	}

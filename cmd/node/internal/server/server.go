@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cmd/node/internal/rulesfile"
+	"github.com/weirlimit/weir/internal/access"
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/redisstore"
 	"github.com/weirlimit/weir/rules"
@@ -65,6 +66,9 @@ type Config struct {
 	MaxConnectionAge, ClientTimeout          time.Duration
 	// Envoy, if not nil, serves Envoy's rate limit service.
 	Envoy *EnvoyConfig
+	// Permissions is the permissions file, which is followed as it changes. If it is not
+	// empty, it decides in place of AllowRequestLimits, AllowReset and AllowRefunds.
+	Permissions string
 	// ShareRing publishes to clients which member to ask for which counter. With it go
 	// the rules and the key of the hash of counters.
 	ShareRing bool
@@ -92,6 +96,7 @@ type Server struct {
 	metrics  *metrics.Metrics
 	wire     *transport.Server
 	follower *rulesfile.Follower // nil: there is no file to follow
+	access   *access.Access      // nil: there is no permissions file
 
 	grpc, http    net.Listener
 	admin, health aside
@@ -109,6 +114,12 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c, failed: make(chan error, 4)}
 	if err := s.readRules(); err != nil {
 		return nil, err
+	}
+	if c.Permissions != "" {
+		var err error
+		if s.access, err = access.Open(c.Permissions, c.Log); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.listen(ctx); err != nil {
 		return nil, err
@@ -151,7 +162,7 @@ func (s *Server) open(ctx context.Context) error {
 	if c.Cluster != nil {
 		member := *c.Cluster
 		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = s.HTTPAddr(), s.GRPCAddr(), s.tcpAdminAddr()
-		member.RefuseResets = !c.AllowReset
+		member.RefuseResets = !c.AllowReset && s.access == nil
 		config.Cluster, config.Rules = &member, c.Rules // published to the other members
 	}
 	var err error
@@ -160,9 +171,14 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
+	site, by := s.site(), transport.Access(nil)
+	if s.access != nil {
+		site.Access, by = s.access, s.access
+	}
 	s.service, err = serve.Open(ctx, serve.Config{
-		Node: config, Runtime: true, Version: c.Version, ShareRing: c.ShareRing, Site: s.site(),
+		Node: config, Runtime: true, Version: c.Version, ShareRing: c.ShareRing, Site: site,
 		Wire: transport.Options{
+			Access:             by,
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
@@ -248,6 +264,9 @@ func (s *Server) run(ctx context.Context) {
 		})
 	}
 	s.runEnvoy(ctx)
+	if s.access != nil {
+		s.background.start("reading of "+s.config.Permissions, func() { s.access.Follow(ctx) })
+	}
 	if s.follower != nil {
 		s.background.start("reading of "+s.config.RulesFile, func() { s.follower.Run(ctx) })
 	}
@@ -280,9 +299,12 @@ func (s *Server) HTTPAddr() string { return s.http.Addr().String() }
 // RulesHash returns the hash of the rules in force, formatted as in metrics.
 func (s *Server) RulesHash() string { return fmt.Sprintf("%016x", s.node.RulesHash()) }
 
-// Reload makes the node read the rules file again, even if it has not changed. It does
-// not wait; the result is logged.
+// Reload makes the node read the rules file and the permissions file again, even if they
+// have not changed. It does not wait for the rules; the result is logged.
 func (s *Server) Reload() {
+	if s.access != nil {
+		_ = s.access.Reload() // it is logged
+	}
 	if s.follower == nil {
 		s.config.Log.Warn("there is nothing to reload: no rules file was named; give --rules FILE")
 		return

@@ -1,0 +1,220 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// MaxToken is the greatest length of a token, in bytes.
+const MaxToken = 8 << 10
+
+// maxCached is how many verified tokens are remembered.
+const maxCached = 8192
+
+// interval is how often the files are read again.
+const interval = time.Second
+
+// Access identifies callers by a permissions file. It implements [transport.Access].
+type Access struct {
+	name  string
+	log   *slog.Logger
+	now   func() time.Time
+	force atomic.Pointer[policy]
+
+	loading sync.Mutex
+	have    [sha256.Size]byte // of the files that were tried last
+	seen    [sha256.Size]byte // of the files when they were looked at last
+	failed  string            // why they were refused last; "" if they were not
+}
+
+// Open reads a permissions file and the files of keys that it names.
+func Open(name string, log *slog.Logger) (*Access, error) {
+	return open(name, log, time.Now)
+}
+
+func open(name string, log *slog.Logger, now func() time.Time) (*Access, error) {
+	a := &Access{name: name, log: log, now: now}
+	sum := sha256.New()
+	p, err := load(name, now, func(data []byte) { sum.Write(sha(data)) })
+	if err != nil {
+		return nil, err
+	}
+	sum.Sum(a.have[:0])
+	a.seen = a.have
+	a.force.Store(p)
+	return a, nil
+}
+
+func sha(data []byte) []byte {
+	sum := sha256.Sum256(data)
+	return sum[:]
+}
+
+// Follow reads the files again when they have changed, until the context ends. A change is
+// put into force once the files have been the same for a second, so that no file is used
+// that is half written.
+func (a *Access) Follow(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = a.look(false) // it is logged
+		}
+	}
+}
+
+// Reload reads the files again, even if they have not changed. After an error the old
+// permissions are in force.
+func (a *Access) Reload() error { return a.look(true) }
+
+func (a *Access) look(asked bool) error {
+	a.loading.Lock()
+	defer a.loading.Unlock()
+	sum := sha256.New()
+	p, err := load(a.name, a.now, func(data []byte) { sum.Write(sha(data)) })
+	before := a.seen
+	sum.Sum(a.seen[:0])
+	text := ""
+	if err != nil {
+		text = err.Error() // a file that cannot be read changes the error, and not the sum
+	}
+	if !asked && (a.seen != before || a.seen == a.have && text == a.failed) {
+		return nil
+	}
+	if a.have, a.failed = a.seen, text; err != nil {
+		a.log.Error("permissions refused; the old ones stay in force", "file", a.name, "problems", strings.Split(text, "\n"))
+		return err
+	}
+	a.force.Store(p)
+	a.log.Info("permissions are in force", "file", a.name, "identities", len(p.callers))
+	return nil
+}
+
+// Identify implements [transport.Access]. A token decides if there is one, else a verified
+// certificate. A caller with neither is anonymous.
+func (a *Access) Identify(c transport.Credentials) (transport.Caller, error) {
+	p := a.force.Load()
+	found, err := p.identify(&c, a.now)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (p *policy) identify(c *transport.Credentials, now func() time.Time) (*caller, error) {
+	switch {
+	case len(c.Authorization) > 1:
+		return nil, unproved("it sends several authorizations: send one")
+	case len(c.Authorization) == 1:
+		return p.ofToken(c.Authorization[0], now)
+	case c.TLS != nil && len(c.TLS.VerifiedChains) > 0 && len(c.TLS.VerifiedChains[0]) > 0:
+		leaf := c.TLS.VerifiedChains[0][0]
+		if t := now(); t.After(leaf.NotAfter) || t.Before(leaf.NotBefore) { // it was valid when the connection was made
+			return nil, unproved("its certificate has expired: connect again with a new one")
+		}
+		if found := p.ofCertificate(leaf); found != nil {
+			return found, nil
+		}
+		return nil, &refusal{fmt.Sprintf("the certificate of %.100q is not one of an identity: the operator must add it to the permissions file",
+			leaf.Subject.CommonName), limiter.ErrForbidden}
+	case p.anonymous != nil:
+		return p.anonymous, nil
+	}
+	return nil, unproved("send a client certificate, or a token as \"Authorization: Bearer TOKEN\"")
+}
+
+// ofToken returns the identity of the bearer of a token.
+func (p *policy) ofToken(authorization string, now func() time.Time) (*caller, error) {
+	if len(authorization) > MaxToken+16 {
+		return nil, unproved(fmt.Sprintf("its token has %d bytes; at most %d are read", len(authorization), MaxToken))
+	}
+	scheme, token, _ := strings.Cut(authorization, " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return nil, unproved(`its authorization is not "Bearer TOKEN"`)
+	}
+	sum := sha256.Sum256([]byte(token))
+	if found := p.verified.get(sum, now()); found != nil {
+		return found, nil
+	}
+	var last error
+	for i := range p.issuers {
+		claims, err := p.issuers[i].tokens.Verify(token)
+		if err != nil {
+			last = err
+			continue
+		}
+		subject := claims.Text("sub")
+		found := p.callers[bySubject(p.issuers[i].name, subject)]
+		if found == nil || subject == "" {
+			return nil, &refusal{fmt.Sprintf("the subject %.100q of the token is not one of an identity: the operator must add it to the permissions file", subject), limiter.ErrForbidden}
+		}
+		if exp, err := strconv.ParseFloat(claims.Text("exp"), 64); err == nil {
+			p.verified.put(sum, found, exp, now())
+		}
+		return found, nil
+	}
+	if last == nil {
+		return nil, unproved("tokens are not accepted here: the permissions file names no issuer")
+	}
+	return nil, unproved(last.Error())
+}
+
+// unproved returns the error for a caller that has not proved who it is.
+func unproved(why string) error {
+	return &refusal{transport.ErrUnauthenticated.Error() + ": " + why, transport.ErrUnauthenticated}
+}
+
+// cache remembers verified tokens by their hashes, until they expire. The zero value is
+// empty.
+type cache struct {
+	lock sync.RWMutex
+	of   map[[sha256.Size]byte]verified
+}
+
+type verified struct {
+	caller *caller
+	until  float64 // in seconds since 1970, as in the token
+}
+
+func (c *cache) get(sum [sha256.Size]byte, now time.Time) *caller {
+	c.lock.RLock()
+	v, ok := c.of[sum]
+	c.lock.RUnlock()
+	if !ok || seconds(now) >= v.until {
+		return nil
+	}
+	return v.caller
+}
+
+func (c *cache) put(sum [sha256.Size]byte, of *caller, until float64, now time.Time) {
+	if seconds(now) >= until {
+		return // within the leeway
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.of == nil {
+		c.of = map[[sha256.Size]byte]verified{}
+	}
+	for old := range c.of { // of an arbitrary order
+		if len(c.of) < maxCached {
+			break
+		}
+		delete(c.of, old)
+	}
+	c.of[sum] = verified{of, until}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -1,0 +1,320 @@
+package access
+
+import (
+	"crypto/x509"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/internal/smallfile"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/middleware/identity"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Bounds of a permissions file.
+const (
+	maxIdentities = 10000
+	maxIssuers    = 4 // each may verify a token that is not proved yet
+	maxPrefixes   = 100
+	maxName       = 64
+	maxText       = 1024
+)
+
+// leeway is the tolerated difference of clocks to an issuer of tokens.
+const leeway = 30 * time.Second
+
+// policy is a permissions file that is read. Only its cache changes.
+type policy struct {
+	issuers   []issuer
+	callers   map[string]*caller // by how they are proved, see the functions below
+	anonymous *caller            // nil: none
+	verified  cache
+}
+
+// issuer verifies the tokens of one issuer.
+type issuer struct {
+	name   string
+	tokens *identity.Tokens
+}
+
+// The keys of policy.callers.
+func byURI(uri string) string             { return "uri " + uri }
+func byDNS(name string) string            { return "dns " + strings.ToLower(name) }
+func byCN(name string) string             { return "cn " + name }
+func bySubject(issuer, sub string) string { return "token " + issuer + "\x00" + sub }
+
+// caller is one identity. It implements [transport.Caller].
+type caller struct {
+	name, tenant string
+	may          [transport.Actions]permission
+}
+
+// permission is whether an action is allowed, and to which rules.
+type permission struct {
+	allowed bool
+	scope   limiter.Scope // nil: all rules
+}
+
+// Tenant implements [transport.Caller].
+func (c *caller) Tenant() string { return c.tenant }
+
+// May implements [transport.Caller].
+func (c *caller) May(a transport.Action) (limiter.Scope, error) {
+	if a < transport.Actions && c.may[a].allowed {
+		return c.may[a].scope, nil
+	}
+	return nil, &refusal{fmt.Sprintf("caller %q may not do this: the operator must allow %q to it in the permissions file", c.name, a), limiter.ErrForbidden}
+}
+
+// prefixes are the rules whose names begin with one of some texts.
+type prefixes []string
+
+// Permits implements [limiter.Scope].
+func (p prefixes) Permits(rule string) bool {
+	return slices.ContainsFunc(p, func(prefix string) bool { return strings.HasPrefix(rule, prefix) })
+}
+
+// refusal is why a caller is refused.
+type refusal struct {
+	text string
+	kind error
+}
+
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.kind }
+
+// loader reads a permissions file.
+type loader struct {
+	problems
+	policy *policy
+	names  map[string]bool
+	dir    string
+	now    func() time.Time
+	read   func(path string) ([]byte, error)
+}
+
+// Check returns what is wrong with a permissions file, and with the files of keys that it
+// names, nil if nothing is.
+func Check(name string) error {
+	_, err := load(name, time.Now, nil)
+	return err
+}
+
+// load reads a permissions file. note, if not nil, receives every file's contents.
+func load(name string, now func() time.Time, note func(data []byte)) (*policy, error) {
+	data, err := smallfile.ReadTrusted("permissions file", name, MaxFile)
+	if err != nil {
+		return nil, err
+	}
+	if note == nil {
+		note = func([]byte) {}
+	}
+	note(data)
+	return parse(name, data, now, func(path string) ([]byte, error) {
+		keys, err := smallfile.ReadTrusted("file of keys", path, maxKeysFile)
+		note(keys)
+		return keys, err
+	})
+}
+
+func parse(name string, data []byte, now func() time.Time, read func(string) ([]byte, error)) (*policy, error) {
+	l := &loader{
+		policy: &policy{callers: map[string]*caller{}}, names: map[string]bool{},
+		dir: filepath.Dir(name), now: now, read: read,
+	}
+	root := readTree(data, &l.problems)
+	if root != nil && len(l.list) == 0 {
+		var identities []*node
+		l.fields(root, "the file", map[string]func(*node){
+			"tokens":     l.each("tokens", maxIssuers, l.issuer),
+			"identities": l.each("identities", maxIdentities, func(n *node) { identities = append(identities, n) }),
+			"anonymous":  l.anonymous,
+		})
+		for _, n := range identities { // after the issuers, which they name
+			l.identity(n)
+		}
+		if len(identities) == 0 && l.policy.anonymous == nil && len(l.list) == 0 {
+			l.add(root, "nobody could ask anything: list identities, or give anonymous")
+		}
+	}
+	if err := l.error(name); err != nil {
+		return nil, err
+	}
+	return l.policy, nil
+}
+
+// issuer reads an issuer of tokens.
+func (l *loader) issuer(n *node) {
+	var c identity.TokenConfig
+	var keys string
+	keysAt := n
+	l.fields(n, "an issuer of tokens", map[string]func(*node){
+		"issuer":   l.text("issuer", maxText, &c.Issuer),
+		"audience": l.text("audience", maxText, &c.Audience),
+		"keys": func(n *node) {
+			keysAt = n
+			l.text("keys", maxText, &keys)(n)
+		},
+		"algorithms": l.each("algorithms", 16, func(n *node) {
+			a := ""
+			if l.text("an algorithm", 16, &a)(n); strings.HasPrefix(a, "HS") {
+				l.add(n, "%s needs a secret; name an algorithm with public keys, such as RS256, ES256 or EdDSA", a)
+			}
+			c.Algorithms = append(c.Algorithms, a)
+		}),
+	})
+	if c.Issuer == "" || c.Audience == "" || keys == "" || len(c.Algorithms) == 0 {
+		l.add(n, "an issuer of tokens needs issuer, audience, algorithms and keys")
+		return
+	}
+	if slices.ContainsFunc(l.policy.issuers, func(i issuer) bool { return i.name == c.Issuer }) {
+		l.add(n, "issuer %q is given twice", c.Issuer)
+		return
+	}
+	if !filepath.IsAbs(keys) {
+		keys = filepath.Join(l.dir, keys)
+	}
+	data, err := l.read(keys)
+	if err != nil {
+		l.add(keysAt, "%v", err)
+		return
+	}
+	set, err := parseKeys(data)
+	if err != nil {
+		l.add(keysAt, "file of keys %s: %v", keys, err)
+		return
+	}
+	c.Keys, c.Leeway, c.Now, c.MaxBytes = set.find, leeway, l.now, MaxToken
+	tokens, err := identity.NewTokens(c)
+	if err != nil {
+		l.add(n, "%v", err)
+		return
+	}
+	l.policy.issuers = append(l.policy.issuers, issuer{c.Issuer, tokens})
+}
+
+// anonymous reads what callers without credentials may do.
+func (l *loader) anonymous(n *node) {
+	c := &caller{name: "anonymous"}
+	l.fields(n, "anonymous", map[string]func(*node){
+		"tenant": l.text("tenant", limiter.MaxTenantBytes, &c.tenant), "may": l.may(c),
+	})
+	if c.may[transport.ActionAdmin].allowed {
+		l.add(n, "anonymous callers cannot have admin: give it to an identity, or use the Unix socket of --admin-addr")
+	}
+	l.policy.anonymous = c
+}
+
+// identity reads an identity.
+func (l *loader) identity(n *node) {
+	c := &caller{}
+	var proofs []string
+	l.fields(n, "an identity", map[string]func(*node){
+		"name":   l.text("name", maxName, &c.name),
+		"tenant": l.text("tenant", limiter.MaxTenantBytes, &c.tenant),
+		"may":    l.may(c),
+		"certificate": func(n *node) {
+			var cn, dns, uri string
+			l.fields(n, "a certificate", map[string]func(*node){
+				"cn": l.text("cn", maxText, &cn), "dns": l.text("dns", maxText, &dns), "uri": l.text("uri", maxText, &uri),
+			})
+			switch {
+			case cn != "" && dns == "" && uri == "":
+				proofs = append(proofs, byCN(cn))
+			case dns != "" && cn == "" && uri == "":
+				proofs = append(proofs, byDNS(dns))
+			case uri != "" && cn == "" && dns == "":
+				proofs = append(proofs, byURI(uri))
+			default:
+				l.add(n, "a certificate is named by one of cn, dns and uri")
+			}
+		},
+		"token": func(n *node) { proofs = append(proofs, l.token(n)...) },
+	})
+	switch {
+	case c.name == "":
+		l.add(n, "an identity needs a name")
+	case l.names[c.name] || c.name == "anonymous":
+		l.add(n, "the name %q is taken: names of identities differ", c.name)
+	case len(proofs) == 0:
+		l.add(n, "identity %q needs a certificate or a token", c.name)
+	}
+	l.names[c.name] = true
+	for _, proof := range proofs {
+		if other := l.policy.callers[proof]; other != nil {
+			l.add(n, "identities %q and %q have the same certificate or token", other.name, c.name)
+		}
+		l.policy.callers[proof] = c
+	}
+}
+
+// token reads which token an identity has.
+func (l *loader) token(n *node) []string {
+	var from, subject string
+	l.fields(n, "a token", map[string]func(*node){
+		"issuer": l.text("issuer", maxText, &from), "subject": l.text("subject", maxText, &subject),
+	})
+	if from == "" && len(l.policy.issuers) == 1 {
+		from = l.policy.issuers[0].name
+	}
+	switch {
+	case subject == "":
+		l.add(n, "a token needs a subject")
+	case !slices.ContainsFunc(l.policy.issuers, func(i issuer) bool { return i.name == from }):
+		l.add(n, "a token needs the issuer: one of those under tokens, with no mistake in it")
+	default:
+		return []string{bySubject(from, subject)}
+	}
+	return nil
+}
+
+// may returns a reader of permissions.
+func (l *loader) may(c *caller) func(*node) {
+	return func(n *node) {
+		readers := map[string]func(*node){}
+		for a := range transport.Actions {
+			readers[a.String()] = func(n *node) { c.may[a] = l.permission(n, a) }
+		}
+		l.fields(n, "may", readers)
+	}
+}
+
+// permission reads one permission: true, false, or a list of prefixes of rules.
+func (l *loader) permission(n *node, a transport.Action) permission {
+	switch {
+	case n.kind == scalar && (n.text == "true" || n.text == "false"):
+		return permission{allowed: n.text == "true"}
+	case n.kind != list || len(n.items) == 0:
+		l.add(n, "%s must be true, false, or a list of prefixes of rules", a)
+	case a == transport.ActionLimits || a == transport.ActionRing || a == transport.ActionAdmin:
+		l.add(n, "%s is about no rule: give true or false", a)
+	default:
+		var p prefixes
+		l.each(a.String(), maxPrefixes, func(n *node) {
+			prefix := ""
+			l.text("a prefix", maxText, &prefix)(n)
+			p = append(p, prefix)
+		})(n)
+		return permission{true, p}
+	}
+	return permission{}
+}
+
+// ofCertificate returns the identity of a verified certificate, nil if it has none: by its
+// URIs, or else by its DNS names, or else by its common name.
+func (p *policy) ofCertificate(c *x509.Certificate) *caller {
+	for _, u := range c.URIs {
+		if found := p.callers[byURI(u.String())]; found != nil {
+			return found
+		}
+	}
+	for _, name := range c.DNSNames {
+		if found := p.callers[byDNS(name)]; found != nil {
+			return found
+		}
+	}
+	return p.callers[byCN(c.Subject.CommonName)]
+}

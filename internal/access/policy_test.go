@@ -1,0 +1,102 @@
+package access
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// check returns what is wrong with a permissions file.
+func check(t *testing.T, text string) error {
+	t.Helper()
+	dir := t.TempDir()
+	_, public := newKey(t)
+	for name, data := range map[string]string{"p.yaml": text, "keys.pem": string(public), "secret.json": `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Check(filepath.Join(dir, "p.yaml"))
+}
+
+func TestFilesThatAreRefused(t *testing.T) {
+	const head = "tokens:\n  - {issuer: a, audience: b, algorithms: [ES256], keys: keys.pem}\n"
+	for text, want := range map[string]string{
+		"":                                   "1:1: the file is empty",
+		"identities: []\n":                   "nobody could ask anything",
+		"identites: []\n":                    `1:1: unknown field "identites" of the file; did you mean "identities"?`,
+		"identities: [\n":                    "YAML cannot be read",
+		"anonymous: &a {may: {}}\n":          "not supported",
+		"anonymous: {may: {check: maybe}}\n": "1:26: check must be true, false, or a list",
+		"anonymous: {may: {admin: true}}\n":  "anonymous callers cannot have admin",
+		"anonymous: {may: {limits: [a]}}\n":  "limits is about no rule",
+		"anonymous: {may: {chek: true}}\n":   `did you mean "check"?`,
+		"anonymous: {tenant: " + strings.Repeat("t", 65) + "}\n":                           "tenant has 65 bytes; at most 64",
+		"anonymous: {may: {}, may: {}}\n":                                                  "given twice",
+		"identities: [{name: a, may: {}}]\n":                                               "needs a certificate or a token",
+		"identities: [{name: a, token: {subject: s}}]\n":                                   "a token needs the issuer",
+		"identities: [{name: a, certificate: {cn: a, dns: b}}]\n":                          "named by one of cn, dns and uri",
+		"identities: [{name: a, certificate: {cn: x}}, {name: b, certificate: {cn: x}}]\n": `identities "a" and "b" have the same`,
+		"identities: [{name: a, certificate: {cn: x}}, {name: a, certificate: {cn: y}}]\n": "is taken",
+		"tokens: [{issuer: a, audience: b, algorithms: [HS256], keys: keys.pem}]\n":        "HS256 needs a secret",
+		"tokens: [{issuer: a, audience: b, algorithms: [none], keys: keys.pem}]\n":         "none",
+		"tokens: [{issuer: a, algorithms: [ES256], keys: keys.pem}]\n":                     "needs issuer, audience",
+		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: gone.pem}]\n":        "gone.pem cannot be opened",
+		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: secret.json}]\n":     "it is a secret (oct)",
+		head + "identities: [{name: a, token: {subject: s}, teant: x}]\n":                  `did you mean "tenant"?`,
+		strings.Repeat("[", 5000):                                                          "nest deeper",
+	} {
+		err := check(t, text)
+		if !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: %v, want %s", text, err, want)
+		}
+	}
+	if err := check(t, head+"identities: [{name: a, token: {subject: s}}]\n"); err != nil {
+		t.Errorf("a valid file: %v", err)
+	}
+}
+
+// All problems are told at once, in the order of their lines.
+func TestAllProblemsAtOnce(t *testing.T) {
+	err := check(t, "identities:\n  - {name: a}\n  - {nam: b, certificate: {cn: x}}\nanonymous: {may: 3}\n")
+	bad, ok := errors.AsType[*Error](err)
+	if !ok || len(bad.Problems) != 4 {
+		t.Fatalf("%v", err)
+	}
+	for i, line := range []int{2, 3, 3, 4} {
+		if bad.Problems[i].Line != line {
+			t.Errorf("problem %d: %+v, want line %d", i, bad.Problems[i], line)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	const x, y = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM" // of RFC 7517
+	good := `{"kty":"EC","crv":"P-256","kid":"a","x":"` + x + `","y":"` + y + `"}`
+	set, err := parseKeys([]byte(`{"keys":[` + good + `,{"kty":"OKP","crv":"Ed25519","kid":"b","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, ok := range map[string]bool{"a": true, "b": true, "c": false, "": false} {
+		if _, err := set.find(id); (err == nil) != ok {
+			t.Errorf("key %q: %v", id, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{}`:                                   "no keys",
+		`[`:                                    "neither PEM nor a JWKS",
+		`{"keys":[` + good + `,` + good + `]}`: "has the kid of another",
+		`{"keys":[{"kty":"EC","crv":"P-256","x":"` + x + `","y":"` + x + `"}]}`: "key 0",
+		`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`:                        "RSA key of",
+		`{"keys":[{"kty":"RSA","n":"AQAB","e":"Ag"}]}`:                          "exponent",
+		"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n":        "not a public key",
+	} {
+		if _, err := parseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %v, want %s", text, err, want)
+		}
+	}
+}

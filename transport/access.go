@@ -1,0 +1,223 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Action is something that a caller may be allowed to do.
+type Action uint8
+
+// The actions, in the order of their names in a permissions file. Rule is to name the rule
+// that decides, and Limits to send limits of one's own; both are needed besides the action
+// of the call.
+const (
+	ActionCheck Action = iota
+	ActionPeek
+	ActionReset
+	ActionRefund
+	ActionLimits
+	ActionRule
+	ActionExplain
+	ActionRing
+	ActionAdmin
+	// Actions is how many there are.
+	Actions
+)
+
+// String returns the name of the action in a permissions file.
+func (a Action) String() string {
+	if a >= Actions {
+		return "unknown"
+	}
+	return [...]string{"check", "peek", "reset", "refund", "limits", "rule", "explain", "ring", "admin"}[a]
+}
+
+// ErrUnauthenticated is wrapped by the error of [Access] for a caller that has not proved
+// who it is. It is answered with UNAUTHENTICATED or 401.
+var ErrUnauthenticated = errors.New("the caller is not identified")
+
+// Credentials are what a caller shows of itself. Nothing in them is checked yet, except
+// that VerifiedChains of TLS are.
+type Credentials struct {
+	// Authorization are the values of the header or metadata of this name.
+	Authorization []string
+	// TLS is the state of the connection, nil if it has no TLS.
+	TLS *tls.ConnectionState
+}
+
+// Access identifies callers. It is called from many goroutines, for every message.
+type Access interface {
+	// Identify returns the caller. An error wraps [ErrUnauthenticated], or
+	// [limiter.ErrForbidden] for a caller that is proved but has no entry.
+	Identify(c Credentials) (Caller, error)
+}
+
+// Caller is a caller that is identified. Its methods are called from many goroutines.
+type Caller interface {
+	// Tenant is the owner of the caller's counters, at most [limiter.MaxTenantBytes]; empty
+	// for none.
+	Tenant() string
+	// May returns the rules to which the caller may do something, nil for all. The error
+	// wraps [limiter.ErrForbidden] if it may not do it at all.
+	May(a Action) (limiter.Scope, error)
+}
+
+// pass is the caller of a message. The zero value, of a server without an Access, admits
+// everything.
+type pass struct{ caller Caller }
+
+// identify returns the caller of a gRPC call.
+func (s *service) identify(ctx context.Context) (pass, error) {
+	if s.access == nil {
+		return pass{}, nil
+	}
+	c := Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			c.TLS = &info.State
+		}
+	}
+	caller, err := s.access.Identify(c)
+	return pass{caller}, err
+}
+
+// identifyHTTP returns the caller of an HTTP request.
+func (s *service) identifyHTTP(r *http.Request) (pass, error) {
+	if s.access == nil {
+		return pass{}, nil
+	}
+	caller, err := s.access.Identify(credentialsOf(r))
+	return pass{caller}, err
+}
+
+func credentialsOf(r *http.Request) Credentials {
+	return Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS}
+}
+
+// may returns the rules to which the caller may do something, nil for all.
+func (p pass) may(a Action) (limiter.Scope, error) {
+	if p.caller == nil {
+		return nil, nil
+	}
+	return p.caller.May(a)
+}
+
+// admitCheck admits a check or a peek, as admit does. A receipt needs the permission to
+// refund.
+func (p pass) admitCheck(r *limiter.Request, peek, receipt bool) error {
+	if receipt {
+		if _, err := p.may(ActionRefund); err != nil {
+			return err
+		}
+	}
+	if peek {
+		return p.admit(r, ActionPeek)
+	}
+	return p.admit(r, ActionCheck)
+}
+
+// admit returns why the caller may not do something with a request, nil if it may. The
+// request then has the caller's tenant and scope.
+func (p pass) admit(r *limiter.Request, a Action) error {
+	if p.caller == nil {
+		return nil
+	}
+	scope, err := p.caller.May(a)
+	if err == nil {
+		err = p.admitParts(r)
+	}
+	if err == nil {
+		r.Tenant, r.Scope = p.caller.Tenant(), scope
+	}
+	return err
+}
+
+// admitParts returns why the caller may not name the rule, or send the limits, of a
+// request.
+func (p pass) admitParts(r *limiter.Request) error {
+	if r.Rule != "" {
+		named, err := p.caller.May(ActionRule)
+		if err != nil {
+			return err
+		}
+		if named != nil && !named.Permits(r.Rule) {
+			return notPermitted("rule " + quote(r.Rule) + " is not one that the caller may name")
+		}
+	}
+	if len(r.Limits) > 0 {
+		_, err := p.caller.May(ActionLimits)
+		return err
+	}
+	return nil
+}
+
+// notPermitted is why the permissions do not allow something.
+type notPermitted string
+
+func (e notPermitted) Error() string { return string(e) }
+
+// Unwrap returns [limiter.ErrForbidden].
+func (notPermitted) Unwrap() error { return limiter.ErrForbidden }
+
+// admitAll admits the requests of a message of columns, which name the same rule.
+func (p pass) admitAll(rs []limiter.Request, peek bool) error {
+	if p.caller == nil {
+		return nil
+	}
+	for i := range rs {
+		if err := p.admitCheck(&rs[i], peek, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admit admits the requests of a batch. It returns which of them are refused, ascending:
+// those that were, and those that the caller may not send.
+func (c *batchCall) admit(by pass) []refusal {
+	out := make([]refusal, 0, len(c.refused))
+	refused, fulls, peeks := c.refused, c.fulls, c.peeks
+	for i := range c.n {
+		peek, receipt := len(peeks) > 0 && peeks[0] == i, false
+		if peek {
+			peeks = peeks[1:]
+		}
+		if len(fulls) > 0 && fulls[0].at == i {
+			receipt, fulls = fulls[0].receipt(), fulls[1:]
+		}
+		if len(refused) > 0 && refused[0].at == i {
+			out, refused = append(out, refused[0]), refused[1:]
+		} else if err := by.admitCheck(&c.requests[i], peek, receipt); err != nil {
+			out = append(out, refusal{i, err})
+		}
+	}
+	return out
+}
+
+// administers serves callers that may administer, and refuses all others.
+func administers(by Access, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if overSocket(r) {
+			serve(w, r)
+			return
+		}
+		caller, err := by.Identify(credentialsOf(r))
+		if err == nil {
+			_, err = caller.May(ActionAdmin)
+		}
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		serve(w, r)
+	}
+}
