@@ -98,7 +98,8 @@ type Config struct {
 	// that owner cannot be asked.
 	IgnoreRing bool
 	// Dial are further options of the connections, such as credentials; default none.
-	// Nodes have no TLS yet.
+	// Without credentials there is no TLS: give grpc.WithTransportCredentials for nodes with
+	// --tls-cert.
 	Dial []grpc.DialOption
 
 	// now is the clock by which a stream has lived long enough; nil: the machine's.

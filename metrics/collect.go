@@ -18,7 +18,7 @@ type collector struct {
 	keys, bytes, maxKeys, maxBytes        *prometheus.Desc
 	overflow, ruleKeys, ruleBytes         *prometheus.Desc
 	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
-	build, zones                          *prometheus.Desc
+	build, zones, expiry                  *prometheus.Desc
 }
 
 func newCollector(m *Metrics) *collector {
@@ -47,6 +47,7 @@ func newCollector(m *Metrics) *collector {
 		reloads:     desc("rules_reloads_total", "Rules files read, the first included.", "result"),
 		reloadOK:    desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
 		reloadStamp: desc("rules_last_reload_success_timestamp_seconds", "When rules came into force, in seconds since 1970."),
+		expiry:      desc("certificate_expiry_seconds", "Seconds until a certificate expires, negative after that.", "plane"),
 		build:       desc("build_info", "What runs: always 1.", "version", "goversion"),
 	}
 }
@@ -57,6 +58,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.zones,
 	} {
 		out <- d
+	}
+	if c.m.options.Expiries != nil {
+		out <- c.expiry
 	}
 	if c.m.options.Table == nil {
 		return
@@ -96,6 +100,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	c.collectRules(out)
+	if c.m.options.Expiries != nil {
+		for plane, at := range c.m.options.Expiries() {
+			send(out, c.expiry, prometheus.GaugeValue, at.Sub(c.m.options.Now()).Seconds(), plane)
+		}
+	}
 	send(out, c.build, prometheus.GaugeValue, 1, label(c.m.options.Version), runtime.Version())
 }
 

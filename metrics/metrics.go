@@ -27,6 +27,9 @@ type Options struct {
 	// Cluster returns the state of the node in its cluster, in the same way. Default
 	// nil: no metrics of a cluster.
 	Cluster func() ClusterStats
+	// Expiries returns when certificates expire, by what they are for. It is called once for
+	// each scrape, possibly concurrently. Default nil: no metric of certificates.
+	Expiries func() map[string]time.Time
 	// Runtime adds the standard metrics of the Go runtime and the process. Leave it
 	// false if the program registers them itself.
 	Runtime bool

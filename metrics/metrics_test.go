@@ -580,8 +580,9 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, r := open(t, Options{
-		Table:   func() TableStats { return TableStats{Shares: []RuleShare{{Rule: "a"}}} },
-		Cluster: func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
+		Table:    func() TableStats { return TableStats{Shares: []RuleShare{{Rule: "a"}}} },
+		Cluster:  func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
+		Expiries: func() map[string]time.Time { return map[string]time.Time{"client": time.Now()} },
 	})
 	fill(m)
 	m.Unzoned("a", false)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter/table"
@@ -29,6 +30,9 @@ type Config struct {
 	Runtime bool
 	// Version is the version of the program, for weir_build_info.
 	Version string
+	// Expiries returns when the certificates of the listeners expire, by what they are
+	// for, for weir_certificate_expiry_seconds; default nil: no such metric.
+	Expiries func() map[string]time.Time
 	// Wire has the permissions and bounds of clients, see [transport.Options]. Decider,
 	// Warnings and Observer are filled in. So are Ready and Logger, if they are nil: by
 	// Ready of the node and by Node.Logger.
@@ -75,7 +79,7 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 		registry := metrics.NewRegistry()
 		c.Registerer, own = registry, metrics.Handler(registry)
 	}
-	o := metrics.Options{Version: c.Version, Runtime: c.Runtime}
+	o := metrics.Options{Version: c.Version, Runtime: c.Runtime, Expiries: c.Expiries}
 	if _, uses := c.Node.Backend.(weir.TableBackend); uses || c.Node.Backend == nil {
 		o.Table = s.table
 	}

@@ -42,6 +42,9 @@ type AdminOptions struct {
 	// Access, if not nil, must allow [ActionAdmin] to whoever asks over the network. Over a
 	// Unix socket the mode of the socket decides. Default nil: see [NewAdmin].
 	Access Access
+	// TLS is that of [Options], for this site; default none. A Unix socket has no TLS: its
+	// file's mode says who may use it.
+	TLS *TLS
 	// Panicked is called with "http" for each panic that ended a request; default nil.
 	Panicked func(place string)
 	// Logger receives the HTTP server's messages about broken connections, and panics;
@@ -82,7 +85,9 @@ func NewAdmin(o AdminOptions) *Apart {
 	}
 	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
 	s.flag, s.hosts = adminFlag, newHosts("--admin-host", o.Hosts)
-	return newApart("administration", s, o.Logger)
+	site := newApart("administration", s, o.Logger)
+	site.tls = o.TLS
+	return site
 }
 
 // admin handles the requests of operators.

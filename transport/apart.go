@@ -40,29 +40,31 @@ type Apart struct {
 	what string
 	http *http.Server
 	log  *slog.Logger
+
+	tls *TLS // nil: none
 }
 
 func newApart(what string, s *site, log *slog.Logger) *Apart {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Apart{what, &http.Server{
+	return &Apart{what: what, log: log, http: &http.Server{
 		Handler:           serving(s),
 		ReadHeaderTimeout: apartHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout, // a profile takes its requested time in addition
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(newHTTPLog(log), slog.LevelWarn),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, apartKey{}, c)
+			return context.WithValue(ctx, apartKey{}, accepted(c))
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
-			if a, ok := c.(*apartConn); ok && state == http.StateIdle {
+			if a, ok := accepted(c).(*apartConn); ok && state == http.StateIdle {
 				a.serve(false)
 			}
 		},
-	}, log}
+	}}
 }
 
 // Health returns a site with /healthz and /readyz of the server, to be served on a
@@ -83,7 +85,11 @@ func (a *Apart) Handler() http.Handler { return a.http.Handler }
 // Serve serves on the listener until Close is called, and then returns nil, or until
 // the listener fails. It closes the listener in any case.
 func (a *Apart) Serve(l net.Listener) error {
-	return wrap(a.what, a.http.Serve(&apartListener{Listener: l, log: a.log}))
+	by := a.tls
+	if l.Addr().Network() == "unix" {
+		by = nil
+	}
+	return wrap(a.what, a.http.Serve(secureHTTP(&apartListener{Listener: l, log: a.log}, by, apartHeaderTimeout)))
 }
 
 // Close stops the site at once.

@@ -173,7 +173,7 @@ func (c *boundedConn) work(now int64) { c.idle.Store(-1 - now) }
 
 // noteState takes note of the state of a connection of an HTTP server.
 func noteState(conn net.Conn, state http.ConnState) {
-	c, ok := conn.(*boundedConn)
+	c, ok := accepted(conn).(*boundedConn)
 	switch {
 	case !ok:
 	case state == http.StateNew, state == http.StateIdle:

@@ -126,6 +126,10 @@ type Options struct {
 	// alike, and AllowRequestLimits, AllowReset and AllowRefunds decide. With an Access these
 	// are ignored.
 	Access Access
+	// TLS serves with TLS; default nil: without it. Handshakes have a bound of time, and
+	// their connections count as others do. The client's certificate is in the AuthInfo of
+	// the peer of a call over gRPC, and in the TLS of a request over HTTP.
+	TLS *TLS
 	// Hosts are further names by which browsers may address the server over HTTP, besides
 	// localhost, loopback addresses and the address that was connected to; default none.
 	// A request that a browser may have sent to any other name is refused: that name may
@@ -207,6 +211,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Decider == nil:
 		return o, errors.New("transport: Options.Decider is nil: set it to a node")
+	case o.TLS != nil && o.TLS.Config == nil:
+		return o, errors.New("transport: Options.TLS has no Config: set it, or leave out TLS")
 	case o.MaxStreams < 0:
 		return o, fmt.Errorf("transport: MaxStreams %d is negative: give the number of calls, or 0 for %d", o.MaxStreams, defaultStreams)
 	case o.MaxMessageBytes < 0:

@@ -94,7 +94,7 @@ func NewServer(o Options) (*Server, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnState:         noteState,
-		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(newHTTPLog(o.Logger), slog.LevelWarn),
 	}
 	return s, nil
 }
@@ -113,7 +113,12 @@ func (o *Options) healthNames() []string {
 }
 
 func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
+	var creds grpc.ServerOption = grpc.EmptyServerOption{}
+	if o.TLS != nil {
+		creds = grpc.Creds(newServerTLS(&o))
+	}
 	return grpc.NewServer(
+		creds,
 		forceCodec(g),
 		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
@@ -162,7 +167,9 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 	}
 	if httpListener != nil {
 		serving++
-		go func() { ended <- wrap("HTTP", s.http.Serve(s.bound(httpListener))) }()
+		go func() {
+			ended <- wrap("HTTP", s.http.Serve(secureHTTP(s.bound(httpListener), s.options.TLS, handshakeTimeout)))
+		}()
 	}
 	var first error
 	for range serving {

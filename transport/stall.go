@@ -19,6 +19,7 @@ type stalls struct {
 	net.Listener
 	patience int64 // in ticks
 	room     *room // for what clients do not read
+	secured  bool  // connections may have TLS
 	streams  int   // the most open streams of a connection
 	most     int64 // bytes of incomplete messages above which the largest are given up
 
@@ -67,7 +68,7 @@ func watch(l net.Listener, o *Options, r *room) (watched net.Listener, stop func
 
 func newStalls(l net.Listener, o *Options, r *room) *stalls {
 	return &stalls{
-		Listener: l, room: r, patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
+		Listener: l, room: r, secured: o.TLS != nil, patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
 		conns: make(map[*watchedConn]struct{}),
 	}
 }
@@ -79,6 +80,10 @@ func (s *stalls) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	w := &watchedConn{Conn: c, of: s, streams: make(map[uint32]*clientStream)}
+	if s.secured {
+		w.secured = &securedConn{Conn: c}
+		w.Conn = w.secured
+	}
 	if w.bounded, _ = c.(*boundedConn); w.bounded != nil {
 		w.bounded.rest(s.now.Load())
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/certs/certstest"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -90,6 +92,9 @@ func (s *ticking) dialFrom(address string, window uint32) *rawClient {
 	conn, err := dialFrom(s.t.Context(), address, s.Addr().String())
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.secured {
+		conn = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // the server is under test
 	}
 	c := &rawClient{conn, s.t, make(chan [2]uint32, 1000)}
 	s.t.Cleanup(func() { conn.Close() })
@@ -226,27 +231,39 @@ func allStalled() map[string]stalled {
 // both ends know it. A stream on the same connection that has been idle for as long
 // continues, and so do those of another connection.
 func TestStalledStreams(t *testing.T) {
-	for name, c := range allStalled() {
-		t.Run(name, func(t *testing.T) {
-			s := newTicking(t, func(o *Options) { o.MaxStreams = 2 })
-			conn := s.dial(c.window)
-			conn.send(headersOf(1, "CheckStream"), opened(1), columnsOf(t, 1))
-			conn.wants("the honest stream's first answer", frameData, 1)
-			c.begin(t, conn)
-			conn.send(columnsOf(t, 1)) // what was sent before is read when it is answered
-			conn.wants("the honest stream's second answer", frameData, 1)
-			s.pass(5)
-			conn.send(columnsOf(t, 1))
-			conn.wants("within the time", frameData, 1)
-			s.pass(1)
-			s.resets(conn, 3)
-			// The server has forgotten it: there is room for another one.
-			conn.send(headersOf(5, "CheckStream"), opened(5), columnsOf(t, 5))
-			conn.wants("another stream", frameData, 5)
-			conn.send(columnsOf(t, 1))
-			conn.wants("the honest stream at the end", frameData, 1)
-		})
+	p := certstest.New(t, "clients").Write(t, t.TempDir(), certstest.Leaf{Name: "node"})
+	pair, err := tls.LoadX509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		t.Fatal(err)
 	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}}
+	for name, c := range allStalled() {
+		t.Run(name, func(t *testing.T) { stalledStream(t, c, nil) })
+		t.Run(name+" with TLS", func(t *testing.T) { stalledStream(t, c, &TLS{Config: secure}) })
+		t.Run(name+" with TLS that is optional", func(t *testing.T) { stalledStream(t, c, &TLS{Config: secure, Optional: true}) })
+	}
+}
+
+// stalledStream is TestStalledStreams for one way to stall.
+func stalledStream(t *testing.T, c stalled, config *TLS) {
+	t.Helper()
+	s := newTicking(t, func(o *Options) { o.MaxStreams, o.TLS = 2, config })
+	conn := s.dial(c.window)
+	conn.send(headersOf(1, "CheckStream"), opened(1), columnsOf(t, 1))
+	conn.wants("the honest stream's first answer", frameData, 1)
+	c.begin(t, conn)
+	conn.send(columnsOf(t, 1)) // what was sent before is read when it is answered
+	conn.wants("the honest stream's second answer", frameData, 1)
+	s.pass(5)
+	conn.send(columnsOf(t, 1))
+	conn.wants("within the time", frameData, 1)
+	s.pass(1)
+	s.resets(conn, 3)
+	// The server has forgotten it: there is room for another one.
+	conn.send(headersOf(5, "CheckStream"), opened(5), columnsOf(t, 5))
+	conn.wants("another stream", frameData, 5)
+	conn.send(columnsOf(t, 1))
+	conn.wants("the honest stream at the end", frameData, 1)
 }
 
 // resets makes ticks until the client receives the reset of a stream, which the server

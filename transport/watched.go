@@ -14,7 +14,8 @@ import (
 type watchedConn struct {
 	net.Conn
 	of      *stalls
-	bounded *boundedConn // Conn, if its listener is bounded
+	bounded *boundedConn // what is under Conn, if its listener is bounded
+	secured *securedConn // Conn, if it may have TLS
 
 	writing atomic.Int64 // 1 + the tick in which the present Write began; 0: no Write is under way
 	outMu   sync.Mutex   // held while something is written

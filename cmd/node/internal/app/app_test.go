@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cmd/node/internal/server"
 	"github.com/weirlimit/weir/internal/envoy"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -145,7 +147,7 @@ func TestBadUsage(t *testing.T) {
 		"unknown root flag":     {"", "--rule x", 2, "there is no flag --rule: did you mean --rules?"},
 		"nothing like a flag":   {"", "--zzzzzz", 2, "there is no flag --zzzzzz; see"},
 		"unknown shorthand":     {"", "-z", 2, "unknown shorthand flag"},
-		"later flag":            {"", "serve --tls x", 2, "there is no flag --tls"},
+		"later flag":            {"", "serve --tracing x", 2, "there is no flag --tracing"},
 		"join without a port":   {"", "serve --join node-1", 2, "give HOST:PORT of a member's gossip"},
 		"join nobody's port":    {"", "serve --join node-1:7946,:1", 2, "give HOST:PORT of a member's gossip"},
 		"ring of nobody":        {"", "serve --share-ring", 2, "--share-ring is for a member of a cluster: give --name or --join too"},
@@ -469,6 +471,7 @@ func TestOptions(t *testing.T) {
 		"redis-username": "u", "redis-password-file": file(t, "password", "p\r\n"), "redis-tls": "true", "redis-ca-file": "",
 		"redis-timeout": "15ms", "redis-nodes": "3",
 		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true",
+		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
 		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true",
 		"name": "n", "join": "j:1, k:2", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
 		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-tls": "Optional",
@@ -505,6 +508,9 @@ func TestOptions(t *testing.T) {
 	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains || e.Options.Mode != envoy.Atomic || e.Options.Algorithm.String() != "gcra" ||
 		!e.Options.Overrides["x"] || !e.Options.Overrides["y"] || !e.Options.Shadow || !e.Options.Quota || !e.Options.Headers {
 		t.Errorf("%+v", e)
+	}
+	if want := (server.TLSConfig{CertFile: "c.crt", KeyFile: "c.key", ClientCAFile: "ca.crt", AdminCAFile: "aca.crt", ClientCert: tls.RequireAndVerifyClientCert, AdminCert: tls.VerifyClientCertIfGiven, Optional: true}); c.TLS == nil || *c.TLS != want {
+		t.Errorf("%+v", c.TLS)
 	}
 	if r := c.Redis; r == nil || !slices.Equal(r.Addrs, []string{"a:1", "/b"}) || !r.Cluster || r.SentinelMaster != "m" || r.DB != 4 ||
 		r.Username != "u" || r.Password != "p" || r.TLS == nil || r.Timeout != 15*time.Millisecond || r.Nodes != 3 {

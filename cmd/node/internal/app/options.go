@@ -41,6 +41,7 @@ type options struct {
 	cluster                                      clusterOptions
 	bounds                                       boundOptions
 	envoy                                        envoyOptions
+	tls                                          tlsOptions
 	member                                       bool // the node is a member of a cluster
 	clockOffset                                  time.Duration
 }
@@ -56,6 +57,7 @@ func newOptions() *options {
 		cluster:         newClusterOptions(),
 		bounds:          newBoundOptions(),
 		envoy:           newEnvoyOptions(),
+		tls:             newTLSOptions(),
 	}
 }
 
@@ -82,6 +84,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	o.cluster.addFlags(f)
 	o.redis.addFlags(f)
 	o.envoy.addFlags(f)
+	o.tls.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
 	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
 	f.BoolVar(&o.allowRefunds, "allow-refunds", false, "give receipts, and take charges back by them")
@@ -115,7 +118,7 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "permissions", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca":
+			case "secret-file", "permissions", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
@@ -147,6 +150,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	if err := o.envoy.validate(cmd); err != nil {
 		return err
 	}
+	if err := o.tls.validate(cmd); err != nil {
+		return err
+	}
 	o.member = cmd.Flags().Lookup("join") != nil && o.cluster.wanted(cmd)
 	if err := o.cluster.validate(cmd, o.redis.backend.value == "redis"); err != nil {
 		return err
@@ -172,7 +178,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
 		Permissions:   o.permissions,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
-		ClockOffset: o.clockOffset, Envoy: o.envoy.config(),
+		ClockOffset: o.clockOffset, Envoy: o.envoy.config(), TLS: o.tls.config(),
 	}
 	if o.overflow.value == "allow" {
 		c.Overflow = weir.OverflowAllow

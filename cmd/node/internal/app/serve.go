@@ -35,8 +35,8 @@ counter, and another has a copy. A member that is stopped hands over its
 counters. With --backend redis the counters are in Redis, and all nodes that
 use the same Redis share them.
 
-There is no TLS and no authentication yet: keep the addresses on a network that
-you trust.`,
+With --tls-cert clients and operators are served with TLS, and may need certificates.
+Without it keep the addresses on a network that you trust.`,
 		Example: `  node serve --rules rules.yaml
   node serve --rules rules.yaml --max-keys 1000000 --overflow allow
   node serve --rules rules.yaml --name node-1

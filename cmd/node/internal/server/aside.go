@@ -57,7 +57,7 @@ func (s *Server) tcpAdminAddr() string {
 // site returns what the administration serves beside what comes from the node.
 func (s *Server) site() transport.AdminOptions {
 	c := &s.config
-	o := transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr)}
+	o := transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr), TLS: s.secured.forAdmin()}
 	if c.RulesFile != "" {
 		o.Reload = s.reloadNow
 	}

@@ -68,6 +68,7 @@ func (s *Server) openEnvoy() (err error) {
 	e.server, err = transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
 		Ready: s.ready, Observer: s.metrics, Logger: s.config.Log, MaxMessageBytes: envoy.MaxMessageBytes,
+		TLS:            s.secured.forClients(),
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
 		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
 	})

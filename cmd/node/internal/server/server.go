@@ -72,6 +72,8 @@ type Config struct {
 	// ShareRing publishes to clients which member to ask for which counter. With it go
 	// the rules and the key of the hash of counters.
 	ShareRing bool
+	// TLS, if not nil, secures what clients and operators use.
+	TLS *TLSConfig
 	// ShutdownDelay is how long requests are still accepted after the node has reported
 	// that it is not ready; 0 for no delay.
 	ShutdownDelay time.Duration
@@ -101,6 +103,7 @@ type Server struct {
 	grpc, http    net.Listener
 	admin, health aside
 	envoy         envoyServer
+	secured       secured
 
 	stopping   atomic.Bool
 	unfollow   context.CancelFunc
@@ -115,11 +118,14 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := s.readRules(); err != nil {
 		return nil, err
 	}
+	var err error
 	if c.Permissions != "" {
-		var err error
 		if s.access, err = access.Open(c.Permissions, c.Log); err != nil {
 			return nil, err
 		}
+	}
+	if s.secured, err = openTLS(c.TLS); err != nil {
+		return nil, err
 	}
 	if err := s.listen(ctx); err != nil {
 		return nil, err
@@ -176,11 +182,12 @@ func (s *Server) open(ctx context.Context) error {
 		site.Access, by = s.access, s.access
 	}
 	s.service, err = serve.Open(ctx, serve.Config{
-		Node: config, Runtime: true, Version: c.Version, ShareRing: c.ShareRing, Site: site,
+		Node: config, Runtime: true, Version: c.Version, Expiries: s.secured.expiries, ShareRing: c.ShareRing, Site: site,
 		Wire: transport.Options{
 			Access:             by,
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
+			TLS:            s.secured.forClients(),
 			MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 			MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
 		},
@@ -219,7 +226,9 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		if *l.to, err = transport.Listen(ctx, l.flag, l.address); err != nil {
 			return errors.Join(err, s.closeListeners())
 		}
-		warnIfOpen(c.Log, l.flag, (*l.to).Addr())
+		if c.TLS == nil || c.TLS.Optional || l.flag == "--health-addr" {
+			warnIfOpen(c.Log, l.flag, (*l.to).Addr())
+		}
 	}
 	return nil
 }
@@ -237,7 +246,7 @@ func (s *Server) closeListeners() error {
 // warnIfOpen logs a warning about an address that other machines can reach.
 func warnIfOpen(log *slog.Logger, flag string, a net.Addr) {
 	if tcp, ok := a.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		log.Warn("this address can be reached from other machines, and there is no TLS and no authentication yet: "+
+		log.Warn("this address can be reached from other machines, without TLS and authentication: "+
 			"keep it on a network that you trust", "flag", flag, "address", a.String())
 	}
 }
@@ -251,6 +260,7 @@ func (s *Server) run(ctx context.Context) {
 			Unreadable: func(err error) { s.metrics.RulesSet(s.node.RulesHash(), err) },
 		})
 	}
+	s.secured.run(ctx, &s.background, s.config.Log)
 	s.background.start("the servers of gRPC and HTTP", func() {
 		if err := s.wire.Serve(s.grpc, s.http); err != nil {
 			s.failed <- err

@@ -377,7 +377,7 @@ func TestOpenAddress(t *testing.T) {
 	c, log := plain()
 	c.HTTPAddr = ":0"
 	start(t, c)
-	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "no TLS and no authentication yet") || !strings.Contains(got, "flag=--http-addr") {
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "without TLS and authentication") || !strings.Contains(got, "flag=--http-addr") {
 		t.Error(got)
 	}
 }
