@@ -187,9 +187,11 @@ func (c *watchedConn) look(now, patience int64) {
 }
 
 // tellReset sends resets for streams that the server has closed by now. If a write is
-// under way, nothing is sent to the client. It does not wait for the client.
+// under way, or a frame is not complete, the next tick tries again. It does not wait for
+// the client.
 func (c *watchedConn) tellReset(streams []uint32) {
 	if !c.outMu.TryLock() {
+		c.tellLater(streams)
 		return
 	}
 	c.mu.Lock()
@@ -197,6 +199,7 @@ func (c *watchedConn) tellReset(streams []uint32) {
 	c.mu.Unlock()
 	if !between {
 		c.outMu.Unlock()
+		c.tellLater(streams)
 		return
 	}
 	var b []byte
@@ -209,6 +212,19 @@ func (c *watchedConn) tellReset(streams []uint32) {
 		_, _ = c.Conn.Write(b) // the next read or write returns the error
 		c.writing.Store(0)
 	}()
+}
+
+// maxTold bounds the streams of which a client is still to be told. It need not be: what it
+// asks of the others is not answered.
+const maxTold = 1000
+
+// tellLater makes the next tick tell the client of streams.
+func (c *watchedConn) tellLater(streams []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if room := maxTold - len(c.tell); room > 0 {
+		c.tell = append(c.tell, streams[:min(len(streams), room)]...)
+	}
 }
 
 // wake ends a Read that waits, if there is a reset for it to return. The lock is held.
