@@ -321,6 +321,7 @@ func largeAllowed() map[string]string {
 		"internal/peer.Frame fields":               "each kind of item of the wire is a field",
 		"limiter.Limit methods":                    arith,
 		"limiter/table.Table methods":              "a table is one set of counters; its methods are in files by concern",
+		"transport.Options fields":                 flags,
 		"redisstore.Store methods":                 "each call of a decider is a method, and each failure of Redis that it outlives",
 		"transport.service methods":                "each call of the wire is a method",
 	}
