@@ -103,19 +103,20 @@ func credentialsOf(r *http.Request) Credentials {
 	return Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS}
 }
 
-// may returns the rules to which the caller may do something, nil for all.
-func (p pass) may(a Action) (limiter.Scope, error) {
+// may returns why the caller may not do something, nil if it may, at least for some rules.
+func (p pass) may(a Action) error {
 	if p.caller == nil {
-		return nil, nil
+		return nil
 	}
-	return p.caller.May(a)
+	_, err := p.caller.May(a)
+	return err
 }
 
 // admitCheck admits a check or a peek, as admit does. A receipt needs the permission to
 // refund.
 func (p pass) admitCheck(r *limiter.Request, peek, receipt bool) error {
 	if receipt {
-		if _, err := p.may(ActionRefund); err != nil {
+		if err := p.may(ActionRefund); err != nil {
 			return err
 		}
 	}
@@ -150,7 +151,7 @@ func (p pass) admitParts(r *limiter.Request) error {
 			return err
 		}
 		if named != nil && !named.Permits(r.Rule) {
-			return notPermitted("rule " + quote(r.Rule) + " is not one that the caller may name")
+			return notPermittedError("rule " + quote(r.Rule) + " is not one that the caller may name")
 		}
 	}
 	if len(r.Limits) > 0 {
@@ -160,13 +161,13 @@ func (p pass) admitParts(r *limiter.Request) error {
 	return nil
 }
 
-// notPermitted is why the permissions do not allow something.
-type notPermitted string
+// notPermittedError is why the permissions do not allow something.
+type notPermittedError string
 
-func (e notPermitted) Error() string { return string(e) }
+func (e notPermittedError) Error() string { return string(e) }
 
 // Unwrap returns [limiter.ErrForbidden].
-func (notPermitted) Unwrap() error { return limiter.ErrForbidden }
+func (notPermittedError) Unwrap() error { return limiter.ErrForbidden }
 
 // admitAll admits the requests of a message of columns, which name the same rule.
 func (p pass) admitAll(rs []limiter.Request, peek bool) error {

@@ -27,7 +27,7 @@ func (s *service) Ring(ctx context.Context, _ *weirv1.RingRequest) (*weirv1.Ring
 	begin := s.begin()
 	by, err := s.identify(ctx)
 	if err == nil {
-		_, err = by.may(ActionRing)
+		err = by.may(ActionRing)
 	}
 	if err != nil {
 		return nil, s.end("Ring", begin, err)

@@ -43,7 +43,7 @@ func (k *keySet) find(id string) (any, error) {
 func parseKeys(data []byte) (*keySet, error) {
 	set := &keySet{byID: map[string]any{}}
 	var err error
-	n := 0
+	var n int
 	if block, _ := pem.Decode(data); block != nil {
 		n, err = set.readPEM(data)
 	} else {
