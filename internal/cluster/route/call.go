@@ -17,10 +17,8 @@ type Call struct {
 	c *Router
 	task
 
-	mu      sync.Mutex
-	id      uint64
-	ended   bool
-	divided bool // it was split; its parts end it
+	mu sync.Mutex
+	id uint64
 	progress
 	result
 }
@@ -46,14 +44,16 @@ type task struct {
 
 // progress is who was asked, and what is to be done next. The call's lock guards it.
 type progress struct {
-	sent     []inquiry       // members that were asked and may have executed it
-	one      [2]inquiry      // storage for sent
-	tries    uint16          // number of requests sent, see inquiry
+	sent     []inquiry  // members that were asked and may have executed it
+	one      [2]inquiry // storage for sent
+	tries    uint16     // number of requests sent, see inquiry
+	ended    bool
+	divided  bool            // it was split; its parts end it
 	define   bool            // a member does not know the rules
+	hasHeir  bool            // the heir was asked
 	askedAt  limiter.Tick    // when the owner was asked; 0 if it was not
 	owner    peer.Instance   // the member that was asked as owner
 	heirs    []peer.Instance // members that were asked as heir
-	hasHeir  bool            // the heir was asked
 	again    limiter.Tick    // when to route again; 0 if not scheduled
 	attempts int             // attempts, and replies that did not decide it
 	tried    int             // runs at this node that may have executed it, or still may

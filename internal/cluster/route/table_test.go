@@ -42,7 +42,7 @@ func TestWhatIsDecidedIsToldBeforeAllIsAbandoned(t *testing.T) {
 	r := New(Config{})
 	for _, open := range []int{0, 1} {
 		w := r.NewWaiting()
-		calls := []*Call{{c: r, ended: true}, nil}
+		calls := []*Call{{c: r, progress: progress{ended: true}}, nil}
 		for range open {
 			calls = append(calls, &Call{c: r})
 		}
