@@ -44,12 +44,7 @@ In production, let your own authority issue them, with the same names.`,
   weir cert client shop
   weir cert admin ada --valid 8h`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return usage(cmd, "there is no command %q%s", "cert "+args[0], didYouMean(cmd, args[0]))
-		},
+		RunE: oneOf("cert"),
 	}
 	cmd.AddCommand(a.authorityCommand(), a.nodeCertCommand(),
 		a.callerCertCommand("client", "Make a client's certificate", "shop"),

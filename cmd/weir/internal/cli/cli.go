@@ -195,6 +195,17 @@ adds 3, denied.`,
 	return root
 }
 
+// oneOf runs a command that has commands of its own: it shows its help, and refuses a word
+// that is none of them.
+func oneOf(name string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return usage(cmd, "there is no command %q%s", name+" "+args[0], didYouMean(cmd, args[0]))
+	}
+}
+
 // helpCommand is the library's help command, except that it refuses an unknown command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{

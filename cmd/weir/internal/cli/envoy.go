@@ -14,7 +14,8 @@ func (a *app) envoyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "envoy",
 		Short: "Check files of Envoy's rate limit service",
-		Args:  noArgs,
+		Args:  cobra.ArbitraryArgs,
+		RunE:  oneOf("envoy"),
 	}
 	var merge bool
 	check := &cobra.Command{
