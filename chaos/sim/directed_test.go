@@ -322,6 +322,46 @@ func TestAResetStands(t *testing.T) {
 	})
 }
 
+// TestAPausedOwnerIsAskedForAReset: the owner is paused and asked for a reset, and its heir
+// takes over. When the owner goes on, it comes to the reset before it hears of the takeover.
+// What it says is done must be done: the present owner has reset the key.
+func TestAPausedOwnerIsAskedForAReset(t *testing.T) {
+	worlds(t)
+	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen, limiter.UnreachableClosed} {
+		t.Run(policy.String(), func(t *testing.T) {
+			eachSeed(t, func(t *testing.T, seed uint64) {
+				d := direct(t, seed, 3, policy, limiter.ReplicationLag)
+				owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+				third := d.others(owner, heir)[0]
+				d.demandAt(third, 30, 5*ms)
+				d.pass(500 * ms)
+				owner.pause()
+				var (
+					c   limiter.Charge
+					out route.Outcome
+				)
+				told := 0
+				c.Add(d.key.key(owner, 1))
+				owner.do(func() { owner.core.Reset(&c, func(o route.Outcome) { told, out = told+1, o }) })
+				d.demandAt(third, 70, 5*ms)
+				d.pass(2 * limiter.Second)
+				owner.resume()
+				d.pass(3 * limiter.Second)
+				if told != 1 || out.Unanswered != 0 {
+					d.fails("told %d times of a reset, %d unanswered", told, out.Unanswered)
+				}
+				d.given, d.key.denied = nil, 0
+				d.demandAt(third, 5, 5*ms)
+				d.pass(300 * ms)
+				if len(d.given) != 5 || d.key.denied != 0 {
+					d.fails("the reset is not done, though it is said to be: %d of 5 are admitted since, %d denied", len(d.given), d.key.denied)
+				}
+				d.settles()
+			})
+		})
+	}
+}
+
 // TestLeavingUnseen: gossip at the owner has lost all other members, and theirs has lost
 // the owner, while their links work. The owner leaves: what it counted stands.
 func TestLeavingUnseen(t *testing.T) {

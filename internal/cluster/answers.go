@@ -10,11 +10,19 @@ import (
 
 // respond sends another member the result of its request.
 func (t *turn) respond(q *route.Request, answer, idle *limiter.Decision) {
-	switch {
-	case q.Kind == route.KindCheck || q.Kind == route.KindExplain:
+	switch q.Kind {
+	case route.KindCheck, route.KindExplain:
 		t.reply(q.Reply, answer, idle)
-	case q.Reply.ID != 0:
-		t.Out.Status(q.Reply.To, peer.Reply{ID: q.Reply.ID, Status: peer.Done, Count: uint32(q.Count)})
+	default:
+		t.done(q.Reply, q.Count)
+	}
+}
+
+// done tells the member that asked that a reset, which forgot count counters, or a refund
+// is done.
+func (t *turn) done(r route.ReplyTo, count int) {
+	if r.ID != 0 {
+		t.Out.Status(r.To, peer.Reply{ID: r.ID, Status: peer.Done, Count: uint32(count)})
 	}
 }
 

@@ -204,6 +204,31 @@ func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {
 	}
 }
 
+// A charge of the turn of a reset, after it, is taken back like any other: what one frame
+// says is of one instant.
+func TestChargesAfterAResetAreTakenBack(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableClosed)
+	own(c, p)
+	if err := c.table.Decide(h.now, charge, new(limiter.Decision)); err != nil {
+		t.Fatal(err)
+	}
+	turn := c.begin()
+	c.calls.Reset(&turn.Turn, charge.Clone(), func(route.Outcome) {})
+	for range 3 { // D is 5: the first is answered
+		c.calls.Begin(&turn.Turn, charge.Clone(), new(limiter.Decision), h.now+40*limiter.Millisecond, func() {})
+	}
+	turn.end()
+	if n := look(p).Withheld; n < 2 {
+		t.Fatalf("premise: %d replies are withheld", n)
+	}
+	h.pass(50 * limiter.Millisecond)
+	q, d := charge.Clone(), new(limiter.Decision)
+	q.Peek = true
+	if err := c.table.Decide(h.now, q, d); err != nil || d.Limit(0).Remaining != 95 {
+		t.Errorf("%v, %d of 100 left, want 95", err, d.Limit(0).Remaining)
+	}
+}
+
 // If one of several owners does not answer, the policy decides only for its keys.
 func TestThePolicyDecidesForItsKeysOnly(t *testing.T) {
 	for range 20 { // calls are looked at in the order of their numbers

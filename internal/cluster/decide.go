@@ -76,11 +76,15 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		if d.forbids(q) {
 			return route.Forbidden, nil
 		}
+		if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
+			return route.Overloaded, parts[0]
+		}
 		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 0 {
 			d.touched(t, q.Charge)
 		}
+		t.At++ // receipts of the instant of a reset are void, and those of what follows are not
 		d.wereReset(q.Charge)
-		return route.Answered, nil
+		return d.confirm(t, q, parts, answer), nil
 	}
 	if q.Kind == route.KindExplain {
 		d.explain(t, q, parts, answer)
@@ -114,6 +118,25 @@ func (d *decider) wereReset(k *limiter.Charge) {
 			p.r.Own().Reset(k.Key(i), p.r.Owner().Counter)
 		}
 	}
+}
+
+// confirm withholds the reply to a reset until the heirs of its partitions have it. This
+// node may have been overtaken and not know: then it has reset what is void.
+func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) route.Verdict {
+	var h *withheldReply
+	for _, p := range parts {
+		if own := p.r.Own(); own != nil {
+			stamp, wait := replica.Confirm(t.inputs(), own)
+			p.apply(t)
+			if wait {
+				h = d.withhold(t, p, h, q, stamp, answer, nil)
+			}
+		}
+	}
+	if h != nil {
+		return route.Withheld
+	}
+	return route.Answered
 }
 
 // touched records that keys changed without an admission.
@@ -253,6 +276,10 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 	if h == nil {
 		h = &withheldReply{answer: answer, idle: idle, reply: q.Reply}
 		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.Now, Until: q.Until}
+		if q.Kind == route.KindReset {
+			// Its asker gives up first, and says that the reset may be done.
+			h.Reset, h.count, h.Until = true, q.Count, q.Until+limiter.Second
+		}
 		if q.Reply.Call == nil {
 			d.pending.Add(1)
 			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()

@@ -129,6 +129,10 @@ func TestAnHeirTakesOverForAReset(t *testing.T) {
 		t.Fatalf("asked as heir it says %+v", q)
 	}
 	h.pass(100*limiter.Millisecond + replica.TickEvery)
+	if r := drain(c)[other].Replies; len(r) != 0 {
+		t.Errorf("without an heir it says %+v", r)
+	}
+	h.pass(100 * limiter.Millisecond) // no heir answers: the policy does
 	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Done || r[0].ID != 9 || r[0].Count != 1 {
 		t.Errorf("after the takeover it says %+v", r)
 	}
@@ -260,7 +264,7 @@ func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
 // A node that refuses resets of other members refuses them for keys that it holds, and
 // names the holder of others. It executes its own.
 func TestResetsOfOthersAreRefused(t *testing.T) {
-	c, p, _, charge := single(t, limiter.UnreachableLocal)
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	c.decider.refuseResets = true
 	k := charge.Key(0)
 	if r := resetOf(c, k, false); r.Status != peer.NotOwner || r.Owner.Instance != third {
@@ -273,13 +277,21 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 	if r := resetOf(c, k, false); r.Status != peer.Forbidden || r.ID != 9 || c.table.Count(int(p.id)) != 1 {
 		t.Errorf("of a key of its own it says %+v, and has %d counters", r, c.table.Count(int(p.id)))
 	}
+	h.pass(60 * limiter.Millisecond) // the charge is sent again
+	copies(c, p, h)
 	var mine told
 	c.Reset(charge, mine.done)
+	copies(c, p, h)
 	if mine != (told{1, route.Outcome{Counters: 1}}) || c.table.Count(int(p.id)) != 0 {
 		t.Errorf("its own reset: %+v", mine)
 	}
 	c.decider.refuseResets = false
-	if r := resetOf(c, k, false); r.Status != peer.Done {
+	if r := resetOf(c, k, false); r.ID != 0 {
+		t.Errorf("before its heir has the reset it says %+v", r)
+	}
+	i := look(p)
+	c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{{Partition: p.id, Epoch: i.Epoch, Seq: i.Seq, Appointment: 1, Owner: i.Epoch}}})
+	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Done || r[0].Count != 0 {
 		t.Errorf("where it takes them it says %+v", r)
 	}
 }

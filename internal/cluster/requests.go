@@ -135,6 +135,7 @@ type withheldReply struct {
 	answer *limiter.Decision
 	idle   *limiter.Decision // only of a reservation
 	reply  route.ReplyTo
+	count  int          // of a reset: how many counters it forgot
 	waits  atomic.Int32 // number of partitions that still withhold it
 	over   atomic.Bool  // the reply was sent, or the charge taken back
 }
@@ -158,7 +159,11 @@ func (h *withheldReply) released() bool {
 // send sends the decision to the asker.
 func (h *withheldReply) send(t *turn) {
 	if h.reply.Call != nil {
-		h.reply.Call.Decided(&t.Turn, h.Charge, h.answer, h.idle, 0)
+		h.reply.Call.Decided(&t.Turn, h.Charge, h.answer, h.idle, h.count)
+		return
+	}
+	if h.Reset {
+		t.done(h.reply, h.count)
 		return
 	}
 	t.reply(h.reply, h.answer, h.idle)

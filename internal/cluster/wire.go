@@ -246,7 +246,7 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	switch {
 	case v == route.Answered:
 		t.respond(&ask, &t.answer, nil)
-	case q.ID == 0 || v == route.Kept:
+	case q.ID == 0 || v == route.Kept || v == route.Withheld:
 	case v == route.NotOwner:
 		status := peer.NotOwner
 		if q.Heir && q.Sent && peer.Instance(at.to.Load()) != t.c.self {

@@ -24,6 +24,7 @@ type Reply interface {
 type Withheld struct {
 	Charge  *limiter.Charge
 	Receipt limiter.Receipt
+	Reset   bool // it is the reply to a reset: nothing is charged
 	// Since is when it began to wait, Until the deadline of its request.
 	Since, Until limiter.Tick
 }
@@ -64,6 +65,9 @@ func (o *Ownership) release(t *Turn) {
 // admits reports whether a withheld reply fits within what may be answered now. If so,
 // it counts the reply as answered.
 func (o *Ownership) admits(t *Turn, h withheldReply) bool {
+	if h.Facts().Reset {
+		return undoubted(t, o)
+	}
 	charge := h.Facts().Charge
 	for i := range charge.Len() {
 		k := charge.Key(i)
@@ -108,6 +112,9 @@ func (o *Ownership) takeBack(t *Turn, status peer.ReplyStatus, owner peer.Epoch)
 // undo takes back the charge of a withheld reply.
 func (o *Ownership) undo(t *Turn, h withheldReply) {
 	w := h.Facts()
+	if w.Reset {
+		return
+	}
 	o.node.Store.Refund(t.At, w.Charge, w.Receipt)
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); o.holds(k) {
@@ -166,6 +173,24 @@ func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
 	o.makeUrgent(t)
 	t.Watch = true
 }
+
+// Confirm makes the heir acknowledge all that was done so far, even if it has changed
+// nothing. It returns the stamp of that, and whether a reply must wait for it.
+func Confirm(t *Turn, o *Ownership) (stamp uint64, wait bool) {
+	if undoubted(t, o) {
+		return 0, false
+	}
+	if o.dirtyAt == 0 {
+		o.dirtyAt = t.Now
+	}
+	o.makeUrgent(t)
+	t.Watch = true
+	return o.open, true
+}
+
+// undoubted reports whether an owner says without its heir's word that a reset is done: no
+// member can be its heir, or the policy answers in place of a silent one.
+func undoubted(t *Turn, o *Ownership) bool { return o.isolated(t) || o.byPolicy }
 
 // Congested reports whether no further reply may be withheld.
 func (o *withholding) Congested() bool { return len(o.withheld) >= maxWithheld }
