@@ -82,6 +82,36 @@ func BenchmarkCheck(b *testing.B) {
 	run("three_windows", "1000000/hour, 2000000/day, 10000000/year")
 }
 
+// BenchmarkCheckBatch checks uniformly random keys in batches of 1000, one after the other,
+// by the node's own clock. A step is one check. Each check is admitted.
+func BenchmarkCheckBatch(b *testing.B) {
+	node, err := weir.Open(context.Background(), weir.Config{Rules: benchRules("{limit: 1000000, window: 400d}")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	paths, users := benchParts()
+	r := rand.New(rand.NewPCG(1, 7))
+	const size = 1000
+	requests, decisions := make([]weir.Request, size), make([]weir.Decision, size)
+	batch := func() {
+		for i := range requests {
+			n := r.Uint32N(100_000)
+			requests[i].Path, requests[i].User = paths[n/100], users[n%100]
+		}
+		if err := node.CheckBatchInto(context.Background(), requests, decisions); err != nil || !decisions[size-1].Allowed {
+			b.Fatalf("%v, %+v", err, decisions[size-1])
+		}
+	}
+	for range 1000 {
+		batch()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += size {
+		batch()
+	}
+}
+
 // BenchmarkQuotas checks requests that two counters count: those of a rule with two keys,
 // and those of three rules with a key each that draw on one quota. It shows what a quota
 // costs beside a second key. The customers' counters are the same in both.

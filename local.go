@@ -24,7 +24,9 @@ func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision
 		return l.Refused(err)
 	}
 	c.Peek = peek
-	return l.decide(set, l.Now(), r, &c, m, d, nil)
+	err = l.decide(set, l.Now(), r, &c, m, d, nil)
+	l.ReportFull()
+	return err
 }
 
 // decide decides a resolved request. If alike is not nil the decision is added to that
@@ -33,7 +35,6 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.
 	if err := l.Table.Decide(now, c, d); err != nil {
 		return l.Refused(err)
 	}
-	l.ReportFull()
 	if c.Unnamed != 0 {
 		l.nameKeys(set, r, c)
 	}
@@ -97,6 +98,7 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 			bad.Add(i, &ds[i], err)
 		}
 	}
+	l.ReportFull()
 	return bad, nil
 }
 

@@ -172,7 +172,8 @@ type Decision struct {
 // Clear resets d to "allowed, no rule" and keeps its memory.
 func (d *Decision) Clear() {
 	d.Allowed, d.Never, d.ShadowDenied = true, false, false
-	d.Source, d.RetryAfter, d.Receipt, d.Rule = SourceNone, 0, Receipt{}, ""
+	d.Source, d.RetryAfter, d.Rule = SourceNone, 0, ""
+	d.Receipt = Receipt{} // of its own: among others it would be made and copied
 	d.began, d.blocked, d.n, d.more = false, 0, 0, d.more[:0]
 }
 

@@ -161,7 +161,14 @@ func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
 		if k.skip && p.missing(r) {
 			return 0, keySkipped
 		}
-		v, standIn := p.value(r)
+		v, standIn := r.Path, false
+		switch { // without a call for what most keys have
+		case p.kind == partPath:
+		case p.kind == partUser && r.User != "":
+			v = r.User
+		default:
+			v, standIn = p.value(r)
+		}
 		if room -= len(v); room < 0 || n+headerBytes+len(v) > len(buf) {
 			return 0, keyTooLong
 		}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -230,7 +231,7 @@ func newDraws(def *definition, quotas []counters) (out []draw) {
 // draw adds the counters of the quotas on which a rule draws. cost is that of the rule.
 // Keys of the charge from number first on belong to the rule, so they are not those of a
 // quota; those before may be, if another rule that matches draws on it.
-func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules, cost uint32, first int, m *Match) error {
+func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules, cost uint32, first int) (unzoned *Unzoned, _ error) {
 	for i := range u.draws {
 		w := &u.draws[i]
 		if !which.have(w.quota.limiter) {
@@ -240,11 +241,13 @@ func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which wh
 		if w.costs != nil && !r.Cost.Given() {
 			units = w.costs.of(r, ip)
 		}
-		if err := w.quota.charge(r, c, units, first, m); err != nil {
-			return err
+		u, err := w.quota.charge(r, c, units, first)
+		if err != nil {
+			return nil, err
 		}
+		unzoned = cmp.Or(unzoned, u)
 	}
-	return nil
+	return unzoned, nil
 }
 
 // merge adds a cost to key i of the rule, if the charge has it among its first keys.

@@ -347,7 +347,8 @@ rules:
 		if unzoned != "" {
 			want = "UTC"
 		}
-		if err != nil || c.Len() != 1 || c.Key(0).Cost != 3 || c.Key(0).Rule.Limits[0].Spec().Zone != want || m.Unzoned != unzoned {
+		if err != nil || c.Len() != 1 || c.Key(0).Cost != 3 || c.Key(0).Rule.Limits[0].Spec().Zone != want ||
+			(m.Unzoned != nil) != (unzoned != "") || m.Unzoned != nil && *m.Unzoned != (rules.Unzoned{unzoned, tz == ""}) {
 			t.Errorf("%q: %+v, %+v, %v", tz, m, c.Key(0), err)
 		}
 	}

@@ -70,8 +70,11 @@ type counters struct {
 	limiter *limiter.Rule
 	// zoneFrom is the attribute that names the time zone; empty: none does.
 	zoneFrom string
-	line     int
-	quota    bool
+	// If none does that can be used, a match says which of the two: the request has no such
+	// attribute, or one that names no zone.
+	noZone, badZone *Unzoned
+	line            int
+	quota           bool
 }
 
 // Parse reads a rules file. The name is used in errors only. If anything is wrong,
@@ -148,6 +151,7 @@ func newCounters(def *definition, o *Options) counters {
 	}}
 	if z := &def.zoning; z.at != nil {
 		n.limiter, n.zoneFrom = limiter.Zoned(n.limiter, z.limits), z.from
+		n.noZone, n.badZone = &Unzoned{n.limiter.Name, true}, &Unzoned{n.limiter.Name, false}
 	}
 	if len(def.limits) > 0 {
 		for _, parts := range def.keys {

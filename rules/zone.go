@@ -130,18 +130,18 @@ func (r *definition) two() string {
 	return "two rules, the first with \"continue: true\""
 }
 
-// in returns the rule in the time zone that the request chooses, which is noted in the
-// match if it is the default for want of another.
-func (n *counters) in(r *limiter.Request, m *Match) *limiter.Rule {
-	if n.zoneFrom == "" {
-		return n.limiter
-	}
+// in returns the rule in the time zone that the request chooses by attribute zoneFrom. If
+// it chooses none, that is the default zone, and in says so.
+func (n *counters) in(r *limiter.Request) (*limiter.Rule, *Unzoned) {
 	zone := r.Attributes[n.zoneFrom]
 	rule, ok := n.limiter.In(zone)
-	if !ok && m.Unzoned == "" {
-		m.Unzoned, m.ZoneMissing = n.limiter.Name, zone == ""
+	switch {
+	case ok:
+		return rule, nil
+	case zone == "":
+		return rule, n.noZone
 	}
-	return rule
+	return rule, n.badZone
 }
 
 // zoneInKey warns about a rule that counts by the attribute that names its time zone: each

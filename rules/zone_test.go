@@ -57,8 +57,12 @@ rules:
 		{limiter.Request{Path: "/short"}, "UTC", "short", true},
 	} {
 		got, m := zonesOf(t, set, c.r)
-		if got != c.want || m.Unzoned != c.unzoned || m.ZoneMissing != c.missing {
-			t.Errorf("%.60v: zones %s, %+v; want %s, %q, %v", c.r, got, m, c.want, c.unzoned, c.missing)
+		var unzoned rules.Unzoned
+		if m.Unzoned != nil {
+			unzoned = *m.Unzoned
+		}
+		if got != c.want || unzoned != (rules.Unzoned{c.unzoned, c.missing}) || (m.Unzoned != nil) != (c.unzoned != "") {
+			t.Errorf("%.60v: zones %s, %+v, %+v; want %s, %q, %v", c.r, got, m, unzoned, c.want, c.unzoned, c.missing)
 		}
 	}
 	infos := set.Rules()

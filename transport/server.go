@@ -40,11 +40,6 @@ const (
 	// already, which costs a new goroutine a tenth of a unary call. While all of them
 	// have calls, further calls get goroutines of their own.
 	streamWorkers = 32
-
-	// The windows of gRPC do not grow. A stream buffers at most this many unread bytes
-	// here, beside the message being read.
-	streamWindow = 128 << 10
-	connWindow   = 1 << 20
 )
 
 // Server serves a [Decider] over gRPC and HTTP. It is safe for concurrent use.
@@ -131,8 +126,6 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.MaxConnectionAge + graceBeyondStreams,
 		}),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticStreamWindowSize(streamWindow),
-		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: keepaliveMinTime, PermitWithoutStream: true,
 		}),

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// gRPC queues an answer on its connection until the client takes it, and up to 128 KiB of
-// each stream's messages until the handler reads them. So the room for an answer belongs
+// gRPC queues an answer on its connection until the client takes it, and the messages of a
+// stream, as many as its window lets come, until the handler reads them. So the room for an answer belongs
 // to its stream. It is given back when the answer's buffer comes back to the pool, or when
 // the stream or the connection ends, since gRPC does not return all buffers of these.
 //

@@ -145,8 +145,8 @@ func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
-	if m.Unzoned != "" && n.Zones != nil {
-		n.Zones.Unzoned(m.Unzoned, m.ZoneMissing)
+	if u := m.Unzoned; u != nil && n.Zones != nil {
+		n.Zones.Unzoned(u.Rule, u.Missing)
 	}
 	switch {
 	case n.Observer == nil:
