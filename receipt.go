@@ -39,6 +39,9 @@ func sealKey(c *Config) receipt.Key {
 // one that is forged, or of another request, cost or limit, the error wraps [ErrInvalid].
 // It is not noticed if the limits have changed and changed back since.
 //
+// With the receipt [limiter.Credit] it takes the cost of the request back from what its limits
+// count now, whoever was charged: at most all of it. What a rule's policy counted stays.
+//
 // In a cluster a check whose keys have several owners, as those of a rule that draws on a
 // quota mostly have, has no receipt. A receipt is also void if its key has changed owners
 // since. If no member
@@ -49,6 +52,9 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 	q, err := resolve(ctx, n, &r)
 	if err != nil {
 		return err
+	}
+	if receipt.IsCredit() {
+		receipt = q.Charge.Credit()
 	}
 	if receipt.Sealed != "" {
 		if receipt, err = n.seal.Open(receipt.Sealed, &q.Charge); err != nil {

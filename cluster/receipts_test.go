@@ -77,3 +77,22 @@ func TestReceiptsOfAMemberAreNoneOfABackend(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A credit reaches the counter wherever it is, whoever owned it before, and its copies.
+func TestCreditAcrossMembers(t *testing.T) {
+	nodes := threeWith(t, "version: 1\nrules: [{name: all, key: [user], limits: [{limit: 10, window: 1h, algorithm: fixed_window, count_rejected: all}]}]\n", nil, func(*weir.Config) {})
+	for user := range 20 {
+		for i, n := range nodes {
+			r := weir.Request{User: fmt.Sprint("user-", user, "-", i), Cost: limiter.Units(4)}
+			check(t, nodes[(i+1)%3], r)
+			r.Cost = limiter.Units(3)
+			if err := n.Refund(t.Context(), r, limiter.Credit()); err != nil {
+				t.Fatal(err)
+			}
+			r.Cost = limiter.Units(0)
+			if d := check(t, nodes[(i+2)%3], r); d.Limit(0).Remaining != 9 {
+				t.Errorf("%s: %d left", r.User, d.Limit(0).Remaining)
+			}
+		}
+	}
+}

@@ -130,6 +130,34 @@ func (c *Charge) Fits(r Receipt) bool {
 	return r.Charged != 0 && h == r.Set
 }
 
+// creditTime is the time of [Credit]. It is later than any instant of a clock, and exact as a
+// number of Lua.
+const creditTime Tick = 1 << 52
+
+// Credit returns the receipt of no charge. A refund with it takes a cost from what counts at
+// its instant, whoever was charged, and never below nothing. It has no effect on a sliding_log
+// and a sliding_window: those count each charge by its instant.
+func Credit() Receipt { return Receipt{Time: creditTime} }
+
+// IsCredit reports whether r is [Credit], in whatever form it came.
+func (r Receipt) IsCredit() bool {
+	return r.Time == creditTime && r.Epoch == 0 && r.Once == 0 && r.Sealed == ""
+}
+
+// Credit returns [Credit] in the form in which it fits the charge. It is for deciders.
+func (c *Charge) Credit() Receipt {
+	r, n := Credit(), 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		for _, l := range k.Rule.Limits {
+			r.Set = setHash(r.Set, l, k.Cost)
+			r.Charged |= 1 << n
+			n++
+		}
+	}
+	return r
+}
+
 // NoteCharged records in the receipt that limit i was charged at now. It is for deciders.
 func NoteCharged(d *Decision, i int, now Tick) {
 	d.Receipt.Time = now

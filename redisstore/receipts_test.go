@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -80,4 +81,37 @@ func TestReceiptsAcrossNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("too late", 8, 18)
+}
+
+// A credit takes back what others were charged, never below nothing, as a node's own table
+// does.
+func TestCredit(t *testing.T) {
+	srv := startServer(t)
+	for algorithm, want := range map[string]uint32{
+		"fixed_window": 5, "sliding_counter": 5, "token_bucket": 5, "leaky_bucket": 5, "gcra": 5,
+		"leaky_bucket, drip: interval": 5, "sliding_log": 2, "sliding_window": 2,
+	} {
+		rules := "version: 1\nrules: [{name: " + fmt.Sprintf("r%x", algorithm) + ", key: [user], limits: [{limit: 10, window: 1h, algorithm: " + algorithm + "}]}]\n"
+		n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(rules), Backend: openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := weir.Request{User: algorithm, Cost: weir.Units(8)}
+		if d, err := n.Check(t.Context(), r); err != nil || d.Source != limiter.SourceRedis {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		for _, x := range []struct {
+			cost int64
+			want uint32
+		}{{3, want}, {1 << 31, 10}} {
+			r.Cost = weir.Units(x.cost)
+			if err := n.Refund(t.Context(), r, limiter.Credit()); err != nil {
+				t.Fatal(err)
+			}
+			r.Cost = limiter.Cost{}
+			if d, err := n.Peek(t.Context(), r); err != nil || d.Limit(0).Remaining != x.want && want == 5 {
+				t.Errorf("%s: after a credit of %d %d left, %v", algorithm, x.cost, d.Limit(0).Remaining, err)
+			}
+		}
+	}
 }

@@ -100,8 +100,11 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 }
 
 // current reports whether a receipt was given under the present ownership of all
-// partitions.
+// partitions. A credit names no charge, so it is good under any.
 func current(parts []*partition, r limiter.Receipt) bool {
+	if r.IsCredit() {
+		return true
+	}
 	for _, p := range parts {
 		if !p.r.Own().Issued(r) {
 			return false
