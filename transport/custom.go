@@ -1,0 +1,57 @@
+package transport
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/weirlimit/weir/internal/guard"
+)
+
+// SiteRoute is what a site of [NewSite] serves at one path.
+type SiteRoute struct {
+	// Serve answers. Its panics are recovered from.
+	Serve http.HandlerFunc
+	// Post makes it answer POST in place of GET and HEAD.
+	Post bool
+	// Open answers requests from pages of other sites, too. It must change nothing, and its
+	// answers must be no secret.
+	Open bool
+	// Near answers requests from this machine only.
+	Near bool
+}
+
+// SiteOptions configures [NewSite].
+type SiteOptions struct {
+	// Name begins the errors of the site.
+	Name string
+	// Routes are what is served, by path.
+	Routes map[string]SiteRoute
+	// Hosts are further names by which browsers may address the site, see [Options]. Flag is
+	// the setting that adds such names, for errors.
+	Hosts []string
+	Flag  string
+	// Panicked is called with "http" for each panic that ended a request; default nil.
+	Panicked func(place string)
+	// Logger receives the HTTP server's messages and panics; default none.
+	Logger *slog.Logger
+}
+
+// NewSite makes a site with routes of the program's own, for a listener apart from checks. It
+// has the bounds and the protection against pages of other sites that [Server.Health] and
+// [NewAdmin] have, and no TLS.
+func NewSite(o SiteOptions) *Apart {
+	routes := make(map[string]route, len(o.Routes))
+	for path, r := range o.Routes {
+		own := route{methods: reading(), serve: r.Serve, open: r.Open}
+		if r.Post {
+			own.methods = []string{http.MethodPost}
+		}
+		if r.Near {
+			own.serve = near(own.serve)
+		}
+		routes[path] = own
+	}
+	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
+	s.hosts, s.browsers = newHosts(o.Flag, o.Hosts), true
+	return newApart(o.Name, s, o.Logger)
+}
