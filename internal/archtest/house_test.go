@@ -140,6 +140,9 @@ func house() []row {
 		{path: "internal/envoy", floor: 6, knows: "Envoy's rate limit service <-> requests to a node", never: join(
 			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./transport", "./redisstore"),
 		)},
+		{path: "internal/envoy/xds", floor: 6, knows: "a management server's configuration of that service, acknowledged or refused", never: join(
+			no(imports, "what a resource means is told to it", "./internal/envoy/config", "./transport", "./internal/cluster"),
+		)},
 		{path: "client", floor: 6, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
 			no(imports, "a caller of Weir must not compile a node", "./internal/cluster"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
@@ -204,11 +207,11 @@ func libraries() []library {
 		{"github.com/hashicorp/memberlist", []string{"internal/cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
-		{"google.golang.org/grpc", []string{"proto", "transport", "internal/envoy", "internal/peerlink", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
-		{"github.com/envoyproxy/go-control-plane", []string{"internal/envoy"}, "only who serves Envoy compiles its messages"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "internal/envoy", "internal/envoy/xds", "internal/peerlink", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
+		{"github.com/envoyproxy/go-control-plane", []string{"internal/envoy", "internal/envoy/xds"}, "only who serves Envoy compiles its messages"},
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"}, "files of envoyproxy/ratelimit mean what this library makes of them"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
-		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit"}, "a denial in gRPC has details that any client can read"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read; a refusal of a configuration is such a detail"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
 		{"github.com/goccy/go-yaml", []string{"rules", "internal/access"}, "a file of each kind is read in one place, with the position of each mistake"},

@@ -56,10 +56,14 @@ type batch struct {
 	peeks    []bool
 }
 
-func (b *batch) add(it *item, cost uint32) {
+func (b *batch) add(it *item, cost uint32) { b.ask(it, cost, cost == 0) }
+
+// ask adds the question whether an item has room for a cost, which is charged unless peek is
+// set.
+func (b *batch) ask(it *item, cost uint32, peek bool) {
 	r := request(it)
 	r.Cost = limiter.Units(int64(cost))
-	b.items, b.requests, b.peeks = append(b.items, it), append(b.requests, r), append(b.peeks, cost == 0)
+	b.items, b.requests, b.peeks = append(b.items, it), append(b.requests, r), append(b.peeks, peek)
 }
 
 // decide asks, and calls f with each item and its decision.
@@ -86,31 +90,93 @@ func (it *item) uncounted() bool {
 		return false
 	}
 	// A limit of 0 admits nothing.
-	it.over = it.limit != nil && !it.limit.Unlimited && it.hits > 0
+	it.over = it.limit != nil && !it.limit.Unlimited && it.hits > 0 && !it.back
 	return true
 }
 
 // each charges every descriptor by itself: what is denied is charged too, and one
 // descriptor's denial does not concern the others.
 func (s *Service) each(ctx context.Context, items []item) error {
+	stop, err := s.stops(ctx, items)
+	if err != nil {
+		return err
+	}
 	var b batch
+	var credits []*item
 	for i := range items {
-		it := &items[i]
-		if it.uncounted() {
-			continue
-		}
-		most := it.limit.Requests
-		b.add(it, min(it.hits, most))
-		if it.hits > most {
-			// More than the limit ever admits is over it, and leaves it over: what the
-			// first part has not used up the second does.
-			b.add(it, 1)
+		switch it := &items[i]; {
+		case it.uncounted():
+		case it.back:
+			credits = append(credits, it)
+		case stop && !it.over && it.hits > 0:
+			// Another limit denies the request, and this one stays as it is.
+		default:
+			it.over = false
+			b.charge(it)
 		}
 	}
 	if err := s.decide(ctx, &b, (*item).told); err != nil {
 		return err
 	}
+	if err := s.credit(ctx, credits); err != nil {
+		return err
+	}
 	return s.looks(ctx, items)
+}
+
+// charge adds an item that is charged whether it is over its limit or not.
+func (b *batch) charge(it *item) {
+	most := it.limit.Requests
+	b.add(it, min(it.hits, most))
+	if it.hits > most {
+		// More than the limit ever admits is over it, and leaves it over: what the
+		// first part has not used up the second does.
+		b.add(it, 1)
+	}
+}
+
+// stops reports whether only the items that are over their limits are charged, as at least
+// one would be. It fills in all items.
+func (s *Service) stops(ctx context.Context, items []item) (stop bool, err error) {
+	if !s.options.StopWhenOver {
+		return false, nil
+	}
+	var b batch
+	for i := range items {
+		if it := &items[i]; !it.uncounted() && it.hits > 0 && !it.back {
+			b.ask(it, it.hits, true)
+		}
+	}
+	err = s.decide(ctx, &b, func(it *item, d *limiter.Decision) {
+		it.told(d)
+		stop = stop || it.over
+	})
+	for i := range items {
+		stop = stop || items[i].uncounted() && items[i].over
+	}
+	return stop, err
+}
+
+// credit takes the hits of items back, and then asks what remains. A limit is not over where
+// hits are taken back.
+func (s *Service) credit(ctx context.Context, items []*item) error {
+	for _, it := range items {
+		if it.hits == 0 {
+			continue
+		}
+		r := request(it)
+		r.Cost = limiter.Units(int64(it.hits))
+		if err := s.options.Decider.Refund(ctx, r, limiter.Credit()); err != nil {
+			return err
+		}
+	}
+	if err := s.peek(ctx, items); err != nil {
+		return err
+	}
+	for _, it := range items {
+		it.over = false
+	}
+	return nil
 }
 
 // told takes an answer over. A second one about the same item adds to the first.
@@ -131,7 +197,7 @@ func (it *item) told(d *limiter.Decision) {
 func (s *Service) looks(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
-		if it.counter == nil || it.hits > 0 || !it.over || s.options.Mode == Atomic || s.options.Algorithm != limiter.FixedWindow {
+		if it.counter == nil || it.back || it.hits > 0 || !it.over || s.options.Mode == Atomic || s.options.Algorithm != limiter.FixedWindow {
 			continue
 		}
 		e, err := s.options.Decider.Explain(ctx, request(it))
@@ -151,7 +217,7 @@ func (s *Service) looks(ctx context.Context, items []item) error {
 // atomic charges all descriptors or none: ordinary limits together, whatever their owners,
 // and quotas and shadows if those allow.
 func (s *Service) atomic(ctx context.Context, items []item) error {
-	var ordinary []*item
+	var ordinary, credits []*item
 	var quotas, shadows, looks batch
 	refused := false
 	for i := range items {
@@ -159,6 +225,8 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 		switch {
 		case it.uncounted():
 			refused = refused || it.over && !s.shadow(it) && !s.quota(it)
+		case it.back:
+			credits = append(credits, it)
 		case it.hits == 0:
 			looks.add(it, 0)
 		case s.quota(it):
@@ -180,7 +248,7 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 			looks.add(it, 0)
 		}
 		looks = merge(looks, quotas, shadows)
-		return s.decide(ctx, &looks, (*item).told)
+		return errors.Join(s.decide(ctx, &looks, (*item).told), s.uncredited(ctx, credits))
 	}
 	if err := s.decide(ctx, &quotas, (*item).told); err != nil {
 		return err
@@ -193,9 +261,18 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 		denied, err = s.together(ctx, ordinary)
 	}
 	if err != nil || denied {
-		return errors.Join(err, s.back(ctx, quotas.items), s.peek(ctx, shadows.items))
+		return errors.Join(err, s.back(ctx, quotas.items), s.peek(ctx, shadows.items), s.uncredited(ctx, credits))
 	}
-	return s.decide(ctx, &shadows, (*item).told)
+	return errors.Join(s.decide(ctx, &shadows, (*item).told), s.credit(ctx, credits))
+}
+
+// uncredited fills in items whose hits are not taken back, as the request is denied.
+func (s *Service) uncredited(ctx context.Context, items []*item) error {
+	err := s.peek(ctx, items)
+	for _, it := range items {
+		it.over = false
+	}
+	return err
 }
 
 // merge returns a batch that peeks at the items of all batches.
@@ -297,7 +374,7 @@ func (s *Service) quota(it *item) bool {
 func overQuota(s *Service, items []item) bool {
 	quotas := 0
 	for i := range items {
-		if it := &items[i]; s.quota(it) && !it.limit.Unlimited {
+		if it := &items[i]; s.quota(it) && !it.limit.Unlimited && !it.back {
 			if quotas++; !it.over {
 				return false
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// response returns the answer for decided items.
-func (s *Service) response(items []item) *rls.RateLimitResponse {
+// response returns the answer for decided items, and counts them.
+func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimitResponse {
 	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK, Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, len(items))}
 	over := overQuota(s, items)
 	now := s.options.Now()
@@ -22,12 +22,25 @@ func (s *Service) response(items []item) *rls.RateLimitResponse {
 		it := &items[i]
 		out.Statuses[i] = s.status(it, now)
 		over = over || it.over && !s.shadow(it) && !s.quota(it)
+		s.stats.decided(it)
 	}
-	if over && !s.options.Shadow {
-		out.OverallCode = rls.RateLimitResponse_OVER_LIMIT
+	switch {
+	case over && s.options.Shadow:
+		s.stats.shadowed.Add(1)
+	case over:
+		out.OverallCode, out.RawBody = rls.RateLimitResponse_OVER_LIMIT, s.options.Body
 	}
-	if s.options.Headers {
-		out.ResponseHeadersToAdd = headers(out.Statuses)
+	if s.options.Headers || s.options.RequestHeaders {
+		fields := headers(&s.options.HeaderNames, out.Statuses)
+		if s.options.Headers {
+			out.ResponseHeadersToAdd = fields
+		}
+		if s.options.RequestHeaders {
+			out.RequestHeadersToAdd = fields
+		}
+	}
+	if s.options.Metadata {
+		out.DynamicMetadata = metadataOf(in, items)
 	}
 	return out
 }
@@ -65,7 +78,7 @@ func (s *Service) untilReset(it *item, now time.Time) time.Duration {
 }
 
 // headers returns the fields of a response about the limit of which the least remains.
-func headers(statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
+func headers(names *[3]string, statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
 	var least *rls.RateLimitResponse_DescriptorStatus
 	for _, st := range statuses {
 		if st.GetCurrentLimit() != nil && (least == nil || st.GetLimitRemaining() < least.GetLimitRemaining()) {
@@ -79,9 +92,9 @@ func headers(statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderV
 		return &core.HeaderValue{Key: name, Value: strconv.FormatInt(value, 10)}
 	}
 	return []*core.HeaderValue{
-		field("RateLimit-Limit", int64(least.GetCurrentLimit().GetRequestsPerUnit())),
-		field("RateLimit-Remaining", int64(least.GetLimitRemaining())),
-		field("RateLimit-Reset", least.GetDurationUntilReset().GetSeconds()),
+		field(names[0], int64(least.GetCurrentLimit().GetRequestsPerUnit())),
+		field(names[1], int64(least.GetLimitRemaining())),
+		field(names[2], least.GetDurationUntilReset().GetSeconds()),
 	}
 }
 

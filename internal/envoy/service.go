@@ -1,11 +1,11 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,9 +66,26 @@ type Options struct {
 	// Shadow answers every request with OK; the statuses stay. Quota makes every limit a
 	// quota.
 	Shadow, Quota bool
-	// Headers adds RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset to responses,
-	// of the limit of which the least remains.
-	Headers bool
+	// Headers adds three fields to responses, about the limit of which the least remains:
+	// the limit, what remains and the seconds until its reset. RequestHeaders adds them to
+	// the requests that are forwarded. HeaderNames are their names; default RateLimit-Limit,
+	// RateLimit-Remaining and RateLimit-Reset.
+	Headers, RequestHeaders bool
+	HeaderNames             [3]string
+	// Metadata adds dynamic metadata to answers: the request, and the metadata of the limits
+	// that allow it.
+	Metadata bool
+	// Body is the body of answers that deny a request; default none.
+	Body []byte
+	// AllowRefunds lets descriptors take hits back (is_negative_hits); default false: they
+	// are refused.
+	AllowRefunds bool
+	// StopWhenOver makes Compat charge only the descriptors that are over their limit, if any
+	// is. Between the question and the charge others may be charged, as there.
+	StopWhenOver bool
+	// NearLimit is the part of a limit from which hits count as near it in statistics;
+	// default 0.8.
+	NearLimit float64
 	// Overrides are the domains in which limits come with descriptors though no file
 	// describes the domain.
 	Overrides map[string]bool
@@ -81,6 +98,7 @@ type Service struct {
 	options  Options
 	config   atomic.Pointer[config.Config] // nil: none is in force
 	limits   limits
+	stats    stats
 	decoding atomic.Int64
 }
 
@@ -93,7 +111,13 @@ func NewService(o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Service{options: o, limits: limits{algorithm: o.Algorithm, compat: o.Mode == Compat}}, nil
+	for i, name := range [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+		o.HeaderNames[i] = cmp.Or(o.HeaderNames[i], name)
+	}
+	o.NearLimit = cmp.Or(o.NearLimit, 0.8)
+	s := &Service{options: o, limits: limits{algorithm: o.Algorithm, compat: o.Mode == Compat, now: o.Now}}
+	s.stats.near = o.NearLimit
+	return s, nil
 }
 
 // SetConfig puts a configuration into force. It returns an error, and changes nothing, if
@@ -108,11 +132,15 @@ func (s *Service) SetConfig(c *config.Config) error {
 		}
 		return nil
 	})
+	s.stats.loaded(err == nil)
 	if err == nil {
 		s.config.Store(c)
 	}
 	return err
 }
+
+// NotLoaded counts a configuration that could not be read.
+func (s *Service) NotLoaded() { s.stats.loaded(false) }
 
 // ServiceDesc returns what the service is for gRPC.
 func (s *Service) ServiceDesc() (*grpc.ServiceDesc, any) {
@@ -139,16 +167,23 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 		if c.err != nil {
 			return nil, statusOf(c.err)
 		}
-		out, err := s.ShouldRateLimit(ctx, &c.request)
-		if err != nil {
-			return nil, statusOf(err)
-		}
-		return out, nil
+		return s.answer(ctx, &c.request)
 	}
 	if intercept == nil {
 		return answer(ctx, nil)
 	}
 	return intercept(ctx, nil, &grpc.UnaryServerInfo{Server: s, FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}, answer)
+}
+
+// answer decides a request for a server, and counts the call. The error is a gRPC status.
+func (s *Service) answer(ctx context.Context, in *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	begin := time.Now()
+	out, err := s.ShouldRateLimit(ctx, in)
+	s.stats.called(time.Since(begin), err)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	return out, nil
 }
 
 // statusOf returns the gRPC status of an error. Envoy lets a request pass, or not, by its
@@ -158,6 +193,8 @@ func statusOf(err error) error {
 	switch {
 	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid):
 		return status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, errRefunds), errors.Is(err, limiter.ErrForbidden):
+		return status.Error(codes.PermissionDenied, err.Error())
 	case errors.Is(err, errBusy):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -165,6 +202,9 @@ func statusOf(err error) error {
 	}
 	return status.Error(codes.Unavailable, err.Error())
 }
+
+// errRefunds is returned for hits to be taken back where that is not allowed.
+var errRefunds = errors.New("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds")
 
 // ShouldRateLimit decides one request: one status for each descriptor, in their order, and
 // an overall code. An error means that nothing was decided; with several owners some
@@ -192,7 +232,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, in *rls.RateLimitRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.response(items), nil
+	return s.response(in, items), nil
 }
 
 // item is one descriptor of a request and its outcome.
@@ -201,6 +241,8 @@ type item struct {
 	counter *limiter.Limit // nil: nothing is counted
 	key     string
 	hits    uint32
+	back    bool     // the hits are taken back
+	labels  []string // of its statistics
 
 	over      bool
 	remaining uint32
@@ -211,37 +253,25 @@ type item struct {
 // items looks the descriptors of a request up.
 func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, error) {
 	known := c != nil && c.Has(in.GetDomain()) || s.options.Overrides[in.GetDomain()]
+	if !known {
+		s.stats.noDomain.Add(1)
+	}
 	items := make([]item, len(in.GetDescriptors()))
-	replaced := make(map[string]bool)
-	for i, d := range in.GetDescriptors() {
+	var replaced map[string]bool
+	for i := range items {
 		it := &items[i]
-		if d.GetIsNegativeHits() {
-			return nil, invalid("descriptor %d has is_negative_hits: this server takes no hits back yet", i)
+		if err := s.item(it, c, in, i, known); err != nil {
+			return nil, err
 		}
-		it.hits = hitsOf(in, i)
-		entries := make([]config.Entry, len(d.GetEntries()))
-		for j, e := range d.GetEntries() {
-			entries[j] = config.Entry{Key: e.GetKey(), Value: e.GetValue()}
-		}
-		counted := entries
-		switch {
-		case !known:
-		case d.GetLimit() != nil:
-			unit := config.Unit(min(uint32(d.GetLimit().GetUnit()), 255)) // a negative one is not valid either
-			if !unit.Valid() {
-				return nil, invalid("the limit of descriptor %d has the unit %d: give 1 (second) to 6 (year)", i, d.GetLimit().GetUnit())
-			}
-			it.limit = &config.Limit{Unit: unit, Requests: d.GetLimit().GetRequestsPerUnit()}
-		case c != nil:
-			it.limit, counted = c.Lookup(in.GetDomain(), entries, nil)
-		}
-		if it.limit == nil || it.limit.Unlimited {
+		if it.limit == nil || len(it.limit.Replaces) == 0 {
 			continue
+		}
+		if replaced == nil {
+			replaced = make(map[string]bool)
 		}
 		for _, name := range it.limit.Replaces {
 			replaced[name] = true
 		}
-		it.key = keyOf(in.GetDomain(), counted)
 	}
 	for i := range items {
 		it := &items[i]
@@ -259,58 +289,57 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, err
 	return items, nil
 }
 
+// item looks descriptor i of a request up.
+func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i int, known bool) error {
+	d := in.GetDescriptors()[i]
+	it.hits, it.back = hitsOf(in, i), d.GetIsNegativeHits()
+	if it.back {
+		if err := s.options.mayTakeBack(i); err != nil {
+			return err
+		}
+	}
+	var room [8]config.Entry
+	entries := room[:0]
+	for _, e := range d.GetEntries() {
+		entries = append(entries, config.Entry{Key: e.GetKey(), Value: e.GetValue()})
+	}
+	counted := entries
+	switch {
+	case !known:
+	case d.GetLimit() != nil:
+		unit := config.Unit(min(uint32(d.GetLimit().GetUnit()), 255)) // a negative one is not valid either
+		if !unit.Valid() {
+			return invalid("the limit of descriptor %d has the unit %d: give 1 (second) to 6 (year)", i, d.GetLimit().GetUnit())
+		}
+		it.limit = &config.Limit{Unit: unit, Requests: d.GetLimit().GetRequestsPerUnit()}
+	case c != nil:
+		it.limit, counted = c.Lookup(in.GetDomain(), entries, nil)
+	}
+	if it.limit == nil {
+		return nil
+	}
+	it.labels = it.limit.Labels(in.GetDomain(), entries)
+	if !it.limit.Unlimited {
+		it.key = keyOf(in.GetDomain(), counted)
+	}
+	return nil
+}
+
+// mayTakeBack returns why descriptor i cannot have hits taken back, nil if it can.
+func (o *Options) mayTakeBack(i int) error {
+	switch a := o.Algorithm; {
+	case !o.AllowRefunds:
+		return errRefunds
+	case a == limiter.SlidingLog || a == limiter.SlidingWindow:
+		return invalid("descriptor %d has is_negative_hits: %s counts each hit by its instant, so hits cannot be taken back; start the node with another --envoy-algorithm", i, a)
+	}
+	return nil
+}
+
 // hitsOf returns what a descriptor charges.
 func hitsOf(in *rls.RateLimitRequest, i int) uint32 {
 	if own := in.GetDescriptors()[i].GetHitsAddend(); own != nil {
 		return uint32(min(own.GetValue(), 1<<32-1))
 	}
 	return max(1, in.GetHitsAddend())
-}
-
-// limits makes each limit once, up to a bound. The zero value is empty.
-type limits struct {
-	algorithm limiter.Algorithm
-	compat    bool
-
-	made  sync.Map // of limitKey to *limiter.Limit
-	count atomic.Int64
-}
-
-type limitKey struct {
-	unit     config.Unit
-	requests uint32
-	override bool
-}
-
-// maxLimits bounds the limits that are kept; further ones are made for each request.
-const maxLimits = 4096
-
-// of returns the limit that counts for a limit of a configuration. One that came with a
-// request has a name with its numbers, so that it has counters of its own.
-func (l *limits) of(c *config.Limit, override bool) (*limiter.Limit, error) {
-	k := limitKey{c.Unit, c.Requests, override}
-	if v, ok := l.made.Load(k); ok {
-		return v.(*limiter.Limit), nil
-	}
-	spec := limiter.Spec{Name: c.Unit.String(), Algorithm: l.algorithm, Limit: int64(c.Requests), Window: c.Unit.Length()}
-	if override {
-		spec.Name = fmt.Sprintf("%d-%s", c.Requests, c.Unit)
-	}
-	if l.compat {
-		spec.CountRejected = limiter.CountAll
-	}
-	if l.algorithm == limiter.FixedWindow && c.Unit == config.Week {
-		// Weeks of the original begin with the epoch, on a Thursday.
-		spec.Window, spec.Calendar, spec.WeekStart = 0, limiter.CalendarWeek, limiter.Thursday
-	}
-	out, err := limiter.NewLimit(spec)
-	if err != nil {
-		return nil, err
-	}
-	if l.count.Add(1) <= maxLimits {
-		l.made.Store(k, out)
-	} else {
-		l.count.Add(-1)
-	}
-	return out, nil
 }

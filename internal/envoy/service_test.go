@@ -52,7 +52,7 @@ func newFixture(t *testing.T, file string, change func(*envoy.Options)) *fixture
 func atomic(o *envoy.Options) { o.Mode = envoy.Atomic }
 
 // descriptor makes a descriptor from key=value pairs, separated by blanks. hits=N is the
-// descriptor's own hits_addend, and limit=N/UNIT its limit.
+// descriptor's own hits_addend, limit=N/UNIT its limit, and back takes its hits back.
 func descriptor(t *testing.T, text string) *ratelimit.RateLimitDescriptor {
 	t.Helper()
 	d := new(ratelimit.RateLimitDescriptor)
@@ -65,6 +65,8 @@ func descriptor(t *testing.T, text string) *ratelimit.RateLimitDescriptor {
 				t.Fatal(err)
 			}
 			d.HitsAddend = wrapperspb.UInt64(n)
+		case "back":
+			d.IsNegativeHits = true
 		case "limit":
 			n, unit, _ := strings.Cut(value, "/")
 			l := &ratelimit.RateLimitDescriptor_RateLimitOverride{Unit: typev3.RateLimitUnit(typev3.RateLimitUnit_value[unit])}
@@ -360,7 +362,7 @@ func TestBadRequests(t *testing.T) {
 		t.Error(got)
 	}
 	in.Domain, in.Descriptors[0].IsNegativeHits = "edge", true
-	if got := show(f.service.ShouldRateLimit(context.Background(), in)); !strings.Contains(got, "takes no hits back yet") {
+	if got := show(f.service.ShouldRateLimit(context.Background(), in)); !strings.Contains(got, "start the node with --allow-refunds") {
 		t.Error(got)
 	}
 }

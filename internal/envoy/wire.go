@@ -69,16 +69,24 @@ func count(data []byte) error {
 	descriptors, entries := 0, 0
 	err := each(data, fieldDescriptors, func(d []byte) error {
 		if descriptors++; descriptors > maxDescriptors {
-			return invalid("the request has more than %d descriptors", maxDescriptors)
+			return errDescriptors()
 		}
 		return each(d, fieldEntries, func([]byte) error {
 			if entries++; entries > maxEntries {
-				return invalid("the descriptors of the request have more than %d entries", maxEntries)
+				return errEntries()
 			}
 			return nil
 		})
 	})
 	return err
+}
+
+func errDescriptors() error {
+	return invalid("the request has more than %d descriptors", maxDescriptors)
+}
+
+func errEntries() error {
+	return invalid("the descriptors of the request have more than %d entries", maxEntries)
 }
 
 // each calls f with every value of a field that holds messages.

@@ -1,7 +1,11 @@
 package envoy
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +13,9 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // TestDecodingHasABound: what is decoded at a time is bounded, and given back.
@@ -68,4 +75,38 @@ func FuzzUnmarshal(f *testing.F) {
 			t.Errorf("%d bytes are left over", n)
 		}
 	})
+}
+
+// FuzzJSON: no body makes the server fail, or keeps memory.
+func FuzzJSON(f *testing.F) {
+	c, err := config.Parse([]config.File{{Name: "f", Data: []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 2}}]")}}, config.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	s, err := NewService(Options{Decider: nothing{}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := s.SetConfig(c); err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY"},"hitsAddend":"3","isNegativeHits":true}]}`))
+	f.Add([]byte(`{"domain":"d","descriptors":[{"entries":[{"key":"other","value":"v"}]}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		w := httptest.NewRecorder()
+		s.ServeJSON(w, httptest.NewRequest(http.MethodPost, "/json", bytes.NewReader(body)))
+		if w.Code == http.StatusInternalServerError {
+			t.Errorf("%d: %s", w.Code, w.Body)
+		}
+		if n := s.decoding.Load(); n != 0 {
+			t.Errorf("%d bytes are left over", n)
+		}
+	})
+}
+
+// nothing decides nothing.
+type nothing struct{ Decider }
+
+func (nothing) PeekBatchInto(context.Context, []limiter.Request, []limiter.Decision, []bool) error {
+	return errors.New("there is nothing")
 }

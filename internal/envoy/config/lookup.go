@@ -1,6 +1,9 @@
 package config
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -93,6 +96,42 @@ type Limit struct {
 	Shadow, Quota bool
 	// Metadata is what the file says beside; values as encoding/json has them.
 	Metadata map[string]any
+
+	names    []levelName // of the levels of the file, from the top
+	detailed bool        // statistics have the values of requests
+	labels   []string    // if they do not depend on requests
+}
+
+// levelName is how a level is called in statistics.
+type levelName struct {
+	text   string // key, or key_value
+	value  bool   // with the value of the request
+	shared bool   // values share the counter, and the name
+}
+
+// Labels returns the names of a limit in statistics: the domain, then one for each level. For
+// a limit that came with a request they are the domain and the keys of its entries. The slice
+// must not be changed.
+func (l *Limit) Labels(domain string, entries []Entry) []string {
+	if l.labels != nil {
+		return l.labels
+	}
+	out := make([]string, 1, 1+len(entries))
+	out[0] = domain
+	if l.names == nil {
+		for _, e := range entries {
+			out = append(out, e.Key)
+		}
+		return out
+	}
+	for i, n := range l.names {
+		text := n.text
+		if (l.detailed || n.value) && !n.shared && i < len(entries) {
+			text = entries[i].Key + "_" + entries[i].Value
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // Config is a configuration. It is immutable and safe for concurrent use.
@@ -165,6 +204,9 @@ func (c *Config) Has(domain string) bool { return c.domains[domain] != nil }
 // Domains returns how many domains there are.
 func (c *Config) Domains() int { return len(c.domains) }
 
+// DomainNames returns the names of the domains, sorted.
+func (c *Config) DomainNames() []string { return slices.Sorted(maps.Keys(c.domains)) }
+
 // Each calls f with every limit, in no order, until f returns an error, and returns it.
 func (c *Config) Each(f func(*Limit) error) error {
 	for _, l := range c.domains {
@@ -218,4 +260,18 @@ func (c *Config) Lookup(domain string, entries, counted []Entry) (*Limit, []Entr
 		at = &n.below
 	}
 	return nil, counted[:begin]
+}
+
+// Lines describes each limit in a line, sorted by their paths.
+func (c *Config) Lines() (out []string) {
+	_ = c.Each(func(l *Limit) error { // f returns no error
+		line := fmt.Sprintf("%s: unit=%s requests_per_unit=%d", l.Path, strings.ToUpper(l.Unit.String()), l.Requests)
+		if l.Unlimited {
+			line = l.Path + ": unlimited"
+		}
+		out = append(out, fmt.Sprintf("%s, shadow_mode: %t, quota_mode: %t", line, l.Shadow, l.Quota))
+		return nil
+	})
+	slices.Sort(out)
+	return out
 }

@@ -82,7 +82,8 @@ func known(key string) bool {
 type parser struct {
 	options Options
 	config  *Config
-	count   int // descriptors so far
+	domain  string // of the file being read
+	count   int    // descriptors so far
 }
 
 func (p *parser) file(data []byte) error {
@@ -97,9 +98,15 @@ func (p *parser) file(data []byte) error {
 	if err := decode(data, &root); err != nil {
 		return err
 	}
+	return p.root(&root)
+}
+
+// root adds what a file or a message says.
+func (p *parser) root(root *fileRoot) error {
 	if root.Domain == "" {
 		return errors.New("config file cannot have empty domain")
 	}
+	p.domain = root.Domain
 	top := p.config.domains[root.Domain]
 	if top != nil && !p.options.MergeDomains {
 		return fmt.Errorf("duplicate domain '%s' in config file", root.Domain)
@@ -108,7 +115,7 @@ func (p *parser) file(data []byte) error {
 		top = new(level)
 		p.config.domains[root.Domain] = top
 	}
-	return p.descriptors(top, root.Descriptors, root.Domain, 0)
+	return p.descriptors(top, root.Descriptors, root.Domain, nil)
 }
 
 func decode(data []byte, into any) error {
@@ -167,9 +174,10 @@ func checkValue(v any, depth int) error {
 	return nil
 }
 
-// descriptors adds descriptors to a level. path is the text of the levels above.
-func (p *parser) descriptors(to *level, ds []fileDescriptor, path string, depth int) error {
-	if depth > maxDepth {
+// descriptors adds descriptors to a level. path is the text of the levels above, and names
+// are their names in statistics.
+func (p *parser) descriptors(to *level, ds []fileDescriptor, path string, names []levelName) error {
+	if len(names) > maxDepth {
 		return fmt.Errorf("descriptors are nested more than %d levels deep: flatten them", maxDepth)
 	}
 	for i := range ds {
@@ -196,7 +204,14 @@ func (p *parser) descriptors(to *level, ds []fileDescriptor, path string, depth 
 		if d.ShareThreshold && !strings.Contains(text, "*") {
 			return fmt.Errorf("share_threshold can only be used with wildcard values (containing '*'), but found key '%s'", text)
 		}
-		if err := p.descriptors(&n.below, d.Descriptors, own, depth+1); err != nil {
+		all := append(slices.Clip(names), levelName{text, d.ValueToMetric, d.ShareThreshold})
+		if n.limit != nil {
+			n.limit.names, n.limit.detailed = all, d.DetailedMetric
+			if !d.DetailedMetric && !slices.ContainsFunc(all, func(n levelName) bool { return n.value }) {
+				n.limit.labels = n.limit.Labels(p.domain, nil)
+			}
+		}
+		if err := p.descriptors(&n.below, d.Descriptors, own, all); err != nil {
 			return err
 		}
 		to.add(n)

@@ -1,0 +1,102 @@
+package config_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weirlimit/weir/internal/envoy/config"
+)
+
+// message encodes fields: numbers, texts, and messages as bytes.
+func message(fields ...any) (out []byte) {
+	for i := 0; i < len(fields); i += 2 {
+		id := protowire.Number(fields[i].(int))
+		switch v := fields[i+1].(type) {
+		case int:
+			out = protowire.AppendVarint(protowire.AppendTag(out, id, protowire.VarintType), uint64(v))
+		case string:
+			out = protowire.AppendString(protowire.AppendTag(out, id, protowire.BytesType), v)
+		case []byte:
+			out = protowire.AppendBytes(protowire.AppendTag(out, id, protowire.BytesType), v)
+		}
+	}
+	return out
+}
+
+// A message means what a file with the same fields means.
+func TestMessages(t *testing.T) {
+	limit := message(1, 2, 2, 3, 4, "slow", 5, message(1, "fast"), 5, message(1, "other"))
+	c, err := config.ParseMessages([][]byte{
+		message(1, "first", 2, "edge", 9, 7,
+			3, message(1, "user", 2, "ada", 3, limit, 5, 1, 4, message(1, "path", 3, message(1, 7, 2, 8), 7, 1)),
+			3, message(1, "free", 3, message(3, 1))),
+		message(1, "second", 2, "inner"),
+	}, config.Options{})
+	if err != nil || c.Domains() != 2 {
+		t.Fatal(c, err)
+	}
+	if got, want := c.Lines(), []string{
+		"edge.free: unlimited, shadow_mode: false, quota_mode: false",
+		"edge.user_ada.path: unit=WEEK requests_per_unit=8, shadow_mode: false, quota_mode: true",
+		"edge.user_ada: unit=MINUTE requests_per_unit=3, shadow_mode: true, quota_mode: false",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	l, _ := c.Lookup("edge", []config.Entry{{Key: "user", Value: "ada"}}, nil)
+	if l == nil || l.Name != "slow" || !slices.Equal(l.Replaces, []string{"fast", "other"}) {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestMessagesRefused(t *testing.T) {
+	deep := message(1, "leaf")
+	for range 100 {
+		deep = message(1, "k", 4, deep)
+	}
+	wide := []any{2, "edge"}
+	for range 100_001 {
+		wide = append(wide, 3, []byte{})
+	}
+	for _, x := range []struct {
+		what     string
+		messages [][]byte
+		want     string
+	}{
+		{"no domain", [][]byte{message(1, "m")}, "m: config file cannot have empty domain"},
+		{"no name", [][]byte{message(2, "a"), message(2, "a")}, "resource 1: duplicate domain 'a' in config file"},
+		{"no key", [][]byte{message(1, "m", 2, "a", 3, message(2, "v"))}, "m: descriptor has empty key"},
+		{"no unit", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(2, 4)))}, "m: invalid rate limit unit 'unknown'"},
+		{"unit 0", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 0)))}, "m: invalid rate limit unit 'unknown'"},
+		{"unit 8", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 8)))}, "m: invalid rate limit unit '8'"},
+		{"unlimited and a unit", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 1, 3, 1)))}, "m: should not specify rate limit unit when unlimited"},
+		{"twice", [][]byte{message(1, "m", 2, "a", 3, message(1, "k"), 3, message(1, "k"))}, "m: duplicate descriptor composite key 'a.k'"},
+		{"an empty name replaced", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 1, 5, []byte{})))}, "m: should not have an empty replaces entry"},
+		{"no UTF-8", [][]byte{message(1, "m", 2, "\xff")}, "m: error loading config: a text is not valid UTF-8"},
+		{"half a field", [][]byte{message(1, "m", 2, "a")[:5]}, "m: error loading config: the message is not valid: unexpected EOF"},
+		{"too deep", [][]byte{message(1, "m", 2, "a", 3, deep)}, "m: descriptors are nested more than 64 levels deep: flatten them"},
+		{"too many", [][]byte{message(wide...)}, "resource 0: there are more than 100000 descriptors: use fewer"},
+	} {
+		if _, err := config.ParseMessages(x.messages, config.Options{}); err == nil || err.Error() != x.want {
+			t.Errorf("%s: %v, want %s", x.what, err, x.want)
+		}
+	}
+	if c, err := config.ParseMessages([][]byte{message(2, "a", 3, message(1, "k")), message(2, "a", 3, message(1, "l"))}, config.Options{MergeDomains: true}); err != nil || c.Domains() != 1 {
+		t.Error(c, err)
+	}
+}
+
+func FuzzMessages(f *testing.F) {
+	f.Add(message(1, "m", 2, "a", 3, message(1, "k", 2, "v", 3, message(1, 1, 2, 3, 4, "n", 5, message(1, "o")), 4, message(1, "x"), 5, 1, 6, 1, 7, 1)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.ParseMessages([][]byte{data, data}, config.Options{MergeDomains: true})
+		if (c == nil) == (err == nil) {
+			t.Error(c, err)
+		}
+		if c != nil && strings.Contains(strings.Join(c.Lines(), " "), "UNKNOWN requests") {
+			t.Error("a limit without a unit")
+		}
+	})
+}

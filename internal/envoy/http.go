@@ -1,0 +1,98 @@
+package envoy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// Configured reports whether a configuration is in force.
+func (s *Service) Configured() bool { return s.config.Load() != nil }
+
+// weightJSON is how many times larger than its text a request in JSON may become.
+const weightJSON = 64
+
+// ServeJSON answers a request in JSON: 200 for OK and 429 for OVER_LIMIT, with the answer in
+// JSON. A request that is not valid gets 400, one that is not allowed 403, and one that could
+// not be decided 503.
+func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessageBytes))
+	if err != nil {
+		var long *http.MaxBytesError
+		if errors.As(err, &long) {
+			http.Error(w, "Bad Request: the body has more than 64 KiB", http.StatusRequestEntityTooLarge)
+			return
+		}
+		http.Error(w, "Bad Request: the body could not be read", http.StatusBadRequest)
+		return
+	}
+	taken := weightJSON * int64(len(body))
+	defer s.decoding.Add(-taken)
+	if s.decoding.Add(taken) > maxDecoded {
+		http.Error(w, errBusy.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	in := new(rls.RateLimitRequest)
+	if err := protojson.Unmarshal(body, in); err != nil {
+		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := countParts(in); err != nil {
+		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	out, err := s.answer(r.Context(), in)
+	if err != nil {
+		text := status.Convert(err).Message()
+		switch status.Code(err) {
+		case codes.InvalidArgument:
+			http.Error(w, "Bad Request: "+text, http.StatusBadRequest)
+		case codes.PermissionDenied:
+			http.Error(w, text, http.StatusForbidden)
+		default:
+			http.Error(w, text, http.StatusServiceUnavailable)
+		}
+		return
+	}
+	text, err := protojson.Marshal(out)
+	if err != nil {
+		http.Error(w, "the answer has no form in JSON: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if out.GetOverallCode() == rls.RateLimitResponse_OVER_LIMIT {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(text) // an error means that the client is gone
+}
+
+// countParts returns an error for a request with too many parts.
+func countParts(in *rls.RateLimitRequest) error {
+	if len(in.GetDescriptors()) > maxDescriptors {
+		return errDescriptors()
+	}
+	entries := 0
+	for _, d := range in.GetDescriptors() {
+		if entries += len(d.GetEntries()); entries > maxEntries {
+			return errEntries()
+		}
+	}
+	return nil
+}
+
+// ServeConfig answers with the limits in force, one in a line.
+func (s *Service) ServeConfig(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	c := s.config.Load()
+	if c == nil {
+		http.Error(w, "no rate limit configuration loaded", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, strings.Join(append(c.Lines(), ""), "\n")) // an error means that the client is gone
+}

@@ -1,0 +1,249 @@
+package envoy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/envoy"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// inBothModes runs a test with a file in both modes.
+func inBothModes(t *testing.T, file string, change func(*envoy.Options), test func(t *testing.T, f *fixture)) {
+	for mode, name := range []string{"compat", "atomic"} {
+		t.Run(name, func(t *testing.T) {
+			test(t, newFixture(t, file, func(o *envoy.Options) {
+				if o.Mode = envoy.Mode(mode); change != nil {
+					change(o)
+				}
+			}))
+		})
+	}
+}
+
+// is asks and fails the test if the answer does not begin so.
+func (f *fixture) is(want string, descriptors ...string) {
+	f.t.Helper()
+	if got := f.ask(0, descriptors...); !strings.HasPrefix(got, want) {
+		f.t.Errorf("%q: %s, want %s", descriptors, got, want)
+	}
+}
+
+func allowRefunds(o *envoy.Options) { o.AllowRefunds = true }
+
+// Hits are taken back whoever was charged, and never below nothing.
+func TestNegativeHits(t *testing.T) {
+	inBothModes(t, twoKeys, allowRefunds, func(t *testing.T, f *fixture) {
+		f.is("ok; ok 3/minute left 3", "a=1 back hits=2") // nothing was charged
+		f.is("ok; ok 3/minute left 0", "a=1 hits=3")
+		f.is("ok; ok 3/minute left 2", "a=1 back hits=2")
+		f.is("ok; ok 3/minute left 1", "a=1")
+		f.is("ok; ok 3/minute left 1", "a=1 back hits=0")
+		f.is("ok; ok 3/minute left 3", "a=1 back hits=4294967295")
+		f.is("ok; ok 3/minute left 2, 60s; ok 1/hour left 0", "a=1", "b=1")
+		f.is("over; ok 3/minute", "a=1 back", "b=1")
+		f.is("ok; ok; ok 1/hour left 1", "c=1 back", "b=1 back hits=9")
+	})
+	f := newFixture(t, twoKeys, allowRefunds)
+	f.ask(0, "a=1 hits=3")
+	f.is("over; over 3/minute left 0", "a=1 hits=2")
+	f.is("ok; ok 3/minute left 0", "a=1 back hits=1")
+	f.is("over; over 3/minute left 0", "a=1 hits=1") // of five that were counted, one came back
+}
+
+// A denial in atomic mode takes no hits back either: all or nothing.
+func TestNegativeHitsOfADeniedRequest(t *testing.T) {
+	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Mode, o.AllowRefunds = envoy.Atomic, true })
+	f.is("ok; ok 3/minute left 0, 60s; ok 1/hour left 0", "a=1 hits=3", "b=1")
+	f.is("over; ok 3/minute left 0, 60s; over 1/hour", "a=1 back", "b=1")
+	f.is("over; over 3/minute", "a=1")
+}
+
+func TestNegativeHitsAreRefused(t *testing.T) {
+	newFixture(t, twoKeys, nil).is("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds", "a=1 back")
+	newFixture(t, twoKeys, func(o *envoy.Options) { o.AllowRefunds, o.Algorithm = true, limiter.SlidingLog }).
+		is("descriptor 0 has is_negative_hits: sliding_log counts each hit by its instant", "a=1 back")
+}
+
+// With STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT only what is over its limit counts a request
+// that is denied.
+func TestStopWhenOver(t *testing.T) {
+	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.StopWhenOver = true })
+	f.is("ok; ok 3/minute left 2, 60s; ok 1/hour left 0", "a=1", "b=1")
+	for range 5 {
+		f.is("over; ok 3/minute left 2, ", "a=1", "b=1")
+	}
+	f.is("ok; ok 3/minute left 1", "a=1")
+	// What is denied counts where it is denied: one more than is there.
+	f.is("over; over 3/minute left 0", "a=1 hits=2")
+	f.is("over; over 3/minute left 0", "a=1")
+	f = newFixture(t, twoKeys+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n", func(o *envoy.Options) { o.StopWhenOver = true })
+	f.is("over; ok 3/minute left 3, ", "a=1", "none=1")
+	f.is("ok; ok 3/minute left 3, ", "a=1 hits=0")
+	f.is("over; ok 3/minute left 3, ", "a=1 hits=0", "none=1")
+}
+
+// A shadow limit counts, and never denies.
+func TestShadowMode(t *testing.T) {
+	inBothModes(t, twoKeys+"  - {key: s, rate_limit: {unit: day, requests_per_unit: 1}, shadow_mode: true}\n", nil, func(t *testing.T, f *fixture) {
+		f.is("ok; ok 1/day left 0, ", "s=1")
+		f.is("ok; ok 1/day left 0, ", "s=1")
+		f.is("ok; ok 1/day left 0, ", "s=1 hits=5", "a=1")
+		f.is("ok; ok 3/minute left 1", "a=1")
+	})
+}
+
+// Quotas deny only together. An ordinary limit denies by itself beside them.
+func TestQuotaMode(t *testing.T) {
+	const file = twoKeys + `
+  - {key: q1, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: q2, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 2}}
+`
+	inBothModes(t, file, nil, func(t *testing.T, f *fixture) {
+		f.is("ok; ok 1/day left 0, ", "q1=1")
+		f.is("over; over 1/day left 0, ", "q1=1")
+		f.is("ok; over 1/day", "q1=1", "q2=1")
+		f.is("ok; over 1/day", "q1=1", "q2=1", "b=1")
+		f.is("over; over 1/day", "q1=1", "q2=2", "b=1")
+	})
+}
+
+// A limit is dropped where another of the request replaces it, and is not counted.
+func TestReplaces(t *testing.T) {
+	const file = `
+domain: edge
+descriptors:
+  - {key: all, rate_limit: {name: general, unit: day, requests_per_unit: 1}}
+  - {key: one, rate_limit: {name: special, unit: day, requests_per_unit: 5, replaces: [{name: general}]}}
+  - {key: two, rate_limit: {unit: day, requests_per_unit: 5, replaces: [{name: special}]}}
+`
+	inBothModes(t, file, nil, func(t *testing.T, f *fixture) {
+		f.is("ok; ok; ok 5/day special left 4", "all=1", "one=1")
+		f.is("ok; ok; ok 5/day special left 3", "all=1", "one=1")
+		f.is("ok; ok 1/day general left 0", "all=1")
+		f.is("over; over 1/day general", "all=1")
+		// One that is itself replaced replaces all the same: names are collected first.
+		f.is("ok; ok; ok; ok 5/day left 4", "all=1", "one=1", "two=1")
+	})
+}
+
+func TestUnlimited(t *testing.T) {
+	inBothModes(t, twoKeys+"  - {key: u, rate_limit: {unlimited: true}}\n", nil, func(t *testing.T, f *fixture) {
+		f.is("ok; ok left 4294967295", "u=1 hits=4000000000")
+		f.is("ok; ok left 4294967295; ok 3/minute left 2", "u=1", "a=1")
+	})
+}
+
+// All values of a wildcard share a counter if the file says so, and only then.
+func TestShareThreshold(t *testing.T) {
+	const file = `
+domain: edge
+descriptors:
+  - {key: path, value: /shared/*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: path, value: /own/*, rate_limit: {unit: day, requests_per_unit: 2}}
+  - key: host
+    value: "*.test"
+    share_threshold: true
+    descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]
+`
+	inBothModes(t, file, nil, func(t *testing.T, f *fixture) {
+		f.is("ok; ok 2/day left 1", "path=/shared/a")
+		f.is("ok; ok 2/day left 0", "path=/shared/b")
+		f.is("over", "path=/shared/c")
+		f.is("ok; ok 2/day left 1", "path=/own/a")
+		f.is("ok; ok 2/day left 1", "path=/own/b")
+		f.is("ok; ok 2/day left 1", "host=a.test user=ada")
+		f.is("ok; ok 2/day left 0", "host=b.test user=ada")
+		f.is("ok; ok 2/day left 1", "host=b.test user=bob")
+	})
+}
+
+// Weeks begin on a Thursday, as the epoch did; months have 30 days and years 365.
+func TestWeeksMonthsYears(t *testing.T) {
+	const file = `
+domain: edge
+descriptors:
+  - {key: week, rate_limit: {unit: week, requests_per_unit: 1}}
+  - {key: month, rate_limit: {unit: month, requests_per_unit: 1}}
+  - {key: year, rate_limit: {unit: year, requests_per_unit: 1}}
+`
+	inBothModes(t, file, nil, func(t *testing.T, f *fixture) {
+		for unit, days := range map[string]int64{"week": 7, "month": 30, "year": 365} {
+			length := days * 86400
+			for range 3 {
+				left := length - f.node.Now().Unix()%length
+				f.is(fmt.Sprintf("ok; ok 1/%s left 0, %ds", unit, left), unit+"=1")
+				f.node.Advance(time.Duration(left)*time.Second - time.Microsecond)
+				f.is(fmt.Sprintf("over; over 1/%s left 0, 1s", unit), unit+"=1")
+				f.node.Advance(time.Microsecond)
+			}
+		}
+	})
+}
+
+// Dynamic metadata has the request, and what the file says about limits that allow it.
+func TestMetadata(t *testing.T) {
+	const file = `
+domain: edge
+descriptors:
+  - {key: a, rate_limit: {unit: day, requests_per_unit: 1}, metadata: {tier: gold, owner: {team: web, pager: true}}}
+  - {key: b, rate_limit: {unit: day, requests_per_unit: 9}, metadata: {tier: lead, owner: {team: ops, room: 7}, list: [1, two]}}
+`
+	f := newFixture(t, file, func(o *envoy.Options) { o.Metadata = true })
+	shows := func(want string, descriptors ...string) {
+		t.Helper()
+		out, err := f.answer(2, descriptors...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(out.GetDynamicMetadata().AsMap())
+		if err != nil || string(text) != want {
+			t.Errorf("%s, want %s, %v", text, want, err)
+		}
+	}
+	shows(`{"descriptors":[{"entries":["a=1"],"hitsAddend":1},{"entries":["b=x","c=y"]},{"entries":["c=1"],"hitsAddend":3,"limit":{"requestsPerUnit":9,"unit":"DAY"}},{"entries":["b=1"]}],`+
+		`"domain":"edge","hitsAddend":2,"metadata":{"list":[1,"two"],"owner":{"pager":true,"room":7,"team":"web"},"tier":"gold"}}`,
+		"a=1 hits=1", "b=x c=y", "c=1 hits=3 limit=9/DAY", "b=1")
+	shows(`{"descriptors":[{"entries":["a=1"]},{"entries":["b=1"]}],"domain":"edge","hitsAddend":2,`+
+		`"metadata":{"list":[1,"two"],"owner":{"room":7,"team":"ops"},"tier":"lead"}}`, "a=1", "b=1")
+	if out, err := newFixture(t, file, nil).answer(1, "a=1"); err != nil || out.GetDynamicMetadata() != nil {
+		t.Errorf("without the option: %v, %v", out, err)
+	}
+}
+
+// A denial has the configured body, and answers the configured fields, under their names.
+func TestBodyAndHeaders(t *testing.T) {
+	f := newFixture(t, twoKeys, func(o *envoy.Options) {
+		o.Body, o.RequestHeaders, o.HeaderNames = []byte("slow down"), true, [3]string{"x-limit"}
+	})
+	for _, want := range []string{"", "slow down"} {
+		out, err := f.answer(1, "b=1")
+		if err != nil || string(out.GetRawBody()) != want || len(out.GetResponseHeadersToAdd()) > 0 {
+			t.Errorf("%v, %v", out, err)
+		}
+		var names []string
+		for _, h := range out.GetRequestHeadersToAdd() {
+			names = append(names, h.GetKey())
+		}
+		if got := strings.Join(names, " "); got != "x-limit RateLimit-Remaining RateLimit-Reset" {
+			t.Error(got)
+		}
+	}
+}
+
+// Limits that come with requests are forgotten where they are not used: the node holds no more
+// of them than it does, however many there were, and those of files go on to work.
+func TestLimitsOfRequestsAreForgotten(t *testing.T) {
+	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Overrides = map[string]bool{"edge": true} })
+	for i := range 5000 {
+		f.ask(0, fmt.Sprintf("x=1 limit=%d/SECOND", i+1))
+		if i%100 == 0 {
+			f.node.Advance(time.Second)
+		}
+	}
+	f.is("ok; ok 3/minute left 2", "a=1")
+	f.is("ok; ok 6000/second left 5999", "x=1 limit=6000/SECOND")
+}

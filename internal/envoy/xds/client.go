@@ -1,0 +1,199 @@
+package xds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpc "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/weirlimit/weir/internal/certs"
+)
+
+// TypeURL is the type of the resources that are asked for.
+const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
+
+const (
+	// maxMessage bounds a response, in bytes.
+	maxMessage = 8 << 20
+	// maxDetail bounds the reason of a refusal that is sent, in bytes.
+	maxDetail = 1024
+	// firstWait and maxWait are the mean waits before a stream is opened again: the first, and
+	// the longest, after doubling. Each is varied by half of it.
+	firstWait = 500 * time.Millisecond
+	maxWait   = 30 * time.Second
+	// refusalPause is the wait before a refusal is sent, so that a server which repeats what
+	// was refused does not keep both sides busy.
+	refusalPause = 100 * time.Millisecond
+)
+
+// Config configures a [Client]. Addr, Apply and Log are required.
+type Config struct {
+	// Addr is the management server, as host:port.
+	Addr string
+	// NodeID is the id that the server knows this node by; default "default".
+	NodeID string
+	// Certs are this side's certificate and the server's authorities, nil for no TLS.
+	// ServerName is the name in the server's certificate; default the host of Addr.
+	Certs      *certs.Store
+	ServerName string
+	// Apply puts the resources of a response into force, all of them or none. It is called
+	// by one goroutine. Its error is the reason that the server is told.
+	Apply func(resources [][]byte) error
+	// Log receives what becomes of the stream and of configurations.
+	Log *slog.Logger
+}
+
+// Client follows the configuration of one management server.
+type Client struct {
+	config  Config
+	conn    *grpc.ClientConn
+	version string // in force, "" if none is
+}
+
+// New returns a client. Nothing is sent before [Client.Run].
+func New(c Config) (*Client, error) {
+	host, _, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("the address %q of the management server is not valid: give HOST:PORT", c.Addr)
+	}
+	secure := insecure.NewCredentials()
+	if c.Certs != nil {
+		secure = credentials.NewTLS(c.Certs.Client(cmp.Or(c.ServerName, host), nil))
+	}
+	conn, err := grpc.NewClient("dns:///"+c.Addr, grpc.WithTransportCredentials(secure),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		// A server by default closes connections whose client pings more often.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management server %s: %w", c.Addr, err)
+	}
+	c.NodeID = cmp.Or(c.NodeID, "default")
+	return &Client{config: c, conn: conn}, nil
+}
+
+// Run follows the server until the context ends. What is in force stays while the server
+// cannot be reached. Call it once.
+func (c *Client) Run(ctx context.Context) {
+	defer func() { _ = c.conn.Close() }() // fails only if it is closed already
+	for wait := firstWait; ; {
+		got, err := c.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if got {
+			wait = firstWait
+		}
+		pause := wait/2 + rand.N(wait)
+		c.config.Log.Warn("the management server does not answer; the configuration stays in force",
+			"server", c.config.Addr, "error", err.Error(), "version", c.version, "again_in", pause)
+		if !sleep(ctx, pause) {
+			return
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// Close ends a client that never ran.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// sleep waits, and reports whether the context is still good.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// stream asks and answers until the stream ends. got reports whether the server has sent
+// anything.
+func (c *Client) stream(ctx context.Context) (got bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(c.conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return false, err
+	}
+	for say := c.request(); ; {
+		sent := s.Send(say)
+		r, err := s.Recv() // it knows why Send failed
+		switch {
+		case err != nil:
+			return got, err
+		case sent != nil:
+			return got, sent
+		}
+		got = true
+		say = c.answer(ctx, r)
+	}
+}
+
+// request returns a message with the version in force.
+func (c *Client) request() *discovery.DiscoveryRequest {
+	return &discovery.DiscoveryRequest{TypeUrl: TypeURL, VersionInfo: c.version, Node: &core.Node{Id: c.config.NodeID}}
+}
+
+// answer applies a response, and returns the message that acknowledges or refuses it.
+func (c *Client) answer(ctx context.Context, r *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
+	err := c.apply(r)
+	if err == nil {
+		c.version = r.GetVersionInfo()
+	}
+	out := c.request()
+	out.ResponseNonce = r.GetNonce()
+	if err != nil {
+		c.config.Log.Error("a configuration of the management server was refused; the old one stays in force",
+			"server", c.config.Addr, "version", r.GetVersionInfo(), "error", err.Error())
+		out.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: shorten(err.Error())}
+		sleep(ctx, refusalPause)
+		return out
+	}
+	c.config.Log.Info("a configuration of the management server is in force",
+		"server", c.config.Addr, "version", c.version, "resources", len(r.GetResources()))
+	return out
+}
+
+// maxResources bounds the resources of a response.
+const maxResources = 10_000
+
+func (c *Client) apply(r *discovery.DiscoveryResponse) error {
+	if r.GetTypeUrl() != TypeURL {
+		return fmt.Errorf("the response has the type %q, not %q", shorten(r.GetTypeUrl()), TypeURL)
+	}
+	if len(r.GetResources()) > maxResources {
+		return fmt.Errorf("the response has more than %d resources", maxResources)
+	}
+	resources := make([][]byte, 0, len(r.GetResources()))
+	for _, x := range r.GetResources() {
+		if x.GetTypeUrl() != TypeURL {
+			return errors.New("a resource has the type " + shorten(x.GetTypeUrl()))
+		}
+		resources = append(resources, x.GetValue())
+	}
+	return c.config.Apply(resources)
+}
+
+// shorten bounds a text that is sent or logged. Only valid UTF-8 can be sent.
+func shorten(text string) string {
+	if len(text) > maxDetail {
+		text = text[:maxDetail]
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
