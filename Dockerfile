@@ -22,12 +22,15 @@ ARG VERSION=""
 ARG PGO=off
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -pgo="$PGO" \
       -ldflags "-s -w -X github.com/weirlimit/weir/cmd/node/internal/app.released=$VERSION -X github.com/weirlimit/weir/cmd/weir/internal/cli.released=$VERSION" \
-      -o /out/ ./cmd/node ./cmd/weir && mkdir /keys
+      -o /out/ ./cmd/node ./cmd/weir && mkdir -p /keys /links/bin && ln -s /node /links/bin/ratelimit
 
 FROM scratch
 # For Redis over TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/node /out/weir /
+
+# Called by this name the node serves by the environment of envoyproxy/ratelimit.
+COPY --from=build /links/ /
 
 # Where a volume for a cluster's keys is mounted: it gets this owner from here.
 COPY --from=build --chown=65532:65532 /keys /keys

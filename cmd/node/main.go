@@ -18,7 +18,8 @@ func main() {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	os.Exit(app.Run(context.Background(), os.Args[1:], app.World{
-		Out: os.Stdout, Err: os.Stderr,
+		Name: os.Args[0],
+		Out:  os.Stdout, Err: os.Stderr,
 		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Environ: os.Environ(), Signals: signals,
 	}))

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,9 @@ const (
 
 // World is the program's connection to the outside.
 type World struct {
+	// Name is what the program was called as: its path. As "ratelimit", without arguments, it
+	// serves by the environment of envoyproxy/ratelimit.
+	Name     string
 	Out, Err io.Writer
 	// OutTerminal and ErrTerminal report whether Out and Err are terminals.
 	OutTerminal, ErrTerminal bool
@@ -45,6 +49,16 @@ type World struct {
 func Run(ctx context.Context, args []string, w World) int {
 	a := &app{w}
 	root := a.root()
+	if len(args) == 0 && filepath.Base(w.Name) == "ratelimit" {
+		own, notes, err := ratelimitFlags(w.Environ)
+		if err != nil {
+			return a.report(usageError{err})
+		}
+		for _, note := range notes {
+			a.complain(errors.New(note))
+		}
+		args = append([]string{"serve"}, own...)
+	}
 	root.SetArgs(args)
 	return a.report(root.ExecuteContext(ctx))
 }

@@ -139,6 +139,17 @@ func TestBadUsage(t *testing.T) {
 		status  int
 		want    string // with " … " between parts that must all be there
 	}{
+		"Envoy without limits":  {"", "serve --envoy-addr :1", 2, "--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT"},
+		"Envoy at no address":   {"", "serve --envoy-xds a:1", 2, "are for --envoy-addr: give it too"},
+		"two kinds of limits":   {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-config d", 2, "from --envoy-config or from --envoy-xds: give one of them"},
+		"xDS without a server":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-xds-ca c", 2, "are for --envoy-xds: give it too"},
+		"xDS without a port":    {"", "serve --envoy-addr :1 --envoy-xds a", 2, `--envoy-xds "a" is not valid: give HOST:PORT`},
+		"xDS without a key":     {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-xds-cert c", 2, "give both or neither"},
+		"near limit above 1":    {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit 1.1", 2, "give a part above 0 and up to 1"},
+		"stops in atomic mode":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-mode atomic --envoy-stop-when-over", 2, "is for --envoy-mode compat"},
+		"two names of headers":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-header-names a,b", 2, "give three names"},
+		"five HTTP addresses":   {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr :1,:2,:3,:4,:5", 2, "give at most 4"},
+		"an HTTP address":       {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr x", 2, `--envoy-http-addr "x" is not valid: give HOST:PORT`},
 		"unknown command":       {"", "sevre", 2, `there is no command "sevre": did you mean "serve"? See "node --help"`},
 		"nothing like it":       {"", "zzzzzz", 2, `there is no command "zzzzzz"; see "node --help"`},
 		"help for no command":   {"", "help dem", 2, `there is no command "dem": did you mean "demo"?`},
@@ -472,7 +483,10 @@ func TestOptions(t *testing.T) {
 		"redis-timeout": "15ms", "redis-nodes": "3",
 		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true",
 		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
-		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true",
+		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true", "envoy-header-names": "a,b,c",
+		"envoy-body": file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true", "envoy-near-limit": "0.5",
+		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id", "envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
+		"envoy-xds-cert": "xc", "envoy-xds-key": "xk",
 		"name": "n", "join": "j:1, k:2", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
 		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-tls": "Optional",
 		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
@@ -508,6 +522,11 @@ func TestOptions(t *testing.T) {
 	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains || e.Options.Mode != envoy.Atomic || e.Options.Algorithm.String() != "gcra" ||
 		!e.Options.Overrides["x"] || !e.Options.Overrides["y"] || !e.Options.Shadow || !e.Options.Quota || !e.Options.Headers {
 		t.Errorf("%+v", e)
+	}
+	if e := c.Envoy; !e.Options.RequestHeaders || e.Options.HeaderNames != [3]string{"a", "b", "c"} || string(e.Options.Body) != "too much" || !e.Options.Metadata ||
+		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !e.Options.AllowRefunds || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) || !e.NeedsConfig ||
+		e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca", ServerName: "xn", CertFile: "xc", KeyFile: "xk"}) {
+		t.Errorf("%+v, %+v", e, e.XDS)
 	}
 	if want := (server.TLSConfig{CertFile: "c.crt", KeyFile: "c.key", ClientCAFile: "ca.crt", AdminCAFile: "aca.crt", ClientCert: tls.RequireAndVerifyClientCert, AdminCert: tls.VerifyClientCertIfGiven, Optional: true}); c.TLS == nil || *c.TLS != want {
 		t.Errorf("%+v", c.TLS)

@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/cmd/node/internal/server"
 	"github.com/weirlimit/weir/internal/envoy"
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/smallfile"
 )
 
 // envoyOptions are the flags of Envoy's rate limit service.
@@ -17,12 +18,25 @@ type envoyOptions struct {
 	merge           bool
 	shadow, quota   bool
 	headers         bool
+	answers         envoyAnswers
+	http            string
+	needsConfig     bool
+	stop            bool
+	near            float64
+	xds             server.EnvoyXDS
+}
+
+// envoyAnswers are the flags for what answers have besides statuses.
+type envoyAnswers struct {
+	requestHeaders, metadata bool
+	names, body              string
 }
 
 func newEnvoyOptions() envoyOptions {
 	return envoyOptions{
 		mode:      choice{"compat", []string{"compat", "atomic"}},
 		algorithm: choice{"fixed_window", envoy.Algorithms()},
+		near:      0.8,
 	}
 }
 
@@ -36,29 +50,75 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.shadow, "envoy-shadow", false, "answer every request with OK; the statuses of descriptors stay")
 	f.BoolVar(&o.quota, "envoy-quota", false, "deny a request only if all of its limits deny it")
 	f.BoolVar(&o.headers, "envoy-headers", false, "add RateLimit-Limit, -Remaining and -Reset to responses")
+	f.BoolVar(&o.answers.requestHeaders, "envoy-request-headers", false, "add them to the requests that Envoy forwards")
+	f.StringVar(&o.answers.names, "envoy-header-names", "", "the three `NAMES` of these headers, with commas")
+	f.StringVar(&o.answers.body, "envoy-body", "", "`FILE` with the body of denials")
+	f.BoolVar(&o.answers.metadata, "envoy-metadata", false, "add dynamic metadata to answers: the request, and metadata of limits")
+	f.BoolVar(&o.stop, "envoy-stop-when-over", false, "in compat mode, charge a denied request only where it is over the limit")
+	f.Float64Var(&o.near, "envoy-near-limit", o.near, "`PART` of a limit from which hits count as near it, in metrics")
+	f.StringVar(&o.http, "envoy-http-addr", "", "serve /healthcheck, /json, /rlconfig and /metrics at `HOST:PORT`; several with commas")
+	f.BoolVar(&o.needsConfig, "envoy-health-needs-config", false, "/healthcheck fails until there is a configuration")
+	f.StringVar(&o.xds.Addr, "envoy-xds", "", "take the configuration from the xDS management server at `HOST:PORT`")
+	f.StringVar(&o.xds.NodeID, "envoy-xds-node", "default", "`ID` of this node for that server")
+	f.StringVar(&o.xds.CAFile, "envoy-xds-ca", "", "`FILE` with the authorities of that server's certificate (default: no TLS)")
+	f.StringVar(&o.xds.ServerName, "envoy-xds-server-name", "", "`NAME` in that certificate (default the host of --envoy-xds)")
+	f.StringVar(&o.xds.CertFile, "envoy-xds-cert", "", "`FILE` with this node's certificate for that server")
+	f.StringVar(&o.xds.KeyFile, "envoy-xds-key", "", "`FILE` with its key")
 }
 
 // wanted reports whether the service is served.
 func (o *envoyOptions) wanted() bool { return o.addr != "" }
 
 func (o *envoyOptions) validate(cmd *cobra.Command) error {
+	x := &o.xds
 	switch {
-	case !o.wanted() && (o.dir != "" || o.domains != ""):
-		return usage(cmd, "--envoy-config and --envoy-domain are for --envoy-addr: give it too, such as 127.0.0.1:8085")
-	case o.wanted() && o.dir == "" && o.domains == "":
-		return usage(cmd, "--envoy-addr needs limits: give --envoy-config DIRECTORY, or --envoy-domain for limits that come with requests")
+	case !o.wanted() && (o.dir != "" || o.domains != "" || o.http != "" || x.Addr != ""):
+		return usage(cmd, "--envoy-config, --envoy-xds, --envoy-domain and --envoy-http-addr are for --envoy-addr: give it too, such as 127.0.0.1:8085")
+	case o.wanted() && o.dir == "" && o.domains == "" && x.Addr == "":
+		return usage(cmd, "--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT, or --envoy-domain for limits that come with requests")
+	case o.dir != "" && x.Addr != "":
+		return usage(cmd, "the limits come from --envoy-config or from --envoy-xds: give one of them")
+	case x.Addr == "" && (x.CAFile != "" || x.CertFile != "" || x.KeyFile != "" || x.ServerName != ""):
+		return usage(cmd, "--envoy-xds-ca, --envoy-xds-cert, --envoy-xds-key and --envoy-xds-server-name are for --envoy-xds: give it too")
+	case x.Addr != "" && new(address).Set(x.Addr) != nil:
+		return usage(cmd, "--envoy-xds %q is not valid: give HOST:PORT, such as envoy-gateway:18001", x.Addr)
+	case (x.CertFile == "") != (x.KeyFile == ""):
+		return usage(cmd, "--envoy-xds-cert and --envoy-xds-key belong together: give both or neither")
+	case o.near <= 0 || o.near > 1:
+		return usage(cmd, "--envoy-near-limit %v is out of range: give a part above 0 and up to 1, such as 0.8", o.near)
+	case o.stop && o.mode.value != "compat":
+		return usage(cmd, "--envoy-stop-when-over is for --envoy-mode compat: a denial costs nothing in atomic mode")
+	case o.answers.names != "" && len(names(o.answers.names)) != 3:
+		return usage(cmd, "--envoy-header-names %q is not valid: give three names, for the limit, the rest and the reset", o.answers.names)
+	}
+	addrs := names(o.http)
+	if len(addrs) > 4 {
+		return usage(cmd, "--envoy-http-addr has %d addresses: give at most 4", len(addrs))
+	}
+	for _, a := range addrs {
+		if new(address).Set(a) != nil {
+			return usage(cmd, "--envoy-http-addr %q is not valid: give HOST:PORT, such as 127.0.0.1:8080", a)
+		}
 	}
 	return nil
 }
 
-// config returns the configuration of the service, nil if it is not served.
-func (o *envoyOptions) config() *server.EnvoyConfig {
-	if !o.wanted() {
-		return nil
-	}
+// maxBody bounds the body of denials, in bytes.
+const maxBody = 16 << 10
+
+// config returns the configuration of the service, which is wanted.
+func (o *envoyOptions) config(allowRefunds bool) (*server.EnvoyConfig, error) {
 	c := &server.EnvoyConfig{
-		Addr: string(o.addr), Dir: o.dir, Files: config.Options{MergeDomains: o.merge},
-		Options: envoy.Options{Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool)},
+		Addr: string(o.addr), HTTPAddrs: names(o.http), NeedsConfig: o.needsConfig, Dir: o.dir, Files: config.Options{MergeDomains: o.merge},
+		Options: envoy.Options{
+			Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool),
+			RequestHeaders: o.answers.requestHeaders, Metadata: o.answers.metadata,
+			AllowRefunds: allowRefunds, StopWhenOver: o.stop, NearLimit: o.near,
+		},
+	}
+	if o.xds.Addr != "" {
+		own := o.xds
+		c.XDS = &own
 	}
 	if o.mode.value == "atomic" {
 		c.Options.Mode = envoy.Atomic
@@ -67,5 +127,12 @@ func (o *envoyOptions) config() *server.EnvoyConfig {
 	for _, domain := range names(o.domains) {
 		c.Options.Overrides[domain] = true
 	}
-	return c
+	copy(c.Options.HeaderNames[:], names(o.answers.names))
+	if o.answers.body != "" {
+		var err error
+		if c.Options.Body, err = smallfile.Read("body of denials", o.answers.body, maxBody); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }

@@ -118,7 +118,7 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "permissions", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca":
+			case "secret-file", "permissions", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
@@ -178,13 +178,18 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
 		Permissions:   o.permissions,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
-		ClockOffset: o.clockOffset, Envoy: o.envoy.config(), TLS: o.tls.config(),
+		ClockOffset: o.clockOffset, TLS: o.tls.config(),
 	}
 	if o.overflow.value == "allow" {
 		c.Overflow = weir.OverflowAllow
 	}
 	o.bounds.fill(&c)
 	var err error
+	if o.envoy.wanted() {
+		if c.Envoy, err = o.envoy.config(o.allowRefunds); err != nil {
+			return c, err
+		}
+	}
 	if c.Cluster, err = o.cluster.config(log, o.member); err != nil {
 		return c, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if o.clockOffset != 0 {
 		log.Warn("the clock is shifted by an option for tests", "by", o.clockOffset.String())
 	}
-	if o.rules == "" {
+	if o.rules == "" && !o.envoy.wanted() {
 		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
 	}
 	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version", build()}
@@ -85,6 +86,9 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	}
 	if at := s.HealthAddr(); at != "" {
 		args = append(args, "health", at)
+	}
+	if at := s.EnvoyAddr(); at != "" {
+		args = append(args, "envoy", at, "envoy_http", strings.Join(s.EnvoyHTTPAddrs(), ","))
 	}
 	if c.Cluster == nil {
 		log.Info("the node is ready", args...)

@@ -3,12 +3,17 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"net"
+	"net/http"
 	"time"
 
+	"github.com/weirlimit/weir/internal/certs"
 	"github.com/weirlimit/weir/internal/envoy"
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/envoy/files"
+	"github.com/weirlimit/weir/internal/envoy/xds"
+	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -16,13 +21,34 @@ import (
 type EnvoyConfig struct {
 	// Addr is the address to listen on, as host:port.
 	Addr string
-	// Dir has the files with descriptors; it is followed as it changes. Empty: none, and
-	// only the domains of Options.Overrides are served.
+	// HTTPAddrs are the addresses of /healthcheck, /json, /rlconfig and /metrics, as
+	// host:port. Empty: none.
+	HTTPAddrs []string
+	// NeedsConfig makes /healthcheck fail until a configuration is in force.
+	NeedsConfig bool
+	// Dir has the files with descriptors; it is followed as it changes. Empty: none.
 	Dir string
-	// Files says how the files are read.
+	// XDS, if not nil, is the management server that has the descriptors, in place of Dir.
+	// Without either only the domains of Options.Overrides are served.
+	XDS *EnvoyXDS
+	// Files says how the files, or the resources of XDS, are read.
 	Files config.Options
 	// Options are those of the service. Decider is filled in.
 	Options envoy.Options
+}
+
+// maxEnvoyHTTP bounds EnvoyConfig.HTTPAddrs.
+const maxEnvoyHTTP = 4
+
+// EnvoyXDS is a management server of xDS.
+type EnvoyXDS struct {
+	// Addr is its address, as host:port, and NodeID what it knows this node by; default
+	// "default".
+	Addr, NodeID string
+	// CAFile has the authorities of its certificate, ServerName the name in it; default the
+	// host of Addr. CertFile and KeyFile are this node's certificate. Empty CAFile and
+	// CertFile: without TLS.
+	CAFile, ServerName, CertFile, KeyFile string
 }
 
 // envoyServer serves Envoy's rate limit service. Its zero value serves nothing.
@@ -31,6 +57,12 @@ type envoyServer struct {
 	listener net.Listener
 	service  *envoy.Service
 	server   *transport.Server
+	aside    []net.Listener   // of site
+	site     *transport.Apart // nil: none
+	registry metrics.Registerer
+	scraped  http.Handler      // what registry has
+	xds      *xds.Client       // nil: none
+	trust    *certs.Store      // of xds, nil: no TLS
 	tried    [sha256.Size]byte // the files that were tried last
 	failed   string            // why they could not be read, "" if they could
 }
@@ -50,6 +82,12 @@ func (s *Server) openEnvoy() (err error) {
 	e.config = c
 	if e.service, err = envoy.NewService(o); err != nil {
 		return err
+	}
+	if err := metrics.NewEnvoy(e.registry, func() metrics.EnvoyStats { return envoyStats(e.service) }); err != nil {
+		return err
+	}
+	if len(e.aside) > 0 {
+		e.site = s.envoySite()
 	}
 	if c.Dir != "" {
 		found, err := files.Read(c.Dir)
@@ -72,7 +110,97 @@ func (s *Server) openEnvoy() (err error) {
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
 		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
 	})
+	if err == nil && c.XDS != nil {
+		err = s.openXDS() // the last, as it has a connection
+	}
 	return err
+}
+
+// openXDS makes the client of the management server.
+func (s *Server) openXDS() (err error) {
+	e, c := &s.envoy, s.envoy.config.XDS
+	if c.CAFile != "" || c.CertFile != "" {
+		if e.trust, err = certs.Open(certs.Config{What: "management server", CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}); err != nil {
+			return err
+		}
+	}
+	e.xds, err = xds.New(xds.Config{
+		Addr: c.Addr, NodeID: c.NodeID, Certs: e.trust, ServerName: c.ServerName, Log: s.config.Log,
+		Apply: func(resources [][]byte) error {
+			parsed, err := config.ParseMessages(resources, e.config.Files)
+			if err != nil {
+				e.service.NotLoaded()
+				return err
+			}
+			return e.service.SetConfig(parsed)
+		},
+	})
+	return err
+}
+
+// envoySite returns what is served over HTTP. /json and /rlconfig answer this machine only
+// where clients use TLS: these addresses have none.
+func (s *Server) envoySite() *transport.Apart {
+	e, near := &s.envoy, s.config.TLS != nil
+	return transport.NewSite(transport.SiteOptions{
+		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
+		Panicked: s.metrics.Panicked, Logger: s.config.Log,
+		Routes: map[string]transport.SiteRoute{
+			"/healthcheck": {Open: true, Serve: func(w http.ResponseWriter, _ *http.Request) {
+				err := s.ready()
+				if err == nil && e.config.NeedsConfig && !e.service.Configured() {
+					err = errors.New("no rate limit configuration loaded")
+				}
+				if err != nil {
+					http.Error(w, err.Error(), http.StatusInternalServerError)
+					return
+				}
+				_, _ = w.Write([]byte("OK")) // an error means that the client is gone
+			}},
+			"/json":     {Post: true, Near: near, Serve: e.service.ServeJSON},
+			"/rlconfig": {Near: near, Serve: e.service.ServeConfig},
+			"/metrics":  {Serve: e.scraped.ServeHTTP},
+		},
+	})
+}
+
+// envoyStats returns the statistics of a service as metrics have them.
+func envoyStats(of *envoy.Service) metrics.EnvoyStats {
+	s := of.Stats()
+	out := metrics.EnvoyStats{
+		Calls: s.Calls, Failed: s.Failed, Seconds: s.Seconds, Loaded: s.Loaded, NotLoaded: s.NotLoaded,
+		Shadowed: s.Shadowed, NoDomain: s.NoDomain, Times: make(map[float64]uint64),
+	}
+	for i, upTo := range envoy.Buckets() {
+		out.Times[upTo] = s.Times[i]
+	}
+	for i := range s.Limits {
+		out.Limits = append(out.Limits, metrics.EnvoyHits(s.Limits[i]))
+	}
+	return out
+}
+
+// listenEnvoy opens the listeners of the service.
+func (s *Server) listenEnvoy(ctx context.Context) (err error) {
+	e, c := &s.envoy, s.config.Envoy
+	if c == nil {
+		return nil
+	}
+	if e.listener, err = transport.Listen(ctx, "--envoy-addr", c.Addr); err != nil {
+		return err
+	}
+	if s.config.TLS == nil || s.config.TLS.Optional {
+		warnIfOpen(s.config.Log, "--envoy-addr", e.listener.Addr())
+	}
+	for _, addr := range c.HTTPAddrs {
+		l, err := transport.Listen(ctx, "--envoy-http-addr", addr)
+		if err != nil {
+			return err
+		}
+		warnIfOpen(s.config.Log, "--envoy-http-addr", l.Addr())
+		e.aside = append(e.aside, l)
+	}
+	return nil
 }
 
 // runEnvoy starts the service's goroutines.
@@ -86,6 +214,23 @@ func (s *Server) runEnvoy(ctx context.Context) {
 			s.failed <- err
 		}
 	})
+	for _, l := range e.aside {
+		s.background.start("the server of Envoy's rate limit service over HTTP", func() {
+			if err := e.site.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				s.failed <- err
+			}
+		})
+	}
+	if e.xds != nil {
+		s.background.start("following the management server", func() { e.xds.Run(ctx) })
+	}
+	if e.trust != nil {
+		s.background.start("reading of the certificates for the management server", func() {
+			tick := time.NewTicker(certs.Every)
+			defer tick.Stop()
+			e.trust.Watch(ctx, tick.C, s.config.Log)
+		})
+	}
 	if e.config.Dir != "" {
 		s.background.start("reading of "+e.config.Dir, func() { s.followEnvoy(ctx) })
 	}
@@ -125,7 +270,9 @@ func (s *Server) lookEnvoy(last [sha256.Size]byte) [sha256.Size]byte {
 	}
 	e.tried = sum
 	parsed, err := config.Parse(found, e.config.Files)
-	if err == nil {
+	if err != nil {
+		e.service.NotLoaded()
+	} else {
 		err = e.service.SetConfig(parsed)
 	}
 	if err != nil {
@@ -141,7 +288,19 @@ func (e *envoyServer) shutdown(ctx context.Context) error {
 	if e.server == nil {
 		return nil
 	}
-	return e.server.Shutdown(ctx)
+	err := e.server.Shutdown(ctx)
+	if e.site != nil {
+		err = errors.Join(err, e.site.Close())
+	}
+	return err
+}
+
+// EnvoyHTTPAddrs returns the addresses of the service over HTTP.
+func (s *Server) EnvoyHTTPAddrs() (out []string) {
+	for _, l := range s.envoy.aside {
+		out = append(out, l.Addr().String())
+	}
+	return out
 }
 
 // EnvoyAddr returns the address of Envoy's rate limit service, "" if it is not served.

@@ -114,7 +114,7 @@ type Server struct {
 // Start starts a node and returns when it accepts requests. If it fails, everything is
 // cleaned up. The context is for starting only.
 func Start(ctx context.Context, c Config) (*Server, error) {
-	s := &Server{config: c, failed: make(chan error, 4)}
+	s := &Server{config: c, failed: make(chan error, 4+maxEnvoyHTTP)}
 	if err := s.readRules(); err != nil {
 		return nil, err
 	}
@@ -178,11 +178,16 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	}
 	site, by := s.site(), transport.Access(nil)
+	if c.Envoy != nil { // its metrics are registered later
+		registry := metrics.NewRegistry()
+		site.Metrics = metrics.Handler(registry)
+		s.envoy.registry, s.envoy.scraped = registry, site.Metrics
+	}
 	if s.access != nil {
 		site.Access, by = s.access, s.access
 	}
 	s.service, err = serve.Open(ctx, serve.Config{
-		Node: config, Runtime: true, Version: c.Version, Expiries: s.secured.expiries, ShareRing: c.ShareRing, Site: site,
+		Node: config, Registerer: s.envoy.registry, Runtime: true, Version: c.Version, Expiries: s.secured.expiries, ShareRing: c.ShareRing, Site: site,
 		Wire: transport.Options{
 			Access:             by,
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
@@ -208,15 +213,13 @@ func (s *Server) open(ctx context.Context) error {
 
 func (s *Server) listen(ctx context.Context) (err error) {
 	c := &s.config
-	var envoyAddr string
-	if c.Envoy != nil {
-		envoyAddr = c.Envoy.Addr
+	if err := s.listenEnvoy(ctx); err != nil {
+		return errors.Join(err, s.closeListeners())
 	}
 	for _, l := range []struct {
 		flag, address string
 		to            *net.Listener
 	}{
-		{"--envoy-addr", envoyAddr, &s.envoy.listener},
 		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {
@@ -235,7 +238,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 func (s *Server) closeListeners() error {
 	var err error
-	for _, l := range []net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener} {
+	for _, l := range append([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener}, s.envoy.aside...) {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
