@@ -30,6 +30,7 @@ type replayOptions struct {
 	maxLines int64
 	memory   bytesFlag
 	json     bool
+	envoy    replayEnvoyOptions
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -60,14 +61,19 @@ with as many keys as requests limits nobody.
 --rules may be given several times: the files are then compared side by side,
 and "newly denied" are the requests that the first file allows.
 
+--envoy-config takes the limits from files of envoyproxy/ratelimit instead.
+--envoy-descriptor says what Envoy would send for a request, with {ip}, {user},
+{method} and {path} of the log; several are sent together.
+
 On a terminal the report comes in columns, elsewhere as lines of fields with
 tabs between them. Exit status: 0 if a report was printed.`,
 		Example: `  weir replay --rules rules.yaml /var/log/nginx/access.log*
   zcat access.log.*.gz | weir replay --rules rules.yaml --json -
-  weir replay --rules now.yaml --rules stricter.yaml access.log`,
+  weir replay --rules now.yaml --rules stricter.yaml access.log
+  weir replay --envoy-config /etc/ratelimit --envoy-descriptor 'remote_address={ip}' access.log`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case len(o.rules) == 0:
+			case len(o.rules) == 0 && o.envoy.dir == "":
 				return usage(cmd, "no rules are named: give --rules FILE")
 			case len(args) == 0:
 				return usage(cmd, `no log is named: give its file, or "-" for standard input`)
@@ -76,9 +82,17 @@ tabs between them. Exit status: 0 if a report was printed.`,
 			case o.maxLines < 1 || o.maxLines > accesslog.MaxTraceLines:
 				return usage(cmd, "--max-lines %d is out of range: give 1 to %d", o.maxLines, int64(accesslog.MaxTraceLines))
 			}
+			if err := o.envoy.validate(cmd, o.rules); err != nil {
+				return err
+			}
 			return stdinOnce(cmd, slices.Concat(o.rules, args)...)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.replay(cmd.Context(), o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.envoy.dir != "" {
+				return a.replayEnvoy(cmd.Context(), o, args)
+			}
+			return a.replay(cmd.Context(), o, args)
+		},
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.rules, "rules", nil, "rules `FILE`; several are compared")
@@ -86,6 +100,10 @@ tabs between them. Exit status: 0 if a report was printed.`,
 	f.Int64Var(&o.maxLines, "max-lines", defaultMaxLines, "refuse logs with more requests than this")
 	f.Var(&o.memory, "max-memory", "refuse a replay that takes more memory than `SIZE`, such as 512MiB")
 	f.BoolVar(&o.json, "json", false, "print an object for one rules file, an array for several")
+	f.StringVar(&o.envoy.dir, "envoy-config", "", "`DIRECTORY` with files of envoyproxy/ratelimit, in place of --rules")
+	f.StringArrayVar(&o.envoy.descriptors, "envoy-descriptor", nil, "`KEY=VALUE,...` that Envoy would send; may be repeated")
+	f.StringVar(&o.envoy.domain, "envoy-domain", "", "`DOMAIN` that Envoy would send (default the only one)")
+	f.StringVar(&o.envoy.mode, "envoy-mode", "compat", "`MODE` of charging: compat or atomic")
 	return withRulesCompletion(cmd)
 }
 
