@@ -287,6 +287,9 @@ func (m *member) logProblem(p members.Problem) {
 		whom = append(whom, "which", members.NameMembers(p.Unreached))
 	}
 	switch {
+	case p.Awaited > 0:
+		m.log.Warn("this node waits for other members before it begins a cluster with them (--expect): "+
+			"start them, or correct what --join resolves to", "join", m.config.Join, "expect", m.config.Expect, "needed", p.Awaited, "met", p.Met, "sees", p.Others)
 	case !p.Ready:
 		m.log.Warn("this node sees others by gossip and has no connection to any, so it does not become ready: "+members.CheckPeerAddr, whom...)
 	case p.Minority:

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -36,8 +38,17 @@ type Config struct {
 	// name with several addresses stands for all of them, and this node's own address
 	// may be among them. Default none: the node starts a cluster, and others join it.
 	// Otherwise the node is joining until it has found the others, or found out that it
-	// is the first; until then checks return [weir.ErrJoining].
+	// is the first; until then checks return [weir.ErrJoining]. A name after "dns+", such
+	// as dns+weir.example:7946, stands for all members and may be empty, incomplete or
+	// outdated: it needs Expect.
 	Join []string
+	// Expect is the number of members with which the cluster begins, this node included.
+	// A node that joins then becomes active only once it has a connection to an active
+	// member, or to so many others that it has met more than half of Expect. So members
+	// that start together begin one cluster, however late they find each other, if all
+	// have the same Expect and no more than Expect names exist. Default 0: a node that no
+	// other answers for 10 seconds starts alone. It is at most 256, and needs Join.
+	Expect int
 	// GossipKeys encrypt gossip. Each has 16, 24 or 32 bytes. The first encrypts, all
 	// decrypt. Default none: anyone who reaches the port can take part in gossip. Gossip
 	// keys, and a Secret of [weir.Config] of at least [MinSecretBytes], are required if
@@ -92,6 +103,12 @@ type Config struct {
 }
 
 const (
+	// NamePrefix says, before an address of [Config.Join], that it is a name that stands
+	// for all members and whose addresses change.
+	NamePrefix = gossip.NamePrefix
+	// MaxExpect is the highest [Config.Expect].
+	MaxExpect = gossip.MaxMembers
+
 	defaultPeerAddr   = "127.0.0.1:7947"
 	defaultGossipAddr = "127.0.0.1:7946"
 )
@@ -113,6 +130,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if _, _, err := net.SplitHostPort(c.Advertise); err == nil {
 		return c, fmt.Errorf("%w: Cluster.Advertise %q has a port: give the host alone; the ports are those of PeerAddr and GossipAddr", weir.ErrInvalid, c.Advertise)
+	}
+	if err := c.checkExpect(); err != nil {
+		return c, err
 	}
 	if n := countGiven(c.PeerCertFile, c.PeerKeyFile, c.PeerCAFile); n != 0 && n != 3 || n == 0 && c.PeerTLSOptional {
 		return c, fmt.Errorf("%w: Cluster.PeerCertFile, PeerKeyFile and PeerCAFile belong together: give all three, or none and no PeerTLSOptional", weir.ErrInvalid)
@@ -137,4 +157,17 @@ func (c Config) withDefaults() (Config, error) {
 		c.Deadline = DefaultDeadline
 	}
 	return c, nil
+}
+
+// checkExpect returns an error if Expect does not fit Join.
+func (c *Config) checkExpect() error {
+	switch named := slices.IndexFunc(c.Join, func(j string) bool { return strings.HasPrefix(j, NamePrefix) }); {
+	case c.Expect < 0 || c.Expect > MaxExpect:
+		return fmt.Errorf("%w: Cluster.Expect %d is out of range: give the number of members, up to %d, or 0", weir.ErrInvalid, c.Expect, MaxExpect)
+	case c.Expect > 0 && len(c.Join) == 0:
+		return fmt.Errorf("%w: Cluster.Expect %d needs addresses to join by, or this node finds no other: give Cluster.Join", weir.ErrInvalid, c.Expect)
+	case c.Expect == 0 && named >= 0:
+		return fmt.Errorf("%w: Cluster.Join %q needs Cluster.Expect, because a name that is empty or incomplete does not show whether other members exist: give the number of members", weir.ErrInvalid, c.Join[named])
+	}
+	return nil
 }

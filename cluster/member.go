@@ -44,6 +44,7 @@ const (
 type member struct {
 	*engine.Node
 	config     Config
+	network    network
 	log        *slog.Logger
 	sched      *scheduler
 	core       *core.Core
@@ -98,15 +99,15 @@ func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider
 	if c == nil {
 		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out", weir.ErrInvalid)
 	}
-	m, err := c.open(ctx, n)
+	m, err := c.open(ctx, n, network{})
 	if err != nil {
 		return nil, nil, err
 	}
 	return m, m, nil
 }
 
-func (c *Config) open(ctx context.Context, n *engine.Node) (_ *member, err error) {
-	m := &member{Node: n, handed: make(chan struct{}), ended: make(chan struct{})}
+func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *member, err error) {
+	m := &member{Node: n, network: on, handed: make(chan struct{}), ended: make(chan struct{})}
 	if m.config, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -123,7 +124,13 @@ func (c *Config) open(ctx context.Context, n *engine.Node) (_ *member, err error
 	}
 	m.guard = guard.New(m.log, count)
 	m.sched = &scheduler{opened: n.Opened, start: limiter.TickOf(n.Opened), guard: m.guard}
-	if m.peers, err = new(net.ListenConfig).Listen(ctx, "tcp", m.config.PeerAddr); err != nil {
+	listen := m.network.listen
+	if listen == nil {
+		listen = func(ctx context.Context, addr string) (net.Listener, error) {
+			return new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		}
+	}
+	if m.peers, err = listen(ctx, m.config.PeerAddr); err != nil {
 		return nil, fmt.Errorf("weir: cannot listen for other members on Cluster.PeerAddr %q: %w", m.config.PeerAddr, err)
 	}
 	self, err := m.startGossip(ctx)
@@ -164,6 +171,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 		Meta: self, Logger: m.log, OnMembers: m.onMembers, // gossip logs refused nodes
 		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
+		Listen:   m.network.gossip, Resolve: m.network.resolve,
 	})
 	if err != nil {
 		return self, err
@@ -223,7 +231,7 @@ func (m *member) assemble(self peer.Member) error {
 	m.links, err = peerlink.New(peerlink.Config{
 		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret, Frames: m.core, Logger: m.log,
 		Certificates: m.certificates, TLSOptional: m.config.PeerTLSOptional,
-		Panicked: func(v any) { m.guard.Caught(guard.Link, v) },
+		Panicked: func(v any) { m.guard.Caught(guard.Link, v) }, Dial: m.network.dial,
 	})
 	if err != nil {
 		return err
@@ -234,7 +242,7 @@ func (m *member) assemble(self peer.Member) error {
 		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) { m.log.Error("the ring of the members cannot be built", "error", err) },
 	}
 	if len(m.config.Join) > 0 {
-		config.Seeds, config.Mute = m.gossip.JoinAddresses, m.gossip.Mute
+		config.Seeds, config.Expect, config.Mute = m.gossip.JoinAddresses, m.config.Expect, m.gossip.Mute
 	}
 	m.serving.Go(func() {
 		if err := m.links.Serve(m.peers); err != nil {
@@ -254,12 +262,13 @@ func (m *member) assemble(self peer.Member) error {
 	return nil
 }
 
-// seeds returns the number of addresses to join by; 0 for a node that joins no cluster.
+// seeds returns the number of members that a joining node must take to exist: the
+// addresses to join by, or Expect if that is more; 0 for a node that joins no cluster.
 func (m *member) seeds() int {
 	if len(m.config.Join) == 0 {
 		return 0
 	}
-	return m.gossip.JoinAddresses()
+	return max(m.gossip.JoinAddresses(), m.config.Expect)
 }
 
 // newRing builds a ring and computes the successors for up to preparedAlways members.

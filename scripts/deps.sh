@@ -14,6 +14,7 @@ needs=(
 if [ "$(uname -s)" = Linux ]; then
   needs+=(
     "ip iproute2 tests in network namespaces"
+    "dnsmasq dnsmasq-base tests of members that find each other by a name of DNS"
     "chrt util-linux the attackers of chaos get only the time that nobody else wants"
   )
 fi

@@ -30,6 +30,9 @@ func showings() map[string]showing {
 	for _, m := range ofQuotas() {
 		all[m.name] = showing{why: byRules}
 	}
+	for _, m := range ofJoining() {
+		all[m.name] = showing{why: byNames}
+	}
 	return all
 }
 
@@ -41,6 +44,7 @@ const (
 	clocks   = "a node's clock never steps"
 	inRedis  = "the nodes of chaos count in memory; the tests of redisstore have real servers"
 	byRules  = "the rules of chaos have neither quotas nor calendars; the examples are run with real nodes and with Redis"
+	byNames  = "the nodes of chaos join by addresses and keep their keys; TestJoinByDNS has real nodes and a DNS server"
 	settling = "what a reservation denies too much for a moment is within what a scenario allows"
 	forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
 	defect   = "no node of chaos panics: it takes a defect, which the tests inject"

@@ -311,6 +311,7 @@ func largeAllowed() map[string]string {
 		"chaos/sim.World fields":                   harness,
 		"chaos/sim.World methods":                  harness,
 		"chaos/sim.key fields":                     harness,
+		"cluster.Config fields":                    flags,
 		"client.Client methods":                    "each call of a client is a method",
 		"cluster.member fields":                    joins,
 		"cluster.member methods":                   joins,

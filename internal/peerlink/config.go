@@ -1,10 +1,12 @@
 package peerlink
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/weirlimit/weir/internal/certs"
@@ -70,6 +72,8 @@ type Config struct {
 	// panic's stack. The panic ends its connection, which is then made again as usual.
 	// It is called from many goroutines. If it is nil, panics are not recovered from.
 	Panicked func(v any)
+	// Dial, unless nil, replaces the machine's network, for tests in virtual time.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Rand spreads the attempts to connect. Only this Links may use it. Default a
 	// generator with a random seed.
 	Rand *rand.Rand
@@ -125,6 +129,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Rand == nil {
 		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	if c.Dial == nil {
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}
 	}
 	setDefault(&c.MaxMessageBytes, maxMessage)
 	setDefault(&c.MaxConnections, 1024)

@@ -95,7 +95,7 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error)
 // reach connects to a member, with TLS if there are certificates.
 func (l *Links) reach(ctx context.Context, to peer.Member) (*conn, error) {
 	dial := func() (*conn, error) {
-		raw, err := new(net.Dialer).DialContext(ctx, "tcp", to.PeerAddr)
+		raw, err := l.config.Dial(ctx, to.PeerAddr)
 		if err != nil {
 			return nil, fmt.Errorf("cannot connect: %w; if it runs, %s", err, checkAddr)
 		}

@@ -89,8 +89,9 @@ type Config struct {
 	Advertise string
 	// Join are addresses, host:port, of nodes that may be running already. A host name
 	// with several addresses stands for all of them, and this node's own address may be
-	// among them. There are at most [MaxJoin]. Default none: this node waits to be
-	// joined.
+	// among them. It is resolved again before each attempt. [NamePrefix] before it means
+	// the same, and that it is a name. There are at most [MaxJoin]. Default none: this
+	// node waits to be joined.
 	Join []string
 	// Keys encrypt gossip. Each has 16, 24 or 32 bytes. The first encrypts, all decrypt.
 	// Default none: anyone who reaches the port can take part, and impersonate others.
@@ -126,10 +127,16 @@ type Config struct {
 	// Resolve, unless nil, looks up the addresses of a host. Default the machine's
 	// resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Listen, unless nil, replaces the machine's network, for tests in virtual time. addr
+	// is BindAddr.
+	Listen Listen
 
 	// wrap lets tests intercept the traffic between memberlist and the network.
 	wrap func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
 }
+
+// Listen returns a transport of memberlist that listens on an address.
+type Listen func(addr netip.AddrPort) (memberlist.NodeAwareTransport, error)
 
 // check returns all errors of a configuration, joined.
 func (c *Config) check() error {
@@ -176,8 +183,14 @@ func CheckName(name string) error {
 	return nil
 }
 
-// splitAddr splits host:port. The port must be a number other than 0.
+// NamePrefix says, before an address to join by, that it is a name that stands for the
+// members, and whose addresses change.
+const NamePrefix = "dns+"
+
+// splitAddr splits host:port, which may follow [NamePrefix]. The port must be a number
+// other than 0.
 func splitAddr(addr string) (host string, port uint16, err error) {
+	addr, named := strings.CutPrefix(addr, NamePrefix)
 	host, p, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", 0, fmt.Errorf("it must be host:port: %w", err)
@@ -185,6 +198,9 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil || n == 0 || host == "" {
 		return "", 0, errors.New("it must be host:port with a port from 1 to 65535")
+	}
+	if _, err := netip.ParseAddr(host); named && err == nil {
+		return "", 0, errors.New("an address is not resolved: leave out " + NamePrefix)
 	}
 	return host, uint16(n), nil
 }
@@ -220,36 +236,38 @@ func profile() *memberlist.Config {
 	return c
 }
 
-// listen returns memberlist's transport, which is listening.
-func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (*memberlist.NetTransport, error) {
+// listen returns memberlist's transport, which is listening, and its port.
+func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (memberlist.NodeAwareTransport, int, error) {
 	host, portText, err := net.SplitHostPort(c.BindAddr)
 	if err != nil {
-		return nil, fmt.Errorf("gossip: cannot listen on %q: it must be host:port: %w", c.BindAddr, err)
+		return nil, 0, fmt.Errorf("gossip: cannot listen on %q: it must be host:port: %w", c.BindAddr, err)
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("gossip: cannot listen on %q: it must be host:port: %w", c.BindAddr, err)
+		return nil, 0, fmt.Errorf("gossip: cannot listen on %q: it must be host:port: %w", c.BindAddr, err)
 	}
-	ip := "0.0.0.0"
+	ip := netip.IPv4Unspecified()
 	if host != "" {
-		addr, err := c.lookup(ctx, host)
-		if err != nil {
-			return nil, fmt.Errorf("gossip: cannot listen on %q: %w", c.BindAddr, err)
+		if ip, err = c.lookup(ctx, host); err != nil {
+			return nil, 0, fmt.Errorf("gossip: cannot listen on %q: %w", c.BindAddr, err)
 		}
-		ip = addr.String()
+	}
+	if c.Listen != nil {
+		t, err := c.Listen(netip.AddrPortFrom(ip, uint16(port)))
+		return t, int(port), err
 	}
 	// The port that the kernel chose for TCP may be taken for UDP.
 	for range 10 {
 		var t *memberlist.NetTransport
-		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{ip}, BindPort: int(port), Logger: conf.Logger})
+		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{ip.String()}, BindPort: int(port), Logger: conf.Logger})
 		if err == nil {
-			return t, nil
+			return t, t.GetAutoBindPort(), nil
 		}
 		if port != 0 {
 			break
 		}
 	}
-	return nil, fmt.Errorf("gossip: cannot listen on %q: %w", c.BindAddr, err)
+	return nil, 0, fmt.Errorf("gossip: cannot listen on %q: %w", c.BindAddr, err)
 }
 
 // advertised returns the address that others are told; port is 0 if it is the bound

@@ -114,11 +114,11 @@ func (g *Gossip) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	transport, err := g.cfg.listen(ctx, conf)
+	transport, bound, err := g.cfg.listen(ctx, conf)
 	if err != nil {
 		return err
 	}
-	conf.BindPort = transport.GetAutoBindPort()
+	conf.BindPort = bound
 	conf.AdvertiseAddr, conf.AdvertisePort = ip, port
 	if port == 0 {
 		conf.AdvertisePort = conf.BindPort
@@ -162,7 +162,7 @@ func abandon(t memberlist.Transport) error {
 }
 
 // ownAddr returns the address that memberlist will advertise.
-func (g *Gossip) ownAddr(t *memberlist.NetTransport, conf *memberlist.Config) (string, error) {
+func (g *Gossip) ownAddr(t memberlist.Transport, conf *memberlist.Config) (string, error) {
 	ip, port, err := t.FinalAdvertiseAddr(conf.AdvertiseAddr, conf.AdvertisePort)
 	if err != nil {
 		return "", fmt.Errorf("%w: say which address others reach this node by, as the address to advertise", err)
@@ -331,7 +331,7 @@ func (g *Gossip) Silence() error {
 
 // JoinAddresses returns the number of distinct addresses that those to join by resolve
 // to, this node's own included: at least 1. A name that cannot be resolved counts as
-// when it last could.
+// when it last could, and as one address before that.
 func (g *Gossip) JoinAddresses() int { return g.join.count() }
 
 // Left reports whether the member of that name is known to have left gracefully within

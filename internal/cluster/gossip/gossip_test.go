@@ -321,12 +321,12 @@ func TestAbandon(t *testing.T) {
 	_, cfg := configure(t, "a")
 	conf := profile()
 	conf.Logger = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	transport, err := cfg.listen(t.Context(), conf)
+	transport, port, err := cfg.listen(t.Context(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", transport.GetAutoBindPort()))
+		c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,8 @@ const (
 	// maxTargets bounds the addresses asked in one round. If there are more, each round
 	// asks a random choice.
 	maxTargets = 32
+	// maxPerName bounds the addresses that one name stands for.
+	maxPerName = 2 * MaxMembers
 	// atOnce is how many addresses are asked at the same time.
 	atOnce = 8
 	// openFor is how long Open waits for the first round.
@@ -65,7 +67,19 @@ func (j *joiner) addrs() []string {
 	return out
 }
 
-func (j *joiner) count() int { return len(j.addrs()) + 1 }
+// count returns the number of distinct addresses, this node's own included. A name that
+// has not been resolved yet counts as one more, because a node may be there.
+func (j *joiner) count() int {
+	n := len(j.addrs()) + 1
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, seed := range j.seeds {
+		if len(j.resolved[seed]) == 0 {
+			n++
+		}
+	}
+	return n
+}
 
 func (j *joiner) isOwn(addr string) bool {
 	j.mu.Lock()
@@ -229,6 +243,7 @@ func (g *Gossip) resolveSeed(ctx context.Context, seed string) {
 		}
 		return
 	}
+	addrs = addrs[:min(len(addrs), maxPerName)]
 	list := make([]string, len(addrs))
 	for i, a := range addrs {
 		list[i] = netip.AddrPortFrom(a, port).String()

@@ -247,14 +247,14 @@ func TestResolvedAddressesStay(t *testing.T) {
 	if err := n.open(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.JoinAddresses(); got != 3 {
-		t.Errorf("%d addresses to join by, want 3", got)
+	if got := n.JoinAddresses(); got != 4 {
+		t.Errorf("%d addresses to join by, want 4: two, its own, and one for the name without any", got)
 	}
 	broken.Store(true)
 	before := asked.Load()
 	n.until("it looked the names up twice more", func() bool { return asked.Load() >= before+2 })
-	if got := n.JoinAddresses(); got != 3 {
-		t.Errorf("%d addresses to join by when they cannot be looked up any more, want 3", got)
+	if got := n.JoinAddresses(); got != 4 {
+		t.Errorf("%d addresses to join by when they cannot be looked up any more, want 4", got)
 	}
 	n.says("weir.test", "out of order")
 	n.says("other.test", "no address")

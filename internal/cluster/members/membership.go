@@ -92,6 +92,10 @@ type Config struct {
 	// called while the node is joining. If it is nil, the node joins no cluster and is
 	// active at once.
 	Seeds func() int
+	// Expect, unless 0, is the number of members of the cluster when it begins. A joining
+	// node then becomes active only if a link has shown it an active member, or more than
+	// half of Expect, this node included.
+	Expect int
 	// Mute, unless nil, returns an error while something at an address to join by takes
 	// connections and does not answer: a node may be there. It is called under a lock,
 	// must not wait, and must not call the Membership.
@@ -320,8 +324,11 @@ func (m *Membership) lookNow() (l looked, open bool) {
 	}
 	l.now = m.config.Scheduler.Now()
 	l.joined = m.self.State == peer.Joining && m.joined(l.now)
-	if l.joined && m.cutOff(peer.Active) {
+	switch {
+	case l.joined && m.cutOff(peer.Active):
 		l.joined, l.problem = false, m.problem(0)
+	case m.self.State == peer.Joining && l.now-m.began >= informedWithin && m.awaited() > 0:
+		l.problem = m.problem(0)
 	}
 	if l.joined {
 		m.self.State, m.began = peer.Active, l.now
@@ -334,6 +341,9 @@ func (m *Membership) lookNow() (l looked, open bool) {
 // joined reports whether a joining node should become active. m.mu is held.
 func (m *Membership) joined(now limiter.Tick) bool {
 	since, still := now-m.began, now-m.changed
+	if m.awaited() > 0 {
+		return false
+	}
 	if len(m.roll.live)+len(m.roll.sighted) == 0 {
 		if m.config.mute() != nil {
 			return since >= muteWithin

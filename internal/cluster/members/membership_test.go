@@ -116,6 +116,11 @@ func newJoiner(seeds int) *joiner { return newJoinerOf(seeds, []int{1, 2, 1030})
 // newJoinerOf is newJoiner for a node that manages the given partitions; without any it
 // is informed at once.
 func newJoinerOf(seeds int, partitions []int) *joiner {
+	return newJoinerWith(seeds, partitions, func(*members.Config) {})
+}
+
+// newJoinerWith is newJoinerOf with a change of the configuration.
+func newJoinerWith(seeds int, partitions []int, change func(*members.Config)) *joiner {
 	j := &joiner{moments: &moments{now: 1_700_000_000 * limiter.Second}}
 	self := peer.Member{Name: "b", Instance: 20, State: peer.Active}
 	if seeds > 0 {
@@ -152,6 +157,7 @@ func newJoinerOf(seeds int, partitions []int) *joiner {
 		c.Seeds = func() int { return seeds }
 		c.Mute = func() error { return j.mute }
 	}
+	change(&c)
 	j.Membership = members.New(c)
 	return j
 }

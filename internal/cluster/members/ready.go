@@ -20,6 +20,9 @@ type Problem struct {
 	Unreached []peer.Member
 	// Minority means that no more than half of the members that count are in the view.
 	Minority bool
+	// Awaited is the number of members that must be met before this node begins a cluster
+	// with them, itself included; 0 if it waits for none. Met are those it has.
+	Awaited, Met int
 	// State is joining or active. Ready means that an active node reports ready although
 	// it is not settled: it decides by policy about keys that it does not hold. An
 	// active node that is cut off is not ready.
@@ -51,12 +54,42 @@ func (m *Membership) cutOff(or peer.State) bool {
 	return n > 0 && len(list) == n && !m.config.Core.View().Minority()
 }
 
+// met returns the number of members that links have shown and that are not leaving, this
+// node included, and whether one of them is active. m.mu is held.
+func (m *Membership) met() (n int, active bool) {
+	n = 1
+	for i := range m.roll.live {
+		switch m.roll.live[i].State {
+		case peer.Active:
+			n, active = n+1, true
+		case peer.Joining:
+			n++
+		}
+	}
+	return n, active
+}
+
+// awaited returns the number of members, this node included, that must be met before the
+// node becomes active; 0 if there is nothing to wait for. Two clusters cannot begin side
+// by side, because each needs more than half of the names. m.mu is held.
+func (m *Membership) awaited() int {
+	majority := m.config.Expect/2 + 1
+	if n, active := m.met(); m.config.Expect == 0 || active || n >= majority {
+		return 0
+	}
+	return majority
+}
+
 // problem returns what to report now; nil if it was reported for this stage. m.mu is
 // held.
 func (m *Membership) problem(unsettled int) *Problem {
 	p := &Problem{Unsettled: unsettled, State: m.self.State, Ready: m.settled, Minority: m.config.Core.View().Minority()}
 	p.Others, p.Unreached = m.unreached(peer.Joining)
-	if m.reported != nil && m.reported.State == p.State && m.reported.Ready == p.Ready {
+	if m.self.State == peer.Joining {
+		p.Awaited = m.awaited()
+		p.Met, _ = m.met()
+	}
+	if m.reported != nil && m.reported.State == p.State && m.reported.Ready == p.Ready && (m.reported.Awaited > 0) == (p.Awaited > 0) {
 		return nil
 	}
 	m.reported = p
@@ -111,6 +144,10 @@ func (m *Membership) Ready() error {
 	}
 	if err := m.config.mute(); err != nil && others == 0 {
 		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not answer: %v", muteWithin.Duration(), err)
+	}
+	if awaited := m.awaited(); awaited > 0 && state == peer.Joining {
+		met, _ := m.met()
+		why += fmt.Sprintf(", and waits until it has met an active member or %d of the %d expected ones (it has met %d, itself included)", awaited, m.config.Expect, met)
 	}
 	m.mu.Unlock()
 	switch {

@@ -161,6 +161,12 @@ func TestBadUsage(t *testing.T) {
 		"later flag":            {"", "serve --tracing x", 2, "there is no flag --tracing"},
 		"join without a port":   {"", "serve --join node-1", 2, "give HOST:PORT of a member's gossip"},
 		"join nobody's port":    {"", "serve --join node-1:7946,:1", 2, "give HOST:PORT of a member's gossip"},
+		"a named address":       {"", "serve --join dns+127.0.0.1:7946 --expect 3", 2, "dns+ is for a name that stands for all members"},
+		"a name alone":          {"", "serve --join dns+weir:7946", 2, "--join dns+HOST:PORT needs --expect"},
+		"expected by nobody":    {"", "serve --expect 3", 2, "--expect is for a member of a cluster: give --name or --join too"},
+		"expected nowhere":      {"", "serve --name a --expect 3", 2, "--expect needs addresses to join by"},
+		"too many expected":     {"", "serve --join a:1 --expect 257", 2, "--expect 257 is out of range: give the number of members, up to 256"},
+		"less than none":        {"", "serve --join a:1 --expect=-1", 2, "--expect -1 is out of range"},
 		"ring of nobody":        {"", "serve --share-ring", 2, "--share-ring is for a member of a cluster: give --name or --join too"},
 		"join and redis":        {"", "serve --name a --backend redis --redis-addr r:1", 2, "share counters without a cluster"},
 		"advertise a port":      {"", "serve --name a --advertise h:1", 2, "give the host alone"},
@@ -487,7 +493,7 @@ func TestOptions(t *testing.T) {
 		"envoy-body": file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true", "envoy-near-limit": "0.5",
 		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id", "envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
 		"envoy-xds-cert": "xc", "envoy-xds-key": "xk",
-		"name": "n", "join": "j:1, k:2", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
+		"name": "n", "join": "j:1, dns+k:2", "expect": "3", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
 		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-tls": "Optional",
 		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
 	}
@@ -515,7 +521,7 @@ func TestOptions(t *testing.T) {
 	if c.MaxConnections != 11 || c.MaxConnectionsPerAddress != 12 || c.MaxConnectionAge != 13*time.Second || c.ClientTimeout != 14*time.Second {
 		t.Errorf("%+v", c)
 	}
-	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "k:2"}) || m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
+	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "dns+k:2"}) || m.Expect != 3 || m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
 		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || !m.Insecure || len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 {
 		t.Errorf("%+v", m)
 	}

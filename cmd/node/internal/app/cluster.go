@@ -22,6 +22,7 @@ import (
 type clusterOptions struct {
 	name                 string
 	join                 joinAddresses
+	expect               int
 	peerAddr, gossipAddr address
 	advertise            string
 	gossipKeyFile        string
@@ -42,7 +43,8 @@ func newClusterOptions() clusterOptions {
 
 func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "name", "", "be a member of a cluster under this `NAME`; keep it across restarts")
-	f.Var(&o.join, "join", "join the member whose gossip address is `HOST:PORT`; several with commas")
+	f.Var(&o.join, "join", "join the member whose gossip address is `HOST:PORT`; several with commas; dns+HOST:PORT: all")
+	f.IntVar(&o.expect, "expect", 0, "begin a cluster only with more than half of `N` members; 0: also alone")
 	f.Var(&o.peerAddr, "peer-addr", "listen for other members at `HOST:PORT`, in a cluster")
 	f.Var(&o.gossipAddr, "gossip-addr", "gossip with other members at `HOST:PORT`, in a cluster")
 	f.StringVar(&o.advertise, "advertise", "", "`HOST` at which other members reach this one (default as --peer-addr)")
@@ -83,6 +85,15 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	case o.deadline < time.Millisecond || o.deadline > time.Minute:
 		return usage(cmd, "--deadline %v is out of range: give 1ms to 1m", o.deadline)
 	}
+	named := slices.ContainsFunc(o.join, func(j string) bool { return strings.HasPrefix(j, cluster.NamePrefix) })
+	switch {
+	case o.expect < 0 || o.expect > cluster.MaxExpect:
+		return usage(cmd, "--expect %d is out of range: give the number of members, up to %d", o.expect, cluster.MaxExpect)
+	case o.expect > 0 && len(o.join) == 0:
+		return usage(cmd, "--expect needs addresses to join by, or this node finds no other: give --join too")
+	case named && o.expect == 0:
+		return usage(cmd, "--join dns+HOST:PORT needs --expect, because a name that is empty or incomplete does not show whether other members exist: give the number of members")
+	}
 	given := 0
 	for _, file := range []string{o.peerCert, o.peerKey, o.peerCA} {
 		if file != "" {
@@ -103,7 +114,7 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 
 // alone returns an error for flags that only a member may have.
 func (o *clusterOptions) alone(cmd *cobra.Command) error {
-	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "peer-cert", "peer-key", "peer-ca", "peer-tls"} {
+	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "expect", "peer-cert", "peer-key", "peer-ca", "peer-tls"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
 			return usage(cmd, "--%s is for a member of a cluster: give --name or --join too", name)
 		}
@@ -118,7 +129,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	}
 	c := &cluster.Config{
 		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
-		Join: o.join, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: build(), Logger: log,
+		Join: o.join, Expect: o.expect, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: build(), Logger: log,
 		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerTLSOptional: o.peerTLS.value == "optional",
 	}
 	if c.Name == "" {
@@ -165,9 +176,13 @@ func (j *joinAddresses) Set(text string) error {
 	for _, one := range strings.Split(text, ",") {
 		var valid address
 		one = strings.TrimSpace(one)
-		host, port, err := net.SplitHostPort(one)
-		if valid.Set(one) != nil || err != nil || host == "" || port == "0" {
+		at, named := strings.CutPrefix(one, cluster.NamePrefix)
+		host, port, err := net.SplitHostPort(at)
+		if valid.Set(at) != nil || err != nil || host == "" || port == "0" {
 			return errors.New("give HOST:PORT of a member's gossip, such as node-1:7946, or several with commas between")
+		}
+		if named && net.ParseIP(host) != nil {
+			return errors.New("dns+ is for a name that stands for all members: leave it out before an address")
 		}
 		*j = append(*j, one)
 	}

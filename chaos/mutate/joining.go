@@ -1,0 +1,23 @@
+package main
+
+// ofJoining returns the protections of a cluster that begins.
+func ofJoining() []mutation {
+	const states, whole = "./internal/cluster/members", "./cluster"
+	return []mutation{
+		{name: "join: a cluster begins with a majority", pkg: whole, test: "^TestJoinByName$/^3$/^empty$/^first_start$", edits: []edit{
+			{"internal/cluster/members/membership.go", "	if m.awaited() > 0 {\n		return false\n	}\n", ""},
+		}},
+		{name: "join: half is no majority", pkg: states, test: "^TestExpectedMembers$", edits: []edit{
+			{"internal/cluster/members/ready.go", "	majority := m.config.Expect/2 + 1\n", "	majority := (m.config.Expect + 1) / 2\n"},
+		}},
+		{name: "join: gossip alone makes no majority", pkg: states, test: "^TestExpectedMembersAreMet$", edits: []edit{
+			{"internal/cluster/members/ready.go", "	n = 1\n", "	n = 1 + len(m.roll.sighted)\n"},
+		}},
+		{name: "join: an active member is enough", pkg: states, test: "^TestExpectedMembers$", edits: []edit{
+			{"internal/cluster/members/ready.go", "m.config.Expect == 0 || active ||", "m.config.Expect == 0 ||"},
+		}},
+		{name: "join: a name without an address may be a member's", pkg: "./internal/cluster/gossip", test: "^TestResolvedAddressesStay$", edits: []edit{
+			{"internal/cluster/gossip/join.go", "		if len(j.resolved[seed]) == 0 {\n", "		if false {\n"},
+		}},
+	}
+}

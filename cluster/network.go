@@ -1,0 +1,18 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"github.com/weirlimit/weir/internal/cluster/gossip"
+)
+
+// network is what tests in virtual time put in the place of the machine's network. A nil
+// function means the machine's.
+type network struct {
+	listen  func(ctx context.Context, addr string) (net.Listener, error)
+	dial    func(ctx context.Context, addr string) (net.Conn, error)
+	gossip  gossip.Listen
+	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+}
