@@ -55,6 +55,13 @@ type Config struct {
 	// PeerAddr, GossipAddr or Advertise is not a loopback address: otherwise [weir.Open]
 	// returns an [*InsecureError].
 	GossipKeys [][]byte
+	// GossipKeyFile is a file with such keys, in base64, one a line. They replace GossipKeys.
+	// The file is read again every 5 seconds: keys that have changed are put into force, at
+	// least one and at most 8; a file that does not fit leaves those before in force, which
+	// is logged. To change the key of a running cluster, put the new key behind the old one
+	// in the files of all members, then before it, then alone, each time after all members
+	// have loaded the step before. Default none.
+	GossipKeyFile string
 	// PeerCertFile, PeerKeyFile and PeerCAFile are files in PEM with this member's
 	// certificate, its key, and the authorities of all members' certificates. With them
 	// members speak TLS 1.3 with each other, and each must show a certificate for its name

@@ -111,6 +111,9 @@ func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *membe
 	if m.config, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
+	if err := m.config.loadGossipKeys(); err != nil {
+		return nil, err
+	}
 	m.log = cmp.Or(m.config.Logger, n.Log)
 	if m.open = m.config.insecure(ctx, n.Secret); m.open != nil && !m.config.Insecure {
 		return nil, m.open
@@ -250,6 +253,7 @@ func (m *member) assemble(self peer.Member) error {
 		}
 	})
 	m.watchCertificates()
+	m.watchGossipKeys()
 	m.membership = members.New(config)
 	m.mu.Lock()
 	m.ready = true

@@ -1,6 +1,6 @@
 package main
 
-// ofJoining returns the protections of a cluster that begins.
+// ofJoining returns the protections of a cluster that begins, and of its gossip keys.
 func ofJoining() []mutation {
 	const states, whole = "./internal/cluster/members", "./cluster"
 	return []mutation{
@@ -18,6 +18,9 @@ func ofJoining() []mutation {
 		}},
 		{name: "join: a name without an address may be a member's", pkg: "./internal/cluster/gossip", test: "^TestResolvedAddressesStay$", edits: []edit{
 			{"internal/cluster/gossip/join.go", "		if len(j.resolved[seed]) == 0 {\n", "		if false {\n"},
+		}},
+		{name: "join: the gossip keys follow their file", pkg: whole, test: "^TestGossipKeysFollowTheirFile$", edits: []edit{
+			{"cluster/keys.go", "		err = m.gossip.SetKeys(keys)\n", ""},
 		}},
 	}
 }

@@ -102,9 +102,14 @@ type wrongs struct {
 }
 
 // run has it happen to nodes of a new cluster that are asked throughout.
-func (v surviving) run(t *testing.T) (w wrongs) {
+func (v surviving) run(t *testing.T) wrongs {
 	t.Helper()
-	all := places(t, 3, clusterRules)
+	return v.on(t, places(t, 3, clusterRules))
+}
+
+// on is run on the given places, in which no node has been started.
+func (v surviving) on(t *testing.T, all []*seat) (w wrongs) {
+	t.Helper()
 	for _, s := range all[:v.start] {
 		s.start(t)
 	}

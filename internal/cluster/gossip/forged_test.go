@@ -311,7 +311,7 @@ func TestStreamsEnd(t *testing.T) {
 		begin []byte
 		want  int
 	}{
-		"encrypted":         {false, []byte{msgEncrypt}, maxStream},
+		"encrypted":         {false, []byte{msgEncrypt, 0, 0, 0, 0, 1}, maxStream},
 		"a view":            {true, packed(msgPushPull, "Nodes", 1, "UserStateLen", 1, "Join", true), maxStream},
 		"a message":         {true, packed(msgUser, "UserMsgLen", 1), maxUserMessage + maxAnswer},
 		"a ping":            {true, packed(msgPing, "SeqNo", 1), maxAnswer},

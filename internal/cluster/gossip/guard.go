@@ -50,12 +50,22 @@ const (
 
 var (
 	errAnnounced = errors.New("it announces more than a cluster has, and is not read")
+	errPadded    = errors.New("it is encrypted in a way that no node uses")
 	errStreamEnd = errors.New("it is longer than anything that nodes exchange")
 )
 
+// padded is the version of encryption that pads messages. Nodes use the next one. The
+// version is not authenticated, and memberlist panics if the padding is wrong: so
+// whoever has recorded one encrypted message could end a node by changing its version.
+const padded = 0
+
+// sealedHeader is the bytes of an encrypted stream up to its version: the type, and the
+// length in four bytes.
+const sealedHeader = 5
+
 // guard is memberlist's transport. It drops malformed and oversized input, and bounds
 // streams. It does not look into encrypted messages, since a node with a key is a
-// member; their size and number are bounded too.
+// member; their version, size and number are bounded too.
 type guard struct {
 	memberlist.NodeAwareTransport
 	plain bool // messages are not encrypted
@@ -119,6 +129,10 @@ func (g *guard) passPackets() {
 		case p := <-g.NodeAwareTransport.PacketCh():
 			if g.plain && !g.sound(p.Buf) {
 				g.log.write(slog.LevelDebug, "packet", "a packet that is no message of gossip was dropped", slog.String("from", p.From.String()))
+				continue
+			}
+			if !g.plain && len(p.Buf) > 0 && p.Buf[0] == padded {
+				g.log.write(slog.LevelWarn, "padded packet", "a packet of gossip was dropped: "+errPadded.Error(), slog.String("from", p.From.String()))
 				continue
 			}
 			select {
@@ -235,6 +249,8 @@ type stream struct {
 	begun    bool
 	head     []byte // bytes read and not passed on yet
 	left     int    // number of bytes that may still be read
+	passed   int    // bytes read, if messages are encrypted
+	sealed   bool   // it begins as an encrypted stream does
 	once     sync.Once
 	closed   func()
 	// address and late are those of the guard: by what it is counted, and what closes it
@@ -275,6 +291,9 @@ func (s *stream) Read(b []byte) (int, error) {
 	}
 	n, err := s.read(b[:min(len(b), s.left)])
 	s.left -= n
+	if !s.plain && !s.judgeSealed(b[:n]) {
+		return 0, fmt.Errorf("a stream of gossip is refused: %w", errPadded)
+	}
 	return n, err
 }
 
@@ -302,6 +321,17 @@ func (s *stream) begin() (err error) {
 			return fmt.Errorf("a stream of gossip is refused: %w", errAnnounced)
 		}
 	}
+}
+
+// judgeSealed reports whether the next bytes of a stream that should be encrypted may be
+// passed on. A stream that is not encrypted is memberlist's to refuse.
+func (s *stream) judgeSealed(b []byte) bool {
+	if s.passed == 0 && len(b) > 0 {
+		s.sealed = b[0] == msgEncrypt
+	}
+	at := sealedHeader - s.passed
+	s.passed += len(b)
+	return !s.sealed || at < 0 || at >= len(b) || b[at] != padded
 }
 
 // announced returns how many bytes a stream that begins with b may have. ok is false if

@@ -522,7 +522,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "dns+k:2"}) || m.Expect != 3 || m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
-		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || !m.Insecure || len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 {
+		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || !m.Insecure || len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 || m.GossipKeyFile == "" {
 		t.Errorf("%+v", m)
 	}
 	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains || e.Options.Mode != envoy.Atomic || e.Options.Algorithm.String() != "gcra" ||

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -142,24 +141,14 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	if o.gossipKeyFile == "" {
 		return c, nil
 	}
-	text, err := readSecret(log, "gossip key file", o.gossipKeyFile)
+	keys, warning, err := cluster.ReadGossipKeys(o.gossipKeyFile)
 	if err != nil {
 		return nil, err
 	}
-	for i, line := range strings.Split(string(text), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		key, err := base64.StdEncoding.DecodeString(line)
-		if n := len(key); err != nil || n != 16 && n != 24 && n != 32 {
-			return nil, fmt.Errorf("gossip key file %s: line %d is not a key: give 16, 24 or 32 random bytes in base64, such as `openssl rand -base64 32` prints", o.gossipKeyFile, i+1)
-		}
-		c.GossipKeys = append(c.GossipKeys, key)
+	if warning != "" {
+		log.Warn(warning)
 	}
-	if len(c.GossipKeys) == 0 {
-		return nil, fmt.Errorf("gossip key file %s has no key", o.gossipKeyFile)
-	}
+	c.GossipKeys, c.GossipKeyFile = keys, o.gossipKeyFile
 	return c, nil
 }
 

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/weirlimit/weir/internal/cluster/gossip"
+)
+
+// TestGossipKeysFollowTheirFile changes the file of gossip keys: what fits is put into
+// force, what does not is logged once.
+func TestGossipKeysFollowTheirFile(t *testing.T) {
+	const old, next = "MDEyMzQ1Njc4OTAxMjM0NQ==\n", "NTQzMjEwOTg3NjU0MzIxMA==\n"
+	file := filepath.Join(t.TempDir(), "gossip.key")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(old)
+	c := Config{GossipKeyFile: file}
+	if err := c.loadGossipKeys(); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	m := &member{config: c, log: slog.New(slog.NewTextHandler(&log, nil))}
+	var err error
+	v := newVirtual()
+	m.gossip, err = gossip.Open(t.Context(), gossip.Config{
+		Name: "a", Instance: 1, ClusterName: "weir", BindAddr: "127.1.0.1:7946", Keys: c.GossipKeys, Logger: slog.New(slog.DiscardHandler),
+		Listen: func(at netip.AddrPort) (memberlist.NodeAwareTransport, error) { return v.gossip(at) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.gossip.Close()
+	have, problem := c.GossipKeys, ""
+	for i, row := range []struct {
+		text string
+		keys int
+		says string
+	}{
+		{old, 1, ""},
+		{"# both\n" + old + "\n" + next, 2, "were loaded again"},
+		{old + next, 2, ""},
+		{next + old, 2, "were loaded again"},
+		{"", 2, "has no key"},
+		{"", 2, ""}, // the same problem is logged once
+		{old + "b64\n", 2, "line 2 is not a key"},
+		{old + old, 2, "is given twice"},
+		{strings.Repeat(old, 9), 2, "9 keys, and 8 are the most"},
+		{next, 1, "were loaded again"},
+	} {
+		log.Reset()
+		write(row.text)
+		have, problem = m.reloadGossipKeys(have, problem)
+		if len(have) != row.keys || row.says == "" && log.Len() > 0 || !strings.Contains(log.String(), row.says) {
+			t.Errorf("step %d: %d keys, and it says %q, want %q", i+1, len(have), &log, row.says)
+		}
+		for _, key := range []string{old, next} {
+			if strings.Contains(log.String(), strings.TrimSpace(key)) {
+				t.Errorf("step %d: the log has a key", i+1)
+			}
+		}
+	}
+	if id := keyID(have[0]); !strings.Contains(log.String(), "encrypts="+id) || len(id) != 8 {
+		t.Errorf("it does not name the key %s: %s", id, &log)
+	}
+	if err := m.gossip.SetKeys(have[:0]); err == nil {
+		t.Error("no key at all was set")
+	}
+}
