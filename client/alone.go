@@ -69,7 +69,7 @@ func (c *Client) call(ctx context.Context, n *node, within time.Duration, call u
 		ctx, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
 	}
-	err := call(ctx, n.api, grpc.Peer(&asked), grpc.Trailer(&trailer))
+	err := call(ctx, n.latest(), grpc.Peer(&asked), grpc.Trailer(&trailer))
 	if err == nil {
 		return answered, nil
 	}

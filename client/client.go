@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/weirlimit/weir/internal/dialing"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -21,6 +22,8 @@ type Client struct {
 	// attempt is how long one node is waited for. again is how long after its begin a
 	// check may still be retried. They sum to the timeout.
 	attempt, again time.Duration
+
+	credentials *dialing.Credentials
 
 	names   names
 	batches sync.Pool // of *batch
@@ -45,8 +48,12 @@ func Open(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	shown, err := c.credentials()
+	if err != nil {
+		return nil, err
+	}
 	out := &Client{
-		config: c, attempt: c.Timeout * 2 / 5, learns: make(chan *node, 1),
+		config: c, credentials: shown, attempt: c.Timeout * 2 / 5, learns: make(chan *node, 1),
 		batches: sync.Pool{New: func() any { return new(batch) }},
 		charges: sync.Pool{New: func() any { return new(limiter.Charge) }},
 	}
@@ -68,6 +75,9 @@ func Open(c Config) (*Client, error) {
 		out.start(ctx, n)
 	}
 	out.streams.Go(func() { out.learn(ctx) })
+	if shown.Secure() {
+		out.streams.Go(func() { out.follow(ctx) })
+	}
 	return out, nil
 }
 
@@ -81,9 +91,9 @@ func (c *Client) connect(addr string) (*node, error) {
 	if index == MaxAddrs {
 		return nil, fmt.Errorf("client: there are more than %d nodes", MaxAddrs)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+addr, c.config.dialOptions()...)
+	conn, err := c.dial(addr)
 	if err != nil {
-		return nil, fmt.Errorf("client: address %s: %w", addr, err)
+		return nil, err
 	}
 	n := &node{
 		client: c, index: index, addr: addr, conn: conn, api: weirv1.NewLimiterClient(conn), wake: make(chan struct{}, 1),
@@ -93,12 +103,28 @@ func (c *Client) connect(addr string) (*node, error) {
 	return n, nil
 }
 
+// dial makes a connection, which connects when it is first used.
+func (c *Client) dial(addr string) (*grpc.ClientConn, error) {
+	options, err := c.dialOptions(addr)
+	if err != nil {
+		return nil, fmt.Errorf("client: address %s: %w", addr, err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+addr, options...)
+	if err != nil {
+		return nil, fmt.Errorf("client: address %s: %w", addr, err)
+	}
+	return conn, nil
+}
+
 // start keeps a stream to a node until the node is let go or the context ends.
 func (c *Client) start(ctx context.Context, n *node) {
 	ctx, n.end = context.WithCancel(ctx)
 	c.streams.Go(func() {
 		n.keep(ctx)
-		_ = n.conn.Close() // it is closed once, so that it cannot fail
+		c.mu.Lock()
+		conn := n.conn
+		c.mu.Unlock()
+		_ = conn.Close() // it is closed once, so that it cannot fail
 	})
 }
 

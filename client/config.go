@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/weirlimit/weir/internal/dialing"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -97,19 +97,59 @@ type Config struct {
 	// of its counter, at the address that the owner publishes, or to a node of Addrs if
 	// that owner cannot be asked.
 	IgnoreRing bool
-	// Dial are further options of the connections, such as credentials; default none.
-	// Without credentials there is no TLS: give grpc.WithTransportCredentials for nodes with
-	// --tls-cert.
+	// TLS connects with TLS; default nil: without it.
+	TLS *TLS
+	// TokenFile has the bearer token that the client shows to nodes; default none. It is
+	// read again, at most once a second, when a call needs it. Without TLS a token is sent
+	// to loopback addresses only; any other address is an error.
+	TokenFile string
+	// Dial are further options of the connections; default none. Credentials among them
+	// replace those of TLS.
 	Dial []grpc.DialOption
 
 	// now is the clock by which a stream has lived long enough; nil: the machine's.
 	now func() time.Time
+	// poll is how often files of certificates are read; 0: pollDefault.
+	poll time.Duration
+}
+
+// TLS names the files for connections with TLS, in PEM. The zero value believes the
+// authorities of the system and shows no certificate.
+//
+// The files are looked at each 5 s. When all of them are valid and one has changed, the
+// client connects again to each node, after what is in flight was answered. As long as they
+// are not valid, those that were read before are used.
+type TLS struct {
+	// CAFile has the authorities that certificates of nodes must come from; default those
+	// of the system.
+	CAFile string
+	// CertFile and KeyFile are the client's own certificate and its key; default none.
+	CertFile, KeyFile string
+	// ServerName is the host name that certificates of nodes must have; default the host of
+	// the address.
+	ServerName string
+}
+
+// credentials reads the files that the configuration names.
+func (c *Config) credentials() (*dialing.Credentials, error) {
+	d := dialing.Config{TokenFile: c.TokenFile}
+	if c.TLS != nil {
+		d.TLS, d.CAFile, d.CertFile, d.KeyFile, d.ServerName = true, c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile, c.TLS.ServerName
+	}
+	out, err := dialing.Open(d)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return out, nil
 }
 
 // withDefaults fills in defaults and returns an error for values out of range.
 func (c Config) withDefaults() (Config, error) {
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.poll == 0 {
+		c.poll = pollDefault
 	}
 	if n := len(c.Addrs); n < 1 || n > MaxAddrs {
 		return c, fmt.Errorf("client: Config.Addrs has %d addresses: give 1 to %d", n, MaxAddrs)
@@ -155,11 +195,15 @@ func (c Config) withDefaults() (Config, error) {
 
 // dialOptions returns the options of a connection: it is retried soon after a failure,
 // and a broken idle connection is detected by keepalive.
-func (c *Config) dialOptions() []grpc.DialOption {
-	return append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+func (c *Client) dialOptions(addr string) ([]grpc.DialOption, error) {
+	out, err := c.credentials.Dial(addr)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out,
 		grpc.WithConnectParams(connectParams()),
 		grpc.WithKeepaliveParams(keepaliveParams()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
-	}, c.Dial...)
+	)
+	return append(out, c.config.Dial...), nil
 }

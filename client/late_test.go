@@ -16,13 +16,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/dialing"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // bench is a client without connections, with one node.
 func bench() (*Client, *node) {
-	c := &Client{config: Config{MaxMessage: 10, Window: 2, MaxPending: 10, Timeout: time.Hour}, attempt: time.Hour, again: time.Hour}
+	c := &Client{credentials: new(dialing.Credentials), config: Config{MaxMessage: 10, Window: 2, MaxPending: 10, Timeout: time.Hour}, attempt: time.Hour, again: time.Hour}
 	c.batches.New = func() any { return new(batch) }
 	n := &node{client: c, addr: "there", condition: up, wake: make(chan struct{}, 1)}
 	c.nodes = []*node{n}

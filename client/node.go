@@ -54,7 +54,9 @@ type node struct {
 	index  int // unique among the nodes of the client
 	addr   string
 	conn   *grpc.ClientConn
-	api    weirv1.LimiterClient
+	api    weirv1.LimiterClient // on conn
+	// renewed reports that conn is newer than the present stream, which is to end.
+	renewed bool
 	// learned reports that the node comes from the ring and not from Config.Addrs. end
 	// stops it.
 	learned bool
@@ -136,7 +138,7 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	// Give up on a node that cannot be reached or does not answer.
 	patience := time.AfterFunc(c.attempt, func() { cancel(errSilent) })
 	defer patience.Stop()
-	stream, err := n.api.CheckStream(ctx)
+	stream, err := n.begin().CheckStream(ctx)
 	if err != nil {
 		return false, n.reason(ctx, err)
 	}
@@ -160,7 +162,9 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	go func() {
 		defer close(sent)
 		defer catch(func(defect error) { cancel(defect) })
-		n.send(ctx, stream)
+		if n.send(ctx, stream) {
+			n.finish(ctx, stream, cancel)
+		}
 	}()
 	ended := sync.OnceFunc(func() {
 		cancel(nil)
@@ -176,7 +180,22 @@ func (n *node) serve(ctx context.Context) (worked bool, err error) {
 	undecided := len(stream.Trailer().Get(weirv1.TrailerUndecided)) > 0
 	n.land(err, undecided)
 	// A node that ends every stream at once must not be retried without a pause.
-	return replies > 0 || undecided && c.config.now().Sub(began) >= retryMost, err
+	return replies > 0 || n.moves() || undecided && c.config.now().Sub(began) >= retryMost, err
+}
+
+// finish ends a stream whose node has a newer connection: the node answers what is in
+// flight, and then ends it too. If it does not, the stream is given up.
+func (n *node) finish(ctx context.Context, stream weirv1.Limiter_CheckStreamClient, giveUp context.CancelCauseFunc) {
+	if stream.CloseSend() != nil {
+		return // receive returns the reason
+	}
+	t := time.NewTimer(n.client.config.Timeout)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		giveUp(nil)
+	case <-ctx.Done():
+	}
 }
 
 var (
@@ -204,13 +223,17 @@ func (n *node) reason(ctx context.Context, err error) error {
 	return fmt.Errorf("node %s: %s", n.addr, status.Convert(err).Message())
 }
 
-// send sends queued messages until the stream ends.
-func (n *node) send(ctx context.Context, stream weirv1.Limiter_CheckStreamClient) {
+// send sends queued messages until the stream ends, or until there is a newer connection,
+// which it reports.
+func (n *node) send(ctx context.Context, stream weirv1.Limiter_CheckStreamClient) (moves bool) {
 	for {
 		select {
 		case <-n.wake:
 		case <-ctx.Done():
-			return
+			return false
+		}
+		if n.moves() {
+			return true
 		}
 		for {
 			// Goroutines that are ready to run may add their checks to the message
@@ -223,7 +246,7 @@ func (n *node) send(ctx context.Context, stream weirv1.Limiter_CheckStreamClient
 			err := stream.SendMsg(&b.message)
 			n.client.release(b)
 			if err != nil {
-				return // receive returns the reason
+				return false // receive returns the reason
 			}
 		}
 	}

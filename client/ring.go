@@ -97,7 +97,7 @@ func (c *Client) fetchSafely(ctx context.Context, n *node) (err error) {
 func (c *Client) fetch(ctx context.Context, n *node) error {
 	within, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	m, err := n.api.Ring(within, &weirv1.RingRequest{}, grpc.MaxCallRecvMsgSize(maxRing))
+	m, err := n.latest().Ring(within, &weirv1.RingRequest{}, grpc.MaxCallRecvMsgSize(maxRing))
 	if err != nil {
 		return fmt.Errorf("node %s did not return the ring: %w", n.addr, err)
 	}

@@ -15,6 +15,6 @@ func main() {
 	os.Exit(cli.Run(context.Background(), os.Args[1:], cli.Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		OutStyle: term.StyleOf(os.Stdout, os.Getenv), ErrStyle: term.StyleOf(os.Stderr, os.Getenv),
-		Now: time.Now,
+		Now: time.Now, Getenv: os.Getenv,
 	}))
 }

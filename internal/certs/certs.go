@@ -36,6 +36,12 @@ type Config struct {
 	// Own means that this side's certificate must come from CAFile too, as where both sides
 	// of all connections have one authority.
 	Own bool
+	// System means that no file at all is needed: for a client that shows no certificate, and
+	// believes the authorities of the system.
+	System bool
+	// MemberURI is the URI that a member's certificate must have, with {cluster} and {name} in
+	// place of those, for [Store.CheckMember]; default that of [CheckMember].
+	MemberURI string
 	// Check, unless nil, judges this side's certificate when it is loaded.
 	Check func(leaf *x509.Certificate) error
 	// Now is the clock; default time.Now.
@@ -79,7 +85,7 @@ func Open(c Config) (*Store, error) {
 	switch {
 	case (c.CertFile == "") != (c.KeyFile == ""):
 		return nil, fmt.Errorf("a %s certificate and its key belong together: give both files or neither", c.What)
-	case c.CertFile == "" && c.CAFile == "":
+	case c.CertFile == "" && c.CAFile == "" && !c.System:
 		return nil, fmt.Errorf("there is neither a %s certificate nor an authority: give the files", c.What)
 	}
 	s := &Store{config: c}
@@ -119,6 +125,14 @@ func (s *Store) Poll() (changed bool, err error) {
 	}
 	s.problem = err.Error()
 	return false, err
+}
+
+// Problem returns why files that have changed are not in force, as Poll found them last; ""
+// if they are.
+func (s *Store) Problem() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.problem
 }
 
 // Expires returns when the certificate that is in force expires, or one that it is sent

@@ -41,6 +41,41 @@ func CheckMember(leaf *x509.Certificate, cluster, name string) error {
 		shorten(leaf.Subject.CommonName), name, cluster, MemberURI(cluster, name))
 }
 
+// CheckTemplate returns nil if a template of the URIs of members is valid: a URI that
+// differs for each name.
+func CheckTemplate(template string) error {
+	u, err := url.Parse(strings.NewReplacer("{cluster}", "c", "{name}", "n").Replace(template))
+	switch {
+	case err != nil || u.Scheme == "" || u.Host == "":
+		return fmt.Errorf("%q is not a URI: give one such as spiffe://example.org/weir/{name}", template)
+	case !strings.Contains(template, "{name}"):
+		return fmt.Errorf("%q has no {name}, so that one certificate would be that of every member: put {name} where the URI has the member's name", template)
+	}
+	return nil
+}
+
+// CheckMemberURI is CheckMember for certificates whose URI a template gives: the certificate
+// has that URI and no other. An empty template means [CheckMember].
+func CheckMemberURI(leaf *x509.Certificate, template, cluster, name string) error {
+	if template == "" {
+		return CheckMember(leaf, cluster, name)
+	}
+	want := strings.NewReplacer("{cluster}", cluster, "{name}", name).Replace(template)
+	if len(leaf.URIs) == 1 && leaf.URIs[0].String() == want {
+		return nil
+	}
+	have := leaf.Subject.CommonName
+	if len(leaf.URIs) > 0 {
+		have = leaf.URIs[0].String()
+	}
+	return fmt.Errorf("the certificate is for %q, not for the member %q: it needs the URI %q among its alternative names, and no other URI", shorten(have), name, want)
+}
+
+// CheckMember is [CheckMemberURI] with the template of the store.
+func (s *Store) CheckMember(leaf *x509.Certificate, cluster, name string) error {
+	return CheckMemberURI(leaf, s.config.MemberURI, cluster, name)
+}
+
 func shorten(s string) string {
 	if len(s) > maxShown {
 		return s[:maxShown] + "…"

@@ -27,6 +27,7 @@ type benchOptions struct {
 	printRules    bool
 	json          bool
 	load          loadOptions
+	shown         credentials
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -86,6 +87,9 @@ Exit status: 0 done, 1 failed, 2 wrong usage, or the node cannot be asked.`,
 				if err := o.load.complete(cmd, &o); err != nil {
 					return err
 				}
+				if o.load.config.Credentials, err = a.open(cmd, o.shown, o.server); err != nil {
+					return err
+				}
 				return a.load(cmd, &o.load, o.json)
 			}
 			leftOut, err := o.complete(cmd)
@@ -113,6 +117,7 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.printRules, "print-rules", false, "print the rules, and measure nothing")
 	f.BoolVar(&o.json, "json", false, "print an object")
 	o.load.addFlags(cmd)
+	o.shown.addFlags(f)
 }
 
 // complete turns the flags into a configuration, or returns an error. leftOut are the
@@ -176,7 +181,11 @@ func (a *app) bench(cmd *cobra.Command, o *benchOptions, leftOut []bench.Mode) (
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if o.server != "" {
-		server, err := newRemote(cmd, o.server)
+		shown, err := a.open(cmd, o.shown, o.server)
+		if err != nil {
+			return err
+		}
+		server, err := newRemote(cmd, o.server, shown)
 		if err != nil {
 			return err
 		}

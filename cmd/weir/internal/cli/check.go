@@ -28,6 +28,7 @@ type checkOptions struct {
 	explain bool
 	json    bool
 	redis   redisOptions
+	shown   credentials
 }
 
 // maxTimes bounds --times. Use replay for more.
@@ -105,7 +106,7 @@ cannot be asked.`,
 func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`")
-	f.StringVar(&o.server, "server", "", "let the node at `ADDRESS` decide: HOST:PORT, or http://HOST:PORT")
+	f.StringVar(&o.server, "server", "", "let the node at `ADDRESS` decide: HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 	f.StringVar(&o.user, "user", "", "the user")
 	f.StringVar(&o.ip, "ip", "", "the caller's address")
 	f.StringVar(&o.group, "group", "", `the caller's group (default "default")`)
@@ -118,6 +119,7 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.explain, "explain", false, "show each counter's state and the arithmetic")
 	f.BoolVar(&o.json, "json", false, "print an object for one check, an array for several")
 	o.redis.addFlags(cmd)
+	o.shown.addFlags(f)
 }
 
 func (o *checkOptions) request(cmd *cobra.Command, path string) (*limiter.Request, error) {

@@ -39,6 +39,8 @@ type Streams struct {
 	OutStyle, ErrStyle term.Style
 	// Now is the wall clock.
 	Now func() time.Time
+	// Getenv returns an environment variable; nil: there are none.
+	Getenv func(name string) string
 }
 
 // Run runs the command line args, without the program's name, and returns the exit
@@ -189,7 +191,7 @@ adds 3, denied.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(), a.membersCommand(), a.reloadCommand(), a.topCommand(), a.benchCommand(), a.certCommand(), a.versionCommand())
+	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(), a.membersCommand(), a.reloadCommand(), a.topCommand(), a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root

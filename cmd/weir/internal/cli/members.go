@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/transport"
@@ -32,7 +33,7 @@ const (
 )
 
 func (a *app) membersCommand() *cobra.Command {
-	var server string
+	var server adminFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "members [--server ADDRESS]",
@@ -49,7 +50,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
   weir members forget node-3`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := adminServer(cmd, server)
+			h, err := a.adminServer(cmd, &server)
 			if err != nil {
 				return err
 			}
@@ -63,13 +64,13 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			return a.print([]byte(a.membersText(list)))
 		},
 	}
-	cmd.PersistentFlags().StringVar(&server, "server", defaultAdmin, serverHelp)
+	server.addFlags(cmd.PersistentFlags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
 	cmd.AddCommand(a.forgetCommand(&server))
 	return cmd
 }
 
-func (a *app) forgetCommand(server *string) *cobra.Command {
+func (a *app) forgetCommand(server *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget NAME",
 		Short: "Remove a dead member that will not come back",
@@ -88,7 +89,7 @@ socket of its administration.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := adminServer(cmd, *server)
+			h, err := a.adminServer(cmd, server)
 			if err != nil {
 				return err
 			}
@@ -107,10 +108,27 @@ socket of its administration.`,
 	}
 }
 
-// adminServer returns the node at HOST:PORT, http://HOST:PORT or unix:PATH.
-func adminServer(cmd *cobra.Command, server string) (*httpRemote, error) {
+// adminFlags say which node's administration is asked, and what it is shown.
+type adminFlags struct {
+	address string
+	shown   credentials
+}
+
+func (o *adminFlags) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.address, "server", defaultAdmin, serverHelp)
+	o.shown.addFlags(f)
+}
+
+// adminServer returns the node at HOST:PORT, http://HOST:PORT, https://HOST:PORT or
+// unix:PATH.
+func (a *app) adminServer(cmd *cobra.Command, o *adminFlags) (*httpRemote, error) {
+	server := o.address
+	shown, err := a.open(cmd, o.shown, server)
+	if err != nil {
+		return nil, err
+	}
 	if path, ok := strings.CutPrefix(server, "unix:"); ok {
-		h := newHTTPRemote(server, &url.URL{Scheme: "http", Host: "localhost"})
+		h := newHTTPRemote(server, &url.URL{Scheme: "http", Host: "localhost"}, shown)
 		h.admin = true
 		h.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -121,9 +139,9 @@ func adminServer(cmd *cobra.Command, server string) (*httpRemote, error) {
 		if !isHostPort(server) {
 			return nil, usage(cmd, "--server %q is no address: give HOST:PORT or unix:PATH of a node's administration", server)
 		}
-		server = "http://" + server
+		server = schemeOf(shown) + "://" + server
 	}
-	r, err := newRemote(cmd, server)
+	r, err := newRemote(cmd, server, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +180,7 @@ func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, a
 	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
 		return fmt.Errorf("node %s: %s", h.server, problem.Detail)
 	}
-	return unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
+	return h.noNode(resp.Status, text)
 }
 
 // listed is a member in the tool's list.
@@ -181,7 +199,7 @@ func askMembers(ctx context.Context, h *httpRemote) ([]listed, error) {
 	}
 	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
 		var own struct{ Members []transport.Member }
-		if err := memberAt(m).do(ctx, http.MethodGet, "/v1/members", nil, &own); err != nil {
+		if err := h.member(m).do(ctx, http.MethodGet, "/v1/members", nil, &own); err != nil {
 			return err // its columns stay empty
 		}
 		for _, o := range own.Members {
@@ -229,8 +247,9 @@ func eachMember(ctx context.Context, list []listed, f func(ctx context.Context, 
 	asking.Wait()
 }
 
-func memberAt(m *listed) *httpRemote {
-	return newHTTPRemote(m.AdminAddr, &url.URL{Scheme: "http", Host: m.AdminAddr})
+// member returns the administration of a member, which is asked as the node that named it.
+func (h *httpRemote) member(m *listed) *httpRemote {
+	return newHTTPRemote(m.AdminAddr, &url.URL{Scheme: schemeOf(h.shown), Host: m.AdminAddr}, h.shown)
 }
 
 // unasked is a member that was not asked, and why.

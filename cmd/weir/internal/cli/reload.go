@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) reloadCommand() *cobra.Command {
-	var server string
+	var server adminFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reload [--server ADDRESS]",
@@ -29,7 +29,7 @@ Exit status: 0 the file is in force, 1 it was refused, 2 the node cannot be aske
   weir reload --server unix:/run/weir/admin.sock --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := adminServer(cmd, server)
+			h, err := a.adminServer(cmd, &server)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ Exit status: 0 the file is in force, 1 it was refused, 2 the node cannot be aske
 			return a.print([]byte(text + "\n"))
 		},
 	}
-	cmd.Flags().StringVar(&server, "server", defaultAdmin, serverHelp)
+	server.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
 	return cmd
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/dialing"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
@@ -61,18 +61,18 @@ func (o *checkOptions) checkServerFlags(cmd *cobra.Command) error {
 }
 
 // newRemote returns the node at host:port (gRPC) or http://host:port.
-func newRemote(cmd *cobra.Command, server string) (remote, error) {
+func newRemote(cmd *cobra.Command, server string, shown *dialing.Credentials) (remote, error) {
 	if scheme, _, ok := strings.Cut(server, "://"); ok {
 		u, err := url.Parse(server)
 		if err != nil || u.Host == "" || scheme != "http" && scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 			return nil, usage(cmd, "--server %q is no address: give HOST:PORT for gRPC or http://HOST:PORT", server)
 		}
-		return newHTTPRemote(server, u), nil
+		return newHTTPRemote(server, u, shown), nil
 	}
 	if !isHostPort(server) {
 		return nil, usage(cmd, "--server %q is no address: give HOST:PORT for gRPC or http://HOST:PORT", server)
 	}
-	return newGRPCRemote(server)
+	return newGRPCRemote(server, shown)
 }
 
 // isHostPort reports whether an address is HOST:PORT, with a number or a name as port.
@@ -83,7 +83,11 @@ func isHostPort(address string) bool {
 
 // checkServer asks a node. Between repeated checks it waits in real time.
 func (a *app) checkServer(cmd *cobra.Command, o checkOptions, r *limiter.Request) error {
-	node, err := newRemote(cmd, o.server)
+	shown, err := a.open(cmd, o.shown, o.server)
+	if err != nil {
+		return err
+	}
+	node, err := newRemote(cmd, o.server, shown)
 	if err != nil {
 		return err
 	}
@@ -128,7 +132,7 @@ type grpcRemote struct {
 	dialed *atomic.Pointer[net.OpError] // why the last connection failed, nil if it did not
 }
 
-func newGRPCRemote(server string) (*grpcRemote, error) {
+func newGRPCRemote(server string, shown *dialing.Credentials) (*grpcRemote, error) {
 	g := &grpcRemote{server: server, dialed: new(atomic.Pointer[net.OpError])}
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -137,9 +141,11 @@ func newGRPCRemote(server string) (*grpcRemote, error) {
 		g.dialed.Store(op)
 		return conn, err
 	}
-	var err error
-	g.conn, err = grpc.NewClient("passthrough:///"+server,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
+	options, err := shown.Dial(server)
+	if err != nil {
+		return nil, unreachable(server, "%w", err)
+	}
+	g.conn, err = grpc.NewClient("passthrough:///"+server, append(options, grpc.WithContextDialer(dial))...)
 	if err != nil {
 		return nil, unreachable(server, "%w", err)
 	}
@@ -181,6 +187,10 @@ func (g *grpcRemote) failed(ctx context.Context, err error) error {
 		return unreachable(g.server, "there was no answer within %v", askTimeout)
 	case s.Code() == codes.Unimplemented, s.Code() == codes.Unavailable && strings.Contains(s.Message(), "HTTP/1"):
 		return unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server http://%s", g.server)
+	case s.Code() == codes.Unavailable && strings.Contains(s.Message(), "reading server preface"):
+		return unreachable(g.server, "what is there ends the connection at once; if it has TLS, give --ca FILE with its authority")
+	case s.Code() == codes.Unavailable && strings.Contains(s.Message(), notTLS):
+		return unreachable(g.server, "what is there does not speak TLS; leave out --tls, --ca and --cert")
 	case s.Code() == codes.Unavailable, s.Code() == codes.DeadlineExceeded:
 		return unreachable(g.server, "%s", s.Message())
 	default:
@@ -188,16 +198,26 @@ func (g *grpcRemote) failed(ctx context.Context, err error) error {
 	}
 }
 
+// Texts by which it is seen that only one side has TLS.
+const (
+	notTLS  = "first record does not look like a TLS handshake"
+	needTLS = "Client sent an HTTP request to an HTTPS server"
+)
+
 // httpRemote is a node asked over HTTP.
 type httpRemote struct {
 	server string
 	url    string // without a path of the API
 	admin  bool   // its administration is asked
+	shown  *dialing.Credentials
 	client *http.Client
 }
 
-func newHTTPRemote(server string, u *url.URL) *httpRemote {
-	return &httpRemote{server: server, url: strings.TrimRight(u.String(), "/"), client: &http.Client{Transport: &http.Transport{}}}
+func newHTTPRemote(server string, u *url.URL, shown *dialing.Credentials) *httpRemote {
+	return &httpRemote{server: server, url: strings.TrimRight(u.String(), "/"), shown: shown, client: &http.Client{
+		Transport:     shown.HTTP(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // no node redirects
+	}}
 }
 
 // Close ends the connection.
@@ -260,7 +280,15 @@ func (h *httpRemote) post(ctx context.Context, path string, r *limiter.Request, 
 			return resp.StatusCode, fmt.Errorf("node %s: %s", h.server, problem.Detail)
 		}
 	}
-	return resp.StatusCode, unreachable(h.server, "what answers there, with %s, is not a node", resp.Status)
+	return resp.StatusCode, h.noNode(resp.Status, answer)
+}
+
+// noNode returns the error for an answer that is none of a node.
+func (h *httpRemote) noNode(status string, body []byte) error {
+	if bytes.Contains(body, []byte(needTLS)) {
+		return unreachable(h.server, "it has TLS; give --ca FILE with its authority, or --tls if the system has it")
+	}
+	return unreachable(h.server, "what answers there, with %s, is not a node", status)
 }
 
 func (h *httpRemote) failed(err error) error {
@@ -278,7 +306,7 @@ func (h *httpRemote) failed(err error) error {
 	}
 	// A gRPC server writes first, possibly before the library has sent the request.
 	switch text := err.Error(); {
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, notTLS):
 		return unreachable(h.server, "what is there does not speak TLS; give --server http://%s", strings.TrimPrefix(h.server, "https://"))
 	case !strings.Contains(text, "malformed HTTP") && !strings.Contains(text, "readLoopPeekFail"):
 	case h.admin:

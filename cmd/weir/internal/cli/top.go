@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) topCommand() *cobra.Command {
-	var server string
+	var server adminFlags
 	var n int
 	var asJSON, one bool
 	cmd := &cobra.Command{
@@ -39,7 +39,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 			return noArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := adminServer(cmd, server)
+			h, err := a.adminServer(cmd, &server)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&server, "server", defaultAdmin, serverHelp)
+	server.addFlags(f)
 	f.IntVarP(&n, "number", "n", 10, "list `N` keys of each kind")
 	f.BoolVar(&one, "one", false, "ask only that node")
 	f.BoolVar(&asJSON, "json", false, "print an object")
@@ -85,7 +85,7 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 	var mu sync.Mutex
 	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
 		var more topKeys
-		if err := memberAt(m).do(ctx, http.MethodGet, path, nil, &more); err != nil {
+		if err := h.member(m).do(ctx, http.MethodGet, path, nil, &more); err != nil {
 			return err
 		}
 		mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/procstat"
+	"github.com/weirlimit/weir/internal/dialing"
 )
 
 const (
@@ -46,7 +47,7 @@ func (c *Config) usage(ctx context.Context) ([]usage, error) {
 		all = append(all, usage{name: "process " + strconv.Itoa(pid), cpu: cpu})
 	}
 	for _, at := range c.Metrics {
-		u, err := scrape(ctx, at)
+		u, err := c.scrape(ctx, at)
 		if err != nil {
 			return nil, fmt.Errorf("the metrics of %s cannot be read: %w", at, err)
 		}
@@ -56,24 +57,31 @@ func (c *Config) usage(ctx context.Context) ([]usage, error) {
 }
 
 // scrape reads /metrics of a server.
-func scrape(ctx context.Context, at string) (u usage, err error) {
-	err = get(ctx, "http://"+at+"/metrics", func(r io.Reader) (err error) {
+func (c *Config) scrape(ctx context.Context, at string) (u usage, err error) {
+	err = c.get(ctx, at+"/metrics", func(r io.Reader) (err error) {
 		u, err = parseMetrics(at, r)
 		return err
 	})
 	return u, err
 }
 
-// get requests a URL and passes the body to read.
-func get(ctx context.Context, url string, read func(io.Reader) error) (err error) {
+// get requests what is at an address and passes the body to read.
+func (c *Config) get(ctx context.Context, at string, read func(io.Reader) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	shown, scheme := c.Credentials, "http://"
+	if shown == nil {
+		shown = new(dialing.Credentials)
+	}
+	if shown.Secure() {
+		scheme = "https://"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+at, http.NoBody)
 	if err != nil {
 		return err
 	}
-	t := &http.Transport{DisableKeepAlives: true}
-	resp, err := (&http.Client{Transport: t}).Do(req)
+	req.Close = true
+	resp, err := (&http.Client{Transport: shown.HTTP()}).Do(req)
 	if err != nil {
 		return err
 	}
@@ -98,7 +106,7 @@ func (c *Config) names(ctx context.Context) []string {
 				Self *struct{} `json:"self"`
 			} `json:"members"`
 		}
-		if err := get(ctx, "http://"+at+"/v1/members", func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) }); err != nil {
+		if err := c.get(ctx, at+"/v1/members", func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) }); err != nil {
 			return nil // the servers are in no cluster
 		}
 		for _, m := range answer.Members {

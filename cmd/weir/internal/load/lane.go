@@ -71,10 +71,9 @@ func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
 	server := c.Servers[i%len(c.Servers)]
 	// Reconnect soon after a node is back.
 	soon := backoff.Config{BaseDelay: pause, Multiplier: 2, Jitter: 0.5, MaxDelay: 500 * time.Millisecond}
-	conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: warmWithin}))
+	conn, err := c.dial(server, grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: warmWithin}))
 	if err != nil {
-		return nil, fmt.Errorf("node %s cannot be asked: %w", server, err)
+		return nil, err
 	}
 	w := wire{server, conn, weirv1.NewLimiterClient(conn)}
 	switch m {
@@ -86,11 +85,36 @@ func openLane(ctx context.Context, c *Config, m Mode, i int) (lane, error) {
 	return &singles{w}, nil
 }
 
+// dial makes a connection to a node.
+func (c *Config) dial(server string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	var err error
+	if c.Credentials != nil {
+		options, err = c.Credentials.Dial(server)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node %s cannot be asked: %w", server, err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+server, append(options, more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("node %s cannot be asked: %w", server, err)
+	}
+	return conn, nil
+}
+
 // shared uses package client.
 type shared struct{ client *client.Client }
 
 func openShared(c *Config) (lane, error) {
-	all, err := client.Open(client.Config{Addrs: c.Servers, MaxPending: 2 * MaxClients * MaxBatch})
+	o := client.Config{Addrs: c.Servers, MaxPending: 2 * MaxClients * MaxBatch}
+	if c.Credentials != nil {
+		of := c.Credentials.Config()
+		o.TokenFile = of.TokenFile
+		if of.Secure() {
+			o.TLS = &client.TLS{CAFile: of.CAFile, CertFile: of.CertFile, KeyFile: of.KeyFile, ServerName: of.ServerName}
+		}
+	}
+	all, err := client.Open(o)
 	if err != nil {
 		return nil, err
 	}

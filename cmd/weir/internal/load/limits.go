@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
@@ -102,12 +99,12 @@ func sample(list []uint32, n int) []uint32 {
 
 // look verifies the limited keys when all checks have been answered. It uses the
 // servers in turn, whichever owns the key.
-func (l *ledger) look(ctx context.Context, servers []string) (seen Limits) {
+func (l *ledger) look(ctx context.Context, c *Config) (seen Limits) {
 	all, reached := l.hit()
 	seen.Hit, seen.Reached = len(all), reached
 	looking, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	if err := l.lookAt(looking, servers, all, &seen); err != nil && looking.Err() == nil {
+	if err := l.lookAt(looking, c, all, &seen); err != nil && looking.Err() == nil {
 		seen.Why = err.Error()
 	} else if len(all) > 0 && seen.Peeked == 0 && seen.Exhausted == 0 {
 		seen.Why = fmt.Sprintf("nothing was answered by who counts within %v", lookWithin)
@@ -115,15 +112,15 @@ func (l *ledger) look(ctx context.Context, servers []string) (seen Limits) {
 	return seen
 }
 
-func (l *ledger) lookAt(ctx context.Context, servers []string, all []uint32, seen *Limits) (err error) {
+func (l *ledger) lookAt(ctx context.Context, c *Config, all []uint32, seen *Limits) (err error) {
 	if len(all) == 0 {
 		return nil
 	}
-	nodes := make([]wire, len(servers))
-	for i, server := range servers {
-		conn, err := grpc.NewClient("passthrough:///"+server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	nodes := make([]wire, len(c.Servers))
+	for i, server := range c.Servers {
+		conn, err := c.dial(server)
 		if err != nil {
-			return fmt.Errorf("node %s cannot be asked: %w", server, err)
+			return err
 		}
 		nodes[i] = wire{server, conn, weirv1.NewLimiterClient(conn)}
 		defer func() { err = errors.Join(err, conn.Close()) }()

@@ -114,13 +114,13 @@ func TestLookingFails(t *testing.T) {
 	l := newLedger(&keys{n: 1, limited: []bool{true}, paths: []string{"/"}, users: []string{"a"}})
 	l.ask(0)
 	l.answer(0, allowed)
-	seen := l.look(t.Context(), []string{"127.0.0.1:1"})
+	seen := l.look(t.Context(), &Config{Servers: []string{"127.0.0.1:1"}})
 	if seen.Hit != 1 || seen.Tested() || seen.Wrong() == nil || !strings.Contains(seen.Why, "node 127.0.0.1:1") {
 		t.Errorf("%+v", seen)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if seen = l.look(ctx, []string{"127.0.0.1:1"}); seen.Wrong() == nil {
+	if seen = l.look(ctx, &Config{Servers: []string{"127.0.0.1:1"}}); seen.Wrong() == nil {
 		t.Errorf("%+v", seen)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/internal/dialing"
 )
 
 // Mode is how checks are sent.
@@ -109,6 +111,8 @@ type Config struct {
 	// may be given, since a node in both could not be recognized.
 	Processes []int
 	Metrics   []string
+	// Credentials are what clients show to the servers, and to Metrics; nil: nothing.
+	Credentials *dialing.Credentials
 	// Progress receives a description of the present step; default none.
 	Progress func(what string)
 

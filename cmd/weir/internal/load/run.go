@@ -134,7 +134,7 @@ func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err
 	if s, ok := t.lanes[0].(*shared); ok {
 		p.Ring = s.client.Stats().View != 0
 	}
-	p.Limits = t.ledger.look(ctx, c.Servers)
+	p.Limits = t.ledger.look(ctx, c)
 	if told {
 		p.ClientCPU = perCheck(used-cpu, p.Checks)
 	}
