@@ -169,6 +169,9 @@ type ClusterStats struct {
 	// limits that it sees of Counted members.
 	Minority bool
 	Counted  int
+	// CertificateExpires is when the certificate that this node shows to members expires,
+	// AuthorityExpires when the first of their authorities does; zero without certificates.
+	CertificateExpires, AuthorityExpires time.Time
 }
 
 // Placement is what a client needs to find the member to ask for a request; see

@@ -26,10 +26,10 @@ func (m *member) loadCertificates() (err error) {
 		return nil
 	}
 	m.certificates, err = certs.Open(certs.Config{
-		What: "peer", CertFile: c.PeerCertFile, KeyFile: c.PeerKeyFile, CAFile: c.PeerCAFile,
+		What: "peer", CertFile: c.PeerCertFile, KeyFile: c.PeerKeyFile, CAFile: c.PeerCAFile, MemberURI: c.PeerURI,
 		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, Own: true,
 		Check: func(leaf *x509.Certificate) error {
-			if err := certs.CheckMember(leaf, m.clusterName(), c.Name); err != nil {
+			if err := certs.CheckMemberURI(leaf, c.PeerURI, m.clusterName(), c.Name); err != nil {
 				return fmt.Errorf("is not this member's: %w", err)
 			}
 			return nil

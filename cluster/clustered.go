@@ -350,5 +350,8 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 		s.Events[e.String()] = m.core.Count(e)
 	}
 	s.Events["peer_refused"] = m.links.RefusedTLS()
+	if c := m.certificates; c != nil {
+		s.CertificateExpires, s.AuthorityExpires = c.Expires(), c.AuthoritiesExpire()
+	}
 	return s, true
 }

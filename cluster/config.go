@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/certs"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
 )
 
@@ -70,10 +71,19 @@ type Config struct {
 	// clientAuth. The files are read again when they change; files that do not fit leave
 	// those before in force, which is logged. All three are given or none; default none.
 	PeerCertFile, PeerKeyFile, PeerCAFile string
+	// PeerURI is the URI that members' certificates have in place of that one, such as a
+	// SPIFFE ID: "spiffe://example.org/weir/{name}". {name} and {cluster} stand for those of
+	// the member, and {name} must be there. A certificate may have no other URI then. All
+	// members need the same. Default empty: as above.
+	PeerURI string
 	// PeerTLSOptional makes a member with these files also accept members that do not speak
 	// TLS, and speak without it to those. It is for the time in which the members of a
 	// running cluster are restarted with certificates. Default false.
 	PeerTLSOptional bool
+	// PeerRefused, unless nil, receives each connection of a member, or of who wants to pass
+	// for one, that this member refuses: its address, and why. It is called from many
+	// goroutines and must not wait.
+	PeerRefused func(from, why string)
 	// Insecure permits a member beyond loopback without them. The log then has a warning
 	// once a minute. Default false.
 	Insecure bool
@@ -143,6 +153,14 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if n := countGiven(c.PeerCertFile, c.PeerKeyFile, c.PeerCAFile); n != 0 && n != 3 || n == 0 && c.PeerTLSOptional {
 		return c, fmt.Errorf("%w: Cluster.PeerCertFile, PeerKeyFile and PeerCAFile belong together: give all three, or none and no PeerTLSOptional", weir.ErrInvalid)
+	}
+	if c.PeerURI != "" {
+		if err := certs.CheckTemplate(c.PeerURI); err != nil {
+			return c, fmt.Errorf("%w: Cluster.PeerURI: %w", weir.ErrInvalid, err)
+		}
+		if c.PeerCertFile == "" {
+			return c, fmt.Errorf("%w: Cluster.PeerURI is for members with certificates: give PeerCertFile too", weir.ErrInvalid)
+		}
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

@@ -31,7 +31,8 @@ type Config struct {
 	// Version is the version of the program, for weir_build_info.
 	Version string
 	// Expiries returns when the certificates of the listeners expire, by what they are
-	// for, for weir_certificate_expiry_seconds; default nil: no such metric.
+	// for, for weir_certificate_expiry_seconds; default nil. Those of a member's certificate
+	// and its authorities are added as "peer" and "peer_authority".
 	Expiries func() map[string]time.Time
 	// Wire has the permissions and bounds of clients, see [transport.Options]. Decider,
 	// Warnings and Observer are filled in. So are Ready and Logger, if they are nil: by
@@ -79,7 +80,7 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 		registry := metrics.NewRegistry()
 		c.Registerer, own = registry, metrics.Handler(registry)
 	}
-	o := metrics.Options{Version: c.Version, Runtime: c.Runtime, Expiries: c.Expiries}
+	o := metrics.Options{Version: c.Version, Runtime: c.Runtime, Expiries: s.expiries(&c)}
 	if _, uses := c.Node.Backend.(weir.TableBackend); uses || c.Node.Backend == nil {
 		o.Table = s.table
 	}

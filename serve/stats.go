@@ -3,7 +3,9 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
@@ -112,6 +114,29 @@ func (s *Service) cluster() metrics.ClusterStats {
 		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
 		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Seconds(),
 		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer, ZoneDataDiffers: c.ZoneDataDiffers, Minority: c.Minority,
+	}
+}
+
+// expiries returns when certificates expire, those for members included; nil if the service
+// can have none.
+func (s *Service) expiries(c *Config) func() map[string]time.Time {
+	if c.Expiries == nil && c.Node.Cluster == nil {
+		return nil
+	}
+	return func() map[string]time.Time {
+		out := map[string]time.Time{}
+		if c.Expiries != nil {
+			maps.Copy(out, c.Expiries())
+		}
+		if node := s.node.Load(); node != nil {
+			stats, _ := node.Cluster().Stats()
+			for plane, at := range map[string]time.Time{"peer": stats.CertificateExpires, "peer_authority": stats.AuthorityExpires} {
+				if !at.IsZero() {
+					out[plane] = at
+				}
+			}
+		}
+		return out
 	}
 }
 

@@ -63,13 +63,27 @@ type Access interface {
 
 // Caller is a caller that is identified. Its methods are called from many goroutines.
 type Caller interface {
+	// Name is the name of the identity, for the audit.
+	Name() string
 	// Tenant is the owner of the caller's counters, at most [limiter.MaxTenantBytes]; empty
 	// for none.
 	Tenant() string
 	// May returns the rules to which the caller may do something, nil for all. The error
 	// wraps [limiter.ErrForbidden] if it may not do it at all.
 	May(a Action) (limiter.Scope, error)
+	// Spend charges the caller's budget with a message of so many checks and bytes, or with
+	// nothing at all. The error wraps [ErrBudget]; it may have a method RetryAfter that
+	// returns a time.Duration.
+	Spend(checks, bytes int) error
+	// OpenStream counts a stream of the caller's. After an error, which wraps [ErrBudget],
+	// it is not counted. CloseStream must follow otherwise.
+	OpenStream() error
+	CloseStream()
 }
+
+// ErrBudget is wrapped by the error of a [Caller] that has used up its budget. It is
+// answered with RESOURCE_EXHAUSTED or 429.
+var ErrBudget = errors.New("the caller's budget is used up")
 
 // pass is the caller of a message. The zero value, of a server without an Access, admits
 // everything.
@@ -110,6 +124,14 @@ func (p pass) may(a Action) error {
 	}
 	_, err := p.caller.May(a)
 	return err
+}
+
+// spend charges the caller's budget.
+func (p pass) spend(checks, bytes int) error {
+	if p.caller == nil {
+		return nil
+	}
+	return p.caller.Spend(checks, bytes)
 }
 
 // admitCheck admits a check or a peek, as admit does. A receipt needs the permission to
@@ -171,13 +193,14 @@ func (notPermittedError) Unwrap() error { return limiter.ErrForbidden }
 
 // admitAll admits the requests of a message of columns, which name the same rule.
 func (p pass) admitAll(rs []limiter.Request, peek bool) error {
-	if p.caller == nil {
+	if p.caller == nil || len(rs) == 0 {
 		return nil
 	}
-	for i := range rs {
-		if err := p.admitCheck(&rs[i], peek, false); err != nil {
-			return err
-		}
+	if err := p.admitCheck(&rs[0], peek, false); err != nil {
+		return err
+	}
+	for i := range rs[1:] { // what is asked of the caller is the same for all
+		rs[i+1].Tenant, rs[i+1].Scope = rs[0].Tenant, rs[0].Scope
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,9 @@ type AdminOptions struct {
 	// TLS is that of [Options], for this site; default none. A Unix socket has no TLS: its
 	// file's mode says who may use it.
 	TLS *TLS
+	// Audit receives each request that changes something, and refusals; default nil: none
+	// does.
+	Audit Auditor
 	// Panicked is called with "http" for each panic that ended a request; default nil.
 	Panicked func(place string)
 	// Logger receives the HTTP server's messages about broken connections, and panics;
@@ -77,13 +81,16 @@ func NewAdmin(o AdminOptions) *Apart {
 	if o.Profiles != nil {
 		routes[profilesPath] = route{methods: append(reading(), http.MethodPost), serve: near(o.Profiles.ServeHTTP)}
 	}
-	if o.Access != nil {
-		for path, r := range routes {
+	for path, r := range routes {
+		// What can be asked with POST changes something, or costs much, as profiles do.
+		r.action, r.accounted = actionOf(path), slices.Contains(r.methods, http.MethodPost)
+		if o.Access != nil {
 			r.serve = administers(o.Access, r.serve)
-			routes[path] = r
 		}
+		routes[path] = r
 	}
 	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
+	s.audit, s.access, s.over = o.Audit, o.Access, "administration"
 	s.flag, s.hosts = adminFlag, newHosts("--admin-host", o.Hosts)
 	site := newApart("administration", s, o.Logger)
 	site.tls = o.TLS
@@ -186,6 +193,7 @@ func (a *admin) serveForget(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusBadRequest, errForget.Error())
 		return
 	}
+	subject(w, name)
 	if err := a.Directory.Forget(name); err != nil {
 		writeError(w, err)
 		return
@@ -210,6 +218,7 @@ func (a *admin) serveReload(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, statusCodeOf(err), "the old rules stay in force: "+err.Error())
 		return
 	}
+	subject(w, "rules "+out.RulesHash)
 	writeJSON(w, out)
 }
 

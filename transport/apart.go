@@ -55,7 +55,7 @@ func newApart(what string, s *site, log *slog.Logger) *Apart {
 		WriteTimeout:      writeTimeout, // a profile takes its requested time in addition
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(newHTTPLog(log), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(newHTTPLog(log, s.over, s.audit), slog.LevelWarn),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, apartKey{}, accepted(c))
 		},

@@ -69,6 +69,9 @@ func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*
 	var r limiter.Request
 	by, err := s.identify(ctx)
 	if err == nil {
+		err = by.spend(1, proto.Size(m))
+	}
+	if err == nil {
 		err = s.fillRequest(&r, m)
 	}
 	if err == nil {
@@ -124,7 +127,7 @@ func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	q, err := f.readQuestion(w, r, &h)
+	q, err := f.readQuestion(w, r, &h, by)
 	if err == nil {
 		err = by.admit(&q.request, ActionExplain)
 	}

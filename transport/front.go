@@ -22,15 +22,16 @@ func newFront(s *service, ready func() error, o *Options) *front {
 	f := &front{service: s}
 	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
 	f.site = newSite(map[string]route{
-		"/v1/check":       {methods: asking, serve: f.serveCheck},
-		"/v1/check/batch": {methods: posting, serve: f.serveBatch},
-		"/v1/explain":     {methods: asking, serve: f.serveExplain},
-		"/v1/refund":      {methods: posting, serve: f.serveRefund},
-		"/v1/reset":       {methods: posting, serve: f.serveReset},
+		"/v1/check":       {methods: asking, serve: f.serveCheck, action: "check"},
+		"/v1/check/batch": {methods: posting, serve: f.serveBatch, action: "check"},
+		"/v1/explain":     {methods: asking, serve: f.serveExplain, action: "explain"},
+		"/v1/refund":      {methods: posting, serve: f.serveRefund, action: "refund", accounted: true},
+		"/v1/reset":       {methods: posting, serve: f.serveReset, action: "reset", accounted: true},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
 		"/readyz":         {methods: reading(), serve: serveReady(ready, o.Warnings), open: true},
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
 	}, o.Observer, s.guard)
+	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"
 	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
 	return f
 }
@@ -68,7 +69,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	q, err := f.readQuestion(w, r, &h)
+	q, err := f.readQuestion(w, r, &h, by)
 	if err == nil {
 		err = f.mayRefund(q.receipt)
 	}
@@ -104,11 +105,18 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, status, a, &h)
 }
 
-func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold) (*question, error) {
+// readQuestion reads a check, and charges the caller's budget for it.
+func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by pass) (*question, error) {
 	if r.Method == http.MethodGet {
+		if err := by.spend(1, len(r.URL.RawQuery)); err != nil {
+			return nil, err
+		}
 		return parseQuery(r.URL.RawQuery)
 	}
 	body, err := readBody(w, r, h)
+	if err == nil {
+		err = by.spend(1, readBytes(w))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +149,9 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	}
 	raw, err := parseChecks(body)
 	if err == nil {
+		err = by.spend(len(raw), readBytes(w))
+	}
+	if err == nil {
 		err = h.add(int64(len(raw)) * weightOfJSONCheck)
 	}
 	if err != nil {
@@ -162,6 +173,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 			err = by.admitCheck(&q.request, q.peek, q.receipt)
 		}
 		if err != nil {
+			refusedPart(w, err)
 			out.Results[i].Error = problemOf(err)
 			continue
 		}
@@ -192,6 +204,14 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, http.StatusOK, out, &h)
 }
 
+// readBytes returns how many bytes of a body were read.
+func readBytes(w http.ResponseWriter) int {
+	if seen, ok := w.(*statusWriter); ok {
+		return seen.body.n
+	}
+	return 0
+}
+
 type resetResult struct {
 	Counters int `json:"counters"`
 }
@@ -214,7 +234,11 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	q, err := parseQuestion(body, f.resetFields())
+	err = by.spend(1, readBytes(w))
+	var q *question
+	if err == nil {
+		q, err = parseQuestion(body, f.resetFields())
+	}
 	if err == nil {
 		err = by.admit(&q.request, ActionReset)
 	}
@@ -222,6 +246,7 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	subject(w, q.request.Rule)
 	n, err := f.decider.Reset(r.Context(), q.request)
 	if err != nil {
 		writeError(w, err)

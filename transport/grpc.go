@@ -26,7 +26,8 @@ type service struct {
 	decider     Decider
 	observer    Observer // may be nil
 	guard       *guard.Guard
-	access      Access // nil: all callers are alike
+	access      Access  // nil: all callers are alike
+	audit       Auditor // nil: none
 	allowLimits bool
 	allowReset  bool
 	refunds     Refunder // nil: not allowed
@@ -46,7 +47,7 @@ type service struct {
 func newService(o Options) *service {
 	s := &service{
 		decider: o.Decider, observer: o.Observer, guard: o.guard(),
-		access: o.Access, ring: o.Ring,
+		access: o.Access, audit: o.Audit, ring: o.Ring,
 		allowLimits: o.AllowRequestLimits || o.Access != nil, allowReset: o.AllowReset || o.Access != nil,
 		turns: sync.Pool{New: func() any { return new(turn) }},
 	}
@@ -69,26 +70,27 @@ func (s *service) description() *grpc.ServiceDesc {
 	for i := range desc.Methods {
 		switch m := &desc.Methods[i]; m.MethodName {
 		case "Check":
-			m.Handler = s.guarded(s.serveCheck)
+			m.Handler = s.guarded(ActionCheck, s.serveCheck)
 		case "CheckBatch":
-			m.Handler = s.guarded(s.serveBatch)
+			m.Handler = s.guarded(ActionCheck, s.serveBatch)
 		case "Explain":
-			m.Handler = s.guarded(s.serveExplain)
+			m.Handler = s.guarded(ActionExplain, s.serveExplain)
 		case "Reset":
-			m.Handler = s.guarded(s.serveReset)
+			m.Handler = s.guarded(ActionReset, s.serveReset)
 		case "Refund":
-			m.Handler = s.guarded(s.serveRefund)
+			m.Handler = s.guarded(ActionRefund, s.serveRefund)
 		}
 	}
 	return &desc
 }
 
 // guarded makes a handler of a method of the service. It recovers from panics itself,
-// without an interceptor; a panic ends the call.
-func (s *service) guarded(serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
+// without an interceptor; a panic ends the call. It tells the auditor of the call.
+func (s *service) guarded(action Action, serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
 		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
 		out, err = serve(ctx, decode)
+		s.account(ctx, action, err)
 		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
 			// gRPC has these codes for connections that break, too.
 			_ = grpc.SetTrailer(ctx, undecided()) // without it the client takes the call for one that may be decided
@@ -104,12 +106,14 @@ type check struct {
 	peek     bool
 	full     *fullRequest // set if the request needs the protobuf library
 	hold     hold
+	bytes    int   // of the message
 	refused  error // there was no room to decode it
 	decision limiter.Decision
 }
 
 // readWire implements wireReader.
 func (c *check) readWire(text string) (err error) {
+	c.bytes = len(text)
 	c.refused = c.hold.add(weightOf(len(text), 1, 0)) // to return it would mean that the message is malformed
 	if c.refused == nil {
 		c.peek, c.full, err = readCheck(text, &c.request)
@@ -164,6 +168,9 @@ func (s *service) check(ctx context.Context, c *check) error {
 		return c.refused
 	}
 	by, err := s.identify(ctx)
+	if err == nil {
+		err = by.spend(1, c.bytes)
+	}
 	if err != nil {
 		return err
 	}
@@ -187,6 +194,7 @@ type batchCall struct {
 	service *service
 	*turn
 	n      int
+	bytes  int // of the message
 	hold   hold
 	noRoom error // why it was not decoded, if there was no room
 	out    mem.Buffer
@@ -194,6 +202,7 @@ type batchCall struct {
 
 // readWire implements wireReader.
 func (c *batchCall) readWire(text string) (err error) {
+	c.bytes = len(text)
 	c.n, err = c.readBatch(text, &c.hold)
 	if lacksRoom(err) {
 		c.noRoom = err
@@ -231,10 +240,14 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 		return c.noRoom
 	}
 	by, err := s.identify(ctx)
+	if err == nil {
+		err = by.spend(c.n, c.bytes)
+	}
 	if err != nil {
 		return err
 	}
 	n := s.fillFulls(c, by)
+	s.accountPart(ctx, c.refused)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
 	if len(c.peeks) > 0 {
 		peeks := make([]bool, n)
@@ -373,25 +386,6 @@ func (c *fullCall) permit(s *service) error {
 	return s.permit(c.parts)
 }
 
-// serveReset is the gRPC method Reset.
-func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, error) {
-	m := new(weirv1.ResetRequest)
-	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
-	defer c.hold.release()
-	if err := decode(&c); err != nil {
-		return nil, err
-	}
-	begin := s.begin()
-	if err := c.permit(s); err != nil {
-		return nil, s.end("Reset", begin, err)
-	}
-	out, err := s.Reset(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	return s.encode(out, &c.hold)
-}
-
 // encodedReply is a reply of which nothing but its bytes is kept.
 type encodedReply struct{ out mem.Buffer }
 
@@ -404,31 +398,6 @@ func (s *service) encode(m proto.Message, h *hold) (any, error) {
 		return nil, err
 	}
 	return encodedReply{s.bufferOf(&out, h)}, nil
-}
-
-// Reset implements the service.
-func (s *service) Reset(ctx context.Context, m *weirv1.ResetRequest) (*weirv1.ResetResponse, error) {
-	begin := s.begin()
-	n, err := s.reset(ctx, m)
-	return &weirv1.ResetResponse{Counters: int64(n)}, s.end("Reset", begin, err)
-}
-
-func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error) {
-	if !s.allowReset {
-		return 0, errReset
-	}
-	var r limiter.Request
-	by, err := s.identify(ctx)
-	if err == nil {
-		err = s.fillRequest(&r, m)
-	}
-	if err == nil {
-		err = by.admit(&r, ActionReset)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return s.decider.Reset(ctx, r)
 }
 
 // begin returns the time if there is an observer.

@@ -126,6 +126,8 @@ type Options struct {
 	// alike, and AllowRequestLimits, AllowReset and AllowRefunds decide. With an Access these
 	// are ignored.
 	Access Access
+	// Audit receives resets, refunds and refusals; default nil: none does.
+	Audit Auditor
 	// TLS serves with TLS; default nil: without it. Handshakes have a bound of time, and
 	// their connections count as others do. The client's certificate is in the AuthInfo of
 	// the peer of a call over gRPC, and in the TLS of a request over HTTP.

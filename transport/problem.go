@@ -9,10 +9,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/weirlimit/weir/limiter"
 )
 
 // problem is an error in the format of RFC 9457.
@@ -36,6 +37,8 @@ func statusCodeOf(err error) int {
 		return http.StatusUnsupportedMediaType
 	case errors.Is(err, errBodySize):
 		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, ErrBudget):
+		return http.StatusTooManyRequests
 	}
 	switch codeOf(err) {
 	case codes.Unauthenticated:
@@ -57,13 +60,16 @@ func writeError(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrUnauthenticated) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if lacksRoom(err) {
-		w.Header().Set("Retry-After", strconv.Itoa(int(retryRoom/time.Second)))
+	if wait := retryAfter(err); wait > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(wait), 10))
 	}
 	writeProblem(w, statusCodeOf(err), err.Error())
 }
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {
+	if seen, ok := w.(*statusWriter); ok {
+		seen.why = detail
+	}
 	write(w, status, "application/problem+json", newProblem(status, detail))
 }
 

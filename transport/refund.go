@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -77,6 +79,9 @@ func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) er
 	var r limiter.Request
 	by, err := s.identify(ctx)
 	if err == nil {
+		err = by.spend(1, proto.Size(m))
+	}
+	if err == nil {
 		err = s.fillRequest(&r, m)
 	}
 	if err == nil {
@@ -116,7 +121,11 @@ func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	q, err := parseQuestion(body, f.refundFields())
+	err = by.spend(1, readBytes(w))
+	var q *question
+	if err == nil {
+		q, err = parseQuestion(body, f.refundFields())
+	}
 	if err == nil {
 		err = by.admit(&q.request, ActionRefund)
 	}

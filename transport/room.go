@@ -117,6 +117,15 @@ type hold struct {
 	from   netip.Prefix    // of the client; set when something is taken
 	weight int64           // of the part of the message that was read
 	taken  int64           // from the room
+	bytes  int             // of the message, for the caller's budget
+}
+
+// size returns how many bytes the message has, 0 without one.
+func (h *hold) size() int {
+	if h == nil {
+		return 0
+	}
+	return h.bytes
 }
 
 // add adds to the weight of the message. It returns errRoom or errRoomShare if there is

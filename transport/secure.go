@@ -36,6 +36,8 @@ const maxRefusedLogs = 10
 type handshakeLog struct {
 	log      *slog.Logger
 	protocol string
+	audit    Auditor // nil: none
+	over     string  // of audited events
 
 	mu     sync.Mutex
 	since  time.Time
@@ -47,6 +49,9 @@ type handshakeLog struct {
 func (h *handshakeLog) refused(from, why string) {
 	if why == io.EOF.Error() {
 		return // such as a probe that connects and leaves
+	}
+	if h.audit != nil {
+		h.audit.Audited(AuditEvent{Action: "connect", Outcome: AuditRefused, From: from, Over: h.over, Why: why})
 	}
 	h.mu.Lock()
 	now := time.Now()
@@ -165,7 +170,7 @@ type serverTLS struct {
 
 // newServerTLS returns credentials for connections whose frames are watched.
 func newServerTLS(o *Options) *serverTLS {
-	return &serverTLS{withProtocols(o.TLS.Config, "h2"), o.TLS.Optional, &handshakeLog{log: o.Logger, protocol: "gRPC"}}
+	return &serverTLS{withProtocols(o.TLS.Config, "h2"), o.TLS.Optional, &handshakeLog{log: o.Logger, protocol: "gRPC", audit: o.Audit, over: "grpc"}}
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
@@ -329,8 +334,8 @@ type httpLog struct {
 	handshakes *handshakeLog
 }
 
-func newHTTPLog(log *slog.Logger) *httpLog {
-	return &httpLog{log.Handler(), &handshakeLog{log: log, protocol: "HTTP"}}
+func newHTTPLog(log *slog.Logger, over string, audit Auditor) *httpLog {
+	return &httpLog{log.Handler(), &handshakeLog{log: log, protocol: "HTTP", audit: audit, over: over}}
 }
 
 // Handle implements [slog.Handler].

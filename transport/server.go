@@ -89,7 +89,7 @@ func NewServer(o Options) (*Server, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnState:         noteState,
-		ErrorLog:          slog.NewLogLogger(newHTTPLog(o.Logger), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(newHTTPLog(o.Logger, "http", o.Audit), slog.LevelWarn),
 	}
 	return s, nil
 }

@@ -25,6 +25,9 @@ type site struct {
 	// exempt.
 	browsers bool
 	guard    *guard.Guard
+	audit    Auditor // nil: none
+	access   Access  // says who asked, for the audit; may be nil
+	over     string  // of audited events
 }
 
 // Flags of the node program for the addresses of sites.
@@ -40,6 +43,10 @@ type route struct {
 	// open routes also answer requests from pages of other sites. They change nothing,
 	// and their answers are no secret.
 	open bool
+	// action names the route for the audit. accounted routes are told to it whatever
+	// becomes of the request, the others only if it is refused.
+	action    string
+	accounted bool
 }
 
 // reading returns the methods of a read-only route.
@@ -86,6 +93,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.serve(route, seen, r)
 	}
+	s.account(route, seen, r)
 	seen.discard(r)
 	if s.observer != nil {
 		s.observer.Served(name, strconv.Itoa(seen.status), time.Since(begin))
@@ -184,6 +192,10 @@ type statusWriter struct {
 	status int
 	begun  bool
 	body   body // of the request
+
+	// For the audit.
+	why, subject string
+	refusedParts int // checks of a batch that were refused
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -201,12 +213,14 @@ func (w *statusWriter) WriteHeader(status int) {
 type body struct {
 	io.ReadCloser
 	over bool
+	n    int // bytes that were read
 }
 
 // Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.over = b.over || errors.Is(err, io.EOF)
+	b.n += n
 	return n, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -39,7 +40,7 @@ func codeOf(err error) codes.Code {
 		return codes.InvalidArgument
 	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRefunds), errors.Is(err, errRing), errors.Is(err, limiter.ErrForbidden):
 		return codes.PermissionDenied
-	case lacksRoom(err):
+	case lacksRoom(err), errors.Is(err, ErrBudget):
 		return codes.ResourceExhausted
 	case errors.Is(err, errUnexplained):
 		return codes.Unimplemented
@@ -60,12 +61,25 @@ func statusOf(err error) error {
 		return nil
 	}
 	s := status.New(codeOf(err), err.Error())
-	if lacksRoom(err) {
-		if told, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryRoom)}); err == nil {
+	if wait := retryAfter(err); wait > 0 {
+		if told, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); err == nil {
 			s = told
 		}
 	}
 	return s.Err()
+}
+
+// retryAfter returns how long to wait before a request that was refused with this error may
+// be repeated; 0 if that is not known, or no wait helps.
+func retryAfter(err error) time.Duration {
+	if lacksRoom(err) {
+		return retryRoom
+	}
+	var later interface{ RetryAfter() time.Duration }
+	if errors.As(err, &later) {
+		return later.RetryAfter()
+	}
+	return 0
 }
 
 // invalid returns an error that wraps ErrInvalid.

@@ -20,7 +20,15 @@ import (
 // checks with one call and sends the reply. A check needs no goroutine, channel or
 // allocation of its own.
 func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
-	if _, err := s.identify(stream.Context()); err != nil { // each message is identified again: tokens expire
+	by, err := s.identify(stream.Context()) // each message is identified again: tokens expire
+	if err == nil && by.caller != nil {
+		if err = by.caller.OpenStream(); err == nil {
+			defer by.caller.CloseStream()
+		}
+	}
+	if err != nil {
+		s.account(stream.Context(), ActionCheck, err)
+		stream.SetTrailer(undecided())
 		return s.end("CheckStream", s.begin(), err)
 	}
 	in := columnsMessage{service: s, hold: hold{room: &s.room, ctx: stream.Context()}}
@@ -55,6 +63,7 @@ func (m *columnsMessage) readBytes(data []byte) error {
 	if errors.Is(err, errWire) {
 		return err
 	}
+	m.hold.bytes = len(data)
 	if m.refused = err; err == nil {
 		m.refused = m.hold.add(weightOf(len(data), n.checks, n.values))
 	}
@@ -73,6 +82,7 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 		t.refuse(in.refused)
 	} else if err := s.decideColumns(stream.Context(), t, &in.columns, &in.hold); err != nil {
 		s.turns.Put(t)
+		s.account(stream.Context(), ActionCheck, err)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", begin, err)
 	}
@@ -128,9 +138,13 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	}
 	n, err := t.fillColumns(in)
 	if err == nil {
+		err = by.spend(n, h.size())
+	}
+	if err == nil {
 		err = by.admitAll(t.requests[:n], in.Peek)
 	}
 	if err != nil {
+		s.account(ctx, ActionCheck, err)
 		t.refuse(err)
 		return nil
 	}

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"crypto/tls"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -140,6 +142,8 @@ func TestPeerStrangers(t *testing.T) {
 	all := places(t, 2, clusterRules)
 	certified(t, ca, all)
 	own := *all[1]
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	all[0].args = append(all[0].args, "--audit", audit)
 	all[0].start(t)
 	all[0].until(all[0].log, "the node is ready")
 	for name, x := range map[string]struct {
@@ -183,5 +187,27 @@ func TestPeerStrangers(t *testing.T) {
 				t.Error("it has not ended")
 			}
 		})
+	}
+	// A client's certificate, shown at the port of members.
+	cert := issue(t, other, certstest.Leaf{Name: "shop", URI: "weir://weir/client/shop"})
+	conn, err := tls.Dial("tcp", all[0].peers, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*cert}}) //nolint:gosec // the node is to judge
+	if err == nil {
+		_ = conn.SetDeadline(time.Now().Add(soon))
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("the node speaks with a client at the port of members")
+		}
+		_ = conn.Close()
+	}
+	for deadline := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
+		lines, err := os.ReadFile(audit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(lines), `"action":"connect","outcome":"refused"`) && strings.Contains(string(lines), `"over":"peer"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no refusal is in the audit: %s", lines)
+		}
 	}
 }

@@ -35,6 +35,16 @@ type Access struct {
 	have    [sha256.Size]byte // of the files that were tried last
 	seen    [sha256.Size]byte // of the files when they were looked at last
 	failed  string            // why they were refused last; "" if they were not
+
+	// Changed is called after the files were read again, with why they are not in force,
+	// nil if they are. Set it before Follow and Reload are called; default nil.
+	Changed func(err error)
+}
+
+func (a *Access) changed(err error) {
+	if a.Changed != nil {
+		a.Changed(err)
+	}
 }
 
 // Open reads a permissions file and the files of keys that it names.
@@ -51,6 +61,7 @@ func open(name string, log *slog.Logger, now func() time.Time) (*Access, error) 
 	}
 	sum.Sum(a.have[:0])
 	a.seen = a.have
+	p.adopt(nil, now)
 	a.force.Store(p)
 	return a, nil
 }
@@ -96,9 +107,12 @@ func (a *Access) look(asked bool) error {
 	}
 	if a.have, a.failed = a.seen, text; err != nil {
 		a.log.Error("permissions refused; the old ones stay in force", "file", a.name, "problems", strings.Split(text, "\n"))
+		a.changed(err)
 		return err
 	}
+	p.adopt(a.force.Load(), a.now)
 	a.force.Store(p)
+	a.changed(nil)
 	a.log.Info("permissions are in force", "file", a.name, "identities", len(p.callers))
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +79,26 @@ type world struct {
 	dir        string
 	node       *weir.Node
 	httpClient *http.Client
+
+	lock   sync.Mutex
+	events []transport.AuditEvent
+	users  int // that were asked for
+}
+
+// Audited implements [transport.Auditor].
+func (w *world) Audited(e transport.AuditEvent) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.events = append(w.events, e)
+}
+
+// audited returns the events since the last call.
+func (w *world) audited() []transport.AuditEvent {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	out := w.events
+	w.events = nil
+	return out
 }
 
 func newWorld(t *testing.T, text string) *world {
@@ -95,11 +116,13 @@ func newWorld(t *testing.T, text string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := transport.NewServer(transport.Options{Decider: w.node, Access: w.access})
+	server, err := transport.NewServer(transport.Options{Decider: w.node, Access: w.access, Audit: w})
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := transport.NewAdmin(transport.AdminOptions{Access: w.access})
+	admin := transport.NewAdmin(transport.AdminOptions{Access: w.access, Audit: w, Reload: func(context.Context) (transport.Reloaded, error) {
+		return transport.Reloaded{RulesHash: "abc", Rules: 2}, nil
+	}})
 	listen := func() net.Listener {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {

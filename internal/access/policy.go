@@ -50,6 +50,7 @@ func bySubject(issuer, sub string) string { return "token " + issuer + "\x00" + 
 type caller struct {
 	name, tenant string
 	may          [transport.Actions]permission
+	budget       budget
 }
 
 // permission is whether an action is allowed, and to which rules.
@@ -57,6 +58,9 @@ type permission struct {
 	allowed bool
 	scope   limiter.Scope // nil: all rules
 }
+
+// Name implements [transport.Caller].
+func (c *caller) Name() string { return c.name }
 
 // Tenant implements [transport.Caller].
 func (c *caller) Tenant() string { return c.tenant }
@@ -200,7 +204,7 @@ func (l *loader) issuer(n *node) {
 func (l *loader) anonymous(n *node) {
 	c := &caller{name: "anonymous"}
 	l.fields(n, "anonymous", map[string]func(*node){
-		"tenant": l.text("tenant", limiter.MaxTenantBytes, &c.tenant), "may": l.may(c),
+		"tenant": l.text("tenant", limiter.MaxTenantBytes, &c.tenant), "may": l.may(c), "budget": l.budget(c),
 	})
 	if c.may[transport.ActionAdmin].allowed {
 		l.add(n, "anonymous callers cannot have admin: give it to an identity, or use the Unix socket of --admin-addr")
@@ -216,6 +220,7 @@ func (l *loader) identity(n *node) {
 		"name":   l.text("name", maxName, &c.name),
 		"tenant": l.text("tenant", limiter.MaxTenantBytes, &c.tenant),
 		"may":    l.may(c),
+		"budget": l.budget(c),
 		"certificate": func(n *node) {
 			var cn, dns, uri string
 			l.fields(n, "a certificate", map[string]func(*node){

@@ -48,6 +48,9 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: gone.pem}]\n":        "gone.pem cannot be opened",
 		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: secret.json}]\n":     "it is a secret (oct)",
 		head + "identities: [{name: a, token: {subject: s}, teant: x}]\n":                  `did you mean "tenant"?`,
+		"anonymous: {budget: {checks: 0}}\n":                                               "checks must be a whole number from 1 to 4294967295",
+		"anonymous: {budget: {streams: many}}\n":                                           "streams must be a whole number",
+		"anonymous: {budget: {new_keys: 5}}\n":                                             `unknown field "new_keys" of a budget`,
 		strings.Repeat("[", 5000):                                                          "nest deeper",
 	} {
 		err := check(t, text)

@@ -67,6 +67,10 @@ type Config struct {
 	// Logger receives links that are made, refused and lost, each reason once; default
 	// none.
 	Logger *slog.Logger
+	// Refused, unless nil, receives each connection to this node that is refused: its
+	// address, and why. It is called from many goroutines and must not wait. A node that
+	// gossip has not reported yet is none of them.
+	Refused func(from, why string)
 	// Panicked, unless nil, receives the value of each panic that a link recovers from.
 	// It is called by the deferred function that recovered, so debug.Stack shows the
 	// panic's stack. The panic ends its connection, which is then made again as usual.

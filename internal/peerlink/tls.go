@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/weirlimit/weir/internal/certs"
 	"github.com/weirlimit/weir/internal/peer"
 	peerv1 "github.com/weirlimit/weir/proto/weir/peer/v1"
 )
@@ -92,7 +91,7 @@ func (p *port) secure(c *conn, begin []byte) ([]byte, error) {
 // the other side has sent nothing at all.
 func (l *Links) secureTo(ctx context.Context, c *conn, to peer.Member) (silent bool, err error) {
 	config := l.config.Certificates.Client("", func(leaf *x509.Certificate) error {
-		return certs.CheckMember(leaf, l.config.ClusterName, to.Name)
+		return l.config.Certificates.CheckMember(leaf, l.config.ClusterName, to.Name)
 	})
 	config.NextProtos = alpn()
 	raw := &shaking{Conn: c.Conn}
@@ -120,7 +119,7 @@ func (l *Links) identify(c *conn, theirs *peerv1.Hello) error {
 	if len(shown) == 0 {
 		return status.Error(codes.Unauthenticated, "it has shown no certificate")
 	}
-	if err := certs.CheckMember(shown[0], l.config.ClusterName, theirs.GetName()); err != nil {
+	if err := l.config.Certificates.CheckMember(shown[0], l.config.ClusterName, theirs.GetName()); err != nil {
 		return l.handshake.refuse("%v", err)
 	}
 	return nil

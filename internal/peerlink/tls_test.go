@@ -75,6 +75,38 @@ func TestTLSModes(t *testing.T) {
 	}
 }
 
+// TestTLSByURI: members whose certificates have a URI by a template meet, and one with
+// another URI, a second URI or the usual name does not become one.
+func TestTLSByURI(t *testing.T) {
+	const template = "spiffe://example.org/{cluster}/{name}"
+	ca := certstest.New(t, "peers")
+	with := func(leaf certstest.Leaf) func(*peerlink.Config) {
+		p := ca.Write(t, t.TempDir(), leaf)
+		s, err := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA, MemberURI: template})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(c *peerlink.Config) { c.Certificates = s }
+	}
+	a := start(t, 1, "", with(certstest.Leaf{URI: "spiffe://example.org/test/node-1"}))
+	b := start(t, 2, "", with(certstest.Leaf{URI: "spiffe://example.org/test/node-2"}))
+	exchange(t, a, b)
+	for i, uri := range []string{"spiffe://example.org/test/node-1", "spiffe://example.com/test/node-3", certs.MemberURI("test", "node-3"), ""} {
+		bad := start(t, peer.Instance(3+i), "", func(c *peerlink.Config) {
+			c.Self.Name = "node-3"
+			with(certstest.Leaf{Name: "node-3", URI: uri})(c)
+		})
+		bad.member.Name = "node-3"
+		introduce(a, bad)
+		a.send(bad.self, checks(1, 1))
+		a.waitMore(t, "down "+bad.self.String(), 2)
+		if a.tally("up "+bad.self.String()) != 0 {
+			t.Errorf("%q is accepted for node-3", uri)
+		}
+		bad.stop(t)
+	}
+}
+
 // TestTLSRefusals makes a node with a bad certificate, or none, meet one that requires TLS,
 // from either side. It is refused, that is logged once for each side, and nothing arrives.
 func TestTLSRefusals(t *testing.T) {

@@ -456,7 +456,7 @@ func TestEnvironment(t *testing.T) {
 		// "weir-grpc".
 		"WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT=80", "WEIR_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.0.0.1:80",
 		"WEIR_PORT_80_TCP=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP_PROTO=tcp", "WEIR_PORT_80_TCP_PORT=80", "WEIR_PORT_80_TCP_ADDR=10.0.0.1",
-		"WEIR_GRPC_SERVICE_HOST=10.0.0.1", "WEIR_GRPC_PORT_80_TCP_ADDR=10.0.0.1",
+		"WEIR_GRPC_SERVICE_HOST=10.0.0.1", "WEIR_TOOL_CA=ca.crt", "WEIR_GRPC_PORT_80_TCP_ADDR=10.0.0.1",
 	}}, "--grpc-addr", "127.0.0.1:0") // which wins
 	r.until("the node is ready")
 	r.signals <- syscall.SIGTERM
@@ -480,7 +480,7 @@ func TestEnvironment(t *testing.T) {
 // those of the library.
 func TestOptions(t *testing.T) {
 	values := map[string]string{
-		"rules": "r.yaml", "permissions": "w.yaml", "strict": "true", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off", "log-level": "DEBUG",
+		"rules": "r.yaml", "permissions": "w.yaml", "audit": "a.jsonl", "strict": "true", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off", "log-level": "DEBUG",
 		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow", "allow-request-limits": "true",
 		"max-connections": "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
 		"allow-reset": "true", "allow-refunds": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
@@ -494,7 +494,7 @@ func TestOptions(t *testing.T) {
 		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id", "envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
 		"envoy-xds-cert": "xc", "envoy-xds-key": "xk",
 		"name": "n", "join": "j:1, dns+k:2", "expect": "3", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
-		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-tls": "Optional",
+		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-uri": "spiffe://x/{name}", "peer-tls": "Optional",
 		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
 	}
 	o := newOptions()
@@ -510,10 +510,10 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c, err := o.config(nil)
-	if m := c.Cluster; err == nil && (m.PeerCertFile != "tls.crt" || m.PeerKeyFile != "tls.key" || m.PeerCAFile != "ca.crt" || !m.PeerTLSOptional) {
+	if m := c.Cluster; err == nil && (m.PeerCertFile != "tls.crt" || m.PeerKeyFile != "tls.key" || m.PeerCAFile != "ca.crt" || m.PeerURI != "spiffe://x/{name}" || !m.PeerTLSOptional) {
 		t.Errorf("certificates: %+v", m)
 	}
-	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || !c.StrictRules || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
+	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || c.Audit != "a.jsonl" || !c.StrictRules || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/certs"
 )
 
 // clusterOptions are the flags for membership in a cluster.
@@ -26,7 +27,7 @@ type clusterOptions struct {
 	advertise            string
 	gossipKeyFile        string
 	peerCert, peerKey    string
-	peerCA               string
+	peerCA, peerURI      string
 	peerTLS              choice
 	deadline             time.Duration
 	replication          choice
@@ -51,6 +52,7 @@ func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.peerCert, "peer-cert", "", "show other members the certificate in `FILE`, in PEM; they need one too")
 	f.StringVar(&o.peerKey, "peer-key", "", "`FILE` with the key of --peer-cert, in PEM")
 	f.StringVar(&o.peerCA, "peer-ca", "", "`FILE` with the authorities of all members' certificates, in PEM")
+	f.StringVar(&o.peerURI, "peer-uri", "", "`URI` of members' certificates, such as spiffe://example.org/weir/{name}")
 	f.Var(&o.peerTLS, "peer-tls", "TLS with other members: `MODE` required or optional")
 	f.BoolVar(&o.insecure, "insecure", false, "allow a member beyond loopback without secret and gossip key: anyone can take part")
 	f.DurationVar(&o.deadline, "deadline", o.deadline, "answer by policy if a key's owner has not answered after this long")
@@ -102,6 +104,14 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	if given != 0 && given != 3 || given == 0 && o.peerTLS.value == "optional" {
 		return usage(cmd, "--peer-cert, --peer-key and --peer-ca belong together: give all three, or none and no --peer-tls optional")
 	}
+	if o.peerURI != "" {
+		if err := certs.CheckTemplate(o.peerURI); err != nil {
+			return usage(cmd, "--peer-uri %w", err)
+		}
+		if given == 0 {
+			return usage(cmd, "--peer-uri is for members with certificates: give --peer-cert, --peer-key and --peer-ca too")
+		}
+	}
 	if err := cluster.CheckName(o.name); o.name != "" && err != nil {
 		return usage(cmd, "--name cannot be that: %s", strings.TrimPrefix(err.Error(), weir.ErrInvalid.Error()+": "))
 	}
@@ -113,7 +123,7 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 
 // alone returns an error for flags that only a member may have.
 func (o *clusterOptions) alone(cmd *cobra.Command) error {
-	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "expect", "peer-cert", "peer-key", "peer-ca", "peer-tls"} {
+	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "expect", "peer-cert", "peer-key", "peer-ca", "peer-uri", "peer-tls"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
 			return usage(cmd, "--%s is for a member of a cluster: give --name or --join too", name)
 		}
@@ -129,7 +139,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	c := &cluster.Config{
 		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
 		Join: o.join, Expect: o.expect, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: build(), Logger: log,
-		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerTLSOptional: o.peerTLS.value == "optional",
+		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerURI: o.peerURI, PeerTLSOptional: o.peerTLS.value == "optional",
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

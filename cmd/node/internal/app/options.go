@@ -31,7 +31,7 @@ type options struct {
 	maxKeys                                      positive
 	maxBytes                                     size
 	overflow                                     choice
-	secretFile, permissions                      string
+	secretFile, permissions, audit               string
 	clusterName                                  string
 	allowRequestLimits, allowReset, allowRefunds bool
 	shareRing, strict                            bool
@@ -89,6 +89,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
 	f.BoolVar(&o.allowRefunds, "allow-refunds", false, "give receipts, and take charges back by them")
 	f.StringVar(&o.permissions, "permissions", "", "permissions `FILE`: who may do what, in place of the three flags above (default none)")
+	f.StringVar(&o.audit, "audit", "", "append to `FILE`, or stderr, who changed things or was refused")
 	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member owns which counter, with the rules and the hash seeds")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` of the cluster, the same on all members")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
@@ -118,7 +119,7 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "permissions", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
+			case "secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
@@ -176,7 +177,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		MaxKeys: int(o.maxKeys), MaxBytes: int64(o.maxBytes), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
 		Replication:        o.cluster.copying(),
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
-		Permissions:   o.permissions,
+		Permissions: o.permissions, Audit: o.audit,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
 		ClockOffset: o.clockOffset, TLS: o.tls.config(),
 	}
@@ -340,6 +341,9 @@ func (c *choice) Set(text string) error {
 // envPrefix is the prefix of environment variables.
 const envPrefix = "WEIR_"
 
+// toolPrefix is the prefix of those of the operator's tool, which may be set beside them.
+const toolPrefix = "WEIR_TOOL_"
+
 // envName returns the environment variable of a flag: WEIR_HTTP_ADDR for --http-addr.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
@@ -359,7 +363,7 @@ func readEnvironment(cmd *cobra.Command, environ, all []string) (warnings []stri
 	}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, envPrefix) || kubernetesName.MatchString(name) {
+		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, toolPrefix) || kubernetesName.MatchString(name) {
 			continue
 		}
 		i := slices.Index(known, name)

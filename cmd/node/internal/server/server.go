@@ -69,6 +69,8 @@ type Config struct {
 	// Permissions is the permissions file, which is followed as it changes. If it is not
 	// empty, it decides in place of AllowRequestLimits, AllowReset and AllowRefunds.
 	Permissions string
+	// Audit is the file of the audit, "stderr", or empty for none.
+	Audit string
 	// ShareRing publishes to clients which member to ask for which counter. With it go
 	// the rules and the key of the hash of counters.
 	ShareRing bool
@@ -99,6 +101,7 @@ type Server struct {
 	wire     *transport.Server
 	follower *rulesfile.Follower // nil: there is no file to follow
 	access   *access.Access      // nil: there is no permissions file
+	audit    accounts
 
 	grpc, http    net.Listener
 	admin, health aside
@@ -127,14 +130,20 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if s.secured, err = openTLS(c.TLS); err != nil {
 		return nil, err
 	}
-	if err := s.listen(ctx); err != nil {
+	if s.audit, err = openAccounts(c.Audit, c.Permissions, c.Log); err != nil {
 		return nil, err
 	}
+	if s.access != nil {
+		s.access.Changed = s.audit.permissionsChanged
+	}
+	if err := s.listen(ctx); err != nil {
+		return nil, errors.Join(err, s.audit.Close())
+	}
 	if err := s.open(ctx); err != nil {
-		return nil, errors.Join(err, s.closeListeners())
+		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
 	if err := s.openEnvoy(); err != nil {
-		return nil, errors.Join(err, s.service.Close(), s.closeListeners())
+		return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
 	}
 	s.run(context.WithoutCancel(ctx))
 	return s, nil
@@ -168,6 +177,9 @@ func (s *Server) open(ctx context.Context) error {
 	if c.Cluster != nil {
 		member := *c.Cluster
 		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = s.HTTPAddr(), s.GRPCAddr(), s.tcpAdminAddr()
+		if s.audit.Log != nil {
+			member.PeerRefused = s.audit.peerRefused
+		}
 		member.RefuseResets = !c.AllowReset && s.access == nil
 		config.Cluster, config.Rules = &member, c.Rules // published to the other members
 	}
@@ -186,10 +198,12 @@ func (s *Server) open(ctx context.Context) error {
 	if s.access != nil {
 		site.Access, by = s.access, s.access
 	}
+	site.Audit = s.audit.auditor()
 	s.service, err = serve.Open(ctx, serve.Config{
 		Node: config, Registerer: s.envoy.registry, Runtime: true, Version: c.Version, Expiries: s.secured.expiries, ShareRing: c.ShareRing, Site: site,
 		Wire: transport.Options{
 			Access:             by,
+			Audit:              s.audit.auditor(),
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			TLS:            s.secured.forClients(),
@@ -286,7 +300,9 @@ func (s *Server) run(ctx context.Context) {
 }
 
 func (s *Server) apply(data []byte) error {
-	if err := s.node.SetRules(data); err != nil {
+	err := s.node.SetRules(data)
+	s.audit.fileChanged("rules", "rules "+s.RulesHash(), err)
+	if err != nil {
 		return err
 	}
 	s.config.Log.Info("rules are in force", "file", s.config.RulesFile, "rules", len(s.node.Rules()), "hash", s.RulesHash())
@@ -368,7 +384,7 @@ func (s *Server) Stop() error {
 	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))
 	defer cancel()
 	return s.service.Shutdown(ctx, s.envoy.shutdown, func(context.Context) error {
-		err := s.health.close()
+		err := errors.Join(s.health.close(), s.audit.Close())
 		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2)) // what was just cut off has time to end
 		defer cancel()
 		if left := s.background.wait(ctx); len(left) > 0 {

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"log/slog"
+
+	"github.com/weirlimit/weir/internal/audit"
+	"github.com/weirlimit/weir/transport"
+)
+
+// accounts is the audit of a node, and what it is told besides requests. Its zero value has
+// none.
+type accounts struct {
+	*audit.Log
+	permissions string // the file
+}
+
+// openAccounts opens the audit; an empty name is none.
+func openAccounts(to, permissions string, log *slog.Logger) (accounts, error) {
+	if to == "" {
+		return accounts{}, nil
+	}
+	l, err := audit.Open(to, log)
+	return accounts{l, permissions}, err
+}
+
+// auditor returns what requests are told to, nil if there is no audit.
+func (a accounts) auditor() transport.Auditor {
+	if a.Log == nil {
+		return nil
+	}
+	return a.Log
+}
+
+// fileChanged tells the audit that a file was put into force, or was refused. What the file
+// has is not told, nor why it was refused: the log has that.
+func (a accounts) fileChanged(action, subject string, err error) {
+	e := transport.AuditEvent{Action: action, Outcome: transport.AuditDone, Over: "file", Subject: subject}
+	if err != nil {
+		e.Outcome, e.Why = transport.AuditFailed, "the file is not valid: the log says why"
+	}
+	a.Audited(e)
+}
+
+// permissionsChanged tells the audit of another permissions file.
+func (a accounts) permissionsChanged(err error) { a.fileChanged("permissions", a.permissions, err) }
+
+// peerRefused tells the audit of a connection to the peer port that was refused.
+func (a accounts) peerRefused(from, why string) {
+	a.Audited(transport.AuditEvent{Action: "connect", Outcome: transport.AuditRefused, From: from, Over: "peer", Why: why})
+}

@@ -1,0 +1,152 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// TestAudit: each refusal, reset, refund and request of administration is told to the
+// auditor, with who asked; checks that are decided are not.
+func TestAudit(t *testing.T) {
+	w := newWorld(t, permissions)
+	shop, bank, ops := w.token("shop"), w.token("bank"), w.token("ops")
+	over := func(method, address, token, body string) func() {
+		return func() { w.ask(method, address, token, body) }
+	}
+	type event = transport.AuditEvent
+	const done, refused, failed = transport.AuditDone, transport.AuditRefused, transport.AuditFailed
+	for name, c := range map[string]struct {
+		ask  func()
+		want event // Why is a part of it; From is not compared
+		none bool
+	}{
+		"check": {ask: over("GET", w.http+"/v1/check?path=/cart&user=a", shop, ""), none: true},
+		"check without a token": {
+			ask:  over("GET", w.http+"/v1/check?path=/cart&user=a", "", ""),
+			want: event{Action: "check", Outcome: refused, Over: "http", Why: "not identified"},
+		},
+		"check with a bad token": {
+			ask:  over("GET", w.http+"/v1/check?path=/cart&user=a", shop+"x", ""),
+			want: event{Action: "check", Outcome: refused, Over: "http", Why: "not identified"},
+		},
+		"reset by one who may not": {
+			ask:  over("POST", w.http+"/v1/reset", shop, `{"path":"/cart","user":"hunter2"}`),
+			want: event{Action: "reset", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Why: "reset"},
+		},
+		"reset": {
+			ask:  over("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"hunter2"}`),
+			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "http"},
+		},
+		"reset that is not valid": {
+			ask:  over("POST", w.http+"/v1/reset", bank, `{"path":7,"user":"hunter2"}`),
+			want: event{Action: "reset", Outcome: failed, Caller: "bank", Tenant: "bank", Over: "http"},
+		},
+		"refund that is not valid": {
+			ask:  over("POST", w.http+"/v1/refund", bank, `{"path":"/pay","user":"hunter2","receipt":"hunter2"}`),
+			want: event{Action: "refund", Outcome: failed, Caller: "bank", Tenant: "bank", Over: "http"},
+		},
+		"batch with two that are refused": {
+			ask: over("POST", w.http+"/v1/check/batch", shop,
+				`{"checks":[{"path":"/cart","user":"a"},{"path":"/pay","rule":"bank-pay","user":"a"},{"path":"/cart","user":"a","limits":[{"limit":1,"window":"1s"}]}]}`),
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Count: 2, Why: "bank-pay"},
+		},
+		"gRPC without a token": {
+			ask:  func() { _, _ = w.grpc.Check(t.Context(), &weirv1.CheckRequest{Path: "/cart"}) },
+			want: event{Action: "check", Outcome: refused, Over: "grpc", Why: "not identified"},
+		},
+		"gRPC check": {
+			ask:  func() { _, _ = w.grpc.Check(w.bearer(shop), &weirv1.CheckRequest{Path: "/cart", User: "a"}) },
+			none: true,
+		},
+		"gRPC with another's rule": {
+			ask: func() {
+				_, _ = w.grpc.Check(w.bearer(shop), &weirv1.CheckRequest{Path: "/cart", Rule: "bank-pay", User: "a"})
+			},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Why: "bank-pay"},
+		},
+		"gRPC batch": {
+			ask: func() {
+				_, _ = w.grpc.CheckBatch(w.bearer(shop), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{
+					{Path: "/cart", User: "a"}, {Path: "/cart", Rule: "bank-pay", User: "a"},
+				}})
+			},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1, Why: "bank-pay"},
+		},
+		"gRPC reset": {
+			ask:  func() { _, _ = w.grpc.Reset(w.bearer(bank), &weirv1.ResetRequest{Path: "/pay", User: "hunter2"}) },
+			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "grpc"},
+		},
+		"gRPC explain": {
+			ask:  func() { _, _ = w.grpc.Explain(w.bearer(shop), &weirv1.CheckRequest{Path: "/cart"}) },
+			want: event{Action: "explain", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Why: "explain"},
+		},
+		"gRPC ring": {
+			ask:  func() { _, _ = w.grpc.Ring(w.bearer(shop), &weirv1.RingRequest{}) },
+			want: event{Action: "ring", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Why: "ring"},
+		},
+		"stream without a token": {
+			ask: func() {
+				if s, err := w.grpc.CheckStream(t.Context()); err == nil {
+					_, _ = s.Recv()
+				}
+			},
+			want: event{Action: "check", Outcome: refused, Over: "grpc", Why: "not identified"},
+		},
+		"columns with another's rule": {
+			ask: func() {
+				s, err := w.grpc.CheckStream(w.bearer(shop))
+				if err != nil {
+					return
+				}
+				_ = s.Send(&weirv1.CheckColumns{Rule: "bank-pay", Keys: []byte("/cart"), PathLengths: []uint32{5}})
+				_, _ = s.Recv()
+				_ = s.CloseSend()
+				_, _ = s.Recv()
+			},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Why: "bank-pay"},
+		},
+		"administration by a client": {
+			ask:  over("GET", w.ops+"/v1/members", shop, ""),
+			want: event{Action: "members", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "administration", Why: "admin"},
+		},
+		"administration": {ask: over("GET", w.ops+"/v1/members", ops, ""), none: true},
+		"reload": {
+			ask:  over("POST", w.ops+"/v1/reload", ops, ""),
+			want: event{Action: "reload", Outcome: done, Caller: "ops", Over: "administration", Subject: "rules abc"},
+		},
+		"forget without a cluster": {
+			ask:  over("POST", w.ops+"/v1/members/forget", ops, `{"name":"node-3"}`),
+			want: event{Action: "members forget", Outcome: failed, Caller: "ops", Over: "administration"},
+		},
+	} {
+		c.ask()
+		all := w.audited()
+		if c.none {
+			if len(all) > 0 {
+				t.Errorf("%s: %+v", name, all)
+			}
+			continue
+		}
+		if len(all) != 1 {
+			t.Errorf("%s: %d events: %+v", name, len(all), all)
+			continue
+		}
+		got := all[0]
+		text := fmt.Sprintf("%+v", got)
+		if !strings.HasPrefix(got.From, "127.0.0.1:") || !strings.Contains(got.Why, c.want.Why) || c.want.Why == "" && got.Why != "" {
+			t.Errorf("%s: %s", name, text)
+		}
+		for _, secret := range []string{shop, bank, ops, "hunter2"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s: it has a secret: %s", name, text)
+			}
+		}
+		if got.From, got.Why, c.want.Why = "", "", ""; got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package access
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// withBudget returns the permissions with a budget of the shop.
+func withBudget(budget string) string {
+	return strings.Replace(permissions, "tenant: shop\n", "tenant: shop\n    budget: {"+budget+"}\n", 1)
+}
+
+// user returns a user that was not asked for before, so that no limit denies.
+func (w *world) user() string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.users++
+	return "u" + strconv.Itoa(w.users)
+}
+
+// TestBudgetOfChecks: beyond the budget nothing is decided or counted, the answer says
+// which budget it is and how long to wait, and others are not concerned.
+func TestBudgetOfChecks(t *testing.T) {
+	w := newWorld(t, withBudget("checks: 5"))
+	shop, bank := w.token("shop"), w.token("bank")
+	check := func(token, path string) (int, string, http.Header) {
+		return w.ask("GET", w.http+"/v1/check?path="+path+"&user="+w.user(), token, "")
+	}
+	for i := range 5 {
+		if code, text, _ := check(shop, "/cart"); code != http.StatusOK {
+			t.Fatalf("check %d: %d %s", i, code, text)
+		}
+	}
+	counted := w.node.Stats().Keys
+	code, text, header := check(shop, "/cart")
+	if code != http.StatusTooManyRequests || !strings.Contains(text, "budget of 5 checks a second") || header.Get("Retry-After") != "1" ||
+		header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("beyond the budget: %d %s %v", code, text, header)
+	}
+	_, err := w.grpc.Check(w.bearer(shop), &weirv1.CheckRequest{Path: "/cart", User: w.user()})
+	if s := status.Convert(err); s.Code() != codes.ResourceExhausted || !strings.Contains(s.Message(), "budget of 5 checks a second") || len(s.Details()) != 1 {
+		t.Errorf("over gRPC: %v, details %v", err, s.Details())
+	}
+	if code, text, _ := check(bank, "/pay"); code != http.StatusOK {
+		t.Errorf("another identity: %d %s", code, text)
+	}
+	if n := w.node.Stats().Keys; n != counted+1 {
+		t.Errorf("%d counters, want %d and that of the other identity", n, counted)
+	}
+	w.now = w.now.Add(400 * time.Millisecond)
+	batch := func(n int) error {
+		m := &weirv1.CheckBatchRequest{}
+		for range n {
+			m.Checks = append(m.Checks, &weirv1.CheckRequest{Path: "/cart", User: w.user()})
+		}
+		_, err := w.grpc.CheckBatch(w.bearer(shop), m)
+		return err
+	}
+	counted = w.node.Stats().Keys
+	if err := batch(3); status.Code(err) != codes.ResourceExhausted { // 2 are there again
+		t.Errorf("a batch beyond the budget: %v", err)
+	}
+	if n := w.node.Stats().Keys; n != counted {
+		t.Errorf("%d checks of the batch were counted", n-counted)
+	}
+	if err := batch(2); err != nil {
+		t.Errorf("a batch within it: %v", err)
+	}
+	if err := batch(6); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "send smaller messages") {
+		t.Errorf("a batch that never passes: %v", err)
+	}
+	if n := len(w.audited()); n != 0 {
+		t.Errorf("%d events: a budget is no refusal", n)
+	}
+}
+
+// TestBudgetOfBytes: a message is charged to all parts of the budget, or to none.
+func TestBudgetOfBytes(t *testing.T) {
+	w := newWorld(t, withBudget("checks: 2, bytes: 400"))
+	shop := w.token("shop")
+	ask := func(more string) (int, string) {
+		code, text, _ := w.ask("POST", w.http+"/v1/check", shop, `{"path": "/cart", "user": "`+w.user()+more+`"}`)
+		return code, text
+	}
+	for range 2 {
+		if code, text := ask(strings.Repeat("x", 400)); code != http.StatusTooManyRequests || !strings.Contains(text, "budget of 400 bytes a second") {
+			t.Errorf("a large one: %d %s", code, text)
+		}
+	}
+	for range 2 { // the large ones were not charged as checks
+		if code, text := ask(""); code != http.StatusOK {
+			t.Errorf("a small one: %d %s", code, text)
+		}
+	}
+	if code, text := ask(""); code != http.StatusTooManyRequests || !strings.Contains(text, "2 checks a second") {
+		t.Errorf("a third one: %d %s", code, text)
+	}
+}
+
+// TestBudgetOfStreams: so many streams of an identity are open at a time, and columns are
+// charged as checks are.
+func TestBudgetOfStreams(t *testing.T) {
+	w := newWorld(t, withBudget("checks: 5, streams: 1"))
+	shop := w.token("shop")
+	open := func() (weirv1.Limiter_CheckStreamClient, error) {
+		s, err := w.grpc.CheckStream(w.bearer(shop))
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Send(&weirv1.CheckColumns{}); err != nil {
+			return nil, err
+		}
+		_, err = s.Recv()
+		return s, err
+	}
+	first, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "budget of 1 stream ") {
+		t.Errorf("a second stream: %v", err)
+	}
+	columns := func(n int) *weirv1.DecisionColumns {
+		m := &weirv1.CheckColumns{}
+		for range n {
+			u := w.user()
+			m.Keys = append(m.Keys, "/cart"+u...)
+			m.PathLengths, m.UserLengths = append(m.PathLengths, 5), append(m.UserLengths, uint32(len(u)))
+		}
+		if err := first.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := first.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	if r := columns(4); r.GetError() != nil || len(r.GetFlags()) != 4 {
+		t.Errorf("within the budget: %v", r)
+	}
+	if r := columns(2); codes.Code(r.GetError().GetCode()) != codes.ResourceExhausted {
+		t.Errorf("beyond it: %v", r)
+	}
+	if r := columns(1); r.GetError() != nil {
+		t.Errorf("what is left: %v", r)
+	}
+	if err := first.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Recv(); err == nil {
+		t.Error("the stream goes on")
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		if _, err = open(); err == nil || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("after it was closed: %v", err)
+	}
+}
+
+// TestBudgetOutlivesReload: another file changes the limits, and not what was used.
+func TestBudgetOutlivesReload(t *testing.T) {
+	w := newWorld(t, withBudget("checks: 5"))
+	c := transport.Credentials{Authorization: []string{"Bearer " + w.token("shop")}}
+	find := func() transport.Caller {
+		t.Helper()
+		by, err := w.access.Identify(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return by
+	}
+	old := find()
+	if err := errors.Join(old.Spend(5, 0), old.OpenStream()); err != nil {
+		t.Fatal(err)
+	}
+	w.write("permissions.yaml", withBudget("checks: 7, bytes: 100, streams: 1"))
+	if err := w.access.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	by := find()
+	if err := by.Spend(3, 0); !errors.Is(err, transport.ErrBudget) || !strings.Contains(err.Error(), "7 checks") {
+		t.Errorf("3 of 2 that are left: %v", err)
+	}
+	if err := by.OpenStream(); !errors.Is(err, transport.ErrBudget) {
+		t.Errorf("a second stream: %v", err)
+	}
+	if err := old.Spend(1, 200); !errors.Is(err, nil) && !errors.Is(err, transport.ErrBudget) {
+		t.Errorf("by the old entry: %v", err)
+	}
+	old.CloseStream()
+	if err := by.OpenStream(); err != nil {
+		t.Errorf("after the first has ended: %v", err)
+	}
+	w.write("permissions.yaml", permissions)
+	if err := w.access.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if err := find().Spend(1000, 1<<20); err != nil {
+		t.Errorf("without a budget: %v", err)
+	}
+}

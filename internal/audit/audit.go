@@ -1,0 +1,262 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Bounds. Refusals have a rate of their own: anyone can cause them, and they must not keep
+// out what was done.
+const (
+	doneRate, doneBurst       = 100, 1000 // lines a second
+	refusedRate, refusedBurst = 20, 200
+	maxWaiting                = 1024 // events that wait to be written
+	maxText                   = 300  // bytes of a text of an event
+)
+
+// tickEvery is how often the log looks whether its file is still in its place, and writes
+// how many lines were left out.
+const tickEvery = time.Second
+
+// closeWithin bounds how long Close waits for a file system that hangs.
+const closeWithin = 2 * time.Second
+
+// sayAgain is the interval at which it is logged that lines cannot be written.
+const sayAgain = time.Minute
+
+// line is an event as it is written. The names of its fields do not change.
+type line struct {
+	Time    string `json:"time"`
+	Action  string `json:"action"`
+	Outcome string `json:"outcome,omitempty"`
+	Caller  string `json:"caller,omitempty"`
+	Tenant  string `json:"tenant,omitempty"`
+	From    string `json:"from,omitempty"`
+	Over    string `json:"over,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	Checks  int    `json:"checks,omitempty"`
+	Why     string `json:"why,omitempty"`
+	LeftOut uint64 `json:"left_out,omitempty"`
+}
+
+// event is an event with its time.
+type event struct {
+	transport.AuditEvent
+	at time.Time
+}
+
+// Log writes events. It is safe for concurrent use. A nil Log writes nothing.
+type Log struct {
+	out  output
+	log  *slog.Logger
+	now  func() time.Time
+	tick <-chan time.Time
+
+	events chan event
+	done   chan struct{} // closed by Close
+	ended  chan struct{} // closed when all is written
+	close  sync.Once
+
+	mu            sync.Mutex
+	acts, refused *limiter.Counter
+	decision      limiter.Decision
+	left          uint64 // events that were not written since the last line that counts them
+
+	said time.Time // when it was logged that lines cannot be written; used by the writer
+}
+
+// output is where lines go. One goroutine uses it.
+type output interface {
+	// Write writes a line.
+	Write(line []byte) (int, error)
+	// look makes sure that lines go to the file that has the name now.
+	look() error
+	Close() error
+}
+
+// Open opens a file, or standard error for "stderr". A file that is renamed or removed is
+// made anew within a second, so that programs can rotate it.
+func Open(to string, log *slog.Logger) (*Log, error) {
+	out, err := openOutput(to)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(tickEvery)
+	l, err := open(out, log, time.Now, tick.C)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		<-l.ended
+		tick.Stop()
+	}()
+	return l, nil
+}
+
+func open(out output, log *slog.Logger, now func() time.Time, tick <-chan time.Time) (*Log, error) {
+	l := &Log{
+		out: out, log: log, now: now, tick: tick,
+		events: make(chan event, maxWaiting), done: make(chan struct{}), ended: make(chan struct{}),
+	}
+	var err error
+	if l.acts, err = bucket(doneRate, doneBurst); err != nil {
+		return nil, err
+	}
+	if l.refused, err = bucket(refusedRate, refusedBurst); err != nil {
+		return nil, err
+	}
+	go l.run()
+	return l, nil
+}
+
+func bucket(rate, burst int64) (*limiter.Counter, error) {
+	limit, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.TokenBucket, Limit: rate, Burst: burst, Window: time.Second})
+	if err != nil {
+		return nil, err
+	}
+	return limiter.NewCounter(limit), nil
+}
+
+// Audited implements [transport.Auditor]. It does not wait: beyond the rate, or when lines
+// are written too slowly, the event is only counted.
+func (l *Log) Audited(e transport.AuditEvent) {
+	if l == nil {
+		return
+	}
+	now := l.now()
+	if !l.admit(e.Outcome == transport.AuditRefused, now) {
+		return
+	}
+	select {
+	case l.events <- event{e, now}:
+	default:
+		l.leaveOut(1)
+	}
+}
+
+// admit reports whether the rate allows another line, and else counts it.
+func (l *Log) admit(refused bool, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	by := l.acts
+	if refused {
+		by = l.refused
+	}
+	by.Check(limiter.TickOf(now), 1, &l.decision)
+	if !l.decision.Allowed {
+		l.left++
+	}
+	return l.decision.Allowed
+}
+
+func (l *Log) leaveOut(n uint64) {
+	l.mu.Lock()
+	l.left += n
+	l.mu.Unlock()
+}
+
+// Close writes what waits and closes the file. It returns after closeWithin at the latest.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.close.Do(func() { close(l.done) })
+	t := time.NewTimer(closeWithin)
+	defer t.Stop()
+	select {
+	case <-l.ended:
+		return nil
+	case <-t.C:
+		return fmt.Errorf("the audit file was not written within %v: its last lines may be missing", closeWithin)
+	}
+}
+
+// run writes events until Close.
+func (l *Log) run() {
+	defer close(l.ended)
+	for {
+		select {
+		case e := <-l.events:
+			l.write(e)
+		case <-l.tick:
+			l.failed(l.out.look())
+			l.writeLeft()
+		case <-l.done:
+			l.rest()
+			return
+		}
+	}
+}
+
+// rest writes the events that wait.
+func (l *Log) rest() {
+	for {
+		select {
+		case e := <-l.events:
+			l.write(e)
+		default:
+			l.writeLeft()
+			l.failed(l.out.Close())
+			return
+		}
+	}
+}
+
+// writeLeft writes how many events were left out since the last time.
+func (l *Log) writeLeft() {
+	l.mu.Lock()
+	n := l.left
+	l.left = 0
+	l.mu.Unlock()
+	if n > 0 && !l.put(line{Time: stamp(l.now()), Action: "left_out", LeftOut: n}) {
+		l.leaveOut(n)
+	}
+}
+
+func (l *Log) write(e event) {
+	if !l.put(line{
+		Time: stamp(e.at), Action: bounded(e.Action), Outcome: e.Outcome, Caller: bounded(e.Caller), Tenant: bounded(e.Tenant),
+		From: bounded(e.From), Over: e.Over, Subject: bounded(e.Subject), Checks: e.Count, Why: bounded(e.Why),
+	}) {
+		l.leaveOut(1)
+	}
+}
+
+// put writes a line, and reports whether it was written.
+func (l *Log) put(one line) bool {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(one) // it ends the line
+	if err == nil {
+		_, err = l.out.Write(text.Bytes())
+	}
+	l.failed(err)
+	return err == nil
+}
+
+// failed logs, once a minute, that lines cannot be written.
+func (l *Log) failed(err error) {
+	if now := l.now(); err != nil && (l.said.IsZero() || now.Sub(l.said) >= sayAgain) {
+		l.said = now
+		l.log.Error("audit lines cannot be written; they are counted, and requests are answered all the same", "error", err)
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+
+// bounded returns the beginning of a text.
+func bounded(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "..."
+}

@@ -1,0 +1,244 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weirlimit/weir/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memory is an output in memory, which a test can make fail or wait.
+type memory struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	err  error
+	wait chan struct{} // nil: it does not wait
+}
+
+func (m *memory) Write(p []byte) (int, error) {
+	if m.wait != nil {
+		<-m.wait
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return 0, m.err
+	}
+	return m.text.Write(p)
+}
+func (m *memory) look() error  { return nil }
+func (m *memory) Close() error { return nil }
+
+func (m *memory) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+}
+
+func (m *memory) lines(t *testing.T) (out []map[string]any) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return linesOf(t, m.text.String())
+}
+
+func linesOf(t *testing.T, text string) (out []map[string]any) {
+	t.Helper()
+	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		if l == "" {
+			continue
+		}
+		var one map[string]any
+		if err := json.Unmarshal([]byte(l), &one); err != nil {
+			t.Fatalf("%q: %v", l, err)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// start opens a log whose clock stands still, unless a test moves it.
+func start(t *testing.T, to output) (l *Log, tick chan time.Time, log *bytes.Buffer) {
+	t.Helper()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	tick, log = make(chan time.Time), &bytes.Buffer{}
+	l, err := open(to, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return at }, tick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, tick, log
+}
+
+func TestLine(t *testing.T) {
+	m := &memory{}
+	l, _, _ := start(t, m)
+	l.Audited(transport.AuditEvent{Action: "forget", Outcome: transport.AuditDone, Caller: "ada", From: "10.0.0.1:7", Over: "administration", Subject: "node-3"})
+	l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused, Tenant: "shop", Count: 2, Why: strings.Repeat("é", 400) + "\n"})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"time":"2026-01-02T03:04:05.000006Z","action":"forget","outcome":"done","caller":"ada","from":"10.0.0.1:7","over":"administration","subject":"node-3"}` + "\n"
+	if got := m.text.String(); !strings.HasPrefix(got, want) {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	second := m.lines(t)[1]
+	if why, _ := second["why"].(string); len(why) > maxText+3 || !strings.HasSuffix(why, "é...") || second["checks"] != 2.0 || second["tenant"] != "shop" {
+		t.Errorf("%v", second)
+	}
+	l.Audited(transport.AuditEvent{}) // after its end
+	var none *Log
+	none.Audited(transport.AuditEvent{})
+	if err := none.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefusalsKeepNothingOut: a flood of refusals is cut off and counted, and what was done
+// is written all the same.
+func TestRefusalsKeepNothingOut(t *testing.T) {
+	m := &memory{}
+	l, _, _ := start(t, m)
+	for range 500 {
+		l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused})
+	}
+	l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[any]int{}
+	for _, one := range m.lines(t) {
+		seen[one["action"]]++
+		if n, ok := one["left_out"]; ok && n != 500.0-refusedBurst {
+			t.Errorf("%v were left out, want %d", n, 500-refusedBurst)
+		}
+	}
+	if seen["check"] != refusedBurst || seen["reset"] != 1 || seen["left_out"] != 1 {
+		t.Errorf("%v", seen)
+	}
+}
+
+// TestFileThatHangs: no caller waits for a file, and what finds no room is counted.
+func TestFileThatHangs(t *testing.T) {
+	m := &memory{wait: make(chan struct{})}
+	l, _, _ := start(t, m)
+	const asked = doneBurst
+	for range 3 { // more than wait
+		for range asked {
+			l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
+		}
+	}
+	close(m.wait)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	written, left := 0, 0.0
+	for _, one := range m.lines(t) {
+		if n, ok := one["left_out"].(float64); ok {
+			left += n
+		} else {
+			written++
+		}
+	}
+	if float64(written)+left != 3*asked {
+		t.Errorf("%d lines and %v left out, want %d in all", written, left, 3*asked)
+	}
+}
+
+// TestDiskIsFull: lines that cannot be written are logged once and counted when others can.
+func TestDiskIsFull(t *testing.T) {
+	m := &memory{err: errors.New("no space left on device")}
+	l, tick, log := start(t, m)
+	for range 3 {
+		l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
+	}
+	tick <- time.Time{} // the count cannot be written either
+	for len(l.events) > 0 {
+		tick <- time.Time{}
+	}
+	tick <- time.Time{}
+	m.fail(nil)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all := m.lines(t)
+	if len(all) != 1 || all[0]["left_out"] != 3.0 {
+		t.Errorf("%v", all)
+	}
+	if n := strings.Count(log.String(), "no space left"); n != 1 {
+		t.Errorf("%d lines in the log: %s", n, log)
+	}
+}
+
+// TestRotation: a file that was renamed or removed is made anew, with nothing lost.
+func TestRotation(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.jsonl")
+	out, err := openOutput(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, tick, log := start(t, out)
+	add := func(action string) {
+		l.Audited(transport.AuditEvent{Action: action, Outcome: transport.AuditDone})
+		for len(l.events) > 0 {
+			tick <- time.Time{}
+		}
+		tick <- time.Time{}
+	}
+	add("one")
+	if err := os.Rename(name, name+".1"); err != nil {
+		t.Fatal(err)
+	}
+	tick <- time.Time{}
+	add("two")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	tick <- time.Time{}
+	add("three")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{name + ".1": "one", name: "three"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := linesOf(t, string(data)); len(all) != 1 || all[0]["action"] != want {
+			t.Errorf("%s has %v, want %s", file, all, want)
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has the mode %v", file, info.Mode())
+		}
+	}
+	if log.Len() > 0 {
+		t.Error(log)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for name, want := range map[string]string{dir: "not a regular file", filepath.Join(dir, "a", "b"): "cannot be opened"} {
+		if _, err := Open(name, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	l, err := Open("stderr", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,66 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// openOutput opens what --audit names.
+func openOutput(to string) (output, error) {
+	if to == "stderr" {
+		return standardError{}, nil
+	}
+	f := &file{name: to}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// standardError is the program's standard error.
+type standardError struct{}
+
+func (standardError) Write(line []byte) (int, error) { return os.Stderr.Write(line) }
+func (standardError) look() error                    { return nil }
+func (standardError) Close() error                   { return nil }
+
+// file is a file that is appended to.
+type file struct {
+	name string
+	*os.File
+}
+
+func (f *file) open() error {
+	info, err := os.Stat(f.name)
+	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for its other end
+		return fmt.Errorf("the audit file %s is not a regular file: give a path in a directory that the node may write", f.name)
+	}
+	opened, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		return fmt.Errorf("the audit file %s cannot be opened: %w: give a path in a directory that the node may write", f.name, err)
+	}
+	if f.File != nil {
+		_ = f.File.Close() // what was written to it is there
+	}
+	f.File = opened
+	return nil
+}
+
+// look opens the file anew if its name leads elsewhere now. After an error the old one is
+// written on.
+func (f *file) look() error {
+	there, err := os.Stat(f.name)
+	if err == nil {
+		var here fs.FileInfo
+		if here, err = f.Stat(); err == nil && os.SameFile(there, here) {
+			return nil
+		}
+	}
+	return f.open()
+}

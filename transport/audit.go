@@ -1,0 +1,169 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Auditor receives what somebody must be able to account for: each reset, refund and
+// request of administration that changes something, and each refusal of a caller. Audited
+// is called from many goroutines and must not wait.
+type Auditor interface {
+	Audited(e AuditEvent)
+}
+
+// AuditEvent is what was asked, by whom, and what became of it. It has no part of a
+// request but the name of a rule or a member, since users and attributes may be secrets.
+type AuditEvent struct {
+	// Action is what was asked: an action of a permissions file, "connect" for a TLS
+	// handshake, or "forget", "reload" and their like of the administration.
+	Action string
+	// Outcome is one of the outcomes below.
+	Outcome string
+	// Caller and Tenant are those of the identity; empty if it is not known.
+	Caller, Tenant string
+	// From is the address of the connection, or "unix".
+	From string
+	// Over is "grpc", "http" or "administration".
+	Over string
+	// Subject is what it was done to, such as the name of a member; empty if there is
+	// none.
+	Subject string
+	// Count is how many checks of a message were refused; 0 if all of it was.
+	Count int
+	// Why is why it was refused or failed; empty for a request that is not valid.
+	Why string
+}
+
+// The outcomes.
+const (
+	AuditDone    = "done"
+	AuditRefused = "refused"
+	AuditFailed  = "failed"
+)
+
+// auditCode returns the code of an error, which may be a status already.
+func auditCode(err error) codes.Code {
+	if s, ok := status.FromError(err); ok {
+		return s.Code()
+	}
+	return codeOf(err)
+}
+
+// refusedFor reports whether a code means that the caller may not do this.
+func refusedFor(c codes.Code) bool { return c == codes.Unauthenticated || c == codes.PermissionDenied }
+
+// account tells the auditor of a call over gRPC: of a refusal, or of any end if the action
+// changes what others were charged.
+func (s *service) account(ctx context.Context, action Action, err error) {
+	if s.audit == nil {
+		return
+	}
+	code := auditCode(err)
+	switch {
+	case refusedFor(code):
+		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditRefused, Why: status.Convert(err).Message()})
+	case action != ActionReset && action != ActionRefund:
+	case err == nil:
+		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditDone})
+	default:
+		e := AuditEvent{Action: action.String(), Outcome: AuditFailed}
+		if code != codes.InvalidArgument { // that text has parts of the request
+			e.Why = status.Convert(err).Message()
+		}
+		s.tell(ctx, e)
+	}
+}
+
+// accountPart tells the auditor of the checks of a message that were refused.
+func (s *service) accountPart(ctx context.Context, refused []refusal) {
+	if s.audit == nil {
+		return
+	}
+	e := AuditEvent{Action: ActionCheck.String(), Outcome: AuditRefused}
+	for _, r := range refused {
+		if refusedFor(codeOf(r.err)) {
+			if e.Count++; e.Count == 1 {
+				e.Why = r.err.Error()
+			}
+		}
+	}
+	if e.Count > 0 {
+		s.tell(ctx, e)
+	}
+}
+
+// tell adds who called over gRPC.
+func (s *service) tell(ctx context.Context, e AuditEvent) {
+	e.Over = "grpc"
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		e.From = p.Addr.String()
+	}
+	if by, err := s.identify(ctx); err == nil && by.caller != nil {
+		e.Caller, e.Tenant = by.caller.Name(), by.caller.Tenant()
+	}
+	s.audit.Audited(e)
+}
+
+// account tells the auditor of a request over HTTP, as the method of service does over
+// gRPC.
+func (s *site) account(of route, w *statusWriter, r *http.Request) {
+	if s.audit == nil {
+		return
+	}
+	e := AuditEvent{Action: of.action, Over: s.over, Subject: w.subject, Why: w.why, Count: w.refusedParts}
+	refused := w.status == http.StatusUnauthorized || w.status == http.StatusForbidden
+	switch {
+	case refused, w.refusedParts > 0:
+		e.Outcome = AuditRefused
+	case !of.accounted:
+		return
+	case w.status < http.StatusBadRequest:
+		e.Outcome, e.Why = AuditDone, ""
+	default:
+		e.Outcome = AuditFailed
+		if w.status != http.StatusServiceUnavailable && w.status != http.StatusGatewayTimeout && w.status != http.StatusConflict {
+			e.Why = "" // that text has parts of the request
+		}
+	}
+	if e.Action == "" {
+		e.Action = "request" // of a path that there is not
+	}
+	if e.From = r.RemoteAddr; overSocket(r) {
+		e.From = "unix"
+	} else if s.access != nil {
+		if caller, err := s.access.Identify(credentialsOf(r)); err == nil {
+			e.Caller, e.Tenant = caller.Name(), caller.Tenant()
+		}
+	}
+	s.audit.Audited(e)
+}
+
+// subject notes, for the auditor, what a request is about.
+func subject(w http.ResponseWriter, text string) {
+	if seen, ok := w.(*statusWriter); ok {
+		seen.subject = text
+	}
+}
+
+// refusedPart notes, for the auditor, that a check of a batch was refused.
+func refusedPart(w http.ResponseWriter, err error) {
+	if seen, ok := w.(*statusWriter); ok && refusedFor(codeOf(err)) {
+		if seen.refusedParts++; seen.refusedParts == 1 {
+			seen.why = err.Error()
+		}
+	}
+}
+
+// actionOf returns the action of a path of administration, for the auditor.
+func actionOf(path string) string {
+	if path == profilesPath {
+		return "profile"
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(path, "/v1/"), "/"), "/", " ")
+}

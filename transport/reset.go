@@ -1,0 +1,57 @@
+package transport
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// serveReset is the gRPC method Reset.
+func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, error) {
+	m := new(weirv1.ResetRequest)
+	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
+	defer c.hold.release()
+	if err := decode(&c); err != nil {
+		return nil, err
+	}
+	begin := s.begin()
+	if err := c.permit(s); err != nil {
+		return nil, s.end("Reset", begin, err)
+	}
+	out, err := s.Reset(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return s.encode(out, &c.hold)
+}
+
+// Reset implements the service.
+func (s *service) Reset(ctx context.Context, m *weirv1.ResetRequest) (*weirv1.ResetResponse, error) {
+	begin := s.begin()
+	n, err := s.reset(ctx, m)
+	return &weirv1.ResetResponse{Counters: int64(n)}, s.end("Reset", begin, err)
+}
+
+func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error) {
+	if !s.allowReset {
+		return 0, errReset
+	}
+	var r limiter.Request
+	by, err := s.identify(ctx)
+	if err == nil {
+		err = by.spend(1, proto.Size(m))
+	}
+	if err == nil {
+		err = s.fillRequest(&r, m)
+	}
+	if err == nil {
+		err = by.admit(&r, ActionReset)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return s.decider.Reset(ctx, r)
+}
