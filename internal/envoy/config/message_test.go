@@ -52,7 +52,7 @@ func TestMessages(t *testing.T) {
 }
 
 func TestMessagesRefused(t *testing.T) {
-	deep := message(1, "leaf")
+	deep := message(1, "\xff") // which is only reached by a decoder that goes so deep
 	for range 100 {
 		deep = message(1, "k", 4, deep)
 	}
