@@ -42,9 +42,8 @@ func sealKey(c *Config) receipt.Key {
 // With the receipt [limiter.Credit] it takes the cost of the request back from what its limits
 // count now, whoever was charged: at most all of it. What a rule's policy counted stays.
 //
-// In a cluster a check whose keys have several owners, as those of a rule that draws on a
-// quota mostly have, has no receipt. A receipt is also void if its key has changed owners
-// since. If no member
+// In a cluster a receipt is void for the keys that have changed owners since, and the
+// charges of the others are taken back all the same. If no member
 // that holds the keys answers within the cluster's deadline, the error wraps
 // [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
 // error states whether the refund may have been made.
@@ -70,8 +69,7 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 // is void ten minutes after the check.
 //
 // Sealed is empty if nothing was charged, if a policy decided because the holders of the
-// counters could not be asked, if several owners decided, or if the rules have changed
-// since. Members of a cluster, and nodes with one backend, open each other's receipts if
+// counters could not be asked, or if the rules have changed since. Members of a cluster, and nodes with one backend, open each other's receipts if
 // they have the same [Config.Secret]; a node without one opens only its own.
 func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 	_, remote := n.decider.(*remote)

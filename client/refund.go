@@ -12,7 +12,7 @@ import (
 
 // CheckWithReceipt is Check whose decision has a receipt for [Client.Refund], if something
 // was charged that can be taken back: not if a policy decided because the holders of the
-// counters could not be asked, nor if several owners decided. The check is a call of its
+// counters could not be asked. The check is a call of its
 // own, which takes more time of client and node than Check. The nodes must allow refunds
 // (their flag --allow-refunds); else the error wraps [ErrDenied].
 //

@@ -96,3 +96,105 @@ func TestCreditAcrossMembers(t *testing.T) {
 		}
 	}
 }
+
+const severalOwners = `version: 1
+quotas:
+  - {name: units, key: [ip], limits: [{limit: 100, window: 1h, algorithm: fixed_window}], replication: strict}
+rules:
+  - {name: towns, replication: strict, key: [user], limits: [{limit: 50, window: 1h, algorithm: fixed_window}], quotas: [{name: units, cost: 20}]}
+`
+
+// remaining returns what remains of the rule's limit and of the quota's.
+func remaining(t *testing.T, n *weir.Node, r weir.Request) [2]uint32 {
+	t.Helper()
+	d, err := n.Peek(t.Context(), r)
+	if err != nil || d.Len() != 2 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	return [2]uint32{d.Limit(0).Remaining, d.Limit(1).Remaining}
+}
+
+// requestOf returns a request whose user has one owner and whose address has another one.
+func requestOf(t *testing.T, n *weir.Node, user, ip string) weir.Request {
+	t.Helper()
+	for i := range 1000 {
+		r := weir.Request{User: fmt.Sprint("u", i), IP: fmt.Sprintf("192.0.2.%d", i%250)}
+		d, err := n.Peek(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Limit(0).Owner == user && d.Limit(1).Owner == ip {
+			return r
+		}
+	}
+	t.Fatalf("no key of %s beside one of %s", user, ip)
+	return weir.Request{}
+}
+
+// A receipt of a rule and the quota on which it draws takes back what both owners charged,
+// once, whichever member is asked.
+func TestReceiptsOfSeveralOwners(t *testing.T) {
+	nodes := threeWith(t, severalOwners, nil, func(c *weir.Config) { c.Secret = []byte("sixteen bytes and more of a secret") })
+	r := requestOf(t, nodes[2], "node-1", "node-2")
+	kept := check(t, nodes[0], r)
+	d := check(t, nodes[2], r)
+	rc := nodes[2].SealReceipt(&r, d)
+	if rc.Sealed == "" || d.Receipt.Parts == nil || len(*d.Receipt.Parts) != 2 {
+		t.Fatalf("%+v, %+v", d.Receipt, rc)
+	}
+	if got := remaining(t, nodes[1], r); got != [2]uint32{48, 60} {
+		t.Fatalf("before: %v", got)
+	}
+	for _, n := range nodes {
+		if err := n.Refund(t.Context(), r, rc); err != nil {
+			t.Error(err)
+		}
+		if got := remaining(t, n, r); got != [2]uint32{49, 80} {
+			t.Errorf("after: %v", got)
+		}
+	}
+	other := r
+	other.IP = "198.51.100.1"
+	if err := nodes[0].Refund(t.Context(), other, rc); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("of another address: %v", err)
+	}
+	// A receipt that is not sealed works too, and a denied check has none.
+	if err := nodes[1].Refund(t.Context(), r, kept.Receipt); err != nil {
+		t.Error(err)
+	}
+	if got := remaining(t, nodes[0], r); got != [2]uint32{50, 100} {
+		t.Errorf("after all: %v", got)
+	}
+	expensive := r
+	expensive.Cost = weir.Units(60)
+	if d := check(t, nodes[1], expensive); d.Allowed || d.Receipt != (weir.Receipt{}) {
+		t.Errorf("a denied check: %+v", d.Receipt)
+	}
+}
+
+// One of two owners crashes between the charge and the refund. What the other one charged
+// is taken back; the charge of the lost ownership stays, and nothing else changes.
+func TestReceiptsOfSeveralOwnersAfterACrash(t *testing.T) {
+	nodes := threeWith(t, severalOwners, nil, func(c *weir.Config) { c.Secret = []byte("sixteen bytes and more of a secret") })
+	r := requestOf(t, nodes[2], "node-1", "node-2")
+	d := check(t, nodes[2], r)
+	rc := nodes[2].SealReceipt(&r, d)
+	if rc.Sealed == "" {
+		t.Fatalf("%+v", d.Receipt)
+	}
+	if err := nodes[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another owner", func() bool {
+		d, err := nodes[2].Peek(t.Context(), r)
+		return err == nil && d.Limit(0).Owner != "node-1" && d.Limit(0).Owner != "" && d.Source == limiter.SourceOwner
+	})
+	for range 2 {
+		if err := nodes[2].Refund(t.Context(), r, rc); err != nil {
+			t.Fatal(err)
+		}
+		if got := remaining(t, nodes[1], r); got != [2]uint32{49, 100} {
+			t.Errorf("after the crash: %v", got)
+		}
+	}
+}

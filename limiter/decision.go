@@ -103,6 +103,23 @@ type Receipt struct {
 	// fields are not read: they are in it, and whoever made it can tell whether it was
 	// changed.
 	Sealed string
+	// Parts are what each owner charged, if several owners in a cluster decided; else nil.
+	// Epoch is then 0, and Time that of the first part. It is read, never changed.
+	Parts *ReceiptParts
+}
+
+// ReceiptParts are the parts of a [Receipt] of several owners: at most [MaxKeys], and no
+// key is in two of them.
+type ReceiptParts []ReceiptPart
+
+// ReceiptPart is what one owner charged. Its other fields are those of a [Receipt] for
+// these keys alone.
+type ReceiptPart struct {
+	// Keys has one bit for each key of the charge that the owner decided.
+	Keys         uint16
+	Epoch        uint64
+	Time         Tick
+	Charged, Set uint64
 }
 
 // ReceiptLife is how long a [Receipt] with a number of its own can be used.
@@ -184,8 +201,9 @@ type Decision struct {
 	RetryAfter time.Duration
 	// Receipt names the charge, if there was one.
 	Receipt Receipt
-	// Rule is the name of the first rule that matched, even if it has no limits; empty
-	// if none matched. For a denial it is the rule that denied.
+	// Rule is the name of the rule that decided: for a denial the rule or quota that denied,
+	// else the first rule in force that matched, even if it has no limits. If only shadow
+	// rules matched, it is the first of these; empty if none matched.
 	Rule string
 
 	charges, shadowCharges bool // set by Settle

@@ -15,7 +15,7 @@ func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Char
 	if s.closed.Load() {
 		return ErrClosed
 	}
-	if !c.Fits(r) {
+	if r.Parts != nil || !c.Fits(r) { // with parts it is one of a cluster
 		return nil
 	}
 	w := s.when(now, 1)

@@ -108,10 +108,10 @@ func TestRefund(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"user":"ada","cost":2}`:                                            "there is no receipt",
 		`{"user":"ada","receipt":true}`:                                      "receipt is true; it must be a string",
-		`{"user":"ada","cost":2,"receipt":"x"}`:                              "the receipt has 1 bytes, not 76",
+		`{"user":"ada","cost":2,"receipt":"x"}`:                              "this text of 1 bytes is not a receipt",
 		`{"user":"bob","cost":2,"receipt":"` + receipt + `"}`:                "the receipt is not of this request",
 		`{"user":"ada","peek":true,"receipt":"` + receipt + `"}`:             `unknown field \"peek\"`,
-		`{"user":"ada","receipt":"` + strings.Repeat("A", 76) + `"}`:         "this is not a receipt",
+		`{"user":"ada","receipt":"` + strings.Repeat("A", 76) + `"}`:         "this text of 76 bytes is not a receipt",
 		`{"user":"ada","receipt":"AQ` + strings.Repeat("A", 74) + `"}`:       "the receipt is not of this request",
 		`{"limits":[{"limit":1,"window":"1m"}],"receipt":"` + receipt + `"}`: "the receipt is not of this request",
 	} {

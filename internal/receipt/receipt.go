@@ -33,22 +33,53 @@ func RandomKey() (k Key) {
 	return k
 }
 
+// A receipt of several owners has another version: the number of its parts follows the
+// four fields that all parts share, and then come the parts.
 const (
-	version = 1
-	tagSize = 16
-	size    = 1 + 5*8 + tagSize
+	version      = 1
+	versionParts = 2
+	tagSize      = 16
+	size         = 1 + 5*8 + tagSize
+	headOfParts  = 1 + 4*8 + 1
+	partSize     = 2 + 4*8
+	// maxSize is the greatest length of a receipt, in bytes; as a text it is a third longer.
+	maxSize = headOfParts + limiter.MaxKeys*partSize + tagSize
 )
 
 // Seal returns the receipt of a charge, with a number of its own, as a text.
 func (k *Key) Seal(r limiter.Receipt, c *limiter.Charge) string {
-	b := make([]byte, 0, size)
-	b = append(b, version)
 	number := randv2.Uint64()
 	if number == 0 {
 		number = 1
 	}
+	if r.Parts != nil {
+		return k.sealParts(r, number, c)
+	}
+	b := make([]byte, 0, size)
+	b = append(b, version)
 	for _, v := range [...]uint64{r.Epoch, uint64(r.Time), r.Charged, r.Set, number} {
 		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return base64.RawURLEncoding.EncodeToString(k.tag(b, c))
+}
+
+// sealParts is Seal of a receipt of several owners.
+func (k *Key) sealParts(r limiter.Receipt, number uint64, c *limiter.Charge) string {
+	parts := *r.Parts
+	if len(parts) == 0 || len(parts) > limiter.MaxKeys {
+		return ""
+	}
+	b := make([]byte, 0, maxSize)
+	b = append(b, versionParts)
+	for _, v := range [...]uint64{uint64(r.Time), r.Charged, r.Set, number} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	b = append(b, byte(len(parts)))
+	for _, p := range parts {
+		b = binary.BigEndian.AppendUint16(b, p.Keys)
+		for _, v := range [...]uint64{p.Epoch, uint64(p.Time), p.Charged, p.Set} {
+			b = binary.BigEndian.AppendUint64(b, v)
+		}
 	}
 	return base64.RawURLEncoding.EncodeToString(k.tag(b, c))
 }
@@ -79,18 +110,39 @@ func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
 // costs and limits.
 // For any other text the error wraps [limiter.ErrInvalid].
 func (k *Key) Open(text string, c *limiter.Charge) (limiter.Receipt, error) {
-	if len(text) != base64.RawURLEncoding.EncodedLen(size) {
-		return limiter.Receipt{}, fmt.Errorf("%w: the receipt has %d bytes, not %d: send the one that came with the answer, unchanged",
-			limiter.ErrInvalid, len(text), base64.RawURLEncoding.EncodedLen(size))
+	b, ok := decode(text)
+	if !ok {
+		return limiter.Receipt{}, fmt.Errorf("%w: this text of %d bytes is not a receipt: send the one that came with the answer, unchanged", limiter.ErrInvalid, len(text))
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || b[0] != version {
-		return limiter.Receipt{}, fmt.Errorf("%w: this is not a receipt: send the one that came with the answer, unchanged", limiter.ErrInvalid)
-	}
-	body := b[: size-tagSize : size-tagSize]
+	body := b[: len(b)-tagSize : len(b)-tagSize]
 	if !hmac.Equal(k.tag(body, c), b) {
 		return limiter.Receipt{}, fmt.Errorf("%w: the receipt is not of this request: send the request of its check, to nodes with the same secret (a node without a secret opens only its own receipts), under the same rules", limiter.ErrInvalid)
 	}
 	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[1+8*i:]) }
-	return limiter.Receipt{Epoch: at(0), Time: limiter.Tick(at(1)), Charged: at(2), Set: at(3), Once: at(4)}, nil
+	if b[0] == version {
+		return limiter.Receipt{Epoch: at(0), Time: limiter.Tick(at(1)), Charged: at(2), Set: at(3), Once: at(4)}, nil
+	}
+	parts := make(limiter.ReceiptParts, b[headOfParts-1])
+	for i := range parts {
+		p := b[headOfParts+i*partSize:]
+		of := func(i int) uint64 { return binary.BigEndian.Uint64(p[2+8*i:]) }
+		parts[i] = limiter.ReceiptPart{Keys: binary.BigEndian.Uint16(p), Epoch: of(0), Time: limiter.Tick(of(1)), Charged: of(2), Set: of(3)}
+	}
+	return limiter.Receipt{Time: limiter.Tick(at(0)), Charged: at(1), Set: at(2), Once: at(3), Parts: &parts}, nil
+}
+
+// decode returns the bytes of a text, if they have the form of a receipt.
+func decode(text string) ([]byte, bool) {
+	if len(text) > base64.RawURLEncoding.EncodedLen(maxSize) {
+		return nil, false
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	switch {
+	case err != nil || len(b) < headOfParts+partSize+tagSize && len(b) != size:
+		return nil, false
+	case b[0] == version:
+		return b, len(b) == size
+	}
+	n := int(b[headOfParts-1])
+	return b, b[0] == versionParts && n > 0 && n <= limiter.MaxKeys && len(b) == headOfParts+n*partSize+tagSize
 }

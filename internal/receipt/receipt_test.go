@@ -3,6 +3,7 @@ package receipt_test
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,5 +109,45 @@ func TestLimitsOfReceipts(t *testing.T) {
 		if _, err := k.Open(text, c); !errors.Is(err, limiter.ErrInvalid) {
 			t.Errorf("another %s: %v", what, err)
 		}
+	}
+}
+
+// A receipt of several owners comes back as it was sealed, within its bound, and nothing
+// else opens.
+func TestSealedParts(t *testing.T) {
+	k := receipt.NewKey([]byte("secret"), "k", "a")
+	c := new(limiter.Charge)
+	var parts limiter.ReceiptParts
+	for i := range limiter.MaxKeys {
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i), Lo: 1}, Cost: 1, Rule: new(limiter.Rule)})
+		parts = append(parts, limiter.ReceiptPart{Keys: 1 << i, Epoch: 1<<63 + uint64(i), Time: limiter.Tick(i), Charged: 1, Set: ^uint64(i)})
+		r := limiter.Receipt{Time: 7, Charged: 3, Set: 9, Parts: &parts}
+		text := k.Seal(r, c)
+		if len(text) > 800 {
+			t.Fatalf("%d parts: %d characters", len(parts), len(text))
+		}
+		got, err := k.Open(text, c)
+		if err != nil || got.Once == 0 || got.Parts == nil || !slices.Equal(*got.Parts, parts) || got.Time != 7 || got.Charged != 3 || got.Set != 9 || got.Epoch != 0 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(k.Seal(limiter.Receipt{Charged: 1, Parts: &parts}, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 * len(raw) {
+		raw[i/8] ^= 1 << (i % 8)
+		if got, err := k.Open(base64.RawURLEncoding.EncodeToString(raw), c); !errors.Is(err, limiter.ErrInvalid) || got != (limiter.Receipt{}) {
+			t.Fatalf("bit %d: %+v, %v", i, got, err)
+		}
+		raw[i/8] ^= 1 << (i % 8)
+	}
+	for n := range raw {
+		if _, err := k.Open(base64.RawURLEncoding.EncodeToString(raw[:n]), c); !errors.Is(err, limiter.ErrInvalid) {
+			t.Errorf("%d bytes of it: %v", n, err)
+		}
+	}
+	if text := k.Seal(limiter.Receipt{Charged: 1, Parts: &limiter.ReceiptParts{}}, c); text != "" {
+		t.Errorf("without parts: %s", text)
 	}
 }

@@ -63,7 +63,7 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // too old. A key with cost 0 is skipped. Refund returns how many of the counters
 // exist.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
-	if !c.Fits(r) || !t.once.take(r, now) {
+	if r.Parts != nil || !c.Fits(r) || !t.once.take(r, now) { // with parts it is not of this table alone
 		return 0
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {

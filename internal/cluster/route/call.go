@@ -34,7 +34,7 @@ type task struct {
 	charge  *limiter.Charge
 	answer  *limiter.Decision
 	idle    *limiter.Decision // of a reservation: the answer if another part denies
-	receipt limiter.Receipt   // of a refund
+	receipt *limiter.Receipt  // of a refund; nil: it is none
 	until   limiter.Tick
 	begunAt limiter.Tick // in the counters' time
 	// wake is called when the call has ended; if done is set, done is called instead.
@@ -89,6 +89,14 @@ func (o *progress) inquiry(i peer.Instance) int {
 		}
 	}
 	return -1
+}
+
+// refunded returns the receipt of a refund, an empty one of another call.
+func (o *task) refunded() limiter.Receipt {
+	if o.receipt == nil {
+		return limiter.Receipt{}
+	}
+	return *o.receipt
 }
 
 // notify tells the caller that the call has ended.

@@ -156,11 +156,17 @@ func (s *fanOut) conclude(t *Turn) {
 		n[i] = at
 		at += s.limits(i)
 	}
+	var parts limiter.ReceiptParts
+	charged := uint64(0)
 	for _, r := range s.parts {
-		s.settle(t, r, s.cancelled(r, n))
+		undo := s.cancelled(r, n)
+		s.settle(t, r, undo)
+		parts, charged = partReceipt(parts, charged, r, undo, n)
+	}
+	if len(parts) > 0 {
+		s.answer.Receipt = limiter.Receipt{Time: parts[0].Time, Charged: charged, Parts: &parts}
 	}
 	limiter.Conclude(s.answer)
-	s.answer.Receipt = limiter.Receipt{}
 	if s.closed() {
 		s.done(t)
 	}
@@ -275,7 +281,7 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64) {
 		t.handle(Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Receipt: receipt}, nil)
 		return
 	}
-	o := &Call{c: c, task: task{kind: KindRefund, ends: true, charge: &r.charge, receipt: receipt, until: s.until}}
+	o := &Call{c: c, task: task{kind: KindRefund, ends: true, charge: &r.charge, receipt: &receipt, until: s.until}}
 	o.done = func(t *Turn, _ *Call) {
 		if s.closed() {
 			s.done(t)

@@ -253,9 +253,14 @@ func (c *Router) start(t *Turn, o *Call) {
 // Refund takes back a charge by its receipt. It calls done once with the outcome, at the
 // deadline at the latest. A receipt of a policy, or of an ownership before the present
 // one, is void; that is no failure. A second member is asked only if the first has
-// certainly not executed the refund: executed twice, it would admit too much.
+// certainly not executed the refund: executed twice, it would admit too much. A receipt of
+// several owners is taken back part by part.
 func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
-	c.start(t, &Call{task: task{kind: KindRefund, charge: charge, answer: new(limiter.Decision), receipt: r, done: func(_ *Turn, o *Call) {
+	if r.Parts != nil {
+		c.refundParts(t, charge, r, done)
+		return
+	}
+	c.start(t, &Call{task: task{kind: KindRefund, charge: charge, answer: new(limiter.Decision), receipt: &r, done: func(_ *Turn, o *Call) {
 		// Not before: denials from before it may still have been on their way.
 		c.denials.forget(charge)
 		done(o.outcome)

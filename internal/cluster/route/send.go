@@ -35,12 +35,12 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 		})
 		return
 	}
-	kind := peer.RefundAll
+	kind, receipt := peer.RefundAll, o.refunded()
 	switch {
 	case o.kind == KindReset:
 		kind = peer.ResetKeys
 	case o.ends:
 		kind = peer.RefundReserved
 	}
-	t.Out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(o.receipt, 0), Once: o.receipt.Once})
+	t.Out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once})
 }

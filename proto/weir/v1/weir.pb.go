@@ -958,7 +958,8 @@ type CheckResponse struct {
 	Never bool `protobuf:"varint,2,opt,name=never,proto3" json:"never,omitempty"`
 	// A shadow rule would have denied.
 	ShadowDenied bool `protobuf:"varint,3,opt,name=shadow_denied,json=shadowDenied,proto3" json:"shadow_denied,omitempty"`
-	// The first rule that matched, or the one that denied; empty if none matched.
+	// The rule that decided: the one that denied, else the first in force that matched, or
+	// else the first in shadow; empty if none matched.
 	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The limit that denied, as "rule/limit".
 	BlockedBy string `protobuf:"bytes,5,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
@@ -967,9 +968,9 @@ type CheckResponse struct {
 	RetryAfterUs int64            `protobuf:"varint,6,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
 	Source       Source           `protobuf:"varint,7,opt,name=source,proto3,enum=weir.v1.Source" json:"source,omitempty"`
 	Limits       []*LimitDecision `protobuf:"bytes,8,rep,name=limits,proto3" json:"limits,omitempty"`
-	// To take the charge back with, if the request asked for it: at most 128 characters,
+	// To take the charge back with, if the request asked for it: at most 800 characters,
 	// which mean nothing to the asker. Empty if nothing was charged, or if it cannot be
-	// taken back: a policy decided, or several owners.
+	// taken back, because a policy decided.
 	Receipt       string `protobuf:"bytes,9,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

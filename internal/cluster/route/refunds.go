@@ -1,0 +1,118 @@
+package route
+
+import (
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// refunds take back the charges of a check that several owners decided: one call for each
+// part of its receipt. A part whose owner has lost the partition since is void, as every
+// receipt is then; the others are taken back all the same.
+type refunds struct {
+	mu   sync.Mutex
+	open int // calls that have not ended, and the one that starts them
+	out  Outcome
+	done func(Outcome)
+}
+
+// partsOf returns the charge of each part of a receipt; none if it is not one of this
+// charge.
+func partsOf(charge *limiter.Charge, parts limiter.ReceiptParts) []*limiter.Charge {
+	if len(parts) > limiter.MaxKeys {
+		return nil
+	}
+	var out []*limiter.Charge
+	seen := uint16(0)
+	for _, p := range parts {
+		if p.Keys == 0 || p.Keys&seen != 0 || int(p.Keys)>>charge.Len() != 0 {
+			return nil
+		}
+		seen |= p.Keys
+		c := new(limiter.Charge)
+		for i := range charge.Len() {
+			if p.Keys>>i&1 != 0 {
+				c.Add(*charge.Key(i))
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// refundParts takes back what each owner charged. It calls done once, when all parts have
+// ended.
+func (c *Router) refundParts(t *Turn, charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
+	s := &refunds{open: 1, done: func(o Outcome) {
+		c.denials.forget(charge)
+		done(o)
+	}}
+	parts := partsOf(charge, *r.Parts)
+	s.open += len(parts)
+	for i, of := range parts {
+		p := (*r.Parts)[i]
+		receipt := limiter.Receipt{Epoch: p.Epoch, Time: p.Time, Charged: p.Charged, Set: p.Set, Once: onceOf(r.Once, i)}
+		c.start(t, &Call{task: task{kind: KindRefund, charge: of, answer: new(limiter.Decision), receipt: &receipt, done: func(_ *Turn, o *Call) {
+			s.ended(o.outcome, p.Keys)
+		}}})
+	}
+	s.ended(Outcome{}, 0)
+}
+
+// onceOf returns the number of a part of a receipt: two parts may have come to one owner.
+func onceOf(once uint64, part int) uint64 {
+	if once == 0 {
+		return 0
+	}
+	if once += uint64(part); once == 0 {
+		return 1 << 63
+	}
+	return once
+}
+
+// ended adds the outcome of a call for some keys of the charge, one bit each.
+func (s *refunds) ended(part Outcome, keys uint16) {
+	s.mu.Lock()
+	s.out.Unanswered |= spread(part.Unanswered, keys)
+	s.out.Maybe |= spread(part.Maybe, keys)
+	s.open--
+	last, out := s.open == 0, s.out
+	s.mu.Unlock()
+	if last {
+		s.done(out)
+	}
+}
+
+// spread returns the bits of a part as bits of the whole: its bit n is the n-th of keys.
+func spread(bits uint32, keys uint16) (out uint32) {
+	for i := range limiter.MaxKeys {
+		if keys>>i&1 != 0 {
+			out |= bits & 1 << i
+			bits >>= 1
+		}
+	}
+	return out
+}
+
+// partReceipt adds the receipt of a part that an owner decided, without the charges that
+// undo names. first has the index of each key's first limit in the whole decision, in
+// which charged has one bit for each limit.
+func partReceipt(parts limiter.ReceiptParts, charged uint64, r *portion, undo uint64, first []int) (limiter.ReceiptParts, uint64) {
+	of := r.answer.Receipt
+	if of.Charged &^= undo; r.call.by == 0 || of.Charged == 0 {
+		return parts, charged
+	}
+	p := limiter.ReceiptPart{Epoch: of.Epoch, Time: of.Time, Charged: of.Charged, Set: of.Set}
+	for _, i := range r.keys {
+		p.Keys |= 1 << i
+	}
+	at := make([]int, len(r.keys)) // limits of each key seen so far
+	for k := range r.answer.Len() {
+		l := r.answer.Limit(k)
+		if i := first[r.keys[l.Key]] + at[l.Key]; of.Has(k) && i < 64 {
+			charged |= 1 << i
+		}
+		at[l.Key]++
+	}
+	return append(parts, p), charged
+}
