@@ -130,6 +130,17 @@ type Rule struct {
 	Once bool `json:"once,omitempty"`
 	// Several: a check has several keys.
 	Several bool `json:"several,omitempty"`
+	// Quota: it is a quota on which two rules draw, see [Rule.Paths].
+	Quota bool `json:"quota,omitempty"`
+}
+
+// Paths returns the paths that the rule counts: a quota those of both rules that draw on
+// it.
+func (r *Rule) Paths() []string {
+	if r.Quota {
+		return []string{"/" + r.Name, "/" + r.Name + "/more"}
+	}
+	return []string{"/" + r.Name}
 }
 
 // D is what a takeover may admit too much: 5 % of the smaller of limit and

@@ -100,7 +100,8 @@ func (l *Load) batch(ctx context.Context, n *fleet.Node, rule, key string) (deni
 
 // many asks a node the same question of a rule, often, and records each answer.
 func (l *Load) many(ctx context.Context, n *fleet.Node, rule string, keys []string, q question) []history.Op {
-	q.Path = "/" + rule
+	paths := l.plan.pathsOf(rule)
+	q.Path = paths[n.Index%len(paths)] // each node about another path of a quota
 	op := history.Op{Node: n.Index, Run: n.Run(), Rule: rule, Keys: keys, Call: l.Now()}
 	answers, err := postBatch(context.WithoutCancel(ctx), n, q)
 	op.Return = l.Now()

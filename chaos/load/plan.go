@@ -56,6 +56,16 @@ func newPlan(rules []history.Rule, prefix string) *plan {
 	return p
 }
 
+// pathsOf returns the paths of a rule.
+func (p *plan) pathsOf(rule string) []string {
+	for i := range p.rules {
+		if p.rules[i].Name == rule {
+			return p.rules[i].Paths()
+		}
+	}
+	return []string{"/" + rule}
+}
+
 // another makes a key.
 func (p *plan) another() string {
 	p.made++
@@ -71,7 +81,8 @@ func (p *plan) pick(rng *rand.Rand) target {
 	if used := p.used[r.Name]; len(used) > 0 && rng.Float64() < again {
 		key = used[rng.IntN(len(used))]
 	}
-	t := target{rule: r.Name, keys: []string{key}, question: question{Path: "/" + r.Name, User: key}}
+	paths := r.Paths()
+	t := target{rule: r.Name, keys: []string{key}, question: question{Path: paths[rng.IntN(len(paths))], User: key}}
 	if r.Several {
 		t.question.IP = p.keys[r.Name][rng.IntN(keysPerRule)]
 		t.keys = []string{"ip " + t.question.IP, "user " + key}

@@ -12,7 +12,8 @@ import (
 )
 
 // rules returns those of every run: each policy and both ways of replication,
-// with limits that recover within a run and limits that never do.
+// with limits that recover within a run and limits that never do. Two are quotas, whose
+// units are spent by two rules each.
 func rules() []history.Rule {
 	const window = history.Micros(2 * time.Second / time.Microsecond)
 	const day = history.Micros(24 * time.Hour / time.Microsecond)
@@ -21,9 +22,9 @@ func rules() []history.Rule {
 		{Name: "log-closed", Limit: 20, Window: window, Policy: "closed"},
 		{Name: "log-strict", Limit: 20, Window: window, Policy: "closed", Strict: true},
 		{Name: "log-open", Limit: 20, Window: window, Policy: "open"},
-		{Name: "bucket-local", Limit: 20, Burst: 20, Window: window, Policy: "local"},
+		{Name: "bucket-local", Limit: 20, Burst: 20, Window: window, Policy: "local", Quota: true},
 		{Name: "day-local", Limit: 60, Window: day, Policy: "local", Once: true},
-		{Name: "day-closed", Limit: 60, Window: day, Policy: "closed", Once: true},
+		{Name: "day-closed", Limit: 60, Window: day, Policy: "closed", Once: true, Quota: true},
 		{Name: "day-strict", Limit: 60, Window: day, Policy: "closed", Strict: true, Once: true},
 		{Name: "several", Limit: 20, Window: window, Policy: "closed", Several: true},
 	}
@@ -57,8 +58,7 @@ func attackedRules(steppedLimit int) string {
 
 // yaml writes rules as a rules file, the unasked one with a limit, and that of floods.
 func yaml(rules []history.Rule, limit int, comment string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\nversion: 1\nrules:\n", comment)
+	var b, quotas strings.Builder
 	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: 1h, algorithm: fixed_window}]}\n", unasked, unasked, limit)
 	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: 10, window: %dms, algorithm: sliding_log}]}\n", fresh, fresh, freshWindow.Milliseconds())
 	for i := range rules {
@@ -77,8 +77,22 @@ func yaml(rules []history.Rule, limit int, comment string) string {
 		if r.Strict {
 			replication = "strict"
 		}
-		fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, %s, limits: [%s], on_unreachable: %s, replication: %s}\n",
-			r.Name, r.Name, keys, limit, r.Policy, replication)
+		counts := fmt.Sprintf("%s, limits: [%s], on_unreachable: %s, replication: %s", keys, limit, r.Policy, replication)
+		if r.Quota {
+			fmt.Fprintf(&quotas, "  - {name: %s, %s}\n", r.Name, counts)
+			counts = fmt.Sprintf("quotas: [%s]", r.Name)
+		}
+		for j, path := range r.Paths() {
+			name := r.Name
+			if r.Quota {
+				name = fmt.Sprintf("%s-by-%d", r.Name, j)
+			}
+			fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^%s$\"}, %s}\n", name, path, counts)
+		}
 	}
-	return b.String()
+	head := fmt.Sprintf("# %s\nversion: 1\n", comment)
+	if quotas.Len() > 0 {
+		head += "quotas:\n" + quotas.String()
+	}
+	return head + "rules:\n" + b.String()
 }

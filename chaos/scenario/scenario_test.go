@@ -13,6 +13,8 @@ import (
 	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
+	"github.com/weirlimit/weir/limiter"
+	policy "github.com/weirlimit/weir/rules"
 )
 
 // built builds the node program.
@@ -168,5 +170,35 @@ func TestUnfelt(t *testing.T) {
 		if len(f.again) != again || len(f.joins) != joins {
 			t.Errorf("%s: %d are to start again and %d to join, want %d and %d", s.Name, len(f.again), len(f.joins), again, joins)
 		}
+	}
+}
+
+// Both rules that draw on a quota of a run count by one counter, and the file is what its
+// author means.
+func TestQuotasOfRuns(t *testing.T) {
+	set, err := policy.Parse("run", []byte(yaml(served(), unaskedLimit, "a test")), policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quotas := 0
+	for _, r := range served() {
+		var keys []limiter.Key
+		for _, path := range r.Paths() {
+			var c limiter.Charge
+			if m, err := set.Resolve(&limiter.Request{Path: path, User: "u", IP: "192.0.2.1"}, &c); err != nil || m.Rule == "" {
+				t.Errorf("%s: %+v, %v", path, m, err)
+			}
+			keys = append(keys, *c.Key(0))
+		}
+		if !r.Quota {
+			continue
+		}
+		quotas++
+		if len(keys) != 2 || keys[0] != keys[1] || keys[0].Rule.Name != r.Name {
+			t.Errorf("%s: %+v", r.Name, keys)
+		}
+	}
+	if quotas != 2 {
+		t.Errorf("%d quotas", quotas)
 	}
 }
