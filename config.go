@@ -153,8 +153,8 @@ type Config struct {
 // the path of every check. They must be quick and must not keep their arguments.
 // Package metrics has one for Prometheus.
 type Observer interface {
-	// Checked is called for each decision, peeks included, with the rule that decided,
-	// or an empty string if none matched. n is above 1 when consecutive decisions of a
+	// Checked is called for each decision, peeks included, with the rule that decided (see
+	// [Decision].Rule), or an empty string if none matched. n is above 1 when consecutive decisions of a
 	// batch are equal in all other arguments.
 	Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool)
 	// Refused is called with the error of each request that could not be decided.
@@ -172,6 +172,14 @@ type ZoneObserver interface {
 	// attribute of the request ("zone: attr:tz"), if the attribute names none: missing
 	// reports that the request lacks it. Of several such rules it is called for the first.
 	Unzoned(rule string, missing bool)
+}
+
+// ShadowObserver is an [Observer] that also learns what rules in shadow would have decided.
+type ShadowObserver interface {
+	Observer
+	// Shadowed is called after each decision, once for each rule or quota in shadow that
+	// counted the request. denied reports that it would have denied it.
+	Shadowed(rule string, denied bool)
 }
 
 // PanicObserver is an [Observer] that also receives panics. A panic is a defect of this

@@ -80,6 +80,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.Observer != nil {
 		n.node.Observer = c.Observer
 		n.node.Zones, _ = c.Observer.(ZoneObserver)
+		n.node.Shadows, _ = c.Observer.(ShadowObserver)
 	}
 	n.node.Log = c.Logger
 	if n.node.Log == nil {
@@ -184,7 +185,12 @@ func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
 func (n *Node) Answer(r *Request, d *Decision) Answer { return answerOf(n.node.Rules.Load(), r, d) }
 
 func answerOf(set *rules.Set, r *Request, d *Decision) Answer {
-	return limiter.NewAnswer(d, func(i int) string { return keyName(set, r, d.Limit(i)) })
+	a := limiter.NewAnswer(d, func(i int) string { return keyName(set, r, d.Limit(i)) })
+	if b := d.BlockedBy(); b != nil {
+		a.DrawnBy = set.DrawnBy(r, b.Rule.Name)
+	}
+	a.ZoneDefault = set.ZoneDefault(r)
+	return a
 }
 
 // Stats returns how many counters the node holds and how much memory they take.

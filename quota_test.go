@@ -56,7 +56,7 @@ func TestQuotasInAnswers(t *testing.T) {
 	}
 	d := check(t, n, request)
 	a := n.Answer(&request, d)
-	if a.Allowed || a.Rule != "units" || a.BlockedBy != "units/month" || *a.RetryAfterMs != 60_000 ||
+	if a.Allowed || a.Rule != "units" || a.BlockedBy != "units/month" || a.DrawnBy != "search" || *a.RetryAfterMs != 60_000 ||
 		a.Limits[0].Name != "search/minute" || a.Limits[0].Remaining != 1 || a.Limits[1].Key != "acme:month" || a.Limits[1].Remaining != 1 {
 		t.Errorf("%+v", a)
 	}
@@ -109,5 +109,75 @@ func TestQuotasAcrossReloads(t *testing.T) {
 	}
 	if got := log.String(); !strings.Contains(got, "names=\"[find towns units]\"") {
 		t.Errorf("%s", got)
+	}
+}
+
+// shadowNames is an observer that also keeps what shadow rules would have decided.
+type shadowNames struct {
+	ruleNames
+	shadows []string
+}
+
+func (s *shadowNames) Shadowed(rule string, denied bool) {
+	s.shadows = append(s.shadows, rule+map[bool]string{true: " denied", false: " allowed"}[denied])
+}
+
+// A check that shadow rules count is one of the rule in force, in answers and metrics, and
+// each shadow rule is told apart, also in a batch.
+func TestShadowRulesAreSeenApart(t *testing.T) {
+	seen := &shadowNames{}
+	n := open(t, weir.Config{Observer: seen, Rules: []byte(`
+rules:
+  - {name: tight, key: [user], limits: [1/hour, 2/day], shadow: true, continue: true}
+  - {name: loose, key: [user], limits: [5/hour], shadow: true, continue: true}
+  - {name: in_force, key: [user], limits: [3/hour]}
+`)})
+	request := weir.Request{User: "ada"}
+	for i, allowed := range []bool{true, true} {
+		if d := check(t, n, request); d.Allowed != allowed || d.Rule != "in_force" || d.ShadowDenied != (i > 0) {
+			t.Errorf("check %d: %+v", i, n.Answer(&request, d))
+		}
+	}
+	if ds, err := n.CheckBatch(t.Context(), []weir.Request{request, request}); err != nil || !ds[0].Allowed || ds[1].Allowed || ds[1].Rule != "in_force" {
+		t.Errorf("%v", err)
+	}
+	want := "tight allowed, loose allowed, tight denied, loose allowed, tight denied, loose allowed, tight denied, loose allowed"
+	if got := strings.Join(seen.shadows, ", "); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := strings.Join(slices.Compact(seen.names), ", "); got != "in_force" {
+		t.Errorf("decided by %s", got)
+	}
+}
+
+// What is shown of a bucket is what a user can check: its capacity, not its rate.
+func TestCapacityIsShown(t *testing.T) {
+	n := open(t, weir.Config{Rules: []byte(`
+rules:
+  - {name: bucket, match: {path: /bucket}, key: [user], limits: [{limit: 30, window: 1m, algorithm: token_bucket, burst: 20}]}
+  - {name: window, key: [user], limits: [30/minute]}
+`)})
+	request := weir.Request{Path: "/bucket", Cost: weir.Units(21)}
+	a := n.Answer(&request, check(t, n, request))
+	if l := a.Limits[0]; a.Allowed || !a.Never || l.Limit != 30 || l.Capacity != 20 || l.Remaining != 20 {
+		t.Errorf("%+v", a)
+	}
+	request = weir.Request{Path: "/window"}
+	if l := n.Answer(&request, check(t, n, request)).Limits[0]; l.Limit != 30 || l.Capacity != 0 || l.Remaining != 29 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// The answer says that a request's time zone is none, and that no default was needed.
+func TestUnknownZonesAreTold(t *testing.T) {
+	n := open(t, weir.Config{Rules: []byte(`
+rules:
+  - {name: partners, match: {attributes: {partner: }}, key: ["attr:partner"], limits: [{limit: 5, calendar: day, zone: "attr:tz"}]}
+`)})
+	for zone, want := range map[string]string{"Europe/Berlin": "", "Europe/Berln": "partners", "": "partners"} {
+		request := weir.Request{Attributes: map[string]string{"partner": "p", "tz": zone}}
+		if a := n.Answer(&request, check(t, n, request)); a.ZoneDefault != want {
+			t.Errorf("%q: %+v", zone, a)
+		}
 	}
 }

@@ -9,6 +9,8 @@ type Answer struct {
 	ShadowDenied bool          `json:"shadow_denied,omitempty"`
 	Rule         string        `json:"rule,omitempty"`
 	BlockedBy    string        `json:"blocked_by,omitempty"`
+	DrawnBy      string        `json:"drawn_by,omitempty"`     // of a denial by a quota: the rule that draws on it
+	ZoneDefault  string        `json:"zone_default,omitempty"` // the rule whose default time zone counted, for want of a valid one in the request
 	RetryAfterMs *int64        `json:"retry_after_ms,omitempty"`
 	Source       string        `json:"source"`
 	Receipt      string        `json:"receipt,omitempty"` // to take the charge back with, where it was asked for
@@ -20,7 +22,10 @@ type LimitAnswer struct {
 	Name      string `json:"name"`
 	Key       string `json:"key"`
 	Algorithm string `json:"algorithm"`
-	Limit     uint32 `json:"limit"`
+	Limit     uint32 `json:"limit"` // units per window
+	// Capacity is the largest cost that is ever admitted, and what remains of a counter
+	// that nobody used: the burst of a bucket. It is left out where it is Limit.
+	Capacity uint32 `json:"capacity,omitempty"`
 	// InForce is the share of Limit that was applied in its place; 0: Limit was.
 	InForce      uint32 `json:"in_force,omitempty"`
 	Remaining    uint32 `json:"remaining"`
@@ -52,6 +57,9 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 			Name: l.FullName(), Key: keyName(i), Algorithm: l.Limit.Algorithm().String(),
 			Limit: l.Limit.Limit(), InForce: l.InForce, Remaining: l.Remaining, ResetAfterMs: Millis(l.ResetAfter),
 			Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow, Owner: l.Owner,
+		}
+		if c := l.Limit.Capacity(); c != l.Limit.Limit() {
+			a.Limits[i].Capacity = c
 		}
 		if l.RetryAfter > 0 {
 			a.Limits[i].RetryAfterMs = new(Millis(l.RetryAfter))

@@ -18,7 +18,7 @@ type collector struct {
 	keys, bytes, maxKeys, maxBytes        *prometheus.Desc
 	overflow, ruleKeys, ruleBytes         *prometheus.Desc
 	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
-	build, zones, expiry                  *prometheus.Desc
+	build, zones, shadows, expiry         *prometheus.Desc
 }
 
 func newCollector(m *Metrics) *collector {
@@ -33,6 +33,8 @@ func newCollector(m *Metrics) *collector {
 		zones: desc("zone_default_total",
 			"Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a zone (unknown).",
 			"rule", "reason"),
+		shadows: desc("shadow_checks_total",
+			"What rules and quotas in shadow would have decided, by rule.", "rule", "result"),
 		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
 		duration:    desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
 		panics:      desc("panics_total", "Defects that ended a request or a connection, by where they were recovered from.", "place"),
@@ -55,7 +57,7 @@ func newCollector(m *Metrics) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.zones,
+		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.zones, c.shadows,
 	} {
 		out <- d
 	}
@@ -76,7 +78,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.collectChecks(out, r)
 	}
 	c.collectRefused(out)
-	c.collectZones(out)
+	collectPairs(out, c.zones, &c.m.zones, "unknown", "missing")
+	collectPairs(out, c.shadows, &c.m.shadows, "allowed", "denied")
 	for i, place := range append(guard.Places(), other) {
 		send(out, c.panics, prometheus.CounterValue, float64(c.m.panics[i].Load()), place)
 	}
@@ -142,17 +145,12 @@ func (c *collector) collectChecks(out chan<- prometheus.Metric, r *checkCounters
 	}
 }
 
-func (c *collector) collectZones(out chan<- prometheus.Metric) {
-	for _, z := range *c.m.zones.all.Load() {
-		var sum [2]uint64
-		for i := range z.shards {
-			for j := range sum {
-				sum[j] += z.shards[i].n[j].Load()
-			}
-		}
-		if sum[0]+sum[1] > 0 {
-			send(out, c.zones, prometheus.CounterValue, float64(sum[0]), z.rule, "unknown")
-			send(out, c.zones, prometheus.CounterValue, float64(sum[1]), z.rule, "missing")
+// collectPairs reports both kinds of each rule that has one.
+func collectPairs(out chan<- prometheus.Metric, d *prometheus.Desc, of *bounded[string, pairCounters], first, second string) {
+	for _, p := range *of.all.Load() {
+		if sum := p.sums(); sum[0]+sum[1] > 0 {
+			send(out, d, prometheus.CounterValue, float64(sum[0]), p.rule, first)
+			send(out, d, prometheus.CounterValue, float64(sum[1]), p.rule, second)
 		}
 	}
 }

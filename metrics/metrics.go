@@ -73,7 +73,8 @@ type Metrics struct {
 
 	checks  bounded[string, checkCounters]
 	served  bounded[request, latency]
-	zones   bounded[string, zoneCounters]
+	zones   bounded[string, pairCounters]
+	shadows bounded[string, pairCounters]
 	refused []refusedShard
 	rules   rulesState
 	panics  [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
@@ -96,9 +97,8 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	m.checks.init(maxRules, other, label, func(rule string) *checkCounters {
 		return &checkCounters{rule: rule, shards: make([]checkShard, shards)}
 	})
-	m.zones.init(maxRules, other, label, func(rule string) *zoneCounters {
-		return &zoneCounters{rule: rule, shards: make([]zoneShard, shards)}
-	})
+	m.zones.init(maxRules, other, label, newPairs(shards))
+	m.shadows.init(maxRules, other, label, newPairs(shards))
 	m.served.init(maxRequests, request{other, other}, request.clean, func(r request) *latency {
 		return &latency{request: r, shards: make([]latencyShard, shards)}
 	})
@@ -132,7 +132,7 @@ func (m *Metrics) Close() {
 
 // Checked counts n decisions by deciding rule, source and result. A check that is
 // allowed only because the rule that would deny it is in shadow has the result
-// shadow_denied.
+// shadow_denied; [Metrics.Shadowed] counts which rule that is.
 func (m *Metrics) Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool) {
 	c := (*m.checks.all.Load())[rule] // no generic method, since its look-up is slower
 	if c == nil {
@@ -148,11 +148,16 @@ func (m *Metrics) Unzoned(rule string, missing bool) {
 	if z == nil {
 		z = m.zones.add(rule)
 	}
-	i := 0
-	if missing {
-		i = 1
+	z.count(missing)
+}
+
+// Shadowed counts what a rule or a quota in shadow would have decided.
+func (m *Metrics) Shadowed(rule string, denied bool) {
+	s := (*m.shadows.all.Load())[rule]
+	if s == nil {
+		s = m.shadows.add(rule)
 	}
-	z.shards[hint(len(z.shards))].n[i].Add(1)
+	s.count(denied)
 }
 
 // Refused counts a request that could not be decided.

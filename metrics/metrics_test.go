@@ -586,6 +586,7 @@ func TestManual(t *testing.T) {
 	})
 	fill(m)
 	m.Unzoned("a", false)
+	m.Shadowed("a", true)
 	all, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -626,4 +627,20 @@ weir_zone_default_total{reason="missing",rule="own"} 2
 weir_zone_default_total{reason="unknown",rule="other rule"} 1
 weir_zone_default_total{reason="unknown",rule="own"} 1
 `, "weir_zone_default_total")
+}
+
+func TestShadows(t *testing.T) {
+	m, r := open(t, Options{})
+	if f := family(t, r, "weir_shadow_checks_total"); f != nil {
+		t.Errorf("before any: %v", f)
+	}
+	m.Shadowed("trial", false)
+	m.Shadowed("trial", true)
+	m.Shadowed("trial", true)
+	want(t, r, `
+# HELP weir_shadow_checks_total What rules and quotas in shadow would have decided, by rule.
+# TYPE weir_shadow_checks_total counter
+weir_shadow_checks_total{result="allowed",rule="trial"} 1
+weir_shadow_checks_total{result="denied",rule="trial"} 2
+`, "weir_shadow_checks_total")
 }

@@ -138,15 +138,39 @@ func checkCell(source limiter.Source, allowed, shadowDenied bool) int {
 	return int(min(source, sources-1))*results + result
 }
 
-// zoneCounters count the checks of one rule by its default zone.
-type zoneCounters struct {
+// pairCounters count the checks of one rule that are of two kinds: by its default zone
+// (an unknown zone, none) or in shadow (allowed, denied).
+type pairCounters struct {
 	rule   string
-	shards []zoneShard
+	shards []pairShard
 }
 
-type zoneShard struct {
-	n [2]atomic.Uint64 // an unknown zone, none
-	_ [64 - 8*2]byte   // pads to the end of the cache line
+type pairShard struct {
+	n [2]atomic.Uint64
+	_ [64 - 8*2]byte // pads to the end of the cache line
+}
+
+func newPairs(shards int) func(rule string) *pairCounters {
+	return func(rule string) *pairCounters { return &pairCounters{rule: rule, shards: make([]pairShard, shards)} }
+}
+
+// count adds one to the second kind, or to the first.
+func (p *pairCounters) count(second bool) {
+	i := 0
+	if second {
+		i = 1
+	}
+	p.shards[hint(len(p.shards))].n[i].Add(1)
+}
+
+// sums returns both counts.
+func (p *pairCounters) sums() (sum [2]uint64) {
+	for i := range p.shards {
+		for j := range sum {
+			sum[j] += p.shards[i].n[j].Load()
+		}
+	}
+	return sum
 }
 
 type refusedShard struct {

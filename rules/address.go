@@ -61,8 +61,9 @@ func parseAddress(text string) netip.Prefix {
 }
 
 // canonicalIP returns an address, or a network, in the form in which all its spellings
-// count as one: 9.9.9.9 for ::ffff:9.9.9.9, and 2001:db8::1 for 2001:DB8:0:0::1. A zone
-// stays. Any other text is returned as it is. It allocates only if the form differs.
+// count as one: 9.9.9.9 for ::ffff:9.9.9.9, 2001:db8::1 for 2001:DB8:0:0::1, and fe80::1
+// for fe80::1%eth0, since conditions ignore the zone, too. Any other text is returned as
+// it is. It allocates only if the form differs.
 func canonicalIP(text string) string {
 	if strings.IndexByte(text, ':') < 0 || len(text) > maxIPText {
 		return text // an IPv4 address has one form
@@ -83,7 +84,7 @@ func canonicalIP(text string) string {
 		if err != nil {
 			return text
 		}
-		out = a.Unmap().AppendTo(room[:0])
+		out = a.WithZone("").Unmap().AppendTo(room[:0])
 	}
 	if string(out) == text {
 		return text

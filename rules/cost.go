@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -108,30 +109,61 @@ func (d costing) methodCosts(n *node, c *costs) {
 		case slices.ContainsFunc(c.methods, func(m methodCost) bool { return m.method == method }):
 			d.add(k, "the cost of method %s is given twice", quote(method))
 		case !slices.Contains(knownMethods(), method):
-			d.add(k, "%s", unknownCost(k.text, n.items[i], matching(d).fields(&matcher{})))
+			d.add(k, "%s", unknownCost(k.text, n, n.items[i], matching(d).fields(&matcher{})))
 		default:
 			cost, _ := d.units(n.items[i], "cost", 0)
-			d.lowerMethod(k, cost)
+			d.lowerMethod(k, cost, defaultCost(n))
 			c.methods = append(c.methods, methodCost{method, cost})
 		}
 	}
 	slices.SortFunc(c.methods, func(a, b methodCost) int { return strings.Compare(a.method, b.method) })
 }
 
-// unknownCost is the error for a field of a cost that is no method.
-func unknownCost(name string, value *node, conditions []field) string {
-	cost := "2"
+// defaultCost returns the default of a mapping of methods to costs, 1 if it has no valid one.
+func defaultCost(n *node) string {
+	if v := n.at("default"); v != nil && v.kind == kindScalar {
+		if _, bad := units(v.text, 0); bad == "" {
+			return v.text
+		}
+	}
+	return "1"
+}
+
+// unknownCost is the error for a field of the cost n that is no method.
+func unknownCost(name string, n, value *node, conditions []field) string {
+	cost, rest := "2", defaultCost(n)
 	if _, bad := units(value.text, 0); value.kind == kindScalar && bad == "" {
 		cost = value.text
 	}
+	// write is a list of costs with a condition, and the author's numbers.
+	write := func(condition, cost string) string {
+		return fmt.Sprintf("cost: [{%s, cost: %s}, {cost: %s}]", condition, cost, rest)
+	}
 	switch {
 	case name == "max", name == "min":
-		return quote(name) + ` belongs to a cost that an attribute states, as in {from: "attr:tokens", max: 1000}`
-	case name == "cost", slices.ContainsFunc(conditions, func(f field) bool { return f.name == name }):
-		return quote(name) + ` belongs in an element of a list: write cost: [{path: ^/export, cost: 50}, {cost: 1}]`
+		most := "1000"
+		if name == "max" && cost == value.text {
+			most = cost
+		}
+		return quote(name) + ` belongs to a cost that an attribute states, as in {from: "attr:tokens", max: ` + most + `}`
+	case name == "cost":
+		return quote(name) + " belongs in an element of a list: write " + write("path: ^/export", cost)
+	case slices.ContainsFunc(conditions, func(f field) bool { return f.name == name }):
+		condition, number := "path: ^/export", "50"
+		if value.kind == kindScalar {
+			condition = name + ": " + plainText(clip(value.text))
+		}
+		if v := n.at("cost"); v != nil && v.kind == kindScalar {
+			number = clip(v.text)
+		}
+		return quote(name) + " belongs in an element of a list: write " + write(condition, number)
 	}
 	if strings.ContainsAny(name, "/^") {
-		return quote(name) + ` is not a method; for a path write cost: [{path: ^/export, cost: 50}, {cost: 1}]`
+		path := clip(name)
+		if path[0] == '/' {
+			path = "^" + path
+		}
+		return quote(name) + " is not a method; for a path write " + write("path: "+plainText(path), cost)
 	}
 	if s := nearest(name, []string{"default", "from"}); s != "" {
 		return "unknown field " + quote(name) + " (in cost); did you mean " + quote(s) + "?"
@@ -143,7 +175,8 @@ func unknownCost(name string, value *node, conditions []field) string {
 	if s := nearest(strings.ToLower(name), likely); s != "" {
 		return quote(name) + " is not a method; did you mean " + quote(upper(s)) + "?"
 	}
-	return quote(name) + " is not a method of HTTP or gRPC: for a path write cost: [{path: ^/" + clip(name) + ", cost: " + cost + "}, {cost: 1}], for a method of your own cost: [{method: " + clip(name) + ", cost: " + cost + "}]"
+	return quote(name) + " is not a method of HTTP or gRPC: for a path write " + write("path: ^/"+clip(name), cost) +
+		", for a method of your own cost: [{method: " + clip(name) + ", cost: " + cost + "}]"
 }
 
 // knownMethods returns the registered methods of HTTP, and what the middleware for gRPC
@@ -201,7 +234,13 @@ func (d costing) amount(n *node, a *amount, conditions []field) {
 	}
 	d.mapping(n, what, fields, func(name string) string {
 		if conditions == nil && slices.Contains(knownMethods(), upper(name)) {
-			return "a cost has either methods or \"from\"; for both write a list, as in cost: [{method: " + name + `, cost: 5}, {from: "attr:tokens", max: 1000}]`
+			cost, from, most := "5", "attr:tokens", "1000"
+			for field, to := range map[string]*string{name: &cost, "from": &from, "max": &most} {
+				if v := n.at(field); v != nil && v.kind == kindScalar {
+					*to = clip(v.text)
+				}
+			}
+			return fmt.Sprintf(`a cost has either methods or "from"; for both write a list, as in cost: [{method: %s, cost: %s}, {from: %q, max: %s}]`, name, cost, from, most)
 		}
 		return ""
 	})

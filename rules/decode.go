@@ -173,6 +173,7 @@ func (d *decoder) file(root *node) {
 	outer := baseLevel()
 	outer.replication = d.replication
 	if at.defaults != nil {
+		before := d.found()
 		d.mapping(at.defaults, "defaults", d.levelFields(&outer), func(name string) string {
 			switch name {
 			case "quotas":
@@ -183,6 +184,7 @@ func (d *decoder) file(root *node) {
 			return ""
 		})
 		d.outer.oddities, d.oddities = d.oddities, nil
+		d.outer.flawed = d.found() > before
 	}
 	if at.quotas != nil {
 		quoting{d}.all(at.quotas, outer)

@@ -26,14 +26,10 @@ func (d matching) misplaced(k, v *node) bool {
 	if !conditionName(k.text) {
 		return true
 	}
-	instead, value := k.text+": ", ""
+	instead := k.text + ":"
 	if v.kind == kindScalar {
-		value = v.text
-		if strings.ContainsAny(value, `'"{}[]:,#&*!|>%@\`) {
-			value = "'" + strings.ReplaceAll(value, "'", "''") + "'"
-		}
+		instead = strings.TrimSpace(instead + " " + plainText(v.text))
 	}
-	instead = strings.TrimSpace(instead + value)
 	const format = "%s under attributes is an attribute of that name, not the request's %s: write %q in match, beside attributes"
 	what := strings.TrimPrefix(k.text, "not_")
 	if v.kind == kindScalar && (seemsPattern(v.text) || strings.HasPrefix(v.text, "/")) {
@@ -42,6 +38,14 @@ func (d matching) misplaced(k, v *node) bool {
 	}
 	doubt(d.decoder, k, instead, format, quote(k.text), what, instead)
 	return true
+}
+
+// plainText returns a value as a file has it, in quotes if YAML would read it otherwise.
+func plainText(s string) string {
+	if strings.ContainsAny(s, `'"{}[]:,#&*!|>%@\`) {
+		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	}
+	return s
 }
 
 // templatePart returns the length of a part of a path template, such as {id}, with which a
@@ -135,13 +139,13 @@ func (d matching) groups(n *node, what string) []string {
 
 // lowerMethod notes a method in lower case that few services have. It is probably meant
 // as an operation or a path.
-func (d costing) lowerMethod(k *node, cost uint32) {
+func (d costing) lowerMethod(k *node, cost uint32, rest string) {
 	method := upper(k.text)
 	if method == k.text || slices.Contains(strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT UNARY STREAM MESSAGE"), method) {
 		return
 	}
 	name := clip(k.text)
-	instead := fmt.Sprintf("cost: [{path: ^/%s, cost: %d}, {cost: 1}]", name, cost)
+	instead := fmt.Sprintf("cost: [{path: ^/%s, cost: %d}, {cost: %s}]", name, cost, rest)
 	doubt(d.decoder, k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case", quote(k.text), method, instead)
 }
 
@@ -173,6 +177,25 @@ func costsTooMuch(r *definition, quotas []definition) (out []Warning) {
 			c = &w.costs
 		}
 		check(c, &quotas[w.quota], w.at)
+	}
+	return out
+}
+
+// freesTooMuch warns about a pattern that frees requests from a limit and may match in the
+// middle of a path: a caller who can add to a path, as in /login/health, is not limited.
+func freesTooMuch(r *definition) (out []Warning) {
+	check := func(p *pattern, field string) {
+		if p == nil || p.text == "" || p.text[0] != '/' || strings.ContainsAny(p.text, "*{") { // unlikePattern says those
+			return
+		}
+		instead := field + ": '^" + strings.ReplaceAll(p.text, "'", "''") + "'"
+		out = append(out, newWarning(r, r.at, instead, "rule %s: %s %s matches anywhere in a path, so requests such as %s are not limited by it: write %s for paths that begin so",
+			quote(r.name), field, quote(p.text), quote("/login"+clip(p.text)), instead))
+	}
+	if r.unlimited {
+		check(r.match.path, "path")
+	} else {
+		check(r.match.notPath, "not_path")
 	}
 	return out
 }

@@ -108,3 +108,32 @@ func TestOperationsAsMethodsOfACost(t *testing.T) {
 		}
 	}
 }
+
+// A pattern that frees requests must begin where paths do.
+func TestPatternsThatFreeTooMuch(t *testing.T) {
+	const rest = "\n- {name: rest, key: [user], limits: [5/second]}"
+	for rule, instead := range map[string]string{
+		"match: {path: /health}, unlimited: true":                                    "path: '^/health'",
+		"match: {path: '/it''s$'}, unlimited: true":                                  "path: '^/it''s$'",
+		"match: {path: ^/health}, unlimited: true":                                   "",
+		"match: {path: '\\.css$'}, unlimited: true":                                  "",
+		"match: {not_path: /static/}, key: [user], limits: [9/second]":               "not_path: '^/static/'",
+		"match: {not_path: ^/static/}, key: [user], limits: [9/second]":              "",
+		"match: {path: /search}, key: [user], limits: [9/second]":                    "",
+		"match: {path: '(?i)/search'}, key: [user], limits: [9/second]":              "",
+		"match: {path: '(^|/)health$', group: internal}, unlimited: true":            "",
+		"match: {path: '/health', group: internal}":                                  "path: '^/health'",
+		"match: {not_path: '/static/', group: [a]}, unlimited: true":                 "",
+		"match: {not_path: '/static/', group: [a]}, key: [user], limits: [9/second]": "not_path: '^/static/'",
+	} {
+		got := ""
+		for _, w := range warningsOf(t, "rules:\n- {name: a, "+rule+"}"+rest) {
+			if strings.Contains(w.Text, "matches anywhere in a path") {
+				got = w.Instead
+			}
+		}
+		if got != instead {
+			t.Errorf("%s: %q, want %q", rule, got, instead)
+		}
+	}
+}

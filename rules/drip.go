@@ -23,7 +23,11 @@ func (d drips) long(n *node) bool {
 		return ""
 	})
 	if n.at("amount") == nil && len(d.problems.list) == before {
-		d.add(n, `this drip has no "amount": write {amount: 5, every: 10s}, or "drip: interval" for one unit at a time`)
+		every := "10s"
+		if v := n.at("every"); v != nil {
+			every = v.text // valid, since there was no problem
+		}
+		d.add(n, `this drip has no "amount": write {amount: 5, every: %s}, or "drip: interval" for one unit at a time`, every)
 	}
 	return len(d.problems.list) == before
 }

@@ -128,12 +128,22 @@ func anyHost(rules []definition, e *effort) (out []Warning) {
 		if name == "" {
 			name = otherHosts(rules)
 		}
-		instead := "- {name: " + name + ", key: [ip], limits: [60/minute]}"
+		instead := "- {name: " + name + ", key: [ip], limits: [" + firstLimit(r) + "]}"
 		out = append(out, newWarning(r, r.at, instead,
 			"rule %s limits by host, and a client can name any host: no later rule limits the same requests with another one. Add one at the end, such as %s",
 			quote(r.name), instead))
 	}
 	return out
+}
+
+// firstLimit returns the first limit of a rule that is written in the short form.
+func firstLimit(r *definition) string {
+	for _, n := range r.written {
+		if n.kind == kindScalar {
+			return clip(n.text)
+		}
+	}
+	return "60/minute"
 }
 
 // otherHosts returns a name that no rule has.

@@ -33,7 +33,7 @@ func guard(tokens token.Tokens, p *problems) bool {
 	for i, t := range tokens {
 		if t.Type == token.InvalidType {
 			// The scanner recovers badly, so later errors would mislead.
-			g.report(t, "YAML cannot be read: %s", clip(t.Error))
+			g.report(t, unreadable+"%s", clip(t.Error))
 			return false
 		}
 		var next, before *token.Token

@@ -173,6 +173,40 @@ func (s *Set) Matching(r *limiter.Request) []string {
 	return out
 }
 
+// DrawnBy returns the name of the first rule in force that matches a request and draws on
+// the quota with a name; empty if there is none. The request must be one that Resolve
+// accepts.
+func (s *Set) DrawnBy(r *limiter.Request, quota string) string {
+	n := s.counters(quota)
+	if n == nil || !n.quota {
+		return ""
+	}
+	names := s.Matching(r)
+	if r.Rule != "" {
+		names = []string{r.Rule} // also beside limits of the request
+	}
+	for _, name := range names {
+		if i, ok := s.byName[name]; ok && i < len(s.rules) && !s.rules[i].limiter.Shadow &&
+			slices.ContainsFunc(s.rules[i].draws, func(w draw) bool { return w.quota == n }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// ZoneDefault returns the rule of the [Match.Unzoned] of a request; empty if there is none,
+// or if it cannot be resolved.
+func (s *Set) ZoneDefault(r *limiter.Request) string {
+	if !s.zoned {
+		return ""
+	}
+	var c limiter.Charge
+	if m, _ := s.Resolve(r, &c); m.Unzoned != nil {
+		return m.Unzoned.Rule
+	}
+	return ""
+}
+
 // names returns the parts of each key.
 func (n *counters) names() (out [][]string) {
 	for i := range n.keys {

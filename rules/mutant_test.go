@@ -1,7 +1,11 @@
 package rules_test
 
 import (
+	"flag"
+	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -100,17 +104,24 @@ func mutants() []mutant {
 		{"a path is a glob", at(`path: "\^/([a-z]+)(/\?\$|\(/\|\$\))"`, `path: "/$1/*"`)},
 		{"a path is under attributes", at(`match: \{path: ("?\^[^",}]*"?), attributes: \{`, "match: {attributes: {path: $1, ")},
 		{"a group is a glob", at(`group: ([a-z]+)`, "group: '$1*'")},
-		{"a cost is above the limit", at(`cost: 5\}`, "cost: 5000}")},
+		{"a cost is above the limit", at(`cost: 5\}`, "cost: 5000000}")},
 		{"a cost of a method is above the limit", at(`POST: 2`, "POST: 2000")},
 		{"a name of an operation is the method of another protocol", at(`POST: 2`, "search: 2")},
 		{"a shadow rule is not last and does not continue", at(`match: \{(attributes: \{plan: free\})\}`, "shadow: true, match: {$1}")},
 		{"a cost after one for all", at(`(cost: \[)`, "$1{cost: 1}, ")},
+		{"a field is indented too far", at(`(?m)^    (key|keys|limits|quotas|match): `, "      $1: ")},
+		{"a field is indented too little", at(`(?m)^    (key|keys|limits|quotas|match): `, "   $1: ")},
+		{"a field is indented with a tab", at(`(?m)^    (key|keys|limits|quotas|match): `, "\t$1: ")},
+		{"a rule is indented too little", at(`(?m)^  - (\{?name)`, " - $1")},
+		{"a rule is indented too far", at(`(?m)^  - (\{?name)`, "    - $1")},
+		{"no blank after a dash", at(`(?m)^  - (\{?name)`, "  -$1")},
 	}
 }
 
-// goodFiles are files that do what their authors meant.
-func goodFiles(t *testing.T) []string {
-	out := []string{`version: 1
+// goodFiles are files that do what their authors meant, by their names.
+func goodFiles(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{"many kinds of rules": `version: 1
 quotas:
   - {name: units, key: [attr:api_key], limits: [500/hour]}
 rules:
@@ -127,21 +138,37 @@ rules:
   - {name: costly, match: {path: ^/export}, key: [rule, user], limits: [50/hour], cost: [{method: GET, cost: 2}, {from: "attr:tokens", max: 50}]}
   - {name: rest, key: [rule, user], limits: [5/second, 40/minute], shadow: true}
 `}
-	text, err := os.ReadFile("../examples/towns.yaml")
-	if err != nil {
-		t.Fatal(err)
+	examples, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(examples) < 6 {
+		t.Fatal(examples, err)
 	}
-	return append(out, string(text))
+	for _, name := range examples {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[filepath.Base(name)] = string(text)
+	}
+	return out
 }
 
-// A file with a slip is never called good: it is refused, or there is a warning. The log
-// of this test lists what each mutant gets.
+var rewrite = flag.Bool("rewrite", false, "write what each mutant of a rules file gets into testdata, to be read before it is committed")
+
+// place is the position with which a problem begins, and lines are those that it names.
+var (
+	place = regexp.MustCompile(`^f:[0-9]+:[0-9]+: `)
+	lines = regexp.MustCompile(`\bline [0-9]+`)
+)
+
+// A file with a slip is never called good: it is refused, or there is a warning. The file
+// testdata/mutants.txt has what each kind of slip gets, for people to read.
 func TestMutatedFiles(t *testing.T) {
 	total := 0
-	for number, good := range goodFiles(t) {
+	gets := map[string]map[string]int{} // by kind and message
+	for name, good := range goodFiles(t) {
 		set, err := rules.Parse("good", []byte(good), rules.Options{})
 		if err != nil || len(set.Warnings()) > 0 {
-			t.Fatalf("the good file %d: %v, %+v", number, err, set.Warnings())
+			t.Fatalf("the good file %s: %v, %+v", name, err, set.Warnings())
 		}
 		for _, m := range mutants() {
 			for _, file := range m.change(good) {
@@ -149,21 +176,49 @@ func TestMutatedFiles(t *testing.T) {
 					continue
 				}
 				total++
-				set, err := rules.Parse("f", []byte(file), rules.Options{})
+				now, err := rules.Parse("f", []byte(file), rules.Options{})
+				var message string
 				switch {
 				case err != nil:
 					first, _, _ := strings.Cut(err.Error(), "\n")
-					t.Logf("%s: %s", m.name, first)
-				case len(set.Warnings()) > 0:
-					t.Logf("%s: warning: %s", m.name, set.Warnings()[0].Text)
-				case set.Hash() != mustSet(t, good, rules.Options{}).Hash():
-					t.Errorf("%s: OK, and it means something else:\n%s", m.name, difference(good, file))
+					message = lines.ReplaceAllString(place.ReplaceAllString(first, "error: "), "line N")
+				case len(now.Warnings()) > 0:
+					message = lines.ReplaceAllString("warning: "+now.Warnings()[0].Text, "line N")
+				case now.Hash() != set.Hash():
+					t.Errorf("%s: %s: OK, and it means something else:\n%s", name, m.name, difference(good, file))
+					continue
+				default:
+					message = "it means the same"
 				}
+				if gets[m.name] == nil {
+					gets[m.name] = map[string]int{}
+				}
+				gets[m.name][message]++
 			}
 		}
 	}
 	if t.Logf("%d mutants", total); total < 200 {
 		t.Errorf("only %d mutants", total)
+	}
+	var b strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(gets)) {
+		fmt.Fprintf(&b, "%s\n", kind)
+		for _, message := range slices.Sorted(maps.Keys(gets[kind])) {
+			fmt.Fprintf(&b, "  %d x %s\n", gets[kind][message], message)
+		}
+	}
+	const table = "testdata/mutants.txt"
+	if *rewrite {
+		if err := os.WriteFile(table, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); got != string(want) {
+		t.Errorf("mutants get other messages than the table has (go test ./rules -run TestMutatedFiles -rewrite writes it):\n%s", difference(string(want), got))
 	}
 }
 

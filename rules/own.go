@@ -29,7 +29,8 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 		c.Clear()
 		return Match{}, err
 	}
-	if m.Unlimited, m.Count = false, m.Count+1; m.Rule == "" {
+	// A shadow rule decides nothing, so the request's own limits are named.
+	if m.Unlimited, m.Count = false, m.Count+1; m.Rule == "" || s.rules[s.byName[m.Rule]].limiter.Shadow {
 		m.Rule = limiter.RequestRule
 	}
 	return m, nil

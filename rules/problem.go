@@ -30,6 +30,9 @@ type Error struct {
 	// Problems has 1 to 1001 elements. If a file has more than 1000, the last element
 	// states how many are omitted.
 	Problems []Problem
+	// Warnings are those about defaults, quotas and rules that have no problem. Those for
+	// which rules are compared with each other are left out.
+	Warnings []Warning
 }
 
 // Error returns one line for each problem: "file:line:column: text".
@@ -68,6 +71,9 @@ func (p *problems) addAt(line, column int, format string, args ...any) {
 	}
 	p.list = append(p.list, Problem{Line: line, Column: column, Text: fmt.Sprintf(format, args...)})
 }
+
+// found returns how many problems there are.
+func (p *problems) found() int { return len(p.list) + p.omitted }
 
 // add reports a problem at a node.
 func (p *problems) add(n *node, format string, args ...any) {

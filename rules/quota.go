@@ -38,13 +38,13 @@ func (d quoting) all(list *node, outer level) {
 func (d quoting) quota(n *node, outer level) {
 	outer.costs = costs{}
 	q := definition{level: outer, quota: true, line: n.line, at: n}
-	before := len(d.problems.list)
+	before := d.found()
 	var at ruleNodes
 	if n.kind == kindNull {
 		d.add(n, "this quota is empty")
 		return
 	}
-	if d.mapping(n, "a quota", d.fields(&q, &at), quotaHint); n.kind != kindMapping {
+	if d.mapping(n, "a quota", d.fields(&q, &at), func(name string) string { return quotaHint(n, name) }); n.kind != kindMapping {
 		return
 	}
 	requireName(d.decoder, n, &q, at.name)
@@ -56,6 +56,7 @@ func (d quoting) quota(n *node, outer level) {
 	if !q.keyGiven && !d.reported(n, "key") && !d.reported(n, "keys") {
 		d.add(n, `this quota has no key: write "key: [user]" for a counter for each user, or "key: [rule]" to count all requests together`)
 	}
+	q.flawed = d.found() > before
 	d.quotas = append(d.quotas, q)
 }
 
@@ -68,14 +69,23 @@ func (d quoting) fields(q *definition, at *ruleNodes) []field {
 	)
 }
 
-func quotaHint(name string) string {
+func quotaHint(n *node, name string) string {
 	switch name {
 	case "cost":
-		return `"cost" belongs to a draw on the quota: in a rule write quotas: [{name: units, cost: 5}]`
+		quota, cost := "units", "5"
+		if v := n.at("name"); v != nil && v.kind == kindScalar {
+			quota = yamlText(clip(v.text))
+		}
+		if v := n.at("cost"); v.kind == kindScalar {
+			if _, bad := units(v.text, 0); bad == "" {
+				cost = v.text
+			}
+		}
+		return fmt.Sprintf(`"cost" belongs to a draw on the quota: in a rule write quotas: [{name: %s, cost: %s}]`, quota, cost)
 	case "match", "unlimited", "continue":
 		return quote(name) + " belongs in the rules that draw on the quota"
 	}
-	return ruleHint(name)
+	return ruleHint(n, name)
 }
 
 // quotaNamed returns the index of a quota, -1 if there is none.
@@ -101,7 +111,11 @@ func (d quoting) draws(r *definition, n *node) {
 			d.mapping(item, "a draw on a quota", d.drawFields(&w, &name), drawHint)
 			if name == nil {
 				if !d.reported(item, "name") {
-					d.add(item, "this draw has no name: write the quota's, as in {name: units, cost: 5}")
+					cost := "5"
+					if v := item.at("cost"); v != nil && v.kind == kindScalar {
+						cost = clip(v.text)
+					}
+					d.add(item, "this draw has no name: write the quota's, as in {name: units, cost: %s}", cost)
 				}
 				continue
 			}

@@ -13,7 +13,8 @@ import (
 
 // Match describes which rules matched a request.
 type Match struct {
-	// Rule is the name of the first rule that matched; empty if none did.
+	// Rule is the name of the first rule in force that matched. If only shadow rules did, it
+	// is that of the first of them; empty if none did.
 	Rule string
 	// Unzoned is the first rule or quota that has its time zone from an attribute of the
 	// request, if the attribute names none: its default zone then counts. It is nil if
@@ -25,6 +26,9 @@ type Match struct {
 	// Unlimited reports that rules matched, but none of them counts anything: the
 	// request is allowed without asking a decider.
 	Unlimited bool
+	// Shadow reports that shadow rules matched, or rules that draw on quotas in shadow, so
+	// the charge may have counters that deny nothing.
+	Shadow bool
 }
 
 // The compiler keeps at most four words in registers: a larger match costs each check of a
@@ -105,7 +109,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	if err := permitted(r, u); err != nil {
 		return Match{}, err
 	}
-	m := Match{Rule: u.limiter.Name, Count: 1}
+	m := Match{Rule: u.limiter.Name, Count: 1, Shadow: u.counts && u.shadows}
 	if u.counts {
 		var err error
 		if m.Unzoned, err = u.charge(r, c, &address{}, rulesAll); err != nil {
@@ -174,6 +178,7 @@ func (w whichRules) have(r *limiter.Rule) bool {
 // the ones that its path matches.
 func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules) (m Match, err error) {
 	var ip address
+	onlyShadow := true
 	for _, i := range list {
 		u := &s.rules[i]
 		if !u.plain && !u.match.accepts(r, &ip) {
@@ -185,15 +190,15 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 				return Match{}, err
 			}
 		}
-		if m.Count++; m.Count == 1 {
-			m.Rule = u.limiter.Name
+		if m.Count++; m.Count == 1 || onlyShadow && !u.limiter.Shadow {
+			m.Rule, onlyShadow = u.limiter.Name, u.limiter.Shadow
 		}
 		if u.counts {
 			unzoned, err := u.charge(r, c, &ip, which)
 			if err != nil {
 				return s.fillLess(list, r, c, which, err)
 			}
-			m.Unzoned = cmp.Or(m.Unzoned, unzoned)
+			m.Unzoned, m.Shadow = cmp.Or(m.Unzoned, unzoned), m.Shadow || u.shadows
 		}
 		if !u.more {
 			break

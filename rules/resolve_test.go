@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
@@ -541,4 +542,50 @@ func TestConcurrentResolve(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// The rule of a match is one in force, wherever shadow rules stand.
+func TestShadowRulesDecideNothing(t *testing.T) {
+	s := mustSet(t, `
+quotas:
+  - {name: trial_units, key: [user], limits: [5/second], shadow: true}
+rules:
+  - {name: trial, match: {path: ^/a}, key: [user], limits: [1/second], shadow: true, continue: true}
+  - {name: first, match: {path: ^/a/}, key: [user], limits: [5/second], continue: true}
+  - {name: second, match: {path: ^/a}, key: [user], limits: [5/second]}
+  - {name: free, match: {path: ^/b}, unlimited: true}
+  - {name: drawing, match: {path: ^/c}, key: [user], limits: [5/second], quotas: [trial_units]}
+`, rules.Options{})
+	for _, c := range []struct {
+		r    limiter.Request
+		want rules.Match
+	}{
+		{limiter.Request{Path: "/a/1"}, rules.Match{Rule: "first", Shadow: true, Count: 3}},
+		{limiter.Request{Path: "/a"}, rules.Match{Rule: "second", Shadow: true, Count: 2}},
+		{limiter.Request{Path: "/b"}, rules.Match{Rule: "free", Unlimited: true, Count: 1}},
+		{limiter.Request{Path: "/c"}, rules.Match{Rule: "drawing", Shadow: true, Count: 1}},
+		{limiter.Request{Rule: "trial"}, rules.Match{Rule: "trial", Shadow: true, Count: 1}},
+		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "request", Shadow: true, Count: 2}},
+		{limiter.Request{Rule: "first", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "first", Count: 2}},
+		{limiter.Request{Path: "/d"}, rules.Match{}},
+	} {
+		var charge limiter.Charge
+		if m, err := s.Resolve(&c.r, &charge); err != nil || m != c.want {
+			t.Errorf("%+v: %+v, %v", c.r, m, err)
+		}
+	}
+	only := mustSet(t, "rules: [{name: trial, key: [user], limits: [1/second], shadow: true}]", rules.Options{})
+	var charge limiter.Charge
+	if m, err := only.Resolve(&limiter.Request{}, &charge); err != nil || m != (rules.Match{Rule: "trial", Shadow: true, Count: 1}) {
+		t.Errorf("only a shadow rule: %+v, %v", m, err)
+	}
+}
+
+func mustLimit(t *testing.T, n int64) *limiter.Limit {
+	t.Helper()
+	l, err := limiter.NewLimit(limiter.Spec{Limit: n, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

@@ -98,6 +98,7 @@ type definition struct {
 	spare     []*node // fields that have no effect, since the rule is unlimited or has no limits of its own
 	unlimited bool
 	more      bool // continue
+	flawed    bool // it has problems
 }
 
 // title returns what the definition is, with its name.
@@ -116,13 +117,13 @@ type ruleNodes struct{ name, limits, unlimited, more, quotas *node }
 
 func (d *decoder) rule(n *node, outer level) {
 	r := definition{level: outer, line: n.line, at: n}
-	before := len(d.problems.list)
+	before := d.found()
 	var at ruleNodes
 	if n.kind == kindNull {
 		d.add(n, "this rule is empty")
 		return
 	}
-	if d.mapping(n, "a rule", d.ruleFields(&r, &at), ruleHint); n.kind != kindMapping {
+	if d.mapping(n, "a rule", d.ruleFields(&r, &at), func(name string) string { return ruleHint(n, name) }); n.kind != kindMapping {
 		return
 	}
 	requireName(d, n, &r, at.name)
@@ -154,6 +155,7 @@ func (d *decoder) rule(n *node, outer level) {
 	if r.unlimited && r.more {
 		d.add(at.more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request again`)
 	}
+	r.flawed = d.found() > before
 	d.rules = append(d.rules, r)
 }
 
@@ -179,7 +181,7 @@ func (r *definition) kind() string {
 func ownLimits(d *decoder, r *definition, limits *node, inherited, before int) {
 	d.used = make(map[*node]bool)
 	r.limits, r.written = d.limits(limits, r)
-	if len(d.problems.list) == before {
+	if d.found() == before {
 		unused(d, r.settings[inherited:], r)
 	}
 }
@@ -206,14 +208,35 @@ func isFalse(n *node) bool {
 	return n.kind == kindScalar && bad == "" && !b
 }
 
-func ruleHint(name string) string {
+// ruleHint returns what to write for a field that a rule or a quota does not have.
+func ruleHint(n *node, name string) string {
 	switch name {
 	case "path", "method", "methods", "group", "groups", "attributes", "ip", "host", "not_path", "not_method", "not_group", "not_ip", "not_host":
 		return fmt.Sprintf("%q belongs under \"match\"", name)
 	case "limit", "window":
-		return fmt.Sprintf(`%q belongs in an element of "limits", such as "limits: [5/second]"`, name)
+		return fmt.Sprintf(`%q belongs in an element of "limits", such as "limits: [%s]"`, name, shortLimit(n))
 	}
 	return ""
+}
+
+// shortLimit returns the short form of a limit with the limit and the window of a mapping,
+// as far as it has valid ones.
+func shortLimit(n *node) string {
+	count, per := "5", "second"
+	if v := n.at("limit"); v != nil && v.kind == kindScalar {
+		if _, _, bad := rate(v.text); bad == "" {
+			return v.text
+		}
+		if _, bad := integer(v.text); bad == "" {
+			count = v.text
+		}
+	}
+	if v := n.at("window"); v != nil && v.kind == kindScalar {
+		if _, bad := duration(v.text); bad == "" {
+			per = v.text
+		}
+	}
+	return count + "/" + per
 }
 
 // name decodes the name of a rule or a quota.
@@ -254,7 +277,7 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 			name = s.DefaultName()
 		}
 		if f := first[name]; f != nil {
-			d.add(item, "two limits of this %s are named %q, the other one on line %d: give one a name, as in {name: other, limit: 5, window: 1m}", r.kind(), name, f.line)
+			d.add(item, "two limits of this %s are named %q, the other one on line %d: give one a name, as in {name: other, limit: %d, %s}", r.kind(), name, f.line, max(s.Limit, 1), windowText(item, s))
 			continue
 		}
 		first[name] = item
@@ -266,6 +289,20 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 		out, written = append(out, l), append(written, item)
 	}
 	return out, written
+}
+
+// windowText returns the field with the window of a limit.
+func windowText(n *node, s *spec) string {
+	if s.Calendar != limiter.CalendarNone {
+		return "calendar: " + s.Calendar.String()
+	}
+	text := s.Window.String()
+	if n.kind == kindScalar {
+		_, text, _ = strings.Cut(n.text, "/")
+	} else if v := n.at("window"); v != nil && v.kind == kindScalar {
+		text = v.text
+	}
+	return "window: " + clip(strings.TrimSpace(text))
 }
 
 // limit decodes one limit. Its spec may be invalid; the problems have then been
@@ -313,7 +350,7 @@ func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
 	d.mapping(n, "a limit", fields, func(name string) string {
 		switch name {
 		case "rate", "per", "interval", "period", "unit", "units":
-			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form 5/second`, name)
+			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form %s`, name, shortLimit(n))
 		}
 		return ""
 	})
@@ -356,7 +393,9 @@ func (d *decoder) limitField(v *node, s *spec, name string, read func() string) 
 	if bad := read(); bad != "" {
 		s.bad[name] = true
 		if name == "limit" && strings.Contains(v.text, "/") {
-			bad = quote(v.text) + ` has a window in it: write "limit: 5" and "window: second", or the short form 5/second by itself`
+			count, per, _ := strings.Cut(v.text, "/")
+			bad = fmt.Sprintf(`%s has a window in it: write "limit: %s" and "window: %s", or the short form %s by itself`,
+				quote(v.text), clip(strings.TrimSpace(count)), clip(strings.TrimSpace(per)), clip(v.text))
 		}
 		d.add(v, "%s: %s", name, bad)
 	}

@@ -44,6 +44,7 @@ type Set struct {
 	rules  []rule
 	quotas []counters
 	byName map[string]int // the rules; the quotas follow them
+	zoned  bool           // some have their time zone from an attribute of the request
 	paths  index
 	cache  *pathCache          // nil: none
 	own    key                 // for limits that come with a request
@@ -58,7 +59,9 @@ type rule struct {
 	plain  bool // only the path matters
 	more   bool // continue: further matches count, too
 	counts bool // it has keys or draws: else it is unlimited
-	match  matcher
+	// shadows means that it is in shadow, or draws on a quota that is.
+	shadows bool
+	match   matcher
 	counters
 	costs costs
 	draws []draw
@@ -86,7 +89,7 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 		d.file(root)
 	}
 	if err := d.err(file); err != nil {
-		return nil, err
+		return nil, withWarnings(&d, err)
 	}
 	s := newSet(d.rules, d.quotas, &d.outer, o)
 	if o.Strict && s.Doubtful() {
@@ -126,10 +129,12 @@ func newSet(definitions, quotas []definition, outer *definition, o Options) *Set
 	for i := range quotas {
 		s.quotas[i] = newCounters(&quotas[i], &o)
 		s.byName[quotas[i].name] = len(definitions) + i
+		s.zoned = s.zoned || s.quotas[i].zoneFrom != ""
 	}
 	for i := range definitions {
 		s.rules[i] = newRule(&definitions[i], s.quotas, &o)
 		s.byName[definitions[i].name] = i
+		s.zoned = s.zoned || s.rules[i].zoneFrom != ""
 	}
 	s.paths = newIndex(s.rules)
 	return s
@@ -140,7 +145,10 @@ func newRule(def *definition, quotas []counters, o *Options) rule {
 		plain: def.match.plain(), more: def.more, match: def.match, costs: def.costs,
 		counters: newCounters(def, o), draws: newDraws(def, quotas),
 	}
-	r.counts = len(r.keys)+len(r.draws) > 0
+	r.counts, r.shadows = len(r.keys)+len(r.draws) > 0, def.shadow
+	for _, w := range r.draws {
+		r.shadows = r.shadows || w.quota.limiter.Shadow
+	}
 	return r
 }
 

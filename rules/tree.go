@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
@@ -11,6 +12,9 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
+
+// unreadable begins the problems that the YAML library finds.
+const unreadable = "YAML cannot be read: "
 
 // maxFileBytes bounds the size of a rules file.
 const maxFileBytes = 1 << 20
@@ -66,6 +70,12 @@ func readTree(data []byte, p *problems) *node {
 		return nil
 	}
 	root := protected(p, func() *node { return parseYAML(data, p) })
+	if root == nil && len(p.list) > 0 && strings.HasPrefix(p.list[0].Text, unreadable) {
+		// The library says where it stopped, and not what is wrong there.
+		if line, column, text, ok := misindented(data, p.list[0].Line+1); ok {
+			p.list[0] = Problem{Line: line, Column: column, Text: text}
+		}
+	}
 	if root == nil && len(p.list) == 0 {
 		p.addAt(1, 1, `the file is empty; to have no rules at all write "rules: []"`)
 	}
@@ -77,7 +87,7 @@ func readTree(data []byte, p *problems) *node {
 func protected(p *problems, parse func() *node) (root *node) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.addAt(1, 1, "YAML cannot be read: %s", clip(fmt.Sprint(r)))
+			p.addAt(1, 1, unreadable+"%s", clip(fmt.Sprint(r)))
 			root = nil
 		}
 	}()
@@ -117,10 +127,10 @@ func (p *problems) syntaxError(err error) {
 	}
 	if errors.As(err, &at) && at.GetToken() != nil && at.GetToken().Position != nil {
 		pos := at.GetToken().Position
-		p.addAt(pos.Line, pos.Column, "YAML cannot be read: %s", clip(at.GetMessage()))
+		p.addAt(pos.Line, pos.Column, unreadable+"%s", clip(at.GetMessage()))
 		return
 	}
-	p.addAt(1, 1, "YAML cannot be read: %s", clip(err.Error()))
+	p.addAt(1, 1, unreadable+"%s", clip(err.Error()))
 }
 
 // checkText reports the first byte that is not text. Control characters are refused

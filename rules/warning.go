@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -40,22 +41,51 @@ func newWarning(r *definition, at *node, instead, format string, args ...any) Wa
 func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
 	out = slices.Concat(outer.notes(), undrawn(quotas, rules))
 	for i := range quotas {
-		out = slices.Concat(out, fixedLengths(&quotas[i]), zoneInKey(&quotas[i]), neverFirst(&quotas[i]))
+		out = append(out, quotas[i].ownWarnings(quotas)...)
 	}
 	for i := range rules {
-		r := &rules[i]
-		if w, ok := openEnded(r); ok {
-			out = append(out, w)
-		}
-		out = slices.Concat(out, r.notes(), fixedLengths(r), lacking(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
+		out = append(out, rules[i].ownWarnings(quotas)...)
 	}
 	reached, slash, host := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
 	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), slashes(rules, &slash), anyHost(rules, &host))
-	out = append(out, incomplete(&reached, &slash, &host)...)
-	slices.SortStableFunc(out, func(a, b Warning) int {
+	return inOrder(append(out, incomplete(&reached, &slash, &host)...))
+}
+
+func inOrder(all []Warning) []Warning {
+	slices.SortStableFunc(all, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return out
+	return all
+}
+
+// ownWarnings returns the warnings about a rule or a quota, whatever other rules there are.
+func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
+	if r.quota {
+		return slices.Concat(fixedLengths(r), zoneInKey(r), neverFirst(r))
+	}
+	if w, ok := openEnded(r); ok {
+		out = append(out, w)
+	}
+	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), lacking(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
+}
+
+// withWarnings adds to the error of a file the warnings about what has no problem. If the
+// defaults have one, nothing that inherits from them is known well enough.
+func withWarnings(d *decoder, err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || d.outer.flawed {
+		return err
+	}
+	e.Warnings = d.outer.notes()
+	for _, all := range [][]definition{d.quotas, d.rules} {
+		for i := range all {
+			if !all[i].flawed {
+				e.Warnings = append(e.Warnings, all[i].ownWarnings(d.quotas)...)
+			}
+		}
+	}
+	e.Warnings = inOrder(e.Warnings)
+	return err
 }
 
 // openEnded warns about a rule that matches an unlimited number of paths and counts

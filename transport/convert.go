@@ -133,7 +133,7 @@ func costOf(m *weirv1.CheckRequest) limiter.Cost {
 }
 
 // AnswerOf returns a response in its JSON form, exactly as the node would answer over
-// HTTP.
+// HTTP, but for drawn_by and zone_default, which are not in the message.
 func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 	a := limiter.Answer{
 		Allowed: m.GetAllowed(), Never: m.GetNever(), ShadowDenied: m.GetShadowDenied(),
@@ -150,6 +150,9 @@ func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 			ResetAfterMs: limiter.Millis(limiter.Tick(l.GetResetAfterUs()).Duration()),
 			Never:        l.GetNever(), Blocked: l.GetBlocked(), Shadow: l.GetShadow(), Overflow: l.GetOverflow(),
 			Owner: l.GetOwner(), InForce: l.GetInForce(),
+		}
+		if l.GetCapacity() != l.GetLimit() {
+			a.Limits[i].Capacity = l.GetCapacity()
 		}
 		if retry := l.GetRetryAfterUs(); retry > 0 {
 			a.Limits[i].RetryAfterMs = new(limiter.Millis(limiter.Tick(retry).Duration()))

@@ -101,6 +101,11 @@ type Node struct {
 	Zones interface {
 		Unzoned(rule string, missing bool)
 	}
+	// Shadows receives what each shadow rule would have decided; nil if there is nobody to
+	// tell.
+	Shadows interface {
+		Shadowed(rule string, denied bool)
+	}
 	// Log receives what operators should know. It is not nil.
 	Log *slog.Logger
 	// Clock is the embedder's clock. If it is nil, the clock is Opened plus the time
@@ -148,12 +153,29 @@ func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
 	if u := m.Unzoned; u != nil && n.Zones != nil {
 		n.Zones.Unzoned(u.Rule, u.Missing)
 	}
+	if m.Shadow && n.Shadows != nil {
+		n.shadowed(d)
+	}
 	switch {
 	case n.Observer == nil:
 	case alike != nil:
 		alike.add(n.Observer, d)
 	default:
 		n.Observer.Checked(1, d.Rule, d.Source, d.Allowed, d.ShadowDenied)
+	}
+}
+
+// shadowed tells what each shadow rule of a decision would have decided. The counters of a
+// rule follow each other.
+func (n *Node) shadowed(d *limiter.Decision) {
+	for i := 0; i < d.Len(); {
+		rule, denied := d.Limit(i).Rule, false
+		for ; i < d.Len() && d.Limit(i).Rule == rule; i++ {
+			denied = denied || !d.Limit(i).Allowed
+		}
+		if rule.Shadow {
+			n.Shadows.Shadowed(rule.Name, denied)
+		}
 	}
 }
 

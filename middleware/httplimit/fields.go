@@ -105,7 +105,7 @@ func (l *Limiter) writeThree(h http.Header, limit, remaining, reset string, c *c
 		}
 	}
 	values := [3]string{
-		strconv.FormatUint(uint64(n.Limit.Limit()), 10),
+		strconv.FormatUint(uint64(n.Limit.Capacity()), 10),
 		strconv.FormatUint(uint64(n.Remaining), 10),
 		l.resetText(n),
 	}

@@ -233,3 +233,15 @@ func TestHead(t *testing.T) {
 		}
 	}
 }
+
+// A bucket's fields have its capacity, and the time in which that is granted again: what
+// remains is never above it, and the capacity at once is allowed.
+func TestFieldsOfABucket(t *testing.T) {
+	at := newClock()
+	h := limited(t, node(t, at, "  - {name: a, limits: [{limit: 30, window: 1m, algorithm: token_bucket, burst: 20}]}"),
+		httplimit.Headers(httplimit.IETF, httplimit.XRateLimit))
+	want := "RateLimit-Policy: \"a/minute\";q=20;w=40\nRateLimit: \"a/minute\";r=19;t=2\nX-RateLimit-Limit: 20\nX-RateLimit-Remaining: 19\n"
+	if got := fields(get(h, "/"), "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}

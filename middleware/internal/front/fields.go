@@ -1,7 +1,9 @@
 package front
 
 import (
+	"math/bits"
 	"strconv"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -50,20 +52,36 @@ func nearer(a, b *limiter.LimitDecision) bool {
 }
 
 // AppendPolicy appends the field RateLimit-Policy, as in revision 10 of the IETF draft
-// "RateLimit header fields for HTTP": for each limit its name, its units (q) and its
-// window in seconds (w), rounded up, since the field has whole seconds. Calendar windows
-// have no fixed length, so they have no w, which the draft allows.
+// "RateLimit header fields for HTTP": for each limit its name, its capacity (q) and the
+// seconds in which that is granted again (w), rounded up, since the field has whole
+// seconds: the window, or the time in which a bucket recovers. So r is never above q, and
+// q at once is never refused. Calendar windows have no fixed length, so they have no w,
+// which the draft allows.
 func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 	for i, l := range limits {
 		dst = appendName(dst, i, l)
 		dst = append(dst, ";q="...)
-		dst = strconv.AppendUint(dst, uint64(l.Limit.Limit()), 10)
+		dst = strconv.AppendUint(dst, uint64(l.Limit.Capacity()), 10)
 		if l.Limit.Calendar() == limiter.CalendarNone {
 			dst = append(dst, ";w="...)
-			dst = strconv.AppendInt(dst, limiter.Seconds(l.Limit.Window()), 10)
+			dst = strconv.AppendInt(dst, limiter.Seconds(recovery(l.Limit)), 10)
 		}
 	}
 	return dst
+}
+
+// recovery returns the time in which a limit grants its capacity.
+func recovery(l *limiter.Limit) time.Duration {
+	if l.Capacity() == l.Limit() {
+		return l.Window()
+	}
+	// At most 100 years, see [limiter.Spec.Burst].
+	hi, lo := bits.Mul64(uint64(l.Window()), uint64(l.Capacity()))
+	quo, rem := bits.Div64(hi, lo, uint64(l.Limit()))
+	if rem > 0 {
+		quo++
+	}
+	return time.Duration(quo)
 }
 
 // AppendState appends the field RateLimit of the same draft: for each limit its name,

@@ -240,3 +240,42 @@ rules:
 		}
 	}
 }
+
+// What is shown of a bucket is its burst; a quota's denial names the rule that draws; a time
+// zone that is none is told.
+func TestCheckTellsWhatCanBeChecked(t *testing.T) {
+	rules := file(t, "rules.yaml", `version: 1
+quotas:
+  - {name: units, key: ["attr:customer"], limits: [{limit: 12, window: 1h, algorithm: fixed_window}]}
+rules:
+  - {name: bucket, match: {path: "^/bucket"}, key: [user], limits: [{limit: 30, window: 1m, algorithm: token_bucket, burst: 20}]}
+  - {name: search, match: {path: "^/search", attributes: {customer: }}, quotas: [{name: units, cost: 5}]}
+  - {name: zoned, match: {path: "^/zoned"}, key: [user], limits: [{limit: 5, calendar: day, zone: "attr:tz"}]}
+  - {name: trial, match: {path: "^/trial"}, key: [user], limits: [1/hour], shadow: true, continue: true}
+  - {name: real, match: {path: "^/trial"}, key: [user], limits: [9/hour]}
+`)
+	for args, want := range map[string]string{
+		"/bucket --user ada --cost 21":             "  ada:minute  bucket/minute  20 of 20 left; never\n",
+		"/search --attr customer=acme --times 3":   "denied by units/hour, a quota on which rule search draws, retry in 1h0m0s\n",
+		"/zoned --user ada --attr tz=Europe/Berln": "  zoned is counted by its default time zone, since the attribute of the request names none of the time zone database\n",
+		"/trial --user ada --times 2":              "allowed by rule real; a shadow rule would deny it\n",
+	} {
+		got := person{}.run(t, append([]string{"check", "--rules", rules, "--at", noon}, strings.Fields(args)...)...)
+		if got.err != "" || !strings.Contains(got.out, want) {
+			t.Errorf("%s: %s%s\nwant %s", args, got.out, got.err, want)
+		}
+	}
+}
+
+// Warnings are shown beside errors, with their own lines.
+func TestValidateWarnsBesideErrors(t *testing.T) {
+	rules := file(t, "rules.yaml", `version: 1
+rules:
+  - {name: a, key: [user], limits: [5/month]}
+  - {name: b, key: [usr], limits: [5/month]}
+`)
+	got := person{}.run(t, "validate", rules)
+	if got.status != 1 || !strings.Contains(got.err, ":4:21: unknown part of a key") || strings.Count(got.err, "warning: a window of a month") != 1 || !strings.Contains(got.err, ":3:37: warning") {
+		t.Errorf("%d %s", got.status, got.err)
+	}
+}

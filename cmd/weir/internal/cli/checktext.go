@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,12 +55,17 @@ func (w *checkWriter) line(format string, args ...any) { fmt.Fprintf(w.out, form
 // answer writes one line for the decision and one for each limit.
 func (w *checkWriter) answer(a *limiter.Answer) {
 	w.line("%s", w.verdict(a))
+	if a.ZoneDefault != "" {
+		w.line("  %s is counted by its default time zone, since the attribute of the request names none of the time zone database", a.ZoneDefault)
+	}
 	for _, l := range a.Limits {
-		text := fmt.Sprintf("  %s  %s  %d of %d left", term.Clean(l.Key), l.Name, l.Remaining, l.Limit)
+		text := fmt.Sprintf("  %s  %s  %d of %d left", term.Clean(l.Key), l.Name, l.Remaining, cmp.Or(l.Capacity, l.Limit))
 		switch {
 		case l.Overflow:
 			w.line("  %s  %s  not counted: %s", term.Clean(l.Key), l.Name, noRoom(a, &l))
 			continue
+		case l.InForce != 0 && l.Capacity != 0: // the burst is scaled like the limit
+			text = fmt.Sprintf("  %s  %s  %d left, by a share: %d of %d per window", term.Clean(l.Key), l.Name, l.Remaining, l.InForce, l.Limit)
 		case l.InForce != 0:
 			text = fmt.Sprintf("  %s  %s  %d of %d left, a share of %d", term.Clean(l.Key), l.Name, l.Remaining, l.InForce, l.Limit)
 		}
@@ -98,16 +104,24 @@ func (w *checkWriter) verdict(a *limiter.Answer) string {
 	case a.Allowed:
 		return fmt.Sprintf("%s by rule %s", w.style.Green("allowed"), a.Rule)
 	case a.Never:
-		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds", w.style.Red("denied"), a.BlockedBy)
+		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds", w.style.Red("denied"), blocker(a))
 	}
 	if full(a) {
-		return fmt.Sprintf("%s: the table has no room for a new counter of %s", w.style.Red("denied"), a.BlockedBy)
+		return fmt.Sprintf("%s: the table has no room for a new counter of %s", w.style.Red("denied"), blocker(a))
 	}
-	text := fmt.Sprintf("%s by %s", w.style.Red("denied"), a.BlockedBy)
+	text := fmt.Sprintf("%s by %s", w.style.Red("denied"), blocker(a))
 	if a.RetryAfterMs != nil {
 		text += ", retry in " + millis(*a.RetryAfterMs)
 	}
 	return text
+}
+
+// blocker names the limit that denied, and for a quota the rule that draws on it.
+func blocker(a *limiter.Answer) string {
+	if a.DrawnBy == "" {
+		return a.BlockedBy
+	}
+	return a.BlockedBy + ", a quota on which rule " + a.DrawnBy + " draws"
 }
 
 // notes returns remarks on a limit's answer.

@@ -101,17 +101,22 @@ func (a *app) complainOfRules(name string, data []byte, err error) {
 	for _, p := range invalid.Problems {
 		a.pointTo(name, lines, p)
 	}
+	a.warnOf(name, lines, invalid.Warnings)
 	a.complain(fmt.Errorf("rules file %s is not valid: %s", name, term.Plural(len(invalid.Problems), "problem")))
 }
 
 // warnOfRules prints a line for each warning of a valid rules file, and returns their
 // number.
 func (a *app) warnOfRules(f rulesFile) int {
-	lines, all := strings.Split(string(f.data), "\n"), f.set.Warnings()
-	for _, w := range all {
-		a.pointTo(f.name, lines, rules.Problem{Line: w.Line, Column: w.Column, Text: "warning: " + w.Text})
-	}
+	all := f.set.Warnings()
+	a.warnOf(f.name, strings.Split(string(f.data), "\n"), all)
 	return len(all)
+}
+
+func (a *app) warnOf(name string, lines []string, all []rules.Warning) {
+	for _, w := range all {
+		a.pointTo(name, lines, rules.Problem{Line: w.Line, Column: w.Column, Text: "warning: " + w.Text})
+	}
 }
 
 // pointTo prints a message about a position in a file, on a terminal with the source

@@ -106,14 +106,20 @@ func (a *app) validateJSON(names []string, strict bool) error {
 	for i, name := range names {
 		f, err := a.loadRulesFile(name)
 		out[i] = jsonValidity{File: name, Valid: err == nil, Problems: jsonProblems(err), Warnings: []jsonWarning{}}
+		var warnings []rules.Warning
+		if invalid, ok := errors.AsType[*rules.Error](err); ok {
+			warnings = invalid.Warnings
+		} else if err == nil {
+			warnings = f.set.Warnings()
+		}
+		for _, w := range warnings {
+			out[i].Warnings = append(out[i].Warnings, jsonWarning(w))
+		}
 		if err != nil {
 			failed = errReported
 			continue
 		}
 		out[i].Rules, out[i].Quotas, out[i].Limits = sizes(f.set)
-		for _, w := range f.set.Warnings() {
-			out[i].Warnings = append(out[i].Warnings, jsonWarning(w))
-		}
 		if strict && f.set.Doubtful() {
 			out[i].Valid, failed = false, errReported
 		}
