@@ -77,9 +77,21 @@ func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limite
 // the indices of the undecided checks in ascending order; their charges must not be
 // reused, and their answers are not written any more.
 func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision) (undecided []int) {
-	t := c.begin()
 	w := c.calls.NewWaiting()
-	var calls []*route.Call // by index of the charge; only if ctx can end
+	w.Expect(int32(len(charges)))
+	open, calls := c.BeginMany(charges, answers, ctx.Done() != nil, w.Decided)
+	w.Expect(int32(open - len(charges)))
+	undecided = w.All(ctx, calls)
+	c.calls.End(w)
+	return undecided
+}
+
+// BeginMany starts several checks in one turn, and returns how many of them wait for their
+// decisions. It calls done once for each of those, possibly before BeginMany returns, and
+// not for the others. The rules of Begin hold for each charge and answer. With keep,
+// BeginMany returns the calls that wait, by the index of their check; nil if none waits.
+func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, keep bool, done func()) (open int, calls []*route.Call) {
+	t := c.begin()
 	for i := range min(table.Ahead, len(charges)) {
 		c.decider.prefetch(t, &charges[i])
 	}
@@ -90,12 +102,12 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 		if c.decider.fast(t, &charges[i], &answers[i]) {
 			continue
 		}
-		w.Expect(1)
-		o := c.calls.Begin(&t.Turn, &charges[i], &answers[i], 0, w.Decided)
-		switch {
-		case o == nil:
-			w.Expect(-1)
-		case ctx.Done() != nil:
+		o := c.calls.Begin(&t.Turn, &charges[i], &answers[i], 0, done)
+		if o == nil {
+			continue
+		}
+		open++
+		if keep {
 			if calls == nil {
 				calls = make([]*route.Call, len(charges))
 			}
@@ -103,7 +115,5 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 		}
 	}
 	t.end()
-	undecided = w.All(ctx, calls)
-	c.calls.End(w)
-	return undecided
+	return open, calls
 }
