@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/chaos/fleet"
@@ -23,6 +24,7 @@ func owners() []Scenario {
 		{Name: "both-sides", About: "five nodes split in two and three, and one of the three changes sides 85 to 130 ms later", Needs: fleet.Cuts | fleet.Shapes, Size: 5, make: (*stage).bothSides},
 		{Name: "leave-alone", About: "SIGTERM of one node that sees no other, which are in reach a second later", Needs: fleet.Cuts | fleet.Shapes, make: (*stage).leaveAlone},
 		{Name: "reset-paused", About: "one node paused until the others do without it; keys are reset meanwhile", Args: []string{"--allow-reset"}, make: (*stage).resetPaused},
+		{Name: "reset-asked", About: "one node paused until the others do without it, and asked to reset keys before it goes on", Args: []string{"--allow-reset"}, make: (*stage).resetAsked},
 	}
 }
 
@@ -133,6 +135,70 @@ func (s *stage) resetPaused() fault {
 			return nil
 		},
 	}
+}
+
+// resetAsked: a paused owner answers resets before it has heard of whoever took over. What
+// it says is done must be done there.
+func (s *stage) resetAsked() fault {
+	n := s.any()
+	done := make(chan []bool, 1)
+	return fault{
+		what: "pause " + n.Name + ", and ask it to reset keys before it goes on", allows: late(), takes: 1, nodes: []int{n.Index},
+		breaks: func(ctx context.Context) error {
+			if err := s.askReset(ctx, make([]int, resetKeys), resetLimit+6, s.but(nil)); err != nil {
+				return err
+			}
+			if err := errors.Join(n.Pause(ctx), s.SettledWithout(ctx, settleWithin, n)); err != nil {
+				return errors.Join(err, n.Resume(ctx))
+			}
+			go func() { done <- resetsAt(ctx, n) }()
+			return fleet.Wait(ctx, 500*time.Millisecond) // the requests lie at its door
+		},
+		mends: func(ctx context.Context) error {
+			if err := n.Resume(ctx); err != nil {
+				return err
+			}
+			said := <-done
+			if err := s.Settled(ctx, settleWithin); err != nil {
+				return err
+			}
+			admitted := make([]int, resetKeys)
+			if err := s.askReset(ctx, admitted, resetLimit+6, s.but(nil)); err != nil {
+				return err
+			}
+			answered := 0
+			for i, ok := range said {
+				if !ok {
+					continue
+				}
+				answered++
+				if admitted[i] < resetLimit {
+					s.broken = append(s.broken, fmt.Errorf("%s said that key %d is reset, and it has admitted %d of %d since", n.Name, i, admitted[i], resetLimit))
+				}
+			}
+			if answered == 0 {
+				s.Doubt(fmt.Errorf("%s answered none of %d resets when it went on", n.Name, resetKeys))
+			}
+			return nil
+		},
+	}
+}
+
+// resetsAt asks a node to reset each of the keys, all at once, and returns which of them it
+// said are reset.
+func resetsAt(ctx context.Context, n *fleet.Node) []bool {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	said := make([]bool, resetKeys)
+	var asking sync.WaitGroup
+	for i := range resetKeys {
+		asking.Go(func() {
+			status, _, err := n.Post(ctx, "/v1/reset", resetKey(i))
+			said[i] = err == nil && status == http.StatusOK
+		})
+	}
+	asking.Wait()
+	return said
 }
 
 func resetKey(i int) map[string]string {

@@ -61,6 +61,7 @@ func yaml(rules []history.Rule, limit int, comment string) string {
 	var b, quotas strings.Builder
 	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: 1h, algorithm: fixed_window}]}\n", unasked, unasked, limit)
 	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: 10, window: %dms, algorithm: sliding_log}]}\n", fresh, fresh, freshWindow.Milliseconds())
+	b.WriteString(yamlOfMoved())
 	for i := range rules {
 		r := &rules[i]
 		limit := fmt.Sprintf("{limit: %d, window: %dms, algorithm: sliding_log}", r.Limit, r.Window/1000)

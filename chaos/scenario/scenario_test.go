@@ -147,7 +147,7 @@ func TestUnfelt(t *testing.T) {
 		holds := history.HoldsAlways
 		switch s.Name {
 		case "nothing", "kill", "kill-hot", "quick-restart", "leave", "join", "rolling-restart", "rolling-hot", "whole-restart", "reload", "reload-kill",
-			"clocks", "clocks-kill", "leave-kill", "several", "cached-denials":
+			"clocks", "clocks-apart", "clocks-kill", "leave-kill", "several", "cached-denials":
 			holds = history.HoldsNothing
 		case "pause", "pause-hot", "split", "split-30s", "split-asked", "leave-alone", "shattered", "one-link":
 			holds = history.HoldsBack
@@ -160,7 +160,7 @@ func TestUnfelt(t *testing.T) {
 		}
 		again, joins := 0, 0
 		switch s.Name {
-		case "rolling-restart", "rolling-hot", "whole-restart", "clocks":
+		case "rolling-restart", "rolling-hot", "whole-restart", "clocks", "clocks-apart":
 			again = size
 		case "kill", "kill-hot", "clocks-kill", "quick-restart", "leave", "stale-owner", "leave-alone":
 			again = 1

@@ -70,19 +70,24 @@ func TestFourthNodeJoins(t *testing.T) {
 	for i := range joinLoad(t) {
 		go press(ctx, a.nodes[i%3], i)
 	}
+	for i := range unaryStreams {
+		go trickle(ctx, a.nodes[i%3], joinUnary(t))
+	}
 	quiet := 500 * time.Millisecond
 	pause(ctx, quiet)
 	before := longest.Swap(0)
 	begin := time.Now()
 	all[3].start(t)
+	all[3].until(all[3].log, "the node is ready")
+	ready := time.Since(begin)
 	settle(t, all)
 	settled := time.Since(begin)
 	stop()
 	if err := <-probing; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d keys: settled %v after the fourth was started; a check took %v mostly, %v at most before it and %v while it joined",
-		n, settled.Round(time.Millisecond), time.Duration(usual.Load()).Round(10*time.Microsecond),
+	t.Logf("%d keys: the fourth ready %v after it was started, all settled after %v; a check took %v mostly, %v at most before it and %v while it joined",
+		n, ready.Round(time.Millisecond), settled.Round(time.Millisecond), time.Duration(usual.Load()).Round(10*time.Microsecond),
 		time.Duration(before).Round(10*time.Microsecond), time.Duration(longest.Load()).Round(10*time.Microsecond))
 
 	// Each key was charged once, is charged once more, and was for each check meanwhile.
@@ -107,6 +112,39 @@ func joinLoad(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// joinUnary returns how many checks a second are asked one by one while a node joins;
+// WEIR_JOIN_UNARY sets it.
+func joinUnary(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv("WEIR_JOIN_UNARY"))
+	if os.Getenv("WEIR_JOIN_UNARY") != "" && err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// unaryStreams is how many callers share those checks.
+const unaryStreams = 24
+
+// trickle asks a node for one check after the other until ctx ends, as one of unaryStreams
+// callers that ask for perSecond in all.
+func trickle(ctx context.Context, node weirv1.LimiterClient, perSecond int) {
+	if perSecond <= 0 {
+		return
+	}
+	tick := time.NewTicker(time.Second * unaryStreams / time.Duration(perSecond))
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := node.Check(ctx, &weirv1.CheckRequest{Path: "/l", User: strconv.Itoa(i % 20_000)}); err != nil {
+			return
+		}
+	}
 }
 
 // press asks a node about keys of the rule load, without a pause, until ctx ends.
