@@ -135,7 +135,16 @@ func (c *crew) open(i int) {
 		c.t.Errorf("node %d: %v", i+1, err)
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.nodes[i] = n
+}
+
+// node returns a member; nil if it is not open.
+func (c *crew) node(i int) *weir.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[i]
 }
 
 // begin lets DNS be in trouble from now.
@@ -173,12 +182,13 @@ func (c *crew) ready(which ...int) {
 	}
 	for len(waits) > 0 {
 		for i := range waits {
-			if c.nodes[i] == nil {
+			n := c.node(i)
+			if n == nil {
 				continue
 			}
-			if waits[i] = c.nodes[i].Ready(); waits[i] == nil {
+			if waits[i] = n.Ready(); waits[i] == nil {
 				delete(waits, i)
-				if met := len(c.nodes[i].Cluster().Members()); met < c.expect/2+1 {
+				if met := len(n.Cluster().Members()); met < c.expect/2+1 {
 					c.t.Fatalf("node %d is ready and knows %d members", i+1, met)
 				}
 				c.charge(i)

@@ -14,10 +14,13 @@ func ofJoining() []mutation {
 			{"internal/cluster/members/ready.go", "	n = 1\n", "	n = 1 + len(m.roll.sighted)\n"},
 		}},
 		{name: "join: an active member is enough", pkg: states, test: "^TestExpectedMembers$", edits: []edit{
-			{"internal/cluster/members/ready.go", "m.config.Expect == 0 || active ||", "m.config.Expect == 0 ||"},
+			{"internal/cluster/members/ready.go", "m.config.Expect == 0 || active ||", "m.config.Expect == 0 || active && n < 0 ||"},
 		}},
 		{name: "join: a name without an address may be a member's", pkg: "./internal/cluster/gossip", test: "^TestResolvedAddressesStay$", edits: []edit{
-			{"internal/cluster/gossip/join.go", "		if len(j.resolved[seed]) == 0 {\n", "		if false {\n"},
+			{"internal/cluster/gossip/join.go", "		if len(j.resolved[seed]) == 0 {\n", "		if len(j.resolved[seed]) < 0 {\n"},
+		}},
+		{name: "join: no message of gossip with another version", pkg: "./internal/cluster/gossip", test: "^TestReplayedAndAltered$", edits: []edit{
+			{"internal/cluster/gossip/guard.go", "!s.plain && !s.judgeSealed(b[:n]) {", "!s.plain && !s.judgeSealed(b[:n]) && n < 0 {"},
 		}},
 		{name: "join: the gossip keys follow their file", pkg: whole, test: "^TestGossipKeysFollowTheirFile$", edits: []edit{
 			{"cluster/keys.go", "		err = m.gossip.SetKeys(keys)\n", ""},
