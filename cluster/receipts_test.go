@@ -170,6 +170,12 @@ func TestReceiptsOfSeveralOwners(t *testing.T) {
 	if d := check(t, nodes[1], expensive); d.Allowed || d.Receipt != (weir.Receipt{}) {
 		t.Errorf("a denied check: %+v", d.Receipt)
 	}
+	for range 5 {
+		check(t, nodes[0], r)
+	}
+	if d := check(t, nodes[1], r); d.Allowed || d.Never || d.Receipt != (weir.Receipt{}) {
+		t.Errorf("a check that the quota denies has a receipt of the rule's part, which was taken back: %+v", d.Receipt)
+	}
 }
 
 // One of two owners crashes between the charge and the refund. What the other one charged
