@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -74,6 +75,37 @@ func TestAlerts(t *testing.T) {
 	readYAML(t, "deploy/prometheus/prometheus.yml", &prometheus)
 	if !slices.Equal(prometheus.Files, []string{"alerts.yml"}) {
 		t.Errorf("Prometheus reads %q", prometheus.Files)
+	}
+}
+
+// runbooks is where the alerts' runbook_url leads to.
+const runbooks = "https://github.com/weirlimit/weir/blob/main/docs/operations.md#"
+
+// Each alert leads to a heading of its name in docs/operations.md, below which is what to do;
+// and each such heading is that of an alert.
+func TestRunbooks(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{}
+	for part := range strings.SplitSeq(string(text), "\n#") {
+		heading, body, _ := strings.Cut(part, "\n")
+		if name := strings.TrimLeft(heading, "# "); strings.HasPrefix(name, "Weir") {
+			sections[name] = body
+		}
+	}
+	for _, a := range readAlerts(t) {
+		if want := runbooks + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s leads to %q, want %s", a.Alert, a.Annotations["runbook_url"], want)
+		}
+		if n := len(strings.Fields(sections[a.Alert])); n < 30 {
+			t.Errorf("docs/operations.md says %d words under a heading %s", n, a.Alert)
+		}
+		delete(sections, a.Alert)
+	}
+	for name := range sections {
+		t.Errorf("docs/operations.md has a heading %s, and there is no such alert", name)
 	}
 }
 
