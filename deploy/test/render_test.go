@@ -1,0 +1,177 @@
+package deploytest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// chart is where the chart is, and kubernetes the version that it is rendered for.
+var chart = filepath.Join("..", "helm", "weir")
+
+const kubernetes = "1.31.0"
+
+// helm runs helm and returns what it prints and what it says on standard error.
+func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	// Longer than a render takes: the first run builds helm.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join("..", "..", "scripts", "helm.sh"), args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err = cmd.Run()
+	return out.String(), said.String(), err
+}
+
+// render returns the manifests of the chart with a file of values, or with its defaults.
+func render(t *testing.T, values string) string {
+	t.Helper()
+	args := []string{"template", "weir", chart, "--kube-version", kubernetes, "--namespace", "limits"}
+	if values != "" {
+		args = append(args, "--values", filepath.Join("testdata", values))
+	}
+	out, said, err := helm(t, args...)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, said)
+	}
+	return out
+}
+
+// objects are the manifests of the chart by their kinds.
+type objects struct {
+	sets         []appsv1.StatefulSet
+	services     []corev1.Service
+	configs      []corev1.ConfigMap
+	accounts     []corev1.ServiceAccount
+	disruptions  []policyv1.PodDisruptionBudget
+	policies     []networkingv1.NetworkPolicy
+	autoscalers  []autoscalingv2.HorizontalPodAutoscaler
+	certificates []certificate
+	monitors     []serviceMonitor
+	alerts       []prometheusRule
+}
+
+// decode decodes manifests strictly: a field that a type does not have, or has twice, is an error.
+func decode(t *testing.T, manifests string) (all objects) {
+	t.Helper()
+	for document := range strings.SplitSeq("\n"+manifests, "\n---") {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		switch kind.APIVersion + " " + kind.Kind {
+		case " ": // only comments
+		case "apps/v1 StatefulSet":
+			all.sets = add(t, all.sets, document)
+		case "v1 Service":
+			all.services = add(t, all.services, document)
+		case "v1 ConfigMap":
+			all.configs = add(t, all.configs, document)
+		case "v1 ServiceAccount":
+			all.accounts = add(t, all.accounts, document)
+		case "policy/v1 PodDisruptionBudget":
+			all.disruptions = add(t, all.disruptions, document)
+		case "networking.k8s.io/v1 NetworkPolicy":
+			all.policies = add(t, all.policies, document)
+		case "autoscaling/v2 HorizontalPodAutoscaler":
+			all.autoscalers = add(t, all.autoscalers, document)
+		case "cert-manager.io/v1 Certificate":
+			all.certificates = add(t, all.certificates, document)
+		case "monitoring.coreos.com/v1 ServiceMonitor":
+			all.monitors = add(t, all.monitors, document)
+		case "monitoring.coreos.com/v1 PrometheusRule":
+			all.alerts = add(t, all.alerts, document)
+		default:
+			t.Errorf("the chart has a %s of %s, which no test knows", kind.Kind, kind.APIVersion)
+		}
+	}
+	return all
+}
+
+func add[T any](t *testing.T, to []T, document string) []T {
+	t.Helper()
+	var one T
+	if err := yaml.UnmarshalStrict([]byte(document), &one); err != nil {
+		t.Errorf("%v in\n%s", err, document)
+	}
+	return append(to, one)
+}
+
+// The kinds of other makers: the fields of their resource definitions that the chart may use.
+type (
+	certificate struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
+			SecretName  string          `json:"secretName"`
+			Duration    metav1.Duration `json:"duration"`
+			RenewBefore metav1.Duration `json:"renewBefore"`
+			IssuerRef   struct {
+				Name  string `json:"name"`
+				Kind  string `json:"kind"`
+				Group string `json:"group"`
+			} `json:"issuerRef"`
+			PrivateKey struct {
+				Algorithm      string `json:"algorithm"`
+				Size           int    `json:"size"`
+				RotationPolicy string `json:"rotationPolicy"`
+			} `json:"privateKey"`
+			Usages   []string `json:"usages"`
+			DNSNames []string `json:"dnsNames"`
+		} `json:"spec"`
+	}
+	serviceMonitor struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
+			Selector  metav1.LabelSelector `json:"selector"`
+			Endpoints []struct {
+				Port          string         `json:"port"`
+				Path          string         `json:"path"`
+				Scheme        string         `json:"scheme"`
+				Interval      string         `json:"interval"`
+				TLSConfig     map[string]any `json:"tlsConfig"`
+				Authorization map[string]any `json:"authorization"`
+			} `json:"endpoints"`
+		} `json:"spec"`
+	}
+	prometheusRule struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              struct {
+			Groups []struct {
+				Name  string `json:"name"`
+				Rules []struct {
+					Alert       string            `json:"alert"`
+					Expr        string            `json:"expr"`
+					For         string            `json:"for"`
+					Labels      map[string]string `json:"labels"`
+					Annotations map[string]string `json:"annotations"`
+				} `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+)
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
