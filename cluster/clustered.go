@@ -47,6 +47,9 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 		return m.Refused(err)
 	}
 	c.Peek = peek
+	if m.config.Tracer != nil {
+		c.Trace = m.config.Tracer.Parent(ctx)
+	}
 	if err := m.core.Check(ctx, c, d); err != nil {
 		return m.Refused(notAwaited(err, "the check may have been counted"))
 	}
@@ -88,6 +91,9 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 			charges[i].Clear() // an empty charge asks nothing
 		}
 		charges[i].Peek = peeks.Has(i)
+	}
+	if m.config.Tracer != nil && len(charges) > 0 {
+		charges[0].Trace = m.config.Tracer.Parent(ctx)
 	}
 	undecided := m.core.CheckMany(ctx, charges, ds)
 	m.checks.Add(uint64(len(rs) - len(bad.Index) - len(undecided)))

@@ -112,6 +112,8 @@ type Config struct {
 	// GRPCAddr; default empty. A loopback address is told only if other members reach
 	// this one over loopback too.
 	AdminAddr string
+	// Tracer records spans of checks that are traced; default nil, which costs nothing.
+	Tracer Tracer
 	// Version is the version of the program, shown to people.
 	Version string
 	// Logger receives changes of members and of partitions; default Logger of

@@ -228,6 +228,7 @@ func (m *member) assemble(self peer.Member) error {
 		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m), Clock: clock,
 		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
 		Panicked: func(v any) { m.guard.Caught(guard.Cluster, v) },
+		Tracer:   m.config.Tracer,
 	})
 	m.vouching.Store(m.core)
 	var err error

@@ -127,13 +127,18 @@ type Charge struct {
 	// has entered a list of top keys.
 	Unnamed uint32
 
+	// Trace is the span that the check is part of; nil if it is not traced.
+	Trace *TraceContext
+
 	n      int
 	inline [inlineKeys]Key
 	more   []Key
 }
 
 // Clear empties the charge and keeps its memory.
-func (c *Charge) Clear() { c.Peek, c.Unnamed, c.n, c.more = false, 0, 0, c.more[:0] }
+func (c *Charge) Clear() {
+	c.Peek, c.Unnamed, c.Trace, c.n, c.more = false, 0, nil, 0, c.more[:0]
+}
 
 // Len returns the number of keys.
 func (c *Charge) Len() int { return c.n }

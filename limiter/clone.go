@@ -2,7 +2,7 @@ package limiter
 
 import "slices"
 
-// Clone returns a copy of the charge that shares only the rules with it.
+// Clone returns a copy of the charge that shares only the rules and the trace with it.
 func (c *Charge) Clone() *Charge {
 	d := *c
 	d.more = slices.Clone(c.more)

@@ -32,6 +32,7 @@ func newFront(s *service, ready func() error, o *Options) *front {
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
 	}, o.Observer, s.guard)
 	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"
+	f.site.tracer = o.Tracer
 	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
 	return f
 }

@@ -25,6 +25,7 @@ type service struct {
 
 	decider     Decider
 	observer    Observer // may be nil
+	tracer      Tracer   // nil: no request is traced
 	guard       *guard.Guard
 	access      Access  // nil: all callers are alike
 	audit       Auditor // nil: none
@@ -46,7 +47,7 @@ type service struct {
 
 func newService(o Options) *service {
 	s := &service{
-		decider: o.Decider, observer: o.Observer, guard: o.guard(),
+		decider: o.Decider, observer: o.Observer, tracer: o.Tracer, guard: o.guard(),
 		access: o.Access, audit: o.Audit, ring: o.Ring,
 		allowLimits: o.AllowRequestLimits || o.Access != nil, allowReset: o.AllowReset || o.Access != nil,
 		turns: sync.Pool{New: func() any { return new(turn) }},
@@ -70,15 +71,15 @@ func (s *service) description() *grpc.ServiceDesc {
 	for i := range desc.Methods {
 		switch m := &desc.Methods[i]; m.MethodName {
 		case "Check":
-			m.Handler = s.guarded(ActionCheck, s.serveCheck)
+			m.Handler = s.guarded(ActionCheck, s.traced("Check", s.serveCheck))
 		case "CheckBatch":
-			m.Handler = s.guarded(ActionCheck, s.serveBatch)
+			m.Handler = s.guarded(ActionCheck, s.traced("CheckBatch", s.serveBatch))
 		case "Explain":
-			m.Handler = s.guarded(ActionExplain, s.serveExplain)
+			m.Handler = s.guarded(ActionExplain, s.traced("Explain", s.serveExplain))
 		case "Reset":
-			m.Handler = s.guarded(ActionReset, s.serveReset)
+			m.Handler = s.guarded(ActionReset, s.traced("Reset", s.serveReset))
 		case "Refund":
-			m.Handler = s.guarded(ActionRefund, s.serveRefund)
+			m.Handler = s.guarded(ActionRefund, s.traced("Refund", s.serveRefund))
 		}
 	}
 	return &desc
@@ -86,7 +87,7 @@ func (s *service) description() *grpc.ServiceDesc {
 
 // guarded makes a handler of a method of the service. It recovers from panics itself,
 // without an interceptor; a panic ends the call. It tells the auditor of the call.
-func (s *service) guarded(action Action, serve func(context.Context, func(any) error) (any, error)) grpc.MethodHandler {
+func (s *service) guarded(action Action, serve unary) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
 		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
 		out, err = serve(ctx, decode)

@@ -19,6 +19,7 @@ type site struct {
 	routes   map[string]route
 	paths    []string // of routes, sorted
 	observer Observer // may be nil
+	tracer   Tracer   // nil: no request is traced
 	flag     string   // of the node program for its address, for errors; "" if there is none
 	hosts    *hosts   // by which it may be addressed; nil: any
 	// browsers limits hosts to requests that a browser may have sent. Open routes are
@@ -89,6 +90,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if s.browsers && !route.open && ofBrowser(r) && !s.hosts.allow(r) {
 			writeProblem(seen, http.StatusForbidden, s.hosts.refusal(r))
+			break
+		}
+		if s.tracer != nil && !route.open {
+			s.serveTraced(name, route, seen, r)
 			break
 		}
 		s.serve(route, seen, r)

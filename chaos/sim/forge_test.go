@@ -106,6 +106,8 @@ func (x *forger) fill(v reflect.Value, name string) {
 		}
 		v.Set(reflect.ValueOf(e))
 		return
+	case []peer.Trace:
+		return // who traces nothing ignores them
 	case peer.Key:
 		k := x.keys[x.src.below(len(x.keys))]
 		out := peer.Key{Hi: k.hash.Hi, Lo: k.hash.Lo, Closed: k.rule.Class() == limiter.Closed, Cost: 1}

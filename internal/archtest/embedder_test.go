@@ -52,3 +52,17 @@ func TestWhatALocalEmbedderCompiles(t *testing.T) {
 		t.Errorf("the tests of these packages need %q of others, want %q", others, modules)
 	}
 }
+
+// A program that embeds a member of a cluster with all that a node serves, or a client, compiles
+// nothing of OpenTelemetry, and nothing of Kubernetes.
+func TestWhatAMemberDoesNotCompile(t *testing.T) {
+	_, others := needs(t, root+"/cluster", root+"/serve", root+"/client", root+"/redisstore", root+"/middleware/...", root+"/cmd/weir")
+	for _, module := range others {
+		if strings.HasPrefix(module, "go.opentelemetry.io/") || strings.HasPrefix(module, "k8s.io/") {
+			t.Errorf("it compiles %s", module)
+		}
+	}
+	if len(others) < 5 {
+		t.Errorf("it compiles only %q", others)
+	}
+}

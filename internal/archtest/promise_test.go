@@ -30,6 +30,8 @@ func unpromised() map[string]string {
 		"weir.Clustering":   "its implementation is package cluster",
 
 		"cluster.Config.OpenMember": "weir.Open calls it",
+
+		"cluster.Tracer": "which spans there are follows the protocol",
 	}
 }
 

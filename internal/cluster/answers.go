@@ -28,6 +28,9 @@ func (t *turn) done(r route.ReplyTo, count int) {
 
 // reply sends a decision to the member that asked.
 func (t *turn) reply(r route.ReplyTo, answer, idle *limiter.Decision) {
+	if r.Traced != nil {
+		r.Traced()
+	}
 	out := peer.Reply{
 		ID: r.ID, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint16(answer.Len()),
 		Receipt: mesh.Receipt(answer.Receipt, t.c.self), Unnamed: r.Unnamed, Provisional: r.Provisional,
@@ -49,6 +52,9 @@ func (t *turn) reply(r route.ReplyTo, answer, idle *limiter.Decision) {
 func (t *turn) refuse(r route.ReplyTo, out peer.Reply) {
 	if r.Call == nil && r.ID == 0 {
 		return // no one waits
+	}
+	if r.Traced != nil {
+		r.Traced()
 	}
 	out.ID = r.ID
 	if r.Call == nil {

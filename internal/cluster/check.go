@@ -57,6 +57,9 @@ func (c *Core) Explain(charge *limiter.Charge, done func([]route.Explained)) {
 // the check may have been charged, answer is not written any more, and the charge must
 // not be reused.
 func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limiter.Decision) (err error) {
+	if charge.Trace != nil {
+		defer traced(c, charge)()
+	}
 	t := c.begin()
 	if c.decider.fast(t, charge, answer) {
 		t.end()
@@ -77,6 +80,9 @@ func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limite
 // the indices of the undecided checks in ascending order; their charges must not be
 // reused, and their answers are not written any more.
 func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision) (undecided []int) {
+	if len(charges) > 0 && charges[0].Trace != nil {
+		defer tracedMany(c, charges)()
+	}
 	w := c.calls.NewWaiting()
 	w.Expect(int32(len(charges)))
 	open, calls := c.BeginMany(charges, answers, ctx.Done() != nil, w.Decided)

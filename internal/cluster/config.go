@@ -71,6 +71,9 @@ type Config struct {
 	Partitions []int
 	// Observer may be nil.
 	Observer Observer
+	// Tracer records spans of the checks that are traced. It may be nil if no charge has a
+	// Trace; traces of other members are then ignored.
+	Tracer Tracer
 	// Panicked receives the value of each panic that the core recovers from. It is
 	// called by the deferred function that recovered, so debug.Stack shows the panic's
 	// stack. It may be called under locks and from many goroutines, and must not call

@@ -283,6 +283,9 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 			// Its asker gives up first, and says that the reset may be done.
 			h.Reset, h.count, h.Until = true, q.Count, q.Until+limiter.Second
 		}
+		if q.Charge.Trace != nil {
+			_, h.traced = t.c.config.Tracer.Start(q.Charge.Trace, SpanHeir)
+		}
 		if q.Reply.Call == nil {
 			d.pending.Add(1)
 			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()

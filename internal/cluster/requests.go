@@ -109,12 +109,18 @@ func (d *decider) complete(t *turn, p *partition, e *replica.Effect) {
 	if e.Kind == replica.Release {
 		if h := e.Reply.(*withheldReply); h.released() {
 			d.pending.ended(&h.reply)
+			if h.traced != nil {
+				h.traced()
+			}
 			h.send(t)
 		}
 		return
 	}
 	if h, ok := e.Reply.(*withheldReply); ok {
 		d.pending.ended(&h.reply)
+		if h.traced != nil {
+			h.traced()
+		}
 		t.refuse(h.reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
 		return
 	}
@@ -136,6 +142,7 @@ type withheldReply struct {
 	idle   *limiter.Decision // only of a reservation
 	reply  route.ReplyTo
 	count  int          // of a reset: how many counters it forgot
+	traced func()       // ends the span of its wait; nil if it is not traced
 	waits  atomic.Int32 // number of partitions that still withhold it
 	over   atomic.Bool  // the reply was sent, or the charge taken back
 }

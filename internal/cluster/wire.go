@@ -121,7 +121,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 }
 
 func (in *intake) checks(t *turn, f *peer.Frame) {
-	rest := f.Keys
+	rest, traces := f.Keys, f.Traces
 	t.rule = namedRule{}
 	var may credible
 	in.prefetch(rest, 0, table.Ahead)
@@ -133,11 +133,15 @@ func (in *intake) checks(t *turn, f *peer.Frame) {
 		keys := rest[:q.Keys]
 		in.prefetch(rest, table.Ahead, table.Ahead+int(q.Keys))
 		rest = rest[q.Keys:]
+		var trace *peer.Trace
+		if len(traces) > 0 && traces[0].ID == q.ID {
+			trace, traces = &traces[0], traces[1:]
+		}
 		if !may.check(q) || !may.keys(keys) {
 			in.reports.distrust(f.From, "a check")
 			continue
 		}
-		in.check(t, f, q, keys)
+		in.check(t, f, q, keys, trace)
 	}
 	for i := range f.Refunds {
 		q := &f.Refunds[i]
@@ -188,9 +192,12 @@ func (in *intake) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*li
 	return rules, true
 }
 
-func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key) {
+func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, trace *peer.Trace) {
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	rules, known := in.chargeOf(t, f, keys)
+	if trace != nil {
+		reply.Traced = t.traces(&t.charge, trace)
+	}
 	if !known {
 		t.refuse(reply, peer.Reply{Status: peer.NeedRule})
 		return

@@ -42,6 +42,10 @@ type Frame struct {
 	// Explained are the reasons of those replies whose checks asked for them.
 	Explained []Explanation
 
+	// Traces are the spans of those checks that are traced, in the order of the checks. A
+	// version that does not know them records no span.
+	Traces []Trace
+
 	// Known are the members that the sender knows by name, in any state. They are sent
 	// on a new connection, and when there is news of a member.
 	Known []Known
@@ -49,6 +53,13 @@ type Frame struct {
 	// Names are the readable names of keys that the receiver keeps in a list of top
 	// keys.
 	Names []Name
+}
+
+// Trace is the span of the check with the same ID, which what the receiver records is below.
+type Trace struct {
+	ID               uint64
+	TraceHi, TraceLo uint64
+	Span             uint64
 }
 
 // Name is the readable name of a key, without that of a limit.
@@ -82,7 +93,7 @@ func (f *Frame) Clone() *Frame {
 	}
 	g.Checks, g.Keys, g.Refunds = slices.Clone(f.Checks), slices.Clone(f.Keys), slices.Clone(f.Refunds)
 	g.Replies, g.Results, g.Known = slices.Clone(f.Replies), slices.Clone(f.Results), slices.Clone(f.Known)
-	g.Names, g.Explained = slices.Clone(f.Names), slices.Clone(f.Explained)
+	g.Names, g.Explained, g.Traces = slices.Clone(f.Names), slices.Clone(f.Explained), slices.Clone(f.Traces)
 	return &g
 }
 
@@ -93,7 +104,7 @@ func (f *Frame) Reset() {
 		Claims: f.Claims[:0], Answers: f.Answers[:0], Announces: f.Announces[:0], Revokes: f.Revokes[:0],
 		Batches: f.Batches[:0], Entries: clearAll(f.Entries), Acks: f.Acks[:0],
 		Checks: f.Checks[:0], Keys: f.Keys[:0], Refunds: f.Refunds[:0], Replies: f.Replies[:0], Results: f.Results[:0],
-		Known: clearAll(f.Known), Names: clearAll(f.Names), Explained: clearAll(f.Explained),
+		Known: clearAll(f.Known), Names: clearAll(f.Names), Explained: clearAll(f.Explained), Traces: f.Traces[:0],
 	}
 }
 

@@ -20,6 +20,9 @@ func check(f *peer.Frame) error {
 	if keys != len(f.Keys) {
 		return fmt.Errorf("checks and refunds have %d keys, and the frame %d", keys, len(f.Keys))
 	}
+	if len(f.Traces) > len(f.Checks) {
+		return fmt.Errorf("%d traces are more than the frame has checks: %d", len(f.Traces), len(f.Checks))
+	}
 	for i := range f.Keys {
 		if int(f.Keys[i].Rule) >= len(f.Rules) {
 			return fmt.Errorf("key %d is of rule %d, and the frame has %d", i, f.Keys[i].Rule, len(f.Rules))

@@ -194,6 +194,7 @@ func TestNamesOfFields(t *testing.T) {
 		Checks: []peer.Check{{ID: 11, Keys: 1, Peek: true, Sent: true, Explain: true}}, Keys: []peer.Key{{Hi: 12, Lo: 13, Cost: 14}},
 		Replies: []peer.Reply{{ID: 15, Results: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 16}, Time: -17, Charged: 18, Set: 19}}},
 		Results: []peer.Result{{Never: true, Remaining: 20, RetryAfter: 21, ResetAfter: 22}},
+		Traces:  []peer.Trace{{ID: 11, TraceHi: 27, TraceLo: 28, Span: 29}},
 		Explained: []peer.Explanation{{ID: 15, Limits: []peer.LimitExplanation{{
 			Limit: "l", Known: true, State: []peer.Field{{Name: "n", Value: "v"}}, Counts: []peer.WindowCount{{Start: 23, End: 24, Count: 25}},
 			Arithmetic: "a", Now: 26,
@@ -218,6 +219,7 @@ func TestNamesOfFields(t *testing.T) {
 		Results: &peerv1.Results{
 			Count: 1, Flags: []byte{2}, Remaining: []uint32{20}, RetryAftersUs: []int64{21}, ResetAftersUs: []int64{22},
 		},
+		Traces: &peerv1.Traces{Count: 1, Ids: []uint64{11}, TraceHis: []uint64{27}, TraceLos: []uint64{28}, Spans: []uint64{29}},
 		Explained: []*peerv1.Explanation{{Id: 15, Limits: []*peerv1.LimitExplanation{{
 			Limit: "l", Known: true, State: []*peerv1.Field{{Name: "n", Value: "v"}},
 			Counts: []*peerv1.WindowCount{{StartUnixUs: 23, EndUnixUs: 24, Count: 25}}, Arithmetic: "a", NowUnixUs: 26,
@@ -271,6 +273,7 @@ func TestFramesThatDoNotFit(t *testing.T) {
 		"a check without its key":   {peer.Frame{Checks: []peer.Check{{Keys: 1}}}, "1 keys, and the frame 0"},
 		"a key without a check":     {peer.Frame{Rules: one, Keys: []peer.Key{{}}}, "0 keys, and the frame 1"},
 		"a refund without its keys": {peer.Frame{Rules: one, Refunds: []peer.Refund{{Keys: 2}}, Keys: []peer.Key{{}}}, "2 keys, and the frame 1"},
+		"a trace of no check":       {peer.Frame{Traces: []peer.Trace{{ID: 1}}}, "1 traces are more than the frame has checks: 0"},
 		"a key of no rule":          {peer.Frame{Checks: []peer.Check{{Keys: 1}}, Keys: []peer.Key{{}}}, "rule 0, and the frame has 0"},
 		"a batch without its keys":  {peer.Frame{Batches: []peer.Batch{{Keys: math.MaxUint32}}}, "batches have 4294967295 keys"},
 		"entries of no batch":       {peer.Frame{Limits: []peer.Limit{{}}, Entries: []peer.Entry{{First: true}}}, "batches have 0 keys, and the entries 1"},

@@ -174,7 +174,7 @@ func (d *decoder) frame(b []byte, in *inbox) error {
 	var seen uint32 // sections seen; each may occur once
 	var x field
 	for d.next(&b, &x) {
-		if x.number >= 6 && x.number <= 17 {
+		if x.number >= 6 && x.number <= 17 || x.number == 24 {
 			if !d.is(&x, protowire.BytesType) {
 				break
 			}
@@ -247,6 +247,8 @@ func (d *decoder) part(x *field, in *inbox) {
 		d.keyName(x, f)
 	case 23:
 		d.explanation(x, f)
+	case 24:
+		f.Traces, _ = readSection(d, "traces", x.data, s.traces, f.Traces)
 	}
 }
 

@@ -131,6 +131,7 @@ func (e *encoder) frame(f *peer.Frame) {
 	for i := range f.Explained {
 		e.explanation(&f.Explained[i])
 	}
+	writeSection(e, 24, s.traces, f.Traces, nil)
 }
 
 // writeSection appends a section if there are items. more appends what is not a column

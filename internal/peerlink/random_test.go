@@ -25,6 +25,7 @@ func randomFrame(r *rand.Rand, most int) *peer.Frame {
 	fitKeys(r, f)
 	fitEntries(r, f)
 	fitReplies(r, f)
+	f.Traces = f.Traces[:min(len(f.Traces), len(f.Checks))]
 	return f
 }
 

@@ -16,6 +16,7 @@ type sections struct {
 	refunds   []column[peer.Refund]
 	replies   []column[peer.Reply] // without their rules
 	results   []column[peer.Result]
+	traces    []column[peer.Trace]
 }
 
 func newSections() *sections {
@@ -23,7 +24,7 @@ func newSections() *sections {
 		claims: claimColumns(), answers: answerColumns(), announces: announceColumns(), revokes: revokeColumns(),
 		batches: batchColumns(), entries: entryColumns(), acks: ackColumns(),
 		checks: checkColumns(), keys: keyColumns(), refunds: refundColumns(),
-		replies: replyColumns(), results: resultColumns(),
+		replies: replyColumns(), results: resultColumns(), traces: traceColumns(),
 	}
 }
 
@@ -227,5 +228,15 @@ func resultColumns() []column[peer.Result] {
 		zigzags[T]{4, false, func(x *T) *int64 { return &x.RetryAfter }},
 		zigzags[T]{5, false, func(x *T) *int64 { return &x.ResetAfter }},
 		varints[T, uint32]{6, func(x *T) *uint32 { return &x.InForce }},
+	}
+}
+
+func traceColumns() []column[peer.Trace] {
+	type T = peer.Trace
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
+		fixed[T, uint64]{3, func(x *T) *uint64 { return &x.TraceHi }},
+		fixed[T, uint64]{4, func(x *T) *uint64 { return &x.TraceLo }},
+		fixed[T, uint64]{5, func(x *T) *uint64 { return &x.Span }},
 	}
 }

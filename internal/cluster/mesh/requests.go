@@ -14,6 +14,9 @@ func (w *Writer) Check(to peer.Instance, charge *limiter.Charge, define bool, q 
 	f := w.request(l, charge, define)
 	q.Keys = uint8(charge.Len())
 	f.Checks = append(f.Checks, q)
+	if c := charge.Trace; c != nil {
+		f.Traces = append(f.Traces, peer.Trace{ID: q.ID, TraceHi: c.TraceHi, TraceLo: c.TraceLo, Span: c.Span})
+	}
 	w.wake(l)
 }
 

@@ -100,7 +100,7 @@ func (s *fanOut) divide(kind Kind) {
 			if kind == KindCheck && !peek {
 				r.call.reserve, r.call.idle = true, &r.idle
 			}
-			r.charge.Peek = peek
+			r.charge.Peek, r.charge.Trace = peek, s.charge.Trace
 			s.parts = append(s.parts, r)
 		}
 		r.charge.Add(k)

@@ -50,6 +50,8 @@ type ReplyTo struct {
 	Reasons []limiter.LimitExplanation
 	// Provisional means that the answer must not be cached.
 	Provisional bool
+	// Traced ends the span of a request of another member; nil if it is not traced.
+	Traced func()
 }
 
 // Over reports whether a call of this node has ended, so that nobody waits for the

@@ -288,6 +288,7 @@ type Frame struct {
 	Via           uint64         `protobuf:"fixed64,21,opt,name=via,proto3" json:"via,omitempty"`
 	Names         []*Name        `protobuf:"bytes,22,rep,name=names,proto3" json:"names,omitempty"`
 	Explained     []*Explanation `protobuf:"bytes,23,rep,name=explained,proto3" json:"explained,omitempty"`
+	Traces        *Traces        `protobuf:"bytes,24,opt,name=traces,proto3" json:"traces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,6 +480,13 @@ func (x *Frame) GetNames() []*Name {
 func (x *Frame) GetExplained() []*Explanation {
 	if x != nil {
 		return x.Explained
+	}
+	return nil
+}
+
+func (x *Frame) GetTraces() *Traces {
+	if x != nil {
+		return x.Traces
 	}
 	return nil
 }
@@ -2066,6 +2074,86 @@ func (x *Checks) GetWaitsUs() []uint32 {
 	return nil
 }
 
+// Traces are the spans of those checks that are traced, in the order of the checks: at most as
+// many as there are checks. What the receiver records of a check is below its span.
+type Traces struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// As in checks.
+	Ids []uint64 `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// The halves of the trace's number, big-endian.
+	TraceHis      []uint64 `protobuf:"fixed64,3,rep,packed,name=trace_his,json=traceHis,proto3" json:"trace_his,omitempty"`
+	TraceLos      []uint64 `protobuf:"fixed64,4,rep,packed,name=trace_los,json=traceLos,proto3" json:"trace_los,omitempty"`
+	Spans         []uint64 `protobuf:"fixed64,5,rep,packed,name=spans,proto3" json:"spans,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Traces) Reset() {
+	*x = Traces{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Traces) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Traces) ProtoMessage() {}
+
+func (x *Traces) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Traces.ProtoReflect.Descriptor instead.
+func (*Traces) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Traces) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Traces) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Traces) GetTraceHis() []uint64 {
+	if x != nil {
+		return x.TraceHis
+	}
+	return nil
+}
+
+func (x *Traces) GetTraceLos() []uint64 {
+	if x != nil {
+		return x.TraceLos
+	}
+	return nil
+}
+
+func (x *Traces) GetSpans() []uint64 {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
 type Keys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -2082,7 +2170,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2182,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2195,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Keys) GetCount() uint32 {
@@ -2180,7 +2268,7 @@ type Refunds struct {
 
 func (x *Refunds) Reset() {
 	*x = Refunds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2280,7 @@ func (x *Refunds) String() string {
 func (*Refunds) ProtoMessage() {}
 
 func (x *Refunds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2293,7 @@ func (x *Refunds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refunds.ProtoReflect.Descriptor instead.
 func (*Refunds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Refunds) GetCount() uint32 {
@@ -2317,7 +2405,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2417,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2430,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Replies) GetCount() uint32 {
@@ -2487,7 +2575,7 @@ type Results struct {
 
 func (x *Results) Reset() {
 	*x = Results{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2587,7 @@ func (x *Results) String() string {
 func (*Results) ProtoMessage() {}
 
 func (x *Results) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2600,7 @@ func (x *Results) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Results.ProtoReflect.Descriptor instead.
 func (*Results) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Results) GetCount() uint32 {
@@ -2583,7 +2671,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\aaddress\x18\t \x01(\tR\aaddress\x12#\n" +
 	"\rexpected_name\x18\n" +
 	" \x01(\tR\fexpectedName\x12)\n" +
-	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xa0\a\n" +
+	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xce\a\n" +
 	"\x05Frame\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x18\n" +
@@ -2608,7 +2696,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03got\x18\x14 \x01(\x04R\x03got\x12\x10\n" +
 	"\x03via\x18\x15 \x01(\x06R\x03via\x12(\n" +
 	"\x05names\x18\x16 \x03(\v2\x12.weir.peer.v1.NameR\x05names\x127\n" +
-	"\texplained\x18\x17 \x03(\v2\x19.weir.peer.v1.ExplanationR\texplained\"\xe6\x01\n" +
+	"\texplained\x18\x17 \x03(\v2\x19.weir.peer.v1.ExplanationR\texplained\x12,\n" +
+	"\x06traces\x18\x18 \x01(\v2\x14.weir.peer.v1.TracesR\x06traces\"\xe6\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2777,7 +2866,13 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x12\n" +
 	"\x04keys\x18\x03 \x01(\fR\x04keys\x12\x14\n" +
 	"\x05flags\x18\x04 \x01(\fR\x05flags\x12\x19\n" +
-	"\bwaits_us\x18\x05 \x03(\rR\awaitsUs\"\x9c\x01\n" +
+	"\bwaits_us\x18\x05 \x03(\rR\awaitsUs\"\x80\x01\n" +
+	"\x06Traces\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1b\n" +
+	"\ttrace_his\x18\x03 \x03(\x06R\btraceHis\x12\x1b\n" +
+	"\ttrace_los\x18\x04 \x03(\x06R\btraceLos\x12\x14\n" +
+	"\x05spans\x18\x05 \x03(\x06R\x05spans\"\x9c\x01\n" +
 	"\x04Keys\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +
@@ -2844,7 +2939,7 @@ func file_weir_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_weir_peer_v1_peer_proto_rawDescData
 }
 
-var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Message)(nil),          // 0: weir.peer.v1.Message
 	(*Hello)(nil),            // 1: weir.peer.v1.Hello
@@ -2865,10 +2960,11 @@ var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Entries)(nil),          // 16: weir.peer.v1.Entries
 	(*Acks)(nil),             // 17: weir.peer.v1.Acks
 	(*Checks)(nil),           // 18: weir.peer.v1.Checks
-	(*Keys)(nil),             // 19: weir.peer.v1.Keys
-	(*Refunds)(nil),          // 20: weir.peer.v1.Refunds
-	(*Replies)(nil),          // 21: weir.peer.v1.Replies
-	(*Results)(nil),          // 22: weir.peer.v1.Results
+	(*Traces)(nil),           // 19: weir.peer.v1.Traces
+	(*Keys)(nil),             // 20: weir.peer.v1.Keys
+	(*Refunds)(nil),          // 21: weir.peer.v1.Refunds
+	(*Replies)(nil),          // 22: weir.peer.v1.Replies
+	(*Results)(nil),          // 23: weir.peer.v1.Results
 }
 var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: weir.peer.v1.Message.hello:type_name -> weir.peer.v1.Hello
@@ -2883,24 +2979,25 @@ var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	16, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
 	17, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
 	18, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
-	19, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
-	20, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
-	21, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
-	22, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
+	20, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
+	21, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
+	22, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
+	23, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
 	5,  // 16: weir.peer.v1.Frame.known:type_name -> weir.peer.v1.Known
 	6,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
 	7,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
-	4,  // 19: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
-	8,  // 20: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
-	9,  // 21: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
-	10, // 22: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
-	0,  // 23: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
-	0,  // 24: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
-	24, // [24:25] is the sub-list for method output_type
-	23, // [23:24] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	19, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
+	4,  // 20: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
+	8,  // 21: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
+	9,  // 22: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
+	10, // 23: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
+	0,  // 24: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
+	0,  // 25: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
+	25, // [25:26] is the sub-list for method output_type
+	24, // [24:25] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_weir_peer_v1_peer_proto_init() }
@@ -2915,7 +3012,7 @@ func file_weir_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_peer_v1_peer_proto_rawDesc), len(file_weir_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
