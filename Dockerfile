@@ -1,9 +1,12 @@
 # The node program (/node, what the image runs) and the operator's tool (/weir),
 # and nothing else: no shell, no libraries.
 #
-#   docker build -t weir --build-arg VERSION=v0.1.0 .
+#   docker build -t weir --build-arg VERSION=v0.1.0 --build-arg COMMIT="$(git rev-parse HEAD)" .
 #   docker run --rm -p 127.0.0.1:8080:8080 weir
-FROM golang:1.26 AS build
+#
+# For a release give the base by its digest: --build-arg GO_IMAGE=golang:1.26@sha256:...
+ARG GO_IMAGE=golang:1.26
+FROM ${GO_IMAGE} AS build
 WORKDIR /src
 
 # Where modules come from; without them Go's own defaults hold.
@@ -17,11 +20,12 @@ RUN go mod download
 
 COPY . .
 ARG VERSION=""
+ARG COMMIT=""
 # With cmd/node/wire.pgo, which bench/pgo.sh takes, it builds by a profile: somewhat
 # faster, and minutes longer to build.
 ARG PGO=off
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -pgo="$PGO" \
-      -ldflags "-s -w -X github.com/weirlimit/weir/cmd/node/internal/app.released=$VERSION -X github.com/weirlimit/weir/cmd/weir/internal/cli.released=$VERSION" \
+      -ldflags "-s -w -X github.com/weirlimit/weir/internal/built.released=$VERSION -X github.com/weirlimit/weir/internal/built.commit=$COMMIT" \
       -o /out/ ./cmd/node ./cmd/weir && mkdir -p /keys /links/bin && ln -s /node /links/bin/ratelimit
 
 FROM scratch

@@ -26,7 +26,7 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt lint race wire kill systems generated examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
+test: deps tidy fmt lint race wire kill systems generated examples-module deploy-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
 
 .PHONY: quick
 quick: vet ## go vet, and the tests that are not long: the round while you work
@@ -41,7 +41,11 @@ test-long: deps tidy fmt lint lint-modules ## All tests, with and without the ra
 	part $(MAKE) generated; \
 	part $(MAKE) bench-module; \
 	part $(MAKE) examples-module; \
+	part $(MAKE) deploy-module; \
 	part $(MAKE) compose-test; \
+	part $(MAKE) pods-test; \
+	part $(MAKE) upgrade-test; \
+	part $(MAKE) release-test; \
 	part env WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...; \
 	part $(MAKE) mutate; \
 	part $(MAKE) mutate-real; \
@@ -117,6 +121,27 @@ bench-module: ## The nested module of rivals builds, and its premises hold
 examples-module: ## The nested module of examples builds, and each of them says 429
 	cd examples/middleware && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
 
+# Its first run on a machine builds helm; after that it takes seconds.
+.PHONY: deploy-module
+deploy-module: ## The chart and the Kustomize base: what they render, and the rules for pods
+	cd deploy/test && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
+
+.PHONY: pods-test
+pods-test: ## The pods of the chart as containers, where a Docker engine answers; says so where none does
+	cd deploy/test && WEIR_COMPOSE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestPods$$' $(TESTFLAGS) ./...
+
+.PHONY: upgrade-test
+upgrade-test: ## A cluster of the last version becomes one of this, member by member, and goes back, while clients ask
+	WEIR_UPGRADE=1 $(GO) test -count=1 -timeout 15m -v -run '^TestUpgrade$$' $(TESTFLAGS) ./cmd/node
+
+.PHONY: release
+release: ## dist/: node and weir for each system with their bills of materials, and the checksums; VERSION=v0.1.0
+	scripts/release.sh dist "$${VERSION:?give the version, such as VERSION=v0.1.0}" "$$(git rev-parse HEAD)"
+
+.PHONY: release-test
+release-test: ## Two builds of a release have the same bytes; minutes
+	cd deploy/test && WEIR_RELEASE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestReproducible$$' $(TESTFLAGS) ./...
+
 .PHONY: deps
 deps: ## Install what the tests need and this machine lacks (Debian: as root)
 	scripts/deps.sh
@@ -141,6 +166,7 @@ lint: ## golangci-lint with all of go vet, at the version that scripts/golangci-
 lint-modules: ## The same for the nested modules
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
+	cd deploy/test && ../../scripts/golangci-lint.sh run ./...
 
 .PHONY: compose-test
 compose-test: ## The image and docker-compose.yaml, where a Docker engine answers; says so where none does
@@ -160,4 +186,4 @@ generated: ## Generated code is what `go generate` makes of its source
 
 .PHONY: clean
 clean: ## Remove what the targets above leave behind
-	rm -rf bin
+	rm -rf bin dist

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +29,7 @@ rules:
 // seat is a place for a node: its name and addresses stay when it restarts.
 type seat struct {
 	name, http, grpc, peers, gossip, admin string
+	program                                string   // that is started; empty: this version's
 	args                                   []string // the node's, all of them
 	*process
 }
@@ -98,7 +101,7 @@ func seats(t *testing.T, flags ...string) []*seat {
 // start starts the node. It does not wait.
 func (s *seat) start(t *testing.T) {
 	t.Helper()
-	p := launch(t, s.args...)
+	p := launchBy(t, exec.CommandContext(t.Context(), cmp.Or(s.program, program), s.args...))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the log of %s:\n%s", s.name, p.log)

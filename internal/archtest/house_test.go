@@ -54,6 +54,9 @@ func house() []row {
 		{path: "internal/certs", floor: 1, knows: "certificates, keys and authorities of files, loaded again when these change"},
 		{path: "internal/certs/certstest", floor: 1, knows: "authorities and certificates for tests"},
 		{path: "internal/dialing", floor: 2, knows: "TLS and a token of a caller's files, for its connections to nodes"},
+		{path: "internal/built", floor: 0, knows: "what a program was built from: version, commit, settings", never: join(
+			no(imports, "every program has it", "ours", "third-party"),
+		)},
 		{path: "internal/smallfile", floor: 0, knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
 		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},
@@ -190,6 +193,7 @@ func house() []row {
 		{path: "cmd/node", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
 		{path: "cmd/weir", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
 		{path: "chaos", tree: true, floor: 9, knows: "the promises under faults: virtual time with a seed, and real processes"},
+		{path: "deploy/sbom", floor: 9, knows: "what a program was built from -> its bill of materials"},
 		{path: "internal/redistest", floor: 8, knows: "real redis-server processes, for tests"},
 		{path: "internal/archtest", floor: 8, knows: "the source itself"},
 	}
@@ -213,6 +217,7 @@ func libraries() []library {
 		{"github.com/envoyproxy/go-control-plane", []string{"internal/envoy", "internal/envoy/xds"}, "only who serves Envoy compiles its messages"},
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"}, "files of envoyproxy/ratelimit mean what this library makes of them"},
 		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"go.opentelemetry.io", []string{"cmd/node"}, "traces are sent by the node program; an embedder brings a tracer of its own"},
 		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read; a refusal of a configuration is such a detail"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
@@ -283,9 +288,9 @@ func generals() []general {
 // key is the package's path, a dot, and the name.
 func stateAllowed() map[string]string {
 	return map[string]string{
-		"cmd/node/internal/app.released": "the linker sets it, and nothing else can",
-		"cmd/weir/internal/cli.released": "the linker sets it, and nothing else can",
-		"limiter/calendar.index":         "made once of the embedded time zones, and the same ever after",
+		"internal/built.commit":   "the linker sets it, and nothing else can",
+		"internal/built.released": "the linker sets it, and nothing else can",
+		"limiter/calendar.index":  "made once of the embedded time zones, and the same ever after",
 	}
 }
 

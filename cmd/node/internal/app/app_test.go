@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/node/internal/server"
+	"github.com/weirlimit/weir/internal/built"
 	"github.com/weirlimit/weir/internal/envoy"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -306,15 +306,6 @@ func TestVersion(t *testing.T) {
 	if _, flag, _ := run(t, nil, "--version"); flag != out {
 		t.Errorf("--version: %s", flag)
 	}
-	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
-	}}
-	if got := describeBuild(info); got != "v1.2.3 (0123456789ab, modified)" {
-		t.Error(got)
-	}
-	if got := describeBuild(&debug.BuildInfo{}); got != "(devel)" {
-		t.Error(got)
-	}
 }
 
 // record is a line of the log.
@@ -373,7 +364,7 @@ func TestServe(t *testing.T) {
 		all := records(t, r.err.String())
 		ready := all[len(all)-1]
 		address, ok := ready["http"].(string)
-		if !ok || ready["grpc"] == nil || ready["admin"] == nil || ready["health"] == nil || ready["rules"] != 1.0 || ready["version"] != build() || len(all) != 1 {
+		if !ok || ready["grpc"] == nil || ready["admin"] == nil || ready["health"] == nil || ready["rules"] != 1.0 || ready["version"] != built.Version() || len(all) != 1 {
 			t.Fatalf("%v", all)
 		}
 		for i := range 3 {
@@ -493,6 +484,7 @@ func TestOptions(t *testing.T) {
 		"envoy-body": file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true", "envoy-near-limit": "0.5",
 		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id", "envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
 		"envoy-xds-cert": "xc", "envoy-xds-key": "xk",
+		"trace-to": "http://c:6", "trace-ratio": "0.5",
 		"name": "n", "join": "j:1, dns+k:2", "expect": "3", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
 		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-uri": "spiffe://x/{name}", "peer-tls": "Optional",
 		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
@@ -517,6 +509,9 @@ func TestOptions(t *testing.T) {
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
+	}
+	if c.Trace == nil || *c.Trace != (server.TraceConfig{Endpoint: "http://c:6", Ratio: 0.5}) {
+		t.Errorf("traces: %+v", c.Trace)
 	}
 	if c.MaxConnections != 11 || c.MaxConnectionsPerAddress != 12 || c.MaxConnectionAge != 13*time.Second || c.ClientTimeout != 14*time.Second {
 		t.Errorf("%+v", c)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/built"
 	"github.com/weirlimit/weir/internal/certs"
 )
 
@@ -138,7 +139,7 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	}
 	c := &cluster.Config{
 		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
-		Join: o.join, Expect: o.expect, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: build(), Logger: log,
+		Join: o.join, Expect: o.expect, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: built.Version(), Logger: log,
 		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerURI: o.peerURI, PeerTLSOptional: o.peerTLS.value == "optional",
 	}
 	if c.Name == "" {

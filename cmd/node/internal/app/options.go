@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/node/internal/server"
+	"github.com/weirlimit/weir/internal/built"
 	"github.com/weirlimit/weir/internal/smallfile"
 )
 
@@ -42,6 +43,7 @@ type options struct {
 	bounds                                       boundOptions
 	envoy                                        envoyOptions
 	tls                                          tlsOptions
+	trace                                        traceOptions
 	member                                       bool // the node is a member of a cluster
 	clockOffset                                  time.Duration
 }
@@ -58,6 +60,7 @@ func newOptions() *options {
 		bounds:          newBoundOptions(),
 		envoy:           newEnvoyOptions(),
 		tls:             newTLSOptions(),
+		trace:           newTraceOptions(),
 	}
 }
 
@@ -85,6 +88,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	o.redis.addFlags(f)
 	o.envoy.addFlags(f)
 	o.tls.addFlags(f)
+	o.trace.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
 	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
 	f.BoolVar(&o.allowRefunds, "allow-refunds", false, "give receipts, and take charges back by them")
@@ -154,6 +158,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	if err := o.tls.validate(cmd); err != nil {
 		return err
 	}
+	if err := o.trace.validate(cmd); err != nil {
+		return err
+	}
 	o.member = cmd.Flags().Lookup("join") != nil && o.cluster.wanted(cmd)
 	if err := o.cluster.validate(cmd, o.redis.backend.value == "redis"); err != nil {
 		return err
@@ -178,8 +185,8 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		Replication:        o.cluster.copying(),
 		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
 		Permissions: o.permissions, Audit: o.audit,
-		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: build(), Log: log,
-		ClockOffset: o.clockOffset, TLS: o.tls.config(),
+		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: built.Version(), Log: log,
+		ClockOffset: o.clockOffset, TLS: o.tls.config(), Trace: o.trace.config(),
 	}
 	if o.overflow.value == "allow" {
 		c.Overflow = weir.OverflowAllow

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/node/internal/server"
+	"github.com/weirlimit/weir/internal/built"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -77,7 +78,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if o.rules == "" && !o.envoy.wanted() {
 		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
 	}
-	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version", build()}
+	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version", built.Version()}
 	if c.Redis != nil {
 		args = append(args, "redis", o.redis.addrs.String())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/cmd/node/internal/rulesfile"
+	"github.com/weirlimit/weir/cmd/node/internal/tracing"
 	"github.com/weirlimit/weir/internal/access"
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/redisstore"
@@ -76,6 +77,8 @@ type Config struct {
 	ShareRing bool
 	// TLS, if not nil, secures what clients and operators use.
 	TLS *TLSConfig
+	// Trace, if not nil, sends traces of requests to a collector.
+	Trace *TraceConfig
 	// ShutdownDelay is how long requests are still accepted after the node has reported
 	// that it is not ready; 0 for no delay.
 	ShutdownDelay time.Duration
@@ -102,6 +105,7 @@ type Server struct {
 	follower *rulesfile.Follower // nil: there is no file to follow
 	access   *access.Access      // nil: there is no permissions file
 	audit    accounts
+	tracer   *tracing.Tracer // nil: nothing is traced
 
 	grpc, http    net.Listener
 	admin, health aside
@@ -139,10 +143,15 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := s.listen(ctx); err != nil {
 		return nil, errors.Join(err, s.audit.Close())
 	}
+	if err := openTracer(ctx, s); err != nil {
+		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
+	}
 	if err := s.open(ctx); err != nil {
+		closeTracer(ctx, s)
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
 	if err := s.openEnvoy(); err != nil {
+		closeTracer(ctx, s)
 		return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
 	}
 	s.run(context.WithoutCancel(ctx))
@@ -181,6 +190,9 @@ func (s *Server) open(ctx context.Context) error {
 			member.PeerRefused = s.audit.peerRefused
 		}
 		member.RefuseResets = !c.AllowReset && s.access == nil
+		if s.tracer != nil {
+			member.Tracer = s.tracer
+		}
 		config.Cluster, config.Rules = &member, c.Rules // published to the other members
 	}
 	var err error
@@ -207,6 +219,7 @@ func (s *Server) open(ctx context.Context) error {
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			TLS:            s.secured.forClients(),
+			Tracer:         forRequests(s),
 			MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 			MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
 		},
@@ -387,6 +400,7 @@ func (s *Server) Stop() error {
 		err := errors.Join(s.health.close(), s.audit.Close())
 		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2)) // what was just cut off has time to end
 		defer cancel()
+		closeTracer(ctx, s)
 		if left := s.background.wait(ctx); len(left) > 0 {
 			// They can be stuck in a call of the system, such as the reading of a rules
 			// file from a file system that hangs. No request depends on them.

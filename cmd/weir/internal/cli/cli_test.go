@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -214,17 +213,6 @@ func TestVersion(t *testing.T) {
 	}
 	if flag := (person{}).run(t, "--version"); flag != got {
 		t.Errorf("--version: %+v, version: %+v", flag, got)
-	}
-	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}
-	if got := describeBuild(info); got != "v1.2.3" {
-		t.Error(got)
-	}
-	info.Settings = []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
-	if got := describeBuild(info); got != "v1.2.3 (0123456789ab, modified)" {
-		t.Error(got)
-	}
-	if got := describeBuild(&debug.BuildInfo{}); got != "(devel)" {
-		t.Error(got)
 	}
 }
 
