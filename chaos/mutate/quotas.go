@@ -8,7 +8,7 @@ func ofQuotas() []mutation {
 			{"rules/quota.go", "		if w.costs != nil && ", "		if false && "},
 		}},
 		{name: "quota: all rules have one counter", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$", edits: []edit{
-			{"rules/quota.go", "w.quota.charge(r, c, units, first, m)", "u.counters.charge(r, c, units, first, m)"},
+			{"rules/quota.go", "w.quota.charge(r, c, units, first)", "u.counters.charge(r, c, units, first)"},
 		}},
 		{name: "quota: draws of several rules are one", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
 			{"rules/quota.go", "k.Rule == rule && ", "k == nil && "},
