@@ -146,6 +146,7 @@ func TestPanicked(t *testing.T) {
 	m.Panicked(guard.Gossip)
 	m.Panicked(guard.Gossip)
 	m.Panicked(guard.Redis)
+	m.Panicked(guard.RESP)
 	m.Panicked("elsewhere")
 	want(t, r, `
 # HELP weir_panics_total Defects that ended a request or a connection, by where they were recovered from.
@@ -157,6 +158,7 @@ weir_panics_total{place="http"} 0
 weir_panics_total{place="link"} 0
 weir_panics_total{place="other"} 1
 weir_panics_total{place="redis"} 1
+weir_panics_total{place="resp"} 1
 `, "weir_panics_total")
 }
 

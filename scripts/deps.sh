@@ -18,6 +18,22 @@ if [ "$(uname -s)" = Linux ]; then
     "chrt util-linux the attackers of chaos get only the time that nobody else wants"
   )
 fi
+# Debian package, how to see that it is there: clients of the Redis protocol, and a part of nginx.
+libraries=()
+if [ "$(uname -s)" = Linux ]; then
+  needs+=(
+    "php php-cli a client of the Redis protocol is written in it"
+    "nginx nginx-light it asks a node about each request"
+    "haproxy haproxy it asks a node about each request"
+    "caddy caddy it asks a node about each request"
+  )
+  libraries=(
+    "python3-redis|/usr/bin/python3 -c 'import redis'"
+    "ruby-redis|ruby -e 'require \"redis\"'"
+    "libnginx-mod-http-lua|test -e /usr/lib/nginx/modules/ngx_http_lua_module.so"
+    "php-redis|php -r 'exit(extension_loaded(\"redis\") ? 0 : 1);'"
+  )
+fi
 if docker info >/dev/null 2>&1; then
   needs+=("busybox busybox-static a stand-in for the image golang:1.26, where that cannot be pulled")
 fi
@@ -30,6 +46,14 @@ for need in "${needs[@]}"; do
   if ! command -v "$program" >/dev/null; then
     packages+=("$package")
     reasons+=("  $program (Debian package $package): $reason")
+  fi
+done
+
+for library in "${libraries[@]}"; do
+  IFS='|' read -r package check <<<"$library"
+  if ! bash -c "$check" >/dev/null 2>&1; then
+    packages+=("$package")
+    reasons+=("  Debian package $package: a test needs it")
   fi
 done
 

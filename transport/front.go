@@ -21,7 +21,7 @@ type front struct {
 func newFront(s *service, ready func() error, o *Options) *front {
 	f := &front{service: s}
 	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
-	f.site = newSite(map[string]route{
+	routes := map[string]route{
 		"/v1/check":       {methods: asking, serve: f.serveCheck, action: "check"},
 		"/v1/check/batch": {methods: posting, serve: f.serveBatch, action: "check"},
 		"/v1/explain":     {methods: asking, serve: f.serveExplain, action: "explain"},
@@ -30,7 +30,12 @@ func newFront(s *service, ready func() error, o *Options) *front {
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
 		"/readyz":         {methods: reading(), serve: serveReady(ready, o.Warnings), open: true},
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
-	}, o.Observer, s.guard)
+	}
+	if o.Auth != nil {
+		// Open, since proxies hand on what browsers say of themselves.
+		routes["/v1/auth"] = route{methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, serve: f.serveAuth(o.Auth), open: true, action: "check"}
+	}
+	f.site = newSite(routes, o.Observer, s.guard)
 	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"
 	f.site.tracer = o.Tracer
 	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true

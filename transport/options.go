@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc"
@@ -105,6 +106,9 @@ func (o *Options) guard() *guard.Guard {
 type Options struct {
 	// Decider decides the requests.
 	Decider Decider
+	// Auth, if not nil, answers the sub-requests of web proxies at /v1/auth. It decides by
+	// [Admitting].
+	Auth http.Handler
 	// AllowRequestLimits lets requests bring their own limits; default false: such
 	// requests are refused. A client that may set limits can evade them, so allow it
 	// only if all clients that reach the server are trusted.

@@ -231,14 +231,19 @@ func withProtocols(config *tls.Config, protocols ...string) *tls.Config {
 // net/http makes the handshakes, in goroutines of their connections and within its bounds
 // of time.
 func secureHTTP(l net.Listener, by *TLS, within time.Duration) net.Listener {
+	return secure(l, by, within, "http/1.1")
+}
+
+// secure is secureHTTP for other protocols above TLS.
+func secure(l net.Listener, by *TLS, within time.Duration, protocols ...string) net.Listener {
 	switch {
 	case by == nil:
 		return l
 	case !by.Optional:
-		return tls.NewListener(l, withProtocols(by.Config, "http/1.1"))
+		return tls.NewListener(l, withProtocols(by.Config, protocols...))
 	}
 	e := &eitherListener{
-		Listener: l, config: withProtocols(by.Config, "http/1.1"), within: within,
+		Listener: l, config: withProtocols(by.Config, protocols...), within: within,
 		begun: make(chan net.Conn), done: make(chan struct{}), failed: make(chan struct{}),
 	}
 	go e.accept()

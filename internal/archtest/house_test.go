@@ -147,6 +147,13 @@ func house() []row {
 		{path: "internal/envoy/xds", floor: 6, knows: "a management server's configuration of that service, acknowledged or refused", never: join(
 			no(imports, "what a resource means is told to it", "./internal/envoy/config", "./transport", "./internal/cluster"),
 		)},
+		{path: "internal/resp", floor: 7, knows: "the Redis protocol <-> requests to a node", never: join(
+			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
+			no(panics, "what clients send is hostile: it is an error", ""),
+		)},
+		{path: "internal/forward", floor: 7, knows: "the sub-requests of web proxies -> checks, as httplimit makes them", never: join(
+			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
+		)},
 		{path: "client", floor: 6, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
 			no(imports, "a caller of Weir must not compile a node", "./internal/cluster"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),

@@ -18,10 +18,11 @@ const (
 	Link    = "link"    // a connection to another member
 	Gossip  = "gossip"  // a delegate of the gossip library
 	Redis   = "redis"   // a goroutine of the Redis backend
+	RESP    = "resp"    // a connection of the Redis protocol
 )
 
 // Places returns all places.
-func Places() []string { return []string{GRPC, HTTP, Cluster, Link, Gossip, Redis} }
+func Places() []string { return []string{GRPC, HTTP, Cluster, Link, Gossip, Redis, RESP} }
 
 // logEvery is how long a place waits after a stack in the log before it logs the
 // next one.

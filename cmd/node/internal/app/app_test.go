@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -480,6 +481,7 @@ func TestOptions(t *testing.T) {
 		"redis-timeout": "15ms", "redis-nodes": "3",
 		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true",
 		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
+		"redis-listen": "r:6", "auth-proxy": "10.0.0.0/8, 127.0.0.1", "auth-uri-header": "a", "auth-method-header": "b", "auth-address-header": "c", "auth-user-header": "d", "auth-group-header": "e",
 		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true", "envoy-header-names": "a,b,c",
 		"envoy-body": file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true", "envoy-near-limit": "0.5",
 		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id", "envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
@@ -505,7 +507,7 @@ func TestOptions(t *testing.T) {
 	if m := c.Cluster; err == nil && (m.PeerCertFile != "tls.crt" || m.PeerKeyFile != "tls.key" || m.PeerCAFile != "ca.crt" || m.PeerURI != "spiffe://x/{name}" || !m.PeerTLSOptional) {
 		t.Errorf("certificates: %+v", m)
 	}
-	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || c.Audit != "a.jsonl" || !c.StrictRules || c.HTTPAddr != "h:1" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
+	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || c.Audit != "a.jsonl" || !c.StrictRules || c.HTTPAddr != "h:1" || c.RedisListen != "r:6" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
@@ -528,6 +530,9 @@ func TestOptions(t *testing.T) {
 		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !e.Options.AllowRefunds || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) || !e.NeedsConfig ||
 		e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca", ServerName: "xn", CertFile: "xc", KeyFile: "xk"}) {
 		t.Errorf("%+v, %+v", e, e.XDS)
+	}
+	if a := c.Auth; a == nil || fmt.Sprint(a.Proxies) != "[10.0.0.0/8 127.0.0.1/32]" || a.URI != "a" || a.Method != "b" || a.Address != "c" || a.User != "d" || a.Group != "e" {
+		t.Errorf("%+v", a)
 	}
 	if want := (server.TLSConfig{CertFile: "c.crt", KeyFile: "c.key", ClientCAFile: "ca.crt", AdminCAFile: "aca.crt", ClientCert: tls.RequireAndVerifyClientCert, AdminCert: tls.VerifyClientCertIfGiven, Optional: true}); c.TLS == nil || *c.TLS != want {
 		t.Errorf("%+v", c.TLS)

@@ -25,7 +25,7 @@ const defaultMaxKeys = 10_000_000
 
 // options are the values of flags and environment.
 type options struct {
-	grpcAddr, httpAddr                           address
+	grpcAddr, httpAddr, redisListen              address
 	adminAddr, healthAddr                        apartAddress
 	adminHosts, httpHosts                        string
 	rules                                        string
@@ -42,6 +42,7 @@ type options struct {
 	cluster                                      clusterOptions
 	bounds                                       boundOptions
 	envoy                                        envoyOptions
+	auth                                         authOptions
 	tls                                          tlsOptions
 	trace                                        traceOptions
 	member                                       bool // the node is a member of a cluster
@@ -87,6 +88,8 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	o.cluster.addFlags(f)
 	o.redis.addFlags(f)
 	o.envoy.addFlags(f)
+	o.auth.addFlags(f)
+	f.Var(&o.redisListen, "redis-listen", "serve the Redis protocol, with CL.THROTTLE, at `HOST:PORT` (default nowhere)")
 	o.tls.addFlags(f)
 	o.trace.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
@@ -155,6 +158,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	if err := o.envoy.validate(cmd); err != nil {
 		return err
 	}
+	if err := o.auth.validate(cmd); err != nil {
+		return err
+	}
 	if err := o.tls.validate(cmd); err != nil {
 		return err
 	}
@@ -179,7 +185,7 @@ func names(list string) []string {
 // config returns the configuration of the server.
 func (o *options) config(log *slog.Logger) (server.Config, error) {
 	c := server.Config{
-		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), AdminAddr: o.adminAddr.text, HealthAddr: o.healthAddr.text, RulesFile: o.rules, StrictRules: o.strict,
+		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), RedisListen: string(o.redisListen), AdminAddr: o.adminAddr.text, HealthAddr: o.healthAddr.text, RulesFile: o.rules, StrictRules: o.strict,
 		AdminHosts: names(o.adminHosts), HTTPHosts: names(o.httpHosts),
 		MaxKeys: int(o.maxKeys), MaxBytes: int64(o.maxBytes), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
 		Replication:        o.cluster.copying(),
@@ -192,6 +198,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		c.Overflow = weir.OverflowAllow
 	}
 	o.bounds.fill(&c)
+	o.auth.fill(&c)
 	var err error
 	if o.envoy.wanted() {
 		if c.Envoy, err = o.envoy.config(o.allowRefunds); err != nil {

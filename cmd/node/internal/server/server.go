@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimit/weir/cmd/node/internal/rulesfile"
 	"github.com/weirlimit/weir/cmd/node/internal/tracing"
 	"github.com/weirlimit/weir/internal/access"
+	"github.com/weirlimit/weir/internal/forward"
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/redisstore"
 	"github.com/weirlimit/weir/rules"
@@ -67,6 +68,11 @@ type Config struct {
 	MaxConnectionAge, ClientTimeout          time.Duration
 	// Envoy, if not nil, serves Envoy's rate limit service.
 	Envoy *EnvoyConfig
+	// RedisListen is the address for the Redis protocol, as host:port. Empty: none.
+	RedisListen string
+	// Auth, if not nil, answers the sub-requests of web proxies, at HTTPAddr. Decider is
+	// filled in.
+	Auth *forward.Options
 	// Permissions is the permissions file, which is followed as it changes. If it is not
 	// empty, it decides in place of AllowRequestLimits, AllowReset and AllowRefunds.
 	Permissions string
@@ -110,6 +116,7 @@ type Server struct {
 	grpc, http    net.Listener
 	admin, health aside
 	envoy         envoyServer
+	resp          respServer
 	secured       secured
 
 	stopping   atomic.Bool
@@ -150,9 +157,11 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		closeTracer(ctx, s)
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
-	if err := s.openEnvoy(); err != nil {
-		closeTracer(ctx, s)
-		return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
+	for _, open := range []func() error{s.openEnvoy, s.openRESP} {
+		if err := open(); err != nil {
+			closeTracer(ctx, s)
+			return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
+		}
 	}
 	s.run(context.WithoutCancel(ctx))
 	return s, nil
@@ -195,11 +204,15 @@ func (s *Server) open(ctx context.Context) error {
 		}
 		config.Cluster, config.Rules = &member, c.Rules // published to the other members
 	}
-	var err error
 	if c.Redis != nil {
+		var err error
 		if config.Backend, err = redisstore.Open(ctx, *c.Redis); err != nil {
 			return err
 		}
+	}
+	auth, err := s.auth()
+	if err != nil {
+		return err
 	}
 	site, by := s.site(), transport.Access(nil)
 	if c.Envoy != nil { // its metrics are registered later
@@ -216,6 +229,7 @@ func (s *Server) open(ctx context.Context) error {
 		Wire: transport.Options{
 			Access:             by,
 			Audit:              s.audit.auditor(),
+			Auth:               auth,
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			TLS:            s.secured.forClients(),
@@ -247,6 +261,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		flag, address string
 		to            *net.Listener
 	}{
+		{"--redis-listen", c.RedisListen, &s.resp.listener},
 		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {
@@ -265,7 +280,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 func (s *Server) closeListeners() error {
 	var err error
-	for _, l := range append([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener}, s.envoy.aside...) {
+	for _, l := range append([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener, s.resp.listener}, s.envoy.aside...) {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -304,6 +319,7 @@ func (s *Server) run(ctx context.Context) {
 		})
 	}
 	s.runEnvoy(ctx)
+	s.runRESP()
 	if s.access != nil {
 		s.background.start("reading of "+s.config.Permissions, func() { s.access.Follow(ctx) })
 	}
@@ -396,7 +412,7 @@ func (s *Server) Stop() error {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))
 	defer cancel()
-	return s.service.Shutdown(ctx, s.envoy.shutdown, func(context.Context) error {
+	return s.service.Shutdown(ctx, s.envoy.shutdown, s.resp.shutdown, func(context.Context) error {
 		err := errors.Join(s.health.close(), s.audit.Close())
 		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2)) // what was just cut off has time to end
 		defer cancel()

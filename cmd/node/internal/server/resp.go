@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"net"
+
+	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/resp"
+	"github.com/weirlimit/weir/transport"
+)
+
+// respServer serves the Redis protocol. Its zero value serves nothing.
+type respServer struct {
+	listener net.Listener // what Config.RedisListen names; nil: nothing
+	bounded  net.Listener // the same, with its bounds and TLS
+	server   *resp.Server
+}
+
+// openRESP makes the server.
+func (s *Server) openRESP() (err error) {
+	r, c := &s.resp, &s.config
+	if r.listener == nil {
+		return nil
+	}
+	o := resp.Options{
+		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset,
+		Audit: s.audit.auditor(), Observer: s.metrics, Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log, Version: c.Version,
+	}
+	if s.access != nil {
+		o.Access = s.access
+	}
+	if r.server, err = resp.NewServer(o); err != nil {
+		return err
+	}
+	r.bounded, err = transport.Listener(r.listener, transport.Options{
+		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log,
+		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+	})
+	return err
+}
+
+// runRESP starts the server's goroutines.
+func (s *Server) runRESP() {
+	r := &s.resp
+	if r.server == nil {
+		return
+	}
+	s.background.start("the server of the Redis protocol", func() {
+		if err := r.server.Serve(r.bounded); err != nil {
+			s.failed <- err
+		}
+	})
+}
+
+// shutdown stops the server after it has answered.
+func (r *respServer) shutdown(ctx context.Context) error {
+	if r.server == nil {
+		return nil
+	}
+	return r.server.Shutdown(ctx)
+}
+
+// RedisAddr returns the address of the Redis protocol, "" if it is not served.
+func (s *Server) RedisAddr() string {
+	if s.resp.listener == nil {
+		return ""
+	}
+	return s.resp.listener.Addr().String()
+}

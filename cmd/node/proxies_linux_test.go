@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const proxiedRules = `version: 1
+rules:
+  - {name: limited, match: {path: "^/limited(/|$)"}, key: [rule, ip], limits: [{limit: 9, window: 1d, algorithm: fixed_window, align: first_hit}]}
+`
+
+// nginxConfig has the shipped files in two servers: one with auth_request, one with Lua.
+const nginxConfig = `
+load_module /usr/lib/nginx/modules/ndk_http_module.so;
+load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;
+daemon off; master_process off; pid DIR/nginx.pid; error_log stderr warn;
+events { worker_connections 64; }
+http {
+  access_log off;
+  client_body_temp_path DIR/body; proxy_temp_path DIR/proxy; fastcgi_temp_path DIR/f; uwsgi_temp_path DIR/u; scgi_temp_path DIR/s;
+  lua_package_path "DEPLOY/nginx/?.lua;;";
+  upstream weir { server NODE; keepalive 16; }
+  upstream app { server APP; }
+  server {
+    listen 127.0.0.1:PORT;
+    include DEPLOY/nginx/weir.conf;
+    location / {
+      auth_request /_weir;
+      auth_request_set $weir_ratelimit $upstream_http_ratelimit;
+      auth_request_set $weir_policy $upstream_http_ratelimit_policy;
+      auth_request_set $weir_retry $upstream_http_retry_after;
+      add_header RateLimit $weir_ratelimit always;
+      add_header RateLimit-Policy $weir_policy always;
+      error_page 403 = @weir_denied;
+      proxy_pass http://app;
+    }
+  }
+  server {
+    listen 127.0.0.1:LUA;
+    location = /_weir_lua {
+      internal;
+      proxy_pass http://weir/v1/auth;
+      proxy_pass_request_body off;
+      proxy_set_header Content-Length "";
+      proxy_set_header X-Original-URI $request_uri;
+      proxy_set_header X-Original-Method $request_method;
+      proxy_set_header X-Forwarded-For $remote_addr;
+    }
+    location / {
+      access_by_lua_block { require("weir").check() }
+      proxy_pass http://app;
+    }
+  }
+}
+`
+
+const haproxyConfig = `
+global
+  lua-load-per-thread DEPLOY/haproxy/weir.lua
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 10s
+  timeout server 10s
+frontend clients
+  bind 127.0.0.1:PORT
+  http-request set-var(txn.weir_node) str(NODE)
+  http-request lua.weir
+  http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
+  http-request return status 503 if { var(txn.weir) -m str failed }
+  http-response set-header RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir_ratelimit) -m found }
+  default_backend app
+backend app
+  server app APP
+`
+
+const caddyConfig = `
+{
+  admin off
+  auto_https off
+  storage file_system DIR
+}
+http://127.0.0.1:PORT {
+  forward_auth NODE {
+    uri /v1/auth
+  }
+  reverse_proxy APP
+}
+`
+
+// proxied starts a proxy with a configuration and returns its base URL.
+func proxied(t *testing.T, node, app, config string, command func(file string) []string) (url string) {
+	t.Helper()
+	deploy, err := filepath.Abs("../../deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	ports := freePorts(t, 2)
+	port := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
+	file := filepath.Join(dir, "config")
+	text := strings.NewReplacer("DIR", dir, "DEPLOY", deploy, "NODE", node, "APP", app, "PORT", port(ports[0]), "LUA", port(ports[1])).Replace(config)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := command(file)
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		t.Fatalf("this test needs %s: run scripts/deps.sh (%v)", args[0], err)
+	}
+	var log strings.Builder
+	cmd := exec.CommandContext(context.Background(), path, args[1:]...)
+	cmd.Stderr, cmd.Env = &log, append(os.Environ(), "HOME="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has no state
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s: %s", args[0], log.String())
+		}
+	})
+	deadline := time.Now().Add(soon)
+	for _, at := range ports {
+		for {
+			c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
+			if err == nil {
+				c.Close()
+				break
+			}
+			if at == ports[1] && !strings.Contains(config, "LUA") {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s does not listen at %s: %v", args[0], at, err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return "http://" + ports[0] + " http://" + ports[1]
+}
+
+// nginx, HAProxy and Caddy, each in front of one service and with a node of its own, count
+// together; a client cannot choose what it is counted by; and each passes on that a limit
+// was reached. When its node is gone a proxy refuses.
+func TestProxies(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }))
+	defer app.Close()
+	upstream := app.Listener.Addr().String()
+	all := places(t, 3, proxiedRules, "--auth-proxy", "127.0.0.1")
+	all[2].args = append(all[2].args, "--auth-uri-header", "X-Forwarded-Uri", "--auth-method-header", "X-Forwarded-Method") // Caddy's
+	for _, s := range all {
+		s.start(t)
+	}
+	settle(t, all)
+	nginx := strings.Fields(proxied(t, all[0].http, upstream, nginxConfig, func(file string) []string { return []string{"nginx", "-c", file, "-e", "stderr"} }))
+	haproxy := strings.Fields(proxied(t, all[1].http, upstream, haproxyConfig, func(file string) []string { return []string{"haproxy", "-db", "-f", file} }))[0]
+	caddy := strings.Fields(proxied(t, all[2].http, upstream, caddyConfig, func(file string) []string {
+		return []string{"caddy", "run", "--adapter", "caddyfile", "--config", file}
+	}))[0]
+
+	ask := func(base, path string, fields ...string) (int, http.Header, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(fields); i += 2 {
+			r.Header.Set(fields[i], fields[i+1])
+		}
+		out, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Body.Close()
+		body, err := io.ReadAll(out.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.StatusCode, out.Header, string(body)
+	}
+	bases := []string{nginx[0], nginx[1], haproxy, caddy}
+	for i := range 9 { // also what a client says of itself changes nothing
+		status, header, body := ask(bases[i%4], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
+			"X-Original-Method", "POST", "X-Real-IP", "192.0.2.1")
+		if status != http.StatusOK || body != "served" {
+			t.Errorf("request %d, at %s: %d %s", i, bases[i%4], status, body)
+		}
+		if want := fmt.Sprintf("r=%d", 8-i); i%4 != 3 && !strings.Contains(header.Get("RateLimit"), want) {
+			t.Errorf("request %d, at %s: RateLimit %q, want %s", i, bases[i%4], header.Get("RateLimit"), want)
+		}
+	}
+	for _, base := range bases {
+		if status, header, body := ask(base, "/limited", "X-Forwarded-For", "192.0.2.77", "X-Original-URI", "/free"); status != http.StatusTooManyRequests || header.Get("Retry-After") == "" || strings.Contains(body, "served") {
+			t.Errorf("beyond the limit, at %s: %d %v %s", base, status, header, body)
+		}
+		if status, _, body := ask(base, "/free"); status != http.StatusOK || body != "served" {
+			t.Errorf("another path, at %s: %d %s", base, status, body)
+		}
+		for _, path := range []string{"/limited/", "//limited", "/limited;x=1", "/limite%64"} {
+			if status, _, body := ask(base, path); status != http.StatusTooManyRequests || strings.Contains(body, "served") {
+				t.Errorf("%s, at %s: %d %s", path, base, status, body)
+			}
+		}
+		for _, path := range []string{"/free/..;/limited", "/free/%252e%252e/limited", "/free/%2e%2e/limited"} {
+			if status, _, body := ask(base, path); status < 400 || strings.Contains(body, "served") {
+				t.Errorf("%s, at %s: %d %s", path, base, status, body)
+			}
+		}
+	}
+	if status, _, body := ask("http://"+all[0].http, "/v1/auth", "X-Original-URI", "/free", "X-Original-Method", "GET"); status != http.StatusOK {
+		t.Errorf("the node itself: %d %s", status, body)
+	}
+	all[0].signal(syscall.SIGKILL)
+	<-all[0].done
+	for _, base := range nginx {
+		if status, _, body := ask(base, "/free"); status < 500 || strings.Contains(body, "served") {
+			t.Errorf("without its node, at %s: %d %s", base, status, body)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+-- Asks a node of Weir about a request. In the global section:
+--
+--   lua-load-per-thread weir.lua
+--
+-- In a frontend, with the address of the node:
+--
+--   http-request set-var(txn.weir_node) str(127.0.0.1:8080)
+--   http-request lua.weir
+--   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
+--   http-request return status 503 if { var(txn.weir) -m str failed }
+--   http-response set-header RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir_ratelimit) -m found }
+--
+-- The node runs with --auth-proxy and the address of HAProxy. The variable txn.weir is
+-- "allowed", "denied", or "failed" if no node answered or the request cannot be counted;
+-- leave the rule with "failed" out to let such requests pass.
+
+local function first(headers, name)
+  local values = headers and headers[name]
+  return values and values[0]
+end
+
+core.register_action("weir", { "http-req" }, function(txn)
+  local asked = core.httpclient():get({
+    url = "http://" .. txn:get_var("txn.weir_node") .. "/v1/auth",
+    headers = {
+      ["x-original-uri"] = { txn.sf:pathq() },
+      ["x-original-method"] = { txn.sf:method() },
+      ["x-forwarded-for"] = { txn.sf:src() },
+    },
+    timeout = 1000,
+  })
+  local status = asked and asked.status or 0
+  if status == 200 then
+    txn:set_var("txn.weir", "allowed")
+  elseif status == 429 then
+    txn:set_var("txn.weir", "denied")
+    txn:set_var("txn.weir_body", asked.body or "")
+    txn:set_var("txn.weir_retry", first(asked.headers, "retry-after") or "1")
+  else
+    txn:set_var("txn.weir", "failed")
+  end
+  local rest = asked and first(asked.headers, "ratelimit")
+  if rest then
+    txn:set_var("txn.weir_ratelimit", rest)
+  end
+end)

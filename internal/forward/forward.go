@@ -1,0 +1,167 @@
+// Package forward answers the sub-requests by which a web proxy asks whether a request may
+// pass: auth_request of nginx, forward_auth of Caddy and Traefik, and others. What it is asked
+// about stands in header fields, which only listed proxies may set. It is counted as
+// httplimit counts a request of its own, with the same fields in the answer.
+package forward
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirlimit/weir/middleware/httplimit"
+)
+
+// Options configures a handler. Decider and Proxies are required.
+type Options struct {
+	// Decider decides.
+	Decider httplimit.Decider
+	// Proxies are the networks of proxies that are believed. Others get status 403.
+	Proxies []netip.Prefix
+	// URI and Method are the fields with the URI and the method of the request that the
+	// proxy has got; default X-Original-URI and X-Original-Method. The proxy must set both,
+	// or else its clients can.
+	URI, Method string
+	// Address is the field with the address of the client: alone, or, of X-Forwarded-For,
+	// the rightmost one that is no proxy's; default X-Forwarded-For.
+	Address string
+	// User and Group are the fields with the names of user and group; empty: there are none.
+	User, Group string
+}
+
+// The defaults.
+const (
+	defaultURI     = "X-Original-URI"
+	defaultMethod  = "X-Original-Method"
+	defaultAddress = "X-Forwarded-For"
+)
+
+// statusQuery is the query parameter that names the status for a denial, since some proxies
+// pass only some statuses on: nginx 401 and 403.
+const statusQuery = "deny"
+
+// handler answers sub-requests.
+type handler struct {
+	options Options
+	limit   *httplimit.Limiter
+}
+
+// New returns a handler, or an error that names the invalid options.
+func New(o Options) (http.Handler, error) {
+	if o.Decider == nil {
+		return nil, errors.New("forward: Options.Decider is nil: set it to a node")
+	}
+	if len(o.Proxies) == 0 {
+		return nil, errors.New("forward: Options.Proxies is empty: name the networks of the proxies that may ask")
+	}
+	for _, f := range []struct {
+		field *string
+		def   string
+	}{{&o.URI, defaultURI}, {&o.Method, defaultMethod}, {&o.Address, defaultAddress}} {
+		if *f.field == "" {
+			*f.field = f.def
+		}
+	}
+	options := []httplimit.Option{httplimit.TrustedProxies(o.Proxies...)}
+	if !strings.EqualFold(o.Address, defaultAddress) {
+		options = append(options, httplimit.AddressField(o.Address))
+	}
+	if o.User != "" {
+		options = append(options, httplimit.User(httplimit.FromHeader(o.User)))
+	}
+	if o.Group != "" {
+		options = append(options, httplimit.Group(httplimit.FromHeader(o.Group)))
+	}
+	limit, err := httplimit.NewLimiter(o.Decider, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &handler{o, limit}, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.believed(r.RemoteAddr) {
+		http.Error(w, "this address is none of the proxies that may ask here: see --auth-proxy", http.StatusForbidden)
+		return
+	}
+	status, err := denial(r.URL.RawQuery)
+	var inner *http.Request
+	if err == nil {
+		inner, err = h.original(r)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if h.limit.Check(&answer{w, status}, inner) {
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+// believed reports whether an address is that of a listed proxy.
+func (h *handler) believed(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return false
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(h.options.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// denial returns the status for denials that a query asks for, 0 if it asks for none.
+func denial(query string) (int, error) {
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, errors.New("the query cannot be read: give /v1/auth or /v1/auth?deny=403")
+	}
+	for name := range q {
+		if name != statusQuery {
+			return 0, fmt.Errorf("there is no parameter %.40q: give /v1/auth or /v1/auth?deny=403", name)
+		}
+	}
+	text := q.Get(statusQuery)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 400 || n > 499 {
+		return 0, fmt.Errorf("deny is %.40q: give a status from 400 to 499", text)
+	}
+	return n, nil
+}
+
+// original returns the request that the proxy asks about.
+func (h *handler) original(r *http.Request) (*http.Request, error) {
+	o := &h.options
+	uri, method := r.Header.Values(o.URI), r.Header.Values(o.Method)
+	if len(uri) != 1 || len(method) != 1 || method[0] == "" {
+		return nil, fmt.Errorf("the request has %d fields %s and %d fields %s: the proxy must set each once", len(uri), o.URI, len(method), o.Method)
+	}
+	u, err := url.ParseRequestURI(uri[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s is not the URI of a request", o.URI)
+	}
+	inner := r.Clone(r.Context())
+	inner.Method, inner.URL, inner.RequestURI, inner.Body = method[0], u, uri[0], http.NoBody
+	return inner, nil
+}
+
+// answer replaces the status of a refusal.
+type answer struct {
+	http.ResponseWriter
+	status int // 0: it stays
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) {
+	if a.status != 0 {
+		status = a.status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}

@@ -1,0 +1,134 @@
+package forward
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+const testRules = `
+rules:
+  - {name: posts, match: {path: ^/a$, method: POST}, key: [rule, ip], limits: [{limit: 1, window: 1h}]}
+  - {name: users, match: {path: ^/u$}, key: [user, group], limits: [{limit: 1, window: 1h}]}
+`
+
+func start(t *testing.T, change func(*Options)) http.Handler {
+	t.Helper()
+	node, err := weir.Open(t.Context(), weir.Config{Rules: []byte(testRules)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	o := Options{Decider: node, Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	if change != nil {
+		change(&o)
+	}
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// ask sends a sub-request from an address, with header fields as "Name: value".
+func ask(h http.Handler, from, target string, fields ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	r.RemoteAddr = from + ":1234"
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// What a proxy asks about is counted by the method, the path and the address that the proxy
+// names, and answered with the fields of httplimit.
+func TestForward(t *testing.T) {
+	h := start(t, nil)
+	post := []string{"X-Original-URI: /a?x=1", "X-Original-Method: POST", "X-Forwarded-For: 192.0.2.1"}
+	w := ask(h, "10.0.0.1", "/v1/auth", post...)
+	if w.Code != 200 || w.Header().Get("RateLimit") == "" || w.Body.Len() != 0 {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	w = ask(h, "10.0.0.1", "/v1/auth", post...)
+	if w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "quota-exceeded") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	w = ask(h, "10.0.0.2", "/v1/auth?deny=403", post...)
+	if w.Code != 403 || w.Header().Get("Retry-After") == "" || w.Header().Get("RateLimit") == "" {
+		t.Errorf("with another status: %d %v", w.Code, w.Header())
+	}
+	for what, fields := range map[string][]string{
+		"another method":  {"X-Original-URI: /a", "X-Original-Method: GET", "X-Forwarded-For: 192.0.2.1"},
+		"another path":    {"X-Original-URI: /b", "X-Original-Method: POST", "X-Forwarded-For: 192.0.2.1"},
+		"another address": {"X-Original-URI: /a", "X-Original-Method: POST", "X-Forwarded-For: 192.0.2.1, 192.0.2.2"},
+	} {
+		if w := ask(h, "10.0.0.1", "/v1/auth", fields...); w.Code != 200 {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+	}
+}
+
+// Only listed proxies are believed, and only fields that the proxy sets once.
+func TestRefused(t *testing.T) {
+	h := start(t, nil)
+	ok := []string{"X-Original-URI: /a", "X-Original-Method: POST"}
+	for what, c := range map[string]struct {
+		from, target string
+		fields       []string
+		want         int
+		text         string
+	}{
+		"a stranger":            {"192.0.2.9", "/v1/auth", ok, 403, "none of the proxies"},
+		"no URI":                {"10.0.0.1", "/v1/auth", ok[1:], 400, "has 0 fields X-Original-URI and 1 fields X-Original-Method"},
+		"two URIs":              {"10.0.0.1", "/v1/auth", append([]string{"X-Original-URI: /b"}, ok...), 400, "has 2 fields X-Original-URI"},
+		"fields of other names": {"10.0.0.1", "/v1/auth", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Method: POST"}, 400, "has 0 fields"},
+		"no URI in the field":   {"10.0.0.1", "/v1/auth", []string{"X-Original-URI: a b", "X-Original-Method: POST"}, 400, "is not the URI"},
+		"another parameter":     {"10.0.0.1", "/v1/auth?dony=403", ok, 400, "no parameter \"dony\""},
+		"a status of success":   {"10.0.0.1", "/v1/auth?deny=200", ok, 400, "give a status from 400 to 499"},
+		"dot segments":          {"10.0.0.1", "/v1/auth", []string{"X-Original-URI: /x/..;/a", "X-Original-Method: POST"}, 400, "cannot be counted"},
+		"encoded dots":          {"10.0.0.1", "/v1/auth?deny=401", []string{"X-Original-URI: /x/%252e%252e/a", "X-Original-Method: POST"}, 401, "cannot be counted"},
+	} {
+		if w := ask(h, c.from, c.target, c.fields...); w.Code != c.want || !strings.Contains(w.Body.String(), c.text) {
+			t.Errorf("%s: %d %s", what, w.Code, w.Body)
+		}
+	}
+	w := ask(h, "10.0.0.1", "/v1/auth", append(ok, "X-Forwarded-For: 192.0.2.1")...)
+	if w.Code != 200 {
+		t.Errorf("what was refused has been counted: %d", w.Code)
+	}
+}
+
+// The fields can have other names, and name user and group too.
+func TestOtherFields(t *testing.T) {
+	h := start(t, func(o *Options) {
+		o.URI, o.Method, o.Address, o.User, o.Group = "X-Forwarded-Uri", "X-Forwarded-Method", "X-Real-IP", "X-User", "X-Group"
+	})
+	fields := []string{"X-Forwarded-Uri: /u", "X-Forwarded-Method: GET", "X-Real-IP: 192.0.2.1", "X-User: ada"}
+	for _, c := range []struct {
+		group string
+		want  int
+	}{{"a", 200}, {"a", 429}, {"b", 200}} {
+		if w := ask(h, "10.0.0.1", "/v1/auth", append(fields, "X-Group: "+c.group)...); w.Code != c.want {
+			t.Errorf("group %s: %d %s", c.group, w.Code, w.Body)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	for what, o := range map[string]Options{
+		"no decider": {Proxies: proxies},
+		"no proxies": {Decider: new(weir.Node)},
+	} {
+		if _, err := New(o); err == nil {
+			t.Error(what)
+		}
+	}
+}

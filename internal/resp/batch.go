@@ -1,0 +1,159 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// maxBatch is the most checks that are decided together.
+const maxBatch = 256
+
+// check is one command of a batch whose decision is still to come.
+type check struct {
+	name string // of the command
+	rate rate   // of CL.THROTTLE or a script
+	cost int64
+	form form
+}
+
+// form is the reply that a check gets.
+type form uint8
+
+const (
+	formThrottle form = iota // of CL.THROTTLE
+	formScript               // of allowN
+	formAtMost               // of allowAtMost, for a cost of 0
+	formWeir                 // of WEIR.CHECK and WEIR.PEEK
+)
+
+// batch is checks that follow one another. Its memory is used again.
+type batch struct {
+	checks   []check
+	requests []limiter.Request
+	peeks    []bool
+	limits   []*limiter.Limit // what requests have of their own
+	ds       []limiter.Decision
+}
+
+// add appends a check.
+func (b *batch) add(c check, r limiter.Request, peek bool) {
+	b.checks, b.requests, b.peeks = append(b.checks, c), append(b.requests, r), append(b.peeks, peek)
+}
+
+// own returns the limits of a request that has one of its own.
+func (b *batch) own(l *limiter.Limit) []*limiter.Limit {
+	b.limits = append(b.limits, l)
+	n := len(b.limits)
+	return b.limits[n-1 : n : n]
+}
+
+func (b *batch) clear() {
+	clear(b.requests) // they hold texts of the client
+	b.checks, b.requests, b.peeks, b.limits = b.checks[:0], b.requests[:0], b.peeks[:0], b.limits[:0]
+}
+
+// decide decides the checks that wait, and appends their replies in their order.
+func (c *conn) decide(ctx context.Context) {
+	b := c.batch
+	n := len(b.checks)
+	if n == 0 {
+		return
+	}
+	defer b.clear()
+	if cap(b.ds) < n {
+		b.ds = append(b.ds[:cap(b.ds)], make([]limiter.Decision, n-cap(b.ds))...)
+	}
+	b.ds = b.ds[:n]
+	err := c.of.options.Decider.PeekBatchInto(ctx, b.requests, b.ds, b.peeks)
+	some, partly := errors.AsType[*limiter.BatchError](err)
+	failed := 0
+	for i := range n {
+		why := err
+		if partly {
+			why = nil
+			if failed < len(some.Index) && some.Index[failed] == i {
+				why = some.Errs[failed]
+				failed++
+			}
+		}
+		c.answer(&b.checks[i], &b.ds[i], why)
+	}
+}
+
+// answer appends the reply to one check.
+func (c *conn) answer(k *check, d *limiter.Decision, err error) {
+	switch {
+	case err != nil:
+		c.failed(k.name, err)
+		return
+	case k.form == formThrottle:
+		c.reply.throttled(k.rate, k.cost, d)
+	case k.form == formAtMost && d.Limit(0).Remaining == 0:
+		c.reply.scriptDenied(k.rate, 1, d)
+	case (k.form == formScript || k.form == formAtMost) && (d.Allowed || k.cost == 0):
+		c.reply.scriptAllowed(k.cost, d)
+	case k.form == formScript || k.form == formAtMost:
+		c.reply.scriptDenied(k.rate, k.cost, d)
+	default:
+		c.reply.decision(d)
+	}
+	code := "OK"
+	if !d.Allowed && (k.cost > 0 || k.form == formWeir) {
+		code = "DENIED"
+	}
+	c.served(k.name, code)
+}
+
+// decision appends the reply to WEIR.CHECK and WEIR.PEEK, as names and values. Limit,
+// remaining and reset are those of the limit that denied, or of the one of which the least
+// remains. A time is in milliseconds, rounded up; -1 means that there is none.
+func (r *reply) decision(d *limiter.Decision) {
+	retry := int64(-1)
+	if !d.Allowed && !d.Never {
+		retry = limiter.Millis(d.RetryAfter)
+	}
+	l := tightest(d)
+	r.mapping(7)
+	r.bulk("allowed")
+	r.truth(d.Allowed)
+	r.bulk("rule")
+	r.bulk(d.Rule)
+	limit, remaining, reset := int64(-1), int64(-1), int64(-1)
+	if l != nil {
+		limit, remaining, reset = int64(l.Limit.Limit()), int64(l.Remaining), limiter.Millis(l.ResetAfter)
+	}
+	r.bulk("limit")
+	r.integer(limit)
+	r.bulk("remaining")
+	r.integer(remaining)
+	r.bulk("retry_after_ms")
+	r.integer(retry)
+	r.bulk("reset_after_ms")
+	r.integer(reset)
+	r.bulk("source")
+	r.bulk(d.Source.String())
+}
+
+// tightest returns the limit that denied, or the one of which the least remains, nil if
+// there is none. Shadow limits do not count.
+func tightest(d *limiter.Decision) (l *limiter.LimitDecision) {
+	if by := d.BlockedBy(); by != nil {
+		return by
+	}
+	for i := range d.Len() {
+		if at := d.Limit(i); !at.Rule.Shadow && (l == nil || at.Remaining < l.Remaining) {
+			l = at
+		}
+	}
+	return l
+}
+
+// served tells the observer of a reply.
+func (c *conn) served(name, code string) {
+	if o := c.of.options.Observer; o != nil {
+		o.Served("RESP "+name, code, time.Since(c.began))
+	}
+}

@@ -1,0 +1,189 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// command is one command of the protocol.
+type command struct {
+	name string
+	// least and most are how many arguments it takes after its name; most is -1 for any.
+	least, most int
+	// key is the index of the argument that is a key, from 1; 0: it has none.
+	key int
+	// open commands are answered before the client has proved who it is.
+	open bool
+	// check commands wait for the batch; the others are carried out when those before them
+	// are decided.
+	check bool
+	run   func(ctx context.Context, c *conn, args []string)
+}
+
+// newCommands returns all commands by their names in capitals.
+func newCommands() map[string]*command {
+	commands := make(map[string]*command)
+	for _, k := range []command{
+		{name: "CL.THROTTLE", least: 0, most: -1, key: 1, check: true, run: doThrottle},
+		{name: "WEIR.CHECK", least: 1, most: -1, check: true, run: doWeirCheck},
+		{name: "WEIR.PEEK", least: 1, most: -1, check: true, run: doWeirPeek},
+		{name: "WEIR.RESET", least: 1, most: -1, run: doWeirReset},
+		{name: "EVALSHA", least: 2, most: -1, key: 3, check: true, run: doEvalSHA},
+		{name: "EVAL", least: 2, most: -1, key: 3, check: true, run: doEval},
+		{name: "SCRIPT", least: 1, most: -1, run: doScript},
+		{name: "DEL", least: 1, most: -1, key: 1, run: doDel},
+		{name: "UNLINK", least: 1, most: -1, key: 1, run: doDel},
+		{name: "FLUSHDB", least: 0, most: 1, run: doFlush},
+		{name: "PING", least: 0, most: 1, run: doPing},
+		{name: "ECHO", least: 1, most: 1, run: doEcho},
+		{name: "SELECT", least: 1, most: 1, run: doSelect},
+		{name: "INFO", least: 0, most: -1, run: doInfo},
+		{name: "COMMAND", least: 0, most: -1, run: doCommand},
+		{name: "CLIENT", least: 1, most: -1, run: doClient},
+		{name: "HELLO", least: 0, most: -1, open: true, run: doHello},
+		{name: "AUTH", least: 1, most: 2, open: true, run: doAuth},
+		{name: "QUIT", least: 0, most: -1, open: true, run: doQuit},
+	} {
+		commands[k.name] = &k
+	}
+	return commands
+}
+
+// find returns the command of a name, in any case; nil if there is none.
+func (s *Server) find(name string) *command {
+	var upper [16]byte
+	if len(name) > len(upper) {
+		return nil
+	}
+	for i := range len(name) {
+		c := name[i]
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		upper[i] = c
+	}
+	return s.commands[string(upper[:len(name)])]
+}
+
+// do carries one command out, or adds it to the batch.
+func (c *conn) do(ctx context.Context, args []string, bytes int) {
+	k := c.of.find(args[0])
+	if k == nil || !k.check || len(c.batch.checks) >= maxBatch {
+		c.decide(ctx) // replies come in the order of commands
+	}
+	n := len(args) - 1
+	switch {
+	case k == nil:
+		c.fail("unknown", "ERR", fmt.Sprintf("unknown command %.64q: this server limits rates; COMMAND lists what it knows", args[0]))
+	case !k.open && c.caller.err != nil:
+		c.decide(ctx)
+		c.refused(k.name, c.caller.err)
+	case n < k.least || k.most >= 0 && n > k.most:
+		c.decide(ctx)
+		c.fail(k.name, "ERR", "wrong number of arguments for '"+strings.ToLower(k.name)+"' command")
+	default:
+		if err := c.spend(k, bytes); err != nil {
+			c.bad(ctx, k.name, err)
+			return
+		}
+		k.run(ctx, c, args[1:])
+	}
+}
+
+// spend charges the caller's budget with a command.
+func (c *conn) spend(k *command, bytes int) error {
+	if c.caller.by == nil {
+		return nil
+	}
+	checks := 0
+	if k.check {
+		checks = 1
+	}
+	return c.caller.by.Spend(checks, bytes)
+}
+
+// audited tells the audit what became of a command.
+func (c *conn) audited(name, outcome, why string) {
+	a := c.of.options.Audit
+	if a == nil {
+		return
+	}
+	e := transport.AuditEvent{Action: strings.ToLower(name), Outcome: outcome, From: c.RemoteAddr().String(), Over: "redis", Why: why}
+	if c.caller.by != nil {
+		e.Caller, e.Tenant = c.caller.by.Name(), c.caller.by.Tenant()
+	}
+	a.Audited(e)
+}
+
+// bad answers a check that cannot be carried out, after those before it.
+func (c *conn) bad(ctx context.Context, name string, err error) {
+	c.decide(ctx)
+	c.failed(name, err)
+}
+
+// failed appends the reply to a command that failed.
+func (c *conn) failed(name string, err error) {
+	var bad commandError
+	switch {
+	case errors.Is(err, transport.ErrUnauthenticated), errors.Is(err, limiter.ErrForbidden):
+		c.refused(name, err)
+	case errors.Is(err, transport.ErrBudget):
+		c.audited(name, transport.AuditRefused, err.Error())
+		c.fail(name, "TRYAGAIN", err.Error())
+	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid):
+		c.fail(name, "ERR", err.Error())
+	case errors.Is(err, limiter.ErrUnanswered), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		c.fail(name, "TRYAGAIN", err.Error())
+	default:
+		c.fail(name, "ERR", err.Error())
+	}
+}
+
+// refused appends the reply to a command that the caller may not give.
+func (c *conn) refused(name string, err error) {
+	code := "NOPERM"
+	if errors.Is(err, transport.ErrUnauthenticated) {
+		code = "NOAUTH"
+	}
+	c.audited(name, transport.AuditRefused, err.Error())
+	c.fail(name, code, err.Error())
+}
+
+func (c *conn) fail(name, code, text string) {
+	c.reply.fail(code, text)
+	c.served(name, code)
+}
+
+// admit returns why the caller may not do something with a request. The request then has
+// the caller's tenant and scope. Without a permissions file the flags of the node decide.
+func (c *conn) admit(r *limiter.Request, a transport.Action) error {
+	o := &c.of.options
+	if o.Access != nil {
+		return transport.Admit(c.caller.by, r, a)
+	}
+	switch {
+	case len(r.Limits) > 0 && !o.AllowRequestLimits:
+		return errLimits
+	case a == transport.ActionReset && !o.AllowReset:
+		return errReset
+	}
+	return nil
+}
+
+const (
+	errLimits forbidden = "limits that come with a command are not allowed here: the operator must start the node with --allow-request-limits"
+	errReset  forbidden = "resets are not allowed here: the operator must start the node with --allow-reset"
+)
+
+// forbidden is why something is not allowed.
+type forbidden string
+
+func (e forbidden) Error() string { return string(e) }
+
+// Unwrap returns [limiter.ErrForbidden].
+func (forbidden) Unwrap() error { return limiter.ErrForbidden }

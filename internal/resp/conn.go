@@ -1,0 +1,245 @@
+package resp
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/transport"
+)
+
+// conn is one connection. One goroutine serves it.
+type conn struct {
+	net.Conn
+	of *Server
+	id int64
+
+	buf    []byte // what the client has sent and is not carried out
+	extra  int    // capacity above smallBuffer
+	parser parser
+	args   []string
+	batch  *batch // while commands are carried out
+	reply  reply
+	began  time.Time // when the present commands were read
+	half   time.Time // when the incomplete command in buf was first looked at
+
+	caller   caller
+	token    string // of AUTH; empty: none
+	failures int    // wrong tokens
+	ending   bool   // it is closed after the replies
+
+	stopped atomic.Bool
+}
+
+// caller is who sends the commands, or why that is not known.
+type caller struct {
+	by  transport.Caller
+	err error
+}
+
+// stop ends the connection after the commands that it has read.
+func (c *conn) stop() {
+	c.stopped.Store(true)
+	_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes a read
+}
+
+// serve reads, carries out and answers commands until the connection ends.
+func (c *conn) serve(ctx context.Context) {
+	c.buf = make([]byte, 0, smallBuffer)
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		within, cancel := context.WithTimeout(ctx, handshakeWithin)
+		err := t.HandshakeContext(within)
+		if cancel(); err != nil {
+			return
+		}
+	}
+	for !c.ending {
+		if !c.read() {
+			return
+		}
+		c.began = time.Now()
+		c.caller = c.identify()
+		if !c.carryOut(ctx) || !c.write() {
+			return
+		}
+		c.shrink()
+	}
+}
+
+// write sends the replies. It reports false when the connection has ended.
+func (c *conn) write() bool {
+	if len(c.reply.buf) == 0 {
+		return true
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(c.of.options.within)) // of a closed connection the next call fails
+	_, err := c.Write(c.reply.buf)
+	c.reply.buf = c.reply.buf[:0]
+	if cap(c.reply.buf) > 2*maxReplies {
+		c.reply.buf = nil
+	}
+	return err == nil
+}
+
+// read reads what the client has sent. It reports false when the connection has ended.
+func (c *conn) read() bool {
+	until := time.Now().Add(c.of.options.Idle)
+	if len(c.buf) > 0 {
+		until = c.half.Add(c.of.options.within)
+	}
+	_ = c.SetReadDeadline(until)
+	if c.stopped.Load() { // after the deadline is set, so that stop is not missed
+		return false
+	}
+	if len(c.buf) == cap(c.buf) && !c.grow() {
+		c.reply.fail("ERR", "the server has no memory for so long a command now")
+		c.write()
+		return false
+	}
+	transport.NoteIdle(c.Conn, len(c.buf) == 0)
+	n, err := c.Read(c.buf[len(c.buf):cap(c.buf)])
+	transport.NoteIdle(c.Conn, false)
+	c.buf = c.buf[:len(c.buf)+n]
+	return n > 0 || err == nil
+}
+
+// grow doubles the buffer, within the bound of all connections.
+func (c *conn) grow() bool {
+	size := min(2*cap(c.buf), maxCommand+smallBuffer)
+	more := size - cap(c.buf)
+	if more <= 0 || c.of.large.Add(int64(more)) > maxLarge {
+		c.of.large.Add(-int64(max(more, 0)))
+		return false
+	}
+	c.extra += more
+	c.buf = append(make([]byte, 0, size), c.buf...)
+	return true
+}
+
+// shrink gives the memory of a long command back.
+func (c *conn) shrink() {
+	if c.extra > 0 && len(c.buf) <= smallBuffer {
+		c.buf = append(make([]byte, 0, smallBuffer), c.buf...)
+		c.of.large.Add(-int64(c.extra))
+		c.extra = 0
+	}
+}
+
+// carryOut carries out the complete commands that were read. It reports false when the
+// connection has ended.
+func (c *conn) carryOut(ctx context.Context) bool {
+	c.batch, _ = c.of.batches.Get().(*batch)
+	if c.batch == nil {
+		c.batch = new(batch)
+	}
+	defer func() {
+		c.batch.clear()
+		c.of.batches.Put(c.batch)
+		c.batch = nil
+	}()
+	// One text holds all commands, so that their arguments are no copies.
+	data, text := c.buf, string(c.buf)
+	for !c.ending {
+		c.parser.most, c.parser.mostBytes = maxArgs, maxArg
+		if c.caller.err != nil {
+			c.parser.most, c.parser.mostBytes = maxArgsBefore, maxArgBefore
+		}
+		args, n, err := c.parser.next(data)
+		if err != nil {
+			c.decide(ctx)
+			c.fail("unknown", "ERR", err.Error())
+			c.ending = true
+			break
+		}
+		if n == 0 {
+			break
+		}
+		if len(args) > 0 {
+			c.args = c.args[:0]
+			for _, a := range args {
+				c.args = append(c.args, textOf(a, data, text))
+			}
+			c.do(ctx, c.args, n)
+			clear(c.args)
+		}
+		data, text = data[n:], text[n:]
+		if len(c.reply.buf) > maxReplies && !c.write() {
+			return false
+		}
+	}
+	c.decide(ctx)
+	if len(data) < len(c.buf) || c.half.IsZero() {
+		c.half = c.began
+	}
+	c.buf = append(c.buf[:0], data...)
+	return true
+}
+
+// textOf returns an argument as text. If it lies in data, that is a part of the text of
+// data.
+func textOf(arg, data []byte, text string) string {
+	begin := cap(data) - cap(arg)
+	if len(arg) > 0 && begin >= 0 && begin+len(arg) <= len(data) && &data[begin] == &arg[0] {
+		return text[begin : begin+len(arg)]
+	}
+	return string(arg)
+}
+
+// identify returns who sends the commands.
+func (c *conn) identify() caller {
+	if c.of.options.Access == nil {
+		return caller{}
+	}
+	by, err := c.of.options.Access.Identify(c.credentials(c.token))
+	return caller{by, err}
+}
+
+func (c *conn) credentials(token string) (out transport.Credentials) {
+	if token != "" {
+		out.Authorization = []string{"Bearer " + token}
+	}
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		state := t.ConnectionState()
+		out.TLS = &state
+	}
+	return out
+}
+
+// login identifies the caller by a token, and answers if it cannot.
+func (c *conn) login(ctx context.Context, name, token string) bool {
+	if c.of.options.Access == nil {
+		c.fail(name, "ERR", "AUTH called without any password configured: the operator must start the node with --permissions")
+		return false
+	}
+	by, err := c.of.options.Access.Identify(c.credentials(token))
+	if err == nil && by != nil {
+		c.token, c.caller = token, caller{by, nil}
+		return true
+	}
+	c.pause(ctx)
+	code := "WRONGPASS"
+	text := "the token is not valid"
+	if err != nil {
+		text = err.Error()
+	}
+	c.audited(name, transport.AuditRefused, text)
+	c.fail(name, code, text)
+	return false
+}
+
+// pause delays the reply to a wrong token. The last one of a connection ends it, and so
+// does one of too many at a time.
+func (c *conn) pause(ctx context.Context) {
+	c.failures++
+	c.ending = c.ending || c.failures >= maxLogins
+	if c.of.logging.Add(1) > maxLogging {
+		c.ending = true
+	} else {
+		select {
+		case <-time.After(loginPause):
+		case <-ctx.Done():
+		}
+	}
+	c.of.logging.Add(-1)
+}

@@ -1,0 +1,191 @@
+package resp
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Commands that name a key and bring its limit.
+
+// addOwn adds a check of a key with a limit of its own.
+func (c *conn) addOwn(ctx context.Context, name, key string, q rate, cost int64, f form) {
+	if r, err := c.own(ctx, key, q, transport.ActionCheck); err != nil {
+		c.bad(ctx, name, err)
+	} else {
+		r.Cost = limiter.Units(cost)
+		c.batch.add(check{name: name, rate: q, cost: cost, form: f}, r, cost == 0)
+	}
+}
+
+// own returns the request for a key with a limit of its own.
+func (c *conn) own(ctx context.Context, key string, q rate, a transport.Action) (limiter.Request, error) {
+	l, err := c.of.rates.of(q)
+	if err != nil {
+		return limiter.Request{}, err
+	}
+	r := limiter.Request{Path: counterName(key), Limits: c.batch.own(l)}
+	if err := c.admit(&r, a); err != nil {
+		return limiter.Request{}, err
+	}
+	r.User, err = c.of.flushes.of(ctx, r.Tenant)
+	return r, err
+}
+
+func doThrottle(ctx context.Context, c *conn, args []string) {
+	key, q, cost, err := throttle(args)
+	if err != nil {
+		c.bad(ctx, "CL.THROTTLE", err)
+		return
+	}
+	c.addOwn(ctx, "CL.THROTTLE", key, q, cost, formThrottle)
+}
+
+func doEval(ctx context.Context, c *conn, args []string) {
+	sum := sha1.Sum([]byte(args[0])) //nolint:gosec // Redis names scripts by it
+	runScript(ctx, c, "EVAL", hex.EncodeToString(sum[:]), args[1:])
+}
+
+func doEvalSHA(ctx context.Context, c *conn, args []string) {
+	runScript(ctx, c, "EVALSHA", strings.ToLower(args[0]), args[1:])
+}
+
+// errScript is why a script is not run.
+const errScript = "this server runs no scripts: it answers those of redis_rate v10, and the commands that COMMAND lists"
+
+func runScript(ctx context.Context, c *conn, name, sha string, args []string) {
+	if !knownScript(sha) {
+		c.decide(ctx)
+		if name == "EVALSHA" { // clients then send the text
+			c.fail(name, "NOSCRIPT", "No matching script. Please use EVAL.")
+		} else {
+			c.fail(name, "ERR", errScript)
+		}
+		return
+	}
+	key, q, cost, err := scripted(args)
+	switch {
+	case err != nil:
+		c.bad(ctx, name, err)
+	case sha == scriptAllowAtMost && cost > 0:
+		c.decide(ctx)
+		atMost(ctx, c, name, key, q, cost)
+	case sha == scriptAllowAtMost:
+		c.addOwn(ctx, name, key, q, 0, formAtMost)
+	default:
+		c.addOwn(ctx, name, key, q, cost, formScript)
+	}
+}
+
+// maxTries is how often allowAtMost tries to charge what seemed to be left, while others
+// charge the same key.
+const maxTries = 5
+
+// atMost charges as much of a cost as fits, and answers.
+func atMost(ctx context.Context, c *conn, name, key string, q rate, cost int64) {
+	r, err := c.own(ctx, key, q, transport.ActionCheck)
+	defer c.batch.clear()
+	ds := make([]limiter.Decision, 1)
+	units := cost
+	for try := 0; err == nil; try++ {
+		r.Cost = limiter.Units(units)
+		if err = c.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{r}, ds, []bool{false}); err != nil {
+			break
+		}
+		d := &ds[0]
+		left := int64(d.Limit(0).Remaining)
+		switch {
+		case d.Allowed:
+			c.reply.scriptAllowed(units, d)
+			c.served(name, "OK")
+			return
+		case left == 0 || try == maxTries || left >= units:
+			// A retry of one unit is what the script tells.
+			if r.Cost = limiter.Units(0); err == nil {
+				err = c.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{r}, ds, []bool{true})
+			}
+			if err == nil {
+				c.reply.scriptDenied(q, 1, &ds[0])
+				c.served(name, "DENIED")
+				return
+			}
+		default:
+			units = left
+		}
+	}
+	c.failed(name, err)
+}
+
+func doScript(_ context.Context, c *conn, args []string) {
+	switch sub := strings.ToUpper(args[0]); {
+	case sub == "LOAD" && len(args) == 2:
+		sum := sha1.Sum([]byte(args[1])) //nolint:gosec // Redis names scripts by it
+		if sha := hex.EncodeToString(sum[:]); knownScript(sha) {
+			c.reply.bulk(sha)
+			c.served("SCRIPT", "OK")
+		} else {
+			c.fail("SCRIPT", "ERR", errScript)
+		}
+	case sub == "EXISTS" && len(args) > 1:
+		c.reply.array(len(args) - 1)
+		for _, sha := range args[1:] {
+			known := int64(0)
+			if knownScript(strings.ToLower(sha)) {
+				known = 1
+			}
+			c.reply.integer(known)
+		}
+		c.served("SCRIPT", "OK")
+	default:
+		c.fail("SCRIPT", "ERR", "give SCRIPT LOAD <script> or SCRIPT EXISTS <sha1> [<sha1> ...]")
+	}
+}
+
+// anyRate returns a limit for commands that concern a key whatever its limit is.
+func anyRate() rate { return rate{units: 1, burst: 1, period: time.Second} }
+
+func doDel(ctx context.Context, c *conn, args []string) {
+	deleted := int64(0)
+	for _, key := range args {
+		r, err := c.own(ctx, key, anyRate(), transport.ActionReset)
+		n := 0
+		if err == nil {
+			n, err = c.of.options.Decider.Reset(ctx, r)
+		}
+		c.batch.clear()
+		if err != nil {
+			c.failed("DEL", err)
+			return
+		}
+		if n > 0 {
+			deleted++
+		}
+	}
+	c.audited("DEL", transport.AuditDone, "")
+	c.reply.integer(deleted)
+	c.served("DEL", "OK")
+}
+
+func doFlush(ctx context.Context, c *conn, args []string) {
+	if len(args) == 1 && !strings.EqualFold(args[0], "ASYNC") && !strings.EqualFold(args[0], "SYNC") {
+		c.fail("FLUSHDB", "ERR", "syntax error: give FLUSHDB [ASYNC|SYNC]")
+		return
+	}
+	var r limiter.Request
+	err := c.admit(&r, transport.ActionReset)
+	if err == nil {
+		err = c.of.flushes.flush(ctx, r.Tenant)
+	}
+	if err != nil {
+		c.failed("FLUSHDB", err)
+		return
+	}
+	c.audited("FLUSHDB", transport.AuditDone, "")
+	c.reply.ok()
+	c.served("FLUSHDB", "OK")
+}

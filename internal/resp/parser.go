@@ -1,0 +1,193 @@
+package resp
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// Bounds of one command.
+const (
+	// maxArgs is the most arguments of a command, with its name.
+	maxArgs = 64
+	// maxArg is the greatest length of an argument in bytes. A script is the longest one.
+	maxArg = 16 << 10
+	// maxCommand is the greatest length of a command in bytes, as it is sent.
+	maxCommand = 64 << 10
+	// maxInline is the greatest length of a command that is sent as a line of text.
+	maxInline = 1 << 10
+	// maxArgsBefore and maxArgBefore hold until the client has proved who it is, where it
+	// must.
+	maxArgsBefore = 10
+	maxArgBefore  = maxToken + 64
+	// maxNumber is the greatest length of a number in the protocol itself.
+	maxNumber = 20
+)
+
+// protocolError is what ends a connection, since it is not known where the next command
+// begins. The texts are those of Redis.
+type protocolError string
+
+func (e protocolError) Error() string { return "Protocol error: " + string(e) }
+
+// parser takes commands from what a client has sent. It keeps its memory.
+type parser struct {
+	args [][]byte
+	text []byte // unquoted arguments of a line of text
+	// most and mostBytes are the bounds of arguments.
+	most, mostBytes int
+}
+
+// next returns the arguments of the first command of data, and its length in bytes: 0 if
+// the command is not complete. The arguments lie in data and in the parser; they are valid
+// until the next call. A command may have no arguments, which means nothing. The error is
+// a [protocolError].
+func (p *parser) next(data []byte) (args [][]byte, n int, err error) {
+	p.args = p.args[:0]
+	if len(data) == 0 {
+		return nil, 0, nil
+	}
+	if data[0] != '*' {
+		return p.line(data)
+	}
+	count, at, err := number(data, 1, "invalid multibulk length", "too big mbulk count string")
+	if err != nil || at == 0 {
+		return nil, 0, err
+	}
+	if count > int64(p.most) {
+		return nil, 0, protocolError("invalid multibulk length")
+	}
+	for range count { // a negative count means no arguments, as in Redis
+		if at == len(data) {
+			return nil, 0, p.tooLong(data)
+		}
+		if data[at] != '$' {
+			return nil, 0, protocolError("expected '$', got " + strconv.QuoteToASCII(string(data[at:at+1])))
+		}
+		size, begin, err := number(data, at+1, "invalid bulk length", "too big bulk count string")
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case begin == 0:
+			return nil, 0, p.tooLong(data)
+		case size < 0 || size > int64(p.mostBytes):
+			return nil, 0, protocolError("invalid bulk length")
+		}
+		end := begin + int(size)
+		if end+2 > maxCommand {
+			return nil, 0, protocolError("the command is longer than 64 KiB")
+		}
+		if len(data) < end+2 {
+			return nil, 0, nil
+		}
+		if data[end] != '\r' || data[end+1] != '\n' {
+			return nil, 0, protocolError("expected the end of a line after an argument")
+		}
+		p.args = append(p.args, data[begin:end])
+		at = end + 2
+	}
+	return p.args, at, nil
+}
+
+// tooLong returns an error if an incomplete command is as long as one may be.
+func (p *parser) tooLong(data []byte) error {
+	if len(data) >= maxCommand {
+		return protocolError("the command is longer than 64 KiB")
+	}
+	return nil
+}
+
+// number reads a number that ends with a line. The index is that of what follows, 0 if the
+// line is not complete.
+func number(data []byte, at int, invalid, long string) (n int64, next int, err error) {
+	line := data[at:min(len(data), at+maxNumber+2)]
+	end := bytes.IndexByte(line, '\n')
+	switch {
+	case end < 0 && len(line) >= maxNumber+2:
+		return 0, 0, protocolError(long)
+	case end < 0:
+		return 0, 0, nil
+	case end < 2 || line[end-1] != '\r':
+		return 0, 0, protocolError(invalid)
+	}
+	n, err = strconv.ParseInt(string(line[:end-1]), 10, 64)
+	if err != nil {
+		return 0, 0, protocolError(invalid)
+	}
+	return n, at + end + 1, nil
+}
+
+// line reads a command that is sent as a line of text.
+func (p *parser) line(data []byte) ([][]byte, int, error) {
+	end := bytes.IndexByte(data[:min(len(data), maxInline)], '\n')
+	if end < 0 {
+		if len(data) >= maxInline {
+			return nil, 0, protocolError("too big inline request")
+		}
+		return nil, 0, nil
+	}
+	line := bytes.TrimSuffix(data[:end], []byte("\r"))
+	if cap(p.text) < maxInline {
+		p.text = make([]byte, 0, maxInline) // so that appending does not move it
+	}
+	p.text = p.text[:0]
+	for {
+		line = bytes.TrimLeft(line, " \t\r")
+		if len(line) == 0 {
+			return p.args, end + 1, nil
+		}
+		if len(p.args) == p.most {
+			return nil, 0, protocolError("too big inline request")
+		}
+		rest, ok := p.word(line)
+		if !ok {
+			return nil, 0, protocolError("unbalanced quotes in request")
+		}
+		line = rest
+	}
+}
+
+// word takes the first word of a line, which may have quotes: in "double" ones \n, \r, \t,
+// \" and \\ stand for one character, in 'single' ones \' does. It reports false if a quote
+// does not end, or something follows it at once.
+func (p *parser) word(line []byte) (rest []byte, ok bool) {
+	begin := len(p.text)
+	quote := byte(0)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote == 0 && (c == '"' || c == '\'') && i == 0:
+			quote = c
+		case quote == 0 && (c == ' ' || c == '\t'):
+			p.args = append(p.args, p.text[begin:])
+			return line[i:], true
+		case quote != 0 && c == quote:
+			if i+1 < len(line) && line[i+1] != ' ' && line[i+1] != '\t' {
+				return nil, false
+			}
+			p.args = append(p.args, p.text[begin:])
+			return line[i+1:], true
+		case quote != 0 && c == '\\' && i+1 < len(line) && (quote == '"' || line[i+1] == '\''):
+			i++
+			p.text = append(p.text, unescaped(line[i]))
+		default:
+			p.text = append(p.text, c)
+		}
+	}
+	if quote != 0 {
+		return nil, false
+	}
+	p.args = append(p.args, p.text[begin:])
+	return nil, true
+}
+
+func unescaped(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c
+}

@@ -1,0 +1,98 @@
+package resp
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// parsed shows what a parser makes of data: the arguments of each command, then the error
+// and how many bytes are left.
+func parsed(data string) string {
+	p := parser{most: maxArgs, mostBytes: maxArg}
+	var out []string
+	for {
+		args, n, err := p.next([]byte(data))
+		if err != nil {
+			return strings.Join(append(out, err.Error()), "; ")
+		}
+		if n == 0 {
+			if data != "" {
+				out = append(out, "rest "+data)
+			}
+			return strings.Join(out, "; ")
+		}
+		out = append(out, string(bytes.Join(args, []byte("|"))))
+		data = data[n:]
+	}
+}
+
+// Commands are arrays of texts, or lines. What cannot be a command ends the connection with
+// the text of Redis.
+func TestParser(t *testing.T) {
+	for data, want := range map[string]string{
+		"":                                       "",
+		"*1\r\n$4\r\nPING\r\n":                   "PING",
+		"*2\r\n$4\r\nECHO\r\n$0\r\n\r\nPING\r\n": "ECHO|; PING",
+		"*1\r\n$4\r\nPI\r\n\r\n":                 "PI\r\n",
+		"*0\r\n*-1\r\nPING\n":                    "; ; PING",
+		"\r\nPING\r\n":                           "; PING",
+		"  set  a\t\"b \\n\\x\\\"c\" 'd\\'e'  \r\n": "set|a|b \nx\"c|d'e",
+		"a \"b\r\n":                         "Protocol error: unbalanced quotes in request",
+		"a \"b\"c\r\n":                      "Protocol error: unbalanced quotes in request",
+		"*2\r\n$4\r\nPI":                    "rest *2\r\n$4\r\nPI",
+		"*2\r\n$4\r\nPING\r\n":              "rest *2\r\n$4\r\nPING\r\n",
+		"*2":                                "rest *2",
+		"PIN":                               "rest PIN",
+		"*x\r\n":                            "Protocol error: invalid multibulk length",
+		"*1\n":                              "Protocol error: invalid multibulk length",
+		"*100000\r\n":                       "Protocol error: invalid multibulk length",
+		"*65\r\n":                           "Protocol error: invalid multibulk length",
+		"*" + strings.Repeat("1", 22):       "Protocol error: too big mbulk count string",
+		"*1\r\n:1\r\n":                      "Protocol error: expected '$', got \":\"",
+		"*1\r\n$-7\r\n":                     "Protocol error: invalid bulk length",
+		"*1\r\n$16385\r\n":                  "Protocol error: invalid bulk length",
+		"*1\r\n$" + strings.Repeat("1", 22): "Protocol error: too big bulk count string",
+		"*1\r\n$1\r\nabc":                   "Protocol error: expected the end of a line after an argument",
+		strings.Repeat("a", maxInline):      "Protocol error: too big inline request",
+		strings.Repeat("a ", 65) + "\r\n":   "Protocol error: too big inline request",
+		"*6\r\n" + strings.Repeat("$16000\r\n"+strings.Repeat("a", 16000)+"\r\n", 5): "Protocol error: the command is longer than 64 KiB",
+	} {
+		if got := parsed(data); got != want && !strings.HasSuffix(got, want) {
+			t.Errorf("%.60q: %.200q, want %q", data, got, want)
+		}
+	}
+}
+
+// A parser neither panics nor takes more than its bounds, and what it takes from the begin of
+// some data does not depend on what follows.
+func FuzzParser(f *testing.F) {
+	for _, s := range []string{"*2\r\n$4\r\nECHO\r\n$1\r\na\r\n", "*2\r\n$-7\r\n", "a 'b' \"c\\n\"\r\n", "*1\r\n$99999999999999999999\r\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := parser{most: maxArgs, mostBytes: maxArg}
+		args, n, err := p.next(data)
+		switch {
+		case n < 0 || n > len(data) || n > maxCommand || len(args) > maxArgs || err != nil && n != 0:
+			t.Fatalf("%d arguments, %d bytes, %v", len(args), n, err)
+		case n == 0:
+			return
+		}
+		before := make([]string, len(args))
+		for i, a := range args {
+			if before[i] = string(a); len(a) > maxArg {
+				t.Fatalf("an argument of %d bytes", len(a))
+			}
+		}
+		again, m, err := p.next(append(append([]byte(nil), data[:n]...), "*2\r\n"...))
+		if m != n || err != nil || len(again) != len(before) {
+			t.Fatalf("%d bytes and %q; followed by another %d, %v and %q", n, before, m, err, again)
+		}
+		for i, a := range again {
+			if string(a) != before[i] {
+				t.Fatalf("%q, followed by another %q", before[i], a)
+			}
+		}
+	})
+}

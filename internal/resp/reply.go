@@ -1,0 +1,85 @@
+package resp
+
+import (
+	"strconv"
+	"strings"
+)
+
+// reply collects the replies of a connection until they are written.
+type reply struct {
+	buf   []byte
+	resp3 bool // the client has chosen RESP3
+}
+
+func (r *reply) line(kind byte, text string) {
+	r.buf = append(r.buf, kind)
+	r.buf = append(r.buf, text...)
+	r.buf = append(r.buf, '\r', '\n')
+}
+
+func (r *reply) number(kind byte, n int64) {
+	r.buf = append(r.buf, kind)
+	r.buf = strconv.AppendInt(r.buf, n, 10)
+	r.buf = append(r.buf, '\r', '\n')
+}
+
+// simple appends a short text without line breaks.
+func (r *reply) simple(text string) { r.line('+', text) }
+
+func (r *reply) ok() { r.simple("OK") }
+
+// integer appends a number.
+func (r *reply) integer(n int64) { r.number(':', n) }
+
+// array begins an array of n elements.
+func (r *reply) array(n int) { r.number('*', int64(n)) }
+
+// mapping begins n pairs of a name and a value: a map, or in RESP2 an array with twice as
+// many elements.
+func (r *reply) mapping(n int) {
+	if r.resp3 {
+		r.number('%', int64(n))
+		return
+	}
+	r.array(2 * n)
+}
+
+// bulk appends a text of any bytes.
+func (r *reply) bulk(text string) {
+	r.number('$', int64(len(text)))
+	r.buf = append(r.buf, text...)
+	r.buf = append(r.buf, '\r', '\n')
+}
+
+// null appends what stands for no value.
+func (r *reply) null() {
+	if r.resp3 {
+		r.line('_', "")
+		return
+	}
+	r.number('$', -1)
+}
+
+// truth appends 1 or 0, which RESP3 has a type for.
+func (r *reply) truth(b bool) {
+	switch {
+	case r.resp3 && b:
+		r.line('#', "t")
+	case r.resp3:
+		r.line('#', "f")
+	case b:
+		r.integer(1)
+	default:
+		r.integer(0)
+	}
+}
+
+// fail appends an error: a code in capitals, such as ERR, and a text.
+func (r *reply) fail(code, text string) {
+	r.line('-', code+" "+strings.Map(func(c rune) rune {
+		if c == '\r' || c == '\n' {
+			return ' ' // either would end the line
+		}
+		return c
+	}, text))
+}

@@ -1,0 +1,602 @@
+package resp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// clock is moved by tests.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.UnixMicro(c.at.Load()) }
+
+func (c *clock) move(d time.Duration) { c.at.Add(d.Microseconds()) }
+
+// counting counts the batches of a node.
+type counting struct {
+	*weir.Node
+	batches atomic.Int64
+}
+
+func (c *counting) PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error {
+	c.batches.Add(1)
+	return c.Node.PeekBatchInto(ctx, rs, ds, peeks)
+}
+
+// fixture is a server with a node and a clock of its own.
+type fixture struct {
+	clock  clock
+	node   *counting
+	server *Server
+	addr   string
+}
+
+const testRules = `
+rules:
+  - {name: towns, match: {path: ^/towns}, key: [rule, user], limits: [{limit: 2, window: 1h, algorithm: fixed_window}]}
+  - {name: plans, match: {path: ^/plans, attributes: {plan: gold}}, key: [rule, "attr:plan", method, group, ip], limits: [{limit: 5, window: 1h}]}
+`
+
+func start(t *testing.T, change func(*Options)) *fixture {
+	t.Helper()
+	f := new(fixture)
+	f.clock.at.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMicro())
+	node, err := weir.Open(t.Context(), weir.Config{Rules: []byte(testRules), Now: f.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.node = &counting{Node: node}
+	o := Options{Decider: f.node, AllowRequestLimits: true, AllowReset: true, Version: "v1", Now: f.clock.now}
+	if change != nil {
+		change(&o)
+	}
+	if f.server, err = NewServer(o); err != nil {
+		t.Fatal(err)
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- f.server.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := errors.Join(f.server.Shutdown(ctx), <-served, node.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// peer is a client that shows replies as text.
+type peer struct {
+	t *testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func (f *fixture) dial(t *testing.T) *peer {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return &peer{t, c, bufio.NewReader(c)}
+}
+
+// encode returns a command as clients send it. Its words are split at blanks; ” is an
+// empty one.
+func encode(text string) string {
+	words := strings.Fields(text)
+	out := fmt.Sprintf("*%d\r\n", len(words))
+	for _, w := range words {
+		w = strings.TrimPrefix(w, "''")
+		out += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+	}
+	return out
+}
+
+func (p *peer) send(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p, text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// ask sends a command and returns its reply.
+func (p *peer) ask(text string) string {
+	p.t.Helper()
+	p.send(encode(text))
+	return p.read()
+}
+
+// read returns one reply as text: elements of arrays in brackets, texts as they are, errors
+// with their mark.
+func (p *peer) read() string {
+	p.t.Helper()
+	line, err := p.in.ReadString('\n')
+	if err != nil {
+		return err.Error()
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	kind, rest := line[0], line[1:]
+	switch kind {
+	case '+', ':':
+		return rest
+	case '-':
+		return line
+	case '#', '_':
+		return line
+	case '$':
+		n, _ := strconv.Atoi(rest)
+		if n < 0 {
+			return "nil"
+		}
+		data := make([]byte, n+2)
+		if _, err := io.ReadFull(p.in, data); err != nil {
+			p.t.Fatal(err)
+		}
+		return string(data[:n])
+	case '*', '%':
+		n, _ := strconv.Atoi(rest)
+		open, end := "[", "]"
+		if kind == '%' {
+			n, open, end = 2*n, "{", "}"
+		}
+		parts := make([]string, n)
+		for i := range parts {
+			parts[i] = p.read()
+		}
+		return open + strings.Join(parts, " ") + end
+	}
+	p.t.Fatalf("a reply that begins with %q", line)
+	return ""
+}
+
+// CL.THROTTLE answers as redis-cell documents, in the cases of its own tests.
+func TestThrottle(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	begin := f.clock.at.Load()
+	for i, want := range []struct {
+		at       time.Duration
+		quantity string
+		reply    string
+	}{
+		{0, " 6", "[1 5 5 -1 0]"}, // more than the burst: never
+		{0, "", "[0 5 4 -1 1]"},
+		{0, " 1", "[0 5 3 -1 2]"},
+		{0, " 1", "[0 5 2 -1 3]"},
+		{0, " 1", "[0 5 1 -1 4]"},
+		{0, " 1", "[0 5 0 -1 5]"},
+		{0, " 1", "[1 5 0 1 5]"},
+		{3000 * time.Millisecond, " 1", "[0 5 2 -1 3]"},
+		{3100 * time.Millisecond, " 1", "[0 5 1 -1 4]"}, // 3.9 s, rounded up
+		{4000 * time.Millisecond, " 1", "[0 5 1 -1 4]"},
+		{8000 * time.Millisecond, " 1", "[0 5 4 -1 1]"},
+		{9500 * time.Millisecond, " 1", "[0 5 4 -1 1]"},
+		{9500 * time.Millisecond, " 0", "[0 5 4 -1 1]"}, // a look
+		{9500 * time.Millisecond, " 2", "[0 5 2 -1 3]"},
+		{9500 * time.Millisecond, " 5", "[1 5 2 3 3]"},
+	} {
+		f.clock.at.Store(begin + want.at.Microseconds())
+		if got := c.ask("cl.throttle foo 4 1 1" + want.quantity); got != want.reply {
+			t.Errorf("case %d: %s, want %s", i, got, want.reply)
+		}
+	}
+	if got := c.ask("CL.THROTTLE user123 15 30 60 1"); got != "[0 16 15 -1 2]" {
+		t.Errorf("the example of its README: %s", got)
+	}
+	long := strings.Repeat("k", 4000)
+	if got := c.ask("CL.THROTTLE "+long+"a 0 1 60") + c.ask("CL.THROTTLE "+long+"b 0 1 60") + c.ask("CL.THROTTLE "+long+"a 0 1 60"); got != "[0 1 0 -1 60][0 1 0 -1 60][1 1 0 60 60]" {
+		t.Errorf("long keys: %s", got)
+	}
+}
+
+// The scripts of redis_rate get their answers, by their names only.
+func TestScripts(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	allowN, atMost := "EVALSHA "+scriptAllowN+" 1 rate:id 10 10 1 ", "EVALSHA "+strings.ToUpper(scriptAllowAtMost)+" 1 rate:id 10 10 1 "
+	for i, want := range []struct{ ask, reply string }{
+		{allowN + "0", "[0 10 -1 0]"},
+		{allowN + "1", "[1 9 -1 0.1]"},
+		{atMost + "2", "[2 7 -1 0.3]"},
+		{atMost + "0", "[0 7 -1 0.3]"},
+		{atMost + "10", "[7 0 -1 1]"},
+		{allowN + "0", "[0 0 -1 1]"},
+		{atMost + "0", "[0 0 0.1 1]"},
+		{atMost + "1000", "[0 0 0.1 1]"},
+		{allowN + "1000", "[0 0 100 1]"},
+		{allowN + "3", "[0 0 0.3 1]"},
+		{"DEL rate:id rate:other", "1"},
+		{allowN + "1", "[1 9 -1 0.1]"},
+		// Another limit of the same key goes on with its counter, as the script does.
+		{"EVALSHA " + scriptAllowN + " 1 rate:id 5 10 1 1", "[1 3 -1 0.2]"},
+		{"SCRIPT EXISTS " + scriptAllowN + " abc", "[1 0]"},
+		{"EVALSHA abc 1 k", "-NOSCRIPT No matching script. Please use EVAL."},
+		{"EVAL return 0", "-ERR " + errScript},
+		{"SCRIPT LOAD return", "-ERR " + errScript},
+		{"SCRIPT FLUSH", "-ERR give SCRIPT LOAD <script> or SCRIPT EXISTS <sha1> [<sha1> ...]"},
+		{allowN + "-1", "-ERR the cost is -1: give 0 to 4294967295"},
+		{"EVALSHA " + scriptAllowN + " 1 k 0 10 1 1", "-ERR the burst is 0: give 1 to 4294967295"},
+		{"EVALSHA " + scriptAllowN + " 1 k 1 10 0.0001 1", "-ERR the period is \"0.0001\": give 0.001 to 3.456e+07 seconds"},
+		{"EVALSHA " + scriptAllowN + " 1 k 1 10 NaN 1", "-ERR the period is \"NaN\": give 0.001 to 3.456e+07 seconds"},
+		{"EVALSHA " + scriptAllowN + " 2 k l 1 10 1 1", "-ERR the script of redis_rate takes 1 key and 4 arguments: burst, rate, period and cost"},
+	} {
+		if got := c.ask(want.ask); got != want.reply {
+			t.Errorf("case %d, %s: %s, want %s", i, want.ask, got, want.reply)
+		}
+	}
+}
+
+// allowAtMost charges what is left at the time, whatever others charge meanwhile: together
+// never more than there is.
+func TestAtMostOfMany(t *testing.T) {
+	f := start(t, nil)
+	var sum atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		c := f.dial(t)
+		all.Go(func() {
+			for range 20 {
+				reply := c.ask("EVALSHA " + scriptAllowAtMost + " 1 k 100 1 60 7")
+				n, err := strconv.Atoi(strings.TrimPrefix(strings.Fields(reply)[0], "["))
+				if err != nil {
+					t.Error(reply)
+				}
+				sum.Add(int64(n))
+			}
+		})
+	}
+	if all.Wait(); sum.Load() != 100 {
+		t.Errorf("%d of 100 were allowed", sum.Load())
+	}
+}
+
+// FLUSHDB begins new counters for keys with limits of their own, and leaves those of rules.
+// Another member sees it a little later.
+func TestFlush(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	throttle := func() string { return c.ask("CL.THROTTLE k 0 1 60") }
+	rule := func() string { return c.ask("WEIR.CHECK /towns USER ada")[:11] }
+	if got := throttle() + throttle() + rule() + rule() + rule(); got != "[0 1 0 -1 60][1 1 0 60 60][allowed 1 [allowed 1 [allowed 0 " {
+		t.Error(got)
+	}
+	if got := c.ask("FLUSHDB") + throttle() + throttle() + rule(); got != "OK[0 1 0 -1 60][1 1 0 60 60][allowed 0 " {
+		t.Error(got)
+	}
+	if got := c.ask("flushdb async") + throttle() + c.ask("FLUSHDB now"); got != "OK[0 1 0 -1 60]-ERR syntax error: give FLUSHDB [ASYNC|SYNC]" {
+		t.Error(got)
+	}
+	other, err := newFlushes(f.node, f.clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := other.of(t.Context(), "")
+	if got := c.ask("FLUSHDB"); got != "OK" || err != nil {
+		t.Error(got, err)
+	}
+	f.clock.move(flushSeen - time.Millisecond)
+	soon, err := other.of(t.Context(), "")
+	if soon != before || err != nil {
+		t.Errorf("%q, then %q, %v: it was asked again too soon", before, soon, err)
+	}
+	f.clock.move(time.Millisecond)
+	if after, err := other.of(t.Context(), ""); after == before || err != nil {
+		t.Errorf("%q, then %q, %v", before, after, err)
+	}
+}
+
+// The commands of Weir's own take all that a request has, and answer by names.
+func TestOwnCommands(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	for i, want := range []struct{ ask, reply string }{
+		{"WEIR.PEEK /towns USER ada", "[allowed 1 rule towns limit 2 remaining 2 retry_after_ms -1 reset_after_ms 0 source owner]"},
+		{"WEIR.CHECK /towns USER ada", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner]"},
+		{"weir.check /towns user ada cost 2", "[allowed 0 rule towns limit 2 remaining 1 retry_after_ms 3600000 reset_after_ms 3600000 source owner]"},
+		{"WEIR.CHECK /towns USER ada COST 3", "[allowed 0 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner]"},
+		{"WEIR.CHECK /towns USER ada COST 0", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner]"},
+		{"WEIR.RESET /towns USER ada", "1"},
+		{"WEIR.RESET /towns USER ada", "0"},
+		{"WEIR.CHECK /plans ATTR plan gold METHOD GET GROUP g IP 192.0.2.1", "[allowed 1 rule plans limit 5 remaining 4 retry_after_ms -1 reset_after_ms 7200000 source owner]"},
+		{"WEIR.CHECK /x RULE towns USER eve", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner]"},
+		{"WEIR.CHECK /none", "[allowed 1 rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule]"},
+		{"WEIR.CHECK /x RULE nobody", "-ERR invalid: there is no rule \"nobody\": name a rule of the rules file, or leave the name out to match by path"},
+		{"WEIR.CHECK", "-ERR wrong number of arguments for 'weir.check' command"},
+		{"WEIR.CHECK /towns USER", "-ERR nothing follows \"USER\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n]"},
+		{"WEIR.CHECK /towns ATTR a", "-ERR nothing follows \"a\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n]"},
+		{"WEIR.CHECK /towns COLOUR red", "-ERR \"COLOUR\" is none of USER, IP, METHOD, GROUP, RULE, ATTR and COST"},
+		{"WEIR.CHECK /towns COST much", "-ERR COST is \"much\": give a whole number"},
+		{"WEIR.CHECK /towns USER ada COST -1", "-ERR invalid: cost -1 is out of range: give 0 (a peek) to 4294967295 units"},
+		{"HELLO 3", "{server weir version 7.0.0 proto 3 id 1 mode standalone role master modules []}"},
+		{"WEIR.CHECK /none", "{allowed #t rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule}"},
+		{"CLIENT GETNAME", "_"},
+		{"HELLO 4", "-NOPROTO unsupported protocol version: give 2 or 3"},
+		{"HELLO 2 SETNAME me", "[server weir version 7.0.0 proto 2 id 1 mode standalone role master modules []]"},
+		{"HELLO 2 COLOUR", "-ERR syntax error in HELLO option \"COLOUR\""},
+		{"PING", "PONG"},
+		{"PING hello", "hello"},
+		{"ECHO ''", ""},
+		{"SELECT 0", "OK"},
+		{"SELECT 1", "-ERR there is only database 0"},
+		{"CLIENT SETINFO LIB-NAME x", "OK"},
+		{"CLIENT ID", "1"},
+		{"COMMAND COUNT", strconv.Itoa(len(f.server.commands))},
+		{"COMMAND INFO cl.throttle nothing", "[[cl.throttle -1 [fast] 1 1 1] nil]"},
+		{"COMMAND DOCS", "[]"},
+		{"AUTH x", "-ERR AUTH called without any password configured: the operator must start the node with --permissions"},
+		{"GET k", "-ERR unknown command \"GET\": this server limits rates; COMMAND lists what it knows"},
+		{"CL.THROTTLE k 1 1", "-ERR Usage: CL.THROTTLE <key> <max_burst> <count per period> <period> [<quantity>]"},
+		{"CL.THROTTLE k x 1 1", "-ERR max_burst is \"x\": give a whole number"},
+		{"CL.THROTTLE k -1 1 1", "-ERR max_burst is -1: give 0 to 4294967294"},
+		{"CL.THROTTLE k 1 0 1", "-ERR count per period is 0: give 1 to 4294967294"},
+		{"CL.THROTTLE k 1 1 34560001", "-ERR period is 34560001: give 1 to 34560000"},
+		{"CL.THROTTLE k 1 1 1 -1", "-ERR quantity is -1: give 0 to 4294967294"},
+		{"QUIT", "OK"},
+	} {
+		if got := c.ask(want.ask); got != want.reply {
+			t.Errorf("case %d, %s: %s, want %s", i, want.ask, got, want.reply)
+		}
+	}
+	if got := c.read(); got != "EOF" {
+		t.Errorf("after QUIT: %s", got)
+	}
+	info := f.dial(t).ask("INFO server")
+	for _, want := range []string{"redis_version:7.0.0\r\n", "weir_version:v1\r\n", "connected_clients:1\r\n"} {
+		if !strings.Contains(info, want) {
+			t.Errorf("no %q in %q", want, info)
+		}
+	}
+}
+
+// A pipeline is decided as one batch, and replies come in the order of its commands.
+func TestPipeline(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	c.ask("CL.THROTTLE first 0 1 60") // and the number of flushes is known
+	before := f.node.batches.Load()
+	var sent strings.Builder
+	for range 20 {
+		sent.WriteString(encode("CL.THROTTLE k 9 1 60"))
+	}
+	c.send(sent.String())
+	var got []string
+	for range 20 {
+		got = append(got, c.read())
+	}
+	for i := range got {
+		want := fmt.Sprintf("[0 10 %d -1 %d]", 9-i, 60*(i+1))
+		if i >= 10 {
+			want = "[1 10 0 60 600]"
+		}
+		if got[i] != want {
+			t.Errorf("reply %d: %s, want %s", i, got[i], want)
+		}
+	}
+	if n := f.node.batches.Load() - before; n != 1 {
+		t.Errorf("20 commands made %d batches", n)
+	}
+	c.send(encode("CL.THROTTLE k2 0 1 60") + encode("WEIR.CHECK /towns COST x") + encode("PING") + encode("DEL k2") + encode("CL.THROTTLE k2 0 1 60") +
+		encode("CL.THROTTLE k2 0 1 60") + encode("NOTHING") + encode("EVALSHA x 1 k") + encode("CL.THROTTLE k2 0 1 60 0"))
+	for i, want := range []string{
+		"[0 1 0 -1 60]", "-ERR COST is \"x\": give a whole number", "PONG", "1", "[0 1 0 -1 60]", "[1 1 0 60 60]", "-ERR unknown command", "-NOSCRIPT", "[0 1 0 -1 60]",
+	} {
+		if got := c.read(); !strings.HasPrefix(got, want) {
+			t.Errorf("reply %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
+// What no client may send is answered in the protocol's form and ends its connection. Others
+// are served.
+func TestBadInput(t *testing.T) {
+	f := start(t, func(o *Options) { o.within = 200 * time.Millisecond })
+	other := f.dial(t)
+	for what, data := range map[string]string{
+		"too many arguments":    "*100000\r\n",
+		"a negative length":     "*2\r\n$-7\r\n",
+		"a long argument":       "*2\r\n$4\r\nECHO\r\n$999999\r\n",
+		"no command":            strings.Repeat("x", 5000),
+		"another protocol":      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x00", 2000),
+		"a number that is none": "*1\r\n$a\r\n",
+	} {
+		c := f.dial(t)
+		c.send(data)
+		if got := c.read(); !strings.HasPrefix(got, "-ERR Protocol error: ") {
+			t.Errorf("%s: %s", what, got)
+		}
+		if got := c.read(); got != "EOF" && !strings.Contains(got, "reset") {
+			t.Errorf("%s: then %s", what, got)
+		}
+	}
+	half := f.dial(t)
+	half.send("*1\r\n$4\r\nPI") // and nothing else
+	if got := half.read(); got != "EOF" {
+		t.Errorf("half a command: %s", got)
+	}
+	unread := f.dial(t)
+	for range 200 { // it reads no reply; the server stops reading, and then gives up
+		if _, err := io.WriteString(unread, strings.Repeat(encode("COMMAND"), 500)); err != nil {
+			break
+		}
+	}
+	if got := other.ask("PING"); got != "PONG" {
+		t.Errorf("another client: %s", got)
+	}
+	if n := f.server.large.Load(); n > 4*maxCommand {
+		t.Errorf("%d bytes of buffers are left", n)
+	}
+}
+
+// A command that waits for its rest has its time from when it began, however slowly its
+// bytes come.
+func TestTrickle(t *testing.T) {
+	f := start(t, func(o *Options) { o.within = 300 * time.Millisecond })
+	c := f.dial(t)
+	began := time.Now()
+	for i := 0; ; i++ {
+		if _, err := c.Write([]byte("a")); err != nil {
+			break
+		}
+		if i > 1000 {
+			t.Fatalf("after %v and %d bytes of a line it still reads", time.Since(began), i)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// access knows one token and its tenant.
+type access struct{}
+
+type someone string
+
+func (s someone) Name() string { return "name of " + string(s) }
+
+func (s someone) Tenant() string { return string(s) }
+
+// Spend implements [transport.Caller]. The tenant poor has no budget for checks.
+func (s someone) Spend(checks, bytes int) error {
+	if s == "poor" && checks > 0 && bytes > 0 {
+		return fmt.Errorf("%w: checks", transport.ErrBudget)
+	}
+	return nil
+}
+
+func (someone) OpenStream() error { return nil }
+
+func (someone) CloseStream() {}
+
+// auditor keeps what it is told.
+type auditor struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (a *auditor) Audited(e transport.AuditEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told = append(a.told, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", e.Action, e.Outcome, e.Caller, e.Over)))
+}
+
+func (s someone) May(a transport.Action) (limiter.Scope, error) {
+	if a == transport.ActionReset {
+		return nil, forbidden("this caller may not reset")
+	}
+	return nil, nil
+}
+
+func (access) Identify(c transport.Credentials) (transport.Caller, error) {
+	for _, a := range c.Authorization {
+		if name, ok := strings.CutPrefix(a, "Bearer token-"); ok {
+			return someone(name), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: send AUTH", transport.ErrUnauthenticated)
+}
+
+// With permissions a client proves who it is before anything else, tenants have counters of
+// their own, and wrong tokens end the connection.
+func TestIdentities(t *testing.T) {
+	var told auditor
+	f := start(t, func(o *Options) {
+		o.Access, o.AllowRequestLimits, o.AllowReset, o.Audit = access{}, false, false, &told
+	})
+	c := f.dial(t)
+	unknown := "-NOAUTH " + transport.ErrUnauthenticated.Error() + ": send AUTH"
+	for i, want := range []struct{ ask, reply string }{
+		{"PING", unknown},
+		{"CL.THROTTLE k 0 1 60", unknown},
+		{"HELLO 3", unknown},
+		{"AUTH token-a", "OK"},
+		{"CL.THROTTLE k 0 1 60", "[0 1 0 -1 60]"},
+		{"CL.THROTTLE k 0 1 60", "[1 1 0 60 60]"},
+		{"DEL k", "-NOPERM this caller may not reset"},
+		{"FLUSHDB", "-NOPERM this caller may not reset"},
+		{"WEIR.RESET /towns", "-NOPERM this caller may not reset"},
+		{"HELLO 2 AUTH default token-b", "[server weir version 7.0.0 proto 2 id 1 mode standalone role master modules []]"},
+		{"CL.THROTTLE k 0 1 60", "[0 1 0 -1 60]"}, // another tenant
+		{"AUTH token-poor", "OK"},
+		{"CL.THROTTLE k 0 1 60", "-TRYAGAIN " + transport.ErrBudget.Error() + ": checks"},
+		{"PING", "PONG"},
+	} {
+		if got := c.ask(want.ask); got != want.reply {
+			t.Errorf("case %d, %s: %s, want %s", i, want.ask, got, want.reply)
+		}
+	}
+	want := "[ping refused  redis cl.throttle refused  redis hello refused  redis del refused name of a redis flushdb refused name of a redis weir.reset refused name of a redis cl.throttle refused name of poor redis]"
+	if got := fmt.Sprint(told.told); got != want {
+		t.Errorf("the audit has %s, want %s", got, want)
+	}
+	big := f.dial(t)
+	big.send("*1\r\n$16000\r\n")
+	if got := big.read(); got != "-ERR Protocol error: invalid bulk length" {
+		t.Errorf("a long argument before AUTH: %s", got)
+	}
+	guess := f.dial(t)
+	for i := range maxLogins {
+		began := time.Now()
+		if got := guess.ask("AUTH wrong"); got != "-WRONGPASS "+transport.ErrUnauthenticated.Error()+": send AUTH" {
+			t.Errorf("guess %d: %s", i, got)
+		}
+		if d := time.Since(began); d < loginPause {
+			t.Errorf("guess %d was answered after %v", i, d)
+		}
+	}
+	if got := guess.read(); got != "EOF" {
+		t.Errorf("after %d guesses: %s", maxLogins, got)
+	}
+}
+
+// Without the flags of the node, limits of commands and resets are refused.
+func TestNotAllowed(t *testing.T) {
+	f := start(t, func(o *Options) { o.AllowRequestLimits, o.AllowReset = false, false })
+	c := f.dial(t)
+	for ask, want := range map[string]forbidden{
+		"CL.THROTTLE k 0 1 60": errLimits, "EVALSHA " + scriptAllowN + " 1 k 1 1 1 1": errLimits, "DEL k": errLimits,
+		"FLUSHDB": errReset, "WEIR.RESET /towns": errReset,
+	} {
+		if got := c.ask(ask); got != "-NOPERM "+string(want) {
+			t.Errorf("%s: %s", ask, got)
+		}
+	}
+}
+
+// Shutdown answers what was sent and closes connections that wait.
+func TestShutdown(t *testing.T) {
+	f := start(t, nil)
+	idle := f.dial(t)
+	if got := idle.ask("PING"); got != "PONG" {
+		t.Fatal(got)
+	}
+	if err := f.server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := idle.read(); got != "EOF" {
+		t.Errorf("after Shutdown: %s", got)
+	}
+}

@@ -1,0 +1,224 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Decider decides requests: a node. Its methods are called from many goroutines.
+type Decider interface {
+	// PeekBatchInto decides requests in order and only peeks where peeks says so.
+	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
+	Reset(ctx context.Context, r limiter.Request) (int, error)
+}
+
+// Observer receives every reply: its command, its code and how long it took since the
+// command was read.
+type Observer interface {
+	Served(method, code string, d time.Duration)
+}
+
+// Options configures a [Server]. Only Decider is required.
+type Options struct {
+	// Decider decides.
+	Decider Decider
+	// Access, if not nil, identifies callers: by their certificate, or by the password of
+	// AUTH, which is a bearer token. It decides in place of AllowRequestLimits and
+	// AllowReset.
+	Access transport.Access
+	// AllowRequestLimits allows commands that bring their own limit: CL.THROTTLE and
+	// scripts.
+	AllowRequestLimits bool
+	// AllowReset allows WEIR.RESET, DEL and FLUSHDB.
+	AllowReset bool
+	// Idle is how long a connection may send nothing; default 15 minutes.
+	Idle time.Duration
+	// Audit, if not nil, is told of resets, and of what callers may not do.
+	Audit transport.Auditor
+	// Observer, if not nil, receives every reply.
+	Observer Observer
+	// Guard records panics; nil: nothing does.
+	Guard *guard.Guard
+	// Logger; nil for none.
+	Logger *slog.Logger
+	// Version is what INFO tells.
+	Version string
+	// Now is the clock for what is remembered of flushes; default [time.Now].
+	Now func() time.Time
+
+	within time.Duration // for tests; default commandWithin
+}
+
+// Bounds of a connection.
+const (
+	defaultIdle = 15 * time.Minute
+	// commandWithin is the time in which a command that has begun must be complete, and in
+	// which a client must take its replies.
+	commandWithin = 10 * time.Second
+	// handshakeWithin is the time for the handshake of TLS.
+	handshakeWithin = 5 * time.Second
+	// loginPause is how long the reply to a wrong password waits, and maxLogins how many of
+	// them a connection has.
+	loginPause = time.Second
+	maxLogins  = 3
+	// maxLogging bounds the replies that wait for loginPause at a time; further ones end
+	// their connections at once.
+	maxLogging = 256
+	// smallBuffer is the memory for what a client sends that each connection has. More is
+	// taken while a command needs it, at most maxLarge for all connections together.
+	smallBuffer = 4 << 10
+	maxLarge    = 64 << 20
+	maxToken    = 8 << 10
+	// maxReplies is how many bytes of replies are kept before they are written.
+	maxReplies = 64 << 10
+)
+
+// Server serves the Redis protocol. It is safe for concurrent use.
+type Server struct {
+	options  Options
+	rates    rates
+	flushes  *flushes
+	commands map[string]*command
+	batches  sync.Pool // of *batch
+
+	large   atomic.Int64 // bytes of buffers above smallBuffer
+	logging atomic.Int64 // replies that wait for loginPause
+	ids     atomic.Int64
+
+	mu       sync.Mutex
+	conns    map[*conn]struct{}
+	listener net.Listener
+	stopping bool
+	served   sync.WaitGroup
+}
+
+// NewServer returns a server.
+func NewServer(o Options) (*Server, error) {
+	if o.Decider == nil {
+		return nil, errors.New("resp: Options.Decider is nil: set it to a node")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Idle <= 0 {
+		o.Idle = defaultIdle
+	}
+	if o.within == 0 {
+		o.within = commandWithin
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{options: o, commands: newCommands(), conns: make(map[*conn]struct{})}
+	var err error
+	s.flushes, err = newFlushes(o.Decider, o.Now)
+	return s, err
+}
+
+// Serve serves connections of a listener until [Server.Shutdown] is called, and then
+// returns nil, or until the listener fails. It closes the listener, and may be called once.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listener = l
+	stopped := s.stopping
+	s.mu.Unlock()
+	if stopped {
+		return l.Close()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	pause := 5 * time.Millisecond
+	for {
+		n, err := l.Accept()
+		if err == nil {
+			pause = 5 * time.Millisecond
+			s.start(ctx, n)
+			continue
+		}
+		s.mu.Lock()
+		stopped := s.stopping
+		s.mu.Unlock()
+		if stopped {
+			s.served.Wait()
+			return nil
+		}
+		if t, ok := err.(interface{ Temporary() bool }); !ok || !t.Temporary() {
+			return errors.Join(err, l.Close())
+		}
+		time.Sleep(pause) // such as too many open files
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// start serves a connection in a goroutine of its own.
+func (s *Server) start(ctx context.Context, n net.Conn) {
+	c := &conn{of: s, Conn: n, id: s.ids.Add(1)}
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		_ = n.Close()
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.served.Add(1)
+	s.mu.Unlock()
+	go func() {
+		defer s.served.Done()
+		defer func() {
+			s.mu.Lock()
+			delete(s.conns, c)
+			s.mu.Unlock()
+			s.large.Add(-int64(c.extra))
+			_ = c.Close()
+		}()
+		defer s.options.Guard.Recover(guard.RESP, nil)
+		c.serve(ctx)
+	}()
+}
+
+// open returns how many connections are open.
+func (s *Server) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Shutdown closes the listener and the connections, each after the commands that it has
+// read are answered. When the context ends it closes the rest.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopping = true
+	l := s.listener
+	for c := range s.conns {
+		c.stop()
+	}
+	s.mu.Unlock()
+	var err error
+	if l != nil {
+		if err = l.Close(); errors.Is(err, net.ErrClosed) {
+			err = nil // by an earlier call
+		}
+	}
+	done := make(chan struct{})
+	go func() { s.served.Wait(); close(done) }()
+	select {
+	case <-done:
+		return err
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	for c := range s.conns {
+		_ = c.Conn.Close()
+	}
+	s.mu.Unlock()
+	return errors.Join(err, ctx.Err())
+}
