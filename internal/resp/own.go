@@ -106,10 +106,8 @@ func atMost(ctx context.Context, c *conn, name, key string, q rate, cost int64) 
 			return
 		case left == 0 || try == maxTries || left >= units:
 			// A retry of one unit is what the script tells.
-			if r.Cost = limiter.Units(0); err == nil {
-				err = c.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{r}, ds, []bool{true})
-			}
-			if err == nil {
+			r.Cost = limiter.Units(0)
+			if err = c.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{r}, ds, []bool{true}); err == nil {
 				c.reply.scriptDenied(q, 1, &ds[0])
 				c.served(name, "DENIED")
 				return

@@ -18,7 +18,7 @@ type authOptions struct {
 }
 
 func (o *authOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.proxies, "auth-proxy", "", "answer sub-requests at /v1/auth to proxies in this `NETWORK`, such as 10.0.0.0/8; several with commas (default none)")
+	f.StringVar(&o.proxies, "auth-proxy", "", "let proxies in this `NETWORK` ask at /v1/auth; several with commas (default none)")
 	f.StringVar(&o.uri, "auth-uri-header", "", "header `FIELD` in which they send the URI (default X-Original-URI)")
 	f.StringVar(&o.method, "auth-method-header", "", "`FIELD` with the method (default X-Original-Method)")
 	f.StringVar(&o.address, "auth-address-header", "", "`FIELD` with the client's address (default X-Forwarded-For)")

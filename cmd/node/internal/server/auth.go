@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// auth returns what answers the sub-requests of web proxies, nil if nothing does.
-func (s *Server) auth() (http.Handler, error) {
+// authOf returns what answers the sub-requests of web proxies, nil if nothing does.
+func authOf(s *Server) (http.Handler, error) {
 	if s.config.Auth == nil {
 		return nil, nil
 	}

@@ -16,9 +16,9 @@ type respServer struct {
 	server   *resp.Server
 }
 
-// openRESP makes the server.
-func (s *Server) openRESP() (err error) {
-	r, c := &s.resp, &s.config
+// open makes the server.
+func (r *respServer) open(s *Server) (err error) {
+	c := &s.config
 	if r.listener == nil {
 		return nil
 	}
@@ -39,9 +39,8 @@ func (s *Server) openRESP() (err error) {
 	return err
 }
 
-// runRESP starts the server's goroutines.
-func (s *Server) runRESP() {
-	r := &s.resp
+// run starts the server's goroutines.
+func (r *respServer) run(s *Server) {
 	if r.server == nil {
 		return
 	}

@@ -157,7 +157,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		closeTracer(ctx, s)
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
-	for _, open := range []func() error{s.openEnvoy, s.openRESP} {
+	for _, open := range []func() error{s.openEnvoy, func() error { return s.resp.open(s) }} {
 		if err := open(); err != nil {
 			closeTracer(ctx, s)
 			return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
@@ -210,7 +210,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
-	auth, err := s.auth()
+	auth, err := authOf(s)
 	if err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func (s *Server) run(ctx context.Context) {
 		})
 	}
 	s.runEnvoy(ctx)
-	s.runRESP()
+	s.resp.run(s)
 	if s.access != nil {
 		s.background.start("reading of "+s.config.Permissions, func() { s.access.Follow(ctx) })
 	}
