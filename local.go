@@ -71,21 +71,20 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 		next = new(lookahead)
 	}
 	defer l.lookaheads.Put(next)
-	look := func(i int) {
-		u := &next[i%table.Ahead]
-		if u.match, u.err = set.Resolve(&rs[i], &u.charge); u.err == nil {
-			u.charge.Peek = peeks.Has(i)
-			l.Table.Prefetch(&u.charge)
-		}
-	}
-	for i := range min(table.Ahead-1, len(rs)) {
-		look(i)
-	}
 	var alike engine.Tally
 	defer alike.Tell(l.Observer)
-	for i := range rs {
-		if last := i + table.Ahead - 1; last < len(rs) {
-			look(last)
+	// One loop, without a function for what is done ahead: that costs each check 5 ns.
+	for last := range len(rs) + table.Ahead - 1 {
+		if last < len(rs) {
+			u := &next[last%table.Ahead]
+			if u.match, u.err = set.Resolve(&rs[last], &u.charge); u.err == nil {
+				u.charge.Peek = peeks.Has(last)
+				l.Table.Prefetch(&u.charge)
+			}
+		}
+		i := last - (table.Ahead - 1)
+		if i < 0 {
+			continue
 		}
 		u := &next[i%table.Ahead]
 		err := u.err
