@@ -32,6 +32,9 @@ func ofOwners() []mutation {
 func ofClaims() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
+		{name: "who asked by a relay is answered by it", pkg: "./internal/cluster/mesh", test: "^TestWhoHasAskedByARelayIsAnsweredByIt$", edits: []edit{
+			{"internal/cluster/mesh/relay.go", "r != nil && !v.Has(via) && r.relaying()", "r != nil && !v.Has(via) && r.relaying() && v.Has(via)"},
+		}},
 		{name: "a last resort is granted by all", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) &&", "2*granted > p.n0(t, true) &&"},
 		}},

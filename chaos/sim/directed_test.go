@@ -280,6 +280,7 @@ func TestARefundOfTheOtherSide(t *testing.T) {
 				d.demandAt(rest[1], 150, 5*ms)
 				d.pass(2 * limiter.Second)
 				d.atMost(limitOfDirected - stand)
+				d.settles()
 			})
 		})
 	}

@@ -158,6 +158,36 @@ func TestAMemberOutOfReach(t *testing.T) {
 	}
 }
 
+// What a member out of reach has asked by a relay that is not in the view yet, is answered
+// by that relay, while it is connected. Nobody else outside the view relays anything.
+func TestWhoHasAskedByARelayIsAnsweredByIt(t *testing.T) {
+	for name, one := range map[string]struct {
+		before func(n *node)
+		want   int
+	}{
+		"it carried the question": {func(n *node) { n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now) }, 1},
+		"it carried nothing":      {func(*node) {}, 0},
+		"it is gone": {func(n *node) {
+			n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now)
+			n.down(fourth)
+		}, 0},
+		"it leaves": {func(n *node) {
+			n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now)
+			n.Introduced(peer.Known{Name: "d", Instance: fourth, Gone: true})
+		}, 0},
+	} {
+		n := newNode()
+		n.members = n.members[:2]
+		n.down(other)
+		one.before(n)
+		n.Answer(other, peer.Answer{Partition: 7})
+		n.flush()
+		if got := len(n.take(fourth)); got != one.want {
+			t.Errorf("%s: it is to relay %d frames, want %d", name, got, one.want)
+		}
+	}
+}
+
 // A silent connection is suspect: messages go both ways, requests only by a relay.
 func TestASilentConnection(t *testing.T) {
 	n := newNode()

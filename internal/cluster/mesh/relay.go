@@ -133,7 +133,8 @@ func (m *Mesh) over(f *peer.Frame) bool {
 
 // relays returns the links that may relay frames to l's member: they are up, not
 // suspect, and their members are not leaving. The member that last relayed a frame from
-// there comes first. The order of the others rotates.
+// there comes first, even if it is not in the view: it may have started a moment ago, and
+// what it has carried must be answered. The order of the others rotates.
 func (m *Mesh) relays(l *link) (out []*link) {
 	l.mu.Lock()
 	via := l.via
@@ -147,18 +148,25 @@ func (m *Mesh) relays(l *link) (out []*link) {
 			continue
 		}
 		r := m.link(o.Instance)
-		r.mu.Lock()
-		ok := r.up.Load() && !r.line.suspect && !r.leaving
-		r.mu.Unlock()
 		switch {
-		case !ok:
+		case !r.relaying():
 		case o.Instance == via:
 			out = slices.Insert(out, 0, r)
 		default:
 			out = append(out, r)
 		}
 	}
+	if r := m.links.Load().byID[via]; r != nil && !v.Has(via) && r.relaying() {
+		out = slices.Insert(out, 0, r)
+	}
 	return out
+}
+
+// relaying reports whether the member may relay frames.
+func (l *link) relaying() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up.Load() && !l.line.suspect && !l.leaving
 }
 
 // Relay forwards a frame of another member to the member it is for. A frame is relayed
