@@ -186,6 +186,7 @@ func (e exposed) scrape(t *testing.T, addr string) {
 		e["weir_checks_total"]["source"] = append(e["weir_checks_total"]["source"], s.String())
 	}
 	e["weir_checks_total"]["result"] = append(e["weir_checks_total"]["result"], "shadow_denied")
+	e["weir_shadow_checks_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil, "result": {"allowed", "denied"}}
 }
 
 func (e exposed) add(name string, m *dto.Metric) {
