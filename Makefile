@@ -26,7 +26,7 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt lint race wire kill systems generated examples-module deploy-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
+test: deps tidy fmt lint race wire kill systems generated examples-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
 
 .PHONY: quick
 quick: vet ## go vet, and the tests that are not long: the round while you work

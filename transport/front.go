@@ -33,7 +33,7 @@ func newFront(s *service, ready func() error, o *Options) *front {
 	}
 	if o.Auth != nil {
 		// Open, since proxies hand on what browsers say of themselves.
-		routes["/v1/auth"] = route{methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, serve: f.serveAuth(o.Auth), open: true, action: "check"}
+		routes["/v1/auth"] = route{methods: reading(), serve: f.serveAuth(o.Auth), open: true, action: "check"}
 	}
 	f.site = newSite(routes, o.Observer, s.guard)
 	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"

@@ -164,7 +164,9 @@ func (s *spec) holdsReply(t *testing.T, method, path string, got reply) {
 // TestOpenAPIIsWhatIsServed: every path, method, status and field of the file is
 // the server's, and every one of the server's is in the file.
 func TestOpenAPIIsWhatIsServed(t *testing.T) {
-	public := newServer(t, fixed, nil)
+	public := newServer(t, fixed, func(o *transport.Options) {
+		o.Auth = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "you are no proxy", http.StatusForbidden) })
+	})
 	admin := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		io.WriteString(w, "up 1\n")

@@ -41,7 +41,7 @@ func TestRESPOnThreeMembers(t *testing.T) {
 	for i := range 3 {
 		c, _ := plain()
 		c.RedisListen, c.AllowRequestLimits, c.AllowReset = "127.0.0.1:0", true, true
-		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join}
+		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Deadline: time.Second}
 		s := start(t, c)
 		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
 		if i == 0 {
