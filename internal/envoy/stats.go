@@ -110,8 +110,9 @@ func clean(label string) string {
 	return strings.Clone(strings.NewReplacer(":", "_", "|", "_").Replace(label))
 }
 
-// decided counts an item. As in the original, hits that pass the limit are split: those up
-// to it are within it.
+// decided counts an item. All hits of one that is over its limit count as over it. Those of
+// one that is not count as within it, and as near it from the part of the limit that counts as
+// near on.
 func (s *stats) decided(it *item) {
 	if it.limit == nil || len(it.labels) == 0 {
 		return
