@@ -223,7 +223,7 @@ func libraries() []library {
 		{"google.golang.org/grpc", []string{"proto", "transport", "internal/envoy", "internal/envoy/xds", "internal/peerlink", "internal/dialing", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
 		{"github.com/envoyproxy/go-control-plane", []string{"internal/envoy", "internal/envoy/xds"}, "only who serves Envoy compiles its messages"},
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"}, "files of envoyproxy/ratelimit mean what this library makes of them"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/envoy/xds", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
 		{"go.opentelemetry.io", []string{"cmd/node"}, "traces are sent by the node program; an embedder brings a tracer of its own"},
 		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read; a refusal of a configuration is such a detail"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},

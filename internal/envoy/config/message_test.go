@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,6 +61,15 @@ func TestMessagesRefused(t *testing.T) {
 	for range 100_001 {
 		wide = append(wide, 3, []byte{})
 	}
+	var leaves []any
+	for i := range 50_000 {
+		leaves = append(leaves, 4, message(1, strconv.Itoa(i), 3, message(1, 1, 2, 1)))
+	}
+	long := message(append([]any{1, strings.Repeat("k", 4<<20)}, leaves...)...)
+	nested := message(append([]any{1, "k"}, leaves...)...)
+	for range 60 {
+		nested = message(1, "k", 4, nested)
+	}
 	for _, x := range []struct {
 		what     string
 		messages [][]byte
@@ -77,6 +87,8 @@ func TestMessagesRefused(t *testing.T) {
 		{"no UTF-8", [][]byte{message(1, "m", 2, "\xff")}, "m: error loading config: a text is not valid UTF-8"},
 		{"half a field", [][]byte{message(1, "m", 2, "a")[:5]}, "m: error loading config: the message is not valid: unexpected EOF"},
 		{"too deep", [][]byte{message(1, "m", 2, "a", 3, deep)}, "m: descriptors are nested more than 64 levels deep: flatten them"},
+		{"a long name above many", [][]byte{message(1, "m", 2, "a", 3, long)}, "m: the names of descriptors and of those above them take more than 64 MiB: shorten or flatten them"},
+		{"many levels above many", [][]byte{message(1, "m", 2, "a", 3, nested)}, "m: the names of descriptors and of those above them take more than 64 MiB: shorten or flatten them"},
 		{"too many", [][]byte{message(wide...)}, "resource 0: there are more than 100000 descriptors: use fewer"},
 	} {
 		if _, err := config.ParseMessages(x.messages, config.Options{}); err == nil || err.Error() != x.want {

@@ -21,10 +21,13 @@ type Options struct {
 	MergeDomains bool
 }
 
-// Bounds of a configuration. An alias of YAML may stand for much more than its file has.
+// Bounds of a configuration. An alias of YAML may stand for much more than its file has, and
+// each descriptor repeats the names of all levels above it.
 const (
 	maxDepth       = 64
 	maxDescriptors = 100_000
+	maxNames       = 64 << 20 // estimated bytes of the paths and of the names of levels
+	levelSize      = 40       // bytes of one level's name in a limit, without its text
 )
 
 // Parse reads files, in the order of their names, into a configuration. The error begins
@@ -84,6 +87,7 @@ type parser struct {
 	config  *Config
 	domain  string // of the file being read
 	count   int    // descriptors so far
+	names   int    // of them, in bytes: see maxNames
 }
 
 func (p *parser) file(data []byte) error {
@@ -191,6 +195,10 @@ func (p *parser) descriptors(to *level, ds []fileDescriptor, path string, names 
 		text := d.Key
 		if d.Value != "" {
 			text += "_" + d.Value
+		}
+		p.names += len(path) + 1 + len(text) + levelSize*(len(names)+1)
+		if p.names > maxNames {
+			return fmt.Errorf("the names of descriptors and of those above them take more than %d MiB: shorten or flatten them", maxNames>>20)
 		}
 		own := path + "." + text
 		if to.exact[text] != nil {

@@ -18,7 +18,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirlimit/weir/internal/certs"
 )
@@ -29,15 +33,21 @@ const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConf
 const (
 	// maxMessage bounds a response, in bytes.
 	maxMessage = 8 << 20
-	// maxDetail bounds the reason of a refusal that is sent, in bytes.
+	// maxResources bounds the resources of a response.
+	maxResources = 10_000
+	// maxDetail bounds a reason that is sent or logged, maxName the version and the nonce of a
+	// response, in bytes. The server gets both of these back with each message.
 	maxDetail = 1024
+	maxName   = 4096
 	// firstWait and maxWait are the mean waits before a stream is opened again: the first, and
 	// the longest, after doubling. Each is varied by half of it.
 	firstWait = 500 * time.Millisecond
 	maxWait   = 30 * time.Second
-	// refusalPause is the wait before a refusal is sent, so that a server which repeats what
-	// was refused does not keep both sides busy.
-	refusalPause = 100 * time.Millisecond
+	// pause is the wait before a response is answered. With it the client waits idle times as
+	// long as it took to apply the response, so that a server which sends without end does not
+	// keep this side busy, nor its log.
+	pause = 100 * time.Millisecond
+	idle  = 4
 )
 
 // Config configures a [Client]. Addr, Apply and Log are required.
@@ -75,7 +85,8 @@ func New(c Config) (*Client, error) {
 		secure = credentials.NewTLS(c.Certs.Client(cmp.Or(c.ServerName, host), nil))
 	}
 	conn, err := grpc.NewClient("dns:///"+c.Addr, grpc.WithTransportCredentials(secure),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(codec{encoding.GetCodecV2(proto.Name)})),
+		grpc.WithDisableServiceConfig(), // a record of DNS would say how calls are made
 		// A server by default closes connections whose client pings more often.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}))
 	if err != nil {
@@ -97,18 +108,15 @@ func (c *Client) Run(ctx context.Context) {
 		if got {
 			wait = firstWait
 		}
-		pause := wait/2 + rand.N(wait)
+		next := wait/2 + rand.N(wait)
 		c.config.Log.Warn("the management server does not answer; the configuration stays in force",
-			"server", c.config.Addr, "error", err.Error(), "version", c.version, "again_in", pause)
-		if !sleep(ctx, pause) {
+			"server", c.config.Addr, "error", shorten(err.Error()), "version", c.version, "again_in", next)
+		if !sleep(ctx, next) {
 			return
 		}
 		wait = min(2*wait, maxWait)
 	}
 }
-
-// Close ends a client that never ran.
-func (c *Client) Close() error { return c.conn.Close() }
 
 // sleep waits, and reports whether the context is still good.
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -139,6 +147,8 @@ func (c *Client) stream(ctx context.Context) (got bool, err error) {
 			return got, err
 		case sent != nil:
 			return got, sent
+		case len(r.GetVersionInfo()) > maxName || len(r.GetNonce()) > maxName:
+			return got, fmt.Errorf("the version or the nonce of a response has more than %d bytes", maxName)
 		}
 		got = true
 		say = c.answer(ctx, r)
@@ -152,6 +162,7 @@ func (c *Client) request() *discovery.DiscoveryRequest {
 
 // answer applies a response, and returns the message that acknowledges or refuses it.
 func (c *Client) answer(ctx context.Context, r *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
+	begin := time.Now()
 	err := c.apply(r)
 	if err == nil {
 		c.version = r.GetVersionInfo()
@@ -160,25 +171,19 @@ func (c *Client) answer(ctx context.Context, r *discovery.DiscoveryResponse) *di
 	out.ResponseNonce = r.GetNonce()
 	if err != nil {
 		c.config.Log.Error("a configuration of the management server was refused; the old one stays in force",
-			"server", c.config.Addr, "version", r.GetVersionInfo(), "error", err.Error())
+			"server", c.config.Addr, "version", r.GetVersionInfo(), "error", shorten(err.Error()))
 		out.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: shorten(err.Error())}
-		sleep(ctx, refusalPause)
-		return out
+	} else {
+		c.config.Log.Info("a configuration of the management server is in force",
+			"server", c.config.Addr, "version", c.version, "resources", len(r.GetResources()))
 	}
-	c.config.Log.Info("a configuration of the management server is in force",
-		"server", c.config.Addr, "version", c.version, "resources", len(r.GetResources()))
+	sleep(ctx, pause+idle*time.Since(begin))
 	return out
 }
-
-// maxResources bounds the resources of a response.
-const maxResources = 10_000
 
 func (c *Client) apply(r *discovery.DiscoveryResponse) error {
 	if r.GetTypeUrl() != TypeURL {
 		return fmt.Errorf("the response has the type %q, not %q", shorten(r.GetTypeUrl()), TypeURL)
-	}
-	if len(r.GetResources()) > maxResources {
-		return fmt.Errorf("the response has more than %d resources", maxResources)
 	}
 	resources := make([][]byte, 0, len(r.GetResources()))
 	for _, x := range r.GetResources() {
@@ -188,6 +193,29 @@ func (c *Client) apply(r *discovery.DiscoveryResponse) error {
 		resources = append(resources, x.GetValue())
 	}
 	return c.config.Apply(resources)
+}
+
+// codec is gRPC's codec for messages of protocol buffers. It counts the resources of a response
+// before it makes any: an empty one takes two bytes on the wire and many times that in memory.
+type codec struct{ encoding.CodecV2 }
+
+// Unmarshal implements [encoding.CodecV2].
+func (c codec) Unmarshal(data mem.BufferSlice, into any) error {
+	const resourcesField = 2
+	n := 0
+	for rest := data.Materialize(); len(rest) > 0; {
+		id, _, size := protowire.ConsumeField(rest)
+		if size < 0 {
+			return fmt.Errorf("the response is not valid: %w", protowire.ParseError(size))
+		}
+		if id == resourcesField {
+			if n++; n > maxResources {
+				return fmt.Errorf("the response has more than %d resources", maxResources)
+			}
+		}
+		rest = rest[size:]
+	}
+	return c.CodecV2.Unmarshal(data, into)
 }
 
 // shorten bounds a text that is sent or logged. Only valid UTF-8 can be sent.

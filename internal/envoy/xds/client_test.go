@@ -191,6 +191,64 @@ func TestReasonsAreBounded(t *testing.T) {
 	}
 }
 
+// A response with too many resources, or with a version or a nonce that is too long, ends the
+// stream, and what was in force stays. Nothing long comes into the log.
+func TestHostileResponses(t *testing.T) {
+	long := strings.Repeat("v", 1<<20)
+	many := response("2", "b")
+	for range 10_001 {
+		many.Resources = append(many.Resources, new(anypb.Any))
+	}
+	for what, r := range map[string]*discovery.DiscoveryResponse{
+		"the response has more than 10000 resources": many,
+		"nonce of a response has more than 4096":     response("2", long, "two"),
+		"version or the nonce of a response":         response(long, "b", "two"),
+	} {
+		m, a, log := newManager(), new(applied), new(lines)
+		follow(t, xds.Config{Addr: m.serve(t), Apply: a.apply, Log: slog.New(slog.NewTextHandler(log, nil))})
+		m.is(t, `default version "" nonce ""`)
+		m.say <- response("1", "a", "one")
+		m.is(t, `default version "1" nonce "a"`)
+		m.say <- r
+		m.is(t, `default version "1" nonce ""`) // of the next stream
+		a.is(t, "one")
+		if text := log.String(); !strings.Contains(text, what) || len(text) > 4096 {
+			t.Errorf("%d bytes are logged: %.2000s", len(text), text)
+		}
+	}
+}
+
+// A reason in the log is bounded, as resources name it.
+func TestLoggedReasonsAreBounded(t *testing.T) {
+	m, log := newManager(), new(lines)
+	follow(t, xds.Config{
+		Addr: m.serve(t), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Apply: func([][]byte) error { return errors.New(strings.Repeat("x", 1<<20)) },
+	})
+	m.is(t, `default version "" nonce ""`)
+	m.say <- response("1", "a", "x")
+	m.hears(t)
+	if text := log.String(); !strings.Contains(text, "was refused") || len(text) > 4096 {
+		t.Errorf("%d bytes are logged", len(text))
+	}
+}
+
+// A server that sends one response after the other is not answered at once, whether they are
+// good or bad.
+func TestResponsesAreSpaced(t *testing.T) {
+	m, a := newManager(), new(applied)
+	follow(t, xds.Config{Addr: m.serve(t), Apply: a.apply})
+	m.is(t, `default version "" nonce ""`)
+	begin := time.Now()
+	for _, text := range []string{"one", "bad", "two"} {
+		m.say <- response("1", "a", text)
+		m.hears(t)
+	}
+	if took := time.Since(begin); took < 300*time.Millisecond {
+		t.Errorf("three responses were answered within %v", took)
+	}
+}
+
 // After the stream has ended the client comes again, with the version that it has.
 func TestComesAgain(t *testing.T) {
 	m, a := newManager(), new(applied)
@@ -265,12 +323,16 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func (l *lines) wait(t *testing.T, want string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		text := l.text.String()
-		l.mu.Unlock()
+		text := l.String()
 		if strings.Contains(text, want) {
 			return
 		}
