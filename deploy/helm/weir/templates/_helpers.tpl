@@ -52,6 +52,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}
 {{- fail "tls.certManager.enabled needs tls.certManager.issuerRef.name" }}
 {{- end }}
+{{- if and .tls.existingSecret .tls.certManager.enabled }}
+{{- fail "tls has an existingSecret and certManager.enabled: give one of them" }}
+{{- end }}
+{{- if and .networkPolicy.clientsFrom (not .networkPolicy.enabled) }}
+{{- fail "networkPolicy.clientsFrom keeps nobody out without networkPolicy.enabled: enable it, or leave clientsFrom out" }}
+{{- end }}
+{{- if and .networkPolicy.administrationFrom (not .administration.expose) }}
+{{- fail "networkPolicy.administrationFrom has no effect: administration is on loopback without administration.expose" }}
+{{- end }}
 {{- if and (ne .tls.clientCert "none") (not (and .tls.clientCASecret (include "weir.tls" $))) }}
 {{- fail (printf "tls.clientCert %s needs a certificate of the server and tls.clientCASecret, the authorities of clients" .tls.clientCert) }}
 {{- end }}
