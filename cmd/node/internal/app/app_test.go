@@ -146,6 +146,7 @@ func TestBadUsage(t *testing.T) {
 		"xDS without a server":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-xds-ca c", 2, "are for --envoy-xds: give it too"},
 		"xDS without a port":    {"", "serve --envoy-addr :1 --envoy-xds a", 2, `--envoy-xds "a" is not valid: give HOST:PORT`},
 		"xDS without a key":     {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-xds-cert c", 2, "give both or neither"},
+		"near limit NaN":        {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit nan", 2, "give a part above 0 and up to 1"},
 		"near limit above 1":    {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit 1.1", 2, "give a part above 0 and up to 1"},
 		"stops in atomic mode":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-mode atomic --envoy-stop-when-over", 2, "is for --envoy-mode compat"},
 		"two names of headers":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-header-names a,b", 2, "give three names"},

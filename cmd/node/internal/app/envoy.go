@@ -84,7 +84,7 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--envoy-xds %q is not valid: give HOST:PORT, such as envoy-gateway:18001", x.Addr)
 	case (x.CertFile == "") != (x.KeyFile == ""):
 		return usage(cmd, "--envoy-xds-cert and --envoy-xds-key belong together: give both or neither")
-	case o.near <= 0 || o.near > 1:
+	case !(o.near > 0 && o.near <= 1): // NaN too
 		return usage(cmd, "--envoy-near-limit %v is out of range: give a part above 0 and up to 1, such as 0.8", o.near)
 	case o.stop && o.mode.value != "compat":
 		return usage(cmd, "--envoy-stop-when-over is for --envoy-mode compat: a denial costs nothing in atomic mode")
