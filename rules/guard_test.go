@@ -20,6 +20,7 @@ func hostile(size int) map[string]string {
 		"braces":             fill("{a: "),
 		"brackets in pairs":  fill("[]"),
 		"dashes in a line":   fill("- "),
+		"dashes, unreadable": upTo("a: @\n", "- "),
 		"dashes":             fill("-\n"),
 		"dashes, commented":  fill("- #\n"),
 		"question marks":     fill("? "),

@@ -56,15 +56,13 @@ func misindented(data []byte, last int) (line, column int, text string, ok bool)
 		}
 		levels = slices.DeleteFunc(levels, func(l indentLevel) bool { return l.column >= indent })
 		for at := indent; rest != ""; {
-			dash := rest == "-" || strings.HasPrefix(rest, "- ")
-			if name, _, ok := strings.Cut(rest, ":"); dash {
-				levels = append(levels, indentLevel{at, number, "-"})
-			} else if ok && rest[0] != '{' && rest[0] != '[' {
-				levels = append(levels, indentLevel{at, number, name})
-			}
-			if !dash {
+			if rest != "-" && !strings.HasPrefix(rest, "- ") {
+				if name, _, ok := strings.Cut(rest, ":"); ok && rest[0] != '{' && rest[0] != '[' {
+					levels = append(levels, indentLevel{at, number, name})
+				}
 				break
 			}
+			levels = append(levels, indentLevel{at, number, "-"})
 			inner := strings.TrimLeft(rest[1:], " ")
 			at, rest = at+len(rest)-len(inner), inner
 		}
