@@ -204,3 +204,21 @@ func TestReceiptsOfSeveralOwnersAfterACrash(t *testing.T) {
 		}
 	}
 }
+
+// A credit reaches the counters of a rule and of its quota, whichever members own them.
+func TestCreditOfSeveralOwners(t *testing.T) {
+	nodes := threeWith(t, severalOwners, nil, func(*weir.Config) {})
+	for _, owners := range [][2]string{{"node-1", "node-1"}, {"node-1", "node-2"}, {"node-2", "node-3"}} {
+		r := requestOf(t, nodes[0], owners[0], owners[1])
+		r.Cost = limiter.Units(8)
+		check(t, nodes[1], r)
+		before := remaining(t, nodes[2], r)
+		r.Cost = limiter.Units(3)
+		if err := nodes[2].Refund(t.Context(), r, limiter.Credit()); err != nil {
+			t.Fatal(err)
+		}
+		if after := remaining(t, nodes[0], r); after != [2]uint32{before[0] + 3, before[1] + 3} {
+			t.Errorf("%s and %s: %v left, and %v after a credit of 3", owners[0], owners[1], before, after)
+		}
+	}
+}

@@ -8,7 +8,8 @@ import (
 
 // refunds take back the charges of a check that several owners decided: one call for each
 // part of its receipt. A part whose owner has lost the partition since is void, as every
-// receipt is then; the others are taken back all the same.
+// receipt is then; the others are taken back all the same. A credit has a part for each key,
+// since any owner can take it.
 type refunds struct {
 	mu   sync.Mutex
 	open int // calls that have not ended, and the one that starts them
@@ -16,28 +17,48 @@ type refunds struct {
 	done func(Outcome)
 }
 
-// partsOf returns the charge of each part of a receipt; none if it is not one of this
+// refundPart is what one owner takes back.
+type refundPart struct {
+	keys    uint16 // of the whole charge, one bit each
+	charge  *limiter.Charge
+	receipt limiter.Receipt
+}
+
+// partsOf returns the parts of a receipt, or of a credit; none if it is not one of this
 // charge.
-func partsOf(charge *limiter.Charge, parts limiter.ReceiptParts) []*limiter.Charge {
-	if len(parts) > limiter.MaxKeys {
+func partsOf(charge *limiter.Charge, r limiter.Receipt) (out []refundPart) {
+	if r.Parts == nil {
+		for i := range charge.Len() {
+			c := some(charge, 1<<i)
+			out = append(out, refundPart{keys: 1 << i, charge: c, receipt: c.Credit()})
+		}
+		return out
+	}
+	if len(*r.Parts) > limiter.MaxKeys {
 		return nil
 	}
-	var out []*limiter.Charge
 	seen := uint16(0)
-	for _, p := range parts {
+	for i, p := range *r.Parts {
 		if p.Keys == 0 || p.Keys&seen != 0 || int(p.Keys)>>charge.Len() != 0 {
 			return nil
 		}
 		seen |= p.Keys
-		c := new(limiter.Charge)
-		for i := range charge.Len() {
-			if p.Keys>>i&1 != 0 {
-				c.Add(*charge.Key(i))
-			}
-		}
-		out = append(out, c)
+		out = append(out, refundPart{keys: p.Keys, charge: some(charge, p.Keys), receipt: limiter.Receipt{
+			Epoch: p.Epoch, Time: p.Time, Charged: p.Charged, Set: p.Set, Once: onceOf(r.Once, i),
+		}})
 	}
 	return out
+}
+
+// some returns a charge of some of the keys of another.
+func some(charge *limiter.Charge, keys uint16) *limiter.Charge {
+	c := new(limiter.Charge)
+	for i := range charge.Len() {
+		if keys>>i&1 != 0 {
+			c.Add(*charge.Key(i))
+		}
+	}
+	return c
 }
 
 // refundParts takes back what each owner charged. It calls done once, when all parts have
@@ -47,13 +68,12 @@ func (c *Router) refundParts(t *Turn, charge *limiter.Charge, r limiter.Receipt,
 		c.denials.forget(charge)
 		done(o)
 	}}
-	parts := partsOf(charge, *r.Parts)
+	parts := partsOf(charge, r)
 	s.open += len(parts)
-	for i, of := range parts {
-		p := (*r.Parts)[i]
-		receipt := limiter.Receipt{Epoch: p.Epoch, Time: p.Time, Charged: p.Charged, Set: p.Set, Once: onceOf(r.Once, i)}
-		c.start(t, &Call{task: task{kind: KindRefund, charge: of, answer: new(limiter.Decision), receipt: &receipt, done: func(_ *Turn, o *Call) {
-			s.ended(o.outcome, p.Keys)
+	for i := range parts {
+		p := &parts[i]
+		c.start(t, &Call{task: task{kind: KindRefund, charge: p.charge, answer: new(limiter.Decision), receipt: &p.receipt, done: func(_ *Turn, o *Call) {
+			s.ended(o.outcome, p.keys)
 		}}})
 	}
 	s.ended(Outcome{}, 0)

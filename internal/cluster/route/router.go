@@ -254,9 +254,9 @@ func (c *Router) start(t *Turn, o *Call) {
 // deadline at the latest. A receipt of a policy, or of an ownership before the present
 // one, is void; that is no failure. A second member is asked only if the first has
 // certainly not executed the refund: executed twice, it would admit too much. A receipt of
-// several owners is taken back part by part.
+// several owners is taken back part by part, a credit key by key.
 func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
-	if r.Parts != nil {
+	if r.Parts != nil || r.IsCredit() && charge.Len() > 1 {
 		c.refundParts(t, charge, r, done)
 		return
 	}
