@@ -21,6 +21,7 @@ type showing struct {
 // showings returns one for each mutation, by its name.
 func showings() map[string]showing {
 	all := showingsOfNodes()
+	all["counters move in spans, not by the giver's clock"] = showing{scenario: "clocks-apart", seed: 1}
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}

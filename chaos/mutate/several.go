@@ -63,6 +63,11 @@ func ofSeveral() []mutation {
 		{name: "a script that may have run is not sent again", pkg: "./redisstore", test: "^TestMovedScriptRunsOnce$", edits: []edit{
 			{"redisstore/lane.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }"},
 		}},
+		{name: "counters move in spans, not by the giver's clock", pkg: "./limiter", test: "^TestMovedCounterDecidesAlike$", edits: []edit{
+			{"limiter/move.go", "	if s.Until != 0 {\n		s.Until -= now\n	}\n", "	if now > 0 {\n		return\n	}\n"},
+			{"limiter/move.go", "	if s.Until != 0 {\n		s.Until += now\n	}\n", "	if now > 0 {\n		s.Roll(l, words, now)\n		return\n	}\n"},
+			{"limiter/move.go", "	if s.Time == 0 && s.A|s.B == 0 {\n", "	if s.Time == 0 && s.A|s.B == 0 || s.Time > 1<<50 {\n"},
+		}},
 		{name: "what is exported by a clock that went back", pkg: "./limiter/table", test: "^TestExportsWhereTheClockWentBack$", edits: []edit{
 			{"limiter/table/move.go", "	now = s.state.NotBefore(l, now)\n", ""},
 		}},
