@@ -42,11 +42,10 @@ func sealKey(c *Config) receipt.Key {
 // With the receipt [limiter.Credit] it takes the cost of the request back from what its limits
 // count now, whoever was charged: at most all of it. What a rule's policy counted stays.
 //
-// In a cluster a receipt is void for the keys that have changed owners since, and the
-// charges of the others are taken back all the same. If no member
-// that holds the keys answers within the cluster's deadline, the error wraps
-// [ErrUnanswered]. If the context ends first, it wraps the context's error. Either
-// error states whether the refund may have been made.
+// In a cluster each owner's part of a charge is taken back by itself. A part stays charged if
+// one of its keys has changed owners since. If no member that holds the keys answers within
+// the cluster's deadline, the error wraps [ErrUnanswered]. If the context ends first, it wraps
+// the context's error. Either error states whether the refund may have been made.
 func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 	q, err := resolve(ctx, n, &r)
 	if err != nil {

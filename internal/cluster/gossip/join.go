@@ -58,13 +58,13 @@ func (j *joiner) addrs() []string {
 	var out []string
 	for _, list := range j.resolved {
 		for _, a := range list {
-			if !j.own[a] && !slices.Contains(out, a) {
+			if !j.own[a] {
 				out = append(out, a)
 			}
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }
 
 // count returns the number of distinct addresses, this node's own included. A name that
