@@ -5,11 +5,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/weirlimit/weir/internal/envoy/config"
 )
 
 // Configured reports whether a configuration is in force.
@@ -94,5 +97,22 @@ func (s *Service) ServeConfig(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no rate limit configuration loaded", http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = io.WriteString(w, strings.Join(append(c.Lines(), ""), "\n")) // an error means that the client is gone
+	_, _ = w.Write(s.shown.text(c)) // an error means that the client is gone
+}
+
+// shown keeps the text of the configuration that was shown last, which may have many MiB: so
+// all clients that ask for it at a time share one.
+type shown struct {
+	mu   sync.Mutex
+	of   *config.Config
+	kept []byte // not changed
+}
+
+func (s *shown) text(c *config.Config) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of != c {
+		s.of, s.kept = c, []byte(strings.Join(append(c.Lines(), ""), "\n"))
+	}
+	return s.kept
 }

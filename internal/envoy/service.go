@@ -99,6 +99,7 @@ type Service struct {
 	config   atomic.Pointer[config.Config] // nil: none is in force
 	limits   limits
 	stats    stats
+	shown    shown
 	decoding atomic.Int64
 }
 
