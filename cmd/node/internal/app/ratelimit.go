@@ -24,7 +24,7 @@ func ratelimitFlags(environ []string) (flags, notes []string, err error) {
 	e.security()
 	e.level()
 	if ignored := e.ignored(); len(ignored) > 0 {
-		notes = append(notes, "these settings of envoyproxy/ratelimit have no effect here, as the counters are in memory and the metrics are for Prometheus: "+strings.Join(ignored, ", "))
+		notes = append(notes, "these settings of envoyproxy/ratelimit have no effect here: "+strings.Join(ignored, ", "))
 	}
 	return e.flags, append(notes, e.notes...), e.err
 }
@@ -174,8 +174,10 @@ func (e *ratelimitEnvironment) level() {
 		e.set("log-level", "debug")
 	case "warning":
 		e.set("log-level", "warn")
-	default: // fatal and panic
+	case "fatal", "panic":
 		e.set("log-level", "error")
+	default:
+		e.fail("LOG_LEVEL=%.60q in the environment: give debug, info, warn or error", level)
 	}
 }
 
@@ -185,7 +187,8 @@ func (e *ratelimitEnvironment) ignored() (out []string) {
 	names := []string{
 		"BACKEND_TYPE", "LOCAL_CACHE_SIZE_IN_BYTES", "EXPIRATION_JITTER_MAX_SECONDS", "CACHE_KEY_PREFIX", "USE_DOG_STATSD",
 		"PROMETHEUS_MAPPER_YAML", "EXTRA_TAGS", "LOG_FORMAT", "DEBUG_HOST", "DEBUG_PORT", "CONFIG_GRPC_XDS_NODE_METADATA",
-		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "GRPC_SERVER_TLS_CA_CERT",
+		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "GRPC_SERVER_TLS_CA_CERT",
+		"GRPC_MAX_CONNECTION_AGE_GRACE", "DISABLE_STATS", "STATS_FLUSH_INTERVAL", "RUNTIME_WATCH_ROOT",
 	}
 	for name, value := range e.values {
 		if value != "" && (slices.Contains(names, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })) {

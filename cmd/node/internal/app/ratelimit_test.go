@@ -70,7 +70,13 @@ func TestRatelimitFlags(t *testing.T) {
 			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080,:19001", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
 			"--envoy-xds=envoy-gateway:18001", "--envoy-xds-node=envoy-ratelimit", "--envoy-xds-ca=/certs/ca.crt", "--envoy-xds-cert=/certs/tls.crt", "--envoy-xds-key=/certs/tls.key",
 			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--tls-cert=/certs/tls.crt", "--tls-key=/certs/tls.key", "--log-level=info",
-		}, "GRPC_SERVER_TLS_CA_CERT, PROMETHEUS_MAPPER_YAML, REDIS_SOCKET_TYPE, REDIS_URL"},
+		}, "GRPC_SERVER_TLS_CA_CERT, PROMETHEUS_MAPPER_YAML, REDIS_SOCKET_TYPE, REDIS_URL, RUNTIME_WATCH_ROOT"},
+		"what has no effect": {[]string{
+			"GRPC_MAX_CONNECTION_AGE_GRACE=1m", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=1s", "DISABLE_STATS=true", "STATS_FLUSH_INTERVAL=1s", "LOG_LEVEL=fatal",
+		}, []string{
+			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
+			"--envoy-config=/srv/runtime_data/current/config", "--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=error",
+		}, "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL, DISABLE_STATS, GRPC_MAX_CONNECTION_AGE_GRACE, STATS_FLUSH_INTERVAL"},
 		"all modes": {[]string{
 			"SHADOW_MODE=1", "QUOTA_MODE=true", "RESPONSE_DYNAMIC_METADATA=true", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true",
 			"LIMIT_RESET_HEADER=x-reset", "NEAR_LIMIT_RATIO=0.9", "MERGE_DOMAIN_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "HOST=10.0.0.1", "PORT=80",
@@ -104,6 +110,7 @@ func TestRatelimitFlagsRefused(t *testing.T) {
 		{"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_USE_TLS needs a certificate"},
 		{"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "give CONFIG_GRPC_XDS_SERVER_TLS_CACERT"},
 		{"GRPC_MAX_CONNECTION_AGE=0", "give 1s or more"},
+		{"LOG_LEVEL=loud", `LOG_LEVEL="loud" in the environment`},
 	} {
 		if _, _, err := ratelimitFlags(strings.Fields(x.environ)); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v", x.environ, err)
