@@ -147,7 +147,7 @@ func (h *handler) original(r *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the URI of a request", o.URI)
 	}
-	inner := r.Clone(r.Context())
+	inner := r.WithContext(r.Context()) // the fields of its header are read only
 	inner.Method, inner.URL, inner.RequestURI, inner.Body = method[0], u, uri[0], http.NoBody
 	return inner, nil
 }

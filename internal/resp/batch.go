@@ -9,7 +9,7 @@ import (
 )
 
 // maxBatch is the most checks that are decided together.
-const maxBatch = 256
+const maxBatch = 64
 
 // check is one command of a batch whose decision is still to come.
 type check struct {

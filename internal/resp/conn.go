@@ -61,7 +61,8 @@ func (c *conn) serve(ctx context.Context) {
 		}
 		c.began = time.Now()
 		c.caller = c.identify()
-		if !c.carryOut(ctx) || !c.write() {
+		whole := c.carryOut(ctx)
+		if c.giveBatch(); !whole || !c.write() {
 			return
 		}
 		c.shrink()
@@ -75,11 +76,33 @@ func (c *conn) write() bool {
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(c.of.options.within)) // of a closed connection the next call fails
 	_, err := c.Write(c.reply.buf)
-	c.reply.buf = c.reply.buf[:0]
-	if cap(c.reply.buf) > 2*maxReplies {
-		c.reply.buf = nil
+	if b := c.reply.buf[:0]; cap(b) <= 4*maxReplies {
+		c.of.replies.Put(&b)
 	}
+	c.reply.buf = nil // so a connection that waits has none
 	return err == nil
+}
+
+// takeBatch provides the memory for the checks that are decided together, and for replies.
+func (c *conn) takeBatch() {
+	if c.batch, _ = c.of.batches.Get().(*batch); c.batch == nil {
+		c.batch = new(batch)
+	}
+	if c.reply.buf == nil {
+		if b, _ := c.of.replies.Get().(*[]byte); b != nil {
+			c.reply.buf = *b
+		}
+	}
+}
+
+// giveBatch gives the memory for checks back, so that a client that is slow to take its
+// replies does not keep it.
+func (c *conn) giveBatch() {
+	if c.batch != nil {
+		c.batch.clear()
+		c.of.batches.Put(c.batch)
+		c.batch = nil
+	}
 }
 
 // read reads what the client has sent. It reports false when the connection has ended.
@@ -87,6 +110,8 @@ func (c *conn) read() bool {
 	until := time.Now().Add(c.of.options.Idle)
 	if len(c.buf) > 0 {
 		until = c.half.Add(c.of.options.within)
+	} else {
+		c.half = time.Time{} // the next command begins when its first byte is here
 	}
 	_ = c.SetReadDeadline(until)
 	if c.stopped.Load() { // after the deadline is set, so that stop is not missed
@@ -129,15 +154,7 @@ func (c *conn) shrink() {
 // carryOut carries out the complete commands that were read. It reports false when the
 // connection has ended.
 func (c *conn) carryOut(ctx context.Context) bool {
-	c.batch, _ = c.of.batches.Get().(*batch)
-	if c.batch == nil {
-		c.batch = new(batch)
-	}
-	defer func() {
-		c.batch.clear()
-		c.of.batches.Put(c.batch)
-		c.batch = nil
-	}()
+	c.takeBatch()
 	// One text holds all commands, so that their arguments are no copies.
 	data, text := c.buf, string(c.buf)
 	for !c.ending {
@@ -164,8 +181,12 @@ func (c *conn) carryOut(ctx context.Context) bool {
 			clear(c.args)
 		}
 		data, text = data[n:], text[n:]
-		if len(c.reply.buf) > maxReplies && !c.write() {
-			return false
+		if len(c.reply.buf) > maxReplies {
+			c.decide(ctx)
+			if c.giveBatch(); !c.write() {
+				return false
+			}
+			c.takeBatch()
 		}
 	}
 	c.decide(ctx)

@@ -2,6 +2,8 @@ package resp
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"sync"
 	"time"
@@ -35,9 +37,15 @@ const (
 	maxTenants = 4096
 )
 
-// flushKey is the path of the counter of flushes. No key of a client is in its place,
-// since these have no such user.
-const flushKey, flushUser = "flushes", "\x00flushes"
+// flushKey is the path of the counters of flushes. Each has a tenant of its own, made of the
+// tenant that it is about, so that no check of a client reaches it.
+const flushKey = "flushes"
+
+// flushTenant returns the tenant of the counter of a tenant's flushes.
+func flushTenant(tenant string) string {
+	sum := sha256.Sum256([]byte(tenant))
+	return "\x00flushes " + hex.EncodeToString(sum[:20])
+}
 
 func newFlushes(d Decider, now func() time.Time) (*flushes, error) {
 	l, err := limiter.NewLimit(limiter.Spec{
@@ -73,7 +81,7 @@ func (f *flushes) flush(ctx context.Context, tenant string) error {
 
 func (f *flushes) ask(ctx context.Context, tenant string, flushes int64) (string, error) {
 	asked := f.now()
-	rs := []limiter.Request{{Path: flushKey, User: flushUser, Tenant: tenant, Limits: []*limiter.Limit{f.limit}, Cost: limiter.Units(flushes)}}
+	rs := []limiter.Request{{Path: flushKey, Tenant: flushTenant(tenant), Limits: []*limiter.Limit{f.limit}, Cost: limiter.Units(flushes)}}
 	ds := make([]limiter.Decision, 1)
 	if err := f.decider.PeekBatchInto(ctx, rs, ds, []bool{flushes == 0}); err != nil {
 		if some, ok := err.(*limiter.BatchError); ok { //nolint:errorlint // the first one is told

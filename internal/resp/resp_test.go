@@ -470,6 +470,75 @@ func TestTrickle(t *testing.T) {
 	}
 }
 
+// A command whose first piece comes after a long pause has its time from then on.
+func TestPiecesAfterIdling(t *testing.T) {
+	f := start(t, func(o *Options) { o.within = 300 * time.Millisecond })
+	c := f.dial(t)
+	for range 2 {
+		command := encode("WEIR.CHECK /other USER ada")
+		c.send(command[:10])
+		time.Sleep(20 * time.Millisecond)
+		c.send(command[10:])
+		if got := c.read(); !strings.HasPrefix(got, "[allowed 1") {
+			t.Fatal(got)
+		}
+		time.Sleep(400 * time.Millisecond) // longer than a command may take
+	}
+}
+
+// A connection that waits keeps no memory for replies, however long its last ones were.
+func TestManyLongReplies(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	const n = 500
+	c.send(strings.Repeat(encode("WEIR.CHECK /towns USER ada"), n))
+	for range n {
+		if got := c.read(); !strings.HasPrefix(got, "[allowed ") {
+			t.Fatal(got)
+		}
+	}
+	// It waits once the reply is here and its goroutine reads again.
+	if got := c.ask("PING"); got != "PONG" {
+		t.Fatal(got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	f.server.mu.Lock()
+	var of *conn
+	for k := range f.server.conns {
+		of = k
+	}
+	f.server.mu.Unlock()
+	if err := f.server.Shutdown(ctx); err != nil { // so that the connection may be looked at
+		t.Fatal(err)
+	}
+	if of.reply.buf != nil || of.batch != nil || cap(of.buf) > smallBuffer {
+		t.Errorf("after its last reply a connection had %d bytes for replies, %d for commands, a batch: %v; want none, %d, false", cap(of.reply.buf), cap(of.buf), of.batch != nil, smallBuffer)
+	}
+}
+
+// What a client may charge is never the number of flushes.
+func TestNobodyChargesFlushes(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	if got := c.ask("CL.THROTTLE k 0 1 60"); got != "[0 1 0 -1 60]" {
+		t.Fatal(got)
+	}
+	limit, err := limiter.NewLimit(limiter.Spec{Name: "flushes", Algorithm: limiter.FixedWindow, Limit: limiter.MaxUnits, Window: limiter.MaxWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"", "\x00flushes"} {
+		if _, err := f.node.Check(t.Context(), limiter.Request{Path: flushKey, User: user, Limits: []*limiter.Limit{limit}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.clock.move(2 * flushSeen)
+	if got := c.ask("CL.THROTTLE k 0 1 60"); !strings.HasPrefix(got, "[1 1 0 ") {
+		t.Errorf("%s: the keys were flushed by a check", got)
+	}
+}
+
 // access knows one token and its tenant.
 type access struct{}
 

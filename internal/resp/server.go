@@ -79,7 +79,7 @@ const (
 	maxLarge    = 64 << 20
 	maxToken    = 8 << 10
 	// maxReplies is how many bytes of replies are kept before they are written.
-	maxReplies = 64 << 10
+	maxReplies = 16 << 10
 )
 
 // Server serves the Redis protocol. It is safe for concurrent use.
@@ -89,6 +89,7 @@ type Server struct {
 	flushes  *flushes
 	commands map[string]*command
 	batches  sync.Pool // of *batch
+	replies  sync.Pool // of *[]byte
 
 	large   atomic.Int64 // bytes of buffers above smallBuffer
 	logging atomic.Int64 // replies that wait for loginPause
