@@ -1,6 +1,9 @@
 package transport
 
 import (
+	"encoding/binary"
+	"math/bits"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -141,6 +144,9 @@ func elements(kind protowire.Type, value []byte) (n int) {
 		return 1
 	}
 	packed, _ := protowire.ConsumeBytes(value)
+	for ; len(packed) >= 8; packed = packed[8:] {
+		n += bits.OnesCount64(^binary.LittleEndian.Uint64(packed) & 0x8080808080808080)
+	}
 	for _, b := range packed {
 		n += int(^b >> 7)
 	}
