@@ -81,6 +81,62 @@ type Caller interface {
 	CloseStream()
 }
 
+// KeyBudget is a [Caller] with a budget of new keys. Whether a key is new is known after its
+// decision: a message that is beyond the budget is still decided, and [Caller.Spend] refuses
+// those that follow.
+type KeyBudget interface {
+	// CountsKeys reports whether there is such a budget.
+	CountsKeys() bool
+	// SpendKeys charges it with so many new keys, whatever is left of it.
+	SpendKeys(n int)
+}
+
+// NewKeys returns of how many keys a decision is the first charge: none of their limits had
+// anything that still counted.
+func NewKeys(d *limiter.Decision) (n int) {
+	if !d.Allowed {
+		return 0
+	}
+	for i := 0; i < d.Len(); {
+		key, fresh := d.Limit(i).Key, true
+		for ; i < d.Len() && d.Limit(i).Key == key; i++ {
+			l := d.Limit(i)
+			fresh = fresh && l.Cost > 0 && !l.Overflow && l.InForce == 0 &&
+				uint64(l.Remaining)+uint64(l.Cost) == uint64(l.Limit.Capacity())
+		}
+		if fresh {
+			n++
+		}
+	}
+	return n
+}
+
+// madeOne charges the caller's budget of new keys with a decision.
+func (p pass) madeOne(d *limiter.Decision, peek bool) {
+	if b, ok := p.caller.(KeyBudget); ok && !peek && b.CountsKeys() {
+		if n := NewKeys(d); n > 0 {
+			b.SpendKeys(n)
+		}
+	}
+}
+
+// madeAll charges it with the first n decisions of a batch.
+func (p pass) madeAll(of *batch, n int, peek func(i int) bool) {
+	b, ok := p.caller.(KeyBudget)
+	if !ok || !b.CountsKeys() {
+		return
+	}
+	made := 0
+	for i := range n {
+		if !peek(i) {
+			made += NewKeys(&of.decisions[i])
+		}
+	}
+	if made > 0 {
+		b.SpendKeys(made)
+	}
+}
+
 // ErrBudget is wrapped by the error of a [Caller] that has used up its budget. It is
 // answered with RESOURCE_EXHAUSTED or 429.
 var ErrBudget = errors.New("the caller's budget is used up")

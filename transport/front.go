@@ -95,6 +95,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	by.madeOne(&d, q.peek)
 	a := f.decider.Answer(&q.request, &d)
 	a.Receipt = f.receiptOf(q.receipt, &q.request, &d)
 	status := http.StatusOK
@@ -196,6 +197,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	by.madeAll(&b, len(at), func(i int) bool { return peeks[i] })
 	h.widen(b.widest(len(at)))
 	for i, n := range b.failed {
 		out.Results[at[n]].Error = problemOf(b.errs[i])

@@ -187,7 +187,11 @@ func (s *service) check(ctx context.Context, c *check) error {
 	if c.peek {
 		ask = s.decider.PeekInto
 	}
-	return ask(ctx, &c.request, &c.decision)
+	if err := ask(ctx, &c.request, &c.decision); err != nil {
+		return err
+	}
+	by.madeOne(&c.decision, c.peek)
+	return nil
 }
 
 // batchCall is one call of CheckBatch, with its request and response.
@@ -250,8 +254,9 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	n := s.fillFulls(c, by)
 	s.accountPart(ctx, c.refused)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
+	var peeks []bool
 	if len(c.peeks) > 0 {
-		peeks := make([]bool, n)
+		peeks = make([]bool, n)
 		for i := range peeks {
 			_, peeks[i] = slices.BinarySearch(c.peeks, c.place(i))
 		}
@@ -262,6 +267,7 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	if err != nil {
 		return err
 	}
+	by.madeAll(&c.batch, n, func(i int) bool { return peeks != nil && peeks[i] })
 	c.hold.widen(c.widest(n))
 	out := s.buffers.empty()
 	*out = s.appendResults(*out, c)

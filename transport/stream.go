@@ -156,6 +156,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	if err != nil {
 		return err
 	}
+	by.madeAll(&t.batch, n, func(int) bool { return in.Peek })
 	t.fillReply(n)
 	if in.EveryLimit {
 		h.widen(t.widest(n))

@@ -14,22 +14,22 @@ import (
 const maxStreams = 1 << 20
 
 // budget is what one identity may use at this node. The zero value has no bound. It counts
-// with the arithmetic of all limits: checks and bytes are token buckets that hold what is
-// allowed in a second.
+// with the arithmetic of all limits: checks, bytes and keys are token buckets that hold what
+// is allowed in a second.
 type budget struct {
-	checks, bytes *limiter.Limit // nil: no bound
-	streams       int            // most at a time; 0: no bound
-	used          *used
+	checks, bytes, keys *limiter.Limit // nil: no bound
+	streams             int            // most at a time; 0: no bound
+	used                *used
 }
 
 // used is what an identity has used. It outlives the reading of another file.
 type used struct {
 	now func() time.Time
 
-	mu            sync.Mutex
-	checks, bytes *limiter.Counter
-	decision      limiter.Decision
-	streams       int
+	mu                  sync.Mutex
+	checks, bytes, keys *limiter.Counter
+	decision            limiter.Decision
+	streams             int
 }
 
 // keep has a budget go on with what the identity has used. The limits are the new ones.
@@ -38,6 +38,7 @@ func (b *budget) keep(u *used) {
 	defer u.mu.Unlock()
 	u.checks.SetLimits(limitsOf(b.checks)...)
 	u.bytes.SetLimits(limitsOf(b.bytes)...)
+	u.keys.SetLimits(limitsOf(b.keys)...)
 	b.used = u
 }
 
@@ -49,14 +50,14 @@ func limitsOf(l *limiter.Limit) []*limiter.Limit {
 }
 
 func newUsed(now func() time.Time) *used {
-	return &used{now: now, checks: limiter.NewCounter(), bytes: limiter.NewCounter()}
+	return &used{now: now, checks: limiter.NewCounter(), bytes: limiter.NewCounter(), keys: limiter.NewCounter()}
 }
 
 // Spend implements [transport.Caller]. A message that one part of the budget does not allow
 // is charged to none.
 func (c *caller) Spend(checks, bytes int) error {
 	b := &c.budget
-	if b.checks == nil && b.bytes == nil {
+	if b.checks == nil && b.bytes == nil && b.keys == nil {
 		return nil
 	}
 	u := b.used
@@ -64,6 +65,9 @@ func (c *caller) Spend(checks, bytes int) error {
 	defer u.mu.Unlock()
 	now := limiter.TickOf(u.now())
 	if checks > 0 {
+		if u.keys.Peek(now, 1, &u.decision); !u.decision.Allowed {
+			return c.over("new keys", 1, &u.decision)
+		}
 		if u.checks.Peek(now, uint32(checks), &u.decision); !u.decision.Allowed {
 			return c.over("checks", checks, &u.decision)
 		}
@@ -77,6 +81,28 @@ func (c *caller) Spend(checks, bytes int) error {
 		u.checks.Check(now, uint32(checks), &u.decision)
 	}
 	return nil
+}
+
+// CountsKeys implements [transport.KeyBudget].
+func (c *caller) CountsKeys() bool { return c.budget.keys != nil }
+
+// SpendKeys implements [transport.KeyBudget]. How many keys of a message are new is known
+// once it is decided, so it may take the budget below nothing: to two seconds' worth at
+// most, so that one message with many new keys refuses no more than that.
+func (c *caller) SpendKeys(n int) {
+	u := c.budget.used
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c.budget.keys == nil {
+		return
+	}
+	now := limiter.TickOf(u.now())
+	for most := int(c.budget.keys.Capacity()); n > 0; n -= most {
+		u.keys.Check(now, uint32(min(n, most)), &u.decision)
+		if u.decision.Len() > 0 && u.decision.RetryAfter > 2*time.Second {
+			return
+		}
+	}
 }
 
 // over returns the error of a message that is beyond the budget.
@@ -136,21 +162,22 @@ func (l *loader) budget(c *caller) func(*node) {
 	return func(n *node) {
 		b := &c.budget
 		l.fields(n, "a budget", map[string]func(*node){
-			"checks":  l.rate("checks", &b.checks),
-			"bytes":   l.rate("bytes", &b.bytes),
+			"checks":  l.rate("checks", &b.checks, limiter.CountNone),
+			"bytes":   l.rate("bytes", &b.bytes, limiter.CountNone),
+			"keys":    l.rate("keys", &b.keys, limiter.CountAll), // also what is above the budget
 			"streams": func(n *node) { b.streams = int(l.number(n, "streams", maxStreams)) },
 		})
 	}
 }
 
 // rate returns a reader of units a second.
-func (l *loader) rate(name string, to **limiter.Limit) func(*node) {
+func (l *loader) rate(name string, to **limiter.Limit, rejected limiter.CountRejected) func(*node) {
 	return func(n *node) {
 		v := l.number(n, name, limiter.MaxUnits)
 		if v == 0 {
 			return
 		}
-		limit, err := limiter.NewLimit(limiter.Spec{Name: name, Algorithm: limiter.TokenBucket, Limit: v, Window: time.Second})
+		limit, err := limiter.NewLimit(limiter.Spec{Name: name, Algorithm: limiter.TokenBucket, Limit: v, Window: time.Second, CountRejected: rejected})
 		if err != nil {
 			l.add(n, "%v", err)
 			return

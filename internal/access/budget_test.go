@@ -214,3 +214,71 @@ func TestBudgetOutlivesReload(t *testing.T) {
 		t.Errorf("without a budget: %v", err)
 	}
 }
+
+// TestBudgetOfKeys: an identity that invents users is refused, over each way to ask, and one
+// that comes with those that are known is not.
+func TestBudgetOfKeys(t *testing.T) {
+	for name, ask := range map[string]func(w *world, users ...string) error{
+		"unary": func(w *world, users ...string) error {
+			for _, u := range users {
+				if _, err := w.grpc.Check(w.bearer(w.token("shop")), &weirv1.CheckRequest{Path: "/cart", User: u}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"batch": func(w *world, users ...string) error {
+			m := &weirv1.CheckBatchRequest{}
+			for _, u := range users {
+				m.Checks = append(m.Checks, &weirv1.CheckRequest{Path: "/cart", User: u})
+			}
+			_, err := w.grpc.CheckBatch(w.bearer(w.token("shop")), m)
+			return err
+		},
+		"columns": func(w *world, users ...string) error {
+			s, err := w.grpc.CheckStream(w.bearer(w.token("shop")))
+			if err != nil {
+				return err
+			}
+			m := &weirv1.CheckColumns{}
+			for _, u := range users {
+				m.Keys = append(m.Keys, "/cart"+u...)
+				m.PathLengths, m.UserLengths = append(m.PathLengths, 5), append(m.UserLengths, uint32(len(u)))
+			}
+			if err := s.Send(m); err != nil {
+				return err
+			}
+			out, err := s.Recv()
+			if err == nil && out.GetError() != nil {
+				err = status.Error(codes.Code(out.GetError().GetCode()), out.GetError().GetMessage())
+			}
+			return err
+		},
+		"http": func(w *world, users ...string) error {
+			for _, u := range users {
+				code, text, _ := w.ask("POST", w.http+"/v1/check", w.token("shop"), `{"path": "/cart", "user": "`+u+`"}`)
+				if code == http.StatusTooManyRequests && strings.Contains(text, "budget") {
+					return status.Error(codes.ResourceExhausted, text)
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, withBudget("keys: 3"))
+			known := []string{w.user(), w.user(), w.user()}
+			if err := ask(w, known...); err != nil {
+				t.Fatal(err)
+			}
+			if err := ask(w, w.user()); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "3 new keys a second") {
+				t.Fatalf("a fourth user: %v", err)
+			}
+			w.now = w.now.Add(time.Second)
+			for range 5 {
+				if err := ask(w, known...); err != nil {
+					t.Fatalf("users that are known: %v", err)
+				}
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
 )
 
 // maxBatch is the most checks that are decided together.
@@ -69,6 +70,7 @@ func (c *conn) decide(ctx context.Context) {
 	b.ds = b.ds[:n]
 	err := c.of.options.Decider.PeekBatchInto(ctx, b.requests, b.ds, b.peeks)
 	some, partly := errors.AsType[*limiter.BatchError](err)
+	c.made(b, n)
 	failed := 0
 	for i := range n {
 		why := err
@@ -80,6 +82,23 @@ func (c *conn) decide(ctx context.Context) {
 			}
 		}
 		c.answer(&b.checks[i], &b.ds[i], why)
+	}
+}
+
+// made charges the caller's budget of new keys with the decisions of a batch.
+func (c *conn) made(b *batch, n int) {
+	by, ok := c.caller.by.(transport.KeyBudget)
+	if !ok || !by.CountsKeys() {
+		return
+	}
+	made := 0
+	for i := range n {
+		if !b.peeks[i] {
+			made += transport.NewKeys(&b.ds[i])
+		}
+	}
+	if made > 0 {
+		by.SpendKeys(made)
 	}
 }
 
