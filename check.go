@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/waiting"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // Check decides a request and charges it if it is allowed. A denial is a decision, not
@@ -86,7 +87,12 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 	if err := n.usable(ctx); err != nil {
 		return err
 	}
-	return n.decider.Check(ctx, n.node.Rules.Load(), r, d, peek)
+	set := n.node.Rules.Load()
+	err := n.decider.Check(ctx, set, r, d, peek)
+	if set.Doubled() {
+		limiter.Fold(d)
+	}
+	return err
 }
 
 // CheckBatch decides requests one after the other, all at the same instant. The
@@ -128,7 +134,13 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 	if len(rs) != len(ds) {
 		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}
-	bad, err := n.decider.CheckBatch(ctx, n.node.Rules.Load(), rs, ds, peeks)
+	set := n.node.Rules.Load()
+	bad, err := n.decider.CheckBatch(ctx, set, rs, ds, peeks)
+	if set.Doubled() {
+		for i := range ds {
+			limiter.Fold(&ds[i])
+		}
+	}
 	if err == nil && len(bad.Errs) > 0 {
 		err = &BatchError{Index: bad.Index, Errs: bad.Errs}
 	}

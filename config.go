@@ -103,6 +103,14 @@ type Config struct {
 	// starts all counters afresh. A member that listens beyond loopback needs a secret;
 	// see GossipKeys of cluster.Config.
 	Secret []byte
+	// SecondSecret, if not empty, is the secret that is to replace Secret, or the one that it
+	// has replaced. Each check is then counted under both, and admitted if both admit it, so
+	// that no count is lost while the members of a cluster get another secret, one after the
+	// other. It costs twice as much, and a check has half of the keys at most. Give all
+	// members both, then exchange the two, and leave out the old one when the longest window
+	// of the rules has passed since all had both. It differs from Secret, which must not be
+	// empty.
+	SecondSecret []byte
 	// ClusterName is mixed into the hash of Secret; default "weir".
 	ClusterName string
 	// StrictRules refuses a rules file with warnings, see [rules.Set.Warnings]. By default

@@ -33,6 +33,9 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
+	if q.Set.Doubled() {
+		foldLimits(e, limiter.Fold(d), d.Len())
+	}
 	e.Unlimited, e.Decision, e.Answer = m.Unlimited, d, answerOf(q.Set, &r, d)
 	e.Rules = q.Set.Matching(&r) // in JSON an empty list, as are the limits, if there is none
 	if e.Limits == nil {
@@ -42,4 +45,17 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 		e.Limits[i].Name, e.Limits[i].Key = e.Answer.Limits[i].Name, e.Answer.Limits[i].Key
 	}
 	return e, nil
+}
+
+// foldLimits keeps one of each two limits, as [limiter.Fold] has done.
+func foldLimits(e *Explanation, second uint64, n int) {
+	if len(e.Limits) != 2*n {
+		return
+	}
+	for i := range min(n, 64) {
+		if second>>i&1 != 0 {
+			e.Limits[i] = e.Limits[n+i]
+		}
+	}
+	e.Limits = e.Limits[:n]
 }

@@ -57,6 +57,9 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if c.Cluster != nil && c.Backend != nil {
 		return nil, fmt.Errorf("%w: Cluster and Backend are both given, but a backend is shared by itself: give one of them", ErrInvalid)
 	}
+	if err := rules.CheckSecrets(c.Secret, c.SecondSecret); err != nil {
+		return nil, fmt.Errorf("%w: SecondSecret: %w", ErrInvalid, err)
+	}
 	if c.RulesName == "" {
 		c.RulesName = "rules"
 	}
@@ -69,13 +72,13 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	}
 	n := &Node{
 		cluster: noCluster{},
-		options: rules.Options{Secret: c.Secret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication, Strict: c.StrictRules},
+		options: rules.Options{Secret: c.Secret, Second: c.SecondSecret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication, Strict: c.StrictRules},
 		seal:    seal,
 		file:    c.RulesName, watch: c.Observer, log: c.Logger,
 	}
 	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}
 	n.node.Table = table.New(n.node.Tables)
-	n.node.Secret, n.node.ClusterName = c.Secret, c.ClusterName
+	n.node.Secret, n.node.SecondSecret, n.node.ClusterName = c.Secret, c.SecondSecret, c.ClusterName
 	n.node.Clock, n.node.Opened = c.Now, time.Now()
 	if c.Observer != nil {
 		n.node.Observer = c.Observer

@@ -170,7 +170,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	m.advertise(&self, host)
 	m.gossip, err = gossip.Open(ctx, gossip.Config{
 		Name: self.Name, Instance: instance, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(),
-		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
+		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()), SecondMark: gossip.SecretMark(m.SecondSecret, m.clusterName()), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
 		Meta: self, Logger: m.log, OnMembers: m.onMembers, // gossip logs refused nodes
 		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
@@ -233,7 +233,7 @@ func (m *member) assemble(self peer.Member) error {
 	m.vouching.Store(m.core)
 	var err error
 	m.links, err = peerlink.New(peerlink.Config{
-		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret, Frames: m.core, Logger: m.log,
+		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret, SecondSecret: m.SecondSecret, Frames: m.core, Logger: m.log,
 		Certificates: m.certificates, TLSOptional: m.config.PeerTLSOptional, Refused: m.config.PeerRefused,
 		Panicked: func(v any) { m.guard.Caught(guard.Link, v) }, Dial: m.network.dial,
 	})

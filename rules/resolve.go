@@ -74,6 +74,9 @@ type Unzoned struct {
 // Resolve is safe for concurrent use. It allocates nothing for a cached path, unless
 // the request has limits of its own.
 func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
+	if s.second != nil {
+		return s.resolveBoth(r, c)
+	}
 	c.Clear()
 	if err := r.CheckSize(); err != nil {
 		return Match{}, err

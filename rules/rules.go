@@ -17,6 +17,9 @@ type Options struct {
 	// starts all counters afresh. Without a secret, the hash is only as secret as the
 	// cluster's name. It is read, not kept.
 	Secret []byte
+	// Second, if not empty, is a second secret: each request is counted under both, see
+	// [Set.Doubled]. It is read, not kept.
+	Second []byte
 	// ClusterName separates the counters of clusters; default [DefaultClusterName]. All
 	// nodes of a cluster need the same.
 	ClusterName string
@@ -50,6 +53,8 @@ type Set struct {
 	own    key                 // for limits that come with a request
 	copied limiter.Replication // likewise
 	hash   uint64
+	// first and second are the sets of the two secrets; nil if there is one.
+	first, second *Set
 
 	warnings []Warning
 }
@@ -103,12 +108,14 @@ func Parse(file string, data []byte, o Options) (*Set, error) {
 			return nil, err
 		}
 	}
-	return s, nil
+	return s.doubled(d.rules, d.quotas, &d.outer, o), nil
 }
 
 // Empty returns a set without rules. No request matches, but limits that come with a
 // request are resolved.
-func Empty(o Options) *Set { return newSet(nil, nil, &definition{}, o) }
+func Empty(o Options) *Set {
+	return newSet(nil, nil, &definition{}, o).doubled(nil, nil, &definition{}, o)
+}
 
 // newSet makes a set of rules and quotas. outer has what is odd in the defaults.
 func newSet(definitions, quotas []definition, outer *definition, o Options) *Set {

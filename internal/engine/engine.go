@@ -95,6 +95,8 @@ type Node struct {
 	// Secret and ClusterName key the hash that names counters.
 	Secret      []byte
 	ClusterName string
+	// SecondSecret is another one under which all is counted, too; empty for none.
+	SecondSecret []byte
 	// Observer receives decisions; nil if there is none.
 	Observer Observer
 	// Zones receives checks by default time zones; nil if there is nobody to tell.

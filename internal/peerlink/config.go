@@ -56,6 +56,8 @@ type Config struct {
 	// controls who takes part, but does not protect against reading or changing traffic
 	// on the way. Default none: anyone who reaches the port can take part as any member.
 	Secret []byte
+	// SecondSecret is another one by which the other side may prove itself; empty for none.
+	SecondSecret []byte
 	// Certificates, unless nil, are this node's certificate and the authorities of all
 	// nodes: links use TLS, and each side's certificate must be for its name and the
 	// cluster. TLSOptional means that links without TLS are accepted too, and are made to

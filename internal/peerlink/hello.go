@@ -29,6 +29,7 @@ type handshake struct {
 	cluster string
 	ring    uint64
 	secret  []byte
+	second  []byte // another one by which the other side may prove itself
 }
 
 // hello returns a new hello. to is the member that is dialled. The side that was dialled
@@ -114,10 +115,15 @@ func (g *handshake) refuse(format string, args ...any) error {
 // addresses of both sides, so the proof is valid for this link only. The side prevents
 // sending it back.
 func (g *handshake) prove(side string, dialler, dialled *peerv1.Hello) []byte {
-	if len(g.secret) == 0 {
+	return proof(g.secret, side, dialler, dialled)
+}
+
+// proof is prove with a given secret.
+func proof(secret []byte, side string, dialler, dialled *peerv1.Hello) []byte {
+	if len(secret) == 0 {
 		return nil
 	}
-	h := hmac.New(sha256.New, g.secret)
+	h := hmac.New(sha256.New, secret)
 	part(h, "weir peer link", side)
 	for _, x := range []*peerv1.Hello{dialler, dialled} {
 		part(h, x.GetCluster(), x.GetName(), string(x.GetNonce()), x.GetAddress(), x.GetExpectedName(), x.GetExpectedAddress())
@@ -137,14 +143,16 @@ func part(h hash.Hash, texts ...string) {
 }
 
 // verify returns nil if a proof is correct, otherwise the reason as a status.
-func (g *handshake) verify(side string, dialler, dialled *peerv1.Hello, proof []byte) error {
+func (g *handshake) verify(side string, dialler, dialled *peerv1.Hello, has []byte) error {
 	want := g.prove(side, dialler, dialled)
 	switch {
-	case hmac.Equal(want, proof):
+	case hmac.Equal(want, has):
+		return nil
+	case len(g.second) > 0 && hmac.Equal(proof(g.second, side, dialler, dialled), has):
 		return nil
 	case len(want) == 0:
 		return g.refuse("this node has no secret, and the other one has: give both the same")
-	case len(proof) == 0:
+	case len(has) == 0:
 		return g.refuse("the other node has no secret, and this one has: give both the same")
 	default:
 		return g.refuse("the other node has another secret: give both the same")

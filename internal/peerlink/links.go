@@ -53,7 +53,7 @@ func New(c Config) (*Links, error) {
 	}
 	l := &Links{
 		config:    c,
-		handshake: handshake{self: c.Self, cluster: c.ClusterName, ring: c.RingConfig, secret: c.Secret},
+		handshake: handshake{self: c.Self, cluster: c.ClusterName, ring: c.RingConfig, secret: c.Secret, second: c.SecondSecret},
 		codec:     newCodec(c.MaxMessageBytes), refusals: newRefusalLog(c.Logger), now: time.Now,
 		pins: make(map[*remote]int),
 	}

@@ -80,6 +80,8 @@ type Config struct {
 	// SecretMark is the result of [SecretMark] for the secret that all nodes share, 0 if
 	// there is none. It must be the same on all nodes.
 	SecretMark uint64
+	// SecondMark is that of another secret that other nodes may have; 0 for none.
+	SecondMark uint64
 	// BindAddr is the host:port to listen on, over TCP and UDP. Port 0 selects a free
 	// port. Without a host it listens on all addresses.
 	BindAddr string

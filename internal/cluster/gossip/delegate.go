@@ -282,7 +282,7 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 		return say(ErrOtherCluster, "belongs to the cluster %q, this one to %q: join nodes of one cluster, or give both the same cluster name", a.cluster, g.cfg.ClusterName)
 	case a.ring != g.cfg.RingConfig:
 		return say(ErrOtherRing, "has the ring configuration %016x, this one %016x: they need one version of Weir", a.ring, g.cfg.RingConfig)
-	case a.secret != g.cfg.SecretMark:
+	case a.secret != g.cfg.SecretMark && (a.secret == 0 || a.secret != g.cfg.SecondMark):
 		return say(ErrOtherSecret, "%s: give all members the same, or none", g.secrets(a.secret))
 	}
 	if r := g.atItself(n.Name, addr); r != nil {

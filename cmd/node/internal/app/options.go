@@ -32,7 +32,8 @@ type options struct {
 	maxKeys                                      positive
 	maxBytes                                     size
 	overflow                                     choice
-	secretFile, permissions, audit               string
+	secretFile, secondSecretFile                 string
+	permissions, audit                           string
 	clusterName                                  string
 	allowRequestLimits, allowReset, allowRefunds bool
 	shareRing, strict                            bool
@@ -100,6 +101,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member owns which counter, with the rules and the hash seeds")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` of the cluster, the same on all members")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
+	f.StringVar(&o.secondSecretFile, "second-secret-file", "", "`FILE` with the secret to come, or that was before: all is counted under both")
 	f.Var(&o.healthAddr, "health-addr", "serve /healthz and /readyz at `HOST:PORT` too, or off")
 	f.StringVar(&o.adminHosts, "admin-host", "", "accept this host `NAME` in requests for administration; several with commas")
 	f.StringVar(&o.httpHosts, "http-host", "", "accept this host `NAME` in requests of browsers to --http-addr; several with commas")
@@ -126,7 +128,7 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
+			case "secret-file", "second-secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
@@ -208,10 +210,18 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	if c.Cluster, err = o.cluster.config(log, o.member); err != nil {
 		return c, err
 	}
-	if c.Redis, err = o.redis.config(log); err != nil || o.secretFile == "" {
+	if c.Redis, err = o.redis.config(log); err != nil {
 		return c, err
 	}
-	c.Secret, err = readSecret(log, "secret file", o.secretFile)
+	if o.secretFile == "" {
+		if o.secondSecretFile != "" {
+			err = errors.New("--second-secret-file is given without --secret-file: give the secret that is in force there")
+		}
+		return c, err
+	}
+	if c.Secret, err = readSecret(log, "secret file", o.secretFile); err == nil && o.secondSecretFile != "" {
+		c.SecondSecret, err = readSecret(log, "second secret file", o.secondSecretFile)
+	}
 	return c, err
 }
 

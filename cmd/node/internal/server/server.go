@@ -47,11 +47,13 @@ type Config struct {
 	// StrictRules is that of [weir.Config].
 	StrictRules bool
 	// MaxKeys, MaxBytes, Overflow, Secret and ClusterName are those of [weir.Config].
-	MaxKeys     int
-	MaxBytes    int64
-	Overflow    weir.Overflow
-	Secret      []byte
-	ClusterName string
+	MaxKeys  int
+	MaxBytes int64
+	Overflow weir.Overflow
+	Secret   []byte
+	// SecondSecret is that of [weir.Config].
+	SecondSecret []byte
+	ClusterName  string
 	// Replication is that of [weir.Config].
 	Replication weir.Replication
 	// Redis, if not nil, holds the counters instead of memory, for all nodes that use
@@ -186,7 +188,7 @@ func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	config := weir.Config{
 		RulesName: c.RulesFile, StrictRules: c.StrictRules, MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow,
-		Secret: c.Secret, ClusterName: c.ClusterName, Replication: c.Replication, Logger: c.Log,
+		Secret: c.Secret, SecondSecret: c.SecondSecret, ClusterName: c.ClusterName, Replication: c.Replication, Logger: c.Log,
 	}
 	if c.ClockOffset != 0 {
 		began := time.Now()

@@ -1,0 +1,45 @@
+package limiter
+
+// Fold makes one limit of each two of a decision: of limit i, and of the one that is as far
+// into the second half of the limits. Both count the same requests, so the stricter says what
+// holds. It returns which limits are those of the second half, one bit each. The receipt stays
+// that of all. A decision with an odd number of limits stays as it is.
+func Fold(d *Decision) (second uint64) {
+	n := d.Len() / 2
+	if n == 0 || d.Len()%2 != 0 {
+		return 0
+	}
+	for i := range n {
+		a, b := d.Limit(i), d.Limit(n+i)
+		if !stricter(b, a) {
+			continue
+		}
+		key, rule := a.Key, a.Rule
+		*a = *b
+		if a.Key, a.Rule = key, rule; i < 64 {
+			second |= 1 << i
+		}
+	}
+	if d.blocked > int32(n) {
+		d.blocked -= int32(n)
+	}
+	if d.n > inlineLimits && n <= inlineLimits {
+		copy(d.inline[:n], d.more)
+	}
+	d.n = int32(n)
+	return second
+}
+
+// stricter reports whether a admits less than b.
+func stricter(a, b *LimitDecision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return !a.Allowed
+	case a.RetryAfter != b.RetryAfter:
+		return a.RetryAfter > b.RetryAfter
+	case a.Remaining != b.Remaining:
+		return a.Remaining < b.Remaining
+	default:
+		return a.ResetAfter > b.ResetAfter
+	}
+}
