@@ -155,8 +155,8 @@ type Options struct {
 	Warnings func() []string
 	// Observer receives every request; default nil, which costs nothing.
 	Observer Observer
-	// Tracer traces unary calls and requests over HTTP, but no streams; default nil, which
-	// costs nothing.
+	// Tracer traces calls, each message of a stream, and requests over HTTP; default nil,
+	// which costs nothing.
 	Tracer Tracer
 	// Logger receives the HTTP server's messages about broken connections, refused
 	// connections and panics; default none.

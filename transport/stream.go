@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/limiter"
@@ -80,7 +82,7 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 	t := s.turns.Get().(*turn) // dropped after a panic, in an unknown state
 	if in.refused != nil {
 		t.refuse(in.refused)
-	} else if err := s.decideColumns(stream.Context(), t, &in.columns, &in.hold); err != nil {
+	} else if err := s.decideTraced(stream.Context(), t, &in.columns, &in.hold); err != nil {
 		s.turns.Put(t)
 		s.account(stream.Context(), ActionCheck, err)
 		stream.SetTrailer(undecided())
@@ -127,6 +129,25 @@ func (s *service) encodeReply(t *turn) (*[]byte, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// decideTraced is decideColumns with a span around it, below that of the stream's client.
+func (s *service) decideTraced(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *hold) error {
+	if s.tracer == nil {
+		return s.decideColumns(ctx, t, in, h)
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	ctx, _, end := s.tracer.Serve(ctx, "CheckStream", first(md, fieldParent), first(md, fieldState))
+	if end == nil {
+		return s.decideColumns(ctx, t, in, h)
+	}
+	code := codes.Internal // of a panic
+	defer func() { end(code.String()) }()
+	err := s.decideColumns(ctx, t, in, h)
+	if code = t.code(); err != nil {
+		code = status.Code(err)
+	}
+	return err
 }
 
 // decideColumns decides one message and writes the reply into t. An error ends the

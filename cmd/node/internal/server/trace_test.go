@@ -106,7 +106,7 @@ func TestTraces(t *testing.T) {
 	asking := func(trace string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
 	}
-	const overGRPC, overHTTP, asBatch, excluded = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c", "00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+	const overGRPC, overHTTP, asBatch, asColumns, excluded = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c", "4af7651916cd43dd8448eb211c80319c", "00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 	if _, err := weirv1.NewLimiterClient(conn).Check(asking(overGRPC), ask, grpc.Header(&header)); err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +114,17 @@ func TestTraces(t *testing.T) {
 		t.Errorf("the answer's traceparent is %q", got)
 	}
 	if _, err := weirv1.NewLimiterClient(conn).CheckBatch(asking(asBatch), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{ask, ask}}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := weirv1.NewLimiterClient(conn).CheckStream(asking(asColumns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := &weirv1.CheckColumns{Keys: []byte("/towns" + user), PathLengths: []uint32{6}, UserLengths: []uint32{uint32(len(user))}}
+	if err := stream.Send(columns); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
 	for _, traceparent := range []string{"00-" + overHTTP + "-b7ad6b7169203331-01", excluded, ""} {
@@ -133,7 +144,7 @@ func TestTraces(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ trace, served, forwarded string }{
-		{overGRPC, "Check", "weir.forward"}, {overHTTP, "GET /v1/check", "weir.forward"}, {asBatch, "CheckBatch", "weir.batch"},
+		{overGRPC, "Check", "weir.forward"}, {overHTTP, "GET /v1/check", "weir.forward"}, {asBatch, "CheckBatch", "weir.batch"}, {asColumns, "CheckStream", "weir.batch"},
 	} {
 		eventually(t, "all spans of "+c.served+" have come", func() bool {
 			got := all.of(c.trace)
@@ -154,7 +165,7 @@ func TestTraces(t *testing.T) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for _, x := range all.all {
-		if !slices.Contains([]string{overGRPC, overHTTP, asBatch}, x.trace) {
+		if !slices.Contains([]string{overGRPC, overHTTP, asBatch, asColumns}, x.trace) {
 			t.Errorf("what no client asked for is traced, or what it excludes: %+v", x)
 		}
 	}
