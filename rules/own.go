@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/dchest/siphash"
 
@@ -40,7 +41,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 // same parts.
 func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint32) error {
 	for index := 0; ; index++ {
-		k, limits := &s.own, slices.Clone(r.Limits)
+		k, limits := &s.own, r.Limits
 		if len(r.LimitKeys) > 0 {
 			if k, limits = s.ownKey(r, index), limitsOf(r, index); len(limits) == 0 {
 				return nil
@@ -50,7 +51,7 @@ func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint32) erro
 		if outcome == keyTooLong {
 			return tooLong("rule "+strconv.Quote(limiter.RequestRule), k, r)
 		}
-		rule := &limiter.Rule{Name: limiter.RequestRule, Limits: limits, Replication: s.copied}
+		rule := s.ownRule(r, limits)
 		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(index)}) {
 			return &fullError{limiter.RequestRule}
 		}
@@ -58,6 +59,25 @@ func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint32) erro
 			return nil
 		}
 	}
+}
+
+// recentRules keeps the rules of limits of requests, so that one who sends a limit again and
+// again, as one value, needs no new rule for each check. A rule is at the place that its
+// limit's hash names, and gives way to another.
+type recentRules [256]atomic.Pointer[limiter.Rule]
+
+// ownRule returns the rule of a request's own limits.
+func (s *Set) ownRule(r *limiter.Request, limits []*limiter.Limit) *limiter.Rule {
+	if len(limits) != 1 || len(r.LimitKeys) > 0 {
+		return &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(limits), Replication: s.copied}
+	}
+	at := &s.recent[uint8(limiter.ParamsID(limits[0]))]
+	if have := at.Load(); have != nil && have.Limits[0] == limits[0] {
+		return have
+	}
+	rule := &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(limits), Replication: s.copied}
+	at.Store(rule)
+	return rule
 }
 
 // pathAndUser is how limits of a request count that name no key.

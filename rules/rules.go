@@ -51,6 +51,7 @@ type Set struct {
 	paths  index
 	cache  *pathCache          // nil: none
 	own    key                 // for limits that come with a request
+	recent *recentRules        // likewise
 	copied limiter.Replication // likewise
 	hash   uint64
 	// first and second are the sets of the two secrets; nil if there is one.
@@ -129,6 +130,7 @@ func newSet(definitions, quotas []definition, outer *definition, o Options) *Set
 		cache:  newPathCache(o.PathCacheEntries),
 		own:    newKey(&o, limiter.RequestRule, baseLevel().keys[0], false),
 		copied: o.Replication,
+		recent: new(recentRules),
 		hash:   hashDefinitions(definitions, quotas),
 
 		warnings: warnings(definitions, quotas, outer),

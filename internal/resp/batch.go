@@ -173,6 +173,10 @@ func tightest(d *limiter.Decision) (l *limiter.LimitDecision) {
 // served tells the observer of a reply.
 func (c *conn) served(name, code string) {
 	if o := c.of.options.Observer; o != nil {
-		o.Served("RESP "+name, code, time.Since(c.began))
+		method := "RESP unknown"
+		if k := c.of.commands[name]; k != nil {
+			method = k.method
+		}
+		o.Served(method, code, time.Since(c.began))
 	}
 }

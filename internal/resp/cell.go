@@ -7,7 +7,6 @@ import (
 	"math"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -49,25 +48,31 @@ func (r rate) interval() float64 { return r.period.Seconds() / float64(r.units) 
 
 // rates makes each limit once, up to a bound. The zero value is empty.
 type rates struct {
-	made  sync.Map // of rate to *limiter.Limit
-	count atomic.Int64
+	mu   sync.RWMutex
+	made map[rate]*limiter.Limit
 }
 
 // maxRates bounds the limits that are kept; further ones are made for each command.
 const maxRates = 4096
 
 func (r *rates) of(k rate) (*limiter.Limit, error) {
-	if v, ok := r.made.Load(k); ok {
-		return v.(*limiter.Limit), nil
+	r.mu.RLock()
+	have := r.made[k]
+	r.mu.RUnlock()
+	if have != nil {
+		return have, nil
 	}
 	out, err := limiter.NewLimit(k.spec())
 	if err != nil {
 		return nil, err
 	}
-	if r.count.Add(1) <= maxRates {
-		r.made.Store(k, out)
-	} else {
-		r.count.Add(-1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.made == nil {
+		r.made = make(map[rate]*limiter.Limit)
+	}
+	if len(r.made) < maxRates {
+		r.made[k] = out
 	}
 	return out, nil
 }

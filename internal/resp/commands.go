@@ -12,7 +12,8 @@ import (
 
 // command is one command of the protocol.
 type command struct {
-	name string
+	name   string
+	method string // its name for the observer
 	// least and most are how many arguments it takes after its name; most is -1 for any.
 	least, most int
 	// key is the index of the argument that is a key, from 1; 0: it has none.
@@ -49,6 +50,7 @@ func newCommands() map[string]*command {
 		{name: "AUTH", least: 1, most: 2, open: true, run: doAuth},
 		{name: "QUIT", least: 0, most: -1, open: true, run: doQuit},
 	} {
+		k.method = "RESP " + k.name
 		commands[k.name] = &k
 	}
 	return commands

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/weirlimit/weir/transport"
 )
@@ -155,8 +157,9 @@ func (c *conn) shrink() {
 // connection has ended.
 func (c *conn) carryOut(ctx context.Context) bool {
 	c.takeBatch()
-	// One text holds all commands, so that their arguments are no copies.
-	data, text := c.buf, string(c.buf)
+	// Arguments are parts of the buffer, as text. It changes when all commands have been
+	// carried out, and nothing of them is kept: see [conn.login].
+	data, text := c.buf, unsafe.String(unsafe.SliceData(c.buf), len(c.buf))
 	for !c.ending {
 		c.parser.most, c.parser.mostBytes = maxArgs, maxArg
 		if c.caller.err != nil {
@@ -235,7 +238,7 @@ func (c *conn) login(ctx context.Context, name, token string) bool {
 	}
 	by, err := c.of.options.Access.Identify(c.credentials(token))
 	if err == nil && by != nil {
-		c.token, c.caller = token, caller{by, nil}
+		c.token, c.caller = strings.Clone(token), caller{by, nil}
 		return true
 	}
 	c.pause(ctx)

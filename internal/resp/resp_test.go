@@ -51,7 +51,7 @@ rules:
   - {name: plans, match: {path: ^/plans, attributes: {plan: gold}}, key: [rule, "attr:plan", method, group, ip], limits: [{limit: 5, window: 1h}]}
 `
 
-func start(t *testing.T, change func(*Options)) *fixture {
+func start(t testing.TB, change func(*Options)) *fixture {
 	t.Helper()
 	f := new(fixture)
 	f.clock.at.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMicro())
