@@ -86,6 +86,26 @@ backend app
   server app APP
 `
 
+const spoeConfig = `
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 10s
+  timeout server 10s
+frontend clients
+  bind 127.0.0.1:PORT
+  filter spoe engine weir config DEPLOY/haproxy/weir-spoe.conf
+  http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir.body)]" hdr Retry-After "%[var(txn.weir.retry)]" hdr RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.result) -m str denied }
+  http-request return status 503 unless { var(txn.weir.result) -m str allowed }
+  http-response set-header RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.ratelimit) -m found }
+  default_backend app
+backend weir-agents
+  mode tcp
+  server node NODE
+backend app
+  server app APP
+`
+
 const caddyConfig = `
 {
   admin off
@@ -161,6 +181,8 @@ func TestProxies(t *testing.T) {
 	defer app.Close()
 	upstream := app.Listener.Addr().String()
 	all := places(t, 3, proxiedRules, "--auth-proxy", "127.0.0.1")
+	agent := freePorts(t, 1)[0]
+	all[1].args = append(all[1].args, "--spoe-listen", agent)
 	all[2].args = append(all[2].args, "--auth-uri-header", "X-Forwarded-Uri", "--auth-method-header", "X-Forwarded-Method") // Caddy's
 	for _, s := range all {
 		s.start(t)
@@ -168,6 +190,7 @@ func TestProxies(t *testing.T) {
 	settle(t, all)
 	nginx := strings.Fields(proxied(t, all[0].http, upstream, nginxConfig, func(file string) []string { return []string{"nginx", "-c", file, "-e", "stderr"} }))
 	haproxy := strings.Fields(proxied(t, all[1].http, upstream, haproxyConfig, func(file string) []string { return []string{"haproxy", "-db", "-f", file} }))[0]
+	filter := strings.Fields(proxied(t, agent, upstream, spoeConfig, func(file string) []string { return []string{"haproxy", "-db", "-f", file} }))[0]
 	caddy := strings.Fields(proxied(t, all[2].http, upstream, caddyConfig, func(file string) []string {
 		return []string{"caddy", "run", "--adapter", "caddyfile", "--config", file}
 	}))[0]
@@ -192,15 +215,15 @@ func TestProxies(t *testing.T) {
 		}
 		return out.StatusCode, out.Header, string(body)
 	}
-	bases := []string{nginx[0], nginx[1], haproxy, caddy}
+	bases := []string{nginx[0], nginx[1], haproxy, caddy, filter}
 	for i := range 9 { // also what a client says of itself changes nothing
-		status, header, body := ask(bases[i%4], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
+		status, header, body := ask(bases[i%5], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
 			"X-Original-Method", "POST", "X-Real-IP", "192.0.2.1")
 		if status != http.StatusOK || body != "served" {
-			t.Errorf("request %d, at %s: %d %s", i, bases[i%4], status, body)
+			t.Errorf("request %d, at %s: %d %s", i, bases[i%5], status, body)
 		}
-		if want := fmt.Sprintf("r=%d", 8-i); i%4 != 3 && !strings.Contains(header.Get("RateLimit"), want) {
-			t.Errorf("request %d, at %s: RateLimit %q, want %s", i, bases[i%4], header.Get("RateLimit"), want)
+		if want := fmt.Sprintf("r=%d", 8-i); i%5 != 3 && !strings.Contains(header.Get("RateLimit"), want) {
+			t.Errorf("request %d, at %s: RateLimit %q, want %s", i, bases[i%5], header.Get("RateLimit"), want)
 		}
 	}
 	for _, base := range bases {

@@ -154,6 +154,10 @@ func house() []row {
 		{path: "internal/forward", floor: 7, knows: "the sub-requests of web proxies -> checks, as httplimit makes them", never: join(
 			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
 		)},
+		{path: "internal/spoe", floor: 7, knows: "HAProxy's offload protocol <-> sub-requests of a web proxy", never: join(
+			no(imports, "it asks a handler, and does not care how that decides", "./internal/cluster", "./redisstore", "./transport"),
+			no(panics, "what comes over the network is hostile: it is an error", ""),
+		)},
 		{path: "client", floor: 6, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
 			no(imports, "a caller of Weir must not compile a node", "./internal/cluster"),
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),

@@ -19,10 +19,11 @@ const (
 	Gossip  = "gossip"  // a delegate of the gossip library
 	Redis   = "redis"   // a goroutine of the Redis backend
 	RESP    = "resp"    // a connection of the Redis protocol
+	SPOE    = "spoe"    // a connection of HAProxy's filter
 )
 
 // Places returns all places.
-func Places() []string { return []string{GRPC, HTTP, Cluster, Link, Gossip, Redis, RESP} }
+func Places() []string { return []string{GRPC, HTTP, Cluster, Link, Gossip, Redis, RESP, SPOE} }
 
 // logEvery is how long a place waits after a stack in the log before it logs the
 // next one.

@@ -15,6 +15,7 @@ import (
 type authOptions struct {
 	proxies                           string
 	uri, method, address, user, group string
+	spoe                              address
 }
 
 func (o *authOptions) addFlags(f *pflag.FlagSet) {
@@ -23,12 +24,16 @@ func (o *authOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.method, "auth-method-header", "", "`FIELD` with the method (default X-Original-Method)")
 	f.StringVar(&o.address, "auth-address-header", "", "`FIELD` with the client's address (default X-Forwarded-For)")
 	f.StringVar(&o.user, "auth-user-header", "", "`FIELD` with the name of the user (default none)")
+	f.Var(&o.spoe, "spoe-listen", "let HAProxy's filter spoe ask at `HOST:PORT`, for --auth-proxy (default nowhere)")
 	f.StringVar(&o.group, "auth-group-header", "", "`FIELD` with the name of the group (default none)")
 }
 
 func (o *authOptions) validate(cmd *cobra.Command) error {
 	if o.proxies == "" && o.uri+o.method+o.address+o.user+o.group != "" {
 		return usage(cmd, "--auth-uri-header and its siblings are for --auth-proxy: give it too, such as 127.0.0.1")
+	}
+	if o.proxies == "" && o.spoe != "" {
+		return usage(cmd, "--spoe-listen is for --auth-proxy: give it too, with the address of HAProxy")
 	}
 	_, err := networks(o.proxies)
 	if err != nil {
@@ -61,5 +66,6 @@ func (o *authOptions) fill(c *server.Config) {
 		return
 	}
 	proxies, _ := networks(o.proxies) // validate has read them
+	c.SPOEListen = string(o.spoe)
 	c.Auth = &forward.Options{Proxies: proxies, URI: o.uri, Method: o.method, Address: o.address, User: o.user, Group: o.group}
 }

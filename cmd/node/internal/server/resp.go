@@ -61,8 +61,8 @@ func (r *respServer) shutdown(ctx context.Context) error {
 
 // RedisAddr returns the address of the Redis protocol, "" if it is not served.
 func (s *Server) RedisAddr() string {
-	if s.resp.listener == nil {
+	if s.protocols.resp.listener == nil {
 		return ""
 	}
-	return s.resp.listener.Addr().String()
+	return s.protocols.resp.listener.Addr().String()
 }

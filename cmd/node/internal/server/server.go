@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,9 @@ type Config struct {
 	Envoy *EnvoyConfig
 	// RedisListen is the address for the Redis protocol, as host:port. Empty: none.
 	RedisListen string
+	// SPOEListen is the address for HAProxy's filter spoe, as host:port, which needs Auth.
+	// Empty: none.
+	SPOEListen string
 	// Auth, if not nil, answers the sub-requests of web proxies, at HTTPAddr. Decider is
 	// filled in.
 	Auth *forward.Options
@@ -118,7 +122,7 @@ type Server struct {
 	grpc, http    net.Listener
 	admin, health aside
 	envoy         envoyServer
-	resp          respServer
+	protocols     protocols
 	secured       secured
 
 	stopping   atomic.Bool
@@ -159,7 +163,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		closeTracer(ctx, s)
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
-	for _, open := range []func() error{s.openEnvoy, func() error { return s.resp.open(s) }} {
+	for _, open := range []func() error{s.openEnvoy, func() error { return s.protocols.open(s) }} {
 		if err := open(); err != nil {
 			closeTracer(ctx, s)
 			return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
@@ -263,7 +267,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		flag, address string
 		to            *net.Listener
 	}{
-		{"--redis-listen", c.RedisListen, &s.resp.listener},
+		{"--redis-listen", c.RedisListen, &s.protocols.resp.listener}, {"--spoe-listen", c.SPOEListen, &s.protocols.spoe.listener},
 		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {
@@ -282,7 +286,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 func (s *Server) closeListeners() error {
 	var err error
-	for _, l := range append([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener, s.resp.listener}, s.envoy.aside...) {
+	for _, l := range slices.Concat([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener}, s.protocols.listeners(), s.envoy.aside) {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -321,7 +325,7 @@ func (s *Server) run(ctx context.Context) {
 		})
 	}
 	s.runEnvoy(ctx)
-	s.resp.run(s)
+	s.protocols.run(s)
 	if s.access != nil {
 		s.background.start("reading of "+s.config.Permissions, func() { s.access.Follow(ctx) })
 	}
@@ -414,7 +418,7 @@ func (s *Server) Stop() error {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff))
 	defer cancel()
-	return s.service.Shutdown(ctx, s.envoy.shutdown, s.resp.shutdown, func(context.Context) error {
+	return s.service.Shutdown(ctx, s.envoy.shutdown, s.protocols.shutdown, func(context.Context) error {
 		err := errors.Join(s.health.close(), s.audit.Close())
 		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2)) // what was just cut off has time to end
 		defer cancel()

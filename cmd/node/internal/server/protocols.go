@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// protocols are what other programs speak to a node, each at a listener of its own. The zero
+// value serves none.
+type protocols struct {
+	resp respServer
+	spoe spoeServer
+}
+
+// open makes their servers.
+func (p *protocols) open(s *Server) error {
+	for _, open := range []func(*Server) error{p.resp.open, p.spoe.open} {
+		if err := open(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run starts their goroutines.
+func (p *protocols) run(s *Server) {
+	p.resp.run(s)
+	p.spoe.run(s)
+}
+
+// listeners returns their listeners, some of which may be nil.
+func (p *protocols) listeners() []net.Listener {
+	return []net.Listener{p.resp.listener, p.spoe.listener}
+}
+
+// shutdown stops them after they have answered.
+func (p *protocols) shutdown(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- p.spoe.shutdown(ctx) }()
+	return errors.Join(p.resp.shutdown(ctx), <-done)
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net"
+
+	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/spoe"
+	"github.com/weirlimit/weir/transport"
+)
+
+// spoeServer is the agent for HAProxy's filter. Its zero value serves nothing.
+type spoeServer struct {
+	listener net.Listener // what Config.SPOEListen names; nil: nothing
+	bounded  net.Listener // the same, with its bounds and TLS
+	server   *spoe.Server
+}
+
+// open makes the agent. It asks what answers at /v1/auth.
+func (p *spoeServer) open(s *Server) (err error) {
+	if p.listener == nil {
+		return nil
+	}
+	c := &s.config
+	handler, err := authOf(s)
+	if err != nil {
+		return err
+	}
+	p.server, err = spoe.NewServer(spoe.Options{
+		Handler: handler, URI: cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
+		Address: cmp.Or(c.Auth.Address, "X-Forwarded-For"), User: c.Auth.User, Group: c.Auth.Group,
+		Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log,
+	})
+	if err != nil {
+		return err
+	}
+	p.bounded, err = transport.Listener(p.listener, transport.Options{
+		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log,
+		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+	})
+	return err
+}
+
+func (p *spoeServer) run(s *Server) {
+	if p.server == nil {
+		return
+	}
+	s.background.start("the agent for HAProxy", func() {
+		if err := p.server.Serve(p.bounded); err != nil {
+			s.failed <- err
+		}
+	})
+}
+
+func (p *spoeServer) shutdown(ctx context.Context) error {
+	if p.server == nil {
+		return nil
+	}
+	return p.server.Shutdown(ctx)
+}
+
+// SPOEAddr returns the address of the agent for HAProxy, "" if there is none.
+func (s *Server) SPOEAddr() string {
+	if s.protocols.spoe.listener == nil {
+		return ""
+	}
+	return s.protocols.spoe.listener.Addr().String()
+}

@@ -1,0 +1,408 @@
+package spoe
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/guard"
+)
+
+// message is the name of the message that asks about a request, in HAProxy's configuration.
+const message = "weir"
+
+// The arguments of the message.
+const (
+	argURI    = "uri"    // the path with the query
+	argMethod = "method" // the method
+	argSource = "src"    // the address of the client
+	argUser   = "user"   // the user, where the node believes it
+	argGroup  = "group"  // likewise
+)
+
+// The variables of the answer, in the scope of the transaction. HAProxy puts the prefix of
+// its own configuration before them.
+const (
+	varResult    = "result"    // allowed, denied or failed
+	varRetry     = "retry"     // Retry-After, if denied
+	varRateLimit = "ratelimit" // the field RateLimit
+	varPolicy    = "policy"    // the field RateLimit-Policy
+	varBody      = "body"      // of a denial: problem+json
+)
+
+// Options configures a [Server]. Handler is required.
+type Options struct {
+	// Handler answers sub-requests: that of package forward. It is asked with the address of
+	// the connection, so it refuses those that are no proxies.
+	Handler http.Handler
+	// URI, Method, Address, User and Group are the fields in which the handler reads what the
+	// proxy has got; those of User and Group may be empty.
+	URI, Method, Address, User, Group string
+	// Idle is how long a connection may send nothing; default 15 minutes.
+	Idle time.Duration
+	// Guard records panics; nil: nothing does.
+	Guard *guard.Guard
+	// Logger; nil for none.
+	Logger *slog.Logger
+
+	within time.Duration // for tests; default frameWithin
+}
+
+const (
+	defaultIdle = 15 * time.Minute
+	// frameWithin is the time in which a frame that has begun must be complete, in which the
+	// first frame must come, and in which HAProxy must take an answer.
+	frameWithin = 10 * time.Second
+	// answerWithin bounds the wait for a decision. HAProxy has a bound of its own.
+	answerWithin = 5 * time.Second
+)
+
+// Server is an agent. It is safe for concurrent use.
+type Server struct {
+	options Options
+
+	mu       sync.Mutex
+	conns    map[net.Conn]struct{}
+	listener net.Listener
+	stopping bool
+	served   sync.WaitGroup
+}
+
+// NewServer returns an agent.
+func NewServer(o Options) (*Server, error) {
+	if o.Handler == nil {
+		return nil, errors.New("spoe: Options.Handler is nil: set it to a handler of package forward")
+	}
+	if o.Idle <= 0 {
+		o.Idle = defaultIdle
+	}
+	if o.within == 0 {
+		o.within = frameWithin
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{options: o, conns: make(map[net.Conn]struct{})}, nil
+}
+
+// Serve serves connections of a listener until [Server.Shutdown] is called, and then
+// returns nil, or until the listener fails. It closes the listener, and may be called once.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listener = l
+	stopped := s.stopping
+	s.mu.Unlock()
+	if stopped {
+		return l.Close()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	pause := 5 * time.Millisecond
+	for {
+		c, err := l.Accept()
+		if err == nil {
+			pause = 5 * time.Millisecond
+			s.start(ctx, c)
+			continue
+		}
+		s.mu.Lock()
+		stopped := s.stopping
+		s.mu.Unlock()
+		if stopped {
+			s.served.Wait()
+			return nil
+		}
+		if t, ok := err.(interface{ Temporary() bool }); !ok || !t.Temporary() {
+			return errors.Join(err, l.Close())
+		}
+		time.Sleep(pause) // such as too many open files
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// start serves a connection in a goroutine of its own.
+func (s *Server) start(ctx context.Context, c net.Conn) {
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		_ = c.Close()
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.served.Add(1)
+	s.mu.Unlock()
+	go func() {
+		defer s.served.Done()
+		defer func() {
+			s.mu.Lock()
+			delete(s.conns, c)
+			s.mu.Unlock()
+			_ = c.Close()
+		}()
+		defer s.options.Guard.Recover(guard.SPOE, nil)
+		(&conn{Conn: c, of: s}).serve(ctx)
+	}()
+}
+
+// Shutdown closes the listener and the connections; HAProxy makes others, to other agents.
+// A question that is being decided is answered, until the context ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopping = true
+	l := s.listener
+	for c := range s.conns {
+		_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes a read
+	}
+	s.mu.Unlock()
+	var err error
+	if l != nil {
+		if err = l.Close(); errors.Is(err, net.ErrClosed) {
+			err = nil
+		}
+	}
+	done := make(chan struct{})
+	go func() { s.served.Wait(); close(done) }()
+	select {
+	case <-done:
+		return err
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	for c := range s.conns {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	return errors.Join(err, ctx.Err())
+}
+
+func (s *Server) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
+}
+
+// conn is a connection of HAProxy's.
+type conn struct {
+	net.Conn
+	of  *Server
+	buf []byte
+}
+
+// fault is why a connection ends, for HAProxy's log.
+type fault struct {
+	code uint64
+	text string
+}
+
+func (f *fault) Error() string { return f.text }
+
+// serve greets HAProxy, and answers its questions in their order.
+func (c *conn) serve(ctx context.Context) {
+	err := c.greet()
+	for err == nil {
+		err = c.answer(ctx)
+	}
+	var f *fault
+	if !errors.As(err, &f) {
+		return
+	}
+	w := begin(header{kind: typeAgentDisconnect, flags: flagFin})
+	w.text("status-code")
+	w.uint32Value(f.code)
+	w.text("message")
+	w.stringValue(f.text)
+	c.write(w)
+	if f.code != codeNone {
+		c.of.options.Logger.Warn("a connection of HAProxy's was ended", "from", c.RemoteAddr().String(), "reason", f.text)
+	}
+}
+
+// errHealth ends a connection that only asks whether the agent is there.
+var errHealth = errors.New("a health check")
+
+// greet answers the first frame.
+func (c *conn) greet() error {
+	r, h, err := c.read(c.of.options.within)
+	if err != nil {
+		return err
+	}
+	if h.kind != typeHello {
+		return &fault{codeInvalid, "the first frame is no HAPROXY-HELLO: this port is for HAProxy's filter spoe"}
+	}
+	has := r.pairs()
+	if r.err != nil {
+		return &fault{codeInvalid, r.err.Error()}
+	}
+	if !strings.Contains(","+strings.ReplaceAll(has["supported-versions"].text, " ", ""), ",2.0") {
+		return &fault{codeNoVersion, "the agent speaks version 2.0 of SPOP, and HAProxy does not"}
+	}
+	size := min(has["max-frame-size"].number, maxFrame)
+	if size < minFrame {
+		return &fault{codeNoSize, "HAPROXY-HELLO has no max-frame-size, or too small a one"}
+	}
+	w := begin(header{kind: typeAgentHello, flags: flagFin})
+	w.text("version")
+	w.stringValue("2.0")
+	w.text("max-frame-size")
+	w.uint32Value(size)
+	w.text("capabilities")
+	w.stringValue("pipelining")
+	if err := c.write(w); err != nil {
+		return err
+	}
+	if has["healthcheck"].number != 0 {
+		return errHealth
+	}
+	return nil
+}
+
+// answer answers one question.
+func (c *conn) answer(ctx context.Context) error {
+	r, h, err := c.read(c.of.options.Idle)
+	switch {
+	case err != nil:
+		return err
+	case h.kind == typeDisconnect:
+		return &fault{codeNone, "normal"}
+	case h.kind != typeNotify:
+		return nil // of a version to come: HAProxy ignores unknown frames, too
+	case h.flags&flagFin == 0:
+		return &fault{codeNoFragment, "the agent takes no frame in parts"}
+	}
+	out := begin(header{kind: typeAck, flags: flagFin, stream: h.stream, frame: h.frame})
+	for len(r.left) > 0 && r.err == nil {
+		name, n := r.text(), int(r.byte())
+		args := map[string]value{}
+		for range n {
+			arg := r.text()
+			args[arg] = r.value()
+			if r.err != nil {
+				break
+			}
+		}
+		if name == message && r.err == nil {
+			c.decide(ctx, args, &out)
+		}
+	}
+	if r.err != nil {
+		return &fault{codeInvalid, r.err.Error()}
+	}
+	return c.write(out)
+}
+
+// reply keeps what a handler writes, as far as HAProxy gets it.
+type reply struct {
+	fields http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *reply) Header() http.Header { return r.fields }
+
+func (r *reply) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+}
+
+// maxBody bounds the body of a denial, so that an answer fits a frame.
+const maxBody = 4 << 10
+
+func (r *reply) Write(b []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	if r.body.Len()+len(b) <= maxBody {
+		r.body.Write(b)
+	}
+	return len(b), nil
+}
+
+// decide asks the handler about a request, and adds variables to the answer.
+func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
+	o := &c.of.options
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/v1/auth", http.NoBody)
+	if err != nil {
+		return // not reached
+	}
+	r.RemoteAddr = c.RemoteAddr().String()
+	for _, f := range []struct{ field, arg string }{
+		{o.URI, argURI}, {o.Method, argMethod}, {o.Address, argSource}, {o.User, argUser}, {o.Group, argGroup},
+	} {
+		if v, ok := args[f.arg]; ok && f.field != "" && v.kind != valueNull {
+			r.Header.Set(f.field, v.String())
+		}
+	}
+	a := &reply{fields: http.Header{}}
+	o.Handler.ServeHTTP(a, r)
+	switch a.status {
+	case http.StatusOK:
+		out.set(varResult, "allowed")
+	case http.StatusTooManyRequests:
+		out.set(varResult, "denied")
+		out.set(varRetry, a.fields.Get("Retry-After"))
+		out.set(varBody, a.body.String())
+	default:
+		out.set(varResult, "failed")
+		out.set(varBody, strconv.Itoa(a.status))
+	}
+	for _, f := range []struct{ name, field string }{{varRateLimit, "RateLimit"}, {varPolicy, "RateLimit-Policy"}} {
+		if v := a.fields.Get(f.field); v != "" {
+			out.set(f.name, v)
+		}
+	}
+}
+
+// read reads a frame whose first byte comes within a time.
+func (c *conn) read(first time.Duration) (*reader, header, error) {
+	_ = c.SetReadDeadline(time.Now().Add(first))
+	if c.of.ending() { // after the deadline is set, so that Shutdown is not missed
+		return nil, header{}, &fault{codeNone, "the agent ends"}
+	}
+	var length [4]byte
+	if _, err := io.ReadFull(c, length[:1]); err != nil {
+		if c.of.ending() {
+			err = &fault{codeNone, "the agent ends"}
+		}
+		return nil, header{}, err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(c.of.options.within))
+	if _, err := io.ReadFull(c, length[1:]); err != nil {
+		return nil, header{}, err
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	switch {
+	case n > maxFrame:
+		return nil, header{}, &fault{codeTooBig, "a frame is longer than " + strconv.Itoa(maxFrame) + " bytes"}
+	case n < 7:
+		return nil, header{}, &fault{codeInvalid, "a frame is too short"}
+	}
+	if cap(c.buf) < int(n) {
+		c.buf = make([]byte, n)
+	}
+	c.buf = c.buf[:n]
+	if _, err := io.ReadFull(c, c.buf); err != nil {
+		return nil, header{}, err
+	}
+	r := &reader{left: c.buf}
+	h := r.header()
+	if r.err != nil {
+		return nil, header{}, &fault{codeInvalid, r.err.Error()}
+	}
+	return r, h, nil
+}
+
+func (c *conn) write(w writer) error {
+	_ = c.SetWriteDeadline(time.Now().Add(c.of.options.within))
+	_, err := c.Write(w.end())
+	return err
+}

@@ -1,0 +1,304 @@
+package spoe
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// haproxy is one side of a connection, as HAProxy is.
+type haproxy struct {
+	t *testing.T
+	net.Conn
+}
+
+// start serves an agent whose handler denies /denied, fails /failed and allows the rest.
+func start(t *testing.T, change func(*Options)) (addr string) {
+	t.Helper()
+	o := Options{URI: "X-Original-URI", Method: "X-Original-Method", Address: "X-Forwarded-For", User: "X-User",
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("RateLimit", strings.Join([]string{r.Header.Get("X-Original-Method"), r.Header.Get("X-Forwarded-For"), r.Header.Get("X-User")}, " "))
+			switch r.Header.Get("X-Original-URI") {
+			case "/denied":
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(w, "too many")
+			case "/failed":
+				w.WriteHeader(http.StatusForbidden)
+			case "/panic":
+				panic("as it may")
+			}
+		}),
+	}
+	if change != nil {
+		change(&o)
+	}
+	s, err := NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := errors.Join(s.Shutdown(ctx), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, addr string) *haproxy {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return &haproxy{t, c}
+}
+
+func (h *haproxy) send(w writer) {
+	h.t.Helper()
+	if _, err := h.Write(w.end()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// read returns a frame; ok is false at the end of the connection.
+func (h *haproxy) read() (r *reader, head header, ok bool) {
+	h.t.Helper()
+	var length [4]byte
+	if _, err := io.ReadFull(h, length[:]); err != nil {
+		return nil, header{}, false
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(length[:]))
+	if _, err := io.ReadFull(h, frame); err != nil {
+		h.t.Fatal(err)
+	}
+	r = &reader{left: frame}
+	return r, r.header(), true
+}
+
+func hello(versions string, size uint64, health bool) writer {
+	w := begin(header{kind: typeHello, flags: flagFin})
+	w.text("supported-versions")
+	w.stringValue(versions)
+	w.text("max-frame-size")
+	w.uint32Value(size)
+	w.text("capabilities")
+	w.stringValue("pipelining,async")
+	if health {
+		w.text("healthcheck")
+		w = append(w, valueBool|flagTrue)
+	}
+	return w
+}
+
+func notify(stream uint64, uri string) writer {
+	w := begin(header{kind: typeNotify, flags: flagFin, stream: stream, frame: 1})
+	w.text("other")
+	w = append(w, 0)
+	w.text(message)
+	w = append(w, 4)
+	w.text(argURI)
+	w.stringValue(uri)
+	w.text(argMethod)
+	w.stringValue("GET")
+	w.text(argSource)
+	w = append(w, valueIPv4, 192, 0, 2, 9)
+	w.text(argUser)
+	w = append(w, valueNull)
+	return w
+}
+
+// vars returns the variables of an ACK.
+func vars(t *testing.T, r *reader) string {
+	t.Helper()
+	var out []string
+	for len(r.left) > 0 && r.err == nil {
+		if kind, n, scope := r.byte(), r.byte(), r.byte(); kind != actionSetVar || n != 3 || scope != scopeTransaction {
+			t.Fatalf("action %d with %d arguments, scope %d", kind, n, scope)
+		}
+		name := r.text()
+		out = append(out, name+"="+r.value().String())
+	}
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return strings.Join(out, ", ")
+}
+
+// A connection greets, and then answers questions in their order, several at a time.
+func TestQuestions(t *testing.T) {
+	h := dial(t, start(t, nil))
+	h.send(hello("1.0, 2.0", 16380, false))
+	r, head, ok := h.read()
+	has := r.pairs()
+	if !ok || head.kind != typeAgentHello || has["version"].text != "2.0" || has["max-frame-size"].number != 16380 || has["capabilities"].text != "pipelining" || r.err != nil {
+		t.Fatalf("%+v %v, %v", head, has, r.err)
+	}
+	for i, uri := range []string{"/free?x=1", "/denied", "/failed"} {
+		h.send(notify(uint64(1000*i), uri))
+	}
+	for i, want := range []string{
+		"result=allowed, ratelimit=GET 192.0.2.9 ",
+		"result=denied, retry=7, body=too many, ratelimit=GET 192.0.2.9 ",
+		"result=failed, body=403, ratelimit=GET 192.0.2.9 ",
+	} {
+		r, head, ok := h.read()
+		if !ok || head != (header{typeAck, flagFin, uint64(1000 * i), 1}) {
+			t.Fatalf("%+v", head)
+		}
+		if got := vars(t, r); got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+	h.send(begin(header{kind: typeDisconnect, flags: flagFin}))
+	if r, head, ok := h.read(); !ok || head.kind != typeAgentDisconnect || r.pairs()["status-code"].number != codeNone {
+		t.Errorf("%+v", head)
+	}
+	if _, _, ok := h.read(); ok {
+		t.Error("it goes on after its end")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	h := dial(t, start(t, nil))
+	h.send(hello("2.0", 16380, true))
+	if _, head, ok := h.read(); !ok || head.kind != typeAgentHello {
+		t.Fatalf("%+v", head)
+	}
+	if _, _, ok := h.read(); ok {
+		t.Error("a health check leaves the connection open")
+	}
+}
+
+// What is no good is answered with the reason, and the connection ends.
+func TestBadFrames(t *testing.T) {
+	greeted := func(after writer) []writer { return []writer{hello("2.0", 16380, false), after} }
+	long := begin(header{kind: typeNotify, flags: flagFin})
+	long.text(message)
+	long = append(long, 255)
+	for range 300 {
+		long.text("a")
+		long = append(long, valueNull)
+	}
+	cut := begin(header{kind: typeNotify, flags: flagFin})
+	cut.varint(1 << 40)
+	odd := begin(header{kind: typeNotify, flags: flagFin})
+	odd.text(message)
+	odd = append(odd, 1)
+	odd.text("a")
+	odd = append(odd, 0x0e)
+	endless := append(begin(header{kind: typeNotify, flags: flagFin}), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	for name, x := range map[string]struct {
+		frames []writer
+		code   uint64
+	}{
+		"no hello":         {[]writer{notify(1, "/")}, codeInvalid},
+		"another version":  {[]writer{hello("1.0", 16380, false)}, codeNoVersion},
+		"no size":          {[]writer{hello("2.0", 10, false)}, codeNoSize},
+		"a part":           {greeted(begin(header{kind: typeNotify})), codeNoFragment},
+		"too many values":  {greeted(long), codeInvalid},
+		"a length beyond":  {greeted(cut), codeInvalid},
+		"an unknown type":  {greeted(odd), codeInvalid},
+		"an endless count": {greeted(endless), codeInvalid},
+		"too short":        {greeted(writer{0, 0, 0, 0, 1, 0}), codeInvalid},
+		"too long":         {greeted(make(writer, maxFrame+5)), codeTooBig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := dial(t, start(t, nil))
+			for i, f := range x.frames {
+				_, _ = h.Write(f.end()) // it may end meanwhile
+				if i == 0 && len(x.frames) > 1 {
+					if _, head, ok := h.read(); !ok || head.kind != typeAgentHello {
+						t.Fatalf("%+v", head)
+					}
+				}
+			}
+			r, head, ok := h.read()
+			if !ok || head.kind != typeAgentDisconnect {
+				t.Fatalf("%+v, %v", head, ok)
+			}
+			if has := r.pairs(); has["status-code"].number != x.code || has["message"].text == "" {
+				t.Errorf("%v, want code %d", has, x.code)
+			}
+			if _, _, ok := h.read(); ok {
+				t.Error("it goes on")
+			}
+		})
+	}
+}
+
+// A connection that begins a frame and does not end it has its time, and a panic ends its
+// connection only.
+func TestSlowAndBroken(t *testing.T) {
+	addr := start(t, func(o *Options) { o.within = 200 * time.Millisecond })
+	slow, broken := dial(t, addr), dial(t, addr)
+	if _, err := slow.Write([]byte{0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, ok := slow.read(); ok {
+		t.Error("half a frame is answered")
+	}
+	broken.send(hello("2.0", 16380, false))
+	if _, _, ok := broken.read(); !ok {
+		t.Fatal("no hello")
+	}
+	broken.send(notify(1, "/panic"))
+	if _, _, ok := broken.read(); ok {
+		t.Error("a panic is answered")
+	}
+	h := dial(t, addr)
+	h.send(hello("2.0", 16380, false))
+	if _, _, ok := h.read(); !ok {
+		t.Error("after a panic nobody is greeted")
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, n := range []uint64{0, 1, 239, 240, 241, 2287, 2288, 264431, 264432, 1 << 31, 1<<32 - 1, 1 << 47} {
+		var w writer
+		w.varint(n)
+		r := &reader{left: w}
+		if got := r.varint(); got != n || r.err != nil || len(r.left) != 0 {
+			t.Errorf("%d became %d, %v", n, got, r.err)
+		}
+	}
+	if len := func() int { var w writer; w.varint(2287); return len(w) }(); len != 2 {
+		t.Errorf("2287 takes %d bytes, want 2 as in HAProxy", len)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte(notify(5, "/x")[4:]))
+	f.Add([]byte(hello("2.0", 16380, true)[4:]))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > maxFrame {
+			return
+		}
+		r := &reader{left: data}
+		h := r.header()
+		all := r.pairs()
+		if len(all) > maxValues || r.err != nil && len(r.left) != 0 {
+			t.Fatalf("%+v: %d values, %v", h, len(all), r.err)
+		}
+	})
+}
