@@ -376,7 +376,7 @@ func TestRequestLimits(t *testing.T) {
 	r := limiter.Request{Path: "/p", User: "u", IP: "1.1.1.1", Limits: limits}
 	var c limiter.Charge
 	m, err := s.Resolve(&r, &c)
-	if err != nil || m != (rules.Match{Rule: limiter.RequestRule, Count: 1}) || c.Len() != 1 {
+	if err != nil || m != (rules.Match{Rule: limiter.RequestRule, Matched: rules.Matched{Count: 1}}) || c.Len() != 1 {
 		t.Fatalf("got %+v, %v, %d keys", m, err, c.Len())
 	}
 	k := c.Key(0)
@@ -560,13 +560,13 @@ rules:
 		r    limiter.Request
 		want rules.Match
 	}{
-		{limiter.Request{Path: "/a/1"}, rules.Match{Rule: "first", Shadow: true, Count: 3}},
-		{limiter.Request{Path: "/a"}, rules.Match{Rule: "second", Shadow: true, Count: 2}},
-		{limiter.Request{Path: "/b"}, rules.Match{Rule: "free", Unlimited: true, Count: 1}},
-		{limiter.Request{Path: "/c"}, rules.Match{Rule: "drawing", Shadow: true, Count: 1}},
-		{limiter.Request{Rule: "trial"}, rules.Match{Rule: "trial", Shadow: true, Count: 1}},
-		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "request", Shadow: true, Count: 2}},
-		{limiter.Request{Rule: "first", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "first", Count: 2}},
+		{limiter.Request{Path: "/a/1"}, rules.Match{Rule: "first", Matched: rules.Matched{Shadow: true, Count: 3}}},
+		{limiter.Request{Path: "/a"}, rules.Match{Rule: "second", Matched: rules.Matched{Shadow: true, Count: 2}}},
+		{limiter.Request{Path: "/b"}, rules.Match{Rule: "free", Matched: rules.Matched{Unlimited: true, Count: 1}}},
+		{limiter.Request{Path: "/c"}, rules.Match{Rule: "drawing", Matched: rules.Matched{Shadow: true, Count: 1}}},
+		{limiter.Request{Rule: "trial"}, rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}},
+		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "request", Matched: rules.Matched{Shadow: true, Count: 2}}},
+		{limiter.Request{Rule: "first", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "first", Matched: rules.Matched{Count: 2}}},
 		{limiter.Request{Path: "/d"}, rules.Match{}},
 	} {
 		var charge limiter.Charge
@@ -576,7 +576,7 @@ rules:
 	}
 	only := mustSet(t, "rules: [{name: trial, key: [user], limits: [1/second], shadow: true}]", rules.Options{})
 	var charge limiter.Charge
-	if m, err := only.Resolve(&limiter.Request{}, &charge); err != nil || m != (rules.Match{Rule: "trial", Shadow: true, Count: 1}) {
+	if m, err := only.Resolve(&limiter.Request{}, &charge); err != nil || m != (rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}) {
 		t.Errorf("only a shadow rule: %+v, %v", m, err)
 	}
 }

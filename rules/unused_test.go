@@ -88,7 +88,7 @@ func TestShadowRulesTakeNoRoom(t *testing.T) {
 	}
 	var c limiter.Charge
 	m, err := s.Resolve(&r, &c)
-	if err != nil || m != (rules.Match{Rule: "first", Shadow: true, Count: 4}) || c.Len() != limiter.MaxKeys {
+	if err != nil || m != (rules.Match{Rule: "first", Matched: rules.Matched{Shadow: true, Count: 4}}) || c.Len() != limiter.MaxKeys {
 		t.Fatalf("%+v, %v, %d keys", m, err, c.Len())
 	}
 	got := map[string]int{}
