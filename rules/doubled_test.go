@@ -11,7 +11,7 @@ import (
 
 const doubledRules = `
 quotas: [{name: all, key: [user], limits: [{limit: 4, window: 60s, algorithm: fixed_window}]}]
-rules: [{name: r, match: {path: ^/}, key: [rule, user], limits: [{limit: 3, window: 60s, algorithm: fixed_window}], draws: [{quota: all}]}]
+rules: [{name: r, match: {path: ^/}, key: [rule, user], limits: [{limit: 3, window: 60s, algorithm: fixed_window}], quotas: [all]}]
 `
 
 func doubledSet(t *testing.T, first, second string) *Set {

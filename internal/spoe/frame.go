@@ -30,7 +30,7 @@ const (
 )
 
 // maxValues bounds the values of a frame, and so what is built of it.
-const maxValues = 256
+const maxValues = 128
 
 // The types of values, in the lower half of a byte. The upper half has flags: of a boolean its
 // value.

@@ -345,7 +345,7 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 	a := &reply{fields: http.Header{}}
 	o.Handler.ServeHTTP(a, r)
 	switch a.status {
-	case http.StatusOK:
+	case 0, http.StatusOK:
 		out.set(varResult, "allowed")
 	case http.StatusTooManyRequests:
 		out.set(varResult, "denied")

@@ -251,13 +251,14 @@ func TestBadFrames(t *testing.T) {
 // connection only.
 func TestSlowAndBroken(t *testing.T) {
 	addr := start(t, func(o *Options) { o.within = 200 * time.Millisecond })
-	slow, broken := dial(t, addr), dial(t, addr)
+	slow := dial(t, addr)
 	if _, err := slow.Write([]byte{0, 0}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, ok := slow.read(); ok {
 		t.Error("half a frame is answered")
 	}
+	broken := dial(t, addr)
 	broken.send(hello("2.0", 16380, false))
 	if _, _, ok := broken.read(); !ok {
 		t.Fatal("no hello")
