@@ -81,7 +81,7 @@ type Metrics struct {
 }
 
 // places is the number of distinguished places of panics.
-const places = 7
+const places = 8
 
 // New registers the metrics with r. It fails if r already has some of their names, and
 // then leaves r unchanged.

@@ -159,6 +159,7 @@ weir_panics_total{place="link"} 0
 weir_panics_total{place="other"} 1
 weir_panics_total{place="redis"} 1
 weir_panics_total{place="resp"} 1
+weir_panics_total{place="spoe"} 0
 `, "weir_panics_total")
 }
 

@@ -476,7 +476,7 @@ func TestOptions(t *testing.T) {
 		"rules": "r.yaml", "permissions": "w.yaml", "audit": "a.jsonl", "strict": "true", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off", "log-level": "DEBUG",
 		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow", "allow-request-limits": "true",
 		"max-connections": "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
-		"allow-reset": "true", "allow-refunds": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"),
+		"allow-reset": "true", "allow-refunds": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"), "second-secret-file": file(t, "second", "s2\n"), "spoe-listen": "o:7",
 		"backend": "redis", "redis-addr": "a:1,/b", "redis-cluster": "true", "redis-sentinel-master": "m", "redis-db": "4",
 		"redis-username": "u", "redis-password-file": file(t, "password", "p\r\n"), "redis-tls": "true", "redis-ca-file": "",
 		"redis-timeout": "15ms", "redis-nodes": "3",
@@ -510,7 +510,7 @@ func TestOptions(t *testing.T) {
 	}
 	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || c.Audit != "a.jsonl" || !c.StrictRules || c.HTTPAddr != "h:1" || c.RedisListen != "r:6" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
-		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || o.logLevel.value != "debug" {
+		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" || c.SPOEListen != "o:7" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if c.Trace == nil || *c.Trace != (server.TraceConfig{Endpoint: "http://c:6", Ratio: 0.5}) {
