@@ -220,7 +220,7 @@ func (c *conn) serve(ctx context.Context) {
 	w.uint32Value(f.code)
 	w.text("message")
 	w.stringValue(f.text)
-	c.write(w)
+	_ = c.write(w) // it ends anyway
 	if f.code != codeNone {
 		c.of.options.Logger.Warn("a connection of HAProxy's was ended", "from", c.RemoteAddr().String(), "reason", f.text)
 	}
