@@ -252,6 +252,10 @@ func TestBadFrames(t *testing.T) {
 func TestSlowAndBroken(t *testing.T) {
 	addr := start(t, func(o *Options) { o.within = 200 * time.Millisecond })
 	slow := dial(t, addr)
+	slow.send(hello("2.0", 16380, false))
+	if _, _, ok := slow.read(); !ok {
+		t.Fatal("no hello")
+	}
 	if _, err := slow.Write([]byte{0, 0}); err != nil {
 		t.Fatal(err)
 	}
