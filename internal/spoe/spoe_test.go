@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,9 @@ func (h *haproxy) send(w writer) {
 func (h *haproxy) read() (r *reader, head header, ok bool) {
 	h.t.Helper()
 	var length [4]byte
-	if _, err := io.ReadFull(h, length[:]); err != nil {
+	if _, err := io.ReadFull(h, length[:]); errors.Is(err, os.ErrDeadlineExceeded) {
+		h.t.Fatal("neither a frame nor an end has come")
+	} else if err != nil {
 		return nil, header{}, false
 	}
 	frame := make([]byte, binary.BigEndian.Uint32(length[:]))
