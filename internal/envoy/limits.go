@@ -2,38 +2,28 @@ package envoy
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/recent"
 	"github.com/weirlimit/weir/limiter"
 )
 
-// limits makes each limit once. Its zero value, with a clock, is empty.
+// limits makes each limit once.
 type limits struct {
 	algorithm limiter.Algorithm
 	compat    bool
-	now       func() time.Time
-
-	latest atomic.Pointer[generation]
-	mu     sync.Mutex // one writer of latest
+	kept      *recent.Values[limitKey, *limiter.Limit]
 }
 
-// Bounds of the limits that are kept. A limit that is not asked for within two lives is
-// forgotten, and so is one if maxLimits others were asked for since.
+// Bounds of the limits that are kept.
 const (
 	maxLimits = 4096
 	limitLife = 10 * time.Minute
 )
 
-// generation has limits that were asked for since an instant, and those of the generation
-// before it.
-type generation struct {
-	since  time.Time
-	made   sync.Map // of limitKey to *limiter.Limit
-	count  atomic.Int64
-	before atomic.Pointer[generation]
+func newLimits(a limiter.Algorithm, compat bool, now func() time.Time) limits {
+	return limits{a, compat, recent.New[limitKey, *limiter.Limit](maxLimits, limitLife, now)}
 }
 
 type limitKey struct {
@@ -46,51 +36,14 @@ type limitKey struct {
 // request has a name with its numbers, so that it has counters of its own.
 func (l *limits) of(c *config.Limit, override bool) (*limiter.Limit, error) {
 	k := limitKey{c.Unit, c.Requests, override}
-	g := l.generation()
-	if v, ok := g.made.Load(k); ok {
-		return v.(*limiter.Limit), nil
-	}
-	if old := g.before.Load(); old != nil {
-		if v, ok := old.made.Load(k); ok {
-			g.keep(k, v.(*limiter.Limit))
-			return v.(*limiter.Limit), nil
-		}
+	if out, ok := l.kept.Get(k); ok {
+		return out, nil
 	}
 	out, err := l.make(c, override)
 	if err == nil {
-		g.keep(k, out)
+		l.kept.Keep(k, out)
 	}
 	return out, err
-}
-
-// generation returns the latest generation. It begins another one if that is full or old.
-func (l *limits) generation() *generation {
-	now := l.now()
-	fresh := func(g *generation) bool {
-		return g != nil && g.count.Load() < maxLimits && now.Sub(g.since) < limitLife
-	}
-	g := l.latest.Load()
-	if fresh(g) {
-		return g
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if g = l.latest.Load(); fresh(g) {
-		return g
-	}
-	next := &generation{since: now}
-	if g != nil {
-		g.before.Store(nil)
-		next.before.Store(g)
-	}
-	l.latest.Store(next)
-	return next
-}
-
-func (g *generation) keep(k limitKey, l *limiter.Limit) {
-	if _, had := g.made.LoadOrStore(k, l); !had {
-		g.count.Add(1)
-	}
 }
 
 // make returns a new limit.

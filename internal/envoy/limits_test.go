@@ -8,19 +8,11 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// kept counts the limits that are in memory.
-func (l *limits) kept() (n int) {
-	for g := l.latest.Load(); g != nil; g = g.before.Load() {
-		n += int(g.count.Load())
-	}
-	return n
-}
-
 // Limits are made once, are bounded in number, and are forgotten when they were not used for
 // two lives.
 func TestLimitsExpire(t *testing.T) {
 	now := time.Unix(0, 0)
-	l := limits{algorithm: limiter.FixedWindow, now: func() time.Time { return now }}
+	l := newLimits(limiter.FixedWindow, false, func() time.Time { return now })
 	get := func(n uint32) *limiter.Limit {
 		t.Helper()
 		out, err := l.of(&config.Limit{Unit: config.Minute, Requests: n}, true)
@@ -36,7 +28,7 @@ func TestLimitsExpire(t *testing.T) {
 			t.Error("a limit that is used was made again")
 		}
 	}
-	if n := l.kept(); n != 2 {
+	if n := l.kept.Len(); n != 2 {
 		t.Errorf("%d limits are kept", n) // the used one, twice
 	}
 	if get(2) == unused {
@@ -45,7 +37,7 @@ func TestLimitsExpire(t *testing.T) {
 	for i := range uint32(20_000) {
 		get(i + 1)
 	}
-	if n := l.kept(); n > 2*maxLimits {
+	if n := l.kept.Len(); n > 2*maxLimits {
 		t.Errorf("%d limits are kept", n)
 	}
 }

@@ -116,7 +116,7 @@ func NewService(o Options) (*Service, error) {
 		o.HeaderNames[i] = cmp.Or(o.HeaderNames[i], name)
 	}
 	o.NearLimit = cmp.Or(o.NearLimit, 0.8)
-	s := &Service{options: o, limits: limits{algorithm: o.Algorithm, compat: o.Mode == Compat, now: o.Now}}
+	s := &Service{options: o, limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
 	s.stats.near = o.NearLimit
 	return s, nil
 }
