@@ -98,6 +98,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	by.madeOne(&d, q.peek)
 	a := f.decider.Answer(&q.request, &d)
 	a.Receipt = f.receiptOf(q.receipt, &q.request, &d)
+	writeFields(w.Header(), &d)
 	status := http.StatusOK
 	switch {
 	case d.Allowed:

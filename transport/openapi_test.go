@@ -147,8 +147,10 @@ func (s *spec) holdsReply(t *testing.T, method, path string, got reply) {
 		t.Errorf("%s %s answers %d with %s, which is not in the file", method, path, got.status, media)
 		return
 	}
-	if got.header.Get("Retry-After") != "" && r.Headers["Retry-After"] == nil {
-		t.Errorf("%s %s answers %d with a Retry-After, which is not in the file", method, path, got.status)
+	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+		if got.header.Get(name) != "" && r.Headers[name] == nil {
+			t.Errorf("%s %s answers %d with the field %s, which is not in the file", method, path, got.status, name)
+		}
 	}
 	if !strings.HasSuffix(media, "json") {
 		return

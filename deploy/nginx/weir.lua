@@ -7,7 +7,9 @@
 -- check lets requests pass if its argument is true, and else ends them with 503.
 local weir = {}
 
-local passed_on = { "RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type" }
+local passed_on = {
+  "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "Content-Type",
+}
 
 -- field returns a header field of an answer, however its name is written.
 local function field(answer, name)

@@ -56,6 +56,7 @@ class Middlewares(unittest.TestCase):
             status, fields, body = ask(path)
             self.assertEqual((status, body), (200, b"served"))
             self.assertIn(f"r={left}", fields["ratelimit"])
+            self.assertEqual(fields["x-ratelimit-remaining"], str(left))
             self.assertEqual(fields["content-type"], "text/plain")
         status, fields, body = ask(path)
         self.assertEqual(status, 429)

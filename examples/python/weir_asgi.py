@@ -3,13 +3,15 @@
     app = Limit(app, "127.0.0.1", 8080)
 
 The node runs with --auth-proxy and the address of this service. It is asked about each
-request at /v1/auth. Its fields RateLimit, RateLimit-Policy and Retry-After are passed on, and
-what it refuses is answered as it says, without the application.
+request at /v1/auth. Its fields RateLimit, RateLimit-Policy, X-RateLimit-* and Retry-After are passed
+on, and what it refuses is answered as it says, without the application.
 """
 
 import asyncio
 
-PASSED_ON = (b"ratelimit", b"ratelimit-policy", b"retry-after", b"content-type")
+PASSED_ON = (
+    b"ratelimit", b"ratelimit-policy", b"x-ratelimit-limit", b"x-ratelimit-remaining", b"x-ratelimit-reset", b"retry-after", b"content-type",
+)
 MOST_BODY = 64 << 10
 
 

@@ -3,15 +3,17 @@
     app = Limit(app, "127.0.0.1:8080")
 
 The node runs with --auth-proxy and the address of this service. It is asked about each
-request at /v1/auth. Its fields RateLimit, RateLimit-Policy and Retry-After are passed on, and
-what it refuses is answered as it says, without the application.
+request at /v1/auth. Its fields RateLimit, RateLimit-Policy, X-RateLimit-* and Retry-After are passed
+on, and what it refuses is answered as it says, without the application.
 """
 
 import http.client
 import threading
 import urllib.parse
 
-PASSED_ON = ("RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type")
+PASSED_ON = (
+    "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "Content-Type",
+)
 
 
 class Limit:

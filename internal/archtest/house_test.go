@@ -57,6 +57,10 @@ func house() []row {
 		{path: "internal/built", floor: 0, knows: "what a program was built from: version, commit, settings", never: join(
 			no(imports, "every program has it", "ours", "third-party"),
 		)},
+		{path: "internal/recent", floor: 0, knows: "what was made for clients lately, in bounded number", never: join(
+			no(imports, "it keeps values, and does not know what they are", "ours", "third-party"),
+			clocks("now is passed in"),
+		)},
 		{path: "internal/smallfile", floor: 0, knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
 		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},
@@ -151,6 +155,10 @@ func house() []row {
 			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
 			no(panics, "what clients send is hostile: it is an error", ""),
 		)},
+		{path: "internal/gubernator", floor: 7, knows: "Gubernator's protocol <-> requests to a node", never: join(
+			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
+			no(panics, "what clients send is hostile: it is an error", ""),
+		)},
 		{path: "internal/forward", floor: 7, knows: "the sub-requests of web proxies -> checks, as httplimit makes them", never: join(
 			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
 		)},
@@ -173,7 +181,7 @@ func house() []row {
 		{path: "middleware/identity", floor: 2, knows: "who sends a request, by signed sessions and tokens", never: join(
 			no(imports, "it is for any service that has sessions or tokens, whatever limits it", "ours"),
 		)},
-		{path: "middleware/internal/front", floor: 2, knows: "addresses behind proxies, and decisions as fields, for all middlewares", never: join(
+		{path: "internal/front", floor: 2, knows: "addresses behind proxies, and decisions as fields, for middlewares and servers", never: join(
 			no(imports, "it is pure: bytes in, bytes out", "net/http", "google.golang.org/grpc", "os", "sync", "context"),
 			clocks("it is pure"),
 		)},
@@ -224,10 +232,10 @@ func libraries() []library {
 		{"github.com/hashicorp/memberlist", []string{"internal/cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
-		{"google.golang.org/grpc", []string{"proto", "transport", "internal/envoy", "internal/envoy/xds", "internal/peerlink", "internal/dialing", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "internal/envoy", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "internal/dialing", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
 		{"github.com/envoyproxy/go-control-plane", []string{"internal/envoy", "internal/envoy/xds"}, "only who serves Envoy compiles its messages"},
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"}, "files of envoyproxy/ratelimit mean what this library makes of them"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/envoy/xds", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
 		{"go.opentelemetry.io", []string{"cmd/node"}, "traces are sent by the node program; an embedder brings a tracer of its own"},
 		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read; a refusal of a configuration is such a detail"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},

@@ -67,7 +67,7 @@ func New(o Options) (http.Handler, error) {
 			*f.field = f.def
 		}
 	}
-	options := []httplimit.Option{httplimit.TrustedProxies(o.Proxies...)}
+	options := []httplimit.Option{httplimit.TrustedProxies(o.Proxies...), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit)}
 	if !strings.EqualFold(o.Address, defaultAddress) {
 		options = append(options, httplimit.AddressField(o.Address))
 	}

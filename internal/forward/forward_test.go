@@ -53,7 +53,7 @@ func TestForward(t *testing.T) {
 	h := start(t, nil)
 	post := []string{"X-Original-URI: /a?x=1", "X-Original-Method: POST", "X-Forwarded-For: 192.0.2.1"}
 	w := ask(h, "10.0.0.1", "/v1/auth", post...)
-	if w.Code != 200 || w.Header().Get("RateLimit") == "" || w.Body.Len() != 0 {
+	if w.Code != 200 || w.Header().Get("RateLimit") == "" || w.Header().Get("X-RateLimit-Remaining") != "0" || w.Body.Len() != 0 {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 	w = ask(h, "10.0.0.1", "/v1/auth", post...)

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
-	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
 // Extract reads a value, such as the user, from a call and its context. An empty string

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
 // Decider decides checks; a *weir.Node is one. A denial is a decision, never an error.

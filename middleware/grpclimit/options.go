@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
 // Option configures a [Limiter]. Functions given to options are called from many

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
 // Spelling is a family of header fields that report limits to callers. Field names do
@@ -47,12 +47,6 @@ const (
 	ResetEpoch
 )
 
-// Field names, as net/http spells them in a Header.
-const (
-	fieldPolicy = "Ratelimit-Policy"
-	fieldState  = "Ratelimit"
-)
-
 // writeFields writes the limits of a decision in the chosen spellings.
 func (l *Limiter) writeFields(h http.Header, c *check) {
 	if len(l.spellings) == 0 {
@@ -65,56 +59,24 @@ func (l *Limiter) writeFields(h http.Header, c *check) {
 	for _, s := range l.spellings {
 		switch s {
 		case XRateLimit:
-			l.writeThree(h, "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", c)
+			l.writeThree(h, front.XRateLimit(), c)
 		case XRateDashLimit:
-			l.writeThree(h, "X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", c)
+			l.writeThree(h, front.Three{Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining", Reset: "X-Rate-Limit-Reset"}, c)
 		default:
-			writeLists(h, c)
+			c.text = front.AddLists(h, c.limits, c.text)
 		}
 	}
 }
 
-// writeLists writes both fields of the draft. They are lists, so the values of an outer
-// limiter are kept.
-func writeLists(h http.Header, c *check) {
-	c.text = front.AppendPolicy(c.text[:0], c.limits)
-	policy := len(c.text)
-	c.text = front.AppendState(c.text, c.limits)
-	text := string(c.text)
-	values := [2]string{text[:policy], text[policy:]}
-	add(h, fieldPolicy, values[:1:1])
-	add(h, fieldState, values[1:])
-}
-
-// add appends to a field, or uses value itself if the field is new.
-func add(h http.Header, key string, value []string) {
-	if have := h[key]; len(have) > 0 {
-		h[key] = append(have, value...)
-		return
-	}
-	h[key] = value
-}
-
-// writeThree writes the nearest limit, unless an outer limiter has written a nearer
-// one.
-func (l *Limiter) writeThree(h http.Header, limit, remaining, reset string, c *check) {
+// writeThree writes three fields about the nearest limit.
+func (l *Limiter) writeThree(h http.Header, names front.Three, c *check) {
 	n := front.Nearest(c.limits)
-	if have := h[remaining]; len(have) > 0 {
-		if told, err := strconv.ParseUint(have[0], 10, 64); err == nil && told < uint64(n.Remaining) {
-			return
-		}
-	}
-	values := [3]string{
-		strconv.FormatUint(uint64(n.Limit.Capacity()), 10),
-		strconv.FormatUint(uint64(n.Remaining), 10),
-		l.resetText(n),
-	}
-	h[limit], h[remaining], h[reset] = values[0:1:1], values[1:2:2], values[2:3:3]
+	names.Set(h, n, l.resetText(n))
 }
 
 func (l *Limiter) resetText(n *limiter.LimitDecision) string {
 	if l.reset == ResetDelta {
-		return decimal(limiter.Seconds(n.ResetAfter))
+		return front.ResetSeconds(n)
 	}
 	at := l.now().Add(n.ResetAfter)
 	return decimal(at.Add(time.Second - 1).Unix())

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
 // Decider decides checks; a *weir.Node is one. A denial is a decision, never an error.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
 // Option configures a [Limiter]. Functions given to options are called from many

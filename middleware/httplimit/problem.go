@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/middleware/internal/front"
 )
 
 // Problem types that the IETF draft registers.

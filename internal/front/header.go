@@ -1,0 +1,68 @@
+package front
+
+import (
+	"strconv"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Field names of the draft, as net/http spells them in a Header.
+const (
+	fieldPolicy = "Ratelimit-Policy"
+	fieldState  = "Ratelimit"
+)
+
+// AddLists adds both fields of the draft to the header of a response. They are lists, so the
+// values of an outer limiter are kept. text is memory to use; it returns that, for the next
+// call. There must be a limit.
+func AddLists(h map[string][]string, limits []*limiter.LimitDecision, text []byte) []byte {
+	text = AppendPolicy(text[:0], limits)
+	policy := len(text)
+	text = AppendState(text, limits)
+	all := string(text)
+	values := [2]string{all[:policy], all[policy:]}
+	add(h, fieldPolicy, values[:1:1])
+	add(h, fieldState, values[1:])
+	return text
+}
+
+// add appends to a field, or uses value itself if the field is new.
+func add(h map[string][]string, key string, value []string) {
+	if have := h[key]; len(have) > 0 {
+		h[key] = append(have, value...)
+		return
+	}
+	h[key] = value
+}
+
+// Three are the names of three fields, as net/http spells them: the limit of which the least
+// remains, what remains of it, and its reset.
+type Three struct{ Limit, Remaining, Reset string }
+
+// XRateLimit returns the names X-RateLimit-Limit, X-RateLimit-Remaining and
+// X-RateLimit-Reset.
+func XRateLimit() Three {
+	return Three{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+}
+
+// Set writes the three fields about a limit, unless an outer limiter has written a nearer
+// one.
+func (t Three) Set(h map[string][]string, l *limiter.LimitDecision, reset string) {
+	if have := h[t.Remaining]; len(have) > 0 {
+		if told, err := strconv.ParseUint(have[0], 10, 64); err == nil && told < uint64(l.Remaining) {
+			return
+		}
+	}
+	values := [3]string{
+		strconv.FormatUint(uint64(l.Limit.Capacity()), 10),
+		strconv.FormatUint(uint64(l.Remaining), 10),
+		reset,
+	}
+	h[t.Limit], h[t.Remaining], h[t.Reset] = values[0:1:1], values[1:2:2], values[2:3:3]
+}
+
+// ResetSeconds returns the seconds until all of a limit is available again, rounded up, as
+// the value of a field.
+func ResetSeconds(l *limiter.LimitDecision) string {
+	return strconv.FormatInt(limiter.Seconds(l.ResetAfter), 10)
+}
