@@ -150,13 +150,7 @@ func (s *service) identify(ctx context.Context) (pass, error) {
 	if s.access == nil {
 		return pass{}, nil
 	}
-	c := Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
-	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			c.TLS = &info.State
-		}
-	}
-	caller, err := s.access.Identify(c)
+	caller, err := s.access.Identify(GRPCCredentials(ctx))
 	return pass{caller}, err
 }
 
@@ -165,11 +159,23 @@ func (s *service) identifyHTTP(r *http.Request) (pass, error) {
 	if s.access == nil {
 		return pass{}, nil
 	}
-	caller, err := s.access.Identify(credentialsOf(r))
+	caller, err := s.access.Identify(HTTPCredentials(r))
 	return pass{caller}, err
 }
 
-func credentialsOf(r *http.Request) Credentials {
+// GRPCCredentials returns what the caller of a gRPC call has shown.
+func GRPCCredentials(ctx context.Context) Credentials {
+	c := Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			c.TLS = &info.State
+		}
+	}
+	return c
+}
+
+// HTTPCredentials returns what the caller of an HTTP request has shown.
+func HTTPCredentials(r *http.Request) Credentials {
 	return Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS}
 }
 
@@ -290,7 +296,7 @@ func administers(by Access, serve http.HandlerFunc) http.HandlerFunc {
 			serve(w, r)
 			return
 		}
-		caller, err := by.Identify(credentialsOf(r))
+		caller, err := by.Identify(HTTPCredentials(r))
 		if err == nil {
 			_, err = caller.May(ActionAdmin)
 		}

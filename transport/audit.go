@@ -137,7 +137,7 @@ func (s *site) account(of route, w *statusWriter, r *http.Request) {
 	if e.From = r.RemoteAddr; overSocket(r) {
 		e.From = "unix"
 	} else if s.access != nil {
-		if caller, err := s.access.Identify(credentialsOf(r)); err == nil {
+		if caller, err := s.access.Identify(HTTPCredentials(r)); err == nil {
 			e.Caller, e.Tenant = caller.Name(), caller.Tenant()
 		}
 	}

@@ -20,6 +20,19 @@ type front struct {
 
 func newFront(s *service, ready func() error, o *Options) *front {
 	f := &front{service: s}
+	routes := f.ownRoutes(ready, o)
+	if len(o.Services) > 0 {
+		routes = f.otherRoutes(o.Routes)
+	}
+	f.site = newSite(routes, o.Observer, s.guard)
+	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"
+	f.site.tracer = o.Tracer
+	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
+	return f
+}
+
+// ownRoutes returns what is served by path, without Options.Services.
+func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
 	routes := map[string]route{
 		"/v1/check":       {methods: asking, serve: f.serveCheck, action: "check"},
@@ -35,11 +48,7 @@ func newFront(s *service, ready func() error, o *Options) *front {
 		// Open, since proxies hand on what browsers say of themselves.
 		routes["/v1/auth"] = route{methods: reading(), serve: f.serveAuth(o.Auth), open: true, action: "check"}
 	}
-	f.site = newSite(routes, o.Observer, s.guard)
-	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"
-	f.site.tracer = o.Tracer
-	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
-	return f
+	return routes
 }
 
 func serveHealthy(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") }

@@ -121,9 +121,12 @@ type Options struct {
 	// charges, and so pass any limit, but no charges of others. The decider must be a
 	// [Refunder].
 	AllowRefunds bool
-	// Services are served over gRPC in place of weir.v1.Limiter; default none. Nothing is
-	// served over HTTP then.
+	// Services are served over gRPC in place of weir.v1.Limiter; default none. Over HTTP only
+	// Routes are served then.
 	Services []GRPCService
+	// Routes are what Services serve over HTTP, by path; default none. Callers are not
+	// identified before: see [HTTPCredentials].
+	Routes map[string]ServiceRoute
 	// HealthNames are further names by which the health of Services can be asked for.
 	HealthNames []string
 	// Access decides who callers are and what they may do; default nil: all callers are

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -76,3 +77,60 @@ func (a Admitting) CheckInto(ctx context.Context, r *limiter.Request, d *limiter
 	}
 	return a.Checker.CheckInto(ctx, r, d)
 }
+
+// Status returns the gRPC status of an error of a decider or of an [Access], nil for nil.
+// One for which a wait is known has it as RetryInfo.
+func Status(err error) error { return statusOf(err) }
+
+// ServiceRoute is what Options.Services serve over HTTP at one path. One of Get and Post is
+// set.
+type ServiceRoute struct {
+	// Get answers GET and HEAD.
+	Get http.HandlerFunc
+	// Post answers POST with the body of the request, at most [MaxBodyBytes], which it must
+	// not keep. The memory of body and decoded message counts among that of all large
+	// messages until it returns: see MaxDecodingBytes of [Options].
+	Post func(w http.ResponseWriter, r *http.Request, body []byte)
+	// Action names the route for the audit.
+	Action string
+}
+
+// otherRoutes returns the routes of Options.Services.
+func (f *front) otherRoutes(of map[string]ServiceRoute) map[string]route {
+	routes := make(map[string]route, len(of))
+	for path, r := range of {
+		own := route{methods: reading(), serve: r.Get, action: r.Action}
+		if r.Post != nil {
+			own.methods, own.serve = []string{http.MethodPost}, f.servePost(r.Post)
+		}
+		routes[path] = own
+	}
+	return routes
+}
+
+// servePost has a route answer with the body of the request.
+func (f *front) servePost(post func(http.ResponseWriter, *http.Request, []byte)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := hold{room: &f.room, remote: r.RemoteAddr}
+		defer h.release()
+		body, err := readAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes), &h)
+		if err == nil {
+			err = h.add(int64(len(body)) * weightOfOther)
+		}
+		switch tooLarge := (*http.MaxBytesError)(nil); {
+		case errors.As(err, &tooLarge):
+			writeError(w, errBodySize)
+		case lacksRoom(err):
+			writeError(w, err)
+		case err != nil:
+			writeError(w, invalid("the body could not be read to its end: %v", err))
+		default:
+			post(w, r, body)
+		}
+	}
+}
+
+// weightOfOther is how much larger than its text a message of another protocol in JSON may
+// become, besides what is reckoned for any JSON: a list of empty objects becomes a structure
+// for each three bytes.
+const weightOfOther = 64
