@@ -150,6 +150,8 @@ func TestBadUsage(t *testing.T) {
 		"near limit above 1":    {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit 1.1", 2, "give a part above 0 and up to 1"},
 		"stops in atomic mode":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-mode atomic --envoy-stop-when-over", 2, "is for --envoy-mode compat"},
 		"two names of headers":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-header-names a,b", 2, "give three names"},
+		"limits of Gubernator":  {"", "serve --gubernator-addr :1", 2, "give --allow-request-limits too, or --permissions"},
+		"a zone of no address":  {"", "serve --gubernator-zone UTC", 2, "--gubernator-zone is for"},
 		"five HTTP addresses":   {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr :1,:2,:3,:4,:5", 2, "give at most 4"},
 		"an HTTP address":       {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr x", 2, `--envoy-http-addr "x" is not valid: give HOST:PORT`},
 		"unknown command":       {"", "sevre", 2, `there is no command "sevre": did you mean "serve"? See "node --help"`},
@@ -482,6 +484,7 @@ func TestOptions(t *testing.T) {
 		"redis-timeout": "15ms", "redis-nodes": "3",
 		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true",
 		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
+		"gubernator-addr": "g:8", "gubernator-http-addr": "g:9", "gubernator-zone": "Europe/Berlin",
 		"redis-listen": "r:6", "auth-proxy": "10.0.0.0/8, 127.0.0.1", "auth-uri-header": "a", "auth-method-header": "b", "auth-address-header": "c", "auth-user-header": "d", "auth-group-header": "e",
 		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true", "envoy-header-names": "a,b,c",
 		"envoy-body": file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true", "envoy-near-limit": "0.5",
@@ -531,6 +534,9 @@ func TestOptions(t *testing.T) {
 		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !e.Options.AllowRefunds || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) || !e.NeedsConfig ||
 		e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca", ServerName: "xn", CertFile: "xc", KeyFile: "xk"}) {
 		t.Errorf("%+v, %+v", e, e.XDS)
+	}
+	if g := c.Gubernator; g != (server.GubernatorConfig{Addr: "g:8", HTTPAddr: "g:9", Zone: "Europe/Berlin"}) {
+		t.Errorf("%+v", g)
 	}
 	if a := c.Auth; a == nil || fmt.Sprint(a.Proxies) != "[10.0.0.0/8 127.0.0.1/32]" || a.URI != "a" || a.Method != "b" || a.Address != "c" || a.User != "d" || a.Group != "e" {
 		t.Errorf("%+v", a)

@@ -44,6 +44,7 @@ type options struct {
 	bounds                                       boundOptions
 	envoy                                        envoyOptions
 	auth                                         authOptions
+	gubernator                                   gubernatorOptions
 	tls                                          tlsOptions
 	trace                                        traceOptions
 	member                                       bool // the node is a member of a cluster
@@ -91,6 +92,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	o.envoy.addFlags(f)
 	o.auth.addFlags(f)
 	f.Var(&o.redisListen, "redis-listen", "serve the Redis protocol, with CL.THROTTLE, at `HOST:PORT` (default nowhere)")
+	o.gubernator.addFlags(f)
 	o.tls.addFlags(f)
 	o.trace.addFlags(f)
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
@@ -165,6 +167,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	if err := o.auth.validate(cmd); err != nil {
 		return err
 	}
+	if err := o.gubernator.validate(cmd, o.allowRequestLimits || o.permissions != ""); err != nil {
+		return err
+	}
 	if err := o.tls.validate(cmd); err != nil {
 		return err
 	}
@@ -203,6 +208,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	}
 	o.bounds.fill(&c)
 	o.auth.fill(&c)
+	o.gubernator.fill(&c)
 	var err error
 	if o.envoy.wanted() {
 		if c.Envoy, err = o.envoy.config(o.allowRefunds); err != nil {

@@ -75,7 +75,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if o.clockOffset != 0 {
 		log.Warn("the clock is shifted by an option for tests", "by", o.clockOffset.String())
 	}
-	if o.rules == "" && !o.envoy.wanted() {
+	if o.rules == "" && !o.envoy.wanted() && !o.gubernator.wanted() {
 		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
 	}
 	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version", built.Version()}
@@ -90,6 +90,9 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	}
 	if at := s.EnvoyAddr(); at != "" {
 		args = append(args, "envoy", at, "envoy_http", strings.Join(s.EnvoyHTTPAddrs(), ","))
+	}
+	if grpc, http := s.GubernatorAddrs(); grpc != "" || http != "" {
+		args = append(args, "gubernator", grpc, "gubernator_http", http)
 	}
 	if c.Cluster == nil {
 		log.Info("the node is ready", args...)

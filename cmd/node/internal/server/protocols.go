@@ -9,13 +9,14 @@ import (
 // protocols are what other programs speak to a node, each at a listener of its own. The zero
 // value serves none.
 type protocols struct {
-	resp respServer
-	spoe spoeServer
+	resp       respServer
+	spoe       spoeServer
+	gubernator gubernatorServer
 }
 
 // open makes their servers.
 func (p *protocols) open(s *Server) error {
-	for _, open := range []func(*Server) error{p.resp.open, p.spoe.open} {
+	for _, open := range []func(*Server) error{p.resp.open, p.spoe.open, p.gubernator.open} {
 		if err := open(s); err != nil {
 			return err
 		}
@@ -27,16 +28,17 @@ func (p *protocols) open(s *Server) error {
 func (p *protocols) run(s *Server) {
 	p.resp.run(s)
 	p.spoe.run(s)
+	p.gubernator.run(s)
 }
 
 // listeners returns their listeners, some of which may be nil.
 func (p *protocols) listeners() []net.Listener {
-	return []net.Listener{p.resp.listener, p.spoe.listener}
+	return []net.Listener{p.resp.listener, p.spoe.listener, p.gubernator.grpc, p.gubernator.http}
 }
 
 // shutdown stops them after they have answered.
 func (p *protocols) shutdown(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- p.spoe.shutdown(ctx) }()
-	return errors.Join(p.resp.shutdown(ctx), <-done)
+	return errors.Join(p.resp.shutdown(ctx), p.gubernator.shutdown(ctx), <-done)
 }

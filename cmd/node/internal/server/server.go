@@ -76,6 +76,8 @@ type Config struct {
 	// SPOEListen is the address for HAProxy's filter spoe, as host:port, which needs Auth.
 	// Empty: none.
 	SPOEListen string
+	// Gubernator serves the protocol of Gubernator's clients, if it has an address.
+	Gubernator GubernatorConfig
 	// Auth, if not nil, answers the sub-requests of web proxies, at HTTPAddr. Decider is
 	// filled in.
 	Auth *forward.Options
@@ -121,9 +123,9 @@ type Server struct {
 
 	grpc, http    net.Listener
 	admin, health aside
-	envoy         envoyServer
-	protocols     protocols
-	secured       secured
+	protocols
+	envoy   envoyServer
+	secured secured
 
 	stopping   atomic.Bool
 	unfollow   context.CancelFunc
@@ -134,7 +136,7 @@ type Server struct {
 // Start starts a node and returns when it accepts requests. If it fails, everything is
 // cleaned up. The context is for starting only.
 func Start(ctx context.Context, c Config) (*Server, error) {
-	s := &Server{config: c, failed: make(chan error, 4+maxEnvoyHTTP)}
+	s := &Server{config: c, failed: make(chan error, 6+maxEnvoyHTTP)}
 	if err := s.readRules(); err != nil {
 		return nil, err
 	}
@@ -268,6 +270,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		to            *net.Listener
 	}{
 		{"--redis-listen", c.RedisListen, &s.protocols.resp.listener}, {"--spoe-listen", c.SPOEListen, &s.protocols.spoe.listener},
+		{"--gubernator-addr", c.Gubernator.Addr, &s.protocols.gubernator.grpc}, {"--gubernator-http-addr", c.Gubernator.HTTPAddr, &s.protocols.gubernator.http},
 		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {

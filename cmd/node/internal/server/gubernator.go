@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/weirlimit/weir/internal/gubernator"
+	"github.com/weirlimit/weir/transport"
+)
+
+// GubernatorConfig is how a node serves the protocol of Gubernator's clients.
+type GubernatorConfig struct {
+	// Addr is the address for gRPC and HTTPAddr that for JSON over HTTP, as host:port.
+	// Empty: none.
+	Addr, HTTPAddr string
+	// Zone is the time zone of units of the calendar; default UTC.
+	Zone string
+}
+
+// gubernatorServer serves Gubernator's protocol. Its zero value serves nothing.
+type gubernatorServer struct {
+	grpc, http net.Listener // what the configuration names; nil: nothing
+	server     *transport.Server
+}
+
+// errShuttingDown is told by LiveCheck. Clients know the text.
+var errShuttingDown = errors.New("server is shutting down")
+
+// open makes the server.
+func (g *gubernatorServer) open(s *Server) error {
+	c := &s.config
+	if g.grpc == nil && g.http == nil {
+		return nil
+	}
+	o := gubernator.Options{
+		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds,
+		Zone: c.Gubernator.Zone, Peers: g.peers(s), Ready: s.ready, Audit: s.audit.auditor(), Observer: s.metrics,
+		Live: func() error {
+			if s.stopping.Load() {
+				return errShuttingDown
+			}
+			return nil
+		},
+	}
+	for _, m := range s.node.Cluster().Members() {
+		if m.Self {
+			o.Name = m.Name
+		}
+	}
+	to := transport.Options{
+		Decider: s.node, Ready: s.ready, Audit: s.audit.auditor(), Observer: s.metrics, Logger: c.Log, MaxMessageBytes: gubernator.MaxMessageBytes,
+		TLS: s.secured.forClients(), Hosts: c.hosts(c.HTTPHosts, c.Gubernator.HTTPAddr),
+		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+		MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
+	}
+	if s.access != nil {
+		o.Access, to.Access = s.access, s.access
+	}
+	service, err := gubernator.NewService(o)
+	if err != nil {
+		return err
+	}
+	to.Services, to.Routes = []transport.GRPCService{service}, service.Routes()
+	g.server, err = transport.NewServer(to)
+	return err
+}
+
+// peers returns the function that lists the members that are not dead, by their addresses for
+// Weir's own clients. A node outside a cluster is a member by itself, at the address of this
+// protocol.
+func (g *gubernatorServer) peers(s *Server) func() []gubernator.Peer {
+	return func() (out []gubernator.Peer) {
+		for _, m := range s.node.Cluster().Members() {
+			if m.State != "dead" {
+				out = append(out, gubernator.Peer{Address: m.GRPCAddr, Self: m.Self})
+			}
+		}
+		if out == nil {
+			own := g.grpc
+			if own == nil {
+				own = g.http
+			}
+			out = append(out, gubernator.Peer{Address: own.Addr().String(), Self: true})
+		}
+		return out
+	}
+}
+
+// run starts the server's goroutines.
+func (g *gubernatorServer) run(s *Server) {
+	if g.server == nil {
+		return
+	}
+	s.background.start("the server of Gubernator's protocol", func() {
+		if err := g.server.Serve(g.grpc, g.http); err != nil {
+			s.failed <- err
+		}
+	})
+}
+
+// shutdown stops the server after it has answered.
+func (g *gubernatorServer) shutdown(ctx context.Context) error {
+	if g.server == nil {
+		return nil
+	}
+	return g.server.Shutdown(ctx)
+}
+
+// GubernatorAddrs returns the addresses of Gubernator's protocol over gRPC and HTTP, each ""
+// if it is not served.
+func (p *protocols) GubernatorAddrs() (grpc, http string) {
+	if l := p.gubernator.grpc; l != nil {
+		grpc = l.Addr().String()
+	}
+	if l := p.gubernator.http; l != nil {
+		http = l.Addr().String()
+	}
+	return grpc, http
+}

@@ -1,0 +1,117 @@
+package gubernator
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/weirlimit/weir/proto/gubernator/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Routes returns what is served over HTTP.
+func (s *Service) Routes() map[string]transport.ServiceRoute {
+	return map[string]transport.ServiceRoute{
+		"/v1/GetRateLimits": {Post: s.postGet, Action: "check"},
+		"/v1/HealthCheck": {Get: func(w http.ResponseWriter, r *http.Request) {
+			c, _ := s.identify(r.RemoteAddr, transport.HTTPCredentials(r)) // one who is not identified may ask
+			out, err := s.health(c)
+			reply(w, out, err)
+		}},
+		"/v1/LiveCheck": {Get: func(w http.ResponseWriter, _ *http.Request) {
+			out, err := s.live()
+			reply(w, out, err)
+		}},
+	}
+}
+
+// maxDepth bounds how deeply JSON may be nested. Messages need four levels; what is not known
+// is skipped.
+const maxDepth = 32
+
+// postGet answers GetRateLimits in JSON.
+func (s *Service) postGet(w http.ResponseWriter, r *http.Request, body []byte) {
+	c, err := s.identify(r.RemoteAddr, transport.HTTPCredentials(r))
+	if err != nil {
+		reply(w, nil, transport.Status(err)) // the server tells the audit
+		return
+	}
+	in := new(pb.GetRateLimitsReq)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}).Unmarshal(body, in); err != nil {
+		reply(w, nil, status.Errorf(codes.InvalidArgument, "%.300s", err.Error()))
+		return
+	}
+	out, err := s.getRateLimits(r.Context(), c, in, len(body))
+	reply(w, out, err)
+}
+
+// problem is an error in JSON.
+type problem struct {
+	Code    codes.Code `json:"code"`
+	Message string     `json:"message"`
+	Details []struct{} `json:"details"`
+}
+
+// reply answers with a message, or with the error, which is a gRPC status.
+func reply(w http.ResponseWriter, m proto.Message, err error) {
+	var text []byte
+	if err == nil {
+		text, err = marshal(m)
+	}
+	code := http.StatusOK
+	if err != nil {
+		st := status.Convert(err)
+		code = httpStatus(st.Code())
+		if code == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		if text, err = json.Marshal(problem{st.Code(), st.Message(), []struct{}{}}); err != nil {
+			text = nil // numbers and texts can always be encoded
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(code)
+	w.Write(text)
+}
+
+// marshal returns a message in JSON: with all fields, by their names in the protocol, and
+// without blanks, of which the library adds some at random.
+func marshal(m proto.Message) ([]byte, error) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(m)
+	if err != nil {
+		return nil, status.Error(codes.Internal, "the answer has no form in JSON: "+err.Error())
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, text); err != nil {
+		return nil, status.Error(codes.Internal, "the answer has no form in JSON: "+err.Error())
+	}
+	return out.Bytes(), nil
+}
+
+// httpStatus returns the status for a code of gRPC.
+func httpStatus(c codes.Code) int {
+	switch c {
+	case codes.InvalidArgument, codes.OutOfRange:
+		return http.StatusBadRequest
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	case codes.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case codes.DeadlineExceeded:
+		return http.StatusGatewayTimeout
+	case codes.Unavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}

@@ -1,0 +1,226 @@
+package gubernator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	pb "github.com/weirlimit/weir/proto/gubernator/v1"
+)
+
+// item is one rate limit of a message, what it asks of the node, and its answer.
+type item struct {
+	in  *pb.RateLimitReq
+	out *pb.RateLimitResp
+
+	limit   *limiter.Limit // nil: nothing is counted
+	request limiter.Request
+	base    time.Time    // the instant from which its reset is told
+	end     limiter.Tick // of its unit of the calendar; 0: it has none
+}
+
+// has reports whether the item has a flag.
+func (it *item) has(b pb.Behavior) bool { return it.in.GetBehavior()&b != 0 }
+
+// leaky reports whether the item's algorithm is a leaky bucket.
+func (it *item) leaky() bool { return it.in.GetAlgorithm() == pb.Algorithm_LEAKY_BUCKET }
+
+// capacity returns how many hits fit at once.
+func (it *item) capacity() int64 {
+	if it.leaky() && it.in.GetBurst() != 0 {
+		return it.in.GetBurst()
+	}
+	return it.in.GetLimit()
+}
+
+// itemError is an error that clients know by its text.
+type itemError string
+
+func (e itemError) Error() string { return string(e) }
+
+const (
+	errKey       itemError = "field 'unique_key' cannot be empty"
+	errName      itemError = "field 'namespace' cannot be empty"
+	errGregorian itemError = "behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid gregorian interval"
+)
+
+// newItem reads one rate limit. The error is for the client.
+func (s *Service) newItem(in *pb.RateLimitReq, out *pb.RateLimitResp, now time.Time) (it item, err error) {
+	it = item{in: in, out: out, base: now}
+	switch {
+	case in.GetUniqueKey() == "":
+		return it, errKey
+	case in.GetName() == "":
+		return it, errName
+	}
+	if err := s.fill(&it, now); err != nil {
+		return it, fmt.Errorf("while applying rate limit '%.100s_%.100s': %w", in.GetName(), in.GetUniqueKey(), err)
+	}
+	if it.limit != nil {
+		it.request = limiter.Request{
+			Path: partOf(in.GetName(), maxName), User: partOf(in.GetUniqueKey(), maxKey), Limits: []*limiter.Limit{it.limit},
+		}
+	}
+	return it, nil
+}
+
+// fill fills in the limit of an item and the instants by which its reset is told.
+func (s *Service) fill(it *item, now time.Time) error {
+	in := it.in
+	r := rate{limit: in.GetLimit()}
+	switch in.GetAlgorithm() {
+	case pb.Algorithm_TOKEN_BUCKET:
+	case pb.Algorithm_LEAKY_BUCKET:
+		r.leaky, r.burst = true, in.GetBurst()
+	default:
+		return itemError(fmt.Sprintf("Invalid rate limit algorithm '%d'", in.GetAlgorithm()))
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{{"limit", r.limit}, {"burst", r.burst}} {
+		if n.value < 0 || n.value > limiter.MaxUnits {
+			return fmt.Errorf("%s %d is out of range: give 0 to %d", n.name, n.value, int64(limiter.MaxUnits))
+		}
+	}
+	if it.has(pb.Behavior_DURATION_IS_GREGORIAN) {
+		unit, ok := unitOf(in.GetDuration())
+		if !ok {
+			return errGregorian
+		}
+		begin, end, err := s.limits.bounds(unit, now)
+		if err != nil {
+			return err
+		}
+		it.end = end
+		if r.leaky {
+			r.window = (end - begin).Duration()
+		} else {
+			r.calendar = unit
+		}
+	} else {
+		const most = int64(limiter.MaxWindow / time.Millisecond)
+		if d := in.GetDuration(); d < 0 || d > most {
+			return fmt.Errorf("duration %d is out of range: give 0 to %d milliseconds, which are %d days", d, most, most/(24*time.Hour).Milliseconds())
+		}
+		r.window = time.Duration(in.GetDuration()) * time.Millisecond
+		it.base = clientTime(in.GetCreatedAt(), now)
+	}
+	if r.limit == 0 || r.window == 0 && r.calendar == limiter.CalendarNone {
+		return nil // nothing fits, or everything is forgotten at once
+	}
+	var err error
+	it.limit, err = s.limits.of(r)
+	return err
+}
+
+// unitOf returns the unit of the calendar that a duration names.
+func unitOf(duration int64) (limiter.Calendar, bool) {
+	units := [...]limiter.Calendar{
+		limiter.CalendarMinute, limiter.CalendarHour, limiter.CalendarDay, limiter.CalendarWeek, limiter.CalendarMonth, limiter.CalendarYear,
+	}
+	if duration < 0 || duration >= int64(len(units)) {
+		return limiter.CalendarNone, false
+	}
+	return units[duration], true
+}
+
+// maxDrift is how far the clock of a client may be from the node's. A time beyond it is not
+// believed.
+const maxDrift = 24 * time.Hour
+
+// clientTime returns the time of a client's clock, in milliseconds since 1970, or now if
+// that is not believable. Nothing is counted by it: resets are told by it, for the client.
+func clientTime(created int64, now time.Time) time.Time {
+	least, most := now.Add(-maxDrift).UnixMilli(), now.Add(maxDrift).UnixMilli()
+	if created < least || created > most {
+		return now
+	}
+	return time.UnixMilli(created)
+}
+
+// Bounds of the parts of a key, in bytes: a key of the node has at most 256. Of a longer
+// part the key has the begin and a hash.
+const (
+	maxName = 96
+	maxKey  = 144
+)
+
+// partOf returns a text of at most so many bytes that stands for a longer one.
+func partOf(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return text[:most-2*len(sum)] + hex.EncodeToString(sum[:])
+}
+
+// uncounted answers an item for which nothing is counted: its limit is 0, which hits are
+// over, or its duration is 0, so that all of it is there again.
+func (it *item) uncounted() {
+	capacity, hits := it.capacity(), it.in.GetHits()
+	if it.in.GetLimit() == 0 {
+		capacity = 0
+	}
+	it.out.Limit, it.out.Remaining = it.in.GetLimit(), capacity
+	switch {
+	case hits > capacity:
+		it.out.Status = pb.Status_OVER_LIMIT
+	case hits > 0:
+		it.out.Remaining -= hits
+	}
+	if it.end != 0 {
+		it.out.ResetTime = limiter.Millis(it.end.Duration())
+		return
+	}
+	it.out.ResetTime = it.resetAfter(time.Duration(it.in.GetDuration()) * time.Millisecond)
+}
+
+// resetAfter returns the time of a reset in milliseconds since 1970, rounded up.
+func (it *item) resetAfter(d time.Duration) int64 {
+	if it.end != 0 && !it.leaky() {
+		return limiter.Millis(it.end.Duration())
+	}
+	return limiter.Millis(time.Duration(it.base.UnixMicro())*time.Microsecond + d)
+}
+
+// answer fills in the answer from a decision of hits.
+func (it *item) answer(d *limiter.Decision, over bool) {
+	out := it.out
+	out.Limit, out.Remaining = it.in.GetLimit(), it.capacity()
+	after := it.limit.Window()
+	if d.Len() > 0 { // else a policy has decided without a counter
+		l := d.Limit(0)
+		out.Remaining = int64(l.Remaining)
+		if l.ResetAfter > 0 {
+			after = l.ResetAfter
+		}
+	}
+	if over {
+		out.Status = pb.Status_OVER_LIMIT
+	}
+	it.reset(after)
+}
+
+// reset fills in the reset. That of a leaky bucket is when as many hits have leaked as do not
+// remain.
+func (it *item) reset(after time.Duration) {
+	if it.leaky() {
+		hi, lo := bits.Mul64(uint64(it.capacity()-it.out.GetRemaining()), uint64(it.limit.Window()/time.Microsecond))
+		lo, carry := bits.Add64(lo, uint64(it.in.GetLimit())-1, 0)
+		quo, _ := bits.Div64(hi+carry, lo, uint64(it.in.GetLimit())) // at most 100 years, see [limiter.Spec]
+		after = time.Duration(quo) * time.Microsecond
+	}
+	it.out.ResetTime = it.resetAfter(after)
+}
+
+// forgotten answers RESET_REMAINING.
+func (it *item) forgotten() {
+	it.out.Limit, it.out.Remaining = it.in.GetLimit(), it.capacity()
+	if it.leaky() {
+		it.out.ResetTime = it.resetAfter(0) // all of it is there
+	}
+}

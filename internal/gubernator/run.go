@@ -1,0 +1,255 @@
+package gubernator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	pb "github.com/weirlimit/weir/proto/gubernator/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// run decides the rate limits of one message, in their order: those that follow one another
+// as one batch, as far as they are checks and looks.
+type run struct {
+	of     *Service
+	caller caller
+	now    time.Time
+	self   string // the name of the node
+
+	items    []item // of the batch
+	requests []limiter.Request
+	peeks    []bool
+	drains   map[key]bool // keys of items of the batch that may be drained afterwards
+
+	refused, reset, credited int // items, for the audit
+	why                      string
+	made                     int // keys that were new
+}
+
+// key is what an item counts by.
+type key struct {
+	name, unique string
+	algorithm    pb.Algorithm
+}
+
+// add decides an item, or adds it to the batch.
+func (r *run) add(ctx context.Context, in *pb.RateLimitReq, out *pb.RateLimitResp) {
+	it, err := r.of.newItem(in, out, r.now)
+	if err != nil {
+		r.fail(&it, err)
+		return
+	}
+	action := actionOf(&it)
+	if err := r.of.admit(r.caller, &it.request, action); err != nil {
+		r.refuse(&it, err)
+		return
+	}
+	switch {
+	case it.limit == nil:
+		it.uncounted()
+	case action == transport.ActionReset:
+		r.decide(ctx)
+		r.forget(ctx, &it)
+	case action == transport.ActionRefund:
+		r.decide(ctx)
+		r.credit(ctx, &it)
+	default:
+		r.check(ctx, &it)
+	}
+}
+
+// actionOf returns what an item asks for.
+func actionOf(it *item) transport.Action {
+	switch hits := it.in.GetHits(); {
+	case it.has(pb.Behavior_RESET_REMAINING):
+		return transport.ActionReset
+	case hits < 0:
+		return transport.ActionRefund
+	case hits == 0:
+		return transport.ActionPeek
+	default:
+		return transport.ActionCheck
+	}
+}
+
+// check adds a check or a look to the batch.
+func (r *run) check(ctx context.Context, it *item) {
+	k := key{it.in.GetName(), it.in.GetUniqueKey(), it.in.GetAlgorithm()}
+	if r.drains[k] {
+		r.decide(ctx) // the drain of the one before comes first
+	}
+	if it.has(pb.Behavior_DRAIN_OVER_LIMIT) && it.in.GetHits() > 0 {
+		if r.drains == nil {
+			r.drains = make(map[key]bool)
+		}
+		r.drains[k] = true
+	}
+	hits := it.in.GetHits()
+	look := hits == 0 || hits > limiter.MaxUnits // no limit is so large
+	if look {
+		hits = 0
+	}
+	it.request.Cost = limiter.Units(hits)
+	r.items, r.requests, r.peeks = append(r.items, *it), append(r.requests, it.request), append(r.peeks, look)
+}
+
+// decide decides the batch, answers its items, and begins another one.
+func (r *run) decide(ctx context.Context) {
+	n := len(r.items)
+	if n == 0 {
+		return
+	}
+	ds := make([]limiter.Decision, n)
+	err := r.of.options.Decider.PeekBatchInto(ctx, r.requests, ds, r.peeks)
+	some, partly := errors.AsType[*limiter.BatchError](err)
+	failed := 0
+	for i := range r.items {
+		it, why := &r.items[i], err
+		if partly {
+			why = nil
+			if failed < len(some.Index) && some.Index[failed] == i {
+				why = some.Errs[failed]
+				failed++
+			}
+		}
+		if why != nil {
+			r.failed(it, why)
+			continue
+		}
+		r.answer(ctx, it, &ds[i])
+	}
+	clear(r.drains)
+	r.items, r.requests, r.peeks = r.items[:0], r.requests[:0], r.peeks[:0]
+}
+
+// answer answers an item of the batch, and drains its counter if it is to.
+func (r *run) answer(ctx context.Context, it *item, d *limiter.Decision) {
+	r.made += transport.NewKeys(d)
+	hits := it.in.GetHits()
+	over := hits > 0 && (!d.Allowed || hits > limiter.MaxUnits)
+	it.answer(d, over)
+	r.owner(it, d)
+	if over && it.has(pb.Behavior_DRAIN_OVER_LIMIT) && it.out.GetRemaining() > 0 {
+		r.drain(ctx, it)
+	}
+}
+
+// owner tells which other member has decided.
+func (r *run) owner(it *item, d *limiter.Decision) {
+	if d.Len() == 0 {
+		return
+	}
+	if name := d.Limit(0).Owner; name != "" && name != r.self {
+		it.out.Metadata = map[string]string{"owner": name}
+	}
+}
+
+// maxDrains is how often what seemed to remain is tried to be taken, while others charge the
+// same key.
+const maxDrains = 5
+
+// drain takes what remains of a key.
+func (r *run) drain(ctx context.Context, it *item) {
+	q := it.request
+	for range maxDrains {
+		left := it.out.GetRemaining()
+		q.Cost = limiter.Units(left)
+		d, err := r.ask(ctx, q, false)
+		if err != nil {
+			r.failed(it, err)
+			return
+		}
+		it.answer(d, true)
+		r.made += transport.NewKeys(d)
+		if d.Allowed {
+			return
+		}
+		if it.out.GetRemaining() == 0 {
+			return
+		}
+	}
+}
+
+// ask asks about one request.
+func (r *run) ask(ctx context.Context, q limiter.Request, look bool) (*limiter.Decision, error) {
+	ds := make([]limiter.Decision, 1)
+	err := r.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{q}, ds, []bool{look})
+	if some, ok := errors.AsType[*limiter.BatchError](err); ok {
+		err = some.Errs[0]
+	}
+	return &ds[0], err
+}
+
+// forget resets the counter of a key. The hits are ignored.
+func (r *run) forget(ctx context.Context, it *item) {
+	if _, err := r.of.options.Decider.Reset(ctx, it.request); err != nil {
+		r.failed(it, err)
+		return
+	}
+	r.reset++
+	it.forgotten()
+}
+
+// credit takes hits back, and answers with what remains then.
+func (r *run) credit(ctx context.Context, it *item) {
+	q := it.request
+	q.Cost = limiter.Units(-max(it.in.GetHits(), -limiter.MaxUnits))
+	err := r.of.options.Decider.Refund(ctx, q, limiter.Credit())
+	if err != nil {
+		r.failed(it, err)
+		return
+	}
+	r.credited++
+	q.Cost = limiter.Units(0)
+	d, err := r.ask(ctx, q, true)
+	if err != nil {
+		r.failed(it, err)
+		return
+	}
+	it.answer(d, false)
+	r.owner(it, d)
+}
+
+// failed answers an item that the node did not decide.
+func (r *run) failed(it *item, err error) {
+	if errors.Is(err, limiter.ErrForbidden) {
+		r.refuse(it, err)
+		return
+	}
+	// The member asked may be the node itself: clients know the text.
+	r.fail(it, fmt.Errorf("while fetching rate limit '%.100s_%.100s' from peer: %w", it.in.GetName(), it.in.GetUniqueKey(), err))
+}
+
+// refuse answers an item that the caller may not send.
+func (r *run) refuse(it *item, err error) {
+	if r.refused++; r.refused == 1 {
+		r.why = err.Error()
+	}
+	r.fail(it, err)
+}
+
+// fail answers an item with an error. The other fields say nothing then.
+func (r *run) fail(it *item, err error) {
+	it.out.Reset()
+	it.out.Error = strings.ToValidUTF8(err.Error(), "\ufffd")
+}
+
+// account tells the audit of the message, and charges the caller's budget of new keys.
+func (r *run) account() {
+	if by, ok := r.caller.by.(transport.KeyBudget); ok && r.made > 0 && by.CountsKeys() {
+		by.SpendKeys(r.made)
+	}
+	if r.refused > 0 {
+		r.of.audited(r.caller, transport.ActionCheck, transport.AuditRefused, r.refused, r.why)
+	}
+	if r.reset > 0 {
+		r.of.audited(r.caller, transport.ActionReset, transport.AuditDone, 0, "")
+	}
+	if r.credited > 0 {
+		r.of.audited(r.caller, transport.ActionRefund, transport.AuditDone, 0, "")
+	}
+}

@@ -1,0 +1,213 @@
+package gubernator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/weirlimit/weir/proto/gubernator/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Bounds of a message over gRPC. MaxMessageBytes is for the server's option of that name.
+const (
+	MaxMessageBytes = 1 << 20
+	maxMetadata     = 16 * MaxItems // entries of all items together; they are not read
+
+	// maxDecoded bounds what is decoded at a time, in estimated bytes, and a message is
+	// estimated to become weight times as large.
+	maxDecoded = 128 << 20
+	weight     = 8
+)
+
+// errBusy is returned when the messages being decided take too much memory.
+func errBusy() error {
+	return status.Error(codes.ResourceExhausted, "too many requests are being decided: try again later")
+}
+
+// ServiceDesc returns what the service is for gRPC.
+func (s *Service) ServiceDesc() (*grpc.ServiceDesc, any) {
+	desc := pb.V1_ServiceDesc
+	desc.Methods = []grpc.MethodDesc{
+		{MethodName: "GetRateLimits", Handler: s.serveGet},
+		{MethodName: "HealthCheck", Handler: s.serveHealth},
+		{MethodName: "LiveCheck", Handler: s.serveLive},
+	}
+	return &desc, unimplemented{}
+}
+
+// unimplemented satisfies the interface that gRPC demands of the service; calls go to the
+// handlers.
+type unimplemented struct{ pb.UnimplementedV1Server }
+
+// serveGet is the gRPC method GetRateLimits.
+//
+//nolint:revive // the order of the arguments is gRPC's
+func (s *Service) serveGet(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	m := &message{decoding: &s.decoding}
+	defer m.release()
+	if err := decode(m); err != nil {
+		return nil, err
+	}
+	return s.answer(ctx, pb.V1_GetRateLimits_FullMethodName, intercept, func(ctx context.Context) (any, error) {
+		if m.err != nil {
+			return nil, m.err
+		}
+		c, err := s.callerOf(ctx)
+		if err != nil {
+			s.audited(c, transport.ActionCheck, transport.AuditRefused, 0, err.Error())
+			return nil, transport.Status(err)
+		}
+		return s.getRateLimits(ctx, c, &m.request, m.bytes)
+	})
+}
+
+// serveHealth is the gRPC method HealthCheck.
+//
+//nolint:revive // the order of the arguments is gRPC's
+func (s *Service) serveHealth(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	if err := decode(new(pb.HealthCheckReq)); err != nil {
+		return nil, err
+	}
+	return s.answer(ctx, pb.V1_HealthCheck_FullMethodName, intercept, func(ctx context.Context) (any, error) {
+		c, _ := s.callerOf(ctx) // one who is not identified may ask
+		return s.health(c)
+	})
+}
+
+// serveLive is the gRPC method LiveCheck.
+//
+//nolint:revive // the order of the arguments is gRPC's
+func (s *Service) serveLive(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	if err := decode(new(pb.LiveCheckReq)); err != nil {
+		return nil, err
+	}
+	return s.answer(ctx, pb.V1_LiveCheck_FullMethodName, intercept, func(context.Context) (any, error) { return s.live() })
+}
+
+// answer answers a call within the server's interceptor, where a panic ends, and tells the
+// observer of it.
+func (s *Service) answer(ctx context.Context, method string, intercept grpc.UnaryServerInterceptor, serve func(context.Context) (any, error)) (any, error) {
+	begin := time.Now()
+	handle := func(ctx context.Context, _ any) (any, error) {
+		out, err := serve(ctx)
+		if err != nil {
+			return nil, err // not out, which is a nil pointer of some type
+		}
+		return out, nil
+	}
+	var out any
+	var err error
+	if intercept == nil {
+		out, err = handle(ctx, nil)
+	} else {
+		out, err = intercept(ctx, nil, &grpc.UnaryServerInfo{Server: s, FullMethod: method}, handle)
+	}
+	if o := s.options.Observer; o != nil {
+		o.Served("Gubernator "+method[len("/pb.gubernator.V1/"):], status.Code(err).String(), time.Since(begin))
+	}
+	return out, err
+}
+
+// callerOf returns the caller of a gRPC call.
+func (s *Service) callerOf(ctx context.Context) (caller, error) {
+	from := ""
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		from = p.Addr.String()
+	}
+	return s.identify(from, transport.GRPCCredentials(ctx))
+}
+
+// message is the message of one call. It counts its parts before any are built.
+type message struct {
+	decoding *atomic.Int64 // bytes of all messages that are decided
+	taken    int64
+	bytes    int
+	request  pb.GetRateLimitsReq
+	err      error // a status: the message is not valid, or there is no room for it
+}
+
+// UnmarshalWire implements [transport.WireMessage]. It keeps the error for the answer,
+// since gRPC would answer that the server is broken.
+func (m *message) UnmarshalWire(data []byte) error {
+	taken := weight * int64(len(data))
+	if m.decoding.Add(taken) > maxDecoded {
+		m.decoding.Add(-taken)
+		m.err = errBusy()
+		return nil
+	}
+	m.taken, m.bytes = taken, len(data)
+	err := count(data)
+	if err == nil {
+		err = proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, &m.request)
+	}
+	switch {
+	case errors.Is(err, errMany):
+		m.err = errItems()
+	case err != nil:
+		m.err = status.Errorf(codes.InvalidArgument, "the message is not valid: %v", err)
+	}
+	return nil
+}
+
+// release gives back the room of the message.
+func (m *message) release() {
+	m.decoding.Add(-m.taken)
+	m.taken = 0
+}
+
+// Fields of GetRateLimitsReq and RateLimitReq.
+const (
+	fieldRequests = 1
+	fieldMetadata = 9
+)
+
+// errMany is returned for a message with more than MaxItems items.
+var errMany = errors.New("too many items")
+
+// count returns an error for a message with too many parts, or that is malformed.
+func count(data []byte) error {
+	items, entries := 0, 0
+	return each(data, fieldRequests, func(item []byte) error {
+		if items++; items > MaxItems {
+			return errMany
+		}
+		return each(item, fieldMetadata, func([]byte) error {
+			if entries++; entries > maxMetadata {
+				return fmt.Errorf("the items have more than %d entries of metadata", maxMetadata)
+			}
+			return nil
+		})
+	})
+}
+
+// each calls f with every value of a field that holds messages.
+func each(data []byte, of protowire.Number, f func([]byte) error) error {
+	for len(data) > 0 {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
+			return protowire.ParseError(n)
+		}
+		if field == of && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(data)
+			if err := f(value); err != nil {
+				return err
+			}
+		}
+		data = data[n:]
+	}
+	return nil
+}
