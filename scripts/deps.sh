@@ -26,6 +26,7 @@ if [ "$(uname -s)" = Linux ]; then
     "nginx nginx-light it asks a node about each request"
     "haproxy haproxy it asks a node about each request"
     "caddy caddy it asks a node about each request"
+    "varnishd varnish it asks a node about each request"
   )
   libraries=(
     "python3-redis|/usr/bin/python3 -c 'import redis'"

@@ -120,6 +120,13 @@ http://127.0.0.1:PORT {
 }
 `
 
+const varnishConfig = `
+vcl 4.1;
+backend app { .host = "127.0.0.1"; .port = "APP_AT"; }
+backend weir { .host = "127.0.0.1"; .port = "NODE_AT"; }
+include "DEPLOY/varnish/weir.vcl";
+`
+
 // proxied starts a proxy with a configuration and returns its base URL.
 func proxied(t *testing.T, node, app, config string, command func(file string) []string) (url string) {
 	t.Helper()
@@ -131,11 +138,14 @@ func proxied(t *testing.T, node, app, config string, command func(file string) [
 	ports := freePorts(t, 2)
 	port := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
 	file := filepath.Join(dir, "config")
-	text := strings.NewReplacer("DIR", dir, "DEPLOY", deploy, "NODE", node, "APP", app, "PORT", port(ports[0]), "LUA", port(ports[1])).Replace(config)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	fill := strings.NewReplacer("DIR", dir, "DEPLOY", deploy, "NODE_AT", port(node), "NODE", node, "APP_AT", port(app), "APP", app, "PORT", port(ports[0]), "LUA", port(ports[1]))
+	if err := os.WriteFile(file, []byte(fill.Replace(config)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := command(file)
+	for i := range args {
+		args[i] = fill.Replace(args[i])
+	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		t.Fatalf("this test needs %s: run scripts/deps.sh (%v)", args[0], err)
@@ -173,11 +183,14 @@ func proxied(t *testing.T, node, app, config string, command func(file string) [
 	return "http://" + ports[0] + " http://" + ports[1]
 }
 
-// nginx, HAProxy and Caddy, each in front of one service and with a node of its own, count
+// nginx, HAProxy, Caddy and Varnish, each in front of one service and with a node of its own, count
 // together; a client cannot choose what it is counted by; and each passes on that a limit
 // was reached. When its node is gone a proxy refuses.
 func TestProxies(t *testing.T) {
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }))
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "served")
+		_, _ = io.Copy(w, r.Body)
+	}))
 	defer app.Close()
 	upstream := app.Listener.Addr().String()
 	all := places(t, 3, proxiedRules, "--auth-proxy", "127.0.0.1")
@@ -193,6 +206,10 @@ func TestProxies(t *testing.T) {
 	filter := strings.Fields(proxied(t, agent, upstream, spoeConfig, func(file string) []string { return []string{"haproxy", "-db", "-f", file} }))[0]
 	caddy := strings.Fields(proxied(t, all[2].http, upstream, caddyConfig, func(file string) []string {
 		return []string{"caddy", "run", "--adapter", "caddyfile", "--config", file}
+	}))[0]
+
+	varnish := strings.Fields(proxied(t, all[1].http, upstream, varnishConfig, func(file string) []string {
+		return []string{"varnishd", "-F", "-j", "none", "-n", "DIR", "-s", "malloc,16m", "-a", "127.0.0.1:PORT", "-f", file}
 	}))[0]
 
 	ask := func(base, path string, fields ...string) (int, http.Header, string) {
@@ -215,15 +232,15 @@ func TestProxies(t *testing.T) {
 		}
 		return out.StatusCode, out.Header, string(body)
 	}
-	bases := []string{nginx[0], nginx[1], haproxy, caddy, filter}
+	bases := []string{nginx[0], nginx[1], haproxy, varnish, caddy, filter}
 	for i := range 9 { // also what a client says of itself changes nothing
-		status, header, body := ask(bases[i%5], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
+		status, header, body := ask(bases[i%6], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
 			"X-Original-Method", "POST", "X-Real-IP", "192.0.2.1")
 		if status != http.StatusOK || body != "served" {
-			t.Errorf("request %d, at %s: %d %s", i, bases[i%5], status, body)
+			t.Errorf("request %d, at %s: %d %s", i, bases[i%6], status, body)
 		}
-		if want := fmt.Sprintf("r=%d", 8-i); i%5 != 3 && !strings.Contains(header.Get("RateLimit"), want) {
-			t.Errorf("request %d, at %s: RateLimit %q, want %s", i, bases[i%5], header.Get("RateLimit"), want)
+		if want := fmt.Sprintf("r=%d", 8-i); i%6 != 4 && !strings.Contains(header.Get("RateLimit"), want) {
+			t.Errorf("request %d, at %s: RateLimit %q, want %s", i, bases[i%6], header.Get("RateLimit"), want)
 		}
 	}
 	for _, base := range bases {
@@ -233,6 +250,14 @@ func TestProxies(t *testing.T) {
 		if status, _, body := ask(base, "/free"); status != http.StatusOK || body != "served" {
 			t.Errorf("another path, at %s: %d %s", base, status, body)
 		}
+		out, err := http.Post(base+"/free", "text/plain", strings.NewReader(" a body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(out.Body); out.StatusCode != http.StatusOK || string(body) != "served a body" || err != nil {
+			t.Errorf("a body, at %s: %d %s, %v", base, out.StatusCode, body, err)
+		}
+		out.Body.Close()
 		for _, path := range []string{"/limited/", "//limited", "/limited;x=1", "/limite%64"} {
 			if status, _, body := ask(base, path); status != http.StatusTooManyRequests || strings.Contains(body, "served") {
 				t.Errorf("%s, at %s: %d %s", path, base, status, body)
@@ -242,6 +267,12 @@ func TestProxies(t *testing.T) {
 			if status, _, body := ask(base, path); status < 400 || strings.Contains(body, "served") {
 				t.Errorf("%s, at %s: %d %s", path, base, status, body)
 			}
+		}
+	}
+	if out, err := http.Post(varnish+"/free", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20+1))); err == nil { // else it closed while the client sent
+		out.Body.Close()
+		if out.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("more than Varnish keeps: %d", out.StatusCode)
 		}
 	}
 	if status, _, body := ask("http://"+all[0].http, "/v1/auth", "X-Original-URI", "/free", "X-Original-Method", "GET"); status != http.StatusOK {

@@ -1,0 +1,72 @@
+# Asks a node of Weir about each request (tested with Varnish 7.1). In your VCL, before your own
+# subroutines and after a backend with the address of the node:
+#
+#   backend weir { .host = "127.0.0.1"; .port = "8080"; }
+#   include "/etc/varnish/weir.vcl";
+#
+# The node runs with --auth-proxy and the address of Varnish. A request goes to the node
+# first. If it may pass, it is begun again, and goes the way that your subroutines say, also
+# to the cache. A denial, and 503 while no node answers, reach the client as they are.
+# Bodies of requests are kept meanwhile, so they have at most 1 MB: longer ones are refused
+# (413, and the connection closes).
+
+import std;
+
+sub vcl_recv {
+  if (req.restarts == 0) {
+    if (!std.cache_req_body(1MB)) {
+      return (synth(413));
+    }
+    # These fields are the proxy's: what a client sends in them is overwritten.
+    set req.http.X-Weir = "ask";
+    set req.http.X-Weir-Uri = req.url;
+    set req.http.X-Weir-Method = req.method;
+    set req.http.X-Weir-Address = client.ip;
+    unset req.http.X-Weir-Limits;
+    unset req.http.X-Weir-Policy;
+    set req.url = "/v1/auth";
+    set req.method = "GET";
+    return (pass);
+  }
+  if (req.http.X-Weir == "passed" && req.http.X-Weir-Uri) {
+    set req.url = req.http.X-Weir-Uri;
+    set req.method = req.http.X-Weir-Method;
+    unset req.http.X-Weir-Uri;
+    unset req.http.X-Weir-Method;
+    unset req.http.X-Weir-Address;
+  }
+}
+
+sub vcl_backend_fetch {
+  if (bereq.http.X-Weir == "ask") {
+    set bereq.backend = weir;
+    set bereq.http.X-Original-URI = bereq.http.X-Weir-Uri;
+    set bereq.http.X-Original-Method = bereq.http.X-Weir-Method;
+    set bereq.http.X-Forwarded-For = bereq.http.X-Weir-Address;
+    unset bereq.http.Authorization;
+    unset bereq.http.Cookie;
+    unset bereq.body;
+  }
+  unset bereq.http.X-Weir;
+  unset bereq.http.X-Weir-Uri;
+  unset bereq.http.X-Weir-Method;
+  unset bereq.http.X-Weir-Address;
+  unset bereq.http.X-Weir-Limits;
+  unset bereq.http.X-Weir-Policy;
+}
+
+sub vcl_deliver {
+  if (req.http.X-Weir == "ask") {
+    if (resp.status != 200) {
+      return (deliver);
+    }
+    set req.http.X-Weir = "passed";
+    set req.http.X-Weir-Limits = resp.http.RateLimit;
+    set req.http.X-Weir-Policy = resp.http.RateLimit-Policy;
+    return (restart);
+  }
+  if (req.http.X-Weir-Limits) {
+    set resp.http.RateLimit = req.http.X-Weir-Limits;
+    set resp.http.RateLimit-Policy = req.http.X-Weir-Policy;
+  }
+}
