@@ -150,6 +150,7 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	}
 	limiter.Conclude(d)
 	d.Rule, d.Receipt.Sealed = m.GetRule(), m.GetReceipt()
+	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault()})
 	return nil
 }
 

@@ -150,9 +150,14 @@ func (b *batch) readEvery(m *weirv1.LimitColumns) error {
 			return fmt.Errorf("%w: it refers to limit %d of %d", errReply, i, len(b.limits))
 		}
 	}
-	for _, i := range m.GetRuleRefs() {
-		if int64(i) > int64(len(m.GetRuleNames())) {
-			return fmt.Errorf("%w: it refers to rule %d of %d", errReply, i, len(m.GetRuleNames()))
+	for _, refs := range [...][]uint32{m.GetRuleRefs(), m.GetDrawnByRefs(), m.GetZoneDefaultRefs()} {
+		if len(refs) != b.n && len(refs) != 0 {
+			return fmt.Errorf("%w: the columns of all limits differ in length", errReply)
+		}
+		for _, i := range refs {
+			if int64(i) > int64(len(m.GetRuleNames())) {
+				return fmt.Errorf("%w: it refers to rule %d of %d", errReply, i, len(m.GetRuleNames()))
+			}
 		}
 	}
 	return nil
@@ -239,9 +244,8 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 // every fills in the results of all limits of check i.
 func (b *batch) every(i int, d *limiter.Decision) {
 	m := b.reply.EveryLimit
-	if ref := m.RuleRefs[i]; ref > 0 {
-		d.Rule = m.RuleNames[ref-1]
-	}
+	d.Rule = nameIn(m, m.RuleRefs, i)
+	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: nameIn(m, m.DrawnByRefs, i), ZoneDefault: nameIn(m, m.ZoneDefaultRefs, i)})
 	from, to := int(b.starts[i]), int(b.starts[i+1])
 	limiter.Grow(d, to-from)
 	key := -1
@@ -266,6 +270,15 @@ func (b *batch) every(i int, d *limiter.Decision) {
 	if d.Allowed {
 		d.Rule = rule
 	}
+}
+
+// nameIn returns the rule to which a column refers for check i; empty if there is none, or no
+// such column.
+func nameIn(m *weirv1.LimitColumns, refs []uint32, i int) string {
+	if len(refs) == 0 || refs[i] == 0 {
+		return ""
+	}
+	return m.RuleNames[refs[i]-1]
 }
 
 func has(flags byte, f weirv1.DecisionFlag) bool { return flags&byte(f) != 0 }

@@ -17,10 +17,14 @@ import (
 
 const explainedRules = `
 version: 1
+quotas:
+  - {name: units, key: [user], limits: [{limit: 1, calendar: day}]}
 rules:
   - {name: free, match: {path: "^/free$"}, unlimited: true}
   - {name: log, match: {path: "^/log$"}, key: [user], limits: [{limit: 2, window: 1h, algorithm: sliding_log}]}
   - {name: pair, match: {path: "^/pair$"}, keys: [[ip], [user]], limits: [3/day, {name: burst, limit: 5, window: 1m, algorithm: token_bucket, burst: 2}]}
+  - {name: search, match: {path: "^/search$"}, quotas: [units]}
+  - {name: partners, match: {path: "^/partners$"}, key: [user], limits: [{limit: 2, calendar: day, zone: "attr:tz"}]}
 `
 
 // A client is told what the node would tell in process, to the letter, and nothing is
@@ -40,6 +44,7 @@ func TestExplain(t *testing.T) {
 	for _, r := range []limiter.Request{
 		{Path: "/free"}, {Path: "/none"}, {Path: "/log", User: "ada"}, {Path: "/log", User: "ada", Cost: limiter.Units(3)},
 		{Path: "/pair", User: "ada", IP: "192.0.2.1"}, {Path: "/x", User: "ada", Limits: []*limiter.Limit{minute}},
+		{Path: "/search", User: "ada"}, {Path: "/partners", User: "ada"},
 	} {
 		for range 3 { // not counted yet, some left, denied
 			want, err := n.Explain(t.Context(), r)

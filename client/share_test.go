@@ -52,6 +52,25 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// A column of remarks that does not fit the checks, or refers to no rule, is refused.
+func TestRemarksThatDoNotFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		refs  []uint32
+		valid bool
+	}{"none": {nil, true}, "no remark": {[]uint32{0}, true}, "a rule": {[]uint32{1}, true}, "two for one check": {[]uint32{1, 1}, false}, "no such rule": {[]uint32{2}, false}} {
+		for _, zones := range []bool{false, true} {
+			every := &weirv1.LimitColumns{Counts: []uint32{0}, RuleRefs: []uint32{0}, RuleNames: []string{"r"}}
+			if every.DrawnByRefs = c.refs; zones {
+				every.DrawnByRefs, every.ZoneDefaultRefs = nil, c.refs
+			}
+			m := &weirv1.DecisionColumns{Flags: []byte{0}, Remaining: []uint32{0}, ResetAfterUs: []int64{0}, LimitRefs: []uint32{0}, EveryLimit: every}
+			if err := (&batch{n: 1}).read(m, new(names)); (err == nil) != c.valid {
+				t.Errorf("%s, of zones %t: %v", name, zones, err)
+			}
+		}
+	}
+}
+
 // An explanation whose reasons are not those of its limits is an error, and no panic.
 func TestExplanationsThatDoNotFit(t *testing.T) {
 	limit := &weirv1.LimitDecision{Rule: "r", Name: "day", Limit: 1, Capacity: 1, WindowUs: 1000}

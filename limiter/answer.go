@@ -43,6 +43,7 @@ type LimitAnswer struct {
 func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 	a := Answer{
 		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
+		DrawnBy: d.Remarks().DrawnBy, ZoneDefault: d.Remarks().ZoneDefault,
 		Source: d.Source.String(), Limits: make([]LimitAnswer, d.Len()),
 	}
 	if !d.Allowed && !d.Never {

@@ -64,6 +64,9 @@ type Rule struct {
 	Limits []*Limit
 	// Shadow rules count and report but never deny.
 	Shadow bool
+	// Quota is set for a quota of a rules file, on which rules draw. No decision depends on
+	// it.
+	Quota bool
 	// OnUnreachable is the policy if neither owner nor heir can be reached.
 	OnUnreachable Unreachable
 	// Replication is how the counters are copied.

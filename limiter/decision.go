@@ -206,6 +206,8 @@ type Decision struct {
 	// rules matched, it is the first of these; empty if none matched.
 	Rule string
 
+	remarks *Remarks // nil: none
+
 	charges, shadowCharges bool // set by Settle
 	began                  bool // a block began
 
@@ -220,7 +222,34 @@ func (d *Decision) Clear() {
 	d.Allowed, d.Never, d.ShadowDenied = true, false, false
 	d.Source, d.RetryAfter, d.Rule = SourceNone, 0, ""
 	d.Receipt = Receipt{} // of its own: among others it would be made and copied
-	d.began, d.blocked, d.n, d.more = false, 0, 0, d.more[:0]
+	d.remarks, d.began, d.blocked, d.n, d.more = nil, false, 0, 0, d.more[:0]
+}
+
+// Remarks are what an answer of a node says beside the numbers of a decision, as in
+// [Answer].
+type Remarks struct {
+	// DrawnBy, of a denial by a quota, is the rule that draws on it.
+	DrawnBy string
+	// ZoneDefault is the rule or quota whose default time zone counted, since the attribute
+	// of the request names no time zone.
+	ZoneDefault string
+}
+
+// Remarks returns the remarks of the node that decided. Only decisions of package client
+// have any; Answer of a node makes those of its own decisions.
+func (d *Decision) Remarks() Remarks {
+	if d.remarks == nil {
+		return Remarks{}
+	}
+	return *d.remarks
+}
+
+// SetRemarks sets the remarks of a decision. It is for clients.
+func SetRemarks(d *Decision, r Remarks) {
+	if d.remarks = nil; r != (Remarks{}) {
+		kept := r // allocated only if there are any
+		d.remarks = &kept
+	}
 }
 
 // BlockBegan reports whether this check began the block of a limit that is Blocked. A

@@ -57,6 +57,10 @@ func (r *Rule) In(zone string) (variant *Rule, ok bool) {
 	return z.base, false
 }
 
+// InDefaultZone reports whether the rule is made by [Zoned] and has its default zone: the
+// request named that one, or none.
+func (r *Rule) InDefaultZone() bool { return r.zones != nil && r.zone == "" }
+
 // Zone returns the time zone of a variant that [Rule.In] returned, empty for the rule
 // with its default zone.
 func (r *Rule) Zone() string { return r.zone }

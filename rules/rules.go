@@ -163,7 +163,7 @@ func newRule(def *definition, quotas []counters, o *Options) rule {
 
 func newCounters(def *definition, o *Options) counters {
 	n := counters{line: def.line, quota: def.quota, limiter: &limiter.Rule{
-		Name: def.name, Limits: def.limits, Shadow: def.shadow,
+		Name: def.name, Limits: def.limits, Shadow: def.shadow, Quota: def.quota,
 		OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
 	}}
 	if z := &def.zoning; z.at != nil {

@@ -180,7 +180,7 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 	tn.decisions[4].Allowed = false
 	tn.failed, tn.errs = []int{4}, []error{invalid("no")}
 	tn.fillReply(5)
-	tn.fillEvery(5, (&stub{}).KeyName)
+	newService(Options{Decider: &stub{}}).fillEvery(&tn, 5)
 
 	want := &weirv1.DecisionColumns{
 		Flags:        []byte{1, 1, 8, 1, 128},

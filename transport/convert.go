@@ -133,11 +133,12 @@ func costOf(m *weirv1.CheckRequest) limiter.Cost {
 }
 
 // AnswerOf returns a response in its JSON form, exactly as the node would answer over
-// HTTP, but for drawn_by and zone_default, which are not in the message.
+// HTTP. A node of an earlier version leaves out drawn_by and zone_default.
 func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 	a := limiter.Answer{
 		Allowed: m.GetAllowed(), Never: m.GetNever(), ShadowDenied: m.GetShadowDenied(),
-		Rule: m.GetRule(), BlockedBy: m.GetBlockedBy(), Source: sourceName(m.GetSource()), Receipt: m.GetReceipt(),
+		Rule: m.GetRule(), BlockedBy: m.GetBlockedBy(), DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(),
+		Source: sourceName(m.GetSource()), Receipt: m.GetReceipt(),
 		Limits: make([]limiter.LimitAnswer, len(m.GetLimits())),
 	}
 	if !a.Allowed && !a.Never {

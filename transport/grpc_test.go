@@ -28,6 +28,8 @@ import (
 // E1: a user with a method, an address and an attribute, counted apart.
 const mixed = `
 version: 1
+quotas:
+  - {name: units, key: [user], limits: [{limit: 20, calendar: day}]}
 rules:
   - name: login
     match: {path: "^/login"}
@@ -38,6 +40,8 @@ rules:
   - {name: trial, match: {path: "^/t"}, shadow: true, continue: true, limits: [1/minute]}
   - {name: admins, match: {group: admin}, unlimited: true}
   - {name: towns, match: {path: "^/t"}, limits: [{limit: 3, window: 1m, algorithm: fixed_window, block: 30s}, 10/hour]}
+  - {name: search, match: {path: "^/search"}, quotas: [units]}
+  - {name: partners, match: {path: "^/partner"}, key: [user], limits: [{limit: 9, calendar: day, zone: "attr:tz"}]}
 `
 
 // requests are questions of every kind, good and bad.
@@ -46,11 +50,17 @@ func requests(c limitertest.Choices, n int) []limiter.Request {
 	out := make([]limiter.Request, n)
 	for i := range out {
 		r := &out[i]
-		r.Path = pick("/login", "/towns", "/t", "/other")
+		r.Path = pick("/login", "/towns", "/t", "/other", "/search", "/partner")
 		r.User, r.IP = pick("", "ada", "bob", strings.Repeat("u", 300)), pick("", "10.0.0.7", "10.0.0.8")
 		r.Group, r.Method = pick("", "admin"), pick("GET", "POST", "")
 		if c.Pick(3) == 0 {
 			r.Attributes = map[string]string{"plan": pick("gold", "free"), "x": "y"}
+		}
+		if c.Pick(3) == 0 {
+			if r.Attributes == nil {
+				r.Attributes = map[string]string{}
+			}
+			r.Attributes["tz"] = pick("Europe/Berlin", "Nowhere")
 		}
 		if c.Pick(2) == 0 {
 			r.Cost = limiter.Units(int64(c.Pick(9)) - 1)
@@ -71,7 +81,7 @@ func TestAnswersAreTheNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, direct := newServer(t, mixed, nil), newServer(t, mixed, nil)
 			c := limitertest.SeededChoices(1)
-			denied, failed, total := 0, 0, 0
+			denied, failed, total, drawn, zones := 0, 0, 0, 0, 0
 			for _, n := range []int{1, 2, 7, 100, 400, 1, 1000, 30} {
 				rs := requests(c, n)
 				got := ask(s, rs)
@@ -83,6 +93,7 @@ func TestAnswersAreTheNodes(t *testing.T) {
 						if !d.Allowed {
 							denied++
 						}
+						drawn, zones = drawn+len(want.DrawnBy), zones+len(want.ZoneDefault)
 					} else {
 						failed++
 					}
@@ -94,6 +105,9 @@ func TestAnswersAreTheNodes(t *testing.T) {
 				now := s.clock.read().Add(700 * time.Millisecond)
 				s.clock.set(limiter.TickOf(now))
 				direct.clock.set(limiter.TickOf(now))
+			}
+			if drawn == 0 || zones == 0 {
+				t.Errorf("%d bytes of drawn_by and %d of zone_default: each was to be there", drawn, zones)
 			}
 			if denied < total/10 || failed < total/10 || denied+failed > total*9/10 {
 				t.Errorf("of %d checks %d were denied and %d failed; a tenth of each kind was to be", total, denied, failed)

@@ -189,7 +189,7 @@ func (t *turn) fillErrors() {
 }
 
 // fillEvery adds the result of every limit of the first n requests.
-func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDecision) string) {
+func (s *service) fillEvery(t *turn, n int) {
 	m := &t.every
 	total := 0
 	for i := range n {
@@ -200,13 +200,17 @@ func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDec
 	m.Remaining, m.Costs, m.KeyIndexes = sized(m.Remaining, total), sized(m.Costs, total), sized(m.KeyIndexes, total)
 	m.ResetAfterUs, m.RetryAfterUs = sized(m.ResetAfterUs, total), sized(m.RetryAfterUs, total)
 	m.InForce = sized(m.InForce, total)
-	at, shares := 0, false
+	m.DrawnByRefs, m.ZoneDefaultRefs = sized(m.DrawnByRefs, n), sized(m.ZoneDefaultRefs, n)
+	at, shares, drawn, zones := 0, false, false, false
 	for i := range n {
 		d := &t.decisions[i]
 		m.Counts[i], m.RuleRefs[i] = uint32(d.Len()), t.names.rule(d.Rule)
+		drawnBy, zone := s.remarks(&t.requests[i], d)
+		m.DrawnByRefs[i], m.ZoneDefaultRefs[i] = t.names.rule(drawnBy), t.names.rule(zone)
+		drawn, zones = drawn || drawnBy != "", zones || zone != ""
 		for j := range d.Len() {
 			l := d.Limit(j)
-			m.LimitIndexes[at], m.Keys[at] = t.names.limit(l), keyName(&t.requests[i], l)
+			m.LimitIndexes[at], m.Keys[at] = t.names.limit(l), s.decider.KeyName(&t.requests[i], l)
 			m.Flags[at] = flag(l.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
 				flag(l.Never, weirv1.DecisionFlag_DECISION_FLAG_NEVER) |
 				flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
@@ -219,6 +223,12 @@ func (t *turn) fillEvery(n int, keyName func(*limiter.Request, *limiter.LimitDec
 	}
 	if !shares {
 		m.InForce = m.InForce[:0]
+	}
+	if !drawn {
+		m.DrawnByRefs = m.DrawnByRefs[:0]
+	}
+	if !zones {
+		m.ZoneDefaultRefs = m.ZoneDefaultRefs[:0]
 	}
 	m.RuleNames = t.names.ordered
 	t.reply.Limits = t.names.infos[:t.names.used] // the loop may have added some

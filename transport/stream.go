@@ -181,7 +181,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	t.fillReply(n)
 	if in.EveryLimit {
 		h.widen(t.widest(n))
-		t.fillEvery(n, s.decider.KeyName)
+		s.fillEvery(t, n)
 	}
 	return nil
 }

@@ -262,6 +262,11 @@ func expand(m *weirv1.DecisionColumns) []*weirv1.CheckResponse {
 		if ref := e.RuleRefs[i]; ref > 0 {
 			c.Rule = e.RuleNames[ref-1]
 		}
+		for to, refs := range map[*string][]uint32{&c.DrawnBy: e.DrawnByRefs, &c.ZoneDefault: e.ZoneDefaultRefs} {
+			if len(refs) > 0 && refs[i] > 0 {
+				*to = e.RuleNames[refs[i]-1]
+			}
+		}
 		for range e.Counts[i] {
 			info := m.Limits[e.LimitIndexes[at]]
 			is := func(f weirv1.DecisionFlag) bool { return e.Flags[at]&byte(f) != 0 }

@@ -27,6 +27,8 @@ const (
 	checkSource       = 7
 	checkLimits       = 8
 	checkReceipt      = 9
+	checkDrawnBy      = 10
+	checkZoneDefault  = 11
 
 	limitRule       = 1
 	limitName       = 2
@@ -113,7 +115,25 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 		dst, at = open(dst, checkLimits)
 		dst = closed(s.appendLimit(dst, r, d.Limit(i)), at)
 	}
-	return dst
+	drawnBy, zone := s.remarks(r, d)
+	dst = appendString(dst, checkDrawnBy, drawnBy)
+	return appendString(dst, checkZoneDefault, zone)
+}
+
+// remarks returns what the node's answer says beside the decision: the rule that draws on
+// the quota that denied, and the rule whose default time zone counted. Most decisions have
+// neither, and for those the answer is not made.
+func (s *service) remarks(r *limiter.Request, d *limiter.Decision) (drawnBy, zoneDefault string) {
+	b := d.BlockedBy()
+	some := b != nil && b.Rule.Quota
+	for i := 0; i < d.Len() && !some; i++ {
+		some = d.Limit(i).Rule.InDefaultZone()
+	}
+	if !some {
+		return "", ""
+	}
+	a := s.decider.Answer(r, d)
+	return a.DrawnBy, a.ZoneDefault
 }
 
 // appendReceipt adds the receipt of a decision to a CheckResponse, if it is wanted.

@@ -971,7 +971,12 @@ type CheckResponse struct {
 	// To take the charge back with, if the request asked for it: at most 800 characters,
 	// which mean nothing to the asker. Empty if nothing was charged, or if it cannot be
 	// taken back, because a policy decided.
-	Receipt       string `protobuf:"bytes,9,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	Receipt string `protobuf:"bytes,9,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// Of a denial by a quota: the rule that draws on it.
+	DrawnBy string `protobuf:"bytes,10,opt,name=drawn_by,json=drawnBy,proto3" json:"drawn_by,omitempty"`
+	// The rule or quota whose default time zone counted, since the attribute of the request
+	// names no time zone. Empty if there is none.
+	ZoneDefault   string `protobuf:"bytes,11,opt,name=zone_default,json=zoneDefault,proto3" json:"zone_default,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,6 +1070,20 @@ func (x *CheckResponse) GetLimits() []*LimitDecision {
 func (x *CheckResponse) GetReceipt() string {
 	if x != nil {
 		return x.Receipt
+	}
+	return ""
+}
+
+func (x *CheckResponse) GetDrawnBy() string {
+	if x != nil {
+		return x.DrawnBy
+	}
+	return ""
+}
+
+func (x *CheckResponse) GetZoneDefault() string {
+	if x != nil {
+		return x.ZoneDefault
 	}
 	return ""
 }
@@ -2049,9 +2068,13 @@ type LimitColumns struct {
 	RuleRefs  []uint32 `protobuf:"varint,10,rep,packed,name=rule_refs,json=ruleRefs,proto3" json:"rule_refs,omitempty"`
 	RuleNames []string `protobuf:"bytes,11,rep,name=rule_names,json=ruleNames,proto3" json:"rule_names,omitempty"`
 	// Absent if all are 0.
-	InForce       []uint32 `protobuf:"varint,12,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	InForce []uint32 `protobuf:"varint,12,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// CheckResponse.drawn_by and zone_default of each check: 1 + its index in rule_names; 0
+	// where there is none. Absent if all are 0.
+	DrawnByRefs     []uint32 `protobuf:"varint,13,rep,packed,name=drawn_by_refs,json=drawnByRefs,proto3" json:"drawn_by_refs,omitempty"`
+	ZoneDefaultRefs []uint32 `protobuf:"varint,14,rep,packed,name=zone_default_refs,json=zoneDefaultRefs,proto3" json:"zone_default_refs,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *LimitColumns) Reset() {
@@ -2164,6 +2187,20 @@ func (x *LimitColumns) GetRuleNames() []string {
 func (x *LimitColumns) GetInForce() []uint32 {
 	if x != nil {
 		return x.InForce
+	}
+	return nil
+}
+
+func (x *LimitColumns) GetDrawnByRefs() []uint32 {
+	if x != nil {
+		return x.DrawnByRefs
+	}
+	return nil
+}
+
+func (x *LimitColumns) GetZoneDefaultRefs() []uint32 {
+	if x != nil {
+		return x.ZoneDefaultRefs
 	}
 	return nil
 }
@@ -3013,7 +3050,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x10\n" +
 	"\x03key\x18\x14 \x03(\tR\x03keyB\t\n" +
-	"\a_weight\"\xb0\x02\n" +
+	"\a_weight\"\xee\x02\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05never\x18\x02 \x01(\bR\x05never\x12#\n" +
@@ -3024,7 +3061,10 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x0eretry_after_us\x18\x06 \x01(\x03R\fretryAfterUs\x12'\n" +
 	"\x06source\x18\a \x01(\x0e2\x0f.weir.v1.SourceR\x06source\x12.\n" +
 	"\x06limits\x18\b \x03(\v2\x16.weir.v1.LimitDecisionR\x06limits\x12\x18\n" +
-	"\areceipt\x18\t \x01(\tR\areceipt\"\x94\x04\n" +
+	"\areceipt\x18\t \x01(\tR\areceipt\x12\x19\n" +
+	"\bdrawn_by\x18\n" +
+	" \x01(\tR\adrawnBy\x12!\n" +
+	"\fzone_default\x18\v \x01(\tR\vzoneDefault\"\x94\x04\n" +
 	"\rLimitDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -3109,7 +3149,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\fColumnsError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
-	"\x06checks\x18\x03 \x03(\rR\x06checks\"\xed\x02\n" +
+	"\x06checks\x18\x03 \x03(\rR\x06checks\"\xbd\x03\n" +
 	"\fLimitColumns\x12\x16\n" +
 	"\x06counts\x18\x01 \x03(\rR\x06counts\x12#\n" +
 	"\rlimit_indexes\x18\x02 \x03(\rR\flimitIndexes\x12\x14\n" +
@@ -3125,7 +3165,9 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	" \x03(\rR\bruleRefs\x12\x1d\n" +
 	"\n" +
 	"rule_names\x18\v \x03(\tR\truleNames\x12\x19\n" +
-	"\bin_force\x18\f \x03(\rR\ainForce\"\xb6\x02\n" +
+	"\bin_force\x18\f \x03(\rR\ainForce\x12\"\n" +
+	"\rdrawn_by_refs\x18\r \x03(\rR\vdrawnByRefs\x12*\n" +
+	"\x11zone_default_refs\x18\x0e \x03(\rR\x0fzoneDefaultRefs\"\xb6\x02\n" +
 	"\fResetRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +

@@ -71,7 +71,7 @@ type LimiterClient interface {
 	// The operator must have allowed it with --allow-refunds. The second use of a receipt
 	// does nothing, whichever node is asked, so a refund can be repeated where no answer
 	// came. A receipt is void ten minutes after its check, and if the counter has another
-	// owner since, was reset, or has limits with other names: then nothing is taken back,
+	// owner since, was reset, or has had other limits since: then nothing is taken back,
 	// and no error tells. INVALID_ARGUMENT: the receipt was changed, is of another request,
 	// or was given by a node with another secret, or under other rules.
 	Refund(ctx context.Context, in *RefundRequest, opts ...grpc.CallOption) (*RefundResponse, error)
@@ -204,7 +204,7 @@ type LimiterServer interface {
 	// The operator must have allowed it with --allow-refunds. The second use of a receipt
 	// does nothing, whichever node is asked, so a refund can be repeated where no answer
 	// came. A receipt is void ten minutes after its check, and if the counter has another
-	// owner since, was reset, or has limits with other names: then nothing is taken back,
+	// owner since, was reset, or has had other limits since: then nothing is taken back,
 	// and no error tells. INVALID_ARGUMENT: the receipt was changed, is of another request,
 	// or was given by a node with another secret, or under other rules.
 	Refund(context.Context, *RefundRequest) (*RefundResponse, error)

@@ -12,6 +12,8 @@ import (
 )
 
 const checkRules = `version: 1
+quotas:
+  - {name: units, key: [user], limits: [{limit: 1, calendar: day}]}
 rules:
   - {name: free, match: {path: "^/free"}, unlimited: true}
   - name: towns
@@ -22,6 +24,8 @@ rules:
   - {name: steps, match: {path: "^/steps"}, limits: [{limit: 5, window: 1m, algorithm: sliding_window, sub_windows: 6}]}
   - {name: login, match: {path: "^/login"}, limits: [{limit: 1, window: 1s, algorithm: fixed_window, block: 30s}]}
   - {name: shadowy, match: {path: "^/shadowy"}, limits: [{limit: 1, window: 1m, algorithm: fixed_window}], shadow: true}
+  - {name: search, match: {path: "^/search"}, quotas: [units]}
+  - {name: partners, match: {path: "^/partners"}, key: [user], limits: [{limit: 2, calendar: day, zone: "attr:tz"}]}
 `
 
 const noon = "2026-01-02T12:00:00Z"

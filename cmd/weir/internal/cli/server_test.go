@@ -103,6 +103,10 @@ func TestCheckServer(t *testing.T) {
 			"/steps --user ada --times 2 --explain --json",
 			"/login --user ada --explain --json",
 			"/shadowy --user ada --times 2 --explain",
+			"/search --user ada --times 2",
+			"/search --user ada --times 2 --explain --json",
+			"/partners --user ada --attr tz=Nowhere --json",
+			"/partners --user ada --attr tz=Nowhere",
 			"/ --explain --json",
 			"/free --explain",
 		} {
