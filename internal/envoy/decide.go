@@ -126,7 +126,7 @@ func (s *Service) each(ctx context.Context, items []item) error {
 
 // charge adds an item that is charged whether it is over its limit or not.
 func (b *batch) charge(it *item) {
-	most := it.limit.Requests
+	most := it.counter.Capacity() // of a bucket its burst
 	b.add(it, min(it.hits, most))
 	if it.hits > most {
 		// More than the limit ever admits is over it, and leaves it over: what the
@@ -197,7 +197,7 @@ func (it *item) told(d *limiter.Decision) {
 func (s *Service) looks(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
-		if it.counter == nil || it.back || it.hits > 0 || !it.over || s.options.Mode == Atomic || s.options.Algorithm != limiter.FixedWindow {
+		if it.counter == nil || it.back || it.hits > 0 || !it.over || s.options.Mode == Atomic || it.counter.Algorithm() != limiter.FixedWindow {
 			continue
 		}
 		e, err := s.options.Decider.Explain(ctx, request(it))

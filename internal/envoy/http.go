@@ -25,29 +25,36 @@ const weightJSON = 64
 // JSON. A request that is not valid gets 400, one that is not allowed 403, and one that could
 // not be decided 503.
 func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
+	refuse := func(code int, err error) {
+		text := status.Convert(s.refused(err)).Message()
+		if code < http.StatusInternalServerError {
+			text = "Bad Request: " + text
+		}
+		http.Error(w, text, code)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessageBytes))
 	if err != nil {
 		var long *http.MaxBytesError
 		if errors.As(err, &long) {
-			http.Error(w, "Bad Request: the body has more than 64 KiB", http.StatusRequestEntityTooLarge)
+			refuse(http.StatusRequestEntityTooLarge, invalid("the body has more than 64 KiB"))
 			return
 		}
-		http.Error(w, "Bad Request: the body could not be read", http.StatusBadRequest)
+		refuse(http.StatusBadRequest, invalid("the body could not be read"))
 		return
 	}
 	taken := weightJSON * int64(len(body))
 	defer s.decoding.Add(-taken)
 	if s.decoding.Add(taken) > maxDecoded {
-		http.Error(w, errBusy.Error(), http.StatusServiceUnavailable)
+		refuse(http.StatusServiceUnavailable, errBusy)
 		return
 	}
 	in := new(rls.RateLimitRequest)
 	if err := protojson.Unmarshal(body, in); err != nil {
-		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		refuse(http.StatusBadRequest, invalid("%v", err))
 		return
 	}
 	if err := countParts(in); err != nil {
-		http.Error(w, "Bad Request: "+err.Error(), http.StatusBadRequest)
+		refuse(http.StatusBadRequest, err)
 		return
 	}
 	out, err := s.answer(r.Context(), in)

@@ -30,12 +30,13 @@ type limitKey struct {
 	unit     config.Unit
 	requests uint32
 	override bool
+	form     config.Form
 }
 
 // of returns the limit that counts for a limit of a configuration. One that came with a
 // request has a name with its numbers, so that it has counters of its own.
 func (l *limits) of(c *config.Limit, override bool) (*limiter.Limit, error) {
-	k := limitKey{c.Unit, c.Requests, override}
+	k := limitKey{c.Unit, c.Requests, override, c.Form}
 	if out, ok := l.kept.Get(k); ok {
 		return out, nil
 	}
@@ -48,16 +49,12 @@ func (l *limits) of(c *config.Limit, override bool) (*limiter.Limit, error) {
 
 // make returns a new limit.
 func (l *limits) make(c *config.Limit, override bool) (*limiter.Limit, error) {
-	spec := limiter.Spec{Name: c.Unit.String(), Algorithm: l.algorithm, Limit: int64(c.Requests), Window: c.Unit.Length()}
+	spec := c.Spec(l.algorithm)
 	if override {
 		spec.Name = fmt.Sprintf("%d-%s", c.Requests, c.Unit)
 	}
 	if l.compat {
 		spec.CountRejected = limiter.CountAll
-	}
-	if l.algorithm == limiter.FixedWindow && c.Unit == config.Week {
-		// Weeks of the original begin with the epoch, on a Thursday.
-		spec.Window, spec.Calendar, spec.WeekStart = 0, limiter.CalendarWeek, limiter.Thursday
 	}
 	return limiter.NewLimit(spec)
 }

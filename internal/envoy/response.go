@@ -67,12 +67,18 @@ func (s *Service) status(it *item, now time.Time) *rls.RateLimitResponse_Descrip
 }
 
 // untilReset returns when a limit has recovered, in whole seconds, rounded up: Envoy drops
-// the rest. Windows of fixed_window end with their unit, also before anything was counted.
+// the rest. Windows of fixed_window end with their unit, or that of the calendar, also before
+// anything was counted.
 func (s *Service) untilReset(it *item, now time.Time) time.Duration {
 	d := it.reset
-	if s.options.Algorithm == limiter.FixedWindow || it.counter == nil {
+	if it.counter == nil || it.counter.Algorithm() == limiter.FixedWindow {
 		unit := it.limit.Unit.Length()
 		d = unit - time.Duration(now.UnixNano())%unit
+	}
+	if it.counter != nil {
+		if bounds, ok := limiter.CalendarBounds(it.counter, limiter.TickOf(now)); ok {
+			d = bounds[2].Time().Sub(now)
+		}
 	}
 	return (d + time.Second - 1).Truncate(time.Second)
 }

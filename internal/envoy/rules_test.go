@@ -247,3 +247,67 @@ func TestLimitsOfRequestsAreForgotten(t *testing.T) {
 	f.is("ok; ok 3/minute left 2", "a=1")
 	f.is("ok; ok 6000/second left 5999", "x=1 limit=6000/SECOND")
 }
+
+const formed = `
+domain: edge
+descriptors:
+  - {key: bucket, rate_limit: {unit: minute, requests_per_unit: 60}, metadata: {plan: gold, weir: {algorithm: token_bucket, burst: 5}}}
+  - {key: log, rate_limit: {unit: minute, requests_per_unit: 2}, metadata: {weir: {algorithm: sliding_log}}}
+  - {key: plain, rate_limit: {unit: minute, requests_per_unit: 3}}
+  - {key: month, rate_limit: {unit: month, requests_per_unit: 2}, metadata: {weir: {calendar: true, zone: Europe/Berlin, anchor_day: 15, at: "06:00"}}}
+`
+
+// Each limit counts by the algorithm of its metadata, beside others by that of the service.
+func TestAlgorithmsByMetadata(t *testing.T) {
+	inBothModes(t, formed, nil, func(t *testing.T, f *fixture) {
+		f.is("ok; ok 60/minute left 4, 1s; ok 3/minute left 2, 60s", "bucket=1", "plain=1")
+		f.is("ok; ok 60/minute left 0, 5s", "bucket=1 hits=4")
+		f.is("over; over 60/minute left 0", "bucket=1")
+		f.node.Advance(3 * time.Second) // a token a second
+		f.is("ok; ok 60/minute left ", "bucket=1 hits=2")
+		f.is("over; over 60/minute left ", "bucket=1 hits=2")
+		f.is("over; over 60/minute ", "bucket=2 hits=6") // more than the burst
+		f.is("ok; ok 2/minute left 1, 60s", "log=1")
+		f.node.Advance(30 * time.Second)
+		f.is("ok; ok 2/minute left 0, 60s; ok 3/minute left 1, 27s", "log=1", "plain=1")
+		f.node.Advance(31 * time.Second) // the first of two
+		f.is("ok; ok 2/minute left 0, 60s; ok 3/minute left 2, 56s", "log=1", "plain=1")
+	})
+}
+
+// A month of a calendar ends at its own instant in its own zone, also where the clocks change.
+func TestCalendarsByMetadata(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inBothModes(t, formed, nil, func(t *testing.T, f *fixture) {
+		for _, month := range []time.Month{time.January, time.February, time.March, time.April} { // summer begins on 29 March
+			end := time.Date(2026, month, 15, 6, 0, 0, 0, berlin)
+			left := func(n int) string {
+				return fmt.Sprintf("2/month left %d, %ds", n, int(end.Sub(f.node.Now()).Seconds()))
+			}
+			f.is("ok; ok "+left(2), "month=1 hits=0")
+			f.is("ok; ok "+left(1), "month=1")
+			f.is("ok; ok "+left(0), "month=1")
+			f.node.SetTime(end.Add(-time.Second))
+			f.is("over; over "+left(0), "month=1")
+			f.node.SetTime(end)
+		}
+	})
+}
+
+// The form of a limit is not for those who get the answers, and where it is one of the
+// algorithms that cannot take hits back, only that limit refuses it.
+func TestFormsInAnswers(t *testing.T) {
+	f := newFixture(t, formed, func(o *envoy.Options) { o.AllowRefunds, o.Metadata = true, true })
+	f.is("descriptor 1 has is_negative_hits: sliding_log counts each hit by its instant", "plain=1", "log=1 back")
+	f.is("ok; ok 3/minute left 3, 60s", "plain=1 back")
+	out, err := f.answer(0, "bucket=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(out.GetDynamicMetadata().AsMap()["metadata"]); got != "map[plan:gold]" {
+		t.Errorf("metadata %s", got)
+	}
+}

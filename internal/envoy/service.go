@@ -59,8 +59,8 @@ type Options struct {
 	Decider Decider
 	// Mode is how limits are charged; default Compat.
 	Mode Mode
-	// Algorithm decides all limits; envoyproxy/ratelimit has fixed_window. With another
-	// one, and in Atomic mode, a descriptor that only looks (hits_addend 0) is over its
+	// Algorithm decides the limits whose file names none; envoyproxy/ratelimit has
+	// fixed_window. With another one, and in Atomic mode, a descriptor that only looks (hits_addend 0) is over its
 	// limit when nothing remains.
 	Algorithm limiter.Algorithm
 	// Shadow answers every request with OK; the statuses stay. Quota makes every limit a
@@ -129,7 +129,7 @@ func (s *Service) SetConfig(c *config.Config) error {
 			return nil
 		}
 		if _, err := s.limits.of(l, false); err != nil {
-			return fmt.Errorf("the limit of %s cannot have the algorithm %s: %w", l.Path, s.options.Algorithm, err)
+			return fmt.Errorf("the limit of %s cannot have the algorithm %s: %w", l.Path, l.Spec(s.options.Algorithm).Algorithm, err)
 		}
 		return nil
 	})
@@ -166,7 +166,7 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 	}
 	answer := func(ctx context.Context, _ any) (any, error) {
 		if c.err != nil {
-			return nil, statusOf(c.err)
+			return nil, s.refused(c.err)
 		}
 		return s.answer(ctx, &c.request)
 	}
@@ -185,6 +185,12 @@ func (s *Service) answer(ctx context.Context, in *rls.RateLimitRequest) (*rls.Ra
 		return nil, statusOf(err)
 	}
 	return out, nil
+}
+
+// refused counts a call that is refused before it is decided, and returns its gRPC status.
+func (s *Service) refused(err error) error {
+	s.stats.called(0, err)
+	return statusOf(err)
 }
 
 // statusOf returns the gRPC status of an error. Envoy lets a request pass, or not, by its
@@ -286,6 +292,9 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, err
 		if it.counter, err = s.limits.of(it.limit, in.GetDescriptors()[i].GetLimit() != nil); err != nil {
 			return nil, err
 		}
+		if a := it.counter.Algorithm(); it.back && (a == limiter.SlidingLog || a == limiter.SlidingWindow) {
+			return nil, invalid("descriptor %d has is_negative_hits: %s counts each hit by its instant, so hits cannot be taken back; give the limit another algorithm, or the node another --envoy-algorithm", i, a)
+		}
 	}
 	return items, nil
 }
@@ -294,10 +303,8 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, err
 func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i int, known bool) error {
 	d := in.GetDescriptors()[i]
 	it.hits, it.back = hitsOf(in, i), d.GetIsNegativeHits()
-	if it.back {
-		if err := s.options.mayTakeBack(i); err != nil {
-			return err
-		}
+	if it.back && !s.options.AllowRefunds {
+		return errRefunds
 	}
 	var room [8]config.Entry
 	entries := room[:0]
@@ -322,17 +329,6 @@ func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i i
 	it.labels = it.limit.Labels(in.GetDomain(), entries)
 	if !it.limit.Unlimited {
 		it.key = keyOf(in.GetDomain(), counted)
-	}
-	return nil
-}
-
-// mayTakeBack returns why descriptor i cannot have hits taken back, nil if it can.
-func (o *Options) mayTakeBack(i int) error {
-	switch a := o.Algorithm; {
-	case !o.AllowRefunds:
-		return errRefunds
-	case a == limiter.SlidingLog || a == limiter.SlidingWindow:
-		return invalid("descriptor %d has is_negative_hits: %s counts each hit by its instant, so hits cannot be taken back; start the node with another --envoy-algorithm", i, a)
 	}
 	return nil
 }

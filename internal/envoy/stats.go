@@ -59,6 +59,7 @@ type stats struct {
 
 	series sync.Map // of seriesKey to *counters
 	count  atomic.Int64
+	rest   atomic.Pointer[counters] // those of other, once there are too many series
 
 	calls, nanoseconds atomic.Uint64
 	times              [10]atomic.Uint64 // by Buckets, each without those before it
@@ -86,28 +87,45 @@ func (s *stats) of(labels []string) *counters {
 	if c, ok := s.series.Load(k); ok {
 		return c.(*counters)
 	}
-	k = seriesKey{clean(k.domain), clean(k.key1), clean(k.key2)}
-	if c, ok := s.series.Load(k); ok {
-		return c.(*counters)
+	if shown := (seriesKey{clean(k.domain), clean(k.key1), clean(k.key2)}); shown != k {
+		if c, ok := s.series.Load(shown); ok {
+			return c.(*counters)
+		}
+		k = shown
 	}
-	if s.count.Load() >= maxSeries {
+	if s.count.Load() >= maxSeries { // from here on most calls come here, if values are labels
+		if c := s.rest.Load(); c != nil {
+			return c
+		}
 		k = seriesKey{other, other, other}
 	}
-	c, had := s.series.LoadOrStore(k, new(counters))
+	c, had := s.series.LoadOrStore(seriesKey{strings.Clone(k.domain), strings.Clone(k.key1), strings.Clone(k.key2)}, new(counters))
 	if !had {
 		s.count.Add(1)
+	}
+	if k.domain == other && k.key1 == other && k.key2 == other {
+		s.rest.Store(c.(*counters))
 	}
 	return c.(*counters)
 }
 
-// clean returns a label that is shown and kept: valid text, and a bounded copy.
+// clean returns a label as it is shown: valid text of bounded length, and the label itself if
+// it is that.
 func clean(label string) string {
 	const most = 128
 	label = strings.ToValidUTF8(label, "_")
 	if len(label) > most {
 		label = strings.ToValidUTF8(label[:most], "")
 	}
-	return strings.Clone(strings.NewReplacer(":", "_", "|", "_").Replace(label))
+	if !strings.ContainsAny(label, ":|") {
+		return label
+	}
+	return strings.Map(func(r rune) rune {
+		if r == ':' || r == '|' {
+			return '_'
+		}
+		return r
+	}, label)
 }
 
 // decided counts an item. All hits of one that is over its limit count as over it. Those of

@@ -243,6 +243,8 @@ func TestLookupIsTheReference(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("domain: d\ndescriptors: [{key: a, value: 'x*', rate_limit: {unit: day, requests_per_unit: 1}}]")
 	f.Add("domain: d\ndescriptors: [{key: a, descriptors: [{key: b, metadata: {x: [1]}}]}]")
+	f.Add("domain: d\ndescriptors: [{key: a, rate_limit: {unit: month, requests_per_unit: 1}, metadata: {weir: {calendar: true, zone: Europe/Berlin, at: '06:00'}}}]")
+	f.Add("domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}, metadata: {weir: {algorithm: gcra, burst: 7}}}]")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := parse(text)
 		if err == nil && c.Domains() != 1 {

@@ -94,8 +94,11 @@ type Limit struct {
 	// Shadow reports that the limit counts and never denies, Quota that it denies only
 	// together with all other quotas of the request.
 	Shadow, Quota bool
-	// Metadata is what the file says beside; values as encoding/json has them.
+	// Metadata is what the file says beside, without what Form is made of; values as
+	// encoding/json has them.
 	Metadata map[string]any
+	// Form is how the limit counts.
+	Form Form
 
 	names    []levelName // of the levels of the file, from the top
 	detailed bool        // statistics have the values of requests
@@ -269,7 +272,7 @@ func (c *Config) Lines() (out []string) {
 		if l.Unlimited {
 			line = l.Path + ": unlimited"
 		}
-		out = append(out, fmt.Sprintf("%s, shadow_mode: %t, quota_mode: %t", line, l.Shadow, l.Quota))
+		out = append(out, fmt.Sprintf("%s, shadow_mode: %t, quota_mode: %t%s", line, l.Shadow, l.Quota, &l.Form))
 		return nil
 	})
 	slices.Sort(out)

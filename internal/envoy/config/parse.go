@@ -231,6 +231,9 @@ func (p *parser) descriptors(to *level, ds []fileDescriptor, path string, names 
 func limitOf(d *fileDescriptor, path string) (*Limit, error) {
 	l := d.RateLimit
 	if l == nil {
+		if _, given := d.Metadata[ownKey]; given {
+			return nil, errors.New("error parsing metadata: " + ownKey + " has no effect: the descriptor has no rate_limit")
+		}
 		return nil, nil
 	}
 	unit, valid := unitOf(l.Unit)
@@ -259,6 +262,9 @@ func limitOf(d *fileDescriptor, path string) (*Limit, error) {
 			return nil, fmt.Errorf("error parsing metadata: %w", err)
 		}
 		out.Metadata, _ = m.(map[string]any)
+		if err := out.form(); err != nil {
+			return nil, fmt.Errorf("error parsing metadata: %w", err)
+		}
 	}
 	return out, nil
 }

@@ -107,6 +107,12 @@ func contracts() []contract {
 			{"a=x d=1", "ok: ok 2", ""},
 			{"a=b c=1", "ok: ok 1", ""},
 		}},
+		{"algorithms-by-metadata", "[{key: bucket, " + y + "100}, metadata: {weir: {algorithm: token_bucket, burst: 2}}}, {key: zoned, " + y + "1}, metadata: {weir: {calendar: true, zone: Asia/Tokyo}}}]", []asked{
+			{"bucket=a hits=2; zoned=a", "ok: ok 100 left 0; ok 1 left 0", ""},
+			{"bucket=a", "over: over 100 left 0", ""},
+			{"zoned=a", "over: over 1 left 0", ""},
+			{"bucket=b hits=2", "ok: ok 100 left 0", ""},
+		}},
 		{"wildcard-in-key-and-all-values", "[{key: 'p*', " + y + "7}}, {key: q, value: '*', " + y + "8}}]", []asked{
 			{"path=x", "ok: ok 7", ""},
 			{"q=", "ok: ok 8", ""},
