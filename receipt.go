@@ -30,14 +30,15 @@ func sealKey(c *Config) receipt.Key {
 //
 // A receipt is valid once, and only its recipient may use it: a second use takes back
 // charges of others. It is void, and Refund does nothing, if the cost or the names of the
-// limits of the request have changed, or if its keys were reset since. A limit that has
-// changed under the same name is not noticed: do not refund after a reload that changed it.
+// limits of the request have changed, or if its keys were reset since. So it is if a limit
+// was replaced since by one that counts otherwise (not only more), and is back. That a limit
+// was replaced, and is not back, is not always noticed: do not refund after a reload that
+// changed it.
 // Where more than 16 other keys of their partition (one key in 2,042 is in it) were reset,
 // it may be void too.
 //
 // A receipt of [Node.SealReceipt] is checked instead: its second use does nothing, and for
 // one that is forged, or of another request, cost or limit, the error wraps [ErrInvalid].
-// It is not noticed if the limits have changed and changed back since.
 //
 // With the receipt [limiter.Credit] it takes the cost of the request back from what its limits
 // count now, whoever was charged: at most all of it. What a rule's policy counted stays.
@@ -68,8 +69,9 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 // is void ten minutes after the check.
 //
 // Sealed is empty if nothing was charged, if a policy decided because the holders of the
-// counters could not be asked, or if the rules have changed since. Members of a cluster, and nodes with one backend, open each other's receipts if
-// they have the same [Config.Secret]; a node without one opens only its own.
+// counters could not be asked, or if the rules have changed since. Members of a cluster, and
+// nodes with one backend, open each other's receipts if they have the same [Config.Secret]; a
+// node without one opens only its own.
 func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 	_, remote := n.decider.(*remote)
 	if d.Receipt.Charged == 0 || d.Source.ByPolicy() || remote && d.Receipt.Epoch != 0 { // what a policy counted beside the backend

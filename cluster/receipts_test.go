@@ -97,6 +97,65 @@ func TestCreditAcrossMembers(t *testing.T) {
 	}
 }
 
+// All members reload a limit and reload it back between a charge and its refund. The receipt
+// takes nothing back at whichever owner, since the charge may have been forgotten meanwhile.
+// One from after that is good.
+func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
+	file := func(window string) []byte {
+		return fmt.Appendf(nil, "version: 1\nrules: [{name: r, key: [user], limits: [{name: x, limit: 100, window: %s, algorithm: fixed_window}]}]\n", window)
+	}
+	nodes := threeWith(t, string(file("9600h")), nil, func(c *weir.Config) { c.Secret = []byte("sixteen bytes and more of a secret") })
+	type charged struct {
+		weir.Request
+		weir.Receipt
+	}
+	var old []charged
+	owners := map[string]bool{}
+	spend := func(n *weir.Node, u int) charged {
+		t.Helper()
+		r := weir.Request{User: fmt.Sprint("user", u), Cost: weir.Units(10)}
+		d := check(t, n, r)
+		owners[d.Limit(0).Owner] = true
+		return charged{r, n.SealReceipt(&r, d)}
+	}
+	left := func(u int) uint32 {
+		t.Helper()
+		d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: fmt.Sprint("user", u)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Limit(0).Remaining
+	}
+	const users = 12
+	for u := range users {
+		old = append(old, spend(nodes[u%3], u))
+	}
+	for _, window := range []string{"4800h", "9600h"} {
+		for _, n := range nodes {
+			if err := n.SetRules(file(window)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for u := range users {
+			spend(nodes[(u+1)%3], u)
+		}
+	}
+	if len(owners) != 3 {
+		t.Errorf("owners %v", owners)
+	}
+	for u := range users {
+		for i, n := range nodes {
+			if err := n.Refund(t.Context(), old[u].Request, old[u].Receipt); err != nil || left(u) != 70 {
+				t.Errorf("user %d: %d left after the refund at member %d, want 70; %v", u, left(u), i, err)
+			}
+		}
+		renewed := spend(nodes[u%3], u)
+		if err := nodes[(u+2)%3].Refund(t.Context(), renewed.Request, renewed.Receipt); err != nil || left(u) != 70 {
+			t.Errorf("user %d: %d left after a refund of now, want 70; %v", u, left(u), err)
+		}
+	}
+}
+
 const severalOwners = `version: 1
 quotas:
   - {name: units, key: [ip], limits: [{limit: 100, window: 1h, algorithm: fixed_window}], replication: strict}

@@ -41,6 +41,23 @@ func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint32, f
 	return uint32(min(used, MaxUnits)), true
 }
 
+// CountsID returns a hash of the name of a limit and of what a charge to it is worth later.
+// Between two limits with one CountsID a state keeps each charge as it is, so a receipt of the
+// first can be refunded under the second. Of windows and logs that is the kind and length, of
+// buckets everything, since they differ in how fast they forget.
+func CountsID(l *Limit) uint64 {
+	p := &l.p
+	switch p.algorithm {
+	case TokenBucket, LeakyBucket, GCRA:
+		return l.paramsID
+	}
+	if p.count == CountAll { // a count at its bound forgets charges
+		return l.paramsID
+	}
+	m := mixer(3).add(l.nameID).add(uint64(p.window))
+	return uint64(m.add(uint64(p.algorithm) | uint64(p.align)<<8 | uint64(l.subs)<<16).calendar(&p.calendar))
+}
+
 // keeps reports whether a state of old has the same meaning for l.
 func (l *Limit) keeps(old *Limit) bool {
 	if l.shared || old.shared {

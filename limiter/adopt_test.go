@@ -129,6 +129,27 @@ func TestReceipts(t *testing.T) {
 			t.Errorf("left %v: that charge was forgotten", got)
 		}
 	})
+	t.Run("from before the limit was another one", func(t *testing.T) {
+		five := mustLimit(t, Spec{Name: "y", Limit: 5, Window: time.Hour, Algorithm: FixedWindow})
+		more := mustLimit(t, Spec{Name: "y", Limit: 8, Window: time.Hour, Algorithm: FixedWindow})
+		short := mustLimit(t, Spec{Name: "y", Limit: 5, Window: time.Second, Algorithm: FixedWindow})
+		for _, row := range []struct {
+			between *Limit
+			left    uint32
+		}{{more, 3}, {short, 4}} {
+			c := NewCounter(five)
+			c.Check(noon(0), 1, &d)
+			old := d.Receipt
+			c.SetLimits(row.between)
+			c.Check(noon(1), 1, &d)
+			c.SetLimits(five)
+			c.Check(noon(2), 1, &d) // short has forgotten both by then, and more has not
+			c.Refund(noon(2), old, 1)
+			if got := left(c, noon(2)); got[0] != row.left {
+				t.Errorf("after a limit of %d in %v left %v, want %d", row.between.Limit(), row.between.Window(), got, row.left)
+			}
+		}
+	})
 	t.Run("of another cost", func(t *testing.T) {
 		c := NewCounter(mustLimit(t, Spec{Limit: 5, Window: time.Hour, Algorithm: FixedWindow}))
 		c.Check(noon(0), 3, &d)

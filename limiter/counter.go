@@ -10,7 +10,13 @@ type Counter struct {
 	rule   Rule
 	latest Tick
 	reset  Tick // receipts from before are void
+	// left has for the CountsID of limits the instant from before which receipts under them
+	// are void, since a cell stopped to count so.
+	left map[uint64]Tick
 }
+
+// maxLeft bounds [Counter.left]. Beyond it all earlier receipts are void.
+const maxLeft = 64
 
 type cell struct {
 	limit   *Limit // the limit that made the state
@@ -57,7 +63,8 @@ func (c *Counter) Peek(now Tick, cost uint32, d *Decision) { c.decide(now, cost,
 
 // Refund takes back the cost of the check with this receipt, from the limits that were
 // charged. A receipt for other limits or another cost, or from before the last Reset,
-// is void.
+// is void. So is one under a limit that was replaced by one that counts otherwise, and is
+// back.
 func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
 	c.latest = max(c.latest, now)
 	var set uint64
@@ -68,10 +75,10 @@ func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
 		return
 	}
 	for i, l := range c.limits {
-		if !r.Has(i) {
+		if !r.Has(i) || r.Time < c.left[CountsID(l)] {
 			continue
 		}
-		c.cells[i].adopt(l, now)
+		c.adopt(&c.cells[i], l, now)
 		c.cells[i].state.Refund(l, c.cells[i].words, now, c.latest, r.Time, cost)
 	}
 }
@@ -85,7 +92,7 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 		out := d.Limit(i)
 		*out = LimitDecision{Rule: &c.rule, Limit: l, Cost: cost}
 		k := &c.cells[i]
-		k.adopt(l, now)
+		c.adopt(k, l, now)
 		k.used, k.charged = k.state.Probe(l, k.words, now, out), 0
 	}
 	Settle(d, peek)
@@ -109,11 +116,14 @@ func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
 	Conclude(d)
 }
 
-// adopt converts the cell into one of l.
-func (k *cell) adopt(l *Limit, now Tick) {
+// adopt converts a cell into one of l.
+func (c *Counter) adopt(k *cell, l *Limit, now Tick) {
 	old := k.limit
 	if k.limit = l; old == nil || old == l || old.Equal(l) {
 		return
+	}
+	if id := CountsID(old); id != CountsID(l) {
+		c.leave(id)
 	}
 	charge, fresh := k.state.Adopt(l, old, k.words, now)
 	if !fresh {
@@ -125,6 +135,17 @@ func (k *cell) adopt(l *Limit, now Tick) {
 		k.reserve(now, charge)
 		k.state.Charge(l, k.words, now, charge)
 	}
+}
+
+// leave makes earlier receipts void under limits with a CountsID.
+func (c *Counter) leave(id uint64) {
+	if _, known := c.left[id]; !known && len(c.left) == maxLeft {
+		c.left, c.reset = nil, c.latest+1
+	}
+	if c.left == nil {
+		c.left = make(map[uint64]Tick)
+	}
+	c.left[id] = c.latest + 1
 }
 
 // reserve provides the words for a charge of n units at now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -60,6 +61,17 @@ type strayError struct{ now limiter.Tick }
 
 func (e *strayError) Error() string {
 	return "the server's clock is at " + e.now.Time().String() + ", outside the calendar windows that it was given"
+}
+
+// adopting repeats the call with the script that adopts, and the keys that it may write.
+func (c *call) adopting(l *library) {
+	c.script = l.adopt
+	limits := len(c.args) - 1
+	for _, k := range c.keys[:limits] {
+		if len(c.keys) < 2*limits {
+			c.keys = append(c.keys, k[:strings.IndexByte(k, '}')+1]+leftSuffix)
+		}
+	}
 }
 
 // rebound gives a call that strayed the bounds around the server's clock.
@@ -207,6 +219,9 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
 	out := &call{kind: kindRefund, script: s.scripts.refund, args: make([]any, 1)}
 	head, around := strconv.AppendInt(append(w.append(nil), ','), int64(r.Time), 10), s.around(w)
+	if head = append(head, ",0"...); r.Set == 0 { // the store's own, see undo
+		head[len(head)-1] = '1'
+	}
 	for j, l := range k.Rule.Limits {
 		if !charged(first + j) {
 			continue
@@ -220,6 +235,7 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 	}
 	out.args[0] = string(append(head, ']'))
 	out.keys = append(out.keys, string(append(tag, markSuffix...)))
+	out.keys = append(out.keys, string(append(tag, leftSuffix...))) // apart: both are made in the memory of tag
 	if r.Once != 0 {
 		out.keys = append(out.keys, string(strconv.AppendUint(append(tag, onceSuffix...), r.Once, 36)))
 	}

@@ -94,7 +94,7 @@ func (c counts) add(o counts) {
 // allowed nor nearly all denied.
 func (c counts) hold(tb testing.TB, steps int) {
 	tb.Helper()
-	tb.Logf("%d decisions, %d denied, %d refunds, %d resets, %d changes of limits", c["decisions"], c["denied"], c["refunds"], c["resets"], c["changes"])
+	tb.Logf("%d decisions, %d denied, %d refunds, %d resets, %d changes of limits, %d back", c["decisions"], c["denied"], c["refunds"], c["resets"], c["changes"], c["back"])
 	if c["decisions"] < steps {
 		tb.Errorf("%d decisions were made, %d were to be", c["decisions"], steps)
 	}
@@ -119,6 +119,7 @@ type diff struct {
 	seed     uint64
 	now      limiter.Tick
 	rules    []*limiter.Rule
+	former   map[[2]int]limiter.Spec // of a rule and a limit, the limit before
 	last     limiter.Decision
 	receipts []receipt
 	counts   counts
@@ -133,7 +134,7 @@ type receipt struct {
 func newDiff(store *redisstore.Store, seed uint64) *diff {
 	d := &diff{
 		store: store, table: table.New(table.Config{}), choices: limitertest.SeededChoices(seed), seed: seed,
-		now: limitertest.Start() + limiter.Tick(seed)*limiter.Second, counts: counts{},
+		now: limitertest.Start() + limiter.Tick(seed)*limiter.Second, counts: counts{}, former: map[[2]int]limiter.Spec{},
 	}
 	for i := range 1 + d.choices.Pick(3)*d.choices.Pick(2) {
 		r := &limiter.Rule{Name: fmt.Sprintf("r%d", i), Shadow: d.choices.Pick(5) == 0}
@@ -229,7 +230,7 @@ func spell(c *limiter.Charge) string {
 	return text
 }
 
-// change replaces a limit by another of the same name, now and then.
+// change replaces a limit by another of the same name, or by the one before, now and then.
 func (d *diff) change() {
 	if d.choices.Pick(50) != 0 {
 		return
@@ -239,11 +240,18 @@ func (d *diff) change() {
 	r.Limits = append([]*limiter.Limit(nil), r.Limits...)
 	j := d.choices.Pick(len(r.Limits))
 	s := r.Limits[j].Spec()
-	switch d.choices.Pick(3) {
+	before, back := d.former[[2]int{i, j}]
+	d.former[[2]int{i, j}] = s
+	switch d.choices.Pick(5) {
 	case 0: // the same algorithm, another number
 		s.Limit, s.Burst = max(1, s.Limit/2), 0
 	case 1:
 		s.Limit = min(s.Limit*2, limiter.MaxLogLimit)
+	case 2, 3:
+		if back {
+			s = before
+			d.counts["back"]++
+		}
 	default:
 		s = d.limit(s.Name, 1).Spec()
 	}
@@ -267,15 +275,30 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 		d.now++
 		return err
 	case d.choices.Pick(6) == 0 && len(d.receipts) > 0:
-		d.counts["refunds"]++
 		i := len(d.receipts) - 1 - d.choices.Pick(min(4, len(d.receipts)))
 		r := d.receipts[i]
+		if !d.inForce(&r.charge) {
+			return nil // it may be again
+		}
 		d.receipts = append(d.receipts[:i], d.receipts[i+1:]...)
+		d.counts["refunds"]++
 		d.log("refund of %v at +%d: %s", r.of, r.of.Time-limitertest.Start(), spell(&r.charge))
 		d.table.Refund(d.now, &r.charge, r.of)
 		return d.store.Refund(context.Background(), limiter.At(d.now), &r.charge, r.of, nil)
 	}
 	return nil
+}
+
+// inForce reports whether a charge has the limits of now.
+func (d *diff) inForce(c *limiter.Charge) bool {
+	for n := range c.Len() {
+		for j, l := range c.Key(n).Rule.Limits {
+			if !l.Equal(d.rules[n].Limits[j]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // wait returns the time until the next step: usually until an instant at which an

@@ -99,7 +99,7 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 		}
 	}
 	if r.Charged != 0 {
-		f.table.Refund(now, &v.charge, r)
+		f.table.Undo(now, &v.charge, r)
 	}
 }
 

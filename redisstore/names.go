@@ -37,6 +37,10 @@ func appendTag(dst []byte, prefix string, k *limiter.Key, i, n int, name limiter
 // ends so, since a colon would follow the brace.
 const markSuffix = "!reset"
 
+// leftSuffix ends the name of the entry for when limits of a key were last left for others that
+// count otherwise. adopt.lua writes it.
+const leftSuffix = "!left"
+
 // onceSuffix comes before the number of a receipt that was used, in the name of the entry
 // that remembers it.
 const onceSuffix = "!refund:"

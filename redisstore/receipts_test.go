@@ -83,6 +83,95 @@ func TestReceiptsAcrossNodes(t *testing.T) {
 	is("too late", 8, 18)
 }
 
+// A limit is replaced and comes back between a charge and its refund, at each of two nodes.
+// What the receipt names was forgotten meanwhile, and others were charged, so it takes nothing
+// back. A limit that counts alike keeps it good, and so is a receipt from after that.
+func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
+	srv := startServer(t)
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	file := func(limit int, window, more string) []byte {
+		return fmt.Appendf(nil, "version: 1\nrules: [{name: r, key: [user], limits: [{name: x, limit: %d, window: %s%s}]}]\n", limit, window, more)
+	}
+	var nodes []*weir.Node
+	for range 2 {
+		n, err := weir.Open(t.Context(), weir.Config{
+			Rules: file(1, "1h", ""), Backend: openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+			Secret: []byte("one secret"), Now: func() time.Time { return now },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, n)
+	}
+	set := func(rules []byte) {
+		t.Helper()
+		for _, n := range nodes {
+			if err := n.SetRules(rules); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, algorithm := range []string{
+		"fixed_window", "sliding_counter", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra", "leaky_bucket, drip: interval",
+		"fixed_window, count_rejected: all",
+	} {
+		algorithm = ", algorithm: " + algorithm
+		back := file(10, "1h", algorithm)
+		spend := func(node int, cost int64) (weir.Request, weir.Receipt) {
+			t.Helper()
+			r := weir.Request{User: fmt.Sprint("user", i), Cost: weir.Units(cost)}
+			d, err := nodes[node].Check(t.Context(), r)
+			if err != nil || d.Source != limiter.SourceRedis || !d.Allowed {
+				t.Fatalf("%s: %+v, %v", algorithm, d, err)
+			}
+			return r, nodes[node].SealReceipt(&r, &d)
+		}
+		left := func() uint32 {
+			t.Helper()
+			d, err := nodes[1].Peek(t.Context(), weir.Request{User: fmt.Sprint("user", i)})
+			if err != nil || d.Source != limiter.SourceRedis {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			return d.Limit(0).Remaining
+		}
+		refund := func(node int, r weir.Request, rc weir.Receipt) {
+			t.Helper()
+			if err := nodes[node].Refund(t.Context(), r, rc); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(back)
+		mine, receipt := spend(0, 6)
+		now = now.Add(time.Second)
+		set(file(10, "1s", algorithm))
+		left() // the counter is converted
+		now = now.Add(time.Minute)
+		spend(1, 4)
+		set(back)
+		spend(0, 4)
+		before := left()
+		refund(1, mine, receipt)
+		if got := left(); got != before {
+			t.Errorf("%s: %d left, and %d before a refund that is void", algorithm, got, before)
+		}
+		now = now.Add(time.Microsecond)
+		yours, receipt := spend(1, 1)
+		if refund(0, yours, receipt); left() != before {
+			t.Errorf("%s: %d left after a charge and its refund, and %d before", algorithm, left(), before)
+		}
+		if i >= 4 {
+			continue // these forget in a time that depends on the limit
+		}
+		yours, receipt = spend(1, 1)
+		set(file(20, "1h", algorithm))
+		spend(0, 1)
+		set(back)
+		if refund(0, yours, receipt); left() != before-1 {
+			t.Errorf("%s: %d left after a limit of 20 and a refund, want %d", algorithm, left(), before-1)
+		}
+	}
+}
+
 // A credit takes back what others were charged, never below nothing, as a node's own table
 // does.
 func TestCredit(t *testing.T) {

@@ -45,3 +45,49 @@ func ofQuotas() []mutation {
 		}},
 	}
 }
+
+// ofReceipts returns those of receipts of several owners, and of limits that change back.
+func ofReceipts() []mutation {
+	const sim, members, tables, redis = "./chaos/sim", "./cluster", "./limiter/table", "./redisstore"
+	return []mutation{
+		{name: "receipt: a part has the ownership that charged it", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
+			{"internal/cluster/route/refunds.go", "			Epoch: p.Epoch, Time:", "			Time:"},
+		}},
+		{name: "receipt: a part has its own keys", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
+			{"internal/cluster/route/refunds.go", "charge: some(charge, p.Keys), receipt:", "charge: some(charge, 1), receipt:"},
+		}},
+		{name: "receipt: all parts are taken back", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
+			{"internal/cluster/route/refunds.go", "	for i := range parts {\n		p := &parts[i]\n", "	for i := range parts[:min(1, len(parts))] {\n		p := &parts[i]\n"},
+		}},
+		{name: "receipt: a part is void under another ownership", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
+			{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n", "	return r.Time >= 0*o.at\n"},
+		}},
+		{name: "receipt: a part is used once", pkg: members, test: "^TestReceiptsOfSeveralOwners$", edits: []edit{
+			{"internal/cluster/route/refunds.go", "Once: onceOf(r.Once, i),\n", "Once: 0 * onceOf(r.Once, i),\n"},
+		}},
+		{name: "receipt: a cancelled part is none", pkg: members, test: "^TestReceiptsOfSeveralOwners$", edits: []edit{
+			{"internal/cluster/route/refunds.go", "	if of.Charged &^= undo; r.call.by", "	if of.Charged &^= 0 * undo; r.call.by"},
+		}},
+		{name: "receipt: of a limit that was left", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
+			{"limiter/table/void.go", "	return of < max(h.before, h.at[key])\n", "	return of < h.before\n"},
+		}},
+		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$", edits: []edit{
+			{"limiter/table/table.go", "left.note(old, rule,", "left.note(l, rule,"},
+		}},
+		{name: "receipt: of limits that count alike", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
+			{"limiter/adopt.go", "	p := &l.p\n	switch p.algorithm {\n	case TokenBucket,", "	p := &l.p\n	switch p.algorithm {\n	case FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,"},
+		}},
+		{name: "receipt: a limit of requests voids none of rules", pkg: tables, test: "^TestLimitsOfOneKeyThatChange$", edits: []edit{
+			{"limiter/table/void.go", "	if originOf(rule) == ofRequest || ", "	if "},
+		}},
+		{name: "receipt: a decider takes its own charges back", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$", edits: []edit{
+			{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true)\n", "	return t.takeBack(now, c, r, false)\n"},
+		}},
+		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
+			{"redisstore/lua/refund.lua", "  states[i] = not (any and left(i)) and open(i)\n", "  states[i] = open(i)\n"},
+		}},
+		{name: "receipt: of limits that count alike, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
+			{"redisstore/lua/adopt.lua", "  if f ~= 5 and f ~= 6 and p[5] ~= 2 then\n", "  if false then\n"},
+		}},
+	}
+}

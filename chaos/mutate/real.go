@@ -31,6 +31,9 @@ func showings() map[string]showing {
 	for _, m := range ofQuotas() {
 		all[m.name] = showing{why: byRules}
 	}
+	for _, m := range ofReceipts() {
+		all[m.name] = showing{why: clients}
+	}
 	for _, m := range ofJoining() {
 		all[m.name] = showing{why: byNames}
 	}

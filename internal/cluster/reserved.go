@@ -68,7 +68,7 @@ func (x *reservations) settle(t *turn, q *route.Request) {
 	}
 	if receipt := q.Receipt; here != 0 {
 		receipt.Charged = here
-		x.table.Refund(t.At, q.Charge, receipt)
+		x.table.Undo(t.At, q.Charge, receipt)
 	}
 }
 

@@ -62,12 +62,28 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // its keys. A receipt with a number, see [limiter.Receipt], is void if it is used again or
 // too old. A key with cost 0 is skipped. Refund returns how many of the counters
 // exist.
+//
+// A receipt under a limit that was replaced since by one that counts otherwise, and is back,
+// is void: what it names may have been forgotten meanwhile. So may be some receipts under other
+// limits, if a limit is replaced. That a limit was replaced, and is not back, is not noticed.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
+	return t.takeBack(now, c, r, false)
+}
+
+// Undo is Refund for a decider that takes back a charge of its own, which no caller knows. It
+// does not void receipts because of limits that were replaced: charges that nobody was told of
+// would stay, and between the check and its end there is no more than a round trip.
+func (t *Table) Undo(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
+	return t.takeBack(now, c, r, true)
+}
+
+func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, own bool) int {
 	if r.Parts != nil || !c.Fits(r) || !t.once.take(r, now) { // with parts it is not of this table alone
 		return 0
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
-		if k.Cost > 0 && r.Has(n) && !p.void.has(t.order.of(k.Hash.Hi), r.Time) && t.adopt(p, s, l, k.Rule, now) {
+		void := p.void.has(s.place, r.Time) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
+		if k.Cost > 0 && r.Has(n) && !void && t.adopt(p, s, l, k.Rule, now) {
 			s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
 			t.expiresAt(p, 0)
 		}

@@ -31,6 +31,8 @@ type registry struct {
 
 	// recent avoids the lock for most look-ups.
 	recent [256]atomic.Pointer[numbered]
+
+	left left
 }
 
 // limitKey identifies the limits that share a number.

@@ -262,6 +262,9 @@ func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rul
 	if id == 0 {
 		return false
 	}
+	if limiter.CountsID(l) != limiter.CountsID(old) {
+		t.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
+	}
 	charge, fresh := s.state.Adopt(l, old, t.words(s), now)
 	if fresh {
 		t.free(p, s)

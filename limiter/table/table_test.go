@@ -164,8 +164,11 @@ func compareWithCounters(t *testing.T, seed uint64) {
 			since[i] = true
 			continue
 		case 1:
-			if issued.Charged != 0 && len(since) < maxResets {
-				keys[of].Rule = rule
+			keys[of].Rule = rule
+			left := slices.ContainsFunc(rule.Limits, func(l *limiter.Limit) bool { // also by other keys, of which the counter knows nothing
+				return table.registry.left.has(l, rule, table.order.of(keys[of].Hash.Hi), issued.Time)
+			})
+			if issued.Charged != 0 && len(since) < maxResets && !left {
 				table.Refund(now, charge(paid, keys[of]), issued)
 				counters[of].Refund(now, issued, paid)
 				refunds++

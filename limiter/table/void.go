@@ -2,6 +2,7 @@ package table
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -35,4 +36,69 @@ func (v *void) reset(place uint64, before limiter.Tick) {
 // has reports whether a receipt of the key at a place is void. A nil void has none.
 func (v *void) has(place uint64, of limiter.Tick) bool {
 	return v != nil && (of < v.before || slices.ContainsFunc(v.keys, func(k resetKey) bool { return k.place == place && of < k.before }))
+}
+
+// maxLeft bounds how many limits of each half of left are remembered. Beyond it all earlier
+// receipts of that half are void.
+const maxLeft = 4096
+
+// left tells which receipts are void since their limit has changed, and changed back. For a
+// limit of a rule it has the instant after which a counter last stopped to count so, see
+// [limiter.CountsID]. Nothing is kept of each counter, and no receipt under a limit that does
+// not change back is concerned, however many counters a reload converts.
+//
+// The first half is of rules. The second is of limits that each request may choose, its own or
+// by its time zone. There the key counts too: who changes the limit of one key all the time voids
+// no receipts of others. It is safe for concurrent use.
+type left struct {
+	mu     sync.Mutex
+	halves [2]struct {
+		before limiter.Tick // all receipts from before
+		at     map[leftKey]limiter.Tick
+	}
+}
+
+type leftKey struct {
+	rule      string
+	id, place uint64
+}
+
+// note makes the receipts under a limit of a rule void that are from before an instant, of the
+// key at a place at least. The rule is nil if it is not known.
+func (v *left) note(l *limiter.Limit, rule *limiter.Rule, place uint64, before limiter.Tick) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if rule == nil {
+		for i := range v.halves {
+			v.halves[i].before = max(v.halves[i].before, before)
+		}
+		return
+	}
+	half, key := keyOf(l, rule, place)
+	h := &v.halves[half]
+	at, known := h.at[key]
+	if !known && len(h.at) == maxLeft {
+		h.before, h.at = max(h.before, before), nil
+	}
+	if h.at == nil {
+		h.at = make(map[leftKey]limiter.Tick)
+	}
+	h.at[key] = max(at, before)
+}
+
+// has reports whether a receipt under a limit of a rule is void, for the key at a place.
+func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, of limiter.Tick) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	half, key := keyOf(l, rule, place)
+	h := &v.halves[half]
+	return of < max(h.before, h.at[key])
+}
+
+// keyOf returns the half that a limit of a rule belongs to, and its key there.
+func keyOf(l *limiter.Limit, rule *limiter.Rule, place uint64) (half int, key leftKey) {
+	if originOf(rule) == ofRequest || rule.Zone() != "" || rule.InDefaultZone() {
+		return 1, leftKey{rule.Name, limiter.CountsID(l), place}
+	}
+	return 0, leftKey{rule.Name, limiter.CountsID(l), 0}
 }

@@ -55,3 +55,185 @@ func TestAResetVoidsTheReceiptsOfItsKey(t *testing.T) {
 		t.Errorf("%d resets are remembered, at most %d", n, maxResets)
 	}
 }
+
+// changing is a rule whose limits change, with a table that counts by it.
+type changing struct {
+	t     *testing.T
+	table *Table
+	now   limiter.Tick
+}
+
+// spend charges a key under a limit of the rule named so.
+func (x *changing) spend(rule string, key uint64, cost uint32, l *limiter.Limit) limiter.Receipt {
+	x.t.Helper()
+	d := x.decide(rule, key, cost, l)
+	if !d.Allowed {
+		x.t.Fatalf("%+v", d.Limit(0))
+	}
+	return d.Receipt
+}
+
+func (x *changing) decide(rule string, key uint64, cost uint32, l *limiter.Limit) (d limiter.Decision) {
+	x.t.Helper()
+	if err := x.table.Decide(x.now, x.charge(rule, key, cost, l), &d); err != nil {
+		x.t.Fatal(err)
+	}
+	return d
+}
+
+func (x *changing) charge(rule string, key uint64, cost uint32, l *limiter.Limit) *limiter.Charge {
+	return charge(cost, limiter.Key{Hash: hash(key), Rule: &limiter.Rule{Name: rule, Limits: []*limiter.Limit{l}}})
+}
+
+// left returns what remains of a key.
+func (x *changing) left(rule string, key uint64, l *limiter.Limit) uint32 {
+	x.t.Helper()
+	d := x.decide(rule, key, 0, l)
+	return d.Limit(0).Remaining
+}
+
+// TestReceiptsOfLimitsThatChangeBack: a limit is replaced and comes back between a charge and
+// its refund. Meanwhile the charge may have been forgotten and others charged, so its receipt
+// takes nothing back, whatever kinds of limits these are. If the other limit counts alike, it
+// takes back its own.
+func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
+	hour := limiter.Spec{Name: "x", Limit: 10, Window: time.Hour}
+	specs := []limiter.Spec{}
+	for _, a := range []limiter.Algorithm{
+		limiter.SlidingCounter, limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA,
+	} {
+		s := hour
+		s.Algorithm = a
+		specs = append(specs, s)
+	}
+	drip, all := hour, hour
+	drip.Algorithm, drip.Drip = limiter.LeakyBucket, limiter.DripInterval
+	all.Algorithm, all.CountRejected = limiter.FixedWindow, limiter.CountAll
+	calendar := limiter.Spec{Name: "x", Algorithm: limiter.FixedWindow, Limit: 10, Calendar: limiter.CalendarMonth, Zone: "Europe/Berlin"}
+	for i, s := range append(specs, drip, all, calendar) {
+		short := limiter.Spec{Name: "x", Limit: 10, Window: time.Second, Algorithm: s.Algorithm, Drip: s.Drip}
+		more := s
+		more.Limit = 20
+		for _, swept := range []bool{false, true} {
+			x := &changing{t, New(Config{}), 1e15}
+			back, other := limit(t, s), limit(t, short)
+			mine := x.spend("r", 1, 6, back)
+			x.now += limiter.Second
+			x.decide("r", 1, 0, other) // it is converted
+			x.now += limiter.Minute    // and recovers
+			if swept {
+				for p := range x.table.parts {
+					x.table.sweepOne(&x.table.parts[p], x.now)
+				}
+			}
+			x.spend("r", 1, 4, other) // by others
+			x.spend("r", 1, 4, back)
+			before := x.left("r", 1, back)
+			if x.table.Refund(x.now, x.charge("r", 1, 6, back), mine); x.left("r", 1, back) != before {
+				t.Errorf("limit %d, swept %t: %d left before the refund, and %d after it", i, swept, before, x.left("r", 1, back))
+			}
+			// Another one is as good as ever.
+			x.now++
+			if yours := x.spend("r", 1, 1, back); x.table.Refund(x.now, x.charge("r", 1, 1, back), yours) != 1 || x.left("r", 1, back) != before {
+				t.Errorf("limit %d: %d left after another refund, want %d", i, x.left("r", 1, back), before)
+			}
+		}
+		if s.Algorithm >= limiter.TokenBucket || s.CountRejected == limiter.CountAll {
+			continue // how fast it leaks, or how much it forgets, depends on the limit
+		}
+		x := &changing{t, New(Config{}), 1e15}
+		mine := x.spend("r", 1, 6, limit(t, s))
+		x.now++
+		x.spend("r", 1, 4, limit(t, more))
+		if x.table.Refund(x.now, x.charge("r", 1, 6, limit(t, s)), mine); x.left("r", 1, limit(t, s)) != 6 {
+			t.Errorf("limit %d: %d left after a limit of 20 and a refund, want 6", i, x.left("r", 1, limit(t, s)))
+		}
+	}
+}
+
+// TestReceiptsOfOtherLimitsStay: a reload that converts thousands of counters, at any time
+// after, voids no receipt under a limit that did not change back: not one of the new limit,
+// nor of most other rules. A charge that the decider itself takes back is taken back.
+func TestReceiptsOfOtherLimitsStay(t *testing.T) {
+	of := func(name string, window time.Duration) *limiter.Limit {
+		return limit(t, limiter.Spec{Name: name, Limit: 10, Window: window, Algorithm: limiter.FixedWindow})
+	}
+	x := &changing{t, New(Config{}), 1e15}
+	const keys = 3000
+	before, after := of("x", time.Hour), of("x", 2*time.Hour)
+	for k := range uint64(keys) {
+		x.spend("r", k, 1, before)
+	}
+	x.now += limiter.Second
+	others := []*limiter.Limit{}
+	receipts := []limiter.Receipt{}
+	for i := range 100 {
+		others = append(others, of("other", time.Duration(i+1)*time.Hour))
+		receipts = append(receipts, x.spend("s", keys+uint64(i), 2, others[i]))
+	}
+	renewed := x.spend("r", 0, 2, after)
+	for k := range uint64(keys) {
+		x.now++
+		x.spend("r", k, 1, after)
+	}
+	if x.table.Refund(x.now, x.charge("r", 0, 2, after), renewed); x.left("r", 0, after) != 8 {
+		t.Errorf("%d left of a key that was converted early, want 8", x.left("r", 0, after))
+	}
+	void := 0
+	for i, l := range others {
+		if x.table.Refund(x.now, x.charge("s", keys+uint64(i), 2, l), receipts[i]); x.left("s", keys+uint64(i), l) != 10 {
+			void++
+		}
+	}
+	if void > 0 {
+		t.Errorf("%d of 100 receipts of other limits are void", void)
+	}
+	own := x.spend("r", 1, 2, after)
+	x.now++
+	x.spend("r", 1, 1, before)
+	x.spend("r", 1, 1, after)
+	was := x.left("r", 1, after)
+	if x.table.Refund(x.now, x.charge("r", 1, 2, after), own); x.left("r", 1, after) != was {
+		t.Errorf("%d left, and %d before a refund that is void", x.left("r", 1, after), was)
+	}
+	if x.table.Undo(x.now, x.charge("r", 1, 2, after), own); x.left("r", 1, after) != was+2 {
+		t.Errorf("%d left, and %d before the decider took 2 back", x.left("r", 1, after), was)
+	}
+}
+
+// TestLimitsOfOneKeyThatChange: whoever changes the limits of requests, or time zones, all the
+// time voids the receipts of these keys, hardly any of others, and none of rules.
+func TestLimitsOfOneKeyThatChange(t *testing.T) {
+	of := func(window time.Duration) *limiter.Limit {
+		return limit(t, limiter.Spec{Name: "x", Limit: 100_000, Window: window, Algorithm: limiter.FixedWindow})
+	}
+	long, short := of(time.Hour), of(time.Minute)
+	x := &changing{t, New(Config{}), 1e15}
+	ruled := x.spend("r", 900, 2, long)
+	yours := []limiter.Receipt{}
+	for k := range uint64(100) {
+		yours = append(yours, x.spend(limiter.RequestRule, k, 2, long))
+	}
+	mine := x.spend(limiter.RequestRule, 999, 2, long)
+	for range 1000 {
+		x.now += 10
+		x.spend(limiter.RequestRule, 999, 1, short)
+		x.spend(limiter.RequestRule, 999, 1, long)
+	}
+	left := x.left(limiter.RequestRule, 999, long)
+	if x.table.Refund(x.now, x.charge(limiter.RequestRule, 999, 2, long), mine); x.left(limiter.RequestRule, 999, long) != left {
+		t.Errorf("%d left, and %d before a refund that is void", x.left(limiter.RequestRule, 999, long), left)
+	}
+	if x.table.Refund(x.now, x.charge("r", 900, 2, long), ruled); x.left("r", 900, long) != 100_000 {
+		t.Errorf("%d left of the rule", x.left("r", 900, long))
+	}
+	void := 0
+	for k, r := range yours {
+		if x.table.Refund(x.now, x.charge(limiter.RequestRule, uint64(k), 2, long), r); x.left(limiter.RequestRule, uint64(k), long) != 100_000 {
+			void++
+		}
+	}
+	if void > 0 {
+		t.Errorf("%d of 100 receipts of others are void", void)
+	}
+}

@@ -3,6 +3,10 @@
 -- charged to this limit now. Nothing more is admitted than the larger of the two
 -- would have left. The result is stored even by a peek, since what is converted
 -- later would count for longer.
+--
+-- Where a charge is worth something else from now on, receipts from before are void from
+-- now on. The limit may change back, and what they name may be forgotten by then. An
+-- entry of the key has the instant, for as long as they could take anything back.
 
 -- rescale carries a bucket's level from the parameters old over to p, in units
 -- and rounded up.
@@ -49,6 +53,32 @@ local function alike(p, old)
   return true
 end
 
+-- worth returns a text for a limit and for what a charge to it is worth later. Between
+-- two limits of one text a state keeps each charge as it is.
+local function worth(s, p, text)
+  local f = p[1]
+  if f ~= 5 and f ~= 6 and p[5] ~= 2 then
+    text = f .. ',' .. p[3]
+    if f ~= 2 and f ~= 3 then
+      text = text .. ',' .. p[7] .. ',' .. (p[8] or '')
+    end
+  end
+  return string.match(s.k, '}(.*)$') .. text
+end
+
+-- leave makes receipts void that are from up to now, of a state that counted so and would
+-- be empty at an instant.
+local function leave(s, counted, empties)
+  local key, before = string.match(s.k, '^[^}]*}') .. '!left', string.format('%.0f', now + 1)
+  local ttl, wait = call('PTTL', key), floor((empties - now + 999) / 1000) + slack
+  if call('HLEN', key) >= 64 then
+    call('DEL', key)
+    counted = '*' -- all of the key
+  end
+  call('HSET', key, counted, before)
+  call('PEXPIRE', key, '' .. (ttl > wait and ttl or wait))
+end
+
 adopt = function(s, v)
   local p, close = s.p, string.find(v, ']', 1, true)
   local old, bounds = cjson.decode(sub(v, 1, close)), s.c
@@ -56,7 +86,12 @@ adopt = function(s, v)
   s.f = F[old[1]]
   s.f.load(s, v, close + 1)
   local counts, f = s.f.used(s), p[1]
-  local over = emptyAt(s) <= now
+  local empties = emptyAt(s)
+  local over = empties <= now
+  local counted = worth(s, old, sub(v, 1, close))
+  if not over and worth(s, p, s.text) ~= counted then
+    leave(s, counted, empties)
+  end
   s.p, s.f, s.c = p, F[f], bounds
   if s.u <= now or p[6] == 0 then
     s.u = 0

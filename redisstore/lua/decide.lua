@@ -6,10 +6,11 @@
 -- answer is the instant and, for each limit, 8*remaining with 1 added if it
 -- admits the cost, 2 if it is blocked and 4 if it was charged; the ticks until it
 -- is as new; and those after which it admits the cost. The answer {-1} means that
--- a state is one of another limit, and nothing was decided.
+-- a state is one of another limit, and nothing was decided. The script that adopts has
+-- further KEYS, which it may write: see leave.
 local mode = head and head[3] or 0
 local states, allowed, shadowed = {false}, true, false
-for i = 1, #KEYS do
+for i = 1, #ARGV - 1 do
   local s = open(i)
   if not s then
     return {-1}

@@ -1,10 +1,12 @@
 -- A refund: what was charged at an instant is taken back, as far as it still
 -- counts, so that no more is admitted than had it not been charged.
 --
--- ARGV[1] goes on: the instant of the charge, then for each limit the units. Two of
--- KEYS, behind those of the limits, have no parameters. The first marks the latest
--- reset: receipts from before are void. The second is given for a receipt with a
--- number, which is void if it is older than LIFE or was used, as this key remembers.
+-- ARGV[1] goes on: the instant of the charge, 1 if the store takes back its own charge,
+-- which no caller knows, then for each limit the units. Three of KEYS, behind those of the
+-- limits, have no parameters. The first marks the latest reset: receipts from before are
+-- void. The second marks when limits were left for others that count otherwise: receipts
+-- under them from before are void, but for the store's own. The third is given for a receipt
+-- with a number, which is void if it is older than LIFE or was used, as this key remembers.
 local LIFE = 600000000
 local refund = {}
 
@@ -104,14 +106,25 @@ refund[6] = function(s, at, n)
   end
 end
 
-local at, limits = head[3], #head - 3
-local reset, once = call('GET', KEYS[limits + 1]), KEYS[limits + 2]
-if reset and at < tonumber(reset) or once and now - at >= LIFE then
+local at, limits = head[3], #head - 4
+local reset, once = tonumber(call('GET', KEYS[limits + 1]) or 0), KEYS[limits + 3]
+if at < reset or once and now - at >= LIFE then
   return {now}
 end
-local states = {}
+local states, any = {}, head[4] == 0 and call('EXISTS', KEYS[limits + 2]) == 1
+
+-- left tells whether limit i was left since.
+local function left(i)
+  local text = ARGV[i + 1]
+  if sub(text, 1, 3) == '[7,' then
+    text = split(text)
+  end
+  local marks = call('HMGET', KEYS[limits + 2], worth({k = KEYS[i]}, cjson.decode(text), text), '*')
+  return at < tonumber(marks[1] or 0) or at < tonumber(marks[2] or 0)
+end
+
 for i = 1, limits do
-  states[i] = open(i)
+  states[i] = not (any and left(i)) and open(i)
 end
 if strays() then
   return {-2, now}
@@ -120,8 +133,8 @@ if once and not call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack) then
   return {now}
 end
 for i = 1, limits do
-  local s, n = states[i], head[3 + i]
-  if s.found and n > 0 then
+  local s, n = states[i], head[4 + i]
+  if s and s.found and n > 0 then
     refund[s.p[1]](s, at, n)
     write(s, emptyAt(s))
   end

@@ -36,7 +36,7 @@ type Store interface {
 	Export(partition int, now limiter.Tick, visit func(table.Entry))
 	Import(partition int, now limiter.Tick, entries []table.Entry, mode table.ImportMode) error
 	ReplaceKey(partition int, hi uint64, now limiter.Tick, entries []table.Entry) error
-	Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
+	Undo(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
 	SetCopy(partition int, copied bool)
 }
 

@@ -115,7 +115,7 @@ func (o *Ownership) undo(t *Turn, h withheldReply) {
 	if w.Reset {
 		return
 	}
-	o.node.Store.Refund(t.At, w.Charge, w.Receipt)
+	o.node.Store.Undo(t.At, w.Charge, w.Receipt)
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); o.holds(k) {
 			o.Charged(t, k, 0)
