@@ -69,7 +69,7 @@ func ofReceipts() []mutation {
 			{"internal/cluster/route/refunds.go", "	if of.Charged &^= undo; r.call.by", "	if of.Charged &^= 0 * undo; r.call.by"},
 		}},
 		{name: "receipt: of a limit that was left", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
-			{"limiter/table/void.go", "	return of < max(h.before, h.at[key])\n", "	return of < h.before\n"},
+			{"limiter/table/void.go", "	return of < max(h.before, h.at[key])\n", "	return of < max(h.before, 0*h.at[key])\n"},
 		}},
 		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$", edits: []edit{
 			{"limiter/table/table.go", "left.note(old, rule,", "left.note(l, rule,"},
