@@ -53,6 +53,9 @@ func house() []row {
 		{path: "internal/guard", floor: 0, knows: "panics that were recovered from: counted, logged once a minute"},
 		{path: "internal/certs", floor: 1, knows: "certificates, keys and authorities of files, loaded again when these change"},
 		{path: "internal/certs/certstest", floor: 1, knows: "authorities and certificates for tests"},
+		{path: "internal/authority", floor: 1, knows: "authorities of members and clients, and the certificates that they make", never: join(
+			clocks("how long a certificate is valid begins at an instant that is passed in"),
+		)},
 		{path: "internal/dialing", floor: 2, knows: "TLS and a token of a caller's files, for its connections to nodes"},
 		{path: "internal/built", floor: 0, knows: "what a program was built from: version, commit, settings", never: join(
 			no(imports, "every program has it", "ours", "third-party"),
@@ -145,8 +148,8 @@ func house() []row {
 			clocks("what a descriptor has depends on the files alone"),
 		)},
 		{path: "internal/envoy/files", floor: 2, knows: "a directory of such files, also as a ConfigMap is mounted"},
-		{path: "internal/envoy", floor: 6, knows: "Envoy's rate limit service <-> requests to a node", never: join(
-			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./transport", "./redisstore"),
+		{path: "internal/envoy", floor: 7, knows: "Envoy's rate limit service <-> requests to a node", never: join(
+			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
 		)},
 		{path: "internal/envoy/xds", floor: 6, knows: "a management server's configuration of that service, acknowledged or refused", never: join(
 			no(imports, "what a resource means is told to it", "./internal/envoy/config", "./transport", "./internal/cluster"),

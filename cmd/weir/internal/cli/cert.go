@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/authority"
 )
 
 const (
@@ -67,15 +70,11 @@ func (o *certOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// certName is what names of clusters, members and callers are made of: they become names
-// of files and parts of a URI.
-var certName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 func (o *certOptions) oneName(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
 		return usage(cmd, "give one NAME, as in %s", cmd.Example)
-	case !certName.MatchString(args[0]):
+	case !authority.ValidName(args[0]):
 		return usage(cmd, "%q cannot be a name: give up to 63 letters, digits, dots, hyphens and underscores", args[0])
 	}
 	return o.check(cmd)
@@ -93,15 +92,15 @@ make members or clients: keep them away from the nodes, which need only the .crt
 			switch {
 			case len(args) > 0:
 				return usage(cmd, "%q takes no arguments, but %q was given", cmd.CommandPath(), args[0])
-			case !certName.MatchString(o.cluster):
+			case !authority.ValidName(o.cluster):
 				return usage(cmd, "--cluster %q cannot be a name: give up to 63 letters, digits, dots, hyphens and underscores", o.cluster)
 			}
 			return o.check(cmd)
 		},
 		RunE: func(*cobra.Command, []string) error {
 			var made []pair
-			for _, plane := range []string{peerPlane, clientPlane} {
-				p, err := newAuthority(plane, o.cluster, a.Now(), o.valid)
+			for _, plane := range []string{authority.Peers, authority.Clients} {
+				p, err := authority.New(plane, o.cluster, nil, a.Now(), o.valid)
 				if err != nil {
 					return err
 				}
@@ -128,11 +127,11 @@ The names and addresses by which clients reach it are given with --host; localho
 		Args:    o.nodeArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			hosts := append([]string{"localhost", "127.0.0.1", "::1"}, o.hosts...)
-			peer, err := a.issue(&o, peerPlane, leaf{kind: "node", name: args[0], hosts: hosts, server: true, client: true})
+			peer, err := a.issue(&o, authority.Peers, authority.Leaf{Kind: "node", Name: args[0], Hosts: hosts, Server: true, Client: true})
 			if err != nil {
 				return err
 			}
-			server, err := a.issue(&o, clientPlane, leaf{kind: "node", name: args[0], hosts: hosts, server: true})
+			server, err := a.issue(&o, authority.Clients, authority.Leaf{Kind: "node", Name: args[0], Hosts: hosts, Server: true})
 			if err != nil {
 				return err
 			}
@@ -170,7 +169,7 @@ func (a *app) callerCertCommand(kind, short, example string) *cobra.Command {
 		Example: "  weir cert " + kind + " " + example,
 		Args:    o.oneName,
 		RunE: func(_ *cobra.Command, args []string) error {
-			made, err := a.issue(&o, clientPlane, leaf{kind: kind, name: args[0], client: true})
+			made, err := a.issue(&o, authority.Clients, authority.Leaf{Kind: kind, Name: args[0], Client: true})
 			if err != nil {
 				return err
 			}
@@ -182,14 +181,17 @@ func (a *app) callerCertCommand(kind, short, example string) *cobra.Command {
 }
 
 // issue makes a certificate of the authority of a plane in the directory.
-func (a *app) issue(o *certOptions, plane string, l leaf) (made, error) {
-	ca, err := readAuthority(filepath.Join(o.dir, plane+"-ca"))
+func (a *app) issue(o *certOptions, plane string, l authority.Leaf) (authority.Made, error) {
+	ca, err := authority.Read(filepath.Join(o.dir, plane+"-ca"))
 	if err != nil {
-		return made{}, err
+		return authority.Made{}, err
 	}
-	m, err := ca.issue(l, a.Now(), o.valid)
-	if err == nil && m.ends.Before(a.Now().Add(o.valid).Truncate(time.Second)) {
-		a.note("it expires with its authority, at %s", m.ends.UTC().Format(time.RFC3339))
+	m, err := ca.Issue(l, a.Now(), o.valid)
+	if _, ended := errors.AsType[*authority.ExpiredError](err); ended {
+		return m, fmt.Errorf("%w: make new ones with \"weir cert authority --force\"", err)
+	}
+	if err == nil && m.Ends.Before(a.Now().Add(o.valid).Truncate(time.Second)) {
+		a.note("it expires with its authority, at %s", m.Ends.UTC().Format(time.RFC3339))
 	}
 	return m, err
 }
@@ -197,7 +199,7 @@ func (a *app) issue(o *certOptions, plane string, l leaf) (made, error) {
 // pair is a certificate with its key, to be kept in two files.
 type pair struct {
 	name string
-	made
+	authority.Made
 }
 
 // keep writes certificates and keys, and prints which. Unless forced it writes nothing if
@@ -216,13 +218,13 @@ func (a *app) keep(o *certOptions, all []pair) error {
 	}
 	for _, p := range all {
 		at := filepath.Join(o.dir, p.name)
-		if err := keepFile(at+".key", p.key, 0o600, o.force); err != nil {
+		if err := keepFile(at+".key", p.Key, 0o600, o.force); err != nil {
 			return err
 		}
-		if err := keepFile(at+".crt", p.cert, 0o644, o.force); err != nil {
+		if err := keepFile(at+".crt", p.Cert, 0o644, o.force); err != nil {
 			return err
 		}
-		fmt.Fprintf(&text, "%s.crt  %s.key  %s  until %s\n", at, at, p.uri, p.ends.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&text, "%s.crt  %s.key  %s  until %s\n", at, at, p.URI, p.Ends.UTC().Format(time.RFC3339))
 	}
 	return a.print([]byte(text.String()))
 }
