@@ -26,7 +26,7 @@ ARG COMMIT=""
 ARG PGO=off
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -pgo="$PGO" \
       -ldflags "-s -w -X github.com/weirlimit/weir/internal/built.released=$VERSION -X github.com/weirlimit/weir/internal/built.commit=$COMMIT" \
-      -o /out/ ./cmd/node ./cmd/weir && mkdir -p /keys /links/bin && ln -s /node /links/bin/ratelimit
+      -o /out/ ./cmd/node ./cmd/weir && mkdir -p /keys /authority /links/bin && ln -s /node /links/bin/ratelimit
 
 FROM scratch
 # For Redis over TLS.
@@ -36,8 +36,10 @@ COPY --from=build /out/node /out/weir /
 # Called by this name the node serves by the environment of envoyproxy/ratelimit.
 COPY --from=build /links/ /
 
-# Where a volume for a cluster's keys is mounted: it gets this owner from here.
+# Where volumes for a cluster's keys, and for the key of its authority, are mounted: they
+# get this owner from here.
 COPY --from=build --chown=65532:65532 /keys /keys
+COPY --from=build --chown=65532:65532 /authority /authority
 
 # A user that no machine knows. The node writes no files, but for "node keys".
 USER 65532:65532

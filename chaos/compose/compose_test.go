@@ -37,6 +37,7 @@ func (e *engine) testCluster(t *testing.T) {
 	p.compose("up", "-d", "--no-build")
 	p.allReady("node-1", "node-2", "node-3")
 	p.healthy("node-1", "node-2", "node-3")
+	p.stranger()
 
 	// One shared counter for each user, seen through every port.
 	for u := range users {
@@ -182,6 +183,23 @@ func (p *project) healthy(services ...string) {
 		eventually(p.t, s+" is healthy", func() bool {
 			return strings.TrimSpace(p.e.run(p.t, "inspect", "--format", "{{.State.Health.Status}}", id)) == "healthy"
 		})
+	}
+}
+
+// stranger runs a node in the members' network that has their secret and gossip key, but no
+// certificate. They say why they refuse it, and do not count it.
+func (p *project) stranger() {
+	p.t.Helper()
+	name := p.Name + "-stranger"
+	p.e.run(p.t, "run", "-d", "--name", name, "--network", p.Name+"_default", "-v", p.Name+"_keys:/keys:ro", p.e.tag(),
+		"serve", "--name", "node-9", "--join", "node-1:7946", "--gossip-addr", ":7946", "--peer-addr", ":7947",
+		"--secret-file", "/keys/secret", "--gossip-key-file", "/keys/gossip.key")
+	defer p.e.run(p.t, "rm", "-fv", name)
+	eventually(p.t, "a node without a certificate is refused", func() bool {
+		return strings.Contains(p.compose("logs", "--no-color", "node-1", "node-2", "node-3"), "it does not speak TLS")
+	})
+	if n := p.gauge(`weir_members{state="active"}`); n != 9 {
+		p.t.Errorf("three members see %.0f active ones beside a stranger, want 9", n)
 	}
 }
 

@@ -63,7 +63,8 @@ func readYAML(t *testing.T, name string, into any) {
 }
 
 // Without a profile there are three nodes, what makes their keys, and nothing else; each
-// node lists all of them, under its own name, and has the keys.
+// node lists all of them, under its own name, and has the keys and its own certificate. None
+// of them has the authority's key.
 func TestThreeNodes(t *testing.T) {
 	var plain []string
 	for name, s := range services(t) {
@@ -72,10 +73,24 @@ func TestThreeNodes(t *testing.T) {
 		}
 		plain = append(plain, name)
 		if name == "keys" {
-			if !slices.Contains(s.Volumes, "keys:/keys") || !reflect.DeepEqual(s.Command, []any{"keys", "/keys"}) || len(s.Ports) > 0 {
+			want := []any{"keys", "/keys", "--authority", "/authority", "--member", "node-1,node-2,node-3"}
+			if !slices.Equal(s.Volumes, []string{"keys:/keys", "authority:/authority"}) || !reflect.DeepEqual(s.Command, want) || len(s.Ports) > 0 {
 				t.Errorf("keys: %+v", s)
 			}
 			continue
+		}
+		for _, v := range s.Volumes {
+			if strings.HasPrefix(v, "authority:") {
+				t.Errorf("%s can make members: it mounts %s", name, v)
+			}
+		}
+		for env, want := range map[string]string{"CERT": "/keys/" + name + "-peer.crt", "KEY": "/keys/" + name + "-peer.key", "CA": "/keys/peer-ca.crt"} {
+			if got := s.Environment["WEIR_PEER_"+env]; got != want {
+				t.Errorf("%s has WEIR_PEER_%s=%q, want %q", name, env, got, want)
+			}
+		}
+		if s.Environment["WEIR_PEER_TLS"] != "" || s.Environment["WEIR_INSECURE"] != "" {
+			t.Errorf("%s takes members without TLS: %v", name, s.Environment)
 		}
 		if s.Environment["WEIR_SECRET_FILE"] != "/keys/secret" || s.Environment["WEIR_GOSSIP_KEY_FILE"] != "/keys/gossip.key" ||
 			!slices.Contains(s.Volumes, "keys:/keys:ro") || s.DependsOn["keys"].Condition != "service_completed_successfully" {

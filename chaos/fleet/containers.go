@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -48,7 +49,7 @@ func (g Containers) Lacks(n Need) string {
 }
 
 // overlay is what a run puts on top of docker-compose.yaml: its rules for each
-// node, and the fourth.
+// node, and the fourth, with a certificate.
 func (g Containers) overlay(c *Config) (string, error) {
 	var b strings.Builder
 	b.WriteString("services:\n")
@@ -69,10 +70,17 @@ func (g Containers) overlay(c *Config) (string, error) {
 		if i < c.Nodes-c.Spare {
 			continue
 		}
+		name := fmt.Sprintf("node-%d", i+1)
 		fmt.Fprintf(&b, "    image: ${WEIR_IMAGE}\n    restart: unless-stopped\n    stop_grace_period: 20s\n    environment: "+
-			"{WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_ADMIN_ADDR: %q, WEIR_NAME: node-%d, WEIR_ADVERTISE: node-%d}\n",
-			"node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers), fmt.Sprintf(":%d", PortAdmin), i+1, i+1)
+			"{WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_PEER_CA: /keys/peer-ca.crt, WEIR_PEER_CERT: /keys/%s-peer.crt, WEIR_PEER_KEY: /keys/%s-peer.key, "+
+			"WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_ADMIN_ADDR: %q, WEIR_NAME: %s, WEIR_ADVERTISE: %s}\n",
+			name, name, "node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers), fmt.Sprintf(":%d", PortAdmin), name, name)
 	}
+	var names []string
+	for i := range c.Nodes {
+		names = append(names, fmt.Sprintf("node-%d", i+1))
+	}
+	fmt.Fprintf(&b, "  keys:\n    command: [keys, /keys, --authority, /authority, --member, %q]\n", strings.Join(names, ","))
 	return b.String(), nil
 }
 
@@ -133,6 +141,9 @@ type containers struct {
 func (s *containers) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
+
+// trusted implements [site]. Clients are at ports of loopback.
+func (*containers) trusted() *tls.Config { return nil }
 
 func (s *containers) place(ctx context.Context, n *Node) error {
 	id, err := s.project.ID(ctx, n.Name)

@@ -83,8 +83,12 @@ func TestOverlay(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(made), &over); err != nil {
 		t.Fatalf("%v\n%s", err, made)
 	}
+	if keys := over.Services["keys"]; !slices.Equal(keys.Command, []string{"keys", "/keys", "--authority", "/authority", "--member", "node-1,node-2,node-3,node-4"}) {
+		t.Errorf("certificates are made by %q", keys.Command)
+	}
+	delete(over.Services, "keys")
 	if len(over.Services) != 4 {
-		t.Errorf("there are %d services, want the four nodes:\n%s", len(over.Services), made)
+		t.Errorf("there are %d services, want the four nodes and their keys:\n%s", len(over.Services), made)
 	}
 	for name, s := range over.Services {
 		if !slices.Equal(s.Volumes, []string{"/run-of-chaos/rules-" + strings.TrimPrefix(name, "node-") + ":/etc/weir:ro", "keys:/keys:ro"}) {
@@ -97,6 +101,7 @@ func TestOverlay(t *testing.T) {
 	third, fourth := base.Services["node-3"], over.Services["node-4"]
 	want := maps.Clone(third.Environment)
 	want["WEIR_NAME"], want["WEIR_ADVERTISE"] = "node-4", "node-4"
+	want["WEIR_PEER_CERT"], want["WEIR_PEER_KEY"] = "/keys/node-4-peer.crt", "/keys/node-4-peer.key"
 	if !maps.Equal(fourth.Environment, want) {
 		t.Errorf("node-4 has the environment %v, want that of node-3, %v", fourth.Environment, want)
 	}

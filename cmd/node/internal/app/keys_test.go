@@ -1,6 +1,9 @@
 package app
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"io/fs"
@@ -9,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/certs"
 )
 
 // The keys are made once, for this user alone, and are what the flags take.
@@ -77,6 +83,106 @@ func TestKeysMadeByMany(t *testing.T) {
 	}
 }
 
+// memberOf loads a member's certificate, which must be of the authority in the directory.
+func memberOf(t *testing.T, dir, name string, at time.Time) *x509.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, name+"-peer.crt"), filepath.Join(dir, name+"-peer.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, "peer-ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := certs.CheckMember(pair.Leaf, "prod", name); err != nil {
+		t.Error(err)
+	}
+	return pair.Leaf
+}
+
+// Certificates are made once, and their authority's key is kept where no member reads. Those
+// of members are renewed when half of their time is over; their keys stay.
+func TestCertificatesOfMembers(t *testing.T) {
+	dir, away := t.TempDir(), t.TempDir()
+	args := []string{"keys", dir, "--authority", away, "--member", "node-1,node-2", "--cluster-name", "prod"}
+	if status, out, said := run(t, nil, args...); status != ExitOK || said != "" || strings.Count(out, "made ") != 9 {
+		t.Fatalf("%d %q %q", status, out, said)
+	}
+	now := time.Now()
+	first := memberOf(t, dir, "node-1", now)
+	memberOf(t, dir, "node-2", now)
+	for name, mode := range map[string]fs.FileMode{
+		filepath.Join(dir, "peer-ca.crt"): 0o644, filepath.Join(dir, "node-1-peer.crt"): 0o644, filepath.Join(dir, "node-1-peer.key"): 0o600,
+		filepath.Join(away, "peer-ca.crt"): 0o644, filepath.Join(away, "peer-ca.key"): 0o600,
+	} {
+		if info, err := os.Stat(name); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "peer-ca.key")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the authority's key is where members are: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 7 {
+		t.Errorf("%v, %v", left, err)
+	}
+
+	later := func(at time.Time) (said string) {
+		var out bytes.Buffer
+		o := keyOptions{members: []string{"node-1", "node-2", "node-3"}, authority: away, cluster: "prod", now: func() time.Time { return at }}
+		if err := (&app{World{Out: &out}}).keys(&o, dir); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	// A further member joins; the others stay as they are.
+	if out := later(now.Add(100 * 24 * time.Hour)); strings.Count(out, "made ") != 2 || strings.Count(out, "node-3-peer") != 2 {
+		t.Errorf("%s", out)
+	}
+	half := now.Add(200 * 24 * time.Hour)
+	if out := later(half); strings.Count(out, "made ") != 2 || !strings.Contains(out, "made "+filepath.Join(dir, "node-1-peer.crt")) {
+		t.Errorf("%s", out)
+	}
+	renewed := memberOf(t, dir, "node-1", half)
+	if !renewed.NotAfter.After(first.NotAfter) || !bytes.Equal(renewed.RawSubjectPublicKeyInfo, first.RawSubjectPublicKeyInfo) {
+		t.Errorf("renewed until %v, was until %v", renewed.NotAfter, first.NotAfter)
+	}
+	// One of another authority is none.
+	if err := os.WriteFile(filepath.Join(dir, "node-2-peer.crt"), []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later(half)
+	memberOf(t, dir, "node-2", half)
+	if status, _, said := run(t, nil, "keys", dir, "--authority", away, "--member", "node-1"); status != ExitFailed || !strings.Contains(said, `is the authority of the cluster "prod", not of "weir"`) {
+		t.Errorf("another cluster: %d %s", status, said)
+	}
+}
+
+// Of many that make certificates at a time, all end up with ones that fit.
+func TestCertificatesMadeByMany(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if status, _, said := run(t, nil, "keys", dir, "--member", "node-1,node-2", "--cluster-name", "prod"); status != ExitOK {
+				t.Errorf("%d %s", status, said)
+			}
+		})
+	}
+	all.Wait()
+	memberOf(t, dir, "node-1", time.Now())
+	memberOf(t, dir, "node-2", time.Now())
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 8 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 func TestKeysNotMade(t *testing.T) {
 	empty := filepath.Dir(file(t, "secret", ""))
 	for name, c := range map[string]struct {
@@ -84,10 +190,12 @@ func TestKeysNotMade(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no directory":        {[]string{"keys"}, ExitUsage, "give the one directory"},
-		"two":                 {[]string{"keys", "a", "b"}, ExitUsage, "give the one directory"},
-		"one that is missing": {[]string{"keys", filepath.Join(t.TempDir(), "none")}, ExitFailed, "none/secret cannot be made: no such file or directory; make the directory first: mkdir -p "},
-		"an empty file":       {[]string{"keys", empty}, ExitFailed, "remove it"},
+		"no directory":              {[]string{"keys"}, ExitUsage, "give the one directory"},
+		"two":                       {[]string{"keys", "a", "b"}, ExitUsage, "give the one directory"},
+		"one that is missing":       {[]string{"keys", filepath.Join(t.TempDir(), "none")}, ExitFailed, "none/secret cannot be made: no such file or directory; make the directory first: mkdir -p "},
+		"a cluster without members": {[]string{"keys", "a", "--cluster-name", "prod"}, ExitUsage, "give --member too"},
+		"a path as a name":          {[]string{"keys", "a", "--member", "../b"}, ExitUsage, `"../b" cannot be a name`},
+		"an empty file":             {[]string{"keys", empty}, ExitFailed, "remove it"},
 	} {
 		if status, _, said := run(t, nil, c.args...); status != c.status || !strings.Contains(said, c.want) {
 			t.Errorf("%s: %d %s", name, status, said)
