@@ -29,7 +29,8 @@ type AuditEvent struct {
 	Caller, Tenant string
 	// From is the address of the connection, or "unix".
 	From string
-	// Over is "grpc", "http" or "administration".
+	// Over is "grpc", "http" or "administration", or the name of another protocol, such as
+	// "redis".
 	Over string
 	// Subject is what it was done to, such as the name of a member; empty if there is
 	// none.
@@ -117,7 +118,7 @@ func (s *site) account(of route, w *statusWriter, r *http.Request) {
 		return
 	}
 	e := AuditEvent{Action: of.action, Over: s.over, Subject: w.subject, Why: w.why, Count: w.refusedParts}
-	refused := w.status == http.StatusUnauthorized || w.status == http.StatusForbidden
+	refused := !w.decided && (w.status == http.StatusUnauthorized || w.status == http.StatusForbidden)
 	switch {
 	case refused, w.refusedParts > 0:
 		e.Outcome = AuditRefused

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 
@@ -18,6 +19,10 @@ type SiteRoute struct {
 	Open bool
 	// Near answers requests from this machine only.
 	Near bool
+	// Admin needs a caller that may administer, if the site has an Access.
+	Admin bool
+	// Action names the route for the audit; default its path.
+	Action string
 }
 
 // SiteOptions configures [NewSite].
@@ -30,6 +35,11 @@ type SiteOptions struct {
 	// the setting that adds such names, for errors.
 	Hosts []string
 	Flag  string
+	// Access identifies callers for routes with Admin; default nil: all callers are alike.
+	Access Access
+	// Audit receives refusals, as being over what Over names; default nil: none does.
+	Audit Auditor
+	Over  string
 	// Panicked is called with "http" for each panic that ended a request; default nil.
 	Panicked func(place string)
 	// Logger receives the HTTP server's messages and panics; default none.
@@ -42,9 +52,12 @@ type SiteOptions struct {
 func NewSite(o SiteOptions) *Apart {
 	routes := make(map[string]route, len(o.Routes))
 	for path, r := range o.Routes {
-		own := route{methods: reading(), serve: r.Serve, open: r.Open}
+		own := route{methods: reading(), serve: r.Serve, open: r.Open, action: cmp.Or(r.Action, actionOf(path))}
 		if r.Post {
 			own.methods = []string{http.MethodPost}
+		}
+		if r.Admin && o.Access != nil {
+			own.serve = administers(o.Access, own.serve)
 		}
 		if r.Near {
 			own.serve = near(own.serve)
@@ -53,5 +66,6 @@ func NewSite(o SiteOptions) *Apart {
 	}
 	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
 	s.hosts, s.browsers = newHosts(o.Flag, o.Hosts), true
+	s.audit, s.access, s.over = o.Audit, o.Access, o.Over
 	return newApart(o.Name, s, o.Logger)
 }

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -41,8 +42,30 @@ func NoteIdle(c net.Conn, idle bool) {
 // request then has the caller's tenant and scope. A nil caller may do everything.
 func Admit(by Caller, r *limiter.Request, a Action) error { return pass{by}.admit(r, a) }
 
-// passKey is the key of the caller in the context of a request for Options.Auth.
+// HandshakeLog returns what a server of another protocol calls with each handshake of TLS
+// that failed: the address of the client, and why. The logger of the options is told of some
+// of them, as anyone can cause more, and the auditor of all. protocol names the server in the
+// log, over in the audit.
+func HandshakeLog(o Options, protocol, over string) func(from, why string) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return (&handshakeLog{log: o.Logger, protocol: protocol, audit: o.Audit, over: over}).refused
+}
+
+// WriteRefusal answers a request over HTTP with why its caller may not send it, and tells
+// the audit of its site.
+func WriteRefusal(w http.ResponseWriter, err error) { writeError(w, err) }
+
+// passKey is the key of an authPass in the context of a request for Options.Auth.
 type passKey struct{}
+
+// authPass is the caller of a request for Options.Auth, and what became of its check.
+type authPass struct {
+	pass
+	decided bool  // so the answer is no refusal, whatever its status is
+	refused error // why the caller may not ask this; nil if it may
+}
 
 // serveAuth has Options.Auth answer, for callers that are identified.
 func (f *front) serveAuth(auth http.Handler) http.HandlerFunc {
@@ -51,11 +74,20 @@ func (f *front) serveAuth(auth http.Handler) http.HandlerFunc {
 		if err == nil {
 			err = by.spend(1, 0)
 		}
+		if err == nil {
+			err = by.may(ActionCheck)
+		}
 		if err != nil {
 			writeError(w, err)
 			return
 		}
-		auth.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passKey{}, by)))
+		p := &authPass{pass: by}
+		auth.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passKey{}, p)))
+		if seen, ok := w.(*statusWriter); ok {
+			if seen.decided = p.decided; p.refused != nil {
+				seen.why = p.refused.Error()
+			}
+		}
 	}
 }
 
@@ -70,12 +102,21 @@ type Admitting struct{ Checker }
 
 // CheckInto decides a request, see [Decider].
 func (a Admitting) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	if by, ok := ctx.Value(passKey{}).(pass); ok {
-		if err := by.admitCheck(r, false, false); err != nil {
-			return err
-		}
+	p, ok := ctx.Value(passKey{}).(*authPass)
+	if !ok {
+		return a.Checker.CheckInto(ctx, r, d)
 	}
-	return a.Checker.CheckInto(ctx, r, d)
+	err := p.admitCheck(r, false, false)
+	if err == nil {
+		err = a.Checker.CheckInto(ctx, r, d)
+	}
+	if err == nil {
+		p.madeOne(d, false)
+	}
+	if p.decided = err == nil; refusedFor(codeOf(err)) {
+		p.refused = err
+	}
+	return err
 }
 
 // Status returns the gRPC status of an error of a decider or of an [Access], nil for nil.

@@ -187,6 +187,8 @@ func (s *secured) remaining(t *testing.T, user string) int64 {
 func TestClientCertificates(t *testing.T) {
 	s := newSecured(t, tls.RequireAndVerifyClientCert, false, nil)
 	server := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	past := s.as(t, s.ca, certstest.Leaf{Name: "shop"})
+	past.MinVersion, past.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	for _, x := range []struct {
 		name   string
 		config *tls.Config
@@ -197,6 +199,7 @@ func TestClientCertificates(t *testing.T) {
 		{"foreign", s.as(t, certstest.New(t, "clients"), certstest.Leaf{Name: "shop"}), "unknown authority"},
 		{"expired", s.as(t, s.ca, certstest.Leaf{Name: "shop", Ends: time.Now().Add(-time.Minute)}), "expired"},
 		{"a server's", s.as(t, s.ca, certstest.Leaf{Name: "shop", Usages: server}), "incompatible key usage"},
+		{"an old version", past, "unsupported versions"},
 		{"plaintext", nil, "first record does not look like a TLS handshake"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -327,6 +330,9 @@ func TestAdminTLS(t *testing.T) {
 		}
 		if err := get("http://"+a.http, nil); (err == nil) != optional {
 			t.Errorf("optional %v, without TLS: %v", optional, err)
+		}
+		if !ended(t, reach(t, a.http), 30*time.Second) {
+			t.Errorf("optional %v: a connection without a handshake stays open", optional)
 		}
 	}
 }

@@ -200,7 +200,8 @@ type statusWriter struct {
 
 	// For the audit.
 	why, subject string
-	refusedParts int // checks of a batch that were refused
+	refusedParts int  // checks of a batch that were refused
+	decided      bool // the status is that of a decision, not of a refusal
 }
 
 // WriteHeader implements [http.ResponseWriter].

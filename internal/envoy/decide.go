@@ -35,10 +35,11 @@ func keyOf(domain string, entries []config.Entry) string {
 	return text[:maxKey-2*len(sum)] + hex.EncodeToString(sum[:])
 }
 
-// request returns the request that charges items, which have different keys. Each key is an
-// attribute with a name of its own, so that the order of the items has no influence on it.
+// request returns the request that charges items, which have different keys and one tenant.
+// Each key is an attribute with a name of its own, so that the order of the items has no
+// influence on it.
 func request(items ...*item) limiter.Request {
-	r := limiter.Request{Attributes: make(map[string]string, len(items))}
+	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.tenant()}
 	for _, it := range items {
 		sum := sha256.Sum256([]byte(it.key))
 		name := hex.EncodeToString(sum[:16])
@@ -79,6 +80,9 @@ func (s *Service) decide(ctx context.Context, b *batch, f func(*item, *limiter.D
 		return err
 	}
 	for i := range ds {
+		if !b.peeks[i] {
+			b.items[i].by.charged(&ds[i])
+		}
 		f(b.items[i], &ds[i])
 	}
 	return nil
@@ -317,6 +321,7 @@ func (s *Service) together(ctx context.Context, items []*item) (denied bool, err
 	if err := s.options.Decider.CheckInto(ctx, &r, &d); err != nil {
 		return false, err
 	}
+	items[0].by.charged(&d)
 	for i, it := range items {
 		l := d.Limit(i)
 		it.over, it.remaining, it.reset = !l.Allowed, l.Remaining, l.ResetAfter

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/transport"
 )
 
 // Configured reports whether a configuration is in force.
@@ -22,11 +23,11 @@ func (s *Service) Configured() bool { return s.config.Load() != nil }
 const weightJSON = 64
 
 // ServeJSON answers a request in JSON: 200 for OK and 429 for OVER_LIMIT, with the answer in
-// JSON. A request that is not valid gets 400, one that is not allowed 403, and one that could
-// not be decided 503.
+// JSON. A request that is not valid gets 400, one of an unknown caller 401, one that is not
+// allowed 403, and one that could not be decided 503.
 func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code int, err error) {
-		text := status.Convert(s.refused(err)).Message()
+		text := status.Convert(s.stats.refused(err)).Message()
 		if code < http.StatusInternalServerError {
 			text = "Bad Request: " + text
 		}
@@ -57,14 +58,17 @@ func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, err)
 		return
 	}
-	out, err := s.answer(r.Context(), in)
+	out, err := s.decideFor(r.Context(), in, &asker{ofHTTP: r, bytes: len(body)})
+	if refused(err) {
+		transport.WriteRefusal(w, err)
+		return
+	}
 	if err != nil {
+		err = statusOf(err)
 		text := status.Convert(err).Message()
 		switch status.Code(err) {
 		case codes.InvalidArgument:
 			http.Error(w, "Bad Request: "+text, http.StatusBadRequest)
-		case codes.PermissionDenied:
-			http.Error(w, text, http.StatusForbidden)
 		default:
 			http.Error(w, text, http.StatusServiceUnavailable)
 		}

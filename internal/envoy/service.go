@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
 )
 
 // Decider decides requests: a node. Its methods are called from many goroutines.
@@ -80,6 +81,13 @@ type Options struct {
 	// AllowRefunds lets descriptors take hits back (is_negative_hits); default false: they
 	// are refused.
 	AllowRefunds bool
+	// Access, if not nil, identifies callers, and decides in place of AllowRefunds: each
+	// descriptor needs the permission to check, to peek if it only looks, or to refund, and
+	// one with a limit of its own the permission limits. What a permission lists are
+	// prefixes of domains here. The caller's tenant has counters of its own.
+	Access transport.Access
+	// Audit, if not nil, receives refusals, and requests that take hits back.
+	Audit transport.Auditor
 	// StopWhenOver makes Compat charge only the descriptors that are over their limit, if any
 	// is. Between the question and the charge others may be charged, as there.
 	StopWhenOver bool
@@ -166,9 +174,13 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 	}
 	answer := func(ctx context.Context, _ any) (any, error) {
 		if c.err != nil {
-			return nil, s.refused(c.err)
+			return nil, s.stats.refused(c.err)
 		}
-		return s.answer(ctx, &c.request)
+		out, err := s.decideFor(ctx, &c.request, &asker{ofGRPC: ctx, bytes: c.size})
+		if err != nil {
+			return nil, statusOf(err)
+		}
+		return out, nil
 	}
 	if intercept == nil {
 		return answer(ctx, nil)
@@ -176,20 +188,21 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 	return intercept(ctx, nil, &grpc.UnaryServerInfo{Server: s, FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}, answer)
 }
 
-// answer decides a request for a server, and counts the call. The error is a gRPC status.
-func (s *Service) answer(ctx context.Context, in *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+// decideFor decides a request if who asks may send it, counts the call, and tells the audit.
+func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *asker) (out *rls.RateLimitResponse, err error) {
 	begin := time.Now()
-	out, err := s.ShouldRateLimit(ctx, in)
-	s.stats.called(time.Since(begin), err)
-	if err != nil {
-		return nil, statusOf(err)
+	if err = by.admit(in, s.options.Access); err == nil {
+		out, err = s.decideAs(ctx, in, by)
+		by.spendKeys()
 	}
-	return out, nil
+	s.stats.called(time.Since(begin), err)
+	by.account(in, s.options.Audit, err)
+	return out, err
 }
 
 // refused counts a call that is refused before it is decided, and returns its gRPC status.
-func (s *Service) refused(err error) error {
-	s.stats.called(0, err)
+func (s *stats) refused(err error) error {
+	s.called(0, err)
 	return statusOf(err)
 }
 
@@ -200,9 +213,11 @@ func statusOf(err error) error {
 	switch {
 	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid):
 		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, errRefunds), errors.Is(err, limiter.ErrForbidden):
+	case errors.Is(err, transport.ErrUnauthenticated):
+		return status.Error(codes.Unauthenticated, err.Error())
+	case errors.Is(err, limiter.ErrForbidden):
 		return status.Error(codes.PermissionDenied, err.Error())
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errBusy), errors.Is(err, transport.ErrBudget):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return status.FromContextError(err).Err()
@@ -211,12 +226,17 @@ func statusOf(err error) error {
 }
 
 // errRefunds is returned for hits to be taken back where that is not allowed.
-var errRefunds = errors.New("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds")
+const errRefunds = notAllowedError("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds")
 
 // ShouldRateLimit decides one request: one status for each descriptor, in their order, and
 // an overall code. An error means that nothing was decided; with several owners some
-// descriptors may have been counted.
+// descriptors may have been counted. Whoever calls it may do everything.
 func (s *Service) ShouldRateLimit(ctx context.Context, in *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	return s.decideAs(ctx, in, nil)
+}
+
+// decideAs decides a request by the counters of who asks, nil for nobody.
+func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *asker) (*rls.RateLimitResponse, error) {
 	switch {
 	case in.GetDomain() == "":
 		return nil, invalid("rate limit domain must not be empty")
@@ -227,7 +247,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, in *rls.RateLimitRequest)
 	if c == nil && !s.options.Overrides[in.GetDomain()] {
 		return nil, errors.New("no rate limit configuration loaded")
 	}
-	items, err := s.items(c, in)
+	items, err := s.items(c, in, by)
 	if err != nil {
 		return nil, err
 	}
@@ -247,6 +267,7 @@ type item struct {
 	limit   *config.Limit  // nil: there is none
 	counter *limiter.Limit // nil: nothing is counted
 	key     string
+	by      *asker // whose counters they are; nil: nobody's
 	hits    uint32
 	back    bool     // the hits are taken back
 	labels  []string // of its statistics
@@ -258,7 +279,7 @@ type item struct {
 }
 
 // items looks the descriptors of a request up.
-func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, error) {
+func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) ([]item, error) {
 	known := c != nil && c.Has(in.GetDomain()) || s.options.Overrides[in.GetDomain()]
 	if !known {
 		s.stats.noDomain.Add(1)
@@ -267,6 +288,7 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, err
 	var replaced map[string]bool
 	for i := range items {
 		it := &items[i]
+		it.by = by
 		if err := s.item(it, c, in, i, known); err != nil {
 			return nil, err
 		}
@@ -303,7 +325,7 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest) ([]item, err
 func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i int, known bool) error {
 	d := in.GetDescriptors()[i]
 	it.hits, it.back = hitsOf(in, i), d.GetIsNegativeHits()
-	if it.back && !s.options.AllowRefunds {
+	if it.back && !s.options.AllowRefunds && s.options.Access == nil {
 		return errRefunds
 	}
 	var room [8]config.Entry

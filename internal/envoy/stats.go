@@ -171,7 +171,7 @@ func (s *stats) called(d time.Duration, err error) {
 	var bad invalidError
 	switch {
 	case err == nil:
-	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid), errors.Is(err, errRefunds):
+	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid), refused(err):
 		s.failed[0].Add(1)
 	case errors.Is(err, limiter.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
 		s.failed[1].Add(1)

@@ -30,6 +30,7 @@ var errBusy = errors.New("too many requests are being decided: try again later")
 type call struct {
 	decoding *atomic.Int64 // bytes of all calls under way
 	taken    int64
+	size     int // of the message, in bytes
 	request  rls.RateLimitRequest
 	err      error // the request is not valid
 }
@@ -38,6 +39,7 @@ type call struct {
 // since gRPC would answer that the server is broken.
 func (c *call) UnmarshalWire(data []byte) error {
 	taken := weight * int64(len(data))
+	c.size = len(data)
 	if c.decoding.Add(taken) > maxDecoded {
 		c.decoding.Add(-taken)
 		c.err = errBusy

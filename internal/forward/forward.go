@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
 
@@ -67,7 +68,7 @@ func New(o Options) (http.Handler, error) {
 			*f.field = f.def
 		}
 	}
-	options := []httplimit.Option{httplimit.TrustedProxies(o.Proxies...), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit)}
+	options := []httplimit.Option{httplimit.TrustedProxies(o.Proxies...), httplimit.OnError(failed), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit)}
 	if !strings.EqualFold(o.Address, defaultAddress) {
 		options = append(options, httplimit.AddressField(o.Address))
 	}
@@ -102,6 +103,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.limit.Check(&answer{w, status}, inner) {
 		w.WriteHeader(http.StatusOK)
 	}
+}
+
+// failed answers a request that was not decided. It never passes.
+func failed(w http.ResponseWriter, _ *http.Request, err error) bool {
+	switch {
+	case errors.Is(err, limiter.ErrForbidden):
+		http.Error(w, err.Error(), http.StatusForbidden)
+	case errors.Is(err, limiter.ErrInvalid):
+		http.Error(w, "the request cannot be counted against its limits: its path or what names its sender is not valid or too long, or something is missing from it", http.StatusBadRequest)
+	default:
+		http.Error(w, "the limits cannot be looked up now, and without them nothing is let through", http.StatusServiceUnavailable)
+	}
+	return false
 }
 
 // believed reports whether an address is that of a listed proxy.

@@ -23,8 +23,19 @@ type command struct {
 	// check commands wait for the batch; the others are carried out when those before them
 	// are decided.
 	check bool
-	run   func(ctx context.Context, c *conn, args []string)
+	// resets commands count in budgets: each argument if each is a reset, or once.
+	resets resetting
+	run    func(ctx context.Context, c *conn, args []string)
 }
+
+// resetting is how many resets a command is.
+type resetting uint8
+
+const (
+	resetsNothing resetting = iota
+	resetsOnce
+	resetsEach // of its arguments
+)
 
 // newCommands returns all commands by their names in capitals.
 func newCommands() map[string]*command {
@@ -33,13 +44,13 @@ func newCommands() map[string]*command {
 		{name: "CL.THROTTLE", least: 0, most: -1, key: 1, check: true, run: doThrottle},
 		{name: "WEIR.CHECK", least: 1, most: -1, check: true, run: doWeirCheck},
 		{name: "WEIR.PEEK", least: 1, most: -1, check: true, run: doWeirPeek},
-		{name: "WEIR.RESET", least: 1, most: -1, run: doWeirReset},
+		{name: "WEIR.RESET", least: 1, most: -1, resets: resetsOnce, run: doWeirReset},
 		{name: "EVALSHA", least: 2, most: -1, key: 3, check: true, run: doEvalSHA},
 		{name: "EVAL", least: 2, most: -1, key: 3, check: true, run: doEval},
 		{name: "SCRIPT", least: 1, most: -1, run: doScript},
-		{name: "DEL", least: 1, most: -1, key: 1, run: doDel},
-		{name: "UNLINK", least: 1, most: -1, key: 1, run: doDel},
-		{name: "FLUSHDB", least: 0, most: 1, run: doFlush},
+		{name: "DEL", least: 1, most: -1, key: 1, resets: resetsEach, run: doDel},
+		{name: "UNLINK", least: 1, most: -1, key: 1, resets: resetsEach, run: doDel},
+		{name: "FLUSHDB", least: 0, most: 1, resets: resetsOnce, run: doFlush},
 		{name: "PING", least: 0, most: 1, run: doPing},
 		{name: "ECHO", least: 1, most: 1, run: doEcho},
 		{name: "SELECT", least: 1, most: 1, run: doSelect},
@@ -89,7 +100,7 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 		c.decide(ctx)
 		c.fail(k.name, "ERR", "wrong number of arguments for '"+strings.ToLower(k.name)+"' command")
 	default:
-		if err := c.spend(k, bytes); err != nil {
+		if err := c.spend(k, n, bytes); err != nil {
 			c.bad(ctx, k.name, err)
 			return
 		}
@@ -97,14 +108,17 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 	}
 }
 
-// spend charges the caller's budget with a command.
-func (c *conn) spend(k *command, bytes int) error {
+// spend charges the caller's budget with a command of n arguments.
+func (c *conn) spend(k *command, n, bytes int) error {
 	if c.caller.by == nil {
 		return nil
 	}
 	checks := 0
-	if k.check {
+	switch {
+	case k.check, k.resets == resetsOnce:
 		checks = 1
+	case k.resets == resetsEach:
+		checks = n
 	}
 	return c.caller.by.Spend(checks, bytes)
 }

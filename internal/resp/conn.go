@@ -51,9 +51,12 @@ func (c *conn) stop() {
 func (c *conn) serve(ctx context.Context) {
 	c.buf = make([]byte, 0, smallBuffer)
 	if t, ok := c.Conn.(*tls.Conn); ok {
-		within, cancel := context.WithTimeout(ctx, handshakeWithin)
+		within, cancel := context.WithTimeout(ctx, min(handshakeWithin, c.of.options.within))
 		err := t.HandshakeContext(within)
 		if cancel(); err != nil {
+			if failed := c.of.options.HandshakeFailed; failed != nil {
+				failed(c.RemoteAddr().String(), err.Error())
+			}
 			return
 		}
 	}

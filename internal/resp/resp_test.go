@@ -3,6 +3,7 @@ package resp
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,7 @@ type fixture struct {
 	node   *counting
 	server *Server
 	addr   string
+	tls    *tls.Config // nil: none
 }
 
 const testRules = `
@@ -53,7 +55,11 @@ rules:
 
 func start(t testing.TB, change func(*Options)) *fixture {
 	t.Helper()
-	f := new(fixture)
+	return new(fixture).start(t, change)
+}
+
+func (f *fixture) start(t testing.TB, change func(*Options)) *fixture {
+	t.Helper()
 	f.clock.at.Store(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMicro())
 	node, err := weir.Open(t.Context(), weir.Config{Rules: []byte(testRules), Now: f.clock.now})
 	if err != nil {
@@ -73,6 +79,9 @@ func start(t testing.TB, change func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.addr = l.Addr().String()
+	if f.tls != nil {
+		l = tls.NewListener(l, f.tls)
+	}
 	served := make(chan error, 1)
 	go func() { served <- f.server.Serve(l) }()
 	t.Cleanup(func() {

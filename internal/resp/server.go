@@ -44,6 +44,9 @@ type Options struct {
 	Idle time.Duration
 	// Audit, if not nil, is told of resets, and of what callers may not do.
 	Audit transport.Auditor
+	// HandshakeFailed, if not nil, is called with the address of each client whose handshake
+	// of TLS failed, and why.
+	HandshakeFailed func(from, why string)
 	// Observer, if not nil, receives every reply.
 	Observer Observer
 	// Guard records panics; nil: nothing does.

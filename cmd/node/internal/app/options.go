@@ -153,8 +153,6 @@ func (o *options) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--permissions decides in place of --allow-request-limits, --allow-reset and --allow-refunds: leave these out")
 	case o.permissions != "" && o.auth.spoe != "":
 		return usage(cmd, "--spoe-listen has no credentials of callers, so --permissions cannot hold there: let HAProxy ask at /v1/auth, see docs/proxies.md")
-	case o.permissions != "" && o.envoy.addr != "":
-		return usage(cmd, "--envoy-addr knows no identities, so --permissions cannot hold there: give one of them")
 	case o.clusterName == "":
 		return usage(cmd, "--cluster-name must not be empty")
 	}

@@ -25,7 +25,7 @@ func newTLSOptions() tlsOptions {
 func (o *tlsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.cert, "tls-cert", "", "serve clients and administration by TLS with the certificate in `FILE`")
 	f.StringVar(&o.key, "tls-key", "", "`FILE` with its key")
-	f.Var(&o.mode, "tls", "`MODE`: required, or optional: serve who uses no TLS too, on the same ports")
+	f.Var(&o.mode, "tls", "`MODE` required, or optional: also serve clients without TLS on these ports")
 	f.StringVar(&o.clientCA, "client-ca", "", "`FILE` with the authorities of clients' certificates")
 	f.Var(&o.clientCert, "client-cert", "`MODE` of clients' certificates: none, optional or required")
 	f.StringVar(&o.adminCA, "admin-client-ca", "", "`FILE` with the authorities of operators' certificates (default as --client-ca)")

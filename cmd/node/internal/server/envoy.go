@@ -33,7 +33,7 @@ type EnvoyConfig struct {
 	XDS *EnvoyXDS
 	// Files says how the files, or the resources of XDS, are read.
 	Files config.Options
-	// Options are those of the service. Decider is filled in.
+	// Options are those of the service. Decider, Access and Audit are filled in.
 	Options envoy.Options
 }
 
@@ -78,7 +78,10 @@ func (s *Server) openEnvoy() (err error) {
 		return nil
 	}
 	o := c.Options
-	o.Decider = s.node
+	o.Decider, o.Audit = s.node, s.audit.auditor()
+	if s.access != nil {
+		o.Access = s.access
+	}
 	e.config = c
 	if e.service, err = envoy.NewService(o); err != nil {
 		return err
@@ -106,7 +109,7 @@ func (s *Server) openEnvoy() (err error) {
 	e.server, err = transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
 		Ready: s.ready, Observer: s.metrics, Logger: s.config.Log, MaxMessageBytes: envoy.MaxMessageBytes,
-		TLS:            s.secured.forClients(),
+		TLS: s.secured.forClients(), Audit: o.Audit, // of handshakes; the service tells of requests
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
 		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
 	})
@@ -142,9 +145,9 @@ func (s *Server) openXDS() (err error) {
 // where clients use TLS: these addresses have none.
 func (s *Server) envoySite() *transport.Apart {
 	e, near := &s.envoy, s.config.TLS != nil
-	return transport.NewSite(transport.SiteOptions{
+	o := transport.SiteOptions{
 		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
-		Panicked: s.metrics.Panicked, Logger: s.config.Log,
+		Audit: s.audit.auditor(), Over: "envoy", Panicked: s.metrics.Panicked, Logger: s.config.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/healthcheck": {Open: true, Serve: func(w http.ResponseWriter, _ *http.Request) {
 				err := s.ready()
@@ -157,11 +160,15 @@ func (s *Server) envoySite() *transport.Apart {
 				}
 				_, _ = w.Write([]byte("OK")) // an error means that the client is gone
 			}},
-			"/json":     {Post: true, Near: near, Serve: e.service.ServeJSON},
-			"/rlconfig": {Near: near, Serve: e.service.ServeConfig},
-			"/metrics":  {Serve: e.scraped.ServeHTTP},
+			"/json":     {Post: true, Near: near, Serve: e.service.ServeJSON, Action: transport.ActionCheck.String()},
+			"/rlconfig": {Near: near, Admin: true, Serve: e.service.ServeConfig},
+			"/metrics":  {Admin: true, Serve: e.scraped.ServeHTTP},
 		},
-	})
+	}
+	if s.access != nil {
+		o.Access = s.access
+	}
+	return transport.NewSite(o)
 }
 
 // envoyStats returns the statistics of a service as metrics have them.

@@ -82,7 +82,8 @@ type Config struct {
 	// filled in.
 	Auth *forward.Options
 	// Permissions is the permissions file, which is followed as it changes. If it is not
-	// empty, it decides in place of AllowRequestLimits, AllowReset and AllowRefunds.
+	// empty, it decides in place of AllowRequestLimits, AllowReset and AllowRefunds, at all
+	// addresses of clients.
 	Permissions string
 	// Audit is the file of the audit, "stderr", or empty for none.
 	Audit string
@@ -165,7 +166,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		closeTracer(ctx, s)
 		return nil, errors.Join(err, s.closeListeners(), s.audit.Close())
 	}
-	for _, open := range []func() error{s.openEnvoy, func() error { return s.protocols.open(s) }} {
+	// openEnvoy is the last, as its last step opens a connection.
+	for _, open := range []func() error{func() error { return s.protocols.open(s) }, s.openEnvoy} {
 		if err := open(); err != nil {
 			closeTracer(ctx, s)
 			return nil, errors.Join(err, s.service.Close(), s.closeListeners(), s.audit.Close())
