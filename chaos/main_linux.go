@@ -1,6 +1,7 @@
 // Command chaos starts real nodes, as processes in network namespaces or as the
 // containers of docker-compose.yaml, breaks them and the network between them, and
 // holds what clients saw against what is promised.
+// Processes use TLS with each other and with clients, unless -plain is given.
 // It prints what it does, keeps the history of each trial that went wrong, and
 // exits with 1 if there was one.
 //
@@ -49,6 +50,7 @@ func main() {
 	flag.DurationVar(&o.attack, "attack", 0, "attack a cluster on loopback for so long instead, while clients ask, and see whether they notice")
 	flag.StringVar(&o.keys, "keys", "", "with -attack, only a cluster with keys or only one without; empty: each for half of the time")
 	attacker := flag.Bool(strings.TrimPrefix(attack.Flag, "-"), false, "be the attacker of -attack, who is told on standard input whom to attack")
+	flag.BoolVar(&o.plain, "plain", false, "processes without TLS, neither with each other nor with clients; attacks are always made so")
 	flag.DurationVar(&o.soak, "soak", 0, "mix faults for so long instead, and see whether anything grows")
 	flag.Parse()
 	if err := o.check(flag.Args()); err != nil {
@@ -73,7 +75,7 @@ func main() {
 type options struct {
 	only, out, binary, judge string
 	on, image, keys          string
-	standIn                  bool
+	standIn, plain           bool
 	ground                   fleet.Ground
 	trials                   int
 	seed                     uint64
@@ -109,6 +111,8 @@ func (o *options) check(args []string) error {
 		return fmt.Errorf("attacks for %v cannot be: -attack is a span such as 1m", o.attack)
 	case o.attack > 0 && (o.soak > 0 || o.only != "" || o.on == "docker" || o.on == "namespaces"):
 		return errors.New("attacks are made on loopback and by themselves: give -attack without -soak, -only and -on")
+	case o.plain && o.on == "docker":
+		return errors.New("-plain is of processes: containers have TLS as docker-compose.yaml says")
 	case o.keys != "" && o.attack == 0:
 		return errors.New("-keys is of attacks: give -attack too")
 	case o.keys != "" && o.keys != "with" && o.keys != "without":
@@ -279,7 +283,7 @@ func (o *options) start(ctx context.Context, s *scenario.Scenario, logs string) 
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: logs})
+	f, err := s.Fleet(ctx, fleet.Config{Seed: o.seed, Ground: o.ground, Dir: logs, Plain: o.plain})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s cannot begin: %w", s.Name, err), o.keepLogs(nil, s.Name+"-start", logs))
 	}

@@ -37,6 +37,9 @@ type Config struct {
 	Clock []time.Duration
 	// Keyless: the nodes have neither secret nor gossip key, as on loopback they may.
 	Keyless bool
+	// Plain: processes use no TLS, neither with each other nor with clients. Containers use it
+	// with each other as docker-compose.yaml says, and not with clients.
+	Plain bool
 	// Args are more arguments of the node program.
 	Args []string
 }
@@ -79,9 +82,9 @@ func New(ctx context.Context, c Config) (_ *Fleet, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	f.client = &http.Client{Transport: &http.Transport{DialContext: f.site.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
+	f.client = &http.Client{Transport: &http.Transport{DialContext: f.site.dial, TLSClientConfig: f.site.trusted(), MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
 	for i := range c.Nodes {
-		n := &Node{Index: i, Name: "node-" + strconv.Itoa(i+1), fleet: f}
+		n := &Node{Index: i, Name: nodeName(i), fleet: f}
 		if err := f.site.place(ctx, n); err != nil {
 			return nil, err
 		}
@@ -94,6 +97,9 @@ func New(ctx context.Context, c Config) (_ *Fleet, err error) {
 	}
 	return f, nil
 }
+
+// nodeName is the name of a place.
+func nodeName(i int) string { return "node-" + strconv.Itoa(i+1) }
 
 // Lacks says why the fleet's ground has not all of what is needed, "" where it
 // has.

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 
 	"github.com/weirlimit/weir/chaos/netlab"
@@ -37,6 +38,8 @@ type Ground interface {
 type site interface {
 	// dial is how clients connect.
 	dial(ctx context.Context, network, address string) (net.Conn, error)
+	// trusted is how clients know nodes by TLS, nil where nodes use none.
+	trusted() *tls.Config
 	// place gives a node a body and its URL. It is called once for each, in order,
 	// before any is started.
 	place(ctx context.Context, n *Node) error

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -71,6 +72,7 @@ type processes struct {
 	keeper *netlab.Keeper
 	lab    *netlab.Lab // nil on loopback
 	ports  *ports      // nil in namespaces
+	certs  *certificates
 	nodes  []*program
 	redis  *process
 }
@@ -103,6 +105,9 @@ func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*p
 			return nil, err
 		}
 	}
+	if err := s.certify(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
 	if c.Redis {
 		if err := s.startRedis(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -110,6 +115,28 @@ func newProcesses(ctx context.Context, c *Config, binary string, apart bool) (*p
 	}
 	return s, nil
 }
+
+// certify makes the certificates of all places. Operators ask at the nodes' own machines.
+func (s *processes) certify() (err error) {
+	if s.config.Plain {
+		return nil
+	}
+	var names []string
+	for i := range s.config.Nodes {
+		names = append(names, nodeName(i))
+	}
+	s.certs, err = certify(s.config.Dir, names, func(node int) []string {
+		hosts := []string{"127.0.0.1"}
+		if s.lab != nil {
+			hosts = append(hosts, s.lab.ClientHost(node))
+		}
+		return hosts
+	})
+	return err
+}
+
+// trusted implements [site].
+func (s *processes) trusted() *tls.Config { return s.certs.tls() }
 
 // program is a node that is a process.
 type program struct {
@@ -154,7 +181,7 @@ func (s *processes) place(_ context.Context, n *Node) error {
 		}
 	}
 	s.nodes = append(s.nodes, p)
-	n.body, n.url, n.admin = p, "http://"+p.http, "http://"+p.admin
+	n.body, n.url, n.admin = p, s.certs.scheme()+p.http, s.certs.scheme()+p.admin
 	return nil
 }
 
@@ -252,6 +279,7 @@ func (p *program) start(_ context.Context, run int) error {
 			args = append(args, "--secret-file", s.keyFile("secret"), "--gossip-key-file", s.keyFile("gossip.key"))
 		}
 	}
+	args = append(args, s.certs.flags(p.name, !s.config.Redis)...)
 	args = append(args, s.config.more(p.index)...)
 	var in *netlab.Namespace
 	if s.lab != nil {
@@ -291,14 +319,14 @@ func (p *program) forget(ctx context.Context, name string) error {
 		return errors.New("members are forgotten in namespaces only")
 	}
 	here := net.JoinHostPort("127.0.0.1", strconv.Itoa(PortAdmin))
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: p.at.certs.tls(), DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return lab.Node(p.index).Dial(ctx, network, here)
 	}}}
 	body, err := json.Marshal(map[string]string{"name": name})
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+here+"/v1/members/forget", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.at.certs.scheme()+here+"/v1/members/forget", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func calmTrials(span time.Duration) int {
 func Attack(ctx context.Context, c fleet.Config, keyed bool, seed uint64, span time.Duration, each func(*history.Result)) (a *Attacked, err error) {
 	a = &Attacked{Keyed: keyed}
 	c.Nodes, c.Spare = size, 0
-	c.Keyless = !keyed
+	c.Keyless, c.Plain = !keyed, true // attackers speak as if there was no TLS
 	c.Rules = attackedRules(1_000_000)
 	c.Args = []string{"--allow-request-limits"}
 	f, err := fleet.New(ctx, c)

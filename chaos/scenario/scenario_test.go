@@ -56,6 +56,7 @@ func TestPromises(t *testing.T) {
 					t.Error(err)
 				}
 			}()
+			haveTLS(t, f)
 		}
 		r, err := all[i].Try(t.Context(), f, 1)
 		if err != nil {
@@ -74,6 +75,23 @@ func TestPromises(t *testing.T) {
 		}
 		if r.Figures.Allowed < 100 || r.Figures.Denied < 100 || during < 100 {
 			t.Errorf("%s: %+v, %d of it after the fault: too little was decided to tell anything", name, r.Figures, during)
+		}
+	}
+}
+
+// haveTLS fails the test unless nodes have TLS with each other and with clients.
+func haveTLS(t *testing.T, f *fleet.Fleet) {
+	t.Helper()
+	for _, n := range f.Nodes() {
+		if !n.Alive() {
+			continue
+		}
+		m, err := n.Metrics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(n.URL(), "https://") || m[`weir_certificate_expiry_seconds{plane="peer"}`] <= 0 || m[`weir_certificate_expiry_seconds{plane="client"}`] <= 0 {
+			t.Errorf("%s is asked at %s, and has no certificates for members or clients", n.Name, n.URL())
 		}
 	}
 }
