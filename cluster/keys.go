@@ -66,10 +66,18 @@ func (m *member) watchGossipKeys() {
 		tick := time.NewTicker(certs.Every)
 		defer tick.Stop()
 		have, problem := m.config.GossipKeys, ""
+		wait := func() bool {
+			select {
+			case <-time.After(keysSettle):
+				return true
+			case <-m.ended:
+				return false
+			}
+		}
 		for {
 			select {
 			case <-tick.C:
-				have, problem = m.reloadGossipKeys(have, problem)
+				have, problem = m.reloadGossipKeys(have, problem, wait)
 			case <-m.ended:
 				return
 			}
@@ -77,13 +85,26 @@ func (m *member) watchGossipKeys() {
 	})
 }
 
-// reloadGossipKeys reads the file once. have are the keys in force, problem is what was
-// logged last about the file; it returns both anew. A problem is logged once.
-func (m *member) reloadGossipKeys(have [][]byte, problem string) (now [][]byte, logged string) {
+// keysSettle is how long a file of gossip keys must have been the same before its keys are
+// put into force.
+const keysSettle = time.Second
+
+// reloadGossipKeys reads the file, and again after wait if it has changed: a file that is
+// being written can end with a shorter key that is valid, or lack keys. have are the keys in
+// force, problem is what was logged last about the file; it returns both anew. A problem is
+// logged once. wait returns false if the member has ended.
+func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() bool) (now [][]byte, logged string) {
 	keys, _, err := ReadGossipKeys(m.config.GossipKeyFile)
 	if err == nil {
 		if slices.EqualFunc(keys, have, bytes.Equal) {
 			return have, ""
+		}
+		if !wait() {
+			return have, problem
+		}
+		again, _, broken := ReadGossipKeys(m.config.GossipKeyFile)
+		if broken != nil || !slices.EqualFunc(keys, again, bytes.Equal) {
+			return have, problem // the next look finds it complete
 		}
 		err = m.gossip.SetKeys(keys)
 	}
