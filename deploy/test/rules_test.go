@@ -220,7 +220,10 @@ func checkServices(t *testing.T, governing string, services []corev1.Service, po
 			if join := "--join=dns+" + s.Name + ":7946"; !slices.Contains(pod.Containers[0].Args, join) {
 				t.Errorf("no %s in %q", join, pod.Containers[0].Args)
 			}
-		} else if s.Spec.PublishNotReadyAddresses || !slices.Equal(ports, []string{"http", "grpc"}) {
+		} else if s.Spec.PublishNotReadyAddresses || !slices.Equal(ports[:2], []string{"http", "grpc"}) ||
+			slices.ContainsFunc(ports, func(p string) bool {
+				return slices.Contains([]string{"gossip", "gossip-udp", "peer", "admin", "health"}, p)
+			}) {
 			t.Errorf("the service for clients: %+v", s.Spec)
 		}
 	}
@@ -276,7 +279,14 @@ func TestOptions(t *testing.T) {
 			}
 		}
 	}
+	// A listener that extraArgs opens can be asked through the service, and past the policy.
+	if p := all.services[1].Spec.Ports; len(p) != 3 || p[2].Name != "envoy" || p[2].Port != 8085 || p[2].TargetPort.StrVal != "envoy" {
+		t.Errorf("the ports of clients: %+v", p)
+	}
 	policy := all.policies[0].Spec
+	if p := policy.Ingress[1].Ports; len(p) != 3 || p[2].Port.IntVal != 8085 {
+		t.Errorf("clients may ask at %+v", p)
+	}
 	if len(policy.Ingress) != 3 || policy.Ingress[1].From == nil || policy.Ingress[2].Ports[0].Port.IntVal != 8082 || policy.Ingress[2].From == nil {
 		t.Errorf("who may ask: %+v", policy.Ingress)
 	}
@@ -341,6 +351,9 @@ func TestRefusedValues(t *testing.T) {
 		{"networkPolicy.clientsFrom[0].podSelector.matchLabels.a=b,networkPolicy.enabled=false", "keeps nobody out"},
 		{"networkPolicy.administrationFrom[0].podSelector.matchLabels.a=b", "without administration.expose"},
 		{"shutdown.delaySeconds=20", "shutdown.timeoutSeconds 25 is too short"},
+		{"service.extraPorts[0].name=peer,service.extraPorts[0].port=8085", "give names and ports of their own"},
+		{"service.extraPorts[0].name=envoy,service.extraPorts[0].port=8082", "give names and ports of their own"},
+		{"service.extraPorts[0].name=envoy", "port"},
 		{"replica=5", "replica"},
 		{"replicas=0", "replicas"},
 		{"image.digest=latest", "digest"},

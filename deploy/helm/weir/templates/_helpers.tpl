@@ -64,6 +64,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (ne .tls.clientCert "none") (not (and .tls.clientCASecret (include "weir.tls" $))) }}
 {{- fail (printf "tls.clientCert %s needs a certificate of the server and tls.clientCASecret, the authorities of clients" .tls.clientCert) }}
 {{- end }}
+{{- $names := list "http" "grpc" "health" "gossip" "gossip-udp" "peer" "admin" }}
+{{- $ports := list 8080 8081 8082 8083 7946 7947 }}
+{{- range .service.extraPorts }}
+{{- if or (has .name $names) (has (int .port) $ports) }}
+{{- fail (printf "service.extraPorts has %s, %v, which another listener or entry has: give names and ports of their own" .name .port) }}
+{{- end }}
+{{- $names = append $names .name }}
+{{- $ports = append $ports (int .port) }}
+{{- end }}
 {{- if le (int .shutdown.timeoutSeconds) (int (add .shutdown.delaySeconds 10)) }}
 {{- fail (printf "shutdown.timeoutSeconds %v is too short: handing over takes up to 10 s after shutdown.delaySeconds (%v)" .shutdown.timeoutSeconds .shutdown.delaySeconds) }}
 {{- end }}
