@@ -61,6 +61,33 @@ func TestPeersFromOpenToClosed(t *testing.T) {
 	}}.run(t).judge(t)
 }
 
+// TestPeerURIs starts members whose certificates have URIs by a template. One with the usual
+// URI, or with another member's, does not start beside them.
+func TestPeerURIs(t *testing.T) {
+	ca := certstest.New(t, "peers")
+	all := places(t, 3, clusterRules, "--peer-uri", "spiffe://example.org/{cluster}/{name}")
+	show := func(s *seat, uri string) *seat {
+		p := ca.Write(t, t.TempDir(), certstest.Leaf{Name: s.name, URI: uri})
+		shown := *s
+		shown.args = append(s.args[:len(s.args):len(s.args)], "--peer-cert", p.Cert, "--peer-key", p.Key, "--peer-ca", p.CA)
+		return &shown
+	}
+	there := []*seat{show(all[0], "spiffe://example.org/weir/node-1"), show(all[1], "spiffe://example.org/weir/node-2")}
+	for _, s := range there {
+		s.start(t)
+	}
+	settle(t, there)
+	for _, uri := range []string{certs.MemberURI("weir", "node-3"), "spiffe://example.org/weir/node-2", "spiffe://example.org/prod/node-3"} {
+		s := show(all[2], uri)
+		s.start(t)
+		within(t, s, "is not this member's", 1)
+		<-s.done
+	}
+	third := show(all[2], "spiffe://example.org/weir/node-3")
+	third.start(t)
+	settle(t, append(there, third))
+}
+
 // TestPeerCertificatesReplaced replaces the authority and all certificates of three
 // members, while they are asked, and has each make its connections anew.
 func TestPeerCertificatesReplaced(t *testing.T) {

@@ -187,11 +187,15 @@ func TestTLSBound(t *testing.T) {
 	n.log.wait(t, "in the handshake of TLS")
 }
 
-// TestTLSVersion shows that an older TLS is refused.
+// TestTLSVersion shows that an older TLS is refused, also of a member.
 func TestTLSVersion(t *testing.T) {
 	ca := certstest.New(t, "peers")
 	n := start(t, 1, "", member(t, ca, "node-1", false))
-	c, err := tls.Dial("tcp", n.member.PeerAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}) //nolint:gosec // it is to be refused
+	cert, err := tls.X509KeyPair(ca.Issue(t, certstest.Leaf{Name: "node-2", URI: certs.MemberURI("test", "node-2"), Usages: memberUsages}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", n.member.PeerAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}) //nolint:gosec // it is to be refused
 	if err == nil {
 		_ = c.Close()
 		t.Fatal("TLS 1.2 is accepted")
