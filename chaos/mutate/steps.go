@@ -67,12 +67,6 @@ func ofSteps() []mutation {
 		{name: "a new connection repeats what was sent", pkg: replica, test: "^TestANewConnectionRepeatsWhatWasSent$", edits: []edit{
 			{"internal/cluster/replica/replica.go", "				g.resend()\n", ""},
 		}},
-		{name: "a copy stays until a later epoch has an heir", pkg: replica, test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
-			{"internal/cluster/replica/learn.go", " && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {", " {"},
-		}},
-		{name: "the last heir is dismissed", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
-			{"internal/cluster/replica/heir.go", "	r := peer.Revoke{Partition: o.id, Epoch: epoch, Drop: true}\n	t.sendRevoke(to, r, false)\n", ""},
-		}},
 		{name: "a later owner ends a claim", pkg: replica, test: "^TestALaterOwnerEndsAClaim$", edits: []edit{
 			{"internal/cluster/replica/learn.go", "	if r := p.round; r != nil && r.takes() && r.base.Before(owner) {", "	if false {"},
 		}},
@@ -138,6 +132,9 @@ func ofMoves() []mutation {
 		}},
 		{name: "who is said to start makes no minority", pkg: "./chaos/sim", test: "^TestJoiningTogetherDeniesNothing$", edits: []edit{
 			{"internal/cluster/members/registry.go", "	starts := itself || k.Joining\n", "	starts := itself\n"},
+		}},
+		{name: "who starts and answers makes no minority", pkg: "./chaos/sim", test: "^TestWhoIsSuspectedWhileItStartsDeniesNothing$", edits: []edit{
+			{"internal/cluster/members/roll.go", "			c.Registry().Arrives(k.Name, k.Instance, now)\n", ""},
 		}},
 		{name: "the link says who leaves", pkg: "./internal/cluster/members", test: "^TestTheLinkSaysWhoLeaves$", edits: []edit{
 			{"internal/cluster/members/roll.go", "			if o.State < peer.Leaving && known.Leaves(o.Name, o.Instance, now) {\n", "			if false {\n"},

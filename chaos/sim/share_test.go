@@ -30,6 +30,27 @@ func TestJoiningTogetherDeniesNothing(t *testing.T) {
 	})
 }
 
+// One node serves and another starts. Gossip at the first takes the other for dead for five
+// seconds, while their link works: it is on no other side of a split, so it makes no minority
+// of the first.
+func TestWhoIsSuspectedWhileItStartsDeniesNothing(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 1, limiter.UnreachableLocal, limiter.ReplicationLag)
+		first := d.live()[0]
+		d.start("b", false, first.rules, 2)
+		p := pair{first.inst, d.live()[1].inst}
+		d.suspects[p] = true
+		d.after(5*limiter.Second, func() { delete(d.suspects, p) })
+		d.demandAt(first, limitOfDirected, 80*ms)
+		d.pass(10 * limiter.Second)
+		if len(d.given) != limitOfDirected {
+			d.fails("%d of %d are admitted, %d denied, %d answered by policy", len(d.given), limitOfDirected, d.key.denied, d.key.fallbacks)
+		}
+		d.settles()
+	})
+}
+
 // After four of seven members were killed, three decide by 3/7 of the limits. Whoever is
 // asked, the owner itself or another, says so, with the share; explain shows both.
 func TestThreeOfSevenSaySo(t *testing.T) {

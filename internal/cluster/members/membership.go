@@ -365,9 +365,14 @@ func (c *Config) mute() error {
 // inForce reports whether the core has the view of what is known. m.mu is held.
 func (m *Membership) inForce() bool { return !m.building }
 
-// recount publishes a view with new counts if time has changed them.
+// recount publishes a view with new counts if time has changed them. Before, members that
+// start and that gossip does not report are asked over their links.
 func (m *Membership) recount() {
-	known, recent := m.config.Core.Registry().Count(m.config.Scheduler.Now())
+	now := m.config.Scheduler.Now()
+	if len(m.config.Core.Registry().Awaited(now)) > 0 {
+		m.review()
+	}
+	known, recent := m.config.Core.Registry().Count(now)
 	v := m.config.Core.View()
 	if n := len(v.Members); max(known, n) != v.Known || max(recent, n) != v.Recent {
 		m.renewView()

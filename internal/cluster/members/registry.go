@@ -21,7 +21,8 @@ const (
 )
 
 // arrivesWithin is how long a member that starts has to enter the view before it counts for
-// available partitions. Gossip needs a second at most to find one that is in reach.
+// available partitions: from when it was heard of, or answered on its link last. Gossip needs
+// a second at most to find one that is in reach.
 const arrivesWithin = 2 * limiter.Second
 
 // maxNames bounds the names that a registry remembers. maxNameLen is the longest name,
@@ -228,7 +229,28 @@ func (r *Registry) Forget(name string) (peer.Known, bool) {
 
 // starts reports whether a member that is not in the view may still enter it in time.
 func (a *record) starts(now limiter.Tick) bool {
-	return a.arrives && !a.gone && now-a.since < arrivesWithin
+	return a.awaited() && now-a.since < arrivesWithin
+}
+
+// awaited reports whether a member has started and has not been in the view yet.
+func (a *record) awaited() bool { return a.arrives && !a.live && !a.gone }
+
+// Awaited returns the members that start and that have not entered the view for half of
+// arrivesWithin, by name: gossip should have found them by now.
+func (r *Registry) Awaited(now limiter.Tick) []peer.Known {
+	return r.list(func(a *record) (peer.Known, bool) {
+		return peer.Known{Instance: a.instance}, a.awaited() && now-a.since >= arrivesWithin/2
+	})
+}
+
+// Arrives records that a member that starts answers this node now, although it is not in
+// the view yet: it is on no other side of a split.
+func (r *Registry) Arrives(name string, i peer.Instance, now limiter.Tick) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.known[name]; a != nil && a.instance == i && a.awaited() {
+		a.since = now
+	}
 }
 
 // Dead returns the members that count although they are not in the view, by name.

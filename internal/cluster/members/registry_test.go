@@ -84,6 +84,36 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 	}
 }
 
+// A member that starts is asked for when it has not entered the view for a second, and makes
+// no minority as long as it answers. One that was in the view before is not asked for.
+func TestWhoStartsIsAwaited(t *testing.T) {
+	const b, c peer.Instance = 2, 3
+	now := 1_700_000_000 * limiter.Second
+	r := NewRegistry()
+	both := []peer.Member{{Name: "a", Instance: 1, State: peer.Active}, {Name: "c", Instance: c, State: peer.Joining}}
+	r.Set(both, nil, now)
+	r.Set(both[:1], nil, now)
+	r.Hear(b, []peer.Known{{Name: "b", Instance: b}, {Name: "c", Instance: c, Joining: true}}, true, now)
+	if all := r.Awaited(now + arrivesWithin/2 - 1); len(all) != 0 {
+		t.Errorf("awaited within a second: %v", all)
+	}
+	for range 5 {
+		now += arrivesWithin / 2
+		if all := r.Awaited(now); len(all) != 1 || all[0].Instance != b {
+			t.Errorf("awaited are %v, want b", all)
+		}
+		r.Arrives("b", b+1, now+limiter.Second) // another instance
+		r.Arrives("c", c, now)
+		r.Arrives("b", b, now)
+		if known, recent := r.Count(now); known != 3 || recent != 2 {
+			t.Errorf("%d and %d count, want 3, and 2 without b, which answers", known, recent)
+		}
+	}
+	if _, recent := r.Count(now + arrivesWithin); recent != 3 {
+		t.Errorf("%d count when b has not answered for two seconds, want all", recent)
+	}
+}
+
 // Others are told that a member is joining while it is: in the view, or on its way to it,
 // not once it is active, has died, or took too long.
 func TestOthersAreToldWhoIsJoining(t *testing.T) {

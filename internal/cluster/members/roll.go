@@ -119,6 +119,7 @@ func (r *roll) judge(c Core, now limiter.Tick) (gone []peer.Known) {
 			r.back(c, name, now)
 		}
 	}
+	r.await(c, now)
 	slices.SortFunc(r.live, byName)
 	slices.SortFunc(gone, func(a, b peer.Known) int { return strings.Compare(a.Name, b.Name) })
 	return gone
@@ -134,6 +135,21 @@ func (r *roll) back(c Core, name string, now limiter.Tick) {
 	if c.Answers(old.Instance, false) {
 		r.keep(c.Registry(), old, now)
 		delete(r.lost, name)
+	}
+}
+
+// await asks the members that start and that gossip does not report, over their links. One
+// that answers may be suspected here, or its gossip blocked, but it is on no other side of a
+// split: it must not make a minority of this node.
+func (r *roll) await(c Core, now limiter.Tick) {
+	for _, k := range c.Registry().Awaited(now) {
+		switch {
+		case !c.Reaches(k.Instance):
+		case c.Answers(k.Instance, false):
+			c.Registry().Arrives(k.Name, k.Instance, now)
+		default:
+			r.contested = true
+		}
 	}
 }
 

@@ -213,6 +213,24 @@ func TestDeathOnALink(t *testing.T) {
 	j.sees(t, "3 a/10 b/20 c/30")
 }
 
+// A member that starts, and that gossip does not report, makes no minority as long as it
+// answers on its link. When it has been silent for long it does.
+func TestWhoAnswersMakesNoMinority(t *testing.T) {
+	j := newJoiner(0)
+	j.core.Up(10)
+	j.says(10, peer.Known{Name: "a", Instance: 10, Joining: true})
+	for range 60 {
+		j.beats(10, 100*ms)
+		if v := j.core.View(); v.Minority() || v.Known != 2 {
+			t.Fatalf("it sees %q, %d count, and it answers", j.seen(), v.Recent)
+		}
+	}
+	j.pass(3 * limiter.Second)
+	if !j.core.View().Minority() {
+		t.Error("it has not answered for three seconds, and may be anywhere")
+	}
+}
+
 // A member has left if its link said that it leaves. Otherwise it is dead and counts
 // until a link reports that it left or was forgotten.
 func TestDepartures(t *testing.T) {
