@@ -25,7 +25,7 @@ func showings() map[string]showing {
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
-	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofMoves()) {
+	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofCopies(), ofMoves()) {
 		all[m.name] = showing{why: narrow}
 	}
 	for _, m := range ofQuotas() {

@@ -26,6 +26,7 @@ func (p *Replica) manageHeir(t *Turn) {
 		p.startRound(t, peer.Renew, p.node.Self, p.epoch)
 	case h != nil && h.to == want:
 		own.stopPreparing()
+		own.retired.dismiss(t, own)
 		p.passOn(t, v)
 	case want != 0:
 		p.prepare(t, want)
@@ -159,6 +160,9 @@ func (o *Ownership) stopPreparing() {
 	if g := o.next; g != nil {
 		o.next = nil
 		g.uncount(o.node.Peers)
+		if g.begun {
+			o.retired.add(g.to)
+		}
 		if g.appointment != 0 {
 			// It may have accepted. Only its own answer, or a new epoch, ends that
 			// appointment.
@@ -200,6 +204,7 @@ func (g *target) uncount(peers Peers) {
 func (p *Replica) prepare(t *Turn, want peer.Instance) {
 	own := p.own
 	if own.next == nil {
+		own.retired.recall(want)
 		own.next = &target{to: want}
 		p.watch(t)
 		p.Flush(t)
@@ -317,7 +322,7 @@ func (o *Ownership) revocationAcked(t *Turn) {
 	old := o.heir
 	o.heir.uncount(o.node.Peers)
 	o.heir, o.revoking = nil, false
-	o.retired = old.to
+	o.retired.add(old.to)
 	if o.dropped && t.View.OthersLeave() {
 		o.soleCopy = true
 	}
@@ -366,7 +371,7 @@ func (o *Ownership) ackNext(t *Turn, g *target, a *peer.Ack) {
 		o.heir, o.next = g, nil
 		o.byPolicy = false
 		o.announce(t, 0)
-		o.dismiss(t, o.held.epoch)
+		o.retired.dismiss(t, o)
 		o.heard = a.Ping
 		o.acknowledged(t, g.acked)
 	case a.Status == peer.Refused:
@@ -383,17 +388,6 @@ func (o *succession) refusedBy(g *target, a *peer.Ack, counter uint64) {
 		g.refusals = 0
 		o.renew = true
 	}
-}
-
-// dismiss tells the last heir that its copy is not needed any more.
-func (o *succession) dismiss(t *Turn, epoch peer.Epoch) {
-	to := o.retired
-	o.retired = 0
-	if to == 0 || to == o.heir.to {
-		return
-	}
-	r := peer.Revoke{Partition: o.id, Epoch: epoch, Drop: true}
-	t.sendRevoke(to, r, false)
 }
 
 // ackHeir processes an acknowledgement of the heir.
@@ -417,7 +411,7 @@ func (o *Ownership) ackHeir(t *Turn, g *target, a *peer.Ack) {
 func (p *Replica) renewed(t *Turn, e peer.Epoch) {
 	own := p.own
 	if h := own.heir; h != nil {
-		own.retired = h.to
+		own.retired.add(h.to)
 	}
 	own.heir.uncount(p.node.Peers)
 	own.heir, own.revoking, own.renew, own.appointing = nil, false, false, 0

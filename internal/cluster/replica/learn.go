@@ -108,7 +108,9 @@ func (p *Replica) onAnnounce(t *Turn, from peer.Instance, a peer.Announce) {
 		return
 	}
 	p.learn(t, a.Epoch, a.Heir)
-	if p.owner == a.Epoch && from == a.Epoch.Instance && p.role < peer.Sealed {
+	if p.owner == a.Epoch && from == a.Epoch.Instance && p.role < peer.Sealed && a.Heir != 0 {
+		// An owner without an heir has said so before it had one: by a relay that may arrive
+		// late. An heir that is none any more is a better guess than none.
 		p.heir = a.Heir
 		p.reroute(t)
 	}

@@ -46,10 +46,9 @@ type changes struct {
 // succession is who has a copy, and who is to become heir.
 type succession struct {
 	identity
-	heir *target // the heir, which accepted its appointment
-	next *target // the member that is to become heir: it gets a copy, then the appointment
-	// retired is the last heir. It may drop its copy when the next heir has accepted.
-	retired peer.Instance
+	heir    *target  // the heir, which accepted its appointment
+	next    *target  // the member that is to become heir: it gets a copy, then the appointment
+	retired retirees // members whose copies are not needed once there is an heir
 	// revoking means that the heir was asked to give up its appointment. renew means
 	// that this node must claim a new epoch before it can appoint another heir.
 	revoking       bool

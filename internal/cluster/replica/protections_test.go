@@ -383,16 +383,71 @@ func TestACopyStaysUntilALaterEpochHasAnHeir(t *testing.T) {
 	}
 }
 
-// When an heir has accepted, the last one is told to drop its copy.
+// An owner that was overtaken drops its copy when the present one has merged it and has an
+// heir, also if an announcement from before it had one comes late.
+func TestACopyIsDroppedOnceItIsMerged(t *testing.T) {
+	_, p, tn := closedOwner(t)
+	later := peer.Epoch{Counter: 5, Instance: third}
+	for _, heir := range []peer.Instance{other, 0} {
+		p.Step(tn, third, Message{Announce: &peer.Announce{Partition: p.id, Epoch: later, Heir: heir}})
+	}
+	if p.role != peer.Copy || p.heir != other {
+		t.Errorf("it is overtaken: role %d, the heir is %v, want %v", p.role, p.heir, other)
+	}
+	p.Step(tn, third, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Merged, Epoch: p.epoch, Owner: later}})
+	if p.role != peer.Nothing {
+		t.Errorf("its copy is merged, and its role is %d", p.role)
+	}
+}
+
+// When an heir has accepted, the last one is told to drop its copy, and again over a new
+// connection: the first word may be lost with the old one.
 func TestTheLastHeirIsDismissed(t *testing.T) {
 	_, p, tn := closedOwner(t)
-	p.own.heir, p.own.retired = nil, third
+	p.own.heir = nil
+	p.own.retired.add(third)
 	p.own.next = &target{to: other, base: p.epoch, begun: true, whole: true, appointment: 2}
 	p.own.appointing = 2
 	p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Acked, Epoch: p.epoch, Appointment: 2}})
+	told := func(when string, want int) {
+		t.Helper()
+		all := sent(tn, SendRevoke)
+		if len(all) != want {
+			t.Errorf("%s: told %d times, want %d: %+v", when, len(all), want, all)
+		}
+		for i := range all {
+			if all[i].To != third || !all[i].Revoke.Drop {
+				t.Errorf("%s: told: %+v", when, all[i])
+			}
+		}
+		tn.Reset()
+	}
+	told("the next has accepted", 1)
+	p.manage(tn)
+	p.Connected(tn, other)
+	told("later", 0)
+	p.Connected(tn, third)
+	told("over a new connection", 1)
+	p.own.next = &target{to: third}
+	p.Connected(tn, third)
+	told("it is to become heir", 0)
+}
+
+// A member that got a copy to become heir, and is not wanted as heir any more, is told to
+// drop it.
+func TestACopyThatIsNotWantedIsDismissed(t *testing.T) {
+	_, p, tn := closedOwner(t)
+	p.own.next = &target{to: third, base: p.epoch, begun: true, whole: true}
+	p.manage(tn)
 	all := sent(tn, SendRevoke)
-	if len(all) != 1 || all[0].To != third || !all[0].Revoke.Drop {
+	if p.own.next != nil || len(all) != 1 || all[0].To != third || !all[0].Revoke.Drop {
 		t.Errorf("told: %+v", all)
+	}
+	for i := range 2 * maxRetired {
+		p.own.retired.add(peer.Instance(0x100 + i))
+	}
+	if n := len(p.own.retired); n != maxRetired {
+		t.Errorf("%d members are kept, at most %d", n, maxRetired)
 	}
 }
 

@@ -257,6 +257,8 @@ func (p *held) drop() {
 func (p *Replica) Connected(t *Turn, i peer.Instance) {
 	if p.own != nil {
 		p.own.announce(t, i)
+		p.own.retired.again(i)
+		p.own.retired.dismiss(t, p.own)
 		for _, g := range []*target{p.own.heir, p.own.next} {
 			if g != nil && g.to == i {
 				g.resend()

@@ -1,0 +1,23 @@
+package main
+
+// ofCopies returns those of copies that are not needed any more, each with a test of its step.
+func ofCopies() []mutation {
+	const replica = "./internal/cluster/replica"
+	return []mutation{
+		{name: "a copy stays until a later epoch has an heir", pkg: replica, test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
+			{"internal/cluster/replica/learn.go", " && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {", " {"},
+		}},
+		{name: "the last heir is dismissed", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
+			{"internal/cluster/replica/dismiss.go", "			t.sendRevoke(r[i].member, peer.Revoke{Partition: o.id, Epoch: o.held.epoch, Drop: true}, false)\n", ""},
+		}},
+		{name: "an announcement without an heir may be late", pkg: replica, test: "^TestACopyIsDroppedOnceItIsMerged$", edits: []edit{
+			{"internal/cluster/replica/learn.go", " && p.role < peer.Sealed && a.Heir != 0 {", " && p.role < peer.Sealed {"},
+		}},
+		{name: "a copy that is not wanted is dismissed", pkg: replica, test: "^TestACopyThatIsNotWantedIsDismissed$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "			o.retired.add(g.to)\n", ""},
+		}},
+		{name: "who is dismissed is told again over a new connection", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
+			{"internal/cluster/replica/replica.go", "		p.own.retired.again(i)\n", ""},
+		}},
+	}
+}
