@@ -37,6 +37,9 @@ type key struct {
 	lost      int // charged or not, nobody knows: the asker is dead or a policy answered
 	side      int // the most that an owner had counted when a split ended
 	openOps   int
+	begun     int // units that clients asked for
+	spared    int // of those, the units of checks that an owner or a full table denied
+	late      int // units of checks that waited for longer than lateAfter
 
 	rolled          bool // its rule changes
 	ops             []op
@@ -48,9 +51,10 @@ type key struct {
 
 // receipt is what a client needs to give an admission back.
 type receipt struct {
-	rule *limiter.Rule
-	cost uint32
-	of   limiter.Receipt
+	of      []*key
+	keys    []limiter.Key
+	cost    int
+	receipt limiter.Receipt
 }
 
 // reset is the last reset of a key.
@@ -151,62 +155,104 @@ func (k *key) key(n *Node, cost uint32) limiter.Key {
 	return limiter.Key{Hash: k.hash, Rule: r, Cost: cost}
 }
 
+// lateAfter is how long a check may wait before another owner may have been asked too.
+const lateAfter = 20 * ms
+
+// asking is a check that a client has asked a node for.
+type asking struct {
+	n      *Node
+	keys   []*key
+	charge *limiter.Charge
+	answer *limiter.Decision
+	cost   int
+	call   limiter.Tick
+	ended  bool
+}
+
 // ask has a client ask a node about a key, and about the other of a pair with it
 // unless it is asked about alone: about those of them that the node's rules have.
 func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
-	var c limiter.Charge
-	var keys []*key
+	a := w.asking(k, n, cost, alone, new(limiter.Charge), new(limiter.Decision))
+	if a != nil {
+		n.do(func() { n.core.Begin(a.charge, a.answer, 0, a.done) })
+	}
+}
+
+// asking returns the check that ask asks for, in c, to be answered in d. It returns nil if
+// the node has no rule for it.
+func (w *World) asking(k *key, n *Node, cost uint32, alone bool, c *limiter.Charge, d *limiter.Decision) *asking {
+	a := &asking{n: n, charge: c, answer: d, cost: int(cost), call: w.now}
 	for _, about := range []*key{k, k.pair} {
 		if about == nil || alone && about != k {
 			continue
 		}
 		if about = about.at(n); about != nil {
-			keys = append(keys, about)
+			a.keys = append(a.keys, about)
 			c.Add(about.key(n, cost))
 		}
 	}
-	if len(keys) == 0 {
-		return
+	if len(a.keys) == 0 {
+		return nil
 	}
-	d := new(limiter.Decision)
-	for _, about := range keys {
+	for _, about := range a.keys {
 		about.asked++
 		about.openOps++
+		about.begun += a.cost
 	}
 	n.asked++
-	answered, call := false, w.now
-	over := func(each func(int, *key)) {
-		answered = true
-		for i, about := range keys {
-			about.openOps--
-			each(i, about)
-		}
+	w.after(20*limiter.Second, a.gone)
+	return a
+}
+
+// gone ends a check that died with the node that was asked.
+func (a *asking) gone() {
+	if a.ended || a.n.alive {
+		return
 	}
-	gone := func() {
-		if !answered && !n.alive {
-			over(func(_ int, about *key) { about.lost += int(cost) })
-		}
+	a.ended = true
+	for _, about := range a.keys {
+		about.openOps--
+		about.lost += a.cost
 	}
-	w.after(20*limiter.Second, gone)
-	n.do(func() {
-		n.core.Begin(&c, d, 0, func() {
-			if answered || !n.alive {
-				return
-			}
-			n.asked--
-			n.w.recordAnswer(n, d)
-			over(func(i int, about *key) {
-				about.answered(n, d, i, int(cost))
-				if overflows(d) {
-					return
-				}
-				about.ops = append(about.ops, op{call: call, back: w.now, cost: int(cost), allowed: d.Allowed})
-				if about.refunds && d.Allowed && !d.Source.ByPolicy() {
-					about.receipts = append(about.receipts, receipt{c.Key(i).Rule, cost, d.Receipt})
-				}
-			})
-		})
-	})
+}
+
+// done takes the answer.
+func (a *asking) done() {
+	n, d := a.n, a.answer
+	if a.ended || !n.alive {
+		return
+	}
+	n.asked--
+	n.w.recordAnswer(n, d)
+	a.ended = true
+	for i, about := range a.keys {
+		about.openOps--
+		if n.w.now-a.call > lateAfter {
+			about.late += a.cost
+		}
+		about.answered(n, d, i, a.cost)
+		if overflows(d) {
+			continue
+		}
+		about.ops = append(about.ops, op{call: a.call, back: n.w.now, cost: a.cost, allowed: d.Allowed})
+	}
+	a.keep()
+}
+
+// keep keeps the receipt of a check, if the client may give it back: one receipt for all of
+// its keys.
+func (a *asking) keep() {
+	if !a.answer.Allowed || a.answer.Source.ByPolicy() || overflows(a.answer) {
+		return
+	}
+	r := receipt{of: a.keys, cost: a.cost, receipt: a.answer.Receipt}
+	for i, about := range a.keys {
+		if !about.refunds {
+			return
+		}
+		r.keys = append(r.keys, *a.charge.Key(i))
+	}
+	a.keys[0].receipts = append(a.keys[0].receipts, r)
 }
 
 // answered counts the answer to a check, in which k is the key number i.
@@ -219,8 +265,10 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int) {
 	switch {
 	case overflows(d):
 		k.crowded++
+		k.spared += cost
 	case !d.Allowed && !fallback:
 		k.denied++
+		k.spared += cost
 		if d.Source == limiter.SourceCached {
 			n.w.refused++
 		}
@@ -292,11 +340,22 @@ func (w *World) refund(k *key, n *Node) {
 	i := w.rng.IntN(len(k.receipts))
 	r := k.receipts[i]
 	k.receipts = slices.Delete(k.receipts, i, i+1)
-	k.refunded += int(r.cost)
-	var c limiter.Charge
-	c.Add(limiter.Key{Hash: k.hash, Rule: r.rule, Cost: r.cost})
+	for _, about := range r.of {
+		about.refunded += r.cost
+	}
 	w.logf("%s is asked to refund %d of %s", n.name, r.cost, k.rule.Name)
-	n.do(func() { n.core.Refund(&c, r.of, func(route.Outcome) {}) })
+	w.refundAgain(&r)
+	n.refund(&r)
+}
+
+// refund asks a node to take back what a receipt names.
+func (n *Node) refund(r *receipt) {
+	var c limiter.Charge
+	for i := range r.keys {
+		c.Add(r.keys[i])
+	}
+	of := r.receipt
+	n.do(func() { n.core.Refund(&c, of, func(route.Outcome) {}) })
 }
 
 // reset has a client reset a key.

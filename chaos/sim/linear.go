@@ -14,6 +14,8 @@ type op struct {
 	cost       int
 	allowed    bool
 	reset      bool
+	peek       bool
+	left       int // of a peek: what remained
 }
 
 // counter is a counter that only counts up to its limit, and that resets start anew.
@@ -25,6 +27,8 @@ func counter(limit int) porcupine.Model {
 			switch fits := used+o.cost <= limit; {
 			case o.reset:
 				return true, 0
+			case o.peek:
+				return used == limit-o.left, used
 			case o.allowed:
 				return fits, used + o.cost
 			default:

@@ -80,6 +80,7 @@ func (w *World) snapOne(p pair, notice limiter.Tick) {
 	c.up, c.held = false, nil
 	c.gen++
 	n, to := w.node(p.from), w.node(p.to)
+	w.faulted()
 	w.logf("%s -> %s broken", n.name, to.name)
 	w.after(notice, func() {
 		if n.alive && !c.up {
@@ -131,6 +132,7 @@ func (w *World) latency() limiter.Tick {
 // sever cuts one direction.
 func (w *World) sever(p pair) {
 	w.cut[p] = true
+	w.faulted()
 	w.logf("%s -> %s cut", w.node(p.from).name, w.node(p.to).name)
 }
 
@@ -140,6 +142,7 @@ func (w *World) mend(p pair) {
 		return
 	}
 	delete(w.cut, p)
+	w.faulted()
 	w.logf("%s -> %s mended", w.node(p.from).name, w.node(p.to).name)
 	c := w.conn(p)
 	if !c.up {

@@ -35,6 +35,7 @@ type Node struct {
 	leftAt    limiter.Tick // when it left gracefully; others hear of it
 	asked     int          // clients that wait for it
 	lastDebug string
+	slow      slowness
 }
 
 // start runs a new instance of a node.
@@ -82,6 +83,7 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 	}
 	n.core = cluster.New(config)
 	w.nodes = append(w.nodes, n)
+	w.faulted()
 	w.logf("%s starts as %v", name, n.inst)
 	n.join(first, seeds)
 }
@@ -139,6 +141,15 @@ func (n *Node) panicked(v any) {
 func (n *Node) do(f func()) { n.happens(false, f) }
 
 func (n *Node) happens(timer bool, f func()) {
+	if n.slow.busy() {
+		n.delay(timer, f)
+		return
+	}
+	n.turn(timer, f)
+}
+
+// turn has something happen now, unless the node stands still.
+func (n *Node) turn(timer bool, f func()) {
 	switch {
 	case !n.alive:
 	case n.paused:
@@ -163,13 +174,18 @@ func (n *Node) pump(to peer.Instance) {
 }
 
 // pause and resume are SIGSTOP and SIGCONT.
-func (n *Node) pause() { n.paused = true; n.w.logf("%s paused", n.name) }
+func (n *Node) pause() {
+	n.paused = true
+	n.w.faulted()
+	n.w.logf("%s paused", n.name)
+}
 
 func (n *Node) resume() {
 	if !n.paused {
 		return
 	}
 	n.paused = false
+	n.w.faulted()
 	n.w.logf("%s resumes", n.name)
 	for _, r := range n.rumours {
 		r.contact = n.w.now
@@ -190,17 +206,19 @@ func (n *Node) resume() {
 		})
 	}
 	for _, h := range todo {
-		n.happens(h.timer, h.run)
+		n.turn(h.timer, h.run)
 	}
 }
 
 // crash ends a node at once. Without a reset its peers find out by themselves.
 func (n *Node) crash(reset bool) {
 	n.alive = false
+	n.w.faulted()
 	n.members.Close()
 	n.core.Close()
 	n.w.logf("%s crashes, reset %v", n.name, reset)
 	n.w.noteLosses()
+	n.w.mayForget(n)
 	for _, m := range n.w.nodes {
 		if m != n && m.alive {
 			if c := n.w.conn(pair{m.inst, n.inst}); c.up && reset {
@@ -216,6 +234,7 @@ func (n *Node) crash(reset bool) {
 func (n *Node) leave(then func()) {
 	n.do(func() {
 		n.w.logf("%s leaves", n.name)
+		n.w.faulted()
 		err := n.members.Leave(func(whole bool) {
 			n.leftAt = n.w.now
 			n.w.logf("%s is gone, whole %v", n.name, whole)

@@ -147,6 +147,29 @@ func (w *World) idle() error {
 	return errors.Join(errs...)
 }
 
+// bounded: what a node holds a while after the last check is bounded by what there is. It
+// owns partitions, is heir of others, and has copies of no others.
+func (w *World) bounded() error {
+	if w.stronger == nil {
+		return nil
+	}
+	var errs []error
+	for _, id := range w.parts {
+		heir := peer.Instance(0)
+		for _, n := range w.live() {
+			if info, _ := n.core.Partition(id); info.Role == peer.Owned {
+				heir = info.Heir
+			}
+		}
+		for _, n := range w.live() {
+			if info, _ := n.core.Partition(id); info.Role == peer.Copy && n.inst != heir {
+				errs = append(errs, fmt.Errorf("%s keeps a copy of partition %d: %s", n.name, id, n.core.Describe(id)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // bounds says what a run may admit beyond the limit.
 type bounds struct {
 	perTakeover bool    // D for each takeover and recovery
@@ -255,8 +278,15 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 	for _, n := range w.live() {
 		used = max(used, n.used(k))
 	}
-	if b.resets && k.stands && used > k.since+k.lost {
+	stands, twice := b.resets, 0
+	if !stands && w.stronger != nil && closed(k) && w.losses[k.part] == 0 {
+		stands, twice = true, k.late // what waited may have been charged by two owners
+	}
+	if stands && k.stands && used > k.since+k.lost+twice {
 		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted since its reset (%d lost)", k.rule.Name, k.part, used, k.since, k.lost)
+	}
+	if least := min(k.limit, k.admitted-k.refunded); b.exact && k.tried == 0 && !k.rolled && used >= 0 && used < least {
+		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted and %d given back", k.rule.Name, k.part, used, k.admitted, k.refunded)
 	}
 	slack := k.lost
 	if k.pair != nil {

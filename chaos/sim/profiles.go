@@ -21,7 +21,10 @@ func (w *World) suspicions(span limiter.Tick) {
 			p := pair{w.anyone().inst, w.anyone().inst}
 			w.logf("gossip of %s suspects %s", w.node(p.from).name, w.node(p.to).name)
 			w.suspects[p] = true
-			w.after(w.between(500*ms, 4*limiter.Second), func() { delete(w.suspects, p) })
+			w.after(w.between(500*ms, 4*limiter.Second), func() {
+				delete(w.suspects, p)
+				w.faulted()
+			})
 		})
 	}
 	for range w.rng.IntN(4) {
@@ -29,7 +32,10 @@ func (w *World) suspicions(span limiter.Tick) {
 			p := pair{w.anyone().inst, w.anyone().inst}
 			w.slow[p] = w.between(1*ms, 12*ms)
 			w.logf("%s -> %s is slow by %v", w.node(p.from).name, w.node(p.to).name, w.slow[p].Duration())
-			w.after(w.between(100*ms, 4*limiter.Second), func() { delete(w.slow, p) })
+			w.after(w.between(100*ms, 4*limiter.Second), func() {
+				delete(w.slow, p)
+				w.faulted()
+			})
 		})
 	}
 }
@@ -102,35 +108,41 @@ func (w *World) goes(rules map[string]*limiter.Rule) {
 	back(w.between(0, 4*limiter.Second))
 }
 
+// startAnew has a node crash and start anew within 150 ms.
+func (w *World) startAnew(rules map[string]*limiter.Rule) {
+	if n := w.anyone(); len(w.live()) > 1 {
+		n.crash(w.chance(70))
+		w.after(w.between(10*ms, 150*ms), func() { w.start(n.name, false, rules, w.size) })
+	}
+}
+
+// crashTwo has two nodes crash within 50 to 500 ms, and start again.
+func (w *World) crashTwo(rules map[string]*limiter.Rule) {
+	crash := func() {
+		n := w.anyone()
+		n.crash(w.chance(70))
+		w.after(w.between(100*ms, 4*limiter.Second), func() { w.start(n.name, false, rules, w.size) })
+	}
+	crash()
+	w.after(w.between(50*ms, 500*ms), func() {
+		if len(w.live()) > 1 {
+			crash()
+		}
+	})
+}
+
 // restarts has nodes start anew within a tenth of a second, two crash shortly one after
 // the other, or all restart in turn during a split.
 func (w *World) restarts(span limiter.Tick, rules map[string]*limiter.Rule) {
-	again := func(n *Node, after limiter.Tick) {
-		w.after(after, func() { w.start(n.name, false, rules, w.size) })
-	}
 	switch w.rng.IntN(3) {
 	case 0:
 		for range 2 + w.rng.IntN(4) {
 			w.after(w.between(0, span), func() {
-				if n := w.anyone(); len(w.live()) > 1 {
-					n.crash(w.chance(70))
-					again(n, w.between(10*ms, 150*ms))
-				}
+				w.startAnew(rules)
 			})
 		}
 	case 1:
-		w.after(w.between(0, 2*limiter.Second), func() {
-			n := w.anyone()
-			n.crash(w.chance(70))
-			again(n, w.between(100*ms, 4*limiter.Second))
-			w.after(w.between(50*ms, 500*ms), func() {
-				if live := w.live(); len(live) > 1 {
-					m := live[w.rng.IntN(len(live))]
-					m.crash(w.chance(70))
-					again(m, w.between(100*ms, 4*limiter.Second))
-				}
-			})
-		})
+		w.after(w.between(0, 2*limiter.Second), func() { w.crashTwo(rules) })
 	default:
 		if len(w.live()) > 1 {
 			w.splitUp()
@@ -139,7 +151,7 @@ func (w *World) restarts(span limiter.Tick, rules map[string]*limiter.Rule) {
 		for i, n := range w.live() {
 			w.after(limiter.Tick(i)*w.between(200*ms, limiter.Second), func() {
 				if n.alive && n.members.State() == peer.Active {
-					n.leave(func() { again(n, w.between(0, 200*ms)) })
+					n.leave(func() { w.after(w.between(0, 200*ms), func() { w.start(n.name, false, rules, w.size) }) })
 				}
 			})
 		}

@@ -45,10 +45,10 @@ func (k Kind) String() string {
 // have an owner on each side.
 func (k Kind) splits() bool { return k != Graceful && k != Crash && k != Suspicion && k != Crowded }
 
-// Run is one run: it returns what was violated, if anything.
+// Run is one run, a stronger one: it returns what was violated, if anything.
 func Run(kind Kind, seed uint64, tracing bool) (*World, error) {
 	w := worldOf(kind, seed)
-	w.tracing = tracing
+	w.tracing, w.stronger = tracing, newStronger(kind, seed)
 	return w, w.play(kind, seed)
 }
 
@@ -89,8 +89,9 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	case few == 2:
 		size = 6 + w.rng.IntN(4)
 	}
+	size = w.strengthen(kind, size)
 	w.size = size
-	if kind == Crowded {
+	if kind == Crowded || w.crowd.maxKeys > 0 {
 		w.newCrowd(rules)
 	}
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}[:size]
@@ -112,22 +113,25 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	w.demand(span, w.between(20*ms, 200*ms))
 	w.split = kind.splits()
 	b := w.faults(kind, span, rules)
+	w.moreFaults(kind, span, rules, &b)
+	w.moreDemand(span)
 	w.rollOut(span, rules)
 	if err := w.run(span, w.invariants); err != nil {
 		return err
 	}
 	w.heal()
-	if err := w.run(14*limiter.Second, w.invariants); err != nil {
-		return err
+	if err := w.calm(14 * limiter.Second); err != nil {
+		return fmt.Errorf("%v: %w", kind, err)
 	}
 	if err := errors.Join(w.settled(), w.merged()); err != nil {
 		return fmt.Errorf("%v seed %d: at the end: %w", kind, seed, err)
 	}
 	w.demand(10*limiter.Second, 40*ms)
+	w.moreDemand(10 * limiter.Second)
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
-	if err := errors.Join(w.check(b), w.crowd.check(), w.idle()); err != nil {
+	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.idle(), w.bounded()); err != nil {
 		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
 	}
 	return nil

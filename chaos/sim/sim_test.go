@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart, full := 0, 0, 0
+			failed, apart, full, judged := 0, 0, 0, 0
 			var sum Outcome
 			first := firstSeed(t)
 			for i := range seeds(t, 45) {
@@ -71,6 +71,7 @@ func TestSim(t *testing.T) {
 					sum.Events[e] += n
 				}
 				full += w.crowd.full
+				judged += w.stronger.judged
 				for _, k := range w.keys {
 					if k.apart {
 						apart++
@@ -83,7 +84,10 @@ func TestSim(t *testing.T) {
 			if kind == Crowded && full == 0 {
 				t.Error("no table was full")
 			}
-			t.Log(sum.Events, full)
+			if judged == 0 {
+				t.Error("no peek was compared with what clients know")
+			}
+			t.Log(sum.Events, full, judged)
 		})
 	}
 }

@@ -56,6 +56,8 @@ type World struct {
 	heard     map[pair]bool
 	suspects  map[pair]bool
 	slow      map[pair]limiter.Tick // what packets take longer
+	faultAt   limiter.Tick          // when the last fault began or ended
+	stronger  *stronger             // nil in a run of the golden file
 	trace     []string
 	tracing   bool
 	record    io.Writer // takes what nodes do, nil: nobody does
@@ -156,6 +158,9 @@ func (w *World) logf(format string, args ...any) {
 		w.recordLine("#" + line)
 	}
 }
+
+// faulted notes that a fault begins or ends now.
+func (w *World) faulted() { w.faultAt = w.now }
 
 // live returns the nodes that run, paused ones too.
 func (w *World) live() []*Node {
