@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,7 +70,7 @@ func TestPeerURIs(t *testing.T) {
 	show := func(s *seat, uri string) *seat {
 		p := ca.Write(t, t.TempDir(), certstest.Leaf{Name: s.name, URI: uri})
 		shown := *s
-		shown.args = append(s.args[:len(s.args):len(s.args)], "--peer-cert", p.Cert, "--peer-key", p.Key, "--peer-ca", p.CA)
+		shown.args = slices.Concat(s.args, []string{"--peer-cert", p.Cert, "--peer-key", p.Key, "--peer-ca", p.CA})
 		return &shown
 	}
 	there := []*seat{show(all[0], "spiffe://example.org/weir/node-1"), show(all[1], "spiffe://example.org/weir/node-2")}
