@@ -58,8 +58,8 @@ func TestSim(t *testing.T) {
 			t.Parallel()
 			failed, apart, full, judged := 0, 0, 0, 0
 			var sum Outcome
-			first := firstSeed(t)
-			for i := range seeds(t, 45) {
+			first, runs := firstSeed(t), seeds(t, 45)
+			for i := range runs {
 				w, err := Run(kind, uint64(first+i), false)
 				if err != nil {
 					t.Error(err)
@@ -84,7 +84,7 @@ func TestSim(t *testing.T) {
 			if kind == Crowded && full == 0 {
 				t.Error("no table was full")
 			}
-			if judged == 0 {
+			if judged == 0 && runs >= 20 { // few runs may have none
 				t.Error("no peek was compared with what clients know")
 			}
 			t.Log(sum.Events, full, judged)
