@@ -289,9 +289,9 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 	return nil
 }
 
-// inForce reports whether a charge has the limits of now.
+// inForce reports whether a charge has the limits of now. Without rules they do not change.
 func (d *diff) inForce(c *limiter.Charge) bool {
-	for n := range c.Len() {
+	for n := range min(c.Len(), len(d.rules)) {
 		for j, l := range c.Key(n).Rule.Limits {
 			if !l.Equal(d.rules[n].Limits[j]) {
 				return false
