@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"net"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -32,19 +31,12 @@ type conn struct {
 	failures int    // wrong tokens
 	ending   bool   // it is closed after the replies
 
-	stopped atomic.Bool
 }
 
 // caller is who sends the commands, or why that is not known.
 type caller struct {
 	by  transport.Caller
 	err error
-}
-
-// stop ends the connection after the commands that it has read.
-func (c *conn) stop() {
-	c.stopped.Store(true)
-	_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes a read
 }
 
 // serve reads, carries out and answers commands until the connection ends.
@@ -119,7 +111,7 @@ func (c *conn) read() bool {
 		c.half = time.Time{} // the next command begins when its first byte is here
 	}
 	_ = c.SetReadDeadline(until)
-	if c.stopped.Load() { // after the deadline is set, so that stop is not missed
+	if c.of.conns.Stopping() {
 		return false
 	}
 	if len(c.buf) == cap(c.buf) && !c.grow() {

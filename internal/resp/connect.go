@@ -38,7 +38,7 @@ const redisVersion = "7.0.0"
 
 func doInfo(_ context.Context, c *conn, _ []string) {
 	c.reply.bulk("# Server\r\nredis_version:" + redisVersion + "\r\nredis_mode:standalone\r\nserver_name:weir\r\nweir_version:" +
-		c.of.options.Version + "\r\n# Clients\r\nconnected_clients:" + strconv.Itoa(c.of.open()) + "\r\n# Replication\r\nrole:master\r\n")
+		c.of.options.Version + "\r\n# Clients\r\nconnected_clients:" + strconv.Itoa(c.of.conns.Open()) + "\r\n# Replication\r\nrole:master\r\n")
 	c.served("INFO", "OK")
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/internal/conns"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
@@ -98,11 +99,7 @@ type Server struct {
 	logging atomic.Int64 // replies that wait for loginPause
 	ids     atomic.Int64
 
-	mu       sync.Mutex
-	conns    map[*conn]struct{}
-	listener net.Listener
-	stopping bool
-	served   sync.WaitGroup
+	conns conns.Server
 }
 
 // NewServer returns a server.
@@ -122,7 +119,7 @@ func NewServer(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, commands: newCommands(), conns: make(map[*conn]struct{})}
+	s := &Server{options: o, commands: newCommands()}
 	var err error
 	s.flushes, err = newFlushes(o.Decider, o.Now)
 	return s, err
@@ -131,98 +128,14 @@ func NewServer(o Options) (*Server, error) {
 // Serve serves connections of a listener until [Server.Shutdown] is called, and then
 // returns nil, or until the listener fails. It closes the listener, and may be called once.
 func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	s.listener = l
-	stopped := s.stopping
-	s.mu.Unlock()
-	if stopped {
-		return l.Close()
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	pause := 5 * time.Millisecond
-	for {
-		n, err := l.Accept()
-		if err == nil {
-			pause = 5 * time.Millisecond
-			s.start(ctx, n)
-			continue
-		}
-		s.mu.Lock()
-		stopped := s.stopping
-		s.mu.Unlock()
-		if stopped {
-			s.served.Wait()
-			return nil
-		}
-		if t, ok := err.(interface{ Temporary() bool }); !ok || !t.Temporary() {
-			return errors.Join(err, l.Close())
-		}
-		time.Sleep(pause) // such as too many open files
-		pause = min(2*pause, time.Second)
-	}
-}
-
-// start serves a connection in a goroutine of its own.
-func (s *Server) start(ctx context.Context, n net.Conn) {
-	c := &conn{of: s, Conn: n, id: s.ids.Add(1)}
-	s.mu.Lock()
-	if s.stopping {
-		s.mu.Unlock()
-		_ = n.Close()
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.served.Add(1)
-	s.mu.Unlock()
-	go func() {
-		defer s.served.Done()
-		defer func() {
-			s.mu.Lock()
-			delete(s.conns, c)
-			s.mu.Unlock()
-			s.large.Add(-int64(c.extra))
-			_ = c.Close()
-		}()
+	return s.conns.Serve(l, func(ctx context.Context, n net.Conn) {
+		c := &conn{of: s, Conn: n, id: s.ids.Add(1)}
+		defer func() { s.large.Add(-int64(c.extra)) }()
 		defer s.options.Guard.Recover(guard.RESP, nil)
 		c.serve(ctx)
-	}()
-}
-
-// open returns how many connections are open.
-func (s *Server) open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
+	})
 }
 
 // Shutdown closes the listener and the connections, each after the commands that it has
 // read are answered. When the context ends it closes the rest.
-func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.stopping = true
-	l := s.listener
-	for c := range s.conns {
-		c.stop()
-	}
-	s.mu.Unlock()
-	var err error
-	if l != nil {
-		if err = l.Close(); errors.Is(err, net.ErrClosed) {
-			err = nil // by an earlier call
-		}
-	}
-	done := make(chan struct{})
-	go func() { s.served.Wait(); close(done) }()
-	select {
-	case <-done:
-		return err
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	for c := range s.conns {
-		_ = c.Conn.Close()
-	}
-	s.mu.Unlock()
-	return errors.Join(err, ctx.Err())
-}
+func (s *Server) Shutdown(ctx context.Context) error { return s.conns.Shutdown(ctx) }

@@ -11,9 +11,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/conns"
 	"github.com/weirlimit/weir/internal/guard"
 )
 
@@ -70,11 +70,7 @@ const (
 type Server struct {
 	options Options
 
-	mu       sync.Mutex
-	conns    map[net.Conn]struct{}
-	listener net.Listener
-	stopping bool
-	served   sync.WaitGroup
+	conns conns.Server
 }
 
 // NewServer returns an agent.
@@ -91,104 +87,21 @@ func NewServer(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{options: o, conns: make(map[net.Conn]struct{})}, nil
+	return &Server{options: o}, nil
 }
 
 // Serve serves connections of a listener until [Server.Shutdown] is called, and then
 // returns nil, or until the listener fails. It closes the listener, and may be called once.
 func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	s.listener = l
-	stopped := s.stopping
-	s.mu.Unlock()
-	if stopped {
-		return l.Close()
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	pause := 5 * time.Millisecond
-	for {
-		c, err := l.Accept()
-		if err == nil {
-			pause = 5 * time.Millisecond
-			s.start(ctx, c)
-			continue
-		}
-		s.mu.Lock()
-		stopped := s.stopping
-		s.mu.Unlock()
-		if stopped {
-			s.served.Wait()
-			return nil
-		}
-		if t, ok := err.(interface{ Temporary() bool }); !ok || !t.Temporary() {
-			return errors.Join(err, l.Close())
-		}
-		time.Sleep(pause) // such as too many open files
-		pause = min(2*pause, time.Second)
-	}
-}
-
-// start serves a connection in a goroutine of its own.
-func (s *Server) start(ctx context.Context, c net.Conn) {
-	s.mu.Lock()
-	if s.stopping {
-		s.mu.Unlock()
-		_ = c.Close()
-		return
-	}
-	s.conns[c] = struct{}{}
-	s.served.Add(1)
-	s.mu.Unlock()
-	go func() {
-		defer s.served.Done()
-		defer func() {
-			s.mu.Lock()
-			delete(s.conns, c)
-			s.mu.Unlock()
-			_ = c.Close()
-		}()
+	return s.conns.Serve(l, func(ctx context.Context, c net.Conn) {
 		defer s.options.Guard.Recover(guard.SPOE, nil)
 		(&conn{Conn: c, of: s}).serve(ctx)
-	}()
+	})
 }
 
 // Shutdown closes the listener and the connections; HAProxy makes others, to other agents.
 // A question that is being decided is answered, until the context ends.
-func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.stopping = true
-	l := s.listener
-	for c := range s.conns {
-		_ = c.SetReadDeadline(time.Unix(1, 0)) // wakes a read
-	}
-	s.mu.Unlock()
-	var err error
-	if l != nil {
-		if err = l.Close(); errors.Is(err, net.ErrClosed) {
-			err = nil
-		}
-	}
-	done := make(chan struct{})
-	go func() { s.served.Wait(); close(done) }()
-	select {
-	case <-done:
-		return err
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	for c := range s.conns {
-		_ = c.Close()
-	}
-	s.mu.Unlock()
-	return errors.Join(err, ctx.Err())
-}
-
-func (s *Server) ending() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopping
-}
+func (s *Server) Shutdown(ctx context.Context) error { return s.conns.Shutdown(ctx) }
 
 // conn is a connection of HAProxy's.
 type conn struct {
@@ -279,6 +192,7 @@ func (c *conn) answer(ctx context.Context) error {
 		return &fault{codeNoFragment, "the agent takes no frame in parts"}
 	}
 	out := begin(header{kind: typeAck, flags: flagFin, stream: h.stream, frame: h.frame})
+	asked := false
 	for len(r.left) > 0 && r.err == nil {
 		name, n := r.text(), int(r.byte())
 		args := map[string]value{}
@@ -289,9 +203,14 @@ func (c *conn) answer(ctx context.Context) error {
 				break
 			}
 		}
-		if name == message && r.err == nil {
-			c.decide(ctx, args, &out)
+		if name != message || r.err != nil {
+			continue
 		}
+		if asked { // else one frame could ask thousands of times, and its answer would fit none
+			return &fault{codeInvalid, "a frame has two messages " + message}
+		}
+		asked = true
+		c.decide(ctx, args, &out)
 	}
 	if r.err != nil {
 		return &fault{codeInvalid, r.err.Error()}
@@ -365,12 +284,12 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 // read reads a frame whose first byte comes within a time.
 func (c *conn) read(first time.Duration) (*reader, header, error) {
 	_ = c.SetReadDeadline(time.Now().Add(first))
-	if c.of.ending() { // after the deadline is set, so that Shutdown is not missed
+	if c.of.conns.Stopping() {
 		return nil, header{}, &fault{codeNone, "the agent ends"}
 	}
 	var length [4]byte
 	if _, err := io.ReadFull(c, length[:1]); err != nil {
-		if c.of.ending() {
+		if c.of.conns.Stopping() {
 			err = &fault{codeNone, "the agent ends"}
 		}
 		return nil, header{}, err

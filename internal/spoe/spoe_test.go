@@ -210,6 +210,9 @@ func TestBadFrames(t *testing.T) {
 	odd = append(odd, 1)
 	odd.text("a")
 	odd = append(odd, 0x0e)
+	twice := notify(1, "/free")
+	twice.text(message)
+	twice = append(twice, 0)
 	endless := append(begin(header{kind: typeNotify, flags: flagFin}), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
 	for name, x := range map[string]struct {
 		frames []writer
@@ -223,6 +226,7 @@ func TestBadFrames(t *testing.T) {
 		"a length beyond":  {greeted(cut), codeInvalid},
 		"an unknown type":  {greeted(odd), codeInvalid},
 		"an endless count": {greeted(endless), codeInvalid},
+		"two questions":    {greeted(twice), codeInvalid},
 		"too short":        {greeted(writer{0, 0, 0, 0, 1, 0}), codeInvalid},
 		"too long":         {greeted(make(writer, maxFrame+5)), codeTooBig},
 	} {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -227,6 +228,9 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	}
 	if c.Secret, err = readSecret(log, "secret file", o.secretFile); err == nil && o.secondSecretFile != "" {
 		c.SecondSecret, err = readSecret(log, "second secret file", o.secondSecretFile)
+		if err == nil && bytes.Equal(c.Secret, c.SecondSecret) {
+			err = errors.New("--secret-file and --second-secret-file have the same secret: give the one that is to come, or that was before, as the second")
+		}
 	}
 	return c, err
 }
