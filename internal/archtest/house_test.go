@@ -165,7 +165,7 @@ func house() []row {
 		{path: "internal/forward", floor: 7, knows: "the sub-requests of web proxies -> checks, as httplimit makes them", never: join(
 			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
 		)},
-		{path: "internal/conns", floor: 0, knows: "the connections of a listener, each in a goroutine, until they are told to end"},
+		{path: "internal/conns", floor: 6, knows: "the connections of a listener, each in a goroutine, until they are told to end"},
 		{path: "internal/spoe", floor: 7, knows: "HAProxy's offload protocol <-> sub-requests of a web proxy", never: join(
 			no(imports, "it asks a handler, and does not care how that decides", "./internal/cluster", "./redisstore", "./transport"),
 			no(panics, "what comes over the network is hostile: it is an error", ""),
