@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/internal/conns"
@@ -71,6 +72,9 @@ type Server struct {
 	options Options
 
 	conns conns.Server
+
+	faults   atomic.Int64 // connections ended since the last report
+	reported atomic.Int64 // when that was; 0: never
 }
 
 // NewServer returns an agent.
@@ -102,6 +106,21 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown closes the listener and the connections; HAProxy makes others, to other agents.
 // A question that is being decided is answered, until the context ends.
 func (s *Server) Shutdown(ctx context.Context) error { return s.conns.Shutdown(ctx) }
+
+// reportEvery is the least time between two lines about connections that were ended, since
+// anyone who reaches the port can cause one.
+const reportEvery = time.Minute
+
+// report logs why a connection was ended, and how many were since the last line.
+func (s *Server) report(from net.Addr, f *fault) {
+	n := s.faults.Add(1)
+	now, last := time.Now().UnixNano(), s.reported.Load()
+	if last != 0 && now-last < int64(reportEvery) || !s.reported.CompareAndSwap(last, now) {
+		return
+	}
+	s.faults.Add(-n)
+	s.options.Logger.Warn("a connection at the port for HAProxy was ended", "from", from.String(), "reason", f.text, "ended", n)
+}
 
 // conn is a connection of HAProxy's.
 type conn struct {
@@ -135,7 +154,7 @@ func (c *conn) serve(ctx context.Context) {
 	w.stringValue(f.text)
 	_ = c.write(w) // it ends anyway
 	if f.code != codeNone {
-		c.of.options.Logger.Warn("a connection of HAProxy's was ended", "from", c.RemoteAddr().String(), "reason", f.text)
+		c.of.report(c.RemoteAddr(), f)
 	}
 }
 

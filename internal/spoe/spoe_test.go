@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -313,4 +314,25 @@ func FuzzFrame(f *testing.F) {
 			t.Fatalf("%+v: %d values, %v", h, len(all), r.err)
 		}
 	})
+}
+
+// Whoever sends nonsense again and again causes one line in the log.
+func TestOneReport(t *testing.T) {
+	var log strings.Builder
+	addr := start(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 20 {
+		h := dial(t, addr)
+		if _, err := io.WriteString(h, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, head, ok := h.read(); !ok || head.kind != typeAgentDisconnect {
+			t.Fatalf("%+v", head)
+		}
+		if _, _, ok := h.read(); ok { // its end comes after the line
+			t.Fatal("it goes on")
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "longer than") {
+		t.Errorf("%d lines: %s", n, log.String())
+	}
 }
