@@ -68,10 +68,12 @@ func TestBrokenConnection(t *testing.T) {
 	c := open(t, client.Config{Addrs: []string{first.addr, second.addr}, Timeout: long})
 	var d limiter.Decision
 	for i := range 20 {
-		if i%2 == 1 {
+		// Of two that break at once neither could answer.
+		eventually(t, "both are up", func() bool { return first.open() > 0 && second.open() > 0 && c.Stats().Up == 2 })
+		switch {
+		case i%2 == 1:
 			first.cut()
-		}
-		if i == 10 {
+		case i == 10:
 			second.cut()
 		}
 		if err := c.CheckInto(t.Context(), request(fmt.Sprint("user-", i)), &d); err != nil || !d.Allowed {

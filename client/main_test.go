@@ -70,6 +70,13 @@ func (e *endpoint) cut() {
 	e.conns = nil
 }
 
+// open returns how many connections there are since the last cut.
+func (e *endpoint) open() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.conns)
+}
+
 // listen listens at an address, of loopback and with a free port if it is empty.
 func listen(tb testing.TB, addr string) *endpoint {
 	tb.Helper()
