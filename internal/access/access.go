@@ -18,8 +18,12 @@ import (
 // MaxToken is the greatest length of a token, in bytes.
 const MaxToken = 8 << 10
 
-// maxCached is how many verified tokens are remembered.
-const maxCached = 8192
+// maxCached is how many verified tokens are remembered, and maxShown for how many
+// connections the identity of their certificate: each takes some kilobytes.
+const (
+	maxCached = 8192
+	maxShown  = 1024
+)
 
 // interval is how often the files are read again.
 const interval = time.Second

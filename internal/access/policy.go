@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/recent"
 	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
@@ -32,6 +33,7 @@ type policy struct {
 	callers   map[string]*caller // by how they are proved, see the functions below
 	anonymous *caller            // nil: none
 	verified  cache
+	shown     *recent.Values[*x509.Certificate, *caller] // of the certificates of connections
 }
 
 // issuer verifies the tokens of one issuer.
@@ -126,8 +128,8 @@ func load(name string, now func() time.Time, note func(data []byte)) (*policy, e
 
 func parse(name string, data []byte, now func() time.Time, read func(string) ([]byte, error)) (*policy, error) {
 	l := &loader{
-		policy: &policy{callers: map[string]*caller{}}, names: map[string]bool{},
-		dir: filepath.Dir(name), now: now, read: read,
+		policy: &policy{callers: map[string]*caller{}, shown: recent.New[*x509.Certificate, *caller](maxShown, time.Minute, now)},
+		names:  map[string]bool{}, dir: filepath.Dir(name), now: now, read: read,
 	}
 	root := readTree(data, &l.problems)
 	if root != nil && len(l.list) == 0 {
@@ -311,6 +313,16 @@ func (l *loader) permission(n *node, a transport.Action) permission {
 // ofCertificate returns the identity of a verified certificate, nil if it has none: by its
 // URIs, or else by its DNS names, or else by its common name.
 func (p *policy) ofCertificate(c *x509.Certificate) *caller {
+	found, ok := p.shown.Get(c)
+	if !ok {
+		found = p.named(c)
+		p.shown.Keep(c, found)
+	}
+	return found
+}
+
+// named returns the identity of which a certificate has a name, nil if there is none.
+func (p *policy) named(c *x509.Certificate) *caller {
 	for _, u := range c.URIs {
 		if found := p.callers[byURI(u.String())]; found != nil {
 			return found
