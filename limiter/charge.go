@@ -130,6 +130,10 @@ type Charge struct {
 	// has entered a list of top keys.
 	Unnamed uint32
 
+	// ID makes the charge one that is made once: if it is remembered, nothing is charged. nil,
+	// the usual case: each charge is made. It is read, never changed.
+	ID *Idempotency
+
 	// Trace is the span that the check is part of; nil if it is not traced.
 	Trace *TraceContext
 
@@ -140,7 +144,7 @@ type Charge struct {
 
 // Clear empties the charge and keeps its memory.
 func (c *Charge) Clear() {
-	c.Peek, c.Unnamed, c.Trace, c.n, c.more = false, 0, nil, 0, c.more[:0]
+	c.Peek, c.Unnamed, c.ID, c.Trace, c.n, c.more = false, 0, nil, nil, 0, c.more[:0]
 }
 
 // Len returns the number of keys.

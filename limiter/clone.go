@@ -6,6 +6,9 @@ import "slices"
 func (c *Charge) Clone() *Charge {
 	d := *c
 	d.more = slices.Clone(c.more)
+	if c.ID != nil {
+		d.ID = new(*c.ID)
+	}
 	return &d
 }
 

@@ -69,6 +69,16 @@ func BeginBlock(d *Decision, i int, s *State, now Tick) {
 	out.Blocked, d.began = true, true
 }
 
+// Repeat makes a decision that charged nothing the answer to a check whose id is remembered:
+// every limit admits it.
+func Repeat(d *Decision) {
+	d.Allowed, d.Never, d.ShadowDenied, d.Repeated, d.began = true, false, false, true, false
+	for i := range d.Len() {
+		l := d.Limit(i)
+		l.Allowed, l.Never, l.Blocked, l.Overflow, l.RetryAfter = true, false, false, false, 0
+	}
+}
+
 // Report fills in out.Remaining and out.ResetAfter, and out.RetryAfter if the check was
 // denied but not for ever. It must follow the charge: used is the result of
 // [State.Probe], charged the units charged since then. A limit of a shadow rule that

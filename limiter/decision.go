@@ -194,6 +194,9 @@ type Decision struct {
 	Never bool
 	// ShadowDenied reports that a shadow rule would have denied the check.
 	ShadowDenied bool
+	// Repeated reports that the id of the request was remembered: this is the answer of the
+	// first check with it, and nothing was charged. The numbers of the limits are those of now.
+	Repeated bool
 	// Source is what made the decision.
 	Source Source
 	// RetryAfter is the shortest wait until the same check is allowed, if there are no
@@ -219,7 +222,7 @@ type Decision struct {
 
 // Clear resets d to "allowed, no rule" and keeps its memory.
 func (d *Decision) Clear() {
-	d.Allowed, d.Never, d.ShadowDenied = true, false, false
+	d.Allowed, d.Never, d.ShadowDenied, d.Repeated = true, false, false, false
 	d.Source, d.RetryAfter, d.Rule = SourceNone, 0, ""
 	d.Receipt = Receipt{} // of its own: among others it would be made and copied
 	d.remarks, d.began, d.blocked, d.n, d.more = nil, false, 0, 0, d.more[:0]

@@ -55,6 +55,10 @@ func (into *State) MergeWords(l *Limit, from *State) int {
 // must be of this limit and rolled to now, and intoWords must have room, see
 // [State.MergeWords]. from is not changed.
 func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []uint64, now Tick) {
+	if l.p.algorithm == Remembered {
+		into.mergeID(from)
+		return
+	}
 	into.Until = max(into.Until, from.Until)
 	switch {
 	case l.idle(from, now):

@@ -43,6 +43,10 @@ func (s *State) Held(l *Limit) int {
 // [State.Held] of them, must be those of [State.Move]. A state that counts nothing
 // becomes zero.
 func (s *State) Export(l *Limit, words []uint64, now Tick) {
+	if l.p.algorithm == Remembered {
+		s.moveID(now, -now)
+		return
+	}
 	if s.Until != 0 {
 		s.Until -= now
 	}
@@ -64,6 +68,10 @@ func (s *State) Export(l *Limit, words []uint64, now Tick) {
 // Import converts the spans of an exported state into instants of the clock of now, in
 // place, and rolls it to now. The state must have passed [State.CheckExported].
 func (s *State) Import(l *Limit, words []uint64, now Tick) {
+	if l.p.algorithm == Remembered {
+		s.moveID(0, now)
+		return
+	}
 	if s.Until != 0 {
 		s.Until += now
 	}
@@ -125,6 +133,12 @@ func floorTo(t, unit Tick) Tick {
 func (s *State) CheckExported(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
+	}
+	if l.p.algorithm == Remembered {
+		if len(words) > 0 || *s != (State{}) && !s.checkID() {
+			return bad("its parts contradict each other (until %d us, charged at %d us, %d, %d)", s.Time, s.Until, s.A, s.B)
+		}
+		return nil
 	}
 	if most := Tick(MaxWindow / TickDuration); s.Until < 0 || s.Until > most || s.Until > 0 && l.block == 0 {
 		return bad("a block of %d us", s.Until)

@@ -24,7 +24,7 @@ func (s *Spec) Problems() []Problem {
 	if len(s.Name) > MaxNameBytes {
 		bad("name", "the name has %d bytes; at most %d are allowed", len(s.Name), MaxNameBytes)
 	}
-	if s.Algorithm >= algorithms {
+	if s.Algorithm >= algorithms && s.Algorithm != Remembered {
 		bad("algorithm", "there is no algorithm number %d", s.Algorithm)
 	}
 	most := int64(MaxUnits)

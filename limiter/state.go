@@ -40,6 +40,8 @@ type State struct {
 func (s *State) NotBefore(l *Limit, now Tick) Tick {
 	length := l.window
 	switch {
+	case l.p.algorithm == Remembered:
+		return max(now, s.Until)
 	case l.shared:
 		if now = max(now, l.chargedAt(s)); s.Time-now > l.longest {
 			now = s.Time - l.longest + 1
@@ -61,6 +63,10 @@ func (s *State) NotBefore(l *Limit, now Tick) Tick {
 // Roll drops what no longer counts at now. It changes no answer, now or later. The
 // other methods require a state that was rolled to the instant they are given.
 func (s *State) Roll(l *Limit, words []uint64, now Tick) {
+	if l.p.algorithm == Remembered {
+		s.rollID(now)
+		return
+	}
 	if s.Until != 0 && s.Until <= now {
 		s.Until = 0
 	}
@@ -159,6 +165,8 @@ func (s *State) Move(l *Limit, dst, src []uint64) {
 func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 	var at Tick
 	switch l.p.algorithm {
+	case Remembered:
+		at = s.Time
 	case FixedWindow:
 		if s.A > 0 {
 			at = l.windowEnd(s.Time)

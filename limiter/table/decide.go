@@ -45,6 +45,11 @@ const (
 // are charged, or none is charged, except as count_rejected says. If two keys of one
 // check are the same counter, each is asked before either is charged.
 //
+// If the charge has an ID, it is remembered for each key that is charged. Another charge with
+// it, until its Life is over, is Repeated: it is allowed with the first one's receipt, and
+// changes nothing. If it is remembered for some keys only, the others alone are charged. A denial
+// is not remembered. If there is no room for an id, the charge is made and not remembered.
+//
 // For up to four counters, Decide does not allocate once d has been used. The error is
 // [ErrTooManyLimits] or nil. d.Rule is set for denials only; otherwise the caller sets
 // it.
@@ -169,6 +174,9 @@ func partitions(c *limiter.Charge, dst []int) []int {
 
 // decide decides a check whose partitions are locked.
 func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+	if c.ID != nil {
+		return t.decideOnce(now, c, d, final)
+	}
 	if t.decideFound(now, c, d) {
 		return decided
 	}

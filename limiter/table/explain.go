@@ -89,6 +89,9 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		out = append(out, x)
 	}
 	limiter.Conclude(d)
+	if c.ID != nil {
+		t.explainID(now, c, d, out)
+	}
 	return out, false
 }
 

@@ -63,6 +63,9 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // too old. A key with cost 0 is skipped. Refund returns how many of the counters
 // exist.
 //
+// If the charge has an ID that is remembered, it is taken back only from the keys for which the
+// id is remembered by the very charge that the receipt names, and the id is forgotten there.
+//
 // A receipt under a limit that was replaced since by one that counts otherwise, and is back,
 // is void: what it names may have been forgotten meanwhile. So may be some receipts under other
 // limits, if a limit is replaced. That a limit was replaced, and is not back, is not noticed.
@@ -78,8 +81,11 @@ func (t *Table) Undo(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
 }
 
 func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, own bool) int {
-	if r.Parts != nil || !c.Fits(r) || !t.once.take(r, now) { // with parts it is not of this table alone
+	if r.Parts != nil || !c.Fits(r) || !t.ids.once.take(r, now) { // with parts it is not of this table alone
 		return 0
+	}
+	if c.ID != nil && !r.IsCredit() {
+		r = t.forgetIDs(now, c, r)
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
 		void := p.void.has(s.place, r.Time) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)

@@ -302,6 +302,16 @@ func (r *registry) grow(id int) {
 	r.limits.Store(&more)
 }
 
+// held returns how many slots refer to a limit that is counted.
+func (r *registry) held(l *limiter.Limit) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.count(r.byKey[limitKey{params: limiter.Params(l)}]); c != nil {
+		return c.slots.Load()
+	}
+	return 0
+}
+
 // exhausted reports whether no number is left for a rule's limit.
 func (r *registry) exhausted() bool {
 	r.mu.Lock()

@@ -101,7 +101,7 @@ type Table struct {
 	copied atomic.Int64           // used slots in partitions that are copies
 	lent   atomic.Int64           // bytes of these partitions
 
-	once    once
+	ids     ids
 	keys    atomic.Int64 // used slots, including recovered ones until they are swept
 	expiry  atomic.Int64 // no counter recovers before this instant: see reclaim
 	full    fullness
@@ -148,6 +148,7 @@ func New(c Config) *Table {
 		maxBytes: min(c.MaxBytes, unbounded),
 	}
 	t.collect.at = -never
+	t.ids.limit = limiter.RememberedLimit()
 	if c.Order == nil {
 		c.Order = systemRandom{}
 	}
@@ -326,12 +327,16 @@ type Stats struct {
 	// of several the widest.
 	Overflowed   int64
 	OverflowedBy [Bounds]int64
+	// IDs is how many ids are remembered; each is one of Keys. Those whose time is over count
+	// until they are swept. IDsForgotten is how many were not remembered for want of room.
+	IDs, IDsForgotten int64
 }
 
 // Stats returns the size of the table. It is safe for concurrent use.
 func (t *Table) Stats() Stats {
 	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes}
 	s.OverflowedBy, s.Overflowed = t.full.overflowed()
+	s.IDs, s.IDsForgotten = t.registry.held(t.ids.limit), t.ids.forgotten.Load()
 	if t.maxBytes == unbounded {
 		s.MaxBytes = 0
 	}

@@ -1,0 +1,62 @@
+package limiter
+
+import "time"
+
+// Bounds of how long an id is remembered.
+const (
+	// DefaultIDTTL is used if neither rule nor request say it.
+	DefaultIDTTL = time.Minute
+	// MinIDTTL and MaxIDTTL bound both.
+	MinIDTTL = time.Millisecond
+	MaxIDTTL = 24 * time.Hour
+)
+
+// Idempotency is the id of a charge, by which the charge is made once.
+type Idempotency struct {
+	// ID is the keyed hash of the caller's id. It is not 0.
+	ID uint64
+	// Life is how long the id is remembered, [MinIDTTL] to [MaxIDTTL].
+	Life time.Duration
+}
+
+// Remembered is the algorithm of the counters in which tables remember ids. No rule and no
+// request has a limit with it: it admits nothing and denies nothing. In its [State], Time is
+// the instant from which the id is forgotten, Until that of the charge, A the cost, and B has
+// a bit for each limit of the key that was charged.
+const Remembered Algorithm = 64
+
+// RememberedLimit returns the limit of the counters that remember ids. It is the same in all
+// nodes.
+func RememberedLimit() *Limit {
+	l := &Limit{p: params{name: "id", algorithm: Remembered, limit: 1, window: Span(MaxIDTTL)}}
+	l.precompute()
+	return l
+}
+
+// rollID forgets an id whose time is over.
+func (s *State) rollID(now Tick) {
+	if s.Time <= now {
+		*s = State{}
+	}
+}
+
+// moveID shifts the instants of an id that is remembered at now by so many ticks.
+func (s *State) moveID(now, by Tick) {
+	if s.Time <= now {
+		*s = State{}
+		return
+	}
+	s.Time, s.Until = s.Time+by, s.Until+by
+}
+
+// checkID reports whether an exported id makes sense.
+func (s *State) checkID() bool {
+	return s.Time > 0 && s.Time <= Span(MaxIDTTL) && s.Until <= 0 && s.Until >= -Span(MaxIDTTL) && s.A > 0 && s.B < 1<<MaxLimits
+}
+
+// mergeID keeps the id that is remembered longer.
+func (into *State) mergeID(from *State) {
+	if from.Time > into.Time {
+		*into = *from
+	}
+}

@@ -1,0 +1,303 @@
+package table
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// An id is remembered as a counter of its own for each key that was charged: the high half of
+// its hash is that of the key, changed by the id, and the low half is the key's. So it is in
+// the partition of the key, is copied, moved and merged like any counter, recovers when its
+// time is over, and counts towards the bounds of the table.
+
+// ids is what a table knows of ids, and of receipts that were used.
+type ids struct {
+	once      once
+	limit     *limiter.Limit // of the counters that remember ids
+	forgotten atomic.Int64   // ids that were not remembered for want of room
+}
+
+// IDOf returns the hash of the counter that remembers an id for a key. Its low half is the
+// key's, so both are in one partition.
+func IDOf(k *limiter.Key, id uint64) limiter.Hash {
+	return limiter.Hash{Hi: k.Hash.Hi ^ id, Lo: k.Hash.Lo}
+}
+
+// findID returns the index of the slot that remembers the id of a charge for a key, or where
+// it would be inserted, and whether it is remembered at now.
+func (t *Table) findID(now limiter.Tick, c *limiter.Charge, k *limiter.Key) (p *partition, e slot, i int, found, live bool) {
+	h := IDOf(k, c.ID.ID)
+	p = &t.parts[PartitionOf(k)]
+	e.place, e.lo = t.order.of(h.Hi), h.Lo^limiter.NameID(t.ids.limit)
+	if i, found = p.slots.find(e.place, e.lo); found {
+		live = p.slots.at(i).state.Time > now
+	}
+	return p, e, i, found, live
+}
+
+// remembered returns the keys that a charge costs something, and those of them for which its
+// id is remembered, as bits. The partitions are locked.
+func (t *Table) remembered(now limiter.Tick, c *limiter.Charge) (charged, known uint16) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Cost == 0 {
+			continue
+		}
+		charged |= 1 << i
+		if _, _, _, _, live := t.findID(now, c, k); live {
+			known |= 1 << i
+		}
+	}
+	return charged, known
+}
+
+// decideOnce is decide for a charge with an id.
+func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+	charged, known := t.remembered(now, c)
+	id := c.ID
+	switch {
+	case charged != 0 && known == charged:
+		t.repeat(now, c, d)
+		return decided
+	case known != 0 && !c.Peek:
+		return t.decideRest(now, c, d, final, known)
+	}
+	n := int64(bits.OnesCount16(charged))
+	if c.Peek {
+		n = 0
+	}
+	number, room := t.reserveIDs(c, n)
+	if !room && !final {
+		return noRoom
+	}
+	c.ID = nil // so that decide decides as for any charge
+	result := t.decide(now, c, d, final)
+	c.ID = id
+	switch {
+	case !room && result == decided && d.Allowed:
+		t.ids.forgotten.Add(n)
+	case !room:
+	case result == decided && d.Allowed && n > 0:
+		t.remember(now, c, d, number)
+	default:
+		t.unreserveIDs(number, n)
+	}
+	return result
+}
+
+// reserveIDs counts n new counters for the id of a charge, and reports whether there is room
+// for them: ids take at most half of the counters of a table, copies not counted.
+func (t *Table) reserveIDs(c *limiter.Charge, n int64) (number uint16, room bool) {
+	if n == 0 {
+		return 0, true
+	}
+	for i := range n {
+		if number = t.registry.id(t.ids.limit, nil); number == 0 {
+			return 0, false
+		}
+		if i > 0 {
+			continue
+		}
+		if held := t.registry.count(number).slots.Load() + n - 1; 2*held > t.maxKeys+t.copied.Load() {
+			t.registry.release(number, 1)
+			return 0, false
+		}
+	}
+	need := int64(0)
+	for i := range c.Len() {
+		need += t.parts[PartitionOf(c.Key(i))].slots.growthBound(int(n))
+	}
+	if t.keys.Add(n)-t.copied.Load() > t.maxKeys || need > t.left() && t.growthOfIDs(c, int(n)) > t.left() {
+		t.unreserveIDs(number, n)
+		return 0, false
+	}
+	return number, true
+}
+
+// growthOfIDs returns the memory that n more counters in each partition of a charge need.
+func (t *Table) growthOfIDs(c *limiter.Charge, n int) (need int64) {
+	for i := range c.Len() {
+		need += t.parts[PartitionOf(c.Key(i))].slots.growth(n)
+	}
+	return need
+}
+
+// unreserveIDs takes back what reserveIDs counted.
+func (t *Table) unreserveIDs(number uint16, n int64) {
+	if n > 0 {
+		t.registry.release(number, n)
+		t.keys.Add(-n)
+	}
+}
+
+// remember remembers the id of a charge that was made, for each key that it costs something.
+// It moves slots, so it invalidates all pointers to slots.
+func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, number uint16) {
+	until := now + limiter.Span(c.ID.Life)
+	n := 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Cost > 0 {
+			p, e, at, found, _ := t.findID(now, c, k)
+			e.limit = number
+			e.state = limiter.State{Time: until, Until: now, A: k.Cost, B: uint32(chargedOf(d.Receipt, n, k))}
+			if found { // its time was over
+				p.slots.at(at).state = e.state
+				t.unreserveIDs(number, 1)
+				t.expiresAt(p, until)
+			} else {
+				t.insert(p, e, now)
+			}
+		}
+		n += len(k.Rule.Limits)
+	}
+}
+
+// chargedOf returns which limits of a key a receipt names, as bits. n is the index of the
+// first of them in the decision.
+func chargedOf(r limiter.Receipt, n int, k *limiter.Key) uint64 {
+	return r.Charged >> n & (1<<len(k.Rule.Limits) - 1)
+}
+
+// repeat answers a charge whose id is remembered, and changes nothing. The receipt is that of
+// the charge that was made, if it had the same costs and was one charge.
+func (t *Table) repeat(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+	t.look(now, c, d)
+	n, same := 0, true
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Cost > 0 {
+			p, _, at, _, _ := t.findID(now, c, k)
+			s := &p.slots.at(at).state
+			same = same && s.A == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == s.Until)
+			d.Receipt.Time = s.Until
+			d.Receipt.Charged |= uint64(s.B) << n
+		}
+		n += len(k.Rule.Limits)
+	}
+	if !same || d.Receipt.Charged == 0 {
+		d.Receipt = limiter.Receipt{}
+	}
+	limiter.Conclude(d)
+}
+
+// look fills in what each limit of a charge says now, as if it admitted it.
+func (t *Table) look(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+	total := 0
+	for i := range c.Len() {
+		total += len(c.Key(i).Rule.Limits)
+	}
+	limiter.Grow(d, total)
+	n := 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
+		for _, l := range k.Rule.Limits {
+			out := d.Limit(n)
+			n++
+			begin(out, k, i, l)
+			var none slot
+			s, words := &none, []uint64(nil)
+			if at, found := p.slots.find(place, identity(k, l)); found && t.adopt(p, p.slots.at(at), l, k.Rule, now) {
+				s = p.slots.at(at)
+				words = t.words(s)
+			}
+			used := s.state.Probe(l, words, now, out)
+			out.Allowed, out.Never = true, false
+			s.state.Report(l, words, now, used, 0, false, out)
+		}
+	}
+	limiter.Repeat(d)
+}
+
+// decideRest decides a charge whose id is remembered for some of its keys, such as after others
+// were lost with the member that held them: the others alone are charged.
+func (t *Table) decideRest(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool, known uint16) outcome {
+	var (
+		rest  = limiter.Charge{ID: c.ID}
+		index [limiter.MaxKeys]int // in c, of each key of rest
+		first [limiter.MaxKeys]int // the first limit of each key of rest, in c
+		n     int
+	)
+	for i := range c.Len() {
+		k := c.Key(i)
+		if known&(1<<i) == 0 {
+			index[rest.Len()], first[rest.Len()] = i, n
+			rest.Add(*k)
+		}
+		n += len(k.Rule.Limits)
+	}
+	if result := t.decideOnce(now, &rest, d, final); result != decided {
+		return result
+	}
+	for i := range rest.Len() {
+		c.Unnamed |= rest.Unnamed >> i & 1 << index[i]
+	}
+	if !d.Allowed {
+		for i := range d.Len() {
+			d.Limit(i).Key = index[d.Limit(i).Key]
+		}
+		return decided
+	}
+	made, shadow, n := d.Receipt, d.ShadowDenied, 0
+	t.look(now, c, d)
+	d.Repeated, d.ShadowDenied = false, shadow
+	d.Receipt = limiter.Receipt{Time: made.Time}
+	for i := range rest.Len() {
+		d.Receipt.Charged |= chargedOf(made, n, rest.Key(i)) << first[i]
+		n += len(rest.Key(i).Rule.Limits)
+	}
+	limiter.Conclude(d)
+	return decided
+}
+
+// forgetIDs forgets the id of a charge that is taken back, for the keys where the receipt is of
+// the charge by which it is remembered. It returns the receipt without the limits of keys where
+// it is of another one: that charge is not made any more, or was made by a later check.
+func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) limiter.Receipt {
+	n := 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Cost > 0 && !t.forgetID(now, c, k, r.Time, chargedOf(r, n, k)) {
+			r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
+		}
+		n += len(k.Rule.Limits)
+	}
+	return r
+}
+
+// forgetID forgets the id of a charge for one key. It reports false if it is remembered by
+// another charge.
+func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at limiter.Tick, charged uint64) bool {
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	_, _, i, _, live := t.findID(now, c, k)
+	if !live {
+		return true
+	}
+	if s := &p.slots.at(i).state; s.Until != at || s.A != k.Cost || uint64(s.B) != charged {
+		return false
+	}
+	t.remove(p, i)
+	return true
+}
+
+// explainID adds to an explanation that the id of its charge is remembered.
+func (t *Table) explainID(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, out []limiter.LimitExplanation) {
+	charged, known := t.remembered(now, c)
+	if charged == 0 || known != charged {
+		return
+	}
+	for i := range out {
+		if p, _, at, _, live := t.findID(now, c, c.Key(d.Limit(i).Key)); live {
+			until := p.slots.at(at).state.Time
+			out[i].State = append(out[i].State, limiter.Field{Name: "id remembered until", Value: until.Time().Format("2006-01-02T15:04:05.000000Z")})
+		}
+	}
+	limiter.Repeat(d)
+	limiter.Conclude(d)
+}

@@ -1,0 +1,330 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// idRule is a rule with a window and a bucket.
+func idRule(t testing.TB, name string) *limiter.Rule {
+	t.Helper()
+	r := &limiter.Rule{Name: name}
+	for _, s := range []limiter.Spec{
+		{Limit: 20, Window: 10 * time.Second, Algorithm: limiter.FixedWindow},
+		{Limit: 6, Window: time.Second, Algorithm: limiter.GCRA},
+	} {
+		l, err := limiter.NewLimit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Limits = append(r.Limits, l)
+	}
+	return r
+}
+
+const idStart = limiter.Tick(1767614400e6)
+
+// idModel is what a table with ids must do: a table without ids, and a list of what is
+// remembered.
+type idModel struct {
+	table *Table
+	known map[idKey]idKnown
+}
+
+type idKey struct {
+	key limiter.Hash
+	id  uint64
+}
+
+type idKnown struct {
+	until, at limiter.Tick
+	cost      uint32
+	charged   uint64
+}
+
+// has reports whether an id is remembered for a key.
+func (m *idModel) has(now limiter.Tick, k *limiter.Key, id uint64) bool {
+	return m.known[idKey{k.Hash, id}].until > now
+}
+
+// decide decides a charge, and reports whether it was a repetition.
+func (m *idModel) decide(t *testing.T, now limiter.Tick, c *limiter.Charge, d *limiter.Decision) (repeated bool) {
+	t.Helper()
+	var rest limiter.Charge
+	costs := 0
+	for i := range c.Len() {
+		k := *c.Key(i)
+		if k.Cost > 0 {
+			costs++
+		}
+		if c.ID == nil || k.Cost == 0 || !m.has(now, &k, c.ID.ID) {
+			rest.Add(k)
+		}
+	}
+	known := c.Len() - rest.Len()
+	rest.Peek = c.Peek
+	if known > 0 && known == costs {
+		d.Clear()
+		return true
+	}
+	if c.Peek {
+		rest = limiter.Charge{Peek: true}
+		for i := range c.Len() {
+			rest.Add(*c.Key(i))
+		}
+	}
+	if err := m.table.Decide(now, &rest, d); err != nil {
+		t.Fatal(err)
+	}
+	if c.ID == nil || c.Peek || !d.Allowed {
+		return false
+	}
+	n := 0
+	for i := range rest.Len() {
+		k := rest.Key(i)
+		if k.Cost > 0 {
+			m.known[idKey{k.Hash, c.ID.ID}] = idKnown{now + limiter.Span(c.ID.Life), now, k.Cost, chargedOf(d.Receipt, n, k)}
+		}
+		n += len(k.Rule.Limits)
+	}
+	return false
+}
+
+// refund takes a charge back.
+func (m *idModel) refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
+	n := 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		bits := chargedOf(r, n, k)
+		if c.ID != nil && k.Cost > 0 && m.has(now, k, c.ID.ID) {
+			at := idKey{k.Hash, c.ID.ID}
+			if have := m.known[at]; have.at == r.Time && have.cost == k.Cost && have.charged == bits {
+				delete(m.known, at)
+			} else {
+				r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
+			}
+		}
+		n += len(k.Rule.Limits)
+	}
+	plain := c.Clone()
+	plain.ID = nil
+	m.table.Refund(now, plain, r)
+}
+
+// moved returns a table with all counters of another one, as another member would have them.
+func moved(t *testing.T, from *Table, now limiter.Tick, mode ImportMode) *Table {
+	t.Helper()
+	to := New(Config{})
+	for part := range 2 * Partitions {
+		var all []Entry
+		from.Export(part, now, func(e Entry) {
+			e.Words = slices.Clone(e.Words)
+			all = append(all, e)
+		})
+		if len(all) == 0 {
+			continue
+		}
+		if err := to.Import(part, now, all, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// A table with ids does what a table without ids does, apart from what is remembered: for
+// random charges of one and several keys, peeks, refunds, and moves to other tables.
+func TestIDsAreAModel(t *testing.T) {
+	rules := []*limiter.Rule{idRule(t, "a"), idRule(t, "b")}
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 21))
+		now, tab := idStart, New(Config{})
+		m := &idModel{table: New(Config{}), known: map[idKey]idKnown{}}
+		type made struct {
+			c *limiter.Charge
+			r limiter.Receipt
+		}
+		var receipts []made
+		for step := range 400 {
+			c := &limiter.Charge{Peek: rng.IntN(8) == 0}
+			for i := range 1 + rng.IntN(2) {
+				c.Add(limiter.Key{
+					Hash: limiter.Hash{Hi: 1000 + rng.Uint64N(3), Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: rng.Uint32N(4),
+				})
+			}
+			if rng.IntN(4) > 0 {
+				c.ID = &limiter.Idempotency{ID: 1 + rng.Uint64N(6)<<20, Life: time.Duration(1+rng.IntN(3000)) * time.Millisecond}
+			}
+			where := fmt.Sprintf("seed %d, step %d, id %+v", seed, step, c.ID)
+			switch rng.IntN(10) {
+			case 0:
+				now += limiter.Tick(rng.IntN(4000)) * limiter.Millisecond
+			case 1:
+				tab, m.table = moved(t, tab, now, ImportMode(rng.IntN(2))), moved(t, m.table, now, Replace)
+			case 2:
+				if len(receipts) > 0 {
+					i := rng.IntN(len(receipts))
+					tab.Refund(now, receipts[i].c, receipts[i].r)
+					m.refund(now, receipts[i].c, receipts[i].r)
+					receipts = slices.Delete(receipts, i, i+1)
+				}
+			default:
+				now += limiter.Tick(rng.IntN(100)) * limiter.Millisecond
+				var got, want limiter.Decision
+				repeated := m.decide(t, now, c, &want)
+				if err := tab.Decide(now, c, &got); err != nil {
+					t.Fatal(err)
+				}
+				if got.Repeated != repeated || repeated && !got.Allowed || !repeated && got.Allowed != want.Allowed {
+					t.Fatalf("%s: repeated %t, allowed %t; want %t, %t", where, got.Repeated, got.Allowed, repeated, want.Allowed)
+				}
+				if !repeated && got.Receipt.Charged != 0 && c.Fits(got.Receipt) {
+					receipts = append(receipts, made{c, got.Receipt})
+				}
+			}
+			for i := range 2 {
+				for hi := range uint64(3) {
+					var peek limiter.Charge
+					peek.Peek = true
+					peek.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + hi, Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: 1})
+					var got, want limiter.Decision
+					if err := tab.Decide(now, &peek, &got); err != nil {
+						t.Fatal(err)
+					}
+					if err := m.table.Decide(now, &peek, &want); err != nil {
+						t.Fatal(err)
+					}
+					for j := range got.Len() {
+						if g, w := got.Limit(j).Remaining, want.Limit(j).Remaining; g != w {
+							t.Fatalf("%s: of key %d of rule %d limit %d has %d left, want %d", where, hi, i, j, g, w)
+						}
+					}
+				}
+			}
+			live := 0
+			for _, k := range m.known {
+				if k.until > now {
+					live++
+				}
+			}
+			if s := tab.Stats(); int(s.IDs) < live || s.IDsForgotten > 0 {
+				t.Fatalf("%s: %+v, want at least %d ids", where, s, live)
+			}
+		}
+	}
+}
+
+// charge1 is a charge of one key.
+func charge1(rule *limiter.Rule, hi, id uint64, cost uint32) *limiter.Charge {
+	c := &limiter.Charge{}
+	c.Add(limiter.Key{Hash: limiter.Hash{Hi: hi, Lo: 7}, Rule: rule, Cost: cost})
+	if id != 0 {
+		c.ID = &limiter.Idempotency{ID: id, Life: time.Minute}
+	}
+	return c
+}
+
+// A repetition has the receipt of the first charge, which takes that back and forgets the id.
+// With another cost it has none.
+func TestRepeatedReceipt(t *testing.T) {
+	tab, rule := New(Config{}), idRule(t, "a")
+	var first, again, other, after limiter.Decision
+	ask := func(now limiter.Tick, cost uint32, d *limiter.Decision) {
+		if err := tab.Decide(now, charge1(rule, 1, 9, cost), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(idStart, 3, &first)
+	ask(idStart+5, 3, &again)
+	ask(idStart+6, 2, &other)
+	if first.Repeated || !again.Repeated || again.Receipt != first.Receipt || !other.Repeated || other.Receipt != (limiter.Receipt{}) {
+		t.Fatalf("%+v\n%+v\n%+v", first.Receipt, again.Receipt, other.Receipt)
+	}
+	tab.Refund(idStart+7, charge1(rule, 1, 9, 3), again.Receipt)
+	ask(idStart+8, 3, &after)
+	if after.Repeated || after.Limit(0).Remaining != 17 || after.Limit(1).Remaining != 3 {
+		t.Errorf("%+v", after)
+	}
+	tab.Undo(idStart+9, charge1(rule, 1, 9, 3), first.Receipt) // late, of an earlier attempt
+	ask(idStart+10, 3, &again)
+	if !again.Repeated || again.Limit(0).Remaining != 17 {
+		t.Errorf("a late cancel has taken back a later charge: %+v", again)
+	}
+}
+
+// Ids take at most half of a table, so that a flood of them, of one key, keeps out no other
+// key. A check whose id finds no room is charged; ids are remembered again when others are
+// over.
+func TestIDsAreBounded(t *testing.T) {
+	const most = 2000
+	tab, rule := New(Config{MaxKeys: most}), idRule(t, "a")
+	now := idStart
+	var d limiter.Decision
+	for i := range uint64(3 * most) {
+		now += limiter.Second // the bucket is full again
+		c := charge1(rule, 1, i+1, 1)
+		c.ID.Life = 24 * time.Hour
+		if err := tab.Decide(now, c, &d); err != nil || !d.Allowed || d.Repeated {
+			t.Fatalf("check %d: %+v, %v", i, d, err)
+		}
+	}
+	s := tab.Stats()
+	if s.IDs != most/2 || s.IDsForgotten != 3*most-most/2 || s.Overflowed != 0 {
+		t.Fatalf("%+v", s)
+	}
+	for i := range uint64(most/2 - 2) {
+		if err := tab.Decide(now, charge1(rule, 5+i, 0, 1), &d); err != nil || !d.Allowed && i < most/4-1 {
+			t.Fatalf("key %d: %+v, %v", i, d, err)
+		}
+	}
+	now += 24 * limiter.Hour
+	for want := range 2 {
+		if err := tab.Decide(now, charge1(rule, 1, 1<<50, 1), &d); err != nil || d.Repeated != (want == 1) {
+			t.Fatalf("after a day: %+v, %v", d, err)
+		}
+	}
+}
+
+// A charge with an id allocates nothing.
+func TestIDsAllocateNothing(t *testing.T) {
+	tab, rule := New(Config{}), idRule(t, "a")
+	now, d, c := idStart, limiter.Decision{}, charge1(rule, 1, 1, 1)
+	n := testing.AllocsPerRun(1000, func() {
+		now += limiter.Minute
+		for range 2 {
+			if err := tab.Decide(now, c, &d); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkDecideID(b *testing.B) {
+	for _, with := range []bool{false, true} {
+		b.Run(fmt.Sprint(with), func(b *testing.B) {
+			tab, rule := New(Config{}), idRule(b, "a")
+			now, d, c := idStart, limiter.Decision{}, charge1(rule, 1, 1, 1)
+			id := *c.ID
+			if !with {
+				c.ID = nil
+			}
+			b.ReportAllocs()
+			for i := range b.N {
+				now += limiter.Second
+				if with {
+					c.ID.ID = id.ID + uint64(i)*0x9e3779b97f4a7c15
+				}
+				if err := tab.Decide(now, c, &d); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
