@@ -133,3 +133,19 @@ func TestKeysOfOwnLimitsThatCannotBe(t *testing.T) {
 		t.Error(err, c.Len())
 	}
 }
+
+// No request has a limit of the counters that remember ids.
+func TestNoLimitRemembersIDs(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Name: "id", Algorithm: limiter.Remembered, Limit: 1, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !l.Equal(limiter.RememberedLimit()) {
+		t.Error("the limit is another one after it travelled as a spec")
+	}
+	var c limiter.Charge
+	_, err = rules.Empty(rules.Options{}).Resolve(&limiter.Request{Path: "/p", Limits: []*limiter.Limit{l}}, &c)
+	if !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "algorithm number 64") {
+		t.Error(err)
+	}
+}
