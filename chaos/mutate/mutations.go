@@ -71,10 +71,10 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/handoff.go", "	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {", "	if err := p.node.Store.Import(int(p.id), t.At, all[:0], table.Merge); err != nil {"},
 		}},
 		{name: "taking back when overtaken", edits: []edit{
-			{"internal/cluster/replica/learn.go", "	own.takeBack(t, peer.NotOwner, p.owner)\n	p.disown()\n", "	for _, h := range own.withheld {\n		t.release(h.Reply)\n	}\n	p.disown()\n"},
+			{"internal/cluster/replica/learn.go", "	own.takeBack(t, everyEpoch, p.owner) // resets too: the later owner may not have them\n	p.disown()\n", "	for _, h := range own.withheld {\n		t.release(h.Reply)\n	}\n	p.disown()\n"},
 		}},
 		{name: "taking back before merging", pkg: "./internal/cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "	p.own.takeBack(t, peer.NotOwner, p.owner)\n", ""},
+			{"internal/cluster/replica/handoff.go", "	p.own.takeBack(t, b.Epoch.Counter, p.owner)\n", ""},
 		}},
 		{name: "every member before an empty start", pkg: "./internal/cluster/replica", test: "^TestTheLastResortOfClosed$", edits: []edit{
 			{"internal/cluster/replica/seek.go", "	if answered >= n {\n", "	if 2*answered > n {\n"},

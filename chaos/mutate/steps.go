@@ -109,6 +109,12 @@ func ofMoves() []mutation {
 		{name: "what follows a reset can be taken back", pkg: "./internal/cluster", test: "^TestChargesAfterAResetAreTakenBack$", edits: []edit{
 			{"internal/cluster/decide.go", "		t.At++ // receipts of the instant of a reset are void, and those of what follows are not\n", ""},
 		}},
+		{name: "a reset that waits for the heir is not repeated", pkg: "./internal/cluster/replica", test: "^TestAWithheldResetStands$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", "		case resetStands(o, h.Facts(), counter):", "		case false:"},
+		}},
+		{name: "a reset that a later state overrules is repeated", pkg: "./internal/cluster/replica", test: "^TestAWithheldResetStands$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", " && !o.resetSince(k.Hash.Hi, counter) {", " && false {"},
+		}},
 		{name: "a refund is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
 			{"internal/cluster/decide.go", "			if d.table.Refund(t.At, q.Charge, q.Receipt) > 0 {\n", "			if d.table.Refund(t.At, q.Charge, q.Receipt) > 1<<20 {\n"},
 		}},

@@ -47,7 +47,7 @@ func (p *Replica) overtaken(t *Turn) {
 		p.confirmed(t)
 		return
 	}
-	own.takeBack(t, peer.NotOwner, p.owner)
+	own.takeBack(t, everyEpoch, p.owner) // resets too: the later owner may not have them
 	p.disown()
 	p.round = nil
 	p.role, p.appointment, p.unpushed, p.pushes = peer.Copy, 0, true, 0

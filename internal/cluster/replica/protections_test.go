@@ -326,6 +326,35 @@ func TestWhatIsTakenBackIsCopied(t *testing.T) {
 	}
 }
 
+// Before a state is merged, the charges of withheld replies are taken back. A reset stands, if
+// what is merged is not newer: its reply waits on, so that its asker does not repeat it and
+// forget what is charged in between. An owner that is overtaken keeps none.
+func TestAWithheldResetStands(t *testing.T) {
+	for counter, stands := range map[uint64]bool{3: true, 5: false} {
+		_, p, tn := closedOwner(t)
+		k := strictKey(t, p.id)
+		p.own.Reset(&k, p.owner.Counter)
+		stamp, wait := Confirm(tn, p.own)
+		reset, check := withheldAt(tn, &k), withheldAt(tn, &k)
+		reset.Withheld.Reset = true
+		p.own.Withhold(tn, reset, stamp)
+		stamp, _ = p.own.Charged(tn, &k, 1)
+		p.own.Withhold(tn, check, stamp)
+		push := peer.Batch{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: counter, Instance: third}, First: true, Last: true}
+		p.Step(tn, third, Message{Batch: &push})
+		if !wait || reset.over == stands || !check.over {
+			t.Errorf("a state of epoch %d is merged: the reply to the reset is refused %t, to a check %t", counter, reset.over, check.over)
+		}
+		if stands != (p.own.waitSince != 0) {
+			t.Errorf("replies wait since %v", p.own.waitSince)
+		}
+		p.Step(tn, third, Message{Announce: &peer.Announce{Partition: p.id, Epoch: peer.Epoch{Counter: 6, Instance: third}}})
+		if !reset.over || p.own != nil {
+			t.Error("the reply to a reset waits at an owner that is overtaken")
+		}
+	}
+}
+
 // What every copy has is forgotten.
 func TestCopiedKeysAreForgotten(t *testing.T) {
 	_, p, tn := closedOwner(t)

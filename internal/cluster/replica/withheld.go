@@ -53,13 +53,7 @@ func (o *Ownership) release(t *Turn) {
 			n++
 		}
 	}
-	clear(o.withheld[n:])
-	o.withheld = o.withheld[:n]
-	if n == 0 {
-		o.waitSince, o.byPolicy = 0, false
-	} else {
-		o.waitSince = o.withheld[0].Facts().Since
-	}
+	o.keepWithheld(n)
 }
 
 // admits reports whether a withheld reply fits within what may be answered now. If so,
@@ -95,18 +89,48 @@ func (o *Ownership) admits(t *Turn, h withheldReply) bool {
 	return true
 }
 
-// takeBack undoes the charges of all withheld replies and answers their askers with
-// status.
-func (o *Ownership) takeBack(t *Turn, status peer.ReplyStatus, owner peer.Epoch) {
+// everyEpoch is a counter that no reset is newer than.
+const everyEpoch = math.MaxUint64
+
+// takeBack undoes the charges of withheld replies, and tells their askers that this node is
+// not the owner, because the state of an owner of an epoch with a counter counts from now
+// on. The reply to a reset that is newer than that state stays withheld, since the reset is
+// not undone: its asker would repeat it, and what was charged in between would be forgotten.
+func (o *Ownership) takeBack(t *Turn, counter uint64, owner peer.Epoch) {
+	n := 0
 	for _, h := range o.withheld {
-		if h.TakeBack() {
+		switch {
+		case resetStands(o, h.Facts(), counter):
+			o.withheld[n] = h
+			n++
+		case h.TakeBack():
 			o.undo(t, h)
-			t.refuseReply(h.Reply, status, owner)
+			t.refuseReply(h.Reply, peer.NotOwner, owner)
 		}
 	}
-	clear(o.withheld)
-	o.withheld = o.withheld[:0]
-	o.waitSince, o.byPolicy = 0, false
+	o.keepWithheld(n)
+}
+
+// resetStands reports whether a reply is that to a reset whose keys are left out of the
+// state of an epoch with a counter, see [resets].
+func resetStands(o *Ownership, w *Withheld, counter uint64) bool {
+	for i := range w.Charge.Len() {
+		if k := w.Charge.Key(i); w.Reset && o.holds(k) && !o.resetSince(k.Hash.Hi, counter) {
+			return false
+		}
+	}
+	return w.Reset
+}
+
+// keepWithheld forgets all withheld replies but the first n, which still wait.
+func (o *withholding) keepWithheld(n int) {
+	clear(o.withheld[n:])
+	o.withheld = o.withheld[:n]
+	if n == 0 {
+		o.waitSince, o.byPolicy = 0, false
+	} else {
+		o.waitSince = o.withheld[0].Facts().Since
+	}
 }
 
 // undo takes back the charge of a withheld reply.
