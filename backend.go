@@ -72,6 +72,9 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 		return b.Refused(err)
 	}
 	q.Charge.Peek = peek
+	if err := engine.WithoutID(r, &q.Charge, "in Redis mode"); err != nil {
+		return b.Refused(err)
+	}
 	if err := b.decide(ctx, b.now(), &q, d); err != nil {
 		return err
 	}
@@ -95,7 +98,10 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 	cs, out, index := make([]*limiter.Charge, 0, len(rs)), make([]*Decision, 0, len(rs)), make([]int, 0, len(rs))
 	for i := range rs {
 		var err error
-		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err != nil {
+		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
+			err = engine.WithoutID(&rs[i], &charges[i], "in Redis mode")
+		}
+		if err != nil {
 			bad.Add(i, &ds[i], b.Refused(err))
 			continue
 		}
@@ -117,6 +123,7 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 
 // Refund implements [engine.Decider].
 func (b *remote) Refund(ctx context.Context, q *engine.Question, receipt Receipt) error {
+	q.Charge.ID = nil
 	return b.backend.Refund(ctx, b.now(), &q.Charge, receipt, q.AppendName)
 }
 
@@ -128,7 +135,7 @@ func (b *remote) Reset(ctx context.Context, q *engine.Question) (int, error) {
 // Explain implements [engine.Decider].
 func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (*Explanation, error) {
 	now := b.now()
-	q.Charge.Peek = true
+	q.Charge.Peek, q.Charge.ID = true, nil
 	if err := b.decide(ctx, now, q, d); err != nil {
 		return nil, err
 	}

@@ -190,6 +190,14 @@ type ShadowObserver interface {
 	Shadowed(rule string, denied bool)
 }
 
+// RepeatObserver is an [Observer] that also learns which checks were repetitions.
+type RepeatObserver interface {
+	Observer
+	// Repeated is called after each decision that was remembered by the id of its request,
+	// so that nothing was charged. rule is the one that decided.
+	Repeated(rule string)
+}
+
 // PanicObserver is an [Observer] that also receives panics. A panic is a defect of this
 // module.
 type PanicObserver interface {

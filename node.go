@@ -84,6 +84,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		n.node.Observer = c.Observer
 		n.node.Zones, _ = c.Observer.(ZoneObserver)
 		n.node.Shadows, _ = c.Observer.(ShadowObserver)
+		n.node.Repeats, _ = c.Observer.(RepeatObserver)
 	}
 	n.node.Log = c.Logger
 	if n.node.Log == nil {

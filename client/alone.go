@@ -103,7 +103,7 @@ func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.De
 	if _, err := sizeOf(r); err != nil {
 		return err
 	}
-	return c.askUnary(ctx, newCheckRequest(r, peek), d)
+	return c.askUnary(ctx, c.newCheck(r, peek), d)
 }
 
 // askUnary makes a check by a call of its own.
@@ -134,7 +134,7 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	}
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied = m.GetAllowed(), m.GetNever(), m.GetShadowDenied()
-	d.Source = limiter.Source(m.GetSource())
+	d.Source, d.Repeated = limiter.Source(m.GetSource()), m.GetRepeated()
 	limiter.Grow(d, len(limits))
 	key := -1
 	for i, l := range m.GetLimits() {
@@ -172,10 +172,20 @@ func (c *Client) Reset(ctx context.Context, r limiter.Request) (int, error) {
 	return int(m.GetCounters()), err
 }
 
+// newCheck returns the message for a check whose cost is in range, with an id.
+func (c *Client) newCheck(r *limiter.Request, peek bool) *weirv1.CheckRequest {
+	m := newCheckRequest(r, peek)
+	if id := c.identify(r, peek); id.has {
+		m.Id, m.IdTtlUs, m.IdOptional = string(id.own[:]), id.ids.ttl.Microseconds(), true
+	}
+	return m
+}
+
 // newCheckRequest returns the message for a request whose cost is in range.
 func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
 		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group, Attributes: r.Attributes, Rule: r.Rule, Peek: peek,
+		Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional,
 	}
 	if n, err := r.Cost.Value(0); err == nil && r.Cost.Given() {
 		m.Cost = new(int64(n))

@@ -14,6 +14,7 @@ import (
 type kind struct {
 	rule string
 	peek bool
+	ids  idKind
 }
 
 // fate is the outcome of a message.
@@ -86,7 +87,7 @@ func sizeOf(r *limiter.Request) (int, error) {
 	if err := r.CheckSize(); err != nil {
 		return 0, err
 	}
-	size := len(r.Path) + len(r.User) + len(r.IP) + len(r.Group) + len(r.Method)
+	size := len(r.ID) + len(r.Path) + len(r.User) + len(r.IP) + len(r.Group) + len(r.Method)
 	for name, value := range r.Attributes {
 		size += len(name) + len(value)
 		if !utf8.ValidString(name) {
@@ -98,6 +99,9 @@ func sizeOf(r *limiter.Request) (int, error) {
 	}
 	if size+len(r.Rule) > MaxMessageBytes {
 		return 0, fmt.Errorf("%w: the request has %d bytes; at most %d are allowed", ErrInvalid, size+len(r.Rule), MaxMessageBytes)
+	}
+	if len(r.Limits) > 0 && !utf8.ValidString(r.ID) {
+		return 0, fmt.Errorf("%w: the id %q of a request with limits is not UTF-8", ErrInvalid, r.ID)
 	}
 	if _, err := r.Cost.Value(0); err != nil {
 		return 0, err
@@ -122,7 +126,7 @@ func checkKeys(r *limiter.Request) error {
 
 // add adds a request whose cost is in range and returns its index. It copies everything
 // it needs.
-func (b *batch) add(r *limiter.Request, size int) int {
+func (b *batch) add(r *limiter.Request, id *identified, size int) int {
 	m, i := &b.message, b.n
 	m.Keys = append(m.Keys, r.Path...)
 	m.Keys = append(m.Keys, r.User...)
@@ -130,14 +134,15 @@ func (b *batch) add(r *limiter.Request, size int) int {
 	m.Keys = append(m.Keys, r.Group...)
 	m.Keys = append(m.Keys, r.Method...)
 	m.PathLengths = append(m.PathLengths, uint32(len(r.Path))) // the length of this column is the number of checks
-	m.UserLengths = length(m.UserLengths, i, r.User)
-	m.IpLengths = length(m.IpLengths, i, r.IP)
-	m.GroupLengths = length(m.GroupLengths, i, r.Group)
-	m.MethodLengths = length(m.MethodLengths, i, r.Method)
+	m.UserLengths = length(m.UserLengths, i, len(r.User))
+	m.IpLengths = length(m.IpLengths, i, len(r.IP))
+	m.GroupLengths = length(m.GroupLengths, i, len(r.Group))
+	m.MethodLengths = length(m.MethodLengths, i, len(r.Method))
 	if len(r.Attributes) > 0 || len(m.Attributes) > 0 {
 		b.addAttributes(r)
 	}
 	b.addCost(r)
+	b.appendID(r, id)
 	b.n++
 	b.size += size
 	atomic.AddInt32(&b.refs, 1) // a caller may give up at any time
@@ -146,16 +151,16 @@ func (b *batch) add(r *limiter.Request, size int) int {
 
 // length appends to a column of lengths, which has i elements, or none while all its
 // strings are empty.
-func length(column []uint32, i int, s string) []uint32 {
+func length(column []uint32, i, n int) []uint32 {
 	if len(column) == 0 {
-		if s == "" {
+		if n == 0 {
 			return column
 		}
 		for range i {
 			column = append(column, 0)
 		}
 	}
-	return append(column, uint32(len(s)))
+	return append(column, uint32(n))
 }
 
 // addAttributes appends to the columns of attributes. An attribute with an empty name
@@ -196,6 +201,7 @@ func (b *batch) clear() {
 	m := &b.message
 	m.Keys, m.PathLengths, m.UserLengths = m.Keys[:0], m.PathLengths[:0], m.UserLengths[:0]
 	m.IpLengths, m.GroupLengths, m.MethodLengths = m.IpLengths[:0], m.GroupLengths[:0], m.MethodLengths[:0]
+	m.Ids, m.IdLengths = m.Ids[:0], m.IdLengths[:0]
 	m.Attributes, m.Costs, m.RuleCosts = nil, m.Costs[:0], m.RuleCosts[:0]
 	b.n, b.size, b.node, b.timer = 0, 0, nil, nil
 	b.reading, b.finished = false, false

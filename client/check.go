@@ -15,8 +15,10 @@ import (
 //
 // If a node certainly has not decided the check, because it is stopping or cannot be
 // reached, another node is asked. If the connection breaks after the check was sent, or
-// no answer comes in time, another node is asked once. The check may then be counted
-// twice; it is answered once.
+// no answer comes in time, another node is asked once. The check is counted once all the
+// same, since the nodes remember its id: that of the request, or else one that the client
+// makes, see [Config.NoIDs]. It may be counted twice if the nodes are members of a
+// cluster, count in Redis, or are of a version without ids.
 func (c *Client) Check(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
 	var d limiter.Decision
 	if err := c.ask(ctx, &r, &d, false); err != nil {

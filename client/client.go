@@ -26,6 +26,7 @@ type Client struct {
 	credentials *dialing.Credentials
 
 	names   names
+	ids     ids
 	batches sync.Pool // of *batch
 	charges sync.Pool // of *limiter.Charge
 	ring    atomic.Pointer[ring]
@@ -61,6 +62,7 @@ func Open(c Config) (*Client, error) {
 		out.attempt = c.Timeout * 3 / 5 // there is no other to be asked
 	}
 	out.again = c.Timeout - out.attempt
+	out.ids.start(c.Timeout)
 	for i := range c.Addrs {
 		if _, err := out.connect(c.Addrs[(c.First+i)%len(c.Addrs)]); err != nil {
 			for _, n := range out.nodes {
@@ -167,9 +169,9 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	tries := tries{owner: c.owner(r)}
+	tries := tries{owner: c.owner(r), id: c.identify(r, peek)}
 	for {
-		t, err := c.add(kind{r.Rule, peek}, r, size, &tries)
+		t, err := c.add(kind{r.Rule, peek, tries.id.ids}, r, size, &tries)
 		if err != nil {
 			return err
 		}
@@ -192,6 +194,7 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 // tries records the attempts of one check.
 type tries struct {
 	owner   *node // of its first counter; nil: not known
+	id      identified
 	count   int
 	begun   time.Time
 	at      [MaxAddrs / 64]uint64 // a bit for each node that was tried
@@ -266,7 +269,7 @@ func (c *Client) add(k kind, r *limiter.Request, size int, t *tries) (ticket, er
 		return ticket{}, t.because(err)
 	}
 	b := n.tail(k, r, size)
-	i := b.add(r, size)
+	i := b.add(r, &t.id, size)
 	c.pending++
 	send := n.condition == up && len(n.flight) < c.config.Window
 	c.mu.Unlock()

@@ -97,6 +97,11 @@ type Config struct {
 	// of its counter, at the address that the owner publishes, or to a node of Addrs if
 	// that owner cannot be asked.
 	IgnoreRing bool
+	// NoIDs sends checks without ids, unless the request has one. Default false: the client
+	// gives each check an id of its own, by which the nodes remember the answer for twice
+	// Timeout. So a check that the client sends again, since no answer came, counts once. An
+	// id takes 16 bytes on the wire, and one more counter at the node while it is remembered.
+	NoIDs bool
 	// TLS connects with TLS; default nil: without it.
 	TLS *TLS
 	// TokenFile has the bearer token that the client shows to nodes; default none. It is

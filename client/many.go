@@ -45,7 +45,7 @@ func (c *Client) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []
 		case len(rs[i].Limits) > 0:
 			own++
 		default:
-			o.wants, o.tries.owner = true, c.owner(&rs[i])
+			o.wants, o.tries.owner, o.tries.id = true, c.owner(&rs[i]), c.identify(&rs[i], false)
 		}
 	}
 	if own > 0 {
@@ -91,7 +91,7 @@ func (c *Client) checkOwn(ctx context.Context, rs []limiter.Request, ds []limite
 		if len(rs[i].Limits) == 0 || all[i].err != nil {
 			continue
 		}
-		q := newCheckRequest(&rs[i], false)
+		q := c.newCheck(&rs[i], false)
 		bytes := proto.Size(q)
 		if len(at) > 0 && (len(at) == c.config.MaxMessage || size+bytes > MaxMessageBytes) {
 			send()
@@ -162,8 +162,8 @@ func (c *Client) addAll(rs []limiter.Request, all []one) (some bool) {
 			o.err, o.wants = o.tries.because(err), false
 			continue
 		}
-		o.batch = n.tail(kind{rule: rs[i].Rule}, &rs[i], o.size)
-		o.index = o.batch.add(&rs[i], o.size)
+		o.batch = n.tail(kind{rule: rs[i].Rule, ids: o.tries.id.ids}, &rs[i], o.size)
+		o.index = o.batch.add(&rs[i], &o.tries.id, o.size)
 		c.pending++
 		asked[n], some = true, true
 	}

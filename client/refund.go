@@ -22,7 +22,7 @@ func (c *Client) CheckWithReceipt(ctx context.Context, r limiter.Request) (limit
 	if _, err := sizeOf(&r); err != nil {
 		return limiter.Decision{}, err
 	}
-	q := newCheckRequest(&r, false)
+	q := c.newCheck(&r, false)
 	q.Receipt = true
 	var d limiter.Decision
 	if err := c.askUnary(ctx, q, &d); err != nil {
@@ -52,7 +52,7 @@ func (c *Client) Refund(ctx context.Context, r limiter.Request, receipt limiter.
 	return c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) error {
 		_, err := api.Refund(ctx, &weirv1.RefundRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
-			Attributes: q.GetAttributes(), Cost: q.Cost, Rule: q.GetRule(), Limits: q.GetLimits(), Receipt: receipt.Sealed,
+			Attributes: q.GetAttributes(), Cost: q.Cost, Rule: q.GetRule(), Limits: q.GetLimits(), Receipt: receipt.Sealed, Id: q.GetId(),
 		}, o...)
 		return err
 	})

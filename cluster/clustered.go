@@ -46,6 +46,9 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if err != nil {
 		return m.Refused(err)
 	}
+	if err := engine.WithoutID(r, c, "in a cluster"); err != nil {
+		return m.Refused(err)
+	}
 	c.Peek = peek
 	if m.config.Tracer != nil {
 		c.Trace = m.config.Tracer.Parent(ctx)
@@ -86,7 +89,10 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	defer m.matches.Put(room)
 	for i := range rs {
 		var err error
-		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err != nil {
+		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
+			err = engine.WithoutID(&rs[i], &charges[i], "in a cluster")
+		}
+		if err != nil {
 			bad.Add(i, &ds[i], m.Refused(err))
 			charges[i].Clear() // an empty charge asks nothing
 		}
@@ -140,6 +146,7 @@ func (m *member) Refund(ctx context.Context, q *engine.Question, r limiter.Recei
 	}
 	defer m.closing.RUnlock()
 	done := make(chan route.Outcome, 1)
+	q.Charge.ID = nil
 	m.core.Refund(&q.Charge, r, func(o route.Outcome) { done <- o })
 	select {
 	case o := <-done: // the deadline bounds it

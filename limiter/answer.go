@@ -13,7 +13,8 @@ type Answer struct {
 	ZoneDefault  string        `json:"zone_default,omitempty"` // the rule whose default time zone counted, for want of a valid one in the request
 	RetryAfterMs *int64        `json:"retry_after_ms,omitempty"`
 	Source       string        `json:"source"`
-	Receipt      string        `json:"receipt,omitempty"` // to take the charge back with, where it was asked for
+	Repeated     bool          `json:"repeated,omitempty"` // the answer of the first check with its id
+	Receipt      string        `json:"receipt,omitempty"`  // to take the charge back with, where it was asked for
 	Limits       []LimitAnswer `json:"limits"`
 }
 
@@ -44,7 +45,7 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 	a := Answer{
 		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
 		DrawnBy: d.Remarks().DrawnBy, ZoneDefault: d.Remarks().ZoneDefault,
-		Source: d.Source.String(), Limits: make([]LimitAnswer, d.Len()),
+		Source: d.Source.String(), Repeated: d.Repeated, Limits: make([]LimitAnswer, d.Len()),
 	}
 	if !d.Allowed && !d.Never {
 		a.RetryAfterMs = new(Millis(d.RetryAfter))

@@ -1,6 +1,9 @@
 package limiter
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Bounds of a request.
 const (
@@ -11,6 +14,8 @@ const (
 	MaxAttributes = 16
 	// MaxTenantBytes is the greatest length in bytes of the tenant of a request.
 	MaxTenantBytes = 64
+	// MaxIDBytes is the greatest length in bytes of the id of a request.
+	MaxIDBytes = 64
 )
 
 // Scope says which rules a caller may use. Its method is called from many goroutines.
@@ -53,6 +58,19 @@ type Request struct {
 	// or with an empty one, counts by path and user. Limits of one key share its cost. The
 	// slices are read, never kept.
 	LimitKeys [][]string
+	// ID makes the check safe to repeat: a further check with this id, of the same keys and
+	// within IDTTL, gets the answer of the first one and charges nothing, whichever node is
+	// asked. It has 1 to [MaxIDBytes] bytes. The caller chooses an id that it uses for this
+	// one request only, such as a random one. A denial is not remembered. Empty means that
+	// each check is charged.
+	ID string
+	// IDTTL is how long the id is remembered, from [MinIDTTL] up to what the rule says. 0
+	// means what the rule says.
+	IDTTL time.Duration
+	// IDOptional lets a node that cannot remember ids (a member of a cluster, or one in Redis mode) decide the check as if
+	// it had none. Otherwise that is an error. It is for ids that only make repetitions safer,
+	// such as those that clients make themselves.
+	IDOptional bool
 	// Tenant separates counters: requests of two tenants never share one, whatever else
 	// they have in common. Empty means no tenant, whose counters are separate too. A server
 	// sets it from what it knows of the caller; no message of a client has such a field.
@@ -63,13 +81,13 @@ type Request struct {
 }
 
 // CheckSize returns an error that wraps [ErrInvalid] if a string of the request is
-// longer than [MaxFieldBytes], its tenant longer than [MaxTenantBytes], or if it has more
-// than [MaxAttributes] attributes.
+// longer than [MaxFieldBytes], its tenant longer than [MaxTenantBytes], its id longer than
+// [MaxIDBytes], if it has more than [MaxAttributes] attributes, or if IDTTL is out of range.
 func (r *Request) CheckSize() error {
 	// If the OR of all lengths is below the bound, a power of two, then so is each
 	// length.
 	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes &&
-		len(r.Attributes) == 0 && r.Tenant == "" {
+		len(r.Attributes) == 0 && len(r.Tenant)|len(r.ID) == 0 && r.IDTTL == 0 {
 		return nil
 	}
 	return r.checkSize()
@@ -86,6 +104,9 @@ func (r *Request) checkSize() error {
 	if n := len(r.Tenant); n > MaxTenantBytes {
 		return fmt.Errorf("%w: the tenant has %d bytes; at most %d are allowed", ErrInvalid, n, MaxTenantBytes)
 	}
+	if err := r.checkID(); err != nil {
+		return err
+	}
 	if n := len(r.Attributes); n > MaxAttributes {
 		return fmt.Errorf("%w: the request has %d attributes; at most %d are allowed", ErrInvalid, n, MaxAttributes)
 	}
@@ -96,6 +117,21 @@ func (r *Request) checkSize() error {
 		case len(value) > MaxFieldBytes:
 			return fieldTooLong(fmt.Sprintf("attribute %.100q", name), len(value))
 		}
+	}
+	return nil
+}
+
+// checkID returns an error for an id, or a time of it, that is out of range.
+func (r *Request) checkID() error {
+	switch {
+	case len(r.ID) > MaxIDBytes:
+		return fmt.Errorf("%w: the id has %d bytes; at most %d are allowed", ErrInvalid, len(r.ID), MaxIDBytes)
+	case r.IDTTL == 0:
+		return nil
+	case r.ID == "":
+		return fmt.Errorf("%w: the request says how long its id is remembered and has no id: give it one, or leave the time out", ErrInvalid)
+	case r.IDTTL < MinIDTTL || r.IDTTL > MaxIDTTL:
+		return fmt.Errorf("%w: the id is to be remembered for %v, which is out of range: give %v to %v", ErrInvalid, r.IDTTL, MinIDTTL, MaxIDTTL)
 	}
 	return nil
 }

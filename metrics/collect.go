@@ -18,8 +18,12 @@ type collector struct {
 	keys, bytes, maxKeys, maxBytes        *prometheus.Desc
 	overflow, ruleKeys, ruleBytes         *prometheus.Desc
 	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
-	build, zones, shadows, expiry         *prometheus.Desc
+	build, expiry                         *prometheus.Desc
+	notes                                 notes
 }
+
+// notes are the metrics of what happens to some checks only.
+type notes struct{ zones, shadows, repeats, ids, forgotten *prometheus.Desc }
 
 func newCollector(m *Metrics) *collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -30,11 +34,17 @@ func newCollector(m *Metrics) *collector {
 		checks: desc("checks_total",
 			"Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, but a shadow rule would have denied), and by who decided.",
 			"rule", "result", "source"),
-		zones: desc("zone_default_total",
-			"Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a zone (unknown).",
-			"rule", "reason"),
-		shadows: desc("shadow_checks_total",
-			"What rules and quotas in shadow would have decided, by rule.", "rule", "result"),
+		notes: notes{
+			zones: desc("zone_default_total",
+				"Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a zone (unknown).",
+				"rule", "reason"),
+			shadows: desc("shadow_checks_total",
+				"What rules and quotas in shadow would have decided, by rule.", "rule", "result"),
+			repeats: desc("checks_repeated_total",
+				"Checks whose id was remembered: they got the answer of the first check with it and were not charged.", "rule"),
+			ids:       desc("table_ids", "Counters held that remember ids of checks."),
+			forgotten: desc("table_ids_forgotten_total", "Ids that were not remembered, since they took half of the table: their checks were charged, and would be again."),
+		},
 		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
 		duration:    desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
 		panics:      desc("panics_total", "Defects that ended a request or a connection, by where they were recovered from.", "place"),
@@ -57,7 +67,7 @@ func newCollector(m *Metrics) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.zones, c.shadows,
+		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones, c.notes.shadows, c.notes.repeats,
 	} {
 		out <- d
 	}
@@ -67,7 +77,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	if c.m.options.Table == nil {
 		return
 	}
-	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.maxBytes, c.ruleKeys, c.ruleBytes, c.overflow} {
+	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.maxBytes, c.ruleKeys, c.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten} {
 		out <- d
 	}
 }
@@ -78,8 +88,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.collectChecks(out, r)
 	}
 	c.collectRefused(out)
-	collectPairs(out, c.zones, &c.m.zones, "unknown", "missing")
-	collectPairs(out, c.shadows, &c.m.shadows, "allowed", "denied")
+	collectPairs(out, c.notes.zones, &c.m.zones, "unknown", "missing")
+	collectPairs(out, c.notes.shadows, &c.m.shadows, "allowed", "denied")
+	for _, p := range *c.m.repeats.all.Load() {
+		if sum := p.sums(); sum[0] > 0 {
+			send(out, c.notes.repeats, prometheus.CounterValue, float64(sum[0]), p.rule)
+		}
+	}
 	for i, place := range append(guard.Places(), other) {
 		send(out, c.panics, prometheus.CounterValue, float64(c.m.panics[i].Load()), place)
 	}
@@ -92,6 +107,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		send(out, c.bytes, prometheus.GaugeValue, float64(s.Bytes))
 		send(out, c.maxKeys, prometheus.GaugeValue, float64(s.MaxKeys))
 		send(out, c.maxBytes, prometheus.GaugeValue, float64(s.MaxBytes))
+		send(out, c.notes.ids, prometheus.GaugeValue, float64(s.IDs))
+		send(out, c.notes.forgotten, prometheus.CounterValue, float64(s.IDsForgotten))
 		for _, r := range s.Shares {
 			send(out, c.ruleKeys, prometheus.GaugeValue, float64(r.Keys), r.Rule)
 			send(out, c.ruleBytes, prometheus.GaugeValue, float64(r.Bytes), r.Rule)

@@ -50,6 +50,8 @@ type TableStats struct {
 	// whole table.
 	Overflowed   int64
 	OverflowedBy struct{ Share, Key int64 }
+	// IDs is how many of Keys remember ids, IDsForgotten how many ids found no room.
+	IDs, IDsForgotten int64
 	// Shares are the usages of rules with a max_share.
 	Shares []RuleShare
 }
@@ -75,6 +77,7 @@ type Metrics struct {
 	served  bounded[request, latency]
 	zones   bounded[string, pairCounters]
 	shadows bounded[string, pairCounters]
+	repeats bounded[string, pairCounters] // the first of each pair only
 	refused []refusedShard
 	rules   rulesState
 	panics  [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
@@ -99,6 +102,7 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	})
 	m.zones.init(maxRules, other, label, newPairs(shards))
 	m.shadows.init(maxRules, other, label, newPairs(shards))
+	m.repeats.init(maxRules, other, label, newPairs(shards))
 	m.served.init(maxRequests, request{other, other}, request.clean, func(r request) *latency {
 		return &latency{request: r, shards: make([]latencyShard, shards)}
 	})
@@ -158,6 +162,15 @@ func (m *Metrics) Shadowed(rule string, denied bool) {
 		s = m.shadows.add(rule)
 	}
 	s.count(denied)
+}
+
+// Repeated counts a check that got the answer of an earlier one with its id.
+func (m *Metrics) Repeated(rule string) {
+	s := (*m.repeats.all.Load())[rule]
+	if s == nil {
+		s = m.repeats.add(rule)
+	}
+	s.count(false)
 }
 
 // Refused counts a request that could not be decided.

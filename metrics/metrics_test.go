@@ -212,7 +212,7 @@ func TestTable(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Table: func() TableStats {
 		calls++
-		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, OverflowedBy: struct{ Share, Key int64 }{2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
+		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, OverflowedBy: struct{ Share, Key int64 }{2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
 	}})
 	want(t, r, `
 # HELP weir_table_bytes Memory of the counters held.
@@ -227,6 +227,12 @@ weir_table_max_bytes 9000
 # HELP weir_table_max_keys Bound on the counters held that are no copies.
 # TYPE weir_table_max_keys gauge
 weir_table_max_keys 1000
+# HELP weir_table_ids Counters held that remember ids of checks.
+# TYPE weir_table_ids gauge
+weir_table_ids 5
+# HELP weir_table_ids_forgotten_total Ids that were not remembered, since they took half of the table: their checks were charged, and would be again.
+# TYPE weir_table_ids_forgotten_total counter
+weir_table_ids_forgotten_total 4
 # HELP weir_table_overflow_total Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a rule (max_share) or of a key.
 # TYPE weir_table_overflow_total counter
 weir_table_overflow_total{bound="max_share"} 2
@@ -240,7 +246,7 @@ weir_table_rule_bytes{rule="b"} 0
 # TYPE weir_table_rule_keys gauge
 weir_table_rule_keys{rule="a"} 2
 weir_table_rule_keys{rule="b"} 1
-`, "weir_table_bytes", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
+`, "weir_table_bytes", "weir_table_ids", "weir_table_ids_forgotten_total", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
 	if calls != 1 {
 		t.Errorf("the table was asked %d times for one scrape", calls)
 	}
@@ -590,6 +596,7 @@ func TestManual(t *testing.T) {
 	fill(m)
 	m.Unzoned("a", false)
 	m.Shadowed("a", true)
+	m.Repeated("a")
 	all, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -630,6 +637,20 @@ weir_zone_default_total{reason="missing",rule="own"} 2
 weir_zone_default_total{reason="unknown",rule="other rule"} 1
 weir_zone_default_total{reason="unknown",rule="own"} 1
 `, "weir_zone_default_total")
+}
+
+func TestRepeats(t *testing.T) {
+	m, r := open(t, Options{})
+	if f := family(t, r, "weir_checks_repeated_total"); f != nil {
+		t.Errorf("before any: %v", f)
+	}
+	m.Repeated("pay")
+	m.Repeated("pay")
+	want(t, r, `
+# HELP weir_checks_repeated_total Checks whose id was remembered: they got the answer of the first check with it and were not charged.
+# TYPE weir_checks_repeated_total counter
+weir_checks_repeated_total{rule="pay"} 2
+`, "weir_checks_repeated_total")
 }
 
 func TestShadows(t *testing.T) {

@@ -46,6 +46,7 @@ func writeDefinition(w io.Writer, r *definition) {
 	if r.share > 0 { // so a file without shares keeps the hash of versions without shares
 		fmt.Fprintf(w, " share %d", r.share)
 	}
+	io.WriteString(w, r.ids.hashText())
 	for _, l := range r.limits {
 		writeLimit(w, l.Spec())
 	}

@@ -3,6 +3,7 @@ package rules
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -29,6 +30,8 @@ type RuleInfo struct {
 	CostByMethod map[string]uint32
 	// CostCases are tried in order; the first that a request fits sets the cost.
 	CostCases []CostCase
+	// IDTTL is how long ids of requests are remembered, at most.
+	IDTTL time.Duration
 	// ZoneFrom is the attribute that names the time zone of the rule's calendars; empty if
 	// the file does. The zone of its limits is that of requests whose attribute names none.
 	ZoneFrom string
@@ -226,7 +229,7 @@ func (r *rule) info() RuleInfo {
 	in := RuleInfo{
 		Line: r.line, Rule: r.limiter, ZoneFrom: r.zoneFrom,
 		Conditions: r.match.conditions(), Keys: r.names(), SkipMissing: r.skips(),
-		Cost: r.costs.def, Unlimited: !r.counts, Continue: r.more,
+		Cost: r.costs.def, IDTTL: r.ids.life(), Unlimited: !r.counts, Continue: r.more,
 	}
 	in.CostByMethod, in.CostCases = r.costs.info()
 	for i := range r.draws {

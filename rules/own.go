@@ -34,6 +34,9 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 	if m.Unlimited, m.Count = false, m.Count+1; m.Rule == "" || s.rules[s.byName[m.Rule]].limiter.Shadow {
 		m.Rule = limiter.RequestRule
 	}
+	if r.ID != "" {
+		identify(s, r, c, r.Rule)
+	}
 	return m, nil
 }
 

@@ -62,7 +62,7 @@ func (d quoting) quota(n *node, outer level) {
 
 // quotaFields decodes the fields of a quota, except those that it puts into the nodes.
 func (d quoting) fields(q *definition, at *ruleNodes) []field {
-	fields := slices.DeleteFunc(d.levelFields(&q.level), func(f field) bool { return f.name == "cost" })
+	fields := slices.DeleteFunc(d.levelFields(&q.level), func(f field) bool { return f.name == "cost" || slices.Contains(idFieldNames(), f.name) })
 	return append(fields,
 		field{"name", func(_, v *node) { at.name = v }},
 		field{"limits", func(_, v *node) { at.limits = v }},
@@ -82,7 +82,7 @@ func quotaHint(n *node, name string) string {
 			}
 		}
 		return fmt.Sprintf(`"cost" belongs to a draw on the quota: in a rule write quotas: [{name: %s, cost: %s}]`, quota, cost)
-	case "match", "unlimited", "continue":
+	case "match", "unlimited", "continue", "id_ttl":
 		return quote(name) + " belongs in the rules that draw on the quota"
 	}
 	return ruleHint(n, name)
@@ -183,7 +183,7 @@ func drawHint(name string) string {
 // withoutLimits returns the fields of a rule without limits of its own that have no effect
 // beside its draws.
 func (r *definition) withoutLimits(fields []*node) []*node {
-	effective := []string{"quotas"}
+	effective := append(idFieldNames(), "quotas")
 	if slices.ContainsFunc(r.draws, func(w drawing) bool { return !w.given }) {
 		effective = append(effective, "cost")
 	}

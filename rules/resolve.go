@@ -125,6 +125,9 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 		}
 	}
 	m.Unlimited = c.Len() == 0
+	if r.ID != "" {
+		identify(s, r, c, m.Rule)
+	}
 	return m, nil
 }
 
@@ -212,6 +215,9 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		}
 	}
 	m.Unlimited = m.Count > 0 && c.Len() == 0
+	if r.ID != "" {
+		identify(s, r, c, m.Rule)
+	}
 	return m, nil
 }
 

@@ -14,6 +14,7 @@ type level struct {
 	unreachable limiter.Unreachable
 	replication limiter.Replication
 	share       uint16 // share of the table, in thousandths; 0: all
+	ids         idTimes
 	shadow      bool
 	keys        [][]part
 	keyGiven    bool // the file sets a key
@@ -45,6 +46,7 @@ func (d *decoder) levelFields(l *level) []field {
 			}
 		}
 	}
+	fields = append(fields, l.ids.fields(d)...)
 	return append(fields,
 		choice(d, "on_unreachable", &l.unreachable),
 		choice(d, "replication", &l.replication),

@@ -71,6 +71,7 @@ type rule struct {
 	counters
 	costs costs
 	draws []draw
+	ids   idTimes
 }
 
 // counters are those of a rule or of a quota.
@@ -151,7 +152,7 @@ func newSet(definitions, quotas []definition, outer *definition, o Options) *Set
 
 func newRule(def *definition, quotas []counters, o *Options) rule {
 	r := rule{
-		plain: def.match.plain(), more: def.more, match: def.match, costs: def.costs,
+		plain: def.match.plain(), more: def.more, match: def.match, costs: def.costs, ids: def.ids,
 		counters: newCounters(def, o), draws: newDraws(def, quotas),
 	}
 	r.counts, r.shadows = len(r.keys)+len(r.draws) > 0, def.shadow

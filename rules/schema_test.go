@@ -188,7 +188,7 @@ func fitsSchema(tb testing.TB, file string) {
 func TestSchemaTakesWhatTheDecoderTakes(t *testing.T) {
 	for _, fields := range []string{
 		"limits: [5/second], cost: {Post: 2, dElEtE: 3, Version-Control: 1}", "limits: [{limit: 5, window: .5s}]", "limits: [5/.5s]", "limits: [' 5 / 1.5h ']",
-		"limits: [5/second], max_share: .5%", "limits: [5/second], max_share: 20%", "match: {path: true, not_path: 5}, limits: [5/second]", "limits: 5/second",
+		"limits: [5/second], max_share: .5%", "limits: [5/second], id_ttl: 1h30m", "limits: [5/second], max_share: 20%", "match: {path: true, not_path: 5}, limits: [5/second]", "limits: 5/second",
 		`limits: [{limit: 5, window: 1s, weight: "00.5"}]`, "limits: [{limit: 1_000, window: 1s}]", "match: {host: '[::1]'}, limits: [5/second]", "limits: [5/second], unlimited: False",
 	} {
 		mustSet(t, "rules: [{name: a, "+fields+"}]", rules.Options{})
@@ -250,7 +250,7 @@ func TestSchemaAgreesWithThePage(t *testing.T) {
 			file := inFile(title, line, "")
 			why := judged(t, quoted(file))
 			beyond := slices.ContainsFunc([]string{"reserved", "rules_count", "regular expression", "within a network", "seems to be a pattern",
-				"is not a wildcard", "is not a value", "no limit of this rule", "does not use", "0s is out of range", "401", "9624h", "unknown quota", "draws on quota", "is in shadow", "has no key", "not the rate", "not divisible"}, func(part string) bool { return strings.Contains(e[1], part) })
+				"is not a wildcard", "is not a value", "no limit of this rule", "does not use", "0s is out of range", "401", "9624h", "unknown quota", "draws on quota", "is in shadow", "has no key", "not the rate", "not divisible", "give 1ms to 24h"}, func(part string) bool { return strings.Contains(e[1], part) })
 			if (why == "") != beyond {
 				t.Errorf("%s: the page says %q, the schema %q", line, e[1], why)
 			}

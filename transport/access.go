@@ -94,7 +94,7 @@ type KeyBudget interface {
 // NewKeys returns of how many keys a decision is the first charge: none of their limits had
 // anything that still counted.
 func NewKeys(d *limiter.Decision) (n int) {
-	if !d.Allowed {
+	if !d.Allowed || d.Repeated {
 		return 0
 	}
 	for i := 0; i < d.Len(); {

@@ -30,7 +30,7 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 	}
 	for _, c := range [...]column{
 		{"path_lengths", m.PathLengths}, {"user_lengths", m.UserLengths}, {"ip_lengths", m.IpLengths},
-		{"group_lengths", m.GroupLengths}, {"method_lengths", m.MethodLengths},
+		{"group_lengths", m.GroupLengths}, {"method_lengths", m.MethodLengths}, {"id_lengths", m.IdLengths},
 	} {
 		if err := agree(c.name, len(c.lengths)); err != nil {
 			return 0, err
@@ -70,7 +70,8 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 		return 0, err
 	}
 	b.grow(n)
-	rest := text{left: string(m.Keys)}
+	rest, ids := text{left: string(m.Keys)}, text{left: string(m.Ids)}
+	ttl := idTime(m.IdTtlUs)
 	for i := range n {
 		r := &b.requests[i]
 		r.Path = rest.next(m.PathLengths, i)
@@ -79,6 +80,9 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 		r.Group = rest.next(m.GroupLengths, i)
 		r.Method = rest.next(m.MethodLengths, i)
 		r.Attributes, r.Rule, r.Limits = nil, m.Rule, nil
+		if r.ID, r.IDTTL, r.IDOptional = ids.next(m.IdLengths, i), 0, m.IdsOptional; r.ID != "" {
+			r.IDTTL = ttl
+		}
 		r.Tenant, r.Scope = "", nil // of an earlier caller, until this one is admitted
 		if len(m.Attributes) > 0 {
 			b.fillAttributes(i, m.Attributes, &rest)
@@ -86,6 +90,8 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 	}
 	b.fillCosts(n, m)
 	switch {
+	case ids.short || ids.left != "":
+		return 0, invalid("ids has %d bytes, which is not what id_lengths add up to", len(m.Ids))
 	case rest.short:
 		return 0, invalid("keys has %d bytes, fewer than the lengths add up to", len(m.Keys))
 	case rest.left != "":

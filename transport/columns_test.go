@@ -78,13 +78,17 @@ func TestColumnsBecomeRequests(t *testing.T) {
 		Costs:         []int64{5, -7},
 		RuleCosts:     []uint32{0},
 		Rule:          "towns",
+		Ids:           []byte("\xfe7"),
+		IdLengths:     []uint32{0, 2},
+		IdTtlUs:       5000,
+		IdsOptional:   true,
 	})
 	if err != nil || n != 2 {
 		t.Fatalf("%d requests, %v", n, err)
 	}
 	want := []limiter.Request{
-		{Path: "/towns", User: "ada", IP: "10.0.0.7", Group: "dev", Method: "GET", Attributes: map[string]string{"plan": "gold"}, Rule: "towns"},
-		{Path: "/\xff", User: "bob", Method: "POST", Cost: limiter.Units(-7), Rule: "towns"},
+		{Path: "/towns", User: "ada", IP: "10.0.0.7", Group: "dev", Method: "GET", Attributes: map[string]string{"plan": "gold"}, Rule: "towns", IDOptional: true},
+		{Path: "/\xff", User: "bob", Method: "POST", Cost: limiter.Units(-7), Rule: "towns", ID: "\xfe7", IDTTL: 5 * time.Millisecond, IDOptional: true},
 	}
 	if !reflect.DeepEqual(b.requests[:2], want) {
 		t.Errorf("got  %+v\nwant %+v", b.requests[:2], want)
@@ -115,6 +119,9 @@ func badColumns() map[string]*weirv1.CheckColumns {
 		`attribute "x" has two columns`:                  {Attributes: []*weirv1.AttributeColumn{{Name: "x"}, {Name: "x"}}},
 		"column 0 of the attributes has no name":         {Attributes: []*weirv1.AttributeColumn{{}}},
 		"17 columns of attributes; at most 16":           {Attributes: many},
+		"ids has 2 bytes, which is not what":             {Ids: []byte("ab"), IdLengths: []uint32{1, 2}},
+		"ids has 3 bytes, which is not what":             {Ids: []byte("abc"), IdLengths: []uint32{1, 1}},
+		"path_lengths has 2 elements and id_lengths 1":   {Keys: []byte("ab"), PathLengths: []uint32{1, 1}, IdLengths: []uint32{0}},
 		"keys has 2 bytes, fewer than the lengths":       {Keys: []byte("ab"), PathLengths: []uint32{2, 1}},
 		"keys has 1 bytes, fewer than the lengths":       {Keys: []byte("a"), PathLengths: []uint32{1<<32 - 1, 1<<32 - 1}},
 		"keys has 3 bytes, 1 more than the lengths":      {Keys: []byte("abc"), PathLengths: []uint32{2, 0}},

@@ -27,6 +27,9 @@ func (s *service) fillRequest(r *limiter.Request, m asked) error {
 		Path: m.GetPath(), Method: m.GetMethod(), User: m.GetUser(), IP: m.GetIp(), Group: m.GetGroup(),
 		Attributes: m.GetAttributes(), Rule: m.GetRule(),
 	}
+	if named, ok := m.(interface{ GetId() string }); ok {
+		r.ID = named.GetId()
+	}
 	limits := m.GetLimits()
 	if err := s.permit(parts{attributes: len(r.Attributes), limits: len(limits)}); err != nil || len(limits) == 0 {
 		return err
@@ -51,8 +54,25 @@ func (s *service) fillFull(r *limiter.Request, m *fullRequest) error {
 	if err == nil {
 		err = s.fillRequest(r, m.message)
 	}
-	r.Cost = costOf(m.message)
+	fillCheck(r, m.message)
 	return err
+}
+
+// fillCheck adds what only a check has to a request.
+func fillCheck(r *limiter.Request, m *weirv1.CheckRequest) {
+	r.Cost, r.IDTTL, r.IDOptional = costOf(m), idTime(m.GetIdTtlUs()), m.GetIdOptional()
+}
+
+// idTime returns a time of an id that came as microseconds. One that is out of range stays
+// so.
+func idTime(us int64) time.Duration {
+	switch {
+	case us < 0:
+		return -time.Microsecond
+	case us > limiter.MaxIDTTL.Microseconds():
+		return limiter.MaxIDTTL + time.Microsecond
+	}
+	return time.Duration(us) * time.Microsecond
 }
 
 // permit returns an error for a request with too many parts, or with limits that are
@@ -138,7 +158,7 @@ func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 	a := limiter.Answer{
 		Allowed: m.GetAllowed(), Never: m.GetNever(), ShadowDenied: m.GetShadowDenied(),
 		Rule: m.GetRule(), BlockedBy: m.GetBlockedBy(), DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(),
-		Source: sourceName(m.GetSource()), Receipt: m.GetReceipt(),
+		Source: sourceName(m.GetSource()), Repeated: m.GetRepeated(), Receipt: m.GetReceipt(),
 		Limits: make([]limiter.LimitAnswer, len(m.GetLimits())),
 	}
 	if !a.Allowed && !a.Never {
@@ -184,7 +204,7 @@ func narrow(n int32) uint8 {
 func NewCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
 		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group,
-		Attributes: r.Attributes, Rule: r.Rule, Peek: peek,
+		Attributes: r.Attributes, Rule: r.Rule, Peek: peek, Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional,
 	}
 	if r.Cost.Given() {
 		m.Cost = new(int64(-1))

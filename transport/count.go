@@ -26,6 +26,7 @@ const (
 	columnsAttributes   = 8
 	columnsCosts        = 9
 	columnsRuleCosts    = 10
+	columnsIDLengths    = 15
 
 	attributeLengths = 2
 )
@@ -97,12 +98,12 @@ type columnsCount struct {
 // countColumns counts the columns of a message and their elements. The error is
 // errWire, or wraps ErrInvalid if there are more than allowed.
 func countColumns(data []byte) (c columnsCount, err error) {
-	var seen [columnsRuleCosts + 1]int
+	var seen [columnsIDLengths + 1]int
 	err = eachWireField(data, func(field protowire.Number, kind protowire.Type, value []byte) error {
 		switch {
 		case field == columnsID && kind == protowire.VarintType:
 			c.id, _ = protowire.ConsumeVarint(value)
-		case field >= columnsPathLengths && field <= columnsMethodLength, field == columnsCosts, field == columnsRuleCosts:
+		case field >= columnsPathLengths && field <= columnsMethodLength, field == columnsCosts, field == columnsRuleCosts, field == columnsIDLengths:
 			seen[field] += elements(kind, value)
 			c.checks = max(c.checks, seen[field])
 			if c.checks > MaxBatch {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -43,9 +44,50 @@ type field struct {
 	read func(q *question, raw json.RawMessage) error
 }
 
+// idFields returns the fields of the id of a request.
+func idFields() []field {
+	return []field{idField(), {"id_ttl_ms", func(q *question, raw json.RawMessage) error {
+		return decodeTime("id_ttl_ms", raw, &q.request.IDTTL)
+	}}}
+}
+
+// idField returns the field with the id. An empty one would mean that there is none.
+func idField() field {
+	return field{"id", func(q *question, raw json.RawMessage) error {
+		if err := decode("id", raw, &q.request.ID, "a string"); err != nil {
+			return err
+		}
+		return hasID(&q.request)
+	}}
+}
+
+func hasID(r *limiter.Request) error {
+	if r.ID == "" {
+		return invalid("the id is empty: give 1 to %d bytes, or leave it out", limiter.MaxIDBytes)
+	}
+	return nil
+}
+
+// decodeTime reads a time of an id in milliseconds. 0 would mean that it is left out.
+func decodeTime(name string, raw json.RawMessage, to *time.Duration) error {
+	var ms int64
+	if err := decode(name, raw, &ms, "a whole number of milliseconds"); err != nil {
+		return err
+	}
+	return timeOf(name, ms, to)
+}
+
+func timeOf(name string, ms int64, to *time.Duration) error {
+	if most := limiter.MaxIDTTL.Milliseconds(); ms < 1 || ms > most {
+		return invalid("%s is %d; it must be 1 to %d, which is 24 hours", name, ms, most)
+	}
+	*to = time.Duration(ms) * time.Millisecond
+	return nil
+}
+
 // checkFields returns the fields of a check.
 func (s *service) checkFields() []field {
-	return append(s.resetFields(), costField(),
+	return append(append(s.resetFields(), idFields()...), costField(),
 		field{"peek", func(q *question, raw json.RawMessage) error {
 			return decode("peek", raw, &q.peek, "true or false")
 		}},
@@ -229,7 +271,7 @@ func parseQuery(raw string) (*question, error) {
 		return nil, invalid("the parameters of the address cannot be read: %v", err)
 	}
 	q := new(question)
-	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt"}
+	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if len(values[name]) > 1 {
 			return nil, invalid("parameter %s is given %d times", quote(name), len(values[name]))
@@ -277,6 +319,15 @@ func (q *question) set(name, value string) error {
 			return invalid("cost is %s; it must be a whole number of units", quote(value))
 		}
 		r.Cost = limiter.Units(n)
+	case "id":
+		r.ID = value
+		return hasID(r)
+	case "id_ttl_ms":
+		ms, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return invalid("id_ttl_ms is %s; it must be a whole number of milliseconds", quote(value))
+		}
+		return timeOf(name, ms, &r.IDTTL)
 	case "peek", "receipt":
 		if value != "true" && value != "false" {
 			return invalid("%s is %s; it must be true or false", name, quote(value))

@@ -98,7 +98,7 @@ func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) er
 
 // refundFields returns the fields of a refund.
 func (s *service) refundFields() []field {
-	return append(s.resetFields(), costField(), field{"receipt", func(q *question, raw json.RawMessage) error {
+	return append(s.resetFields(), costField(), idField(), field{"receipt", func(q *question, raw json.RawMessage) error {
 		return decode("receipt", raw, &q.sealed, "a string, as in an answer")
 	}})
 }

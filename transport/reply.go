@@ -127,6 +127,7 @@ func (t *turn) fillReply(n int) {
 			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = math.MaxUint32, 0, 0
 			m.InForce[i] = 0
 		}
+		flags |= flag(d.Repeated, weirv1.DecisionFlag_DECISION_FLAG_REPEATED)
 		m.Flags[i], m.Sources[i], m.RetryAfterUs[i] = flags, byte(d.Source), int64(limiter.Span(d.RetryAfter))
 		retries = retries || d.RetryAfter != 0
 		elsewhere = elsewhere || d.Source != limiter.SourceOwner

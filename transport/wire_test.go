@@ -21,7 +21,7 @@ import (
 func response(r *limiter.Request, d *limiter.Decision, keyName func(*limiter.Request, *limiter.LimitDecision) string) *weirv1.CheckResponse {
 	m := &weirv1.CheckResponse{
 		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
-		RetryAfterUs: int64(limiter.Span(d.RetryAfter)), Source: weirv1.Source(d.Source),
+		Repeated: d.Repeated, RetryAfterUs: int64(limiter.Span(d.RetryAfter)), Source: weirv1.Source(d.Source),
 	}
 	if b := d.BlockedBy(); b != nil {
 		m.BlockedBy = b.FullName()
@@ -49,7 +49,7 @@ func (n namer) AppendKeyName(dst []byte, r *limiter.Request, l *limiter.LimitDec
 // randomDecision fills d with what could be anything, large and small.
 func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Decision) {
 	d.Clear()
-	d.Source = limiter.Source(rng.IntN(int(limiter.SourceShare) + 1))
+	d.Source, d.Repeated = limiter.Source(rng.IntN(int(limiter.SourceShare)+1)), rng.IntN(4) == 0
 	n := rng.IntN(4)
 	limiter.Grow(d, n)
 	number := func() uint64 { return rng.Uint64() >> (1 + rng.IntN(63)) }
@@ -225,7 +225,7 @@ func FuzzReadBatch(f *testing.F) {
 		f.Add(append(b, more...))
 	}
 	add(&weirv1.CheckBatchRequest{})
-	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{}, {Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r", Peek: true}}})
+	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{}, {Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r", Peek: true, Id: "7", IdTtlUs: -4, IdOptional: true}}})
 	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{Attributes: map[string]string{"a": "b"}, User: "x"}, {Limits: []*weirv1.Limit{{Limit: 3}}}}})
 	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "x"}}}, 0x7a, 1, 0)
 	f.Add([]byte{0x0a, 3, 0x0a, 1, 0xff})
@@ -260,14 +260,14 @@ func FuzzReadBatch(f *testing.F) {
 				if p.at == i {
 					turn.requests[i] = limiter.Request{}
 					_ = s.fillRequest(&turn.requests[i], p.message)
-					turn.requests[i].Cost = costOf(p.message)
+					fillCheck(&turn.requests[i], p.message)
 				}
 			}
 			var want limiter.Request
 			if s.fillRequest(&want, q) != nil {
 				continue
 			}
-			want.Cost = costOf(q)
+			fillCheck(&want, q)
 			got := turn.requests[i]
 			if len(got.Limits) == len(want.Limits) {
 				got.Limits, want.Limits = nil, nil // pointers, of equal messages

@@ -22,6 +22,9 @@ const (
 	requestCost   = 7
 	requestRule   = 8
 	requestPeek   = 10
+	requestID     = 12
+	requestIDTTL  = 13
+	requestIDFree = 14
 
 	batchChecks = 1
 )
@@ -65,14 +68,22 @@ func readCheck(text string, r *limiter.Request) (peek bool, full *fullRequest, e
 			to = &r.Group
 		case requestRule:
 			to = &r.Rule
-		case requestCost, requestPeek:
+		case requestID:
+			to = &r.ID
+		case requestCost, requestPeek, requestIDTTL, requestIDFree:
 			v, n := protowire.ConsumeVarint(data)
 			if kind != protowire.VarintType || n < 0 {
 				return readFull(text)
 			}
-			if data = data[n:]; field == requestPeek {
+			data = data[n:]
+			switch field {
+			case requestPeek:
 				peek = protowire.DecodeBool(v)
-			} else {
+			case requestIDFree:
+				r.IDOptional = protowire.DecodeBool(v)
+			case requestIDTTL:
+				r.IDTTL = idTime(int64(v))
+			default:
 				r.Cost = limiter.Units(int64(v))
 			}
 			continue

@@ -29,6 +29,7 @@ const (
 	checkReceipt      = 9
 	checkDrawnBy      = 10
 	checkZoneDefault  = 11
+	checkRepeated     = 12
 
 	limitRule       = 1
 	limitName       = 2
@@ -117,7 +118,8 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 	}
 	drawnBy, zone := s.remarks(r, d)
 	dst = appendString(dst, checkDrawnBy, drawnBy)
-	return appendString(dst, checkZoneDefault, zone)
+	dst = appendString(dst, checkZoneDefault, zone)
+	return appendBool(dst, checkRepeated, d.Repeated)
 }
 
 // remarks returns what the node's answer says beside the decision: the rule that draws on

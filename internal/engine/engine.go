@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,15 @@ func (q *Question) AppendName(dst []byte, _, k int) []byte {
 // Name returns what AppendName appends.
 func (q *Question) Name(k int) string { return string(q.AppendName(nil, 0, k)) }
 
+// WithoutID removes the id of a charge, for a decider that remembers none; where says which.
+// The error says so, if the request insists on its id.
+func WithoutID(r *limiter.Request, c *limiter.Charge, where string) error {
+	if c.ID = nil; r.ID != "" && !r.IDOptional {
+		return fmt.Errorf("%w: ids are not supported %s yet: leave out the id", limiter.ErrInvalid, where)
+	}
+	return nil
+}
+
 // Undecided lists the requests of a batch that could not be decided: their indices,
 // ascending, and the error of each.
 type Undecided struct {
@@ -107,6 +117,10 @@ type Node struct {
 	// tell.
 	Shadows interface {
 		Shadowed(rule string, denied bool)
+	}
+	// Repeats receives checks whose id was remembered; nil if there is nobody to tell.
+	Repeats interface {
+		Repeated(rule string)
 	}
 	// Log receives what operators should know. It is not nil.
 	Log *slog.Logger
@@ -157,6 +171,9 @@ func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
 	}
 	if m.Shadow && n.Shadows != nil {
 		n.shadowed(d)
+	}
+	if d.Repeated && n.Repeats != nil {
+		n.Repeats.Repeated(d.Rule)
 	}
 	switch {
 	case n.Observer == nil:

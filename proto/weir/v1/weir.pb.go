@@ -544,6 +544,8 @@ const (
 	DecisionFlag_DECISION_FLAG_SHADOW_DENIED DecisionFlag = 4
 	DecisionFlag_DECISION_FLAG_BLOCKED       DecisionFlag = 8
 	DecisionFlag_DECISION_FLAG_OVERFLOW      DecisionFlag = 16
+	// As in CheckResponse.
+	DecisionFlag_DECISION_FLAG_REPEATED DecisionFlag = 32
 	// The check was not decided; see DecisionColumns.errors.
 	DecisionFlag_DECISION_FLAG_ERROR DecisionFlag = 128
 )
@@ -557,6 +559,7 @@ var (
 		4:   "DECISION_FLAG_SHADOW_DENIED",
 		8:   "DECISION_FLAG_BLOCKED",
 		16:  "DECISION_FLAG_OVERFLOW",
+		32:  "DECISION_FLAG_REPEATED",
 		128: "DECISION_FLAG_ERROR",
 	}
 	DecisionFlag_value = map[string]int32{
@@ -566,6 +569,7 @@ var (
 		"DECISION_FLAG_SHADOW_DENIED": 4,
 		"DECISION_FLAG_BLOCKED":       8,
 		"DECISION_FLAG_OVERFLOW":      16,
+		"DECISION_FLAG_REPEATED":      32,
 		"DECISION_FLAG_ERROR":         128,
 	}
 )
@@ -623,7 +627,17 @@ type CheckRequest struct {
 	Peek bool `protobuf:"varint,10,opt,name=peek,proto3" json:"peek,omitempty"`
 	// Send a receipt with the answer, for Refund. The operator must have allowed it with
 	// --allow-refunds.
-	Receipt       bool `protobuf:"varint,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	Receipt bool `protobuf:"varint,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// Makes the check safe to repeat: a further check with this id, of the same keys, gets
+	// the answer of the first one and charges nothing, whichever node is asked. Up to 64
+	// bytes, chosen by the asker for this request alone. Denials are not remembered.
+	Id string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
+	// How long the id is remembered: 1000 (1 ms) to 86400000000 (24 h), and at most what
+	// the rule says. Absent leaves it to the rule.
+	IdTtlUs int64 `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
+	// Where the node cannot remember ids, in a cluster or in Redis mode, decide as if there were none. Otherwise that is an
+	// error.
+	IdOptional    bool `protobuf:"varint,14,opt,name=id_optional,json=idOptional,proto3" json:"id_optional,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,6 +745,27 @@ func (x *CheckRequest) GetPeek() bool {
 func (x *CheckRequest) GetReceipt() bool {
 	if x != nil {
 		return x.Receipt
+	}
+	return false
+}
+
+func (x *CheckRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CheckRequest) GetIdTtlUs() int64 {
+	if x != nil {
+		return x.IdTtlUs
+	}
+	return 0
+}
+
+func (x *CheckRequest) GetIdOptional() bool {
+	if x != nil {
+		return x.IdOptional
 	}
 	return false
 }
@@ -976,7 +1011,10 @@ type CheckResponse struct {
 	DrawnBy string `protobuf:"bytes,10,opt,name=drawn_by,json=drawnBy,proto3" json:"drawn_by,omitempty"`
 	// The rule or quota whose default time zone counted, since the attribute of the request
 	// names no time zone. Empty if there is none.
-	ZoneDefault   string `protobuf:"bytes,11,opt,name=zone_default,json=zoneDefault,proto3" json:"zone_default,omitempty"`
+	ZoneDefault string `protobuf:"bytes,11,opt,name=zone_default,json=zoneDefault,proto3" json:"zone_default,omitempty"`
+	// The id of the request was remembered: this is the answer of the first check with it,
+	// and nothing was charged.
+	Repeated      bool `protobuf:"varint,12,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1086,6 +1124,13 @@ func (x *CheckResponse) GetZoneDefault() string {
 		return x.ZoneDefault
 	}
 	return ""
+}
+
+func (x *CheckResponse) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
 }
 
 // LimitDecision is what one limit says of one counter.
@@ -1555,7 +1600,15 @@ type CheckColumns struct {
 	Peek bool `protobuf:"varint,12,opt,name=peek,proto3" json:"peek,omitempty"`
 	// Have what every limit says, in DecisionColumns.every_limit. Replies grow
 	// with the number of limits.
-	EveryLimit    bool `protobuf:"varint,13,opt,name=every_limit,json=everyLimit,proto3" json:"every_limit,omitempty"`
+	EveryLimit bool `protobuf:"varint,13,opt,name=every_limit,json=everyLimit,proto3" json:"every_limit,omitempty"`
+	// The ids of all checks, without anything between them, as CheckRequest.id, and how
+	// long each is. A length of 0 means that the check has no id. Strings need not be UTF-8.
+	Ids       []byte   `protobuf:"bytes,14,opt,name=ids,proto3" json:"ids,omitempty"`
+	IdLengths []uint32 `protobuf:"varint,15,rep,packed,name=id_lengths,json=idLengths,proto3" json:"id_lengths,omitempty"`
+	// How long the ids are remembered, as CheckRequest.id_ttl_us.
+	IdTtlUs int64 `protobuf:"varint,16,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
+	// As CheckRequest.id_optional, of all ids.
+	IdsOptional   bool `protobuf:"varint,17,opt,name=ids_optional,json=idsOptional,proto3" json:"ids_optional,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1677,6 +1730,34 @@ func (x *CheckColumns) GetPeek() bool {
 func (x *CheckColumns) GetEveryLimit() bool {
 	if x != nil {
 		return x.EveryLimit
+	}
+	return false
+}
+
+func (x *CheckColumns) GetIds() []byte {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *CheckColumns) GetIdLengths() []uint32 {
+	if x != nil {
+		return x.IdLengths
+	}
+	return nil
+}
+
+func (x *CheckColumns) GetIdTtlUs() int64 {
+	if x != nil {
+		return x.IdTtlUs
+	}
+	return 0
+}
+
+func (x *CheckColumns) GetIdsOptional() bool {
+	if x != nil {
+		return x.IdsOptional
 	}
 	return false
 }
@@ -2364,7 +2445,9 @@ type RefundRequest struct {
 	Rule       string                 `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
 	Limits     []*Limit               `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
 	// CheckResponse.receipt of the check.
-	Receipt       string `protobuf:"bytes,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	Receipt string `protobuf:"bytes,11,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	// The id of the check, if it had one: the refund forgets it.
+	Id            string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2465,6 +2548,13 @@ func (x *RefundRequest) GetLimits() []*Limit {
 func (x *RefundRequest) GetReceipt() string {
 	if x != nil {
 		return x.Receipt
+	}
+	return ""
+}
+
+func (x *RefundRequest) GetId() string {
+	if x != nil {
+		return x.Id
 	}
 	return ""
 }
@@ -3003,7 +3093,7 @@ var File_weir_v1_weir_proto protoreflect.FileDescriptor
 
 const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
-	"\x12weir/v1/weir.proto\x12\aweir.v1\"\x86\x03\n" +
+	"\x12weir/v1/weir.proto\x12\aweir.v1\"\xd3\x03\n" +
 	"\fCheckRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -3018,7 +3108,11 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x12\n" +
 	"\x04peek\x18\n" +
 	" \x01(\bR\x04peek\x12\x18\n" +
-	"\areceipt\x18\v \x01(\bR\areceipt\x1a=\n" +
+	"\areceipt\x18\v \x01(\bR\areceipt\x12\x0e\n" +
+	"\x02id\x18\f \x01(\tR\x02id\x12\x1a\n" +
+	"\tid_ttl_us\x18\r \x01(\x03R\aidTtlUs\x12\x1f\n" +
+	"\vid_optional\x18\x0e \x01(\bR\n" +
+	"idOptional\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -3050,7 +3144,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x10\n" +
 	"\x03key\x18\x14 \x03(\tR\x03keyB\t\n" +
-	"\a_weight\"\xee\x02\n" +
+	"\a_weight\"\x8a\x03\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05never\x18\x02 \x01(\bR\x05never\x12#\n" +
@@ -3064,7 +3158,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\areceipt\x18\t \x01(\tR\areceipt\x12\x19\n" +
 	"\bdrawn_by\x18\n" +
 	" \x01(\tR\adrawnBy\x12!\n" +
-	"\fzone_default\x18\v \x01(\tR\vzoneDefault\"\x94\x04\n" +
+	"\fzone_default\x18\v \x01(\tR\vzoneDefault\x12\x1a\n" +
+	"\brepeated\x18\f \x01(\bR\brepeated\"\x94\x04\n" +
 	"\rLimitDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -3097,7 +3192,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vCheckResult\x124\n" +
 	"\bdecision\x18\x01 \x01(\v2\x16.weir.v1.CheckResponseH\x00R\bdecision\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.weir.v1.CheckErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x9b\x03\n" +
+	"\x06result\"\x8b\x04\n" +
 	"\fCheckColumns\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04keys\x18\x02 \x01(\fR\x04keys\x12!\n" +
@@ -3117,7 +3212,12 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04rule\x18\v \x01(\tR\x04rule\x12\x12\n" +
 	"\x04peek\x18\f \x01(\bR\x04peek\x12\x1f\n" +
 	"\vevery_limit\x18\r \x01(\bR\n" +
-	"everyLimit\"?\n" +
+	"everyLimit\x12\x10\n" +
+	"\x03ids\x18\x0e \x01(\fR\x03ids\x12\x1d\n" +
+	"\n" +
+	"id_lengths\x18\x0f \x03(\rR\tidLengths\x12\x1a\n" +
+	"\tid_ttl_us\x18\x10 \x01(\x03R\aidTtlUs\x12!\n" +
+	"\fids_optional\x18\x11 \x01(\bR\vidsOptional\"?\n" +
 	"\x0fAttributeColumn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\alengths\x18\x02 \x03(\rR\alengths\"\xc7\x03\n" +
@@ -3183,7 +3283,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"+\n" +
 	"\rResetResponse\x12\x1a\n" +
-	"\bcounters\x18\x01 \x01(\x03R\bcounters\"\xf4\x02\n" +
+	"\bcounters\x18\x01 \x01(\x03R\bcounters\"\x84\x03\n" +
 	"\rRefundRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -3196,7 +3296,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04cost\x18\a \x01(\x03H\x00R\x04cost\x88\x01\x01\x12\x12\n" +
 	"\x04rule\x18\b \x01(\tR\x04rule\x12&\n" +
 	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x18\n" +
-	"\areceipt\x18\v \x01(\tR\areceipt\x1a=\n" +
+	"\areceipt\x18\v \x01(\tR\areceipt\x12\x0e\n" +
+	"\x02id\x18\f \x01(\tR\x02id\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -3292,14 +3393,15 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x10WEEKDAY_THURSDAY\x10\x03\x12\x12\n" +
 	"\x0eWEEKDAY_FRIDAY\x10\x04\x12\x14\n" +
 	"\x10WEEKDAY_SATURDAY\x10\x05\x12\x12\n" +
-	"\x0eWEEKDAY_SUNDAY\x10\x06*\xcc\x01\n" +
+	"\x0eWEEKDAY_SUNDAY\x10\x06*\xe8\x01\n" +
 	"\fDecisionFlag\x12\x16\n" +
 	"\x12DECISION_FLAG_NONE\x10\x00\x12\x19\n" +
 	"\x15DECISION_FLAG_ALLOWED\x10\x01\x12\x17\n" +
 	"\x13DECISION_FLAG_NEVER\x10\x02\x12\x1f\n" +
 	"\x1bDECISION_FLAG_SHADOW_DENIED\x10\x04\x12\x19\n" +
 	"\x15DECISION_FLAG_BLOCKED\x10\b\x12\x1a\n" +
-	"\x16DECISION_FLAG_OVERFLOW\x10\x10\x12\x18\n" +
+	"\x16DECISION_FLAG_OVERFLOW\x10\x10\x12\x1a\n" +
+	"\x16DECISION_FLAG_REPEATED\x10 \x12\x18\n" +
 	"\x13DECISION_FLAG_ERROR\x10\x80\x012\xb0\x03\n" +
 	"\aLimiter\x126\n" +
 	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12E\n" +

@@ -21,6 +21,8 @@ type checkOptions struct {
 	group   string
 	method  string
 	cost    string
+	id      string
+	idTTL   time.Duration
 	attrs   []string
 	at      string
 	times   int
@@ -52,6 +54,9 @@ that decides. With --json it prints that explanation, its "answer" being the
 decision. With --server the node explains, and in a cluster the owner of each
 counter, whichever node is asked. For a check in Redis it also shows the exact EVAL
 for redis-cli.
+
+With --id the check counts once, however often it is made: a repetition gets the
+answer of the first.
 
 Exit status: 0 if all were allowed, 3 if one was denied, 2 if the node or Redis
 cannot be asked.`,
@@ -112,6 +117,8 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.group, "group", "", `the caller's group (default "default")`)
 	f.StringVar(&o.method, "method", "GET", "the method")
 	f.StringVar(&o.cost, "cost", "", "cost in `units`, 0 to peek (default: the rule's)")
+	f.StringVar(&o.id, "id", "", "an `id` that makes the check safe to repeat: with it the check counts once")
+	f.DurationVar(&o.idTTL, "id-ttl", 0, "how long the id is remembered, at most what the rule says (default: the rule's)")
 	f.StringArrayVar(&o.attrs, "attr", nil, "an attribute, as `KEY=VALUE`; may be given several times")
 	f.StringVar(&o.at, "at", "", "the `time` of the first check, such as 2026-12-31T23:59:59Z (default now)")
 	f.IntVar(&o.times, "times", 1, "number of checks")
@@ -123,7 +130,7 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 }
 
 func (o *checkOptions) request(cmd *cobra.Command, path string) (*limiter.Request, error) {
-	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group}
+	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group, ID: o.id, IDTTL: o.idTTL}
 	if cmd.Flags().Changed("cost") {
 		n, err := strconv.ParseInt(o.cost, 10, 64)
 		if err == nil {

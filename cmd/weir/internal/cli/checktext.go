@@ -54,7 +54,11 @@ func (w *checkWriter) line(format string, args ...any) { fmt.Fprintf(w.out, form
 
 // answer writes one line for the decision and one for each limit.
 func (w *checkWriter) answer(a *limiter.Answer) {
-	w.line("%s", w.verdict(a))
+	verdict := w.verdict(a)
+	if a.Repeated {
+		verdict += "; its id was used before, so this is the answer of then, and nothing was charged"
+	}
+	w.line("%s", verdict)
 	if a.ZoneDefault != "" {
 		w.line("  %s is counted by its default time zone, since the attribute of the request names none of the time zone database", a.ZoneDefault)
 	}

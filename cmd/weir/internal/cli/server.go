@@ -326,5 +326,11 @@ func question(r *limiter.Request) map[string]any {
 	if n, err := r.Cost.Value(0); r.Cost.Given() && err == nil { // the flag has checked its range
 		q["cost"] = n
 	}
+	if r.ID != "" {
+		q["id"] = r.ID
+	}
+	if r.IDTTL != 0 {
+		q["id_ttl_ms"] = r.IDTTL.Milliseconds()
+	}
 	return q
 }

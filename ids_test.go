@@ -1,0 +1,85 @@
+package weir_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// repeats counts what an observer is told of repetitions.
+type repeats struct {
+	weir.Observer
+	rules []string
+}
+
+func (*repeats) Checked(int, string, limiter.Source, bool, bool) {}
+func (*repeats) Refused(error)                                   {}
+func (*repeats) RulesSet(uint64, error)                          {}
+func (r *repeats) Repeated(rule string)                          { r.rules = append(r.rules, rule) }
+
+// A check with an id counts once while it is remembered, and each repetition says so.
+func TestIDs(t *testing.T) {
+	now, seen := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC), &repeats{}
+	n := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time { return now }, Observer: seen})
+	ctx, pay := t.Context(), weir.Request{Path: "/a", User: "ada", Cost: weir.Units(2), ID: "order-7"}
+	for i := range 3 {
+		d, err := n.Check(ctx, pay)
+		if err != nil || !d.Allowed || d.Repeated != (i > 0) || d.Limit(0).Remaining != 8 {
+			t.Fatalf("check %d: %+v, %v", i, d, err)
+		}
+	}
+	ds, err := n.CheckBatch(ctx, []weir.Request{pay, {Path: "/a", User: "ada", Cost: weir.Units(2), ID: "order-8"}, pay})
+	if err != nil || !ds[0].Repeated || ds[1].Repeated || !ds[2].Repeated || left(t, n, weir.Request{Path: "/a", User: "ada"}) != 6 {
+		t.Fatalf("%+v, %v", ds, err)
+	}
+	bob := pay
+	bob.User = "bob"
+	if d, err := n.Check(ctx, bob); err != nil || d.Repeated || d.Limit(0).Remaining != 8 {
+		t.Errorf("of another user: %+v, %v", d, err)
+	}
+	if len(seen.rules) != 4 || seen.rules[0] != "a" {
+		t.Errorf("the observer was told %v", seen.rules)
+	}
+	now = now.Add(time.Minute)
+	if d, err := n.Check(ctx, pay); err != nil || d.Repeated || d.Limit(0).Remaining != 4 {
+		t.Errorf("after a minute: %+v, %v", d, err)
+	}
+	// A refund with the id forgets it, so the request can be made again.
+	d, err := n.Check(ctx, weir.Request{Path: "/a", User: "eve", Cost: weir.Units(3), ID: "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eve := weir.Request{Path: "/a", User: "eve", Cost: weir.Units(3), ID: "7"}
+	if err := n.Refund(ctx, eve, n.SealReceipt(&eve, &d)); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := n.Check(ctx, eve); err != nil || d.Repeated || d.Limit(0).Remaining != 7 {
+		t.Errorf("after a refund: %+v, %v", d, err)
+	}
+}
+
+// A backend remembers no ids: a request that insists on its id is refused, and counts
+// nothing; one whose id is optional is decided without it.
+func TestIDsOfABackend(t *testing.T) {
+	n := open(t, weir.Config{Rules: []byte(refundable), Backend: &tableBackend{table: table.New(table.Config{})}})
+	ctx, r := t.Context(), weir.Request{Path: "/a", User: "ada", ID: "7"}
+	_, err := n.Check(ctx, r)
+	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "ids are not supported in Redis mode yet") {
+		t.Errorf("%v", err)
+	}
+	ds, err := n.CheckBatch(ctx, []weir.Request{r, {Path: "/a", User: "ada"}})
+	if bad, ok := errors.AsType[*weir.BatchError](err); !ok || len(bad.Index) != 1 || bad.Index[0] != 0 || !ds[1].Allowed || ds[1].Limit(0).Remaining != 9 {
+		t.Errorf("%v, %+v", err, ds)
+	}
+	r.IDOptional = true
+	for i := range uint32(2) {
+		if d, err := n.Check(ctx, r); err != nil || d.Repeated || d.Limit(0).Remaining != 8-i {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
+)
+
+const idRules = `
+defaults: {id_ttl: 2m}
+quotas: [{name: q, key: [user], limits: [9/hour]}]
+rules:
+  - {name: own, match: {path: ^/own}, key: [user], limits: [5/hour], id_ttl: 1h}
+  - {name: draws, match: {path: ^/draws}, quotas: [q], id_ttl: 10s}
+  - {name: shadow, match: {path: ^/some}, key: [user], limits: [5/hour], id_ttl: 1h, shadow: true, continue: true}
+  - {name: first, match: {path: ^/some}, key: [user], limits: [5/hour], id_ttl: 3m, continue: true}
+  - {name: rest, match: {path: ^/(some|rest)}, key: [user], limits: [5/hour]}
+  - {name: free, unlimited: true}
+`
+
+// The first rule in force that counts a request says how long its id is remembered, and the
+// request may say less.
+func TestIDTTL(t *testing.T) {
+	set := mustSet(t, idRules, rules.Options{})
+	hour, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		r    limiter.Request
+		want time.Duration // 0: no id, since nothing is counted
+	}{
+		{"of the rule", limiter.Request{Path: "/own"}, time.Hour},
+		{"of a rule that is named", limiter.Request{Rule: "own"}, time.Hour},
+		{"of a rule without limits", limiter.Request{Path: "/draws"}, 10 * time.Second},
+		{"of the defaults", limiter.Request{Path: "/rest"}, 2 * time.Minute},
+		{"of the first in force", limiter.Request{Path: "/some"}, 3 * time.Minute},
+		{"of a request's limits", limiter.Request{Path: "/own", Limits: []*limiter.Limit{hour}}, time.Minute},
+		{"of a rule beside them", limiter.Request{Rule: "own", Limits: []*limiter.Limit{hour}}, time.Hour},
+		{"less", limiter.Request{Path: "/own", IDTTL: time.Second}, time.Second},
+		{"more", limiter.Request{Path: "/own", IDTTL: 3 * time.Hour}, time.Hour},
+		{"more for a request's limits", limiter.Request{Limits: []*limiter.Limit{hour}, IDTTL: 24 * time.Hour}, 24 * time.Hour},
+		{"unlimited", limiter.Request{Path: "/free"}, 0},
+	} {
+		test.r.User, test.r.ID = "ada", "7"
+		var c limiter.Charge
+		if _, err := set.Resolve(&test.r, &c); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		} else if c.ID == nil && test.want != 0 || c.ID != nil && c.ID.Life != test.want {
+			t.Errorf("%s: %+v, want %v", test.name, c.ID, test.want)
+		}
+	}
+	r := limiter.Request{Path: "/own", User: "ada"}
+	var c limiter.Charge
+	if _, err := set.Resolve(&r, &c); err != nil || c.ID != nil {
+		t.Errorf("a request without an id has %+v, %v", c.ID, err)
+	}
+}
+
+// An id has one number in all processes with one secret, another with another one, and two
+// ids have two.
+func TestIDHash(t *testing.T) {
+	number := func(secret, id string) uint64 {
+		var c limiter.Charge
+		r := limiter.Request{Path: "/own", User: "ada", ID: id}
+		if _, err := mustSet(t, idRules, rules.Options{Secret: []byte(secret)}).Resolve(&r, &c); err != nil || c.ID == nil {
+			t.Fatal(c.ID, err)
+		}
+		return c.ID.ID
+	}
+	long := strings.Repeat("x", limiter.MaxIDBytes)
+	one := number("a", "7")
+	if one == 0 || number("a", "7") != one || number("a", "8") == one || number("b", "7") == one || number("a", long) == number("a", long[1:]) {
+		t.Error("the numbers of ids are not those of secret and id")
+	}
+}
+
+// Requests whose ids are out of range are refused with what to give instead.
+func TestBadIDs(t *testing.T) {
+	set := mustSet(t, idRules, rules.Options{})
+	for want, r := range map[string]limiter.Request{
+		"the id has 65 bytes; at most 64 are allowed":                            {ID: strings.Repeat("x", 65)},
+		"and has no id: give it one, or leave the time out":                      {IDTTL: time.Second},
+		"remembered for 24h0m0.000000001s, which is out of range: give 1ms to 2": {ID: "7", IDTTL: limiter.MaxIDTTL + 1},
+		"remembered for -1s, which is out of range":                              {ID: "7", IDTTL: -time.Second},
+	} {
+		var c limiter.Charge
+		r.Path, r.User = "/own", "ada"
+		if _, err := set.Resolve(&r, &c); err == nil || !strings.Contains(err.Error(), want) || c.ID != nil || c.Len() != 0 {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A file whose id_ttl is the default means what it meant without it.
+func TestIDTTLHash(t *testing.T) {
+	hash := func(more string) uint64 {
+		return mustSet(t, "rules: [{name: a, key: [user], limits: [1/second]"+more+"}]", rules.Options{}).Hash()
+	}
+	if none := hash(""); hash(", id_ttl: 1m") != none || hash(", id_ttl: 2m") == none || hash(", id_ttl: 2m") == hash(", id_ttl: 3m") {
+		t.Error("the hash of a file does not follow its id_ttl")
+	}
+}
