@@ -124,3 +124,35 @@ func TestBadIDs(t *testing.T) {
 		t.Errorf("%s", got.body)
 	}
 }
+
+// A refund that names the id of its check forgets it, so that the request can be made again.
+func TestRefundForgetsID(t *testing.T) {
+	s := newServer(t, refundable, allowRefunds)
+	for name, refund := range map[string]func(receipt string) error{
+		"gRPC": func(receipt string) error {
+			_, err := s.api.Refund(t.Context(), &weirv1.RefundRequest{User: "ada", Receipt: receipt, Id: "7"})
+			return err
+		},
+		"HTTP": func(receipt string) error {
+			if got := s.post(t, "/v1/refund", fmt.Sprintf(`{"user":"ada","receipt":%q,"id":"7"}`, receipt)); got.status != 200 {
+				return fmt.Errorf("%+v", got)
+			}
+			return nil
+		},
+	} {
+		receipt := ""
+		for i := range 2 { // a repetition has the receipt of the first check
+			m, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "7", Receipt: true})
+			if err != nil || m.GetRepeated() != (i == 1) || m.GetLimits()[0].GetRemaining() != 9 || m.GetReceipt() == "" {
+				t.Fatalf("%s, check %d: %v, %v", name, i, m, err)
+			}
+			receipt = m.GetReceipt()
+		}
+		if err := refund(receipt); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	if m, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "7"}); err != nil || m.GetRepeated() || m.GetLimits()[0].GetRemaining() != 9 {
+		t.Errorf("%v, %v", m, err)
+	}
+}

@@ -1,0 +1,63 @@
+package limiter
+
+import (
+	"errors"
+	"testing"
+)
+
+// An id of another node is checked before it is imported: each bound that a table relies on.
+func TestCheckExportedIDs(t *testing.T) {
+	l, day := RememberedLimit(), Span(MaxIDTTL)
+	good := State{Time: day, Until: -5, A: 3, B: 1<<MaxLimits - 1}
+	if err := errors.Join(good.CheckExported(l, nil), new(State).CheckExported(l, nil)); err != nil {
+		t.Error(err)
+	}
+	for what, s := range map[string]State{
+		"for more than a day":   {Time: day + 1, Until: -5, A: 3},
+		"over":                  {Time: 0, Until: -5, A: 3},
+		"charged in the future": {Time: 9, Until: 1, A: 3},
+		"charged long ago":      {Time: 9, Until: -day - 1, A: 3},
+		"without a cost":        {Time: 9, Until: -5},
+		"of too many limits":    {Time: 9, Until: -5, A: 3, B: 1 << MaxLimits},
+	} {
+		if err := s.CheckExported(l, nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("an id %s: %v", what, err)
+		}
+	}
+	if err := good.CheckExported(l, make([]uint64, 1)); !errors.Is(err, ErrInvalid) {
+		t.Errorf("an id with words: %v", err)
+	}
+}
+
+// An id keeps what it remembers when it moves, and of two the longer one stays. One whose
+// clock has gone back is exported as of its charge, so that no node refuses it.
+func TestIDsMove(t *testing.T) {
+	l, now := RememberedLimit(), Tick(1767614400e6)
+	s := State{Time: now + Minute, Until: now, A: 3, B: 2}
+	there := s
+	there.Export(l, nil, now+5)
+	if want := (State{Time: Minute - 5, Until: -5, A: 3, B: 2}); there != want {
+		t.Errorf("exported %+v, want %+v", there, want)
+	}
+	there.Import(l, nil, 1000*Minute)
+	if want := (State{Time: 1001*Minute - 5, Until: 1000*Minute - 5, A: 3, B: 2}); there != want {
+		t.Errorf("imported %+v, want %+v", there, want)
+	}
+	longer := State{Time: now + 2*Minute, Until: now + 7, A: 4, B: 1}
+	for _, of := range [][2]State{{s, longer}, {longer, s}} {
+		of[0].Merge(l, nil, &of[1], nil, now+9)
+		if of[0] != longer {
+			t.Errorf("merged to %+v", of[0])
+		}
+	}
+	if at := s.NotBefore(l, now-Hour); at != now {
+		t.Errorf("exported as of %d, want the charge at %d", at, now)
+	}
+	s.Roll(l, nil, now+Minute-1)
+	if s.A != 3 || s.EmptyAt(l, nil) != now+Minute {
+		t.Errorf("forgotten too soon: %+v", s)
+	}
+	if s.Roll(l, nil, now+Minute); s != (State{}) {
+		t.Errorf("not forgotten: %+v", s)
+	}
+}
