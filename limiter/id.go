@@ -55,8 +55,8 @@ func (s *State) checkID() bool {
 }
 
 // mergeID keeps the id that is remembered longer.
-func (into *State) mergeID(from *State) {
-	if from.Time > into.Time {
-		*into = *from
+func (s *State) mergeID(from *State) {
+	if from.Time > s.Time {
+		*s = *from
 	}
 }
