@@ -181,15 +181,18 @@ func (m *Metrics) Refused(err error) {
 // Served counts a request that a server has answered, with its duration. Method and
 // code must come from short lists, such as "Check" and "OK". Pairs beyond the first 256
 // are counted as "other".
-func (m *Metrics) Served(method, code string, d time.Duration) {
+func (m *Metrics) Served(method, code string, d time.Duration) { m.ServedMany(method, code, d, 1) }
+
+// ServedMany is Served for n requests that were answered together, after d each.
+func (m *Metrics) ServedMany(method, code string, d time.Duration, n int) {
 	r := request{method, code}
 	l := (*m.served.all.Load())[r]
 	if l == nil {
 		l = m.served.add(r)
 	}
 	s := &l.shards[hint(len(l.shards))]
-	s.buckets[bucketOf(d)].Add(1)
-	s.nanoseconds.Add(uint64(max(0, d)))
+	s.buckets[bucketOf(d)].Add(uint64(n))
+	s.nanoseconds.Add(uint64(max(0, d)) * uint64(n))
 }
 
 // Panicked counts a panic that was recovered from, by place: "grpc", "http",

@@ -168,7 +168,7 @@ func TestServed(t *testing.T) {
 	m.Served("Check", "OK", 0)
 	m.Served("Check", "OK", 50*time.Microsecond) // a bound belongs to its bucket
 	m.Served("Check", "OK", 50*time.Microsecond+1)
-	m.Served("Check", "OK", 3*time.Millisecond)
+	m.ServedMany("Check", "OK", 3*time.Millisecond, 2)
 	m.Served("Check", "OK", time.Hour)
 	m.Served("Check", "INVALID_ARGUMENT", -time.Second) // no clock does this, but no bucket is lost
 	f := family(t, r, "weir_request_duration_seconds")
@@ -183,14 +183,14 @@ func TestServed(t *testing.T) {
 			}
 			continue
 		}
-		if labels(metric)["method"] != "Check" || h.GetSampleCount() != 5 || math.Abs(h.GetSampleSum()-3600.003100001) > 1e-9 {
+		if labels(metric)["method"] != "Check" || h.GetSampleCount() != 6 || math.Abs(h.GetSampleSum()-3600.006100001) > 1e-9 {
 			t.Errorf("%v", metric)
 		}
 		upTo := map[float64]uint64{}
 		for _, b := range h.GetBucket() {
 			upTo[b.GetUpperBound()] = b.GetCumulativeCount()
 		}
-		if upTo[0.00005] != 2 || upTo[0.0001] != 3 || upTo[0.0025] != 3 || upTo[0.005] != 4 || upTo[2.5] != 4 {
+		if upTo[0.00005] != 2 || upTo[0.0001] != 3 || upTo[0.0025] != 3 || upTo[0.005] != 5 || upTo[2.5] != 5 {
 			t.Errorf("%v", upTo)
 		}
 	}

@@ -26,15 +26,16 @@ func Listener(l net.Listener, o Options) (net.Listener, error) {
 }
 
 // NoteIdle notes whether a connection of a [Listener] waits for its client to begin a
-// command. When there are as many connections as there may be, idle ones make room first.
-func NoteIdle(c net.Conn, idle bool) {
+// command, at a time. When there are as many connections as there may be, idle ones make
+// room first.
+func NoteIdle(c net.Conn, idle bool, now time.Time) {
 	b, ok := accepted(c).(*boundedConn)
 	switch {
 	case !ok:
 	case idle:
-		b.rest(time.Now().Unix())
+		b.rest(now.Unix())
 	default:
-		b.work(time.Now().Unix())
+		b.work(now.Unix())
 	}
 }
 

@@ -14,8 +14,8 @@ const maxBatch = 64
 
 // check is one command of a batch whose decision is still to come.
 type check struct {
-	name string // of the command
-	rate rate   // of CL.THROTTLE or a script
+	of   *command
+	rate rate // of CL.THROTTLE or a script
 	cost int64
 	form form
 }
@@ -37,6 +37,20 @@ type batch struct {
 	peeks    []bool
 	limits   []*limiter.Limit // what requests have of their own
 	ds       []limiter.Decision
+	rate     rate           // the last one, with its limit
+	limit    *limiter.Limit // nil: none yet
+	tenant   string         // whose flushes are known
+	user     string         // what its keys have in place of a user
+	asked    bool           // tenant and user are known
+	alike    alike
+}
+
+// alike is replies that the observer has not been told of yet: all of one command, with one
+// code.
+type alike struct {
+	command *command
+	code    string
+	n       int
 }
 
 // add appends a check.
@@ -54,6 +68,7 @@ func (b *batch) own(l *limiter.Limit) []*limiter.Limit {
 func (b *batch) clear() {
 	clear(b.requests) // they hold texts of the client
 	b.checks, b.requests, b.peeks, b.limits = b.checks[:0], b.requests[:0], b.peeks[:0], b.limits[:0]
+	b.tenant, b.user, b.asked = "", "", false // the next batch may follow a flush
 }
 
 // decide decides the checks that wait, and appends their replies in their order.
@@ -83,6 +98,7 @@ func (c *conn) decide(ctx context.Context) {
 		}
 		c.answer(&b.checks[i], &b.ds[i], why)
 	}
+	c.tell()
 }
 
 // made charges the caller's budget of new keys with the decisions of a batch.
@@ -106,7 +122,7 @@ func (c *conn) made(b *batch, n int) {
 func (c *conn) answer(k *check, d *limiter.Decision, err error) {
 	switch {
 	case err != nil:
-		c.failed(k.name, err)
+		c.failed(k.of.name, err)
 		return
 	case k.form == formThrottle:
 		c.reply.throttled(k.rate, k.cost, d)
@@ -123,7 +139,21 @@ func (c *conn) answer(k *check, d *limiter.Decision, err error) {
 	if !d.Allowed && (k.cost > 0 || k.form == formWeir) {
 		code = "DENIED"
 	}
-	c.served(k.name, code)
+	a := &c.batch.alike
+	if a.command != k.of || a.code != code {
+		c.tell()
+		*a = alike{command: k.of, code: code}
+	}
+	a.n++
+}
+
+// tell tells the observer of the replies to checks.
+func (c *conn) tell() {
+	a := &c.batch.alike
+	if o := c.of.options.Observer; o != nil && a.n > 0 {
+		o.ServedMany(a.command.method, a.code, time.Since(c.began), a.n)
+	}
+	*a = alike{}
 }
 
 // decision appends the reply to WEIR.CHECK and WEIR.PEEK, as names and values. Limit,
@@ -177,6 +207,6 @@ func (c *conn) served(name, code string) {
 		if k := c.of.commands[name]; k != nil {
 			method = k.method
 		}
-		o.Served(method, code, time.Since(c.began))
+		o.ServedMany(method, code, time.Since(c.began), 1)
 	}
 }

@@ -112,6 +112,22 @@ func (e commandError) Error() string { return string(e) }
 func usageError(usage string) error { return commandError("Usage: " + usage) }
 
 func integerOf(name, text string) (int64, error) {
+	n := int64(0)
+	for i := range len(text) {
+		d := text[i] - '0'
+		if d > 9 || i == maxDigits {
+			return integerBy(name, text)
+		}
+		n = 10*n + int64(d)
+	}
+	if len(text) == 0 {
+		return integerBy(name, text)
+	}
+	return n, nil
+}
+
+// integerBy reads a number that has a sign or many digits, or is none.
+func integerBy(name, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0, commandError(fmt.Sprintf("%s is %.40q: give a whole number", name, text))

@@ -85,7 +85,11 @@ func (s *Server) find(name string) *command {
 
 // do carries one command out, or adds it to the batch.
 func (c *conn) do(ctx context.Context, args []string, bytes int) {
-	k := c.of.find(args[0])
+	k := c.last
+	if k == nil || k.name != args[0] {
+		k = c.of.find(args[0])
+		c.last = k
+	}
 	if k == nil || !k.check || len(c.batch.checks) >= maxBatch {
 		c.decide(ctx) // replies come in the order of commands
 	}

@@ -23,14 +23,16 @@ type conn struct {
 	args   []string
 	batch  *batch // while commands are carried out
 	reply  reply
+	last   *command  // which the client sent last
 	began  time.Time // when the present commands were read
 	half   time.Time // when the incomplete command in buf was first looked at
+	reads  deadline
+	writes deadline
 
 	caller   caller
 	token    string // of AUTH; empty: none
 	failures int    // wrong tokens
 	ending   bool   // it is closed after the replies
-
 }
 
 // caller is who sends the commands, or why that is not known.
@@ -52,31 +54,50 @@ func (c *conn) serve(ctx context.Context) {
 			return
 		}
 	}
+	now := time.Now()
 	for !c.ending {
-		if !c.read() {
+		if !c.read(now) {
 			return
 		}
-		c.began = time.Now()
 		c.caller = c.identify()
 		whole := c.carryOut(ctx)
-		if c.giveBatch(); !whole || !c.write() {
+		now = time.Now()
+		if c.giveBatch(); !whole || !c.write(now) {
 			return
 		}
 		c.shrink()
 	}
 }
 
+// deadline is one that has been set on a connection. Setting one costs as much as the rest of
+// a command's own time. So it is set an eighth later than it must be, and stays until it would
+// come too early: reads and writes end between 1 and 9/8 of their time.
+type deadline struct{ at time.Time }
+
+// set returns whether the deadline must be set, and to which time, so that there is
+// at least a time from now on. An exact one is set always.
+func (d *deadline) set(now time.Time, within time.Duration) (time.Time, bool) {
+	if left := d.at.Sub(now); left >= within && left <= within+within/8 {
+		return d.at, false
+	}
+	d.at = now.Add(within + within/8)
+	return d.at, true
+}
+
 // write sends the replies. It reports false when the connection has ended.
-func (c *conn) write() bool {
+func (c *conn) write(now time.Time) bool {
 	if len(c.reply.buf) == 0 {
 		return true
 	}
-	_ = c.SetWriteDeadline(time.Now().Add(c.of.options.within)) // of a closed connection the next call fails
-	_, err := c.Write(c.reply.buf)
-	if b := c.reply.buf[:0]; cap(b) <= 4*maxReplies {
-		c.of.replies.Put(&b)
+	if at, ok := c.writes.set(now, c.of.options.within); ok {
+		_ = c.SetWriteDeadline(at) // of a closed connection the next call fails
 	}
-	c.reply.buf = nil // so a connection that waits has none
+	_, err := c.Write(c.reply.buf)
+	if kept := c.reply.kept; kept != nil && cap(c.reply.buf) <= 4*maxReplies {
+		*kept = c.reply.buf[:0]
+		c.of.replies.Put(kept)
+	}
+	c.reply.buf, c.reply.kept = nil, nil // so a connection that waits has none
 	return err == nil
 }
 
@@ -85,10 +106,11 @@ func (c *conn) takeBatch() {
 	if c.batch, _ = c.of.batches.Get().(*batch); c.batch == nil {
 		c.batch = new(batch)
 	}
-	if c.reply.buf == nil {
-		if b, _ := c.of.replies.Get().(*[]byte); b != nil {
-			c.reply.buf = *b
+	if c.reply.kept == nil {
+		if c.reply.kept, _ = c.of.replies.Get().(*[]byte); c.reply.kept == nil {
+			c.reply.kept = new([]byte)
 		}
+		c.reply.buf = *c.reply.kept
 	}
 }
 
@@ -103,25 +125,28 @@ func (c *conn) giveBatch() {
 }
 
 // read reads what the client has sent. It reports false when the connection has ended.
-func (c *conn) read() bool {
-	until := time.Now().Add(c.of.options.Idle)
+func (c *conn) read(now time.Time) bool {
+	within := c.of.options.Idle
 	if len(c.buf) > 0 {
-		until = c.half.Add(c.of.options.within)
+		within = c.half.Add(c.of.options.within).Sub(now)
 	} else {
 		c.half = time.Time{} // the next command begins when its first byte is here
 	}
-	_ = c.SetReadDeadline(until)
-	if c.of.conns.Stopping() {
-		return false
+	if at, ok := c.reads.set(now, within); ok {
+		_ = c.SetReadDeadline(at)
+		if c.of.conns.Stopping() { // its own deadline may have been set before this one
+			return false
+		}
 	}
 	if len(c.buf) == cap(c.buf) && !c.grow() {
 		c.reply.fail("ERR", "the server has no memory for so long a command now")
-		c.write()
+		c.write(now)
 		return false
 	}
-	transport.NoteIdle(c.Conn, len(c.buf) == 0)
+	transport.NoteIdle(c.Conn, len(c.buf) == 0, now)
 	n, err := c.Read(c.buf[len(c.buf):cap(c.buf)])
-	transport.NoteIdle(c.Conn, false)
+	c.began = time.Now()
+	transport.NoteIdle(c.Conn, false, c.began)
 	c.buf = c.buf[:len(c.buf)+n]
 	return n > 0 || err == nil
 }
@@ -181,7 +206,7 @@ func (c *conn) carryOut(ctx context.Context) bool {
 		data, text = data[n:], text[n:]
 		if len(c.reply.buf) > maxReplies {
 			c.decide(ctx)
-			if c.giveBatch(); !c.write() {
+			if c.giveBatch(); !c.write(time.Now()) {
 				return false
 			}
 			c.takeBatch()

@@ -19,22 +19,33 @@ func (c *conn) addOwn(ctx context.Context, name, key string, q rate, cost int64,
 		c.bad(ctx, name, err)
 	} else {
 		r.Cost = limiter.Units(cost)
-		c.batch.add(check{name: name, rate: q, cost: cost, form: f}, r, cost == 0)
+		c.batch.add(check{of: c.last, rate: q, cost: cost, form: f}, r, cost == 0)
 	}
 }
 
 // own returns the request for a key with a limit of its own.
 func (c *conn) own(ctx context.Context, key string, q rate, a transport.Action) (limiter.Request, error) {
-	l, err := c.of.rates.of(q)
-	if err != nil {
-		return limiter.Request{}, err
+	b := c.batch
+	if b.limit == nil || b.rate != q {
+		l, err := c.of.rates.of(q)
+		if err != nil {
+			return limiter.Request{}, err
+		}
+		b.rate, b.limit = q, l
 	}
-	r := limiter.Request{Path: counterName(key), Limits: c.batch.own(l)}
+	r := limiter.Request{Path: counterName(key), Limits: b.own(b.limit)}
 	if err := c.admit(&r, a); err != nil {
 		return limiter.Request{}, err
 	}
-	r.User, err = c.of.flushes.of(ctx, r.Tenant)
-	return r, err
+	if !b.asked || b.tenant != r.Tenant {
+		user, err := c.of.flushes.of(ctx, r.Tenant)
+		if err != nil {
+			return limiter.Request{}, err
+		}
+		b.tenant, b.user, b.asked = r.Tenant, user, true
+	}
+	r.User = b.user
+	return r, nil
 }
 
 func doThrottle(ctx context.Context, c *conn, args []string) {

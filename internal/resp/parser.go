@@ -21,6 +21,8 @@ const (
 	maxArgBefore  = maxToken + 64
 	// maxNumber is the greatest length of a number in the protocol itself.
 	maxNumber = 20
+	// maxDigits is how many digits surely fit a number of 64 bits.
+	maxDigits = 18
 )
 
 // protocolError is what ends a connection, since it is not known where the next command
@@ -99,6 +101,16 @@ func (p *parser) tooLong(data []byte) error {
 // number reads a number that ends with a line. The index is that of what follows, 0 if the
 // line is not complete.
 func number(data []byte, at int, invalid, long string) (n int64, next int, err error) {
+	for i := at; i < min(len(data)-1, at+maxDigits+1); i++ { // what nearly every number is
+		switch d := data[i]; {
+		case '0' <= d && d <= '9':
+			n = 10*n + int64(d-'0')
+			continue
+		case d == '\r' && data[i+1] == '\n' && i > at:
+			return n, i + 2, nil
+		}
+		break
+	}
 	line := data[at:min(len(data), at+maxNumber+2)]
 	end := bytes.IndexByte(line, '\n')
 	switch {

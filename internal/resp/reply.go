@@ -8,7 +8,8 @@ import (
 // reply collects the replies of a connection until they are written.
 type reply struct {
 	buf   []byte
-	resp3 bool // the client has chosen RESP3
+	kept  *[]byte // from which buf was taken, for the server's pool
+	resp3 bool    // the client has chosen RESP3
 }
 
 func (r *reply) line(kind byte, text string) {

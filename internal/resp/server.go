@@ -23,9 +23,9 @@ type Decider interface {
 }
 
 // Observer receives every reply: its command, its code and how long it took since the
-// command was read.
+// command was read. Replies of one batch that are alike come together.
 type Observer interface {
-	Served(method, code string, d time.Duration)
+	ServedMany(method, code string, d time.Duration, n int)
 }
 
 // Options configures a [Server]. Only Decider is required.
@@ -93,7 +93,7 @@ type Server struct {
 	flushes  *flushes
 	commands map[string]*command
 	batches  sync.Pool // of *batch
-	replies  sync.Pool // of *[]byte
+	replies  sync.Pool // of *[]byte, for what a connection keeps no longer
 
 	large   atomic.Int64 // bytes of buffers above smallBuffer
 	logging atomic.Int64 // replies that wait for loginPause

@@ -30,7 +30,7 @@ func doWeir(ctx context.Context, c *conn, name string, args []string, a transpor
 		c.bad(ctx, name, err)
 		return
 	}
-	c.batch.add(check{name: name, form: formWeir}, r, peek)
+	c.batch.add(check{of: c.last, form: formWeir}, r, peek)
 }
 
 func doWeirReset(ctx context.Context, c *conn, args []string) {
