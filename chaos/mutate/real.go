@@ -25,6 +25,9 @@ func showings() map[string]showing {
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
+	for _, m := range ofOverdue() {
+		all[m.name] = showing{why: overdue}
+	}
 	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofCopies(), ofMoves()) {
 		all[m.name] = showing{why: narrow}
 	}
@@ -51,6 +54,7 @@ const (
 	byRules  = "the rules of chaos have quotas that each check draws one unit from, and no calendars; the examples are run with real nodes and with Redis; not tried"
 	byNames  = "the nodes of chaos join by addresses and keep their keys; TestJoinByDNS has real nodes and a DNS server"
 	settling = "what a reservation denies too much for a moment is within what a scenario allows"
+	overdue  = "what stays counted of checks that were denied is within what a scenario allows; not tried"
 	forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
 	defect   = "no node of chaos panics: it takes a defect, which the tests inject"
 	often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"

@@ -25,7 +25,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/route/reply.go", "o.remember && !r.Provisional {", "o.remember {"},
 		}},
 		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "	o.unsettled = slices.Delete(o.unsettled, at, at+1)\n	o.count.Add(-1)\n	if undo {\n", "	if undo {\n"},
+			{"internal/cluster/replica/unsettled.go", "	*list = slices.Delete(*list, at, at+1)\n	o.count.Add(-1)\n	if undo {\n", "	if undo {\n"},
 		}},
 		{name: "the wait after what denials charge", pkg: "./chaos/sim", test: "^TestRetryAfterOverOwners$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
@@ -76,6 +76,27 @@ func ofSeveral() []mutation {
 		}},
 		{name: "a level that is bounded", pkg: "./limiter/table", test: "^TestTheClockGoesBackByYears$", edits: []edit{
 			{"limiter/bucket.go", "uint64(min(s.Time-now, l.longest))", "uint64(max(0, s.Time-now))"},
+		}},
+	}
+}
+
+// ofOverdue returns those of cancels that come after the deadline of their check.
+func ofOverdue() []mutation {
+	return []mutation{
+		{name: "a late cancel takes back", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", "		o.overdue = append(o.overdue, u)\n", "		o.count.Add(-1)\n"},
+		}},
+		{name: "a late cancel takes back nothing of what was merged", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "	p.own.forgetOverdue(0)\n", ""},
+		}},
+		{name: "overdue charges are forgotten", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", "		o.forgetOverdue(len(o.overdue) - 1)\n", "		break\n"},
+		}},
+		{name: "overdue charges are bounded", pkg: "./internal/cluster/replica", test: "^TestOverdueChargesAreBounded$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", "	o.forgetOverdue(maxOverdue)\n", ""},
+		}},
+		{name: "a settled owner forgets overdue charges in time", pkg: "./internal/cluster/replica", test: "^TestASettledOwnerForgetsOverdueCharges$", edits: []edit{
+			{"internal/cluster/replica/due.go", "	return min(o.copiesDue(now, seq), o.overdueUntil())\n", "	return o.copiesDue(now, seq)\n"},
 		}},
 	}
 }

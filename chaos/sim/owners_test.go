@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // asked asks a subject and returns the answer.
@@ -207,5 +209,53 @@ rules: [{name: pair, keys: [["attr:a"], ["attr:b"]], limits: [{limit: 1, window:
 	}
 	if wrong > 0 {
 		t.Errorf("of %d times that several checks wanted the last unit of two owners, %d times not one got it", tries, wrong)
+	}
+}
+
+// TestADenialByPolicyCostsOthersNothing: of a check over two owners one is out of reach, and
+// the policy denies it at the deadline. Only then can the other take its charge back, for
+// which the check's time is over too.
+func TestADenialByPolicyCostsOthersNothing(t *testing.T) {
+	worlds(t)
+	s := newSubject(t, `
+version: 1
+rules: [{name: login, keys: [[ip], [user]], on_unreachable: closed, limits: [{limit: 100, window: 1h, algorithm: fixed_window}]}]
+`).(*subject)
+	s.only = true
+	at := s.node()
+	tried := 0
+	for i := 0; tried < 4; i++ {
+		r := &limiter.Request{IP: fmt.Sprint("10.3.0.", i), User: fmt.Sprint("u", i)}
+		var c limiter.Charge
+		if _, err := s.set.Resolve(r, &c); err != nil {
+			t.Fatal(err)
+		}
+		ip, _ := at.core.Partition(table.PartitionOf(c.Key(0)))
+		user, _ := at.core.Partition(table.PartitionOf(c.Key(1)))
+		if ip.Role != peer.Owned || user.Role == peer.Owned {
+			continue
+		}
+		tried++
+		for _, n := range s.w.live()[1:] {
+			n.pause()
+		}
+		d, done := new(limiter.Decision), false
+		at.core.Begin(&c, d, 0, func() { done = true })
+		if err := s.wait(&done); err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed || d.Source != limiter.SourceFallbackClosed {
+			t.Fatalf("premise: the policy denies: %t by %v", d.Allowed, d.Source)
+		}
+		s.w.heal()
+		if err := s.w.run(3*limiter.Second, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ask(r, d, true); err != nil {
+			t.Fatal(err)
+		}
+		if left := d.Limit(0).Remaining; left != 100 {
+			t.Errorf("address %d: after a denial %d of 100 are left", i, left)
+		}
 	}
 }

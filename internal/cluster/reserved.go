@@ -16,7 +16,7 @@ type reservations struct {
 	parts partitions
 	table *table.Table
 	self  peer.Instance
-	count atomic.Int64 // unsettled charges, of all partitions
+	count atomic.Int64 // unsettled and overdue charges, of all partitions
 }
 
 // add records a reservation that was made here.
@@ -45,13 +45,13 @@ func (x *reservations) asker(q *route.Request) peer.Instance {
 }
 
 // settle ends the reservation that its asker names, and takes back the charges that the
-// receipt names, if they are unsettled here, see [replica.Ownership.Settle].
+// receipt names, if they can be taken back here, see [replica.Ownership.Settle].
 func (x *reservations) settle(t *turn, q *route.Request) {
 	from := q.Reply.To
 	if from == 0 {
 		from = x.self
 	}
-	n, here := 0, uint64(0) // limits whose charges are unsettled here, one bit each
+	n, here := 0, uint64(0) // limits whose charges can be taken back here, one bit each
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
 		first := n

@@ -14,7 +14,7 @@ const Never limiter.Tick = math.MaxInt64
 // comes first: the present time if the next tick may have work, [Never] if it has none.
 func (p *Replica) Due(t *Turn) limiter.Tick {
 	if p.settled(t) {
-		return p.own.copiesDue(t.Now, p.seq)
+		return nextDue(p.own, t.Now, p.seq)
 	}
 	return t.Now
 }
@@ -35,7 +35,7 @@ func (p *Replica) settled(t *Turn) bool {
 		return false
 	case own.next != nil || own.revoking || own.renew || own.suspended != 0 || own.waitSince != 0:
 		return false
-	case len(own.withheld)+len(own.unsettled)+len(own.contenders) > 0:
+	case len(own.withheld)+len(own.unsettled)+len(own.contenders) > 0 || t.Now >= own.overdueUntil():
 		return false
 	case p.givenUp || p.yields || p.round != nil || p.unpushed || len(p.waiting) > 0 || p.seekAt != 0 || p.staged != nil || p.fresh:
 		return false
@@ -43,6 +43,11 @@ func (p *Replica) settled(t *Turn) bool {
 		return false
 	}
 	return t.View.Owner(p.id) == p.node.Self && own.heir.to == t.View.Successor(p.id) && t.View.Active(own.heir.to)
+}
+
+// nextDue returns when a settled owner has something to do.
+func nextDue(o *Ownership, now limiter.Tick, seq uint64) limiter.Tick {
+	return min(o.copiesDue(now, seq), o.overdueUntil())
 }
 
 // copiesDue returns when the heir is to be sent something, which a settled owner does at

@@ -198,6 +198,9 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 	}
 	// The askers of withheld replies ask again, and are answered from the merged state.
 	p.own.takeBack(t, b.Epoch.Counter, p.owner)
+	// The larger of two counts may lack an overdue charge: it stands, so that a late cancel
+	// takes back nothing that the other owner admitted.
+	p.own.forgetOverdue(0)
 	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {
 		t.problem("the state of an owner that was overtaken cannot be merged", err)
 		keys = nil

@@ -177,7 +177,7 @@ func (o *Ownership) stopPreparing() {
 func (o *Ownership) end() {
 	o.heir.uncount(o.node.Peers)
 	o.next.uncount(o.node.Peers)
-	o.count.Add(-int64(len(o.unsettled)))
+	o.count.Add(-int64(len(o.unsettled) + len(o.overdue)))
 }
 
 // disown ends this node's ownership.

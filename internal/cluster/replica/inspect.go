@@ -32,7 +32,7 @@ type Info struct {
 	Unacknowledged uint64
 	// Changed is the number of keys that some copy lacks changes of, or whose changes the
 	// heir has not acknowledged. Unsettled is the number of charges that may be taken
-	// back.
+	// back, without overdue ones.
 	Changed, Unsettled int
 	// Suspended is the member that is not made heir for a while; 0 if there is none.
 	Suspended peer.Instance

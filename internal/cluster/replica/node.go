@@ -20,7 +20,7 @@ type Node struct {
 	Peers Peers
 	Pace  Pace
 	// Staged counts the bytes of incomplete snapshots, and Reserves the charges that are
-	// unsettled, of all replicas of the node. *atomic.Int64 is a Counter.
+	// unsettled or overdue, of all replicas of the node. *atomic.Int64 is a Counter.
 	Staged, Reserves Counter
 	// Random returns a number from 0 up to, but not including, below.
 	Random func(below limiter.Tick) limiter.Tick

@@ -68,6 +68,7 @@ type succession struct {
 type reservations struct {
 	count      Counter     // of those of all replicas of the node
 	unsettled  []unsettled // oldest first
+	overdue    []unsettled // whose askers have given up; oldest first
 	contenders []contender // requests that wait until those are settled
 }
 
@@ -139,7 +140,7 @@ func (g *target) waitFrom(now limiter.Tick) {
 
 // busy reports whether the ownership has pending work.
 func (o *Ownership) busy() bool {
-	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.unsettled)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
+	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.unsettled)+len(o.overdue)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
 		o.heir != nil && o.heir.sent > o.heir.acked
 }
 

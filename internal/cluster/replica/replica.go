@@ -316,7 +316,7 @@ func (p *Replica) Tick(t *Turn) limiter.Tick {
 	p.fault()
 	if p.settled(t) {
 		p.Flush(t)
-		return p.own.copiesDue(t.Now, p.seq)
+		return nextDue(p.own, t.Now, p.seq)
 	}
 	if p.round != nil {
 		p.round.tick(t, p)

@@ -18,6 +18,10 @@ import (
 // again a little later. Close to the deadline the denial is given after all, as
 // provisional: it begins no block, charges nothing and is not cached, and its RetryAfter
 // is no longer than the wait for the charge to be settled.
+//
+// Once its check's deadline has passed, a charge counts as settled: its asker may be gone. If
+// the asker is only slow, it concludes the check later, and its cancel comes late. So the
+// charge is *overdue* for a while: nobody waits for it, and a cancel takes it back.
 
 // unsettled is the unsettled charge of one key by a reservation.
 type unsettled struct {
@@ -25,7 +29,7 @@ type unsettled struct {
 	from  peer.Instance
 	time  limiter.Tick // time of the receipt
 	cost  uint32
-	until limiter.Tick // when the asker has given up; from then on the charge counts as settled
+	until limiter.Tick // when the charge is overdue; if it is, when it can no longer be taken back
 }
 
 // contender is a request that would be denied, perhaps because of an unsettled charge.
@@ -38,10 +42,12 @@ const (
 	contendFor   = 2 * TickEvery // longest wait of a part of a check for another's charge
 	retreatTime  = 8 * TickEvery // this close to the deadline a check does not start anew
 	maxUnsettled = 1 << 12       // of one partition; beyond, a charge counts as settled
-	maxContend   = 1 << 12       // of one partition; beyond, a denial is provisional
+	overdueFor   = 10 * limiter.Second
+	maxOverdue   = 1 << 12 // of one partition; beyond, the oldest can no longer be taken back
+	maxContend   = 1 << 12 // of one partition; beyond, a denial is provisional
 )
 
-// Unsettled reports whether any charge may still be taken back.
+// Unsettled reports whether any charge is unsettled.
 func (o *reservations) Unsettled() bool { return len(o.unsettled) > 0 }
 
 // Reserve records the charge of a reservation of the member from: of one key, made at
@@ -59,17 +65,23 @@ func (o *reservations) Reserve(t *Turn, k *limiter.Key, from peer.Instance, time
 }
 
 // Settle ends a reservation of one key by the member from. undo means that the charge is
-// taken back. It reports whether the charge was unsettled here; only then may it be
-// taken back: so none that another owner made, and none twice. Equal charges of one
+// taken back. It reports whether the charge was unsettled or overdue here; only then may it
+// be taken back: so none that another owner made, and none twice. Equal charges of one
 // asker at one instant are not told apart.
 func (o *Ownership) Settle(t *Turn, k *limiter.Key, from peer.Instance, time limiter.Tick, undo bool) bool {
-	at := slices.IndexFunc(o.unsettled, func(u unsettled) bool {
+	meant := func(u unsettled) bool {
 		return u.key == k.Hash && u.from == from && u.time == time && u.cost == k.Cost
-	})
+	}
+	list := &o.unsettled
+	at := slices.IndexFunc(*list, meant)
+	if at < 0 {
+		list = &o.overdue
+		at = slices.IndexFunc(*list, meant)
+	}
 	if at < 0 {
 		return false
 	}
-	o.unsettled = slices.Delete(o.unsettled, at, at+1)
+	*list = slices.Delete(*list, at, at+1)
 	o.count.Add(-1)
 	if undo {
 		o.Charged(t, k, 0)
@@ -92,7 +104,7 @@ func (o *reservations) SettledWithin(t *Turn, k *limiter.Key) limiter.Tick {
 	return longest
 }
 
-// UnsettledOf returns how many units of a key may still be taken back.
+// UnsettledOf returns how many units of a key are unsettled.
 func (o *reservations) UnsettledOf(k *limiter.Key) (units uint64) {
 	for i := range o.unsettled {
 		if o.unsettled[i].key == k.Hash {
@@ -140,9 +152,29 @@ func (o *reservations) Contend(t *Turn, q Request) {
 	t.Watch = true
 }
 
-// expire ends the waits that are over, and treats charges as settled whose askers
-// have given up.
+// forgetOverdue keeps the last most of the overdue charges; the others stand.
+func (o *reservations) forgetOverdue(most int) {
+	if n := len(o.overdue) - most; n > 0 {
+		o.overdue = slices.Delete(o.overdue, 0, n)
+		o.count.Add(-int64(n))
+	}
+}
+
+// overdueUntil returns when the first overdue charge can no longer be taken back; Never if
+// there is none.
+func (o *reservations) overdueUntil() limiter.Tick {
+	if len(o.overdue) == 0 {
+		return Never
+	}
+	return o.overdue[0].until
+}
+
+// expire ends the waits that are over. Charges whose askers have given up are overdue, and
+// in the end stand.
 func (o *reservations) expire(t *Turn, owner peer.Epoch) {
+	for len(o.overdue) > 0 && t.Now >= o.overdue[0].until {
+		o.forgetOverdue(len(o.overdue) - 1)
+	}
 	for i := 0; i < len(o.unsettled); {
 		u := o.unsettled[i]
 		if t.Now < u.until {
@@ -150,9 +182,11 @@ func (o *reservations) expire(t *Turn, owner peer.Epoch) {
 			continue
 		}
 		o.unsettled = slices.Delete(o.unsettled, i, i+1)
-		o.count.Add(-1)
+		u.until = t.Now + overdueFor
+		o.overdue = append(o.overdue, u)
 		o.wakeContenders(t, &limiter.Key{Hash: u.key})
 	}
+	o.forgetOverdue(maxOverdue)
 	o.contenders = slices.DeleteFunc(o.contenders, func(q contender) bool {
 		w := q.Facts()
 		switch {
