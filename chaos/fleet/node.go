@@ -207,11 +207,16 @@ func (n *Node) Metrics(ctx context.Context) (map[string]float64, error) {
 	if status != http.StatusOK {
 		return nil, fmt.Errorf("/metrics answers %d", status)
 	}
+	return ParseMetrics(body), nil
+}
+
+// ParseMetrics returns the metrics of a text in the format of Prometheus, by name and labels.
+func ParseMetrics(text string) map[string]float64 {
 	out := make(map[string]float64)
-	for _, line := range regexp.MustCompile(`(?m)^([a-z_]+(?:\{.*\})?) ([-+0-9.e]+)$`).FindAllStringSubmatch(body, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^([a-z_]+(?:\{.*\})?) ([-+0-9.e]+)$`).FindAllStringSubmatch(text, -1) {
 		if v, err := strconv.ParseFloat(line[2], 64); err == nil {
 			out[line[1]] = v
 		}
 	}
-	return out, nil
+	return out
 }

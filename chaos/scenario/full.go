@@ -79,17 +79,19 @@ func flood(ctx context.Context, n *fleet.Node, prefix string) {
 	}
 }
 
+// overflow is the metric of the keys that found no room in a node's table.
+const overflow = `weir_table_overflow_total{bound="table"}`
+
 // turned is how many keys each node has found no room for.
 func (s *stage) turned(ctx context.Context, nodes []*fleet.Node) (out []float64, err error) {
-	const name = "weir_table_overflow_total"
 	for _, n := range nodes {
 		m, err := n.Metrics(ctx)
 		if err != nil {
 			return nil, err
 		}
-		v, said := m[name]
+		v, said := m[overflow]
 		if !said {
-			return nil, fmt.Errorf("%s says no %s", n.Name, name)
+			return nil, fmt.Errorf("%s says no %s", n.Name, overflow)
 		}
 		out = append(out, v)
 	}

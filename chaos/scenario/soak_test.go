@@ -6,12 +6,16 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/chaos/fleet"
 	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/report"
+	"github.com/weirlimit/weir/metrics"
 )
 
 // A number that a node does not say is an error, and not a leak that never grows.
@@ -31,6 +35,28 @@ func TestSampleOf(t *testing.T) {
 			t.Errorf("without %s: %v", name, err)
 		}
 		all[name] = value
+	}
+}
+
+// A node says all that trials read, by these names and labels.
+func TestNodesSayWhatIsRead(t *testing.T) {
+	r := metrics.NewRegistry()
+	o := metrics.Options{
+		Table: func() metrics.TableStats { return metrics.TableStats{} }, Cluster: func() metrics.ClusterStats { return metrics.ClusterStats{} }, Runtime: true,
+	}
+	if _, err := metrics.New(r, o); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	metrics.Handler(r).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	said := fleet.ParseMetrics(w.Body.String())
+	if _, err := sampleOf(said); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{overflow, `weir_members{state="active"}`, `weir_rules_reloads_total{result="failure"}`} {
+		if _, ok := said[name]; !ok {
+			t.Errorf("a node says no %s", name)
+		}
 	}
 }
 
