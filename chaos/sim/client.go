@@ -40,6 +40,7 @@ type key struct {
 	begun     int // units that clients asked for
 	spared    int // of those, the units of checks that an owner or a full table denied
 	late      int // units of checks that waited for longer than lateAfter
+	astray    int // units that cancels may have left behind
 
 	rolled          bool // its rule changes
 	ops             []op
@@ -166,6 +167,7 @@ type asking struct {
 	answer *limiter.Decision
 	cost   int
 	call   limiter.Tick
+	before []int // disturbances of each key's partition before it was asked
 	ended  bool
 }
 
@@ -188,6 +190,7 @@ func (w *World) asking(k *key, n *Node, cost uint32, alone bool, c *limiter.Char
 		}
 		if about = about.at(n); about != nil {
 			a.keys = append(a.keys, about)
+			a.before = append(a.before, w.disturbances(about.part))
 			c.Add(about.key(n, cost))
 		}
 	}
@@ -236,6 +239,7 @@ func (a *asking) done() {
 		}
 		about.ops = append(about.ops, op{call: a.call, back: n.w.now, cost: a.cost, allowed: d.Allowed})
 	}
+	a.mayStray()
 	a.keep()
 }
 
@@ -274,7 +278,9 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int) {
 		}
 	case !d.Allowed:
 		k.fallbacks++
-		k.lost += cost // an owner may have charged it all the same
+		if !owned(d, i) {
+			k.lost += cost // an owner may have charged it all the same
+		}
 	case fallback && !owned(d, i):
 		k.fallbacks++
 		k.byPolicy[fmt.Sprint(n.name, n.inst)] += cost

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -19,15 +20,64 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 	*d.Limit(0) = limiter.LimitDecision{Rule: r, Limit: l, Key: 0, Allowed: true}
 	*d.Limit(1) = limiter.LimitDecision{Rule: r, Limit: l, Key: 1, Allowed: true, Owner: "b"}
 	n := &Node{name: "c", inst: 7, w: newWorld(1)}
-	for i, want := range []struct{ byPolicy, lost, admitted int }{{2, 2, 0}, {0, 0, 2}} {
-		k := &key{rule: r, byPolicy: make(map[string]int)}
-		k.answered(n, d, i, 2)
-		units := 0
-		for _, of := range k.byPolicy {
-			units += of
+	type units struct{ byPolicy, lost, admitted int }
+	for allowed, want := range map[bool][]units{true: {{2, 2, 0}, {0, 0, 2}}, false: {{0, 2, 0}, {0, 0, 0}}} {
+		d.Allowed = allowed
+		for i := range want {
+			k := &key{rule: r, byPolicy: make(map[string]int)}
+			k.answered(n, d, i, 2)
+			got := units{0, k.lost, k.admitted}
+			for _, of := range k.byPolicy {
+				got.byPolicy += of
+			}
+			if got != want[i] {
+				t.Errorf("allowed %t, key %d: %+v, want %+v", allowed, i, got, want[i])
+			}
 		}
-		if units != want.byPolicy || k.lost != want.lost || k.admitted != want.admitted {
-			t.Errorf("key %d: %d units by policy, %d lost, %d admitted by an owner; want %+v", i, units, k.lost, k.admitted, want)
+	}
+}
+
+// TestWhatACancelMayLeaveBehind: a check over several owners may leave its units behind once for
+// each disturbance before its answer. After an answer at its deadline or later, a disturbance
+// counts for as long as a cancel may be under way.
+func TestWhatACancelMayLeaveBehind(t *testing.T) {
+	const part = 7
+	handoff := func(w *World) { w.outcome.happened(cluster.EventHandoff, part) }
+	nothing := func(*World) {}
+	for name, test := range map[string]struct {
+		alone        bool
+		took, after  limiter.Tick
+		during, then func(w *World)
+		want         int
+	}{
+		"nothing happens":          {false, 100 * ms, limiter.Second, nothing, nothing, 0},
+		"its owner changes":        {false, 100 * ms, limiter.Second, handoff, nothing, 2},
+		"another changes":          {false, 100 * ms, limiter.Second, func(w *World) { w.outcome.happened(cluster.EventHandoff, part+1) }, nothing, 0},
+		"its owner renews":         {false, 100 * ms, limiter.Second, func(w *World) { w.outcome.happened(cluster.EventRenewal, part) }, nothing, 0},
+		"a connection breaks too":  {false, 100 * ms, limiter.Second, func(w *World) { handoff(w); w.broken++ }, nothing, 4},
+		"after its answer":         {false, 100 * ms, limiter.Second, nothing, handoff, 0},
+		"after a late answer":      {false, askedFor, limiter.Second, nothing, handoff, 2},
+		"long after a late answer": {false, askedFor, straysFor + 1, nothing, handoff, 0},
+		"of one key":               {true, 100 * ms, limiter.Second, handoff, nothing, 0},
+	} {
+		w := newWorld(1)
+		keys := []*key{{part: part}, {part: part + 2}}
+		if test.alone {
+			keys = keys[:1]
+		}
+		a := &asking{n: &Node{w: w}, keys: keys, cost: 2, call: w.now}
+		for _, k := range keys {
+			a.before = append(a.before, w.disturbances(k.part))
+		}
+		test.during(w)
+		w.now += test.took
+		a.mayStray()
+		w.after(test.after, func() { test.then(w) })
+		if err := w.run(10*limiter.Second, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if keys[0].astray != test.want {
+			t.Errorf("%s: %d units may have stayed, want %d", name, keys[0].astray, test.want)
 		}
 	}
 }

@@ -79,6 +79,7 @@ func (w *World) snapOne(p pair, notice limiter.Tick) {
 	}
 	c.up, c.held = false, nil
 	c.gen++
+	w.broken++
 	n, to := w.node(p.from), w.node(p.to)
 	w.faulted()
 	w.logf("%s -> %s broken", n.name, to.name)

@@ -288,10 +288,7 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 	if least := min(k.limit, k.admitted-k.refunded); b.exact && k.tried == 0 && !k.rolled && used >= 0 && used < least {
 		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted and %d given back", k.rule.Name, k.part, used, k.admitted, k.refunded)
 	}
-	slack := k.lost
-	if k.pair != nil {
-		slack += 8 // cancels that met another epoch
-	}
+	slack := k.lost + k.astray
 	if !b.exact {
 		slack += 2 * takeovers * (k.d + 2)
 	}

@@ -33,6 +33,7 @@ type World struct {
 	keys    []*key
 	parts   []int
 	outcome Outcome
+	broken  int         // how often a connection broke
 	losses  map[int]int // how often owner and heir were lost together, by partition
 	// clock is what counters see and ruleNamed where rules come from, where a
 	// test says so.

@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// A check over several owners takes back what it reserved and does not charge. The cancel may be
+// lost, and then the charge stays. The astray units of a key are those that may have stayed so.
+//
+// A check has one reservation of a key at a time, and goes on when it has heard that the cancel
+// was executed. So it leaves no more of them behind than there were moments, from its call to
+// its answer, at which a cancel can be lost. An answer at the check's deadline or later waits
+// for no cancel: the cancel may be under way for as long as a member stands still.
+
+const (
+	askedFor  = 300 * ms           // the deadline of a check
+	straysFor = 6 * limiter.Second // a cancel is under way for no longer: a pause is at most 5 s
+)
+
+// disturbances counts the moments at which a cancel may have been lost: the partition came to
+// another owner, its owner merged another state, or a connection broke.
+func (w *World) disturbances(part int) int {
+	e := w.outcome.byPart[part]
+	return w.outcome.takeovers(part) + e[cluster.EventHandoff] + e[cluster.EventEmptied] + e[cluster.EventMerged] + w.broken
+}
+
+// mayStray counts the units that the keys of an answered check may have left behind.
+func (a *asking) mayStray() {
+	if len(a.keys) == 1 {
+		return
+	}
+	w := a.n.w
+	count := func() {
+		for i, about := range a.keys {
+			about.astray += a.cost * (w.disturbances(about.part) - a.before[i])
+		}
+	}
+	if w.now-a.call < askedFor {
+		count()
+		return
+	}
+	w.after(straysFor, count)
+}
