@@ -19,10 +19,11 @@ const (
 )
 
 // disturbances counts the moments at which a cancel may have been lost: the partition came to
-// another owner, its owner merged another state, or a connection broke.
+// another owner, its owner merged another state, a connection broke, or a node read other rules,
+// so that the cancel no longer fits what was reserved.
 func (w *World) disturbances(part int) int {
 	e := w.outcome.byPart[part]
-	return w.outcome.takeovers(part) + e[cluster.EventHandoff] + e[cluster.EventEmptied] + e[cluster.EventMerged] + w.broken
+	return w.outcome.takeovers(part) + e[cluster.EventHandoff] + e[cluster.EventEmptied] + e[cluster.EventMerged] + w.broken + w.reloads
 }
 
 // mayStray counts the units that the keys of an answered check may have left behind.

@@ -54,6 +54,7 @@ func TestWhatACancelMayLeaveBehind(t *testing.T) {
 		"its owner changes":        {false, 100 * ms, limiter.Second, handoff, nothing, 2},
 		"another changes":          {false, 100 * ms, limiter.Second, func(w *World) { w.outcome.happened(cluster.EventHandoff, part+1) }, nothing, 0},
 		"its owner renews":         {false, 100 * ms, limiter.Second, func(w *World) { w.outcome.happened(cluster.EventRenewal, part) }, nothing, 0},
+		"a node reads other rules": {false, 100 * ms, limiter.Second, func(w *World) { (&Node{w: w}).reads(nil) }, nothing, 2},
 		"a connection breaks too":  {false, 100 * ms, limiter.Second, func(w *World) { handoff(w); w.broken++ }, nothing, 4},
 		"after its answer":         {false, 100 * ms, limiter.Second, nothing, handoff, 0},
 		"after a late answer":      {false, askedFor, limiter.Second, nothing, handoff, 2},

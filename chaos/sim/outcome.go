@@ -282,7 +282,7 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 	if !stands && w.stronger != nil && closed(k) && w.losses[k.part] == 0 {
 		stands, twice = true, k.late // what waited may have been charged by two owners
 	}
-	if stands && k.stands && used > k.since+k.lost+twice {
+	if stands && k.stands && used > k.since+k.lost+k.astray-k.strays+twice {
 		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted since its reset (%d lost)", k.rule.Name, k.part, used, k.since, k.lost)
 	}
 	if least := min(k.limit, k.admitted-k.refunded); b.exact && k.tried == 0 && !k.rolled && used >= 0 && used < least {

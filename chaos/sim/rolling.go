@@ -155,5 +155,6 @@ func (w *World) rollOut(span limiter.Tick, rules map[string]*limiter.Rule) {
 // reads has a node take other rules.
 func (n *Node) reads(rules map[string]*limiter.Rule) {
 	n.rules = rules
+	n.w.reloads++
 	n.w.logf("%s reads its rules file", n.name)
 }

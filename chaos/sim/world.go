@@ -34,6 +34,7 @@ type World struct {
 	parts   []int
 	outcome Outcome
 	broken  int         // how often a connection broke
+	reloads int         // how often a node read its rules file
 	losses  map[int]int // how often owner and heir were lost together, by partition
 	// clock is what counters see and ruleNamed where rules come from, where a
 	// test says so.
