@@ -64,7 +64,9 @@ type reset struct {
 	began  limiter.Tick // when the last reset was asked for
 	stands bool         // it was done, and no owner was lost just then
 	since  int          // units that may have been charged from then on
-	strays int          // astray units of before
+	// strays and doubled are the units that may have been left behind or charged twice before,
+	// and takeovers those of its partition.
+	strays, doubled, takeovers int
 	// unclear means that it is not known whether a reset was done.
 	unclear bool
 }
@@ -369,7 +371,7 @@ func (n *Node) refund(r *receipt) {
 func (w *World) reset(k *key, n *Node) {
 	var c limiter.Charge
 	c.Add(k.key(n, 1))
-	k.reset = reset{tried: k.tried + 1, began: w.now, unclear: k.unclear, strays: k.astray}
+	k.reset = reset{tried: k.tried + 1, began: w.now, unclear: k.unclear, strays: k.astray, doubled: k.late, takeovers: w.outcome.takeovers(k.part)}
 	at := w.now
 	w.logf("%s is asked to reset %s", n.name, k.rule.Name)
 	n.do(func() {

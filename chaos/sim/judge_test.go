@@ -82,3 +82,21 @@ func TestWhatACancelMayLeaveBehind(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatMayBeChargedSinceAReset: what was admitted or lost since, what cancels left behind since,
+// and, if the partition was taken over since, what waited.
+func TestWhatMayBeChargedSinceAReset(t *testing.T) {
+	const part = 7
+	w := newWorld(1)
+	takeover := func() { w.outcome.happened(cluster.EventTakeover, part) }
+	takeover()
+	k := &key{part: part, astray: 100, late: 1000, lost: 1}
+	k.reset = reset{since: 10, strays: 98, doubled: 700, takeovers: 1}
+	if most := k.sinceReset(w); most != 13 {
+		t.Errorf("while no owner changes, %d units may be charged, want 13", most)
+	}
+	takeover()
+	if most := k.sinceReset(w); most != 313 {
+		t.Errorf("after a takeover %d units may be charged, want 313", most)
+	}
+}

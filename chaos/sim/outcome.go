@@ -282,7 +282,7 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 	if !stands && w.stronger != nil && closed(k) && w.losses[k.part] == 0 {
 		stands, twice = true, k.late // what waited may have been charged by two owners
 	}
-	if stands && k.stands && used > k.since+k.lost+k.astray-k.strays+twice {
+	if stands && k.stands && used > k.sinceReset(w)+twice {
 		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted since its reset (%d lost)", k.rule.Name, k.part, used, k.since, k.lost)
 	}
 	if least := min(k.limit, k.admitted-k.refunded); b.exact && k.tried == 0 && !k.rolled && used >= 0 && used < least {
@@ -296,6 +296,17 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 		return fmt.Errorf("%s: %d charged in the end, %d admitted (%d lost)", k.rule.Name, used, k.admitted, k.lost)
 	}
 	return nil
+}
+
+// sinceReset returns the most units that may have been charged since the last reset of a key. If
+// its partition was taken over since, the former owner and the next may both have charged a
+// check that waited.
+func (k *key) sinceReset(w *World) int {
+	most := k.since + k.lost + k.astray - k.strays
+	if w.outcome.takeovers(k.part) > k.takeovers {
+		most += k.late - k.doubled
+	}
+	return most
 }
 
 // used returns what a node has counted for a key, -1 where it does not own it.
