@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/peer"
 )
 
 // PartitionInfo describes what a node holds of a partition, for metrics, operators and
@@ -28,6 +29,18 @@ func (x *inspection) Partition(id int) (info PartitionInfo, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.r.Info(x.sched.Now()), true
+}
+
+// Claim returns what this node is to a partition, see [replica.Replica.Claim], or zeros if the
+// core does not manage it.
+func (x *inspection) Claim(id int) (role peer.Role, epoch peer.Epoch, heir peer.Instance, appointment uint32) {
+	if id < 0 || id >= len(x.byID) || x.byID[id] == nil {
+		return role, epoch, heir, appointment
+	}
+	p := x.byID[id]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.r.Claim()
 }
 
 // Partitions returns the numbers of the partitions that the core manages.

@@ -61,17 +61,13 @@ func (k *knowledge) Fresh() bool { return k.fresh }
 // Info returns what the node holds at the time now.
 func (p *Replica) Info(now limiter.Tick) Info {
 	info := Info{
-		ID: int(p.id), Role: p.role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner, Heir: p.heir,
-		Appointment: p.appointment, Fresh: p.fresh, GivenUp: p.givenUp, Parked: len(p.waiting), Keys: p.node.Store.Count(int(p.id)),
+		ID: int(p.id), Seq: p.seq, Owner: p.owner, Fresh: p.fresh, GivenUp: p.givenUp, Parked: len(p.waiting), Keys: p.node.Store.Count(int(p.id)),
 		Busy: p.round != nil || p.unpushed,
 	}
+	info.Role, info.Epoch, info.Heir, info.Appointment = p.Claim()
 	own := p.own
 	if own == nil {
 		return info
-	}
-	info.Heir, info.Appointment = 0, 0
-	if own.heir != nil {
-		info.Heir, info.Appointment = own.heir.to, own.heir.appointment
 	}
 	info.Busy = info.Busy || own.next != nil || own.revoking || own.renew || own.handover != nil
 	info.Withheld, info.Contending = len(own.withheld), len(own.contenders)
@@ -85,6 +81,18 @@ func (p *Replica) Info(now limiter.Tick) Info {
 		info.Unacknowledged = max(info.Unacknowledged, d.old+d.new)
 	}
 	return info
+}
+
+// Claim returns what the node is to the partition, under which epoch, and, if it owns it or is
+// heir, the heir and the number of its appointment. It is a cheap part of Info.
+func (p *Replica) Claim() (role peer.Role, epoch peer.Epoch, heir peer.Instance, appointment uint32) {
+	switch {
+	case p.own == nil:
+		return p.role, p.epoch, p.heir, p.appointment
+	case p.own.heir == nil:
+		return p.role, p.epoch, 0, 0
+	}
+	return p.role, p.epoch, p.own.heir.to, p.own.heir.appointment
 }
 
 // Settled reports whether the partition is as the view calls for, as far as it depends
