@@ -115,12 +115,11 @@ func normalized[T comparable](d matching, n *node, what string, most int, parse 
 
 // prefix parses an address or a prefix, and returns what is wrong with it.
 func prefix(text string) (netip.Prefix, string) {
-	const want = "; write an address such as 192.0.2.1 or a prefix such as 10.0.0.0/8 or \"2001:db8::/32\""
 	if !strings.Contains(text, "/") {
 		addr, err := netip.ParseAddr(text)
 		switch {
 		case err != nil:
-			return netip.Prefix{}, quote(text) + " is not an address" + want
+			return netip.Prefix{}, notNetwork(text)
 		case addr.Zone() != "":
 			return netip.Prefix{}, quote(text) + " has a zone; leave it out, since the zones of requests are ignored"
 		}
@@ -129,7 +128,7 @@ func prefix(text string) (netip.Prefix, string) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, quote(text) + " is not a prefix" + want
+		return netip.Prefix{}, notNetwork(text)
 	}
 	if p.Addr().Is4In6() {
 		if p.Bits() < 96 {
@@ -158,6 +157,8 @@ func hostPattern(text string) (host, bad string) {
 		return "[" + addr.String() + "]", ""
 	}
 	switch {
+	case isPrefix(name):
+		return "", quote(text) + " is not a host; for the address of a caller write ip: " + networkText(text)
 	case strings.Contains(name, "://"), strings.Contains(name, "/"):
 		return "", quote(text) + " is not a host" + want
 	case below == "":

@@ -38,7 +38,7 @@ func (s *values) contain(v string) bool {
 // attribute with any value.
 func (d matching) attributes(n *node, m *matcher) {
 	if n.kind != kindMapping {
-		d.add(n, "attributes is a mapping of names to values, not %s", n.kind)
+		d.add(n, "attributes is a mapping of names to values, not %s: write attributes: {%s: } for any value of one", n.kind, d.example(n, "plan"))
 		return
 	}
 	if len(n.keys) > maxAttributes {
@@ -51,6 +51,8 @@ func (d matching) attributes(n *node, m *matcher) {
 			continue
 		}
 		a := attribute{name: name}
+		d.mentions.add(k, name, "%s:")
+		d.unlikeName(k, n.items[i])
 		if !d.misplaced(k, n.items[i]) {
 			continue
 		}
@@ -104,6 +106,7 @@ func (d matching) notFields(a *attribute) []field {
 func (d matching) values(n *node, name string) values {
 	for _, v := range d.list(n, "the value of attribute "+quote(name), maxChoices) {
 		if v.kind != kindScalar || !seemsPattern(v.text) {
+			d.unlikeValue(v, name)
 			continue
 		}
 		if v.text == "*" {

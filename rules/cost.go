@@ -296,6 +296,7 @@ func (d costing) number(name string, least int64, out *uint32, given map[string]
 func (d costing) source(n *node) string {
 	p, bad := readPart(n)
 	if bad == "" && p.kind == partAttribute {
+		d.mentions.add(n, p.name, `"attr:%s"`)
 		return p.name
 	}
 	if bad != "" && n.kind == kindScalar && strings.HasPrefix(n.text, attributePrefix) {

@@ -36,6 +36,8 @@ type decoder struct {
 	// defaults.
 	oddities []oddity
 	outer    definition
+	// mentions are the names of attributes in the rule that is being decoded.
+	mentions mentions
 	// zoned counts the limits of the file whose time zone a request chooses.
 	zoned int
 	// replication is used if the file sets none.
@@ -184,6 +186,7 @@ func (d *decoder) file(root *node) {
 			return ""
 		})
 		d.outer.oddities, d.oddities = d.oddities, nil
+		d.outer.mentions, d.mentions = d.mentions, nil
 		d.outer.flawed = d.found() > before
 	}
 	if at.quotas != nil {

@@ -132,6 +132,8 @@ func (d matching) groups(n *node, what string) []string {
 		if v.kind == kindScalar && seemsPattern(v.text) {
 			d.add(v, "%s: %s seems to be a pattern, and a group is compared as it stands: write the names as a list, as in %s: [free, gold], or match on an attribute, as in attributes: {plan: {pattern: '%s'}}",
 				what, quote(v.text), what, asPattern(v.text))
+		} else if v.kind == kindScalar {
+			d.networkElsewhere(v, what, v.text)
 		}
 	}
 	return d.choices(n, what, false)

@@ -121,7 +121,7 @@ func TestErrors(t *testing.T) {
 		{"dashes", rule("limits: [1/second]\n  count-rejected: all"), `3:3: unknown field "count-rejected"; did you mean "count_rejected"? (in a rule)`},
 
 		// What it matches.
-		{"match", rule("match: ^/x\n  limits: [1/second]"), `2:10: match is a mapping of fields to values, not a single value`},
+		{"match", rule("match: ^/x\n  limits: [1/second]"), `2:10: match is a mapping of fields to values, not a single value: write match: {path: '^/x'}`},
 		{"match left out", rule("match:\n  limits: [1/second]"), `2:3: "match" has no value; give one or remove it`},
 		{"path list", rule("match: {path: [a]}\n  limits: [1/second]"), `2:17: path is a single value, not a list`},
 		{"path long", rule("match: {path: " + strings.Repeat("a", 1025) + "}\n  limits: [1/second]"), `2:17: path: the pattern has 1025 bytes; at most 1024 are allowed`},
@@ -132,7 +132,7 @@ func TestErrors(t *testing.T) {
 		{"method number", rule("match: {method: [GET, {}]}\n  limits: [1/second]"), `2:25: method is a single value, not a mapping`},
 		{"star", rule("match: {attributes: {plan: '*'}}\n  limits: [1/second]"), `2:30: "*" is not a wildcard; leave the value out, as in "plan:", to match any`},
 		{"attribute name", rule("match: {attributes: {\"a\\u0007\": x}}\n  limits: [1/second]"), `2:24: an attribute's name "a\a" contains a control character`},
-		{"attributes list", rule("match: {attributes: [plan]}\n  limits: [1/second]"), `2:23: attributes is a mapping of names to values, not a list`},
+		{"attributes list", rule("match: {attributes: [plan]}\n  limits: [1/second]"), `2:23: attributes is a mapping of names to values, not a list: write attributes: {plan: } for any value of one`},
 
 		// What it counts by.
 		{"key", rule("key: [usr]\n  limits: [1/second]"), `2:9: unknown part of a key "usr"; did you mean "user"?`},

@@ -362,5 +362,10 @@ func namedPart(text string) (part, string) {
 	if i := slices.Index(partNames(), text); i >= 0 {
 		return part{kind: partKind(i)}, ""
 	}
+	for _, other := range []string{"attribute:", "attribute.", "attributes:", "attributes.", "attr.", "header:", "header."} {
+		if name, ok := strings.CutPrefix(text, other); ok && name != "" {
+			return part{}, "unknown part of a key " + quote(text) + "; an attribute is written as \"" + attributePrefix + clip(name) + "\""
+		}
+	}
 	return part{}, unknown("part of a key", text, append(partNames(), attributePrefix+"NAME"))
 }

@@ -82,7 +82,7 @@ func lacking(r *definition) (out []Warning) {
 	}
 	for _, parts := range r.keys {
 		for i, p := range parts {
-			if p.kind != partAttribute || r.match.asksFor(p.name) {
+			if p.kind != partAttribute || r.match.asksFor(p.name) || r.match.spelt(p.name) || slices.Contains(partNames(), p.name) {
 				continue
 			}
 			at := r.keyNode

@@ -111,7 +111,15 @@ func upper(s string) string {
 type matching struct{ *decoder }
 
 // match decodes the match of a rule.
-func (d matching) match(n *node, m *matcher) { d.mapping(n, "match", d.fields(m), matchHint) }
+func (d matching) match(n *node, m *matcher) {
+	if n.kind != kindMapping {
+		if instead := d.bareMatch(n); instead != "" {
+			d.add(n, "match is a mapping of fields to values, not %s: write match: {%s}", n.kind, instead)
+			return
+		}
+	}
+	d.mapping(n, "match", d.fields(m), func(name string) string { return matchHint(n, name) })
+}
 
 // fields decodes the conditions of a match.
 func (d matching) fields(m *matcher) []field {
@@ -122,13 +130,17 @@ func (d matching) fields(m *matcher) []field {
 		return field{name, func(_, v *node) { *out = d.groups(v, name) }}
 	}
 	addresses := func(name string, out *[]netip.Prefix) field {
-		return field{name, func(_, v *node) { *out = normalized(d, v, name, maxPrefixes, prefix, netip.Prefix.Compare) }}
+		return field{name, func(_, v *node) { *out = d.networks(v, name) }}
 	}
 	hosts := func(name string, out *[]string) field {
 		return field{name, func(_, v *node) { *out = normalized(d, v, name, maxChoices, hostPattern, strings.Compare) }}
 	}
 	paths := func(name string, out **pattern) field {
-		return field{name, func(_, v *node) { *out = d.pattern(v, name); d.unlikePattern(v, name, *out) }}
+		return field{name, func(_, v *node) {
+			*out = d.pattern(v, name)
+			d.unlikePattern(v, name, *out)
+			d.networkPath(v, name, *out)
+		}}
 	}
 	return []field{
 		paths("path", &m.path), paths("not_path", &m.notPath),
@@ -140,12 +152,27 @@ func (d matching) fields(m *matcher) []field {
 	}
 }
 
-func matchHint(name string) string {
+func matchHint(n *node, name string) string {
 	switch name {
+	case "not_attributes":
+		return `unknown field "not_attributes" (in match); write attributes: {plan: {not: free}} for requests whose attribute has another value`
+	case "cidr", "network", "address", "addr", "src", "source", "client_ip", "remote_addr", "remote_ip":
+		return "unknown field " + quote(name) + " (in match); the address of a request is \"ip\": write " + strings.TrimSpace("ip: "+valueText(n.at(name)))
+	case "attr", "header", "headers":
+		return "unknown field " + quote(name) + " (in match); what a service sends about a request is under attributes, as in attributes: {api_key: }"
 	case "not":
 		return `unknown field "not" (in match); write not_path, not_method, not_group, not_ip or not_host, or attributes: {plan: {not: free}}`
 	case "user", "not_user":
 		return quote(name) + ` is no condition: a rule counts by user with "key: [user]"; match on a group or an attribute`
+	}
+	known := make([]string, 0, 11)
+	for _, f := range (matching{}).fields(&matcher{}) {
+		known = append(known, f.name)
+	}
+	attribute, prefixed := strings.CutPrefix(name, attributePrefix)
+	if v := n.at(name); prefixed || nearest(name, known) == "" && v != nil && v.kind != kindMapping {
+		return unknown("field", name, known) + " (in match); for an attribute write attributes: {" +
+			yamlText(clip(attribute)) + ": " + valueText(v) + "}"
 	}
 	return ""
 }
@@ -158,7 +185,7 @@ func (d matching) methods(n *node, what string) (out []string) {
 	meant := make([]string, 0, len(out))
 	var odd []*node
 	for _, v := range d.list(n, what, maxChoices) {
-		if v.kind == kindScalar && strings.ContainsAny(v.text, " ,|*^$()[]{}") {
+		if address, _ := isNetwork(v.text); v.kind == kindScalar && (address || strings.ContainsAny(v.text, " ,|*^$()[]{}/:")) {
 			d.add(v, "%s: %s is not the name of a method; write a list of names, as in %s: [GET, POST]", what, quote(v.text), what)
 		} else if name := misspelt(v.text); name != "" {
 			meant, odd = append(meant, name), append(odd, v)

@@ -153,7 +153,7 @@ func TestConditionsAreInTheHashAndTheInfo(t *testing.T) {
 func TestMatchErrors(t *testing.T) {
 	for conditions, want := range map[string]string{
 		"ip: 10.0.0.5/8":          `ip: "10.0.0.5/8" is an address within a network: write 10.0.0.0/8 for the network or 10.0.0.5 for the address`,
-		"ip: 10.0.0":              `ip: "10.0.0" is not an address; write an address such as 192.0.2.1`,
+		"ip: 10.0.0":              `ip: "10.0.0" is not an address or a prefix: write 10.0.0.0/24 for the network`,
 		"ip: 10.0.0.0/33":         `"10.0.0.0/33" is not a prefix`,
 		"ip: 10.*":                `ip: "10.*" is not an address`,
 		"ip: 10.0.0.1-10.0.0.9":   `is not an address`,

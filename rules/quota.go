@@ -56,6 +56,7 @@ func (d quoting) quota(n *node, outer level) {
 	if !q.keyGiven && !d.reported(n, "key") && !d.reported(n, "keys") {
 		d.add(n, `this quota has no key: write "key: [user]" for a counter for each user, or "key: [rule]" to count all requests together`)
 	}
+	q.mentions, d.mentions = d.mentions, nil
 	q.flawed = d.found() > before
 	d.quotas = append(d.quotas, q)
 }
@@ -214,7 +215,7 @@ func lackingQuota(r *definition, quotas []definition) (out []Warning) {
 			continue
 		}
 		for _, p := range slices.Concat(q.keys...) {
-			if p.kind == partAttribute && !r.match.asksFor(p.name) {
+			if p.kind == partAttribute && !r.match.asksFor(p.name) && !r.match.spelt(p.name) && !slices.Contains(partNames(), p.name) {
 				instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
 				out = append(out, newWarning(r, w.at, instead, "rule %s draws on quota %s, which counts by attribute %s, and all requests without it share one counter: write %q to leave them to other rules",
 					quote(r.name), quote(q.name), quote(p.name), instead))

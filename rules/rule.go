@@ -43,6 +43,7 @@ func (d *decoder) levelFields(l *level) []field {
 			l.keyGiven = true
 			if parts, skip := read(v); parts != nil {
 				l.keys, l.skip, l.keyNode = parts, skip, v
+				d.mentions.addKey(v)
 			}
 		}
 	}
@@ -75,6 +76,9 @@ func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field
 			}
 			switch {
 			case ok:
+				if o.name == "zone" {
+					d.mentions.add(v, zoneAttribute(v), `"attr:%s"`)
+				}
 				*settings = append(*settings, setting{o, k, v})
 			case bad != nil:
 				bad[o.name] = true
@@ -93,6 +97,7 @@ type definition struct {
 	name      string
 	match     matcher
 	oddities  []oddity // values that are probably misspelt
+	mentions  mentions
 	limits    []*limiter.Limit
 	written   []*node // parallel to limits
 	zoning    zoning
@@ -134,6 +139,7 @@ func (d *decoder) rule(n *node, outer level) {
 	}
 	quoting{d}.draws(&r, at.quotas)
 	r.oddities, d.oddities = d.oddities, nil
+	r.mentions, d.mentions = d.mentions, nil
 	counting := slices.DeleteFunc(slices.Clone(n.keys), func(k *node) bool {
 		return slices.Contains([]string{"name", "match", "unlimited", "continue"}, k.text)
 	})

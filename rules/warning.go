@@ -39,7 +39,7 @@ func newWarning(r *definition, at *node, instead, format string, args ...any) Wa
 
 // warnings returns the warnings of valid rules and quotas, and of the defaults in outer.
 func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
-	out = slices.Concat(outer.notes(), undrawn(quotas, rules))
+	out = slices.Concat(outer.notes(), undrawn(quotas, rules), spellings(outer, quotas, rules))
 	for i := range quotas {
 		out = append(out, quotas[i].ownWarnings(quotas)...)
 	}
@@ -61,12 +61,12 @@ func inOrder(all []Warning) []Warning {
 // ownWarnings returns the warnings about a rule or a quota, whatever other rules there are.
 func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
 	if r.quota {
-		return slices.Concat(fixedLengths(r), zoneInKey(r), neverFirst(r))
+		return slices.Concat(fixedLengths(r), partsAsAttributes(r), zoneInKey(r), neverFirst(r))
 	}
 	if w, ok := openEnded(r); ok {
 		out = append(out, w)
 	}
-	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), lacking(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
+	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), lacking(r), partsAsAttributes(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
 }
 
 // withWarnings adds to the error of a file the warnings about what has no problem. If the
@@ -84,7 +84,7 @@ func withWarnings(d *decoder, err error) error {
 			}
 		}
 	}
-	e.Warnings = inOrder(e.Warnings)
+	e.Warnings = inOrder(append(e.Warnings, spellings(&d.outer, d.quotas, d.rules)...))
 	return err
 }
 

@@ -1,0 +1,97 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+)
+
+// bareMatch returns the condition that is probably meant by a match that is no mapping;
+// empty if that is not clear.
+func (d matching) bareMatch(n *node) string {
+	values := d.list(n, "match", maxChoices)
+	if len(values) == 0 || slices.ContainsFunc(values, func(v *node) bool { return v.kind != kindScalar }) {
+		return ""
+	}
+	first := values[0].text
+	if address, prefix := isNetwork(first); address || prefix {
+		return "ip: " + networkText(first)
+	}
+	if strings.HasPrefix(first, "/") || strings.HasPrefix(first, "^") {
+		return "path: '^" + strings.ReplaceAll(strings.TrimPrefix(clip(first), "^"), "'", "''") + "'"
+	}
+	return ""
+}
+
+// valueText returns a single value, or a short list of these, as a file has it, and nothing
+// for others.
+func valueText(n *node) string {
+	const most = 4
+	if n != nil && n.kind == kindSequence && len(n.items) <= most {
+		var list []string
+		for _, item := range n.items {
+			if item.kind == kindScalar {
+				list = append(list, valueText(item))
+			}
+		}
+		return "[" + strings.Join(list, ", ") + "]"
+	}
+	if n == nil || n.kind != kindScalar {
+		return ""
+	}
+	if address, prefix := isNetwork(n.text); address || prefix {
+		return networkText(n.text)
+	}
+	return plainText(clip(n.text))
+}
+
+// unlikeName notes an attribute's name that has what belongs elsewhere: the prefix that
+// names have in keys, or a negation.
+func (d matching) unlikeName(k, v *node) {
+	if conditionName(k.text) {
+		return // misplaced says it
+	}
+	if name, ok := strings.CutPrefix(k.text, attributePrefix); ok && name != "" {
+		instead := strings.TrimSpace(yamlText(name) + ": " + valueText(v))
+		doubt(d.decoder, k, instead, "%s is an attribute whose name begins with attr:, which names have in keys only: write %q here", quote(k.text), instead)
+		return
+	}
+	if name, ok := strings.CutPrefix(k.text, "not_"); ok && name != "" && v.kind != kindMapping {
+		value := valueText(v)
+		if value == "" {
+			value = `""`
+		}
+		instead := yamlText(name) + ": {not: " + value + "}"
+		doubt(d.decoder, k, instead, "%s is an attribute of that name, and not the opposite of attribute %s: write %q for that", quote(k.text), quote(name), instead)
+	}
+}
+
+// unlikeValue notes a value of an attribute that is compared as it stands, and probably
+// means something else: a list, any value, the opposite, or a network.
+func (d matching) unlikeValue(v *node, name string) {
+	if v.kind != kindScalar {
+		return
+	}
+	write := func(instead, format string) {
+		doubt(d.decoder, v, instead, "attribute %s is compared with %s as it stands: "+format, quote(name), quote(v.text), instead)
+	}
+	text := v.text
+	switch strings.ToLower(text) {
+	case "any", "present", "exists", "required":
+		write(yamlText(name)+":", "write %q, without a value, for any one")
+		return
+	}
+	for _, no := range []string{"!=", "!", "not "} {
+		if rest, ok := strings.CutPrefix(text, no); ok && strings.TrimSpace(rest) != "" {
+			write(yamlText(name)+": {not: "+plainText(strings.TrimSpace(rest))+"}", "write %q for all others")
+			return
+		}
+	}
+	if list := strings.Split(text, ","); len(list) > 1 && !slices.ContainsFunc(list, func(w string) bool { return strings.TrimSpace(w) == "" }) {
+		for i := range list {
+			list[i] = plainText(strings.TrimSpace(list[i]))
+		}
+		write(yamlText(name)+": ["+strings.Join(list, ", ")+"]", "write %q for either of these")
+		return
+	}
+	d.networkValue(v, name)
+}
