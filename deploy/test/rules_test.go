@@ -189,7 +189,7 @@ func checkArgs(t *testing.T, c corev1.Container, flags map[string]bool) {
 		t.Errorf("administration is at %s, and its port is open: %v", admin, open)
 	}
 	for _, p := range c.Ports {
-		flag := map[string]string{"http": "--http-addr", "grpc": "--grpc-addr", "health": "--health-addr", "gossip": "--gossip-addr", "gossip-udp": "--gossip-addr", "peer": "--peer-addr", "admin": "--admin-addr"}[p.Name]
+		flag := map[string]string{"http": "--http-addr", "grpc": "--grpc-addr", "health": "--health-addr", "gossip": "--gossip-addr", "gossip-udp": "--gossip-addr", "peer": "--peer-addr", "admin": "--admin-addr", "envoy": "--envoy-addr"}[p.Name]
 		if values[flag] != fmt.Sprintf(":%d", p.ContainerPort) {
 			t.Errorf("port %s is %d, and %s %s", p.Name, p.ContainerPort, flag, values[flag])
 		}
