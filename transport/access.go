@@ -155,21 +155,29 @@ func (s *service) identify(ctx context.Context) (pass, error) {
 }
 
 // identifyHTTP returns the caller of an HTTP request.
-func (s *service) identifyHTTP(r *http.Request) (pass, error) {
-	if s.access == nil {
+func (s *service) identifyHTTP(r *http.Request) (pass, error) { return identifyHTTP(s.access, r) }
+
+func identifyHTTP(by Access, r *http.Request) (pass, error) {
+	if by == nil {
 		return pass{}, nil
 	}
-	caller, err := s.access.Identify(HTTPCredentials(r))
+	caller, err := by.Identify(HTTPCredentials(r))
 	return pass{caller}, err
 }
 
 // GRPCCredentials returns what the caller of a gRPC call has shown.
 func GRPCCredentials(ctx context.Context) Credentials {
 	c := Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
-	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			c.TLS = &info.State
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return c
+	}
+	if a, ok := p.Addr.(connAddr); ok { // of this package's server, where nothing need be copied
+		if a.conn.secured != nil {
+			c.TLS = a.conn.secured.state
 		}
+	} else if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		c.TLS = &info.State
 	}
 	return c
 }

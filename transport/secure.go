@@ -116,6 +116,7 @@ func accepted(c net.Conn) net.Conn {
 type securedConn struct {
 	net.Conn
 	layer atomic.Pointer[net.Conn] // through which bytes pass; nil before the handshake
+	state *tls.ConnectionState     // set by the handshake, before gRPC serves calls; nil: no TLS
 }
 
 // Read implements [net.Conn].
@@ -157,7 +158,8 @@ func (c *securedConn) handshake(config *tls.Config, optional bool) (*tls.Connect
 	var layer net.Conn = t
 	c.layer.Store(&layer)
 	state := t.ConnectionState()
-	return &state, nil
+	c.state = &state
+	return c.state, nil
 }
 
 // serverTLS is what gRPC calls, in a goroutine of each connection, to secure it. What the
