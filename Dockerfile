@@ -4,7 +4,8 @@
 #   docker build -t weir --build-arg VERSION=v0.1.0 --build-arg COMMIT="$(git rev-parse HEAD)" .
 #   docker run --rm -p 127.0.0.1:8080:8080 weir
 #
-# For a release give the base by its digest: --build-arg GO_IMAGE=golang:1.26@sha256:...
+# That compiles with whatever the tag below names today. A release gives a digest, which
+# scripts/release-image.sh demands.
 ARG GO_IMAGE=golang:1.26
 FROM ${GO_IMAGE} AS build
 WORKDIR /src

@@ -138,6 +138,10 @@ upgrade-test: ## A cluster of the last version becomes one of this, member by me
 release: ## dist/: node and weir for each system with their bills of materials, and the checksums; VERSION=v0.1.0
 	scripts/release.sh dist "$${VERSION:?give the version, such as VERSION=v0.1.0}" "$$(git rev-parse HEAD)"
 
+.PHONY: release-image
+release-image: ## The image of a release; VERSION=v0.1.0 TAG=registry.example.com/weir:v0.1.0 GO_IMAGE=golang:1.26@sha256:...
+	scripts/release-image.sh "$${TAG:?give the tag of the image}" "$${VERSION:?give the version, such as VERSION=v0.1.0}" "$$(git rev-parse HEAD)" "$${GO_IMAGE:?give the image that compiles, by its digest}"
+
 .PHONY: release-test
 release-test: ## Two builds of a release have the same bytes; minutes
 	cd deploy/test && WEIR_RELEASE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestReproducible$$' $(TESTFLAGS) ./...
