@@ -19,6 +19,11 @@ type SiteRoute struct {
 	Open bool
 	// Near answers requests from this machine only.
 	Near bool
+	// Traced has its requests traced, if the site has a Tracer.
+	Traced bool
+	// Checks needs a caller that may check, whose budget is charged for one, if the site has
+	// an Access. [Admitting] then decides what the caller may check.
+	Checks bool
 	// Admin needs a caller that may administer, if the site has an Access.
 	Admin bool
 	// Action names the route for the audit; default its path.
@@ -35,8 +40,11 @@ type SiteOptions struct {
 	// the setting that adds such names, for errors.
 	Hosts []string
 	Flag  string
-	// Access identifies callers for routes with Admin; default nil: all callers are alike.
+	// Access identifies callers for routes with Admin or Checks; default nil: all callers are
+	// alike.
 	Access Access
+	// Tracer traces requests of routes with Traced; default nil, which costs nothing.
+	Tracer Tracer
 	// Audit receives refusals, as being over what Over names; default nil: none does.
 	Audit Auditor
 	Over  string
@@ -52,12 +60,15 @@ type SiteOptions struct {
 func NewSite(o SiteOptions) *Apart {
 	routes := make(map[string]route, len(o.Routes))
 	for path, r := range o.Routes {
-		own := route{methods: reading(), serve: r.Serve, open: r.Open, action: cmp.Or(r.Action, actionOf(path))}
+		own := route{methods: reading(), serve: r.Serve, open: r.Open, traced: r.Traced, action: cmp.Or(r.Action, actionOf(path))}
 		if r.Post {
 			own.methods = []string{http.MethodPost}
 		}
 		if r.Admin && o.Access != nil {
 			own.serve = administers(o.Access, own.serve)
+		}
+		if r.Checks {
+			own.serve = serveAuth(o.Access, own.serve)
 		}
 		if r.Near {
 			own.serve = near(own.serve)
@@ -66,6 +77,6 @@ func NewSite(o SiteOptions) *Apart {
 	}
 	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
 	s.hosts, s.browsers = newHosts(o.Flag, o.Hosts), true
-	s.audit, s.access, s.over = o.Audit, o.Access, o.Over
+	s.audit, s.access, s.over, s.tracer = o.Audit, o.Access, o.Over, o.Tracer
 	return newApart(o.Name, s, o.Logger)
 }

@@ -35,18 +35,18 @@ func newFront(s *service, ready func() error, o *Options) *front {
 func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	asking, posting := []string{http.MethodGet, http.MethodPost}, []string{http.MethodPost}
 	routes := map[string]route{
-		"/v1/check":       {methods: asking, serve: f.serveCheck, action: "check"},
-		"/v1/check/batch": {methods: posting, serve: f.serveBatch, action: "check"},
-		"/v1/explain":     {methods: asking, serve: f.serveExplain, action: "explain"},
-		"/v1/refund":      {methods: posting, serve: f.serveRefund, action: "refund", accounted: true},
-		"/v1/reset":       {methods: posting, serve: f.serveReset, action: "reset", accounted: true},
+		"/v1/check":       {methods: asking, traced: true, serve: f.serveCheck, action: "check"},
+		"/v1/check/batch": {methods: posting, traced: true, serve: f.serveBatch, action: "check"},
+		"/v1/explain":     {methods: asking, traced: true, serve: f.serveExplain, action: "explain"},
+		"/v1/refund":      {methods: posting, traced: true, serve: f.serveRefund, action: "refund", accounted: true},
+		"/v1/reset":       {methods: posting, traced: true, serve: f.serveReset, action: "reset", accounted: true},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
 		"/readyz":         {methods: reading(), serve: serveReady(ready, o.Warnings), open: true},
 		"/openapi.yaml":   {methods: reading(), serve: serveOpenAPI, open: true},
 	}
 	if o.Auth != nil {
 		// Open, since proxies hand on what browsers say of themselves.
-		routes["/v1/auth"] = route{methods: reading(), serve: f.serveAuth(o.Auth), open: true, action: "check"}
+		routes["/v1/auth"] = route{methods: reading(), serve: serveAuth(o.Access, o.Auth), open: true, traced: true, action: "check"}
 	}
 	return routes
 }

@@ -71,15 +71,15 @@ func (s *service) description() *grpc.ServiceDesc {
 	for i := range desc.Methods {
 		switch m := &desc.Methods[i]; m.MethodName {
 		case "Check":
-			m.Handler = s.guarded(ActionCheck, s.traced("Check", s.serveCheck))
+			m.Handler = s.guarded(ActionCheck, traced(s.tracer, "Check", s.serveCheck))
 		case "CheckBatch":
-			m.Handler = s.guarded(ActionCheck, s.traced("CheckBatch", s.serveBatch))
+			m.Handler = s.guarded(ActionCheck, traced(s.tracer, "CheckBatch", s.serveBatch))
 		case "Explain":
-			m.Handler = s.guarded(ActionExplain, s.traced("Explain", s.serveExplain))
+			m.Handler = s.guarded(ActionExplain, traced(s.tracer, "Explain", s.serveExplain))
 		case "Reset":
-			m.Handler = s.guarded(ActionReset, s.traced("Reset", s.serveReset))
+			m.Handler = s.guarded(ActionReset, traced(s.tracer, "Reset", s.serveReset))
 		case "Refund":
-			m.Handler = s.guarded(ActionRefund, s.traced("Refund", s.serveRefund))
+			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Refund", s.serveRefund))
 		}
 	}
 	return &desc

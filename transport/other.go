@@ -68,10 +68,10 @@ type authPass struct {
 	refused error // why the caller may not ask this; nil if it may
 }
 
-// serveAuth has Options.Auth answer, for callers that are identified.
-func (f *front) serveAuth(auth http.Handler) http.HandlerFunc {
+// serveAuth has Options.Auth answer, for callers that are identified and may check.
+func serveAuth(access Access, auth http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		by, err := f.identifyHTTP(r)
+		by, err := identifyHTTP(access, r)
 		if err == nil {
 			err = by.spend(1, 0)
 		}
@@ -143,7 +143,7 @@ func (f *front) otherRoutes(of map[string]ServiceRoute) map[string]route {
 	for path, r := range of {
 		own := route{methods: reading(), serve: r.Get, action: r.Action}
 		if r.Post != nil {
-			own.methods, own.serve = []string{http.MethodPost}, f.servePost(r.Post)
+			own.methods, own.serve, own.traced = []string{http.MethodPost}, f.servePost(r.Post), true
 		}
 		routes[path] = own
 	}

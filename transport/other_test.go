@@ -1,12 +1,20 @@
 package transport_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/transport"
 )
@@ -63,5 +71,74 @@ func TestRoomOfRoutes(t *testing.T) {
 		if got := s.do(t, "POST", "/v1/Get", "", strings.Repeat("x", size)); got.status != status {
 			t.Errorf("%d bytes: %d, %s", size, got.status, got.body)
 		}
+	}
+}
+
+// greeting is a service with a method of its own.
+type greeting struct{}
+
+func (greeting) ServiceDesc() (*grpc.ServiceDesc, any) {
+	return &grpc.ServiceDesc{ServiceName: "test.Greeting", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
+		MethodName: "Greet",
+		Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+			if err := decode(new(healthv1.HealthCheckRequest)); err != nil {
+				return nil, err
+			}
+			return intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/test.Greeting/Greet"}, func(ctx context.Context, _ any) (any, error) {
+				if ctx.Value(spanKey{}) == nil {
+					return nil, status.Error(codes.FailedPrecondition, "the span is not in the context")
+				}
+				return nil, status.Error(codes.NotFound, "nobody")
+			})
+		},
+	}}}, greeting{}
+}
+
+type spanKey struct{}
+
+// tracer notes spans.
+type tracer struct {
+	mu    sync.Mutex
+	spans []string
+}
+
+func (o *tracer) Serve(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string, end func(string)) {
+	return context.WithValue(ctx, spanKey{}, method), "of-the-span", func(code string) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.spans = append(o.spans, fmt.Sprint(method, " below ", parent, " ", state, ": ", code))
+	}
+}
+
+// Calls of a service of another protocol are traced as those of the own one, and its routes
+// over HTTP; questions about health are not.
+func TestTracesOfServices(t *testing.T) {
+	o := new(tracer)
+	s := newServer(t, "", func(to *transport.Options) {
+		to.Services, to.Tracer = []transport.GRPCService{greeting{}}, o
+		to.Routes = map[string]transport.ServiceRoute{
+			"/v1/Greet": {Post: func(w http.ResponseWriter, r *http.Request, _ []byte) {
+				if r.Context().Value(spanKey{}) == nil {
+					t.Error("the span is not in the context of a request over HTTP")
+				}
+			}},
+			"/v1/Live": {Get: func(http.ResponseWriter, *http.Request) {}},
+		}
+	})
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "p", "tracestate", "s")
+	if _, err := healthv1.NewHealthClient(s.conn).Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	var header metadata.MD
+	err := s.conn.Invoke(ctx, "/test.Greeting/Greet", &healthv1.HealthCheckRequest{}, &healthv1.HealthCheckResponse{}, grpc.Header(&header))
+	if status.Code(err) != codes.NotFound || strings.Join(header.Get("traceparent"), " ") != "of-the-span" {
+		t.Errorf("%v, with %v", err, header)
+	}
+	s.do(t, "POST", "/v1/Greet", "", "hello")
+	s.do(t, "GET", "/v1/Live", "", "")
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if want := []string{"Greet below p s: NotFound", "POST /v1/Greet below  : 200"}; !slices.Equal(o.spans, want) {
+		t.Errorf("spans %q, want %q", o.spans, want)
 	}
 }

@@ -112,6 +112,10 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 	if o.TLS != nil {
 		creds = grpc.Creds(newServerTLS(&o))
 	}
+	intercept := []grpc.UnaryServerInterceptor{guardCalls(g)} // of Options.Services; the service itself calls none
+	if o.Tracer != nil {
+		intercept = append(intercept, traceCalls(o.Tracer))
+	}
 	return grpc.NewServer(
 		creds,
 		forceCodec(g),
@@ -130,7 +134,7 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 			MinTime: keepaliveMinTime, PermitWithoutStream: true,
 		}),
 		grpc.StreamInterceptor(endStreams(draining, o.MaxConnectionAge, g)),
-		grpc.UnaryInterceptor(guardCalls(g)),
+		grpc.ChainUnaryInterceptor(intercept...),
 	)
 }
 

@@ -44,6 +44,8 @@ type route struct {
 	// open routes also answer requests from pages of other sites. They change nothing,
 	// and their answers are no secret.
 	open bool
+	// traced routes decide checks, or do what else is done for clients.
+	traced bool
 	// action names the route for the audit. accounted routes are told to it whatever
 	// becomes of the request, the others only if it is refused.
 	action    string
@@ -92,7 +94,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			writeProblem(seen, http.StatusForbidden, s.hosts.refusal(r))
 			break
 		}
-		if s.tracer != nil && !route.open {
+		if s.tracer != nil && route.traced {
 			s.serveTraced(name, route, seen, r)
 			break
 		}

@@ -3,10 +3,13 @@ package transport
 import (
 	"context"
 	"net/http"
+	"path"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
@@ -31,13 +34,13 @@ const (
 type unary func(context.Context, func(any) error) (any, error)
 
 // traced returns serve with a span around it; serve itself without a tracer.
-func (s *service) traced(method string, serve unary) unary {
-	if s.tracer == nil {
+func traced(by Tracer, method string, serve unary) unary {
+	if by == nil {
 		return serve
 	}
 	return func(ctx context.Context, decode func(any) error) (out any, err error) {
 		md, _ := metadata.FromIncomingContext(ctx)
-		ctx, traceparent, end := s.tracer.Serve(ctx, method, first(md, fieldParent), first(md, fieldState))
+		ctx, traceparent, end := by.Serve(ctx, method, first(md, fieldParent), first(md, fieldState))
 		if end == nil {
 			return serve(ctx, decode)
 		}
@@ -47,6 +50,17 @@ func (s *service) traced(method string, serve unary) unary {
 		out, err = serve(ctx, decode)
 		code = status.Code(err)
 		return out, err
+	}
+}
+
+// traceCalls traces calls of Options.Services, by the names of their methods. Those that ask for
+// the health of the server are not traced.
+func traceCalls(by Tracer) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, in any, of *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if strings.HasPrefix(of.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
+			return handle(ctx, in)
+		}
+		return traced(by, path.Base(of.FullMethod), func(ctx context.Context, _ func(any) error) (any, error) { return handle(ctx, in) })(ctx, nil)
 	}
 }
 

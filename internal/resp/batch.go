@@ -83,6 +83,8 @@ func (c *conn) decide(ctx context.Context) {
 		b.ds = append(b.ds[:cap(b.ds)], make([]limiter.Decision, n-cap(b.ds))...)
 	}
 	b.ds = b.ds[:n]
+	ctx, end := c.traced(ctx, b.method())
+	defer end()
 	err := c.of.options.Decider.PeekBatchInto(ctx, b.requests, b.ds, b.peeks)
 	some, partly := errors.AsType[*limiter.BatchError](err)
 	c.made(b, n)
@@ -99,6 +101,27 @@ func (c *conn) decide(ctx context.Context) {
 		c.answer(&b.checks[i], &b.ds[i], why)
 	}
 	c.tell()
+}
+
+// method returns the name of what is decided together, for traces.
+func (b *batch) method() string {
+	if len(b.checks) == 1 {
+		return b.checks[0].of.method
+	}
+	return "RESP batch"
+}
+
+// traced begins a span, and returns its context and its end. The protocol has no place for
+// the context of a trace, so the span is below no other.
+func (c *conn) traced(ctx context.Context, method string) (context.Context, func()) {
+	if c.of.options.Tracer == nil {
+		return ctx, func() {}
+	}
+	ctx, _, end := c.of.options.Tracer.Serve(ctx, method, "", "")
+	if end == nil {
+		return ctx, func() {}
+	}
+	return ctx, func() { end(c.code) }
 }
 
 // made charges the caller's budget of new keys with the decisions of a batch.
@@ -139,6 +162,7 @@ func (c *conn) answer(k *check, d *limiter.Decision, err error) {
 	if !d.Allowed && (k.cost > 0 || k.form == formWeir) {
 		code = "DENIED"
 	}
+	c.code = code
 	a := &c.batch.alike
 	if a.command != k.of || a.code != code {
 		c.tell()
@@ -202,6 +226,7 @@ func tightest(d *limiter.Decision) (l *limiter.LimitDecision) {
 
 // served tells the observer of a reply.
 func (c *conn) served(name, code string) {
+	c.code = code
 	if o := c.of.options.Observer; o != nil {
 		method := "RESP unknown"
 		if k := c.of.commands[name]; k != nil {

@@ -108,6 +108,11 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 			c.bad(ctx, k.name, err)
 			return
 		}
+		if k.resets != resetsNothing {
+			var end func()
+			ctx, end = c.traced(ctx, k.method)
+			defer end()
+		}
 		k.run(ctx, c, args[1:])
 	}
 }

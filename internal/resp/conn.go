@@ -33,6 +33,7 @@ type conn struct {
 	token    string // of AUTH; empty: none
 	failures int    // wrong tokens
 	ending   bool   // it is closed after the replies
+	code     string // of the last reply
 }
 
 // caller is who sends the commands, or why that is not known.

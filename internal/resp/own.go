@@ -99,6 +99,8 @@ const maxTries = 5
 
 // atMost charges as much of a cost as fits, and answers.
 func atMost(ctx context.Context, c *conn, name, key string, q rate, cost int64) {
+	ctx, end := c.traced(ctx, c.of.commands[name].method)
+	defer end()
 	r, err := c.own(ctx, key, q, transport.ActionCheck)
 	defer c.batch.clear()
 	ds := make([]limiter.Decision, 1)

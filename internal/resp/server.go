@@ -50,6 +50,9 @@ type Options struct {
 	HandshakeFailed func(from, why string)
 	// Observer, if not nil, receives every reply.
 	Observer Observer
+	// Tracer, if not nil, traces checks that are decided together, and each command that
+	// resets.
+	Tracer transport.Tracer
 	// Guard records panics; nil: nothing does.
 	Guard *guard.Guard
 	// Logger; nil for none.

@@ -109,7 +109,7 @@ func (s *Server) openEnvoy() (err error) {
 	e.server, err = transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
 		Ready: s.ready, Observer: s.metrics, Logger: s.config.Log, MaxMessageBytes: envoy.MaxMessageBytes,
-		TLS: s.secured.forClients(), Audit: o.Audit, // of handshakes; the service tells of requests
+		TLS: s.secured.forClients(), Tracer: forRequests(s), Audit: o.Audit, // of handshakes; the service tells of requests
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
 		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
 	})
@@ -147,7 +147,7 @@ func (s *Server) envoySite() *transport.Apart {
 	e, near := &s.envoy, s.config.TLS != nil
 	o := transport.SiteOptions{
 		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
-		Audit: s.audit.auditor(), Over: "envoy", Panicked: s.metrics.Panicked, Logger: s.config.Log,
+		Audit: s.audit.auditor(), Tracer: forRequests(s), Over: "envoy", Panicked: s.metrics.Panicked, Logger: s.config.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/healthcheck": {Open: true, Serve: func(w http.ResponseWriter, _ *http.Request) {
 				err := s.ready()
@@ -160,7 +160,7 @@ func (s *Server) envoySite() *transport.Apart {
 				}
 				_, _ = w.Write([]byte("OK")) // an error means that the client is gone
 			}},
-			"/json":     {Post: true, Near: near, Serve: e.service.ServeJSON, Action: transport.ActionCheck.String()},
+			"/json":     {Post: true, Traced: true, Near: near, Serve: e.service.ServeJSON, Action: transport.ActionCheck.String()},
 			"/rlconfig": {Near: near, Admin: true, Serve: e.service.ServeConfig},
 			"/metrics":  {Admin: true, Serve: e.scraped.ServeHTTP},
 		},

@@ -72,19 +72,17 @@ func collect(t *testing.T) (s *spans, endpoint string) {
 	return s, "http://" + l.Addr().String()
 }
 
-// A check that is asked at a member that does not own the key makes spans at both members, in the
-// client's trace and one below the other: served and forwarded at the first, decided at the owner,
-// and waiting for the heir where each reply does. So over both protocols, and in a batch. The
-// answer names the trace.
-func TestTraces(t *testing.T) {
-	all, endpoint := collect(t)
-	var nodes []*Server
+// tracedNodes starts a cluster of three nodes that send their spans to a collector. change is for
+// the configuration of each.
+func tracedNodes(t *testing.T, endpoint string, change func(*Config)) (nodes []*Server) {
+	t.Helper()
 	var join []string
 	for i := range 3 {
 		c, _ := plain()
 		c.Rules = []byte("version: 1\nrules:\n  - {name: towns, match: {path: ^/}, key: [path, user], limits: [100/hour], replication: strict}\n")
 		c.Trace = &TraceConfig{Endpoint: endpoint}
 		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join}
+		change(&c)
 		s := start(t, c)
 		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
 		if i == 0 {
@@ -98,6 +96,16 @@ func TestTraces(t *testing.T) {
 			return st.Members["active"] == 3 && st.Unsettled == 0
 		})
 	}
+	return nodes
+}
+
+// A check that is asked at a member that does not own the key makes spans at both members, in the
+// client's trace and one below the other: served and forwarded at the first, decided at the owner,
+// and waiting for the heir where each reply does. So over both protocols, and in a batch. The
+// answer names the trace.
+func TestTraces(t *testing.T) {
+	all, endpoint := collect(t)
+	nodes := tracedNodes(t, endpoint, func(*Config) {})
 	user := ownedBy(t, nodes[0], "node-1")
 
 	conn := dial(t, nodes[0].GRPCAddr())
