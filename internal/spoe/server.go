@@ -3,6 +3,7 @@ package spoe
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -28,6 +29,7 @@ const (
 	argSource = "src"    // the address of the client
 	argUser   = "user"   // the user, where the node believes it
 	argGroup  = "group"  // likewise
+	argTrace  = "trace"  // the field traceparent, to have the request traced
 )
 
 // The variables of the answer, in the scope of the transaction. HAProxy puts the prefix of
@@ -42,9 +44,12 @@ const (
 
 // Options configures a [Server]. Handler is required.
 type Options struct {
-	// Handler answers sub-requests: that of package forward. It is asked with the address of
-	// the connection, so it refuses those that are no proxies.
+	// Handler answers sub-requests: that of package forward. It is asked with the address and
+	// the TLS of the connection, so it refuses those that are no proxies, or may not check.
 	Handler http.Handler
+	// HandshakeFailed, if not nil, is called with the address of each HAProxy whose handshake
+	// of TLS failed, and why.
+	HandshakeFailed func(from, why string)
 	// URI, Method, Address, User and Group are the fields in which the handler reads what the
 	// proxy has got; those of User and Group may be empty.
 	URI, Method, Address, User, Group string
@@ -125,8 +130,9 @@ func (s *Server) report(from net.Addr, f *fault) {
 // conn is a connection of HAProxy's.
 type conn struct {
 	net.Conn
-	of  *Server
-	buf []byte
+	of    *Server
+	buf   []byte
+	state *tls.ConnectionState // nil: no TLS
 }
 
 // fault is why a connection ends, for HAProxy's log.
@@ -137,8 +143,31 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
+// handshake makes the handshake of TLS, if the connection has it, and reports whether it may be
+// used.
+func (c *conn) handshake(ctx context.Context) bool {
+	t, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.of.options.within)
+	defer cancel()
+	if err := t.HandshakeContext(ctx); err != nil {
+		if failed := c.of.options.HandshakeFailed; failed != nil {
+			failed(c.RemoteAddr().String(), err.Error())
+		}
+		return false
+	}
+	state := t.ConnectionState()
+	c.state = &state
+	return true
+}
+
 // serve greets HAProxy, and answers its questions in their order.
 func (c *conn) serve(ctx context.Context) {
+	if !c.handshake(ctx) {
+		return
+	}
 	err := c.greet()
 	for err == nil {
 		err = c.answer(ctx)
@@ -272,9 +301,9 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 	if err != nil {
 		return // not reached
 	}
-	r.RemoteAddr = c.RemoteAddr().String()
+	r.RemoteAddr, r.TLS = c.RemoteAddr().String(), c.state
 	for _, f := range []struct{ field, arg string }{
-		{o.URI, argURI}, {o.Method, argMethod}, {o.Address, argSource}, {o.User, argUser}, {o.Group, argGroup},
+		{o.URI, argURI}, {o.Method, argMethod}, {o.Address, argSource}, {o.User, argUser}, {o.Group, argGroup}, {"traceparent", argTrace},
 	} {
 		if v, ok := args[f.arg]; ok && f.field != "" && v.kind != valueNull {
 			r.Header.Set(f.field, v.String())

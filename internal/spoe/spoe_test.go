@@ -2,6 +2,8 @@ package spoe
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/certs/certstest"
 )
 
 // haproxy is one side of a connection, as HAProxy is.
@@ -180,6 +184,80 @@ func TestQuestions(t *testing.T) {
 	}
 	if _, _, ok := h.read(); ok {
 		t.Error("it goes on after its end")
+	}
+}
+
+// The handler is asked with what HAProxy shows of itself: its certificate, and the trace of the
+// request. A handshake that fails is told of, and nothing is answered.
+func TestTLS(t *testing.T) {
+	authority := certstest.New(t, "clients")
+	pair := func(l certstest.Leaf) tls.Certificate {
+		cert, key := authority.Issue(t, l)
+		p, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority.PEM)
+	failed := make(chan string, 1)
+	s, err := NewServer(Options{URI: "X-Original-URI", HandshakeFailed: func(_, why string) { failed <- why },
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name := "nobody"
+			if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+				name = r.TLS.VerifiedChains[0][0].Subject.CommonName
+			}
+			w.Header().Set("RateLimit", name+" "+r.Header.Get("Traceparent"))
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair(certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})},
+		ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS13})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		if err := errors.Join(s.Shutdown(context.Background()), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, shown := range map[string][]tls.Certificate{"shop": {pair(certstest.Leaf{Name: "shop"})}, "nobody": nil} {
+		h := dial(t, l.Addr().String())
+		h.Conn = tls.Client(h.Conn, &tls.Config{RootCAs: roots, Certificates: shown, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS13})
+		h.send(hello("2.0", 16380, false))
+		if _, head, ok := h.read(); !ok || head.kind != typeAgentHello {
+			t.Fatalf("%+v", head)
+		}
+		q := begin(header{kind: typeNotify, flags: flagFin, stream: 1, frame: 1})
+		q.text(message)
+		q = append(q, 1)
+		q.text(argTrace)
+		q.stringValue("00-a-b-01")
+		h.send(q)
+		r, _, ok := h.read()
+		if !ok {
+			t.Fatal("no answer")
+		}
+		if got, want := vars(t, r), "result=allowed, ratelimit="+name+" 00-a-b-01"; got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+	h := dial(t, l.Addr().String())
+	h.send(hello("2.0", 16380, false)) // without TLS
+	if _, _, ok := h.read(); ok {
+		t.Error("a connection without TLS is greeted")
+	}
+	select {
+	case why := <-failed:
+		if !strings.Contains(why, "TLS handshake") {
+			t.Errorf("it failed since %s", why)
+		}
+	default:
+		t.Error("nobody is told that the handshake failed")
 	}
 }
 

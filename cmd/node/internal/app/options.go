@@ -152,8 +152,6 @@ func (o *options) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--shutdown-delay %v is out of range: it is part of --shutdown-timeout, which is %v", o.shutdownDelay, o.shutdownTimeout)
 	case o.permissions != "" && (o.allowRequestLimits || o.allowReset || o.allowRefunds):
 		return usage(cmd, "--permissions decides in place of --allow-request-limits, --allow-reset and --allow-refunds: leave these out")
-	case o.permissions != "" && o.auth.spoe != "":
-		return usage(cmd, "--spoe-listen has no credentials of callers, so --permissions cannot hold there: let HAProxy ask at /v1/auth, see docs/proxies.md")
 	case o.clusterName == "":
 		return usage(cmd, "--cluster-name must not be empty")
 	}

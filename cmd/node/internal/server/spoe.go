@@ -17,7 +17,8 @@ type spoeServer struct {
 	server   *spoe.Server
 }
 
-// open makes the agent. It asks what answers at /v1/auth.
+// open makes the agent. It asks what answers at /v1/auth, as whoever the certificate of the
+// connection names.
 func (p *spoeServer) open(s *Server) (err error) {
 	if p.listener == nil {
 		return nil
@@ -27,8 +28,18 @@ func (p *spoeServer) open(s *Server) (err error) {
 	if err != nil {
 		return err
 	}
+	site := transport.SiteOptions{
+		Name: "the agent for HAProxy", Tracer: forRequests(s), Audit: s.audit.auditor(), Over: "spoe", Panicked: s.metrics.Panicked, Logger: c.Log,
+		Routes: map[string]transport.SiteRoute{
+			"/v1/auth": {Open: true, Traced: true, Checks: true, Serve: handler.ServeHTTP, Action: transport.ActionCheck.String()},
+		},
+	}
+	if s.access != nil {
+		site.Access = s.access
+	}
 	p.server, err = spoe.NewServer(spoe.Options{
-		Handler: handler, URI: cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
+		Handler: transport.NewSite(site).Handler(), HandshakeFailed: transport.HandshakeLog(transport.Options{Logger: c.Log, Audit: s.audit.auditor()}, "SPOE", "spoe"),
+		URI: cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
 		Address: cmp.Or(c.Auth.Address, "X-Forwarded-For"), User: c.Auth.User, Group: c.Auth.Group,
 		Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log,
 	})
