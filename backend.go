@@ -72,6 +72,9 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 		return b.Refused(err)
 	}
 	q.Charge.Peek = peek
+	if err := engine.WithoutHold(r, "in Redis mode"); err != nil {
+		return b.Refused(err)
+	}
 	if err := engine.WithoutID(r, &q.Charge, "in Redis mode"); err != nil {
 		return b.Refused(err)
 	}
@@ -100,6 +103,9 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			err = engine.WithoutID(&rs[i], &charges[i], "in Redis mode")
+		}
+		if err == nil {
+			err = engine.WithoutHold(&rs[i], "in Redis mode")
 		}
 		if err != nil {
 			bad.Add(i, &ds[i], b.Refused(err))

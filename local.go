@@ -38,6 +38,9 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.
 	if c.Unnamed != 0 {
 		l.nameKeys(set, r, c)
 	}
+	if r.Hold != 0 {
+		d.Receipt = Receipt{} // a reservation is cancelled, which a node makes sure is done once
+	}
 	l.Decided(m, d, alike)
 	return nil
 }
@@ -99,6 +102,12 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 	}
 	l.ReportFull()
 	return bad, nil
+}
+
+// Amend implements [engine.Amender].
+func (l *local) Amend(_ context.Context, q *engine.Question, a limiter.Amend) (limiter.Amended, error) {
+	out, _ := l.Table.Amend(l.Now(), &q.Charge, a)
+	return out, nil
 }
 
 // Refund implements [engine.Decider].

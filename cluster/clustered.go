@@ -46,6 +46,9 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if err != nil {
 		return m.Refused(err)
 	}
+	if err := engine.WithoutHold(r, "in a cluster"); err != nil {
+		return m.Refused(err)
+	}
 	if err := engine.WithoutID(r, c, "in a cluster"); err != nil {
 		return m.Refused(err)
 	}
@@ -91,6 +94,9 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			err = engine.WithoutID(&rs[i], &charges[i], "in a cluster")
+		}
+		if err == nil {
+			err = engine.WithoutHold(&rs[i], "in a cluster")
 		}
 		if err != nil {
 			bad.Add(i, &ds[i], m.Refused(err))

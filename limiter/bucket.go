@@ -104,9 +104,14 @@ func (l *Limit) bucketAdmitsAt(s *State, n uint64) Tick {
 	return s.Time - Tick(quo(hi-borrow, lo, l.limit))
 }
 
-// refundBucket takes back max(0, n - rate*elapsed) units.
-func (l *Limit) refundBucket(s *State, now, at Tick, n uint32) {
+// refundBucket takes back n units, less what has leaked since beyond rest.
+func (l *Limit) refundBucket(s *State, now, at Tick, n, rest uint32) {
 	leakedHi, leakedLo := bits.Mul64(uint64(max(0, now-at)), l.limit)
+	restHi, restLo := bits.Mul64(uint64(rest), uint64(l.window))
+	leakedLo, less := bits.Sub64(leakedLo, restLo, 0)
+	if leakedHi, less = bits.Sub64(leakedHi, restHi, less); less != 0 {
+		leakedHi, leakedLo = 0, 0
+	}
 	hi, lo := bits.Mul64(uint64(n), uint64(l.window))
 	lo, borrow := bits.Sub64(lo, leakedLo, 0)
 	if hi, borrow = bits.Sub64(hi, leakedHi, borrow); borrow != 0 {

@@ -21,6 +21,14 @@ var ErrUnanswered = errors.New("no member that holds the keys answered")
 // operator has not allowed. Nothing was done for that key.
 var ErrForbidden = errors.New("the member that holds the keys does not allow this")
 
+// ErrSettled is wrapped if a reservation was settled before with another number, kept when it
+// expired, or never was one. Nothing was done.
+var ErrSettled = errors.New("the request is settled")
+
+// ErrNoRoom is wrapped if a settlement or an extension finds no room in a table for what it would
+// charge. Nothing was done.
+var ErrNoRoom = errors.New("there is no room")
+
 // Why a member of a cluster is not ready. The errors of readiness wrap these.
 var (
 	// ErrJoining: it is not in the cluster yet. Ask another member.

@@ -15,14 +15,20 @@ const (
 type Idempotency struct {
 	// ID is the keyed hash of the caller's id. It is not 0.
 	ID uint64
-	// Life is how long the id is remembered, [MinIDTTL] to [MaxIDTTL].
+	// Life is how long the id is remembered, [MinIDTTL] to [MaxIDTTL]. That of a hold is
+	// remembered while the hold lasts, and for so long after it was settled or kept.
 	Life time.Duration
+	// Hold makes the charge one that can be settled until so much later, see [Hold]: [MinHold]
+	// to [MaxHold]; 0: the charge is final.
+	Hold time.Duration
+	// Keep leaves what the hold has charged if it ends unsettled. Otherwise it is given back.
+	Keep bool
 }
 
 // Remembered is the algorithm of the counters in which tables remember ids. No rule and no
 // request has a limit with it: it admits nothing and denies nothing. In its [State], Time is
 // the instant from which the id is forgotten, Until that of the charge, A the cost, and B has
-// a bit for each limit of the key that was charged.
+// a bit for each limit of the key that was charged; 0 if the id was settled.
 const Remembered Algorithm = 64
 
 // RememberedLimit returns the limit of the counters that remember ids. It is the same in all
@@ -51,7 +57,8 @@ func (s *State) moveID(now, by Tick) {
 
 // checkID reports whether an exported id makes sense.
 func (s *State) checkID() bool {
-	return s.Time > 0 && s.Time <= Span(MaxIDTTL) && s.Until <= 0 && s.Until >= -Span(MaxIDTTL) && s.A > 0 && s.B < 1<<MaxLimits
+	most := Span(MaxHold + MaxIDTTL) // of a hold that is kept
+	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.B == 0) && s.B < 1<<MaxLimits
 }
 
 // mergeID keeps the id that is remembered longer.

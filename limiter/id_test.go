@@ -13,11 +13,11 @@ func TestCheckExportedIDs(t *testing.T) {
 		t.Error(err)
 	}
 	for what, s := range map[string]State{
-		"for more than a day":   {Time: day + 1, Until: -5, A: 3},
+		"for more than 2 days":  {Time: 2*day + 1, Until: -5, A: 3},
 		"over":                  {Time: 0, Until: -5, A: 3},
 		"charged in the future": {Time: 9, Until: 1, A: 3},
-		"charged long ago":      {Time: 9, Until: -day - 1, A: 3},
-		"without a cost":        {Time: 9, Until: -5},
+		"charged long ago":      {Time: 9, Until: -Span(MaxWindow) - 1, A: 3},
+		"without a cost":        {Time: 9, Until: -5, B: 1},
 		"of too many limits":    {Time: 9, Until: -5, A: 3, B: 1 << MaxLimits},
 	} {
 		if err := s.CheckExported(l, nil); !errors.Is(err, ErrInvalid) {

@@ -211,7 +211,7 @@ type Limit struct {
 	// wholeTail reports that a unit of the previous window counts until that window is
 	// two windows old (sliding_counter, rounded up or not at all).
 	wholeTail bool
-	// keepsWords is set for sliding_log and sliding_window.
+	// keepsWords is set for sliding_log, sliding_window and holds.
 	keepsWords bool
 	shared     bool // token bucket, continuous leaky bucket and GCRA share their arithmetic
 	// For these, longest is the longest time, in ticks, that a level can take to leak.
@@ -300,7 +300,7 @@ func (l *Limit) precompute() {
 	if l.window%Week == 0 {
 		l.shift = 4 * Day // the epoch was a Thursday
 	}
-	l.keepsWords = p.algorithm == SlidingLog || p.algorithm == SlidingWindow
+	l.keepsWords = p.algorithm == SlidingLog || p.algorithm == SlidingWindow || p.algorithm == Holds
 	switch p.algorithm {
 	case SlidingCounter:
 		l.wholeTail = l.weight > 0 && (p.rounding == RoundExact || p.rounding == RoundCeil)

@@ -94,8 +94,12 @@ func (l *Limit) rollLog(s *State, words []uint64, now Tick) {
 // units, since they cannot change an answer. A log that holds more, from a larger limit
 // before, keeps as many, since it may come under that limit again.
 func (l *Limit) chargeLog(s *State, words []uint64, now Tick, n uint32) {
+	l.addLog(s, words, now, n, max(uint32(l.limit), s.A))
+}
+
+// addLog is chargeLog for a log that keeps at most most units, n at least.
+func (l *Limit) addLog(s *State, words []uint64, now Tick, n, most uint32) {
 	now = max(now, s.Time)
-	most := max(uint32(l.limit), s.A)
 	for s.B > 1 && s.A+n > most {
 		excess := s.A + n - most
 		tick, cost := logAt(s, words, 0)

@@ -27,6 +27,8 @@ func MergeMost(l *Limit, into, from int) int {
 		return subWords(l.subs)
 	case SlidingLog:
 		return into + from + 2*logParts(MaxLogLimit)
+	case Holds:
+		return min(into+from, 2*MaxHoldEntries*HoldWords)
 	default:
 		return 0
 	}
@@ -46,6 +48,8 @@ func (into *State) MergeWords(l *Limit, from *State) int {
 			return max(into.Held(l), from.Held(l))
 		}
 		return 1 + min(logEntries(into)+logEntries(from), int(max(into.A, from.A)))
+	case Holds:
+		return min(int(into.A)+int(from.A), 2*MaxHoldEntries) * HoldWords
 	default:
 		return 0
 	}
@@ -55,8 +59,12 @@ func (into *State) MergeWords(l *Limit, from *State) int {
 // must be of this limit and rolled to now, and intoWords must have room, see
 // [State.MergeWords]. from is not changed.
 func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []uint64, now Tick) {
-	if l.p.algorithm == Remembered {
+	switch l.p.algorithm {
+	case Remembered:
 		into.mergeID(from)
+		return
+	case Holds:
+		mergeHolds(into, intoWords, from, fromWords)
 		return
 	}
 	into.Until = max(into.Until, from.Until)

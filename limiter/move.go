@@ -33,6 +33,8 @@ func (s *State) Held(l *Limit) int {
 		return subWords(l.subs)
 	case l.p.algorithm == SlidingLog && s.B > 1:
 		return 1 + int(s.B)
+	case l.p.algorithm == Holds:
+		return int(s.A) * HoldWords
 	default:
 		return 0
 	}
@@ -43,8 +45,12 @@ func (s *State) Held(l *Limit) int {
 // [State.Held] of them, must be those of [State.Move]. A state that counts nothing
 // becomes zero.
 func (s *State) Export(l *Limit, words []uint64, now Tick) {
-	if l.p.algorithm == Remembered {
+	switch l.p.algorithm {
+	case Remembered:
 		s.moveID(now, -now)
+		return
+	case Holds:
+		moveHolds(s, words, -now)
 		return
 	}
 	if s.Until != 0 {
@@ -68,8 +74,12 @@ func (s *State) Export(l *Limit, words []uint64, now Tick) {
 // Import converts the spans of an exported state into instants of the clock of now, in
 // place, and rolls it to now. The state must have passed [State.CheckExported].
 func (s *State) Import(l *Limit, words []uint64, now Tick) {
-	if l.p.algorithm == Remembered {
+	switch l.p.algorithm {
+	case Remembered:
 		s.moveID(0, now)
+		return
+	case Holds:
+		moveHolds(s, words, now)
 		return
 	}
 	if s.Until != 0 {
@@ -134,9 +144,9 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
 	}
-	if l.p.algorithm == Remembered {
-		if len(words) > 0 || *s != (State{}) && !s.checkID() {
-			return bad("its parts contradict each other (until %d us, charged at %d us, %d, %d)", s.Time, s.Until, s.A, s.B)
+	if l.internal() {
+		if l.p.algorithm == Remembered && (len(words) > 0 || *s != (State{}) && !s.checkID()) || l.p.algorithm == Holds && !checkHolds(s, words) {
+			return bad("its parts contradict each other (until %d us, %d us, %d, %d)", s.Time, s.Until, s.A, s.B)
 		}
 		return nil
 	}

@@ -24,7 +24,10 @@ func (s *Spec) Problems() []Problem {
 	if len(s.Name) > MaxNameBytes {
 		bad("name", "the name has %d bytes; at most %d are allowed", len(s.Name), MaxNameBytes)
 	}
-	if s.Algorithm >= algorithms && s.Algorithm != Remembered {
+	if s.Name == holdsName && s.Algorithm != Holds {
+		bad("name", "the name %q is reserved", s.Name)
+	}
+	if s.Algorithm >= algorithms && s.Algorithm != Remembered && s.Algorithm != Holds {
 		bad("algorithm", "there is no algorithm number %d", s.Algorithm)
 	}
 	most := int64(MaxUnits)

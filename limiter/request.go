@@ -71,6 +71,11 @@ type Request struct {
 	// it had none. Otherwise that is an error. It is for ids that only make repetitions safer,
 	// such as those that clients make themselves.
 	IDOptional bool
+	// Hold makes the check a reservation, which needs an ID: its cost is an estimate, charged at
+	// once, that [Amend] settles with what was used, or extends. If nothing is said within Hold,
+	// the rule decides whether the estimate comes back (on_expiry). [MinHold] to [MaxHold], and
+	// at most what the rule says; 0 means that the check is charged for good.
+	Hold time.Duration
 	// Tenant separates counters: requests of two tenants never share one, whatever else
 	// they have in common. Empty means no tenant, whose counters are separate too. A server
 	// sets it from what it knows of the caller; no message of a client has such a field.
@@ -82,12 +87,12 @@ type Request struct {
 
 // CheckSize returns an error that wraps [ErrInvalid] if a string of the request is
 // longer than [MaxFieldBytes], its tenant longer than [MaxTenantBytes], its id longer than
-// [MaxIDBytes], if it has more than [MaxAttributes] attributes, or if IDTTL is out of range.
+// [MaxIDBytes], if it has more than [MaxAttributes] attributes, or if IDTTL or Hold is out of range.
 func (r *Request) CheckSize() error {
 	// If the OR of all lengths is below the bound, a power of two, then so is each
 	// length.
 	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes &&
-		len(r.Attributes) == 0 && len(r.Tenant)|len(r.ID) == 0 && r.IDTTL == 0 {
+		len(r.Attributes) == 0 && len(r.Tenant)|len(r.ID) == 0 && r.IDTTL|r.Hold == 0 {
 		return nil
 	}
 	return r.checkSize()
@@ -126,6 +131,10 @@ func (r *Request) checkID() error {
 	switch {
 	case len(r.ID) > MaxIDBytes:
 		return fmt.Errorf("%w: the id has %d bytes; at most %d are allowed", ErrInvalid, len(r.ID), MaxIDBytes)
+	case r.Hold != 0 && r.ID == "":
+		return fmt.Errorf("%w: the request is to be held and has no id: give it one, by which it is settled", ErrInvalid)
+	case r.Hold != 0 && (r.Hold < MinHold || r.Hold > MaxHold):
+		return fmt.Errorf("%w: the request is to be held for %v, which is out of range: give %v to %v", ErrInvalid, r.Hold, MinHold, MaxHold)
 	case r.IDTTL == 0:
 		return nil
 	case r.ID == "":

@@ -42,6 +42,8 @@ func (s *State) NotBefore(l *Limit, now Tick) Tick {
 	switch {
 	case l.p.algorithm == Remembered:
 		return max(now, s.Until)
+	case l.p.algorithm == Holds:
+		return max(now, s.Until-Span(MaxHold))
 	case l.shared:
 		if now = max(now, l.chargedAt(s)); s.Time-now > l.longest {
 			now = s.Time - l.longest + 1
@@ -63,8 +65,10 @@ func (s *State) NotBefore(l *Limit, now Tick) Tick {
 // Roll drops what no longer counts at now. It changes no answer, now or later. The
 // other methods require a state that was rolled to the instant they are given.
 func (s *State) Roll(l *Limit, words []uint64, now Tick) {
-	if l.p.algorithm == Remembered {
-		s.rollID(now)
+	if l.internal() {
+		if l.p.algorithm == Remembered {
+			s.rollID(now)
+		}
 		return
 	}
 	if s.Until != 0 && s.Until <= now {
@@ -133,6 +137,36 @@ func (s *State) Charge(l *Limit, words []uint64, now Tick, n uint32) {
 	}
 }
 
+// Overdraw is Charge of any n >= 1 units, for a use that has happened: also more than the
+// capacity, and whatever counts already. A bucket's level, and a log, end at their bounds.
+func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint32) {
+	switch l.p.algorithm {
+	case SlidingLog:
+		n = l.overdraft(n)
+		l.addLog(s, words, now, n, max(uint32(l.limit), min(addSat(s.A, n), MaxLogLimit)))
+	case TokenBucket, LeakyBucket, GCRA:
+		s.Charge(l, words, now, uint32(min(uint64(n), l.most)))
+		if l.shared {
+			l.capDebt(s, max(now, l.chargedAt(s)))
+		}
+	default:
+		s.Charge(l, words, now, n)
+	}
+}
+
+// OverdrawWords is [State.Words] for [State.Overdraw].
+func (s *State) OverdrawWords(l *Limit, now Tick, n uint32) int {
+	return s.Words(l, now, l.overdraft(n))
+}
+
+// overdraft returns how many of n units an overdrawn log counts.
+func (l *Limit) overdraft(n uint32) uint32 {
+	if l.p.algorithm == SlidingLog {
+		return min(n, MaxLogLimit)
+	}
+	return n
+}
+
 // KeepsWords reports whether states of the limit may have words.
 func KeepsWords(l *Limit) bool { return l.keepsWords }
 
@@ -167,6 +201,7 @@ func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 	switch l.p.algorithm {
 	case Remembered:
 		at = s.Time
+	case Holds: // Until
 	case FixedWindow:
 		if s.A > 0 {
 			at = l.windowEnd(s.Time)
@@ -221,13 +256,20 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 // counter's decider was ever given: a window that begins later came from a node whose
 // clock is ahead.
 func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint32) {
+	s.Reduce(l, words, now, latest, at, n, 0)
+}
+
+// Reduce is Refund for a charge of n+rest units of which rest stay. What has leaked from a bucket
+// since leaked from these first. If any stay, the hit that opened a window stays too, so the
+// others are taken back from it.
+func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint32) {
 	s.Roll(l, words, now)
 	if s.Time > latest && l.importsAhead() && (l.p.algorithm != FixedWindow || s.B == 0) {
 		at = max(at, s.Time) // it was imported, and what was charged since counts in it
 	}
 	switch l.p.algorithm {
 	case FixedWindow:
-		l.refundFixed(s, at, n)
+		l.refundFixed(s, at, n, rest)
 	case SlidingCounter:
 		l.refundCounter(s, at, n)
 	case SlidingWindow:
@@ -236,9 +278,9 @@ func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint32)
 		l.refundLog(s, words, now, at, n)
 	default:
 		if l.shared {
-			l.refundBucket(s, now, at, n)
-		} else if leaked := l.leaked(at, now); leaked < uint64(n) {
-			s.A -= min(s.A, n-uint32(leaked))
+			l.refundBucket(s, now, at, n, rest)
+		} else if leaked := l.leaked(at, now); leaked < uint64(n)+uint64(rest) {
+			s.A -= min(s.A, n-uint32(max(leaked, uint64(rest))-uint64(rest)))
 		}
 	}
 }

@@ -41,11 +41,11 @@ func (l *Limit) rollBefore(s *State, now Tick) {
 
 // refundFixed takes back n units if the window in which they were charged has not
 // ended.
-func (l *Limit) refundFixed(s *State, at Tick, n uint32) {
+func (l *Limit) refundFixed(s *State, at Tick, n, rest uint32) {
 	if at < s.Time || l.saturated(s.A) {
 		return
 	}
-	if l.p.align == AlignFirstHit && at == s.Time && n < s.A {
+	if l.p.align == AlignFirstHit && at == s.Time && n < s.A && rest == 0 {
 		// Without this hit the window would have begun with a later one, whose instant
 		// is not recorded. So only the sole hit of a window can be taken back.
 		return

@@ -10,18 +10,42 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// idTimes is how long ids of requests are remembered. The zero value is the default.
+// idTimes is how long ids of requests are remembered, and how long they are held. The zero
+// value is the default.
 type idTimes struct {
-	ttl time.Duration // 0: limiter.DefaultIDTTL
+	ttl  time.Duration // 0: limiter.DefaultIDTTL
+	hold time.Duration // at most; 0: limiter.MaxHold
+	over expiry        // what becomes of what is held when it ends
+}
+
+// expiry is what becomes of the estimate of a hold that ends unsettled.
+type expiry uint8
+
+// The expiries. The zero value is the default.
+const (
+	expiryRelease expiry = iota // it comes back
+	expiryKeep                  // it stays charged
+)
+
+// String returns the name in a rules file.
+func (e expiry) String() string {
+	switch e {
+	case expiryRelease:
+		return "release"
+	case expiryKeep:
+		return "keep"
+	default:
+		return "unknown"
+	}
 }
 
 // fields decodes the fields of a rule, or of the defaults, that are about ids.
 func (t *idTimes) fields(d *decoder) []field {
-	return []field{idTime(d, "id_ttl", &t.ttl)}
+	return []field{idTime(d, "id_ttl", &t.ttl), idTime(d, "hold", &t.hold), choice(d, "on_expiry", &t.over)}
 }
 
 // idFieldNames returns the names of these fields, which a quota does not have.
-func idFieldNames() []string { return []string{"id_ttl"} }
+func idFieldNames() []string { return []string{"id_ttl", "hold", "on_expiry"} }
 
 // idTime returns a field for a time in the range of [limiter.MinIDTTL] and
 // [limiter.MaxIDTTL].
@@ -48,25 +72,33 @@ func (t *idTimes) life() time.Duration { return cmp.Or(t.ttl, limiter.DefaultIDT
 // hashText returns what the hash of the rules includes of it: nothing if it is the default,
 // so that a file without ids keeps the hash of earlier versions.
 func (t *idTimes) hashText() string {
-	if t.ttl == 0 || t.ttl == limiter.DefaultIDTTL {
-		return ""
+	text := ""
+	if t.ttl != 0 && t.ttl != limiter.DefaultIDTTL {
+		text = fmt.Sprintf(" id_ttl %d", t.ttl)
 	}
-	return fmt.Sprintf(" id_ttl %d", t.ttl)
+	if t.hold != 0 && t.hold != limiter.MaxHold {
+		text += fmt.Sprintf(" hold %d", t.hold)
+	}
+	if t.over == expiryKeep {
+		text += " on_expiry keep"
+	}
+	return text
 }
 
 // identify adds the id of a request to its charge. The rule with the name, which is the
-// first that counts it, says how long the id is remembered; if there is none, the request
-// has limits of its own and says it itself.
+// first that counts it, says how long the id is remembered and held; if there is none, the
+// request has limits of its own and says it itself.
 func identify(s *Set, r *limiter.Request, c *limiter.Charge, name string) {
 	if c.Len() == 0 {
 		return
 	}
-	ttl := cmp.Or(r.IDTTL, limiter.DefaultIDTTL)
+	id := &limiter.Idempotency{ID: hashID(s, r.ID), Life: cmp.Or(r.IDTTL, limiter.DefaultIDTTL), Hold: r.Hold}
 	if i, ok := s.byName[name]; ok && i < len(s.rules) {
-		most := s.rules[i].ids.life()
-		ttl = min(cmp.Or(r.IDTTL, most), most)
+		t := &s.rules[i].ids
+		id.Life = min(cmp.Or(r.IDTTL, t.life()), t.life())
+		id.Hold, id.Keep = min(r.Hold, cmp.Or(t.hold, limiter.MaxHold)), t.over == expiryKeep
 	}
-	c.ID = &limiter.Idempotency{ID: hashID(s, r.ID), Life: ttl}
+	c.ID = id
 }
 
 // hashID returns the number by which an id is remembered. It is keyed as the counters of the

@@ -87,6 +87,9 @@ func TestBadIDs(t *testing.T) {
 		"and has no id: give it one, or leave the time out":                      {IDTTL: time.Second},
 		"remembered for 24h0m0.000000001s, which is out of range: give 1ms to 2": {ID: "7", IDTTL: limiter.MaxIDTTL + 1},
 		"remembered for -1s, which is out of range":                              {ID: "7", IDTTL: -time.Second},
+		"is to be held and has no id: give it one, by which it is settled":       {Hold: time.Second},
+		"is to be held for -1s, which is out of range: give 1ms to 24h0m0s":      {ID: "7", Hold: -time.Second},
+		"is to be held for 1µs, which is out of range: give 1ms to 24h0m0s":      {ID: "7", Hold: time.Microsecond},
 	} {
 		var c limiter.Charge
 		r.Path, r.User = "/own", "ada"
@@ -103,5 +106,40 @@ func TestIDTTLHash(t *testing.T) {
 	}
 	if none := hash(""); hash(", id_ttl: 1m") != none || hash(", id_ttl: 2m") == none || hash(", id_ttl: 2m") == hash(", id_ttl: 3m") {
 		t.Error("the hash of a file does not follow its id_ttl")
+	}
+	none := hash("")
+	if hash(", hold: 24h") != none || hash(", on_expiry: release") != none || hash(", hold: 1m") == none || hash(", on_expiry: keep") == none {
+		t.Error("the hash of a file does not follow its holds")
+	}
+}
+
+// The first rule in force says how long a request is held at most, and what becomes of it then.
+func TestHolds(t *testing.T) {
+	set := mustSet(t, `
+defaults: {hold: 5m, on_expiry: keep}
+rules:
+  - {name: own, match: {path: ^/own}, key: [user], limits: [5/hour], hold: 30s, on_expiry: release}
+  - {name: rest, key: [user], limits: [5/hour]}
+`, rules.Options{})
+	hour, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		r    limiter.Request
+		hold time.Duration
+		keep bool
+	}{
+		{limiter.Request{Path: "/own", Hold: time.Hour}, 30 * time.Second, false},
+		{limiter.Request{Path: "/own", Hold: time.Second}, time.Second, false},
+		{limiter.Request{Path: "/own"}, 0, false},
+		{limiter.Request{Path: "/other", Hold: time.Hour}, 5 * time.Minute, true},
+		{limiter.Request{Limits: []*limiter.Limit{hour}, Hold: 24 * time.Hour}, 24 * time.Hour, false},
+	} {
+		test.r.User, test.r.ID = "ada", "7"
+		var c limiter.Charge
+		if _, err := set.Resolve(&test.r, &c); err != nil || c.ID == nil || c.ID.Hold != test.hold || c.ID.Keep != test.keep {
+			t.Errorf("%+v: %+v, %v", test, c.ID, err)
+		}
 	}
 }

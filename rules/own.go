@@ -157,8 +157,8 @@ func checkOwn(r *limiter.Request) error {
 		if l == nil || l.Window() == 0 {
 			return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", limiter.ErrInvalid, i)
 		}
-		if l.Algorithm() == limiter.Remembered {
-			return fmt.Errorf("%w: limit %d of the request has algorithm number %d, which no limit may have: give one of %s", limiter.ErrInvalid, i, limiter.Remembered, strings.Join(limiter.AlgorithmNames(), ", "))
+		if l.Algorithm() >= limiter.Remembered {
+			return fmt.Errorf("%w: limit %d of the request has algorithm number %d, which no limit may have: give one of %s", limiter.ErrInvalid, i, l.Algorithm(), strings.Join(limiter.AlgorithmNames(), ", "))
 		}
 		for j, o := range r.Limits[:i] {
 			if o.Name() == l.Name() && partsOf(r, i) == partsOf(r, j) {

@@ -83,7 +83,7 @@ func quotaHint(n *node, name string) string {
 			}
 		}
 		return fmt.Sprintf(`"cost" belongs to a draw on the quota: in a rule write quotas: [{name: %s, cost: %s}]`, quota, cost)
-	case "match", "unlimited", "continue", "id_ttl":
+	case "match", "unlimited", "continue", "id_ttl", "hold", "on_expiry":
 		return quote(name) + " belongs in the rules that draw on the quota"
 	}
 	return ruleHint(n, name)

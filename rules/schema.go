@@ -91,8 +91,9 @@ func formsOf(where string) form {
 			"name": name(), "match": ref("match"), "limits": someOf(ref("limit or rate"), limiter.MaxLimits),
 			"unlimited": form{"type": "boolean"}, "continue": form{"type": "boolean"}, "shadow": form{"type": "boolean"},
 			"key": key, "keys": form{"type": "array", "minItems": 1, "maxItems": maxKeys, "items": form{"type": "array", "minItems": 1, "maxItems": maxKeyParts, "items": part}},
-			"id_ttl": form{"type": "string", "pattern": "^" + durationForm + "$"},
-			"cost":   costForm(), "quotas": someOf(anyOf(name(), ref("draw")), maxDraws),
+			"id_ttl": form{"type": "string", "pattern": "^" + durationForm + "$"}, "hold": form{"type": "string", "pattern": "^" + durationForm + "$"},
+			"on_expiry": names[expiry](),
+			"cost":      costForm(), "quotas": someOf(anyOf(name(), ref("draw")), maxDraws),
 			"on_unreachable": names[limiter.Unreachable](), "replication": names[limiter.Replication](),
 			"max_share": form{"type": "string", "pattern": `^([0-9]+(\.[0-9])?|\.[0-9])%$`},
 		}

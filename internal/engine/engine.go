@@ -40,6 +40,12 @@ type Decider interface {
 	Close() error
 }
 
+// Amender is a [Decider] with reservations.
+type Amender interface {
+	// Amend settles or extends the reservation of the question's id.
+	Amend(ctx context.Context, q *Question, a limiter.Amend) (limiter.Amended, error)
+}
+
 // Peeks states which requests of a batch are peeks: those that Each has true for, by their
 // index, or all of them. The zero value states that none is.
 type Peeks struct {
@@ -73,6 +79,20 @@ func WithoutID(r *limiter.Request, c *limiter.Charge, where string) error {
 		return fmt.Errorf("%w: ids are not supported %s yet: leave out the id", limiter.ErrInvalid, where)
 	}
 	return nil
+}
+
+// WithoutHold returns an error for a request that is to be held, for a decider that has no
+// reservations; where says which.
+func WithoutHold(r *limiter.Request, where string) error {
+	if r.Hold == 0 {
+		return nil
+	}
+	return NoHolds(where)
+}
+
+// NoHolds is the error of a decider that has no reservations; where says which.
+func NoHolds(where string) error {
+	return fmt.Errorf("%w: reservations are not supported %s yet: use a node by itself, or charge for good and leave out the hold", limiter.ErrInvalid, where)
 }
 
 // Undecided lists the requests of a batch that could not be decided: their indices,

@@ -161,8 +161,8 @@ type model interface {
 	admits(n uint32, now Tick) bool
 	// charge adds n units, whether or not they fit.
 	charge(n uint32, now Tick)
-	// refund takes back n units charged at the instant at.
-	refund(n uint32, at, now Tick)
+	// refund takes back n of n+rest units charged at the instant at.
+	refund(n, rest uint32, at, now Tick)
 }
 
 func newOracleLimit(s limiter.Spec) *oracleLimit {
@@ -258,7 +258,7 @@ func (l *oracleLimit) write(now Tick, n uint32, passes, mine bool) {
 	}
 }
 
-func (l *oracleLimit) refund(now, at Tick, n uint32) { l.model.refund(n, at, now) }
+func (l *oracleLimit) refund(now, at Tick, n uint32) { l.model.refund(n, 0, at, now) }
 
 // remaining returns the largest cost admitted at now, found by bisection: if a cost is
 // admitted, every smaller one is.

@@ -52,8 +52,9 @@ func (m *tokenModel) charge(n uint32, now Tick) {
 	m.tokens, m.at = larger(left, lowest), now
 }
 
-func (m *tokenModel) refund(n uint32, at, now Tick) {
-	back := m.units(int64(n)).minus(product(m.limit, int64(now-at)))
+func (m *tokenModel) refund(n, rest uint32, at, now Tick) {
+	leaked := larger(product(m.limit, int64(now-at)).minus(m.units(int64(rest))), wide{})
+	back := m.units(int64(n)).minus(leaked)
 	back = larger(back, wide{})
 	m.tokens, m.at = smaller(m.units(m.burst), m.tokensAt(now).plus(back)), now
 }
@@ -98,8 +99,9 @@ func (m *leakyModel) charge(n uint32, now Tick) {
 	m.level, m.at = smaller(level, m.units(m.most)), now
 }
 
-func (m *leakyModel) refund(n uint32, at, now Tick) {
-	back := m.units(int64(n)).minus(m.leaked(at, now))
+func (m *leakyModel) refund(n, rest uint32, at, now Tick) {
+	leaked := larger(m.leaked(at, now).minus(m.units(int64(rest))), wide{})
+	back := m.units(int64(n)).minus(leaked)
 	back = larger(back, wide{})
 	m.level, m.at = larger(wide{}, m.levelAt(now).minus(back)), now
 }
@@ -130,7 +132,8 @@ func (m *gcraModel) charge(n uint32, now Tick) {
 	m.tat = smaller(m.after(n, now), m.instant(now).plus(m.spacing(m.most)))
 }
 
-func (m *gcraModel) refund(n uint32, at, now Tick) {
-	back := m.spacing(int64(n)).minus(m.instant(now - at))
+func (m *gcraModel) refund(n, rest uint32, at, now Tick) {
+	leaked := larger(m.instant(now-at).minus(m.spacing(int64(rest))), wide{})
+	back := m.spacing(int64(n)).minus(leaked)
 	m.tat = m.tat.minus(larger(back, wide{}))
 }

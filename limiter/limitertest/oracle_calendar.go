@@ -84,7 +84,7 @@ func (m *calendarModel) admits(n uint32, now Tick) bool {
 
 func (m *calendarModel) charge(n uint32, now Tick) { m.counts.add(m.slot(now), n) }
 
-func (m *calendarModel) refund(n uint32, at, _ Tick) { m.counts.sub(m.slot(at), n, m.all) }
+func (m *calendarModel) refund(n, _ uint32, at, _ Tick) { m.counts.sub(m.slot(at), n, m.all) }
 
 // calendarSpec returns a random limit with calendar windows.
 func calendarSpec(c Choices) []limiter.Spec {

@@ -57,7 +57,9 @@ func (m *fixedModel) admits(n uint32, now Tick) bool {
 
 func (m *fixedModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
 
-func (m *fixedModel) refund(n uint32, at, _ Tick) { m.counts.sub(windowIndex(at, m.window), n, m.all) }
+func (m *fixedModel) refund(n, _ uint32, at, _ Tick) {
+	m.counts.sub(windowIndex(at, m.window), n, m.all)
+}
 
 // firstHitModel is the fixed window that begins with the first hit after the previous
 // window. A window whose hits were all refunded is equivalent to none. Without the hit
@@ -103,9 +105,9 @@ func (m *firstHitModel) charge(n uint32, now Tick) {
 	w.count = min(w.count+uint64(n), maxUnits)
 }
 
-func (m *firstHitModel) refund(n uint32, at, now Tick) {
+func (m *firstHitModel) refund(n, rest uint32, at, now Tick) {
 	if w := m.current(now); w != nil && w.start <= at {
-		if w.start == at && uint64(n) < w.count {
+		if w.start == at && uint64(n) < w.count && rest == 0 {
 			return // other hits count in the window that this one began
 		}
 		w.count = takeBack(w.count, n, m.all)
@@ -149,7 +151,7 @@ func (m *logModel) charge(n uint32, now Tick) {
 	}
 }
 
-func (m *logModel) refund(n uint32, at, _ Tick) {
+func (m *logModel) refund(n, _ uint32, at, _ Tick) {
 	left := uint64(n)
 	for i := range m.hits {
 		if h := &m.hits[i]; h.at == at {
@@ -189,7 +191,7 @@ func (m *slidingModel) admits(n uint32, now Tick) bool {
 
 func (m *slidingModel) charge(n uint32, now Tick) { m.counts.add(floorDiv(now, m.sub), n) }
 
-func (m *slidingModel) refund(n uint32, at, _ Tick) { m.counts.sub(floorDiv(at, m.sub), n, m.all) }
+func (m *slidingModel) refund(n, _ uint32, at, _ Tick) { m.counts.sub(floorDiv(at, m.sub), n, m.all) }
 
 // counterModel: r(previous·(window-elapsed)·weight/window) + current + n <=
 // limit, with the weight in thousandths.
@@ -214,7 +216,7 @@ func (m *counterModel) admits(n uint32, now Tick) bool {
 
 func (m *counterModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
 
-func (m *counterModel) refund(n uint32, at, _ Tick) {
+func (m *counterModel) refund(n, _ uint32, at, _ Tick) {
 	m.counts.sub(windowIndex(at, m.window), n, m.all)
 }
 

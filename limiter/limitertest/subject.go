@@ -28,6 +28,14 @@ type Refunder interface {
 	Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error
 }
 
+// Amender is implemented by subjects with reservations. For others, the parts of the suite with
+// them are skipped.
+type Amender interface {
+	// Amend settles or extends the reservation of a request's id. The cost of the request is
+	// what was used, or the new estimate.
+	Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error)
+}
+
 // Peeker is implemented by subjects with peeks at a given cost. A check with cost 0,
 // which is also a peek, does not need it.
 type Peeker interface {

@@ -91,6 +91,14 @@ func (s *tableSubject) Refund(_ context.Context, r limiter.Request, rc limiter.R
 	return nil
 }
 
+func (s *tableSubject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	if _, err := s.set.Resolve(&r, &s.charge); err != nil {
+		return limiter.Amended{}, err
+	}
+	out, _ := s.table.Amend(s.now, &s.charge, a)
+	return out, nil
+}
+
 // oracleSubject is rules and oracles: slow, and correct by construction. It does not
 // define the consumption of a changed limit: a limit that differs from before starts
 // afresh.
@@ -157,11 +165,13 @@ func (s *oracleSubject) Refund(_ context.Context, r limiter.Request, rc limiter.
 type judged struct {
 	*tableSubject
 	oracle *oracleSubject
+	holds  *holdOracle // judges from the first request with an id on
+	ids    bool
 	tb     testing.TB
 }
 
 func newJudged(tb testing.TB, yaml string) Subject {
-	return &judged{newTableSubject(tb, yaml).(*tableSubject), newOracleSubject(tb, yaml), tb}
+	return &judged{newTableSubject(tb, yaml).(*tableSubject), newOracleSubject(tb, yaml), newHoldOracle(), false, tb}
 }
 
 func (s *judged) SetTime(t limiter.Tick) {
@@ -184,6 +194,16 @@ func (s *judged) judge(r *limiter.Request, d *limiter.Decision, peek bool) error
 	if err != nil {
 		return err
 	}
+	held, repeated := s.holds.check(s.now, &s.charge)
+	if s.ids = s.ids || r.ID != ""; s.ids {
+		want = held
+	}
+	if d.Repeated != repeated {
+		s.tb.Errorf("at %v, %+v: repeated %t", s.now.Time(), *r, d.Repeated)
+	}
+	if repeated {
+		return nil
+	}
 	if diff := Diff(d, want); diff != "" {
 		s.tb.Errorf("at %v, %+v: %s", s.now.Time(), *r, diff)
 	}
@@ -202,14 +222,35 @@ func (s *judged) Reset(ctx context.Context, r limiter.Request) error {
 	if err := s.oracle.Reset(ctx, r); err != nil {
 		return err
 	}
-	return s.tableSubject.Reset(ctx, r)
+	err := s.tableSubject.Reset(ctx, r)
+	s.holds.reset(s.now, &s.charge)
+	return err
 }
 
 func (s *judged) Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error {
 	if err := s.oracle.Refund(ctx, r, rc); err != nil {
 		return err
 	}
-	return s.tableSubject.Refund(ctx, r, rc)
+	err := s.tableSubject.Refund(ctx, r, rc)
+	s.holds.refund(s.now, rc.Time, &s.charge)
+	return err
+}
+
+func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	got, err := s.tableSubject.Amend(ctx, r, a)
+	if err != nil {
+		return got, err
+	}
+	var want limiter.Amended
+	if a.Extend {
+		want = s.holds.extend(s.now, &s.charge)
+	} else {
+		want = s.holds.settle(s.now, &s.charge, a.IgnoreUnknown)
+	}
+	if got != want {
+		s.tb.Errorf("at %v, %+v: amended %+v, want %+v", s.now.Time(), r, got, want)
+	}
+	return got, nil
 }
 
 // TestTranscriptsAreRight holds the answers that are written in the transcripts

@@ -59,11 +59,15 @@ func Transcripts(t *testing.T, f Factory) {
 // without a date is on the day of the line before, at first [Start]'s; one with
 // a plus is after the line before. The commands are
 //
-//	check PATH   user= ip= group= method= attr.NAME= cost=   as= times= every=
+//	check PATH   user= ip= group= method= attr.NAME= cost=   as= times= every= id= hold=
 //	peek PATH    the same; without a cost it asks about a cost of 1
 //	reset PATH   the same
 //	keys PATH    the same: the names of the counters
 //	refund NAME  the charge of the check with as=NAME
+//	settle PATH  the same, id=: the reservation with the id, of a check with id= hold=,
+//	             for cost=; if it is not known, unknown=ignore charges nothing
+//	cancel PATH  the same for a cost of 0
+//	extend PATH  the same, hold=: another time, and cost= if the estimate is higher now
 //	rules        replaces the rules
 //
 // With times= and every=, the check is repeated, and the answer only has the number of
@@ -182,13 +186,13 @@ func parseCommand(s string, now limiter.Tick) (*command, error) {
 // taken for a plain check.
 func (c *command) known() error {
 	switch c.verb {
-	case "check", "peek", "reset", "keys", "refund", "rules":
+	case "check", "peek", "reset", "keys", "refund", "rules", "settle", "cancel", "extend":
 	default:
 		return fmt.Errorf("there is no command %q", c.verb)
 	}
 	for name := range c.args {
 		switch name {
-		case "user", "ip", "group", "method", "cost", "as", "times", "every":
+		case "user", "ip", "group", "method", "cost", "as", "times", "every", "id", "hold", "unknown":
 		default:
 			if !strings.HasPrefix(name, "attr.") {
 				return fmt.Errorf("there is no argument %q", name)

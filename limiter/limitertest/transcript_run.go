@@ -35,6 +35,9 @@ func runTranscript(tb testing.TB, f Factory, tr *transcript) Tick {
 		if _, can := s.(Refunder); c.verb == "refund" && !can {
 			tb.Skip("this decider takes no charges back")
 		}
+		if _, can := s.(Amender); !can && (c.args["hold"] != "" || c.amends()) {
+			tb.Skip("this decider has no reservations")
+		}
 	}
 	for i, c := range cs {
 		if i > 0 && c.at < cs[i-1].at {
@@ -71,6 +74,8 @@ func (p *player) play(c *command) []string {
 		return done(p.s.Reset(ctx, *r))
 	case c.verb == "keys":
 		return p.keys(c, r)
+	case c.amends():
+		return p.amend(c, r)
 	case c.args["times"] != "":
 		return p.many(c, r)
 	}
@@ -103,6 +108,35 @@ func done(err error) []string {
 	default:
 		return []string{"failed: " + err.Error()}
 	}
+}
+
+// amends reports whether the command settles or extends a reservation.
+func (c *command) amends() bool {
+	return c.verb == "settle" || c.verb == "cancel" || c.verb == "extend"
+}
+
+// amend settles or extends a reservation.
+func (p *player) amend(c *command, r *limiter.Request) []string {
+	if c.verb == "cancel" {
+		r.Cost = limiter.Units(0)
+	}
+	a, err := p.s.(Amender).Amend(context.Background(), *r, limiter.Amend{Extend: c.verb == "extend", IgnoreUnknown: c.args["unknown"] == "ignore"})
+	if err != nil {
+		return done(err)
+	}
+	text := a.State.String()
+	switch a.State {
+	case limiter.AmendDone:
+		text = fmt.Sprintf("done, estimate %d", a.Estimate)
+	case limiter.AmendSettled:
+		text = fmt.Sprintf("refused, it is settled with %d", a.First)
+	case limiter.AmendDenied:
+		text = "DENIED, retry after " + span(limiter.Span(a.RetryAfter))
+	}
+	if a.Over > 0 {
+		text += fmt.Sprintf(", %d beyond the limit", a.Over)
+	}
+	return []string{text}
 }
 
 // many repeats a check while the clock advances.
@@ -152,7 +186,13 @@ func (p *player) keys(c *command, r *limiter.Request) []string {
 // request returns the request of a command.
 func (c *command) request() (*limiter.Request, error) {
 	r := &limiter.Request{
-		Path: c.path, User: c.args["user"], IP: c.args["ip"], Group: c.args["group"], Method: c.args["method"],
+		Path: c.path, User: c.args["user"], IP: c.args["ip"], Group: c.args["group"], Method: c.args["method"], ID: c.args["id"],
+	}
+	if hold := c.args["hold"]; hold != "" {
+		var err error
+		if r.Hold, err = time.ParseDuration(hold); err != nil {
+			return nil, err
+		}
 	}
 	for name, value := range c.args {
 		if attr, ok := strings.CutPrefix(name, "attr."); ok {
@@ -179,6 +219,9 @@ func (c *command) request() (*limiter.Request, error) {
 // each limit, on the same line if there is only one.
 func describe(d *limiter.Decision) []string {
 	verdict := "allowed"
+	if d.Repeated {
+		verdict = "repeated"
+	}
 	switch b := d.BlockedBy(); {
 	case d.Never:
 		verdict = "DENIED by " + b.FullName() + ", never"

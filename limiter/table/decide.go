@@ -118,6 +118,9 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 			}
 		}()
 		p.advance(now)
+		if p.due <= now {
+			t.arrive(p, c.Key(0), now)
+		}
 		result := t.decide(now, c, d, final)
 		whole = true
 		p.mu.Unlock()
@@ -127,7 +130,14 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 }
 
 // attemptSeveral is attempt for a check with several keys.
-func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) (result outcome) {
+	t.locked(now, c, func() { result = t.decide(now, c, d, final) })
+	return result
+}
+
+// locked calls f under the locks of the partitions of a charge, once the holds of its keys
+// that are over have been taken off. A panic empties these partitions.
+func (t *Table) locked(now limiter.Tick, c *limiter.Charge, f func()) {
 	var locked [limiter.MaxKeys]int
 	parts := partitions(c, locked[:0])
 	for _, i := range parts {
@@ -147,9 +157,11 @@ func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.D
 			defer t.leave(&t.parts[i], false) // each, whatever panics
 		}
 	}()
-	result := t.decide(now, c, d, final)
+	for i := range c.Len() {
+		t.arrive(&t.parts[PartitionOf(c.Key(i))], c.Key(i), now)
+	}
+	f()
 	whole = true
-	return result
 }
 
 // leave unlocks a partition, and empties it if what was done to it was not done wholly,

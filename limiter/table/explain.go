@@ -44,6 +44,9 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 			t.parts[i].mu.Unlock()
 		}
 	}()
+	for i := range c.Len() {
+		t.arrive(&t.parts[PartitionOf(c.Key(i))], c.Key(i), now)
+	}
 	counters := t.looked(now, c)
 	limiter.Grow(d, len(counters))
 	n := 0
@@ -86,6 +89,7 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		case at.Overflow:
 			x.Arithmetic += "; but the key is new, and the table is full"
 		}
+		t.explainHolds(k.part, c.Key(at.Key), at.Limit, &x)
 		out = append(out, x)
 	}
 	limiter.Conclude(d)

@@ -49,7 +49,11 @@ func (f *fullness) note(now limiter.Tick, d *limiter.Decision, counters []counte
 	if met < 0 {
 		return
 	}
-	l := d.Limit(met)
+	f.record(now, bound, d.Limit(met))
+}
+
+// record records a check that met a bound, at a limit.
+func (f *fullness) record(now limiter.Tick, bound Bound, l *limiter.LimitDecision) {
 	f.checks[bound].Add(1)
 	f.last[bound].Store(&Full{At: now, Rule: l.Rule.Name, Denied: !l.Allowed})
 	f.any.Store(true)

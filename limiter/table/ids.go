@@ -17,6 +17,7 @@ type ids struct {
 	once      once
 	limit     *limiter.Limit // of the counters that remember ids
 	forgotten atomic.Int64   // ids that were not remembered for want of room
+	holds     holds
 }
 
 // IDOf returns the hash of the counter that remembers an id for a key. Its low half is the
@@ -68,11 +69,15 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	if c.Peek {
 		n = 0
 	}
-	number, room := t.reserveIDs(c, n)
+	r, room := t.reserveOnce(c, charged, n)
 	if !room && !final {
 		return noRoom
 	}
 	c.ID = nil // so that decide decides as for any charge
+	defer func() { c.ID = id }()
+	if !room && id.Hold > 0 && t.overflow == OverflowDeny {
+		return t.denyHold(now, c, d, r.bound)
+	}
 	result := t.decide(now, c, d, final)
 	c.ID = id
 	switch {
@@ -80,9 +85,14 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 		t.ids.forgotten.Add(n)
 	case !room:
 	case result == decided && d.Allowed && n > 0:
-		t.remember(now, c, d, number)
+		t.remember(now, c, d, r.id)
+		r.ids = 0
+		if id.Hold > 0 {
+			t.hold(now, c, d, &r)
+		}
+		t.unreserveOnce(r)
 	default:
-		t.unreserveIDs(number, n)
+		t.unreserveOnce(r)
 	}
 	return result
 }
@@ -135,8 +145,7 @@ func (t *Table) unreserveIDs(number uint16, n int64) {
 // remember remembers the id of a charge that was made, for each key that it costs something.
 // It moves slots, so it invalidates all pointers to slots.
 func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, number uint16) {
-	until := now + limiter.Span(c.ID.Life)
-	n := 0
+	until, n := rememberedUntil(now, c.ID), 0
 	for i := range c.Len() {
 		k := c.Key(i)
 		if k.Cost > 0 {
@@ -152,6 +161,19 @@ func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 			}
 		}
 		n += len(k.Rule.Limits)
+	}
+}
+
+// rememberedUntil returns when the id of a charge is forgotten: that of a hold with the hold,
+// unless the charge is kept then.
+func rememberedUntil(now limiter.Tick, id *limiter.Idempotency) limiter.Tick {
+	switch {
+	case id.Hold == 0:
+		return now + limiter.Span(id.Life)
+	case id.Keep:
+		return now + limiter.Span(id.Hold) + limiter.Span(id.Life)
+	default:
+		return now + limiter.Span(id.Hold)
 	}
 }
 
@@ -268,21 +290,25 @@ func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt
 	return r
 }
 
-// forgetID forgets the id of a charge for one key. It reports false if it is remembered by
-// another charge.
+// forgetID forgets the id of a charge for one key, and its hold. It reports false if it is
+// remembered by another charge, or if it was that of a hold which is over.
 func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at limiter.Tick, charged uint64) bool {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
+	t.arrive(p, k, now)
 	_, _, i, _, live := t.findID(now, c, k)
 	if !live {
-		return true
+		return c.ID.Hold == 0 // what a hold has charged was given back when it ended
 	}
 	if s := &p.slots.at(i).state; s.Until != at || s.A != k.Cost || uint64(s.B) != charged {
 		return false
 	}
 	t.remove(p, i)
+	if s := t.findHolds(p, k); s != nil {
+		t.dropHold(p, s, c.ID.ID)
+	}
 	return true
 }
 
@@ -295,7 +321,7 @@ func (t *Table) explainID(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 	for i := range out {
 		if p, _, at, _, live := t.findID(now, c, c.Key(d.Limit(i).Key)); live {
 			until := p.slots.at(at).state.Time
-			out[i].State = append(out[i].State, limiter.Field{Name: "id remembered until", Value: until.Time().Format("2006-01-02T15:04:05.000000Z")})
+			out[i].State = append(out[i].State, limiter.Field{Name: "id remembered until", Value: stamp(until)})
 		}
 	}
 	limiter.Repeat(d)

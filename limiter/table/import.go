@@ -76,6 +76,10 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 		copy(t.words(&in), e.Words)
 	}
 	in.state.Import(l, t.words(&in), now)
+	t.countHolds(&in, l, 1)
+	if l.Algorithm() == limiter.Holds {
+		t.ends(p, &in)
+	}
 	at := in.state.EmptyAt(l, t.words(&in))
 	i, found := p.slots.find(in.place, e.Lo)
 	switch {
@@ -95,6 +99,8 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 		t.discard(p, &in)
 		return false
 	}
+	t.countHolds(have, t.registry.limit(have.limit), -1)
+	have.state = limiter.State{}
 	t.free(p, have)
 	if t.registry.limit(have.limit).Equal(l) {
 		have.limit = t.relabel(p, &in, have.limit) // it stays in its share
@@ -108,6 +114,8 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 // merge merges in, a slot outside the table, into a slot of the table. Both have the
 // same key; the limit is that of in.
 func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limiter.Tick) {
+	t.countHolds(into, t.registry.limit(into.limit), -1)
+	defer t.countHolds(into, l, 1)
 	t.adopt(p, into, l, nil, now) // it numbers no limit, since in has a number
 	words := t.words(into)
 	into.state.Roll(l, words, now)

@@ -25,6 +25,7 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 	whole := false
 	defer func() { t.leave(p, whole) }()
 	p.advance(now)
+	t.arrive(p, k, now)
 	place := t.order.of(k.Hash.Hi)
 	for i, l := range k.Rule.Limits {
 		j, found := p.slots.find(place, identity(k, l))
@@ -46,10 +47,11 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 // Reset deletes the counters of a charge, with their blocks. It returns how many there
 // were. Cost and Peek are ignored.
 func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
-	return t.each(now, c, func(p *partition, _ int, k *limiter.Key, _ *limiter.Limit, _ *slot) bool {
+	return t.each(now, c, func(p *partition, _ int, k *limiter.Key, _ *limiter.Limit, s *slot) bool {
 		if p.void == nil {
 			p.void = new(void)
 		}
+		t.strip(p, s.place, k.Hash.Lo, t.registry.limit(s.limit))
 		p.void.reset(t.order.of(k.Hash.Hi), p.clock+1)
 		return false
 	})

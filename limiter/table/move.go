@@ -82,6 +82,7 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
+	t.arriveAll(p, now)
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
 			t.export(s, now, visit)
@@ -99,6 +100,7 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
+	t.arriveAll(p, now)
 	place := t.order.of(hi)
 	i, found := p.slots.findKey(place)
 	if !found {
@@ -120,8 +122,8 @@ func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
 	e := Entry{Hi: t.order.hash(s.place), Lo: s.lo, Limit: l, State: s.state}
 	switch held := s.state.Held(l); {
 	case held == 0:
-	case l.Algorithm() == limiter.SlidingLog:
-		// Its words hold instants, and the ring may start anywhere.
+	case l.Algorithm() == limiter.SlidingLog, l.Algorithm() == limiter.Holds:
+		// Their words hold instants, and the ring of a log may start anywhere.
 		e.Words = make([]uint64, held)
 		s.state.Move(l, e.Words, words)
 	default:
@@ -254,6 +256,7 @@ func (t *Table) changed(p *partition, now limiter.Tick, run func(*partition) out
 	whole := false
 	defer func() { t.leave(p, whole) }()
 	p.advance(now)
+	t.arriveAll(p, now)
 	result := run(p)
 	t.tally(p)
 	whole = true
@@ -302,6 +305,7 @@ func (t *Table) emptied(p *partition) {
 	t.publish(p)
 	p.hot, p.denied = nil, nil
 	p.expiry.Store(int64(never))
+	p.due = never
 	p.void = &void{before: p.clock + 1}
 	t.tally(p)
 }

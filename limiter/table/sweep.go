@@ -8,6 +8,7 @@ const reclaimEnough = 1024
 // sweep drops the recovered counters of a partition, and resizes it for the others. It
 // returns how many it dropped.
 func (t *Table) sweep(p *partition, now limiter.Tick) int {
+	t.arriveAll(p, now)
 	first, before := never, p.slots.used
 	gone, of := int64(0), uint16(0) // consecutive slots of one limit, which are common
 	p.slots.rebuild(func(s *slot) bool {

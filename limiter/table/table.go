@@ -121,6 +121,7 @@ type partition struct {
 	clock  limiter.Tick // the latest instant seen
 	ops    uint32       // checks, for sampling
 	number uint16       // its index
+	due    limiter.Tick // no hold here ends before this instant
 	slots  slots
 	hot    *topKeys
 	denied *topKeys
@@ -148,7 +149,7 @@ func New(c Config) *Table {
 		maxBytes: min(c.MaxBytes, unbounded),
 	}
 	t.collect.at = -never
-	t.ids.limit = limiter.RememberedLimit()
+	t.ids.limit, t.ids.holds.limit = limiter.RememberedLimit(), limiter.HoldsLimit()
 	if c.Order == nil {
 		c.Order = systemRandom{}
 	}
@@ -157,7 +158,7 @@ func New(c Config) *Table {
 	t.expiry.Store(int64(never))
 	for i := range t.parts {
 		t.parts[i].expiry.Store(int64(never))
-		t.parts[i].number, t.parts[i].slots.arena = uint16(i), &t.arena
+		t.parts[i].number, t.parts[i].due, t.parts[i].slots.arena = uint16(i), never, &t.arena
 	}
 	return t
 }
@@ -235,6 +236,7 @@ func (t *Table) countWords(p *partition, limit uint16, bytes int64) {
 
 // discard releases everything that belongs to a slot.
 func (t *Table) discard(p *partition, s *slot) {
+	t.countHolds(s, t.registry.limit(s.limit), -1)
 	t.free(p, s)
 	t.registry.release(s.limit, 1)
 }
@@ -265,6 +267,7 @@ func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rul
 	}
 	if limiter.CountsID(l) != limiter.CountsID(old) {
 		t.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
+		t.strip(p, s.place, s.lo^limiter.NameID(old), old)
 	}
 	charge, fresh := s.state.Adopt(l, old, t.words(s), now)
 	if fresh {
@@ -330,6 +333,10 @@ type Stats struct {
 	// IDs is how many ids are remembered; each is one of Keys. Those whose time is over count
 	// until they are swept. IDsForgotten is how many were not remembered for want of room.
 	IDs, IDsForgotten int64
+	// Holds is how many holds the table has, once for each key of their checks. HoldsExpired is
+	// how many ended without having been settled, and Overdrawn how many units settlements
+	// have charged beyond what a limit had left.
+	Holds, HoldsExpired, Overdrawn int64
 }
 
 // Stats returns the size of the table. It is safe for concurrent use.
@@ -337,6 +344,7 @@ func (t *Table) Stats() Stats {
 	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes}
 	s.OverflowedBy, s.Overflowed = t.full.overflowed()
 	s.IDs, s.IDsForgotten = t.registry.held(t.ids.limit), t.ids.forgotten.Load()
+	s.Holds, s.HoldsExpired, s.Overdrawn = t.ids.holds.live.Load(), t.ids.holds.expired.Load(), t.ids.holds.over.Load()
 	if t.maxBytes == unbounded {
 		s.MaxBytes = 0
 	}

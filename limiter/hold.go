@@ -1,0 +1,243 @@
+package limiter
+
+import "time"
+
+// A hold is a charge that waits for its end: its cost is an estimate. It is settled with what
+// was used, extended, or it expires.
+
+// Bounds of holds.
+const (
+	// MinHold and MaxHold bound how long a hold lasts.
+	MinHold = MinIDTTL
+	MaxHold = MaxIDTTL
+	// MaxHoldEntries bounds the words of the holds of one key: a hold has an entry for each
+	// limit that it was charged to, and as many for each time that its estimate was raised.
+	MaxHoldEntries = 4096
+	// MaxHoldParts is how many charges a hold may have: the first one, and one for each time
+	// that its estimate was raised.
+	MaxHoldParts = 64
+)
+
+// Amend is what is to be done with a hold. The zero value settles it.
+type Amend struct {
+	// Extend lets the hold of the charge's ID last for another [Idempotency.Hold]. A key with
+	// a cost above its estimate is charged the difference, if all of them admit it. Without
+	// Extend the hold is settled: the costs of the keys are what was used, 0 to cancel it.
+	Extend bool
+	// IgnoreUnknown charges nothing if the id is not known. Without it the keys are charged
+	// with the costs. An extension never charges an unknown id.
+	IgnoreUnknown bool
+}
+
+// AmendState is what was done with a hold.
+type AmendState uint8
+
+// The states.
+const (
+	// AmendDone: the hold was settled, or extended.
+	AmendDone AmendState = iota
+	// AmendRepeated: it was settled with the same cost before. Nothing has changed.
+	AmendRepeated
+	// AmendCharged: the id is not known for some key, which was charged with its cost.
+	AmendCharged
+	// AmendUnknown: the id is not known, and nothing has changed.
+	AmendUnknown
+	// AmendSettled: the id has no hold, since it was settled with another cost, was kept when
+	// it expired, or was never a hold. Nothing has changed.
+	AmendSettled
+	// AmendDenied: a limit denied what an extension adds to the estimate. The hold is as it was.
+	AmendDenied
+	// AmendFull: there is no room for what is to be charged, or the estimate was raised
+	// [MaxHoldParts] times. Nothing has changed.
+	AmendFull
+)
+
+// String returns the state's name in answers.
+func (s AmendState) String() string {
+	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full"}, int(s))
+}
+
+// Amended is the result of an [Amend].
+type Amended struct {
+	State AmendState
+	// First, with AmendSettled, is the cost for which the id stands.
+	First uint32
+	// Estimate is the estimate before a settlement, and after an extension: of the first key
+	// that had a hold.
+	Estimate uint32
+	// Over is how many units were charged beyond what a limit had left: of several limits the
+	// largest number.
+	Over uint64
+	// RetryAfter, with AmendDenied, is the shortest wait until the extension is admitted, if
+	// there are no other checks; 0 if it never is.
+	RetryAfter time.Duration
+}
+
+// Holds is the algorithm of the counters in which tables keep the holds of a key. No rule and no
+// request has a limit with it: it admits nothing and denies nothing. In its [State], Time is
+// the instant at which the first hold ends, Until that at which the last one does, and A the
+// number of entries in its words.
+const Holds Algorithm = 65
+
+// holdsName is a name that no other limit may have, since holds lie beside the counters of a key.
+const holdsName = "\x00holds"
+
+// HoldsLimit returns the limit of the counters that keep holds. It is the same in all nodes.
+func HoldsLimit() *Limit {
+	l := &Limit{p: params{name: holdsName, algorithm: Holds, limit: 1, window: Span(MaxHold)}}
+	l.precompute()
+	return l
+}
+
+// internal reports whether a limit is of the counters that tables keep for themselves.
+func (l *Limit) internal() bool { return l.p.algorithm >= Remembered }
+
+// Hold is one entry of the words of [Holds]: what one limit was charged by one hold, at one
+// instant.
+type Hold struct {
+	// ID is that of the charge, see [Idempotency].
+	ID uint64
+	// End is when the hold ends: at this instant it is over.
+	End Tick
+	// At is the instant of the charge.
+	At Tick
+	// Limit is the [CountsID] of the limit; 0 if nothing can be given back to it any more.
+	Limit uint64
+	// Cost is the units that were charged, at least 1.
+	Cost uint32
+	// Keep reports that they stay charged when the hold ends.
+	Keep bool
+	// First marks one entry of each hold of a key.
+	First bool
+}
+
+// HoldWords is how many words an entry takes.
+const HoldWords = 5
+
+const (
+	holdKeep  = 1 << 32
+	holdFirst = 1 << 33
+)
+
+// HoldAt returns entry i.
+func HoldAt(words []uint64, i int) Hold {
+	w := words[i*HoldWords:][:HoldWords]
+	return Hold{
+		ID: w[0], End: Tick(w[1]), At: Tick(w[2]), Limit: w[3],
+		Cost: uint32(w[4]), Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
+	}
+}
+
+// Put writes the hold into entry i.
+func (h Hold) Put(words []uint64, i int) {
+	w := words[i*HoldWords:][:HoldWords]
+	w[0], w[1], w[2], w[3], w[4] = h.ID, uint64(h.End), uint64(h.At), h.Limit, uint64(h.Cost)
+	if h.Keep {
+		w[4] |= holdKeep
+	}
+	if h.First {
+		w[4] |= holdFirst
+	}
+}
+
+// AddHold appends an entry, for which the words must have room.
+func (s *State) AddHold(words []uint64, h Hold) {
+	h.Put(words, int(s.A))
+	if s.A == 0 {
+		s.Time, s.Until = h.End, h.End
+	}
+	s.A++
+	s.Time, s.Until = min(s.Time, h.End), max(s.Until, h.End)
+}
+
+// EachHold calls f for each entry, in the order in which they were added, and puts what f
+// returns in its place. An entry for which f reports false is removed.
+func (s *State) EachHold(words []uint64, f func(h Hold) (_ Hold, stays bool)) {
+	n := s.A
+	*s = State{}
+	for i := range int(n) {
+		if h, stays := f(HoldAt(words, i)); stays {
+			s.AddHold(words, h)
+		}
+	}
+}
+
+// HoldsID reports whether an id has a hold.
+func (s *State) HoldsID(words []uint64, id uint64) bool {
+	for i := range int(s.A) {
+		if words[i*HoldWords] == id {
+			return true
+		}
+	}
+	return false
+}
+
+// CountHolds returns the number of holds.
+func (s *State) CountHolds(words []uint64) (n int) {
+	for i := range int(s.A) {
+		if HoldAt(words, i).First {
+			n++
+		}
+	}
+	return n
+}
+
+// moveHolds shifts all instants by a span. An instant of a charge that is too long ago for any
+// limit stays within MaxWindow.
+func moveHolds(s *State, words []uint64, by Tick) {
+	most := Span(MaxWindow)
+	s.EachHold(words, func(h Hold) (Hold, bool) {
+		h.End, h.At = h.End+by, h.At+by
+		if by < 0 {
+			h.At = max(h.At, -most)
+		}
+		return h, true
+	})
+}
+
+// checkHolds reports whether exported holds make sense.
+func checkHolds(s *State, words []uint64) bool {
+	if s.A == 0 || s.A > 2*MaxHoldEntries || s.B != 0 || len(words) != int(s.A)*HoldWords {
+		return false
+	}
+	first, last, most := Span(MaxHold)+1, -Span(MaxHold), Span(MaxWindow)
+	for i := range int(s.A) {
+		h := HoldAt(words, i)
+		if h.ID == 0 || h.End <= -Span(MaxHold) || h.End > Span(MaxHold) || h.At > most || h.At < -most || h.Cost == 0 || words[i*HoldWords+4]>>34 != 0 {
+			return false
+		}
+		first, last = min(first, h.End), max(last, h.End)
+	}
+	return s.Time == first && s.Until == last
+}
+
+// mergeHolds adds the holds of ids that the state does not have, as far as there is room. Of one
+// that both have the entries of that state stay where it ends later, or has more of them.
+func mergeHolds(s *State, words []uint64, from *State, fromWords []uint64) {
+	have, other := extents(s, words), extents(from, fromWords)
+	s.EachHold(words, func(h Hold) (Hold, bool) { return h, !have[h.ID].less(other[h.ID]) })
+	for i := range int(from.A) {
+		h := HoldAt(fromWords, i)
+		if have[h.ID].less(other[h.ID]) && (int(s.A)+1)*HoldWords <= len(words) {
+			s.AddHold(words, h)
+		}
+	}
+}
+
+// extent is when a hold ends, and how many entries it has; the zero value is of none.
+type extent struct {
+	end Tick
+	n   int
+}
+
+func (e extent) less(o extent) bool { return e.end < o.end || e.end == o.end && e.n < o.n }
+
+func extents(s *State, words []uint64) map[uint64]extent {
+	out := make(map[uint64]extent, s.A)
+	for i := range int(s.A) {
+		h := HoldAt(words, i)
+		e := out[h.ID]
+		out[h.ID] = extent{h.End, e.n + 1}
+	}
+	return out
+}

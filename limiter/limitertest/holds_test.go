@@ -1,0 +1,268 @@
+package limitertest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// holdTrial is a table beside an oracle, through one seed.
+type holdTrial struct {
+	t      *testing.T
+	c      Choices
+	table  *table.Table
+	oracle *holdOracle
+	rules  []*limiter.Rule
+	now    Tick
+	ends   []Tick // of holds
+	story  []string
+	made   []madeCharge
+	done   map[limiter.AmendState]int
+}
+
+// madeCharge is a charge that may be refunded.
+type madeCharge struct {
+	c  *limiter.Charge
+	r  limiter.Receipt
+	at Tick
+}
+
+// A table does what the oracle says, in all numbers of all answers: for checks with and without
+// ids and holds, settlements, extensions, refunds, resets, holds that end, and counters that
+// move to another table or are merged with their own copy.
+func TestHoldsAreRight(t *testing.T) {
+	seeds, done := uint64(120), map[limiter.AmendState]int{}
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
+		h := &holdTrial{t: t, c: SeededChoices(seed), table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done}
+		for i := range 2 {
+			rule := &limiter.Rule{Name: fmt.Sprint("r", i)}
+			for j := range 1 + h.c.Pick(2) {
+				l, err := limiter.NewLimit(RandomSpec(h.c, limiter.Algorithm(h.c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				rule.Limits = append(rule.Limits, l)
+			}
+			h.rules = append(h.rules, rule)
+		}
+		for range 120 {
+			h.step()
+			h.compare()
+			if t.Failed() {
+				t.Fatalf("seed %d:\n%s\n%s\n%v", seed, h.rules[0].Limits, h.rules[1].Limits, h.story[max(0, len(h.story)-40):])
+			}
+		}
+		h.now += 1000 * limiter.Day
+		h.compare()
+		if s := h.table.Stats(); s.Holds != 0 {
+			t.Fatalf("seed %d: %d holds are left after all have ended", seed, s.Holds)
+		}
+	}
+	for _, s := range []limiter.AmendState{
+		limiter.AmendDone, limiter.AmendRepeated, limiter.AmendCharged, limiter.AmendUnknown, limiter.AmendSettled, limiter.AmendDenied,
+	} {
+		if done[s] < int(seeds)/8 {
+			t.Errorf("only %d were %s", done[s], s)
+		}
+	}
+}
+
+func (h *holdTrial) log(format string, args ...any) {
+	h.story = append(h.story, fmt.Sprintf("\n+%d: ", h.now-Start()-4*limiter.Day)+fmt.Sprintf(format, args...))
+}
+
+// pass lets time pass, often up to the end of a hold.
+func (h *holdTrial) pass() {
+	w := limiter.Span(h.rules[0].Limits[0].Window())
+	switch h.c.Pick(8) {
+	case 0:
+		h.now += Tick(h.c.Pick(2000)) * w / 1000
+	case 1:
+		h.now++
+	case 2, 3:
+		if h.ends = slices.DeleteFunc(h.ends, func(t Tick) bool { return t <= h.now }); len(h.ends) > 0 {
+			h.now = max(h.now, h.ends[h.c.Pick(len(h.ends))]+Tick(h.c.Pick(3)-1))
+		}
+	}
+}
+
+// charge returns a random charge.
+func (h *holdTrial) charge() *limiter.Charge {
+	c := &limiter.Charge{}
+	for i := range 1 + h.c.Pick(2) {
+		rule := h.rules[(i+h.c.Pick(2))%2]
+		k := limiter.Key{Hash: limiter.Hash{Hi: 1000, Lo: 7}, Rule: rule}
+		if rule == h.rules[1] {
+			k.Hash = limiter.Hash{Hi: 1001, Lo: 9 << 60}
+		}
+		if i > 0 && c.Key(0).Hash == k.Hash {
+			continue
+		}
+		c.Add(k)
+	}
+	cost := h.cost()
+	for i := range c.Len() {
+		c.Key(i).Cost = cost
+	}
+	w := h.rules[0].Limits[0].Window()
+	span := func() time.Duration {
+		d := time.Duration(1+h.c.Pick(2000)) * w / 1000
+		return min(max(d.Truncate(time.Microsecond), limiter.MinHold), limiter.MaxHold)
+	}
+	c.ID = &limiter.Idempotency{ID: 1 + uint64(h.c.Pick(3))<<20, Life: span(), Hold: span(), Keep: h.c.Pick(4) == 0}
+	return c
+}
+
+func (h *holdTrial) cost() uint32 {
+	most := h.rules[h.c.Pick(2)].Limits[0].Capacity()
+	switch h.c.Pick(8) {
+	case 0:
+		return 1
+	case 1:
+		return max(1, most)
+	case 2:
+		return 1 + most/2
+	default:
+		return max(1, most/uint32(2+h.c.Pick(12)))
+	}
+}
+
+func (h *holdTrial) step() {
+	h.pass()
+	c := h.charge()
+	switch h.c.Pick(14) {
+	case 0:
+		h.table.Reset(h.now, c)
+		h.oracle.reset(h.now, c)
+		h.made = nil
+		h.log("reset %d keys", c.Len())
+		h.now++ // a receipt of the same instant would be void
+	case 1:
+		h.log("move")
+		h.table = h.moved()
+	case 2:
+		h.log("merge")
+		h.merge()
+	case 3:
+		if len(h.made) > 0 {
+			i := h.c.Pick(len(h.made))
+			m := h.made[i]
+			h.table.Refund(h.now, m.c, m.r)
+			h.oracle.refund(h.now, m.at, m.c)
+			h.made = slices.Delete(h.made, i, i+1)
+			h.log("refund")
+		}
+	case 4, 5, 6, 7:
+		if h.c.Pick(6) == 0 {
+			for i := range c.Len() {
+				c.Key(i).Cost = 0
+			}
+		}
+		ignore := h.c.Pick(3) == 0
+		got, _ := h.table.Amend(h.now, c, limiter.Amend{IgnoreUnknown: ignore})
+		want := h.oracle.settle(h.now, c, ignore)
+		h.log("settle %d %d of %d keys: %+v", c.ID.ID>>20, c.Key(0).Cost, c.Len(), want)
+		h.amended(got, want)
+	case 8, 9:
+		for i := range c.Len() {
+			c.Key(i).Cost *= pick[uint32](h.c, 1, 3, 9)
+		}
+		got, _ := h.table.Amend(h.now, c, limiter.Amend{Extend: true})
+		want := h.oracle.extend(h.now, c)
+		h.ends = append(h.ends, h.now+limiter.Span(c.ID.Hold))
+		h.log("extend %d to %d by %v: %+v", c.ID.ID>>20, c.Key(0).Cost, c.ID.Hold, want)
+		h.amended(got, want)
+	default:
+		switch h.c.Pick(5) {
+		case 0:
+			c.ID = nil
+		case 1:
+			c.ID.Hold = 0
+		default:
+			h.ends = append(h.ends, h.now+limiter.Span(c.ID.Hold))
+		}
+		h.check(c)
+	}
+}
+
+func (h *holdTrial) amended(got, want limiter.Amended) {
+	h.done[want.State]++
+	if got != want {
+		h.t.Errorf("amended %+v, want %+v", got, want)
+	}
+}
+
+func (h *holdTrial) check(c *limiter.Charge) {
+	var d limiter.Decision
+	if err := h.table.Decide(h.now, c, &d); err != nil {
+		h.t.Fatal(err)
+	}
+	want, repeated := h.oracle.check(h.now, c)
+	h.log("check %d of %d keys, %+v: %t, repeated %t", c.Key(0).Cost, c.Len(), c.ID, want.Allowed, repeated)
+	if d.Repeated != repeated || d.Allowed != want.Allowed {
+		h.t.Errorf("repeated %t, allowed %t; want %t, %t", d.Repeated, d.Allowed, repeated, want.Allowed)
+	}
+	if d.Allowed && !repeated && d.Receipt.Charged != 0 && c.Fits(d.Receipt) {
+		h.made = append(h.made, madeCharge{c, d.Receipt, h.now})
+	}
+}
+
+// compare asks for all numbers.
+func (h *holdTrial) compare() {
+	for i, rule := range h.rules {
+		c := &limiter.Charge{Peek: true}
+		k := limiter.Key{Hash: limiter.Hash{Hi: 1000, Lo: 7}, Rule: rule, Cost: 1}
+		if i == 1 {
+			k.Hash = limiter.Hash{Hi: 1001, Lo: 9 << 60}
+		}
+		c.Add(k)
+		var d limiter.Decision
+		if err := h.table.Decide(h.now, c, &d); err != nil {
+			h.t.Fatal(err)
+		}
+		want, _ := h.oracle.check(h.now, c)
+		if diff := Diff(&d, want); diff != "" {
+			h.t.Errorf("rule %d: %s", i, diff)
+		}
+	}
+}
+
+// moved returns a table with all counters.
+func (h *holdTrial) moved() *table.Table {
+	to := table.New(table.Config{})
+	h.each(func(part int, all []table.Entry) {
+		if err := to.Import(part, h.now, all, table.Replace); err != nil {
+			h.t.Fatal(err)
+		}
+	})
+	return to
+}
+
+// merge merges all counters with themselves.
+func (h *holdTrial) merge() {
+	h.each(func(part int, all []table.Entry) {
+		if err := h.table.Import(part, h.now, all, table.Merge); err != nil {
+			h.t.Fatal(err)
+		}
+	})
+}
+
+func (h *holdTrial) each(f func(part int, all []table.Entry)) {
+	for part := range 2 * table.Partitions {
+		var all []table.Entry
+		h.table.Export(part, h.now, func(e table.Entry) {
+			e.Words = slices.Clone(e.Words)
+			all = append(all, e)
+		})
+		if len(all) > 0 {
+			f(part, all)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package limitertest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// holdOracle says what ids and holds do to the limits of some keys, slowly and simply. Each key
+// has a list of what is known of each id. It takes off the holds that are over whenever it is
+// asked anything. Instants must not decrease.
+type holdOracle struct {
+	keys    map[limiter.Hash]*heldKey
+	entries int // of all holds so far, to number them
+}
+
+// heldKey is one key with its limits.
+type heldKey struct {
+	limits []*oracleLimit
+	ids    map[uint64]*knownID
+}
+
+// knownID is what is known of an id of a key.
+type knownID struct {
+	until Tick   // when it is forgotten
+	at    Tick   // of its charge; 0 if it was settled
+	cost  uint32 // the estimate of a hold, else what was charged
+	held  bool
+	end   Tick // of the hold
+	keep  bool
+	parts []heldPart
+}
+
+// heldPart is one charge of a hold to one limit.
+type heldPart struct {
+	number int
+	limit  *oracleLimit
+	at     Tick
+	cost   uint32
+}
+
+func newHoldOracle() *holdOracle { return &holdOracle{keys: map[limiter.Hash]*heldKey{}} }
+
+// key returns the state of a key.
+func (o *holdOracle) key(k *limiter.Key) *heldKey {
+	h := o.keys[k.Hash]
+	if h == nil {
+		h = &heldKey{ids: map[uint64]*knownID{}}
+		for _, l := range k.Rule.Limits {
+			h.limits = append(h.limits, newOracleLimit(l.Spec()))
+		}
+		o.keys[k.Hash] = h
+	}
+	return h
+}
+
+// expire takes off the holds that are over at now, as of their ends, and forgets ids.
+func (o *holdOracle) expire(now Tick) {
+	type ended struct {
+		end Tick
+		heldPart
+	}
+	var due []ended
+	for _, k := range o.keys {
+		for id, i := range k.ids {
+			if i.held && i.end <= now {
+				for _, p := range i.parts {
+					if !i.keep {
+						due = append(due, ended{i.end, p})
+					}
+				}
+				i.held, i.parts = false, nil
+			}
+			if i.until <= now {
+				delete(k.ids, id)
+			}
+		}
+	}
+	slices.SortFunc(due, func(a, b ended) int {
+		return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.number, b.number))
+	})
+	for _, e := range due {
+		e.limit.refund(e.end, e.at, e.cost)
+	}
+}
+
+// check decides a charge. repeated reports that its id is known for all keys that it costs
+// something; nothing was asked of any limit then.
+func (o *holdOracle) check(now Tick, c *limiter.Charge) (d OracleDecision, repeated bool) {
+	o.expire(now)
+	var rest []int
+	costs, known := 0, 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Cost > 0 {
+			costs++
+		}
+		if c.ID != nil && k.Cost > 0 && o.key(k).ids[c.ID.ID] != nil {
+			known++
+			continue
+		}
+		rest = append(rest, i)
+	}
+	if known > 0 && known == costs {
+		return OracleDecision{Allowed: true}, true
+	}
+	if c.Peek {
+		rest = rest[:0]
+		for i := range c.Len() {
+			rest = append(rest, i)
+		}
+	}
+	d = decide(now, c.Peek, o.turns(c, rest))
+	if c.Peek || c.ID == nil || !d.Allowed {
+		return d, false
+	}
+	for _, i := range rest {
+		if k := c.Key(i); k.Cost > 0 {
+			o.remember(now, k, c.ID)
+		}
+	}
+	return d, false
+}
+
+// turns returns the limits of some keys of a charge.
+func (o *holdOracle) turns(c *limiter.Charge, of []int) (ts []turn) {
+	for _, i := range of {
+		k := c.Key(i)
+		for _, l := range o.key(k).limits {
+			ts = append(ts, turn{limit: l, cost: k.Cost, shadow: k.Rule.Shadow})
+		}
+	}
+	return ts
+}
+
+// remember makes the id of a charge known for a key.
+func (o *holdOracle) remember(now Tick, k *limiter.Key, id *limiter.Idempotency) {
+	i := &knownID{until: now + limiter.Span(id.Life), at: now, cost: k.Cost}
+	o.key(k).ids[id.ID] = i
+	if id.Hold > 0 {
+		i.held, i.keep = true, id.Keep
+		o.lengthen(now, i, id)
+		o.add(now, o.key(k), i, k.Cost)
+	}
+}
+
+// lengthen lets a hold end at another instant.
+func (*holdOracle) lengthen(now Tick, i *knownID, id *limiter.Idempotency) {
+	i.end = now + limiter.Span(id.Hold)
+	i.until = i.end
+	if i.keep {
+		i.until += limiter.Span(id.Life)
+	}
+}
+
+// add notes a charge of a hold.
+func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint32) {
+	for _, l := range k.limits {
+		o.entries++
+		i.parts = append(i.parts, heldPart{o.entries, l, now, cost})
+	}
+}
+
+// settle settles the id of a charge, whose costs are what was used.
+func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limiter.Amended) {
+	o.expire(now)
+	known, held := 0, 0
+	for i := range c.Len() {
+		id := o.key(c.Key(i)).ids[c.ID.ID]
+		switch {
+		case id == nil:
+			continue
+		case !id.held && id.cost != c.Key(i).Cost:
+			return limiter.Amended{State: limiter.AmendSettled, First: id.cost}
+		case id.held:
+			if held++; held == 1 {
+				out.Estimate = id.cost
+			}
+		}
+		known++
+	}
+	charged := false
+	for i := range c.Len() {
+		k := c.Key(i)
+		key := o.key(k)
+		id := key.ids[c.ID.ID]
+		switch {
+		case id == nil && !ignore && k.Cost > 0:
+			charged = true
+			out.Over = max(out.Over, key.overdraw(now, k.Cost))
+			key.ids[c.ID.ID] = &knownID{until: now + limiter.Span(c.ID.Life), cost: k.Cost}
+		case id != nil && id.held:
+			if k.Cost > id.cost {
+				out.Over = max(out.Over, key.overdraw(now, k.Cost-id.cost))
+			} else {
+				id.giveBack(now, id.cost-k.Cost)
+			}
+			key.ids[c.ID.ID] = &knownID{until: now + limiter.Span(c.ID.Life), cost: k.Cost}
+		}
+	}
+	switch {
+	case charged:
+		out.State = limiter.AmendCharged
+	case held > 0:
+	case known > 0:
+		out.State = limiter.AmendRepeated
+	default:
+		out.State = limiter.AmendUnknown
+	}
+	return out
+}
+
+// overdraw charges units to all limits, whatever they have left, and returns the most by which
+// that is too much.
+func (k *heldKey) overdraw(now Tick, n uint32) (over uint64) {
+	for _, l := range k.limits {
+		left := uint64(l.unblocked(now))
+		over = max(over, uint64(n)-min(uint64(n), left))
+		if log, ok := l.model.(*logModel); ok {
+			log.hits = append(log.hits, hit{now, uint64(n)}) // and forgets nothing for it
+		} else {
+			l.model.charge(n, now)
+		}
+	}
+	return over
+}
+
+// giveBack gives units of a hold back to each limit, of its latest charges first.
+func (i *knownID) giveBack(now Tick, n uint32) {
+	left := map[*oracleLimit]uint32{}
+	for _, p := range slices.Backward(i.parts) {
+		if _, began := left[p.limit]; !began {
+			left[p.limit] = n
+		}
+		if back := min(left[p.limit], p.cost); back > 0 {
+			p.limit.model.refund(back, p.cost-back, p.at, now)
+			left[p.limit] -= back
+		}
+	}
+}
+
+// extend lets the hold of a charge's id last longer, with the costs as new estimates if they are
+// higher.
+func (o *holdOracle) extend(now Tick, c *limiter.Charge) (out limiter.Amended) {
+	o.expire(now)
+	known := 0
+	var raised []int
+	more := c.Clone()
+	for i := range c.Len() {
+		id := o.key(c.Key(i)).ids[c.ID.ID]
+		switch {
+		case id == nil:
+			continue
+		case !id.held:
+			return limiter.Amended{State: limiter.AmendSettled, First: id.cost}
+		case c.Key(i).Cost > id.cost:
+			raised = append(raised, i)
+			more.Key(i).Cost -= id.cost
+		}
+		known++
+	}
+	if known == 0 {
+		return limiter.Amended{State: limiter.AmendUnknown}
+	}
+	if len(raised) > 0 {
+		if d := decide(now, false, o.turns(more, raised)); !d.Allowed {
+			return limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter.Duration()}
+		}
+	}
+	for i := range c.Len() {
+		k := o.key(c.Key(i))
+		id := k.ids[c.ID.ID]
+		if id == nil {
+			continue
+		}
+		if slices.Contains(raised, i) {
+			o.add(now, k, id, more.Key(i).Cost)
+			id.cost = c.Key(i).Cost
+		}
+		o.lengthen(now, id, c.ID)
+		if out.Estimate == 0 {
+			out.Estimate = id.cost
+		}
+	}
+	return out
+}
+
+// refund takes a charge back, and forgets its id. Where the id is known by another charge, and
+// where it was that of a hold which is over, nothing is taken back.
+func (o *holdOracle) refund(now, at Tick, c *limiter.Charge) {
+	o.expire(now)
+	for i := range c.Len() {
+		k := o.key(c.Key(i))
+		if c.ID != nil {
+			id := k.ids[c.ID.ID]
+			if id == nil && c.ID.Hold > 0 || id != nil && (id.at != at || id.cost != c.Key(i).Cost) {
+				continue
+			}
+			delete(k.ids, c.ID.ID)
+		}
+		for _, l := range k.limits {
+			l.refund(now, at, c.Key(i).Cost)
+		}
+	}
+}
+
+// reset forgets the counters of a charge. What holds have charged cannot be given back any more.
+func (o *holdOracle) reset(now Tick, c *limiter.Charge) {
+	o.expire(now)
+	for i := range c.Len() {
+		k := o.key(c.Key(i))
+		for j, l := range k.limits {
+			k.limits[j] = newOracleLimit(l.spec)
+		}
+	}
+}
+
+// unblocked returns the largest cost that is admitted at now apart from a block, found by
+// bisection.
+func (l *oracleLimit) unblocked(now Tick) uint32 {
+	lo, hi := uint64(0), uint64(l.capacity)+1
+	for lo+1 < hi {
+		if mid := (lo + hi) / 2; l.model.admits(uint32(mid), now) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return uint32(lo)
+}

@@ -1,0 +1,323 @@
+package table
+
+import (
+	"math"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// amending is one key of a charge whose hold is settled or extended.
+type amending struct {
+	known bool   // its id is remembered
+	held  bool   // it has a hold
+	was   uint32 // the cost for which it is remembered
+	more  uint32 // what is to be charged
+}
+
+// Amend settles or extends the hold of the charge's ID, which must not be nil, for each key of
+// the charge whose holds have it. With several keys, either all that have a hold are settled or
+// extended, or none is. It reports what it did, and whether any counter may have changed.
+//
+// What a settlement gives back is taken back as by [Table.Refund], from the latest charges of
+// the hold first; what it adds is charged beyond the limits, too. The id is then remembered
+// with the cost for its Life. A hold that ended at this instant is over: its id is not known.
+func (t *Table) Amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend) (limiter.Amended, bool) {
+	for final := false; ; final = true {
+		var (
+			out     limiter.Amended
+			changed bool
+			result  outcome
+		)
+		t.locked(now, c, func() { out, changed, result = t.amend(now, c, a, final) })
+		switch {
+		case result == decided:
+			return out, changed
+		case final:
+			return limiter.Amended{State: limiter.AmendFull}, false
+		}
+		t.reclaimFor(now, c)
+		t.collectLimits(now)
+	}
+}
+
+// amend is Amend under the locks of the partitions. It reports noRoom or noLimit if there is
+// no room for what is to be charged; nothing has changed then.
+func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, final bool) (out limiter.Amended, changed bool, _ outcome) {
+	var keys [limiter.MaxKeys]amending
+	known, held := 0, 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		p, _, at, _, live := t.findID(now, c, k)
+		if !live {
+			continue
+		}
+		m := &keys[i]
+		m.known, m.was = true, p.slots.at(at).state.A
+		if s := t.findHolds(p, k); s != nil {
+			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
+		}
+		known++
+		if !m.held {
+			if a.Extend || m.was != k.Cost {
+				return limiter.Amended{State: limiter.AmendSettled, First: m.was}, false, decided
+			}
+			continue
+		}
+		if held++; held == 1 {
+			out.Estimate = m.was
+		}
+	}
+	switch {
+	case known == 0 && (a.Extend || a.IgnoreUnknown):
+		out.State = limiter.AmendUnknown
+		return out, false, decided
+	case a.Extend:
+		return t.extend(now, c, &keys, final)
+	}
+	out, result := t.settle(now, c, &keys, a, out)
+	changed = out.State == limiter.AmendDone || out.State == limiter.AmendCharged
+	return out, changed && result == decided, result
+}
+
+// settle settles the keys that have a hold, and charges those whose id is not known.
+func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, a limiter.Amend, out limiter.Amended) (limiter.Amended, outcome) {
+	fresh := int64(0)
+	for i := range c.Len() {
+		m, k := &keys[i], c.Key(i)
+		switch {
+		case m.held:
+			m.more = k.Cost - min(k.Cost, m.was)
+		case !m.known && !a.IgnoreUnknown:
+			m.more = k.Cost
+		}
+		if m.more == 0 {
+			continue
+		}
+		n, ok := t.roomFor(now, k, m.more)
+		if fresh += n; !ok {
+			return out, noRoom
+		}
+	}
+	if t.keys.Load()+fresh-t.copied.Load() > t.maxKeys {
+		return out, noRoom
+	}
+	charged, held, known := false, false, false
+	for i := range c.Len() {
+		m, k := &keys[i], c.Key(i)
+		if m.more > 0 {
+			out.Over = max(out.Over, t.overdraw(now, k, m.more))
+		}
+		switch {
+		case m.held:
+			t.settleKey(now, c, k, m.was)
+		case m.more > 0:
+			charged = true
+			t.rememberSettled(now, c, k)
+		}
+		held, known = held || m.held, known || m.known
+	}
+	switch {
+	case charged:
+		out.State = limiter.AmendCharged
+	case held:
+	case known:
+		out.State = limiter.AmendRepeated
+	default:
+		out.State = limiter.AmendUnknown // and nothing was used
+	}
+	t.ids.holds.over.Add(int64(out.Over))
+	return out, decided
+}
+
+// roomFor reports whether there is room for n more units in the counters of a key, and how many
+// of these are new.
+func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint32) (fresh int64, ok bool) {
+	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
+	for _, l := range k.Rule.Limits {
+		at, found := p.slots.find(place, identity(k, l))
+		if !found {
+			if fresh++; p.slots.crowded(at, maxPerKey, place) {
+				return fresh, false
+			}
+			continue
+		}
+		s := p.slots.at(at)
+		if !t.adopt(p, s, l, k.Rule, now) {
+			return fresh, false
+		}
+		words := t.words(s)
+		s.state.Roll(l, words, now)
+		if need := s.state.OverdrawWords(l, now, n); need > len(words) && !t.slab.fits(need, t.left()) {
+			return fresh, false
+		}
+	}
+	// The id may need a counter, too.
+	more := int(fresh) + 1
+	return fresh, p.slots.growthBound(more) <= t.left() || p.slots.growth(more) <= t.left()
+}
+
+// overdraw charges n units to all limits of a key, whatever they have left. It returns how much
+// of it was beyond a limit.
+func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint32) (over uint64) {
+	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
+	for _, l := range k.Rule.Limits {
+		lo := identity(k, l)
+		at, found := p.slots.find(place, lo)
+		fresh := slot{place: place, lo: lo}
+		s := &fresh
+		if found {
+			s = p.slots.at(at)
+		} else if fresh.limit = t.registry.id(l, k.Rule); fresh.limit == 0 {
+			continue // as many limits as a table can have: it cannot count this one
+		}
+		out := limiter.LimitDecision{Cost: n}
+		words := t.words(s)
+		used := s.state.Probe(l, words, now, &out)
+		words, ok := t.room(p, l, s, words, s.state.OverdrawWords(l, now, n), math.MaxInt64)
+		if !ok {
+			continue // the slab has no number left
+		}
+		left := uint64(l.Capacity()) - min(used, uint64(l.Capacity()))
+		over = max(over, uint64(n)-min(uint64(n), left))
+		s.state.Overdraw(l, words, now, n)
+		if !found {
+			t.keys.Add(1)
+			t.insert(p, fresh, now)
+		} else {
+			t.expiresAt(p, s.state.EmptyAt(l, words))
+		}
+	}
+	return over
+}
+
+// settleKey gives back what the hold of a key has charged beyond the key's cost, and forgets
+// the hold. Its id is remembered with the cost.
+func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, estimate uint32) {
+	p := &t.parts[PartitionOf(k)]
+	s := t.findHolds(p, k)
+	if less := estimate - min(estimate, k.Cost); less > 0 {
+		t.giveBackLast(p, s, c.ID.ID, now, less)
+	}
+	t.dropHold(p, s, c.ID.ID)
+	_, _, at, _, _ := t.findID(now, c, k)
+	id := &p.slots.at(at).state
+	id.Time, id.A, id.B = now+limiter.Span(c.ID.Life), k.Cost, 0
+	t.expiresAt(p, id.Time)
+}
+
+// giveBackLast gives back n units of what a hold has charged to each limit, the latest first.
+func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick, n uint32) {
+	words := t.words(s)
+	for i := int(s.state.A) - 1; i >= 0; i-- {
+		h := limiter.HoldAt(words, i)
+		if h.ID != id {
+			continue
+		}
+		later := uint64(0) // what was charged to this limit after it
+		for j := i + 1; j < int(s.state.A); j++ {
+			if o := limiter.HoldAt(words, j); o.ID == id && o.Limit == h.Limit {
+				later += uint64(o.Cost)
+			}
+		}
+		if later < uint64(n) {
+			t.giveBack(p, s, &h, now, min(h.Cost, n-uint32(later)))
+		}
+	}
+}
+
+// rememberSettled remembers that an id which was not known was charged with the cost of a key,
+// if there is room.
+func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Key) {
+	var one limiter.Charge
+	one.Add(*k)
+	number, room := t.reserveIDs(&one, 1)
+	if !room {
+		t.ids.forgotten.Add(1)
+		return
+	}
+	id := *c.ID
+	id.Hold = 0
+	one.ID = &id
+	var none limiter.Decision
+	t.remember(now, &one, &none, number)
+}
+
+// extend extends the hold of each key that has one, and charges what the costs add to the
+// estimates if all limits admit it.
+func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, final bool) (out limiter.Amended, changed bool, _ outcome) {
+	var (
+		rest    limiter.Charge
+		r       reserved
+		charged uint16
+	)
+	for i := range c.Len() {
+		m, k := &keys[i], *c.Key(i)
+		if !m.held || k.Cost <= m.was {
+			continue
+		}
+		p := &t.parts[PartitionOf(&k)]
+		if s := t.findHolds(p, &k); partsOf(s, t.words(s), c.ID.ID) >= limiter.MaxHoldParts {
+			return limiter.Amended{State: limiter.AmendFull}, false, decided
+		}
+		k.Cost -= m.was
+		charged |= 1 << rest.Len()
+		rest.Add(k)
+	}
+	if charged != 0 {
+		room := t.reserveHolds(&rest, charged, &r)
+		defer func() { t.unreserveOnce(r) }()
+		if !room {
+			return out, false, noRoom
+		}
+		var d limiter.Decision
+		if result := t.decide(now, &rest, &d, final); result != decided || !d.Allowed {
+			return limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter}, true, result
+		}
+		rest.ID = c.ID
+		t.hold(now, &rest, &d, &r)
+	}
+	for i := range c.Len() {
+		m, k := &keys[i], c.Key(i)
+		if !m.held {
+			continue
+		}
+		p := &t.parts[PartitionOf(k)]
+		keep := t.lengthen(p, t.findHolds(p, k), c.ID.ID, now+limiter.Span(c.ID.Hold))
+		_, _, at, _, _ := t.findID(now, c, k)
+		id := &p.slots.at(at).state
+		id.A = max(m.was, k.Cost)
+		id.Time = rememberedUntil(now, &limiter.Idempotency{Hold: c.ID.Hold, Life: c.ID.Life, Keep: keep})
+		t.expiresAt(p, id.Time)
+		if out.Estimate == 0 {
+			out.Estimate = id.A
+		}
+	}
+	return out, true, decided
+}
+
+// lengthen sets the end of a hold, and reports whether it is kept then.
+func (t *Table) lengthen(p *partition, s *slot, id uint64, end limiter.Tick) (keep bool) {
+	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
+		if h.ID == id {
+			if h.First {
+				keep = h.Keep
+			}
+			h.End, h.Keep = end, keep
+		}
+		return h, true
+	})
+	t.ends(p, s)
+	t.expiresAt(p, s.state.Until)
+	return keep
+}
+
+// partsOf returns how many charges a hold has, or more.
+func partsOf(s *slot, words []uint64, id uint64) (n int) {
+	var last limiter.Tick
+	for i := range int(s.state.A) {
+		if h := limiter.HoldAt(words, i); h.ID == id && (n == 0 || h.At != last) {
+			n, last = n+1, h.At
+		}
+	}
+	return n
+}

@@ -1,0 +1,334 @@
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// The holds of a key lie beside its counters, as the words of one more counter. Before anything
+// else looks at the counters of a key, the holds that are over are taken off it, each as of the
+// instant at which it ended. So nobody sees a hold that is over, however late that is.
+
+// holds is what a table knows of holds.
+type holds struct {
+	limit   *limiter.Limit // of the counters that keep holds
+	live    atomic.Int64   // holds in the table, each once for every key
+	expired atomic.Int64   // holds that ended unsettled
+	over    atomic.Int64   // units that were charged beyond a limit
+}
+
+// findHolds returns the slot with the holds of a key, nil if there is none.
+func (t *Table) findHolds(p *partition, k *limiter.Key) *slot {
+	i, found := p.slots.find(t.order.of(k.Hash.Hi), identity(k, t.ids.holds.limit))
+	if !found {
+		return nil
+	}
+	return p.slots.at(i)
+}
+
+// arrive takes the holds of a key that are over off its counters. The partition is locked.
+func (t *Table) arrive(p *partition, k *limiter.Key, now limiter.Tick) {
+	if p.due > now {
+		return
+	}
+	if s := t.findHolds(p, k); s != nil {
+		t.expire(p, s, now)
+	}
+}
+
+// arriveAll is arrive for all keys of a partition.
+func (t *Table) arriveAll(p *partition, now limiter.Tick) {
+	if p.due > now {
+		return
+	}
+	p.due = never
+	for i := range p.slots.size {
+		s := p.slots.at(i)
+		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != limiter.Holds {
+			continue
+		}
+		t.expire(p, s, now)
+		t.ends(p, s)
+	}
+}
+
+// ends records when the first of some holds ends.
+func (t *Table) ends(p *partition, s *slot) {
+	if s.state.A > 0 {
+		p.due = min(p.due, s.state.Time)
+	}
+}
+
+// expire takes off the holds in a slot that are over at now, in the order of their ends. No
+// slot moves.
+func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
+	if s.state.A == 0 || s.state.Time > now {
+		return
+	}
+	words := t.words(s)
+	var due []limiter.Hold
+	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
+		if h.End > now {
+			return h, true
+		}
+		due = append(due, h)
+		return h, false
+	})
+	slices.SortStableFunc(due, func(a, b limiter.Hold) int { return cmp.Compare(a.End, b.End) })
+	for i := range due {
+		h := &due[i]
+		if h.First {
+			t.ids.holds.live.Add(-1)
+			t.ids.holds.expired.Add(1)
+		}
+		if !h.Keep {
+			t.giveBack(p, s, h, h.End, h.Cost)
+		}
+	}
+	t.expiresAt(p, s.state.Until)
+}
+
+// giveBack gives n units of an entry in a slot of holds back to the limit that it charged.
+func (t *Table) giveBack(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick, n uint32) {
+	if h.Limit == 0 {
+		return
+	}
+	s, l := t.beside(p, holds, h.Limit)
+	if s == nil {
+		return
+	}
+	s.state.Reduce(l, t.words(s), now, p.clock, h.At, n, h.Cost-n)
+	t.expiresAt(p, s.state.EmptyAt(l, t.words(s)))
+}
+
+// beside returns the counter of the key of some holds whose limit counts by id, see
+// [limiter.CountsID]; nil if there is none.
+func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Limit) {
+	key := holds.lo ^ limiter.NameID(t.ids.holds.limit)
+	i, found := p.slots.findKey(holds.place)
+	if !found {
+		return nil, nil
+	}
+	for s := p.slots.at(i); s.limit != 0 && s.place == holds.place; s = p.slots.at(i) {
+		if l := t.registry.limit(s.limit); l.Algorithm() < limiter.Remembered && s.lo^limiter.NameID(l) == key && limiter.CountsID(l) == id {
+			return s, l
+		}
+		i++
+	}
+	return nil, nil
+}
+
+// strip makes that nothing is given back any more to a counter of a key: it was reset, or its
+// limit counts otherwise from now on. lo is the low half of the key's hash.
+func (t *Table) strip(p *partition, place, lo uint64, l *limiter.Limit) {
+	if p.due == never { // the partition has no holds
+		return
+	}
+	i, found := p.slots.find(place, lo^limiter.NameID(t.ids.holds.limit))
+	if !found {
+		return
+	}
+	s, id := p.slots.at(i), limiter.CountsID(l)
+	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
+		if h.Limit == id {
+			h.Limit = 0
+		}
+		return h, true
+	})
+}
+
+// reserved is the room that a charge with an id has reserved.
+type reserved struct {
+	id, hold   uint16 // numbers of the limits
+	ids, holds int64  // counters
+	bound      Bound  // what left no room
+}
+
+// reserveOnce reserves room for the id of a charge, and for its hold if it has one, for n
+// keys. A charge that finds none has reserved nothing.
+func (t *Table) reserveOnce(c *limiter.Charge, charged uint16, n int64) (r reserved, room bool) {
+	if r.id, room = t.reserveIDs(c, n); !room {
+		return reserved{}, false
+	}
+	r.ids = n
+	if c.ID.Hold > 0 && n > 0 && !t.reserveHolds(c, charged, &r) {
+		t.unreserveOnce(r)
+		return reserved{bound: r.bound}, false
+	}
+	return r, true
+}
+
+// unreserveOnce takes back what reserveOnce counted.
+func (t *Table) unreserveOnce(r reserved) {
+	t.unreserveIDs(r.id, r.ids)
+	t.unreserveIDs(r.hold, r.holds)
+}
+
+// reserveHolds reserves room for the holds of the keys that are charged: a counter for each, and
+// the words.
+func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) bool {
+	fresh := int64(0)
+	for i := range c.Len() {
+		if charged&(1<<i) == 0 {
+			continue
+		}
+		k, have, words := c.Key(i), 0, 0
+		fresh++ // also for a key that has a counter of holds: an empty one may be swept meanwhile
+		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s != nil {
+			have, words = int(s.state.A), len(t.words(s))
+		}
+		more := max(1, len(k.Rule.Limits))
+		need := (have + more) * limiter.HoldWords
+		if have+more > limiter.MaxHoldEntries {
+			r.bound = BoundKey
+			return false
+		}
+		if need > words && !t.slab.fits(need, t.left()) {
+			return false
+		}
+	}
+	number := uint16(0)
+	for i := range fresh {
+		last := number
+		if number = t.registry.id(t.ids.holds.limit, nil); number == 0 {
+			t.registry.release(last, i)
+			return false
+		}
+	}
+	r.hold, r.holds = number, fresh // unreserveOnce takes them back
+	t.keys.Add(fresh)
+	held := t.registry.count(number).slots.Load()
+	if r.ids > 0 {
+		held += t.registry.count(r.id).slots.Load()
+	}
+	need := int64(0)
+	for i := range c.Len() {
+		need += t.parts[PartitionOf(c.Key(i))].slots.growthBound(int(r.ids + fresh))
+	}
+	return 2*held <= t.maxKeys+t.copied.Load() && t.keys.Load()-t.copied.Load() <= t.maxKeys &&
+		(need <= t.left() || t.growthOfIDs(c, int(r.ids+fresh)) <= t.left())
+}
+
+// hold notes what an allowed charge has charged to the keys that it costs something. It moves
+// slots.
+func (t *Table) hold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, r *reserved) {
+	n := 0
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Cost > 0 {
+			t.holdKey(now, c.ID, k, chargedOf(d.Receipt, n, k), r)
+		}
+		n += len(k.Rule.Limits)
+	}
+}
+
+// holdKey notes what a hold has charged to the limits of a key that charged has bits for. The
+// hold begins with its first entry.
+func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Key, charged uint64, r *reserved) {
+	p := &t.parts[PartitionOf(k)]
+	s := t.findHolds(p, k)
+	if s == nil {
+		e := slot{place: t.order.of(k.Hash.Hi), lo: identity(k, t.ids.holds.limit), limit: r.hold}
+		r.holds--
+		t.insert(p, e, now)
+		s = t.findHolds(p, k)
+	}
+	words, ok := t.room(p, t.ids.holds.limit, s, t.words(s), (int(s.state.A)+max(1, len(k.Rule.Limits)))*limiter.HoldWords, math.MaxInt64)
+	if !ok {
+		return // the slab has no number left: the charge is final
+	}
+	h := limiter.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep}
+	h.First = !s.state.HoldsID(words, id.ID)
+	if h.First {
+		t.ids.holds.live.Add(1)
+	}
+	if charged == 0 {
+		s.state.AddHold(words, h)
+	}
+	for j, l := range k.Rule.Limits {
+		if charged&(1<<j) != 0 {
+			h.Limit = limiter.CountsID(l)
+			s.state.AddHold(words, h)
+			h.First = false
+		}
+	}
+	t.ends(p, s)
+	t.expiresAt(p, s.state.Until)
+}
+
+// dropHold removes the hold of an id, and gives back nothing.
+func (t *Table) dropHold(p *partition, s *slot, id uint64) {
+	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
+		if h.ID == id && h.First {
+			t.ids.holds.live.Add(-1)
+		}
+		return h, h.ID != id
+	})
+	t.expiresAt(p, s.state.Until)
+}
+
+// denyHold decides a check whose hold finds no room: it is denied, whatever the limits say, and
+// charges nothing.
+func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, bound Bound) outcome {
+	peek := c.Peek
+	c.Peek = true
+	result := t.decide(now, c, d, true)
+	c.Peek = peek
+	if result != decided || !d.Allowed {
+		return result
+	}
+	for i := range d.Len() {
+		l := d.Limit(i)
+		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, t.wait(now).Duration()
+	}
+	limiter.Settle(d, true)
+	limiter.Conclude(d)
+	t.full.record(now, bound, d.Limit(0))
+	return decided
+}
+
+// countHolds adds the holds of a slot to those of the table, or takes them off.
+func (t *Table) countHolds(s *slot, l *limiter.Limit, sign int) {
+	if l.Algorithm() == limiter.Holds {
+		t.ids.holds.live.Add(int64(sign * s.state.CountHolds(t.words(s))))
+	}
+}
+
+// explainedHolds bounds the holds that an explanation lists.
+const explainedHolds = 20
+
+// explainHolds adds to the explanation of a limit what is held of it, and until when.
+func (t *Table) explainHolds(p *partition, k *limiter.Key, l *limiter.Limit, out *limiter.LimitExplanation) {
+	s := t.findHolds(p, k)
+	if s == nil {
+		return
+	}
+	sum, n, id := uint64(0), 0, limiter.CountsID(l)
+	var each []limiter.Field
+	words := t.words(s)
+	for i := range int(s.state.A) {
+		h := limiter.HoldAt(words, i)
+		if h.Limit != id {
+			continue
+		}
+		sum, n = sum+uint64(h.Cost), n+1
+		if len(each) < explainedHolds {
+			then := "then given back"
+			if h.Keep {
+				then = "then kept"
+			}
+			each = append(each, limiter.Field{Name: "hold", Value: fmt.Sprintf("%d until %s, %s", h.Cost, stamp(h.End), then)})
+		}
+	}
+	if n > 0 {
+		out.State = append(out.State, limiter.Field{Name: "held", Value: fmt.Sprintf("%d, in %d charges", sum, n)})
+		out.State = append(out.State, each...)
+	}
+}
+
+func stamp(t limiter.Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }

@@ -1,0 +1,280 @@
+package table
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// held1 is a charge of one key that is held.
+func held1(rule *limiter.Rule, hi, id uint64, cost uint32, hold time.Duration) *limiter.Charge {
+	c := charge1(rule, hi, id, cost)
+	c.ID.Hold = hold
+	return c
+}
+
+// windowRule is a rule with one window of an hour.
+func windowRule(t testing.TB, limit int64) *limiter.Rule {
+	t.Helper()
+	l, err := limiter.NewLimit(limiter.Spec{Limit: limit, Window: time.Hour, Algorithm: limiter.FixedWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &limiter.Rule{Name: "w", Limits: []*limiter.Limit{l}}
+}
+
+func unitsLeft(t *testing.T, tab *Table, now limiter.Tick, rule *limiter.Rule, hi uint64) uint32 {
+	t.Helper()
+	c := charge1(rule, hi, 0, 1)
+	c.Peek = true
+	var d limiter.Decision
+	if err := tab.Decide(now, c, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d.Limit(0).Remaining
+}
+
+// Holds are bounded for each key: beyond that a check with a hold is denied, or charged for good
+// where a full table admits. A key without holds is not concerned.
+func TestHoldsOfAKeyAreBounded(t *testing.T) {
+	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
+		tab, rule := New(Config{Overflow: overflow}), windowRule(t, 10*limiter.MaxHoldEntries)
+		var d limiter.Decision
+		for i := range uint64(limiter.MaxHoldEntries + 3) {
+			if err := tab.Decide(idStart, held1(rule, 1, i+1, 1, time.Minute), &d); err != nil {
+				t.Fatal(err)
+			}
+			if over := i >= limiter.MaxHoldEntries; d.Allowed == (over && overflow == OverflowDeny) || !d.Allowed && (!d.Limit(0).Overflow || d.RetryAfter <= 0) {
+				t.Fatalf("%s: hold %d: %+v", overflow, i, d)
+			}
+		}
+		s := tab.Stats()
+		if s.Holds != limiter.MaxHoldEntries || overflow == OverflowDeny && (s.OverflowedBy[BoundKey] != 3 || s.IDs != s.Holds) {
+			t.Errorf("%s: %+v", overflow, s)
+		}
+		if err := tab.Decide(idStart, charge1(rule, 1, 0, 1), &d); err != nil || !d.Allowed {
+			t.Errorf("%s: a check without a hold: %+v, %v", overflow, d, err)
+		}
+		want := uint32(10*limiter.MaxHoldEntries - 1)
+		if overflow == OverflowAllow {
+			want -= 3
+		}
+		if n := unitsLeft(t, tab, idStart+limiter.Minute, rule, 1); n != want {
+			t.Errorf("%s: %d are left after all have ended, want %d", overflow, n, want)
+		}
+		if s := tab.Stats(); s.Holds != 0 || s.HoldsExpired != limiter.MaxHoldEntries {
+			t.Errorf("%s: %+v", overflow, s)
+		}
+	}
+}
+
+// A flood of holds of many keys takes at most half of a table, and its share of the memory.
+func TestHoldsTakeHalfOfATable(t *testing.T) {
+	const most = 3000
+	tab, rule := New(Config{MaxKeys: most}), windowRule(t, 100)
+	var d limiter.Decision
+	denied := 0
+	for i := range uint64(2 * most) {
+		if err := tab.Decide(idStart, held1(rule, 5000+i, 1, 1, time.Hour), &d); err != nil {
+			t.Fatal(err)
+		}
+		if !d.Allowed {
+			denied++
+		}
+	}
+	if s := tab.Stats(); s.Keys > most || s.Holds+s.IDs > most/2+1 || denied != 2*most-int(s.Holds) {
+		t.Errorf("%d denied, %+v", denied, s)
+	}
+	if err := tab.Decide(idStart, charge1(rule, 1, 0, 1), &d); err != nil || !d.Allowed {
+		t.Errorf("another key: %+v, %v", d, err)
+	}
+	// At the end of all the room is there again.
+	if err := tab.Decide(idStart+limiter.Hour, held1(rule, 1, 1, 1, time.Hour), &d); err != nil || !d.Allowed {
+		t.Errorf("after all have ended: %+v, %v", d, err)
+	}
+}
+
+// A settlement that needs room which is not there changes nothing, and says so.
+func TestSettleInAFullTable(t *testing.T) {
+	tab, rule := New(Config{MaxKeys: 10}), windowRule(t, 100)
+	var d limiter.Decision
+	for i := range uint64(10) {
+		if err := tab.Decide(idStart, charge1(rule, i, 0, 1), &d); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	c := charge1(rule, 77, 1, 5)
+	if a, changed := tab.Amend(idStart, c, limiter.Amend{}); a.State != limiter.AmendFull || changed {
+		t.Errorf("%+v", a)
+	}
+	if a, changed := tab.Amend(idStart+limiter.Hour, c, limiter.Amend{}); a.State != limiter.AmendCharged || !changed {
+		t.Errorf("after an hour: %+v", a)
+	}
+	if n := unitsLeft(t, tab, idStart+limiter.Hour, rule, 77); n != 95 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// The estimate of a hold can be raised a bounded number of times.
+func TestHoldsHaveBoundedParts(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 1000)
+	var d limiter.Decision
+	if err := tab.Decide(idStart, held1(rule, 1, 1, 1, time.Minute), &d); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint32(limiter.MaxHoldParts + 1) {
+		a, _ := tab.Amend(idStart+limiter.Tick(i)+1, held1(rule, 1, 1, i+2, time.Minute), limiter.Amend{Extend: true})
+		if (a.State == limiter.AmendDone) != (i < limiter.MaxHoldParts-1) || a.State != limiter.AmendDone && a.State != limiter.AmendFull {
+			t.Fatalf("extension %d: %+v", i, a)
+		}
+	}
+}
+
+// A refund with the receipt of a hold takes it back once: not again when it ends, nor after that.
+func TestRefundOfAHold(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	var first, late, d limiter.Decision
+	c := held1(rule, 1, 1, 10, time.Minute)
+	for i, of := range []*limiter.Decision{&first, &late} {
+		if err := tab.Decide(idStart, held1(rule, 1, uint64(i+1), 10, time.Minute), of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tab.Decide(idStart, charge1(rule, 1, 0, 50), &d); err != nil {
+		t.Fatal(err)
+	}
+	tab.Refund(idStart+1, c, first.Receipt)
+	if n, s := unitsLeft(t, tab, idStart+2, rule, 1), tab.Stats(); n != 40 || s.Holds != 1 {
+		t.Errorf("after a refund %d are left, %+v", n, s)
+	}
+	tab.Refund(idStart+limiter.Minute, held1(rule, 1, 2, 10, time.Minute), late.Receipt)
+	tab.Refund(idStart+limiter.Minute, c, first.Receipt)
+	if n := unitsLeft(t, tab, idStart+limiter.Minute, rule, 1); n != 50 {
+		t.Errorf("after all %d are left", n)
+	}
+}
+
+// A hold under a limit that was replaced by one that counts otherwise, and is back, gives
+// nothing back: its charge was converted.
+func TestHoldsOfALimitThatComesBack(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	other := &limiter.Rule{Name: "w"}
+	l, err := limiter.NewLimit(limiter.Spec{Name: rule.Limits[0].Name(), Limit: 100, Window: time.Hour, Algorithm: limiter.SlidingLog})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Limits = []*limiter.Limit{l}
+	var d limiter.Decision
+	if err := tab.Decide(idStart, held1(rule, 1, 1, 10, time.Minute), &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*limiter.Rule{other, rule} {
+		if err := tab.Decide(idStart+1, charge1(r, 1, 0, 1), &d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := unitsLeft(t, tab, idStart+limiter.Minute, rule, 1); n != 88 {
+		t.Errorf("%d are left", n)
+	}
+	if a, _ := tab.Amend(idStart+limiter.Minute, charge1(rule, 1, 1, 4), limiter.Amend{}); a.State != limiter.AmendCharged {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A sweep, and an export, take off what is over: a counter that has not recovered gets the
+// estimate back although nobody asked for its key.
+func TestHoldsEndUnasked(t *testing.T) {
+	for _, export := range []bool{false, true} {
+		tab, rule := New(Config{}), windowRule(t, 100)
+		var d limiter.Decision
+		c := held1(rule, 1, 1, 10, time.Minute)
+		if err := tab.Decide(idStart, c, &d); err != nil {
+			t.Fatal(err)
+		}
+		now := idStart + 2*limiter.Minute
+		part := PartitionOf(c.Key(0))
+		if export {
+			n := 0
+			tab.Export(part, now, func(e Entry) {
+				if n++; e.Limit.Algorithm() == limiter.Holds || e.State.A != 0 {
+					t.Errorf("exported %+v", e)
+				}
+			})
+		} else {
+			tab.sweepOne(&tab.parts[part], now)
+		}
+		if s := tab.Stats(); s.Holds != 0 || s.HoldsExpired != 1 {
+			t.Errorf("export %t: %+v", export, s)
+		}
+		if n := unitsLeft(t, tab, now, rule, 1); n != 100 {
+			t.Errorf("export %t: %d are left", export, n)
+		}
+		if err := tab.check(&tab.parts[part]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An explanation says what is held, and until when.
+func TestExplainHolds(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	var d limiter.Decision
+	c := held1(rule, 1, 1, 10, time.Minute)
+	c.ID.Keep = true
+	if err := tab.Decide(idStart, c, &d); err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, f := range tab.Explain(idStart+1, charge1(rule, 1, 0, 1), &d)[0].State {
+		text += f.Name + ": " + f.Value + "\n"
+	}
+	if !strings.Contains(text, "held: 10, in 1 charges\nhold: 10 until "+stamp(idStart+limiter.Minute)+", then kept\n") {
+		t.Error(text)
+	}
+}
+
+// A check without an id allocates nothing, whether its key has holds or not, and one with a hold
+// that is settled allocates nothing either.
+func TestHoldsAllocateNothing(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 1000)
+	now, d, c := idStart, limiter.Decision{}, held1(rule, 1, 1, 1, time.Minute)
+	plain, one := charge1(rule, 1, 0, 1), func() {
+		now += limiter.Second
+		c.ID.ID++
+		if err := tab.Decide(now, c, &d); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	one()
+	if n := testing.AllocsPerRun(100, func() {
+		if err := tab.Decide(now, plain, &d); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations of a check without an id", n)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		one()
+		if a, _ := tab.Amend(now, c, limiter.Amend{}); a.State != limiter.AmendDone {
+			t.Fatal(a)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations of a hold and its settlement", n)
+	}
+}
+
+func BenchmarkHold(b *testing.B) {
+	tab, rule := New(Config{}), windowRule(b, 1<<31)
+	now, d, c := idStart, limiter.Decision{}, held1(rule, 1, 1, 1, time.Minute)
+	b.ReportAllocs()
+	for range b.N {
+		now += limiter.Millisecond
+		c.ID.ID += 0x9e3779b97f4a7c15
+		if err := tab.Decide(now, c, &d); err != nil {
+			b.Fatal(err)
+		}
+		tab.Amend(now, c, limiter.Amend{})
+	}
+}

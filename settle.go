@@ -1,0 +1,98 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Amended is what was done with a reservation.
+type Amended = limiter.Amended
+
+// What was done with a reservation.
+const (
+	AmendDone     = limiter.AmendDone
+	AmendRepeated = limiter.AmendRepeated
+	AmendCharged  = limiter.AmendCharged
+	AmendUnknown  = limiter.AmendUnknown
+	AmendDenied   = limiter.AmendDenied
+)
+
+// ErrSettled is wrapped by the error of Settle, Cancel and Extend if the id stands for a charge
+// that is final: it was settled with another number, kept when it expired, or never held.
+var ErrSettled = limiter.ErrSettled
+
+// ErrNoRoom is wrapped by the error of Settle and Extend if the table has no room for what they
+// would charge.
+var ErrNoRoom = limiter.ErrNoRoom
+
+// Settle ends the reservation that a check of the same request with [Request.Hold] made: the
+// request has used actual units, 0 or more. Its own cost does not count. What the estimate was
+// too much comes back exactly where it was charged, as by a refund. What it was too little is
+// charged in full, beyond the limit too: see [Amended.Over].
+//
+// Settling again with the same number within the request's id_ttl does nothing (AmendRepeated).
+// With another number the error wraps [ErrSettled] and names the first one. An id that is not
+// known, since its hold has ended or the node was started anew, is charged with actual
+// (AmendCharged), unless ignoreUnknown is set (AmendUnknown).
+//
+// Members of a cluster and nodes with a backend have no reservations yet. The error then wraps
+// [ErrInvalid], as for a request without an id. After an error nothing has changed.
+func (n *Node) Settle(ctx context.Context, r Request, actual int64, ignoreUnknown bool) (Amended, error) {
+	if actual < 0 || actual > limiter.MaxUnits {
+		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual, int64(limiter.MaxUnits))
+	}
+	r.Cost = limiter.Units(actual)
+	return amend(ctx, n, &r, limiter.Amend{IgnoreUnknown: ignoreUnknown})
+}
+
+// Cancel settles a reservation with 0: all of the estimate comes back. It is [Node.Settle] in
+// all else, and an id that is not known is no error (AmendUnknown).
+func (n *Node) Cancel(ctx context.Context, r Request) (Amended, error) {
+	return n.Settle(ctx, r, 0, true)
+}
+
+// Extend lets a reservation last for the request's Hold from now on. If the request's cost is
+// above the estimate, the difference is charged if the limits admit it, and the cost is the
+// estimate then. If they do not, the reservation stays as it is (AmendDenied). If the id is not
+// known, nothing is done (AmendUnknown): reserve anew. After the settlement the error wraps
+// [ErrSettled]. The estimate can be raised 63 times.
+func (n *Node) Extend(ctx context.Context, r Request) (Amended, error) {
+	if r.Hold == 0 {
+		return Amended{}, fmt.Errorf("%w: the reservation is to be extended by no time: give the request a hold", ErrInvalid)
+	}
+	return amend(ctx, n, &r, limiter.Amend{Extend: true})
+}
+
+func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, error) {
+	if r.ID == "" {
+		return Amended{}, fmt.Errorf("%w: the request has no id: give that of the check that made the reservation", ErrInvalid)
+	}
+	q, err := resolve(ctx, n, r)
+	if err != nil {
+		return Amended{}, err
+	}
+	amender, ok := n.decider.(engine.Amender)
+	if !ok {
+		where := "in a cluster"
+		if _, remote := n.decider.(*remote); remote {
+			where = "in Redis mode"
+		}
+		return Amended{}, engine.NoHolds(where)
+	}
+	if q.Charge.Len() == 0 { // no rule counts it
+		return Amended{State: AmendUnknown}, nil
+	}
+	out, err := amender.Amend(ctx, q, a)
+	switch {
+	case err != nil:
+		return Amended{}, err
+	case out.State == limiter.AmendSettled:
+		return out, fmt.Errorf("%w: the id stands for %d units for good, since it was settled with that, was kept when it expired, or was never reserved", ErrSettled, out.First)
+	case out.State == limiter.AmendFull:
+		return out, fmt.Errorf("%w: the table holds as many counters as it may, or the estimate was raised %d times: raise max_keys, or settle and reserve anew", ErrNoRoom, limiter.MaxHoldParts-1)
+	}
+	return out, nil
+}

@@ -1,0 +1,113 @@
+package weir_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+const tokens = "defaults: {algorithm: fixed_window}\nrules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h}]}]"
+
+// A check with a hold is a reservation, which is settled, cancelled and extended. It has no
+// receipt.
+func TestReservations(t *testing.T) {
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	n := open(t, weir.Config{Rules: []byte(tokens), Now: func() time.Time { return now }})
+	ctx := t.Context()
+	r := weir.Request{Path: "/chat", User: "ada", ID: "7", Hold: time.Minute, Cost: weir.Units(400)}
+	left := func() uint32 {
+		d, err := n.Peek(ctx, weir.Request{Path: "/chat", User: "ada"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Limit(0).Remaining
+	}
+	d, err := n.Check(ctx, r)
+	if err != nil || !d.Allowed || d.Receipt != (weir.Receipt{}) || n.Stats().Holds != 1 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	r.Cost = weir.Units(500)
+	if a, err := n.Extend(ctx, r); err != nil || a.State != weir.AmendDone || a.Estimate != 500 || left() != 200 {
+		t.Errorf("%+v, %v, %d left", a, err, left())
+	}
+	r.Cost = weir.Units(701)
+	if a, err := n.Extend(ctx, r); err != nil || a.State != weir.AmendDenied || a.RetryAfter != time.Hour {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err := n.Settle(ctx, r, 900, false); err != nil || a.State != weir.AmendDone || a.Over != 200 || left() != 0 || n.Stats().Overdrawn != 200 {
+		t.Errorf("%+v, %v, %d left", a, err, left())
+	}
+	if a, err := n.Settle(ctx, r, 900, false); err != nil || a.State != weir.AmendRepeated {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for what, f := range map[string]func() (weir.Amended, error){
+		"settle": func() (weir.Amended, error) { return n.Settle(ctx, r, 1, false) },
+		"cancel": func() (weir.Amended, error) { return n.Cancel(ctx, r) },
+		"extend": func() (weir.Amended, error) { return n.Extend(ctx, r) },
+	} {
+		if a, err := f(); !errors.Is(err, weir.ErrSettled) || a.First != 900 || !strings.Contains(err.Error(), "stands for 900 units") {
+			t.Errorf("%s again: %+v, %v", what, a, err)
+		}
+	}
+	now = now.Add(time.Hour)
+	r.ID, r.Cost = "8", weir.Units(400)
+	if d, err := n.Check(ctx, r); err != nil || !d.Allowed || left() != 300 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if a, err := n.Cancel(ctx, r); err != nil || a.State != weir.AmendDone || a.Estimate != 400 || left() != 700 {
+		t.Errorf("%+v, %v, %d left", a, err, left())
+	}
+	r.ID = "9"
+	if a, err := n.Settle(ctx, r, 5, true); err != nil || a.State != weir.AmendUnknown || left() != 700 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err := n.Settle(ctx, r, 5, false); err != nil || a.State != weir.AmendCharged || left() != 695 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	r.ID = "10"
+	if a, err := n.Extend(ctx, r); err != nil || a.State != weir.AmendUnknown {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err := n.Cancel(ctx, r); err != nil || a.State != weir.AmendUnknown {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// Requests that cannot be settled are refused with what to give instead.
+func TestBadReservations(t *testing.T) {
+	n, ctx := open(t, weir.Config{Rules: []byte(tokens)}), t.Context()
+	b := open(t, weir.Config{Rules: []byte(tokens), Backend: &tableBackend{table: table.New(table.Config{})}})
+	r := weir.Request{Path: "/chat", User: "ada", ID: "7", Hold: time.Minute}
+	long, nameless, brief := r, r, r
+	long.ID, nameless.ID, brief.Hold = strings.Repeat("x", 65), "", time.Microsecond
+	for want, f := range map[string]func() error{
+		"the request has no id":                    func() error { _, err := n.Settle(ctx, nameless, 1, false); return err },
+		"settled with -1: give 0 to 4294967295":    func() error { _, err := n.Settle(ctx, r, -1, false); return err },
+		"settled with 4294967296: give 0":          func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1, false); return err },
+		"the id has 65 bytes; at most 64":          func() error { _, err := n.Cancel(ctx, long); return err },
+		"extended by no time":                      func() error { _, err := n.Extend(ctx, weir.Request{Path: "/chat", User: "ada", ID: "7"}); return err },
+		"held for 1µs, which is out of range":      func() error { _, err := n.Extend(ctx, brief); return err },
+		"to be held and has no id":                 func() error { _, err := n.Check(ctx, nameless); return err },
+		"reservations are not supported in Redis":  func() error { _, err := b.Check(ctx, r); return err },
+		"reservations are not supported in Redis ": func() error { _, err := b.Settle(ctx, r, 1, false); return err },
+	} {
+		if err := f(); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	plain := weir.Request{Path: "/chat", User: "eve", ID: "7", Cost: weir.Units(3)}
+	if _, err := n.Check(ctx, plain); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Settle(ctx, plain, 2, false); !errors.Is(err, weir.ErrSettled) {
+		t.Errorf("a check without a hold was settled: %v", err)
+	}
+	if a, err := n.Settle(ctx, plain, 3, false); err != nil || a.State != weir.AmendRepeated {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
