@@ -64,21 +64,26 @@ func (c *caller) Spend(checks, bytes int) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := limiter.TickOf(u.now())
-	if checks > 0 {
+	if checks > 0 && b.keys != nil {
 		if u.keys.Peek(now, 1, &u.decision); !u.decision.Allowed {
 			return c.over("new keys", 1, &u.decision)
 		}
+	}
+	both := bytes > 0 && b.bytes != nil && checks > 0 && b.checks != nil // else one is charged, or is not
+	if both {
 		if u.checks.Peek(now, uint32(checks), &u.decision); !u.decision.Allowed {
 			return c.over("checks", checks, &u.decision)
 		}
 	}
-	if bytes > 0 {
+	if bytes > 0 && b.bytes != nil {
 		if u.bytes.Check(now, uint32(bytes), &u.decision); !u.decision.Allowed {
 			return c.over("bytes", bytes, &u.decision)
 		}
 	}
-	if checks > 0 {
-		u.checks.Check(now, uint32(checks), &u.decision)
+	if checks > 0 && b.checks != nil {
+		if u.checks.Check(now, uint32(checks), &u.decision); !u.decision.Allowed {
+			return c.over("checks", checks, &u.decision)
+		}
 	}
 	return nil
 }
