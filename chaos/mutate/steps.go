@@ -112,6 +112,12 @@ func ofMoves() []mutation {
 		{name: "a reset that waits for the heir is not repeated", pkg: "./internal/cluster/replica", test: "^TestAWithheldResetStands$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		case resetStands(o, h.Facts(), counter):", "		case false:"},
 		}},
+		{name: "a reset that waited is its asker's to repeat", pkg: "./internal/cluster", test: "^TestAResetThatWaitedIsAskedForAgain$", edits: []edit{
+			{"internal/cluster/decide.go", "		if q.Stale() && len(parts) > 0 {\n", "		if q.Stale() && false {\n"},
+		}},
+		{name: "a reset waits until one owner has its keys", pkg: "./internal/cluster", test: "^TestAResetWaitsUntilOneOwnerHasItsKeys$", edits: []edit{
+			{"internal/cluster/route/call.go", "		if !o.split(t) {\n", "		if !o.split(t) && false {\n"},
+		}},
 		{name: "a reset that a later state overrules is repeated", pkg: "./internal/cluster/replica", test: "^TestAWithheldResetStands$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", " && !o.resetSince(k.Hash.Hi, counter) {", " && false {"},
 		}},

@@ -61,6 +61,7 @@ type receipt struct {
 // reset is the last reset of a key.
 type reset struct {
 	tried  int          // how often it was reset
+	twice  int          // of those, how often perhaps by two owners, see World.reset
 	began  limiter.Tick // when the last reset was asked for
 	stands bool         // it was done, and no owner was lost just then
 	since  int          // units that may have been charged from then on
@@ -367,18 +368,22 @@ func (n *Node) refund(r *receipt) {
 	n.do(func() { n.core.Refund(&c, of, func(route.Outcome) {}) })
 }
 
-// reset has a client reset a key.
+// reset has a client reset a key. Two owners may both execute it if one took over from the
+// other before the asker had an answer: the first one's may be lost.
 func (w *World) reset(k *key, n *Node) {
 	var c limiter.Charge
 	c.Add(k.key(n, 1))
-	k.reset = reset{tried: k.tried + 1, began: w.now, unclear: k.unclear, strays: k.astray, doubled: k.late, takeovers: w.outcome.takeovers(k.part)}
-	at := w.now
+	at, takeovers := w.now, w.outcome.takeovers(k.part)
+	k.reset = reset{tried: k.tried + 1, twice: k.twice + 1, began: at, unclear: k.unclear, strays: k.astray, doubled: k.late, takeovers: takeovers}
 	w.logf("%s is asked to reset %s", n.name, k.rule.Name)
 	n.do(func() {
 		n.core.Reset(&c, func(o route.Outcome) {
 			w.logf("%s resets %s: %+v", n.name, k.rule.Name, o)
 			done := o.Unanswered|o.Forbidden == 0
 			k.unclear = k.unclear || !done
+			if done && w.outcome.takeovers(k.part) == takeovers {
+				k.twice--
+			}
 			if done {
 				k.ops = append(k.ops, op{call: at, back: w.now, reset: true})
 			}

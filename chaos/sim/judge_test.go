@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -98,5 +99,25 @@ func TestWhatMayBeChargedSinceAReset(t *testing.T) {
 	takeover()
 	if most := k.sinceReset(w); most != 313 {
 		t.Errorf("after a takeover %d units may be charged, want 313", most)
+	}
+}
+
+// TestResetsThatTwoOwnersMayExecute: a reset forgets what was admitted before it once, or twice
+// if an owner took over from another before it was answered.
+func TestResetsThatTwoOwnersMayExecute(t *testing.T) {
+	worlds(t)
+	d := direct(t, 1, 3, limiter.UnreachableLocal, limiter.ReplicationLag)
+	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+	third := d.others(owner, heir)[0]
+	d.reset(d.key, third)
+	d.pass(500 * ms)
+	if d.key.tried != 1 || d.key.twice != 0 || !d.key.stands {
+		t.Errorf("while no owner changes: %+v", d.key.reset)
+	}
+	owner.pause()
+	d.reset(d.key, third)
+	d.pass(500 * ms)
+	if d.key.tried != 2 || d.key.twice != 1 || d.key.resetsDone() != 2 {
+		t.Errorf("after a takeover: %+v, %d answered", d.key.reset, d.key.resetsDone())
 	}
 }

@@ -214,7 +214,7 @@ func (w *World) check(b bounds) error {
 				times += float64(e[cluster.EventEmptied] - 1 + e[cluster.EventRecovered])
 			}
 		}
-		most := int(times*float64(k.limit)) + j*k.d + k.refunded + k.tried*(k.limit+k.d)
+		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d)
 		if k.admitted > most {
 			errs = append(errs, fmt.Errorf("%s (partition %d): %d admitted, at most %d (limit %d, D %d, %d takeovers)",
 				k.rule.Name, k.part, k.admitted, most, k.limit, k.d, j))

@@ -76,6 +76,9 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		if d.forbids(q) {
 			return route.Forbidden, nil
 		}
+		if q.Stale() && len(parts) > 0 {
+			return route.NotOwner, parts[0]
+		}
 		if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 			return route.Overloaded, parts[0]
 		}

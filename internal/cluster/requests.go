@@ -54,6 +54,7 @@ func (d *decider) park(t *turn, p *partition, q *route.Request) route.Verdict {
 // kept returns a copy of a request that may wait when the caller has returned.
 func kept(q *route.Request) *route.Request {
 	kept := *q
+	kept.Waited = true
 	if q.Reply.Call == nil {
 		kept.Charge = q.Charge.Clone()
 	}

@@ -150,7 +150,9 @@ func (o *Call) Route(t *Turn) {
 		o.Contest(t) // its keys have different owners now: the whole check is split anew
 	case !same && o.kind == KindCheck && !o.reserve && o.split(t):
 	case !same && o.kind == KindReset:
-		o.split(t)
+		if !o.split(t) {
+			o.later(t, RetryEvery) // until one member owns all keys, or the owner that was asked answers
+		}
 	case to == o.c.config.Self:
 		o.here(t)
 	case to == 0:

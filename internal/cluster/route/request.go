@@ -28,12 +28,20 @@ type Request struct {
 	Reserve bool
 	Ends    bool // it is a refund that ends a reservation
 	Heir    bool // this node is asked as heir
+	Waited  bool // it waited for the owner to be known
 	Reply   ReplyTo
 	Count   int // number of counters that a reset forgot
 }
 
 // Facts returns what a replica may know of the request.
 func (q *Request) Facts() *replica.Wait { return &q.Wait }
+
+// Stale reports whether the request is a reset that waited here while another member may have
+// executed it. Executed here as well, it would forget what was charged in between. Its asker
+// knows whether that member has answered. If not, it asks the owner, which this node is now.
+func (q *Request) Stale() bool {
+	return q.Kind == KindReset && q.Waited && q.Sent && q.Reply.Call == nil
+}
 
 // ReplyTo is the destination of an answer: a call of this node, or else the member To,
 // which gave the request the number ID.

@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// A reset that the owner may have executed waits at the heir for the takeover, and is not
+// executed then: its asker may have the owner's answer. If not, it asks again.
+func TestAResetThatWaitedIsAskedForAgain(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	var d limiter.Decision
+	if err := c.table.Decide(h.now, charge, &d); err != nil {
+		t.Fatal(err)
+	}
+	e := peer.Epoch{Counter: 2, Instance: third}
+	put(c, p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e})
+	k := charge.Key(0)
+	ask := func(heir bool) []peer.Reply {
+		c.Deliver(&peer.Frame{
+			From: other, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)},
+			Keys:    []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},
+			Refunds: []peer.Refund{{ID: 9, Keys: 1, Kind: peer.ResetKeys, Heir: heir, Sent: true}},
+		})
+		out := drain(c)[other].Replies
+		h.pass(100*limiter.Millisecond + replica.TickEvery)
+		return append(out, drain(c)[other].Replies...)
+	}
+	r := ask(true)
+	if len(r) != 1 || r[0].Status != peer.NotOwner || r[0].ID != 9 || r[0].Owner.Instance != self || look(p).Role != peer.Owned {
+		t.Fatalf("after the takeover it says %+v", r)
+	}
+	if n := c.table.Count(int(p.id)); n != 1 {
+		t.Fatalf("%d counters are left, want 1", n)
+	}
+	r = ask(false)
+	h.pass(100 * limiter.Millisecond) // no heir answers: the policy does
+	if r = append(r, drain(c)[other].Replies...); len(r) != 1 || r[0].Status != peer.Done || r[0].Count != 1 {
+		t.Errorf("asked again it says %+v", r)
+	}
+}
+
+// The heir took over while the owner was silent. It is asked for the reset as owner, unless
+// the former owner has answered meanwhile.
+func TestAResetIsAskedOfTheNextOwner(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		c, p, h, charge := single(t, limiter.UnreachableLocal)
+		heard(c, p)
+		var x told
+		c.Reset(charge, x.done)
+		first := drain(c)[third].Refunds
+		h.pass(route.SilentAfter + replica.TickEvery)
+		second := drain(c)[other].Refunds
+		if len(first) != 1 || len(second) != 1 {
+			t.Fatalf("asked the owner %+v and its heir %+v", first, second)
+		}
+		if answered {
+			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: first[0].ID, Status: peer.Done, Count: 1}}})
+		}
+		next := peer.Epoch{Counter: 2, Instance: other}
+		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: second[0].ID, Status: peer.NotOwner, Partition: p.id, Owner: next}}})
+		h.pass(route.RetryEvery + replica.TickEvery)
+		again := drain(c)[other].Refunds
+		if answered {
+			if len(again) != 0 || x != (told{1, route.Outcome{Counters: 1}}) {
+				t.Errorf("the owner has answered, %+v, and the next is asked %+v", x, again)
+			}
+			continue
+		}
+		if len(again) != 1 || again[0].Heir || !again[0].Sent || again[0].Kind != peer.ResetKeys {
+			t.Fatalf("the next owner is asked %+v", again)
+		}
+		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: again[0].ID, Status: peer.Done, Count: 3}}})
+		if x != (told{1, route.Outcome{Counters: 3}}) {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
+// The heir takes over the partitions of a reset one after another. The reset is asked again
+// once the last of them has the new owner.
+func TestAResetWaitsUntilOneOwnerHasItsKeys(t *testing.T) {
+	c, _, h, like := single(t, limiter.UnreachableLocal)
+	charge := spread(c, like, third, third)
+	first, second := c.byID[table.PartitionOf(charge.Key(0))], c.byID[table.PartitionOf(charge.Key(1))]
+	heard(c, first)
+	var x told
+	c.Reset(charge, x.done)
+	h.pass(route.SilentAfter + replica.TickEvery)
+	asked := drain(c)[other].Refunds
+	if len(asked) != 1 || !asked[0].Heir {
+		t.Fatalf("the heir is asked %+v", asked)
+	}
+	next := peer.Epoch{Counter: 2, Instance: other}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.NotOwner, Partition: first.id, Owner: next}}})
+	h.pass(4 * route.RetryEvery)
+	if early := drain(c)[other].Refunds; len(early) != 0 {
+		t.Fatalf("it is asked %+v while another member owns a key", early)
+	}
+	owned(c, second, next)
+	h.pass(4 * route.RetryEvery)
+	again := drain(c)[other].Refunds
+	if len(again) != 1 || again[0].Heir || again[0].Keys != 2 {
+		t.Fatalf("the owner of both is asked %+v", again)
+	}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: again[0].ID, Status: peer.Done, Count: 2}}})
+	if x != (told{1, route.Outcome{Counters: 2}}) {
+		t.Errorf("%+v", x)
+	}
+}
