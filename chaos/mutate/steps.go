@@ -77,7 +77,10 @@ func ofSteps() []mutation {
 			{"internal/cluster/replica/claim.go", "		p.answerParked(t, alive)\n		p.seekLater(t)\n", "		p.answerParked(t, alive)\n"},
 		}},
 		{name: "a giver answers what it withheld", pkg: "./internal/cluster", test: "^TestTheGiverAnswers$", edits: []edit{
-			{"internal/cluster/decide.go", "role == peer.Owned && q.Sent && ", "role == peer.Owned && false && "},
+			{"internal/cluster/decide.go", "role == peer.Owned && q.Changes() && q.Sent && ", "role == peer.Owned && false && "},
+		}},
+		{name: "a giver answers the reset that it withheld", pkg: "./internal/cluster", test: "^TestTheGiverAnswersAReset$", edits: []edit{
+			{"internal/cluster/route/request.go", "	return q.Kind == KindReset || ", "	return "},
 		}},
 		{name: "a new owner that was asked as heir is asked again", pkg: "./internal/cluster", test: "^TestAnOwnerThatWasAskedAsHeirIsAskedAgain$", edits: []edit{
 			{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance == from {", "		if asOwner {"},

@@ -46,7 +46,7 @@ func (d *decider) handle(t *turn, q *route.Request, answer, idle *limiter.Decisi
 func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, answer, idle *limiter.Decision) (route.Verdict, *partition) {
 	for _, p := range parts {
 		switch role := p.r.Role(); {
-		case role == peer.Owned && q.Sent && q.Kind == route.KindCheck && !q.Charge.Peek && p.r.GiverAnswers(t.inputs(), t.c.config.Deadline):
+		case role == peer.Owned && q.Changes() && q.Sent && p.r.GiverAnswers(t.inputs(), t.c.config.Deadline):
 			return route.AtGiver, p
 		case role == peer.Owned:
 		case q.Ends && role != peer.Sealed: // what this node has of the reservation is ended

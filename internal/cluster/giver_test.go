@@ -63,6 +63,32 @@ func TestTheGiverAnswers(t *testing.T) {
 	}
 }
 
+// So it does with a reset: the giver's reply waits until the handover is taken.
+func TestTheGiverAnswersAReset(t *testing.T) {
+	c, h, ask := received(t)
+	ask(peer.Check{}) // a counter, and the rule
+	reset := func(sent bool) []peer.Reply {
+		c.Deliver(&peer.Frame{
+			From: other, To: self, Rules: []peer.Rule{mesh.Definition(c.config.Rule(""))}, Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 1}},
+			Refunds: []peer.Refund{{ID: 2, Keys: 1, Kind: peer.ResetKeys, Sent: sent}},
+		})
+		return drain(c)[other].Replies
+	}
+	id := int(c.parts[0].id)
+	if got := reset(true); len(got) != 1 || got[0].Status != peer.Alive || c.table.Count(id) != 1 {
+		t.Errorf("it says %+v, and has %d counters", got, c.table.Count(id))
+	}
+	h.pass(DefaultDeadline)
+	if reset(true); c.table.Count(id) != 0 {
+		t.Error("after the deadline it is not reset")
+	}
+	c, _, ask = received(t)
+	ask(peer.Check{})
+	if reset(false); c.table.Count(id) != 0 {
+		t.Error("no other member was asked, and it is not reset")
+	}
+}
+
 // The owner is silent, and its heir answers that it is alive. Then the owner hands over to
 // the heir: that one is asked again, as owner.
 func TestAnHeirThatBecomesTheOwnerIsAsked(t *testing.T) {

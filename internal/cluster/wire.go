@@ -260,6 +260,8 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 			status = peer.Alive
 		}
 		t.refuseFor(at, reply, status)
+	case v == route.AtGiver:
+		t.refuseFor(at, reply, peer.Alive)
 	case v == route.Forbidden:
 		t.refuse(reply, peer.Reply{Status: peer.Forbidden})
 	default:

@@ -135,10 +135,11 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.watch(t)
 }
 
-// GiverAnswers reports whether a check that an earlier owner may have executed is left to
-// that owner's reply: it handed over to this node within the given time and is connected.
-// The charge came with the partition, and the reply leaves when the giver hears that its
-// handover was taken. Decided here, the check would be charged twice.
+// GiverAnswers reports whether a check or reset that an earlier owner may have executed is
+// left to that owner's reply: it handed over to this node within the given time and is
+// connected. What it did came with the partition, and the reply leaves when the giver hears
+// that its handover was taken. Executed here too, the check would be charged twice, and the
+// reset would forget what was charged since.
 func (p *Replica) GiverAnswers(t *Turn, within limiter.Tick) bool {
 	own := p.own
 	return own.giver != 0 && t.Now-own.since < within && p.node.Peers.Reachable(own.giver)

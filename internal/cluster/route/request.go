@@ -36,6 +36,12 @@ type Request struct {
 // Facts returns what a replica may know of the request.
 func (q *Request) Facts() *replica.Wait { return &q.Wait }
 
+// Changes reports whether the request is a check or a reset, whose second execution changes
+// counters again: a peek changes nothing, and a refund is sent to one member only.
+func (q *Request) Changes() bool {
+	return q.Kind == KindReset || q.Kind == KindCheck && !q.Charge.Peek
+}
+
 // Stale reports whether the request is a reset that waited here while another member may have
 // executed it. Executed here as well, it would forget what was charged in between. Its asker
 // knows whether that member has answered. If not, it asks the owner, which this node is now.
