@@ -36,6 +36,7 @@ type Access struct {
 	force atomic.Pointer[policy]
 
 	loading sync.Mutex
+	files   []source          // that were read last
 	have    [sha256.Size]byte // of the files that were tried last
 	seen    [sha256.Size]byte // of the files when they were looked at last
 	failed  string            // why they were refused last; "" if they were not
@@ -58,16 +59,43 @@ func Open(name string, log *slog.Logger) (*Access, error) {
 
 func open(name string, log *slog.Logger, now func() time.Time) (*Access, error) {
 	a := &Access{name: name, log: log, now: now}
-	sum := sha256.New()
-	p, err := load(name, now, func(data []byte) { sum.Write(sha(data)) })
+	p, err := a.load(&a.have)
 	if err != nil {
 		return nil, err
 	}
-	sum.Sum(a.have[:0])
 	a.seen = a.have
 	p.adopt(nil, now)
 	a.force.Store(p)
 	return a, nil
+}
+
+// load reads the files, and sets the sum of what is in them.
+func (a *Access) load(to *[sha256.Size]byte) (*policy, error) {
+	sum := sha256.New()
+	a.files = a.files[:0]
+	p, err := load(a.name, a.now, func(f source, data []byte) {
+		a.files = append(a.files, f)
+		sum.Write(sha(data))
+	})
+	sum.Sum(to[:0])
+	return p, err
+}
+
+// unchanged reports whether what is in the files is in force already. To know that costs far less
+// than to read a long file as permissions each second.
+func (a *Access) unchanged() bool {
+	if a.failed != "" || a.seen != a.have {
+		return false
+	}
+	sum := sha256.New()
+	for _, f := range a.files {
+		data, err := f.read()
+		if err != nil {
+			return false
+		}
+		sum.Write(sha(data))
+	}
+	return [sha256.Size]byte(sum.Sum(nil)) == a.have
 }
 
 func sha(data []byte) []byte {
@@ -98,10 +126,11 @@ func (a *Access) Reload() error { return a.look(true) }
 func (a *Access) look(asked bool) error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
-	sum := sha256.New()
-	p, err := load(a.name, a.now, func(data []byte) { sum.Write(sha(data)) })
+	if !asked && a.unchanged() {
+		return nil
+	}
 	before := a.seen
-	sum.Sum(a.seen[:0])
+	p, err := a.load(&a.seen)
 	text := ""
 	if err != nil {
 		text = err.Error() // a file that cannot be read changes the error, and not the sum

@@ -465,6 +465,52 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// Files that are in force are not read as permissions again, until one of them changes, or is
+// gone.
+func TestUnchanged(t *testing.T) {
+	w := newWorld(t, permissions)
+	if !w.access.unchanged() {
+		t.Error("files that were just read have changed")
+	}
+	_, public := newKey(t)
+	for name, text := range map[string]string{"keys.pem": string(public), "permissions.yaml": permissions + "\n# more\n"} {
+		w.write(name, text)
+		if w.access.unchanged() {
+			t.Errorf("%s has not changed", name)
+		}
+		_ = w.access.look(false)
+		if w.access.unchanged() {
+			t.Errorf("%s is not in force yet", name)
+		}
+		if err := w.access.look(false); err != nil {
+			t.Fatal(err)
+		}
+		if !w.access.unchanged() {
+			t.Errorf("%s is in force, and has changed", name)
+		}
+	}
+	if err := os.Remove(w.write("keys.pem", string(public))); err != nil {
+		t.Fatal(err)
+	}
+	if w.access.unchanged() {
+		t.Error("a file that is gone has not changed")
+	}
+	for range 2 {
+		if err := os.Remove(w.write("permissions.yaml", permissions)); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.access.look(false)
+	}
+	w.write("keys.pem", string(public))
+	w.write("permissions.yaml", permissions)
+	for range 2 {
+		_ = w.access.look(false)
+	}
+	if w.access.failed != "" || !w.access.unchanged() {
+		t.Errorf("files that are back are not in force: %s", w.access.failed)
+	}
+}
+
 // A token that is remembered is not accepted beyond its expiry and the leeway.
 func TestCachedTokenExpires(t *testing.T) {
 	w := newWorld(t, permissions)

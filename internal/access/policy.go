@@ -109,19 +109,29 @@ func Check(name string) error {
 	return err
 }
 
-// load reads a permissions file. note, if not nil, receives every file's contents.
-func load(name string, now func() time.Time, note func(data []byte)) (*policy, error) {
-	data, err := smallfile.ReadTrusted("permissions file", name, MaxFile)
+// source is a file that a policy comes from.
+type source struct {
+	kind, path string
+	most       int // bytes
+}
+
+func (f source) read() ([]byte, error) { return smallfile.ReadTrusted(f.kind, f.path, f.most) }
+
+// load reads a permissions file. note, if not nil, receives every file with its contents.
+func load(name string, now func() time.Time, note func(f source, data []byte)) (*policy, error) {
+	own := source{"permissions file", name, MaxFile}
+	data, err := own.read()
 	if err != nil {
 		return nil, err
 	}
 	if note == nil {
-		note = func([]byte) {}
+		note = func(source, []byte) {}
 	}
-	note(data)
+	note(own, data)
 	return parse(name, data, now, func(path string) ([]byte, error) {
-		keys, err := smallfile.ReadTrusted("file of keys", path, maxKeysFile)
-		note(keys)
+		of := source{"file of keys", path, maxKeysFile}
+		keys, err := of.read()
+		note(of, keys)
 		return keys, err
 	})
 }
