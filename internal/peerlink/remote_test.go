@@ -175,6 +175,9 @@ func TestReasons(t *testing.T) {
 		"plain":                                errors.New("plain"),
 		"told":                                 status.Error(codes.Unavailable, "told"),
 		"no peer port of a Weir node":          status.Error(codes.Unimplemented, "unknown service"),
+		"does not speak gRPC":                  status.Error(codes.Unavailable, "error reading server preface: http2: frame too large"),
+		"as when the other node is ended":      status.Error(codes.Unavailable, "error reading server preface: read tcp: connection reset by peer"),
+		"ended before gRPC was spoken":         status.Error(codes.Unavailable, "error reading server preface: EOF"),
 	} {
 		if got := reasonOf(err); !strings.Contains(got, want) {
 			t.Errorf("%v is told as %q, without %q", err, got, want)
