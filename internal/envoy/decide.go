@@ -39,7 +39,7 @@ func keyOf(domain string, entries []config.Entry) string {
 // Each key is an attribute with a name of its own, so that the order of the items has no
 // influence on it.
 func request(items ...*item) limiter.Request {
-	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.tenant()}
+	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.tenant(), ID: items[0].id}
 	for _, it := range items {
 		sum := sha256.Sum256([]byte(it.key))
 		name := hex.EncodeToString(sum[:16])
@@ -136,6 +136,7 @@ func (b *batch) charge(it *item) {
 		// More than the limit ever admits is over it, and leaves it over: what the
 		// first part has not used up the second does.
 		b.add(it, 1)
+		b.requests[len(b.requests)-1].ID = more(it.id)
 	}
 }
 
@@ -204,7 +205,9 @@ func (s *Service) looks(ctx context.Context, items []item) error {
 		if it.counter == nil || it.back || it.hits > 0 || !it.over || s.options.Mode == Atomic || it.counter.Algorithm() != limiter.FixedWindow {
 			continue
 		}
-		e, err := s.options.Decider.Explain(ctx, request(it))
+		r := request(it)
+		r.ID = "" // it charges nothing
+		e, err := s.options.Decider.Explain(ctx, r)
 		if err != nil {
 			return err
 		}

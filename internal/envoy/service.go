@@ -88,6 +88,10 @@ type Options struct {
 	Access transport.Access
 	// Audit, if not nil, receives refusals, and requests that take hits back.
 	Audit transport.Auditor
+	// ID names what has the id of a request: an entry of a descriptor, which is then no part
+	// of the descriptor, or else a header of the call. Whoever repeats a request with its id
+	// is answered as the first time, and nothing is charged; empty: there are no ids.
+	ID string
 	// StopWhenOver makes Compat charge only the descriptors that are over their limit, if any
 	// is. Between the question and the charge others may be charged, as there.
 	StopWhenOver bool
@@ -268,6 +272,7 @@ type item struct {
 	counter *limiter.Limit // nil: nothing is counted
 	key     string
 	by      *asker // whose counters they are; nil: nobody's
+	id      string // by which its hits are charged once; empty: each time
 	hits    uint32
 	back    bool     // the hits are taken back
 	labels  []string // of its statistics
@@ -284,11 +289,15 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) (
 	if !known {
 		s.stats.noDomain.Add(1)
 	}
+	id, err := idOf(s.options.ID, in, by)
+	if err != nil {
+		return nil, err
+	}
 	items := make([]item, len(in.GetDescriptors()))
 	var replaced map[string]bool
 	for i := range items {
 		it := &items[i]
-		it.by = by
+		it.by, it.id = by, part(id, i)
 		if err := s.item(it, c, in, i, known); err != nil {
 			return nil, err
 		}
@@ -331,6 +340,9 @@ func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i i
 	var room [8]config.Entry
 	entries := room[:0]
 	for _, e := range d.GetEntries() {
+		if s.options.ID != "" && e.GetKey() == s.options.ID {
+			continue
+		}
 		entries = append(entries, config.Entry{Key: e.GetKey(), Value: e.GetValue()})
 	}
 	counted := entries

@@ -31,6 +31,10 @@ type Options struct {
 	// Address is the field with the address of the client: alone, or, of X-Forwarded-For,
 	// the rightmost one that is no proxy's; default X-Forwarded-For.
 	Address string
+	// ID is the field with an id for the request, by which it counts once however often the
+	// proxy asks; empty: there is none. The proxy must set or remove it, or else its clients
+	// can pass uncounted.
+	ID string
 	// User and Group are the fields with the names of user and group; empty: there are none.
 	User, Group string
 }
@@ -71,6 +75,9 @@ func New(o Options) (http.Handler, error) {
 	options := []httplimit.Option{httplimit.TrustedProxies(o.Proxies...), httplimit.OnError(failed), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit)}
 	if !strings.EqualFold(o.Address, defaultAddress) {
 		options = append(options, httplimit.AddressField(o.Address))
+	}
+	if o.ID != "" {
+		options = append(options, httplimit.ID(httplimit.FromHeader(o.ID)))
 	}
 	if o.User != "" {
 		options = append(options, httplimit.User(httplimit.FromHeader(o.User)))
@@ -156,6 +163,9 @@ func (h *handler) original(r *http.Request) (*http.Request, error) {
 	uri, method := r.Header.Values(o.URI), r.Header.Values(o.Method)
 	if len(uri) != 1 || len(method) != 1 || method[0] == "" {
 		return nil, fmt.Errorf("the request has %d fields %s and %d fields %s: the proxy must set each once", len(uri), o.URI, len(method), o.Method)
+	}
+	if o.ID != "" && len(r.Header.Values(o.ID)) > 1 {
+		return nil, fmt.Errorf("the request has %d fields %s: the proxy must set it once, or remove it", len(r.Header.Values(o.ID)), o.ID)
 	}
 	u, err := url.ParseRequestURI(uri[0])
 	if err != nil {

@@ -121,6 +121,33 @@ func TestOtherFields(t *testing.T) {
 	}
 }
 
+// A request with an id counts once, however often the proxy asks about it. Without the option
+// the field means nothing.
+func TestIDs(t *testing.T) {
+	with := start(t, func(o *Options) { o.ID = "X-Request-ID" })
+	without := start(t, nil)
+	post := []string{"X-Original-URI: /a", "X-Original-Method: POST", "X-Forwarded-For: 192.0.2.1"}
+	for i, c := range []struct {
+		h      http.Handler
+		fields []string
+		want   int
+	}{
+		{with, []string{"X-Request-ID: 7"}, 200},
+		{with, []string{"X-Request-ID: 7"}, 200},
+		{with, []string{"X-Request-ID: 8"}, 429},
+		{with, nil, 429},
+		{with, []string{"X-Request-ID: "}, 429},
+		{with, []string{"X-Request-ID: 7", "X-Request-ID: 7"}, 400},
+		{with, []string{"X-Request-ID: " + strings.Repeat("x", 65)}, 400},
+		{without, []string{"X-Request-ID: 7"}, 200},
+		{without, []string{"X-Request-ID: 7"}, 429},
+	} {
+		if w := ask(c.h, "10.0.0.1", "/v1/auth", append(c.fields, post...)...); w.Code != c.want {
+			t.Errorf("case %d: %d %s", i, w.Code, w.Body)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for what, o := range map[string]Options{

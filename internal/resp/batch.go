@@ -189,7 +189,7 @@ func (r *reply) decision(d *limiter.Decision) {
 		retry = limiter.Millis(d.RetryAfter)
 	}
 	l := tightest(d)
-	r.mapping(7)
+	r.mapping(8)
 	r.bulk("allowed")
 	r.truth(d.Allowed)
 	r.bulk("rule")
@@ -208,6 +208,8 @@ func (r *reply) decision(d *limiter.Decision) {
 	r.integer(reset)
 	r.bulk("source")
 	r.bulk(d.Source.String())
+	r.bulk("repeated")
+	r.truth(d.Repeated)
 }
 
 // tightest returns the limit that denied, or the one of which the least remains, nil if

@@ -27,7 +27,7 @@ func TestStockClients(t *testing.T) {
 		"redis-cli": {[]string{"redis-cli", "-p", port, "CL.THROTTLE", "cli", "0", "1", "60"}, "0\n1\n0\n-1\n60\n"},
 		"redis-cli with RESP3": {
 			[]string{"redis-cli", "-3", "-p", port, "WEIR.CHECK", "/towns", "USER", "cli"},
-			"allowed (true)\nrule towns\nlimit 2\nremaining 1\nretry_after_ms -1\nreset_after_ms 3600000\nsource owner\n",
+			"allowed (true)\nrule towns\nlimit 2\nremaining 1\nretry_after_ms -1\nreset_after_ms 3600000\nsource owner\nrepeated (false)\n",
 		},
 		"python3-redis": {[]string{"/usr/bin/python3", "-c", `
 import redis

@@ -61,7 +61,7 @@ func question(args []string) (r limiter.Request, err error) {
 			values = 2
 		}
 		if len(args) <= values {
-			return r, commandError(fmt.Sprintf("nothing follows %.40q: give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n]", args[len(args)-1]))
+			return r, commandError(fmt.Sprintf("nothing follows %.40q: give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id]", args[len(args)-1]))
 		}
 		v := args[1]
 		switch name {
@@ -75,6 +75,8 @@ func question(args []string) (r limiter.Request, err error) {
 			r.Group = v
 		case "RULE":
 			r.Rule = v
+		case "ID":
+			r.ID = v
 		case "COST":
 			n, err := integerOf("COST", v)
 			if err != nil {
@@ -87,7 +89,7 @@ func question(args []string) (r limiter.Request, err error) {
 			}
 			r.Attributes[v] = args[2]
 		default:
-			return r, commandError(fmt.Sprintf("%.40q is none of USER, IP, METHOD, GROUP, RULE, ATTR and COST", args[0]))
+			return r, commandError(fmt.Sprintf("%.40q is none of USER, IP, METHOD, GROUP, RULE, ATTR, COST and ID", args[0]))
 		}
 		args = args[1+values:]
 	}

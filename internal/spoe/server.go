@@ -29,6 +29,7 @@ const (
 	argSource = "src"    // the address of the client
 	argUser   = "user"   // the user, where the node believes it
 	argGroup  = "group"  // likewise
+	argID     = "id"     // of the request, by which it counts once
 	argTrace  = "trace"  // the field traceparent, to have the request traced
 )
 
@@ -50,9 +51,9 @@ type Options struct {
 	// HandshakeFailed, if not nil, is called with the address of each HAProxy whose handshake
 	// of TLS failed, and why.
 	HandshakeFailed func(from, why string)
-	// URI, Method, Address, User and Group are the fields in which the handler reads what the
-	// proxy has got; those of User and Group may be empty.
-	URI, Method, Address, User, Group string
+	// URI, Method, Address, User, Group and ID are the fields in which the handler reads what
+	// the proxy has got; the last three may be empty.
+	URI, Method, Address, User, Group, ID string
 	// Idle is how long a connection may send nothing; default 15 minutes.
 	Idle time.Duration
 	// Guard records panics; nil: nothing does.
@@ -303,7 +304,7 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 	}
 	r.RemoteAddr, r.TLS = c.RemoteAddr().String(), c.state
 	for _, f := range []struct{ field, arg string }{
-		{o.URI, argURI}, {o.Method, argMethod}, {o.Address, argSource}, {o.User, argUser}, {o.Group, argGroup}, {"traceparent", argTrace},
+		{o.URI, argURI}, {o.Method, argMethod}, {o.Address, argSource}, {o.User, argUser}, {o.Group, argGroup}, {o.ID, argID}, {"traceparent", argTrace},
 	} {
 		if v, ok := args[f.arg]; ok && f.field != "" && v.kind != valueNull {
 			r.Header.Set(f.field, v.String())

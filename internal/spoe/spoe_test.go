@@ -27,9 +27,9 @@ type haproxy struct {
 // start serves an agent whose handler denies /denied, fails /failed and allows the rest.
 func start(t *testing.T, change func(*Options)) (addr string) {
 	t.Helper()
-	o := Options{URI: "X-Original-URI", Method: "X-Original-Method", Address: "X-Forwarded-For", User: "X-User",
+	o := Options{URI: "X-Original-URI", Method: "X-Original-Method", Address: "X-Forwarded-For", User: "X-User", ID: "X-ID",
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("RateLimit", strings.Join([]string{r.Header.Get("X-Original-Method"), r.Header.Get("X-Forwarded-For"), r.Header.Get("X-User")}, " "))
+			w.Header().Set("RateLimit", strings.Join([]string{r.Header.Get("X-Original-Method"), r.Header.Get("X-Forwarded-For"), r.Header.Get("X-User"), r.Header.Get("X-ID")}, " "))
 			switch r.Header.Get("X-Original-URI") {
 			case "/denied":
 				w.Header().Set("Retry-After", "7")
@@ -124,7 +124,7 @@ func notify(stream uint64, uri string) writer {
 	w.text("other")
 	w = append(w, 0)
 	w.text(message)
-	w = append(w, 4)
+	w = append(w, 5)
 	w.text(argURI)
 	w.stringValue(uri)
 	w.text(argMethod)
@@ -133,6 +133,8 @@ func notify(stream uint64, uri string) writer {
 	w = append(w, valueIPv4, 192, 0, 2, 9)
 	w.text(argUser)
 	w = append(w, valueNull)
+	w.text(argID)
+	w.stringValue("7")
 	return w
 }
 
@@ -166,9 +168,9 @@ func TestQuestions(t *testing.T) {
 		h.send(notify(uint64(1000*i), uri))
 	}
 	for i, want := range []string{
-		"result=allowed, ratelimit=GET 192.0.2.9 ",
-		"result=denied, retry=7, body=too many, ratelimit=GET 192.0.2.9 ",
-		"result=failed, body=403, ratelimit=GET 192.0.2.9 ",
+		"result=allowed, ratelimit=GET 192.0.2.9  7",
+		"result=denied, retry=7, body=too many, ratelimit=GET 192.0.2.9  7",
+		"result=failed, body=403, ratelimit=GET 192.0.2.9  7",
 	} {
 		r, head, ok := h.read()
 		if !ok || head != (header{typeAck, flagFin, uint64(1000 * i), 1}) {

@@ -29,19 +29,32 @@ func FromMetadata(key string) Extract {
 	return func(ctx context.Context, c *Call) string { return first(ctx, c, key) }
 }
 
+// FromBaggage reads a name of the baggage that OpenTelemetry carries from service to service
+// in the metadata baggage (of the W3C). Any client can send it: in a server use it for the user
+// only where what is in front of the server sets or removes it. Baggage of more than 8 KiB is
+// not read.
+func FromBaggage(name string) Extract {
+	return func(ctx context.Context, c *Call) string {
+		return front.Baggage(values(ctx, c, "baggage"), name)
+	}
+}
+
 // first returns the first value of a key, which must be in lower case.
 func first(ctx context.Context, c *Call, key string) string {
-	var values []string
-	if c.Client {
-		md, _ := metadata.FromOutgoingContext(ctx)
-		values = md[key]
-	} else {
-		values = metadata.ValueFromIncomingContext(ctx, key)
-	}
-	if len(values) == 0 {
+	all := values(ctx, c, key)
+	if len(all) == 0 {
 		return ""
 	}
-	return values[0]
+	return all[0]
+}
+
+// values returns all values of a key, which must be in lower case.
+func values(ctx context.Context, c *Call, key string) []string {
+	if c.Client {
+		md, _ := metadata.FromOutgoingContext(ctx)
+		return md[key]
+	}
+	return metadata.ValueFromIncomingContext(ctx, key)
 }
 
 // FromTLS reads the client certificate that this server verified; it returns an empty

@@ -59,6 +59,14 @@ func TestUserAndGroup(t *testing.T) {
 			func(user, group string) []string { return []string{"x-user", user, "x-group", group} },
 		},
 		{
+			"baggage", []grpclimit.Option{
+				grpclimit.User(grpclimit.FromBaggage("none"), grpclimit.FromBaggage("user")), grpclimit.Group(grpclimit.FromBaggage("plan")),
+			},
+			func(user, group string) []string {
+				return []string{"baggage", "user=" + user + ";p=1", "baggage", "a=b, plan=" + group}
+			},
+		},
+		{
 			"claim", []grpclimit.Option{grpclimit.Token(tokens(t, at), "sub", "plan")},
 			func(user, group string) []string {
 				return []string{"authorization", signed(t, jwt.SigningMethodHS256, secret(1), user, group, at.at.Add(time.Hour))}

@@ -198,6 +198,15 @@ func TestUserAndGroup(t *testing.T) {
 			},
 		},
 		{
+			"baggage", []httplimit.Option{
+				httplimit.User(httplimit.FromBaggage("none"), httplimit.FromBaggage("user")),
+				httplimit.Group(httplimit.FromBaggage("plan")),
+			},
+			func(user, group string) edit {
+				return func(r *http.Request) { r.Header["Baggage"] = []string{"user=" + user + ";p=1", "a=b, plan=" + group} }
+			},
+		},
+		{
 			"session", []httplimit.Option{httplimit.Session("session", s)},
 			func(user, group string) edit { return cookie(sealed(t, s, user, group, end)) },
 		},

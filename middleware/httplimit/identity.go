@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
 )
@@ -19,10 +20,27 @@ func FromHeader(name string) Extract {
 	return func(r *http.Request) string { return r.Header.Get(name) }
 }
 
+// FromBaggage reads a name of the baggage that OpenTelemetry carries from service to service
+// in the field baggage (of the W3C). Any client can send one: use it for the user only where
+// what is in front of the service sets or removes the field. Baggage of more than 8 KiB is not
+// read.
+func FromBaggage(name string) Extract {
+	return func(r *http.Request) string { return front.Baggage(r.Header["Baggage"], name) }
+}
+
 // FromHost returns the host for which a request is meant, with its port if the request
 // names one. With Attribute("host", FromHost), rules can match on it with "host" and
 // "not_host". Any client can name any host.
 func FromHost(r *http.Request) string { return r.Host }
+
+// ID sets the sources of the id that makes a check safe to repeat: a further request with
+// it, of the same keys, gets the answer of the first one and is not counted. Only what
+// callers cannot choose may be one, such as what a proxy writes into each request that it
+// sends again: whoever sends one id twice has the second request for nothing. A request for
+// which no source returns a value is counted each time.
+func ID(from ...Extract) Option {
+	return identify("ID", from, func(q *limiter.Request) *string { return &q.ID })
+}
 
 // User sets the sources of the user; the first one that returns a value is used.
 // Several User options are tried in their order.

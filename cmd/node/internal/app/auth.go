@@ -13,9 +13,9 @@ import (
 
 // authOptions are the flags of the sub-requests of web proxies.
 type authOptions struct {
-	proxies                           string
-	uri, method, address, user, group string
-	spoe                              address
+	proxies                               string
+	uri, method, address, user, group, id string
+	spoe                                  address
 }
 
 func (o *authOptions) addFlags(f *pflag.FlagSet) {
@@ -24,12 +24,13 @@ func (o *authOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.method, "auth-method-header", "", "`FIELD` with the method (default X-Original-Method)")
 	f.StringVar(&o.address, "auth-address-header", "", "`FIELD` with the client's address (default X-Forwarded-For)")
 	f.StringVar(&o.user, "auth-user-header", "", "`FIELD` with the name of the user (default none)")
+	f.StringVar(&o.id, "auth-id-header", "", "`FIELD` with an id, by which a request counts once (default none)")
 	f.Var(&o.spoe, "spoe-listen", "let HAProxy's filter spoe ask at `HOST:PORT`, for --auth-proxy (default nowhere)")
 	f.StringVar(&o.group, "auth-group-header", "", "`FIELD` with the name of the group (default none)")
 }
 
 func (o *authOptions) validate(cmd *cobra.Command) error {
-	if o.proxies == "" && o.uri+o.method+o.address+o.user+o.group != "" {
+	if o.proxies == "" && o.uri+o.method+o.address+o.user+o.group+o.id != "" {
 		return usage(cmd, "--auth-uri-header and its siblings are for --auth-proxy: give it too, such as 127.0.0.1")
 	}
 	if o.proxies == "" && o.spoe != "" {
@@ -67,5 +68,5 @@ func (o *authOptions) fill(c *server.Config) {
 	}
 	proxies, _ := networks(o.proxies) // validate has read them
 	c.SPOEListen = string(o.spoe)
-	c.Auth = &forward.Options{Proxies: proxies, URI: o.uri, Method: o.method, Address: o.address, User: o.user, Group: o.group}
+	c.Auth = &forward.Options{Proxies: proxies, URI: o.uri, Method: o.method, Address: o.address, User: o.user, Group: o.group, ID: o.id}
 }

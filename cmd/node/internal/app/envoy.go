@@ -14,6 +14,7 @@ import (
 type envoyOptions struct {
 	addr            address
 	dir, domains    string
+	id              string
 	mode, algorithm choice
 	merge           bool
 	shadow, quota   bool
@@ -46,6 +47,7 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.mode, "envoy-mode", "charge each descriptor by itself, or (atomic) all or none")
 	f.Var(&o.algorithm, "envoy-algorithm", "`ALGORITHM` of all limits of these files")
 	f.StringVar(&o.domains, "envoy-domain", "", "`DOMAIN` whose limits come with the descriptors, without a file; several with commas")
+	f.StringVar(&o.id, "envoy-id", "", "take ids of requests from the descriptor entry or header `NAME` (default none)")
 	f.BoolVar(&o.merge, "envoy-merge-domains", false, "let several files describe one domain")
 	f.BoolVar(&o.shadow, "envoy-shadow", false, "answer every request with OK; the statuses of descriptors stay")
 	f.BoolVar(&o.quota, "envoy-quota", false, "deny a request only if all of its limits deny it")
@@ -113,7 +115,7 @@ func (o *envoyOptions) config(allowRefunds bool) (*server.EnvoyConfig, error) {
 		Options: envoy.Options{
 			Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool),
 			RequestHeaders: o.answers.requestHeaders, Metadata: o.answers.metadata,
-			AllowRefunds: allowRefunds, StopWhenOver: o.stop, NearLimit: o.near,
+			AllowRefunds: allowRefunds, StopWhenOver: o.stop, ID: o.id, NearLimit: o.near,
 		},
 	}
 	if o.xds.Addr != "" {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/cluster"
@@ -84,6 +85,25 @@ func TestEnvoy(t *testing.T) {
 	eventually(t, "the new file is in force", func() bool { return strings.Contains(log.String(), "descriptors are in force") })
 	if got := askEnvoy(t, conn, "eve"); got != "OK 4" {
 		t.Errorf("after a reload: %s", got)
+	}
+}
+
+// A call with an id in its header counts once.
+func TestEnvoyIDs(t *testing.T) {
+	c, _ := plain()
+	c.Envoy, _ = envoyConfig(t, envoyFile)
+	c.Envoy.Options.ID = "x-request-id"
+	client := rls.NewRateLimitServiceClient(dial(t, start(t, c).EnvoyAddr()))
+	in := &rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
+		Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: "ada"}}}}}
+	for _, x := range []struct {
+		id   string
+		left uint32
+	}{{"7", 2}, {"7", 2}, {"8", 1}, {"", 0}} {
+		out, err := client.ShouldRateLimit(metadata.AppendToOutgoingContext(t.Context(), "x-request-id", x.id), in)
+		if err != nil || out.GetStatuses()[0].GetLimitRemaining() != x.left {
+			t.Errorf("id %q: %v, %v", x.id, out, err)
+		}
 	}
 }
 
