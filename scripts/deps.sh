@@ -27,10 +27,12 @@ if [ "$(uname -s)" = Linux ]; then
     "haproxy haproxy it asks a node about each request"
     "caddy caddy it asks a node about each request"
     "varnishd varnish it asks a node about each request"
+    "apache2 apache2-bin it asks a node about each request"
   )
   libraries=(
     "python3-redis|/usr/bin/python3 -c 'import redis'"
     "ruby-redis|ruby -e 'require \"redis\"'"
+    "lua-socket|test -e /usr/share/lua/5.3/socket/http.lua"
     "libnginx-mod-http-lua|test -e /usr/lib/nginx/modules/ngx_http_lua_module.so"
     "php-redis|php -r 'exit(extension_loaded(\"redis\") ? 0 : 1);'"
   )

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -127,6 +128,48 @@ backend weir { .host = "127.0.0.1"; .port = "NODE_AT"; }
 include "DEPLOY/varnish/weir.vcl";
 `
 
+const apacheConfig = `
+ServerRoot DIR
+DefaultRuntimeDir DIR
+PidFile DIR/pid
+ServerName localhost
+ErrorLog /dev/stderr
+Mutex pthread
+User www-data
+Group www-data
+Listen 127.0.0.1:PORT
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+LoadModule setenvif_module /usr/lib/apache2/modules/mod_setenvif.so
+LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so
+LoadModule proxy_http_module /usr/lib/apache2/modules/mod_proxy_http.so
+LoadModule lua_module /usr/lib/apache2/modules/mod_lua.so
+SetEnvIf Request_URI ^ weir_node=NODE
+LuaScope thread
+LuaHookAccessChecker HOOK check
+ProxyPass / http://APP/
+`
+
+// apacheHook returns a copy of the shipped file that Apache can read, which is another user
+// where root runs the test.
+func apacheHook(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/apache/weir.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "weir-apache") //nolint:usetesting // that directory is the user's alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	name := filepath.Join(dir, "weir.lua")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(name, text, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // proxied starts a proxy with a configuration and returns its base URL.
 func proxied(t *testing.T, node, app, config string, command func(file string) []string) (url string) {
 	t.Helper()
@@ -183,7 +226,7 @@ func proxied(t *testing.T, node, app, config string, command func(file string) [
 	return "http://" + ports[0] + " http://" + ports[1]
 }
 
-// nginx, HAProxy, Caddy and Varnish, each in front of one service and with a node of its own, count
+// nginx, HAProxy, Caddy, Varnish and Apache, each in front of one service and with a node of its own, count
 // together; a client cannot choose what it is counted by; and each passes on that a limit
 // was reached. When its node is gone a proxy refuses.
 func TestProxies(t *testing.T) {
@@ -212,6 +255,10 @@ func TestProxies(t *testing.T) {
 		return []string{"varnishd", "-F", "-j", "none", "-n", "DIR", "-s", "malloc,16m", "-a", "127.0.0.1:PORT", "-f", file}
 	}))[0]
 
+	apache := strings.Fields(proxied(t, all[1].http, upstream, strings.Replace(apacheConfig, "HOOK", apacheHook(t), 1), func(file string) []string {
+		return []string{"apache2", "-X", "-f", file}
+	}))[0]
+
 	ask := func(base, path string, fields ...string) (int, http.Header, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, nil)
@@ -232,15 +279,15 @@ func TestProxies(t *testing.T) {
 		}
 		return out.StatusCode, out.Header, string(body)
 	}
-	bases := []string{nginx[0], nginx[1], haproxy, varnish, caddy, filter}
+	bases := []string{nginx[0], nginx[1], haproxy, varnish, caddy, filter, apache}
 	for i := range 9 { // also what a client says of itself changes nothing
-		status, header, body := ask(bases[i%6], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
+		status, header, body := ask(bases[i%7], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
 			"X-Original-Method", "POST", "X-Real-IP", "192.0.2.1")
 		if status != http.StatusOK || body != "served" {
-			t.Errorf("request %d, at %s: %d %s", i, bases[i%6], status, body)
+			t.Errorf("request %d, at %s: %d %s", i, bases[i%7], status, body)
 		}
-		if want := fmt.Sprintf("r=%d", 8-i); i%6 != 4 && !strings.Contains(header.Get("RateLimit"), want) {
-			t.Errorf("request %d, at %s: RateLimit %q, want %s", i, bases[i%6], header.Get("RateLimit"), want)
+		if want := fmt.Sprintf("r=%d", 8-i); i%7 != 4 && !strings.Contains(header.Get("RateLimit"), want) {
+			t.Errorf("request %d, at %s: RateLimit %q, want %s", i, bases[i%7], header.Get("RateLimit"), want)
 		}
 	}
 	for _, base := range bases {
