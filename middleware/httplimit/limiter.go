@@ -95,11 +95,14 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 
 // Check is for use within a handler. It reports whether the request may proceed. If so,
 // it has set the header fields that report the limits. If not, it has written the
-// response and the handler should return.
+// response and the handler should return. The check takes no longer than a client of the
+// Connect protocol says that it waits (Connect-Timeout-Ms).
 func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 	if l.skip != nil && l.skip(r) {
 		return true
 	}
+	r, cancel := inTime(r)
+	defer cancel()
 	c := l.pool.Get().(*check)
 	defer l.release(c)
 	if err := l.decide(r, c); err != nil {
@@ -124,6 +127,8 @@ func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 // decision, and writes nothing. The error wraps limiter.ErrInvalid if the request
 // cannot be counted; any other is the decider's. Skip is not called.
 func (l *Limiter) DecideInto(r *http.Request, d *limiter.Decision) error {
+	r, cancel := inTime(r)
+	defer cancel()
 	c := l.pool.Get().(*check)
 	defer l.release(c)
 	if err := l.fill(r, c); err != nil {
