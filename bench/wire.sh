@@ -9,6 +9,8 @@
 #   idle    three nodes, one client: what it waits where the node owns the key, and where not
 #   memory  what 1,000,000 keys take in three nodes, replication off and on
 #   remote  three windows in Redis and in a node, side by side
+#   envoy   calls of Envoy's service: an empty server and a node in turn; then three nodes at half of
+#           what they bear, with and without the death of one
 #   sizes   up to 10,000,000 keys in process, one at a time and in batches
 #
 #   TIME    how long each way to ask is measured (5s)
@@ -45,7 +47,7 @@ three() {
     "$work/node" serve --rules "$work/rules.yaml" --name "node-$i" --join 127.0.0.1:20082,127.0.0.1:20092,127.0.0.1:20102 \
       --http-addr "127.0.0.1:$((20080 + 10 * i))" --grpc-addr "127.0.0.1:$((20081 + 10 * i))" \
       --gossip-addr "127.0.0.1:$((20082 + 10 * i))" --peer-addr "127.0.0.1:$((20083 + 10 * i))" \
-      --admin-addr "127.0.0.1:$((20084 + 10 * i))" --health-addr off "$@" 2>"$work/$i.log" &
+      --admin-addr "127.0.0.1:$((20084 + 10 * i))" --health-addr off ${ENVOY:+--envoy-addr "127.0.0.1:$((20085 + 10 * i))" --envoy-config "$ENVOY"} "$@" 2>"$work/$i.log" &
     pids+=($!)
   done
   for i in 0 1 2; do ready "${pids[i]}" "127.0.0.1:$((20080 + 10 * i))" "$work/$i.log"; done
@@ -118,9 +120,32 @@ part() {
       RULES="$work/remote.yaml" one
       "$work/remote" -redis "$work/redis.sock" -server 127.0.0.1:20081 -rounds "$rounds" | sort -s -k1,1
       ;;
+    envoy)
+      (cd bench && go build -o "$work/envoy" ./cmd/envoy)
+      mkdir -p "$work/files"
+      printf 'domain: edge\ndescriptors: [{key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1000}}]\n' >"$work/files/edge.yaml"
+      one --envoy-addr 127.0.0.1:20085 --envoy-config "$work/files"
+      "$work/envoy" -empty 127.0.0.1:20086 &
+      pids+=($!)
+      for _ in $(seq "$rounds"); do
+        echo "empty: $("$work/envoy" -ask 127.0.0.1:20086 -pids "${pids[1]}" -time "$time")"
+        echo "node: $("$work/envoy" -ask 127.0.0.1:20085 -pids "${pids[0]}" -time "$time")"
+      done
+      finish
+      for _ in $(seq "$rounds"); do
+        ENVOY="$work/files" three
+        most="$("$work/envoy" -ask 127.0.0.1:20085 -pids "${pids[0]},${pids[1]},${pids[2]}" -time "$time")"
+        echo "three nodes, as many calls as they bear: $most"
+        half=$((${most%% *} / 2))
+        echo "half of it: $("$work/envoy" -ask 127.0.0.1:20085 -rate "$half" -time 10s)"
+        (sleep 5 && kill -9 "${pids[1]}") &
+        echo "half of it, and a node is killed after 5 s: $("$work/envoy" -ask 127.0.0.1:20085 -rate "$half" -time 10s)"
+        finish
+      done
+      ;;
     sizes) go test -run '^$' -bench BenchmarkSizes -count "$rounds" ./limiter/table ;;
     *)
-      echo "there is no part $1: it is one, empty, three, ring, idle, memory, remote or sizes" >&2
+      echo "there is no part $1: it is one, empty, three, ring, idle, memory, remote, envoy or sizes" >&2
       exit 2
       ;;
   esac
@@ -128,6 +153,6 @@ part() {
 }
 
 if [ $# -eq 0 ]; then
-  set -- one empty three ring idle memory remote sizes
+  set -- one empty three ring idle memory remote envoy sizes
 fi
 for p in "$@"; do part "$p"; done
