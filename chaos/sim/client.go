@@ -41,6 +41,7 @@ type key struct {
 	spared    int // of those, the units of checks that an owner or a full table denied
 	late      int // units of checks that waited for longer than lateAfter
 	astray    int // units that cancels may have left behind
+	passed    int // units of checks during which the partition was taken over
 
 	rolled          bool // its rule changes
 	ops             []op
@@ -172,6 +173,7 @@ type asking struct {
 	cost   int
 	call   limiter.Tick
 	before []int // disturbances of each key's partition before it was asked
+	owners []int // takeovers of each
 	ended  bool
 }
 
@@ -195,6 +197,7 @@ func (w *World) asking(k *key, n *Node, cost uint32, alone bool, c *limiter.Char
 		if about = about.at(n); about != nil {
 			a.keys = append(a.keys, about)
 			a.before = append(a.before, w.disturbances(about.part))
+			a.owners = append(a.owners, w.outcome.takeovers(about.part))
 			c.Add(about.key(n, cost))
 		}
 	}
@@ -236,6 +239,9 @@ func (a *asking) done() {
 		about.openOps--
 		if n.w.now-a.call > lateAfter {
 			about.late += a.cost
+		}
+		if n.w.outcome.takeovers(about.part) > a.owners[i] {
+			about.passed += a.cost
 		}
 		about.answered(n, d, i, a.cost)
 		if overflows(d) {

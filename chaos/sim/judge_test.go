@@ -121,3 +121,23 @@ func TestResetsThatTwoOwnersMayExecute(t *testing.T) {
 		t.Errorf("after a takeover: %+v, %d answered", d.key.reset, d.key.resetsDone())
 	}
 }
+
+// TestChecksThatPassATakeover: a check may be charged by two owners only if one took over from
+// the other before it was answered.
+func TestChecksThatPassATakeover(t *testing.T) {
+	worlds(t)
+	d := direct(t, 1, 3, limiter.UnreachableLocal, limiter.ReplicationLag)
+	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+	third := d.others(owner, heir)[0]
+	d.ask(d.key, third, 2, true)
+	d.pass(500 * ms)
+	if d.key.admitted != 2 || d.key.passed != 0 {
+		t.Errorf("while no owner changes: %d admitted, %d perhaps charged twice", d.key.admitted, d.key.passed)
+	}
+	owner.pause()
+	d.ask(d.key, third, 2, true)
+	d.pass(500 * ms)
+	if d.key.admitted != 4 || d.key.passed != 2 {
+		t.Errorf("after a takeover: %d admitted, %d perhaps charged twice", d.key.admitted, d.key.passed)
+	}
+}
