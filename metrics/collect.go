@@ -23,7 +23,10 @@ type collector struct {
 }
 
 // notes are the metrics of what happens to some checks only.
-type notes struct{ zones, shadows, repeats, ids, forgotten *prometheus.Desc }
+type notes struct {
+	zones, shadows, repeats, ids, forgotten *prometheus.Desc
+	holds, expired, overdrawn               *prometheus.Desc
+}
 
 func newCollector(m *Metrics) *collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
@@ -43,6 +46,9 @@ func newCollector(m *Metrics) *collector {
 			repeats: desc("checks_repeated_total",
 				"Checks whose id was remembered: they got the answer of the first check with it and were not charged.", "rule"),
 			ids:       desc("table_ids", "Counters held that remember ids of checks."),
+			holds:     desc("table_holds", "Reservations held, each once for every key of its check."),
+			expired:   desc("table_holds_expired_total", "Reservations that ended without having been settled, counted once for every key."),
+			overdrawn: desc("table_overdrawn_units_total", "Units that settlements have charged beyond what a limit had left."),
 			forgotten: desc("table_ids_forgotten_total", "Ids that were not remembered, since they took half of the table: their checks were charged, and would be again."),
 		},
 		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
@@ -77,7 +83,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	if c.m.options.Table == nil {
 		return
 	}
-	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.maxBytes, c.ruleKeys, c.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten} {
+	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.maxBytes, c.ruleKeys, c.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten, c.notes.holds, c.notes.expired, c.notes.overdrawn} {
 		out <- d
 	}
 }
@@ -109,6 +115,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		send(out, c.maxBytes, prometheus.GaugeValue, float64(s.MaxBytes))
 		send(out, c.notes.ids, prometheus.GaugeValue, float64(s.IDs))
 		send(out, c.notes.forgotten, prometheus.CounterValue, float64(s.IDsForgotten))
+		send(out, c.notes.holds, prometheus.GaugeValue, float64(s.Holds))
+		send(out, c.notes.expired, prometheus.CounterValue, float64(s.HoldsExpired))
+		send(out, c.notes.overdrawn, prometheus.CounterValue, float64(s.Overdrawn))
 		for _, r := range s.Shares {
 			send(out, c.ruleKeys, prometheus.GaugeValue, float64(r.Keys), r.Rule)
 			send(out, c.ruleBytes, prometheus.GaugeValue, float64(r.Bytes), r.Rule)

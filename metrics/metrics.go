@@ -52,6 +52,9 @@ type TableStats struct {
 	OverflowedBy struct{ Share, Key int64 }
 	// IDs is how many of Keys remember ids, IDsForgotten how many ids found no room.
 	IDs, IDsForgotten int64
+	// Holds is how many reservations are held, HoldsExpired how many ended unsettled, and
+	// Overdrawn how many units settlements have charged beyond a limit.
+	Holds, HoldsExpired, Overdrawn int64
 	// Shares are the usages of rules with a max_share.
 	Shares []RuleShare
 }

@@ -212,7 +212,7 @@ func TestTable(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Table: func() TableStats {
 		calls++
-		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, OverflowedBy: struct{ Share, Key int64 }{2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
+		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, Holds: 6, HoldsExpired: 7, Overdrawn: 8, OverflowedBy: struct{ Share, Key int64 }{2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
 	}})
 	want(t, r, `
 # HELP weir_table_bytes Memory of the counters held.
@@ -227,12 +227,21 @@ weir_table_max_bytes 9000
 # HELP weir_table_max_keys Bound on the counters held that are no copies.
 # TYPE weir_table_max_keys gauge
 weir_table_max_keys 1000
+# HELP weir_table_holds Reservations held, each once for every key of its check.
+# TYPE weir_table_holds gauge
+weir_table_holds 6
+# HELP weir_table_holds_expired_total Reservations that ended without having been settled, counted once for every key.
+# TYPE weir_table_holds_expired_total counter
+weir_table_holds_expired_total 7
 # HELP weir_table_ids Counters held that remember ids of checks.
 # TYPE weir_table_ids gauge
 weir_table_ids 5
 # HELP weir_table_ids_forgotten_total Ids that were not remembered, since they took half of the table: their checks were charged, and would be again.
 # TYPE weir_table_ids_forgotten_total counter
 weir_table_ids_forgotten_total 4
+# HELP weir_table_overdrawn_units_total Units that settlements have charged beyond what a limit had left.
+# TYPE weir_table_overdrawn_units_total counter
+weir_table_overdrawn_units_total 8
 # HELP weir_table_overflow_total Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a rule (max_share) or of a key.
 # TYPE weir_table_overflow_total counter
 weir_table_overflow_total{bound="max_share"} 2
@@ -246,7 +255,7 @@ weir_table_rule_bytes{rule="b"} 0
 # TYPE weir_table_rule_keys gauge
 weir_table_rule_keys{rule="a"} 2
 weir_table_rule_keys{rule="b"} 1
-`, "weir_table_bytes", "weir_table_ids", "weir_table_ids_forgotten_total", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
+`, "weir_table_bytes", "weir_table_holds", "weir_table_holds_expired_total", "weir_table_overdrawn_units_total", "weir_table_ids", "weir_table_ids_forgotten_total", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
 	if calls != 1 {
 		t.Errorf("the table was asked %d times for one scrape", calls)
 	}

@@ -32,6 +32,7 @@ type service struct {
 	allowLimits bool
 	allowReset  bool
 	refunds     Refunder // nil: not allowed
+	reserver    Reserver // nil: there are no reservations
 	ring        Ring     // nil: not published
 
 	// appendKeyName is the decider's AppendKeyName, which allocates no string; nil if
@@ -55,6 +56,7 @@ func newService(o Options) *service {
 	if o.AllowRefunds || o.Access != nil {
 		s.refunds, _ = o.Decider.(Refunder)
 	}
+	s.reserver, _ = o.Decider.(Reserver)
 	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	s.checks.New = func() any { return &check{service: s, hold: hold{room: &s.room}} }
 	if n, ok := o.Decider.(KeyAppender); ok {

@@ -259,9 +259,10 @@ func TestOpenAPIFields(t *testing.T) {
 		}
 	}
 	// The error for an unknown name lists the names that are read.
+	path := "/v1/check"
 	known := func(body string) []string {
 		var p struct{ Detail string }
-		got := s.post(t, "/v1/check", body)
+		got := s.post(t, path, body)
 		if strings.HasPrefix(body, "/") {
 			got = s.get(t, body)
 		}
@@ -282,6 +283,14 @@ func TestOpenAPIFields(t *testing.T) {
 			t.Errorf("%s takes the fields %v, the file says %v", name, got, of(name))
 		}
 	}
+	for path = range maps.Keys(file.Paths) {
+		if name := map[string]string{"/v1/settle": "Settle", "/v1/cancel": "Cancel", "/v1/extend": "Extend"}[path]; name != "" {
+			if got := known(`{"zzzzzzzzzzzzzzzz":1}`); !slices.Equal(got, of(name)) {
+				t.Errorf("%s takes the fields %v, the file says %v", path, got, of(name))
+			}
+		}
+	}
+	path = "/v1/check"
 	var parameters []string
 	for _, p := range file.Paths["/v1/check"]["get"].Parameters {
 		parameters = append(parameters, p.Name)
@@ -296,7 +305,7 @@ func TestOpenAPIFields(t *testing.T) {
 		t.Errorf("a check takes the parameters %v, the file says %v", got, parameters)
 	}
 	if got := slices.DeleteFunc(of("Check"), func(f string) bool {
-		return slices.Contains([]string{"cost", "peek", "receipt", "id", "id_ttl_ms"}, f)
+		return slices.Contains([]string{"cost", "peek", "receipt", "id", "id_ttl_ms", "hold_ms"}, f)
 	}); !slices.Equal(got, of("Reset")) {
 		t.Errorf("a reset takes %v, the file says %v", got, of("Reset"))
 	}

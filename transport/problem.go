@@ -47,6 +47,8 @@ func statusCodeOf(err error) int {
 		return http.StatusBadRequest
 	case codes.PermissionDenied:
 		return http.StatusForbidden
+	case codes.FailedPrecondition:
+		return http.StatusConflict
 	case codes.DeadlineExceeded:
 		return http.StatusGatewayTimeout // it may have been carried out
 	case codes.Unimplemented:

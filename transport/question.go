@@ -19,8 +19,9 @@ import (
 type question struct {
 	request limiter.Request
 	peek    bool
-	receipt bool    // the answer is to have one
-	sealed  string  // the receipt of a refund
+	receipt bool   // the answer is to have one
+	sealed  string // the receipt of a refund
+	amend   amendment
 	key     *string // in place of path and user, with limits; nil: not given
 }
 
@@ -87,7 +88,7 @@ func timeOf(name string, ms int64, to *time.Duration) error {
 
 // checkFields returns the fields of a check.
 func (s *service) checkFields() []field {
-	return append(append(s.resetFields(), idFields()...), costField(),
+	return append(append(s.resetFields(), idFields()...), holdField(), costField(),
 		field{"peek", func(q *question, raw json.RawMessage) error {
 			return decode("peek", raw, &q.peek, "true or false")
 		}},
@@ -271,7 +272,7 @@ func parseQuery(raw string) (*question, error) {
 		return nil, invalid("the parameters of the address cannot be read: %v", err)
 	}
 	q := new(question)
-	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms"}
+	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms", "hold_ms"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if len(values[name]) > 1 {
 			return nil, invalid("parameter %s is given %d times", quote(name), len(values[name]))
@@ -322,10 +323,13 @@ func (q *question) set(name, value string) error {
 	case "id":
 		r.ID = value
 		return hasID(r)
-	case "id_ttl_ms":
+	case "id_ttl_ms", "hold_ms":
 		ms, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return invalid("id_ttl_ms is %s; it must be a whole number of milliseconds", quote(value))
+			return invalid("%s is %s; it must be a whole number of milliseconds", name, quote(value))
+		}
+		if name == "hold_ms" {
+			return timeOf(name, ms, &r.Hold)
 		}
 		return timeOf(name, ms, &r.IDTTL)
 	case "peek", "receipt":

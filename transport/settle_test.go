@@ -1,0 +1,82 @@
+package transport_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+const reserved = "rules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h, algorithm: fixed_window}]}]"
+
+// A check with hold_ms is a reservation, which is settled, cancelled and extended. What is
+// refused says why, and changes nothing.
+func TestReservations(t *testing.T) {
+	s := newServer(t, reserved, nil)
+	limits := `"key":"k","limits":[{"limit":5,"window":"1m","algorithm":"fixed_window"}]`
+	for i, test := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"check", `{"user":"ada","cost":663,"id":"1","hold_ms":60000}`, 200, `"remaining":37`},
+		{"check", `{"user":"ada","cost":663,"id":"1","hold_ms":60000}`, 200, `"repeated":true`},
+		{"check", `{"user":"ada","cost":663,"id":"2","hold_ms":60000}`, 429, `"allowed":false`},
+		{"extend", `{"user":"ada","id":"1","hold_ms":90000,"cost":700}`, 200, `{"state":"done","estimate":700}`},
+		{"extend", `{"user":"ada","id":"1","hold_ms":90000,"cost":701}`, 429, `{"state":"denied"`},
+		{"settle", `{"user":"ada","id":"1","actual":750}`, 200, `{"state":"done","estimate":700,"over":50}`},
+		{"settle", `{"user":"ada","id":"1","actual":750}`, 200, `{"state":"repeated"}`},
+		{"settle", `{"user":"ada","id":"1","actual":7}`, 409, `the id stands for 750 units for good`},
+		{"cancel", `{"user":"ada","id":"1"}`, 409, `stands for 750`},
+		{"extend", `{"user":"ada","id":"1","hold_ms":1000}`, 409, `stands for 750`},
+		{"check", `{"user":"eve","cost":100,"id":"1","hold_ms":1000}`, 200, `"remaining":600`},
+		{"cancel", `{"user":"eve","id":"1"}`, 200, `{"state":"done","estimate":100}`},
+		{"check", `{"user":"eve","cost":0}`, 200, `"remaining":700`},
+		{"settle", `{"user":"eve","id":"2","actual":9,"if_unknown":"ignore"}`, 200, `{"state":"unknown"}`},
+		{"settle", `{"user":"eve","id":"2","actual":9,"if_unknown":"charge"}`, 200, `{"state":"charged"}`},
+		{"check", `{"user":"eve","cost":0}`, 200, `"remaining":691`},
+		{"extend", `{"user":"eve","id":"3","hold_ms":1000}`, 200, `{"state":"unknown"}`},
+		{"check", `{` + limits + `,"cost":4,"id":"1","hold_ms":1000}`, 200, `"remaining":1`},
+		{"settle", `{` + limits + `,"id":"1","actual":1}`, 200, `{"state":"done","estimate":4}`},
+
+		{"settle", `{"user":"ada","actual":7}`, 400, "the request has no id: give that of the check"},
+		{"settle", `{"user":"ada","id":"1"}`, 400, "does not say what was used: give actual"},
+		{"settle", `{"user":"ada","id":"1","actual":-1}`, 400, "settled with -1: give 0 to 4294967295 units"},
+		{"settle", `{"user":"ada","id":"1","actual":"x"}`, 400, "it must be a whole number of units"},
+		{"settle", `{"user":"ada","id":"1","actual":1,"if_unknown":"die"}`, 400, `it must be \"charge\" or \"ignore\"`},
+		{"settle", `{"user":"ada","id":"1","actual":1,"hold_ms":5}`, 400, `unknown field \"hold_ms\"`},
+		{"settle", fmt.Sprintf(`{"user":"ada","id":%q,"actual":1}`, strings.Repeat("x", 65)), 400, "the id has 65 bytes"},
+		{"cancel", `{"user":"ada","id":""}`, 400, "the id is empty"},
+		{"extend", `{"user":"ada","id":"1"}`, 400, "extended by no time: give the request a hold"},
+		{"check", `{"user":"ada","hold_ms":1000}`, 400, "is to be held and has no id"},
+		{"check", `{"user":"ada","id":"1","hold_ms":0}`, 400, "hold_ms is 0; it must be 1 to 86400000"},
+		{"check", `{"user":"ada","id":"1","hold_ms":86400001}`, 400, "hold_ms is 86400001"},
+	} {
+		if got := s.post(t, "/v1/"+test.path, test.body); got.status != test.status || !strings.Contains(got.body, test.want) {
+			t.Errorf("%d: %s %s: %d %s, want %d %s", i, test.path, test.body, got.status, got.body, test.status, test.want)
+		}
+	}
+	if got := s.get(t, "/v1/check?user=bob&cost=10&id=1&hold_ms=5000"); got.status != 200 || !strings.Contains(got.body, `"remaining":690`) {
+		t.Errorf("%+v", got)
+	}
+	if got := s.get(t, "/v1/check?user=bob&id=1&hold_ms=x"); got.status != 400 || !strings.Contains(got.body, "hold_ms is") {
+		t.Errorf("%+v", got)
+	}
+	if n := s.node.Stats().Holds; n != 1 {
+		t.Errorf("%d holds", n)
+	}
+	s.clock.set(limiter.TickOf(s.clock.read()) + 5*limiter.Second)
+	if got := s.get(t, "/v1/check?user=bob&cost=0"); got.status != 200 || !strings.Contains(got.body, `"remaining":700`) {
+		t.Errorf("after its end: %+v", got)
+	}
+}
+
+// A node that knows no reservations says so.
+func TestNoReservations(t *testing.T) {
+	s := newServer(t, reserved, func(o *transport.Options) { o.Decider = struct{ transport.Decider }{o.Decider} })
+	if got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":1}`); got.status != 400 || !strings.Contains(got.body, "there are no reservations here") {
+		t.Errorf("%+v", got)
+	}
+}
