@@ -203,7 +203,10 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		if m.Count++; m.Count == 1 || onlyShadow && !u.limiter.Shadow {
 			m.Rule, onlyShadow = u.limiter.Name, u.limiter.Shadow
 		}
-		if u.counts {
+		switch {
+		case u.simple && which == rulesAll && !r.Cost.Given() && u.chargeOne(r, c):
+			m.Shadow = m.Shadow || u.shadows
+		case u.counts:
 			unzoned, err := u.charge(r, c, &ip, which)
 			if err != nil {
 				return s.fillLess(list, r, c, which, err)
@@ -237,6 +240,13 @@ func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, whi
 		m.Unlimited = m.Unlimited && c.Len() == 0
 	}
 	return m, err
+}
+
+// chargeOne adds the counter of a simple rule to a charge without a named cost, as charge
+// does, which takes 5 ns more. It adds nothing and returns false if there is more to say.
+func (u *rule) chargeOne(r *limiter.Request, c *limiter.Charge) bool {
+	hash, outcome := u.keys[0].hash(r)
+	return outcome == keyHashed && c.Add(limiter.Key{Hash: hash, Rule: u.limiter, Cost: u.costs.def})
 }
 
 // charge adds the counters of one rule and of the quotas on which it draws. It returns the

@@ -67,7 +67,9 @@ type rule struct {
 	counts bool // it has keys or draws: else it is unlimited
 	// shadows means that it is in shadow, or draws on a quota that is.
 	shadows bool
-	match   matcher
+	// simple means that it has one key, one cost, no draws, and no zone of a request.
+	simple bool
+	match  matcher
 	counters
 	costs costs
 	draws []draw
@@ -159,6 +161,7 @@ func newRule(def *definition, quotas []counters, o *Options) rule {
 	for _, w := range r.draws {
 		r.shadows = r.shadows || w.quota.limiter.Shadow
 	}
+	r.simple = len(r.keys) == 1 && len(r.draws)+len(r.costs.methods)+len(r.costs.cases) == 0 && r.zoneFrom == ""
 	return r
 }
 

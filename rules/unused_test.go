@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -100,5 +101,24 @@ func TestShadowRulesTakeNoRoom(t *testing.T) {
 	if _, err := mustSet(t, strings.Replace(file, "later, shadow: true,", "later,", 1), rules.Options{}).Resolve(&r, &c); err == nil || c.Len() != 0 ||
 		!strings.Contains(err.Error(), `more than 16 keys together; rule "second" is one too many`) {
 		t.Errorf("%v, %d keys", err, c.Len())
+	}
+}
+
+// So it is if each rule has one key.
+func TestShadowRulesOfOneKeyTakeNoRoom(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("rules:\n- {name: shadow, shadow: true, key: [user], limits: [5/second], continue: true}\n")
+	for i := range limiter.MaxKeys {
+		fmt.Fprintf(&b, "- {name: r%d, key: [user], limits: [5/second], continue: true}\n", i)
+	}
+	s := mustSet(t, b.String(), rules.Options{})
+	var c limiter.Charge
+	if m, err := s.Resolve(&limiter.Request{User: "ada"}, &c); err != nil || m.Rule != "r0" || m.Count != limiter.MaxKeys+1 || c.Len() != limiter.MaxKeys {
+		t.Fatalf("%+v, %v, %d keys", m, err, c.Len())
+	}
+	for i := range c.Len() {
+		if k := c.Key(i); k.Rule.Shadow {
+			t.Errorf("key %d is that of rule %s", i, k.Rule.Name)
+		}
 	}
 }
