@@ -14,11 +14,12 @@ import (
 // returns the name of key k of charge i; for a refund, a reset and an explanation i is 0.
 type Backend interface {
 	// Decide decides charges one after the other, each as [table.Table.Decide] does,
-	// and overwrites the decision with the same index. It returns an error if nothing
-	// was decided. A server that is down is not an error: the rules define what to
+	// and overwrites the decision with the same index. A charge with an ID is made once, as
+	// there. It returns an error if nothing was decided. A server that is down is not an error: the rules define what to
 	// decide then.
 	Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
-	// Refund takes back the charge that the receipt names, as [Node.Refund] does. A receipt
+	// Refund takes back the charge that the receipt names, and forgets its ID, as
+	// [table.Table.Refund] does. A receipt
 	// with a number (Once) must have no effect a second time, whoever of the nodes that
 	// share the backend asks, nor [limiter.ReceiptLife] after its time.
 	Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
@@ -75,9 +76,6 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 	if err := engine.WithoutHold(r, "in Redis mode"); err != nil {
 		return b.Refused(err)
 	}
-	if err := engine.WithoutID(r, &q.Charge, "in Redis mode"); err != nil {
-		return b.Refused(err)
-	}
 	if err := b.decide(ctx, b.now(), &q, d); err != nil {
 		return err
 	}
@@ -102,9 +100,6 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
-			err = engine.WithoutID(&rs[i], &charges[i], "in Redis mode")
-		}
-		if err == nil {
 			err = engine.WithoutHold(&rs[i], "in Redis mode")
 		}
 		if err != nil {
@@ -129,7 +124,6 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 
 // Refund implements [engine.Decider].
 func (b *remote) Refund(ctx context.Context, q *engine.Question, receipt Receipt) error {
-	q.Charge.ID = nil
 	return b.backend.Refund(ctx, b.now(), &q.Charge, receipt, q.AppendName)
 }
 
@@ -141,7 +135,7 @@ func (b *remote) Reset(ctx context.Context, q *engine.Question) (int, error) {
 // Explain implements [engine.Decider].
 func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (*Explanation, error) {
 	now := b.now()
-	q.Charge.Peek, q.Charge.ID = true, nil
+	q.Charge.Peek = true
 	if err := b.decide(ctx, now, q, d); err != nil {
 		return nil, err
 	}

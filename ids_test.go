@@ -1,8 +1,6 @@
 package weir_test
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,10 +20,17 @@ func (*repeats) Refused(error)                                   {}
 func (*repeats) RulesSet(uint64, error)                          {}
 func (r *repeats) Repeated(rule string)                          { r.rules = append(r.rules, rule) }
 
-// A check with an id counts once while it is remembered, and each repetition says so.
+// A check with an id counts once while it is remembered, and each repetition says so, on a node
+// by itself and on one with a backend.
 func TestIDs(t *testing.T) {
+	t.Run("alone", func(t *testing.T) { testIDs(t, weir.Config{}) })
+	t.Run("backend", func(t *testing.T) { testIDs(t, weir.Config{Backend: &tableBackend{table: table.New(table.Config{})}}) })
+}
+
+func testIDs(t *testing.T, c weir.Config) {
 	now, seen := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC), &repeats{}
-	n := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time { return now }, Observer: seen})
+	c.Rules, c.Now, c.Observer = []byte(refundable), func() time.Time { return now }, seen
+	n := open(t, c)
 	ctx, pay := t.Context(), weir.Request{Path: "/a", User: "ada", Cost: weir.Units(2), ID: "order-7"}
 	for i := range 3 {
 		d, err := n.Check(ctx, pay)
@@ -60,26 +65,5 @@ func TestIDs(t *testing.T) {
 	}
 	if d, err := n.Check(ctx, eve); err != nil || d.Repeated || d.Limit(0).Remaining != 7 {
 		t.Errorf("after a refund: %+v, %v", d, err)
-	}
-}
-
-// A backend remembers no ids: a request that insists on its id is refused, and counts
-// nothing; one whose id is optional is decided without it.
-func TestIDsOfABackend(t *testing.T) {
-	n := open(t, weir.Config{Rules: []byte(refundable), Backend: &tableBackend{table: table.New(table.Config{})}})
-	ctx, r := t.Context(), weir.Request{Path: "/a", User: "ada", ID: "7"}
-	_, err := n.Check(ctx, r)
-	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "ids are not supported in Redis mode yet") {
-		t.Errorf("%v", err)
-	}
-	ds, err := n.CheckBatch(ctx, []weir.Request{r, {Path: "/a", User: "ada"}})
-	if bad, ok := errors.AsType[*weir.BatchError](err); !ok || len(bad.Index) != 1 || bad.Index[0] != 0 || !ds[1].Allowed || ds[1].Limit(0).Remaining != 9 {
-		t.Errorf("%v, %+v", err, ds)
-	}
-	r.IDOptional = true
-	for i := range uint32(2) {
-		if d, err := n.Check(ctx, r); err != nil || d.Repeated || d.Limit(0).Remaining != 8-i {
-			t.Errorf("%+v, %v", d, err)
-		}
 	}
 }

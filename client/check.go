@@ -18,7 +18,7 @@ import (
 // no answer comes in time, another node is asked once. The check is counted once all the
 // same, since the nodes remember its id: that of the request, or else one that the client
 // makes, see [Config.NoIDs]. It may be counted twice if the nodes are members of a
-// cluster, count in Redis, or are of a version without ids.
+// cluster or of a version without ids, or if a policy answered in place of Redis.
 func (c *Client) Check(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
 	var d limiter.Decision
 	if err := c.ask(ctx, &r, &d, false); err != nil {

@@ -33,6 +33,7 @@ func (s *server) microseconds(command string) float64 {
 func BenchmarkChecks(b *testing.B) {
 	for _, row := range []struct{ name, limits string }{
 		{"fixed_window", "[{limit: 1000000, window: 1h, algorithm: fixed_window}]"},
+		{"ids", "[{limit: 1000000, window: 1h, algorithm: fixed_window}]"},
 		{"sliding_counter", "[{limit: 1000000, window: 1h}]"},
 		{"token_bucket", "[{limit: 1000000, window: 1h, algorithm: token_bucket}]"},
 		{"sliding_log", "[{limit: 50, window: 1h, algorithm: sliding_log}]"},
@@ -55,7 +56,11 @@ func BenchmarkChecks(b *testing.B) {
 				var d weir.Decision
 				r := weir.Request{Path: "/"}
 				for pb.Next() {
-					r.User = users[next.Add(1)%int64(len(users))]
+					n := next.Add(1)
+					r.User = users[n%int64(len(users))]
+					if row.name == "ids" {
+						r.ID = strconv.FormatInt(n, 10)
+					}
 					if err := node.CheckInto(context.Background(), &r, &d); err != nil || d.Source != limiter.SourceRedis {
 						wrong.Add(1)
 					}

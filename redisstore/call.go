@@ -18,6 +18,8 @@ type call struct {
 	script *script
 	keys   []string
 	args   []any  // the head, then the parameters of each limit
+	ids    int    // of its keys, how many are ids, behind those of the limits
+	adopts bool   // its script is the one that adopts
 	route  string // a key, whose server the call is sent to
 	part   int    // 1 + the index of the part of a charge that it asks about again, else 0
 	at     int    // its index in the list that is waited for
@@ -65,12 +67,15 @@ func (e *strayError) Error() string {
 
 // adopting repeats the call with the script that adopts, and the keys that it may write.
 func (c *call) adopting(l *library) {
-	c.script = l.adopt
 	limits := len(c.args) - 1
+	if c.adopts {
+		return
+	}
+	if c.adopts, c.script = true, l.adopt; c.ids > 0 {
+		c.script = l.adoptIDs
+	}
 	for _, k := range c.keys[:limits] {
-		if len(c.keys) < 2*limits {
-			c.keys = append(c.keys, k[:strings.IndexByte(k, '}')+1]+leftSuffix)
-		}
+		c.keys = append(c.keys, k[:strings.IndexByte(k, '}')+1]+leftSuffix)
 	}
 }
 
@@ -171,12 +176,13 @@ func (w when) append(dst []byte) []byte {
 	return strconv.AppendInt(append(dst, ','), w.slack, 10)
 }
 
-// decision returns the call that decides the keys [first, last) of a charge.
-func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last int, name limiter.KeyNamer) (*call, error) {
+// decision returns the call that decides the keys [first, last) of a charge, with its id or
+// without.
+func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idempotency, i, first, last int, name limiter.KeyNamer) (*call, error) {
 	var buf [512]byte
 	out, used := &call{}, families(0)
 	head := strconv.AppendInt(append(w.append(make([]byte, 0, 64)), ','), mode, 10)
-	limits, plain := 0, mode == modeCheck && w == when{serverClock, 0}
+	limits, plain := 0, mode == modeCheck && w == when{serverClock, 0} && id == nil
 	around := s.around(w)
 	for n := first; n < last; n++ {
 		limits += len(c.Key(n).Rule.Limits)
@@ -199,6 +205,10 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 			}
 		}
 	}
+	if id != nil {
+		head = s.addIDs(head, out, id, c, i, first, last, name)
+		used = used.with(withIDs)
+	}
 	if out.args[0] = ""; !plain { // see prelude.lua: the plain check has an empty argument
 		out.args[0] = string(append(head, ']'))
 	}
@@ -211,9 +221,10 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, i, first, last i
 }
 
 // refund returns the call that takes back what was charged for key n, by the receipt's
-// time and number. charged reports whether a limit of the charge was charged; first is the number of the
-// key's first limit.
-func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *limiter.Charge, i, n, first int, name limiter.KeyNamer) *call {
+// time and number, and forgets the id, unless that is nil. charged reports whether a limit of
+// the charge was charged; first is the number of the key's first limit. It returns nil if
+// there is nothing to do.
+func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *limiter.Charge, id *forgotten, i, n, first int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
@@ -230,7 +241,7 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 		out.add(s.spelled.of(l), around)
 		head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
 	}
-	if len(out.keys) == 0 || k.Cost == 0 {
+	if len(out.keys) == 0 && id == nil || k.Cost == 0 {
 		return nil
 	}
 	out.args[0] = string(append(head, ']'))
@@ -238,6 +249,10 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 	out.keys = append(out.keys, string(append(tag, leftSuffix...))) // apart: both are made in the memory of tag
 	if r.Once != 0 {
 		out.keys = append(out.keys, string(strconv.AppendUint(append(tag, onceSuffix...), r.Once, 36)))
+	}
+	if id != nil {
+		out.keys = append(out.keys, string(appendID(tag, c.ID)))
+		out.args = append(out.args, id.argument(k.Cost))
 	}
 	out.route = out.keys[0]
 	return out

@@ -16,6 +16,7 @@ type part struct {
 	when         when // the instant at which the whole charge is decided
 	charge       int
 	first, last  int
+	ids          int // how many of its keys have an id in the call
 	offset, size int
 }
 
@@ -123,10 +124,11 @@ func (b *batch) decide(ctx context.Context, first, last int, late bool) error {
 				calls = append(calls, &call{err: errRounds})
 				continue
 			}
-			made, err := s.decision(w, modeOf(c), c, i, parts[p].first, parts[p].last, b.name)
+			made, err := s.decision(w, s.modeOf(c), c, c.ID, i, parts[p].first, parts[p].last, b.name)
 			if err != nil {
 				return err
 			}
+			parts[p].ids = made.ids
 			calls = append(calls, made)
 		}
 	}
@@ -177,11 +179,15 @@ func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
 // modeOf returns which limits the script may charge. modeCheck: all of them. modePeek:
 // none, because the charge is a peek, or because its cost is above the capacity of a
 // limit that is not in shadow, so it can never be admitted. modeShadowPeeks: only those
-// that are not in shadow, because the cost is above the capacity of a limit in shadow.
-func modeOf(c *limiter.Charge) int64 {
+// that are not in shadow, because the cost is above the capacity of a limit in shadow. With
+// an id, the script that has all keys decides by those for which the id is not remembered.
+func (s *Store) modeOf(c *limiter.Charge) int64 {
 	mode := int64(modeCheck)
 	if c.Peek {
 		return modePeek
+	}
+	if c.ID != nil && s.cluster == nil {
+		return modeCheck
 	}
 	for n := range c.Len() {
 		k := c.Key(n)
@@ -211,7 +217,7 @@ func (b *batch) conclude(i int, parts []part, u *undo) {
 	d.Source = limiter.SourceRedis
 	failed := 0
 	for p := range parts {
-		if parts[p].call.err == nil && len(parts[p].call.reply) != 1+perLimit*parts[p].size {
+		if parts[p].call.err == nil && len(parts[p].call.reply) != 1+perLimit*parts[p].size+perID*parts[p].ids {
 			parts[p].call.err = errReply
 		}
 		if parts[p].call.err != nil {
@@ -220,15 +226,19 @@ func (b *batch) conclude(i int, parts []part, u *undo) {
 		}
 		s.fill(c, &parts[p], d)
 	}
+	var ids *memory // of all charges few have an id
+	if c.ID != nil {
+		ids = s.recall(c, parts)
+	}
 	if failed == 0 && len(parts) == 1 {
 		if parts[0].when.now == serverClock {
 			s.learn(limiter.Tick(parts[0].call.reply[0]))
 		}
-		limiter.Settle(d, c.Peek)
-		limiter.Conclude(d)
+		ids.settle(c, d)
+		ids.conclude(c, d)
 		return
 	}
-	b.concludeParts(i, parts, u)
+	b.concludeParts(i, parts, ids, u)
 }
 
 // fill copies a script's reply into the decision.

@@ -94,7 +94,11 @@ func (c counts) add(o counts) {
 // allowed nor nearly all denied.
 func (c counts) hold(tb testing.TB, steps int) {
 	tb.Helper()
-	tb.Logf("%d decisions, %d denied, %d refunds, %d resets, %d changes of limits, %d back", c["decisions"], c["denied"], c["refunds"], c["resets"], c["changes"], c["back"])
+	tb.Logf("%d decisions, %d denied, %d repeated, %d denied by some keys only, %d refunds, %d resets, %d changes of limits, %d back",
+		c["decisions"], c["denied"], c["repeated"], c["denied by some"], c["refunds"], c["resets"], c["changes"], c["back"])
+	if n := c["denied by some"]; n == 0 {
+		tb.Error("no charge was denied by the keys for which its id is not remembered")
+	}
 	if c["decisions"] < steps {
 		tb.Errorf("%d decisions were made, %d were to be", c["decisions"], steps)
 	}
@@ -103,7 +107,7 @@ func (c counts) hold(tb testing.TB, steps int) {
 	}
 	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight", "rounding floor",
 		"rounding nearest", "rounding ceil", "burst", "drip interval", "count room", "count all", "block", "shadow",
-		"several limits", "several keys", "peek", "cost 0", "a tick before", "at the tick", "a tick after")
+		"several limits", "several keys", "peek", "cost 0", "id", "repeated", "a tick before", "at the tick", "a tick after")
 	for _, name := range names {
 		if c[name] < steps/100 {
 			tb.Errorf("%d decisions with %s were made, at least %d were to be", c[name], name, steps/100)
@@ -175,9 +179,13 @@ func (d *diff) run(log func(string, ...any)) error {
 		}
 		var c limiter.Charge
 		for n, r := range d.rules {
-			c.Add(limiter.Key{Hash: limiter.Hash{Hi: d.seed<<8 | uint64(n), Lo: ^d.seed << 20}, Rule: r, Cost: d.cost(), Index: uint8(n)})
+			h := limiter.Hash{Hi: d.seed<<8 | uint64(n), Lo: ^d.seed << 20}
+			if n > 0 && d.strangers() && d.choices.Pick(3) == 0 {
+				h.Hi |= 1 << 7 // an id is remembered for some keys of a charge only
+			}
+			c.Add(limiter.Key{Hash: h, Rule: r, Cost: d.cost(), Index: uint8(n)})
 		}
-		c.Peek = d.choices.Pick(12) == 0
+		c.Peek, c.ID = d.choices.Pick(12) == 0, d.id()
 		if err := d.takeBack(&c); err != nil {
 			return err
 		}
@@ -206,7 +214,7 @@ func (d *diff) run(log func(string, ...any)) error {
 // show returns all relevant parts of a decision.
 func show(d *limiter.Decision) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v never %v shadow %v retry %d receipt %v", d.Allowed, d.Never, d.ShadowDenied, d.RetryAfter, d.Receipt)
+	fmt.Fprintf(&b, "%v repeated %v never %v shadow %v retry %d receipt %v", d.Allowed, d.Repeated, d.Never, d.ShadowDenied, d.RetryAfter, d.Receipt)
 	if l := d.BlockedBy(); l != nil {
 		fmt.Fprintf(&b, " by %s", l.FullName())
 	}
@@ -219,7 +227,7 @@ func show(d *limiter.Decision) string {
 }
 
 func spell(c *limiter.Charge) string {
-	text := fmt.Sprintf("peek %v", c.Peek)
+	text := fmt.Sprintf("peek %v, id %+v", c.Peek, c.ID)
 	for n := range c.Len() {
 		k := c.Key(n)
 		text += fmt.Sprintf("; %s shadow %v cost %d:", k.Rule.Name, k.Rule.Shadow, k.Cost)
@@ -229,6 +237,9 @@ func spell(c *limiter.Charge) string {
 	}
 	return text
 }
+
+// strangers reports whether charges of this seed have keys that others of it do not have.
+func (d *diff) strangers() bool { return d.seed%3 == 0 }
 
 // change replaces a limit by another of the same name, or by the one before, now and then.
 func (d *diff) change() {
@@ -258,6 +269,10 @@ func (d *diff) change() {
 	if l, err := limiter.NewLimit(s); err == nil {
 		r.Limits[j], d.rules[i] = l, &r
 		d.counts["changes"]++
+		if d.strangers() { // the table voids receipts of all keys that had the limit
+			d.receipts = nil
+		}
+		d.now++ // as after a reset
 		d.log("limit %d of %s becomes %s", j, r.Name, l)
 	}
 }
@@ -373,6 +388,19 @@ func (d *diff) cost() uint32 {
 	}
 }
 
+// id returns one of two ids for most charges. It is remembered for an instant, or as
+// long as a limit counts.
+func (d *diff) id() *limiter.Idempotency {
+	if d.choices.Pick(3) == 0 {
+		return nil
+	}
+	r := d.rules[d.choices.Pick(len(d.rules))]
+	life := []time.Duration{limiter.MinIDTTL, r.Limits[0].Window() / 3, r.Limits[0].Window()}[d.choices.Pick(3)]
+	return &limiter.Idempotency{
+		ID: uint64(1+d.choices.Pick(2)) * 0x9e3779b97f4a7c15, Life: min(max(life, limiter.MinIDTTL), limiter.MaxIDTTL),
+	}
+}
+
 func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
 	n := d.counts
 	n["decisions"]++
@@ -383,6 +411,13 @@ func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
 	}
 	note("denied", !got.Allowed)
 	note("peek", c.Peek)
+	note("id", c.ID != nil && !got.Repeated)
+	note("repeated", got.Repeated)
+	limits := 0
+	for n := range c.Len() {
+		limits += len(c.Key(n).Rule.Limits)
+	}
+	note("denied by some", got.Len() < limits)
 	note("several keys", c.Len() > 1)
 	note("several limits", got.Len() > c.Len())
 	seen := map[string]bool{}

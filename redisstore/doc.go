@@ -16,4 +16,7 @@
 // that has been done, or decided by policy if the time of the batch is used up by then. A
 // slot without an owner concerns only the checks of its keys, whose
 // policies decide.
+//
+// The id of a charge is remembered by the script that makes it, for each key in its slot: see
+// [limiter.Idempotency]. A policy remembers none.
 package redisstore

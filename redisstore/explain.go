@@ -29,7 +29,7 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 	w := s.when(now, len(parts))
 	e := &limiter.Explanation{Now: w.now}
 	for _, p := range parts {
-		made, err := s.decision(w, modeOf(c), c, 0, p.first, p.last, name)
+		made, err := s.decision(w, s.modeOf(c), c, c.ID, 0, p.first, p.last, name)
 		if err != nil {
 			return nil, err
 		}
@@ -39,14 +39,22 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 			}
 		}
 		e.Commands = append(e.Commands, s.shell(made))
-		at := 0
+		at, ids := 0, made.keys[len(made.args)-1:]
 		for n := p.first; n < p.last; n++ {
 			k := c.Key(n)
+			var id []limiter.Field
+			if k.Cost > 0 && len(ids) > 0 {
+				if id, err = s.explainID(ctx, e.Now, ids[0]); err != nil {
+					return nil, err
+				}
+				ids = ids[1:]
+			}
 			for _, l := range k.Rule.Limits {
 				x, err := s.explainLimit(ctx, e.Now, made.keys[at], k, l)
 				if err != nil {
 					return nil, err
 				}
+				x.State = append(x.State, id...)
 				e.Limits = append(e.Limits, x)
 				at++
 			}
@@ -72,6 +80,23 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 	x = found.state.Explain(l, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
 	x.Now = now
 	return x, nil
+}
+
+// explainID returns until when an entry remembers the id of a charge, nil if it does not.
+func (s *Store) explainID(ctx context.Context, now limiter.Tick, key string) ([]limiter.Field, error) {
+	value, err := s.client.Get(ctx, key).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("redis did not return the value of %s: %w", key, err)
+	}
+	var whole [8]byte
+	if copy(whole[:7], value) < 7 {
+		return nil, nil
+	}
+	until := limiter.Tick(binary.LittleEndian.Uint64(whole[:]))
+	if until <= now {
+		return nil, nil
+	}
+	return []limiter.Field{{Name: "id remembered until", Value: until.Time().Format("2006-01-02T15:04:05.000000Z")}}, nil
 }
 
 // shell returns a call as a shell command.

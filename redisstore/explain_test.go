@@ -42,6 +42,7 @@ func TestExplainsAsTheTable(t *testing.T) {
 			}
 			now += limiter.Span(r.Limits[0].Window()) / 7 * limiter.Tick(c.Pick(4))
 			there.SetTime(now)
+			r.ID = []string{"", "1", "2"}[c.Pick(3)]
 			r.Cost = weir.Units(max(1, int64(r.Limits[0].Capacity())/int64(1+c.Pick(9))))
 			for _, n := range []*weir.Node{here, there.Node} {
 				if _, err := n.Check(ctx, r); err != nil {

@@ -41,6 +41,9 @@ const markSuffix = "!reset"
 // count otherwise. adopt.lua writes it.
 const leftSuffix = "!left"
 
+// idSuffix comes before the hash of an id, in the name of the entry that remembers it.
+const idSuffix = "!id:"
+
 // onceSuffix comes before the number of a receipt that was used, in the name of the entry
 // that remembers it.
 const onceSuffix = "!refund:"

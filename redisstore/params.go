@@ -22,6 +22,9 @@ const (
 	// familyCalendar is of calendar windows. Their bounds are no part of the text, since
 	// they change: they are an argument of each call.
 	familyCalendar family = 7
+
+	// withIDs is no family: it stands for ids in a set of families.
+	withIDs family = 0
 )
 
 // century bounds the debt of a bucket, in ticks, as package limiter does.

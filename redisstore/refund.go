@@ -24,9 +24,14 @@ func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Char
 	}
 	var calls []*call
 	first := 0
-	r.Charged &^= r.Epoch
+	byPolicy, credit := r.Epoch, r.IsCredit()
+	r.Charged &^= byPolicy
 	for n := range c.Len() {
-		if made := s.refund(w, r, r.Has, c, 0, n, first, name); made != nil {
+		var id *forgotten
+		if all := limitsOf(c, n, first); c.ID != nil && !credit && byPolicy&all == 0 {
+			id = &forgotten{bits: r.Charged & all >> first, after: -1}
+		}
+		if made := s.refund(w, r, r.Has, c, id, 0, n, first, name); made != nil {
 			calls = append(calls, made)
 		}
 		first += len(c.Key(n).Rule.Limits)

@@ -17,7 +17,8 @@ type script struct {
 	sha  any // a string, boxed once
 }
 
-// families is a set of families, one bit for each.
+// families is a set of families, one bit for each. The bit of no family is set for a script
+// that remembers ids.
 type families uint8
 
 const allFamilies families = 1<<(familyCalendar+1) - 2
@@ -28,8 +29,9 @@ func (f families) with(one family) families { return f | 1<<one }
 // limits of the check, since Lua runs all of a script at every call. The script that
 // adopts contains all.
 type library struct {
-	decide                [1 << (familyCalendar + 1)]atomic.Pointer[script]
-	adopt, refund, resets *script
+	decide          [1 << (familyCalendar + 1)]atomic.Pointer[script]
+	adopt, adoptIDs *script
+	refund, resets  *script
 }
 
 func newLibrary() (*library, error) {
@@ -39,6 +41,7 @@ func newLibrary() (*library, error) {
 		parts []string
 	}{
 		{&l.adopt, append(parts(allFamilies), "adopt", "decide")},
+		{&l.adoptIDs, append(parts(allFamilies.with(withIDs)), "adopt", "decide")},
 		{&l.refund, append(parts(allFamilies), "adopt", "refund")},
 		{&l.resets, []string{"prelude", "reset"}},
 	} {
@@ -64,6 +67,7 @@ func parts(f families) []string {
 		{"buckets", 1 << familyBucket},
 		{"drips", 1 << familyDrip},
 		{"calendar", 1 << familyCalendar},
+		{"ids", 1 << withIDs},
 	} {
 		if f&p.of != 0 {
 			out = append(out, p.file)

@@ -17,6 +17,7 @@ type undo struct {
 type undone struct {
 	charge      int
 	parts       []part
+	ids         *memory
 	first, last int // its asks
 }
 
@@ -24,7 +25,7 @@ type undone struct {
 // parts that failed. Each part has charged what it admitted, as a reservation that counts
 // for everyone. If the combined decision does not charge it, u cancels the reservation. A
 // lost cancellation leaves only its own charge behind.
-func (b *batch) concludeParts(i int, parts []part, u *undo) {
+func (b *batch) concludeParts(i int, parts []part, ids *memory, u *undo) {
 	s, c, d, w := b.store, b.charges[i], b.decisions[i], parts[0].when
 	if w.now == serverClock {
 		w.now = s.clock()
@@ -40,7 +41,7 @@ func (b *batch) concludeParts(i int, parts []part, u *undo) {
 			s.countPolicy(parts[p].call)
 		}
 	}
-	limiter.Settle(d, c.Peek)
+	ids.settle(c, d)
 	cancel := charged
 	for j := range cancel {
 		if keep, _ := limiter.ToCharge(d, j); keep || !cancel[j] {
@@ -55,15 +56,15 @@ func (b *batch) concludeParts(i int, parts []part, u *undo) {
 	for v := range byPolicy {
 		s.fallback.cancel(w.now, &byPolicy[v], cancel)
 	}
-	if !b.undo(u, w, i, parts, cancel) {
-		limiter.Conclude(d)
+	if !b.undo(u, w, i, parts, ids, cancel) {
+		ids.conclude(c, d)
 	}
 }
 
 // undo adds to u the calls that cancel reservations of charge i, and those that ask what
 // remains then in every part that Redis decided. It reports whether there are any.
-func (b *batch) undo(u *undo, w when, i int, parts []part, cancel []bool) bool {
-	s, c, refunds, first := b.store, b.charges[i], len(u.refunds), len(u.asks)
+func (b *batch) undo(u *undo, w when, i int, parts []part, ids *memory, cancel []bool) bool {
+	s, c, refunds, first, allowed := b.store, b.charges[i], len(u.refunds), len(u.asks), b.decisions[i].Allowed
 	for p := range parts {
 		part := &parts[p]
 		if part.call.err != nil {
@@ -71,7 +72,7 @@ func (b *batch) undo(u *undo, w when, i int, parts []part, cancel []bool) bool {
 		}
 		first := part.offset
 		for n := part.first; n < part.last; n++ {
-			if r := s.refund(w, limiter.Receipt{Time: w.now}, func(j int) bool { return cancel[j] }, c, i, n, first, b.name); r != nil {
+			if r := s.refund(w, limiter.Receipt{Time: w.now}, func(j int) bool { return cancel[j] }, c, ids.undo(part, n, first, len(c.Key(n).Rule.Limits), cancel, allowed), i, n, first, b.name); r != nil {
 				r.kind = kindCancel
 				u.refunds = append(u.refunds, r)
 			}
@@ -86,14 +87,14 @@ func (b *batch) undo(u *undo, w when, i int, parts []part, cancel []bool) bool {
 		if part.call.err != nil {
 			continue
 		}
-		ask, err := s.decision(w, modePeek, c, i, part.first, part.last, b.name)
+		ask, err := s.decision(w, modePeek, c, nil, i, part.first, part.last, b.name)
 		if err != nil {
 			continue // not reached: the script has been used before
 		}
 		ask.kind, ask.part = kindRemains, p+1
 		u.asks = append(u.asks, ask)
 	}
-	u.undone = append(u.undone, undone{i, parts, first, len(u.asks)})
+	u.undone = append(u.undone, undone{i, parts, ids, first, len(u.asks)})
 	return true
 }
 
@@ -120,7 +121,7 @@ func (b *batch) cancel(ctx context.Context, u *undo) error {
 		if asked {
 			b.store.afterwards(b.charges[n.charge], n.parts, u.asks[n.first:n.last], d)
 		}
-		limiter.Conclude(d)
+		n.ids.conclude(b.charges[n.charge], d)
 	}
 	return nil
 }

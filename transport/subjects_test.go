@@ -91,7 +91,7 @@ func (s *subject) limit(name string, a weirv1.Algorithm, limit, capacity uint32,
 // rebuild makes a decision of a message, by the message alone.
 func (s *subject) rebuild(m *weirv1.CheckResponse, d *limiter.Decision) {
 	d.Clear()
-	d.Allowed, d.Never, d.ShadowDenied = m.Allowed, m.Never, m.ShadowDenied
+	d.Allowed, d.Never, d.ShadowDenied, d.Repeated = m.Allowed, m.Never, m.ShadowDenied, m.Repeated
 	d.Source, d.Rule = limiter.Source(m.Source), m.Rule
 	limiter.Grow(d, len(m.Limits))
 	clear(s.keys)
@@ -185,6 +185,9 @@ func (s *streamSubject) ask(r *limiter.Request, d *limiter.Decision, peek bool) 
 	s.id++
 	in := &weirv1.CheckColumns{Id: s.id, Peek: peek, EveryLimit: true, Rule: r.Rule}
 	addColumns(in, r)
+	if r.ID != "" {
+		in.Ids, in.IdLengths, in.IdTtlUs = []byte(r.ID), []uint32{uint32(len(r.ID))}, int64(limiter.Span(r.IDTTL))
+	}
 	if err := s.stream.Send(in); err != nil {
 		return err
 	}
@@ -251,6 +254,7 @@ func expand(m *weirv1.DecisionColumns) []*weirv1.CheckResponse {
 			Allowed:      has(weirv1.DecisionFlag_DECISION_FLAG_ALLOWED),
 			Never:        has(weirv1.DecisionFlag_DECISION_FLAG_NEVER),
 			ShadowDenied: has(weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED),
+			Repeated:     has(weirv1.DecisionFlag_DECISION_FLAG_REPEATED),
 			Source:       weirv1.Source_SOURCE_OWNER,
 		}
 		if len(m.Sources) > 0 {
@@ -349,11 +353,17 @@ func query(r *limiter.Request, peek bool) url.Values {
 	if peek {
 		v.Set("peek", "true")
 	}
+	if r.ID != "" {
+		v.Set("id", r.ID)
+	}
 	return v
 }
 
 func object(tb testing.TB, r *limiter.Request, peek bool) []byte {
 	o := map[string]any{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group, "method": r.Method, "attributes": r.Attributes, "peek": peek}
+	if r.ID != "" {
+		o["id"] = r.ID
+	}
 	if m := transport.NewCheckRequest(r, false); m.Cost != nil {
 		o["cost"] = m.GetCost()
 	}
@@ -369,7 +379,7 @@ func object(tb testing.TB, r *limiter.Request, peek bool) []byte {
 // denied is not known.
 func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 	d.Clear()
-	d.Allowed, d.Never, d.ShadowDenied, d.Rule = a.Allowed, a.Never, a.ShadowDenied, a.Rule
+	d.Allowed, d.Never, d.ShadowDenied, d.Repeated, d.Rule = a.Allowed, a.Never, a.ShadowDenied, a.Repeated, a.Rule
 	limiter.Grow(d, len(a.Limits))
 	clear(s.keys)
 	seen, key, before := map[string]bool{}, -1, ""

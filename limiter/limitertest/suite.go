@@ -39,6 +39,7 @@ func Run(t *testing.T, f Factory) {
 		{"Peeks", peeks},
 		{"CostZeroOnlyPeeks", costZeroOnlyPeeks},
 		{"Resets", resets},
+		{"IDs", ids},
 		{"KeysApart", keysApart},
 		{"InvalidRequests", invalidRequests},
 		{"ClockGoesBack", clockGoesBack},

@@ -17,7 +17,7 @@ var transcriptFiles embed.FS
 
 // Transcripts runs every transcript against subjects from f, each as a subtest with the
 // file's name. Transcripts with refunds are skipped for subjects that are not a
-// [Refunder].
+// [Refunder], those with ids for one that is [Forgetful].
 func Transcripts(t *testing.T, f Factory) {
 	files, err := fs.Glob(transcriptFiles, "testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -59,7 +59,7 @@ func Transcripts(t *testing.T, f Factory) {
 // without a date is on the day of the line before, at first [Start]'s; one with
 // a plus is after the line before. The commands are
 //
-//	check PATH   user= ip= group= method= attr.NAME= cost=   as= times= every= id= hold=
+//	check PATH   user= ip= group= method= attr.NAME= cost= id= id_ttl= hold=   as= times= every=
 //	peek PATH    the same; without a cost it asks about a cost of 1
 //	reset PATH   the same
 //	keys PATH    the same: the names of the counters
@@ -71,7 +71,8 @@ func Transcripts(t *testing.T, f Factory) {
 //	rules        replaces the rules
 //
 // With times= and every=, the check is repeated, and the answer only has the number of
-// allowed ones. Values may be quoted like Go strings.
+// allowed ones. A refund is of the request with its id, even if the check was repeated.
+// Values may be quoted like Go strings.
 type transcript struct {
 	begin *command // sets the first rules
 	lines []*line
@@ -192,7 +193,7 @@ func (c *command) known() error {
 	}
 	for name := range c.args {
 		switch name {
-		case "user", "ip", "group", "method", "cost", "as", "times", "every", "id", "hold", "unknown":
+		case "user", "ip", "group", "method", "cost", "as", "times", "every", "id", "id_ttl", "hold", "unknown":
 		default:
 			if !strings.HasPrefix(name, "attr.") {
 				return fmt.Errorf("there is no argument %q", name)

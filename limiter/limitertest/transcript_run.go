@@ -38,6 +38,9 @@ func runTranscript(tb testing.TB, f Factory, tr *transcript) Tick {
 		if _, can := s.(Amender); !can && (c.args["hold"] != "" || c.amends()) {
 			tb.Skip("this decider has no reservations")
 		}
+		if _, refuses := s.(Forgetful); c.args["id"] != "" && refuses {
+			tb.Skip("this decider remembers no ids")
+		}
 	}
 	for i, c := range cs {
 		if i > 0 && c.at < cs[i-1].at {
@@ -187,6 +190,12 @@ func (p *player) keys(c *command, r *limiter.Request) []string {
 func (c *command) request() (*limiter.Request, error) {
 	r := &limiter.Request{
 		Path: c.path, User: c.args["user"], IP: c.args["ip"], Group: c.args["group"], Method: c.args["method"], ID: c.args["id"],
+	}
+	if ttl := c.args["id_ttl"]; ttl != "" {
+		var err error
+		if r.IDTTL, err = time.ParseDuration(ttl); err != nil {
+			return nil, err
+		}
 	}
 	if hold := c.args["hold"]; hold != "" {
 		var err error

@@ -10,7 +10,15 @@
 -- further KEYS, which it may write: see leave.
 local mode = head and head[3] or 0
 local states, allowed, shadowed = {false}, true, false
-for i = 1, #ARGV - 1 do
+local before, order -- with an id: which limits were charged before; all, unless all were, with those last
+if recall then
+  before, order = recall(mode)
+end
+for n = 1, #ARGV - 1 do
+  local i = order and order[n] or n
+  if order and before[i] and not allowed then
+    break -- they are not asked
+  end
   local s = open(i)
   if not s then
     return {-1}
@@ -26,63 +34,76 @@ for i = 1, #ARGV - 1 do
   else
     s.allowed = s.used + (want > 0 and want or 1) <= s.p[4]
   end
-  if not s.allowed then
+  if not s.allowed and not (before and before[i]) then
     if head and head[3 + 2 * i] == 1 then
       shadowed = true
     else
       allowed = false
     end
+    if before and mode ~= 1 and want > s.p[4] then
+      mode = head[3 + 2 * i] == 1 and 2 or 1 -- the caller knows only of all limits
+    end
   end
 end
 
 local answer, at, writes = {now, 0, 0, 0}, 1, false
-for i = 1, #states do
+for i = 1, #ARGV - 1 do
   local s = states[i]
-  local p, f, cost, charges, together = s.p, s.f, head and head[2 + 2 * i] or 1, mode ~= 1, allowed
-  local count, flags = p[5], s.allowed and 1 or 0
-  if head and head[3 + 2 * i] == 1 then
-    charges, together = mode == 0, allowed and not shadowed
-  end
-  if charges and cost > 0 then
-    if count == 2 or together and count == 0 or s.allowed and count == 1 then
-      f.charge(s, cost)
-      flags, s.changed = flags + 4, true
-      if count == 2 then
-        s.used = f.used(s) -- it may have been more than there was room for
-      else
-        s.used = s.used + cost
+  if s then
+    local p, f, cost, charges, together = s.p, s.f, head and head[2 + 2 * i] or 1, mode ~= 1, allowed
+    local count, flags = p[5], s.allowed and 1 or 0
+    if head and head[3 + 2 * i] == 1 then
+      charges, together = mode == 0, allowed and not shadowed
+    end
+    if before and before[i] then
+      charges = false
+    end
+    if charges and cost > 0 then
+      if count == 2 or together and count == 0 or s.allowed and count == 1 then
+        f.charge(s, cost)
+        flags, s.changed = flags + 4, true
+        if count == 2 then
+          s.used = f.used(s) -- it may have been more than there was room for
+        else
+          s.used = s.used + cost
+        end
+      end
+      if p[6] > 0 and not s.allowed and not s.blocked then
+        s.u, s.blocked, s.changed = now + p[6], true, true
       end
     end
-    if p[6] > 0 and not s.allowed and not s.blocked then
-      s.u, s.blocked, s.changed = now + p[6], true, true
+    local capacity, want, left, retry = p[4], cost > 0 and cost or 1, 0, 0
+    if s.blocked then
+      flags = flags + 2
+    elseif s.used < capacity then
+      left = capacity - s.used
     end
-  end
-  local capacity, want, left, retry = p[4], cost > 0 and cost or 1, 0, 0
-  if s.blocked then
-    flags = flags + 2
-  elseif s.used < capacity then
-    left = capacity - s.used
-  end
-  if not (allowed and s.allowed) and want <= capacity then
-    if s.used + want > capacity then
-      retry = f.admits(s, want) - now
+    if not (allowed and s.allowed) and want <= capacity then
+      if s.used + want > capacity then
+        retry = f.admits(s, want) - now
+      end
+      if s.u - now > retry then
+        retry = s.u - now
+      end
     end
-    if s.u - now > retry then
-      retry = s.u - now
+    local empties = emptyAt(s)
+    if s.changed or s.adopted then
+      s.empties, writes = empties, true
     end
+    answer[at + 1], answer[at + 2], answer[at + 3] = left * 8 + flags, empties > now and empties - now or 0, retry
+  else
+    answer[at + 1], answer[at + 2], answer[at + 3] = 0, 0, 0
   end
-  local empties = emptyAt(s)
-  if s.changed or s.adopted then
-    s.empties, writes = empties, true
-  end
-  answer[at + 1], answer[at + 2], answer[at + 3] = left * 8 + flags, empties > now and empties - now or 0, retry
   at = at + 3
 end
 if writes then
-  for i = 1, #states do
-    if states[i].empties then
+  for i = 1, #ARGV - 1 do
+    if states[i] and states[i].empties then
       write(states[i], states[i].empties)
     end
   end
+end
+if remember then
+  remember(answer, allowed and mode ~= 1)
 end
 return answer

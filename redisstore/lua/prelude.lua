@@ -64,6 +64,7 @@ end
 -- Lua makes one anew for every few that are added later.
 local F = {false, false, false, false, false, false, false}
 local split, strays -- of calendar windows: takes their bounds off; see calendar.lua
+local recall, remember -- ids of charges; see ids.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
 
 -- open reads the state of limit i. It returns nothing where a state is one of

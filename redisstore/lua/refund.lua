@@ -7,6 +7,9 @@
 -- void. The second marks when limits were left for others that count otherwise: receipts
 -- under them from before are void, but for the store's own. The third is given for a receipt
 -- with a number, which is void if it is older than LIFE or was used, as this key remembers.
+-- Behind these may be the id of the charge, for which ARGV has one more: a JSON list of the cost
+-- and the limits, as bits, by which it must be remembered, and the limits that remain, or -1 if
+-- it is forgotten.
 local LIFE = 600000000
 local refund = {}
 
@@ -107,8 +110,25 @@ refund[6] = function(s, at, n)
 end
 
 local at, limits = head[3], #head - 4
-local reset, once = tonumber(call('GET', KEYS[limits + 1]) or 0), KEYS[limits + 3]
-if at < reset or once and now - at >= LIFE then
+local reset, once, id, of = tonumber(call('GET', KEYS[limits + 1]) or 0), KEYS[limits + 3], nil, nil
+if ARGV[limits + 2] then
+  id, of, once = KEYS[#KEYS], cjson.decode(ARGV[limits + 2]), KEYS[limits + 4] and once
+  local v = call('GET', id)
+  local over, was, cost, bits, relied = 0, 0, 0, 0, 0
+  if v then
+    over, was, cost, bits, relied = unpack('<I7I7I4I2I1', v)
+  end
+  if over <= now then
+    id = nil
+  elseif was ~= at or cost ~= of[1] or bits ~= of[2] or head[4] == 1 and relied == 1 and of[3] < 0 then
+    if once then
+      call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack)
+    end
+    return {now} -- another charge is remembered, or another attempt relies on this one
+  end
+end
+local void = at < reset
+if void and not id or once and now - at >= LIFE then
   return {now}
 end
 local states, any = {}, head[4] == 0 and call('EXISTS', KEYS[limits + 2]) == 1
@@ -124,13 +144,18 @@ local function left(i)
 end
 
 for i = 1, limits do
-  states[i] = not (any and left(i)) and open(i)
+  states[i] = not void and not (any and left(i)) and open(i)
 end
 if strays() then
   return {-2, now}
 end
 if once and not call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack) then
   return {now}
+end
+if id and of[3] < 0 then
+  call('DEL', id)
+elseif id then
+  call('SETRANGE', id, 18, pack('<I2', of[3]))
 end
 for i = 1, limits do
   local s, n = states[i], head[4 + i]

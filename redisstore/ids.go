@@ -1,0 +1,207 @@
+package redisstore
+
+import (
+	"strconv"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// An id is remembered in an entry of its own for each key that was charged, in the slot of the
+// key. The script that charges the key writes it, see lua/ids.lua.
+
+// perID is how many numbers a script returns for each id.
+const perID = 3
+
+// appendID appends the end of the name of an entry that remembers an id.
+func appendID(tag []byte, id *limiter.Idempotency) []byte {
+	return strconv.AppendUint(append(tag, idSuffix...), id.ID, 36)
+}
+
+// addIDs adds to a call the entries that remember the id of a charge for its keys, and to the
+// head of its arguments what the script takes for them.
+func (s *Store) addIDs(head []byte, out *call, id *limiter.Idempotency, c *limiter.Charge, i, first, last int, name limiter.KeyNamer) []byte {
+	var buf [512]byte
+	head = strconv.AppendInt(append(head, ','), int64(limiter.Span(id.Life)), 10)
+	if head = append(head, ",0"...); last-first < c.Len() {
+		head[len(head)-1] = '1'
+	}
+	limit := 1 // as Lua counts
+	for n := first; n < last; n++ {
+		k := c.Key(n)
+		if k.Cost > 0 {
+			out.keys = append(out.keys, string(appendID(appendTag(buf[:0], s.config.Prefix, k, i, n, name), id)))
+			head = strconv.AppendInt(append(head, ','), int64(limit), 10)
+			head = strconv.AppendInt(append(head, ','), int64(limit+len(k.Rule.Limits)-1), 10)
+			out.ids++
+		}
+		limit += len(k.Rule.Limits)
+	}
+	return head
+}
+
+// memory is what the replies to a charge say of its id. Keys are bits.
+type memory struct {
+	charged uint16 // the keys that have a cost
+	known   uint16 // those that were charged before, by the entry in of
+	made    uint16 // those for which this charge is remembered
+	of      [limiter.MaxKeys]entry
+}
+
+// entry is a charge that is remembered: of a key the instant, the cost, and the limits as bits.
+type entry struct {
+	at   limiter.Tick
+	cost uint32
+	bits uint64
+}
+
+// recall reads what the replies to a charge say of its id. A part without a reply is decided
+// by a policy, and remembers nothing.
+func (s *Store) recall(c *limiter.Charge, parts []part) *memory {
+	m := &memory{}
+	for p := range parts {
+		var numbers []int64
+		if parts[p].call.err == nil {
+			numbers = parts[p].call.reply[1+perLimit*parts[p].size:]
+		}
+		for n := parts[p].first; n < parts[p].last; n++ {
+			if c.Key(n).Cost == 0 {
+				continue
+			}
+			m.charged |= 1 << n
+			if numbers == nil {
+				continue
+			}
+			switch {
+			case numbers[0] > 0:
+				m.known |= 1 << n
+			case numbers[0] < 0:
+				m.made |= 1 << n
+			}
+			m.of[n] = entry{limiter.Tick(numbers[0]), uint32(numbers[1]), uint64(numbers[2])}
+			numbers = numbers[perID:]
+		}
+	}
+	if m.known != m.charged && (c.Peek || s.modeOf(c) == modePeek) {
+		m.known = 0 // nothing was charged
+	}
+	return m
+}
+
+// settle combines the results of the limits of a charge, see [limiter.Settle]. Where its id is
+// remembered for some keys, the others are decided alone. A nil m is of a charge without an id.
+func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
+	if m != nil && m.known != 0 {
+		for j := range d.Len() {
+			if l := d.Limit(j); m.has(l.Key) {
+				l.Allowed, l.Never = true, false
+			}
+		}
+	}
+	limiter.Settle(d, c.Peek)
+}
+
+// has reports whether the id is remembered for a key.
+func (m *memory) has(key int) bool { return m.known&(1<<key) != 0 }
+
+// conclude completes a decision, as a table does that remembers ids.
+func (m *memory) conclude(c *limiter.Charge, d *limiter.Decision) {
+	switch {
+	case m == nil || m.known == 0:
+	case m.known == m.charged:
+		d.Receipt = m.receipt(c)
+		limiter.Repeat(d)
+	case d.Allowed:
+		shadow := d.ShadowDenied
+		limiter.Repeat(d)
+		d.Repeated, d.ShadowDenied = false, shadow
+	default:
+		m.leaveOut(d)
+	}
+	limiter.Conclude(d)
+}
+
+// receipt returns the receipt of the charge that is remembered, if it had the same costs and
+// was one charge.
+func (m *memory) receipt(c *limiter.Charge) (r limiter.Receipt) {
+	first := 0
+	for n := range c.Len() {
+		if k := c.Key(n); k.Cost > 0 {
+			e := m.of[n]
+			if e.cost != k.Cost || r.Time != 0 && r.Time != e.at {
+				return limiter.Receipt{}
+			}
+			r.Time = e.at
+			r.Charged |= e.bits << first
+		}
+		first += len(c.Key(n).Rule.Limits)
+	}
+	if r.Charged == 0 {
+		return limiter.Receipt{}
+	}
+	return r
+}
+
+// leaveOut leaves the keys for which the id is remembered out of a denial: they were not asked.
+func (m *memory) leaveOut(d *limiter.Decision) {
+	var kept []limiter.LimitDecision
+	var charged, byPolicy uint64
+	for j := range d.Len() {
+		if m.has(d.Limit(j).Key) {
+			continue
+		}
+		if j < 64 {
+			charged |= d.Receipt.Charged >> j & 1 << len(kept)
+			byPolicy |= d.Receipt.Epoch >> j & 1 << len(kept)
+		}
+		kept = append(kept, *d.Limit(j))
+	}
+	d.Receipt.Charged, d.Receipt.Epoch = charged, byPolicy
+	limiter.Grow(d, len(kept))
+	for j := range kept {
+		*d.Limit(j) = kept[j]
+	}
+}
+
+// forgotten is how a refund changes the entry of an id.
+type forgotten struct {
+	bits  uint64 // the limits, as bits, by which it must be remembered
+	after int64  // the limits that remain; -1: the id is forgotten
+}
+
+// argument returns it as the script of refunds takes it.
+func (f *forgotten) argument(cost uint32) string {
+	b := strconv.AppendUint([]byte{'['}, uint64(cost), 10)
+	b = strconv.AppendUint(append(b, ','), f.bits, 10)
+	b = strconv.AppendInt(append(b, ','), f.after, 10)
+	return string(append(b, ']'))
+}
+
+// undo returns what the cancellation of some limits does to the entry that a part of a charge
+// made for key n: nil if it made none, or nothing changes. The limits of the key are those from
+// first on. The entry of a denied charge is forgotten.
+func (m *memory) undo(p *part, n, first, size int, cancel []bool, allowed bool) *forgotten {
+	if m == nil || m.made&(1<<n) == 0 {
+		return nil
+	}
+	var bits, gone uint64
+	for j := range size {
+		if p.call.reply[1+perLimit*(first-p.offset+j)]&flagCharged != 0 {
+			bits |= 1 << j
+		}
+		if cancel[first+j] {
+			gone |= 1 << j
+		}
+	}
+	switch {
+	case !allowed:
+		return &forgotten{bits, -1}
+	case gone != 0:
+		return &forgotten{bits, int64(bits &^ gone)}
+	}
+	return nil
+}
+
+// limitsOf returns the limits of key n as bits; the first of them is first.
+func limitsOf(c *limiter.Charge, n, first int) uint64 {
+	return (1<<len(c.Key(n).Rule.Limits) - 1) << first
+}

@@ -1,0 +1,75 @@
+-- Ids of charges. For each key with a cost an entry remembers the charge that was made with an
+-- id: the instant from which it is forgotten, that of the charge, its cost, a bit for each
+-- limit of the key that was charged, and 1 if another attempt has relied on it.
+--
+-- ARGV[1] goes on behind the limits: how long the id is remembered; 1 if the charge has further
+-- keys elsewhere, so that this one may still be cancelled; and, for each of the ids, the first
+-- and the last limit of its key. The ids are KEYS behind those of the limits. The answer has
+-- three more numbers for each: instant, cost and bits of the charge that is remembered; or -1,
+-- 0, 0 if it is remembered from now on; or 0, 0, 0.
+local ids, number = {}, {} -- number: of each limit among those that are not remembered
+
+-- recall reads the ids. It returns for each limit whether it was charged before, and, unless the
+-- id is remembered for all keys, the limits in an order in which those come last. A peek asks
+-- all of them.
+recall = function(mode)
+  local limits, before, order, n, rest = #ARGV - 1, {}, {}, 0, false
+  local at = 3 + 2 * limits
+  for j = 1, (#head - at - 2) / 2 do
+    local id = {k = KEYS[limits + j], first = head[at + 1 + 2 * j], last = head[at + 2 + 2 * j], at = 0, cost = 0, bits = 0}
+    local v = call('GET', id.k)
+    local over, was, cost, bits, relied = 0, 0, 0, 0, 0
+    if v then
+      over, was, cost, bits, relied = unpack('<I7I7I4I2I1', v)
+    end
+    if over > now then
+      id.at, id.cost, id.bits = was, cost, bits
+      if mode ~= 1 then
+        for i = id.first, id.last do
+          before[i] = true
+        end
+        if head[at + 2] == 1 and relied == 0 then
+          call('SETRANGE', id.k, 20, '\1')
+        end
+      end
+    else
+      rest = true
+    end
+    ids[j] = id
+  end
+  for i = 1, limits do
+    if not before[i] then
+      n = n + 1
+      order[n], number[i] = i, n
+    end
+  end
+  for i = 1, limits do
+    if before[i] then
+      n = n + 1
+      order[n] = i
+    end
+  end
+  return before, rest and order
+end
+
+-- remember appends to an answer, and remembers the ids of a charge that was made. A receipt
+-- names 64 limits, and so do ids.
+remember = function(answer, made)
+  local limits = #ARGV - 1
+  local life = head[4 + 2 * limits]
+  for j = 1, #ids do
+    local id = ids[j]
+    if id.at == 0 and made then
+      id.at = -1
+      local bits = 0
+      for i = id.first, id.last do
+        if answer[3 * i - 1] % 8 >= 4 and number[i] <= 64 then
+          bits = bits + 2 ^ (i - id.first)
+        end
+      end
+      call('SET', id.k, pack('<I7I7I4I2I1', now + life, now, head[2 + 2 * id.first], bits, 0), 'PX', '' .. floor((life + 999) / 1000) + slack)
+    end
+    local at = 2 + 3 * (limits + j - 1)
+    answer[at], answer[at + 1], answer[at + 2] = id.at, id.cost, id.bits
+  end
+end
